@@ -1,0 +1,95 @@
+// Attention with linear biases: softmax(q k' * scale - slope * |i - j|) v, without a mask or a bias in memory.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "alibi/tensor.h"
+
+namespace alibi {
+
+/// ALiBi slopes for any number of heads, in the published head order (paper section 3 and its code): for n a power of
+/// two, slope i is 2^(-bias_max * (i + 1) / n); otherwise those of the largest power of two below n, followed by every
+/// other slope of twice as many heads. Throws UsageError if heads < 1 or bias_max is not positive and finite.
+std::vector<float> slopes(int heads, double bias_max = 8.0);
+
+/// T5's relative position bias: a learned scalar per head for each bucket of distances (Raffel et al. 2020, section
+/// 2.1). Causal: all buckets describe keys at or before the query. Bidirectional: the upper half is for keys after it.
+struct BucketedBias {
+  Tensor table;            ///< [num_buckets, heads], float32; added after the scores are scaled
+  int max_distance = 128;  ///< all larger distances share the last bucket
+};
+
+/// Bucket of the key at position j for the query at position i, given distance = i - j.
+int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int max_distance);
+
+/// A query row i has position query_offset + i; key row j has position j. distance = position of query - position of
+/// key. At most one of `slopes` and `buckets` is set; with neither the scores carry no bias.
+struct AttentionOptions {
+  std::vector<float> slopes;            ///< ALiBi, [heads] or [batch * heads]; empty: none. Finite and >= 0
+  std::vector<float> slopes_after;      ///< not causal: slopes of keys after the query; empty: `slopes` (symmetric)
+                                        ///< +infinity in either closes that direction for the head (distance 0 stays)
+  std::optional<BucketedBias> buckets;  ///< T5 bias
+  bool causal = true;                   ///< keys after the query are not seen
+  int64_t query_offset = 0;             ///< position of the first query (cached decoding, chunks, shards)
+  float scale = 0;                      ///< factor of q k'; 0: 1 / sqrt(head_dim)
+  int64_t window = 0;                   ///< > 0: only keys at |distance| < window are seen
+  float dropout = 0;                    ///< probability that an attention weight is dropped; the rest is scaled up
+  uint64_t dropout_seed = 0;            ///< the mask is a function of (seed, batch, head, query row, key row)
+  float tolerance = 0;                  ///< skip rule (docs/attention.md): far keys whose summed weight is provably
+                                        ///< <= tolerance * the row's sum are not visited; 0: visit every key
+  std::vector<int32_t> cu_seqlens_q;    ///< packed sequences: row offsets [sequences + 1], batch must be 1; each
+  std::vector<int32_t> cu_seqlens_k;    ///< sequence's positions start at 0, and nothing attends across them
+};
+
+/// What a call did.
+struct AttentionStats {
+  int64_t blocks_visited = 0;  ///< (query block, key block) pairs computed
+  int64_t blocks_total = 0;    ///< pairs that causality, window and sequence bounds leave
+};
+
+/// What the backward pass needs of the forward pass besides its inputs and output.
+struct AttentionState {
+  Tensor lse;                              ///< [batch, heads, queries] float32: log of the sum of exp(score), scores in
+                                           ///< the relative form -slope * |distance|; -infinity for a row without keys
+  std::vector<int32_t> first_block;        ///< kernel-private: key blocks visited by each query block
+  AttentionStats stats;
+};
+
+/// q [batch, queries, heads, head_dim], k and v [batch, keys, kv_heads, head_dim], out like q; any strides with a unit
+/// inner stride. heads is a multiple of kv_heads; head h reads key/value head h / (heads / kv_heads). float32, or
+/// bfloat16 with float32 accumulation and statistics (all four alike). A query that sees no key gives zeros.
+/// Memory beyond the tensors is O(queries + keys). The same bits at any number of threads.
+/// Throws Error, naming the argument, if shapes, strides or options do not fit.
+/// Source: paper section 3, equation in the caption of figure 3; online softmax (Milakov & Gimelshein 2018).
+void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
+               AttentionState* state = nullptr);
+
+/// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v.
+/// `state` is what the forward call with the same inputs and options filled.
+/// If dtable is given ([num_buckets, heads], float32) the gradient of the T5 bias table is ADDED to it;
+/// if dslopes is given (float32 [heads]) the gradient of the slopes (paper section 3: they can be learned) likewise.
+/// Both are deterministic.
+struct AttentionBiasGradients {
+  Tensor* dtable = nullptr;
+  Tensor* dslopes = nullptr;
+};
+void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
+                        const AttentionState& state, const AttentionOptions& options, Tensor& dq, Tensor& dk,
+                        Tensor& dv, AttentionBiasGradients bias_gradients = {});
+
+/// The same formula written plainly in float64, row by row: the oracle of the tests and a fallback to read.
+/// lse may be null. Outputs are [.., contiguous] double vectors shaped like q and [batch, heads, queries].
+void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                         std::vector<double>& out, std::vector<double>* lse = nullptr);
+
+struct AttentionReferenceGradients {
+  std::vector<double> dq, dk, dv;  ///< shaped like q, k, v, contiguous
+  std::vector<double> dtable;      ///< [num_buckets, heads], empty without buckets
+  std::vector<double> dslopes;     ///< [heads], empty without slopes
+};
+void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
+                                  const AttentionOptions& options, AttentionReferenceGradients& gradients);
+
+}  // namespace alibi

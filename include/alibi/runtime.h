@@ -1,0 +1,42 @@
+// Threads, memory and instruction sets of this process.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace alibi {
+
+/// Number of threads the library computes with; at first the number of cores this process may use.
+/// Results do not depend on it. Not to be called while another thread computes.
+int threads();
+/// Throws UsageError unless 1 <= count <= 1024.
+void set_threads(int count);
+
+/// Instruction sets that kernels are written for, from plain to wide. Each includes the ones before it.
+enum class Isa : uint8_t { scalar, avx2, avx512, avx512_bf16, amx };
+
+const char* name_of(Isa isa);
+/// The best one this CPU and operating system offer.
+Isa best_isa();
+/// The one in use: best_isa(), or what the environment variable ALIBI_ISA names.
+/// Throws Error if ALIBI_ISA is no instruction set or this CPU lacks it.
+Isa isa();
+/// Forces one (for tests and benchmarks). Throws Error if this CPU lacks it.
+void set_isa(Isa isa);
+/// All that this CPU offers.
+std::vector<Isa> available_isas();
+/// The CPU's own name, e.g. for reports.
+std::string cpu_name();
+
+/// Bytes of tensors and workspaces alive now, and the most since the last reset.
+int64_t tensor_bytes();
+int64_t peak_tensor_bytes();
+void reset_peak_tensor_bytes();
+/// Most resident memory of the process since the last reset (Linux: VmHWM), or 0 where it cannot be read.
+int64_t peak_resident_bytes();
+/// Starts the measurement of peak_resident_bytes anew. Returns false where the system does not allow it;
+/// the peak is then that of the whole life of the process.
+bool reset_peak_resident_bytes();
+
+}  // namespace alibi

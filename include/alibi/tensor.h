@@ -1,0 +1,102 @@
+// Tensor: a cheap handle to a strided block of memory.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <span>
+#include <string>
+#include <vector>
+
+namespace alibi {
+
+/// Brain floating point: the upper half of a float32. Arithmetic is done in float32.
+struct bfloat16 {
+  uint16_t bits = 0;
+
+  bfloat16() = default;
+  /// Rounds to nearest, ties to even; NaN stays NaN.
+  explicit bfloat16(float value);
+  explicit operator float() const;
+};
+
+enum class DType : uint8_t { float32, bfloat16, int32 };
+
+/// Bytes of one element.
+size_t size_of(DType dtype);
+const char* name_of(DType dtype);
+
+/// Where the memory lies. CPU is the only backend today; models never ask.
+enum class Device : uint8_t { cpu };
+
+using Shape = std::vector<int64_t>;
+
+/// "[2, 128, 256]"
+std::string to_string(const Shape& shape);
+
+/// A handle: copying it shares the memory. Shapes are written the way the field writes them, e.g.
+/// [batch, length, heads, head_dim]. Strides count elements. Owned memory is aligned to 64 bytes and starts as zeros.
+class Tensor {
+ public:
+  /// No memory, no elements: `defined()` is false.
+  Tensor() = default;
+  /// A new contiguous tensor of zeros. Throws Error if an extent is negative or the size overflows.
+  explicit Tensor(Shape shape, DType dtype = DType::float32, Device device = Device::cpu);
+
+  /// Like the constructor, but the elements are left undefined (for outputs that a kernel writes whole).
+  static Tensor empty(Shape shape, DType dtype = DType::float32, Device device = Device::cpu);
+
+  /// A new tensor with a copy of the values. Throws Error if their number does not fit the shape.
+  static Tensor from(std::span<const float> values, Shape shape);
+  static Tensor from(std::span<const int32_t> values, Shape shape);
+  /// A view of memory that the caller owns and keeps alive. Strides default to contiguous.
+  static Tensor view(void* data, Shape shape, DType dtype = DType::float32, Shape strides = {});
+
+  bool defined() const { return data_ != nullptr; }
+  DType dtype() const { return dtype_; }
+  Device device() const { return device_; }
+  const Shape& shape() const { return shape_; }
+  const Shape& strides() const { return strides_; }
+  int axes() const { return static_cast<int>(shape_.size()); }
+  /// Extent of an axis; negative axes count from the end.
+  int64_t size(int axis) const;
+  int64_t stride(int axis) const;
+  /// Number of elements.
+  int64_t elements() const;
+  /// Bytes of the elements (not of what is skipped by strides).
+  size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype_); }
+  bool contiguous() const;
+
+  /// The first element. Throws Error if T is not the tensor's data type.
+  template <class T>
+  T* data() const;
+  void* raw() const { return data_; }
+
+  /// The part [begin, end) of an axis, sharing memory.
+  Tensor slice(int axis, int64_t begin, int64_t end) const;
+  /// The same elements under another shape, sharing memory. One extent may be -1. Needs a contiguous tensor.
+  Tensor reshape(Shape shape) const;
+  /// A contiguous copy, of another data type if one is given.
+  Tensor clone() const { return to(dtype_); }
+  Tensor to(DType dtype) const;
+  /// All elements as float32 or int32, in row-major order (for tests, files and small results).
+  std::vector<float> to_floats() const;
+  std::vector<int32_t> to_ints() const;
+
+  void fill(float value);
+  /// Copies the elements of a tensor of the same shape, converting the data type where it differs.
+  void copy_from(const Tensor& other);
+
+ private:
+  Tensor(Shape shape, DType dtype, Device device, bool zeros);
+
+  std::shared_ptr<void> owner_;
+  void* data_ = nullptr;
+  Shape shape_;
+  Shape strides_;
+  DType dtype_ = DType::float32;
+  Device device_ = Device::cpu;
+};
+
+}  // namespace alibi

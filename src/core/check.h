@@ -1,0 +1,34 @@
+// How the library throws: check(condition, "[operation] found {}, expected {}", ...).
+#pragma once
+
+#include <fmt/format.h>
+
+#include <utility>
+
+#include "alibi/error.h"
+
+namespace alibi {
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
+  throw Error(fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+[[noreturn]] void fail_usage(fmt::format_string<Args...> format, Args&&... args) {
+  throw UsageError(fmt::format(format, std::forward<Args>(args)...));
+}
+
+template <class... Args>
+void check(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) [[unlikely]]
+    fail(format, std::forward<Args>(args)...);
+}
+
+template <class... Args>
+void check_usage(bool condition, fmt::format_string<Args...> format, Args&&... args) {
+  if (!condition) [[unlikely]]
+    fail_usage(format, std::forward<Args>(args)...);
+}
+
+}  // namespace alibi

@@ -1,0 +1,121 @@
+#include "core/files.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cerrno>
+#include <cstring>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+
+namespace alibi {
+namespace {
+
+std::string reason() { return std::generic_category().message(errno); }
+
+/// A file descriptor that closes itself.
+struct Descriptor {
+  int fd = -1;
+  explicit Descriptor(int descriptor) : fd(descriptor) {}
+  Descriptor(const Descriptor&) = delete;
+  Descriptor& operator=(const Descriptor&) = delete;
+  ~Descriptor() {
+    if (fd >= 0) ::close(fd);
+  }
+};
+
+void sync_folder(const std::filesystem::path& folder) {
+  const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
+  if (descriptor.fd >= 0) ::fsync(descriptor.fd);  // some file systems cannot: the rename itself still holds
+}
+
+}  // namespace
+
+std::string read_file(const std::filesystem::path& path) {
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  check(descriptor.fd >= 0, "[read] {}: {}", path.string(), reason());
+  std::string content;
+  char buffer[1 << 16];
+  for (;;) {
+    const ssize_t got = ::read(descriptor.fd, buffer, sizeof buffer);
+    if (got < 0 && errno == EINTR) continue;
+    check(got >= 0, "[read] {}: {}", path.string(), reason());
+    if (got == 0) return content;
+    content.append(buffer, static_cast<size_t>(got));
+  }
+}
+
+void write_file(const std::filesystem::path& path, std::string_view content) {
+  write_file(path, [&](const std::function<void(std::string_view)>& append) { append(content); });
+}
+
+void write_file(const std::filesystem::path& path,
+                const std::function<void(const std::function<void(std::string_view)>& append)>& write) {
+  static std::atomic<uint64_t> counter{0};
+  const std::filesystem::path beside = path.string() + fmt::format(".{}.{}.part", ::getpid(), counter.fetch_add(1));
+  struct Remove {
+    std::filesystem::path path;
+    bool armed = true;
+    ~Remove() {
+      if (armed) ::unlink(path.c_str());
+    }
+  } remove{beside};
+  {
+    const Descriptor descriptor(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    if (descriptor.fd < 0) remove.armed = false;
+    check(descriptor.fd >= 0, "[write] {}: {}", path.string(), reason());
+    write([&](std::string_view part) {
+      while (!part.empty()) {
+        const ssize_t put = ::write(descriptor.fd, part.data(), part.size());
+        if (put < 0 && errno == EINTR) continue;
+        check(put >= 0, "[write] {}: {}", path.string(), reason());
+        part.remove_prefix(static_cast<size_t>(put));
+      }
+    });
+    check(::fsync(descriptor.fd) == 0, "[write] {}: {}", path.string(), reason());
+  }
+  check(::rename(beside.c_str(), path.c_str()) == 0, "[write] {}: {}", path.string(), reason());
+  remove.armed = false;
+  sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+}
+
+void make_folder(const std::filesystem::path& path) {
+  std::error_code error;
+  std::filesystem::create_directories(path, error);
+  check(!error && std::filesystem::is_directory(path), "[folder] {}: {}", path.string(),
+        error ? error.message() : std::string("exists and is no folder"));
+  check(::access(path.c_str(), W_OK | X_OK) == 0, "[folder] {}: cannot be written to: {}", path.string(), reason());
+}
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
+  check(descriptor.fd >= 0, "[read] {}: {}", path.string(), reason());
+  struct stat info {};
+  check(::fstat(descriptor.fd, &info) == 0, "[read] {}: {}", path.string(), reason());
+  check(S_ISREG(info.st_mode), "[read] {}: not a regular file", path.string());
+  if (info.st_size == 0) return;
+  void* mapped = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
+  check(mapped != MAP_FAILED, "[read] {}: {}", path.string(), reason());
+  data_ = mapped;
+  size_ = static_cast<size_t>(info.st_size);
+}
+
+MappedFile::~MappedFile() {
+  if (data_ != nullptr) ::munmap(data_, size_);
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+}  // namespace alibi

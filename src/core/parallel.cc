@@ -1,0 +1,149 @@
+#include "core/parallel.h"
+
+#include <sched.h>
+
+#include <algorithm>
+#include <atomic>
+#include <condition_variable>
+#include <exception>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include "alibi/runtime.h"
+#include "core/check.h"
+
+namespace alibi {
+namespace {
+
+int default_threads() {
+  cpu_set_t set;
+  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+/// True in a thread that is executing tasks: a nested call runs in place.
+thread_local bool inside = false;
+
+/// One loop at a time; the calling thread works too, so a pool of n threads has n - 1 workers.
+class Pool {
+ public:
+  ~Pool() { resize(1); }
+
+  int size() const { return static_cast<int>(workers_.size()) + 1; }
+
+  void resize(int count) {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_all();
+    for (std::thread& worker : workers_) worker.join();
+    workers_.clear();
+    stop_ = false;
+    for (int i = 1; i < count; ++i) workers_.emplace_back([this, seen = loop_] { work(seen); });
+  }
+
+  void run(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
+    const std::lock_guard one_loop(loop_mutex_);
+    {
+      const std::lock_guard lock(mutex_);
+      tasks_ = tasks;
+      call_ = call;
+      body_ = body;
+      next_.store(0);
+      failed_at_ = std::numeric_limits<int64_t>::max();
+      failure_ = nullptr;
+      busy_ = static_cast<int>(workers_.size());
+      ++loop_;
+    }
+    wake_.notify_all();
+    drain();
+    std::unique_lock lock(mutex_);
+    done_.wait(lock, [this] { return busy_ == 0; });
+    if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
+  }
+
+ private:
+  void work(uint64_t seen) {
+    for (;;) {
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [&] { return stop_ || loop_ != seen; });
+        if (stop_) return;
+        seen = loop_;
+      }
+      drain();
+      const std::lock_guard lock(mutex_);
+      if (--busy_ == 0) done_.notify_one();
+    }
+  }
+
+  void drain() {
+    inside = true;
+    for (int64_t task; (task = next_.fetch_add(1)) < tasks_;) {
+      try {
+        call_(body_, task);
+      } catch (...) {
+        const std::lock_guard lock(mutex_);
+        if (task < failed_at_) {
+          failed_at_ = task;
+          failure_ = std::current_exception();
+        }
+      }
+    }
+    inside = false;
+  }
+
+  std::mutex loop_mutex_;
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::condition_variable done_;
+  std::vector<std::thread> workers_;
+  bool stop_ = false;
+  uint64_t loop_ = 0;
+  int busy_ = 0;
+  int64_t tasks_ = 0;
+  void (*call_)(const void*, int64_t) = nullptr;
+  const void* body_ = nullptr;
+  std::atomic<int64_t> next_{0};
+  int64_t failed_at_ = 0;
+  std::exception_ptr failure_;
+};
+
+Pool& pool() {
+  static Pool instance;
+  return instance;
+}
+
+std::atomic<int> wanted{0};
+
+}  // namespace
+
+int threads() {
+  int count = wanted.load();
+  if (count == 0) {
+    count = default_threads();
+    wanted.store(count);
+  }
+  return count;
+}
+
+void set_threads(int count) {
+  check_usage(count >= 1 && count <= 1024, "[threads] {} threads, expected 1 to 1024", count);
+  wanted.store(count);
+  if (pool().size() > count) pool().resize(count);
+}
+
+void detail::parallel_for(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
+  if (tasks <= 0) return;
+  if (tasks == 1 || inside || threads() == 1) {
+    for (int64_t task = 0; task < tasks; ++task) call(body, task);
+    return;
+  }
+  if (pool().size() != threads()) pool().resize(threads());
+  pool().run(tasks, call, body);
+}
+
+}  // namespace alibi

@@ -1,0 +1,290 @@
+#include "alibi/tensor.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+
+#include "core/check.h"
+#include "core/memory.h"
+
+namespace alibi {
+
+bfloat16::bfloat16(float value) {
+  uint32_t u = std::bit_cast<uint32_t>(value);
+  if ((u & 0x7fffffffu) > 0x7f800000u) {
+    u |= 0x00400000u;  // a NaN whose payload lies in the lower half must not turn into infinity
+  } else {
+    u += 0x7fffu + ((u >> 16) & 1u);
+  }
+  bits = static_cast<uint16_t>(u >> 16);
+}
+
+bfloat16::operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
+
+size_t size_of(DType dtype) { return dtype == DType::bfloat16 ? 2 : 4; }
+
+const char* name_of(DType dtype) {
+  switch (dtype) {
+    case DType::float32:
+      return "float32";
+    case DType::bfloat16:
+      return "bfloat16";
+    case DType::int32:
+      return "int32";
+  }
+  return "?";
+}
+
+std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
+
+namespace {
+
+Shape contiguous_strides(const Shape& shape) {
+  Shape strides(shape.size());
+  int64_t step = 1;
+  for (size_t axis = shape.size(); axis-- > 0;) {
+    strides[axis] = step;
+    step *= std::max<int64_t>(shape[axis], 1);
+  }
+  return strides;
+}
+
+int64_t checked_elements(const Shape& shape) {
+  int64_t count = 1;
+  for (const int64_t extent : shape) {
+    check(extent >= 0, "[tensor] shape {} has a negative extent", to_string(shape));
+    check(!__builtin_mul_overflow(count, extent, &count) && count <= std::numeric_limits<int64_t>::max() / 8,
+          "[tensor] shape {} has more elements than memory can address", to_string(shape));
+  }
+  return count;
+}
+
+float load(const void* base, DType dtype, int64_t i) {
+  switch (dtype) {
+    case DType::float32:
+      return static_cast<const float*>(base)[i];
+    case DType::bfloat16:
+      return static_cast<float>(static_cast<const bfloat16*>(base)[i]);
+    case DType::int32:
+      return static_cast<float>(static_cast<const int32_t*>(base)[i]);
+  }
+  return 0;
+}
+
+void store(void* base, DType dtype, int64_t i, float value) {
+  switch (dtype) {
+    case DType::float32:
+      static_cast<float*>(base)[i] = value;
+      break;
+    case DType::bfloat16:
+      static_cast<bfloat16*>(base)[i] = bfloat16(value);
+      break;
+    case DType::int32:
+      static_cast<int32_t*>(base)[i] = static_cast<int32_t>(value);
+      break;
+  }
+}
+
+/// Calls row(offset of a's row, offset of b's row) for each row along the last axis.
+template <class Row>
+void for_each_row(const Shape& shape, const Shape& a, const Shape& b, const Row& row) {
+  if (shape.empty()) {
+    row(0, 0);
+    return;
+  }
+  const size_t outer = shape.size() - 1;
+  if (std::find(shape.begin(), shape.end(), 0) != shape.end()) return;
+  Shape index(outer, 0);
+  int64_t at_a = 0;
+  int64_t at_b = 0;
+  for (;;) {
+    row(at_a, at_b);
+    size_t axis = outer;
+    for (; axis-- > 0;) {
+      at_a += a[axis];
+      at_b += b[axis];
+      if (++index[axis] < shape[axis]) break;
+      at_a -= a[axis] * shape[axis];
+      at_b -= b[axis] * shape[axis];
+      index[axis] = 0;
+    }
+    if (axis == static_cast<size_t>(-1)) return;
+  }
+}
+
+template <class T>
+constexpr DType dtype_of();
+template <>
+constexpr DType dtype_of<float>() {
+  return DType::float32;
+}
+template <>
+constexpr DType dtype_of<bfloat16>() {
+  return DType::bfloat16;
+}
+template <>
+constexpr DType dtype_of<int32_t>() {
+  return DType::int32;
+}
+
+}  // namespace
+
+Tensor::Tensor(Shape shape, DType dtype, Device device, bool zeros)
+    : shape_(std::move(shape)), strides_(contiguous_strides(shape_)), dtype_(dtype), device_(device) {
+  const size_t size = static_cast<size_t>(checked_elements(shape_)) * size_of(dtype);
+  owner_ = allocate(size, zeros);
+  data_ = owner_.get();
+}
+
+Tensor::Tensor(Shape shape, DType dtype, Device device) : Tensor(std::move(shape), dtype, device, true) {}
+
+Tensor Tensor::empty(Shape shape, DType dtype, Device device) { return {std::move(shape), dtype, device, false}; }
+
+Tensor Tensor::from(std::span<const float> values, Shape shape) {
+  check(checked_elements(shape) == static_cast<int64_t>(values.size()),
+        "[tensor] {} values do not fill the shape {}", values.size(), to_string(shape));
+  Tensor result(std::move(shape));
+  std::copy(values.begin(), values.end(), result.data<float>());
+  return result;
+}
+
+Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
+  check(checked_elements(shape) == static_cast<int64_t>(values.size()),
+        "[tensor] {} values do not fill the shape {}", values.size(), to_string(shape));
+  Tensor result(std::move(shape), DType::int32);
+  std::copy(values.begin(), values.end(), result.data<int32_t>());
+  return result;
+}
+
+Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides) {
+  const int64_t count = checked_elements(shape);
+  check(data != nullptr || count == 0, "[tensor] a view of shape {} needs memory, found a null pointer",
+        to_string(shape));
+  check(strides.empty() || strides.size() == shape.size(), "[tensor] {} strides for the shape {}", strides.size(),
+        to_string(shape));
+  Tensor result;
+  result.data_ = data;
+  result.strides_ = strides.empty() ? contiguous_strides(shape) : std::move(strides);
+  result.shape_ = std::move(shape);
+  result.dtype_ = dtype;
+  return result;
+}
+
+int64_t Tensor::size(int axis) const {
+  const int index = axis < 0 ? axis + axes() : axis;
+  check(index >= 0 && index < axes(), "[tensor] axis {} of a tensor of shape {}", axis, to_string(shape_));
+  return shape_[static_cast<size_t>(index)];
+}
+
+int64_t Tensor::stride(int axis) const {
+  const int index = axis < 0 ? axis + axes() : axis;
+  check(index >= 0 && index < axes(), "[tensor] axis {} of a tensor of shape {}", axis, to_string(shape_));
+  return strides_[static_cast<size_t>(index)];
+}
+
+int64_t Tensor::elements() const {
+  int64_t count = data_ == nullptr && shape_.empty() ? 0 : 1;
+  for (const int64_t extent : shape_) count *= extent;
+  return count;
+}
+
+bool Tensor::contiguous() const {
+  int64_t step = 1;
+  for (size_t axis = shape_.size(); axis-- > 0;) {
+    if (shape_[axis] != 1 && strides_[axis] != step) return false;
+    step *= shape_[axis];
+  }
+  return true;
+}
+
+template <class T>
+T* Tensor::data() const {
+  check(dtype_ == dtype_of<T>(), "[tensor] asked for {} elements of a {} tensor", name_of(dtype_of<T>()),
+        name_of(dtype_));
+  return static_cast<T*>(data_);
+}
+template float* Tensor::data<float>() const;
+template bfloat16* Tensor::data<bfloat16>() const;
+template int32_t* Tensor::data<int32_t>() const;
+
+Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
+  const int64_t extent = size(axis);
+  check(0 <= begin && begin <= end && end <= extent, "[tensor] slice [{}, {}) of axis {} of {}", begin, end, axis,
+        to_string(shape_));
+  const size_t index = static_cast<size_t>(axis < 0 ? axis + axes() : axis);
+  Tensor result = *this;
+  result.shape_[index] = end - begin;
+  result.data_ = static_cast<std::byte*>(data_) + begin * strides_[index] * static_cast<int64_t>(size_of(dtype_));
+  return result;
+}
+
+Tensor Tensor::reshape(Shape shape) const {
+  check(contiguous(), "[tensor] reshape of a tensor of shape {} that is not contiguous", to_string(shape_));
+  int64_t known = 1;
+  int unknown = -1;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (shape[axis] == -1) {
+      check(unknown < 0, "[tensor] reshape to {}: only one extent may be -1", to_string(shape));
+      unknown = static_cast<int>(axis);
+    } else {
+      known *= shape[axis];
+    }
+  }
+  if (unknown >= 0 && known > 0) shape[static_cast<size_t>(unknown)] = elements() / known;
+  check(checked_elements(shape) == elements(), "[tensor] reshape of {} elements of shape {} to {}", elements(),
+        to_string(shape_), to_string(shape));
+  Tensor result = *this;
+  result.strides_ = contiguous_strides(shape);
+  result.shape_ = std::move(shape);
+  return result;
+}
+
+Tensor Tensor::to(DType dtype) const {
+  Tensor result = empty(shape_, dtype, device_);
+  result.copy_from(*this);
+  return result;
+}
+
+std::vector<float> Tensor::to_floats() const {
+  const Tensor copy = to(DType::float32);
+  return {copy.data<float>(), copy.data<float>() + copy.elements()};
+}
+
+std::vector<int32_t> Tensor::to_ints() const {
+  check(dtype_ == DType::int32, "[tensor] asked for the int32 values of a {} tensor", name_of(dtype_));
+  const Tensor copy = clone();
+  return {copy.data<int32_t>(), copy.data<int32_t>() + copy.elements()};
+}
+
+void Tensor::fill(float value) {
+  const int64_t row_size = shape_.empty() ? 1 : shape_.back();
+  const int64_t step = shape_.empty() ? 1 : strides_.back();
+  for_each_row(shape_, strides_, strides_, [&](int64_t at, int64_t) {
+    for (int64_t i = 0; i < row_size; ++i) store(data_, dtype_, at + i * step, value);
+  });
+}
+
+void Tensor::copy_from(const Tensor& other) {
+  check(shape_ == other.shape_, "[tensor] copy of shape {} into {}", to_string(other.shape_), to_string(shape_));
+  if (dtype_ == other.dtype_ && contiguous() && other.contiguous()) {
+    if (elements() > 0) std::memmove(data_, other.data_, bytes());
+    return;
+  }
+  check((dtype_ == DType::int32) == (other.dtype_ == DType::int32), "[tensor] copy of {} into {}",
+        name_of(other.dtype_), name_of(dtype_));
+  const int64_t row_size = shape_.empty() ? 1 : shape_.back();
+  const int64_t to_step = shape_.empty() ? 1 : strides_.back();
+  const int64_t from_step = shape_.empty() ? 1 : other.strides_.back();
+  for_each_row(shape_, strides_, other.strides_, [&](int64_t to, int64_t from) {
+    for (int64_t i = 0; i < row_size; ++i) {
+      if (dtype_ == DType::int32) {
+        static_cast<int32_t*>(data_)[to + i * to_step] = static_cast<const int32_t*>(other.data_)[from + i * from_step];
+      } else {
+        store(data_, dtype_, to + i * to_step, load(other.data_, other.dtype_, from + i * from_step));
+      }
+    }
+  });
+}
+
+}  // namespace alibi
