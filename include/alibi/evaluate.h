@@ -1,0 +1,42 @@
+// Evaluation as the paper does it: perplexity of a stream, non-overlapping or with a sliding window, by position.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include "alibi/language_model.h"
+
+namespace alibi {
+
+struct EvaluateOptions {
+  int64_t length = 128;  ///< most tokens the model sees at once
+  int64_t stride = 0;    ///< new tokens per window; 0 or length: non-overlapping; 1: every token sees length - 1 more
+  int64_t batch_tokens = 16384;  ///< windows are computed together up to this many tokens
+  /// Called now and then with (tokens scored, tokens in all).
+  std::function<void(int64_t, int64_t)> on_progress;
+};
+
+struct Evaluation {
+  int64_t length = 0;
+  int64_t stride = 0;
+  int64_t tokens = 0;               ///< tokens scored: all of the stream, each exactly once
+  double nll_sum = 0;               ///< sum of negative log-likelihoods, nats
+  std::vector<double> position_nll;  ///< [length] sums by position of the target in its window
+  std::vector<int64_t> position_tokens;  ///< [length] how many
+  double seconds = 0;
+
+  double nll() const;         ///< mean per token, nats
+  double perplexity() const;  ///< exp(nll())
+  double bits_per_byte(int64_t bytes) const;
+  double tokens_per_second() const;
+};
+
+/// Targets are all tokens of the stream; the input of target t is token t - 1, the first one's is the end of text.
+/// Windows end at multiples of `stride`; window b scores its last `stride` targets and sees up to length - stride
+/// inputs before them (fewer at the start of the stream). docs/evaluation.md has the definition and its identities.
+/// Throws UsageError if length < 1 or stride is not in [0, length], Error if the model cannot run at that length.
+Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options);
+
+}  // namespace alibi

@@ -1,0 +1,89 @@
+// A language model: embedding, Transformer, tied output projection.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "alibi/tokenizer.h"
+#include "alibi/transformer.h"
+
+namespace alibi {
+
+struct LanguageModelConfig {
+  TransformerConfig transformer;
+  int vocab_size = 257;
+  int64_t train_length = 0;  ///< length it was (last) trained at; what `max_seq_len` says on disk
+  float embedding_scale = 1;  ///< token embeddings are multiplied by it (sinusoidal: sqrt(d_model), Vaswani section 3.4)
+
+  void validate() const;
+};
+
+/// A model of a size people know, by name: tiny, small, base, medium, large (GPT-like; feed-forward expansion 4, no
+/// biases, as MPT). Throws UsageError with the names to choose from. The position method may be changed with
+/// `with_position`.
+LanguageModelConfig preset(std::string_view name);
+std::vector<std::string> preset_names();
+/// The same model with another position method and what belongs to it (embedding scale, table of `train_length` rows).
+LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length);
+
+struct GenerateOptions {
+  int64_t max_tokens = 256;
+  double temperature = 1.0;   ///< 0: the most likely token always
+  int top_k = 0;              ///< only the k most likely tokens; 0: all
+  double top_p = 1.0;         ///< the smallest set of tokens with this probability (nucleus sampling)
+  uint64_t seed = 0;
+  bool stop_at_end_of_text = false;  ///< false: that token is never drawn
+  /// Called with each new piece of text (whole characters); return false to stop.
+  std::function<bool(std::string_view)> on_text;
+};
+
+class LanguageModel {
+ public:
+  explicit LanguageModel(const LanguageModelConfig& config, uint64_t seed = 0,
+                         std::shared_ptr<const Tokenizer> tokenizer = nullptr);
+  ~LanguageModel();
+  LanguageModel(LanguageModel&&) noexcept;
+  LanguageModel& operator=(LanguageModel&&) noexcept;
+
+  /// Reads a model folder: config.json and model.safetensors in the layout of Hugging Face's MPT, and a tokenizer.
+  /// Throws Error that names the file and what is wrong with it.
+  static LanguageModel load(const std::filesystem::path& folder);
+  /// Writes such a folder; each file whole or not at all.
+  void save(const std::filesystem::path& folder) const;
+
+  const LanguageModelConfig& config() const;
+  void set_train_length(int64_t length);
+  const Tokenizer& tokenizer() const;
+  int64_t parameter_count() const;
+
+  /// ids int32 [batch, length] -> final hidden states [batch, length, d_model].
+  Tensor hidden(const Tensor& ids) const;
+  /// ids int32 [batch, length] -> float32 [batch, length, vocab_size].
+  Tensor logits(const Tensor& ids) const;
+  /// Negative log-likelihood (nats) of each target [batch, length] given the ids up to its place, row-major; a target
+  /// of -1 is not scored (0). Never holds the logits of more than a part of the rows.
+  std::vector<float> nll(const Tensor& ids, const Tensor& targets) const;
+
+  /// Training: the sum of nll over the targets; adds gradient_scale * d(sum)/d(parameter) to the gradients.
+  double accumulate_gradients(const Tensor& ids, const Tensor& targets, float gradient_scale, const StepSeed& seed);
+  std::vector<Parameter*> parameters();
+  std::vector<const Parameter*> parameters() const;
+  void zero_gradients();
+  /// Frees what training keeps between steps.
+  void release_training_memory();
+
+  /// Text after the prompt, of any length; positions go as far as it takes. The prompt starts a document.
+  std::string generate(std::string_view prompt, const GenerateOptions& options = {}) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace alibi

@@ -1,0 +1,120 @@
+// The bare transformer: a stack of pre-norm blocks over [batch, length, d_model], decoder or encoder, of any length.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "alibi/tensor.h"
+
+namespace alibi {
+
+/// How the model learns where a token stands. Only the embedding and the attention ever look at it.
+enum class Position : uint8_t {
+  alibi,       ///< Press et al. 2022: scores - slope * distance
+  sinusoidal,  ///< Vaswani et al. 2017, section 3.5: sines and cosines added to the input
+  rotary,      ///< Su et al. 2021: queries and keys of each layer rotated, all of head_dim
+  t5,          ///< Raffel et al. 2020: a learned bias per head and bucket of distances, shared by the layers
+  learned,     ///< a table of max_length vectors added to the input; cannot run past it
+  none,        ///< the causal mask alone
+};
+
+enum class Activation : uint8_t { gelu, gelu_tanh, relu, swiglu, geglu };
+enum class Norm : uint8_t { layer_norm, rms_norm };
+
+/// ALiBi without a causal mask (the ALiBi repository's issue 5, its author's proposals).
+enum class Bidirectional : uint8_t {
+  symmetric,   ///< -slope * |i - j| for every head
+  one_sided,   ///< the even heads see only keys at or before the query, the odd ones only keys at or after it
+  two_slopes,  ///< keys after the query have slopes of their own: those of twice as many heads, alternating
+};
+
+const char* name_of(Position);
+const char* name_of(Activation);
+const char* name_of(Norm);
+const char* name_of(Bidirectional);
+/// These throw UsageError with the names to choose from.
+Position position_from(std::string_view name);
+Activation activation_from(std::string_view name);
+Norm norm_from(std::string_view name);
+Bidirectional bidirectional_from(std::string_view name);
+
+/// The defaults are those of the small PyTorch package that popularised the method.
+struct TransformerConfig {
+  int layers = 6;
+  int d_model = 256;
+  int heads = 8;              ///< divides d_model
+  int kv_heads = 0;           ///< key/value heads, divides heads; 0: as many as heads
+  double expansion = 1;       ///< feed-forward width / d_model (language-model presets use 4)
+  float dropout = 0.1f;       ///< after attention and after the feed-forward layer, in training only
+  float attention_dropout = 0;
+  bool causal = true;         ///< false: an encoder
+  Position position = Position::alibi;
+  double alibi_bias_max = 8;  ///< slopes go down to 2^-alibi_bias_max
+  Bidirectional bidirectional = Bidirectional::symmetric;
+  int t5_buckets = 32;
+  int t5_max_distance = 128;
+  double rotary_theta = 10000;
+  int64_t max_length = 0;     ///< learned: rows of the table
+  Activation activation = Activation::gelu;
+  Norm norm = Norm::layer_norm;
+  float norm_eps = 1e-5f;
+  bool bias = true;           ///< biases in linear layers and layer norms
+  bool final_norm = false;    ///< a norm after the last block
+  float tolerance = 0x1p-24f; ///< ALiBi: bound on the attention weight of keys that are not visited; 0 visits all
+
+  int head_dim() const { return d_model / heads; }
+  int ffn_dim() const { return static_cast<int>(d_model * expansion + 0.5); }
+  int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  /// Throws UsageError that names the field.
+  void validate() const;
+};
+
+/// A learned tensor and, once training asked for it, its gradient.
+struct Parameter {
+  std::string name;
+  Tensor value;
+  Tensor gradient;      ///< undefined until Transformer::zero_gradients()
+  bool decays = false;  ///< weight decay applies (matrices; not norms, biases, position tables)
+};
+
+/// Which random numbers a training step draws (dropout): a function of these, so that resuming needs no state.
+struct StepSeed {
+  uint64_t seed = 0;
+  uint64_t step = 0;
+  uint64_t part = 0;  ///< micro-batch within the step
+};
+
+class Transformer {
+ public:
+  explicit Transformer(const TransformerConfig& config, uint64_t seed = 0);
+  ~Transformer();
+  Transformer(Transformer&&) noexcept;
+  Transformer& operator=(Transformer&&) noexcept;
+
+  const TransformerConfig& config() const;
+
+  /// x [batch, length, d_model] -> the same shape. Inference: no dropout, nothing remembered, memory O(length).
+  Tensor operator()(const Tensor& x) const;
+
+  /// The same in training; remembers what backward needs. A second call before backward replaces the first.
+  Tensor forward(const Tensor& x, const StepSeed& seed);
+  /// dy [batch, length, d_model] -> dx; adds to the gradients of the parameters.
+  Tensor backward(const Tensor& dy);
+
+  /// In a fixed order, with the names they have on disk.
+  std::vector<Parameter>& parameters();
+  const std::vector<Parameter>& parameters() const;
+  /// Makes gradients where there are none yet, and sets all to zero.
+  void zero_gradients();
+  /// Forgets what forward remembered and frees it.
+  void release_activations();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace alibi
