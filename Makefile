@@ -1,0 +1,53 @@
+# Shortcuts over CMake; `make help` lists them. Everything they leave is in $(BUILD) and, for the demo, $(OUT).
+BUILD ?= build
+BUILD_TYPE ?= Release
+PREFIX ?= /usr/local
+OUT ?= alibi-compare
+JOBS ?= $(shell nproc 2>/dev/null || echo 2)
+CMAKE_ARGS ?=
+ARGS ?=
+
+.DEFAULT_GOAL := build
+.PHONY: help demo test build bench format lint install clean dependencies configure
+
+help:           ## list these commands
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+demo: build     ## train four position methods short, test them long, write a report (ARGS= for more options)
+	$(BUILD)/alibi compare --out $(OUT) $(ARGS)
+	@echo "The report is at $(abspath $(OUT))/report.html"
+
+test: build     ## build and run every test
+	ctest --test-dir $(BUILD) --output-on-failure --parallel $(JOBS)
+
+build: configure ## build the library, the command and the tests; leaves build/alibi
+	@cmake --build $(BUILD) --parallel $(JOBS)
+
+bench:          ## build and run the benchmarks (ARGS= goes to them)
+	@scripts/install-dependencies build test bench
+	@$(MAKE) --no-print-directory build CMAKE_ARGS="$(CMAKE_ARGS) -DALIBI_BUILD_BENCH=ON"
+	@for program in $(BUILD)/bench/*_bench; do echo "== $$program"; "$$program" $(ARGS) || exit 1; done
+
+format:         ## format all C++ files in place
+	@scripts/install-dependencies lint
+	@scripts/format
+
+lint:           ## check the format, then run clang-tidy on the library and the command
+	@scripts/install-dependencies build test lint
+	@scripts/format --check
+	@$(MAKE) --no-print-directory configure
+	@scripts/tidy $(BUILD)
+
+install: build  ## install the library, its headers and the command under PREFIX
+	cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean:          ## remove the build folder
+	rm -rf $(BUILD)
+
+dependencies:
+	@scripts/install-dependencies build test
+
+# The generator is chosen once: CMake refuses to change it in an existing folder.
+configure: dependencies
+	@if [ -f $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null; then generator=; else generator="-G Ninja"; fi; \
+	cmake -S . -B $(BUILD) $$generator -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS)
