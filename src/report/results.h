@@ -2,8 +2,8 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace alibi {
@@ -41,6 +41,9 @@ struct MethodResults {
   std::string sample_prompt;
   std::string sample;       ///< text generated after the prompt, far past the training length
   std::string sample_note;  ///< not empty: why the sample stops early
+  /// Bytes of prompt + sample that were there when the training length was reached; < 0: tokens are bytes, so
+  /// train_length of them.
+  int64_t sample_bytes_at_train_length = -1;
   std::string model_folder;
 };
 

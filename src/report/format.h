@@ -1,0 +1,22 @@
+// Numbers as people read them.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace alibi {
+
+/// "0.8 s", "42 s", "4m 51s", "2h 05m", "3d 04h"; "?" if it is not a finite time.
+std::string format_duration(double seconds);
+/// Binary units, three digits: "512 B", "1.21 GiB".
+std::string format_bytes(int64_t bytes);
+/// Three digits and a decimal unit: "999", "12.3k", "1.23M", "4.50G"; "?" if not finite.
+std::string format_count(double value);
+/// All digits in groups of three: "65,536".
+std::string format_integer(int64_t value);
+/// Four significant digits: "5.752", "12.71", "123.4", "12,345", "1.23e+07"; "-" if not finite.
+std::string format_perplexity(double value);
+/// How many times the training length: "8", "1.25".
+std::string format_multiple(int64_t length, int64_t train_length);
+
+}  // namespace alibi

@@ -1,0 +1,267 @@
+#include "report/json.h"
+
+#include <cmath>
+#include <limits>
+
+#include "core/check.h"
+
+namespace alibi {
+
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+
+Json numbers(const std::vector<double>& values) {
+  Json array = Json::array();
+  for (const double value : values) array.push_back(number(value));
+  return array;
+}
+
+Json method_json(const MethodResults& method) {
+  Json loss = Json::array(), loss_tokens = Json::array(), loss_steps = Json::array();
+  for (const LossPoint& point : method.loss) {
+    loss.push_back(number(point.loss));
+    loss_tokens.push_back(point.tokens);
+    loss_steps.push_back(point.step);
+  }
+  Json evaluations = Json::array();
+  for (const EvaluationPoint& point : method.evaluations) evaluations.push_back(to_json(point));
+  Json json = {
+      {"name", method.name},
+      {"parameters", method.parameters},
+      {"train",
+       {{"tokens", method.train_tokens},
+        {"seconds", number(method.train_seconds)},
+        {"tokens_per_second", number(method.train_tokens_per_second)},
+        {"peak_bytes", method.train_peak_bytes},
+        {"loss", loss},
+        {"loss_tokens", loss_tokens},
+        {"loss_steps", loss_steps}}},
+      {"eval", evaluations},
+      {"eval_peak_bytes", method.eval_peak_bytes},
+      {"per_position", {{"length", method.per_position_length}, {"nll", numbers(method.per_position_nll)}}},
+  };
+  json["sample"] = {{"prompt", method.sample_prompt},
+                    {"text", method.sample},
+                    {"note", method.sample_note},
+                    {"bytes_at_train_length", method.sample_bytes_at_train_length}};
+  json["model_folder"] = method.model_folder;
+  return json;
+}
+
+/// nlohmann's pretty printer puts each number of a loss curve on a line of its own; here such arrays take one line.
+void write(const Json& json, int indent, std::string& out) {
+  const auto leaf = [&](const Json& value) { out += value.dump(-1, ' ', false, Json::error_handler_t::replace); };
+  const bool nested = json.is_object() || (json.is_array() && !json.empty() && json.front().is_structured());
+  if (!nested || json.empty()) return leaf(json);
+  const std::string margin(static_cast<size_t>(indent) + 2, ' ');
+  bool first = true;
+  out += json.is_object() ? "{" : "[";
+  for (const auto& item : json.items()) {
+    out += first ? "\n" : ",\n";
+    out += margin;
+    first = false;
+    if (json.is_object()) {
+      leaf(item.key());
+      out += ": ";
+    }
+    write(item.value(), indent + 2, out);
+  }
+  out += "\n";
+  out.append(static_cast<size_t>(indent), ' ');
+  out += json.is_object() ? "}" : "]";
+}
+
+/// One object of the file; `where` is its path for messages.
+class Reader {
+ public:
+  Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
+    check(json_.is_object(), "[results.json] {} is {}, expected an object", where_, json_.type_name());
+  }
+
+  template <class T>
+  void get(const char* key, T& value) const {
+    const auto found = json_.find(key);
+    if (found != json_.end()) convert(*found, key, value);
+  }
+
+  Reader object(const char* key) const {
+    static const Json empty = Json::object();
+    const auto found = json_.find(key);
+    return {found == json_.end() ? empty : *found, where_ + "." + key};
+  }
+
+  template <class Use>
+  void each(const char* key, const Use& use) const {
+    const auto found = json_.find(key);
+    if (found == json_.end()) return;
+    check(found->is_array(), "[results.json] {}.{} is {}, expected an array", where_, key, found->type_name());
+    size_t index = 0;
+    for (const Json& item : *found) use(Reader(item, fmt::format("{}.{}[{}]", where_, key, index++)));
+  }
+
+  const Json& json() const { return json_; }
+
+ private:
+  void convert(const Json& json, const char* key, std::string& value) const {
+    check(json.is_string(), "[results.json] {}.{} is {}, expected a string", where_, key, json.type_name());
+    value = json.get<std::string>();
+  }
+  void convert(const Json& json, const char* key, double& value) const {
+    check(json.is_number() || json.is_null(), "[results.json] {}.{} is {}, expected a number or null", where_, key,
+          json.type_name());
+    value = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+  }
+  template <class Integer>
+  void convert(const Json& json, const char* key, Integer& value) const {
+    check(json.is_number_integer(), "[results.json] {}.{} is {}, expected an integer", where_, key, json.dump());
+    value = json.get<Integer>();
+  }
+  template <class T>
+  void convert(const Json& json, const char* key, std::vector<T>& values) const {
+    check(json.is_array(), "[results.json] {}.{} is {}, expected an array", where_, key, json.type_name());
+    values.clear();
+    for (const Json& item : json) {
+      T value{};
+      convert(item, key, value);
+      values.push_back(value);
+    }
+  }
+
+  const Json& json_;
+  std::string where_;
+};
+
+EvaluationPoint read_evaluation(const Reader& json) {
+  EvaluationPoint point;
+  const double nan = std::numeric_limits<double>::quiet_NaN();
+  point.nll = point.perplexity = point.bits_per_byte = point.tokens_per_second = nan;
+  json.get("length", point.length);
+  json.get("stride", point.stride);
+  json.get("tokens", point.tokens);
+  json.get("nll", point.nll);
+  json.get("perplexity", point.perplexity);
+  json.get("bits_per_byte", point.bits_per_byte);
+  json.get("tokens_per_second", point.tokens_per_second);
+  json.get("error", point.gap);
+  return point;
+}
+
+std::vector<LossPoint> read_loss(const Reader& train) {
+  std::vector<double> loss;
+  std::vector<int64_t> tokens, steps;
+  train.get("loss", loss);
+  train.get("loss_tokens", tokens);
+  train.get("loss_steps", steps);
+  check(tokens.size() == loss.size() || tokens.empty(), "[results.json] loss_tokens has {} values, loss has {}",
+        tokens.size(), loss.size());
+  check(steps.size() == loss.size() || steps.empty(), "[results.json] loss_steps has {} values, loss has {}",
+        steps.size(), loss.size());
+  std::vector<LossPoint> points(loss.size());
+  for (size_t i = 0; i < loss.size(); ++i) {
+    points[i] = {steps.empty() ? 0 : steps[i], tokens.empty() ? 0 : tokens[i], loss[i]};
+  }
+  return points;
+}
+
+MethodResults read_method(const Reader& json) {
+  MethodResults method;
+  json.get("name", method.name);
+  json.get("parameters", method.parameters);
+  const Reader train = json.object("train");
+  train.get("tokens", method.train_tokens);
+  train.get("seconds", method.train_seconds);
+  train.get("tokens_per_second", method.train_tokens_per_second);
+  train.get("peak_bytes", method.train_peak_bytes);
+  method.loss = read_loss(train);
+  json.each("eval", [&](const Reader& item) { method.evaluations.push_back(read_evaluation(item)); });
+  json.get("eval_peak_bytes", method.eval_peak_bytes);
+  const Reader per_position = json.object("per_position");
+  per_position.get("length", method.per_position_length);
+  per_position.get("nll", method.per_position_nll);
+  const Reader sample = json.object("sample");
+  sample.get("prompt", method.sample_prompt);
+  sample.get("text", method.sample);
+  sample.get("note", method.sample_note);
+  sample.get("bytes_at_train_length", method.sample_bytes_at_train_length);
+  json.get("model_folder", method.model_folder);
+  return method;
+}
+
+}  // namespace
+
+nlohmann::ordered_json to_json(const EvaluationPoint& point) {
+  Json json = {{"length", point.length}, {"stride", point.stride}};
+  const bool gap = !point.gap.empty();
+  const auto unless_gap = [gap](double value) { return gap ? Json(nullptr) : number(value); };
+  json["tokens"] = gap ? 0 : point.tokens;
+  json["nll"] = unless_gap(point.nll);
+  json["perplexity"] = unless_gap(point.perplexity);
+  json["bits_per_byte"] = unless_gap(point.bits_per_byte);
+  json["tokens_per_second"] = unless_gap(point.tokens_per_second);
+  if (gap) json["error"] = point.gap;
+  return json;
+}
+
+std::string to_json(const CompareResults& results) {
+  Json json = {
+      {"train_length", results.train_length}, {"seed", results.seed},
+      {"threads", results.threads},           {"preset", results.preset},
+      {"parameters", results.parameters},
+  };
+  json["corpus"] = {{"name", results.corpus_name},
+                    {"train_bytes", results.train_bytes},
+                    {"valid_bytes", results.valid_bytes},
+                    {"train_files", results.train_files},
+                    {"valid_files", results.valid_files}};
+  json["methods"] = Json::array();
+  for (const MethodResults& method : results.methods) json["methods"].push_back(method_json(method));
+  json["command"] = results.command;
+  json["machine"] = results.machine;
+  json["version"] = results.version;
+  json["started"] = results.started;
+  json["seconds"] = number(results.seconds);
+  json["settings"] = Json::object();
+  for (const auto& [key, value] : results.settings) json["settings"][key] = value;
+  std::string out;
+  write(json, 0, out);
+  return out + "\n";
+}
+
+CompareResults results_from_json(std::string_view text) {
+  Json json;
+  try {
+    json = Json::parse(text);
+  } catch (const Json::exception& error) {
+    fail("[results.json] not JSON: {}", error.what());
+  }
+  const Reader top(json, "results");
+  CompareResults results;
+  top.get("train_length", results.train_length);
+  top.get("seed", results.seed);
+  top.get("threads", results.threads);
+  top.get("preset", results.preset);
+  top.get("parameters", results.parameters);
+  const Reader corpus = top.object("corpus");
+  corpus.get("name", results.corpus_name);
+  corpus.get("train_bytes", results.train_bytes);
+  corpus.get("valid_bytes", results.valid_bytes);
+  corpus.get("train_files", results.train_files);
+  corpus.get("valid_files", results.valid_files);
+  top.each("methods", [&](const Reader& item) { results.methods.push_back(read_method(item)); });
+  top.get("command", results.command);
+  top.get("machine", results.machine);
+  top.get("version", results.version);
+  top.get("started", results.started);
+  top.get("seconds", results.seconds);
+  const Reader settings = top.object("settings");
+  for (const auto& item : settings.json().items()) {
+    results.settings.emplace_back(item.key(), "");
+    settings.get(item.key().c_str(), results.settings.back().second);
+  }
+  return results;
+}
+
+}  // namespace alibi

@@ -1,0 +1,112 @@
+#include "report/markup.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdint>
+
+namespace alibi {
+
+namespace {
+
+struct Character {
+  uint32_t code = 0;
+  size_t bytes = 1;
+  bool valid = true;  ///< false: one byte that starts no UTF-8 character; code is its value
+};
+
+/// The character at `at` (RFC 3629: no overlong forms, no surrogates, nothing past U+10FFFF).
+Character decode(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
+  const uint32_t lead = byte(at);
+  const Character stray{lead, 1, false};
+  if (lead < 0x80) return {lead, 1, true};
+  const size_t length = lead >= 0xF0 ? 4 : lead >= 0xE0 ? 3 : 2;
+  if (lead < 0xC2 || lead > 0xF4 || at + length > text.size()) return stray;
+  uint32_t code = lead & (0x7Fu >> length);
+  for (size_t i = 1; i < length; ++i) {
+    if ((byte(at + i) & 0xC0) != 0x80) return stray;
+    code = code << 6 | (byte(at + i) & 0x3Fu);
+  }
+  const bool overlong = (length == 3 && code < 0x800) || (length == 4 && code < 0x10000);
+  if (overlong || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF)) return stray;
+  return {code, length, true};
+}
+
+bool is_control(uint32_t code) {
+  return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
+}
+
+/// Characters that are invisible or change the direction of what follows, and non-characters.
+bool is_unprintable(uint32_t code) {
+  const auto within = [code](uint32_t first, uint32_t last) { return code >= first && code <= last; };
+  return within(0x200B, 0x200F) || within(0x2028, 0x202E) || within(0x2060, 0x206F) || code == 0xFEFF ||
+         within(0xFDD0, 0xFDEF) || (code & 0xFFFE) == 0xFFFE;
+}
+
+void append_escaped(std::string& out, std::string_view character) {
+  switch (character[0]) {
+    case '&':
+      out += "&amp;";
+      return;
+    case '<':
+      out += "&lt;";
+      return;
+    case '>':
+      out += "&gt;";
+      return;
+    case '"':
+      out += "&quot;";
+      return;
+    case '\'':
+      out += "&#39;";
+      return;
+    default:
+      out += character;
+  }
+}
+
+template <class Replace>
+std::string convert(std::string_view text, const Replace& replace) {
+  std::string out;
+  out.reserve(text.size() + text.size() / 8);
+  for (size_t at = 0; at < text.size();) {
+    const Character character = decode(text, at);
+    if (!character.valid || is_control(character.code) || is_unprintable(character.code)) {
+      out += replace(character);
+    } else {
+      append_escaped(out, text.substr(at, character.bytes));
+    }
+    at += character.bytes;
+  }
+  return out;
+}
+
+}  // namespace
+
+std::string escape_markup(std::string_view text) {
+  return convert(text, [](const Character&) { return "\uFFFD"; });
+}
+
+std::string visible_markup(std::string_view text) {
+  return convert(text, [](const Character& character) {
+    return character.code < 0x100 ? fmt::format("<i class=\"byte\">\\x{:02x}</i>", character.code)
+                                  : fmt::format("<i class=\"byte\">\\u{:04x}</i>", character.code);
+  });
+}
+
+size_t character_start(std::string_view text, size_t position) {
+  position = std::min(position, text.size());
+  for (int i = 0; i < 3 && position < text.size() && (static_cast<uint8_t>(text[position]) & 0xC0) == 0x80; ++i) {
+    ++position;
+  }
+  return position;
+}
+
+size_t count_characters(std::string_view text) {
+  size_t count = 0;
+  for (size_t at = 0; at < text.size(); at += decode(text, at).bytes) ++count;
+  return count;
+}
+
+}  // namespace alibi

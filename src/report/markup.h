@@ -1,0 +1,23 @@
+// Text that goes into HTML and SVG.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace alibi {
+
+/// Safe as content and as a quoted attribute of HTML and XML. Bytes that are not UTF-8 and characters that XML forbids
+/// become U+FFFD.
+std::string escape_markup(std::string_view text);
+
+/// Generated text, which may hold anything: like escape_markup, but control characters, characters that reorder the
+/// line and bytes that are not UTF-8 are shown as <i class="byte">\x1b</i>. Line ends and tabs stay.
+std::string visible_markup(std::string_view text);
+
+/// `position` moved forward to the next start of a UTF-8 character, by three bytes at most.
+size_t character_start(std::string_view text, size_t position);
+
+/// Number of UTF-8 characters, counting stray bytes as one each.
+size_t count_characters(std::string_view text);
+
+}  // namespace alibi

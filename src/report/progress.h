@@ -1,0 +1,50 @@
+// A line on the terminal that is rewritten while work goes on. The one part of the library that writes to a stream, and
+// only to the one the command line hands it.
+#pragma once
+
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <string_view>
+
+#include "report/format.h"
+
+namespace alibi {
+
+struct ProgressOptions {
+  bool even_without_terminal = false;  ///< for tests; a file or pipe otherwise gets nothing
+  double interval = 0.1;               ///< seconds between two rewrites at least
+  int width = 0;                       ///< columns; 0: asks the terminal
+  std::function<double()> clock;       ///< seconds; empty: a steady clock
+};
+
+/// "train alibi   31%  loss 2.345  25.3k tokens/s  1m 20s left"
+class Progress {
+ public:
+  explicit Progress(std::FILE* stream, ProgressOptions options = {});
+  /// Clears the line.
+  ~Progress();
+  Progress(const Progress&) = delete;
+  Progress& operator=(const Progress&) = delete;
+
+  bool active() const { return active_; }
+  /// Starts a piece of work; the time left is counted from here.
+  void begin(std::string label);
+  /// `fraction` of the work is done, in [0, 1]; `fields` is shown behind it. Rewrites the line if it is time to.
+  void update(double fraction, std::string_view fields = {});
+  /// Removes the line, so that something else can be printed.
+  void clear();
+
+ private:
+  void write(std::string_view line);
+
+  std::FILE* stream_;
+  ProgressOptions options_;
+  bool active_ = false;
+  bool shown_ = false;
+  std::string label_;
+  double begun_ = 0;
+  double written_ = 0;
+};
+
+}  // namespace alibi

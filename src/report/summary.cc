@@ -1,0 +1,48 @@
+#include "report/summary.h"
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+namespace alibi {
+
+bool measured(const EvaluationPoint& point) {
+  return point.gap.empty() && std::isfinite(point.perplexity) && point.perplexity > 0;
+}
+
+const EvaluationPoint* evaluation_at(const MethodResults& method, int64_t length) {
+  for (const EvaluationPoint& point : method.evaluations) {
+    if (point.length == length) return &point;
+  }
+  return nullptr;
+}
+
+const EvaluationPoint* measured_at(const MethodResults& method, int64_t length) {
+  const EvaluationPoint* point = evaluation_at(method, length);
+  return point != nullptr && measured(*point) ? point : nullptr;
+}
+
+int64_t longest_measured(const MethodResults& method) {
+  int64_t longest = 0;
+  for (const EvaluationPoint& point : method.evaluations) {
+    if (measured(point)) longest = std::max(longest, point.length);
+  }
+  return longest;
+}
+
+const MethodResults* find_method(const CompareResults& results, const char* name) {
+  for (const MethodResults& method : results.methods) {
+    if (method.name == name) return &method;
+  }
+  return nullptr;
+}
+
+std::vector<int64_t> all_lengths(const CompareResults& results) {
+  std::set<int64_t> lengths;
+  for (const MethodResults& method : results.methods) {
+    for (const EvaluationPoint& point : method.evaluations) lengths.insert(point.length);
+  }
+  return {lengths.begin(), lengths.end()};
+}
+
+}  // namespace alibi

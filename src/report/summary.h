@@ -1,0 +1,26 @@
+// Questions that tables, figures and the verdict all ask of the results.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "report/results.h"
+
+namespace alibi {
+
+/// A number was measured there: no gap, and the perplexity is finite and positive.
+bool measured(const EvaluationPoint& point);
+
+/// The evaluation at this length, measured or not; null if the length was not tried.
+const EvaluationPoint* evaluation_at(const MethodResults& method, int64_t length);
+/// The same, but null also where nothing was measured.
+const EvaluationPoint* measured_at(const MethodResults& method, int64_t length);
+/// The longest length with a number, or 0.
+int64_t longest_measured(const MethodResults& method);
+
+const MethodResults* find_method(const CompareResults& results, const char* name);
+
+/// All lengths tried by any method, rising.
+std::vector<int64_t> all_lengths(const CompareResults& results);
+
+}  // namespace alibi

@@ -1,0 +1,14 @@
+// A comparison as text for the terminal.
+#pragma once
+
+#include <string>
+
+#include "report/results.h"
+
+namespace alibi {
+
+/// Perplexity (rows: lengths, columns: methods, the best of a row marked), then speed and memory of each method, then
+/// the reasons for gaps. Ends with a line end; plain ASCII.
+std::string comparison_table(const CompareResults& results);
+
+}  // namespace alibi
