@@ -1,0 +1,102 @@
+#include "alibi/evaluate.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+
+namespace alibi {
+
+double Evaluation::nll() const { return nll_sum / static_cast<double>(tokens); }
+double Evaluation::perplexity() const { return std::exp(nll()); }
+double Evaluation::bits_per_byte(int64_t bytes) const {
+  return nll_sum / std::numbers::ln2 / static_cast<double>(bytes);
+}
+double Evaluation::tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+
+namespace {
+
+/// Targets [context, end) are seen by the model, targets [first_scored, end) are scored.
+struct Window {
+  int64_t begin, first_scored, end;
+  int64_t length() const { return end - begin; }
+};
+
+/// Every target is scored by exactly one window. A window scores `stride` new targets and shows up to length - stride
+/// before them. The windows at the start of the stream that could not be full all begin at 0, so the longest of them
+/// serves for all: its targets see the same inputs.
+std::vector<Window> cut_windows(int64_t tokens, int64_t length, int64_t stride) {
+  const int64_t context = length - stride;
+  std::vector<Window> windows;
+  int64_t scored = std::min(tokens, (context / stride + 1) * stride);
+  windows.push_back({0, 0, scored});
+  while (scored < tokens) {
+    const int64_t end = std::min(tokens, scored + stride);
+    windows.push_back({scored - context, scored, end});
+    scored = end;
+  }
+  return windows;
+}
+
+}  // namespace
+
+Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options) {
+  const int64_t length = options.length;
+  const int64_t stride = options.stride == 0 ? length : options.stride;
+  check_usage(length >= 1, "[evaluate] the length is {}, expected at least 1", length);
+  check_usage(stride >= 1 && stride <= length, "[evaluate] the stride is {}, expected 1 to the length, {}", stride,
+              length);
+  check(model.config().transformer.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
+  check(!tokens.empty(), "[evaluate] there are no tokens to score");
+  const int64_t count = static_cast<int64_t>(tokens.size());
+  const int32_t first_input = model.tokenizer().end_of_text();
+  const std::vector<Window> windows = cut_windows(count, length, stride);
+
+  Evaluation result;
+  result.length = length;
+  result.stride = stride;
+  const int64_t longest = std::min(length, count);
+  result.position_nll.assign(static_cast<size_t>(longest), 0.0);
+  result.position_tokens.assign(static_cast<size_t>(longest), 0);
+  const auto start = std::chrono::steady_clock::now();
+  for (size_t at = 0; at < windows.size();) {
+    // Windows of one length go through the model together.
+    const int64_t window_length = windows[at].length();
+    const size_t most = static_cast<size_t>(std::max<int64_t>(1, options.batch_tokens / window_length));
+    size_t end = at + 1;
+    while (end < windows.size() && end - at < most && windows[end].length() == window_length) ++end;
+
+    const Shape shape{static_cast<int64_t>(end - at), window_length};
+    Tensor ids = Tensor::empty(shape, DType::int32), targets = Tensor::empty(shape, DType::int32);
+    int32_t* id = ids.data<int32_t>();
+    int32_t* target = targets.data<int32_t>();
+    for (size_t w = at; w < end; ++w) {
+      for (int64_t t = windows[w].begin; t < windows[w].end; ++t) {
+        *id++ = t == 0 ? first_input : tokens[static_cast<size_t>(t - 1)];
+        *target++ = t < windows[w].first_scored ? -1 : tokens[static_cast<size_t>(t)];
+      }
+    }
+    const std::vector<float> nll = model.nll(ids, targets);
+    const float* value = nll.data();
+    for (size_t w = at; w < end; ++w) {
+      for (int64_t t = windows[w].begin; t < windows[w].end; ++t, ++value) {
+        if (t < windows[w].first_scored) continue;
+        const size_t position = static_cast<size_t>(t - windows[w].begin);
+        result.nll_sum += static_cast<double>(*value);
+        result.position_nll[position] += static_cast<double>(*value);
+        ++result.position_tokens[position];
+        ++result.tokens;
+      }
+    }
+    at = end;
+    if (options.on_progress) options.on_progress(result.tokens, count);
+  }
+  result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  check(result.tokens == count, "[evaluate] {} tokens were scored, {} expected: a bug in the windows", result.tokens,
+        count);
+  return result;
+}
+
+}  // namespace alibi

@@ -1,0 +1,57 @@
+#include <algorithm>
+#include <cmath>
+
+#include "alibi/language_model.h"
+#include "core/check.h"
+#include "generate/sampling.h"
+#include "generate/utf8.h"
+
+namespace alibi {
+
+std::string LanguageModel::generate(std::string_view prompt, const GenerateOptions& options) const {
+  check_usage(options.max_tokens >= 0, "[generate] {} tokens asked for, expected at least 0", options.max_tokens);
+  check_usage(std::isfinite(options.temperature) && options.temperature >= 0,
+              "[generate] the temperature is {}, expected at least 0", options.temperature);
+  check_usage(options.top_p > 0 && options.top_p <= 1, "[generate] top_p is {}, expected above 0, at most 1",
+              options.top_p);
+  check_usage(options.top_k >= 0, "[generate] top_k is {}, expected at least 0", options.top_k);
+  check(config().transformer.causal, "[generate] the model is an encoder; generation needs a causal transformer");
+
+  const Tokenizer& words = tokenizer();
+  const int32_t end_of_text = words.end_of_text();
+  std::vector<int32_t> ids{end_of_text};
+  const std::vector<int32_t> encoded = words.encode(prompt);
+  ids.insert(ids.end(), encoded.begin(), encoded.end());
+
+  const Random random(options.seed, mix(0x9e4e, 0));
+  const Parameter& projection = *parameters().front();  // tied to the embedding
+  const int64_t width = projection.value.size(1);
+  std::string text;
+  size_t shown = 0;
+  for (int64_t n = 0; n < options.max_tokens; ++n) {
+    const int64_t length = static_cast<int64_t>(ids.size());
+    const Tensor states = hidden(Tensor::view(ids.data(), {1, length}, DType::int32));
+    const float* last = states.data<float>() + (length - 1) * width;
+    std::vector<float> logits(static_cast<size_t>(projection.value.size(0)));
+    for (size_t v = 0; v < logits.size(); ++v) {
+      const float* row = projection.value.data<float>() + static_cast<int64_t>(v) * width;
+      double sum = 0;
+      for (int64_t c = 0; c < width; ++c) sum += static_cast<double>(last[c]) * static_cast<double>(row[c]);
+      logits[v] = static_cast<float>(sum);
+    }
+    const int32_t token = sample_token(logits, options, random, static_cast<uint64_t>(n),
+                                       options.stop_at_end_of_text ? -1 : end_of_text);
+    if (token == end_of_text && options.stop_at_end_of_text) break;
+    ids.push_back(token);
+    text += words.decode(std::span(&token, 1));
+    if (options.on_text) {
+      const size_t whole = whole_characters(text, shown);
+      if (whole > shown && !options.on_text(std::string_view(text).substr(shown, whole - shown))) return text;
+      shown = whole;
+    }
+  }
+  if (options.on_text && shown < text.size()) options.on_text(std::string_view(text).substr(shown));
+  return text;
+}
+
+}  // namespace alibi

@@ -1,0 +1,20 @@
+// The model on disk: a Hugging Face MPT folder (config.json, model.safetensors). Keys that MPT does not have, for the
+// other position methods, stand under "alibi".
+#pragma once
+
+#include <filesystem>
+#include <vector>
+
+#include "alibi/language_model.h"
+
+namespace alibi {
+
+/// Throws Error naming the file, the key, what was found and what was expected.
+LanguageModelConfig read_mpt_config(const std::filesystem::path& folder);
+/// Fills the parameters; every one must be there with its shape, and nothing else.
+void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelConfig& config,
+                      const std::vector<Parameter*>& parameters);
+void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelConfig& config,
+                      const std::vector<const Parameter*>& parameters);
+
+}  // namespace alibi

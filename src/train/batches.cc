@@ -1,0 +1,52 @@
+#include "train/batches.h"
+
+#include <algorithm>
+#include <numeric>
+#include <utility>
+
+#include "core/check.h"
+#include "core/parallel.h"
+#include "core/random.h"
+
+namespace alibi {
+
+BlockOrder::BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed)
+    : tokens_(tokens), length_(length), blocks_(0), first_input_(first_input), seed_(seed) {
+  check_usage(length >= 1, "[batches] the block length is {}, expected at least 1", length);
+  check(!tokens.empty(), "[batches] the stream has no tokens");
+  blocks_ = ceil_div(static_cast<int64_t>(tokens.size()), length);
+}
+
+int64_t BlockOrder::block_at(int64_t n) {
+  const int64_t epoch = n / blocks_;
+  if (epoch != shuffled_epoch_) {
+    order_.resize(static_cast<size_t>(blocks_));
+    std::iota(order_.begin(), order_.end(), int64_t{0});
+    const Random random(seed_, mix(0xb10c, static_cast<uint64_t>(epoch)));
+    for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.below(i, i)]);
+    shuffled_epoch_ = epoch;
+  }
+  return order_[static_cast<size_t>(n % blocks_)];
+}
+
+int64_t BlockOrder::length_of(int64_t block) const {
+  return std::min(length_, static_cast<int64_t>(tokens_.size()) - block * length_);
+}
+
+Batch BlockOrder::batch(std::span<const int64_t> blocks) const {
+  const int64_t count = static_cast<int64_t>(blocks.size());
+  const int64_t length = length_of(blocks.front());
+  Batch result{Tensor::empty({count, length}, DType::int32), Tensor::empty({count, length}, DType::int32)};
+  int32_t* ids = result.ids.data<int32_t>();
+  int32_t* targets = result.targets.data<int32_t>();
+  for (const int64_t block : blocks) {
+    check(length_of(block) == length, "[batches] blocks of {} and {} tokens in one batch", length, length_of(block));
+    const int64_t begin = block * length_;
+    *ids++ = begin == 0 ? first_input_ : tokens_[static_cast<size_t>(begin - 1)];
+    ids = std::copy_n(tokens_.begin() + begin, length - 1, ids);
+    targets = std::copy_n(tokens_.begin() + begin, length, targets);
+  }
+  return result;
+}
+
+}  // namespace alibi
