@@ -1,1 +1,79 @@
-int main() { return 0; }
+// The `alibi` command: reads the command line, runs a subcommand, turns exceptions into messages and exit codes.
+// Exit codes: 0 done, 1 failed, 2 called wrongly.
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <cstdio>
+#include <exception>
+#include <new>
+#include <string>
+
+#include "alibi/error.h"
+#include "alibi/version.h"
+#include "commands.h"
+
+namespace alibi::cli {
+namespace {
+
+std::string typed;
+
+std::string shell_quoted(const std::string& word) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') ||
+           std::string_view("-_./,:=+@%").find(c) != std::string_view::npos;
+  };
+  if (!word.empty() && std::all_of(word.begin(), word.end(), plain)) return word;
+  std::string quoted = "'";
+  for (const char c : word) quoted += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return quoted + "'";
+}
+
+int report(const char* message, int code) {
+  fmt::print(stderr, "alibi: error: {}\n", message);
+  return code;
+}
+
+int run(int argc, char** argv) {
+  typed = "alibi";
+  for (int i = 1; i < argc; ++i) typed += ' ' + shell_quoted(argv[i]);
+
+  CLI::App app("Transformers trained on short sequences and run at any length.", "alibi");
+  app.set_version_flag("--version", fmt::format("alibi {}", version));
+  app.require_subcommand(1);
+  app.footer(
+      "'alibi COMMAND --help' has the options of a command and examples.\n"
+      "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx forces an instruction set.");
+  add_compare(app);
+  add_train(app);
+  add_eval(app);
+  add_generate(app);
+  add_info(app);
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& asked) {  // --help, --version
+    return app.exit(asked);
+  } catch (const CLI::ParseError& e) {
+    const auto chosen = app.get_subcommands();
+    const std::string name = chosen.empty() ? "" : chosen.front()->get_name() + " ";
+    return report(fmt::format("{}\nRun 'alibi {}--help' for what is possible.", e.what(), name).c_str(), 2);
+  }
+  return 0;
+}
+
+}  // namespace
+
+const std::string& command_line() { return typed; }
+
+}  // namespace alibi::cli
+
+int main(int argc, char** argv) {
+  try {
+    return alibi::cli::run(argc, argv);
+  } catch (const alibi::UsageError& e) {
+    return alibi::cli::report(e.what(), 2);
+  } catch (const std::bad_alloc&) {
+    return alibi::cli::report("out of memory; a shorter length or a smaller batch needs less", 1);
+  } catch (const std::exception& e) {
+    return alibi::cli::report(e.what(), 1);
+  }
+}

@@ -1,0 +1,17 @@
+// The subcommands. Each function adds one to the parser; it runs when the command line has been read whole.
+#pragma once
+
+#include <CLI/CLI.hpp>
+
+namespace alibi::cli {
+
+void add_compare(CLI::App& app);
+void add_train(CLI::App& app);
+void add_eval(CLI::App& app);
+void add_generate(CLI::App& app);
+void add_info(CLI::App& app);
+
+/// The command line as it was typed, quoted for a shell.
+const std::string& command_line();
+
+}  // namespace alibi::cli

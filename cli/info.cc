@@ -1,0 +1,98 @@
+// alibi info: what a model folder holds.
+#include <fmt/format.h>
+
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "alibi/attention.h"
+#include "alibi/language_model.h"
+#include "commands.h"
+#include "common.h"
+
+namespace alibi::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::string model;
+};
+
+nlohmann::ordered_json describe(const LanguageModel& model) {
+  const LanguageModelConfig& config = model.config();
+  const TransformerConfig& t = config.transformer;
+  nlohmann::ordered_json json = {{"position", name_of(t.position)},
+                                 {"train_length", config.train_length},
+                                 {"parameters", model.parameter_count()},
+                                 {"vocab_size", config.vocab_size},
+                                 {"layers", t.layers},
+                                 {"d_model", t.d_model},
+                                 {"heads", t.heads},
+                                 {"kv_heads", t.key_heads()},
+                                 {"head_dim", t.head_dim()},
+                                 {"ffn_dim", t.ffn_dim()},
+                                 {"activation", name_of(t.activation)},
+                                 {"norm", name_of(t.norm)},
+                                 {"causal", t.causal},
+                                 {"dropout", t.dropout}};
+  switch (t.position) {
+    case Position::alibi:
+      json["alibi_bias_max"] = t.alibi_bias_max;
+      json["slopes"] = slopes(t.heads, t.alibi_bias_max);
+      break;
+    case Position::t5:
+      json["t5_buckets"] = t.t5_buckets;
+      json["t5_max_distance"] = t.t5_max_distance;
+      break;
+    case Position::rotary:
+      json["rotary_theta"] = t.rotary_theta;
+      break;
+    case Position::learned:
+      json["max_length"] = t.max_length;
+      break;
+    case Position::sinusoidal:
+    case Position::none:
+      break;
+  }
+  return json;
+}
+
+std::string to_text(const nlohmann::ordered_json& value) {
+  if (value.is_string()) return value.get<std::string>();
+  if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
+  if (value.is_array()) {
+    std::string text;
+    for (const auto& item : value) text += (text.empty() ? "" : " ") + to_text(item);
+    return text;
+  }
+  return value.dump();
+}
+
+void run(const Options& options) {
+  options.apply();
+  const LanguageModel model = LanguageModel::load(options.model);
+  nlohmann::ordered_json json = {{"model", options.model}};
+  json.update(describe(model));
+  for (const auto& [key, value] : json.items()) fmt::print("{:<16} {}\n", key, to_text(value));
+
+  auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
+  for (const Parameter* parameter : model.parameters()) {
+    tensors.push_back(
+        {{"name", parameter->name}, {"shape", parameter->value.shape()}, {"dtype", name_of(parameter->value.dtype())}});
+  }
+  options.write_json(json);
+}
+
+}  // namespace
+
+void add_info(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand("info", "Show what a model folder holds");
+  command->add_option("MODEL", options->model, "Model folder")->required()->type_name("");
+  add_common(*command, *options);
+  command->footer(
+      "Examples:\n"
+      "  alibi info model/\n"
+      "  alibi info model/ --json info.json      (also the name and shape of every tensor)");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace alibi::cli
