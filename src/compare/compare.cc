@@ -1,0 +1,326 @@
+#include "alibi/compare.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+
+#include "alibi/runtime.h"
+#include "alibi/version.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "report/report.h"
+#include "report/results.h"
+#include "text/corpus.h"
+#include "text/stream.h"
+
+namespace alibi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+/// What a preset is trained with when the user says nothing.
+struct Defaults {
+  const char* preset;
+  int64_t tokens, batch_tokens, eval_tokens;
+  double learning_rate;
+};
+constexpr Defaults defaults[] = {
+    {"tiny", 1'000'000, 4096, 1 << 16, 4e-3},      {"small", 20'000'000, 16384, 1 << 18, 1e-3},
+    {"base", 200'000'000, 65536, 1 << 20, 6e-4},   {"medium", 500'000'000, 131072, 1 << 20, 3e-4},
+    {"large", 1'000'000'000, 262144, 1 << 20, 2e-4},
+};
+
+const Defaults& defaults_of(const std::string& name) {
+  preset(name);  // throws with the names to choose from
+  for (const Defaults& candidate : defaults) {
+    if (name == candidate.preset) return candidate;
+  }
+  fail("[compare] the preset '{}' has no training defaults", name);
+}
+
+/// 1, 1.25, 1.5, 2, 3, 4, 6, 8, 16 times the training length, rounded to whole tokens.
+std::vector<int64_t> default_lengths(int64_t train_length) {
+  std::vector<int64_t> lengths;
+  for (const int64_t quarters : {4, 5, 6, 8, 12, 16, 24, 32, 64}) lengths.push_back((train_length * quarters + 2) / 4);
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+std::string utc_now() {
+  const std::time_t now = std::time(nullptr);
+  std::tm parts{};
+  gmtime_r(&now, &parts);
+  char text[32];
+  std::strftime(text, sizeof text, "%Y-%m-%dT%H:%M:%SZ", &parts);
+  return text;
+}
+
+/// Shares of a method's time, for the estimate of what is left.
+constexpr double train_share = 0.7, evaluate_share = 0.26;
+
+class Comparison {
+ public:
+  Comparison(const CompareOptions& options, const std::function<void(const CompareStatus&)>& on_status)
+      : options_(options), on_status_(on_status) {}
+
+  CompareResults run();
+
+ private:
+  void check_options();
+  void read_text();
+  MethodResults run_method(Position method);
+  void train_method(LanguageModel& model, MethodResults& results);
+  void evaluate_method(const LanguageModel& model, MethodResults& results);
+  void sample(const LanguageModel& model, MethodResults& results);
+  void describe(CompareResults& results) const;
+  void report(CompareStatus status, double method_fraction) const;
+  double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+
+  CompareOptions options_;
+  const std::function<void(const CompareStatus&)>& on_status_;
+  Clock::time_point start_ = Clock::now();
+  std::shared_ptr<const Tokenizer> tokenizer_ = byte_tokenizer();
+  Corpus corpus_;
+  std::string corpus_name_;
+  std::vector<int32_t> train_tokens_, valid_tokens_;
+  int64_t scored_bytes_ = 0;  // bytes of text in valid_tokens_
+  size_t methods_done_ = 0;
+  std::string method_;
+};
+
+void Comparison::check_options() {
+  options_.train.validate();
+  check_usage(!options_.methods.empty(), "[compare] there are no methods to compare");
+  std::vector<Position> sorted = options_.methods;
+  std::sort(sorted.begin(), sorted.end());
+  const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
+  check_usage(twice == sorted.end(), "[compare] the method {} is named twice",
+              twice == sorted.end() ? "" : name_of(*twice));
+  const Defaults& preset_defaults = defaults_of(options_.preset);
+  if (options_.lengths.empty()) options_.lengths = default_lengths(options_.train.length);
+  std::sort(options_.lengths.begin(), options_.lengths.end());
+  options_.lengths.erase(std::unique(options_.lengths.begin(), options_.lengths.end()), options_.lengths.end());
+  check_usage(options_.lengths.front() >= 1, "[compare] an evaluation length is {}, expected at least 1",
+              options_.lengths.front());
+  check_usage(options_.eval_tokens >= 0, "[compare] eval_tokens is {}, expected at least 0", options_.eval_tokens);
+  if (options_.eval_tokens == 0) {
+    // At least four windows of the longest length, so that no point hangs on one window.
+    options_.eval_tokens = std::max(preset_defaults.eval_tokens, 4 * options_.lengths.back());
+  }
+  if (options_.sample_tokens < 0) options_.sample_tokens = 4 * options_.train.length;
+}
+
+void Comparison::read_text() {
+  if (options_.texts.empty()) {
+    options_.texts = default_corpus();
+    corpus_name_ = fmt::format("the C++ headers of this machine ({})", fmt::join(options_.texts, ", "));
+  } else {
+    corpus_name_ = fmt::format("{}", fmt::join(options_.texts, ", "));
+  }
+  corpus_ = read_corpus(options_.texts, options_.valid);
+  train_tokens_ = encode_stream(*tokenizer_, corpus_.train);
+  valid_tokens_ = encode_stream(*tokenizer_, corpus_.valid);
+  if (static_cast<int64_t>(valid_tokens_.size()) > options_.eval_tokens) {
+    valid_tokens_.resize(static_cast<size_t>(options_.eval_tokens));
+  }
+  check(static_cast<int64_t>(valid_tokens_.size()) >= options_.lengths.back(),
+        "[compare] the held-out text has {} tokens, fewer than the longest length, {}; give more text with --valid or "
+        "shorter --lengths",
+        valid_tokens_.size(), options_.lengths.back());
+  scored_bytes_ = static_cast<int64_t>(tokenizer_->decode(valid_tokens_).size());
+}
+
+void Comparison::report(CompareStatus status, double method_fraction) const {
+  if (!on_status_) return;
+  status.method = method_;
+  status.seconds = seconds();
+  const double done = (static_cast<double>(methods_done_) + method_fraction) / static_cast<double>(options_.methods.size());
+  status.seconds_left = done > 0.01 ? status.seconds * (1 - done) / done : 0;
+  on_status_(status);
+}
+
+void Comparison::train_method(LanguageModel& model, MethodResults& results) {
+  reset_peak_resident_bytes();
+  // About 200 points make a curve; each is the mean of the updates since the last.
+  const int64_t every = std::max<int64_t>(1, options_.train.steps() / 200);
+  double sum = 0;
+  int64_t updates = 0;
+  const TrainResult trained = train(model, train_tokens_, options_.train, [&](const TrainStatus& train_status) {
+    sum += train_status.loss;
+    ++updates;
+    if (train_status.step % every == 0 || train_status.step == train_status.steps) {
+      results.loss.push_back({train_status.step, train_status.tokens, sum / static_cast<double>(updates)});
+      sum = 0;
+      updates = 0;
+    }
+    CompareStatus status;
+    status.phase = "train";
+    status.train = train_status;
+    status.fraction = static_cast<double>(train_status.step) / static_cast<double>(train_status.steps);
+    report(status, train_share * status.fraction);
+  });
+  results.train_tokens = trained.tokens;
+  results.train_seconds = trained.seconds;
+  results.train_tokens_per_second = trained.tokens_per_second;
+  results.train_peak_bytes = peak_resident_bytes();
+  model.release_training_memory();
+}
+
+void Comparison::evaluate_method(const LanguageModel& model, MethodResults& results) {
+  reset_peak_resident_bytes();
+  const int64_t count = static_cast<int64_t>(valid_tokens_.size());
+  const size_t lengths = options_.lengths.size();
+  for (size_t i = 0; i < lengths; ++i) {
+    EvaluationPoint point;
+    point.length = options_.lengths[i];
+    point.stride = point.length;
+    const TransformerConfig& config = model.config().transformer;
+    if (config.position == Position::learned && point.length > config.max_length) {
+      point.gap = fmt::format("learned positions end at {}", config.max_length);
+      results.evaluations.push_back(point);
+      continue;
+    }
+    EvaluateOptions evaluate_options;
+    evaluate_options.length = point.length;
+    evaluate_options.on_progress = [&](int64_t done, int64_t) {
+      CompareStatus status;
+      status.phase = "evaluate";
+      status.length = point.length;
+      status.fraction = (static_cast<double>(i) + static_cast<double>(done) / static_cast<double>(count)) /
+                        static_cast<double>(lengths);
+      report(status, train_share + evaluate_share * status.fraction);
+    };
+    const Evaluation evaluation = evaluate(model, valid_tokens_, evaluate_options);
+    point.tokens = evaluation.tokens;
+    point.nll = evaluation.nll();
+    point.perplexity = evaluation.perplexity();
+    point.bits_per_byte = evaluation.bits_per_byte(scored_bytes_);
+    point.tokens_per_second = evaluation.tokens_per_second();
+    results.evaluations.push_back(point);
+    // Losses by position: at four times the training length both the start and the far end have many windows.
+    if (results.per_position_length == 0 || point.length <= 4 * options_.train.length) {
+      results.per_position_length = point.length;
+      results.per_position_nll.clear();
+      for (size_t p = 0; p < evaluation.position_nll.size(); ++p) {
+        results.per_position_nll.push_back(evaluation.position_nll[p] /
+                                           static_cast<double>(evaluation.position_tokens[p]));
+      }
+    }
+  }
+  results.eval_peak_bytes = peak_resident_bytes();
+}
+
+void Comparison::sample(const LanguageModel& model, MethodResults& results) {
+  const std::string& text = corpus_.valid.front().text;
+  size_t end = std::min(text.size(), static_cast<size_t>(std::max<int64_t>(1, options_.train.length / 2)));
+  while (end < text.size() && end > 1 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
+  results.sample_prompt = text.substr(0, end);
+  GenerateOptions generate_options;
+  generate_options.max_tokens = options_.sample_tokens;
+  generate_options.temperature = 0.8;
+  generate_options.seed = options_.train.seed;
+  const TransformerConfig& config = model.config().transformer;
+  if (config.position == Position::learned) {
+    const int64_t room = config.max_length - static_cast<int64_t>(results.sample_prompt.size());
+    if (room < generate_options.max_tokens) {
+      generate_options.max_tokens = std::max<int64_t>(0, room);
+      results.sample_note = fmt::format("learned positions end at {}", config.max_length);
+    }
+  }
+  int64_t written = 0;
+  generate_options.on_text = [&](std::string_view piece) {
+    written += static_cast<int64_t>(piece.size());
+    CompareStatus status;
+    status.phase = "generate";
+    status.fraction = std::min(1.0, static_cast<double>(written) / static_cast<double>(generate_options.max_tokens));
+    report(status, train_share + evaluate_share + (1 - train_share - evaluate_share) * status.fraction);
+    return true;
+  };
+  results.sample = model.generate(results.sample_prompt, generate_options);
+}
+
+MethodResults Comparison::run_method(Position method) {
+  method_ = name_of(method);
+  MethodResults results;
+  results.name = method_;
+  LanguageModel model(with_position(preset(options_.preset), method, options_.train.length), options_.train.seed,
+                      tokenizer_);
+  results.parameters = model.parameter_count();
+  train_method(model, results);
+  if (!options_.out.empty()) {
+    results.model_folder = (std::filesystem::path("models") / method_).string();
+    model.save(options_.out / results.model_folder);
+  }
+  evaluate_method(model, results);
+  if (options_.sample_tokens > 0) sample(model, results);
+  return results;
+}
+
+void Comparison::describe(CompareResults& results) const {
+  const TrainOptions& t = options_.train;
+  results.train_length = t.length;
+  results.seed = t.seed;
+  results.threads = threads();
+  results.preset = options_.preset;
+  results.parameters = results.methods.front().parameters;
+  results.train_bytes = corpus_.train_bytes;
+  results.valid_bytes = corpus_.valid_bytes;
+  results.train_files = static_cast<int64_t>(corpus_.train.size());
+  results.valid_files = static_cast<int64_t>(corpus_.valid.size());
+  results.corpus_name = corpus_name_;
+  results.command = options_.command;
+  results.machine = fmt::format("{}, {} threads, {}", cpu_name(), threads(), name_of(isa()));
+  results.version = version;
+  results.seconds = seconds();
+  const TransformerConfig model = preset(options_.preset).transformer;
+  results.settings = {
+      {"model", fmt::format("{} layers, d_model {}, {} heads, feed-forward {}, {}", model.layers, model.d_model,
+                            model.heads, model.ffn_dim(), name_of(model.activation))},
+      {"text", corpus_name_},
+      {"held out", corpus_.split_rule},
+      {"tokenizer", "bytes"},
+      {"training", fmt::format("{} tokens in {} updates of {}, in blocks of {}", t.steps() * t.batch_tokens, t.steps(),
+                               t.batch_tokens, t.length)},
+      {"optimizer", fmt::format("AdamW, learning rate {:g} after {:g} % warmup, cosine to {:g} %, betas {:g} and {:g}, "
+                                "weight decay {:g}, gradient clipped at {:g}",
+                                t.learning_rate, 100 * t.warmup_fraction, 100 * t.final_fraction, t.beta1, t.beta2,
+                                t.weight_decay, t.clip)},
+      {"evaluation", fmt::format("non-overlapping windows over {} held-out tokens", valid_tokens_.size())},
+      {"seed", fmt::format("{}", t.seed)},
+  };
+}
+
+CompareResults Comparison::run() {
+  CompareResults results;
+  results.started = utc_now();
+  check_options();
+  if (!options_.out.empty()) make_folder(options_.out);
+  read_text();
+  for (const Position method : options_.methods) {
+    results.methods.push_back(run_method(method));
+    ++methods_done_;
+  }
+  describe(results);
+  if (!options_.out.empty()) write_report(results, options_.out);
+  return results;
+}
+
+}  // namespace
+
+CompareOptions compare_defaults(const std::string& preset_name) {
+  const Defaults& chosen = defaults_of(preset_name);
+  CompareOptions options;
+  options.preset = preset_name;
+  options.eval_tokens = 0;
+  options.train.tokens = chosen.tokens;
+  options.train.batch_tokens = chosen.batch_tokens;
+  options.train.learning_rate = chosen.learning_rate;
+  return options;
+}
+
+CompareResults compare(const CompareOptions& options, const std::function<void(const CompareStatus&)>& on_status) {
+  return Comparison(options, on_status).run();
+}
+
+}  // namespace alibi

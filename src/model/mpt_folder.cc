@@ -1,0 +1,238 @@
+#include "model/mpt_folder.h"
+
+#include <algorithm>
+#include <map>
+
+#include "alibi/version.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "nn/activation.h"
+
+namespace alibi {
+namespace {
+
+constexpr int64_t largest = 1 << 28;
+
+/// MPT's name of the norm and ours.
+Norm norm_of(const std::string& name, const std::string& where) {
+  if (name == "layernorm" || name == "low_precision_layernorm") return Norm::layer_norm;
+  if (name == "rmsnorm" || name == "low_precision_rmsnorm") return Norm::rms_norm;
+  fail("[config] {}norm_type is '{}', expected layernorm, low_precision_layernorm, rmsnorm or low_precision_rmsnorm",
+       where, name);
+}
+
+/// Features of other MPT models that would change the result if they were ignored.
+void refuse_unsupported(const JsonObject& json, const JsonObject& attention) {
+  const auto refuse = [](bool found, const JsonObject& object, const char* key, const char* meaning) {
+    check(!found, "[config] {}{} is set: {} is not supported", object.where(), key, meaning);
+  };
+  const auto set = [](const JsonObject& object, const char* key) {
+    return object.has(key) && !(object.raw().at(key).is_boolean() && !object.raw().at(key).get<bool>());
+  };
+  refuse(set(attention, "clip_qkv"), attention, "clip_qkv", "clamping of queries, keys and values");
+  refuse(set(attention, "qk_ln"), attention, "qk_ln", "normalisation of queries and keys");
+  refuse(set(attention, "qk_gn"), attention, "qk_gn", "normalisation of queries and keys");
+  refuse(set(attention, "prefix_lm"), attention, "prefix_lm", "prefix attention");
+  refuse(set(attention, "attn_logit_softcapping"), attention, "attn_logit_softcapping", "soft capping");
+  refuse(set(attention, "softmax_scale"), attention, "softmax_scale", "another scale than 1 / sqrt(head_dim)");
+  refuse(set(json, "logit_scale"), json, "logit_scale", "a scale of the logits");
+  refuse(set(json, "final_logit_softcapping"), json, "final_logit_softcapping", "soft capping");
+  refuse(set(json, "block_overrides"), json, "block_overrides", "layers that differ");
+  refuse(attention.get_or<int64_t>("sliding_window_size", -1) != -1, attention, "sliding_window_size", "a window");
+  refuse(!attention.get_or<bool>("fused_qkv", true), attention, "fused_qkv", "a layout with separate projections");
+  refuse(!json.get_or<bool>("tie_word_embeddings", true), json, "tie_word_embeddings", "an output projection of its own");
+  refuse(json.get_number_or("embedding_fraction", 1, 0, 1) != 1, json, "embedding_fraction", "a gradient fraction");
+}
+
+Position position_of(const JsonObject& json, const JsonObject& attention, const JsonObject& own) {
+  const bool uses_alibi = attention.get_or<bool>("alibi", false);
+  if (own.has("position")) {
+    const Position position = position_from(own.get<std::string>("position"));
+    check(uses_alibi == (position == Position::alibi), "[config] {}alibi is {}, but {}position is '{}'",
+          attention.where(), uses_alibi, own.where(), name_of(position));
+    return position;
+  }
+  if (uses_alibi) return Position::alibi;  // MPT then ignores learned_pos_emb, which its files set all the same
+  if (attention.get_or<bool>("rope", false)) {
+    fail("[config] {}rope is set: MPT's rotary variants are not supported, only those of this library's own files",
+         attention.where());
+  }
+  return json.get_or<bool>("learned_pos_emb", true) ? Position::learned : Position::none;
+}
+
+Activation activation_of(const JsonObject& json, const JsonObject& own) {
+  if (own.has("activation")) return activation_from(own.get<std::string>("activation"));
+  const JsonObject ffn = json.object_or_empty("ffn_config");
+  const std::string type = ffn.get_or("ffn_type", "mptmlp");
+  check(type == "mptmlp", "[config] {}ffn_type is '{}', expected mptmlp", ffn.where(), type);
+  if (!ffn.has("ffn_act_fn")) return Activation::gelu;
+  const JsonObject function = ffn.object("ffn_act_fn");
+  const std::string name = function.get_or("name", "gelu");
+  if (name == "relu") return Activation::relu;
+  check(name == "gelu", "[config] {}name is '{}', expected gelu or relu", function.where(), name);
+  const std::string approximate = function.get_or("approximate", "none");
+  return approximate == "tanh" ? Activation::gelu_tanh : Activation::gelu;
+}
+
+}  // namespace
+
+LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
+  check(std::filesystem::is_directory(folder), "[model] {}: no such folder", folder.string());
+  const std::filesystem::path path = folder / "config.json";
+  check(std::filesystem::exists(path), "[model] {}: not a model folder, there is no config.json in it",
+        folder.string());
+  const JsonObject json = read_json_object(path);
+  const std::string type = json.get<std::string>("model_type");
+  check(type == "mpt", "[config] {}model_type is '{}', expected mpt", json.where(), type);
+  const JsonObject attention = json.object_or_empty("attn_config");
+  const JsonObject own = json.object_or_empty("alibi");
+  refuse_unsupported(json, attention);
+
+  LanguageModelConfig config;
+  TransformerConfig& t = config.transformer;
+  t.layers = static_cast<int>(json.get_int("n_layers", 0, 10000));
+  t.d_model = static_cast<int>(json.get_int("d_model", 1, 1 << 20));
+  t.heads = static_cast<int>(json.get_int("n_heads", 1, 4096));
+  t.expansion = json.get_number_or("expansion_ratio", 4, 0, 64);
+  const JsonObject ffn = json.object_or_empty("ffn_config");
+  if (ffn.has("ffn_hidden_size")) {
+    t.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, largest)) / t.d_model;
+  }
+  config.vocab_size = static_cast<int>(json.get_int("vocab_size", 1, largest));
+  config.train_length = json.get_int("max_seq_len", 0, int64_t{1} << 40);
+  t.bias = !json.get_or<bool>("no_bias", true);
+  t.norm = norm_of(json.get_or("norm_type", "low_precision_layernorm"), json.where());
+  t.norm_eps = static_cast<float>(json.get_number_or("norm_eps", 1e-5, 0, 1));
+  t.final_norm = true;
+  t.dropout = static_cast<float>(json.get_number_or("resid_pdrop", 0, 0, 1));
+  t.attention_dropout = static_cast<float>(attention.get_number_or("attn_pdrop", 0, 0, 1));
+  t.alibi_bias_max = attention.get_number_or("alibi_bias_max", 8, 0, 1e6);
+  const std::string kind = attention.get_or("attn_type", "multihead_attention");
+  if (kind == "multiquery_attention") {
+    t.kv_heads = 1;
+  } else if (kind == "grouped_query_attention") {
+    t.kv_heads = static_cast<int>(attention.get_int("kv_n_heads", 1, 4096));
+  } else {
+    check(kind == "multihead_attention", "[config] {}attn_type is '{}', expected multihead_attention, "
+          "multiquery_attention or grouped_query_attention", attention.where(), kind);
+  }
+  t.position = position_of(json, attention, own);
+  if (t.position == Position::learned) t.max_length = own.get_int_or("max_length", config.train_length, 1, 1 << 30);
+  t.activation = activation_of(json, own);
+  t.t5_buckets = static_cast<int>(own.get_int_or("t5_buckets", 32, 1, 4096));
+  t.t5_max_distance = static_cast<int>(own.get_int_or("t5_max_distance", 128, 1, 1 << 20));
+  t.rotary_theta = own.get_number_or("rotary_theta", 10000, 0, 1e12);
+  config.embedding_scale = static_cast<float>(own.get_number_or("embedding_scale", 1, 0, 1e6));
+  config.validate();
+  return config;
+}
+
+void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelConfig& config,
+                      const std::vector<Parameter*>& parameters) {
+  const SafetensorsReader file = open_safetensors(folder);
+  std::map<std::string, bool> used;
+  const auto load = [&](const std::string& name, Tensor target) {
+    const std::string full = "transformer." + name;
+    target.copy_from(file.read(full, target.shape()));
+    used[full] = true;
+  };
+  const bool gated = nn::is_gated(config.transformer.activation);
+  for (Parameter* parameter : parameters) {
+    const size_t up = parameter->name.find("ffn.up_proj.");
+    if (gated && up != std::string::npos) {  // ours holds gate | up in one matrix, MPT's mptglu keeps two
+      std::string gate = parameter->name;
+      gate.replace(up, 11, "ffn.gate_proj");
+      const int64_t half = parameter->value.size(0) / 2;
+      load(gate, parameter->value.slice(0, 0, half));
+      load(parameter->name, parameter->value.slice(0, half, 2 * half));
+    } else {
+      load(parameter->name, parameter->value);
+    }
+  }
+  for (const std::string& name : file.names()) {
+    check(used.contains(name) || name == "lm_head.weight",
+          "[model] {}: the tensor {} has no place in the model that config.json describes", folder.string(), name);
+  }
+}
+
+void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelConfig& config,
+                      const std::vector<const Parameter*>& parameters) {
+  const TransformerConfig& t = config.transformer;
+  check(t.causal && t.final_norm, "[model] the MPT layout holds decoders with a final norm only");
+  make_folder(folder);
+
+  const bool gated = nn::is_gated(t.activation);
+  std::vector<NamedTensor> tensors;
+  for (const Parameter* parameter : parameters) {
+    const std::string full = "transformer." + parameter->name;
+    const size_t up = full.find("ffn.up_proj.");
+    if (gated && up != std::string::npos) {
+      std::string gate = full;
+      gate.replace(up, 11, "ffn.gate_proj");
+      const int64_t half = parameter->value.size(0) / 2;
+      tensors.push_back({gate, parameter->value.slice(0, 0, half)});
+      tensors.push_back({full, parameter->value.slice(0, half, 2 * half)});
+    } else {
+      tensors.push_back({full, parameter->value});
+    }
+  }
+  write_safetensors(folder / "model.safetensors", tensors);
+
+  const bool uses_alibi = t.position == Position::alibi;
+  const bool grouped = t.key_heads() != t.heads;
+  const bool tanh = t.activation == Activation::gelu_tanh;
+  OrderedJson attention = {{"alibi", uses_alibi},
+                           {"alibi_bias_max", t.alibi_bias_max},
+                           {"attn_impl", "torch"},
+                           {"attn_pdrop", t.attention_dropout},
+                           {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"},
+                           {"attn_uses_sequence_id", false},
+                           {"clip_qkv", nullptr},
+                           {"prefix_lm", false},
+                           {"qk_ln", false},
+                           {"softmax_scale", nullptr}};
+  if (grouped) attention["kv_n_heads"] = t.key_heads();
+  OrderedJson ffn = {{"ffn_type", gated ? "mptglu" : "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
+  if (t.activation != Activation::gelu) {
+    const char* name = t.activation == Activation::relu     ? "relu"
+                       : t.activation == Activation::swiglu ? "silu"
+                                                            : "gelu";
+    ffn["ffn_act_fn"] = {{"name", name}};
+    if (tanh) ffn["ffn_act_fn"]["approximate"] = "tanh";
+  }
+  OrderedJson json = {{"architectures", {"MPTForCausalLM"}},
+                      {"model_type", "mpt"},
+                      {"d_model", t.d_model},
+                      {"n_heads", t.heads},
+                      {"n_layers", t.layers},
+                      {"expansion_ratio", t.ffn_dim() % t.d_model == 0 ? OrderedJson(t.ffn_dim() / t.d_model)
+                                                                       : OrderedJson(t.expansion)},
+                      {"max_seq_len", config.train_length},
+                      {"vocab_size", config.vocab_size},
+                      {"no_bias", !t.bias},
+                      {"norm_type", t.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
+                      {"norm_eps", t.norm_eps},
+                      {"learned_pos_emb", t.position == Position::learned},
+                      {"emb_pdrop", 0.0},
+                      {"resid_pdrop", t.dropout},
+                      {"logit_scale", nullptr},
+                      {"tie_word_embeddings", true},
+                      {"use_cache", false},
+                      {"torch_dtype", "float32"},
+                      {"attn_config", attention},
+                      {"ffn_config", ffn}};
+  OrderedJson own = {{"version", version}, {"position", name_of(t.position)}, {"activation", name_of(t.activation)}};
+  if (config.embedding_scale != 1) own["embedding_scale"] = config.embedding_scale;
+  if (t.position == Position::learned) own["max_length"] = t.max_length;
+  if (t.position == Position::rotary) own["rotary_theta"] = t.rotary_theta;
+  if (t.position == Position::t5) {
+    own["t5_buckets"] = t.t5_buckets;
+    own["t5_max_distance"] = t.t5_max_distance;
+  }
+  json["alibi"] = own;
+  write_json(folder / "config.json", json);
+}
+
+}  // namespace alibi
