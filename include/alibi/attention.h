@@ -27,7 +27,7 @@ int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int
 /// A query row i has position query_offset + i; key row j has position j. distance = position of query - position of
 /// key. At most one of `slopes` and `buckets` is set; with neither the scores carry no bias.
 struct AttentionOptions {
-  std::vector<float> slopes;            ///< ALiBi, [heads] or [batch * heads]; empty: none. Finite and >= 0
+  std::vector<float> slopes;            ///< ALiBi, [heads] or [batch * heads]; empty: none. >= 0
   std::vector<float> slopes_after;      ///< not causal: slopes of keys after the query; empty: `slopes` (symmetric)
                                         ///< +infinity in either closes that direction for the head (distance 0 stays)
   std::optional<BucketedBias> buckets;  ///< T5 bias
@@ -51,9 +51,11 @@ struct AttentionStats {
 
 /// What the backward pass needs of the forward pass besides its inputs and output.
 struct AttentionState {
-  Tensor lse;                              ///< [batch, heads, queries] float32: log of the sum of exp(score), scores in
-                                           ///< the relative form -slope * |distance|; -infinity for a row without keys
-  std::vector<int32_t> first_block;        ///< kernel-private: key blocks visited by each query block
+  Tensor lse;       ///< [batch, heads, queries] float32: log of the sum of exp(score), scores in the relative form
+                    ///< -slope * |distance|; -infinity for a row without keys
+  Tensor lse_near;  ///< kernel-private: lse with linear biases counted from the nearest key
+  std::vector<int32_t> first_block;  ///< kernel-private: key blocks [first, last) visited by each query block
+  std::vector<int32_t> last_block;
   AttentionStats stats;
 };
 
@@ -69,8 +71,8 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
 /// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v.
 /// `state` is what the forward call with the same inputs and options filled.
 /// If dtable is given ([num_buckets, heads], float32) the gradient of the T5 bias table is ADDED to it;
-/// if dslopes is given (float32 [heads]) the gradient of the slopes (paper section 3: they can be learned) likewise.
-/// Both are deterministic.
+/// if dslopes is given (float32, shaped like `slopes`: [heads] or [batch * heads]) the gradient of the slopes (paper
+/// section 3: they can be learned) likewise; with `slopes_after` it is that of `slopes` alone. Both are deterministic.
 struct AttentionBiasGradients {
   Tensor* dtable = nullptr;
   Tensor* dslopes = nullptr;
@@ -87,7 +89,7 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
 struct AttentionReferenceGradients {
   std::vector<double> dq, dk, dv;  ///< shaped like q, k, v, contiguous
   std::vector<double> dtable;      ///< [num_buckets, heads], empty without buckets
-  std::vector<double> dslopes;     ///< [heads], empty without slopes
+  std::vector<double> dslopes;     ///< like `slopes`, empty without
 };
 void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                   const AttentionOptions& options, AttentionReferenceGradients& gradients);

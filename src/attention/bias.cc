@@ -1,0 +1,47 @@
+#include "attention/bias.h"
+
+#include <cmath>
+
+#include "core/check.h"
+
+namespace alibi {
+
+int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int max_distance) {
+  // Half of the buckets of a side hold one distance each, the other half grow logarithmically up to max_distance.
+  int first = 0;
+  if (!causal) {
+    num_buckets /= 2;
+    if (distance < 0) first = num_buckets;
+    distance = std::abs(distance);
+  }
+  distance = std::max<int64_t>(distance, 0);
+  const int exact = num_buckets / 2;
+  if (distance < exact) return first + static_cast<int>(distance);
+  if (distance >= max_distance) return first + num_buckets - 1;
+  const double octaves =
+      std::log(static_cast<double>(distance) / exact) / std::log(static_cast<double>(max_distance) / exact);
+  constexpr double rounding = 1e-9;  // distances that lie on a bucket's edge belong to the upper bucket
+  const int step = static_cast<int>(octaves * (num_buckets - exact) + rounding);
+  return first + std::min(exact + step, num_buckets - 1);
+}
+
+namespace kernels {
+
+std::vector<float> bias_by_distance(const BucketedBias& buckets, bool causal) {
+  const int num_buckets = static_cast<int>(buckets.table.size(0));
+  const int64_t heads = buckets.table.size(1);
+  const int64_t reach = buckets.max_distance;
+  const std::vector<float> table = buckets.table.to_floats();
+  std::vector<float> result(static_cast<size_t>(heads * (2 * reach + 1)));
+  for (int64_t distance = -reach; distance <= reach; ++distance) {
+    const int bucket = relative_position_bucket(distance, causal, num_buckets, buckets.max_distance);
+    for (int64_t head = 0; head < heads; ++head) {
+      result[static_cast<size_t>(head * (2 * reach + 1) + distance + reach)] =
+          table[static_cast<size_t>(bucket * heads + head)];
+    }
+  }
+  return result;
+}
+
+}  // namespace kernels
+}  // namespace alibi

@@ -1,0 +1,39 @@
+// The three kinds of bias (none, linear, bucketed) as functions of head and distance, in float32 and in the relative
+// form: distance = position of query - position of key.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <limits>
+#include <vector>
+
+#include "alibi/attention.h"
+
+namespace alibi::kernels {
+
+/// Distances beyond every position, but small enough to be added to one.
+inline constexpr int64_t unbounded = int64_t{1} << 42;
+
+/// The bias of one head of one batch entry.
+struct HeadBias {
+  float slope_before = 0;        ///< of keys at distance > 0
+  float slope_after = 0;         ///< of keys at distance < 0
+  const float* table = nullptr;  ///< T5: bias of distance d at table[d], |d| <= table_reach; beyond, the ends hold
+  int64_t table_reach = 0;
+  int64_t least = -unbounded;  ///< the distances that are seen: causality, window and closed directions
+  int64_t most = unbounded;
+
+  bool sees(int64_t distance) const { return least <= distance && distance <= most; }
+  /// 0 for the row's own position; `from` is taken off |distance| first (see Problem).
+  float at(int64_t distance, int64_t from = 0) const {
+    if (table != nullptr) return table[std::clamp(distance, -table_reach, table_reach)];
+    if (distance > 0) return -slope_before * static_cast<float>(distance - from);
+    if (distance < 0) return -slope_after * static_cast<float>(-distance - from);
+    return 0;
+  }
+};
+
+/// The values of a T5 table by distance, [heads][2 * max_distance + 1], distance 0 in the middle of each row.
+std::vector<float> bias_by_distance(const BucketedBias& buckets, bool causal);
+
+}  // namespace alibi::kernels

@@ -1,0 +1,227 @@
+#include "attention/make_problem.h"
+
+#include <cmath>
+#include <string>
+#include <utility>
+
+#include "core/check.h"
+
+namespace alibi::kernels {
+namespace {
+
+constexpr int64_t most_rows = (int64_t{1} << 31) - 1;
+
+void check_tensor(const char* operation, const char* name, const Tensor& tensor, DType dtype) {
+  check(tensor.defined() && tensor.axes() == 4, "[{}] {} has shape {}, expected [batch, length, heads, head_dim]",
+        operation, name, to_string(tensor.shape()));
+  check(tensor.dtype() == dtype, "[{}] {} is {}, expected {} like q", operation, name, name_of(tensor.dtype()),
+        name_of(dtype));
+  check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[{}] {} has strides {}, expected a unit inner stride", operation,
+        name, to_string(tensor.strides()));
+  check(tensor.device() == Device::cpu, "[{}] {} does not lie in the CPU's memory", operation, name);
+}
+
+void check_shape(const char* operation, const char* name, const Tensor& tensor, const Shape& shape, const char* like) {
+  check(tensor.shape() == shape, "[{}] {} has shape {}, expected {} like {}", operation, name,
+        to_string(tensor.shape()), to_string(shape), like);
+}
+
+/// An output whose elements share memory could not be written in parallel.
+void check_writable(const char* operation, const char* name, const Tensor& tensor) {
+  std::vector<std::pair<int64_t, int64_t>> axes;  // (stride, extent)
+  for (int axis = 0; axis < tensor.axes(); ++axis) {
+    if (tensor.size(axis) > 1) axes.emplace_back(std::abs(tensor.stride(axis)), tensor.size(axis));
+  }
+  std::sort(axes.begin(), axes.end());
+  int64_t covered = 1;
+  for (const auto& [stride, extent] : axes) {
+    check(stride >= covered, "[{}] {} has strides {} for shape {}: its elements overlap", operation, name,
+          to_string(tensor.strides()), to_string(tensor.shape()));
+    covered = stride * (extent - 1) + covered;
+  }
+}
+
+Rows rows_of(const Tensor& tensor) { return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)}; }
+
+void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, const Problem& problem) {
+  const auto size = static_cast<int64_t>(slopes.size());
+  check(size == problem.heads || size == problem.batch * problem.heads,
+        "[{}] options.{} has {} values, expected {} (heads) or {} (batch * heads)", operation, name, size,
+        problem.heads, problem.batch * problem.heads);
+  for (size_t i = 0; i < slopes.size(); ++i) {
+    check(slopes[i] >= 0, "[{}] options.{}[{}] is {}, expected >= 0", operation, name, i, slopes[i]);
+  }
+}
+
+/// One value for each head of each batch entry.
+std::vector<float> spread(const std::vector<float>& slopes, int64_t batch, int64_t heads) {
+  std::vector<float> result(static_cast<size_t>(batch * heads), 0.0f);
+  for (size_t i = 0; i < result.size() && !slopes.empty(); ++i) result[i] = slopes[i % slopes.size()];
+  return result;
+}
+
+void set_bias(const char* operation, const AttentionOptions& options, Problem& problem) {
+  check(options.slopes.empty() || !options.buckets, "[{}] options has both slopes and buckets, expected at most one",
+        operation);
+  if (!options.slopes.empty()) check_slopes(operation, "slopes", options.slopes, problem);
+  if (!options.slopes_after.empty()) {
+    check(!options.causal, "[{}] options.slopes_after is set, but causal attention sees no keys after the query",
+          operation);
+    check(!options.slopes.empty(), "[{}] options.slopes_after is set without options.slopes", operation);
+    check_slopes(operation, "slopes_after", options.slopes_after, problem);
+  }
+  problem.slopes_before = spread(options.slopes, problem.batch, problem.heads);
+  problem.slopes_after =
+      options.slopes_after.empty() ? problem.slopes_before : spread(options.slopes_after, problem.batch, problem.heads);
+  problem.slopes_symmetric = options.slopes_after.empty();
+  problem.slopes_per_batch = static_cast<int64_t>(options.slopes.size()) != problem.heads;
+  if (!options.buckets) return;
+  const Tensor& table = options.buckets->table;
+  check(table.defined() && table.axes() == 2 && table.dtype() == DType::float32,
+        "[{}] options.buckets.table has shape {}, expected float32 [num_buckets, heads]", operation,
+        to_string(table.shape()));
+  check(table.size(1) == problem.heads, "[{}] options.buckets.table has {} heads, q has {}", operation, table.size(1),
+        problem.heads);
+  const int64_t sides = options.causal ? 1 : 2;
+  check(table.size(0) >= 2 * sides && table.size(0) % (2 * sides) == 0 && table.size(0) <= 1 << 20,
+        "[{}] options.buckets.table has {} buckets, expected a multiple of {}", operation, table.size(0), 2 * sides);
+  const int64_t exact = table.size(0) / (2 * sides);
+  check(options.buckets->max_distance > exact && options.buckets->max_distance <= 1 << 24,
+        "[{}] options.buckets.max_distance is {}, expected more than the {} distances that have their own bucket",
+        operation, options.buckets->max_distance, exact);
+  problem.distance_table = bias_by_distance(*options.buckets, options.causal);
+  problem.table_reach = options.buckets->max_distance;
+  problem.num_buckets = static_cast<int>(table.size(0));
+}
+
+void check_offsets(const char* operation, const char* name, const std::vector<int32_t>& offsets, int64_t rows) {
+  check(offsets.size() >= 2 && offsets.front() == 0 && offsets.back() == rows,
+        "[{}] options.{} has {} offsets, expected at least 2, from 0 to {} (all rows)", operation, name, offsets.size(),
+        rows);
+  for (size_t i = 1; i < offsets.size(); ++i) {
+    check(offsets[i] >= offsets[i - 1], "[{}] options.{}[{}] is {}, less than the offset before it, {}", operation,
+          name, i, offsets[i], offsets[i - 1]);
+  }
+}
+
+void set_sequences(const char* operation, const AttentionOptions& options, Problem& problem) {
+  const auto& q_offsets = options.cu_seqlens_q;
+  const auto& k_offsets = options.cu_seqlens_k;
+  if (q_offsets.empty() && k_offsets.empty()) {
+    for (int64_t b = 0; b < problem.batch; ++b) problem.sequences.push_back({b, 0, problem.queries, 0, problem.keys});
+    return;
+  }
+  check(problem.batch == 1, "[{}] batch is {}, expected 1 with packed sequences", operation, problem.batch);
+  check_offsets(operation, "cu_seqlens_q", q_offsets, problem.queries);
+  check_offsets(operation, "cu_seqlens_k", k_offsets, problem.keys);
+  check(q_offsets.size() == k_offsets.size(), "[{}] options.cu_seqlens_q has {} offsets, cu_seqlens_k has {}",
+        operation, q_offsets.size(), k_offsets.size());
+  for (size_t i = 1; i < q_offsets.size(); ++i) {
+    problem.sequences.push_back(
+        {0, q_offsets[i - 1], q_offsets[i] - q_offsets[i - 1], k_offsets[i - 1], k_offsets[i] - k_offsets[i - 1]});
+  }
+}
+
+void set_options(const char* operation, const AttentionOptions& options, Problem& problem) {
+  check(std::isfinite(options.scale), "[{}] options.scale is {}, expected a finite number", operation, options.scale);
+  problem.scale = options.scale != 0 ? options.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  check(std::abs(options.query_offset) <= int64_t{1} << 40, "[{}] options.query_offset is {}, expected at most 2^40",
+        operation, options.query_offset);
+  problem.query_offset = options.query_offset;
+  problem.causal = options.causal;
+  check(options.window >= 0, "[{}] options.window is {}, expected >= 0", operation, options.window);
+  problem.window = std::min(options.window, unbounded);
+  check(options.dropout >= 0 && options.dropout < 1, "[{}] options.dropout is {}, expected 0 <= p < 1", operation,
+        options.dropout);
+  problem.dropout = options.dropout;
+  problem.dropout_seed = options.dropout_seed;
+  check(options.tolerance >= 0 && options.tolerance < 1, "[{}] options.tolerance is {}, expected 0 <= t < 1", operation,
+        options.tolerance);
+  problem.tolerance = options.tolerance;
+}
+
+}  // namespace
+
+Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
+                     const AttentionOptions& options) {
+  check(q.dtype() == DType::float32 || q.dtype() == DType::bfloat16, "[{}] q is {}, expected float32 or bfloat16",
+        operation, name_of(q.dtype()));
+  for (const auto& [name, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}}) {
+    check_tensor(operation, name, *tensor, q.dtype());
+  }
+  Problem problem;
+  problem.dtype = q.dtype();
+  problem.batch = q.size(0);
+  problem.queries = q.size(1);
+  problem.heads = q.size(2);
+  problem.head_dim = q.size(3);
+  problem.keys = k.size(1);
+  problem.kv_heads = k.size(2);
+  check(k.size(0) == problem.batch, "[{}] k has batch {}, q has {}", operation, k.size(0), problem.batch);
+  check(k.size(3) == problem.head_dim, "[{}] k has head_dim {}, q has {}", operation, k.size(3), problem.head_dim);
+  check(problem.heads > 0 && problem.head_dim > 0, "[{}] q has shape {}, expected heads and head_dim above 0",
+        operation, to_string(q.shape()));
+  check(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0,
+        "[{}] k has {} heads, q has {}; q heads must be a multiple of k heads", operation, problem.kv_heads,
+        problem.heads);
+  check(problem.queries <= most_rows && problem.keys <= most_rows, "[{}] {} queries and {} keys, expected at most {}",
+        operation, problem.queries, problem.keys, most_rows);
+  check_shape(operation, "v", v, k.shape(), "k");
+  check_shape(operation, "out", out, q.shape(), "q");
+  check_writable(operation, "out", out);
+  problem.q = rows_of(q);
+  problem.k = rows_of(k);
+  problem.v = rows_of(v);
+  problem.out = rows_of(out);
+  set_options(operation, options, problem);
+  set_bias(operation, options, problem);
+  set_sequences(operation, options, problem);
+  return problem;
+}
+
+BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
+                       const AttentionState& state, Tensor& dq, Tensor& dk, Tensor& dv,
+                       const AttentionBiasGradients& bias_gradients) {
+  constexpr const char* operation = "attention_backward";
+  const Tensor* const likes[] = {&q, &q, &k, &v};
+  const char* const like_names[] = {"q", "q", "k", "v"};
+  size_t i = 0;
+  for (const auto& [name, tensor] :
+       {std::pair<const char*, const Tensor*>{"dout", &dout}, {"dq", &dq}, {"dk", &dk}, {"dv", &dv}}) {
+    check_tensor(operation, name, *tensor, problem.dtype);
+    check_shape(operation, name, *tensor, likes[i]->shape(), like_names[i]);
+    if (tensor != &dout) check_writable(operation, name, *tensor);
+    ++i;
+  }
+  problem.dout = rows_of(dout);
+  problem.dq = rows_of(dq);
+  problem.dk = rows_of(dk);
+  problem.dv = rows_of(dv);
+  const Shape lse_shape = {problem.batch, problem.heads, problem.queries};
+  check(state.lse.defined() && state.lse_near.defined() && state.lse.shape() == lse_shape,
+        "[attention_backward] state.lse has shape {}, expected {}; the state must come from the forward call with the "
+        "same inputs and options",
+        to_string(state.lse.shape()), to_string(lse_shape));
+  BiasSums sums;
+  if (bias_gradients.dtable != nullptr) {
+    const Tensor& dtable = *bias_gradients.dtable;
+    const Shape shape = {problem.num_buckets, problem.heads};
+    check(!problem.distance_table.empty(), "[attention_backward] dtable is given, but options.buckets is not");
+    check(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 && dtable.contiguous(),
+          "[attention_backward] dtable has shape {}, expected a contiguous float32 {}", to_string(dtable.shape()),
+          to_string(shape));
+    sums.dtable = dtable.data<float>();
+  }
+  if (bias_gradients.dslopes != nullptr) {
+    const Tensor& dslopes = *bias_gradients.dslopes;
+    const int64_t count = problem.slopes_per_batch ? problem.batch * problem.heads : problem.heads;
+    check(problem.distance_table.empty(), "[attention_backward] dslopes is given, but options.slopes is not");
+    check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 && dslopes.contiguous(),
+          "[attention_backward] dslopes has shape {}, expected a contiguous float32 [{}]", to_string(dslopes.shape()),
+          count);
+    sums.dslopes = dslopes.data<float>();
+  }
+  return sums;
+}
+
+}  // namespace alibi::kernels

@@ -1,0 +1,116 @@
+// A checked call of attention in plain numbers and pointers: what the kernels work on.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <vector>
+
+#include "alibi/attention.h"
+#include "attention/bias.h"
+
+namespace alibi::kernels {
+
+/// A [batch, rows, heads, head_dim] tensor; strides count elements, the innermost is 1.
+struct Rows {
+  void* data = nullptr;
+  int64_t batch_stride = 0;
+  int64_t row_stride = 0;
+  int64_t head_stride = 0;
+
+  /// The head_dim values of a row.
+  template <class T>
+  T* at(int64_t batch, int64_t row, int64_t head) const {
+    return static_cast<T*>(data) + batch * batch_stride + row * row_stride + head * head_stride;
+  }
+};
+
+/// Queries and keys that belong together: a batch entry, or one of the packed sequences. Its query row i (counted from
+/// query_begin) has position query_offset + i, its key row j (from key_begin) position j.
+struct Sequence {
+  int64_t batch = 0;
+  int64_t query_begin = 0, queries = 0;
+  int64_t key_begin = 0, keys = 0;
+};
+
+struct Problem {
+  DType dtype = DType::float32;              ///< of q, k, v, out and their gradients: float32 or bfloat16
+  int64_t batch = 0, queries = 0, keys = 0;  ///< rows of the tensors
+  int64_t heads = 0, kv_heads = 0, head_dim = 0;
+  Rows q, k, v, out;
+  Rows dout, dq, dk, dv;  ///< backward only
+  std::vector<Sequence> sequences;
+
+  float scale = 0;
+  int64_t query_offset = 0;
+  bool causal = true;
+  int64_t window = 0;
+  float dropout = 0;
+  uint64_t dropout_seed = 0;
+  float tolerance = 0;
+
+  std::vector<float> slopes_before, slopes_after;  ///< [batch * heads], 0 where there is no linear bias; +infinity
+                                                   ///< closes the direction
+  bool slopes_per_batch = false;                   ///< dslopes is [batch * heads] rather than [heads]
+  bool slopes_symmetric = true;                    ///< no slopes_after was given: dslopes sums both directions
+  std::vector<float> distance_table;               ///< T5, [heads][2 * table_reach + 1]; else empty
+  int64_t table_reach = 0;
+  int num_buckets = 0;
+
+  int64_t group() const { return heads / kv_heads; }
+
+  HeadBias bias(int64_t b, int64_t head) const {
+    HeadBias result;
+    const auto at = static_cast<size_t>(b * heads + head);
+    result.slope_before = slopes_before[at];
+    result.slope_after = slopes_after[at];
+    if (!distance_table.empty()) {
+      result.table = distance_table.data() + head * (2 * table_reach + 1) + table_reach;
+      result.table_reach = table_reach;
+    }
+    if (window > 0) {
+      result.least = 1 - window;
+      result.most = window - 1;
+    }
+    constexpr float closed = std::numeric_limits<float>::infinity();
+    if (causal || result.slope_after == closed) result.least = 0;
+    if (result.slope_before == closed) result.most = 0;
+    return result;
+  }
+
+  /// Keys that the queries at positions [first, last] of a sequence see between them, as [begin, end).
+  static std::pair<int64_t, int64_t> keys_seen(const HeadBias& bias, int64_t first, int64_t last, int64_t keys) {
+    const int64_t begin = std::clamp<int64_t>(first - bias.most, 0, keys);
+    const int64_t end = std::clamp<int64_t>(last - bias.least + 1, begin, keys);
+    return {begin, end};
+  }
+
+  /// How far all keys are from the positions [first, last]: 0 unless the queries lie outside of the keys' positions.
+  /// Linear biases count distances from there, so that scores keep their precision at any offset; it moves a row's
+  /// scores by a constant, which only the log-sum-exp has to know.
+  static int64_t nearest(int64_t first, int64_t last, int64_t keys) {
+    return std::max<int64_t>({0, first - (keys - 1), -last});
+  }
+};
+
+/// Where a backward pass adds the gradients of the bias; null if nobody asked.
+struct BiasSums {
+  float* dtable = nullptr;   ///< [num_buckets, heads], contiguous
+  float* dslopes = nullptr;  ///< [heads], or [batch * heads] if slopes_per_batch
+};
+
+/// A family of kernels. `forward` fills out and, unless state is null, lse and whatever private parts of the state its
+/// own backward pass reads; the tensors of the state are allocated by the caller. Both are asked only for problems
+/// that `supports` accepts.
+struct Kernel {
+  const char* name;
+  bool (*supports)(const Problem& problem);
+  void (*forward)(const Problem& problem, AttentionState* state);
+  void (*backward)(const Problem& problem, const AttentionState& state, const BiasSums& sums);
+};
+
+/// Float32 arithmetic on any instruction set; supports every problem.
+const Kernel& vector_kernel();
+/// bfloat16 on machines with AMX (isa() == Isa::amx).
+const Kernel& amx_kernel();
+
+}  // namespace alibi::kernels

@@ -1,0 +1,191 @@
+// The formula in float64, row by row: what every kernel is measured against.
+//
+//   s_ij = scale q_i k_j' + bias(i - j)      p_ij = exp(s_ij) / sum_j exp(s_ij)      out_i = sum_j z_ij p_ij v_j
+//
+// over the keys j that row i sees; z_ij is 0 where dropout removes a weight and 1 / (1 - dropout) elsewhere.
+#include <cmath>
+#include <limits>
+
+#include "attention/dropout.h"
+#include "attention/make_problem.h"
+#include "core/parallel.h"
+
+namespace alibi {
+namespace {
+
+using kernels::DropoutMask;
+using kernels::HeadBias;
+using kernels::Problem;
+using kernels::Sequence;
+
+/// Rows of any data type as float64.
+struct DoubleRows {
+  const kernels::Rows& rows;
+  DType dtype;
+  int64_t head_dim;
+
+  void load(int64_t batch, int64_t row, int64_t head, std::vector<double>& values) const {
+    values.resize(static_cast<size_t>(head_dim));
+    for (int64_t i = 0; i < head_dim; ++i) {
+      values[static_cast<size_t>(i)] =
+          dtype == DType::float32
+              ? static_cast<double>(rows.at<const float>(batch, row, head)[i])
+              : static_cast<double>(static_cast<float>(rows.at<const bfloat16>(batch, row, head)[i]));
+    }
+  }
+};
+
+double dot(const std::vector<double>& a, const std::vector<double>& b) {
+  double sum = 0;
+  for (size_t i = 0; i < a.size(); ++i) sum += a[i] * b[i];
+  return sum;
+}
+
+void add_scaled(double* to, double factor, const std::vector<double>& from) {
+  for (size_t i = 0; i < from.size(); ++i) to[i] += factor * from[i];
+}
+
+/// The bias at a distance, in float64 and therefore without a reference distance.
+double bias_at(const HeadBias& bias, int64_t distance) {
+  if (bias.table != nullptr) return static_cast<double>(bias.at(distance));
+  if (distance == 0) return 0;
+  const double slope = static_cast<double>(distance > 0 ? bias.slope_before : bias.slope_after);
+  return -slope * static_cast<double>(std::abs(distance));
+}
+
+/// One row's weights: p of keys [begin, begin + p.size()).
+struct Row {
+  int64_t begin = 0;
+  std::vector<double> p;
+  double lse = -std::numeric_limits<double>::infinity();
+};
+
+Row weights(const Problem& problem, const Sequence& sequence, const HeadBias& bias, int64_t head, int64_t i,
+            const std::vector<double>& q) {
+  const int64_t position = problem.query_offset + i;
+  const auto [begin, end] = Problem::keys_seen(bias, position, position, sequence.keys);
+  const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
+  Row row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin))};
+  std::vector<double> k;
+  double max = -std::numeric_limits<double>::infinity();
+  for (int64_t j = begin; j < end; ++j) {
+    keys.load(sequence.batch, sequence.key_begin + j, head / problem.group(), k);
+    const double s = static_cast<double>(problem.scale) * dot(q, k) + bias_at(bias, position - j);
+    row.p[static_cast<size_t>(j - begin)] = s;
+    max = std::max(max, s);
+  }
+  if (begin == end) return row;
+  double sum = 0;
+  for (double& p : row.p) sum += p = std::exp(p - max);
+  for (double& p : row.p) p /= sum;
+  row.lse = max + std::log(sum);
+  return row;
+}
+
+double keep_factor(const Problem& problem, const DropoutMask& mask, int64_t query_row, int64_t key_row) {
+  if (problem.dropout == 0) return 1;
+  const uint32_t bits = DropoutMask::bits(mask.query_key(query_row), mask.key_key(key_row));
+  return bits < DropoutMask::threshold(problem.dropout) ? 0 : 1 / (1 - static_cast<double>(problem.dropout));
+}
+
+size_t at(int64_t rows, int64_t heads, int64_t head_dim, int64_t b, int64_t row, int64_t head) {
+  return static_cast<size_t>(((b * rows + row) * heads + head) * head_dim);
+}
+
+}  // namespace
+
+void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                         std::vector<double>& out, std::vector<double>* lse) {
+  const Problem problem = kernels::make_problem("attention_reference", q, k, v, q, options);
+  out.assign(static_cast<size_t>(q.elements()), 0.0);
+  if (lse != nullptr) lse->assign(static_cast<size_t>(problem.batch * problem.heads * problem.queries), 0.0);
+  const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
+  const DoubleRows values{problem.v, problem.dtype, problem.head_dim};
+  for (const Sequence& sequence : problem.sequences) {
+    parallel_for(problem.heads * sequence.queries, [&](int64_t task) {
+      const int64_t head = task / sequence.queries;
+      const int64_t i = task % sequence.queries;
+      const int64_t b = sequence.batch;
+      const int64_t query_row = sequence.query_begin + i;
+      const DropoutMask mask(problem.dropout_seed, b, head);
+      std::vector<double> query, value;
+      queries.load(b, query_row, head, query);
+      const Row row = weights(problem, sequence, problem.bias(b, head), head, i, query);
+      double* to = &out[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
+      for (size_t n = 0; n < row.p.size(); ++n) {
+        const int64_t key_row = sequence.key_begin + row.begin + static_cast<int64_t>(n);
+        values.load(b, key_row, head / problem.group(), value);
+        add_scaled(to, row.p[n] * keep_factor(problem, mask, query_row, key_row), value);
+      }
+      if (lse != nullptr)
+        (*lse)[static_cast<size_t>((b * problem.heads + head) * problem.queries + query_row)] = row.lse;
+    });
+  }
+}
+
+void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
+                                  const AttentionOptions& options, AttentionReferenceGradients& gradients) {
+  Problem problem = kernels::make_problem("attention_backward_reference", q, k, v, q, options);
+  problem.dout = {dout.raw(), dout.stride(0), dout.stride(1), dout.stride(2)};
+  const int64_t group = problem.group();
+  gradients.dq.assign(static_cast<size_t>(q.elements()), 0.0);
+  gradients.dk.assign(static_cast<size_t>(k.elements()), 0.0);
+  gradients.dv.assign(static_cast<size_t>(v.elements()), 0.0);
+  gradients.dtable.assign(static_cast<size_t>(problem.num_buckets * problem.heads), 0.0);
+  gradients.dslopes.assign(options.slopes.size(), 0.0);
+  const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
+  const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
+  const DoubleRows values{problem.v, problem.dtype, problem.head_dim};
+  const DoubleRows douts{problem.dout, problem.dtype, problem.head_dim};
+  const auto backward_head = [&](const Sequence& sequence, int64_t head) {
+    const int64_t b = sequence.batch;
+    const HeadBias bias = problem.bias(b, head);
+    const DropoutMask mask(problem.dropout_seed, b, head);
+    std::vector<double> query, key, value, cotangent, dp;
+    for (int64_t i = 0; i < sequence.queries; ++i) {
+      const int64_t query_row = sequence.query_begin + i;
+      queries.load(b, query_row, head, query);
+      douts.load(b, query_row, head, cotangent);
+      const Row row = weights(problem, sequence, bias, head, i, query);
+      const int64_t key_begin = sequence.key_begin + row.begin;
+      // dp_ij = z_ij dout_i v_j';  ds_ij = p_ij (dp_ij - sum_j p_ij dp_ij)
+      dp.resize(row.p.size());
+      double delta = 0;
+      for (size_t n = 0; n < row.p.size(); ++n) {
+        const int64_t key_row = key_begin + static_cast<int64_t>(n);
+        values.load(b, key_row, head / group, value);
+        const double keep = keep_factor(problem, mask, query_row, key_row);
+        dp[n] = keep * dot(cotangent, value);
+        delta += row.p[n] * dp[n];
+        add_scaled(&gradients.dv[at(problem.keys, problem.kv_heads, problem.head_dim, b, key_row, head / group)],
+                   keep * row.p[n], cotangent);
+      }
+      double* dq = &gradients.dq[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
+      for (size_t n = 0; n < row.p.size(); ++n) {
+        const int64_t key_row = key_begin + static_cast<int64_t>(n);
+        const int64_t distance = problem.query_offset + i - row.begin - static_cast<int64_t>(n);
+        keys.load(b, key_row, head / group, key);
+        const double ds = row.p[n] * (dp[n] - delta);
+        add_scaled(dq, static_cast<double>(problem.scale) * ds, key);
+        add_scaled(&gradients.dk[at(problem.keys, problem.kv_heads, problem.head_dim, b, key_row, head / group)],
+                   static_cast<double>(problem.scale) * ds, query);
+        if (problem.num_buckets > 0) {
+          const int bucket = relative_position_bucket(distance, problem.causal, problem.num_buckets,
+                                                      static_cast<int>(problem.table_reach));
+          gradients.dtable[static_cast<size_t>(bucket * problem.heads + head)] += ds;
+        } else if (!gradients.dslopes.empty() && (distance > 0 || problem.slopes_symmetric)) {
+          const int64_t slope = problem.slopes_per_batch ? b * problem.heads + head : head;
+          gradients.dslopes[static_cast<size_t>(slope)] -= ds * static_cast<double>(std::abs(distance));
+        }
+      }
+    }
+  };
+  // Heads of a group share dk and dv, batch entries share dtable and dslopes: only groups run in parallel.
+  parallel_for(problem.kv_heads, [&](int64_t kv_head) {
+    for (const Sequence& sequence : problem.sequences) {
+      for (int64_t g = 0; g < group; ++g) backward_head(sequence, kv_head * group + g);
+    }
+  });
+}
+
+}  // namespace alibi
