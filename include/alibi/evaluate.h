@@ -21,9 +21,9 @@ struct EvaluateOptions {
 struct Evaluation {
   int64_t length = 0;
   int64_t stride = 0;
-  int64_t tokens = 0;               ///< tokens scored: all of the stream, each exactly once
-  double nll_sum = 0;               ///< sum of negative log-likelihoods, nats
-  std::vector<double> position_nll;  ///< [length] sums by position of the target in its window
+  int64_t tokens = 0;                    ///< tokens scored: all of the stream, each exactly once
+  double nll_sum = 0;                    ///< sum of negative log-likelihoods, nats
+  std::vector<double> position_nll;      ///< [length] sums by position of the target in its window
   std::vector<int64_t> position_tokens;  ///< [length] how many
   double seconds = 0;
 

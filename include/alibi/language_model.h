@@ -19,7 +19,8 @@ struct LanguageModelConfig {
   TransformerConfig transformer;
   int vocab_size = 257;
   int64_t train_length = 0;  ///< length it was (last) trained at; what `max_seq_len` says on disk
-  float embedding_scale = 1;  ///< token embeddings are multiplied by it (sinusoidal: sqrt(d_model), Vaswani section 3.4)
+  float embedding_scale =
+      1;  ///< token embeddings are multiplied by it (sinusoidal: sqrt(d_model), Vaswani section 3.4)
 
   void validate() const;
 };
@@ -34,9 +35,9 @@ LanguageModelConfig with_position(LanguageModelConfig config, Position position,
 
 struct GenerateOptions {
   int64_t max_tokens = 256;
-  double temperature = 1.0;   ///< 0: the most likely token always
-  int top_k = 0;              ///< only the k most likely tokens; 0: all
-  double top_p = 1.0;         ///< the smallest set of tokens with this probability (nucleus sampling)
+  double temperature = 1.0;  ///< 0: the most likely token always
+  int top_k = 0;             ///< only the k most likely tokens; 0: all
+  double top_p = 1.0;        ///< the smallest set of tokens with this probability (nucleus sampling)
   uint64_t seed = 0;
   bool stop_at_end_of_text = false;  ///< false: that token is never drawn
   /// Called with each new piece of text (whole characters); return false to stop.

@@ -21,19 +21,19 @@ struct Schedule {
 };
 
 struct TrainOptions {
-  int64_t length = 128;            ///< tokens of a block: the training length
-  int64_t tokens = 1'000'000;      ///< tokens to train on in all; updates = tokens / batch_tokens, at least 1
-  int64_t batch_tokens = 8192;     ///< tokens of an update, whatever the length (rounded to whole blocks, at least one)
+  int64_t length = 128;         ///< tokens of a block: the training length
+  int64_t tokens = 1'000'000;   ///< tokens to train on in all; updates = tokens / batch_tokens, at least 1
+  int64_t batch_tokens = 8192;  ///< tokens of an update, whatever the length (rounded to whole blocks, at least one)
   int64_t micro_batch_tokens = 8192;  ///< at most this many at once; the gradients of the parts are summed
-  double learning_rate = 2e-3;     ///< peak
-  double warmup_fraction = 0.05;   ///< part of the updates with rising rate
-  double final_fraction = 0.1;     ///< of the peak, at the end of the cosine
-  double weight_decay = 0.1;       ///< AdamW, matrices only
+  double learning_rate = 2e-3;        ///< peak
+  double warmup_fraction = 0.05;      ///< part of the updates with rising rate
+  double final_fraction = 0.1;        ///< of the peak, at the end of the cosine
+  double weight_decay = 0.1;          ///< AdamW, matrices only
   double beta1 = 0.9;
   double beta2 = 0.98;
   double eps = 1e-8;
-  double clip = 1.0;               ///< largest global norm of the gradient; 0: no clipping
-  uint64_t seed = 0;               ///< order of the blocks, dropout
+  double clip = 1.0;  ///< largest global norm of the gradient; 0: no clipping
+  uint64_t seed = 0;  ///< order of the blocks, dropout
 
   void validate() const;
   int64_t steps() const;

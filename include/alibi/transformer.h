@@ -45,25 +45,25 @@ Bidirectional bidirectional_from(std::string_view name);
 struct TransformerConfig {
   int layers = 6;
   int d_model = 256;
-  int heads = 8;              ///< divides d_model
-  int kv_heads = 0;           ///< key/value heads, divides heads; 0: as many as heads
-  double expansion = 1;       ///< feed-forward width / d_model (language-model presets use 4)
-  float dropout = 0.1f;       ///< after attention and after the feed-forward layer, in training only
+  int heads = 8;         ///< divides d_model
+  int kv_heads = 0;      ///< key/value heads, divides heads; 0: as many as heads
+  double expansion = 1;  ///< feed-forward width / d_model (language-model presets use 4)
+  float dropout = 0.1f;  ///< after attention and after the feed-forward layer, in training only
   float attention_dropout = 0;
-  bool causal = true;         ///< false: an encoder
+  bool causal = true;  ///< false: an encoder
   Position position = Position::alibi;
   double alibi_bias_max = 8;  ///< slopes go down to 2^-alibi_bias_max
   Bidirectional bidirectional = Bidirectional::symmetric;
   int t5_buckets = 32;
   int t5_max_distance = 128;
   double rotary_theta = 10000;
-  int64_t max_length = 0;     ///< learned: rows of the table
+  int64_t max_length = 0;  ///< learned: rows of the table
   Activation activation = Activation::gelu;
   Norm norm = Norm::layer_norm;
   float norm_eps = 1e-5f;
-  bool bias = true;           ///< biases in linear layers and layer norms
-  bool final_norm = false;    ///< a norm after the last block
-  float tolerance = 0x1p-24f; ///< ALiBi: bound on the attention weight of keys that are not visited; 0 visits all
+  bool bias = true;            ///< biases in linear layers and layer norms
+  bool final_norm = false;     ///< a norm after the last block
+  float tolerance = 0x1p-24f;  ///< ALiBi: bound on the attention weight of keys that are not visited; 0 visits all
 
   int head_dim() const { return d_model / heads; }
   int ffn_dim() const { return static_cast<int>(d_model * expansion + 0.5); }

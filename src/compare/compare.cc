@@ -26,8 +26,8 @@ struct Defaults {
   double learning_rate;
 };
 constexpr Defaults defaults[] = {
-    {"tiny", 1'000'000, 4096, 1 << 16, 4e-3},      {"small", 20'000'000, 16384, 1 << 18, 1e-3},
-    {"base", 200'000'000, 65536, 1 << 20, 6e-4},   {"medium", 500'000'000, 131072, 1 << 20, 3e-4},
+    {"tiny", 1'000'000, 4096, 1 << 16, 4e-3},        {"small", 20'000'000, 16384, 1 << 18, 1e-3},
+    {"base", 200'000'000, 65536, 1 << 20, 6e-4},     {"medium", 500'000'000, 131072, 1 << 20, 3e-4},
     {"large", 1'000'000'000, 262144, 1 << 20, 2e-4},
 };
 
@@ -135,7 +135,8 @@ void Comparison::report(CompareStatus status, double method_fraction) const {
   if (!on_status_) return;
   status.method = method_;
   status.seconds = seconds();
-  const double done = (static_cast<double>(methods_done_) + method_fraction) / static_cast<double>(options_.methods.size());
+  const double done =
+      (static_cast<double>(methods_done_) + method_fraction) / static_cast<double>(options_.methods.size());
   status.seconds_left = done > 0.01 ? status.seconds * (1 - done) / done : 0;
   on_status_(status);
 }

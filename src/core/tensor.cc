@@ -142,16 +142,16 @@ Tensor::Tensor(Shape shape, DType dtype, Device device) : Tensor(std::move(shape
 Tensor Tensor::empty(Shape shape, DType dtype, Device device) { return {std::move(shape), dtype, device, false}; }
 
 Tensor Tensor::from(std::span<const float> values, Shape shape) {
-  check(checked_elements(shape) == static_cast<int64_t>(values.size()),
-        "[tensor] {} values do not fill the shape {}", values.size(), to_string(shape));
+  check(checked_elements(shape) == static_cast<int64_t>(values.size()), "[tensor] {} values do not fill the shape {}",
+        values.size(), to_string(shape));
   Tensor result(std::move(shape));
   std::copy(values.begin(), values.end(), result.data<float>());
   return result;
 }
 
 Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
-  check(checked_elements(shape) == static_cast<int64_t>(values.size()),
-        "[tensor] {} values do not fill the shape {}", values.size(), to_string(shape));
+  check(checked_elements(shape) == static_cast<int64_t>(values.size()), "[tensor] {} values do not fill the shape {}",
+        values.size(), to_string(shape));
   Tensor result(std::move(shape), DType::int32);
   std::copy(values.begin(), values.end(), result.data<int32_t>());
   return result;

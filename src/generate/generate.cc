@@ -39,8 +39,8 @@ std::string LanguageModel::generate(std::string_view prompt, const GenerateOptio
       for (int64_t c = 0; c < width; ++c) sum += static_cast<double>(last[c]) * static_cast<double>(row[c]);
       logits[v] = static_cast<float>(sum);
     }
-    const int32_t token = sample_token(logits, options, random, static_cast<uint64_t>(n),
-                                       options.stop_at_end_of_text ? -1 : end_of_text);
+    const int32_t token =
+        sample_token(logits, options, random, static_cast<uint64_t>(n), options.stop_at_end_of_text ? -1 : end_of_text);
     if (token == end_of_text && options.stop_at_end_of_text) break;
     ids.push_back(token);
     text += words.decode(std::span(&token, 1));

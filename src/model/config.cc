@@ -17,7 +17,8 @@ struct Preset {
   int layers, d_model, heads;
 };
 
-// small, base and medium follow the GPT ladder (base has the shape of GPT-2 124M); tiny trains in a minute on two cores.
+// small, base and medium follow the GPT ladder (base has the shape of GPT-2 124M); tiny trains in a minute on two
+// cores.
 constexpr Preset presets[] = {
     {"tiny", 4, 128, 4}, {"small", 6, 512, 8}, {"base", 12, 768, 12}, {"medium", 24, 1024, 16}, {"large", 24, 1536, 16},
 };
@@ -31,9 +32,10 @@ void TransformerConfig::validate() const {
   check_usage(d_model % heads == 0, "[config] d_model is {}, expected a multiple of heads, {}", d_model, heads);
   check_range("head_dim (d_model / heads)", head_dim(), 1, 256);
   check_range("kv_heads", key_heads(), 1, heads);
-  check_usage(heads % key_heads() == 0, "[config] heads is {}, expected a multiple of kv_heads, {}", heads, key_heads());
-  check_usage(expansion > 0 && expansion <= 64 && ffn_dim() >= 1, "[config] expansion is {}, expected above 0, at most 64",
-              expansion);
+  check_usage(heads % key_heads() == 0, "[config] heads is {}, expected a multiple of kv_heads, {}", heads,
+              key_heads());
+  check_usage(expansion > 0 && expansion <= 64 && ffn_dim() >= 1,
+              "[config] expansion is {}, expected above 0, at most 64", expansion);
   check_usage(dropout >= 0 && dropout < 1, "[config] dropout is {}, expected at least 0 and below 1", dropout);
   check_usage(attention_dropout >= 0 && attention_dropout < 1,
               "[config] attention_dropout is {}, expected at least 0 and below 1", attention_dropout);

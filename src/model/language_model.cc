@@ -19,7 +19,7 @@ struct LanguageModel::State {
   LanguageModelConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
   Transformer transformer;
-  Parameter embedding;  // [V, C], also the output projection
+  Parameter embedding;       // [V, C], also the output projection
   Tensor embedded, dhidden;  // [R, C], kept between training steps
 
   State(const LanguageModelConfig& config_in, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer_in)

@@ -42,7 +42,8 @@ void refuse_unsupported(const JsonObject& json, const JsonObject& attention) {
   refuse(set(json, "block_overrides"), json, "block_overrides", "layers that differ");
   refuse(attention.get_or<int64_t>("sliding_window_size", -1) != -1, attention, "sliding_window_size", "a window");
   refuse(!attention.get_or<bool>("fused_qkv", true), attention, "fused_qkv", "a layout with separate projections");
-  refuse(!json.get_or<bool>("tie_word_embeddings", true), json, "tie_word_embeddings", "an output projection of its own");
+  refuse(!json.get_or<bool>("tie_word_embeddings", true), json, "tie_word_embeddings",
+         "an output projection of its own");
   refuse(json.get_number_or("embedding_fraction", 1, 0, 1) != 1, json, "embedding_fraction", "a gradient fraction");
 }
 
@@ -115,8 +116,10 @@ LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
   } else if (kind == "grouped_query_attention") {
     t.kv_heads = static_cast<int>(attention.get_int("kv_n_heads", 1, 4096));
   } else {
-    check(kind == "multihead_attention", "[config] {}attn_type is '{}', expected multihead_attention, "
-          "multiquery_attention or grouped_query_attention", attention.where(), kind);
+    check(kind == "multihead_attention",
+          "[config] {}attn_type is '{}', expected multihead_attention, "
+          "multiquery_attention or grouped_query_attention",
+          attention.where(), kind);
   }
   t.position = position_of(json, attention, own);
   if (t.position == Position::learned) t.max_length = own.get_int_or("max_length", config.train_length, 1, 1 << 30);
@@ -196,9 +199,7 @@ void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelCo
   if (grouped) attention["kv_n_heads"] = t.key_heads();
   OrderedJson ffn = {{"ffn_type", gated ? "mptglu" : "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
   if (t.activation != Activation::gelu) {
-    const char* name = t.activation == Activation::relu     ? "relu"
-                       : t.activation == Activation::swiglu ? "silu"
-                                                            : "gelu";
+    const char* name = t.activation == Activation::relu ? "relu" : t.activation == Activation::swiglu ? "silu" : "gelu";
     ffn["ffn_act_fn"] = {{"name", name}};
     if (tanh) ffn["ffn_act_fn"]["approximate"] = "tanh";
   }
@@ -207,8 +208,8 @@ void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelCo
                       {"d_model", t.d_model},
                       {"n_heads", t.heads},
                       {"n_layers", t.layers},
-                      {"expansion_ratio", t.ffn_dim() % t.d_model == 0 ? OrderedJson(t.ffn_dim() / t.d_model)
-                                                                       : OrderedJson(t.expansion)},
+                      {"expansion_ratio",
+                       t.ffn_dim() % t.d_model == 0 ? OrderedJson(t.ffn_dim() / t.d_model) : OrderedJson(t.expansion)},
                       {"max_seq_len", config.train_length},
                       {"vocab_size", config.vocab_size},
                       {"no_bias", !t.bias},

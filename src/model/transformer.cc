@@ -43,17 +43,17 @@ struct NormStatistics {
 
 /// What the backward pass of a layer needs, in the order the forward pass makes it.
 struct LayerActivations {
-  Tensor x;                  // [R, C] input
+  Tensor x;  // [R, C] input
   NormStatistics statistics1;
-  Tensor normed1;            // [R, C]
-  Tensor qkv;                // [R, (H + 2K) * D], rotated where positions are rotary
-  Tensor attended;           // [R, C]
+  Tensor normed1;   // [R, C]
+  Tensor qkv;       // [R, (H + 2K) * D], rotated where positions are rotary
+  Tensor attended;  // [R, C]
   AttentionState attention;
-  Tensor middle;             // [R, C] after the attention's residual
+  Tensor middle;  // [R, C] after the attention's residual
   NormStatistics statistics2;
-  Tensor normed2;            // [R, C]
-  Tensor up;                 // [R, F], gated: [R, 2F]
-  Tensor activated;          // [R, F]
+  Tensor normed2;    // [R, C]
+  Tensor up;         // [R, F], gated: [R, 2F]
+  Tensor activated;  // [R, F]
 };
 
 struct Activations {

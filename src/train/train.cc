@@ -133,8 +133,9 @@ TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const T
           step + 1, loss, norm, options.learning_rate);
     const double rate = schedule.at(step);
     const double factor = options.clip > 0 && norm > options.clip ? options.clip / norm : 1.0;
-    const nn::AdamW rates{static_cast<float>(rate), static_cast<float>(options.beta1), static_cast<float>(options.beta2),
-                          static_cast<float>(options.eps), static_cast<float>(options.weight_decay)};
+    const nn::AdamW rates{static_cast<float>(rate), static_cast<float>(options.beta1),
+                          static_cast<float>(options.beta2), static_cast<float>(options.eps),
+                          static_cast<float>(options.weight_decay)};
     optimizer.update(parameters, rates, step + 1, static_cast<float>(factor));
 
     result.tokens += step_tokens;

@@ -56,7 +56,8 @@ TEST(Bfloat16, RoundsToNearestEvenAndKeepsNan) {
 TEST(Random, PhiloxKnownAnswers) {
   // Random123's kat_vectors for philox4x32-10: counter and key all zero, and all ones.
   EXPECT_EQ(Random(0).block(0), (std::array<uint32_t, 4>{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}));
-  EXPECT_EQ(Random(~0ull, ~0ull).block(~0ull), (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
+  EXPECT_EQ(Random(~0ull, ~0ull).block(~0ull),
+            (std::array<uint32_t, 4>{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}));
 }
 
 TEST(Random, MomentsOfUniformAndNormal) {

@@ -1,0 +1,47 @@
+// Tokenizers: text to token ids and back.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace alibi {
+
+/// Ids are 0 .. vocab_size() - 1. A tokenizer does not change after it is made, so threads may share one.
+class Tokenizer {
+ public:
+  virtual ~Tokenizer() = default;
+
+  /// "byte"; further kinds come with their files.
+  virtual std::string_view kind() const = 0;
+  virtual int32_t vocab_size() const = 0;
+  /// Stands after each document, and before the first token of a stream.
+  virtual int32_t end_of_text() const = 0;
+
+  /// Never yields end_of_text(), whatever the text says: a document cannot end itself.
+  virtual std::vector<int32_t> encode(std::string_view text) const = 0;
+  /// end_of_text() stands for no text. Throws Error for an id that is out of range.
+  virtual std::string decode(std::span<const int32_t> ids) const = 0;
+
+  /// Writes the files from which load(), and the Hugging Face tokenizers library, make this tokenizer again.
+  virtual void save(const std::filesystem::path& folder) const = 0;
+  /// Throws Error if the files are missing, damaged, or of a kind that cannot be read.
+  static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& folder);
+};
+
+/// Ids 0 to 255 are the bytes themselves, 256 ends a text. decode(encode(text)) is the text, whatever its bytes.
+class ByteTokenizer : public Tokenizer {
+ public:
+  std::string_view kind() const override { return "byte"; }
+  int32_t vocab_size() const override { return 257; }
+  int32_t end_of_text() const override { return 256; }
+  std::vector<int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+  void save(const std::filesystem::path& folder) const override;
+};
+
+}  // namespace alibi

@@ -1,0 +1,112 @@
+#include "alibi/evaluate.h"
+
+#include <gtest/gtest.h>
+
+#include <numeric>
+
+#include "alibi/error.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+LanguageModel small_model(Position position = Position::alibi, int64_t length = 64) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  return LanguageModel(with_position(config, position, length), 1);
+}
+
+std::vector<int32_t> stream(int64_t count) { return test::random_ids({count}, 3, 256).to_ints(); }
+
+/// The definition, one target at a time: target t in block b = t / stride, at offset o, sees min(C, b * stride) + o + 1
+/// inputs, with C = length - stride.
+std::vector<double> nll_by_definition(const LanguageModel& model, const std::vector<int32_t>& tokens, int64_t length,
+                                      int64_t stride) {
+  std::vector<double> result;
+  for (int64_t t = 0; t < static_cast<int64_t>(tokens.size()); ++t) {
+    const int64_t seen = std::min(length - stride, t / stride * stride) + t % stride + 1;
+    std::vector<int32_t> ids, targets(static_cast<size_t>(seen), -1);
+    for (int64_t i = t - seen; i < t; ++i) {
+      ids.push_back(i < 0 ? model.tokenizer().end_of_text() : tokens[static_cast<size_t>(i)]);
+    }
+    targets.back() = tokens[static_cast<size_t>(t)];
+    result.push_back(static_cast<double>(model
+                                             .nll(Tensor::from(std::span<const int32_t>(ids), {1, seen}),
+                                                  Tensor::from(std::span<const int32_t>(targets), {1, seen}))
+                                             .back()));
+  }
+  return result;
+}
+
+TEST(Evaluate, IsTheDefinitionForEveryLengthAndStride) {
+  const std::vector<int32_t> tokens = stream(47);
+  for (const Position position : {Position::alibi, Position::sinusoidal, Position::t5}) {
+    const LanguageModel model = small_model(position);
+    for (const auto& [length, stride] : std::vector<std::pair<int64_t, int64_t>>{
+             {1, 1}, {8, 8}, {8, 1}, {8, 3}, {8, 5}, {10, 5}, {46, 7}, {47, 47}, {64, 64}, {64, 9}}) {
+      const Evaluation found = evaluate(model, tokens, {.length = length, .stride = stride, .batch_tokens = 24});
+      const std::vector<double> expected = nll_by_definition(model, tokens, length, stride);
+      const double sum = std::accumulate(expected.begin(), expected.end(), 0.0);
+      EXPECT_TRUE(std::abs(found.nll_sum - sum) <= 1e-4 * sum)
+          << length << " " << stride << ": " << found.nll_sum << " " << sum;
+      EXPECT_EQ(found.tokens, 47);
+    }
+  }
+}
+
+TEST(Evaluate, FullStrideIsNonOverlapping) {
+  const LanguageModel model = small_model();
+  const std::vector<int32_t> tokens = stream(333);
+  EXPECT_EQ(evaluate(model, tokens, {.length = 50, .stride = 50}).nll_sum,
+            evaluate(model, tokens, {.length = 50}).nll_sum);
+}
+
+TEST(Evaluate, ATextShorterThanTheLengthHasOneValueForEveryStride) {
+  const LanguageModel model = small_model();
+  const std::vector<int32_t> tokens = stream(30);
+  const double expected = evaluate(model, tokens, {.length = 64}).nll_sum;
+  for (const int64_t stride : {1, 2, 7, 30, 31, 63}) {
+    EXPECT_NEAR(evaluate(model, tokens, {.length = 64, .stride = stride}).nll_sum, expected, 1e-3) << stride;
+  }
+}
+
+TEST(Evaluate, EveryTokenIsScoredOnceAndPositionsAddUp) {
+  const LanguageModel model = small_model();
+  for (const int64_t count : {1, 2, 63, 64, 65, 200}) {
+    for (const int64_t stride : {1, 5, 32, 64}) {
+      const Evaluation found = evaluate(model, stream(count), {.length = 64, .stride = stride});
+      EXPECT_EQ(found.tokens, count);
+      EXPECT_EQ(std::accumulate(found.position_tokens.begin(), found.position_tokens.end(), int64_t{0}), count);
+      EXPECT_NEAR(std::accumulate(found.position_nll.begin(), found.position_nll.end(), 0.0), found.nll_sum, 1e-6);
+      EXPECT_NEAR(found.perplexity(), std::exp(found.nll_sum / static_cast<double>(count)), 1e-9);
+    }
+  }
+}
+
+TEST(Evaluate, DoesNotDependOnThreadsOrBatching) {
+  const test::RuntimeGuard guard;
+  const LanguageModel model = small_model();
+  const std::vector<int32_t> tokens = stream(500);
+  set_threads(1);
+  const double expected = evaluate(model, tokens, {.length = 40, .stride = 10}).nll_sum;
+  set_threads(3);
+  EXPECT_EQ(evaluate(model, tokens, {.length = 40, .stride = 10}).nll_sum, expected);
+  EXPECT_NEAR(evaluate(model, tokens, {.length = 40, .stride = 10, .batch_tokens = 1}).nll_sum, expected, 1e-2);
+}
+
+TEST(Evaluate, BadLengthsAndStridesAreUsageErrors) {
+  const LanguageModel model = small_model();
+  const std::vector<int32_t> tokens = stream(30);
+  EXPECT_THROW(evaluate(model, tokens, {.length = 0}), UsageError);
+  EXPECT_THROW(evaluate(model, tokens, {.length = 8, .stride = 9}), UsageError);
+  EXPECT_THROW(evaluate(model, tokens, {.length = 8, .stride = -1}), UsageError);
+  EXPECT_THROW(evaluate(model, {}, {.length = 8}), Error);
+  const LanguageModel learned = small_model(Position::learned, 8);
+  EXPECT_NO_THROW(evaluate(learned, tokens, {.length = 8}));
+  EXPECT_THROW(evaluate(learned, tokens, {.length = 9}), Error);
+}
+
+}  // namespace
+}  // namespace alibi

@@ -1,0 +1,209 @@
+#include "alibi/language_model.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <fstream>
+
+#include "alibi/error.h"
+#include "alibi/evaluate.h"
+#include "core/files.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+using test::random_ids;
+
+LanguageModelConfig small_config(Position position = Position::alibi) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  return with_position(config, position, 16);
+}
+
+class Folder {
+ public:
+  Folder() { std::filesystem::remove_all(path_); }
+  ~Folder() { std::filesystem::remove_all(path_); }
+  const std::filesystem::path& path() const { return path_; }
+
+ private:
+  std::filesystem::path path_ =
+      std::filesystem::temp_directory_path() /
+      (std::string("alibi_model_") + testing::UnitTest::GetInstance()->current_test_info()->name());
+};
+
+std::string message_of(const std::function<void()>& call) {
+  try {
+    call();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+TEST(LanguageModel, LossIsMinusTheLogOfTheSoftmaxOfTheLogits) {
+  const LanguageModel model(small_config(), 1);
+  const Tensor ids = random_ids({2, 9}, 1, 257), targets = random_ids({2, 9}, 2, 257);
+  const std::vector<float> logits = model.logits(ids).to_floats();
+  const std::vector<float> nll = model.nll(ids, targets);
+  for (size_t row = 0; row < 18; ++row) {
+    double sum = 0;
+    for (size_t v = 0; v < 257; ++v) sum += std::exp(static_cast<double>(logits[row * 257 + v]));
+    const auto target = static_cast<size_t>(targets.to_ints()[row]);
+    EXPECT_NEAR(nll[row], std::log(sum) - static_cast<double>(logits[row * 257 + target]), 1e-4);
+  }
+}
+
+TEST(LanguageModel, GradientsAreThoseOfTheLoss) {
+  for (const Position position : {Position::alibi, Position::sinusoidal, Position::learned}) {
+    LanguageModel model(small_config(position), 1);
+    const Tensor ids = random_ids({2, 9}, 1, 257);
+    Tensor targets = random_ids({2, 9}, 2, 257);
+    targets.data<int32_t>()[3] = -1;
+    const StepSeed seed{};
+    const float scale = 0.25f;
+    model.zero_gradients();
+    model.accumulate_gradients(ids, targets, scale, seed);
+    const auto loss = [&] {
+      double sum = 0;
+      for (const float value : model.nll(ids, targets)) sum += static_cast<double>(value);
+      return static_cast<double>(scale) * sum;
+    };
+    const std::vector<Parameter*> parameters = model.parameters();
+    for (size_t p = 0; p < parameters.size(); ++p) {
+      Tensor& value = parameters[p]->value;
+      const Tensor original = value.clone(), direction = test::random_tensor(value.shape(), p);
+      const float step = 2e-3f;
+      const auto move = [&](float by) {
+        for (int64_t j = 0; j < value.elements(); ++j) {
+          value.data<float>()[j] = original.data<float>()[j] + by * direction.data<float>()[j];
+        }
+      };
+      move(step);
+      const double above = loss();
+      move(-step);
+      const double below = loss();
+      move(0);
+      const std::vector<double> gradient = test::doubles(parameters[p]->gradient);
+      const double expected = test::dot(gradient, test::doubles(direction));
+      const double found = (above - below) / (2 * static_cast<double>(step));
+      EXPECT_TRUE(std::abs(found - expected) <= 2e-2 * std::sqrt(test::dot(gradient, gradient)) + 5e-3)
+          << parameters[p]->name << ": " << found << " " << expected;
+    }
+  }
+}
+
+TEST(LanguageModel, ASavedModelIsTheSameModelToTheBit) {
+  for (const Position position :
+       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+    const Folder folder;
+    const LanguageModel model(small_config(position), 9);
+    model.save(folder.path());
+    const LanguageModel loaded = LanguageModel::load(folder.path());
+    EXPECT_EQ(loaded.config().transformer.position, position);
+    EXPECT_EQ(loaded.config().train_length, 16);
+    EXPECT_EQ(loaded.parameter_count(), model.parameter_count());
+    const std::vector<int32_t> stream = random_ids({200}, 4, 256).to_ints();
+    const Evaluation a = evaluate(model, stream, {.length = 16, .stride = 5});
+    const Evaluation b = evaluate(loaded, stream, {.length = 16, .stride = 5});
+    EXPECT_EQ(a.nll_sum, b.nll_sum) << name_of(position);
+  }
+}
+
+TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
+  LanguageModelConfig config = small_config();
+  TransformerConfig& t = config.transformer;
+  t.kv_heads = 2;
+  t.bias = true;
+  t.dropout = 0.25f;
+  t.attention_dropout = 0.5f;
+  t.alibi_bias_max = 16;
+  for (const Activation activation :
+       {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::swiglu, Activation::geglu}) {
+    for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
+      const Folder folder;
+      t.activation = activation;
+      t.norm = norm;
+      t.expansion = activation == Activation::swiglu ? 2.5 : 4;
+      const LanguageModel model(config, 3);
+      model.save(folder.path());
+      const LanguageModel loaded = LanguageModel::load(folder.path());
+      const TransformerConfig& found = loaded.config().transformer;
+      EXPECT_EQ(found.kv_heads, 2);
+      EXPECT_EQ(found.bias, true);
+      EXPECT_EQ(found.dropout, 0.25f);
+      EXPECT_EQ(found.attention_dropout, 0.5f);
+      EXPECT_EQ(found.alibi_bias_max, 16);
+      EXPECT_EQ(found.activation, activation);
+      EXPECT_EQ(found.norm, norm);
+      EXPECT_EQ(found.ffn_dim(), t.ffn_dim());
+      const Tensor ids = random_ids({1, 20}, 1, 257);
+      EXPECT_TRUE(test::same_bits(model.logits(ids), loaded.logits(ids)));
+    }
+  }
+}
+
+TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
+  const Folder folder;
+  LanguageModel(small_config(), 9).save(folder.path());
+  const auto load = [&] { LanguageModel::load(folder.path()); };
+  const std::string config = read_file(folder.path() / "config.json");
+  const std::string weights = read_file(folder.path() / "model.safetensors");
+  const auto with = [&](const std::string& from, const std::string& to) {
+    std::string changed = config;
+    const size_t at = changed.find(from);
+    EXPECT_NE(at, std::string::npos) << from;
+    write_file(folder.path() / "config.json", changed.replace(at, from.size(), to));
+    return message_of(load);
+  };
+  EXPECT_NE(with("\"mpt\"", "\"gpt2\"").find("model_type is 'gpt2'"), std::string::npos);
+  EXPECT_NE(with("\"n_layers\": 2", "\"n_layers\": 3").find("blocks.2"), std::string::npos);
+  EXPECT_NE(with("\"n_layers\": 2", "\"n_layers\": 1").find("no place"), std::string::npos);
+  EXPECT_NE(with("\"n_heads\": 4", "\"n_heads\": 5").find("multiple of heads"), std::string::npos);
+  EXPECT_NE(with("\"clip_qkv\": null", "\"clip_qkv\": 6").find("clip_qkv"), std::string::npos);
+  EXPECT_NE(with("\"qk_ln\": false", "\"qk_ln\": true").find("qk_ln"), std::string::npos);
+  EXPECT_NE(with("\"d_model\": 32", "\"d_model\": 64").find("shape"), std::string::npos);
+  EXPECT_NE(with("{", "").find("config.json"), std::string::npos);
+  write_file(folder.path() / "config.json", config);
+  for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, weights.size() / 2, weights.size() - 1}) {
+    write_file(folder.path() / "model.safetensors", weights.substr(0, size));
+    EXPECT_NE(message_of(load).find("model.safetensors"), std::string::npos) << size;
+  }
+  std::filesystem::remove(folder.path() / "model.safetensors");
+  EXPECT_NE(message_of(load).find("model.safetensors"), std::string::npos);
+  EXPECT_NE(message_of([] { LanguageModel::load("/no/such/folder"); }).find("/no/such/folder"), std::string::npos);
+}
+
+TEST(LanguageModel, OtherMptFilesAreRead) {
+  // What llm-foundry writes: keys we do not write, a null where there is no value, learned_pos_emb next to alibi.
+  const Folder folder;
+  LanguageModel(small_config(), 9).save(folder.path());
+  write_file(folder.path() / "config.json", R"({"architectures": ["MPTForCausalLM"], "model_type": "mpt",
+    "attn_config": {"alibi": true, "alibi_bias_max": 8, "attn_impl": "torch", "attn_pdrop": 0, "clip_qkv": null,
+                    "attn_type": "multihead_attention", "qk_ln": false, "softmax_scale": null, "prefix_lm": false},
+    "d_model": 32, "n_heads": 4, "n_layers": 2, "expansion_ratio": 4, "max_seq_len": 2048, "vocab_size": 257,
+    "no_bias": true, "norm_type": "low_precision_layernorm", "learned_pos_emb": true, "logit_scale": null,
+    "init_config": {"name": "kaiming_normal_"}, "emb_pdrop": 0, "resid_pdrop": 0, "embedding_fraction": 1.0})");
+  const LanguageModel loaded = LanguageModel::load(folder.path());
+  EXPECT_EQ(loaded.config().transformer.position, Position::alibi);
+  EXPECT_EQ(loaded.config().train_length, 2048);
+}
+
+TEST(LanguageModel, PresetsExistAndUnknownOnesListThem) {
+  for (const std::string& name : preset_names()) EXPECT_NO_THROW(preset(name).validate());
+  EXPECT_NE(message_of([] { preset("huge"); }).find("tiny"), std::string::npos);
+}
+
+TEST(LanguageModel, BadIdsAreNamed) {
+  const LanguageModel model(small_config(), 1);
+  EXPECT_THROW(model.nll(random_ids({2, 9}, 1, 257), random_ids({2, 8}, 1, 257)), Error);
+  Tensor ids = random_ids({1, 4}, 1, 257);
+  ids.data<int32_t>()[2] = 300;
+  EXPECT_NE(message_of([&] { model.logits(ids); }).find("300"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace alibi

@@ -1,0 +1,249 @@
+#include "alibi/transformer.h"
+
+#include <gtest/gtest.h>
+
+#include "alibi/error.h"
+#include "model/position_embedding.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+using test::dot;
+using test::doubles;
+using test::random_tensor;
+
+TransformerConfig small_config() {
+  TransformerConfig config;
+  config.layers = 2;
+  config.d_model = 24;
+  config.heads = 3;
+  config.expansion = 2;
+  config.dropout = 0;
+  config.t5_buckets = 8;
+  config.t5_max_distance = 12;
+  config.final_norm = true;
+  return config;
+}
+
+struct Case {
+  std::string name;
+  TransformerConfig config;
+};
+
+std::vector<Case> cases() {
+  std::vector<Case> all;
+  for (const Position position :
+       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+    TransformerConfig config = small_config();
+    config.position = position;
+    config.max_length = 32;
+    all.push_back({name_of(position), config});
+  }
+  TransformerConfig config = small_config();
+  config.activation = Activation::swiglu;
+  config.norm = Norm::rms_norm;
+  config.heads = 6;
+  config.kv_heads = 2;
+  config.bias = false;
+  all.push_back({"swiglu_rms_grouped", config});
+  config = small_config();
+  config.dropout = 0.2f;
+  config.attention_dropout = 0.1f;
+  config.activation = Activation::relu;
+  config.final_norm = false;
+  all.push_back({"dropout_relu", config});
+  for (const Bidirectional form : {Bidirectional::symmetric, Bidirectional::one_sided, Bidirectional::two_slopes}) {
+    config = small_config();
+    config.causal = false;
+    config.bidirectional = form;
+    all.push_back({std::string("encoder_") + name_of(form), config});
+  }
+  config = small_config();
+  config.causal = false;
+  config.position = Position::t5;
+  all.push_back({"encoder_t5", config});
+  return all;
+}
+
+class TransformerCase : public testing::TestWithParam<Case> {};
+INSTANTIATE_TEST_SUITE_P(All, TransformerCase, testing::ValuesIn(cases()), [](const auto& i) { return i.param.name; });
+
+constexpr StepSeed seed{3, 5, 1};
+
+// The whole backward pass against differences of the whole forward pass, along random directions of each parameter
+// and of the input, with a random cotangent.
+TEST_P(TransformerCase, GradientsAreThoseOfTheForwardPass) {
+  Transformer model(GetParam().config, 7);
+  const Tensor x = random_tensor({2, 13, 24}, 1);
+  const Tensor dy = random_tensor({2, 13, 24}, 2);
+  for (size_t i = 0; Parameter & parameter : model.parameters()) {  // zeros and ones would hide terms
+    const Tensor noise = random_tensor(parameter.value.shape(), 100 + i++, 0.1f);
+    for (int64_t j = 0; j < noise.elements(); ++j) parameter.value.data<float>()[j] += noise.data<float>()[j];
+  }
+  const auto loss = [&](const Tensor& input) { return dot(doubles(model.forward(input, seed)), doubles(dy)); };
+  model.zero_gradients();
+  loss(x);
+  const Tensor dx = model.backward(dy);
+
+  const auto check_direction = [&](Tensor value, const Tensor& gradient, uint64_t at, const std::string& name) {
+    const Tensor original = value.clone();
+    const Tensor direction = random_tensor(value.shape(), 1000 + at);
+    const double expected = dot(doubles(gradient), doubles(direction));
+    const float step = 4e-3f;
+    const auto move = [&](float by) {
+      for (int64_t j = 0; j < value.elements(); ++j) {
+        value.data<float>()[j] = original.data<float>()[j] + by * direction.data<float>()[j];
+      }
+    };
+    move(step);
+    const double above = loss(x);
+    move(-step);
+    const double below = loss(x);
+    value.copy_from(original);
+    const double found = (above - below) / (2 * static_cast<double>(step));
+    const double size = std::sqrt(dot(doubles(gradient), doubles(gradient)));
+    EXPECT_TRUE(std::abs(found - expected) <= 1e-2 * size + 5e-3) << name << ": " << found << " " << expected;
+    EXPECT_GT(size, 0) << name;
+  };
+  for (size_t i = 0; i < model.parameters().size(); ++i) {
+    const Parameter& parameter = model.parameters()[i];
+    check_direction(parameter.value, parameter.gradient.clone(), i, parameter.name);
+  }
+  check_direction(x, dx, 999, "x");
+}
+
+TEST_P(TransformerCase, InferenceEqualsTheForwardPassWithoutDropout) {
+  TransformerConfig config = GetParam().config;
+  config.dropout = config.attention_dropout = 0;
+  Transformer model(config, 7);
+  const Tensor x = random_tensor({3, 17, 24}, 1);
+  const Tensor kept = x.clone();
+  const Tensor y = model(x);
+  EXPECT_TRUE(test::same_bits(y, model.forward(x, seed)));
+  EXPECT_TRUE(test::same_bits(x, kept));
+}
+
+TEST_P(TransformerCase, SameBitsAtAnyThreadCount) {
+  test::expect_same_bits_at_any_thread_count([&] {
+    Transformer model(GetParam().config, 7);
+    model.zero_gradients();
+    const Tensor x = random_tensor({3, 29, 24}, 1);
+    std::vector<Tensor> result{model.forward(x, seed), model.backward(random_tensor({3, 29, 24}, 2))};
+    for (const Parameter& parameter : model.parameters()) result.push_back(parameter.gradient);
+    return result;
+  });
+}
+
+TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {
+  TransformerConfig config = GetParam().config;
+  config.dropout = config.attention_dropout = 0;
+  Transformer model(config, 7);
+  const Tensor x = random_tensor({1, 20, 24}, 1);
+  const Tensor changed = x.clone();
+  for (int c = 0; c < 24; ++c) changed.data<float>()[15 * 24 + c] += 1.0f;
+  const Tensor a = model(x), b = model(changed);
+  const double before = test::max_abs_diff(a.slice(1, 0, 15), b.slice(1, 0, 15));
+  const double after = test::max_abs_diff(a.slice(1, 15, 20), b.slice(1, 15, 20));
+  EXPECT_GT(after, 1e-3);
+  if (config.causal) {
+    EXPECT_EQ(before, 0);
+  } else {
+    EXPECT_GT(before, 1e-4);
+  }
+}
+
+TEST(Transformer, PublishedDefaultsTakeAnyLength) {
+  const Transformer model(TransformerConfig{}, 1);
+  EXPECT_EQ(model.config().layers, 6);
+  EXPECT_EQ(model.config().ffn_dim(), 256);
+  EXPECT_EQ(model(random_tensor({8, 100, 256}, 1)).shape(), (Shape{8, 100, 256}));
+  EXPECT_EQ(model(random_tensor({1, 1, 256}, 1)).shape(), (Shape{1, 1, 256}));
+  EXPECT_EQ(model(random_tensor({1, 777, 256}, 1)).shape(), (Shape{1, 777, 256}));
+}
+
+TEST(Transformer, WithoutPositionsAPermutedEncoderInputGivesAPermutedOutput) {
+  TransformerConfig config = small_config();
+  config.causal = false;
+  for (const Position position : {Position::none, Position::alibi}) {
+    config.position = position;
+    const Transformer model(config, 3);
+    const Tensor x = random_tensor({1, 9, 24}, 1);
+    Tensor reversed = Tensor::empty({1, 9, 24});
+    for (int64_t t = 0; t < 9; ++t) reversed.slice(1, t, t + 1).copy_from(x.slice(1, 8 - t, 9 - t));
+    const Tensor a = model(x), b = model(reversed);
+    double worst = 0;
+    for (int64_t t = 0; t < 9; ++t) {
+      worst = std::max(worst, test::max_abs_diff(a.slice(1, t, t + 1), b.slice(1, 8 - t, 9 - t)));
+    }
+    EXPECT_TRUE(worst <= 1e-5) << name_of(position);  // symmetric ALiBi mirrors too
+  }
+}
+
+TEST(Transformer, LearnedPositionsEndAtTheirTable) {
+  TransformerConfig config = small_config();
+  config.position = Position::learned;
+  config.max_length = 10;
+  const Transformer model(config);
+  EXPECT_NO_THROW(model(random_tensor({1, 10, 24}, 1)));
+  EXPECT_THROW(model(random_tensor({1, 11, 24}, 1)), Error);
+}
+
+TEST(Transformer, BadInputIsNamed) {
+  Transformer model(small_config());
+  EXPECT_THROW(model(Tensor({2, 24})), Error);
+  EXPECT_THROW(model(Tensor({2, 5, 23})), Error);
+  EXPECT_THROW(model(Tensor({0, 5, 24})), Error);
+  EXPECT_THROW(model.backward(Tensor({1, 5, 24})), Error);  // no forward call yet
+  model.forward(random_tensor({1, 5, 24}, 1), seed);
+  EXPECT_THROW(model.backward(Tensor({1, 5, 24})), Error);  // no gradients yet
+  model.zero_gradients();
+  EXPECT_THROW(model.backward(Tensor({1, 6, 24})), Error);
+  EXPECT_NO_THROW(model.backward(Tensor({1, 5, 24})));
+}
+
+TEST(TransformerConfig, BadValuesAreNamed) {
+  const auto message = [](auto change) {
+    TransformerConfig config = small_config();
+    change(config);
+    try {
+      config.validate();
+    } catch (const UsageError& error) {
+      return std::string(error.what());
+    }
+    return std::string("no error");
+  };
+  EXPECT_NE(message([](auto& c) { c.heads = 5; }).find("multiple of heads"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.kv_heads = 2; }).find("kv_heads"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.dropout = 1; }).find("dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.expansion = 0; }).find("expansion"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.alibi_bias_max = -1; }).find("alibi_bias_max"), std::string::npos);
+  EXPECT_NE(message([](auto& c) {
+              c.position = Position::rotary;
+              c.d_model = 9;
+            }).find("even head_dim"),
+            std::string::npos);
+  EXPECT_NE(message([](auto& c) {
+              c.position = Position::learned;
+              c.max_length = 0;
+            }).find("max_length"),
+            std::string::npos);
+  EXPECT_THROW(position_from("alibis"), UsageError);
+}
+
+TEST(SinusoidalTable, IsVaswanisFormula) {
+  const SinusoidalTable table;
+  const Tensor rows = table.rows(50, 6);
+  for (int p = 0; p < 50; ++p) {
+    for (int i = 0; i < 3; ++i) {
+      const double angle = p / std::pow(10000.0, 2.0 * i / 6);
+      EXPECT_NEAR(rows.data<float>()[p * 6 + 2 * i], std::sin(angle), 1e-6);
+      EXPECT_NEAR(rows.data<float>()[p * 6 + 2 * i + 1], std::cos(angle), 1e-6);
+    }
+  }
+  EXPECT_GE(table.rows(70, 6).size(0), 70);
+  EXPECT_EQ(table.rows(20, 6).data<float>()[7 * 6], rows.data<float>()[7 * 6]);
+}
+
+}  // namespace
+}  // namespace alibi

@@ -1,0 +1,170 @@
+#include "alibi/train.h"
+
+#include <gtest/gtest.h>
+
+#include <map>
+#include <numeric>
+
+#include "alibi/error.h"
+#include "testing.h"
+#include "train/batches.h"
+
+namespace alibi {
+namespace {
+
+LanguageModel small_model(Position position = Position::alibi, float dropout = 0) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  config.transformer.dropout = dropout;
+  config.transformer.t5_buckets = 16;
+  return LanguageModel(with_position(config, position, 16), 1);
+}
+
+/// A text with structure to learn: each byte says which comes next.
+std::vector<int32_t> stream(int64_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>("the cat sat on a mat. "[i % 22]);
+  return tokens;
+}
+
+TrainOptions short_run() {
+  TrainOptions options;
+  options.length = 16;
+  options.tokens = 30 * 256;
+  options.batch_tokens = 256;
+  options.micro_batch_tokens = 128;
+  options.learning_rate = 5e-3;
+  return options;
+}
+
+TEST(BlockOrder, EveryTokenIsPredictedOncePerEpochAfterItsPredecessorInTheStream) {
+  std::vector<int32_t> tokens(103);
+  std::iota(tokens.begin(), tokens.end(), 1000);
+  for (const int64_t length : {1, 7, 10, 103, 200}) {
+    BlockOrder order(tokens, length, 7, 42);
+    for (int64_t epoch = 0; epoch < 3; ++epoch) {
+      std::map<int32_t, int> seen;
+      for (int64_t n = 0; n < order.blocks_per_epoch(); ++n) {
+        const int64_t block = order.block_at(epoch * order.blocks_per_epoch() + n);
+        const Batch batch = order.batch(std::span(&block, 1));
+        const std::vector<int32_t> ids = batch.ids.to_ints(), targets = batch.targets.to_ints();
+        for (size_t i = 0; i < targets.size(); ++i) {
+          ++seen[targets[i]];
+          EXPECT_EQ(ids[i], targets[i] == 1000 ? 7 : targets[i] - 1);
+        }
+        EXPECT_EQ((targets.front() - 1000) % length, 0);
+      }
+      ASSERT_EQ(seen.size(), tokens.size());
+      for (const auto& [token, times] : seen) EXPECT_EQ(times, 1) << token;
+    }
+  }
+}
+
+TEST(BlockOrder, IsShuffledFromSeedAndEpoch) {
+  const std::vector<int32_t> tokens(1000, 1);
+  const auto epoch = [&](uint64_t seed, int64_t number) {
+    BlockOrder order(tokens, 10, 0, seed);
+    std::vector<int64_t> blocks;
+    for (int64_t n = 0; n < 100; ++n) blocks.push_back(order.block_at(100 * number + n));
+    return blocks;
+  };
+  EXPECT_EQ(epoch(1, 0), epoch(1, 0));
+  EXPECT_NE(epoch(1, 0), epoch(1, 1));
+  EXPECT_NE(epoch(1, 0), epoch(2, 0));
+  EXPECT_THROW(BlockOrder(tokens, 0, 0, 1), UsageError);
+  EXPECT_THROW(BlockOrder({}, 4, 0, 1), Error);
+}
+
+TEST(Schedule, WarmsUpAndFallsAsACosine) {
+  const Schedule schedule{2.0, 10, 110, 0.1};
+  EXPECT_DOUBLE_EQ(schedule.at(0), 0.2);
+  EXPECT_DOUBLE_EQ(schedule.at(9), 2.0);
+  EXPECT_DOUBLE_EQ(schedule.at(10), 2.0);
+  EXPECT_NEAR(schedule.at(60), 2.0 * 0.55, 1e-12);
+  EXPECT_NEAR(schedule.at(110), 0.2, 1e-12);
+  EXPECT_NEAR(schedule.at(1000), 0.2, 1e-12);
+}
+
+TEST(Train, LearnsWhatIsThereToLearn) {
+  for (const Position position :
+       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+    LanguageModel model = small_model(position);
+    const TrainResult result = train(model, stream(3000), short_run());
+    ASSERT_EQ(result.loss.size(), 30u);
+    EXPECT_EQ(result.tokens, 30 * 256);
+    EXPECT_GT(result.loss.front(), 4.5) << name_of(position);
+    EXPECT_TRUE(result.loss.back() <= 0.6f * result.loss.front()) << name_of(position) << " " << result.loss.back();
+  }
+}
+
+TEST(Train, SameSeedSameBitsAtAnyThreadCountAndOtherSeedOtherLosses) {
+  const test::RuntimeGuard guard;
+  const auto run = [](int count, uint64_t seed) {
+    set_threads(count);
+    LanguageModel model = small_model(Position::alibi, 0.1f);
+    TrainOptions options = short_run();
+    options.tokens = 6 * 256;
+    options.seed = seed;
+    std::vector<float> losses = train(model, stream(1003), options).loss;
+    for (const Parameter* parameter : model.parameters()) losses.push_back(parameter->value.to_floats().back());
+    return losses;
+  };
+  const std::vector<float> expected = run(1, 1);
+  EXPECT_EQ(run(2, 1), expected);
+  EXPECT_EQ(run(3, 1), expected);
+  EXPECT_NE(run(2, 2), expected);
+}
+
+TEST(Train, PartsOfABatchAddUpToTheBatch) {
+  const auto losses = [](int64_t micro_batch_tokens) {
+    LanguageModel model = small_model();
+    TrainOptions options = short_run();
+    options.tokens = 5 * 256;
+    options.micro_batch_tokens = micro_batch_tokens;
+    return train(model, stream(1003), options).loss;
+  };
+  const std::vector<float> whole = losses(1 << 20), parts = losses(64);
+  EXPECT_TRUE(test::max_abs_diff(whole, parts) <= 1e-4);
+}
+
+TEST(Train, ReportsEachStep) {
+  LanguageModel model = small_model();
+  int64_t calls = 0;
+  train(model, stream(1000), short_run(), [&](const TrainStatus& status) {
+    EXPECT_EQ(status.step, ++calls);
+    EXPECT_EQ(status.steps, 30);
+    EXPECT_GT(status.gradient_norm, 0);
+    EXPECT_GT(status.tokens_per_second, 0);
+  });
+  EXPECT_EQ(calls, 30);
+}
+
+TEST(Train, ALossThatIsNoNumberStopsWithTheStep) {
+  LanguageModel model = small_model();
+  TrainOptions options = short_run();
+  options.learning_rate = 1e30;
+  options.warmup_fraction = 0;
+  try {
+    train(model, stream(1000), options);
+    FAIL() << "no error";
+  } catch (const Error& error) {
+    EXPECT_NE(std::string(error.what()).find("step 2"), std::string::npos) << error.what();
+  }
+}
+
+TEST(Train, BadOptionsAreUsageErrors) {
+  LanguageModel model = small_model();
+  for (const auto& change : std::vector<std::function<void(TrainOptions&)>>{
+           [](auto& o) { o.length = 0; }, [](auto& o) { o.tokens = 0; }, [](auto& o) { o.learning_rate = 0; },
+           [](auto& o) { o.batch_tokens = 0; }, [](auto& o) { o.beta2 = 1; }, [](auto& o) { o.clip = -1; }}) {
+    TrainOptions options = short_run();
+    change(options);
+    EXPECT_THROW(train(model, stream(1000), options), UsageError);
+  }
+  EXPECT_THROW(train(model, {}, short_run()), Error);
+}
+
+}  // namespace
+}  // namespace alibi
