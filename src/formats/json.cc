@@ -1,0 +1,190 @@
+#include "formats/json.h"
+
+#include <cmath>
+#include <set>
+#include <type_traits>
+
+#include "core/check.h"
+#include "core/files.h"
+
+namespace alibi {
+namespace {
+
+constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;
+
+/// Refuses what the library would accept: deep nesting and repeated keys.
+class Guard {
+ public:
+  explicit Guard(std::string_view source) : source_(source) {}
+
+  bool operator()(int, Json::parse_event_t event, const Json& parsed) {
+    switch (event) {
+      case Json::parse_event_t::object_start:
+      case Json::parse_event_t::array_start:
+        check(open_.size() < kMaxJsonDepth, "[json] {}: nests deeper than {} levels", source_, kMaxJsonDepth);
+        open_.emplace_back();
+        break;
+      case Json::parse_event_t::object_end:
+      case Json::parse_event_t::array_end:
+        open_.pop_back();
+        break;
+      case Json::parse_event_t::key: {
+        const auto& key = parsed.get_ref<const std::string&>();
+        check(open_.back().insert(key).second, "[json] {}: the key \"{}\" stands twice in one object", source_, key);
+        break;
+      }
+      case Json::parse_event_t::value:
+        break;
+    }
+    return true;
+  }
+
+ private:
+  std::string_view source_;
+  std::vector<std::set<std::string>> open_;  // keys seen in each open object; stays empty for arrays
+};
+
+/// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the bracket.
+std::string_view without_code(std::string_view message) {
+  const size_t end = message.find("] ");
+  return end == std::string_view::npos ? message : message.substr(end + 2);
+}
+
+std::string describe(const Json& value) {
+  if (value.is_structured()) return fmt::format("an {} of {}", value.type_name(), value.size());
+  std::string text = value.dump(-1, ' ', false, Json::error_handler_t::replace);
+  if (text.size() > 60) text = text.substr(0, 57) + "...";
+  return text;
+}
+
+/// A number without a fraction that int64_t holds.
+bool is_int64(const Json& value) {
+  if (value.is_number_unsigned()) return value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
+  if (value.is_number_integer()) return true;
+  if (!value.is_number_float()) return false;
+  const double number = value.get<double>();
+  return number == std::trunc(number) && std::abs(number) < 0x1p53;
+}
+
+template <class T>
+struct Kind;
+template <>
+struct Kind<bool> {
+  static constexpr const char* name = "true or false";
+  static bool matches(const Json& value) { return value.is_boolean(); }
+};
+template <>
+struct Kind<int64_t> {
+  static constexpr const char* name = "an integer";
+  static bool matches(const Json& value) { return is_int64(value); }
+};
+template <>
+struct Kind<double> {
+  static constexpr const char* name = "a number";
+  static bool matches(const Json& value) { return value.is_number(); }
+};
+template <>
+struct Kind<std::string> {
+  static constexpr const char* name = "a string";
+  static bool matches(const Json& value) { return value.is_string(); }
+};
+template <class T>
+bool all_match(const Json& value) {
+  if (!value.is_array()) return false;
+  for (const Json& element : value) {
+    if (!Kind<T>::matches(element)) return false;
+  }
+  return true;
+}
+template <>
+struct Kind<std::vector<int64_t>> {
+  static constexpr const char* name = "a list of integers";
+  static bool matches(const Json& value) { return all_match<int64_t>(value); }
+};
+template <>
+struct Kind<std::vector<std::string>> {
+  static constexpr const char* name = "a list of strings";
+  static bool matches(const Json& value) { return all_match<std::string>(value); }
+};
+
+}  // namespace
+
+JsonObject::JsonObject(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
+  check(json_.is_object(), "[json] {}found {}, expected an object", where_, describe(json_));
+}
+
+bool JsonObject::has(std::string_view key) const {
+  const auto found = json_.find(std::string(key));
+  return found != json_.end() && !found->is_null();
+}
+
+std::vector<std::string> JsonObject::keys() const {
+  std::vector<std::string> result;
+  for (const auto& item : json_.items()) result.push_back(item.key());
+  return result;
+}
+
+const Json& JsonObject::at(std::string_view key) const {
+  check(has(key), "[json] {}{} is missing", where_, key);
+  return *json_.find(std::string(key));
+}
+
+template <class T>
+T JsonObject::get(std::string_view key) const {
+  const Json& value = at(key);
+  check(Kind<T>::matches(value), "[json] {}{} is {}, expected {}", where_, key, describe(value), Kind<T>::name);
+  return value.get<T>();
+}
+template bool JsonObject::get(std::string_view) const;
+template int64_t JsonObject::get(std::string_view) const;
+template double JsonObject::get(std::string_view) const;
+template std::string JsonObject::get(std::string_view) const;
+template std::vector<int64_t> JsonObject::get(std::string_view) const;
+template std::vector<std::string> JsonObject::get(std::string_view) const;
+
+int64_t JsonObject::get_int(std::string_view key, int64_t min, int64_t max) const {
+  const int64_t value = get<int64_t>(key);
+  check(value >= min && value <= max, "[json] {}{} is {}, expected {} to {}", where_, key, value, min, max);
+  return value;
+}
+
+int64_t JsonObject::get_int_or(std::string_view key, int64_t fallback, int64_t min, int64_t max) const {
+  return has(key) ? get_int(key, min, max) : fallback;
+}
+
+double JsonObject::get_number(std::string_view key, double min, double max) const {
+  const double value = get<double>(key);
+  check(value >= min && value <= max, "[json] {}{} is {}, expected {} to {}", where_, key, value, min, max);
+  return value;
+}
+
+double JsonObject::get_number_or(std::string_view key, double fallback, double min, double max) const {
+  return has(key) ? get_number(key, min, max) : fallback;
+}
+
+JsonObject JsonObject::object(std::string_view key) const { return {at(key), fmt::format("{}{}.", where_, key)}; }
+
+JsonObject JsonObject::object_or_empty(std::string_view key) const {
+  return {has(key) ? at(key) : Json::object(), fmt::format("{}{}.", where_, key)};
+}
+
+Json parse_json(std::string_view text, std::string_view source) {
+  try {
+    return Json::parse(text, Guard(source));
+  } catch (const Json::exception& error) {
+    fail("[json] {}: {}", source, without_code(error.what()));
+  }
+}
+
+JsonObject read_json_object(const std::filesystem::path& path) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  check(error || size <= kMaxFileBytes, "[json] {}: is too large ({} bytes)", path.string(), size);
+  return {parse_json(read_file(path), path.string()), path.string() + ": "};
+}
+
+std::string to_text(const OrderedJson& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
+
+void write_json(const std::filesystem::path& path, const OrderedJson& json) { write_file(path, to_text(json)); }
+
+}  // namespace alibi

@@ -1,0 +1,118 @@
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <optional>
+
+#include "core/check.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+
+namespace alibi {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "safetensors are little endian and copied as they are");
+
+constexpr size_t kLengthBytes = 8;
+constexpr uint64_t kMaxHeaderBytes = 100'000'000;  // the limit of the reference implementation
+constexpr size_t kMaxAxes = 16;
+
+/// Bytes of an element, for the types that fill whole bytes.
+std::optional<size_t> element_bytes(std::string_view dtype) {
+  struct Size {
+    std::string_view dtype;
+    size_t bytes;
+  };
+  static constexpr Size sizes[] = {{"F64", 8}, {"I64", 8},  {"U64", 8},     {"C64", 8},     {"F32", 4},    {"I32", 4},
+                                   {"U32", 4}, {"F16", 2},  {"BF16", 2},    {"I16", 2},     {"U16", 2},    {"I8", 1},
+                                   {"U8", 1},  {"BOOL", 1}, {"F8_E4M3", 1}, {"F8_E5M2", 1}, {"F8_E8M0", 1}};
+  for (const Size& size : sizes) {
+    if (size.dtype == dtype) return size.bytes;
+  }
+  return std::nullopt;
+}
+
+/// Product of the extents times `bytes`; nothing if it, or the product without the zeros among them, overflows.
+std::optional<size_t> size_of_shape(const Shape& shape, size_t bytes) {
+  int64_t product = static_cast<int64_t>(bytes);
+  bool zero = false;
+  for (const int64_t extent : shape) {
+    zero |= extent == 0;
+    if (__builtin_mul_overflow(product, std::max<int64_t>(extent, 1), &product)) return std::nullopt;
+  }
+  return zero ? 0 : static_cast<size_t>(product);
+}
+
+TensorInfo parse_entry(const std::string& name, const JsonObject& entry, size_t data_begin, size_t data_bytes) {
+  TensorInfo info;
+  info.name = name;
+  info.dtype = entry.get<std::string>("dtype");
+  info.shape = entry.get<std::vector<int64_t>>("shape");
+  check(info.shape.size() <= kMaxAxes, "[safetensors] {}shape has {} axes, expected at most {}", entry.where(),
+        info.shape.size(), kMaxAxes);
+  for (const int64_t extent : info.shape) {
+    check(extent >= 0, "[safetensors] {}shape is {}, expected no negative extent", entry.where(),
+          to_string(info.shape));
+  }
+  const auto offsets = entry.get<std::vector<int64_t>>("data_offsets");
+  check(offsets.size() == 2, "[safetensors] {}data_offsets has {} numbers, expected 2", entry.where(), offsets.size());
+  const int64_t begin = offsets[0], end = offsets[1];
+  check(begin >= 0 && begin <= end && static_cast<uint64_t>(end) <= data_bytes,
+        "[safetensors] {}data_offsets is [{}, {}], expected a range within the {} bytes of data", entry.where(), begin,
+        end, data_bytes);
+  if (const auto bytes = element_bytes(info.dtype)) {
+    const auto expected = size_of_shape(info.shape, *bytes);
+    check(expected.has_value() && *expected == static_cast<size_t>(end - begin),
+          "[safetensors] {}data_offsets spans {} bytes, expected those of {} {}", entry.where(), end - begin,
+          info.dtype, to_string(info.shape));
+  }
+  info.begin = data_begin + static_cast<size_t>(begin);
+  info.end = data_begin + static_cast<size_t>(end);
+  return info;
+}
+
+/// The tensors, sorted by place, fill the data exactly.
+void check_coverage(const std::vector<TensorInfo>& tensors, size_t data_begin, size_t file_bytes,
+                    std::string_view source) {
+  size_t at = data_begin;
+  for (const TensorInfo& info : tensors) {
+    check(info.begin == at, "[safetensors] {}: \"{}\" begins at byte {}, expected {}: there is {}", source, info.name,
+          info.begin, at, info.begin < at ? "an overlap" : "a gap");
+    at = info.end;
+  }
+  check(at == file_bytes, "[safetensors] {}: has {} bytes after its last tensor, expected none", source,
+        file_bytes - at);
+}
+
+}  // namespace
+
+SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, std::string_view source) {
+  check(file.size() >= kLengthBytes, "[safetensors] {}: has {} bytes, expected at least {}", source, file.size(),
+        kLengthBytes);
+  uint64_t header_bytes = 0;
+  std::memcpy(&header_bytes, file.data(), kLengthBytes);
+  check(header_bytes <= kMaxHeaderBytes && header_bytes <= file.size() - kLengthBytes,
+        "[safetensors] {}: gives a header of {} bytes, in a file of {}; expected at most {}: it is damaged, or no "
+        "safetensors file",
+        source, header_bytes, file.size(), kMaxHeaderBytes);
+  const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, header_bytes);
+  const JsonObject header(parse_json(text, source), fmt::format("{}: ", source));
+  const size_t data_begin = kLengthBytes + header_bytes;
+
+  SafetensorsHeader result;
+  for (const auto& [key, value] : header.raw().items()) {
+    if (key == "__metadata__") {
+      const JsonObject metadata(value, fmt::format("{}: __metadata__.", source));
+      for (const std::string& name : metadata.keys()) result.metadata[name] = metadata.get<std::string>(name);
+    } else {
+      const JsonObject entry(value, fmt::format("{}: \"{}\".", source, key));
+      result.tensors.push_back(parse_entry(key, entry, data_begin, file.size() - data_begin));
+    }
+  }
+  std::sort(result.tensors.begin(), result.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
+    return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);
+  });
+  check_coverage(result.tensors, data_begin, file.size(), source);
+  return result;
+}
+
+}  // namespace alibi

@@ -1,0 +1,128 @@
+#include "text/byte_tokenizer.h"
+
+#include <array>
+#include <utility>
+
+#include "alibi/tokenizer.h"
+#include "core/check.h"
+
+namespace alibi {
+namespace {
+
+constexpr int32_t kBytes = 256;
+constexpr int32_t kEndOfText = 256;
+constexpr const char* kEndOfTextName = "<|endoftext|>";
+
+/// How byte-level tokenizers write each byte as a visible character, in UTF-8: printable Latin-1 stands for itself,
+/// the others take the code points from 256 on (GPT-2's encoder.py, bytes_to_unicode).
+std::array<std::string, kBytes> byte_characters() {
+  std::array<std::string, kBytes> characters;
+  unsigned next = 256;
+  for (unsigned byte = 0; byte < kBytes; ++byte) {
+    const bool visible = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
+    const unsigned code = visible ? byte : next++;
+    if (code >= 0x80) characters[byte].push_back(static_cast<char>(0xc0 | (code >> 6)));
+    characters[byte].push_back(static_cast<char>(code < 0x80 ? code : 0x80 | (code & 0x3f)));
+  }
+  return characters;
+}
+
+/// A byte-level BPE without merges: what is left of it are the bytes. No regular expression cuts the text into words,
+/// for without merges it would change nothing.
+OrderedJson tokenizer_json() {
+  OrderedJson vocab = OrderedJson::object();
+  int32_t id = 0;
+  for (const std::string& character : byte_characters()) vocab[character] = id++;
+  return {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", OrderedJson::array({{{"id", kEndOfText},
+                                            {"content", kEndOfTextName},
+                                            {"single_word", false},
+                                            {"lstrip", false},
+                                            {"rstrip", false},
+                                            {"normalized", false},
+                                            {"special", true}}})},
+      {"normalizer", nullptr},
+      {"pre_tokenizer",
+       {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}},
+      {"post_processor", nullptr},
+      {"decoder", {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}},
+      {"model",
+       {{"type", "BPE"},
+        {"dropout", nullptr},
+        {"unk_token", nullptr},
+        {"continuing_subword_prefix", nullptr},
+        {"end_of_word_suffix", nullptr},
+        {"fuse_unk", false},
+        {"byte_fallback", false},
+        {"vocab", std::move(vocab)},
+        {"merges", OrderedJson::array()}}},
+  };
+}
+
+OrderedJson tokenizer_config_json() {
+  return {
+      {"tokenizer_class", "PreTrainedTokenizerFast"},
+      {"bos_token", kEndOfTextName},
+      {"eos_token", kEndOfTextName},
+      {"clean_up_tokenization_spaces", false},
+  };
+}
+
+bool is_byte_vocab(const JsonObject& vocab) {
+  if (vocab.size() != kBytes) return false;
+  int64_t id = 0;
+  for (const std::string& character : byte_characters()) {
+    if (!vocab.has(character) || vocab.get<int64_t>(character) != id++) return false;
+  }
+  return true;
+}
+
+/// A pre-tokenizer that puts a space before the text would give other ids; one that cuts words would not.
+bool is_byte_level(const JsonObject& json, std::string_view part) {
+  if (!json.has(part)) return false;
+  const JsonObject object = json.object(part);
+  return object.get_or<std::string>("type", "") == "ByteLevel" &&
+         (part == "decoder" || !object.get_or("add_prefix_space", true));
+}
+
+}  // namespace
+
+bool is_byte_tokenizer(const JsonObject& json) {
+  if (json.has("normalizer") || json.has("post_processor") || !json.has("model")) return false;
+  if (!is_byte_level(json, "pre_tokenizer") || !is_byte_level(json, "decoder")) return false;
+  const JsonObject model = json.object("model");
+  if (model.get_or<std::string>("type", "") != "BPE" || !model.has("vocab") || !is_byte_vocab(model.object("vocab"))) {
+    return false;
+  }
+  const Json merges = model.raw().value("merges", Json::array());
+  const Json added = json.raw().value("added_tokens", Json::array());
+  if (!merges.empty() || !added.is_array() || added.size() != 1) return false;
+  const JsonObject token(added[0], json.where() + "added_tokens[0]");
+  return token.get<int64_t>("id") == kEndOfText && token.get_or("special", false);
+}
+
+std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids(text.size());
+  for (size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
+  return ids;
+}
+
+std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  text.reserve(ids.size());
+  for (const int32_t id : ids) {
+    check(id >= 0 && id <= kEndOfText, "[tokenizer] found the id {}, expected 0 to {}", id, kEndOfText);
+    if (id != kEndOfText) text.push_back(static_cast<char>(id));
+  }
+  return text;
+}
+
+void ByteTokenizer::save(const std::filesystem::path& folder) const {
+  write_json(folder / "tokenizer.json", tokenizer_json());
+  write_json(folder / "tokenizer_config.json", tokenizer_config_json());
+}
+
+}  // namespace alibi

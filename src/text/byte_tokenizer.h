@@ -1,0 +1,11 @@
+// The byte tokenizer's files.
+#pragma once
+
+#include "formats/json.h"
+
+namespace alibi {
+
+/// Whether a Hugging Face tokenizer.json describes the byte tokenizer: it would give the same ids for the same text.
+bool is_byte_tokenizer(const JsonObject& json);
+
+}  // namespace alibi

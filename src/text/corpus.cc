@@ -1,0 +1,172 @@
+#include "text/corpus.h"
+
+#include <algorithm>
+#include <numeric>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <unordered_set>
+#include <utility>
+
+#include "core/check.h"
+#include "core/random.h"
+#include "text/text_encoding.h"
+
+namespace alibi {
+namespace {
+
+/// FNV-1a, then mixed so that names that differ in the last letter only do not stay neighbours. Part of the split
+/// rule: changing it changes what is held out.
+uint64_t hash_name(std::string_view name) {
+  uint64_t hash = 0xcbf29ce484222325ull;
+  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
+  return mix(hash, 0);
+}
+
+std::string count_files(size_t count) { return count == 1 ? "1 file" : fmt::format("{} files", count); }
+
+/// Moves out the elements at which `take` is true, keeping the order of both parts.
+std::vector<Document> extract(std::vector<Document>& documents, const std::vector<bool>& take) {
+  std::vector<Document> taken, left;
+  for (size_t i = 0; i < documents.size(); ++i) (take[i] ? taken : left).push_back(std::move(documents[i]));
+  documents = std::move(left);
+  return taken;
+}
+
+/// Drops documents whose text an earlier one has, earlier in the order of names and paths.
+void drop_copies(std::vector<Document>& documents) {
+  std::vector<size_t> order(documents.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::sort(order.begin(), order.end(), [&](size_t a, size_t b) {
+    return std::tie(documents[a].name, documents[a].path) < std::tie(documents[b].name, documents[b].path);
+  });
+  std::vector<bool> copy(documents.size());
+  std::unordered_set<std::string_view> texts;
+  for (const size_t i : order) copy[i] = !texts.insert(documents[i].text).second;
+  texts.clear();  // its views end with the documents
+  extract(documents, copy);
+}
+
+/// Where the last tenth of a text begins: at a line if there is one, else at a character.
+size_t last_tenth(std::string_view text) {
+  const size_t nine_tenths = text.size() - std::max<size_t>(text.size() / 10, 1);
+  const size_t newline = text.find('\n', nine_tenths == 0 ? 0 : nine_tenths - 1);
+  if (newline != std::string_view::npos && newline + 1 < text.size()) return newline + 1;
+  const size_t earlier = text.rfind('\n', nine_tenths);
+  if (earlier != std::string_view::npos && earlier + 1 >= text.size() / 2 && earlier + 1 < text.size()) {
+    return earlier + 1;
+  }
+  size_t cut = nine_tenths;
+  while (cut > 1 && nine_tenths - cut < 3 && utf8_sequence_length(text, cut) == 0) --cut;
+  return cut;
+}
+
+Corpus split_single(Document document) {
+  const std::string shown = document.path == "-" ? "standard input" : document.path.filename().string();
+  const size_t cut = last_tenth(document.text);
+  check(cut > 0 && cut < document.text.size(), "[text] {} is too short to hold out a tenth of it: {} bytes", shown,
+        document.text.size());
+  Document tail{document.path, document.name, document.text.substr(cut)};
+  document.text.resize(cut);
+  Corpus corpus;
+  corpus.train.push_back(std::move(document));
+  corpus.valid.push_back(std::move(tail));
+  corpus.split_rule = fmt::format("The last tenth of {} is held out for validation.", shown);
+  return corpus;
+}
+
+Corpus split_by_name(std::vector<Document> documents) {
+  struct Key {
+    uint64_t hash;
+    size_t index;
+  };
+  std::vector<Key> keys;
+  for (size_t i = 0; i < documents.size(); ++i) keys.push_back({hash_name(documents[i].name), i});
+  const auto before = [&](const Key& a, const Key& b) {
+    return std::tie(a.hash, documents[a.index].text) < std::tie(b.hash, documents[b.index].text);
+  };
+  std::sort(keys.begin(), keys.end(), before);
+  // The largest file always trains: otherwise one unlucky name could leave next to nothing to train on.
+  const auto largest = std::max_element(keys.begin(), keys.end(), [&](const Key& a, const Key& b) {
+    return documents[a.index].text.size() < documents[b.index].text.size();
+  });
+  const int64_t total = bytes_of(documents);
+  std::vector<bool> held_out(documents.size());
+  int64_t held_out_bytes = 0;
+  for (auto key = keys.begin(); key != keys.end(); ++key) {
+    const bool lowest_tenth = key->hash < UINT64_MAX / 10;
+    if (key == largest || !(lowest_tenth || held_out_bytes < total / 100 + 1)) continue;
+    held_out[key->index] = true;
+    held_out_bytes += static_cast<int64_t>(documents[key->index].text.size());
+  }
+  Corpus corpus;
+  const size_t all = documents.size();
+  corpus.valid = extract(documents, held_out);
+  corpus.train = std::move(documents);
+  corpus.split_rule = fmt::format("{} of {}, chosen by a hash of their names, {} held out for validation.",
+                                  corpus.valid.size(), count_files(all), corpus.valid.size() == 1 ? "is" : "are");
+  return corpus;
+}
+
+void count_bytes(Corpus& corpus) {
+  corpus.train_bytes = bytes_of(corpus.train);
+  corpus.valid_bytes = bytes_of(corpus.valid);
+}
+
+std::filesystem::path canonical(const Document& document) {
+  std::error_code error;
+  const std::filesystem::path path = std::filesystem::weakly_canonical(document.path, error);
+  return error ? document.path : path;
+}
+
+}  // namespace
+
+Corpus split_corpus(std::vector<Document> documents) {
+  drop_copies(documents);
+  check(!documents.empty(), "[text] no text to train on");
+  Corpus corpus = documents.size() == 1 ? split_single(std::move(documents[0])) : split_by_name(std::move(documents));
+  count_bytes(corpus);
+  return corpus;
+}
+
+Corpus split_corpus(std::vector<Document> documents, std::vector<Document> valid) {
+  check(!valid.empty(), "[text] no text to validate on");
+  std::set<std::filesystem::path> valid_paths;
+  std::unordered_set<std::string_view> valid_texts;
+  for (const Document& document : valid) {
+    valid_paths.insert(canonical(document));
+    valid_texts.insert(document.text);
+  }
+  std::vector<bool> held_out;
+  for (const Document& document : documents) {
+    held_out.push_back(valid_paths.contains(canonical(document)) || valid_texts.contains(document.text));
+  }
+  const size_t left_out = extract(documents, held_out).size();
+  check(!documents.empty(), "[text] nothing is left to train on: all {} are also in the validation text",
+        count_files(left_out));
+  Corpus corpus;
+  corpus.split_rule = fmt::format("Validation text was named: {}.", count_files(valid.size()));
+  if (left_out > 0) {
+    corpus.split_rule += fmt::format(" {} of the training text {} in it and not trained on.", count_files(left_out),
+                                     left_out == 1 ? "is" : "are");
+  }
+  corpus.train = std::move(documents);
+  corpus.valid = std::move(valid);
+  count_bytes(corpus);
+  return corpus;
+}
+
+Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::string>& valid_inputs,
+                   std::istream& standard_input) {
+  const auto reads_standard_input = [](const std::vector<std::string>& list) {
+    return std::find(list.begin(), list.end(), "-") != list.end();
+  };
+  check_usage(!(reads_standard_input(inputs) && reads_standard_input(valid_inputs)),
+              "[text] standard input (-) cannot be both training and validation text");
+  if (inputs.empty()) inputs = default_corpus();
+  std::vector<Document> documents = read_documents(inputs, standard_input);
+  if (valid_inputs.empty()) return split_corpus(std::move(documents));
+  return split_corpus(std::move(documents), read_documents(valid_inputs, standard_input));
+}
+
+}  // namespace alibi

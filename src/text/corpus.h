@@ -1,0 +1,41 @@
+// The text of a run, split into what is trained on and what is held out.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "text/documents.h"
+
+namespace alibi {
+
+struct Corpus {
+  std::vector<Document> train;
+  std::vector<Document> valid;
+  int64_t train_bytes = 0;
+  int64_t valid_bytes = 0;
+  std::string split_rule;  ///< one sentence for reports: what is held out, and by which rule
+};
+
+/// Holds out whole files: those whose name hashes into the lowest tenth, and the next ones in the order of the hash
+/// until a hundredth of the bytes is held out; never the largest file. Neither the order of the documents nor where
+/// they lie matters. Copies of a file (the same bytes) count as one file.
+/// A single file is cut: its last tenth, from the beginning of a line, is held out.
+/// Throws Error if there is too little text to hold anything out.
+Corpus split_corpus(std::vector<Document> documents);
+
+/// Holds out `valid` and trains on the documents that are not in it, neither by path nor by content.
+/// Throws Error if none is left.
+Corpus split_corpus(std::vector<Document> documents, std::vector<Document> valid);
+
+/// Reads both and splits: no inputs means the default corpus, no valid inputs means the rule above.
+Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::string>& valid_inputs = {},
+                   std::istream& standard_input = std::cin);
+
+/// Inputs to train on when none are given: the C++ standard library's headers of this machine (of the newest compiler
+/// that has them), else the project's own sources where they still lie at the place of the build.
+/// Throws UsageError if there is neither. `root` is for tests: another root of the file system.
+std::vector<std::string> default_corpus(const std::filesystem::path& root = "/");
+
+}  // namespace alibi

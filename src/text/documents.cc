@@ -1,0 +1,140 @@
+#include "text/documents.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <fstream>
+#include <iterator>
+#include <set>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+#include "core/files.h"
+#include "text/text_encoding.h"
+
+namespace alibi {
+namespace {
+
+namespace fs = std::filesystem;
+
+bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
+
+/// Adds the relative paths of all visible regular files below `folder`. `open_folders` holds the canonical paths of
+/// the folders from the input down to this one: a link back to one of them would be a loop.
+void list_files(const fs::path& folder, const fs::path& relative, std::set<fs::path>& open_folders,
+                std::vector<std::string>& names) {
+  std::error_code error;
+  const fs::path canonical = fs::canonical(folder, error);
+  check(!error, "[text] {}: {}", folder.string(), error.message());
+  const auto [entered, first_time] = open_folders.insert(canonical);
+  if (!first_time) return;
+  fs::directory_iterator entries(folder, error);
+  check(!error, "[text] {}: {}", folder.string(), error.message());
+  for (; entries != fs::directory_iterator(); entries.increment(error)) {
+    const fs::path path = entries->path();
+    if (is_hidden(path)) continue;
+    std::error_code ignored;  // a dangling link is no file
+    const fs::file_status status = fs::status(path, ignored);
+    if (fs::is_directory(status)) list_files(path, relative / path.filename(), open_folders, names);
+    if (fs::is_regular_file(status)) names.push_back((relative / path.filename()).generic_string());
+  }
+  check(!error, "[text] {}: {}", folder.string(), error.message());
+  open_folders.erase(entered);
+}
+
+/// Whether the first block holds a NUL byte: spares reading a large binary file whole.
+bool begins_binary(const fs::path& path) {
+  std::array<char, 8192> block;
+  std::ifstream file(path, std::ios::binary);
+  file.read(block.data(), block.size());
+  return std::memchr(block.data(), 0, static_cast<size_t>(file.gcount())) != nullptr;
+}
+
+class Reader {
+ public:
+  explicit Reader(std::istream& standard_input) : standard_input_(standard_input) {}
+
+  void read(const std::string& input) {
+    if (input == "-") return read_standard_input();
+    std::error_code error;
+    const fs::file_status status = fs::status(input, error);
+    check(fs::exists(status), "[text] {}: {}", input,
+          error && status.type() != fs::file_type::not_found ? error.message() : "no such file or folder");
+    if (fs::is_directory(status)) return read_folder(input);
+    check(fs::is_regular_file(status) || fs::is_fifo(status), "[text] {}: is neither a file nor a folder", input);
+    read_named_file(input);
+  }
+
+  std::vector<Document> take() { return std::move(documents_); }
+
+ private:
+  void read_standard_input() {
+    check_usage(!standard_input_read_, "[text] standard input (-) can be read only once");
+    standard_input_read_ = true;
+    std::string text(std::istreambuf_iterator<char>(standard_input_), {});
+    check(!standard_input_.bad(), "[text] standard input cannot be read");
+    check(!text.empty(), "[text] standard input is empty");
+    const std::string reason = why_not_text(text);
+    check(reason.empty(), "[text] standard input is not text: {}", reason);
+    documents_.push_back({"-", "-", std::move(text)});
+  }
+
+  void read_named_file(const fs::path& path) {
+    if (!first_visit(path)) return;
+    std::string text = read_file(path);
+    check(!text.empty(), "[text] {}: is empty", path.string());
+    const std::string reason = why_not_text(text);
+    check(reason.empty(), "[text] {}: is not text: {}", path.string(), reason);
+    documents_.push_back({path, path.filename().generic_string(), std::move(text)});
+  }
+
+  void read_folder(const fs::path& folder) {
+    std::set<fs::path> open_folders;
+    std::vector<std::string> names;
+    list_files(folder, {}, open_folders, names);
+    std::sort(names.begin(), names.end());
+    bool found = false;
+    for (std::string& name : names) {
+      const fs::path path = folder / name;
+      if (!first_visit(path)) {
+        found = true;
+        continue;
+      }
+      if (begins_binary(path)) continue;
+      std::string text = read_file(path);
+      if (text.empty() || !why_not_text(text).empty()) continue;
+      found = true;
+      documents_.push_back({path, std::move(name), std::move(text)});
+    }
+    check(found, "[text] {}: holds no text files", folder.string());
+  }
+
+  bool first_visit(const fs::path& path) {
+    std::error_code error;
+    const fs::path canonical = fs::canonical(path, error);
+    return error || visited_.insert(canonical).second;  // where it cannot be resolved, reading gives the better error
+  }
+
+  std::istream& standard_input_;
+  bool standard_input_read_ = false;
+  std::set<fs::path> visited_;
+  std::vector<Document> documents_;
+};
+
+}  // namespace
+
+std::vector<Document> read_documents(const std::vector<std::string>& inputs, std::istream& standard_input) {
+  check_usage(!inputs.empty(), "[text] no text given; expected files, folders or - for standard input");
+  Reader reader(standard_input);
+  for (const std::string& input : inputs) reader.read(input);
+  return reader.take();
+}
+
+int64_t bytes_of(const std::vector<Document>& documents) {
+  int64_t bytes = 0;
+  for (const Document& document : documents) bytes += static_cast<int64_t>(document.text.size());
+  return bytes;
+}
+
+}  // namespace alibi

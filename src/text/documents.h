@@ -1,0 +1,28 @@
+// Text from files, folders and standard input.
+#pragma once
+
+#include <filesystem>
+#include <iostream>
+#include <string>
+#include <vector>
+
+namespace alibi {
+
+struct Document {
+  std::filesystem::path path;  ///< as reached from the input; "-" for standard input
+  std::string name;            ///< relative to the input: what the split between training and validation hashes
+  std::string text;            ///< the bytes of the file, never empty
+};
+
+/// Reads each input in the given order: a file, a folder or "-" (standard input).
+/// Of a folder every text file below it is read, in the bytewise order of the relative paths; what is hidden (a name
+/// that begins with a dot), empty, not text (see text_encoding.h) or not a regular file is skipped. Links are
+/// followed, loops end, and a file that is reached twice is read once.
+/// Throws Error for an input that is missing, unreadable, empty or not text, and for a folder without any text;
+/// UsageError for no input, or for "-" given twice.
+std::vector<Document> read_documents(const std::vector<std::string>& inputs, std::istream& standard_input = std::cin);
+
+/// Sum of the lengths of the texts.
+int64_t bytes_of(const std::vector<Document>& documents);
+
+}  // namespace alibi

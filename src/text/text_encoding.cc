@@ -1,0 +1,51 @@
+#include "text/text_encoding.h"
+
+#include <fmt/format.h>
+
+#include <cstdint>
+
+namespace alibi {
+namespace {
+
+bool is_control(unsigned char byte) {
+  const bool layout = (byte >= '\b' && byte <= '\r') || byte == 0x1b;  // \b \t \n \v \f \r, and terminal escapes
+  return (byte < 0x20 && !layout) || byte == 0x7f;
+}
+
+}  // namespace
+
+size_t utf8_sequence_length(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) -> unsigned { return i < text.size() ? static_cast<unsigned char>(text[i]) : 0; };
+  const auto between = [&](size_t i, unsigned low, unsigned high) { return byte(i) >= low && byte(i) <= high; };
+  const auto continues = [&](size_t i) { return between(i, 0x80, 0xbf); };
+  const unsigned first = byte(at);
+  if (first < 0x80) return 1;
+  if (first >= 0xc2 && first <= 0xdf) return continues(at + 1) ? 2 : 0;
+  if (first >= 0xe0 && first <= 0xef) {
+    const unsigned low = first == 0xe0 ? 0xa0 : 0x80;   // overlong
+    const unsigned high = first == 0xed ? 0x9f : 0xbf;  // surrogates
+    return between(at + 1, low, high) && continues(at + 2) ? 3 : 0;
+  }
+  if (first >= 0xf0 && first <= 0xf4) {
+    const unsigned low = first == 0xf0 ? 0x90 : 0x80;   // overlong
+    const unsigned high = first == 0xf4 ? 0x8f : 0xbf;  // above U+10FFFF
+    return between(at + 1, low, high) && continues(at + 2) && continues(at + 3) ? 4 : 0;
+  }
+  return 0;
+}
+
+std::string why_not_text(std::string_view bytes) {
+  if (const size_t nul = bytes.find('\0'); nul != std::string_view::npos) {
+    return fmt::format("byte {} is NUL", nul);
+  }
+  uint64_t strange = 0;
+  for (size_t at = 0; at < bytes.size();) {
+    const size_t length = utf8_sequence_length(bytes, at);
+    if (length == 0 || (length == 1 && is_control(static_cast<unsigned char>(bytes[at])))) ++strange;
+    at += length == 0 ? 1 : length;
+  }
+  if (strange * 10 <= bytes.size()) return {};
+  return fmt::format("{} of its {} bytes are control characters or not UTF-8", strange, bytes.size());
+}
+
+}  // namespace alibi

@@ -1,0 +1,19 @@
+// What counts as text.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+namespace alibi {
+
+/// Length of the well-formed UTF-8 sequence that begins at `at`, or 0 if none does. at < text.size().
+/// Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
+size_t utf8_sequence_length(std::string_view text, size_t at);
+
+/// Why the bytes are not text, or an empty string if they are. Text holds no NUL byte, and at most a tenth of its
+/// bytes are control characters or outside well-formed UTF-8: stray bytes and Western text in an 8-bit encoding pass,
+/// compressed files and programs do not.
+std::string why_not_text(std::string_view bytes);
+
+}  // namespace alibi
