@@ -4,6 +4,7 @@
 #include <limits>
 #include <string_view>
 
+#include "alibi/language_model.h"
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/files.h"
@@ -58,7 +59,11 @@ void CommonOptions::apply() const {
 
 void CommonOptions::write_json(const nlohmann::ordered_json& results) const {
   // Text that a model wrote need not be valid UTF-8.
-  if (!json.empty()) write_file(json, results.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+  write_json(results.dump(2, ' ', false, nlohmann::json::error_handler_t::replace) + "\n");
+}
+
+void CommonOptions::write_json(const std::string& results) const {
+  if (!json.empty()) write_file(json, results);
 }
 
 void add_common(CLI::App& command, CommonOptions& options) {
@@ -91,6 +96,12 @@ CLI::Option* add_counts(CLI::App& command, const std::string& name, std::vector<
 
 CLI::Option* add_number(CLI::App& command, const std::string& name, double& value, const std::string& help) {
   return command.add_option(name, value, help)->type_name("X")->transform(CLI::Validator(check_number, "", "number"));
+}
+
+CLI::Option* add_preset(CLI::App& command, std::string& preset) {
+  return command.add_option("--preset", preset, fmt::format("Size of the model: {}", fmt::join(preset_names(), ", ")))
+      ->type_name("NAME")
+      ->capture_default_str();
 }
 
 CLI::Option* add_texts(CLI::App& command, std::vector<std::string>& texts) {

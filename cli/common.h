@@ -19,6 +19,7 @@ struct CommonOptions {
   void apply() const;
   /// Writes the file of --json, if one was asked for.
   void write_json(const nlohmann::ordered_json& results) const;
+  void write_json(const std::string& results) const;
 };
 
 void add_common(CLI::App& command, CommonOptions& options);
@@ -30,6 +31,8 @@ CLI::Option* add_counts(CLI::App& command, const std::string& name, std::vector<
                         const std::string& help);
 /// An option for a number of at least 0.
 CLI::Option* add_number(CLI::App& command, const std::string& name, double& value, const std::string& help);
+/// --preset NAME
+CLI::Option* add_preset(CLI::App& command, std::string& preset);
 /// TEXT...: files, folders or "-".
 CLI::Option* add_texts(CLI::App& command, std::vector<std::string>& texts);
 /// --valid TEXT, which may be repeated.

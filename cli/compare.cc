@@ -1,0 +1,119 @@
+// alibi compare: train every position method short, test it long.
+#include "alibi/compare.h"
+
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "commands.h"
+#include "common.h"
+#include "report/json.h"
+#include "report/progress.h"
+#include "report/results.h"
+#include "report/table.h"
+#include "report/verdict.h"
+
+namespace alibi::cli {
+namespace {
+
+/// 0 and empty: what the preset says.
+struct Options : CommonOptions {
+  std::vector<std::string> texts, valid;
+  std::vector<std::string> methods = {"alibi", "sinusoidal", "rotary", "t5"};
+  std::vector<int64_t> lengths;
+  std::string preset = "tiny";
+  std::string out = "alibi-compare";
+  int64_t train_length = 0, tokens = 0, batch_tokens = 0, eval_tokens = 0, sample_tokens = -1;
+  double learning_rate = 0;
+};
+
+CompareOptions to_library(const Options& options) {
+  CompareOptions compare = compare_defaults(options.preset);
+  compare.texts = options.texts;
+  compare.valid = options.valid;
+  compare.methods.clear();
+  for (const std::string& name : options.methods) compare.methods.push_back(position_from(name));
+  compare.lengths = options.lengths;
+  if (options.train_length > 0) compare.train.length = options.train_length;
+  if (options.tokens > 0) compare.train.tokens = options.tokens;
+  if (options.batch_tokens > 0) compare.train.batch_tokens = options.batch_tokens;
+  if (options.learning_rate > 0) compare.train.learning_rate = options.learning_rate;
+  if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
+  compare.sample_tokens = options.sample_tokens;
+  compare.train.seed = options.seed;
+  compare.out = options.out;
+  compare.command = command_line();
+  return compare;
+}
+
+void show(const CompareStatus& status, Progress& progress, std::string& label) {
+  const std::string now = fmt::format("{} {}", status.phase, status.method);
+  if (now != label) {
+    label = now;
+    progress.begin(label);
+  }
+  std::string fields;
+  if (status.phase == "train") {
+    fields = fmt::format("loss {:.3f}  {} tokens/s", status.train.loss, format_count(status.train.tokens_per_second));
+  } else if (status.phase == "evaluate") {
+    fields = fmt::format("at length {}", status.length);
+  }
+  if (status.seconds_left > 0) {
+    fields += fmt::format("{}{} left in all", fields.empty() ? "" : "  ", format_duration(status.seconds_left));
+  }
+  progress.update(status.fraction, fields);
+}
+
+void run(const Options& options) {
+  options.apply();
+  CompareResults results;
+  {
+    Progress progress(stderr);
+    std::string label;
+    results = compare(to_library(options), [&](const CompareStatus& status) { show(status, progress, label); });
+  }
+  fmt::print("{}\n{}\n\n", comparison_table(results), verdict(results));
+  fmt::print("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
+  if (!options.json.empty()) options.write_json(to_json(results));
+}
+
+}  // namespace
+
+void add_compare(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  CLI::App* command = app.add_subcommand(
+      "compare", "Train position methods at a short length on the same batches, test each at longer ones");
+  add_texts(*command, options->texts)
+      ->description("Text files, folders or - for standard input [the C++ headers of this machine]");
+  add_valid(*command, options->valid);
+  command->add_option("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none")
+      ->type_name("A,B,...")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->default_str("alibi,sinusoidal,rotary,t5");
+  add_count(*command, "--train-length", options->train_length, "Tokens the models see at once in training [128]");
+  add_counts(*command, "--lengths", options->lengths,
+             "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
+  add_preset(*command, options->preset);
+  add_count(*command, "--tokens", options->tokens, "Tokens to train each model on [the preset's]");
+  add_count(*command, "--batch-tokens", options->batch_tokens, "Tokens of an update [the preset's]");
+  add_number(*command, "--learning-rate", options->learning_rate, "Peak learning rate [the preset's]");
+  add_count(*command, "--eval-tokens", options->eval_tokens, "Held-out tokens to score [the preset's]");
+  command
+      ->add_option("--sample-tokens", options->sample_tokens,
+                   "Tokens of text to generate with each model; 0: none [4 times the training length]")
+      ->type_name("N")
+      ->check(CLI::NonNegativeNumber);
+  command->add_option("-o,--out", options->out, "Folder for report.html, figure.svg, results.json and the models")
+      ->type_name("DIR")
+      ->capture_default_str();
+  add_common(*command, *options);
+  command->footer(
+      "Examples:\n"
+      "  alibi compare\n"
+      "  alibi compare novels/train --valid novels/valid --out novels-report\n"
+      "  alibi compare notes/ --methods alibi,learned --train-length 64 --lengths 64,256,1024 --tokens 2M");
+  command->callback([options] { run(*options); });
+}
+
+}  // namespace alibi::cli

@@ -1,0 +1,34 @@
+#include "evaluation_output.h"
+
+#include <fmt/format.h>
+
+#include <cstdio>
+
+#include "report/json.h"
+#include "report/progress.h"
+
+namespace alibi::cli {
+
+Evaluation evaluate_with_progress(const LanguageModel& model, const std::vector<int32_t>& tokens,
+                                  EvaluateOptions options) {
+  Progress progress(stderr);
+  progress.begin(fmt::format("evaluate at {}", options.length));
+  options.on_progress = [&](int64_t scored, int64_t all) {
+    progress.update(static_cast<double>(scored) / static_cast<double>(all));
+  };
+  return evaluate(model, tokens, options);
+}
+
+nlohmann::ordered_json evaluation_json(const Evaluation& evaluation, int64_t bytes) {
+  EvaluationPoint point;
+  point.length = evaluation.length;
+  point.stride = evaluation.stride;
+  point.tokens = evaluation.tokens;
+  point.nll = evaluation.nll();
+  point.perplexity = evaluation.perplexity();
+  point.bits_per_byte = evaluation.bits_per_byte(bytes);
+  point.tokens_per_second = evaluation.tokens_per_second();
+  return to_json(point);
+}
+
+}  // namespace alibi::cli
