@@ -26,6 +26,10 @@ class Random {
  public:
   constexpr explicit Random(uint64_t seed, uint64_t stream = 0) : key_(seed), stream_(stream) {}
 
+  /// For kernels that compute the same numbers in vectors.
+  constexpr uint64_t seed() const { return key_; }
+  constexpr uint64_t stream() const { return stream_; }
+
   /// Four independent uniform 32-bit words for each counter.
   constexpr std::array<uint32_t, 4> block(uint64_t counter) const {
     uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32);

@@ -1,0 +1,134 @@
+#include "nn/cross_entropy.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/cross_entropy.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <cmath>
+
+#include "nn/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::nn {
+namespace HWY_NAMESPACE {
+
+/// log(sum(exp(logits))). The sum is float32 within blocks and float64 across them.
+double log_sum_exp(const float* logits, int64_t n, float maximum) {
+  constexpr int64_t block = 4096;
+  const V top = set(maximum);
+  double total = 0;
+  for (int64_t begin = 0; begin < n; begin += block) {
+    V part = zero();
+    each_vector(n - begin < block ? n - begin : block, [&](int64_t i, auto lanes) HWY_ATTR {
+      part = hn::Add(part, keep(exp(hn::Sub(load(logits + begin + i, lanes), top)), lanes));
+    });
+    total += sum(part);
+  }
+  return static_cast<double>(maximum) + std::log(total);
+}
+
+float max_of(const float* logits, int64_t n) {
+  V top = set(logits[0]);
+  each_vector(
+      n, [&](int64_t i, auto lanes) HWY_ATTR { top = hn::Max(top, keep_or(load(logits + i, lanes), top, lanes)); });
+  return hn::GetLane(hn::MaxOfLanes(Floats(), top));
+}
+
+/// Row by row: nll = lse - logit[target], and with `gradients` the logits become
+/// gradient_scale * (softmax - one-hot of the target).
+void cross_entropy_rows(float* logits, int64_t rows, int64_t vocab, const int32_t* targets, bool gradients,
+                        float gradient_scale, float* nll) {
+  for (int64_t row = 0; row < rows; ++row, logits += vocab) {
+    if (targets[row] < 0) {
+      nll[row] = 0;
+      if (gradients) std::memset(logits, 0, static_cast<size_t>(vocab) * sizeof(float));
+      continue;
+    }
+    const double lse = log_sum_exp(logits, vocab, max_of(logits, vocab));
+    nll[row] = static_cast<float>(lse - static_cast<double>(logits[targets[row]]));
+    if (!gradients) continue;
+    const V norm = set(static_cast<float>(lse)), scale = set(gradient_scale);
+    each_vector(vocab, [&](int64_t i, auto lanes) HWY_ATTR {
+      store(hn::Mul(scale, exp(hn::Sub(load(logits + i, lanes), norm))), logits + i, lanes);
+    });
+    logits[targets[row]] -= gradient_scale;
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace alibi::nn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+
+#include "core/isa.h"
+#include "core/parallel.h"
+#include "nn/linear.h"
+#include "nn/shape.h"
+
+namespace alibi::nn {
+namespace {
+
+HWY_EXPORT(cross_entropy_rows);
+
+/// Rows whose logits exist at a time: at most 1024, fewer where a row is long (64 MiB of logits), never below 64.
+int64_t chunk_rows(int64_t vocab) {
+  return std::clamp<int64_t>((int64_t{1} << 24) / std::max<int64_t>(vocab, 1) / 64 * 64, 64, 1024);
+}
+
+/// dhidden and dweight are both null or both given.
+void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weight, const Tensor& targets,
+                float gradient_scale, std::span<float> nll, Tensor* dhidden, Tensor* dweight) {
+  const Rows in = rows_of(operation, "hidden", hidden);
+  const Rows projection = rows_of(operation, "weight", weight);
+  const int64_t vocab = projection.rows;
+  check_rows(operation, "weight", weight, {vocab, in.features}, hidden.dtype());
+  check_vector(operation, "targets", targets, in.rows, DType::int32);
+  check(static_cast<int64_t>(nll.size()) == in.rows, "[{}] nll holds {} values, expected {}", operation, nll.size(),
+        in.rows);
+  check(vocab > 0, "[{}] weight is {}, expected at least one row", operation, to_string(weight.shape()));
+  if (dhidden != nullptr) check_rows(operation, "dhidden", *dhidden, in, hidden.dtype());
+  if (dweight != nullptr) check_rows(operation, "dweight", *dweight, projection, DType::float32);
+  const int32_t* target = targets.data<int32_t>();
+  for (int64_t row = 0; row < in.rows; ++row) {
+    check(target[row] >= -1 && target[row] < vocab, "[{}] target {} at row {}, expected -1 to {}", operation,
+          target[row], row, vocab - 1);
+  }
+
+  prepare_dispatch();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(cross_entropy_rows);
+  const int64_t step = std::min(chunk_rows(vocab), in.rows);
+  const Tensor all_logits = Tensor::empty({step, vocab});
+  const Tensor flat_hidden = hidden.reshape({in.rows, in.features});
+  // Chunk after chunk, each cut into tasks inside: the sums over chunks have one order, and one chunk's logits exist.
+  for (int64_t begin = 0; begin < in.rows; begin += step) {
+    const int64_t end = std::min(begin + step, in.rows);
+    const Tensor x = flat_hidden.slice(0, begin, end);
+    Tensor logits = all_logits.slice(0, 0, end - begin);
+    matmul(x, false, weight, true, logits, false);
+    parallel_ranges(end - begin, rows_per_task(vocab), [&](int64_t first, int64_t last) {
+      kernel(logits.data<float>() + first * vocab, last - first, vocab, target + begin + first, dhidden != nullptr,
+             gradient_scale, nll.data() + begin + first);
+    });
+    if (dhidden == nullptr) continue;
+    const Tensor dlogits = hidden.dtype() == DType::float32 ? logits : logits.to(hidden.dtype());
+    Tensor dx = dhidden->reshape({in.rows, in.features}).slice(0, begin, end);
+    matmul(dlogits, false, weight, false, dx, false);
+    matmul(dlogits, true, x, false, *dweight, true);
+  }
+}
+
+}  // namespace
+
+void linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets, std::span<float> nll) {
+  run_chunks("linear_cross_entropy", hidden, weight, targets, 0, nll, nullptr, nullptr);
+}
+
+void linear_cross_entropy_with_gradients(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
+                                         float gradient_scale, std::span<float> nll, Tensor& dhidden, Tensor& dweight) {
+  run_chunks("linear_cross_entropy_with_gradients", hidden, weight, targets, gradient_scale, nll, &dhidden, &dweight);
+}
+
+}  // namespace alibi::nn
+#endif  // HWY_ONCE

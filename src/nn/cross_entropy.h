@@ -1,0 +1,20 @@
+// Output projection and softmax cross-entropy in one: the logits exist for one chunk of rows at a time.
+#pragma once
+
+#include <span>
+
+#include "alibi/tensor.h"
+
+namespace alibi::nn {
+
+/// nll[row] = -log softmax(hidden[row] * weight')[target[row]], in nats, with hidden [rows, d], weight [vocab, d],
+/// targets int32 [rows]. A row whose target is -1 is ignored: its nll is 0. Throws Error naming a target outside
+/// the vocabulary.
+void linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets, std::span<float> nll);
+
+/// Forward and backward of a chunk while its logits are there: dhidden is overwritten with and dweight (float32) is
+/// added gradient_scale * d(sum of nll).
+void linear_cross_entropy_with_gradients(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
+                                         float gradient_scale, std::span<float> nll, Tensor& dhidden, Tensor& dweight);
+
+}  // namespace alibi::nn

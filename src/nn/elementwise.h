@@ -1,0 +1,22 @@
+// Sums, scaling and dropout of whole tensors.
+#pragma once
+
+#include "alibi/tensor.h"
+#include "core/random.h"
+
+namespace alibi::nn {
+
+/// y = a + b; y may be a or b.
+void add(const Tensor& a, const Tensor& b, Tensor& y);
+/// y += x
+void add_in_place(Tensor& y, const Tensor& x);
+/// y *= factor
+void scale_in_place(Tensor& y, float factor);
+
+/// Element i is dropped if random.uniform(i) < probability; the rest is divided by 1 - probability (Srivastava et al.
+/// 2014). The mask is a function of the element's index alone, so nothing is kept for the backward pass. y may be x.
+void dropout(const Tensor& x, float probability, const Random& random, Tensor& y);
+/// The same mask and factor applied to dy; dx may be dy.
+void dropout_backward(const Tensor& dy, float probability, const Random& random, Tensor& dx);
+
+}  // namespace alibi::nn

@@ -1,0 +1,175 @@
+#include "nn/onednn.h"
+
+#include <dlfcn.h>
+
+#include <array>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <oneapi/dnnl/dnnl.hpp>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include "core/check.h"
+#include "core/memory.h"
+
+namespace alibi::nn {
+namespace {
+
+/// oneDNN built with OpenMP cuts a product by the number of threads, which would show in the bits. While this lives,
+/// the calling thread's products use that thread alone. The functions are looked up because another build of oneDNN
+/// may come without OpenMP.
+class OneThread {
+ public:
+  OneThread() {
+    if (functions().set == nullptr || functions().get == nullptr) return;
+    before_ = functions().get();
+    if (before_ != 1) functions().set(1);
+  }
+  ~OneThread() {
+    if (before_ != 1) functions().set(before_);
+  }
+  OneThread(const OneThread&) = delete;
+  OneThread& operator=(const OneThread&) = delete;
+
+ private:
+  struct Functions {
+    void (*set)(int) = nullptr;
+    int (*get)() = nullptr;
+  };
+  static const Functions& functions() {
+    static const Functions found{reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads")),
+                                 reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"))};
+    return found;
+  }
+
+  int before_ = 1;
+};
+
+dnnl::engine& engine() {
+  static dnnl::engine instance(dnnl::engine::kind::cpu, 0);
+  return instance;
+}
+
+dnnl::memory::data_type type_of(DType dtype) {
+  return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
+}
+
+dnnl::memory::desc describe(const Matrix& matrix, int64_t rows, int64_t columns) {
+  const dnnl::memory::dims strides =
+      matrix.transposed ? dnnl::memory::dims{1, matrix.stride} : dnnl::memory::dims{matrix.stride, 1};
+  return dnnl::memory::desc({rows, columns}, type_of(matrix.dtype), strides);
+}
+
+struct Primitive {
+  explicit Primitive(const Product& p)
+      : a(describe(p.a, p.m, p.k)), b(describe(p.b, p.k, p.n)), c(describe(p.c, p.m, p.n)) {
+    // The library's own scratchpad belongs to the thread that made the primitive; any thread may run this one.
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    if (p.accumulate) {
+      dnnl::post_ops ops;
+      ops.append_sum(1.0f);
+      attributes.set_post_ops(ops);
+    }
+    if (p.bias != nullptr) bias = dnnl::memory::desc({1, p.n}, type_of(p.bias_dtype), dnnl::memory::dims{p.n, 1});
+#if DNNL_VERSION_MAJOR >= 3
+    const auto made = p.bias != nullptr ? dnnl::matmul::primitive_desc(engine(), a, b, bias, c, attributes)
+                                        : dnnl::matmul::primitive_desc(engine(), a, b, c, attributes);
+#else
+    const auto wanted = p.bias != nullptr ? dnnl::matmul::desc(a, b, bias, c) : dnnl::matmul::desc(a, b, c);
+    const dnnl::matmul::primitive_desc made(wanted, attributes, engine());
+#endif
+    scratchpad = made.scratchpad_desc();
+    matmul = dnnl::matmul(made);
+  }
+
+  dnnl::memory::desc a, b, c, bias, scratchpad;
+  dnnl::matmul matmul;
+};
+
+/// Everything a primitive depends on.
+using Key = std::array<int64_t, 8>;
+
+Key key_of(const Product& p) {
+  int64_t flags = 0;
+  for (const bool flag : {p.a.transposed, p.b.transposed, p.accumulate, p.bias != nullptr}) flags = 2 * flags + flag;
+  for (const DType dtype : {p.a.dtype, p.b.dtype, p.c.dtype, p.bias_dtype}) {
+    flags = 4 * flags + static_cast<int64_t>(dtype);
+  }
+  return {p.m, p.n, p.k, p.a.stride, p.b.stride, p.c.stride, flags, 0};
+}
+
+struct KeyHash {
+  size_t operator()(const Key& key) const {
+    uint64_t hash = 0;
+    for (const int64_t word : key) hash = (hash ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15ull + (hash >> 29);
+    return static_cast<size_t>(hash ^ (hash >> 32));
+  }
+};
+
+/// Primitives made so far. Making one generates code, which takes longer than many a product.
+class Cache {
+ public:
+  std::shared_ptr<const Primitive> find_or_make(const Product& product) {
+    const Key key = key_of(product);
+    {
+      const std::shared_lock lock(mutex_);
+      const auto found = primitives_.find(key);
+      if (found != primitives_.end()) return found->second;
+    }
+    const auto made = std::make_shared<const Primitive>(product);
+    const std::unique_lock lock(mutex_);
+    // Ever new shapes (evaluation at every length) must not grow memory without end; starting over is rare and cheap.
+    if (primitives_.size() >= capacity) primitives_.clear();
+    return primitives_.emplace(key, made).first->second;
+  }
+
+ private:
+  static constexpr size_t capacity = 1024;
+  std::shared_mutex mutex_;
+  std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash> primitives_;
+};
+
+Cache& cache() {
+  static Cache instance;
+  return instance;
+}
+
+/// The calling thread's workspace, grown to what the largest product so far needed.
+void* workspace(size_t bytes) {
+  thread_local std::shared_ptr<void> memory;
+  thread_local size_t size = 0;
+  if (size < bytes) {
+    memory.reset();
+    memory = allocate(bytes, false);
+    size = bytes;
+  }
+  return memory.get();
+}
+
+}  // namespace
+
+void run(const Product& p) {
+  try {
+    const OneThread one_thread;
+    const std::shared_ptr<const Primitive> primitive = cache().find_or_make(p);
+    thread_local dnnl::stream stream(engine());
+    std::unordered_map<int, dnnl::memory> arguments{
+        {DNNL_ARG_SRC, dnnl::memory(primitive->a, engine(), p.a.data)},
+        {DNNL_ARG_WEIGHTS, dnnl::memory(primitive->b, engine(), p.b.data)},
+        {DNNL_ARG_DST, dnnl::memory(primitive->c, engine(), p.c.data)},
+        {DNNL_ARG_SCRATCHPAD,
+         dnnl::memory(primitive->scratchpad, engine(), workspace(primitive->scratchpad.get_size()))}};
+    if (p.bias != nullptr) {
+      arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(primitive->bias, engine(), const_cast<void*>(p.bias)));
+    }
+    primitive->matmul.execute(stream, arguments);
+    stream.wait();
+  } catch (const dnnl::error& error) {
+    fail("[matmul] oneDNN cannot multiply [{}, {}] {} by [{}, {}] {}: {}", p.m, p.k, name_of(p.a.dtype), p.k, p.n,
+         name_of(p.b.dtype), error.what());
+  }
+}
+
+}  // namespace alibi::nn

@@ -1,0 +1,69 @@
+// core/random.h's Philox4x32-10, one counter per lane. Include after hwy/foreach_target.h.
+#if defined(ALIBI_NN_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ALIBI_NN_PHILOX_INL_H_
+#undef ALIBI_NN_PHILOX_INL_H_
+#else
+#define ALIBI_NN_PHILOX_INL_H_
+#endif
+
+#include <cstdint>
+
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::nn {
+namespace HWY_NAMESPACE {
+namespace hn = hwy::HWY_NAMESPACE;
+
+using Words = hn::ScalableTag<uint32_t>;
+
+/// Lane i of word j is Random::block(counter + i)[j].
+struct PhiloxBlocks {
+  hn::Vec<Words> word0, word1, word2, word3;
+};
+
+struct HighAndLow {
+  hn::Vec<Words> high, low;
+};
+
+/// The 64-bit products of all lanes with a constant.
+HWY_INLINE HighAndLow multiply(hn::Vec<Words> a, hn::Vec<Words> b) {
+#if HWY_TARGET == HWY_SCALAR  // one lane has no odd neighbour
+  const uint64_t product = uint64_t{hn::GetLane(a)} * hn::GetLane(b);
+  return {hn::Set(Words(), static_cast<uint32_t>(product >> 32)), hn::Set(Words(), static_cast<uint32_t>(product))};
+#else
+  const Words d;
+  const hn::RepartitionToWide<Words> wide;
+  const auto even = hn::MulEven(a, b);
+  const auto odd = hn::MulEven(hn::BitCast(d, hn::ShiftRight<32>(hn::BitCast(wide, a))), b);
+  return {hn::OddEven(hn::BitCast(d, odd), hn::BitCast(d, hn::ShiftRight<32>(even))),
+          hn::OddEven(hn::BitCast(d, hn::ShiftLeft<32>(odd)), hn::BitCast(d, even))};
+#endif
+}
+
+/// `counter` is a multiple of the number of lanes, so that its low half does not wrap within a vector.
+HWY_INLINE PhiloxBlocks philox(uint64_t seed, uint64_t stream, uint64_t counter) {
+  const Words d;
+  auto c0 = hn::Iota(d, static_cast<uint32_t>(counter));
+  auto c1 = hn::Set(d, static_cast<uint32_t>(counter >> 32));
+  auto c2 = hn::Set(d, static_cast<uint32_t>(stream));
+  auto c3 = hn::Set(d, static_cast<uint32_t>(stream >> 32));
+  auto k0 = static_cast<uint32_t>(seed), k1 = static_cast<uint32_t>(seed >> 32);
+  const auto m0 = hn::Set(d, 0xD2511F53u), m1 = hn::Set(d, 0xCD9E8D57u);
+  for (int round = 0; round < 10; ++round) {
+    const HighAndLow p0 = multiply(c0, m0), p1 = multiply(c2, m1);
+    c0 = hn::Xor(hn::Xor(p1.high, c1), hn::Set(d, k0));
+    c1 = p1.low;
+    c2 = hn::Xor(hn::Xor(p0.high, c3), hn::Set(d, k1));
+    c3 = p0.low;
+    k0 += 0x9E3779B9u;
+    k1 += 0xBB67AE85u;
+  }
+  return {c0, c1, c2, c3};
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace alibi::nn
+HWY_AFTER_NAMESPACE();
+
+#endif  // per-target include guard

@@ -1,0 +1,17 @@
+// Sums over rows whose order follows from the shape alone.
+#pragma once
+
+#include "alibi/tensor.h"
+
+namespace alibi::nn {
+
+/// Rows that one task sums up before the partial sums are added in order: at most 32 partial sums.
+int64_t rows_per_partial(int64_t rows);
+
+/// out[i] (= or +=) sum over p of partials[p][i], in the order of p; partials is float32 [parts, n].
+void add_partials(const float* partials, int64_t parts, int64_t n, float* out, bool accumulate);
+
+/// sums[features] += sum over the rows of x [rows, features]; sums is float32. Rows of x may be strided.
+void add_column_sums(const Tensor& x, Tensor& sums);
+
+}  // namespace alibi::nn
