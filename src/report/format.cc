@@ -70,4 +70,11 @@ std::string format_multiple(int64_t length, int64_t train_length) {
   return fmt::format("{:.3g}", static_cast<double>(length) / static_cast<double>(train_length));
 }
 
+std::string format_ratio(double value) {
+  if (!std::isfinite(value)) return "-";
+  if (value >= 999999.5) return fmt::format("{:.1e}", value);
+  if (value >= 99.95) return format_integer(std::llround(value));
+  return fmt::format("{:.{}f}", value, value >= 9.995 ? 1 : 2);
+}
+
 }  // namespace alibi

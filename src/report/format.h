@@ -19,4 +19,7 @@ std::string format_perplexity(double value);
 /// How many times the training length: "8", "1.25".
 std::string format_multiple(int64_t length, int64_t train_length);
 
+/// A factor with as many digits as matter: "0.98", "2.21", "12.3", "1,234", "1.2e+07".
+std::string format_ratio(double value);
+
 }  // namespace alibi

@@ -148,9 +148,8 @@ std::string verdict(const CompareResults& results) {
     if (&method != alibi) others.push_back(change_of(method, train_length, longest));
   }
   if (alibi == nullptr) {
-    return fmt::format("Trained at {} and tested up to {} ({}x): perplexity of each method against its own at {}: {}.",
-                       train_length, longest, format_multiple(longest, train_length), train_length,
-                       clauses(others, train_length, longest));
+    return fmt::format("Perplexity from the training length, {}, to {} ({}x): {}.", train_length, longest,
+                       format_multiple(longest, train_length), clauses(others, train_length, longest));
   }
   const std::string subject = with_numbers(measured_at(*alibi, train_length)->perplexity,
                                            measured_at(*alibi, longest)->perplexity, train_length, longest);

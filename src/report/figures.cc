@@ -1,0 +1,218 @@
+#include "report/figures.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <limits>
+
+#include "report/format.h"
+#include "report/summary.h"
+#include "report/verdict.h"
+
+namespace alibi {
+
+namespace {
+
+/// Pixels between the outermost ticks of a chart's x axis, roughly; for choosing which labels fit.
+constexpr double kPlotPixels = 500;
+
+/// The methods in drawing order: alibi last, on top.
+std::vector<const MethodResults*> drawing_order(const CompareResults& results) {
+  std::vector<const MethodResults*> order;
+  for (const MethodResults& method : results.methods) order.push_back(&method);
+  std::stable_partition(order.begin(), order.end(), [](const auto* method) { return method->name != "alibi"; });
+  return order;
+}
+
+struct Range {
+  double low = std::numeric_limits<double>::infinity();
+  double high = -std::numeric_limits<double>::infinity();
+
+  void add(double value) {
+    if (!std::isfinite(value)) return;
+    low = std::min(low, value);
+    high = std::max(high, value);
+  }
+  bool empty() const { return low > high; }
+};
+
+Range y_range(const std::vector<Series>& series) {
+  Range range;
+  for (const Series& line : series) {
+    for (const ChartPoint& point : line.points) range.add(point.y);
+  }
+  return range;
+}
+
+/// Why the line stops before the longest length, in a few words; empty if it does not.
+std::string stop_note(const MethodResults& method) {
+  const int64_t last = longest_measured(method);
+  const bool tried = std::any_of(method.evaluations.begin(), method.evaluations.end(),
+                                 [&](const EvaluationPoint& point) { return point.length > last; });
+  if (!tried) return "";
+  const bool gap = std::any_of(method.evaluations.begin(), method.evaluations.end(),
+                               [&](const EvaluationPoint& point) { return point.length > last && !point.gap.empty(); });
+  return fmt::format("{} {}", gap ? "cannot run past" : "has no finite value past", format_integer(last));
+}
+
+std::string one_run(const CompareResults& results) {
+  std::string text = fmt::format("Trained on windows of {} tokens", format_integer(results.train_length));
+  if (!results.preset.empty()) text += fmt::format("; {} preset", results.preset);
+  if (results.parameters > 0) {
+    text += fmt::format(", {} parameters", format_count(static_cast<double>(results.parameters)));
+  }
+  return text + fmt::format("; one run, seed {}", results.seed);
+}
+
+/// Mean over positions (first, last], 1-based; NaN if one of them is.
+double mean_of(const std::vector<double>& values, int64_t first, int64_t last) {
+  double sum = 0;
+  for (int64_t i = first; i < last; ++i) sum += values[static_cast<size_t>(i)];
+  return sum / static_cast<double>(last - first);
+}
+
+Series position_series(const MethodResults& method) {
+  Series series{method.name, {}, "", ""};
+  const auto count = static_cast<int64_t>(method.per_position_nll.size());
+  // Bins that grow by 2^(1/4): single positions at first, where the curve is steep and every one counts.
+  for (int64_t begin = 0; begin < count;) {
+    const double edge = static_cast<double>(begin + 1) * std::exp2(0.25);
+    const int64_t end = std::clamp(static_cast<int64_t>(std::floor(edge)), begin + 1, count);
+    const double middle = std::sqrt(static_cast<double>(begin + 1) * static_cast<double>(end));
+    series.points.push_back({middle, mean_of(method.per_position_nll, begin, end), ""});
+    begin = end;
+  }
+  if (!series.points.empty() && std::isfinite(series.points.back().y)) {
+    series.end_value = fmt::format("{:.3f}", series.points.back().y);
+  }
+  return series;
+}
+
+using Value = std::function<double(const MethodResults&)>;
+using Label = std::function<std::string(double)>;
+
+void add_bars(std::vector<BarChart>& charts, const CompareResults& results, BarChart chart, const Value& value,
+              const Label& label) {
+  bool any = false;
+  for (const MethodResults& method : results.methods) {
+    const double number = value(method);
+    const bool valid = std::isfinite(number) && number > 0;
+    any = any || valid;
+    chart.bars.push_back({method.name, valid ? number : NAN, valid ? label(number) : "not measured"});
+  }
+  if (any) charts.push_back(std::move(chart));
+}
+
+}  // namespace
+
+LineChart perplexity_chart(const CompareResults& results) {
+  LineChart chart;
+  chart.id = "perplexity";
+  chart.title = "Perplexity against evaluation length";
+  chart.subtitle = one_run(results);
+  chart.description = verdict(results);
+  chart.markers = true;
+  for (const MethodResults* method : drawing_order(results)) {
+    Series series{method->name, {}, "", stop_note(*method)};
+    for (const EvaluationPoint& point : method->evaluations) {
+      const bool valid = measured(point);
+      const std::string text = valid ? format_perplexity(point.perplexity) : "";
+      series.points.push_back({static_cast<double>(point.length), valid ? point.perplexity : NAN,
+                               fmt::format("{} at {}: {}", method->name, format_integer(point.length), text)});
+      if (valid) series.end_value = text;
+    }
+    chart.series.push_back(std::move(series));
+  }
+  const Range range = y_range(chart.series);
+  chart.y = range.empty() ? linear_axis(1, 2) : value_axis(range.low, range.high);
+  chart.x = length_axis(all_lengths(results), results.train_length, kPlotPixels);
+  chart.x_label = "Evaluation length in tokens, and as a multiple of the training length";
+  chart.y_label = chart.y.logarithmic ? "Perplexity on held-out text (log scale, lower is better)"
+                                      : "Perplexity on held-out text (lower is better)";
+  if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
+  chart.mark_label = fmt::format("trained at {}", format_integer(results.train_length));
+  return chart;
+}
+
+LineChart loss_chart(const CompareResults& results) {
+  LineChart chart;
+  chart.id = "loss";
+  chart.title = "Training loss";
+  chart.description = "Mean training loss of each method against the tokens it has seen.";
+  chart.markers = false;
+  chart.height = 340;
+  Range tokens;
+  for (const MethodResults* method : drawing_order(results)) {
+    Series series{method->name, {}, "", ""};
+    for (const LossPoint& point : method->loss) {
+      tokens.add(static_cast<double>(point.tokens));
+      series.points.push_back({static_cast<double>(point.tokens), point.loss, ""});
+      if (std::isfinite(point.loss)) series.end_value = fmt::format("{:.3f}", point.loss);
+    }
+    if (!series.points.empty()) chart.series.push_back(std::move(series));
+  }
+  const Range range = y_range(chart.series);
+  chart.y = range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
+  chart.x = tokens.empty() ? linear_axis(0, 1) : linear_axis(tokens.low, tokens.high);
+  // Time ends where the run ended.
+  if (!tokens.empty()) chart.x.high = std::max(tokens.high, chart.x.low + 1);
+  std::erase_if(chart.x.ticks, [&](const Tick& tick) { return tick.value > chart.x.high; });
+  chart.x_label = "Tokens seen in training";
+  chart.y_label = "Training loss in nats per token (lower is better)";
+  return chart;
+}
+
+LineChart position_chart(const CompareResults& results) {
+  LineChart chart;
+  chart.id = "positions";
+  chart.title = "Loss by position in the window";
+  chart.description = "Mean loss of held-out tokens against their position in the evaluation window.";
+  chart.markers = false;
+  chart.height = 340;
+  int64_t last = 0;
+  for (const MethodResults* method : drawing_order(results)) {
+    Series series = position_series(*method);
+    if (series.points.empty()) continue;
+    last = std::max(last, static_cast<int64_t>(method->per_position_nll.size()));
+    chart.series.push_back(std::move(series));
+  }
+  const Range range = y_range(chart.series);
+  chart.y = range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
+  chart.x = position_axis(last);
+  chart.x_label = "Position in the window = tokens the model can look back on (log scale)";
+  chart.y_label = "Mean loss in nats per token (lower is better)";
+  if (last > results.train_length && results.train_length > 0) {
+    chart.mark = static_cast<double>(results.train_length);
+    chart.mark_label = fmt::format("training length {}", format_integer(results.train_length));
+  }
+  return chart;
+}
+
+std::vector<BarChart> cost_charts(const CompareResults& results) {
+  std::vector<BarChart> charts;
+  add_bars(
+      charts, results, {"train-speed", "Training", "tokens per second", {}},
+      [](const MethodResults& method) { return method.train_tokens_per_second; }, format_count);
+  const auto speed_at = [&](int64_t length, const char* id) {
+    const auto speed = [length](const MethodResults& method) {
+      const EvaluationPoint* point = measured_at(method, length);
+      return point == nullptr ? NAN : point->tokens_per_second;
+    };
+    add_bars(charts, results, {id, fmt::format("Evaluation at {}", format_integer(length)), "tokens per second", {}},
+             speed, format_count);
+  };
+  speed_at(results.train_length, "eval-speed");
+  const std::vector<int64_t> lengths = all_lengths(results);
+  if (!lengths.empty() && lengths.back() > results.train_length) speed_at(lengths.back(), "eval-speed-longest");
+  const auto bytes = [](double value) { return format_bytes(static_cast<int64_t>(value)); };
+  add_bars(
+      charts, results, {"train-memory", "Memory", "peak while training", {}},
+      [](const MethodResults& method) { return static_cast<double>(method.train_peak_bytes); }, bytes);
+  return charts;
+}
+
+std::string figure_svg(const CompareResults& results) { return draw(perplexity_chart(results), print_theme(), true); }
+
+}  // namespace alibi

@@ -1,0 +1,25 @@
+// The figures of a comparison.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "report/bar_chart.h"
+#include "report/line_chart.h"
+#include "report/results.h"
+
+namespace alibi {
+
+/// The central figure: perplexity against evaluation length, the training length marked (paper figure 1).
+LineChart perplexity_chart(const CompareResults& results);
+/// Training loss against tokens seen.
+LineChart loss_chart(const CompareResults& results);
+/// Loss by the position of the token in its window: the early token curse (paper appendix B).
+LineChart position_chart(const CompareResults& results);
+/// Speed of training and evaluation, and memory. Charts for which nothing was measured are left out.
+std::vector<BarChart> cost_charts(const CompareResults& results);
+
+/// The central figure as a file of its own, on white.
+std::string figure_svg(const CompareResults& results);
+
+}  // namespace alibi

@@ -1,0 +1,124 @@
+#include "report/html.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "core/files.h"
+#include "report/figures.h"
+#include "report/format.h"
+#include "report/json.h"
+#include "report/markup.h"
+#include "report/page_sections.h"
+#include "report/page_style.h"
+#include "report/summary.h"
+#include "report/verdict.h"
+
+namespace alibi {
+
+namespace {
+
+std::string figure(const LineChart& chart, const std::string& caption) {
+  return fmt::format(
+      "<figure>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</div>\n"
+      "<figcaption>{}</figcaption>\n</figure>\n",
+      escape_markup(chart.title), draw(chart, page_theme(), false), caption);
+}
+
+std::string section(const char* id, std::string_view heading, const std::string& body) {
+  return fmt::format("<section aria-labelledby=\"{0}-heading\">\n<h2 id=\"{0}-heading\">{1}</h2>\n{2}</section>\n", id,
+                     heading, body);
+}
+
+std::string perplexity_section(const CompareResults& results) {
+  const std::string caption = fmt::format(
+      "Each model was trained once (seed {}) on windows of {} tokens, then read the same held-out text in windows of "
+      "each length. The dashed line marks the training length; everything to its right is longer than anything a model "
+      "saw in training.",
+      results.seed, format_integer(results.train_length));
+  return section("perplexity", "Perplexity against evaluation length",
+                 figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" + perplexity_table(results) +
+                     details_table(results));
+}
+
+std::string cost_section(const CompareResults& results) {
+  const std::vector<BarChart> charts = cost_charts(results);
+  std::string body;
+  if (!charts.empty()) {
+    body += "<figure class=\"bars\">\n";
+    for (const BarChart& chart : charts) body += draw(chart, page_theme());
+    body += "</figure>\n";
+  }
+  return section("cost", "Speed and memory", body + "<h3>The numbers</h3>\n" + cost_table(results));
+}
+
+std::string loss_section(const CompareResults& results) {
+  const LineChart chart = loss_chart(results);
+  if (chart.series.empty()) return "";
+  return section(
+      "loss", "Training",
+      figure(chart, "Mean loss since the point before. All methods saw the same batches in the same order."));
+}
+
+std::string position_section(const CompareResults& results) {
+  const LineChart chart = position_chart(results);
+  if (chart.series.empty()) return "";
+  const std::string text =
+      "<p>The first tokens of a window are predicted from almost nothing, so their loss is high: the <em>early token "
+      "curse</em>. Longer windows contain fewer such beginnings, and that alone lowers perplexity. So a perplexity "
+      "that "
+      "falls with the evaluation length does not yet show that a model uses distant tokens; a curve that keeps falling "
+      "to the right of the training length would. A curve that rises there shows a method that breaks.</p>\n";
+  return section("positions", "Loss by position: the early token curse",
+                 text + figure(chart, "Neighbouring positions are averaged, the more the further to the right.") +
+                     position_table(results));
+}
+
+std::string sample_section(const CompareResults& results) {
+  const std::string samples = samples_section(results);
+  if (samples.empty()) return "";
+  return section("samples", "What the models write past their training length",
+                 "<p>Each model goes on from the same prompt (bold). Bytes that are no text are shown as "
+                 "<i class=\"byte\">\\x1b</i>.</p>\n" +
+                     samples);
+}
+
+}  // namespace
+
+std::string report_html(const CompareResults& results) {
+  const std::vector<int64_t> lengths = all_lengths(results);
+  const std::string title = fmt::format("Trained on {} tokens, tested on {}", format_integer(results.train_length),
+                                        format_integer(lengths.empty() ? 0 : lengths.back()));
+  std::string out =
+      "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
+      "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
+      "<meta name=\"color-scheme\" content=\"light dark\">\n";
+  out += fmt::format("<title>{}</title>\n<meta name=\"description\" content=\"{}\">\n", title,
+                     escape_markup(verdict(results)));
+  if (!results.version.empty()) {
+    out += fmt::format("<meta name=\"generator\" content=\"alibi {}\">\n", escape_markup(results.version));
+  }
+  out += "<style>" + page_style() + "</style>\n</head>\n<body>\n";
+  out +=
+      fmt::format("<header>\n<p class=\"kind\">Train short, test long</p>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n",
+                  title, escape_markup(verdict(results)));
+  out += facts_section(results) + "</header>\n<main>\n";
+  out += perplexity_section(results) + cost_section(results) + loss_section(results) + position_section(results) +
+         sample_section(results) + section("settings", "Settings, and how to repeat it", settings_section(results));
+  out +=
+      "</main>\n<footer><p>Written by <code>alibi compare</code>. ALiBi: Press, Smith and Lewis, <cite>Train Short, "
+      "Test "
+      "Long: Attention with Linear Biases Enables Input Length Extrapolation</cite>, ICLR 2022. The numbers of this "
+      "page "
+      "are in <code>results.json</code> beside it.</p></footer>\n</body>\n</html>\n";
+  return out;
+}
+
+void write_report(const CompareResults& results, const std::filesystem::path& folder) {
+  make_folder(folder);
+  write_file(folder / "results.json", to_json(results));
+  write_file(folder / "figure.svg", figure_svg(results));
+  write_file(folder / "report.html", report_html(results));
+}
+
+}  // namespace alibi

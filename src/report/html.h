@@ -1,0 +1,18 @@
+// The report: one page that needs nothing but itself.
+#pragma once
+
+#include <filesystem>
+#include <string>
+
+#include "report/results.h"
+
+namespace alibi {
+
+/// The page: verdict, figures with tables of the same numbers, samples, settings. No scripts, no external resources.
+std::string report_html(const CompareResults& results);
+
+/// Writes results.json, figure.svg and report.html into the folder, which is made if it is not there.
+/// Throws Error if that fails.
+void write_report(const CompareResults& results, const std::filesystem::path& folder);
+
+}  // namespace alibi

@@ -1,0 +1,33 @@
+// Placing text so that it covers neither lines nor other text.
+#pragma once
+
+#include <vector>
+
+#include "report/svg.h"
+
+namespace alibi {
+
+struct Box {
+  double left = 0, top = 0, right = 0, bottom = 0;
+
+  bool overlaps(const Box& other) const {
+    return left < other.right && other.left < right && top < other.bottom && other.top < bottom;
+  }
+  bool contains(const Box& other) const {
+    return left <= other.left && other.right <= right && top <= other.top && other.bottom <= bottom;
+  }
+};
+
+/// Whether the line from a to b touches the box.
+bool crosses(const Box& box, SvgPoint a, SvgPoint b);
+
+/// Moves heights as little as needed (in the least-squares sense) so that neighbours are at least `gap` apart and all
+/// lie within [low, high] as far as there is room. The order of equal heights is kept.
+std::vector<double> spread(const std::vector<double>& wanted, double gap, double low, double high);
+
+/// A box of the given size near `anchor`, inside `frame`, that touches none of the lines and boxes; the nearest such
+/// place, or the one straight above the anchor if there is none.
+Box place_near(SvgPoint anchor, double width, double height, const Box& frame,
+               const std::vector<std::vector<SvgPoint>>& lines, const std::vector<Box>& boxes);
+
+}  // namespace alibi

@@ -1,0 +1,42 @@
+// A chart of lines with their names at their ends.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "report/axis.h"
+#include "report/theme.h"
+
+namespace alibi {
+
+struct ChartPoint {
+  double x = 0;
+  double y = 0;         ///< not finite: the line has a break here
+  std::string tooltip;  ///< may be empty
+};
+
+struct Series {
+  std::string method;  ///< its name, colour and marker
+  std::vector<ChartPoint> points;
+  std::string end_value;  ///< shown behind the name, e.g. "5.64"
+  std::string end_note;   ///< not empty: the line cannot go on; it ends in a cross with this text
+};
+
+struct LineChart {
+  std::string id;
+  std::string title, subtitle;
+  std::string description;  ///< what a reader who cannot see it should know
+  std::string x_label, y_label;
+  Axis x, y;
+  std::vector<Series> series;  ///< later ones lie on top
+  std::optional<double> mark;  ///< a dashed vertical line at this x
+  std::string mark_label;
+  bool markers = true;
+  double height = 420;  ///< of the whole picture; it is 720 wide
+};
+
+/// The SVG element. `heading`: with title and subtitle drawn and a ground of its own, for a file that stands alone.
+std::string draw(const LineChart& chart, const Theme& theme, bool heading);
+
+}  // namespace alibi

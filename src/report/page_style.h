@@ -1,0 +1,11 @@
+// The style sheet of the report page.
+#pragma once
+
+#include <string>
+
+namespace alibi {
+
+/// Colours for light and dark, type and layout; no external resource.
+std::string page_style();
+
+}  // namespace alibi

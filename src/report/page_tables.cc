@@ -1,0 +1,164 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "report/format.h"
+#include "report/markup.h"
+#include "report/page_sections.h"
+#include "report/summary.h"
+#include "report/svg.h"
+
+namespace alibi {
+
+namespace {
+
+std::string named(const std::string& method) { return marker_picture(method, page_theme()) + escape_markup(method); }
+
+/// A table whose first column names the rows. Tables scroll by themselves on narrow screens.
+class Table {
+ public:
+  Table(std::string_view caption, const std::string& header_cells) {
+    out_ = fmt::format(
+        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n<caption>{0}</caption>\n"
+        "<thead><tr>{1}</tr></thead>\n<tbody>\n",
+        escape_markup(caption), header_cells);
+  }
+  void row(const std::string& head, const std::string& cells, const char* css = "") {
+    out_ += fmt::format("<tr{}><th scope=\"row\">{}</th>{}</tr>\n", css, head, cells);
+  }
+  std::string finish() && { return std::move(out_) + "</tbody></table></div>\n"; }
+
+ private:
+  std::string out_;
+};
+
+std::string column(std::string_view html) { return fmt::format("<th scope=\"col\">{}</th>", html); }
+std::string cell(std::string_view text) { return fmt::format("<td>{}</td>", text); }
+
+std::string method_columns(const CompareResults& results) {
+  std::string out;
+  for (const MethodResults& method : results.methods) out += column(named(method.name));
+  return out;
+}
+
+std::string length_head(int64_t length, int64_t train_length) {
+  if (length == train_length) return fmt::format("{} <span>trained here</span>", format_integer(length));
+  return fmt::format("{} <span>{}×</span>", format_integer(length), format_multiple(length, train_length));
+}
+
+std::string rate(double value) { return std::isfinite(value) && value > 0 ? format_count(value) : "–"; }
+
+}  // namespace
+
+std::string perplexity_table(const CompareResults& results) {
+  Table table("Perplexity; the lowest of each row is bold, ×: against the same method at its training length.",
+              column("Length") + method_columns(results));
+  for (const int64_t length : all_lengths(results)) {
+    double best = INFINITY;
+    for (const MethodResults& method : results.methods) {
+      if (const auto* point = measured_at(method, length)) best = std::min(best, point->perplexity);
+    }
+    std::string cells;
+    for (const MethodResults& method : results.methods) {
+      const EvaluationPoint* point = measured_at(method, length);
+      if (point == nullptr) {
+        const EvaluationPoint* tried = evaluation_at(method, length);
+        const std::string reason = tried == nullptr     ? "not tried"
+                                   : tried->gap.empty() ? "not a finite number"
+                                                        : tried->gap;
+        cells += fmt::format("<td class=\"gap\" title=\"{}\">–</td>", escape_markup(reason));
+        continue;
+      }
+      const std::string text = format_perplexity(point->perplexity);
+      const bool marked = results.methods.size() > 1 && text == format_perplexity(best);
+      const EvaluationPoint* base = measured_at(method, results.train_length);
+      const bool compare = base != nullptr && length != results.train_length;
+      cells +=
+          fmt::format("<td{}>{}{}</td>", marked ? " class=\"best\"" : "", text,
+                      compare ? fmt::format(" <span>×{}</span>", format_ratio(point->perplexity / base->perplexity))
+                              : " <span></span>");
+    }
+    table.row(length_head(length, results.train_length), cells,
+              length == results.train_length ? " class=\"trained\"" : "");
+  }
+  return std::move(table).finish();
+}
+
+std::string details_table(const CompareResults& results) {
+  Table table("Everything measured at each length.",
+              column("Method") + column("Length") + column("Stride") + column("Tokens") + column("Loss, nats") +
+                  column("Perplexity") + column("Bits per byte") + column("Tokens/s"));
+  for (const MethodResults& method : results.methods) {
+    for (const EvaluationPoint& point : method.evaluations) {
+      if (!point.gap.empty()) {
+        table.row(named(method.name),
+                  cell(format_integer(point.length)) +
+                      fmt::format("<td colspan=\"6\" class=\"gap\">{}</td>", escape_markup(point.gap)));
+        continue;
+      }
+      const auto decimal = [](double value) { return std::isfinite(value) ? fmt::format("{:.4f}", value) : "–"; };
+      table.row(named(method.name), cell(format_integer(point.length)) + cell(format_integer(point.stride)) +
+                                        cell(format_integer(point.tokens)) + cell(decimal(point.nll)) +
+                                        cell(measured(point) ? format_perplexity(point.perplexity) : "–") +
+                                        cell(decimal(point.bits_per_byte)) + cell(rate(point.tokens_per_second)));
+    }
+  }
+  return "<details><summary>All numbers: loss, bits per byte, tokens, speed</summary>\n" + std::move(table).finish() +
+         "</details>\n";
+}
+
+std::string cost_table(const CompareResults& results) {
+  const std::vector<int64_t> lengths = all_lengths(results);
+  const int64_t longest = lengths.empty() ? 0 : lengths.back();
+  const bool two = longest > results.train_length;
+  std::string header = column("Method") + column("Parameters") + column("Training") + column("Train tokens/s") +
+                       column(fmt::format("Eval tokens/s at {}", format_integer(results.train_length)));
+  if (two) header += column(fmt::format("at {}", format_integer(longest)));
+  Table table("Speed and peak resident memory of the process.",
+              header + column("Train memory") + column("Eval memory"));
+  const auto speed = [&](const MethodResults& method, int64_t length) {
+    const EvaluationPoint* point = measured_at(method, length);
+    return cell(rate(point == nullptr ? NAN : point->tokens_per_second));
+  };
+  const auto memory = [](int64_t bytes) { return cell(bytes > 0 ? format_bytes(bytes) : "–"); };
+  for (const MethodResults& method : results.methods) {
+    std::string cells = cell(method.parameters > 0 ? format_count(static_cast<double>(method.parameters)) : "–") +
+                        cell(method.train_seconds > 0 ? format_duration(method.train_seconds) : "–") +
+                        cell(rate(method.train_tokens_per_second)) + speed(method, results.train_length);
+    if (two) cells += speed(method, longest);
+    table.row(named(method.name), cells + memory(method.train_peak_bytes) + memory(method.eval_peak_bytes));
+  }
+  return std::move(table).finish();
+}
+
+std::string position_table(const CompareResults& results) {
+  int64_t longest = 0;
+  for (const MethodResults& method : results.methods) {
+    longest = std::max(longest, static_cast<int64_t>(method.per_position_nll.size()));
+  }
+  // Ranges that double: 1, 2, 3-4, 5-8, ...; at most the ten that are left when the short ones are joined.
+  std::vector<std::pair<int64_t, int64_t>> ranges;
+  for (int64_t begin = 0, end = 1; begin < longest; begin = end, end = std::min(2 * end, longest)) {
+    ranges.emplace_back(begin, end);
+    if (end == longest) break;
+  }
+  Table table("Mean loss in nats of the tokens at these positions.", column("Positions") + method_columns(results));
+  for (const auto& [begin, end] : ranges) {
+    std::string cells;
+    for (const MethodResults& method : results.methods) {
+      double sum = 0;
+      const bool full = static_cast<int64_t>(method.per_position_nll.size()) >= end;
+      for (int64_t i = begin; full && i < end; ++i) sum += method.per_position_nll[static_cast<size_t>(i)];
+      const double mean = sum / static_cast<double>(end - begin);
+      cells += full && std::isfinite(mean) ? cell(fmt::format("{:.3f}", mean)) : "<td class=\"gap\">–</td>";
+    }
+    table.row(
+        end == begin + 1 ? format_integer(end) : fmt::format("{}–{}", format_integer(begin + 1), format_integer(end)),
+        cells);
+  }
+  return "<details><summary>The same as a table</summary>\n" + std::move(table).finish() + "</details>\n";
+}
+
+}  // namespace alibi

@@ -1,0 +1,61 @@
+// A small writer of SVG: shapes in, one well-formed element out.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "report/theme.h"
+
+namespace alibi {
+
+struct SvgPoint {
+  double x = 0, y = 0;
+};
+
+struct Stroke {
+  std::string color;
+  double width = 1;
+  std::string dashes;  ///< e.g. "4 3"; empty: solid
+};
+
+enum class Anchor : uint8_t { start, middle, end };
+
+struct TextStyle {
+  std::string color;
+  double size = 12;
+  Anchor anchor = Anchor::start;
+  bool bold = false;
+  std::string suffix = {};  ///< follows on the same line, not bold
+  std::string suffix_color = {};
+};
+
+/// Coordinates are pixels from the top left; they must be finite (Error otherwise, so no "nan" reaches a file).
+class Svg {
+ public:
+  /// `id` must be unique in the page; title and description are read out by screen readers.
+  Svg(std::string_view id, double width, double height, std::string_view title, std::string_view description);
+
+  void line(SvgPoint from, SvgPoint to, const Stroke& stroke);
+  void path(const std::vector<SvgPoint>& points, const Stroke& stroke);
+  void rectangle(SvgPoint top_left, double width, double height, std::string_view fill, double radius = 0);
+  /// A marker of about `size` pixels; the tooltip may be empty.
+  void marker(Marker shape, SvgPoint at, double size, std::string_view color, std::string_view ground,
+              std::string_view tooltip = {});
+  void cross(SvgPoint at, double size, const Stroke& stroke);
+  void text(SvgPoint at, std::string_view content, const TextStyle& style);
+
+  /// The element. Call once.
+  std::string finish() &&;
+
+ private:
+  std::string out_;
+};
+
+/// A marker alone, as an inline picture for tables and headings.
+std::string marker_picture(std::string_view method, const Theme& theme);
+
+/// Width of a line of text in the fonts the figures ask for, rather too wide than too narrow.
+double text_width(std::string_view text, double size, bool bold = false);
+
+}  // namespace alibi

@@ -1,0 +1,58 @@
+// Colours and markers: each method looks the same in every figure.
+#pragma once
+
+#include <array>
+#include <string>
+#include <string_view>
+
+namespace alibi {
+
+enum class Marker : uint8_t { circle, square, triangle, diamond, down_triangle, ring };
+
+/// A method's colours on white and on dark ground. Lines take the palette of Okabe and Ito (2008), which colour-blind
+/// readers can tell apart; text takes darker shades of it with a contrast of at least 4.5 to 1.
+struct MethodStyle {
+  std::string_view name;  ///< also the CSS variables --NAME and --NAME-text
+  std::string_view line, text;
+  std::string_view dark_line, dark_text;
+  Marker marker;
+};
+
+inline constexpr std::array<MethodStyle, 7> kMethodStyles = {{
+    {"alibi", "#D55E00", "#B34F00", "#FF8A3D", "#FF9D5C", Marker::circle},
+    {"sinusoidal", "#0072B2", "#0069A3", "#56B4E9", "#6FC0EE", Marker::square},
+    {"rotary", "#009E73", "#00734F", "#2BC79A", "#2BC79A", Marker::triangle},
+    {"t5", "#CC79A7", "#9C4274", "#E29BC4", "#E29BC4", Marker::diamond},
+    {"learned", "#E69F00", "#8A5D00", "#F0E442", "#F0E442", Marker::down_triangle},
+    {"none", "#5B6670", "#48525B", "#B4BDC6", "#B4BDC6", Marker::ring},
+    {"other", "#56B4E9", "#1B6C98", "#0072B2", "#8FC7EA", Marker::ring},
+}};
+
+/// The last entry for a name that is not listed.
+constexpr const MethodStyle& style_of(std::string_view name) {
+  for (const MethodStyle& style : kMethodStyles) {
+    if (style.name == name) return style;
+  }
+  return kMethodStyles.back();
+}
+
+/// The colours of a drawing: CSS variables inside the page, which follow the reader's light or dark setting, or fixed
+/// colours on white for a file of its own.
+struct Theme {
+  std::string ink, muted, grid, ground;
+  bool variables = false;
+
+  std::string line(std::string_view method) const {
+    const MethodStyle& style = style_of(method);
+    return variables ? "var(--" + std::string(style.name) + ")" : std::string(style.line);
+  }
+  std::string text(std::string_view method) const {
+    const MethodStyle& style = style_of(method);
+    return variables ? "var(--" + std::string(style.name) + "-text)" : std::string(style.text);
+  }
+};
+
+inline Theme page_theme() { return {"var(--ink)", "var(--muted)", "var(--grid)", "var(--ground)", true}; }
+inline Theme print_theme() { return {"#1D2125", "#5C6670", "#E1E5E8", "#FFFFFF", false}; }
+
+}  // namespace alibi
