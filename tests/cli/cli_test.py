@@ -1,0 +1,304 @@
+"""Runs the command as a user does: results, messages, exit codes.   cli_test.py PATH-OF-ALIBI [unittest options]
+
+Exit codes: 0 done, 1 failed, 2 called wrongly.
+"""
+
+import json
+import math
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+COMMAND = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/alibi"
+COMMANDS = ("compare", "train", "eval", "generate", "info")
+METHODS = ("alibi", "sinusoidal", "rotary", "t5", "learned", "none")
+SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
+TINY_TRAINING = ("--length", "32", "--tokens", "4k", "--batch-tokens", "512")
+
+
+def run(*arguments, stdin=""):
+    words = [COMMAND, *map(str, arguments)]
+    return subprocess.run(words, input=stdin, capture_output=True, text=True, timeout=300, check=False)
+
+
+class CliTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="alibi-cli-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.text = cls.folder / "text.txt"
+        cls.text.write_text("".join(SENTENCE.format(i) for i in range(400)))
+        cls.valid = cls.folder / "valid.txt"
+        cls.valid.write_text("".join(SENTENCE.format(i) for i in range(1000, 1030)))
+        cls.model = cls.folder / "model"
+        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.model, "--json", cls.folder / "train.json",
+                      *TINY_TRAINING)
+        assert trained.returncode == 0, trained.stderr
+
+    def succeeds(self, *arguments, stdin=""):
+        result = run(*arguments, stdin=stdin)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "", "progress is for terminals only")
+        return result.stdout
+
+    def fails(self, code, mentions, *arguments, stdin=""):
+        """The exit code is right, and the message is one for people: what is wrong, where, and nothing else."""
+        result = run(*arguments, stdin=stdin)
+        self.assertEqual(result.returncode, code, f"{arguments}: {result.stderr}{result.stdout}")
+        self.assertTrue(result.stderr.startswith("alibi: error: "), result.stderr)
+        self.assertIn(str(mentions), result.stderr)
+        self.assertEqual(result.stderr.count("alibi: error: "), 1, result.stderr)
+
+    def json_of(self, name):
+        return json.loads((self.folder / name).read_text())
+
+    def copy_of_model(self, name):
+        copy = self.folder / name
+        shutil.copytree(self.model, copy)
+        self.addCleanup(shutil.rmtree, copy)
+        return copy
+
+
+class Help(CliTest):
+    def test_every_command_has_help_with_examples_and_common_options(self):
+        for command in COMMANDS:
+            text = self.succeeds(command, "--help")
+            for expected in ("Examples:", f"alibi {command}", "--json", "--threads", "--seed"):
+                self.assertIn(expected, text)
+            self.assertLessEqual(max(map(len, text.splitlines())), 160)
+
+    def test_the_command_lists_its_subcommands(self):
+        text = self.succeeds("--help")
+        for command in COMMANDS:
+            self.assertIn(command, text)
+
+    def test_version(self):
+        self.assertRegex(self.succeeds("--version"), r"^alibi \d+\.\d+\.\d+\n$")
+
+
+class CalledWrongly(CliTest):
+    def test_no_command_or_an_unknown_one(self):
+        self.fails(2, "subcommand")
+        self.fails(2, "sing", "sing")
+
+    def test_missing_and_unknown_arguments(self):
+        self.fails(2, "MODEL", "info")
+        self.fails(2, "TEXT", "eval", self.model)
+        self.fails(2, "--out", "train", self.text)
+        self.fails(2, "--loud", "info", self.model, "--loud")
+
+    def test_numbers(self):
+        out = self.folder / "unused"
+        for option in ("--length", "--tokens", "--batch-tokens"):
+            for value in ("0", "-1", "many", "1.5", "9999999999999999999", "1K"):
+                self.fails(2, value, "train", self.text, "-o", out, f"{option}={value}")
+        for value in ("0", "128,0", "128,,256", "a"):
+            self.fails(2, "--lengths", "eval", self.model, self.valid, "--lengths", value)
+        for value in ("nan", "-1", "inf", "x"):
+            self.fails(2, "--temperature", "generate", self.model, f"--temperature={value}")
+        for value in ("0", "-2", "x", "100000"):
+            self.fails(2, "--threads", "info", self.model, f"--threads={value}")
+        for value in ("-1", "x", "99999999999999999999"):
+            self.fails(2, "--seed", "info", self.model, f"--seed={value}")
+        self.assertFalse(out.exists())
+
+    def test_the_library_refuses(self):
+        out = self.folder / "unused"
+        self.fails(2, "epic", "train", self.text, "-o", out, "--position", "epic")
+        self.fails(2, "huge", "train", self.text, "-o", out, "--preset", "huge")
+        self.fails(2, "epic", "compare", self.text, "--methods", "alibi,epic", "--out", out)
+        self.fails(2, "top_p", "generate", self.model, "--top-p", "1.5")
+        self.fails(2, "stride", "eval", self.model, self.valid, "--lengths", "64", "--stride", "65")
+        self.assertFalse(out.exists())
+
+    def test_tokens_and_epochs_exclude_each_other(self):
+        self.fails(2, "--epochs", "train", self.text, "-o", self.folder / "unused", "--tokens", "5k", "--epochs", "2")
+
+
+class BadFiles(CliTest):
+    def each_text_command(self, code, mentions, text, stdin=""):
+        self.fails(code, mentions, "eval", self.model, text, stdin=stdin)
+        self.fails(code, mentions, "train", text, "-o", self.folder / "out", *TINY_TRAINING, stdin=stdin)
+        self.fails(code, mentions, "compare", text, "--out", self.folder / "out", stdin=stdin)
+
+    def test_missing_file(self):
+        self.each_text_command(1, "nowhere.txt", self.folder / "nowhere.txt")
+
+    def test_empty_text(self):
+        empty = self.folder / "empty.txt"
+        empty.write_text("")
+        self.each_text_command(1, "empty", empty)
+        self.each_text_command(1, "empty", "-", stdin="")
+
+    def test_folder_without_text(self):
+        (self.folder / "hollow").mkdir(exist_ok=True)
+        self.each_text_command(1, "hollow", self.folder / "hollow")
+
+    def test_binary_file(self):
+        binary = self.folder / "binary.txt"
+        binary.write_bytes(bytes(range(256)) * 20)
+        self.each_text_command(1, "binary.txt", binary)
+
+    def test_unwritable_folder(self):
+        # Below a file no folder can be made, not even by root.
+        out = self.text / "out"
+        self.fails(1, out, "train", self.text, "-o", out, *TINY_TRAINING)
+        self.fails(1, out, "compare", self.text, "--out", out)
+        self.fails(1, out, "info", self.model, "--json", out / "info.json")
+        self.fails(1, self.folder, "info", self.model, "--json", self.folder)
+
+
+class DamagedModels(CliTest):
+    def each_model_command(self, mentions, model):
+        self.fails(1, mentions, "info", model)
+        self.fails(1, mentions, "generate", model)
+        self.fails(1, mentions, "eval", model, self.valid)
+
+    def test_missing(self):
+        self.each_model_command("nowhere", self.folder / "nowhere")
+        self.each_model_command(self.text, self.text)
+        for name in ("config.json", "model.safetensors"):
+            model = self.copy_of_model("missing-" + name)
+            (model / name).unlink()
+            self.each_model_command(name, model)
+
+    def test_truncated_weights(self):
+        model = self.copy_of_model("truncated")
+        weights = model / "model.safetensors"
+        whole = weights.read_bytes()
+        for size in (0, 4, 8, 100, len(whole) // 2, len(whole) - 1):
+            weights.write_bytes(whole[:size])
+            self.each_model_command("model.safetensors", model)
+
+    def test_header_that_promises_too_much(self):
+        model = self.copy_of_model("promises")
+        weights = model / "model.safetensors"
+        weights.write_bytes(b"\xff" * 8 + weights.read_bytes()[8:])
+        self.each_model_command("model.safetensors", model)
+
+    def test_broken_config(self):
+        model = self.copy_of_model("broken")
+        config = model / "config.json"
+        whole = config.read_text()
+        values = json.loads(whole)
+        key = next(k for k in ("d_model", "n_embd", "hidden_size") if k in values)
+        for text in ("", "{", "[]", whole[: len(whole) // 2], whole.replace(f'"{key}"', '"unheard_of"'),
+                     json.dumps({**values, key: "wide"}), json.dumps({**values, key: -1}),
+                     json.dumps({**values, key: 2 * values[key]})):
+            config.write_text(text)
+            result = run("info", model)
+            self.assertIn(result.returncode, (1, 2), text)
+            self.assertTrue(result.stderr.startswith("alibi: error: "), result.stderr)
+
+
+class EndToEnd(CliTest):
+    def check_points(self, points, lengths):
+        self.assertEqual([point["length"] for point in points], lengths)
+        for point in points:
+            self.assertEqual(point["tokens"], self.valid.stat().st_size + 1)  # and the end of the text
+            self.assertTrue(math.isclose(point["perplexity"], math.exp(point["nll"]), rel_tol=1e-9), point)
+            bits = point["nll"] * point["tokens"] / math.log(2) / self.valid.stat().st_size
+            self.assertTrue(math.isclose(point["bits_per_byte"], bits, rel_tol=1e-9), point)
+
+    def test_train(self):
+        results = self.json_of("train.json")
+        self.assertEqual(results["position"], "alibi")
+        self.assertEqual(results["train_length"], 32)
+        self.assertEqual(results["train"]["tokens"], 4000 // 512 * 512)
+        self.assertEqual(results["corpus"], {"train_bytes": self.text.stat().st_size,
+                                             "valid_bytes": self.valid.stat().st_size})
+        loss = results["train"]["loss"]
+        self.assertEqual(len(loss), 4000 // 512)
+        self.assertLess(loss[-1], loss[0])
+        self.check_points(results["eval"], [32])
+
+    def test_eval_agrees_with_train(self):
+        out = self.folder / "eval.json"
+        self.succeeds("eval", self.model, self.valid, "--lengths", "32,33,5k", "--json", out)
+        points = json.loads(out.read_text())["eval"]
+        self.check_points(points, [32, 33, 5000])
+        trained = self.json_of("train.json")["eval"][0]
+        self.assertEqual(points[0]["nll"], trained["nll"], "a model read from disk is the model that was written")
+
+    def test_eval_stride_and_positions(self):
+        out = self.folder / "stride.json"
+        text = self.succeeds("eval", self.model, self.valid, "--lengths", "32,64", "--stride", "8", "--per-position",
+                             "--json", out)
+        self.assertIn("position", text)
+        results = json.loads(out.read_text())
+        self.check_points(results["eval"], [32, 64])
+        self.assertEqual([point["stride"] for point in results["eval"]], [8, 8])
+        self.assertEqual([len(entry["nll"]) for entry in results["per_position"]], [32, 64])
+
+    def test_eval_reads_standard_input(self):
+        piped, named = self.folder / "piped.json", self.folder / "named.json"
+        self.succeeds("eval", self.model, "-", "--json", piped, stdin=self.valid.read_text())
+        self.succeeds("eval", self.model, self.valid, "--json", named)
+        nll = [[point["nll"] for point in json.loads(file.read_text())["eval"]] for file in (piped, named)]
+        self.assertEqual(*nll)
+
+    def test_generate_follows_the_seed(self):
+        def generate(*more):
+            return self.succeeds("generate", self.model, "--prompt", "the quick", "--tokens", "100", *more)
+
+        first = generate("--seed", "1", "--json", self.folder / "generate.json")
+        self.assertTrue(first.startswith("the quick"))
+        self.assertEqual(first, generate("--seed", "1", "--threads", "1"))
+        self.assertNotEqual(first, generate("--seed", "2"))
+        results = self.json_of("generate.json")
+        self.assertEqual(results["max_tokens"], 100)
+        self.assertEqual(first, "the quick" + results["text"] + "\n")
+
+    def test_info(self):
+        text = self.succeeds("info", self.model, "--json", self.folder / "info.json")
+        self.assertIn("alibi", text)
+        results = self.json_of("info.json")
+        self.assertEqual(results["train_length"], 32)
+        self.assertEqual(results["parameters"], self.json_of("train.json")["parameters"])
+        self.assertEqual(sum(math.prod(t["shape"]) for t in results["tensors"]), results["parameters"])
+        self.assertEqual(len(results["slopes"]), results["heads"])
+
+    def test_learned_positions_end(self):
+        model = self.folder / "learned"
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", model, "--position", "learned", *TINY_TRAINING)
+        self.succeeds("eval", model, self.valid)
+        self.fails(1, "32", "eval", model, self.valid, "--lengths", "33")
+
+    def test_same_seed_same_model_at_any_number_of_threads(self):
+        weights = []
+        for threads in (1, 2):
+            model = self.folder / f"threads-{threads}"
+            self.succeeds("train", self.text, "--valid", self.valid, "-o", model, "--threads", threads, *TINY_TRAINING)
+            weights.append((model / "model.safetensors").read_bytes())
+        self.assertTrue(weights[0] == weights[1])
+        self.assertTrue(weights[0] == (self.model / "model.safetensors").read_bytes())
+
+    def test_compare(self):
+        out = self.folder / "compare"
+        text = self.succeeds("compare", self.text, "--valid", self.valid, "--methods", ",".join(METHODS),
+                             "--train-length", "16", "--lengths", "16,24,128", "--tokens", "2k", "--batch-tokens", "256",
+                             "--sample-tokens", "40", "--out", out, "--json", self.folder / "copy.json", "--seed", "5")
+        self.assertIn("report.html", text)
+        results = json.loads((out / "results.json").read_text())
+        self.assertEqual(results, self.json_of("copy.json"))
+        self.assertEqual((results["train_length"], results["seed"]), (16, 5))
+        self.assertEqual([method["name"] for method in results["methods"]], list(METHODS))
+        for method in results["methods"]:
+            points = method["eval"]
+            if method["name"] == "learned":
+                self.assertTrue(all(point["perplexity"] is None for point in points if point["length"] > 16))
+                points = [point for point in points if point["length"] <= 16]
+                self.check_points(points, [16])
+            else:
+                self.check_points(points, [16, 24, 128])
+            self.succeeds("info", out / method["model_folder"])
+        for name in ("report.html", "figure.svg"):
+            self.assertGreater((out / name).stat().st_size, 1000)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
