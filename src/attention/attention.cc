@@ -13,7 +13,7 @@ namespace {
 using kernels::Kernel;
 using kernels::Problem;
 
-const Kernel& kernel_for(const Problem& problem) {
+const Kernel& kernel_for(const Problem& /*problem*/) {
   prepare_dispatch();
   return kernels::vector_kernel();
 }

@@ -110,7 +110,5 @@ struct Kernel {
 
 /// Float32 arithmetic on any instruction set; supports every problem.
 const Kernel& vector_kernel();
-/// bfloat16 on machines with AMX (isa() == Isa::amx).
-const Kernel& amx_kernel();
 
 }  // namespace alibi::kernels

@@ -1,0 +1,142 @@
+#include "attention/chunks.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include "core/memory.h"
+#include "core/parallel.h"
+
+namespace alibi::kernels {
+namespace {
+
+/// Chunks to aim for over all key/value heads: enough to keep threads busy and even, few enough that their sums stay
+/// small beside the tensors. A constant, since results depend on it.
+constexpr int64_t chunks_wanted = 16;
+/// Rows that chunks begin at multiples of.
+constexpr int64_t chunk_grain = 4 * query_rows;
+
+/// Key blocks and work of the rows [begin, end) of a group of heads.
+Chunk make_chunk(const Problem& problem, const AttentionState& state, const BlockIndex& index, size_t s,
+                 int64_t kv_head, int64_t begin, int64_t end) {
+  Chunk chunk(s, kv_head, begin, end);
+  const Sequence& sequence = problem.sequences[s];
+  chunk.first = ceil_div(sequence.keys, key_rows);
+  for (int64_t g = 0; g < problem.group(); ++g) {
+    for (int64_t row = begin; row < end; row += query_rows) {
+      const QueryBlock block = query_block_at(problem, sequence, kv_head * problem.group() + g, row);
+      const auto [first, last] = visited_keys(state, index, s, block);
+      if (first >= last) continue;
+      chunk.first = std::min(chunk.first, first);
+      chunk.last = std::max(chunk.last, last);
+      chunk.work += last - first;
+    }
+  }
+  chunk.first = std::min(chunk.first, chunk.last);
+  return chunk;
+}
+
+}  // namespace
+
+void BiasGradient::Add(const Problem& problem, const QueryBlock& block, int64_t distance, double dscore) {
+  if (problem.num_buckets > 0) {
+    const int bucket =
+        relative_position_bucket(distance, problem.causal, problem.num_buckets, static_cast<int>(problem.table_reach));
+    buckets_[static_cast<size_t>(bucket)] += dscore;
+  } else if (distance > 0 || problem.slopes_symmetric) {
+    // The scores of a row gain nothing from a constant, so the distance may count from the nearest key here too.
+    slope_ -= dscore * static_cast<double>(std::abs(distance) - (distance == 0 ? 0 : block.nearest));
+  }
+}
+
+std::pair<int64_t, int64_t> visited_keys(const AttentionState& state, const BlockIndex& index, size_t sequence,
+                                         const QueryBlock& block) {
+  if (state.first_block.empty()) return {block.first, block.last};
+  const auto at = static_cast<size_t>(index.at(sequence, block.head, block.row));
+  return {state.first_block[at], state.last_block[at]};
+}
+
+std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionState& state, const BlockIndex& index,
+                                     const BiasSums& sums) {
+  const int64_t groups = static_cast<int64_t>(problem.sequences.size()) * problem.kv_heads;
+  std::vector<ChunkGroup> result;
+  result.reserve(static_cast<size_t>(groups));
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    const Sequence& sequence = problem.sequences[s];
+    const int64_t grains = ceil_div(sequence.queries, chunk_grain);
+    const int64_t count = std::clamp<int64_t>(ceil_div(chunks_wanted, groups), 1, std::max<int64_t>(1, grains));
+    for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
+      ChunkGroup& group = result.emplace_back();
+      group.key_blocks = ceil_div(sequence.keys, key_rows);
+      // Cut where the work, counted grain by grain, passes each further share.
+      std::vector<int64_t> work;
+      int64_t total = 0;
+      for (int64_t g = 0; g < grains; ++g) {
+        const int64_t end = std::min((g + 1) * chunk_grain, sequence.queries);
+        work.push_back(make_chunk(problem, state, index, s, kv_head, g * chunk_grain, end).work);
+        total += work.back();
+      }
+      int64_t begin = 0, done = 0;
+      for (int64_t g = 0; g < grains; ++g) {
+        done += work[static_cast<size_t>(g)];
+        const int64_t made = static_cast<int64_t>(group.chunks.size());
+        if (g + 1 < grains && done * count < total * (made + 1)) continue;
+        const int64_t end = std::min((g + 1) * chunk_grain, sequence.queries);
+        group.chunks.push_back(make_chunk(problem, state, index, s, kv_head, begin, end));
+        begin = end;
+      }
+      if (group.chunks.empty()) group.chunks.emplace_back(s, kv_head, 0, 0);
+      if (sums.dslopes == nullptr && sums.dtable == nullptr) continue;
+      for (Chunk& chunk : group.chunks) {
+        chunk.bias.assign(static_cast<size_t>(problem.group()), BiasGradient(problem));
+      }
+    }
+  }
+  return result;
+}
+
+ChunkOrder::ChunkOrder(std::vector<ChunkGroup>& groups) {
+  for (ChunkGroup& group : groups) {
+    for (Chunk& chunk : group.chunks) order_.emplace_back(&group, &chunk);
+  }
+  std::stable_sort(order_.begin(), order_.end(),
+                   [](const auto& a, const auto& b) { return a.second->work > b.second->work; });
+}
+
+void allocate_sums(const Problem& problem, Chunk& chunk) {
+  const int64_t floats = (chunk.last - chunk.first) * key_rows * round_up(problem.head_dim, 16);
+  for (std::shared_ptr<float>* sum : {&chunk.dk, &chunk.dv}) {
+    const std::shared_ptr<void> memory = allocate(static_cast<size_t>(floats) * sizeof(float), true);
+    *sum = {memory, static_cast<float*>(memory.get())};
+  }
+}
+
+void release_sums(Chunk& chunk) {
+  chunk.dk.reset();
+  chunk.dv.reset();
+}
+
+void add_bias_gradients(const Problem& problem, const std::vector<ChunkGroup>& groups, const BiasSums& sums) {
+  if (sums.dslopes == nullptr && sums.dtable == nullptr) return;
+  std::vector<double> dslopes(static_cast<size_t>(problem.batch * problem.heads), 0.0);
+  std::vector<double> dtable(static_cast<size_t>(problem.num_buckets * problem.heads), 0.0);
+  for (const ChunkGroup& group : groups) {
+    for (const Chunk& chunk : group.chunks) {
+      for (int64_t g = 0; g < problem.group(); ++g) {
+        const int64_t head = chunk.kv_head * problem.group() + g;
+        const int64_t batch = problem.slopes_per_batch ? problem.sequences[chunk.sequence].batch : 0;
+        const BiasGradient& gradient = chunk.bias[static_cast<size_t>(g)];
+        dslopes[static_cast<size_t>(batch * problem.heads + head)] += gradient.slope();
+        for (int bucket = 0; bucket < problem.num_buckets; ++bucket) {
+          dtable[static_cast<size_t>(bucket * problem.heads + head)] += gradient.buckets()[static_cast<size_t>(bucket)];
+        }
+      }
+    }
+  }
+  const int64_t slopes = problem.slopes_per_batch ? problem.batch * problem.heads : problem.heads;
+  for (int64_t i = 0; i < slopes && sums.dslopes != nullptr; ++i) {
+    sums.dslopes[i] += static_cast<float>(dslopes[static_cast<size_t>(i)]);
+  }
+  for (size_t i = 0; i < dtable.size() && sums.dtable != nullptr; ++i) sums.dtable[i] += static_cast<float>(dtable[i]);
+}
+
+}  // namespace alibi::kernels

@@ -1,0 +1,246 @@
+// Forward attention in float32 arithmetic, for any instruction set.
+//
+// A task holds a few query blocks that read the same key/value head. It goes through the key blocks once, from the
+// diagonal outwards, and folds each into every query block that sees it (online softmax, Milakov & Gimelshein 2018).
+// Within a block everything is transposed: vectors run across queries, so a row's maximum, sum and bias are lanes, keys
+// and values are used as they lie in memory, and no reduction crosses lanes.
+#include <atomic>
+
+#include "attention/blocks.h"
+#include "attention/vector_kernel.h"
+#include "core/parallel.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/vector_forward.cc"
+#include "hwy/foreach_target.h"
+// Highway's order: foreach_target.h first.
+#include "attention/scores-inl.h"
+#include "attention/vector-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::kernels::HWY_NAMESPACE {
+namespace {
+
+/// A query block and its softmax so far. All arrays have one entry per query lane.
+struct Running {
+  QueryBlock block;
+  float* queries;               ///< [head_dim][query_rows]
+  float* out;                   ///< [head_dim][query_rows]: sum of exp2(score - max) v
+  float* max;                   ///< of the scores so far, log2 units; starts at -infinity
+  float* sum;                   ///< of exp2(score - max)
+  float* sum_low;               ///< what rounding took from sum
+  uint32_t* query_keys;         ///< dropout
+  int64_t first = 0, last = 0;  ///< key blocks visited
+};
+
+/// New maximum of each lane, the factor that brings sums of the old maximum to the new one, and whether any is not 1.
+bool RaiseMax(const float* scores, int64_t count, int64_t columns, float* max, float* factor) {
+  const Floats f;
+  bool raised = false;
+  for (int64_t c = 0; c < columns; c += lanes) {
+    const Float old = hn::Load(f, max + c);
+    Float top = old;
+    for (int64_t y = 0; y < count; ++y) top = hn::Max(hn::Load(f, scores + y * query_rows + c), top);
+    const auto none = hn::Eq(top, hn::Set(f, -std::numeric_limits<float>::infinity()));
+    const Float alpha = hn::IfThenElse(none, hn::Set(f, 1.0f), Exp2(hn::Sub(old, top)));
+    raised |= !hn::AllTrue(f, hn::Eq(old, top));
+    hn::Store(top, f, max + c);
+    hn::Store(alpha, f, factor + c);
+  }
+  return raised;
+}
+
+/// scores become weights exp2(score - max), and sum takes them in.
+void Weights(float* scores, int64_t count, int64_t columns, const float* factor, Running& running) {
+  const Floats f;
+  for (int64_t c = 0; c < columns; c += lanes) {
+    const Float top = hn::Load(f, running.max + c);
+    const auto none = hn::Eq(top, hn::Set(f, -std::numeric_limits<float>::infinity()));
+    const Float shift = hn::IfThenZeroElse(none, top);
+    Float sum = hn::Zero(f);
+    for (int64_t y = 0; y < count; ++y) {
+      float* at = scores + y * query_rows + c;
+      const Float weight = Exp2(hn::Sub(hn::Load(f, at), shift));
+      sum = hn::Add(sum, weight);
+      hn::Store(weight, f, at);
+    }
+    // Two-sum: the running sum must stay exact over a million keys.
+    const Float alpha = hn::Load(f, factor + c);
+    const Float old = hn::Mul(hn::Load(f, running.sum + c), alpha);
+    const Float total = hn::Add(old, sum);
+    const Float part = hn::Sub(total, old);
+    const Float lost = hn::Add(hn::Sub(old, hn::Sub(total, part)), hn::Sub(sum, part));
+    hn::Store(total, f, running.sum + c);
+    hn::Store(hn::MulAdd(hn::Load(f, running.sum_low + c), alpha, lost), f, running.sum_low + c);
+  }
+}
+
+void DropWeights(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, const Running& running,
+                 float* weights) {
+  const Floats f;
+  const DropoutMask mask(problem.dropout_seed, sequence.batch, running.block.head);
+  const uint32_t threshold = DropoutMask::threshold(problem.dropout);
+  for (int64_t y = 0; y < count; ++y) {
+    const uint32_t key_key = mask.key_key(sequence.key_begin + key + y);
+    for (int64_t c = 0; c < running.block.rows; c += lanes) {
+      float* at = weights + y * query_rows + c;
+      const auto dropped = Dropped(running.query_keys + c, key_key, threshold);
+      hn::Store(hn::IfThenZeroElse(dropped, hn::Load(f, at)), f, at);
+    }
+  }
+}
+
+/// Buffers for one tile.
+struct TileBuffers {
+  float* keys;    ///< [key_rows][stride]
+  float* values;  ///< [key_rows][stride]
+  float* scores;  ///< [key_rows][query_rows]
+  HWY_ALIGN float factor[query_rows];
+  Ramp ramp;
+};
+
+/// Takes the keys [key, key + count) into a query block.
+void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t stride,
+          TileBuffers& tile, Running& running) {
+  const Floats f;
+  const QueryBlock& block = running.block;
+  FillRamp(block, key, tile.ramp);
+  Scores(problem, block, running.queries, tile.keys, stride, count, tile.ramp, tile.scores);
+  if (RaiseMax(tile.scores, count, block.rows, running.max, tile.factor)) {
+    for (int64_t i = 0; i < problem.head_dim; ++i) {
+      float* at = running.out + i * query_rows;
+      for (int64_t c = 0; c < block.rows; c += lanes) {
+        hn::Store(hn::Mul(hn::Load(f, at + c), hn::Load(f, tile.factor + c)), f, at + c);
+      }
+    }
+  }
+  Weights(tile.scores, count, block.rows, tile.factor, running);
+  if (problem.dropout > 0) DropWeights(problem, sequence, key, count, running, tile.scores);
+  if (tile.ramp.masked && !AllFinite(tile.values, count * stride)) {
+    AddCarefully(tile.values, stride, tile.scores, count, problem.head_dim, block.rows, running.out);
+    return;
+  }
+  Product<Left::columns>(tile.values, stride, tile.scores, query_rows, problem.head_dim, block.rows, count,
+                         Add{running.out, query_rows});
+}
+
+/// Divides by the sums and writes the block's rows and log-sum-exps.
+void Finish(const Problem& problem, const Sequence& sequence, int64_t stride, float* rows, Running& running,
+            AttentionState* state) {
+  const QueryBlock& block = running.block;
+  const float kept = 1 / (1 - problem.dropout);
+  Transpose(running.out, query_rows, rows, stride, round_up(problem.head_dim, 4), round_up(block.rows, 4));
+  for (int64_t x = 0; x < block.rows; ++x) {
+    const int64_t query_row = sequence.query_begin + block.row + x;
+    const double sum = static_cast<double>(running.sum[x]) + static_cast<double>(running.sum_low[x]);
+    const float inverse = sum == 0 ? 0.0f : kept / static_cast<float>(sum);
+    StoreRow(problem, rows + x * stride, inverse, problem.out, sequence.batch, query_row, block.head);
+    if (state == nullptr) continue;
+    const int64_t at = (sequence.batch * problem.heads + block.head) * problem.queries + query_row;
+    const double near = (static_cast<double>(running.max[x]) + std::log2(sum)) * std::numbers::ln2;
+    const float slope = block.position < 0 ? block.bias.slope_after : block.bias.slope_before;
+    const double shift = block.nearest > 0 ? static_cast<double>(slope) * static_cast<double>(block.nearest) : 0.0;
+    state->lse_near.data<float>()[at] = static_cast<float>(near);
+    state->lse.data<float>()[at] = static_cast<float>(near - shift);
+  }
+}
+
+Running Start(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t stride, float* rows,
+              Workspace& workspace) {
+  Running running;
+  running.block = query_block_at(problem, sequence, head, row);
+  running.queries = workspace.part(stride * query_rows);
+  running.out = workspace.part(stride * query_rows);
+  running.max = workspace.part(query_rows);
+  running.sum = workspace.part(query_rows);
+  running.sum_low = workspace.part(query_rows);
+  running.query_keys = reinterpret_cast<uint32_t*>(workspace.part(query_rows));
+  LoadQueries(problem, problem.q, sequence, running.block, rows, stride, running.queries);
+  std::fill_n(running.out, stride * query_rows, 0.0f);
+  std::fill_n(running.max, query_rows, -std::numeric_limits<float>::infinity());
+  std::fill_n(running.sum, query_rows, 0.0f);
+  std::fill_n(running.sum_low, query_rows, 0.0f);
+  if (problem.dropout > 0) {
+    const DropoutMask mask(problem.dropout_seed, sequence.batch, head);
+    for (int64_t x = 0; x < query_rows; ++x) {
+      running.query_keys[x] = mask.query_key(sequence.query_begin + running.block.row + x);
+    }
+  }
+  return running;
+}
+
+}  // namespace
+
+void ForwardTask(const Problem& problem, const QueryTask& task, AttentionState* state, std::atomic<int64_t>& visited,
+                 std::atomic<int64_t>& total) {
+  const FlushDenormals flush;
+  const Sequence& sequence = problem.sequences[task.sequence];
+  const int64_t stride = round_up(problem.head_dim, 16);
+  const int64_t blocks = (task.head_end - task.head_begin) * ceil_div(task.row_end - task.row_begin, query_rows);
+  const int64_t floats =
+      blocks * (2 * stride + 4) * query_rows + (2 * stride + query_rows) * key_rows + stride * query_rows + 64 * blocks;
+  Workspace workspace = Workspace::take(static_cast<size_t>(floats));
+  TileBuffers tile;
+  tile.keys = workspace.part(key_rows * stride);
+  tile.values = workspace.part(key_rows * stride);
+  tile.scores = workspace.part(key_rows * query_rows);
+  float* rows = workspace.part(query_rows * stride);
+  std::vector<Running> running;
+  running.reserve(static_cast<size_t>(blocks));
+  int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
+  for (int64_t head = task.head_begin; head < task.head_end; ++head) {
+    for (int64_t row = task.row_begin; row < task.row_end; row += query_rows) {
+      running.push_back(Start(problem, sequence, head, row, stride, rows, workspace));
+      const QueryBlock& block = running.back().block;
+      if (block.first == block.last) continue;
+      first = std::min(first, block.first);
+      last = std::max(last, block.last);
+      total += block.last - block.first;
+    }
+  }
+  int64_t folded = 0;
+  const auto visit = [&](int64_t key_block) {
+    const int64_t key = key_block * key_rows;
+    const int64_t count = std::min(key_rows, sequence.keys - key);
+    bool loaded = false;
+    for (Running& r : running) {
+      if (key_block < r.block.first || key_block >= r.block.last) continue;
+      if (!loaded) {
+        LoadKeys(problem, problem.k, sequence, key, count, task.head_begin / problem.group(), tile.keys, stride);
+        LoadKeys(problem, problem.v, sequence, key, count, task.head_begin / problem.group(), tile.values, stride);
+        loaded = true;
+      }
+      Fold(problem, sequence, key, count, stride, tile, r);
+      ++folded;
+    }
+  };
+  if (first < last) {
+    const int64_t position = problem.query_offset + task.row_end - 1;
+    const int64_t diagonal = std::clamp(position / key_rows, first, last - 1);
+    for (int64_t key_block = diagonal; key_block >= first; --key_block) visit(key_block);
+    for (int64_t key_block = diagonal + 1; key_block < last; ++key_block) visit(key_block);
+  }
+  for (Running& r : running) Finish(problem, sequence, stride, rows, r, state);
+  visited += folded;
+}
+
+}  // namespace alibi::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace alibi::kernels {
+
+HWY_EXPORT(ForwardTask);
+
+void vector_forward(const Problem& problem, AttentionState* state) {
+  const std::vector<QueryTask> tasks = query_tasks(problem);
+  std::atomic<int64_t> visited{0}, total{0};
+  parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
+    HWY_DYNAMIC_DISPATCH(ForwardTask)(problem, tasks[static_cast<size_t>(task)], state, visited, total);
+  });
+  if (state != nullptr) state->stats = {.blocks_visited = visited, .blocks_total = total};
+}
+
+}  // namespace alibi::kernels
+#endif
