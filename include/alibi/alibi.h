@@ -2,7 +2,13 @@
 #pragma once
 
 #include "alibi/attention.h"
+#include "alibi/compare.h"
 #include "alibi/error.h"
+#include "alibi/evaluate.h"
+#include "alibi/language_model.h"
 #include "alibi/runtime.h"
 #include "alibi/tensor.h"
+#include "alibi/tokenizer.h"
+#include "alibi/train.h"
+#include "alibi/transformer.h"
 #include "alibi/version.h"
