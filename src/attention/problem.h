@@ -110,5 +110,7 @@ struct Kernel {
 
 /// Float32 arithmetic on any instruction set; supports every problem.
 const Kernel& vector_kernel();
+/// bfloat16 on machines with AMX.
+const Kernel& amx_kernel();
 
 }  // namespace alibi::kernels
