@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cmath>
 #include <tuple>
 #include <utility>
@@ -14,9 +15,23 @@ namespace alibi {
 
 namespace {
 
+/// "500", "1,000", "20k", "1.5M": a count without the zeros that format_count keeps.
+std::string short_count(double value) {
+  if (std::abs(value) < 9999.5) {
+    return value == std::round(value) ? format_integer(std::llround(value)) : fmt::format("{:.4g}", value);
+  }
+  std::string text = format_count(value);
+  const char unit = text.back();
+  if (text.find('.') == std::string::npos || std::isdigit(static_cast<unsigned char>(unit))) return text;
+  text.pop_back();
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text + unit;
+}
+
 /// A label with just the digits that the step between ticks needs.
 std::string tick_label(double value, double step) {
-  if (std::abs(value) >= 10000) return format_count(value);
+  if (std::abs(value) >= 1000) return short_count(value);
   const int decimals = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 6);
   // 2.5 needs one digit more than its power of ten.
   const double scaled = step * std::pow(10.0, decimals);
@@ -55,7 +70,8 @@ Axis linear_axis(double low, double high, int count) {
   axis.low = low >= 0 && low - room < 0 ? 0 : low - room;
   axis.high = high + room;
   for (double i = std::ceil(axis.low / step - 1e-9); i * step <= axis.high; ++i) {
-    axis.ticks.push_back({i * step, tick_label(i * step, step), ""});
+    const double value = i == 0 ? 0 : i * step;  // not -0
+    axis.ticks.push_back({value, tick_label(value, step), ""});
   }
   return axis;
 }
@@ -75,7 +91,7 @@ Axis logarithmic_axis(double low, double high) {
       for (const double factor : set) {
         const double value = factor * power;
         if (value < axis.low || value > axis.high) continue;
-        axis.ticks.push_back({value, value >= 10000 ? format_count(value) : fmt::format("{:.4g}", value), ""});
+        axis.ticks.push_back({value, short_count(value), ""});
       }
     }
     if (axis.ticks.size() >= 5) break;
@@ -114,7 +130,7 @@ Axis length_axis(const std::vector<int64_t>& lengths, int64_t train_length, doub
   for (const int64_t length : order) {
     Tick tick{static_cast<double>(length), format_integer(length), ""};
     if (train_length > 0) tick.second = format_multiple(length, train_length) + "×";
-    const double half = 0.5 * std::max(text_width(tick.label, 12), text_width(tick.second, 11)) + 3;
+    const double half = 0.5 * std::max(text_width(tick.label, 12), text_width(tick.second, 11)) + 2;
     const double at = pixels * axis.fraction(tick.value);
     const bool collides = std::any_of(taken.begin(), taken.end(), [&](const auto& other) {
       return at - half < other.second && at + half > other.first;

@@ -15,8 +15,8 @@ namespace alibi {
 
 namespace {
 
-/// Pixels between the outermost ticks of a chart's x axis, roughly; for choosing which labels fit.
-constexpr double kPlotPixels = 500;
+/// Pixels beside the plot itself, roughly (tick labels, line labels); for choosing which labels fit.
+constexpr double kBesidePlot = 220;
 
 /// The methods in drawing order: alibi last, on top.
 std::vector<const MethodResults*> drawing_order(const CompareResults& results) {
@@ -54,7 +54,7 @@ std::string stop_note(const MethodResults& method) {
   if (!tried) return "";
   const bool gap = std::any_of(method.evaluations.begin(), method.evaluations.end(),
                                [&](const EvaluationPoint& point) { return point.length > last && !point.gap.empty(); });
-  return fmt::format("{} {}", gap ? "cannot run past" : "has no finite value past", format_integer(last));
+  return fmt::format("{} {}", gap ? "cannot run past" : "is not finite past", format_integer(last));
 }
 
 std::string one_run(const CompareResults& results) {
@@ -107,8 +107,9 @@ void add_bars(std::vector<BarChart>& charts, const CompareResults& results, BarC
 
 }  // namespace
 
-LineChart perplexity_chart(const CompareResults& results) {
+LineChart perplexity_chart(const CompareResults& results, double width) {
   LineChart chart;
+  chart.width = width;
   chart.id = "perplexity";
   chart.title = "Perplexity against evaluation length";
   chart.subtitle = one_run(results);
@@ -125,9 +126,13 @@ LineChart perplexity_chart(const CompareResults& results) {
     }
     chart.series.push_back(std::move(series));
   }
-  const Range range = y_range(chart.series);
+  Range range = y_range(chart.series);
+  // Differences of a percent should look like a percent: the axis spans at least 15 %.
+  const double narrow = range.empty() ? 1 : std::max(1.0, std::sqrt(1.15 * range.low / range.high));
+  range.add(range.low / narrow);
+  range.add(range.high * narrow);
   chart.y = range.empty() ? linear_axis(1, 2) : value_axis(range.low, range.high);
-  chart.x = length_axis(all_lengths(results), results.train_length, kPlotPixels);
+  chart.x = length_axis(all_lengths(results), results.train_length, width - kBesidePlot);
   chart.x_label = "Evaluation length in tokens, and as a multiple of the training length";
   chart.y_label = chart.y.logarithmic ? "Perplexity on held-out text (log scale, lower is better)"
                                       : "Perplexity on held-out text (lower is better)";
@@ -142,7 +147,8 @@ LineChart loss_chart(const CompareResults& results) {
   chart.title = "Training loss";
   chart.description = "Mean training loss of each method against the tokens it has seen.";
   chart.markers = false;
-  chart.height = 340;
+  chart.width = kPageFigureWidth;
+  chart.height = 330;
   Range tokens;
   for (const MethodResults* method : drawing_order(results)) {
     Series series{method->name, {}, "", ""};
@@ -155,11 +161,11 @@ LineChart loss_chart(const CompareResults& results) {
   }
   const Range range = y_range(chart.series);
   chart.y = range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
-  chart.x = tokens.empty() ? linear_axis(0, 1) : linear_axis(tokens.low, tokens.high);
-  // Time ends where the run ended.
-  if (!tokens.empty()) chart.x.high = std::max(tokens.high, chart.x.low + 1);
+  // A logarithmic scale gives the steep first part no more room than the long flat one.
+  chart.x = tokens.empty() || tokens.low <= 0 ? linear_axis(0, 1) : logarithmic_axis(tokens.low, tokens.high);
+  if (!tokens.empty()) chart.x.high = std::max(tokens.high, 1.01 * chart.x.low);
   std::erase_if(chart.x.ticks, [&](const Tick& tick) { return tick.value > chart.x.high; });
-  chart.x_label = "Tokens seen in training";
+  chart.x_label = "Tokens seen in training (log scale)";
   chart.y_label = "Training loss in nats per token (lower is better)";
   return chart;
 }
@@ -170,7 +176,8 @@ LineChart position_chart(const CompareResults& results) {
   chart.title = "Loss by position in the window";
   chart.description = "Mean loss of held-out tokens against their position in the evaluation window.";
   chart.markers = false;
-  chart.height = 340;
+  chart.width = kPageFigureWidth;
+  chart.height = 330;
   int64_t last = 0;
   for (const MethodResults* method : drawing_order(results)) {
     Series series = position_series(*method);
@@ -213,6 +220,8 @@ std::vector<BarChart> cost_charts(const CompareResults& results) {
   return charts;
 }
 
-std::string figure_svg(const CompareResults& results) { return draw(perplexity_chart(results), print_theme(), true); }
+std::string figure_svg(const CompareResults& results) {
+  return draw(perplexity_chart(results, 720), print_theme(), true);
+}
 
 }  // namespace alibi

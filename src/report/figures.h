@@ -10,8 +10,12 @@
 
 namespace alibi {
 
+/// Width of the figures in the page: narrower than the column, so that they are scaled up there, and down to a phone
+/// without becoming too small to read.
+inline constexpr double kPageFigureWidth = 620;
+
 /// The central figure: perplexity against evaluation length, the training length marked (paper figure 1).
-LineChart perplexity_chart(const CompareResults& results);
+LineChart perplexity_chart(const CompareResults& results, double width = kPageFigureWidth);
 /// Training loss against tokens seen.
 LineChart loss_chart(const CompareResults& results);
 /// Loss by the position of the token in its window: the early token curse (paper appendix B).

@@ -25,6 +25,13 @@ std::string figure(const LineChart& chart, const std::string& caption) {
       escape_markup(chart.title), draw(chart, page_theme(), false), caption);
 }
 
+/// The verdict as HTML; "15 %" must not be torn apart at the end of a line.
+std::string verdict_markup(const CompareResults& results) {
+  std::string text = escape_markup(verdict(results));
+  for (size_t at = text.find(" %"); at != std::string::npos; at = text.find(" %", at)) text.replace(at, 1, "&nbsp;");
+  return text;
+}
+
 std::string section(const char* id, std::string_view heading, const std::string& body) {
   return fmt::format("<section aria-labelledby=\"{0}-heading\">\n<h2 id=\"{0}-heading\">{1}</h2>\n{2}</section>\n", id,
                      heading, body);
@@ -87,7 +94,7 @@ std::string sample_section(const CompareResults& results) {
 
 std::string report_html(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
-  const std::string title = fmt::format("Trained on {} tokens, tested on {}", format_integer(results.train_length),
+  const std::string title = fmt::format("Trained at {} tokens, tested at {}", format_integer(results.train_length),
                                         format_integer(lengths.empty() ? 0 : lengths.back()));
   std::string out =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
@@ -101,7 +108,7 @@ std::string report_html(const CompareResults& results) {
   out += "<style>" + page_style() + "</style>\n</head>\n<body>\n";
   out +=
       fmt::format("<header>\n<p class=\"kind\">Train short, test long</p>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n",
-                  title, escape_markup(verdict(results)));
+                  title, verdict_markup(results));
   out += facts_section(results) + "</header>\n<main>\n";
   out += perplexity_section(results) + cost_section(results) + loss_section(results) + position_section(results) +
          sample_section(results) + section("settings", "Settings, and how to repeat it", settings_section(results));

@@ -67,8 +67,10 @@ Box place_near(SvgPoint anchor, double width, double height, const Box& frame,
   const auto at = [&](double x, double y) {
     return Box{anchor.x + x, anchor.y + y - height / 2, anchor.x + x + width, anchor.y + y + height / 2};
   };
-  const auto free = [&](const Box& box) {
-    if (!frame.contains(box)) return false;
+  const auto free = [&](const Box& place) {
+    if (!frame.contains(place)) return false;
+    constexpr double kMargin = 5;  // half of a marker
+    const Box box{place.left - kMargin, place.top - kMargin, place.right + kMargin, place.bottom + kMargin};
     for (const Box& other : boxes) {
       if (box.overlaps(other)) return false;
     }
@@ -84,10 +86,10 @@ Box place_near(SvgPoint anchor, double width, double height, const Box& frame,
   Box best = above;
   double nearest = std::numeric_limits<double>::infinity();
   // To the right of the anchor, around it, and to its left; at rising distances up and down.
-  for (const double x : {10.0, 26.0, -width / 2, -width - 10, 60.0, 120.0}) {
+  for (const double x : {10.0, 26.0, 60.0, 120.0, -width / 4, -width / 2, -0.75 * width, -width - 10}) {
     for (double y = 0; y <= frame.bottom - frame.top; y += 4) {
       for (const double sign : {-1.0, 1.0}) {
-        const double distance = std::hypot(y, 0.5 * std::max(0.0, std::abs(x + width / 2) - width / 2));
+        const double distance = std::hypot(std::max(0.0, y - height / 2), std::max({0.0, x, -width - x}));
         if (distance >= nearest || !free(at(x, sign * y))) continue;
         nearest = distance;
         best = at(x, sign * y);

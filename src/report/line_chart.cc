@@ -13,7 +13,6 @@ namespace alibi {
 
 namespace {
 
-constexpr double kWidth = 720;
 constexpr double kTickSize = 12;
 constexpr double kLabelSize = 13;
 constexpr double kLabelGap = 17;  ///< between the base lines of two labels
@@ -30,14 +29,14 @@ class Drawing {
         theme_(theme),
         heading_(heading),
         height_(chart.height + (heading ? 56 : 0)),
-        svg_(chart.id, kWidth, height_, chart.title, chart.description) {
+        svg_(chart.id, chart.width, height_, chart.title, chart.description) {
     place_frame();
     for (const Series& series : chart.series) lines_.push_back(runs(series));
   }
 
   std::string finish() && {
     if (heading_) {
-      svg_.rectangle({0, 0}, kWidth, height_, theme_.ground);
+      svg_.rectangle({0, 0}, chart_.width, height_, theme_.ground);
       svg_.text({20, 32}, chart_.title, {theme_.ink, 18, Anchor::start, true});
       svg_.text({20, 53}, chart_.subtitle, {theme_.muted, 13});
     }
@@ -63,8 +62,11 @@ class Drawing {
     }
     const bool two_rows = std::any_of(chart_.x.ticks.begin(), chart_.x.ticks.end(),
                                       [](const Tick& tick) { return !tick.second.empty(); });
-    frame_ = {tick_width + (heading_ ? 32 : 14), heading_ ? 108.0 : 46.0, kWidth - label_width - 34,
-              height_ - (two_rows ? 62 : 48)};
+    frame_ = {tick_width + (heading_ ? 32 : 14),
+              heading_      ? 110.0
+              : chart_.mark ? 48.0
+                            : 34.0,
+              chart_.width - label_width - 40, height_ - (two_rows ? 62 : 48)};
   }
 
   SvgPoint place(double x, double y) const {
@@ -117,7 +119,7 @@ class Drawing {
         svg_.text({x, frame_.bottom + 32}, tick.second, {theme_.muted, 11, Anchor::middle});
       }
     }
-    svg_.text({heading_ ? 20.0 : 0.0, frame_.top - (chart_.mark ? 28 : 14)}, chart_.y_label, {theme_.muted, kTickSize});
+    svg_.text({heading_ ? 20.0 : 0.0, frame_.top - (chart_.mark ? 30 : 14)}, chart_.y_label, {theme_.muted, kTickSize});
     svg_.text({(frame_.left + frame_.right) / 2, height_ - 8}, chart_.x_label,
               {theme_.muted, kTickSize, Anchor::middle});
   }
@@ -128,7 +130,7 @@ class Drawing {
     svg_.line({x, frame_.top - 6}, {x, frame_.bottom}, {theme_.ink, 1.2, "5 4"});
     // Above the frame, where no line can be; to the left of the mark if there is no room to the right.
     const double width = text_width(chart_.mark_label, kTickSize);
-    const bool right = x + width - 4 < kWidth;
+    const bool right = x + width - 4 < chart_.width;
     svg_.text({right ? x - 4 : x + 4, frame_.top - 11}, chart_.mark_label,
               {theme_.ink, kTickSize, right ? Anchor::start : Anchor::end});
   }
@@ -157,17 +159,22 @@ class Drawing {
     std::vector<double> wanted;
     for (const Series& series : chart_.series) {
       const ChartPoint* last = last_point(series);
-      if (last == nullptr || ends_early(series)) continue;
+      if (last != nullptr && ends_early(series)) continue;
       labelled.push_back(&series);
-      wanted.push_back(place(last->x, last->y).y);
+      wanted.push_back(last == nullptr ? frame_.bottom : place(last->x, last->y).y);
     }
     const std::vector<double> heights = spread(wanted, kLabelGap, frame_.top + 4, frame_.bottom - 4);
-    const double x = frame_.right + 14;
+    const double x = frame_.right + 20;
     for (size_t i = 0; i < labelled.size(); ++i) {
       const Series& series = *labelled[i];
-      const ChartPoint& last = *last_point(series);
-      const SvgPoint end = place(last.x, last.y);
-      if (std::abs(heights[i] - end.y) > 2 || x - end.x > 30) {
+      taken_.push_back({x, heights[i] - 9, chart_.width, heights[i] + 9});
+      const ChartPoint* last = last_point(series);
+      if (last == nullptr) {
+        label({x, heights[i] + 4.5}, series, "no value");
+        continue;
+      }
+      const SvgPoint end = place(last->x, last->y);
+      if (std::abs(heights[i] - end.y) > 2 || x - end.x > 36) {
         svg_.path({{end.x + 7, end.y}, {x - 3, heights[i]}}, {theme_.line(series.method), 1, ""});
       }
       label({x, heights[i] + 4.5}, series, "");
@@ -181,7 +188,6 @@ class Drawing {
       for (const auto& run : runs_of_line) obstacles.push_back(run);
     }
     if (chart_.mark) obstacles.push_back({place(*chart_.mark, chart_.y.low), {place(*chart_.mark, 1).x, frame_.top}});
-    std::vector<Box> taken;
     for (const Series& series : chart_.series) {
       if (!ends_early(series)) continue;
       const ChartPoint& last = *last_point(series);
@@ -194,13 +200,14 @@ class Drawing {
         obstacles.push_back({end, {end.x + 25, end.y}});
       }
       const double width = text_width(series.method + " " + note, kLabelSize, true);
-      const Box box = place_near({end.x + 20, end.y}, width, 20, frame_, obstacles, taken);
-      taken.push_back(box);
+      const Box box = place_near({end.x + 20, end.y}, width, 16,
+                                 {frame_.left, frame_.top - 6, chart_.width - 4, frame_.bottom}, obstacles, taken_);
+      taken_.push_back(box);
       const double middle = (box.top + box.bottom) / 2;
       if (std::abs(middle - end.y) > 14) {
         const double nearest_x = std::clamp(end.x + 20, box.left + 8, box.right - 8);
         svg_.path({{end.x + 20, end.y + (middle < end.y ? -6 : 6)},
-                   {nearest_x, middle < end.y ? box.bottom - 3 : box.top + 3}},
+                   {nearest_x, middle < end.y ? box.bottom + 1 : box.top - 1}},
                   {theme_.line(series.method), 1, ""});
       }
       label({box.left, middle + 4.5}, series, note);
@@ -224,6 +231,7 @@ class Drawing {
   Box frame_;
   double last_x_ = -INFINITY;
   std::vector<Runs> lines_;  ///< of each series, in pixels
+  std::vector<Box> taken_;   ///< labels placed so far
 };
 
 }  // namespace

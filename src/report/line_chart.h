@@ -33,7 +33,7 @@ struct LineChart {
   std::optional<double> mark;  ///< a dashed vertical line at this x
   std::string mark_label;
   bool markers = true;
-  double height = 420;  ///< of the whole picture; it is 720 wide
+  double width = 720, height = 420;  ///< in pixels at full size; `heading` adds to the height
 };
 
 /// The SVG element. `heading`: with title and subtitle drawn and a ground of its own, for a file that stands alone.

@@ -49,7 +49,7 @@ std::string sample_text(const MethodResults& method, int64_t train_length) {
 std::string facts_section(const CompareResults& results) {
   std::string out = "<dl class=\"facts\">\n";
   const std::vector<int64_t> lengths = all_lengths(results);
-  out += fact("Trained at", format_integer(results.train_length) + " tokens");
+  out += fact("Trained at", format_integer(results.train_length) + " tokens", "in each window");
   if (!lengths.empty()) {
     out += fact("Tested up to", format_integer(lengths.back()) + " tokens",
                 format_multiple(lengths.back(), results.train_length) + "× the training length");
@@ -59,12 +59,11 @@ std::string facts_section(const CompareResults& results) {
                 results.preset.empty() ? "" : results.preset + " preset");
   }
   if (results.train_bytes > 0) {
-    out += fact("Text", format_bytes(results.train_bytes) + " to train on",
-                format_bytes(results.valid_bytes) + " held out");
+    out += fact("Text", format_bytes(results.train_bytes), "and " + format_bytes(results.valid_bytes) + " held out");
   }
   if (!results.methods.empty() && results.methods[0].train_tokens > 0) {
     out += fact("Training", format_count(static_cast<double>(results.methods[0].train_tokens)) + " tokens",
-                "for each method, the same batches");
+                "per method, same batches");
   }
   if (results.seconds > 0) {
     out +=

@@ -11,11 +11,9 @@ namespace alibi {
 namespace {
 
 constexpr std::string_view kLight =
-    "--ground: #ffffff; --panel: #f6f7f8; --ink: #1d2125; --muted: #5c6670; --grid: #e1e5e8; --accent: #b34f00; "
-    "--past: #fdf1e7;";
+    "--ground: #ffffff; --panel: #f6f7f8; --ink: #1d2125; --muted: #5c6670; --grid: #e1e5e8; --accent: #b34f00;";
 constexpr std::string_view kDark =
-    "--ground: #14171a; --panel: #1c2024; --ink: #e8eaec; --muted: #a0a9b2; --grid: #2e343a; --accent: #ff9d5c; "
-    "--past: #33261b;";
+    "--ground: #14171a; --panel: #1c2024; --ink: #e8eaec; --muted: #a0a9b2; --grid: #2e343a; --accent: #ff9d5c;";
 
 constexpr std::string_view kRules = R"css(
 * { box-sizing: border-box; }
@@ -34,7 +32,7 @@ h3 { margin: 32px 0 8px; font-size: 17px; }
 p { margin: 0 0 14px; }
 a { color: var(--accent); }
 .facts {
-  display: grid; grid-template-columns: repeat(auto-fit, minmax(150px, 1fr)); gap: 14px 24px;
+  display: grid; grid-template-columns: repeat(auto-fit, minmax(180px, 1fr)); gap: 16px 24px;
   margin: 30px 0 0; padding: 16px 0; border: solid var(--grid); border-width: 1px 0;
 }
 .facts dt { color: var(--muted); font-size: 13px; }
@@ -45,19 +43,20 @@ figcaption, .note { color: var(--muted); font-size: 14.5px; line-height: 1.5; }
 figcaption { margin-top: 10px; }
 .scroll { overflow-x: auto; }
 figure svg { display: block; width: 100%; height: auto; }
-.scroll > svg { min-width: 600px; }
+.scroll > svg { min-width: 460px; }
+.name { white-space: nowrap; }
 .bars { display: grid; grid-template-columns: repeat(auto-fit, minmax(290px, 1fr)); gap: 26px 40px; }
 .mark { width: .72em; height: .72em; margin-right: .4em; vertical-align: -.04em; }
 table { border-collapse: collapse; width: 100%; font-size: 15px; font-variant-numeric: tabular-nums; }
 caption { text-align: left; color: var(--muted); font-size: 14.5px; padding-bottom: 8px; }
-th, td { padding: 7px 0 7px 20px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
+th, td { padding: 7px 0 7px 12px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
 th:first-child, td:first-child { padding-left: 0; text-align: left; }
-thead th { font-size: 14px; vertical-align: bottom; border-bottom: 1.5px solid var(--muted); }
+thead th { font-size: 14px; line-height: 1.3; white-space: normal; vertical-align: bottom; border-bottom: 1.5px solid var(--muted); }
 tbody th { font-weight: 400; }
-tbody th span, td span { color: var(--muted); font-size: 13px; }
-td span { display: inline-block; min-width: 3.4em; }
+.more { color: var(--muted); font-size: 13px; }
+td .more { display: inline-block; min-width: 3.1em; }
 td.best { font-weight: 700; }
-td.best span { font-weight: 400; }
+td.best .more { font-weight: 400; }
 tr.trained { background: var(--panel); }
 td.gap { color: var(--muted); }
 .settings th, .settings td { text-align: left; white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
@@ -70,7 +69,7 @@ pre, .text { white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 4; }
   background: var(--panel); border-radius: 6px;
 }
 .prompt { font-weight: 700; }
-.past { background: var(--past); }
+.within { color: var(--muted); }
 .passed {
   display: block; margin: 8px 0; padding: 0; color: var(--accent); border-top: 1.5px dashed var(--accent);
   font: 600 12.5px/1.8 system-ui, -apple-system, "Segoe UI", Roboto, Arial, sans-serif; white-space: normal;

@@ -44,8 +44,8 @@ std::string method_columns(const CompareResults& results) {
 }
 
 std::string length_head(int64_t length, int64_t train_length) {
-  if (length == train_length) return fmt::format("{} <span>trained here</span>", format_integer(length));
-  return fmt::format("{} <span>{}×</span>", format_integer(length), format_multiple(length, train_length));
+  return fmt::format("{} <span class=\"more\">{}×</span>", format_integer(length),
+                     format_multiple(length, train_length));
 }
 
 std::string rate(double value) { return std::isfinite(value) && value > 0 ? format_count(value) : "–"; }
@@ -53,8 +53,9 @@ std::string rate(double value) { return std::isfinite(value) && value > 0 ? form
 }  // namespace
 
 std::string perplexity_table(const CompareResults& results) {
-  Table table("Perplexity; the lowest of each row is bold, ×: against the same method at its training length.",
-              column("Length") + method_columns(results));
+  Table table(
+      "Perplexity. Bold: the lowest of its row. ×: against the same method at the training length (shaded row).",
+      column("Length") + method_columns(results));
   for (const int64_t length : all_lengths(results)) {
     double best = INFINITY;
     for (const MethodResults& method : results.methods) {
@@ -68,17 +69,18 @@ std::string perplexity_table(const CompareResults& results) {
         const std::string reason = tried == nullptr     ? "not tried"
                                    : tried->gap.empty() ? "not a finite number"
                                                         : tried->gap;
-        cells += fmt::format("<td class=\"gap\" title=\"{}\">–</td>", escape_markup(reason));
+        cells +=
+            fmt::format("<td class=\"gap\" title=\"{}\">– <span class=\"more\"></span></td>", escape_markup(reason));
         continue;
       }
       const std::string text = format_perplexity(point->perplexity);
       const bool marked = results.methods.size() > 1 && text == format_perplexity(best);
       const EvaluationPoint* base = measured_at(method, results.train_length);
       const bool compare = base != nullptr && length != results.train_length;
-      cells +=
-          fmt::format("<td{}>{}{}</td>", marked ? " class=\"best\"" : "", text,
-                      compare ? fmt::format(" <span>×{}</span>", format_ratio(point->perplexity / base->perplexity))
-                              : " <span></span>");
+      cells += fmt::format(
+          "<td{}>{}{}</td>", marked ? " class=\"best\"" : "", text,
+          compare ? fmt::format(" <span class=\"more\">×{}</span>", format_ratio(point->perplexity / base->perplexity))
+                  : " <span class=\"more\"></span>");
     }
     table.row(length_head(length, results.train_length), cells,
               length == results.train_length ? " class=\"trained\"" : "");
@@ -113,9 +115,9 @@ std::string cost_table(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
   const int64_t longest = lengths.empty() ? 0 : lengths.back();
   const bool two = longest > results.train_length;
-  std::string header = column("Method") + column("Parameters") + column("Training") + column("Train tokens/s") +
+  std::string header = column("Method") + column("Training took") + column("Train tokens/s") +
                        column(fmt::format("Eval tokens/s at {}", format_integer(results.train_length)));
-  if (two) header += column(fmt::format("at {}", format_integer(longest)));
+  if (two) header += column(fmt::format("Eval tokens/s at {}", format_integer(longest)));
   Table table("Speed and peak resident memory of the process.",
               header + column("Train memory") + column("Eval memory"));
   const auto speed = [&](const MethodResults& method, int64_t length) {
@@ -124,8 +126,7 @@ std::string cost_table(const CompareResults& results) {
   };
   const auto memory = [](int64_t bytes) { return cell(bytes > 0 ? format_bytes(bytes) : "–"); };
   for (const MethodResults& method : results.methods) {
-    std::string cells = cell(method.parameters > 0 ? format_count(static_cast<double>(method.parameters)) : "–") +
-                        cell(method.train_seconds > 0 ? format_duration(method.train_seconds) : "–") +
+    std::string cells = cell(method.train_seconds > 0 ? format_duration(method.train_seconds) : "–") +
                         cell(rate(method.train_tokens_per_second)) + speed(method, results.train_length);
     if (two) cells += speed(method, longest);
     table.row(named(method.name), cells + memory(method.train_peak_bytes) + memory(method.eval_peak_bytes));

@@ -121,7 +121,7 @@ std::string only_short(const CompareResults& results) {
 /// "fell from 5.75 at 128 to 5.64 at 1024 (8x)"
 std::string with_numbers(double first, double last, int64_t train_length, int64_t longest) {
   const double ratio = last / first;
-  const char* verb = ratio < 0.99 ? "fell" : ratio > 1.01 ? "rose" : "went";
+  const char* verb = ratio < 1 - kLevel ? "fell" : ratio > 1 + kLevel ? "rose" : "went";
   return fmt::format("{} from {} at {} to {} at {} ({}x)", verb, digits(first, last), train_length, digits(last, first),
                      longest, format_multiple(longest, train_length));
 }
@@ -154,7 +154,11 @@ std::string verdict(const CompareResults& results) {
   const std::string subject = with_numbers(measured_at(*alibi, train_length)->perplexity,
                                            measured_at(*alibi, longest)->perplexity, train_length, longest);
   if (others.empty()) return fmt::format("Trained at {}, alibi's perplexity {}.", train_length, subject);
-  return fmt::format("Trained at {}, alibi's perplexity {}, while {}.", train_length, subject,
+  // "while" sets a contrast; where nothing else moved there is none to set.
+  const bool contrast = std::any_of(others.begin(), others.end(), [](const Change& change) {
+    return change.base && std::abs(change.ratio - 1) > kLevel;
+  });
+  return fmt::format("Trained at {}, alibi's perplexity {}{} {}.", train_length, subject, contrast ? ", while" : ";",
                      clauses(others, train_length, longest));
 }
 
