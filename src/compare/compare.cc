@@ -9,7 +9,7 @@
 #include "alibi/version.h"
 #include "core/check.h"
 #include "core/files.h"
-#include "report/report.h"
+#include "report/html.h"
 #include "report/results.h"
 #include "text/corpus.h"
 #include "text/stream.h"
@@ -80,7 +80,7 @@ class Comparison {
   CompareOptions options_;
   const std::function<void(const CompareStatus&)>& on_status_;
   Clock::time_point start_ = Clock::now();
-  std::shared_ptr<const Tokenizer> tokenizer_ = byte_tokenizer();
+  std::shared_ptr<const Tokenizer> tokenizer_ = std::make_shared<ByteTokenizer>();
   Corpus corpus_;
   std::string corpus_name_;
   std::vector<int32_t> train_tokens_, valid_tokens_;

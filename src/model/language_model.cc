@@ -33,7 +33,7 @@ struct LanguageModel::State {
     parallel_ranges(vocab * width, 1 << 14, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) values[i] = deviation * random.normal(static_cast<uint64_t>(i));
     });
-    if (!tokenizer && vocab == byte_tokenizer()->vocab_size()) tokenizer = byte_tokenizer();
+    if (!tokenizer && vocab == ByteTokenizer().vocab_size()) tokenizer = std::make_shared<ByteTokenizer>();
     check_usage(!tokenizer || tokenizer->vocab_size() <= vocab,
                 "[language model] the tokenizer has {} tokens, vocab_size is {}",
                 tokenizer ? tokenizer->vocab_size() : 0, vocab);

@@ -1,7 +1,7 @@
 #include "model/mpt_folder.h"
 
 #include <algorithm>
-#include <map>
+#include <set>
 
 #include "alibi/version.h"
 #include "core/check.h"
@@ -134,12 +134,12 @@ LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
 
 void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters) {
-  const SafetensorsReader file = open_safetensors(folder);
-  std::map<std::string, bool> used;
+  const Safetensors file(folder);
+  std::set<std::string> used;
   const auto load = [&](const std::string& name, Tensor target) {
     const std::string full = "transformer." + name;
-    target.copy_from(file.read(full, target.shape()));
-    used[full] = true;
+    file.load_into(full, target);
+    used.insert(full);
   };
   const bool gated = nn::is_gated(config.transformer.activation);
   for (Parameter* parameter : parameters) {
@@ -154,9 +154,9 @@ void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelCo
       load(parameter->name, parameter->value);
     }
   }
-  for (const std::string& name : file.names()) {
-    check(used.contains(name) || name == "lm_head.weight",
-          "[model] {}: the tensor {} has no place in the model that config.json describes", folder.string(), name);
+  for (const TensorInfo& tensor : file.tensors()) {
+    check(used.contains(tensor.name) || tensor.name == "lm_head.weight",
+          "[model] {}: the tensor {} has no place in the model that config.json describes", folder.string(), tensor.name);
   }
 }
 
