@@ -72,7 +72,7 @@ void add_common(CLI::App& command, CommonOptions& options) {
       ->group("Common");
   command.add_option("--threads", options.threads, "Threads to compute with; results do not depend on it [all cores]")
       ->type_name("N")
-      ->check(CLI::Range(1, 1024))
+      ->check(CLI::Range(1, 1024).description(""))
       ->group("Common");
   command.add_option("--seed", options.seed, "All random numbers follow from it")
       ->type_name("N")
@@ -88,7 +88,7 @@ CLI::Option* add_count(CLI::App& command, const std::string& name, int64_t& valu
 CLI::Option* add_counts(CLI::App& command, const std::string& name, std::vector<int64_t>& values,
                         const std::string& help) {
   return command.add_option(name, values, help)
-      ->type_name("A,B,...")
+      ->type_name("LIST")
       ->delimiter(',')
       ->allow_extra_args(false)
       ->transform(CLI::Validator(parse_count, "", "count"));

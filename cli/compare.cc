@@ -86,11 +86,10 @@ void add_compare(CLI::App& app) {
   add_texts(*command, options->texts)
       ->description("Text files, folders or - for standard input [the C++ headers of this machine]");
   add_valid(*command, options->valid);
-  command->add_option("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none")
-      ->type_name("A,B,...")
+  command->add_option("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none [the first four]")
+      ->type_name("LIST")
       ->delimiter(',')
-      ->allow_extra_args(false)
-      ->default_str("alibi,sinusoidal,rotary,t5");
+      ->allow_extra_args(false);
   add_count(*command, "--train-length", options->train_length, "Tokens the models see at once in training [128]");
   add_counts(*command, "--lengths", options->lengths,
              "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
@@ -103,7 +102,7 @@ void add_compare(CLI::App& app) {
       ->add_option("--sample-tokens", options->sample_tokens,
                    "Tokens of text to generate with each model; 0: none [4 times the training length]")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber);
+      ->check(CLI::NonNegativeNumber.description(""));
   command->add_option("-o,--out", options->out, "Folder for report.html, figure.svg, results.json and the models")
       ->type_name("DIR")
       ->capture_default_str();

@@ -60,7 +60,7 @@ void add_generate(CLI::App& app) {
       ->capture_default_str();
   command->add_option("--top-k", generate.top_k, "Draw from the N most likely tokens; 0: from all")
       ->type_name("N")
-      ->check(CLI::NonNegativeNumber)
+      ->check(CLI::NonNegativeNumber.description(""))
       ->capture_default_str();
   add_number(*command, "--top-p", generate.top_p, "Draw from the likeliest tokens of this summed probability")
       ->capture_default_str();

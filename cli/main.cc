@@ -40,6 +40,7 @@ int run(int argc, char** argv) {
   CLI::App app("Transformers trained on short sequences and run at any length.", "alibi");
   app.set_version_flag("--version", fmt::format("alibi {}", version));
   app.require_subcommand(1);
+  app.get_formatter()->column_width(28);  // before the subcommands, which inherit it
   app.footer(
       "'alibi COMMAND --help' has the options of a command and examples.\n"
       "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx forces an instruction set.");
@@ -55,7 +56,12 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     const auto chosen = app.get_subcommands();
     const std::string name = chosen.empty() ? "" : chosen.front()->get_name() + " ";
-    return report(fmt::format("{}\nRun 'alibi {}--help' for what is possible.", e.what(), name).c_str(), 2);
+    const auto unknown = chosen.empty() ? app.remaining() : std::vector<std::string>();
+    const std::string what =
+        unknown.empty() ? e.what()
+                        : fmt::format("there is no {} '{}'", unknown.front().starts_with('-') ? "option" : "command",
+                                      unknown.front());
+    return report(fmt::format("{}\nRun 'alibi {}--help' for what is possible.", what, name).c_str(), 2);
   }
   return 0;
 }
