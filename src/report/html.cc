@@ -72,10 +72,10 @@ std::string position_section(const CompareResults& results) {
   if (chart.series.empty()) return "";
   const std::string text =
       "<p>The first tokens of a window are predicted from almost nothing, so their loss is high: the <em>early token "
-      "curse</em>. Longer windows contain fewer such beginnings, and that alone lowers perplexity. So a perplexity "
-      "that "
-      "falls with the evaluation length does not yet show that a model uses distant tokens; a curve that keeps falling "
-      "to the right of the training length would. A curve that rises there shows a method that breaks.</p>\n";
+      "curse</em>. Longer windows contain fewer such beginnings, and that alone lowers perplexity. So a perplexity\n"
+      "that falls with the evaluation length does not yet show that a model uses distant tokens; a curve that keeps\n"
+      "falling to the right of the training length points to it. A curve that rises there belongs to a method that\n"
+      "fails past its training length.</p>\n";
   return section("positions", "Loss by position: the early token curse",
                  text + figure(chart, "Neighbouring positions are averaged, the more the further to the right.") +
                      position_table(results));
@@ -113,11 +113,9 @@ std::string report_html(const CompareResults& results) {
   out += perplexity_section(results) + cost_section(results) + loss_section(results) + position_section(results) +
          sample_section(results) + section("settings", "Settings, and how to repeat it", settings_section(results));
   out +=
-      "</main>\n<footer><p>Written by <code>alibi compare</code>. ALiBi: Press, Smith and Lewis, <cite>Train Short, "
-      "Test "
-      "Long: Attention with Linear Biases Enables Input Length Extrapolation</cite>, ICLR 2022. The numbers of this "
-      "page "
-      "are in <code>results.json</code> beside it.</p></footer>\n</body>\n</html>\n";
+      "</main>\n<footer><p>Written by <code>alibi compare</code>. ALiBi: Press, Smith and Lewis,\n<cite>Train Short, "
+      "Test Long: Attention with Linear Biases Enables Input Length Extrapolation</cite>, ICLR 2022.\nThe numbers of "
+      "this page are in <code>results.json</code> beside it.</p></footer>\n</body>\n</html>\n";
   return out;
 }
 

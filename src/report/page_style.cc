@@ -41,6 +41,7 @@ a { color: var(--accent); }
 figure { margin: 22px 0 0; }
 figcaption, .note { color: var(--muted); font-size: 14.5px; line-height: 1.5; }
 figcaption { margin-top: 10px; }
+.note { margin-bottom: 8px; }
 .scroll { overflow-x: auto; }
 figure svg { display: block; width: 100%; height: auto; }
 .scroll > svg { min-width: 460px; }
@@ -48,10 +49,12 @@ figure svg { display: block; width: 100%; height: auto; }
 .bars { display: grid; grid-template-columns: repeat(auto-fit, minmax(290px, 1fr)); gap: 26px 40px; }
 .mark { width: .72em; height: .72em; margin-right: .4em; vertical-align: -.04em; }
 table { border-collapse: collapse; width: 100%; font-size: 15px; font-variant-numeric: tabular-nums; }
-caption { text-align: left; color: var(--muted); font-size: 14.5px; padding-bottom: 8px; }
 th, td { padding: 7px 0 7px 12px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
 th:first-child, td:first-child { padding-left: 0; text-align: left; }
-thead th { font-size: 14px; line-height: 1.3; white-space: normal; vertical-align: bottom; border-bottom: 1.5px solid var(--muted); }
+thead th {
+  font-size: 14px; line-height: 1.3; white-space: normal; vertical-align: bottom;
+  border-bottom: 1.5px solid var(--muted);
+}
 tbody th { font-weight: 400; }
 .more { color: var(--muted); font-size: 13px; }
 td .more { display: inline-block; min-width: 3.1em; }
@@ -61,8 +64,11 @@ tr.trained { background: var(--panel); }
 td.gap { color: var(--muted); }
 .settings th, .settings td { text-align: left; white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
 .settings th { width: 34%; color: var(--muted); }
-pre, code, .text { font-family: ui-monospace, "SF Mono", SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
-pre { margin: 0 0 14px; padding: 12px 14px; background: var(--panel); border-radius: 6px; font-size: 14px; line-height: 1.5; }
+pre, code, .text { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
+pre {
+  margin: 0 0 14px; padding: 12px 14px; font-size: 14px; line-height: 1.5;
+  background: var(--panel); border-radius: 6px;
+}
 pre, .text { white-space: pre-wrap; overflow-wrap: anywhere; tab-size: 4; }
 .text {
   max-height: 340px; overflow-y: auto; padding: 14px 16px; font-size: 13.5px; line-height: 1.55;

@@ -14,14 +14,16 @@ namespace alibi {
 
 namespace {
 
-std::string named(const std::string& method) { return marker_picture(method, page_theme()) + escape_markup(method); }
+std::string named(const std::string& method) {
+  return fmt::format("<span class=\"name\">{}{}</span>", marker_picture(method, page_theme()), escape_markup(method));
+}
 
 /// A table whose first column names the rows. Tables scroll by themselves on narrow screens.
 class Table {
  public:
   Table(std::string_view caption, const std::string& header_cells) {
     out_ = fmt::format(
-        "<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n<caption>{0}</caption>\n"
+        "<p class=\"note\">{0}</p>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{0}\"><table>\n"
         "<thead><tr>{1}</tr></thead>\n<tbody>\n",
         escape_markup(caption), header_cells);
   }

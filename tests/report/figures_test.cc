@@ -1,0 +1,152 @@
+#include "report/figures.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "alibi/error.h"
+#include "report/labels.h"
+#include "report/markup_check.h"
+#include "report/sample_results.h"
+#include "report/svg.h"
+
+namespace alibi {
+namespace {
+
+using testing::Element;
+using testing::read_markup;
+
+/// Comparisons that have given drawings trouble.
+std::vector<CompareResults> difficult_results() {
+  std::vector<CompareResults> all;
+  all.push_back(testing::sample_results());
+  all.push_back(testing::sample_results({{"alibi", 5.75, 0.002}}));
+  all.push_back(testing::sample_results({{"alibi", 5.75, 0}, {"sinusoidal", 5.8, 3.5}, {"rotary", 5.7, 1.6}}));
+  all.push_back(
+      testing::sample_results({{"alibi", 5.75, 0}, {"rotary", 5.7501, 0}, {"t5", 5.7502, 0}, {"none", 5.75, 0}}));
+  all.push_back(testing::sample_results({{"learned", 5.75, 0}, {"my method", 6, 0.1}}));
+  CompareResults two = testing::sample_results();
+  for (MethodResults& method : two.methods) method.evaluations.resize(2);
+  all.push_back(two);
+  CompareResults one = testing::sample_results();
+  for (MethodResults& method : one.methods) method.evaluations.resize(1);
+  all.push_back(one);
+  CompareResults broken = testing::sample_results();
+  broken.methods[1].evaluations[8].perplexity = NAN;
+  broken.methods[2].evaluations[4].perplexity = INFINITY;
+  for (EvaluationPoint& point : broken.methods[3].evaluations) point.perplexity = NAN;
+  for (LossPoint& point : broken.methods[0].loss) point.loss = NAN;
+  broken.methods[1].per_position_nll.assign(64, NAN);
+  all.push_back(broken);
+  all.emplace_back();
+  return all;
+}
+
+std::vector<std::string> drawings(const CompareResults& results) {
+  std::vector<std::string> all = {figure_svg(results), draw(perplexity_chart(results), page_theme(), false),
+                                  draw(loss_chart(results), page_theme(), false),
+                                  draw(position_chart(results), page_theme(), false)};
+  for (const BarChart& chart : cost_charts(results)) all.push_back(draw(chart, page_theme()));
+  return all;
+}
+
+double number(const Element& element, const char* key) { return std::stod(element.attributes.at(key)); }
+
+/// Where a text lies, narrower than the estimate that placed it: fonts differ, and only real overlaps count.
+Box box_of(const Element& text) {
+  const double size = number(text, "font-size"), x = number(text, "x"), y = number(text, "y");
+  const double width = 0.9 * text_width(text.text, size);
+  const auto anchor = text.attributes.find("text-anchor");
+  const double left = anchor == text.attributes.end() ? x : anchor->second == "end" ? x - width : x - width / 2;
+  return {left, y - 0.7 * size, left + width, y + 0.1 * size};
+}
+
+TEST(Figures, AreWellFormedAndHoldNoBadNumbers) {
+  for (const CompareResults& results : difficult_results()) {
+    for (const std::string& svg : drawings(results)) {
+      std::vector<Element> elements;
+      ASSERT_NO_THROW(elements = read_markup(svg)) << svg;
+      EXPECT_EQ(elements.back().name, "svg");
+      for (const Element& element : elements) {
+        for (const auto& [key, value] : element.attributes) {
+          EXPECT_EQ(value.find("nan"), std::string::npos) << key << "=" << value;
+          EXPECT_EQ(value.find("inf"), std::string::npos) << key << "=" << value;
+        }
+      }
+    }
+  }
+}
+
+TEST(Figures, TextsDoNotOverlapAndLieInside) {
+  for (const CompareResults& results : difficult_results()) {
+    for (const std::string& svg : drawings(results)) {
+      const std::vector<Element> elements = read_markup(svg);
+      const Box picture{0, 0, number(elements.back(), "width"), number(elements.back(), "height")};
+      std::vector<Element> texts;
+      for (const Element& element : elements) {
+        if (element.name == "text") texts.push_back(element);
+      }
+      for (size_t i = 0; i < texts.size(); ++i) {
+        EXPECT_TRUE(picture.contains(box_of(texts[i]))) << texts[i].text;
+        for (size_t j = 0; j < i; ++j) {
+          EXPECT_FALSE(box_of(texts[i]).overlaps(box_of(texts[j]))) << texts[i].text << " / " << texts[j].text;
+        }
+      }
+    }
+  }
+}
+
+TEST(Figures, EveryMethodIsNamedAndEveryNumberHasAMarker) {
+  const std::string svg = figure_svg(testing::sample_results());
+  size_t tooltips = 0;
+  std::string texts;
+  for (const Element& element : read_markup(svg)) {
+    if (element.name == "title" && element.text.find(" at ") != std::string::npos) ++tooltips;
+    if (element.name == "text") texts += element.text + "|";
+  }
+  EXPECT_EQ(tooltips, 5u * 9 + 1);  // learned has one
+  for (const char* text :
+       {"alibi5.620", "sinusoidal14.53", "learnedcannot run past 128", "trained at 128", "2,048", "16×"}) {
+    EXPECT_NE(texts.find(text), std::string::npos) << text << " in " << texts;
+  }
+}
+
+TEST(Figures, TheFileHasFixedColoursThePageHasVariables) {
+  const CompareResults results = testing::sample_results();
+  EXPECT_EQ(figure_svg(results).find("var("), std::string::npos);
+  EXPECT_NE(figure_svg(results).find("#FFFFFF"), std::string::npos);
+  EXPECT_NE(draw(perplexity_chart(results), page_theme(), false).find("var(--alibi)"), std::string::npos);
+}
+
+TEST(Figures, TheScaleFollowsTheRange) {
+  EXPECT_FALSE(perplexity_chart(testing::sample_results()).y.logarithmic);
+  const LineChart wide = perplexity_chart(testing::sample_results({{"alibi", 5, 0}, {"sinusoidal", 5, 3.5}}));
+  EXPECT_TRUE(wide.y.logarithmic);
+  EXPECT_NE(wide.y_label.find("log scale"), std::string::npos);
+  // Differences of a percent must not fill the figure.
+  const LineChart close = perplexity_chart(testing::sample_results({{"alibi", 5, 0}, {"rotary", 5.01, 0}}));
+  EXPECT_GE(close.y.high / close.y.low, 1.15);
+}
+
+TEST(Figures, PositionsAreAveragedOverGrowingBins) {
+  CompareResults results = testing::sample_results({{"alibi", 5, 0}});
+  std::vector<double>& nll = results.methods[0].per_position_nll;
+  nll.assign(1024, 2.0);
+  nll[0] = 4;
+  const LineChart chart = position_chart(results);
+  ASSERT_EQ(chart.series.size(), 1u);
+  const std::vector<ChartPoint>& points = chart.series[0].points;
+  EXPECT_EQ(points.front().x, 1);
+  EXPECT_EQ(points.front().y, 4);
+  EXPECT_LT(points.size(), 50u);
+  for (size_t i = 1; i < points.size(); ++i) EXPECT_EQ(points[i].y, 2);
+}
+
+TEST(Svg, RefusesNumbersThatAreNotFinite) {
+  Svg svg("x", 10, 10, "t", "d");
+  EXPECT_THROW(svg.line({0, NAN}, {1, 1}, {"red", 1, ""}), Error);
+  EXPECT_THROW(svg.path({{0, 0}, {INFINITY, 1}}, {"red", 1, ""}), Error);
+}
+
+}  // namespace
+}  // namespace alibi

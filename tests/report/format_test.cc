@@ -1,0 +1,102 @@
+#include "report/format.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include "report/markup.h"
+
+namespace alibi {
+namespace {
+
+TEST(Format, Duration) {
+  EXPECT_EQ(format_duration(0.84), "0.8 s");
+  EXPECT_EQ(format_duration(9.96), "10 s");
+  EXPECT_EQ(format_duration(59.6), "1m 00s");
+  EXPECT_EQ(format_duration(291), "4m 51s");
+  EXPECT_EQ(format_duration(7500), "2h 05m");
+  EXPECT_EQ(format_duration(86400 * 3 + 3600 * 4), "3d 04h");
+  EXPECT_EQ(format_duration(NAN), "?");
+  EXPECT_EQ(format_duration(INFINITY), "?");
+}
+
+TEST(Format, Bytes) {
+  EXPECT_EQ(format_bytes(0), "0 B");
+  EXPECT_EQ(format_bytes(512), "512 B");
+  EXPECT_EQ(format_bytes(1024), "1.00 KiB");
+  EXPECT_EQ(format_bytes(1023 * 1024), "1.00 MiB");
+  EXPECT_EQ(format_bytes(int64_t{212} << 20), "212 MiB");
+  EXPECT_EQ(format_bytes(int64_t{5} << 30), "5.00 GiB");
+}
+
+TEST(Format, Count) {
+  EXPECT_EQ(format_count(0), "0");
+  EXPECT_EQ(format_count(3.5), "3.5");
+  EXPECT_EQ(format_count(999), "999");
+  EXPECT_EQ(format_count(999.7), "1.00k");
+  EXPECT_EQ(format_count(12345), "12.3k");
+  EXPECT_EQ(format_count(99960), "100k");
+  EXPECT_EQ(format_count(1234567), "1.23M");
+  EXPECT_EQ(format_count(246933504), "247M");
+  EXPECT_EQ(format_count(NAN), "?");
+}
+
+TEST(Format, Integer) {
+  EXPECT_EQ(format_integer(0), "0");
+  EXPECT_EQ(format_integer(999), "999");
+  EXPECT_EQ(format_integer(65536), "65,536");
+  EXPECT_EQ(format_integer(-1000), "-1,000");
+  EXPECT_EQ(format_integer(-100), "-100");
+  EXPECT_EQ(format_integer(246933504), "246,933,504");
+}
+
+TEST(Format, PerplexityAndRatio) {
+  EXPECT_EQ(format_perplexity(5.7516), "5.752");
+  EXPECT_EQ(format_perplexity(9.9999), "10.00");
+  EXPECT_EQ(format_perplexity(12.714), "12.71");
+  EXPECT_EQ(format_perplexity(123.44), "123.4");
+  EXPECT_EQ(format_perplexity(999.97), "1,000");
+  EXPECT_EQ(format_perplexity(92355.4), "92,355");
+  EXPECT_EQ(format_perplexity(12345678), "1.23e+07");
+  EXPECT_EQ(format_perplexity(NAN), "-");
+  EXPECT_EQ(format_ratio(0.978), "0.98");
+  EXPECT_EQ(format_ratio(12.34), "12.3");
+  EXPECT_EQ(format_ratio(1234), "1,234");
+  EXPECT_EQ(format_multiple(160, 128), "1.25");
+  EXPECT_EQ(format_multiple(1024, 128), "8");
+}
+
+TEST(Markup, Escapes) {
+  EXPECT_EQ(escape_markup("<a href=\"x\">'&"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;");
+  EXPECT_EQ(escape_markup("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"), "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
+  EXPECT_EQ(escape_markup("\xFF"), "\xEF\xBF\xBD");
+}
+
+TEST(Markup, StrangeBytesAreShown) {
+  EXPECT_EQ(visible_markup("a\nb\t<"), "a\nb\t&lt;");
+  EXPECT_EQ(visible_markup("\x1b"), "<i class=\"byte\">\\x1b</i>");
+  EXPECT_EQ(visible_markup(std::string_view("\0", 1)), "<i class=\"byte\">\\x00</i>");
+  EXPECT_EQ(visible_markup("\xFF"), "<i class=\"byte\">\\xff</i>");
+  EXPECT_EQ(visible_markup("\xC3"), "<i class=\"byte\">\\xc3</i>") << "cut off";
+  EXPECT_EQ(visible_markup("\xC3x"), "<i class=\"byte\">\\xc3</i>x");
+  EXPECT_EQ(visible_markup("\xC0\xAF"), "<i class=\"byte\">\\xc0</i><i class=\"byte\">\\xaf</i>") << "overlong";
+  EXPECT_EQ(visible_markup("\xE0\x80\x80").find("\\xe0"), 16u) << "overlong";
+  EXPECT_EQ(visible_markup("\xED\xA0\x80").find("\\xed"), 16u) << "surrogate";
+  EXPECT_EQ(visible_markup("\xF4\x90\x80\x80").find("\\xf4"), 16u) << "past U+10FFFF";
+  EXPECT_EQ(visible_markup("\xE2\x80\xAE"), "<i class=\"byte\">\\u202e</i>") << "turns the line around";
+  EXPECT_EQ(visible_markup("\xC2\x85"), "<i class=\"byte\">\\x85</i>") << "C1 control";
+}
+
+TEST(Markup, CharactersAreNotCut) {
+  const std::string_view text =
+      "a\xE2\x82\xAC"
+      "b";
+  EXPECT_EQ(character_start(text, 1), 1u);
+  EXPECT_EQ(character_start(text, 2), 4u);
+  EXPECT_EQ(character_start(text, 3), 4u);
+  EXPECT_EQ(character_start(text, 99), 5u);
+  EXPECT_EQ(count_characters(text), 3u);
+}
+
+}  // namespace
+}  // namespace alibi

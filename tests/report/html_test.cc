@@ -1,0 +1,125 @@
+#include "report/html.h"
+
+#include <gtest/gtest.h>
+
+#include <filesystem>
+#include <set>
+#include <sstream>
+
+#include "alibi/error.h"
+#include "core/files.h"
+#include "report/figures.h"
+#include "report/json.h"
+#include "report/markup.h"
+#include "report/markup_check.h"
+#include "report/sample_results.h"
+#include "report/verdict.h"
+
+namespace alibi {
+namespace {
+
+using testing::Element;
+using testing::read_markup;
+
+TEST(ReportPage, IsWellFormedWithUniqueIds) {
+  for (const CompareResults& results :
+       {testing::sample_results(), testing::sample_results({{"learned", 5, 0}}), CompareResults{}}) {
+    const std::string page = report_html(results);
+    std::vector<Element> elements;
+    ASSERT_NO_THROW(elements = read_markup(page, true));
+    std::set<std::string> ids;
+    for (const Element& element : elements) {
+      const auto id = element.attributes.find("id");
+      EXPECT_TRUE(id == element.attributes.end() || ids.insert(id->second).second) << id->second;
+    }
+    for (const Element& element : elements) {
+      const auto labels = element.attributes.find("aria-labelledby");
+      if (labels == element.attributes.end()) continue;
+      std::istringstream words(labels->second);
+      for (std::string id; words >> id;) EXPECT_TRUE(ids.count(id)) << id;
+    }
+  }
+}
+
+TEST(ReportPage, NeedsNothingButItself) {
+  const std::string page = report_html(testing::sample_results());
+  for (const Element& element : read_markup(page, true)) {
+    EXPECT_NE(element.name, "script");
+    EXPECT_NE(element.name, "link");
+    EXPECT_FALSE(element.attributes.count("src"));
+    EXPECT_FALSE(element.attributes.count("href"));
+    EXPECT_FALSE(element.attributes.count("onclick"));
+  }
+  EXPECT_EQ(page.find("url("), std::string::npos);
+  EXPECT_EQ(page.find("@import"), std::string::npos);
+}
+
+TEST(ReportPage, ShowsVerdictNumbersAndHowToRepeatIt) {
+  const CompareResults results = testing::sample_results();
+  const std::string page = report_html(results);
+  EXPECT_NE(page.find("went from 5.75 at 128 to 5.62 at 2048 (16x)"), std::string::npos);
+  EXPECT_NE(page.find(escape_markup(results.command)), std::string::npos);
+  EXPECT_NE(page.find(results.machine), std::string::npos);
+  EXPECT_NE(page.find("0.002, cosine to 0.0002"), std::string::npos);
+  EXPECT_NE(page.find("early token"), std::string::npos);
+  EXPECT_NE(page.find("positions up to 128"), std::string::npos) << "the reason of a gap";
+}
+
+TEST(ReportPage, TextFromOutsideCannotBecomeMarkup) {
+  CompareResults results = testing::sample_results();
+  const std::string bad = "</style><script>alert(\"1\")</script>&<!--";
+  results.corpus_name = results.command = results.machine = results.version = results.preset = results.started = bad;
+  results.settings = {{bad, bad}};
+  for (MethodResults& method : results.methods) {
+    method.name = method.sample = method.sample_prompt = method.sample_note = method.model_folder = bad;
+    method.evaluations.back().gap = bad;
+  }
+  const std::string page = report_html(results);
+  EXPECT_NO_THROW(read_markup(page, true));
+  EXPECT_EQ(page.find("<script"), std::string::npos);
+  EXPECT_EQ(page.find("<!--"), std::string::npos);
+}
+
+TEST(ReportPage, MarksWhereASampleLeavesTheTrainingLength) {
+  CompareResults results = testing::sample_results({{"alibi", 5, 0}});
+  MethodResults& method = results.methods[0];
+  method.sample_prompt = "Call me";
+  method.sample = std::string(121 - 1, 'a') + "\xC3\xA9" + "past";  // byte 128 is the second one of the accented e
+  const std::string marker = "<span class=\"passed\">";
+  std::string page = report_html(results);
+  size_t at = page.find(marker);
+  ASSERT_NE(at, std::string::npos);
+  EXPECT_EQ(page.substr(at - 10, 10), "a\xC3\xA9</span>");
+  EXPECT_NE(page.find("<span class=\"prompt\">Call me</span>"), std::string::npos);
+  EXPECT_NE(page.find("<span class=\"past\">past</span>"), std::string::npos);
+
+  method.sample_bytes_at_train_length = 3;  // a tokenizer with tokens of several bytes, and a long prompt
+  page = report_html(results);
+  EXPECT_NE(page.find("<span class=\"prompt\">Cal</span>" + marker), std::string::npos);
+  EXPECT_NE(page.find("<span class=\"past prompt\">l me</span>"), std::string::npos);
+
+  method.sample = "short";
+  method.sample_bytes_at_train_length = -1;
+  EXPECT_EQ(report_html(results).find(marker), std::string::npos);
+}
+
+TEST(ReportPage, IsTheSameAfterAReadingOfTheJson) {
+  CompareResults results = testing::sample_results();
+  for (MethodResults& method : results.methods) method.sample = "text";
+  EXPECT_EQ(report_html(results_from_json(to_json(results))), report_html(results));
+}
+
+TEST(WriteReport, WritesThreeFiles) {
+  const std::filesystem::path folder = std::filesystem::path(::testing::TempDir()) / "alibi_report_test" / "deep";
+  std::filesystem::remove_all(folder);
+  const CompareResults results = testing::sample_results();
+  write_report(results, folder);
+  EXPECT_EQ(read_file(folder / "results.json"), to_json(results));
+  EXPECT_EQ(read_file(folder / "figure.svg"), figure_svg(results));
+  EXPECT_EQ(read_file(folder / "report.html"), report_html(results));
+  EXPECT_THROW(write_report(results, folder / "report.html"), Error);
+  std::filesystem::remove_all(folder.parent_path());
+}
+
+}  // namespace
+}  // namespace alibi

@@ -1,0 +1,125 @@
+#include "report/json.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+
+#include "alibi/error.h"
+#include "report/sample_results.h"
+
+namespace alibi {
+namespace {
+
+using nlohmann::json;
+
+TEST(ReportJson, HasTheDocumentedKeys) {
+  const json file = json::parse(to_json(testing::sample_results()));
+  for (const char* key : {"train_length", "seed", "threads", "preset", "parameters", "corpus", "methods", "version",
+                          "machine", "command", "settings"}) {
+    EXPECT_TRUE(file.contains(key)) << key;
+  }
+  EXPECT_EQ(file["train_length"], 128);
+  EXPECT_EQ(file["corpus"]["train_bytes"], 9'812'345);
+  EXPECT_EQ(file["corpus"]["valid_bytes"], 1'048'576);
+  ASSERT_EQ(file["methods"].size(), 6u);
+  const json& alibi = file["methods"][0];
+  EXPECT_EQ(alibi["name"], "alibi");
+  for (const char* key : {"tokens", "seconds", "tokens_per_second", "peak_bytes", "loss", "loss_tokens"}) {
+    EXPECT_TRUE(alibi["train"].contains(key)) << key;
+  }
+  ASSERT_TRUE(alibi["train"]["loss"][0].is_number());
+  EXPECT_EQ(alibi["train"]["loss"].size(), alibi["train"]["loss_tokens"].size());
+  for (const char* key : {"length", "stride", "tokens", "nll", "perplexity", "bits_per_byte", "tokens_per_second"}) {
+    EXPECT_TRUE(alibi["eval"][0].contains(key)) << key;
+    EXPECT_TRUE(alibi["eval"][0][key].is_number()) << key;
+  }
+  EXPECT_FALSE(alibi["eval"][0].contains("error"));
+  EXPECT_EQ(alibi["per_position"]["length"], 1024);
+  EXPECT_EQ(alibi["per_position"]["nll"].size(), 1024u);
+}
+
+TEST(ReportJson, AGapHasAnErrorAndNoNumbers) {
+  const json file = json::parse(to_json(testing::sample_results()));
+  const json& gap = file["methods"][4]["eval"][1];
+  EXPECT_EQ(gap["length"], 160);
+  EXPECT_TRUE(gap["perplexity"].is_null());
+  EXPECT_TRUE(gap["nll"].is_null());
+  EXPECT_NE(gap["error"].get<std::string>().find("positions up to 128"), std::string::npos);
+}
+
+TEST(ReportJson, NumbersThatAreNotFiniteAreNull) {
+  EvaluationPoint point;
+  point.length = 7;
+  point.nll = NAN;
+  point.perplexity = INFINITY;
+  const json converted = to_json(point);  // also a plain, sorted json
+  EXPECT_TRUE(converted["nll"].is_null());
+  EXPECT_TRUE(converted["perplexity"].is_null());
+  json array = json::array();
+  array.push_back(json(to_json(point)));
+  EXPECT_EQ(array[0]["length"], 7);
+}
+
+TEST(ReportJson, ReadsWhatItWrote) {
+  CompareResults results = testing::sample_results();
+  results.seed = ~0ull;
+  results.methods[0].loss[3].loss = NAN;
+  results.methods[1].per_position_nll[5] = NAN;
+  results.methods[2].evaluations[8].perplexity = NAN;
+  for (MethodResults& method : results.methods) method.sample = "plain \"text\"\n\xE2\x82\xAC";
+  const std::string text = to_json(results);
+  const CompareResults read = results_from_json(text);
+  EXPECT_EQ(to_json(read), text);
+  EXPECT_EQ(read.seed, ~0ull);
+  EXPECT_EQ(read.settings, results.settings);
+  ASSERT_EQ(read.methods.size(), results.methods.size());
+  EXPECT_TRUE(std::isnan(read.methods[0].loss[3].loss));
+  EXPECT_EQ(read.methods[0].loss[4].loss, results.methods[0].loss[4].loss);
+  EXPECT_EQ(read.methods[0].loss[4].step, results.methods[0].loss[4].step);
+  EXPECT_TRUE(std::isnan(read.methods[1].per_position_nll[5]));
+  EXPECT_TRUE(std::isnan(read.methods[2].evaluations[8].perplexity));
+  EXPECT_EQ(read.methods[4].evaluations[1].gap, results.methods[4].evaluations[1].gap);
+  EXPECT_EQ(read.methods[0].sample, results.methods[0].sample);
+  EXPECT_EQ(read.methods[0].sample_bytes_at_train_length, -1);
+}
+
+TEST(ReportJson, AnyBytesGiveValidText) {
+  CompareResults results = testing::sample_results();
+  results.methods[0].sample = std::string("\xFF\x00\xC3", 3);
+  results.corpus_name = "caf\xE9";
+  const CompareResults read = results_from_json(to_json(results));
+  EXPECT_EQ(read.corpus_name, "caf\xEF\xBF\xBD");
+}
+
+TEST(ReportJson, ArraysOfNumbersTakeOneLine) {
+  const std::string text = to_json(testing::sample_results());
+  EXPECT_LT(std::count(text.begin(), text.end(), '\n'), 1000);
+  EXPECT_EQ(text.back(), '\n');
+}
+
+std::string message_of(const std::string& text) {
+  try {
+    results_from_json(text);
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(ReportJson, DamagedFilesNameTheKey) {
+  EXPECT_NE(message_of("{\"train_length\": 1").find("not JSON"), std::string::npos);
+  EXPECT_NE(message_of("[]").find("expected an object"), std::string::npos);
+  EXPECT_NE(message_of("{\"train_length\": \"x\"}").find("results.train_length"), std::string::npos);
+  EXPECT_NE(message_of("{\"train_length\": 1.5}").find("expected an integer"), std::string::npos);
+  EXPECT_NE(message_of("{\"methods\": 3}").find("results.methods"), std::string::npos);
+  EXPECT_NE(message_of("{\"methods\": [{\"name\": \"a\", \"eval\": [{\"nll\": \"x\"}]}]}")
+                .find("results.methods[0].eval[0].nll"),
+            std::string::npos);
+  EXPECT_NE(message_of("{\"methods\": [{\"train\": {\"loss\": [1, 2], \"loss_tokens\": [1]}}]}").find("loss_tokens"),
+            std::string::npos);
+  EXPECT_EQ(message_of("{}"), "");
+}
+
+}  // namespace
+}  // namespace alibi
