@@ -1,5 +1,6 @@
-// Trains a small language model on a text at a short length, then reads and writes far past it.
-//   train_and_generate [FILE] [TOKENS TO TRAIN ON]        without a file: on this program's own source
+// Trains a small language model on nine tenths of a text at a short length, then reads the rest and writes at lengths
+// far past it.
+//   train_and_generate FILE [TOKENS TO TRAIN ON]
 #include <alibi/alibi.h>
 
 #include <cstdio>
@@ -8,10 +9,26 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
+#include <span>
 #include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+std::pair<std::span<const int32_t>, std::span<const int32_t>> split(std::span<const int32_t> tokens) {
+  const size_t held_out = tokens.size() / 10;
+  return {tokens.first(tokens.size() - held_out), tokens.last(held_out)};
+}
+
+}  // namespace
 
 int main(int argc, char** argv) try {
-  std::ifstream file(argc > 1 ? argv[1] : __FILE__, std::ios::binary);
+  if (argc < 2) {
+    std::fprintf(stderr, "usage: train_and_generate FILE [TOKENS TO TRAIN ON]\n");
+    return 2;
+  }
+  std::ifstream file(argv[1], std::ios::binary);
   const std::string text(std::istreambuf_iterator<char>(file), {});
 
   const int64_t train_length = 64;
@@ -19,12 +36,13 @@ int main(int argc, char** argv) try {
       alibi::with_position(alibi::preset("tiny"), alibi::Position::alibi, train_length);
   alibi::LanguageModel model(config, /*seed=*/1);
   const std::vector<int32_t> tokens = model.tokenizer().encode(text);
+  const auto [known, held_out] = split(tokens);
 
   alibi::TrainOptions options;
   options.length = train_length;
-  options.tokens = argc > 2 ? std::atoll(argv[2]) : 100'000;
+  options.tokens = argc > 2 ? std::atoll(argv[2]) : 200'000;
   options.batch_tokens = 2048;
-  alibi::train(model, tokens, options, [](const alibi::TrainStatus& status) {
+  alibi::train(model, known, options, [](const alibi::TrainStatus& status) {
     if (status.step % 10 == 0) {
       std::printf("step %lld of %lld, loss %.3f\n", static_cast<long long>(status.step),
                   static_cast<long long>(status.steps), status.loss);
@@ -34,14 +52,15 @@ int main(int argc, char** argv) try {
   for (const int64_t length : {train_length, 8 * train_length}) {
     alibi::EvaluateOptions evaluate;
     evaluate.length = length;
-    std::printf("perplexity at %lld: %.3f\n", static_cast<long long>(length),
-                alibi::evaluate(model, tokens, evaluate).perplexity());
+    std::printf("held out: perplexity at %lld: %.3f\n", static_cast<long long>(length),
+                alibi::evaluate(model, held_out, evaluate).perplexity());
   }
 
   alibi::GenerateOptions generate;
   generate.max_tokens = 4 * train_length;
   generate.temperature = 0.7;
-  std::cout << "int main" << model.generate("int main", generate) << std::endl;
+  const std::string prompt = text.substr(0, 20);
+  std::cout << prompt << model.generate(prompt, generate) << std::endl;
   return 0;
 } catch (const std::exception& e) {
   std::fprintf(stderr, "%s\n", e.what());
