@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <tuple>
 
 #include "core/check.h"
 #include "core/memory.h"
@@ -22,9 +23,10 @@ QueryBlock query_block_at(const Problem& problem, const Sequence& sequence, int6
   block.bias = problem.bias(sequence.batch, head);
   const int64_t last_position = block.position + block.rows - 1;
   if (block.bias.table == nullptr) block.nearest = Problem::nearest(block.position, last_position, sequence.keys);
-  const auto [begin, end] = Problem::keys_seen(block.bias, block.position, last_position, sequence.keys);
-  block.first = begin / key_rows;
-  block.last = begin < end ? ceil_div(end, key_rows) : block.first;
+  std::tie(block.key_begin, block.key_end) =
+      Problem::keys_seen(block.bias, block.position, last_position, sequence.keys);
+  block.first = block.key_begin / key_rows;
+  block.last = block.key_begin < block.key_end ? ceil_div(block.key_end, key_rows) : block.first;
   return block;
 }
 
@@ -36,10 +38,8 @@ BlockIndex::BlockIndex(const Problem& problem) {
   }
 }
 
-int64_t likely_keys(const Problem& problem, const Sequence& sequence, const QueryBlock& block) {
-  const auto [begin, end] =
-      Problem::keys_seen(block.bias, block.position, block.position + block.rows - 1, sequence.keys);
-  int64_t keys = end - begin;
+int64_t likely_keys(const Problem& problem, const QueryBlock& block) {
+  int64_t keys = block.key_end - block.key_begin;
   const float slope = std::min(block.bias.slope_before, block.bias.slope_after);
   if (problem.tolerance > 0 && slope > 0) {
     constexpr float typical = 30;  // penalty beyond which weights rarely matter
@@ -65,7 +65,7 @@ std::vector<QueryTask> query_tasks(const Problem& problem) {
           tasks.push_back({s, head, head_end, row, std::min(row + rows, sequence.queries)});
           int64_t keys = 0;
           for (int64_t h = head; h < head_end; ++h) {
-            keys += likely_keys(problem, sequence, query_block_at(problem, sequence, h, row));
+            keys += likely_keys(problem, query_block_at(problem, sequence, h, row));
           }
           work.push_back(keys * (tasks.back().row_end - row));
         }

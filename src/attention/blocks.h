@@ -24,8 +24,9 @@ struct QueryBlock {
   int64_t row = 0, rows = 0;  ///< within the sequence
   int64_t position = 0;       ///< of the first row
   HeadBias bias;
-  int64_t nearest = 0;          ///< linear biases count distances from here (Problem::nearest)
-  int64_t first = 0, last = 0;  ///< key blocks [first, last) that causality, window and closed directions leave
+  int64_t nearest = 0;                 ///< linear biases count distances from here (Problem::nearest)
+  int64_t key_begin = 0, key_end = 0;  ///< keys that causality, window and closed directions leave to any row
+  int64_t first = 0, last = 0;         ///< their key blocks
 };
 
 QueryBlock query_block_at(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row);
@@ -56,7 +57,7 @@ struct QueryTask {
 std::vector<QueryTask> query_tasks(const Problem& problem);
 
 /// How many keys a query block is likely to visit: for the order of tasks only.
-int64_t likely_keys(const Problem& problem, const Sequence& sequence, const QueryBlock& block);
+int64_t likely_keys(const Problem& problem, const QueryBlock& block);
 
 /// The calling thread's workspace, kept from call to call (it is some hundreds of KiB).
 class Workspace {

@@ -110,9 +110,10 @@ void AddBiasGradient(const Problem& problem, const QueryBlock& block, int64_t co
 }
 
 /// One key block against one query block.
-void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t stride,
-          TileBuffers& tile, Block& block, float* dk, float* dv, BiasGradient* gradient) {
+void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t stride, TileBuffers& tile,
+          Block& block, float* dk, float* dv, BiasGradient* gradient) {
   const QueryBlock& queries = block.block;
+  const int64_t count = std::min(key_rows, queries.key_end - key);
   FillRamp(queries, key, tile.ramp);
   Scores(problem, queries, block.q_lanes, tile.keys, stride, count, tile.ramp, tile.weights);
   Product<Left::rows>(tile.values, stride, block.dout_lanes, query_rows, count, queries.rows, problem.head_dim,
@@ -220,7 +221,7 @@ void FoldBlocks(const Problem& problem, const AttentionState& state, Chunk& chun
       }
       BiasGradient* gradient =
           chunk.bias.empty() ? nullptr : &chunk.bias[static_cast<size_t>(block.block.head % problem.group())];
-      Fold(problem, sequence, key, count, stride, tile, block, chunk.dk.get() + at, chunk.dv.get() + at, gradient);
+      Fold(problem, sequence, key, stride, tile, block, chunk.dk.get() + at, chunk.dv.get() + at, gradient);
     }
   }
   for (const Block& block : blocks) Finish(problem, sequence, stride, rows, block);

@@ -4,9 +4,12 @@
 // diagonal outwards, and folds each into every query block that sees it (online softmax, Milakov & Gimelshein 2018).
 // Within a block everything is transposed: vectors run across queries, so a row's maximum, sum and bias are lanes, keys
 // and values are used as they lie in memory, and no reduction crosses lanes.
+#include <algorithm>
 #include <atomic>
+#include <vector>
 
 #include "attention/blocks.h"
+#include "attention/skip.h"
 #include "attention/vector_kernel.h"
 #include "core/parallel.h"
 
@@ -15,6 +18,7 @@
 #include "hwy/foreach_target.h"
 // Highway's order: foreach_target.h first.
 #include "attention/scores-inl.h"
+#include "attention/skip-inl.h"
 #include "attention/vector-inl.h"
 #include "hwy/highway.h"
 
@@ -25,13 +29,15 @@ namespace {
 /// A query block and its softmax so far. All arrays have one entry per query lane.
 struct Running {
   QueryBlock block;
-  float* queries;               ///< [head_dim][query_rows]
-  float* out;                   ///< [head_dim][query_rows]: sum of exp2(score - max) v
-  float* max;                   ///< of the scores so far, log2 units; starts at -infinity
-  float* sum;                   ///< of exp2(score - max)
-  float* sum_low;               ///< what rounding took from sum
-  uint32_t* query_keys;         ///< dropout
-  int64_t first = 0, last = 0;  ///< key blocks visited
+  float* queries;                                ///< [head_dim][query_rows]
+  float* out;                                    ///< [head_dim][query_rows]: sum of exp2(score - max) v
+  float* max;                                    ///< of the scores so far, log2 units; starts at -infinity
+  float* sum;                                    ///< of exp2(score - max)
+  float* sum_low;                                ///< what rounding took from sum
+  float* norms;                                  ///< bounds on the queries' norms, for the skip rule
+  uint32_t* query_keys;                          ///< dropout
+  int64_t first = 0, last = 0;                   ///< key blocks visited
+  bool done_before = false, done_after = false;  ///< nothing more to visit in that direction
 };
 
 /// New maximum of each lane, the factor that brings sums of the old maximum to the new one, and whether any is not 1.
@@ -101,10 +107,11 @@ struct TileBuffers {
 };
 
 /// Takes the keys [key, key + count) into a query block.
-void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t stride,
-          TileBuffers& tile, Running& running) {
+void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t stride, TileBuffers& tile,
+          Running& running) {
   const Floats f;
   const QueryBlock& block = running.block;
+  const int64_t count = std::min(key_rows, block.key_end - key);
   FillRamp(block, key, tile.ramp);
   Scores(problem, block, running.queries, tile.keys, stride, count, tile.ramp, tile.scores);
   if (RaiseMax(tile.scores, count, block.rows, running.max, tile.factor)) {
@@ -126,8 +133,8 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
 }
 
 /// Divides by the sums and writes the block's rows and log-sum-exps.
-void Finish(const Problem& problem, const Sequence& sequence, int64_t stride, float* rows, Running& running,
-            AttentionState* state) {
+void WriteRows(const Problem& problem, const Sequence& sequence, int64_t stride, float* rows, const Running& running,
+               AttentionState* state) {
   const QueryBlock& block = running.block;
   const float kept = 1 / (1 - problem.dropout);
   Transpose(running.out, query_rows, rows, stride, round_up(problem.head_dim, 4), round_up(block.rows, 4));
@@ -146,83 +153,187 @@ void Finish(const Problem& problem, const Sequence& sequence, int64_t stride, fl
   }
 }
 
-Running Start(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t stride, float* rows,
-              Workspace& workspace) {
-  Running running;
-  running.block = query_block_at(problem, sequence, head, row);
-  running.queries = workspace.part(stride * query_rows);
-  running.out = workspace.part(stride * query_rows);
-  running.max = workspace.part(query_rows);
-  running.sum = workspace.part(query_rows);
-  running.sum_low = workspace.part(query_rows);
-  running.query_keys = reinterpret_cast<uint32_t*>(workspace.part(query_rows));
-  LoadQueries(problem, problem.q, sequence, running.block, rows, stride, running.queries);
-  std::fill_n(running.out, stride * query_rows, 0.0f);
-  std::fill_n(running.max, query_rows, -std::numeric_limits<float>::infinity());
-  std::fill_n(running.sum, query_rows, 0.0f);
-  std::fill_n(running.sum_low, query_rows, 0.0f);
-  if (problem.dropout > 0) {
-    const DropoutMask mask(problem.dropout_seed, sequence.batch, head);
-    for (int64_t x = 0; x < query_rows; ++x) {
-      running.query_keys[x] = mask.query_key(sequence.query_begin + running.block.row + x);
+/// The query blocks of a task, ready for their first keys.
+class Task {
+ public:
+  Task(const Problem& problem, const QueryTask& task, const KeyNorms& norms)
+      : problem_(problem),
+        task_(task),
+        norms_(norms),
+        sequence_(problem.sequences[task.sequence]),
+        kv_head_(task.head_begin / problem.group()),
+        stride_(round_up(problem.head_dim, 16)) {
+    const int64_t blocks = (task.head_end - task.head_begin) * ceil_div(task.row_end - task.row_begin, query_rows);
+    const int64_t floats =
+        blocks * (2 * stride_ + 5) * query_rows + (2 * stride_ + query_rows) * key_rows + stride_ * query_rows;
+    Workspace workspace = Workspace::take(static_cast<size_t>(floats));
+    tile_.keys = workspace.part(key_rows * stride_);
+    tile_.values = workspace.part(key_rows * stride_);
+    tile_.scores = workspace.part(key_rows * query_rows);
+    rows_ = workspace.part(query_rows * stride_);
+    running_.reserve(static_cast<size_t>(blocks));
+    for (int64_t head = task.head_begin; head < task.head_end; ++head) {
+      for (int64_t row = task.row_begin; row < task.row_end; row += query_rows) {
+        running_.push_back(Start(query_block_at(problem, sequence_, head, row), workspace));
+      }
     }
   }
-  return running;
-}
+
+  /// Visits the keys, from the diagonal backwards and then forwards.
+  void Run(AttentionStats& stats) {
+    int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
+    for (const Running& r : running_) {
+      if (r.block.first == r.block.last) continue;
+      first = std::min(first, r.block.first);
+      last = std::max(last, r.block.last);
+      stats.blocks_total += r.block.last - r.block.first;
+    }
+    if (first >= last) return;
+    const int64_t position = problem_.query_offset + task_.row_end - 1;
+    const int64_t diagonal = std::clamp(position < 0 ? 0 : position / key_rows, first, last - 1);
+    bool more = true;
+    for (int64_t key_block = diagonal; more && key_block >= first; --key_block) {
+      more = Visit(key_block, /*before=*/true, stats);
+    }
+    more = true;
+    for (int64_t key_block = diagonal + 1; more && key_block < last; ++key_block) {
+      more = Visit(key_block, /*before=*/false, stats);
+    }
+  }
+
+  void Finish(AttentionState* state, const BlockIndex& index) {
+    for (Running& r : running_) {
+      WriteRows(problem_, sequence_, stride_, rows_, r, state);
+      if (state == nullptr || state->first_block.empty()) continue;
+      const auto at = static_cast<size_t>(index.at(task_.sequence, r.block.head, r.block.row));
+      state->first_block[at] = static_cast<int32_t>(r.first);
+      state->last_block[at] = static_cast<int32_t>(r.last);
+    }
+  }
+
+ private:
+  Running Start(const QueryBlock& block, Workspace& workspace) {
+    Running running;
+    running.block = block;
+    running.queries = workspace.part(stride_ * query_rows);
+    running.out = workspace.part(stride_ * query_rows);
+    running.max = workspace.part(query_rows);
+    running.sum = workspace.part(query_rows);
+    running.sum_low = workspace.part(query_rows);
+    running.norms = workspace.part(query_rows);
+    running.query_keys = reinterpret_cast<uint32_t*>(workspace.part(query_rows));
+    LoadQueries(problem_, problem_.q, sequence_, block, rows_, stride_, running.queries);
+    std::fill_n(running.out, stride_ * query_rows, 0.0f);
+    std::fill_n(running.max, query_rows, -std::numeric_limits<float>::infinity());
+    std::fill_n(running.sum, query_rows, 0.0f);
+    std::fill_n(running.sum_low, query_rows, 0.0f);
+    if (!norms_.empty()) {
+      std::fill_n(running.norms, query_rows, 0.0f);
+      for (int64_t x = 0; x < block.rows; ++x) running.norms[x] = NormBound(rows_ + x * stride_, stride_);
+    }
+    if (problem_.dropout > 0) {
+      const DropoutMask mask(problem_.dropout_seed, sequence_.batch, block.head);
+      for (int64_t x = 0; x < query_rows; ++x) {
+        running.query_keys[x] = mask.query_key(sequence_.query_begin + block.row + x);
+      }
+    }
+    return running;
+  }
+
+  /// True once the keys from this block on, away from the diagonal, cannot matter.
+  bool Done(const Running& r, int64_t key_block, bool before) const {
+    if (norms_.empty()) return false;
+    const QueryBlock& block = r.block;
+    const float budget = skip_budget(problem_);
+    Remaining remaining;
+    if (before) {
+      const int64_t end = (key_block + 1) * key_rows;  // keys before it remain
+      if (end > block.position) return false;
+      remaining = {.norm = norms_.before(task_.sequence, kv_head_, key_block + 1),
+                   .slope = block.bias.slope_before,
+                   .keys = end - block.key_begin,
+                   .distance = block.position - (end - 1) - block.nearest,
+                   .step = 1};
+    } else {
+      const int64_t begin = key_block * key_rows;  // keys from it on remain
+      if (begin < block.position + block.rows) return false;
+      remaining = {.norm = norms_.from(task_.sequence, kv_head_, key_block),
+                   .slope = block.bias.slope_after,
+                   .keys = block.key_end - begin,
+                   .distance = begin - block.position - block.nearest,
+                   .step = -1};
+    }
+    return MaySkip(problem_, block, remaining, budget, r.norms, r.max, r.sum);
+  }
+
+  /// Takes a key block into the query blocks that still want it; false if none wants any further in that direction.
+  bool Visit(int64_t key_block, bool before, AttentionStats& stats) {
+    const int64_t key = key_block * key_rows;
+    bool loaded = false;
+    bool more = false;
+    for (Running& r : running_) {
+      bool& done = before ? r.done_before : r.done_after;
+      if (before ? key_block < r.block.first : key_block >= r.block.last) done = true;
+      if (done) continue;
+      more = true;
+      if (before ? key_block >= r.block.last : key_block < r.block.first) continue;
+      if (Done(r, key_block, before)) {
+        done = true;
+        continue;
+      }
+      if (!loaded) {
+        const int64_t count = std::min(key_rows, sequence_.keys - key);
+        LoadKeys(problem_, problem_.k, sequence_, key, count, kv_head_, tile_.keys, stride_);
+        LoadKeys(problem_, problem_.v, sequence_, key, count, kv_head_, tile_.values, stride_);
+        loaded = true;
+      }
+      Fold(problem_, sequence_, key, stride_, tile_, r);
+      if (r.first == r.last) r.first = r.last = key_block;
+      r.first = std::min(r.first, key_block);
+      r.last = std::max(r.last, key_block + 1);
+      ++stats.blocks_visited;
+    }
+    return more;
+  }
+
+  const Problem& problem_;
+  const QueryTask& task_;
+  const KeyNorms& norms_;
+  const Sequence& sequence_;
+  int64_t kv_head_;
+  int64_t stride_;
+  float* rows_ = nullptr;  ///< [query_rows][stride_]
+  TileBuffers tile_;
+  std::vector<Running> running_;
+};
 
 }  // namespace
 
-void ForwardTask(const Problem& problem, const QueryTask& task, AttentionState* state, std::atomic<int64_t>& visited,
-                 std::atomic<int64_t>& total) {
+AttentionStats ForwardTask(const Problem& problem, const QueryTask& query_task, const KeyNorms& norms,
+                           const BlockIndex& index, AttentionState* state) {
   const FlushDenormals flush;
-  const Sequence& sequence = problem.sequences[task.sequence];
+  AttentionStats stats;
+  Task task(problem, query_task, norms);
+  task.Run(stats);
+  task.Finish(state, index);
+  return stats;
+}
+
+/// Fills in the norm bounds of one key block of every key/value head.
+void MeasureKeys(const Problem& problem, size_t s, int64_t key_block, KeyNorms& norms) {
+  const FlushDenormals flush;
+  const Sequence& sequence = problem.sequences[s];
   const int64_t stride = round_up(problem.head_dim, 16);
-  const int64_t blocks = (task.head_end - task.head_begin) * ceil_div(task.row_end - task.row_begin, query_rows);
-  const int64_t floats =
-      blocks * (2 * stride + 4) * query_rows + (2 * stride + query_rows) * key_rows + stride * query_rows + 64 * blocks;
-  Workspace workspace = Workspace::take(static_cast<size_t>(floats));
-  TileBuffers tile;
-  tile.keys = workspace.part(key_rows * stride);
-  tile.values = workspace.part(key_rows * stride);
-  tile.scores = workspace.part(key_rows * query_rows);
-  float* rows = workspace.part(query_rows * stride);
-  std::vector<Running> running;
-  running.reserve(static_cast<size_t>(blocks));
-  int64_t first = std::numeric_limits<int64_t>::max(), last = 0;
-  for (int64_t head = task.head_begin; head < task.head_end; ++head) {
-    for (int64_t row = task.row_begin; row < task.row_end; row += query_rows) {
-      running.push_back(Start(problem, sequence, head, row, stride, rows, workspace));
-      const QueryBlock& block = running.back().block;
-      if (block.first == block.last) continue;
-      first = std::min(first, block.first);
-      last = std::max(last, block.last);
-      total += block.last - block.first;
-    }
+  const int64_t key = key_block * key_rows;
+  const int64_t count = std::min(key_rows, sequence.keys - key);
+  Workspace workspace = Workspace::take(static_cast<size_t>(key_rows * stride));
+  float* keys = workspace.part(key_rows * stride);
+  for (int64_t head = 0; head < problem.kv_heads; ++head) {
+    LoadBlock(problem, problem.k, sequence.batch, sequence.key_begin + key, count, head, keys, stride);
+    float most = 0;
+    for (int64_t y = 0; y < count; ++y) most = std::max(most, NormBound(keys + y * stride, stride));
+    norms.block(s, head, key_block) = most;
   }
-  int64_t folded = 0;
-  const auto visit = [&](int64_t key_block) {
-    const int64_t key = key_block * key_rows;
-    const int64_t count = std::min(key_rows, sequence.keys - key);
-    bool loaded = false;
-    for (Running& r : running) {
-      if (key_block < r.block.first || key_block >= r.block.last) continue;
-      if (!loaded) {
-        LoadKeys(problem, problem.k, sequence, key, count, task.head_begin / problem.group(), tile.keys, stride);
-        LoadKeys(problem, problem.v, sequence, key, count, task.head_begin / problem.group(), tile.values, stride);
-        loaded = true;
-      }
-      Fold(problem, sequence, key, count, stride, tile, r);
-      ++folded;
-    }
-  };
-  if (first < last) {
-    const int64_t position = problem.query_offset + task.row_end - 1;
-    const int64_t diagonal = std::clamp(position / key_rows, first, last - 1);
-    for (int64_t key_block = diagonal; key_block >= first; --key_block) visit(key_block);
-    for (int64_t key_block = diagonal + 1; key_block < last; ++key_block) visit(key_block);
-  }
-  for (Running& r : running) Finish(problem, sequence, stride, rows, r, state);
-  visited += folded;
 }
 
 }  // namespace alibi::kernels::HWY_NAMESPACE
@@ -232,12 +343,28 @@ HWY_AFTER_NAMESPACE();
 namespace alibi::kernels {
 
 HWY_EXPORT(ForwardTask);
+HWY_EXPORT(MeasureKeys);
 
 void vector_forward(const Problem& problem, AttentionState* state) {
+  KeyNorms norms(problem);
+  for (size_t s = 0; s < problem.sequences.size() && !norms.empty(); ++s) {
+    parallel_for(norms.blocks(s), [&](int64_t key_block) {
+      HWY_DYNAMIC_DISPATCH(MeasureKeys)(problem, s, key_block, norms);
+    });
+  }
+  norms.accumulate(problem);
+  const BlockIndex index(problem);
+  if (state != nullptr && !norms.empty()) {
+    state->first_block.assign(static_cast<size_t>(index.size()), 0);
+    state->last_block.assign(static_cast<size_t>(index.size()), 0);
+  }
   const std::vector<QueryTask> tasks = query_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};
   parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
-    HWY_DYNAMIC_DISPATCH(ForwardTask)(problem, tasks[static_cast<size_t>(task)], state, visited, total);
+    const AttentionStats stats =
+        HWY_DYNAMIC_DISPATCH(ForwardTask)(problem, tasks[static_cast<size_t>(task)], norms, index, state);
+    visited += stats.blocks_visited;
+    total += stats.blocks_total;
   });
   if (state != nullptr) state->stats = {.blocks_visited = visited, .blocks_total = total};
 }
