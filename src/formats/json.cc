@@ -12,43 +12,51 @@ namespace {
 
 constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;
 
-/// Refuses what the library would accept: deep nesting and repeated keys.
-class Guard {
- public:
-  explicit Guard(std::string_view source) : source_(source) {}
-
-  bool operator()(int, Json::parse_event_t event, const Json& parsed) {
-    switch (event) {
-      case Json::parse_event_t::object_start:
-      case Json::parse_event_t::array_start:
-        check(open_.size() < kMaxJsonDepth, "[json] {}: nests deeper than {} levels", source_, kMaxJsonDepth);
-        open_.emplace_back();
-        break;
-      case Json::parse_event_t::object_end:
-      case Json::parse_event_t::array_end:
-        open_.pop_back();
-        break;
-      case Json::parse_event_t::key: {
-        const auto& key = parsed.get_ref<const std::string&>();
-        check(open_.back().insert(key).second, "[json] {}: the key \"{}\" stands twice in one object", source_, key);
-        break;
-      }
-      case Json::parse_event_t::value:
-        break;
-    }
-    return true;
-  }
-
- private:
-  std::string_view source_;
-  std::vector<std::set<std::string>> open_;  // keys seen in each open object; stays empty for arrays
-};
-
 /// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the bracket.
 std::string_view without_code(std::string_view message) {
   const size_t end = message.find("] ");
   return end == std::string_view::npos ? message : message.substr(end + 2);
 }
+
+/// Walks through a text before it is built and refuses what the library would accept: deep nesting and repeated keys.
+/// (The library's own hook for this, the parser callback, takes quadratic time in the number of keys.)
+class Guard : public nlohmann::json_sax<Json> {
+ public:
+  explicit Guard(std::string_view source) : source_(source) {}
+
+  bool start_object(size_t) override { return enter(); }
+  bool end_object() override { return leave(); }
+  bool start_array(size_t) override { return enter(); }
+  bool end_array() override { return leave(); }
+  bool key(std::string& key) override {
+    check(keys_.back().insert(key).second, "[json] {}: the key \"{}\" stands twice in one object", source_, key);
+    return true;
+  }
+  bool null() override { return true; }
+  bool boolean(bool) override { return true; }
+  bool number_integer(int64_t) override { return true; }
+  bool number_unsigned(uint64_t) override { return true; }
+  bool number_float(double, const std::string&) override { return true; }
+  bool string(std::string&) override { return true; }
+  bool binary(binary_t&) override { return true; }
+  bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
+    fail("[json] {}: {}", source_, without_code(error.what()));
+  }
+
+ private:
+  bool enter() {
+    check(keys_.size() < kMaxJsonDepth, "[json] {}: nests deeper than {} levels", source_, kMaxJsonDepth);
+    keys_.emplace_back();
+    return true;
+  }
+  bool leave() {
+    keys_.pop_back();
+    return true;
+  }
+
+  std::string_view source_;
+  std::vector<std::set<std::string>> keys_;  // seen in each open object; stays empty for arrays
+};
 
 std::string describe(const Json& value) {
   if (value.is_structured()) return fmt::format("an {} of {}", value.type_name(), value.size());
@@ -110,7 +118,8 @@ struct Kind<std::vector<std::string>> {
 }  // namespace
 
 JsonObject::JsonObject(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
-  check(json_.is_object(), "[json] {}found {}, expected an object", where_, describe(json_));
+  const std::string_view itself = std::string_view(where_).substr(0, where_.find_last_not_of(".: ") + 1);
+  check(json_.is_object(), "[json] {} is {}, expected an object", itself, describe(json_));
 }
 
 bool JsonObject::has(std::string_view key) const {
@@ -169,11 +178,9 @@ JsonObject JsonObject::object_or_empty(std::string_view key) const {
 }
 
 Json parse_json(std::string_view text, std::string_view source) {
-  try {
-    return Json::parse(text, Guard(source));
-  } catch (const Json::exception& error) {
-    fail("[json] {}: {}", source, without_code(error.what()));
-  }
+  Guard guard(source);
+  Json::sax_parse(text, &guard);
+  return Json::parse(text);
 }
 
 JsonObject read_json_object(const std::filesystem::path& path) {

@@ -1,0 +1,59 @@
+// A folder for the files of one test, and the check that something throws with a message that says why.
+#pragma once
+
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+#include <fstream>
+#include <string>
+#include <string_view>
+
+#include "alibi/error.h"
+
+namespace alibi::test {
+
+/// Made empty, removed with all it holds at the end.
+class TemporaryFolder {
+ public:
+  TemporaryFolder() {
+    std::string name = (std::filesystem::temp_directory_path() / "alibi_test_XXXXXX").string();
+    if (::mkdtemp(name.data()) == nullptr) throw Error("cannot make a temporary folder");
+    path_ = std::filesystem::canonical(name);
+  }
+  ~TemporaryFolder() {
+    std::error_code ignored;
+    std::filesystem::remove_all(path_, ignored);
+  }
+  TemporaryFolder(const TemporaryFolder&) = delete;
+  TemporaryFolder& operator=(const TemporaryFolder&) = delete;
+
+  const std::filesystem::path& path() const { return path_; }
+  std::filesystem::path operator/(const std::filesystem::path& name) const { return path_ / name; }
+
+  /// Writes a file, with the folders above it; gives its path.
+  std::string write(const std::filesystem::path& name, std::string_view content) const {
+    const std::filesystem::path path = path_ / name;
+    std::filesystem::create_directories(path.parent_path());
+    std::ofstream(path, std::ios::binary) << content;
+    return path.string();
+  }
+
+ private:
+  std::filesystem::path path_;
+};
+
+/// The call throws E, and its message holds `part`.
+template <class E = Error, class Call>
+void expect_error(const Call& call, std::string_view part) {
+  try {
+    call();
+  } catch (const E& error) {
+    EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos)
+        << "found the message: " << error.what() << "\nexpected it to hold: " << part;
+    return;
+  }
+  ADD_FAILURE() << "nothing was thrown; expected an error that says: " << part;
+}
+
+}  // namespace alibi::test

@@ -1,0 +1,103 @@
+#include "text/documents.h"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+
+#include <filesystem>
+#include <sstream>
+#include <string>
+#include <vector>
+
+#include "temporary_folder.h"
+
+namespace alibi {
+namespace {
+
+namespace fs = std::filesystem;
+using test::expect_error;
+using test::TemporaryFolder;
+
+std::vector<std::string> names_of(const std::vector<Document>& documents) {
+  std::vector<std::string> names;
+  for (const Document& document : documents) names.push_back(document.name);
+  return names;
+}
+
+TEST(Documents, AFolderIsReadInBytewiseOrderOfRelativePaths) {
+  const TemporaryFolder folder;
+  for (const char* name : {"b", "a/z.txt", "a.txt", "B", "a-b", "\xc3\xa9", "a/y/x"}) folder.write(name, name);
+  const auto documents = read_documents({folder.path().string()});
+  EXPECT_EQ(names_of(documents), (std::vector<std::string>{"B", "a-b", "a.txt", "a/y/x", "a/z.txt", "b", "\xc3\xa9"}));
+  for (const Document& document : documents) {
+    EXPECT_EQ(document.text, document.name);
+    EXPECT_EQ(document.path, folder / document.name);
+  }
+  EXPECT_EQ(bytes_of(documents), 1 + 3 + 5 + 5 + 7 + 1 + 2);
+}
+
+TEST(Documents, HiddenEmptyAndBinaryFilesOfAFolderAreSkipped) {
+  const TemporaryFolder folder;
+  folder.write("text", "text");
+  folder.write(".hidden", "text");
+  folder.write(".git/config", "text");
+  folder.write("empty", "");
+  folder.write("binary", std::string("a\0b", 3));
+  folder.write("late_binary", std::string(10000, 'x') + std::string(1, '\0'));
+  folder.write("compressed", "\x1f\x8b\x08\x12\x01\x02");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);  // reading it would wait for ever
+  EXPECT_EQ(names_of(read_documents({folder.path().string()})), std::vector<std::string>{"text"});
+}
+
+TEST(Documents, LinksAreFollowedLoopsEndAndFilesAreReadOnce) {
+  const TemporaryFolder folder;
+  folder.write("a/one", "1");
+  folder.write("b/two", "2");
+  folder.write("outside/three", "3");
+  fs::create_directory_symlink(folder.path() / "a", folder.path() / "a" / "loop");
+  fs::create_directory_symlink(folder.path(), folder.path() / "b" / "up");
+  fs::create_directory_symlink(folder.path() / "outside", folder.path() / "a" / "linked");
+  fs::create_symlink(folder.path() / "b" / "two", folder.path() / "a" / "second_name");
+  fs::create_symlink(folder.path() / "nowhere", folder.path() / "a" / "dangling");
+  EXPECT_EQ(names_of(read_documents({(folder / "a").string(), (folder / "b").string()})),
+            (std::vector<std::string>{"linked/three", "one", "second_name"}));
+  EXPECT_EQ(names_of(read_documents({(folder / "a").string(), (folder / "a").string(), (folder / "a/one").string()})),
+            (std::vector<std::string>{"linked/three", "one", "second_name"}));
+}
+
+TEST(Documents, InputsKeepTheirOrderAndAHiddenOneMayBeNamed) {
+  const TemporaryFolder folder;
+  const std::string b = folder.write("b", "B"), a = folder.write("a", "A"), hidden = folder.write(".h/.x", "H");
+  std::istringstream input("from the pipe\n");
+  const auto documents = read_documents({b, "-", a, hidden, (folder / ".h").string() + "/../a"}, input);
+  EXPECT_EQ(names_of(documents), (std::vector<std::string>{"b", "-", "a", ".x"}));
+  EXPECT_EQ(documents[1].text, "from the pipe\n");
+  EXPECT_EQ(documents[1].path, "-");
+}
+
+TEST(Documents, BadInputsAreNamedInTheError) {
+  const TemporaryFolder folder;
+  const std::string missing = (folder / "missing").string();
+  expect_error([&] { read_documents({missing}); }, missing + ": no such file or folder");
+  const std::string empty = folder.write("empty", "");
+  expect_error([&] { read_documents({empty}); }, empty + ": is empty");
+  const std::string binary = folder.write("binary", std::string("GIF\0", 4));
+  expect_error([&] { read_documents({binary}); }, binary + ": is not text: byte 3 is NUL");
+  expect_error([&] { read_documents({folder.path().string()}); }, "holds no text files");
+  expect_error([&] { read_documents({"/dev/null"}); }, "neither a file nor a folder");
+  expect_error([&] { read_documents({binary + "/below"}); }, binary + "/below: ");
+  expect_error([&] { read_documents({""}); }, "no such file or folder");
+  expect_error<UsageError>([&] { read_documents({}); }, "no text given");
+}
+
+TEST(Documents, StandardInputIsCheckedLikeAFile) {
+  const auto read = [](const std::string& text, const std::vector<std::string>& inputs) {
+    std::istringstream input(text);
+    return read_documents(inputs, input);
+  };
+  expect_error([&] { read("", {"-"}); }, "standard input is empty");
+  expect_error([&] { read(std::string(1, '\0'), {"-"}); }, "standard input is not text");
+  expect_error<UsageError>([&] { read("text", {"-", "-"}); }, "only once");
+}
+
+}  // namespace
+}  // namespace alibi

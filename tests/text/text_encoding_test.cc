@@ -1,0 +1,59 @@
+#include "text/text_encoding.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+namespace alibi {
+namespace {
+
+std::string encode_code_point(uint32_t code) {
+  const auto tail = [&](int shift) { return static_cast<char>(0x80 | ((code >> shift) & 0x3f)); };
+  if (code < 0x80) return {static_cast<char>(code)};
+  if (code < 0x800) return {static_cast<char>(0xc0 | (code >> 6)), tail(0)};
+  if (code < 0x10000) return {static_cast<char>(0xe0 | (code >> 12)), tail(6), tail(0)};
+  return {static_cast<char>(0xf0 | (code >> 18)), tail(12), tail(6), tail(0)};
+}
+
+TEST(Utf8, EveryCodePointIsOneSequenceUnlessItIsASurrogate) {
+  for (uint32_t code = 0; code < 0x120000; ++code) {
+    const std::string bytes = encode_code_point(code);
+    const bool valid = (code < 0xd800 || code > 0xdfff) && code <= 0x10ffff;
+    ASSERT_EQ(utf8_sequence_length(bytes, 0), valid ? bytes.size() : 0u) << std::hex << code;
+    if (bytes.size() > 1) {  // cut short, or with a wrong continuation
+      ASSERT_EQ(utf8_sequence_length(std::string_view(bytes).substr(0, bytes.size() - 1), 0), 0u) << std::hex << code;
+      std::string broken = bytes;
+      broken.back() = 'x';
+      ASSERT_EQ(utf8_sequence_length(broken, 0), 0u) << std::hex << code;
+    }
+  }
+}
+
+TEST(Utf8, OverlongFormsAndStrayBytesAreMalformed) {
+  for (const char* bytes : {"\xc0\x80", "\xc1\xbf", "\xe0\x80\x80", "\xe0\x9f\xbf", "\xf0\x80\x80\x80",
+                            "\xf0\x8f\xbf\xbf", "\xf5\x80\x80\x80", "\x80", "\xbf", "\xfe", "\xff"}) {
+    EXPECT_EQ(utf8_sequence_length(bytes, 0), 0u) << bytes;
+  }
+}
+
+TEST(TextOrNot, WhatPeopleCallTextPasses) {
+  EXPECT_EQ(why_not_text(""), "");
+  EXPECT_EQ(why_not_text("plain\r\n\tascii\f\n"), "");
+  EXPECT_EQ(why_not_text("\xef\xbb\xbf"
+                         "with a byte order mark"),
+            "");
+  EXPECT_EQ(why_not_text("\xe4\xbd\xa0\xe5\xa5\xbd \xf0\x9f\x99\x82"), "");
+  EXPECT_EQ(why_not_text("\x1b[1mbold\x1b[0m"), "");
+  EXPECT_EQ(why_not_text("L'\xe9l\xe8ve pr\xe9sente un caf\xe9 au professeur de latin"), "");  // Latin-1, 4 of 48
+}
+
+TEST(TextOrNot, WhatPeopleCallBinaryDoesNot) {
+  EXPECT_EQ(why_not_text(std::string("ab\0c", 4)), "byte 2 is NUL");
+  EXPECT_NE(why_not_text("\x1f\x8b\x08\x12\x01\x02"), "");
+  EXPECT_NE(why_not_text("\xcf\xf0\xe8\xe2\xe5\xf2, \xec\xe8\xf0"), "");  // Windows-1251
+  EXPECT_EQ(why_not_text("123456789\xff"), "");
+  EXPECT_EQ(why_not_text("12345678\xff"), "1 of its 9 bytes are control characters or not UTF-8");
+}
+
+}  // namespace
+}  // namespace alibi
