@@ -101,7 +101,7 @@ HWY_INLINE V normal_cdf(V x) {
   q = hn::MulAdd(q, u, set(7.238729925e-5f));
   q = hn::MulAdd(q, u, set(1.858787935e-3f));
   q = hn::MulAdd(q, u, set(2.8376873e-2f));
-  q = hn::MulAdd(q, u, set(2.502502007e-1f));
+  q = hn::MulAdd(q, u, set(2.503102007e-1f));
   q = hn::MulAdd(q, u, set(1));
   const V inner = hn::MulAdd(x, hn::Div(p, q), set(0.5f));
   const V low = hn::IfThenZeroElse(hn::Lt(x, set(-5.4f)), inner);

@@ -1,0 +1,141 @@
+#include "nn/activation.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <vector>
+
+#include "alibi/error.h"
+#include "nn/reference.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+using test::activation_reference;
+using test::doubles;
+using test::max_abs_diff;
+using test::random_tensor;
+
+constexpr Activation kinds[] = {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::swiglu,
+                                Activation::geglu};
+
+int64_t width(Activation kind, int64_t features) { return nn::is_gated(kind) ? 2 * features : features; }
+
+TEST(Activation, MatchesFloat64OnAFineGrid) {
+  test::for_each_isa([] {
+    // From -20 to 20: the middle, the switch to the tails, and the tails.
+    const int64_t n = 20001;
+    Tensor x({1, n}), gated({1, 2 * n});
+    for (int64_t i = 0; i < n; ++i) {
+      x.data<float>()[i] = gated.data<float>()[i] = static_cast<float>(i - n / 2) * 0.002f;
+      gated.data<float>()[n + i] = 1;
+    }
+    for (const Activation kind : kinds) {
+      SCOPED_TRACE(static_cast<int>(kind));
+      const Tensor& input = nn::is_gated(kind) ? gated : x;
+      Tensor y({1, n});
+      nn::activate(kind, input, y);
+      const auto expected = activation_reference(kind, doubles(input), n);
+      const auto found = doubles(y);
+      double worst = 0;
+      for (size_t i = 0; i < found.size(); ++i) {
+        const double error = std::abs(found[i] - expected[i]) / std::max(1.0, std::abs(expected[i]));
+        ASSERT_FALSE(std::isnan(error));
+        worst = std::max(worst, error);
+      }
+      EXPECT_TRUE(worst <= 8e-7) << worst;
+    }
+  });
+}
+
+TEST(Activation, GradientsOfRandomCotangents) {
+  test::for_each_isa([] {
+    for (const Activation kind : kinds) {
+      for (const int64_t n : {1, 17, 40}) {
+        SCOPED_TRACE(static_cast<int>(kind));
+        const Tensor x = random_tensor({3, width(kind, n)}, 5, 2), dy = random_tensor({3, n}, 6);
+        Tensor dx({3, width(kind, n)});
+        dx.fill(99);
+        nn::activate_backward(kind, dy, x, dx);
+        const auto expected = test::numerical_gradient(
+            [&](const auto& v) { return test::dot(activation_reference(kind, v, n), doubles(dy)); }, doubles(x));
+        EXPECT_TRUE(max_abs_diff(dx, expected) <= 5e-6);
+      }
+    }
+  });
+}
+
+TEST(Activation, FarTailsAreExactAndNanShows) {
+  test::for_each_isa([] {
+    const float nan = std::numeric_limits<float>::quiet_NaN();
+    for (const Activation kind : {Activation::gelu, Activation::gelu_tanh, Activation::relu}) {
+      const Tensor x = Tensor::from(std::vector<float>{-1e4f, -50, 0, 50, 1e4f, nan}, {1, 6});
+      Tensor y({1, 6}), dx({1, 6});
+      nn::activate(kind, x, y);
+      const auto values = y.to_floats();
+      EXPECT_TRUE(std::abs(values[0]) < 1e-20f && std::abs(values[1]) < 1e-20f);
+      EXPECT_EQ(values[2], 0);
+      EXPECT_EQ(values[3], 50);
+      EXPECT_EQ(values[4], 1e4f);
+      EXPECT_TRUE(std::isnan(values[5]));
+      Tensor dy({1, 6});
+      dy.fill(1);
+      nn::activate_backward(kind, dy, x, dx);
+      const auto slopes = dx.to_floats();
+      EXPECT_TRUE(std::abs(slopes[0]) < 1e-20f && std::abs(slopes[1]) < 1e-20f);
+      EXPECT_EQ(slopes[3], 1);
+      EXPECT_EQ(slopes[4], 1);
+    }
+  });
+}
+
+TEST(Activation, InPlaceAndThreadsGiveTheSameBits) {
+  for (const Activation kind : kinds) {
+    const int64_t rows = 500, n = 70;
+    const Tensor x = random_tensor({rows, width(kind, n)}, 1), dy = random_tensor({rows, n}, 2);
+    test::expect_same_bits_at_any_thread_count([&] {
+      Tensor y({rows, n}), dx({rows, width(kind, n)});
+      nn::activate(kind, x, y);
+      nn::activate_backward(kind, dy, x, dx);
+      if (!nn::is_gated(kind)) {
+        Tensor in_place = x.clone(), gradient = dy.clone();
+        nn::activate(kind, in_place, in_place);
+        nn::activate_backward(kind, gradient, x, gradient);
+        EXPECT_TRUE(test::same_bits(in_place, y) && test::same_bits(gradient, dx));
+      }
+      return std::vector<Tensor>{y, dx};
+    });
+  }
+}
+
+TEST(Activation, Bfloat16RoundsTheFloat32Result) {
+  test::for_each_isa([] {
+    for (const Activation kind : kinds) {
+      const int64_t n = 33;
+      const Tensor x = random_tensor({4, width(kind, n)}, 1, 1, DType::bfloat16);
+      const Tensor dy = random_tensor({4, n}, 2, 1, DType::bfloat16);
+      Tensor y({4, n}, DType::bfloat16), dx(x.shape(), DType::bfloat16), wide_y({4, n}), wide_dx(x.shape());
+      nn::activate(kind, x, y);
+      nn::activate(kind, x.to(DType::float32), wide_y);
+      EXPECT_TRUE(test::same_bits(y, wide_y.to(DType::bfloat16)));
+      nn::activate_backward(kind, dy, x, dx);
+      nn::activate_backward(kind, dy.to(DType::float32), x.to(DType::float32), wide_dx);
+      EXPECT_TRUE(test::same_bits(dx, wide_dx.to(DType::bfloat16)));
+    }
+  });
+}
+
+TEST(Activation, ErrorsNameTheArgument) {
+  Tensor y({2, 8});
+  try {
+    nn::activate(Activation::swiglu, Tensor({2, 8}), y);
+    FAIL() << "no exception";
+  } catch (const Error& error) {
+    EXPECT_STREQ(error.what(), "[activate] x is float32 [2, 8], expected float32 with 2 rows of 16");
+  }
+}
+
+}  // namespace
+}  // namespace alibi

@@ -1,0 +1,203 @@
+#include "nn/linear.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "alibi/error.h"
+#include "nn/matmul_plan.h"
+#include "nn/reference.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+using test::doubles;
+using test::matmul_reference;
+using test::random_tensor;
+using test::relative_diff;
+
+/// Relative to the largest expected value: float32 sums of k products.
+constexpr double tolerance = 2e-6;
+
+/// rows x columns inside a larger buffer of sentinels: rows are strided, and any write outside shows.
+struct Framed {
+  static constexpr float sentinel = 12345.5f;
+  Framed(int64_t rows, int64_t columns, uint64_t seed) : buffer({rows + 2, columns + 7}) {
+    buffer.fill(sentinel);
+    inside = buffer.slice(0, 1, rows + 1).slice(1, 3, columns + 3);
+    inside.copy_from(random_tensor({rows, columns}, seed));
+  }
+  bool frame_is_intact() {
+    inside.fill(sentinel);
+    for (const float value : buffer.to_floats()) {
+      if (value != sentinel) return false;
+    }
+    return true;
+  }
+  Tensor buffer, inside;
+};
+
+TEST(Matmul, OddShapesTransposesStridesAndAccumulation) {
+  const int64_t sizes[][3] = {{1, 1, 1},    {1, 65, 31},  {2, 3, 5},     {17, 64, 33},   {63, 127, 65},
+                              {129, 7, 64}, {3, 300, 17}, {33, 20, 900}, {600, 96, 101}, {16, 96, 64}};
+  uint64_t seed = 0;
+  for (const auto& [m, n, k] : sizes) {
+    for (int flags = 0; flags < 8; ++flags) {
+      const bool transpose_a = flags & 1, transpose_b = flags & 2, accumulate = flags & 4;
+      SCOPED_TRACE(fmt::format("m {} n {} k {} flags {}", m, n, k, flags));
+      const Framed a(transpose_a ? k : m, transpose_a ? m : k, ++seed);
+      const Framed b(transpose_b ? n : k, transpose_b ? k : n, ++seed);
+      Framed c(m, n, ++seed);
+      auto expected = matmul_reference(doubles(a.inside), transpose_a, doubles(b.inside), transpose_b, m, n, k);
+      const auto before = doubles(c.inside);
+      for (size_t i = 0; accumulate && i < expected.size(); ++i) expected[i] += before[i];
+      nn::matmul(a.inside, transpose_a, b.inside, transpose_b, c.inside, accumulate);
+      EXPECT_TRUE(relative_diff(doubles(c.inside), expected) <= tolerance);
+      EXPECT_TRUE(c.frame_is_intact());
+    }
+  }
+}
+
+TEST(Matmul, SplitInnerAxisAndManyTiles) {
+  // Large enough to be cut in every direction.
+  for (const auto& [m, n, k] : {std::tuple<int64_t, int64_t, int64_t>{96, 70, 6000}, {1500, 200, 130}}) {
+    const Tensor a = random_tensor({k, m}, 1), b = random_tensor({k, n}, 2);
+    Tensor c = random_tensor({m, n}, 3);
+    auto expected = matmul_reference(doubles(a), true, doubles(b), false, m, n, k);
+    const auto before = doubles(c);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] += before[i];
+    nn::matmul(a, true, b, false, c, true);
+    EXPECT_TRUE(relative_diff(doubles(c), expected) <= tolerance);
+    nn::matmul(a, true, b, false, c, false);
+    for (size_t i = 0; i < expected.size(); ++i) expected[i] -= before[i];
+    EXPECT_TRUE(relative_diff(doubles(c), expected) <= tolerance);
+  }
+}
+
+TEST(Matmul, Bfloat16WithResultsOfEitherType) {
+  const int64_t m = 70, n = 48, k = 200;
+  const Tensor a = random_tensor({m, k}, 1, 1, DType::bfloat16), b = random_tensor({n, k}, 2, 1, DType::bfloat16);
+  const auto expected = matmul_reference(doubles(a), false, doubles(b), true, m, n, k);
+  Tensor wide({m, n}), narrow({m, n}, DType::bfloat16);
+  nn::matmul(a, false, b, true, wide, false);
+  EXPECT_TRUE(relative_diff(doubles(wide), expected) <= tolerance);
+  nn::matmul(a, false, b, true, narrow, false);
+  EXPECT_TRUE(relative_diff(doubles(narrow), expected) <= 0x1p-8);
+}
+
+TEST(Matmul, EmptyAxes) {
+  Tensor c = random_tensor({3, 4}, 1);
+  const Tensor before = c.clone();
+  nn::matmul(Tensor({3, 0}), false, Tensor({0, 4}), false, c, true);
+  EXPECT_TRUE(test::same_bits(c, before));
+  nn::matmul(Tensor({3, 0}), false, Tensor({0, 4}), false, c, false);
+  EXPECT_EQ(test::max_abs(c.to_floats()), 0);
+  Tensor none({0, 4});
+  nn::matmul(Tensor({0, 5}), false, Tensor({5, 4}), false, none, false);
+}
+
+TEST(Matmul, ErrorsNameTheArgument) {
+  Tensor c({2, 3});
+  const auto message = [&](const Tensor& a, const Tensor& b) -> std::string {
+    try {
+      nn::matmul(a, false, b, false, c, false);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_NE(message(Tensor({2, 4}), Tensor({5, 3})).find("differ in the inner axis (4 and 5)"), std::string::npos);
+  EXPECT_NE(message(Tensor({7, 4}), Tensor({4, 3})).find("c is [2, 3], expected [7, 3]"), std::string::npos);
+  EXPECT_NE(message(Tensor({4}), Tensor({4, 3})).find("a is float32 [4]"), std::string::npos);
+  EXPECT_NE(message(Tensor({2, 4}), Tensor({4, 3}, DType::bfloat16)).find("expected one type"), std::string::npos);
+  const Tensor column_major = Tensor::view(c.raw(), {2, 2}, DType::float32, {1, 2});
+  EXPECT_NE(message(Tensor({2, 2}), column_major).find("unit inner stride"), std::string::npos);
+}
+
+TEST(MatmulPlan, CoversEverythingAndGivesWorkToManyThreads) {
+  for (const int64_t m : {1, 31, 512, 8192}) {
+    for (const int64_t n : {1, 192, 3072}) {
+      for (const int64_t k : {1, 768, 8192}) {
+        const nn::MatmulPlan plan = nn::plan_matmul(m, n, k, true);
+        EXPECT_GE(plan.tile_m * plan.tiles_m, m);
+        EXPECT_GE(plan.tile_n * plan.tiles_n, n);
+        EXPECT_GE(plan.tile_k * plan.pieces_k, k);
+        EXPECT_LT(plan.tile_m * (plan.tiles_m - 1), m);
+        EXPECT_LT(plan.tile_n * (plan.tiles_n - 1), n);
+        EXPECT_LT(plan.tile_k * (plan.pieces_k - 1), k);
+      }
+    }
+  }
+  EXPECT_GE(nn::plan_matmul(8192, 128, 128, false).tasks(), 16);
+  EXPECT_GE(nn::plan_matmul(192, 192, 8192, true).tasks(), 16);
+  EXPECT_GE(nn::plan_matmul(512, 768, 768, false).tasks(), 16);
+  EXPECT_EQ(nn::plan_matmul(16, 64, 64, false).tasks(), 1);
+}
+
+TEST(Linear, ForwardWithAndWithoutBiasOverLeadingAxes) {
+  const Tensor x = random_tensor({2, 5, 19}, 1), weight = random_tensor({23, 19}, 2), bias = random_tensor({23}, 3);
+  Tensor y({2, 5, 23});
+  auto expected = matmul_reference(doubles(x), false, doubles(weight), true, 10, 23, 19);
+  nn::linear(x, weight, nullptr, y);
+  EXPECT_TRUE(relative_diff(doubles(y), expected) <= tolerance);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] += doubles(bias)[i % 23];
+  nn::linear(x, weight, &bias, y);
+  EXPECT_TRUE(relative_diff(doubles(y), expected) <= tolerance);
+}
+
+TEST(Linear, BiasOfManyTilesIsTheRightPart) {
+  const Tensor x = random_tensor({700, 96}, 1), weight = random_tensor({500, 96}, 2), bias = random_tensor({500}, 3);
+  Tensor y({700, 500});
+  auto expected = matmul_reference(doubles(x), false, doubles(weight), true, 700, 500, 96);
+  const auto shifts = doubles(bias);
+  for (size_t i = 0; i < expected.size(); ++i) expected[i] += shifts[i % 500];
+  nn::linear(x, weight, &bias, y);
+  EXPECT_TRUE(relative_diff(doubles(y), expected) <= tolerance);
+}
+
+TEST(Linear, GradientsOfRandomCotangents) {
+  const int64_t rows = 7, in = 9, out = 5;
+  const Tensor x = random_tensor({rows, in}, 1), weight = random_tensor({out, in}, 2), bias = random_tensor({out}, 3);
+  const Tensor dy = random_tensor({rows, out}, 4);
+  const auto loss = [&](const test::Doubles& xs, const test::Doubles& weights, const test::Doubles& biases) {
+    auto y = matmul_reference(xs, false, weights, true, rows, out, in);
+    for (size_t i = 0; i < y.size(); ++i) y[i] += biases[i % static_cast<size_t>(out)];
+    return test::dot(y, doubles(dy));
+  };
+  const auto xs = doubles(x), weights = doubles(weight), biases = doubles(bias);
+  Tensor dx({rows, in}), dweight({out, in}), dbias({out});
+  dx.fill(99);
+  dweight.fill(1);
+  dbias.fill(2);
+  nn::linear_backward(dy, x, weight, &dx, &dweight, &dbias);
+  auto expected_x = test::numerical_gradient([&](const auto& v) { return loss(v, weights, biases); }, xs);
+  auto expected_weight = test::numerical_gradient([&](const auto& v) { return loss(xs, v, biases); }, weights);
+  auto expected_bias = test::numerical_gradient([&](const auto& v) { return loss(xs, weights, v); }, biases);
+  for (double& value : expected_weight) value += 1;
+  for (double& value : expected_bias) value += 2;
+  EXPECT_TRUE(relative_diff(doubles(dx), expected_x) <= tolerance);
+  EXPECT_TRUE(relative_diff(doubles(dweight), expected_weight) <= tolerance);
+  EXPECT_TRUE(relative_diff(doubles(dbias), expected_bias) <= tolerance);
+  nn::linear_backward(dy, x, weight, nullptr, nullptr, nullptr);  // all three are optional
+}
+
+TEST(Linear, SameBitsAtAnyThreadCount) {
+  for (const int64_t rows : {1, 5, 300, 2100}) {
+    SCOPED_TRACE(rows);
+    const Tensor x = random_tensor({rows, 130}, 1), weight = random_tensor({200, 130}, 2);
+    const Tensor bias = random_tensor({200}, 3), dy = random_tensor({rows, 200}, 4);
+    test::expect_same_bits_at_any_thread_count([&] {
+      Tensor y({rows, 200}), dx({rows, 130}), dweight({200, 130}), dbias({200});
+      nn::linear(x, weight, &bias, y);
+      nn::linear_backward(dy, x, weight, &dx, &dweight, &dbias);
+      return std::vector<Tensor>{y, dx, dweight, dbias};
+    });
+  }
+}
+
+}  // namespace
+}  // namespace alibi
