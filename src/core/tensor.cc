@@ -51,13 +51,16 @@ Shape contiguous_strides(const Shape& shape) {
 }
 
 int64_t checked_elements(const Shape& shape) {
-  int64_t count = 1;
+  int64_t count = 1;  // empty axes count as 1 here: the strides beside them must not overflow either
+  bool none = false;
   for (const int64_t extent : shape) {
     check(extent >= 0, "[tensor] shape {} has a negative extent", to_string(shape));
-    check(!__builtin_mul_overflow(count, extent, &count) && count <= std::numeric_limits<int64_t>::max() / 8,
+    check(!__builtin_mul_overflow(count, std::max<int64_t>(extent, 1), &count) &&
+              count <= std::numeric_limits<int64_t>::max() / 8,
           "[tensor] shape {} has more elements than memory can address", to_string(shape));
+    none |= extent == 0;
   }
-  return count;
+  return none ? 0 : count;
 }
 
 float load(const void* base, DType dtype, int64_t i) {
@@ -131,8 +134,9 @@ constexpr DType dtype_of<int32_t>() {
 }  // namespace
 
 Tensor::Tensor(Shape shape, DType dtype, Device device, bool zeros)
-    : shape_(std::move(shape)), strides_(contiguous_strides(shape_)), dtype_(dtype), device_(device) {
+    : shape_(std::move(shape)), dtype_(dtype), device_(device) {
   const size_t size = static_cast<size_t>(checked_elements(shape_)) * size_of(dtype);
+  strides_ = contiguous_strides(shape_);
   owner_ = allocate(size, zeros);
   data_ = owner_.get();
 }

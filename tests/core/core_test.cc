@@ -93,6 +93,7 @@ TEST(Tensor, SlicesAndStridesShareMemory) {
 TEST(Tensor, BadShapesAndTypesThrow) {
   EXPECT_THROW(Tensor({2, -1}), Error);
   EXPECT_THROW(Tensor({int64_t{1} << 40, int64_t{1} << 40}), Error);
+  EXPECT_THROW(Tensor({0, int64_t{1} << 40, int64_t{1} << 40}), Error);
   EXPECT_THROW(Tensor({2}).data<int32_t>(), Error);
   EXPECT_THROW(Tensor({2}).slice(0, 1, 3), Error);
   EXPECT_THROW(Tensor::from(std::vector<float>{1, 2}, {3}), Error);
