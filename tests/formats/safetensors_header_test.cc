@@ -102,6 +102,7 @@ TEST(SafetensorsHeader, LiesAreNamed) {
   };
   const std::vector<Lie> lies = {
       {R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,4]})", "spans 4 bytes, expected those of F32 [2]"},
+      {R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,8]})", "spans 8 bytes, expected those of F32 [1]"},
       {R"("a":{"dtype":"F32","shape":[2],"data_offsets":[0,16]})", "expected a range within the 8 bytes"},
       {R"("a":{"dtype":"F32","shape":[2],"data_offsets":[4,0]})", "data_offsets is [4, 0]"},
       {R"("a":{"dtype":"F32","shape":[2],"data_offsets":[-8,0]})", "data_offsets is [-8, 0]"},

@@ -170,6 +170,8 @@ TEST(Safetensors, AFolderIsOneFileOrSeveralWithAnIndex) {
 
   write_index(R"({"a": "part-2.safetensors"})");
   expect_error([&] { Safetensors{folder.path()}; }, "places \"a\" in \"part-2.safetensors\", which does not hold it");
+  write_index(R"({"a": "part-2.safetensors", "b": "part-1.safetensors", "c": "part-2.safetensors"})");
+  expect_error([&] { Safetensors{folder.path()}; }, "places \"a\" in \"part-2.safetensors\", which does not hold it");
   for (const char* outside : {"../part-1.safetensors", "/etc/passwd", "", "..", "sub/part"}) {
     write_index(R"({"a": ")" + std::string(outside) + "\"}");
     expect_error([&] { Safetensors{folder.path()}; }, "expected the name of a file beside the index");

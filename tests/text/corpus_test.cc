@@ -157,6 +157,15 @@ TEST(SplitByName, WhatIsHeldOutIsNeverTrainedOn) {
                "nothing is left to train on");
 }
 
+TEST(SplitByName, AHeldOutFileThatGrewBetweenTheReadsIsStillHeldOut) {
+  const TemporaryFolder folder;
+  const std::string log = folder.write("log", "first line\nsecond line\n"), alias = (folder / "alias").string();
+  fs::create_symlink(log, alias);
+  const Corpus corpus = split_corpus({{alias, "alias", "first line\n"}, {"/other", "other", "text"}},
+                                     {{log, "log", "first line\nsecond line\n"}});
+  EXPECT_EQ(names_of(corpus.train), std::set<std::string>{"other"});
+}
+
 TEST(ReadCorpus, StandardInputServesOneSide) {
   const TemporaryFolder folder;
   const std::string file = folder.write("file", "held out");
