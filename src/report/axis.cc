@@ -94,7 +94,7 @@ Axis logarithmic_axis(double low, double high) {
         axis.ticks.push_back({value, short_count(value), ""});
       }
     }
-    if (axis.ticks.size() >= 5) break;
+    if (axis.ticks.size() >= 4) break;
   }
   // More than about eight decades: every second, third, ... one.
   const size_t every = (axis.ticks.size() + 7) / 8;

@@ -204,7 +204,7 @@ class Drawing {
                                  {frame_.left, frame_.top - 6, chart_.width - 4, frame_.bottom}, obstacles, taken_);
       taken_.push_back(box);
       const double middle = (box.top + box.bottom) / 2;
-      if (std::abs(middle - end.y) > 14) {
+      if (std::abs(middle - end.y) > 20) {
         const double nearest_x = std::clamp(end.x + 20, box.left + 8, box.right - 8);
         svg_.path({{end.x + 20, end.y + (middle < end.y ? -6 : 6)},
                    {nearest_x, middle < end.y ? box.bottom + 1 : box.top - 1}},

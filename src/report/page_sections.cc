@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cctype>
 #include <string_view>
 
 #include "report/format.h"
@@ -94,19 +95,28 @@ std::string settings_section(const CompareResults& results) {
     out += fmt::format("<p>To repeat it:</p>\n<pre><code>{}</code></pre>\n", escape_markup(results.command));
   }
   out += "<div class=\"settings\"><table>\n<tbody>\n";
-  out += setting("Version", results.version.empty() ? "" : "alibi " + results.version);
-  out += setting("Machine", results.machine);
-  out += setting("Threads", results.threads > 0 ? fmt::format("{}", results.threads) : "");
-  out += setting("Seed", fmt::format("{}", results.seed));
-  out += setting("Started", results.started);
-  out += setting("Text", results.corpus_name);
+  // What the caller's own settings already say is not said twice.
+  const auto add = [&](std::string_view name, const std::string& value) {
+    const bool given = std::any_of(results.settings.begin(), results.settings.end(), [&](const auto& entry) {
+      return std::equal(name.begin(), name.end(), entry.first.begin(), entry.first.end(), [](char a, char b) {
+        return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+      });
+    });
+    if (!given) out += setting(name, value);
+  };
   const auto corpus = [](int64_t bytes, int64_t files) {
     if (bytes <= 0) return std::string();
     return format_integer(bytes) + " bytes" +
            (files > 0 ? fmt::format(" in {} file{}", format_integer(files), files == 1 ? "" : "s") : "");
   };
-  out += setting("Training text", corpus(results.train_bytes, results.train_files));
-  out += setting("Held-out text", corpus(results.valid_bytes, results.valid_files));
+  add("Version", results.version.empty() ? "" : "alibi " + results.version);
+  add("Machine", results.machine);
+  add("Threads", results.threads > 0 ? fmt::format("{}", results.threads) : "");
+  add("Seed", fmt::format("{}", results.seed));
+  add("Started", results.started);
+  add("Text", results.corpus_name);
+  add("Training text", corpus(results.train_bytes, results.train_files));
+  add("Held-out text", corpus(results.valid_bytes, results.valid_files));
   for (const auto& [name, value] : results.settings) out += setting(name, value);
   for (const MethodResults& method : results.methods) out += setting(method.name + " model", method.model_folder);
   return out + "</tbody></table></div>\n";

@@ -63,7 +63,8 @@ td.best .more { font-weight: 400; }
 tr.trained { background: var(--panel); }
 td.gap { color: var(--muted); }
 .settings th, .settings td { text-align: left; white-space: normal; vertical-align: top; overflow-wrap: anywhere; }
-.settings th { width: 34%; color: var(--muted); }
+.settings th { width: 30%; color: var(--muted); }
+.settings th::first-letter { text-transform: uppercase; }
 pre, code, .text { font-family: ui-monospace, SFMono-Regular, Menlo, Consolas, "Liberation Mono", monospace; }
 pre {
   margin: 0 0 14px; padding: 12px 14px; font-size: 14px; line-height: 1.5;

@@ -65,6 +65,16 @@ TEST(ReportPage, ShowsVerdictNumbersAndHowToRepeatIt) {
   EXPECT_NE(page.find("positions up to 128"), std::string::npos) << "the reason of a gap";
 }
 
+TEST(ReportPage, SettingsAreNotSaidTwice) {
+  CompareResults results = testing::sample_results();
+  results.settings.emplace_back("seed", "from the settings");
+  size_t seeds = 0;
+  for (const Element& element : read_markup(report_html(results), true)) {
+    seeds += element.name == "th" && (element.text == "Seed" || element.text == "seed");
+  }
+  EXPECT_EQ(seeds, 1u);
+}
+
 TEST(ReportPage, TextFromOutsideCannotBecomeMarkup) {
   CompareResults results = testing::sample_results();
   const std::string bad = "</style><script>alert(\"1\")</script>&<!--";

@@ -56,6 +56,19 @@ TEST(Verdict, NoContrastWhereNothingMoved) {
             "1 %.");
 }
 
+TEST(Verdict, ThreePercentIsTheLimit) {
+  const auto of_none = [](double last) {
+    const std::string text = verdict_of({{"alibi", {5, 5, 4.5}}, {"none", {5, 5, last}}});
+    return text.substr(text.find("none's"));
+  };
+  EXPECT_EQ(of_none(5.14), "none's stayed within 3 %.");
+  EXPECT_EQ(of_none(4.86), "none's stayed within 3 %.");
+  EXPECT_EQ(of_none(5.2), "none's rose by 4 %.");
+  EXPECT_EQ(of_none(4.8), "none's fell by 4 %.");
+  EXPECT_EQ(of_none(7.45), "none's rose by 49 %.");
+  EXPECT_EQ(of_none(7.5), "none's rose 1.5-fold.");
+}
+
 TEST(Verdict, ADetourIsNotCalledLevel) {
   EXPECT_EQ(verdict_of({{"alibi", {6, 6, 6}}, {"none", {6, 9, 6}}}),
             "Trained at 128, alibi's perplexity went from 6.000 at 128 to 6.000 at 1024 (8x); none's ended within 3 % "
