@@ -15,7 +15,7 @@ struct EvaluateOptions {
   int64_t stride = 0;    ///< new tokens per window; 0 or length: non-overlapping; 1: every token sees length - 1 more
   int64_t batch_tokens = 16384;  ///< windows are computed together up to this many tokens
   /// Called now and then with (tokens scored, tokens in all).
-  std::function<void(int64_t, int64_t)> on_progress;
+  std::function<void(int64_t, int64_t)> on_progress = {};
 };
 
 struct Evaluation {

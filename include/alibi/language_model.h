@@ -41,7 +41,7 @@ struct GenerateOptions {
   uint64_t seed = 0;
   bool stop_at_end_of_text = false;  ///< false: that token is never drawn
   /// Called with each new piece of text (whole characters); return false to stop.
-  std::function<bool(std::string_view)> on_text;
+  std::function<bool(std::string_view)> on_text = {};
 };
 
 class LanguageModel {
