@@ -27,20 +27,20 @@ int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int
 /// A query row i has position query_offset + i; key row j has position j. distance = position of query - position of
 /// key. At most one of `slopes` and `buckets` is set; with neither the scores carry no bias.
 struct AttentionOptions {
-  std::vector<float> slopes;            ///< ALiBi, [heads] or [batch * heads]; empty: none. >= 0
-  std::vector<float> slopes_after;      ///< not causal: slopes of keys after the query; empty: `slopes` (symmetric)
-                                        ///< +infinity in either closes that direction for the head (distance 0 stays)
-  std::optional<BucketedBias> buckets;  ///< T5 bias
-  bool causal = true;                   ///< keys after the query are not seen
-  int64_t query_offset = 0;             ///< position of the first query (cached decoding, chunks, shards)
-  float scale = 0;                      ///< factor of q k'; 0: 1 / sqrt(head_dim)
-  int64_t window = 0;                   ///< > 0: only keys at |distance| < window are seen
-  float dropout = 0;                    ///< probability that an attention weight is dropped; the rest is scaled up
-  uint64_t dropout_seed = 0;            ///< the mask is a function of (seed, batch, head, query row, key row)
-  float tolerance = 0;                  ///< skip rule (docs/attention.md): far keys whose summed weight is provably
-                                        ///< <= tolerance * the row's sum are not visited; 0: visit every key
-  std::vector<int32_t> cu_seqlens_q;    ///< packed sequences: row offsets [sequences + 1], batch must be 1; each
-  std::vector<int32_t> cu_seqlens_k;    ///< sequence's positions start at 0, and nothing attends across them
+  std::vector<float> slopes = {};        ///< ALiBi, [heads] or [batch * heads]; empty: none. >= 0
+  std::vector<float> slopes_after = {};  ///< not causal: slopes of keys after the query; empty: `slopes` (symmetric)
+                                         ///< +infinity in either closes that direction for the head (distance 0 stays)
+  std::optional<BucketedBias> buckets = {};  ///< T5 bias
+  bool causal = true;                        ///< keys after the query are not seen
+  int64_t query_offset = 0;                  ///< position of the first query (cached decoding, chunks, shards)
+  float scale = 0;                           ///< factor of q k'; 0: 1 / sqrt(head_dim)
+  int64_t window = 0;                        ///< > 0: only keys at |distance| < window are seen
+  float dropout = 0;                         ///< probability that an attention weight is dropped; the rest is scaled up
+  uint64_t dropout_seed = 0;                 ///< the mask is a function of (seed, batch, head, query row, key row)
+  float tolerance = 0;                     ///< skip rule (docs/attention.md): far keys whose summed weight is provably
+                                           ///< <= tolerance * the row's sum are not visited; 0: visit every key
+  std::vector<int32_t> cu_seqlens_q = {};  ///< packed sequences: row offsets [sequences + 1], batch must be 1; each
+  std::vector<int32_t> cu_seqlens_k = {};  ///< sequence's positions start at 0, and nothing attends across them
 };
 
 /// What a call did.
@@ -80,6 +80,13 @@ struct AttentionBiasGradients {
 void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                         const AttentionState& state, const AttentionOptions& options, Tensor& dq, Tensor& dk,
                         Tensor& dv, AttentionBiasGradients bias_gradients = {});
+
+/// Attention over the union of two disjoint sets of keys, from attention over each with the same queries (out_a, out_b
+/// [batch, queries, heads, head_dim]; lse_a, lse_b [batch, heads, queries], contiguous). Positions stay those of the
+/// whole: keys that begin at `first` are attended to with query_offset - first. out and lse may be inputs again.
+/// out_a and out_b may be float32 where out is bfloat16, so that parts are rounded once.
+void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b, Tensor& out,
+                     Tensor& lse);
 
 /// The same formula written plainly in float64, row by row: the oracle of the tests and a fallback to read.
 /// lse may be null. Outputs are [.., contiguous] double vectors shaped like q and [batch, heads, queries].

@@ -1,0 +1,65 @@
+// Cached decoding: the keys and values of past tokens, and attention of a few new queries over them.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include "alibi/attention.h"
+#include "alibi/tensor.h"
+
+namespace alibi {
+
+/// Keys and values of one attention layer. It grows with what is appended: there is no fixed limit to its length.
+/// With them it keeps the largest norm of every block of keys, which the skip rule asks before it reads a key.
+class KvCache {
+ public:
+  /// float32, or bfloat16 for half the memory. Throws Error if an extent is not positive.
+  KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype = DType::float32);
+  ~KvCache();
+  KvCache(KvCache&&) noexcept;
+  KvCache& operator=(KvCache&&) noexcept;
+  KvCache clone() const;
+
+  int64_t batch() const;
+  int64_t kv_heads() const;
+  int64_t head_dim() const;
+  DType dtype() const;
+  /// Keys held for each batch entry; key j has position j.
+  int64_t length() const;
+  /// Keys it can hold without a new allocation.
+  int64_t capacity() const;
+  /// Memory it occupies.
+  int64_t bytes() const;
+
+  /// k and v [batch, new, kv_heads, head_dim], float32 or bfloat16, any strides with a unit inner stride; rounded to
+  /// the cache's data type where that is the narrower one. Throws Error, naming the argument, and leaves the cache as
+  /// it was.
+  void append(const Tensor& k, const Tensor& v);
+  /// Allocates room for `keys` keys in all.
+  void reserve(int64_t keys);
+  /// Forgets all but the first `length` keys.
+  void truncate(int64_t length);
+
+  /// Views [batch, length, kv_heads, head_dim], e.g. for attention() of a long chunk of queries. They hold until the
+  /// cache is changed or destroyed.
+  Tensor keys() const;
+  Tensor values() const;
+
+  struct State;  ///< kernel-private
+  const State& state() const { return *state_; }
+
+ private:
+  std::unique_ptr<State> state_;
+};
+
+/// attention() of a few queries over a cache: the same formula, errors and (optional) `state`, with each key and value
+/// read once for all queries and heads that share it, and with the keys split over the threads.
+/// q and out [batch, queries, heads, head_dim], float32 or bfloat16, whatever the cache holds. The queries are the last
+/// rows: position keys - queries + i; unless options.query_offset is set (not 0): query_offset + i.
+/// options.tolerance holds for each row as in attention(); skipped keys are not read, so that with linear biases the
+/// time of a call does not grow with the length of the cache. options.dropout and packed sequences are not supported.
+/// The same bits at any number of threads.
+void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
+                      AttentionState* state = nullptr);
+
+}  // namespace alibi

@@ -1,0 +1,265 @@
+// Visiting a range of a cache's keys with a few rows: dot products, the online softmax block by block, and the weighted
+// sum of the values. Each block of keys is read from memory once for all rows.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/decode_kernel.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "attention/decode.h"
+#include "attention/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::kernels::HWY_NAMESPACE {
+
+/// Rows that share a pass over a block, so that their sums fit the registers.
+inline constexpr int row_tile = lanes == 16 ? 4 : 2;
+inline constexpr int key_tile = 4;
+inline constexpr float unseen = -std::numeric_limits<float>::infinity();
+
+HWY_INLINE Float Widen(const float* from) { return hn::Load(Floats(), from); }
+HWY_INLINE Float Widen(const bfloat16* from) {
+  const Words w;
+  const hn::Rebind<uint16_t, Words> half;
+  const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(from));
+  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(w, bits)));
+}
+
+/// StoreSums: to[i] = sum of the lanes of v[i], for four vectors.
+#if HWY_TARGET == HWY_SCALAR
+HWY_INLINE void StoreSums(const Float* v, float* to) {
+  for (int i = 0; i < key_tile; ++i) to[i] = hn::GetLane(v[i]);
+}
+#else
+/// The sum of each group of lanes that are four apart.
+template <class D>
+HWY_INLINE auto AddBlocks(D d, hn::Vec<D> v) {
+  if constexpr (hn::MaxLanes(D()) > 4) {
+    const hn::Half<D> half;
+    return AddBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+  } else {
+    return v;
+  }
+}
+
+HWY_INLINE void StoreSums(const Float* v, float* to) {
+  const Floats f;
+  const hn::Repartition<uint64_t, Floats> pairs;
+  const auto ab = hn::Add(hn::InterleaveLower(f, v[0], v[1]), hn::InterleaveUpper(f, v[0], v[1]));
+  const auto cd = hn::Add(hn::InterleaveLower(f, v[2], v[3]), hn::InterleaveUpper(f, v[2], v[3]));
+  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, cd));
+  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, cd));
+  const auto sums = AddBlocks(f, hn::Add(hn::BitCast(f, low), hn::BitCast(f, high)));
+  hn::StoreU(sums, hn::FixedTag<float, 4>(), to);
+}
+#endif
+
+/// scores[r][i] = q[r] k_i' for K keys.
+template <int R, int K, class T>
+HWY_INLINE void Dots(const float* const* q, const T* k, int64_t stride, float (*scores)[cache_block]) {
+  const Floats f;
+  Float sum[R][K];
+  HWY_UNROLL(4)
+  for (int r = 0; r < R; ++r) {
+    HWY_UNROLL(4)
+    for (int i = 0; i < K; ++i) sum[r][i] = hn::Zero(f);
+  }
+  for (int64_t d = 0; d < stride; d += lanes) {
+    Float key[K];
+    HWY_UNROLL(4)
+    for (int i = 0; i < K; ++i) key[i] = Widen(k + i * stride + d);
+    HWY_UNROLL(4)
+    for (int r = 0; r < R; ++r) {
+      const Float query = hn::Load(f, q[r] + d);
+      HWY_UNROLL(4)
+      for (int i = 0; i < K; ++i) sum[r][i] = hn::MulAdd(query, key[i], sum[r][i]);
+    }
+  }
+  HWY_UNROLL(4)
+  for (int r = 0; r < R; ++r) {
+    if constexpr (K == key_tile) {
+      StoreSums(sum[r], scores[r]);
+    } else {
+      scores[r][0] = hn::GetLane(hn::SumOfLanes(f, sum[r][0]));
+    }
+  }
+}
+
+/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors of the row.
+template <int R, int N, class T>
+HWY_INLINE void AddValues(const T* v, int64_t stride, int64_t from, int64_t to, const float (*weights)[cache_block],
+                          float* const* out) {
+  const Floats f;
+  Float sum[R][N];
+  HWY_UNROLL(4)
+  for (int r = 0; r < R; ++r) {
+    HWY_UNROLL(4)
+    for (int n = 0; n < N; ++n) sum[r][n] = hn::Load(f, out[r] + n * lanes);
+  }
+  for (int64_t i = from; i < to; ++i) {
+    Float value[N];
+    HWY_UNROLL(4)
+    for (int n = 0; n < N; ++n) value[n] = Widen(v + i * stride + n * lanes);
+    HWY_UNROLL(4)
+    for (int r = 0; r < R; ++r) {
+      const Float weight = hn::Set(f, weights[r][i]);
+      HWY_UNROLL(4)
+      for (int n = 0; n < N; ++n) sum[r][n] = hn::MulAdd(weight, value[n], sum[r][n]);
+    }
+  }
+  HWY_UNROLL(4)
+  for (int r = 0; r < R; ++r) {
+    HWY_UNROLL(4)
+    for (int n = 0; n < N; ++n) hn::Store(sum[r][n], f, out[r] + n * lanes);
+  }
+}
+
+/// ramp[i] = bias of key `first` + i less the returned base, in log2 units. A linear bias is counted from the block's
+/// key nearest to the row and its base kept in float64: so weights keep their precision at any distance.
+inline double FillBias(const DecodeRow& row, int64_t first, float* ramp) {
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const HeadBias& bias = row.bias;
+  const int64_t nearest_before = row.position - (first + cache_block - 1);
+  const int64_t nearest_after = first - row.position;
+  if (bias.table == nullptr && (nearest_before > 0 || nearest_after > 0)) {
+    const bool before = nearest_before > 0;
+    const float slope = before ? bias.slope_before : bias.slope_after;
+    for (int64_t i = 0; i < cache_block; ++i) {
+      ramp[i] = -slope * log2e * static_cast<float>(before ? cache_block - 1 - i : i);
+    }
+    const auto nearest = static_cast<double>(before ? nearest_before : nearest_after);
+    return -static_cast<double>(slope) * std::numbers::log2e * nearest;
+  }
+  for (int64_t i = 0; i < cache_block; ++i) ramp[i] = log2e * bias.at(row.position - first - i);
+  return 0;
+}
+
+/// Turns a row's dot products with keys [from, to) of a block into weights relative to the row's new maximum.
+inline void Weigh(const DecodeRow& row, float scale, int64_t first, int64_t from, int64_t to, int64_t stride,
+                  float* scores, DecodePartial& partial) {
+  const Floats f;
+  HWY_ALIGN float ramp[cache_block];
+  const double base = FillBias(row, first, ramp);
+  const Float factor = hn::Set(f, scale * std::numbers::log2e_v<float>);
+  Float top = hn::Set(f, unseen);
+  const auto hide = [&](int64_t i) {
+    scores[i] = 0;
+    ramp[i] = unseen;
+  };
+  for (int64_t i = 0; i < from; ++i) hide(i);
+  for (int64_t i = to; i < cache_block; ++i) hide(i);
+  for (int64_t i = 0; i < cache_block; i += lanes) {
+    const Float score = hn::MulAdd(hn::Load(f, scores + i), factor, hn::Load(f, ramp + i));
+    hn::Store(score, f, scores + i);
+    top = hn::Max(top, score);
+  }
+  const double max = base + static_cast<double>(hn::GetLane(hn::MaxOfLanes(f, top)));
+  if (max > partial.max) {
+    const auto shrink = static_cast<float>(std::exp2(partial.max - max));
+    for (int64_t d = 0; d < stride; d += lanes) {
+      hn::Store(hn::Mul(hn::Load(f, partial.out + d), hn::Set(f, shrink)), f, partial.out + d);
+    }
+    partial.sum *= static_cast<double>(shrink);
+    partial.max = max;
+  }
+  // While all scores are -infinity the weights are 2^-infinity = 0, or NaN where a score is.
+  const bool none = partial.max == -std::numeric_limits<double>::infinity();
+  const Float shift = hn::Set(f, none ? 0.0f : static_cast<float>(partial.max - base));
+  Float sum = hn::Zero(f);
+  for (int64_t i = 0; i < cache_block; i += lanes) {
+    const Float weight = Exp2(hn::Sub(hn::Load(f, scores + i), shift));
+    hn::Store(weight, f, scores + i);
+    sum = hn::Add(sum, weight);
+  }
+  partial.sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum)));
+}
+
+/// Keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
+template <int R, class T>
+inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* const* rows,
+                       DecodePartial* const* partials, int64_t first, int64_t from, int64_t to) {
+  HWY_ALIGN float scores[R][cache_block];
+  const T* k = static_cast<const T*>(head.k) + first * head.stride;
+  const T* v = static_cast<const T*>(head.v) + first * head.stride;
+  const float* q[R];
+  float* out[R];
+  for (int r = 0; r < R; ++r) {
+    q[r] = rows[r]->q;
+    out[r] = partials[r]->out;
+  }
+  int64_t i = from;
+  for (; i + key_tile <= to; i += key_tile) {
+    Dots<R, key_tile>(q, k + i * head.stride, head.stride, reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
+  }
+  for (; i < to; ++i) {
+    Dots<R, 1>(q, k + i * head.stride, head.stride, reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
+  }
+  for (int r = 0; r < R; ++r) {
+    Weigh(*rows[r], scale, first, from, to, head.stride, scores[r], *partials[r]);
+  }
+  constexpr int64_t wide = 4 * lanes;
+  int64_t d = 0;
+  const auto next = [&](int64_t columns) {
+    d += columns;
+    for (int r = 0; r < R; ++r) out[r] += columns;
+  };
+  for (; d + wide <= head.stride; next(wide)) AddValues<R, 4>(v + d, head.stride, from, to, scores, out);
+  for (; d < head.stride; next(lanes)) AddValues<R, 1>(v + d, head.stride, from, to, scores, out);
+}
+
+template <class T>
+void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+           DecodePartial* partials) {
+  for (int64_t first = (end - 1) / cache_block * cache_block; first + cache_block > begin; first -= cache_block) {
+    const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
+    const DecodeRow* whole[decode_rows_together];
+    DecodePartial* into[decode_rows_together];
+    int64_t count = 0;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const DecodeRow* row = &rows[r];
+      DecodePartial* partial = &partials[r];
+      const int64_t row_from = std::max(from, row->begin), row_to = std::min(to, row->end);
+      if (row_from >= row_to) continue;
+      if (row_from == from && row_to == to) {
+        whole[count] = row;
+        into[count++] = partial;
+      } else {
+        VisitBlock<1, T>(head, scale, &row, &partial, first, row_from - first, row_to - first);
+      }
+    }
+    int64_t r = 0;
+    for (; r + row_tile <= count; r += row_tile) {
+      VisitBlock<row_tile, T>(head, scale, whole + r, into + r, first, from - first, to - first);
+    }
+    for (; r < count; ++r) VisitBlock<1, T>(head, scale, whole + r, into + r, first, from - first, to - first);
+  }
+}
+
+void DecodeRange(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+                 DecodePartial* partials) {
+  const FlushDenormals flush;
+  head.dtype == DType::float32 ? Visit<float>(head, scale, rows, begin, end, partials)
+                               : Visit<bfloat16>(head, scale, rows, begin, end, partials);
+}
+
+}  // namespace alibi::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "core/isa.h"
+
+namespace alibi::kernels {
+
+HWY_EXPORT(DecodeRange);
+
+void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+                  DecodePartial* partials) {
+  if (begin >= end) return;
+  prepare_dispatch();
+  HWY_DYNAMIC_DISPATCH(DecodeRange)(head, scale, rows, begin, end, partials);
+}
+
+}  // namespace alibi::kernels
+#endif

@@ -1,0 +1,43 @@
+// How long the keys of a cache are: for each head a tree of maxima, so that the longest key of any far stretch is known
+// without a pass over the keys or even over all blocks.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace alibi::kernels {
+
+/// Keys of a leaf of the tree, and of a block that decoding visits whole.
+inline constexpr int64_t cache_block = 64;
+
+/// Level 0 holds the largest ||k|| of each block of keys, level l + 1 the largest of `fanout` nodes of level l.
+/// Every value is an upper bound of the exact norms: +infinity where a key is not finite.
+class NormTree {
+ public:
+  static constexpr int64_t fanout = 16;
+
+  explicit NormTree(int64_t heads) : heads_(static_cast<size_t>(heads)) {}
+
+  /// Keys under a node.
+  static int64_t span(int level) { return cache_block << (4 * level); }
+
+  int levels() const { return static_cast<int>(heads_.front().size()); }
+  float at(int64_t head, int level, int64_t node) const {
+    return heads_[static_cast<size_t>(head)][static_cast<size_t>(level)][static_cast<size_t>(node)];
+  }
+
+  /// Makes room for `length` keys in every head. New nodes are 0 until they are raised.
+  void resize(int64_t length);
+  /// The leaf of a block; different blocks may be written at the same time.
+  float& leaf(int64_t head, int64_t block) { return heads_[static_cast<size_t>(head)][0][static_cast<size_t>(block)]; }
+  /// Brings the upper levels up to date after leaves from `block` on have changed.
+  void rebuild(int64_t head, int64_t block);
+
+  int64_t bytes() const;
+
+ private:
+  std::vector<std::vector<std::vector<float>>> heads_;  // [head][level][node]
+};
+
+}  // namespace alibi::kernels

@@ -1,0 +1,94 @@
+// Merging attention over two disjoint sets of keys:
+//
+//   lse = log(exp(lse_a) + exp(lse_b))      out = exp(lse_a - lse) out_a + exp(lse_b - lse) out_b
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "alibi/attention.h"
+#include "core/check.h"
+#include "core/parallel.h"
+
+namespace alibi {
+namespace {
+
+void check_outputs(const Tensor& out_a, const Tensor& out_b, const Tensor& out) {
+  for (const auto& [name, tensor] : {std::pair{"out_a", &out_a}, {"out_b", &out_b}, {"out", &std::as_const(out)}}) {
+    check(tensor->defined() && tensor->axes() == 4,
+          "[merge_attention] {} has shape {}, expected [batch, queries, heads, head_dim]", name,
+          to_string(tensor->shape()));
+    check(tensor->dtype() == DType::float32 || tensor->dtype() == DType::bfloat16,
+          "[merge_attention] {} is {}, expected float32 or bfloat16", name, name_of(tensor->dtype()));
+    check(tensor->shape() == out_a.shape(), "[merge_attention] {} has shape {}, out_a has {}", name,
+          to_string(tensor->shape()), to_string(out_a.shape()));
+    check(tensor->size(3) <= 1 || tensor->stride(3) == 1,
+          "[merge_attention] {} has strides {}, expected a unit inner stride", name, to_string(tensor->strides()));
+  }
+}
+
+void check_lse(const char* name, const Tensor& lse, const Shape& shape) {
+  check(lse.defined() && lse.shape() == shape && lse.dtype() == DType::float32 && lse.contiguous(),
+        "[merge_attention] {} has shape {}, expected a contiguous float32 {}, [batch, heads, queries]", name,
+        to_string(lse.shape()), to_string(shape));
+}
+
+/// Row (b, query, head) of a tensor of either type.
+struct Row {
+  Row(const Tensor& tensor, int64_t b, int64_t query, int64_t head)
+      : data(tensor.raw()),
+        wide(tensor.dtype() == DType::float32),
+        offset(b * tensor.stride(0) + query * tensor.stride(1) + head * tensor.stride(2)) {}
+
+  float get(int64_t i) const {
+    return wide ? static_cast<float*>(data)[offset + i] : static_cast<float>(static_cast<bfloat16*>(data)[offset + i]);
+  }
+  void set(int64_t i, float value) const {
+    if (wide) {
+      static_cast<float*>(data)[offset + i] = value;
+    } else {
+      static_cast<bfloat16*>(data)[offset + i] = bfloat16(value);
+    }
+  }
+
+  void* data;
+  bool wide;
+  int64_t offset;
+};
+
+}  // namespace
+
+void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b, Tensor& out,
+                     Tensor& lse) {
+  check_outputs(out_a, out_b, out);
+  const int64_t batch = out_a.size(0), queries = out_a.size(1), heads = out_a.size(2), head_dim = out_a.size(3);
+  const Shape lse_shape = {batch, heads, queries};
+  check_lse("lse_a", lse_a, lse_shape);
+  check_lse("lse_b", lse_b, lse_shape);
+  check_lse("lse", lse, lse_shape);
+  const float* const a = lse_a.data<float>();
+  const float* const b = lse_b.data<float>();
+  float* const merged = lse.data<float>();
+  constexpr int64_t grain = 256;
+  parallel_ranges(batch * heads * queries, grain, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) {
+      constexpr double nothing = -std::numeric_limits<double>::infinity();
+      const double log_a = static_cast<double>(a[i]), log_b = static_cast<double>(b[i]);
+      // A part without keys takes no share, whatever its output holds.
+      const double max = log_a > log_b ? log_a : log_b;
+      const double share_a = log_a == nothing ? 0 : std::exp(log_a - max);
+      const double share_b = log_b == nothing ? 0 : std::exp(log_b - max);
+      const double sum = share_a + share_b;
+      const int64_t n = i / (heads * queries), head = i / queries % heads, query = i % queries;
+      const Row from_a(out_a, n, query, head), from_b(out_b, n, query, head), to(out, n, query, head);
+      for (int64_t d = 0; d < head_dim; ++d) {
+        double value = 0;
+        if (share_a != 0) value += share_a / sum * static_cast<double>(from_a.get(d));
+        if (share_b != 0) value += share_b / sum * static_cast<double>(from_b.get(d));
+        to.set(d, static_cast<float>(value));
+      }
+      merged[i] = sum == 0 ? -std::numeric_limits<float>::infinity() : static_cast<float>(max + std::log(sum));
+    }
+  });
+}
+
+}  // namespace alibi

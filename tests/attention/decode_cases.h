@@ -1,0 +1,91 @@
+// Cases of cached decoding, checked against the float64 reference.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <string>
+#include <vector>
+
+#include "alibi/kv_cache.h"
+#include "testing.h"
+
+namespace alibi::test {
+
+enum class Bias { none, linear, buckets };
+
+struct DecodeCase {
+  int64_t batch = 1, keys = 1, queries = 1;
+  int64_t heads = 2, kv_heads = 2, head_dim = 16;
+  Bias bias = Bias::linear;
+  DType dtype = DType::float32;
+  bool causal = true;
+  int64_t window = 0;
+  int64_t offset = 0;  // 0: the last rows
+  float tolerance = 0;
+
+  AttentionOptions options() const {
+    AttentionOptions result;
+    result.causal = causal;
+    result.window = window;
+    result.query_offset = offset;
+    result.tolerance = tolerance;
+    if (bias == Bias::linear) result.slopes = slopes(static_cast<int>(heads));
+    if (bias == Bias::buckets) result.buckets = BucketedBias{random_tensor({32, heads}, 5), 128};
+    return result;
+  }
+  /// The options for a call that has no cache to know the queries' place from.
+  AttentionOptions plain_options() const {
+    AttentionOptions result = options();
+    if (offset == 0) result.query_offset = keys - queries;
+    result.tolerance = 0;
+    return result;
+  }
+  std::string name() const {
+    const char* const biases[] = {"none", "linear", "buckets"};
+    return fmt::format(
+        "batch {} keys {} queries {} heads {}/{} dim {} {} {} causal {} window {} offset {} tolerance {}", batch, keys,
+        queries, heads, kv_heads, head_dim, biases[static_cast<int>(bias)], name_of(dtype), causal, window, offset,
+        tolerance);
+  }
+};
+
+struct DecodeInputs {
+  explicit DecodeInputs(const DecodeCase& c, float scale = 1)
+      : q(random_tensor({c.batch, c.queries, c.heads, c.head_dim}, 1, scale, c.dtype)),
+        k(random_tensor({c.batch, c.keys, c.kv_heads, c.head_dim}, 2, scale, c.dtype)),
+        v(random_tensor({c.batch, c.keys, c.kv_heads, c.head_dim}, 3, 1, c.dtype)) {}
+  Tensor q, k, v;
+};
+
+/// A cache filled in pieces of different sizes: a prompt, then token by token, then a chunk.
+inline KvCache filled_cache(const Tensor& k, const Tensor& v) {
+  KvCache cache(k.size(0), k.size(2), k.size(3), k.dtype());
+  const int64_t keys = k.size(1);
+  const int64_t pieces[] = {keys / 2, 1, 1, 1, keys};
+  for (const int64_t piece : pieces) {
+    const int64_t begin = cache.length(), end = std::min(keys, begin + piece);
+    cache.append(k.slice(1, begin, end), v.slice(1, begin, end));
+  }
+  return cache;
+}
+
+/// Decodes and compares output and log-sum-exp with the reference, within rounding.
+inline void expect_decodes(const DecodeCase& c) {
+  SCOPED_TRACE(c.name());
+  const DecodeInputs in(c);
+  const KvCache cache = filled_cache(in.k, in.v);
+  ASSERT_EQ(cache.length(), c.keys);
+  Tensor out = Tensor::empty(in.q.shape(), c.dtype);
+  out.fill(std::numeric_limits<float>::quiet_NaN());
+  AttentionState state;
+  attention_decode(in.q, cache, c.options(), out, &state);
+  std::vector<double> expected, lse;
+  attention_reference(in.q, in.k, in.v, c.plain_options(), expected, &lse);
+  const double tolerance = c.dtype == DType::float32 ? 3e-6 : 0x1p-8;
+  EXPECT_TRUE(max_abs_diff(out, expected) <= tolerance * std::max(1.0, max_abs(expected)))
+      << "differs by " << max_abs_diff(out, expected);
+  EXPECT_TRUE(max_abs_diff(state.lse, lse) <= 3e-6 * std::max(1.0, max_abs(expected)))
+      << "log-sum-exp differs by " << max_abs_diff(state.lse, lse);
+}
+
+}  // namespace alibi::test

@@ -1,0 +1,143 @@
+// The skip rule in decoding: how far it reaches, and that it never drops more than it says.
+#include <gtest/gtest.h>
+
+#include "alibi/runtime.h"
+#include "attention/decode_cases.h"
+
+namespace alibi::test {
+namespace {
+
+/// Decodes with and without the skip rule and checks |difference| <= 2 tolerance max|v| (and rounding).
+/// Gives the share of blocks visited.
+double expect_bounded(const DecodeCase& c, const DecodeInputs& in, std::vector<float> slopes = {}) {
+  SCOPED_TRACE(c.name());
+  const KvCache cache = filled_cache(in.k, in.v);
+  AttentionOptions options = c.options();
+  if (!slopes.empty()) options.slopes = std::move(slopes);
+  Tensor skipped = Tensor::empty(in.q.shape());
+  AttentionState state;
+  attention_decode(in.q, cache, options, skipped, &state);
+  options.query_offset = c.plain_options().query_offset;
+  options.tolerance = 0;
+  std::vector<double> expected;
+  attention_reference(in.q, in.k, in.v, options, expected);
+  const double largest = std::max(1.0, max_abs(doubles(in.v)));
+  EXPECT_TRUE(max_abs_diff(skipped, expected) <= (2 * static_cast<double>(c.tolerance) + 3e-6) * largest)
+      << "differs by " << max_abs_diff(skipped, expected);
+  EXPECT_LE(state.stats.blocks_visited, state.stats.blocks_total);
+  EXPECT_GT(state.stats.blocks_visited, 0);
+  return static_cast<double>(state.stats.blocks_visited) / static_cast<double>(state.stats.blocks_total);
+}
+
+DecodeCase long_case(float tolerance) {
+  return {.keys = 20000, .heads = 8, .kv_heads = 8, .head_dim = 16, .tolerance = tolerance};
+}
+
+TEST(DecodeSkip, DropsMostOfALongCache) {
+  for (const float tolerance : {0x1p-24f, 0x1p-11f, 1e-3f, 0.1f}) {
+    const DecodeCase c = long_case(tolerance);
+    EXPECT_LT(expect_bounded(c, DecodeInputs(c)), 0.15);
+  }
+}
+
+TEST(DecodeSkip, ReachesNoFartherInALongerCache) {
+  std::vector<int64_t> visited;
+  for (const int64_t keys : {20000, 80000}) {
+    DecodeCase c = long_case(0x1p-24f);
+    c.keys = keys;
+    const DecodeInputs in(c);
+    const KvCache cache = filled_cache(in.k, in.v);
+    Tensor out = Tensor::empty(in.q.shape());
+    AttentionState state;
+    attention_decode(in.q, cache, c.options(), out, &state);
+    visited.push_back(state.stats.blocks_visited);
+  }
+  EXPECT_LT(visited[1], visited[0] * 5 / 4);
+}
+
+TEST(DecodeSkip, AHugeKeyFarAwayIsFound) {
+  const DecodeCase c = long_case(0x1p-24f);
+  for (const int64_t at : {0, 1, 63, 64, 5000, 19000}) {
+    DecodeInputs in(c);
+    // Its score outweighs the penalty of every head but the steepest.
+    in.k.slice(1, at, at + 1).fill(0);
+    Tensor key = in.k.slice(1, at, at + 1);
+    key.copy_from(in.q);
+    for (int64_t h = 0; h < 8; ++h) {
+      for (int64_t d = 0; d < 16; ++d) key.data<float>()[h * key.stride(2) + d] *= 2000;
+    }
+    in.v.slice(1, at, at + 1).fill(9);
+    expect_bounded(c, in);
+  }
+}
+
+TEST(DecodeSkip, AnEarlyLongKeyCostsLittle) {
+  // A bound by prefix maxima would visit everything; the tree knows where the long key is.
+  const DecodeCase c = long_case(0x1p-24f);
+  DecodeInputs in(c);
+  Tensor key = in.k.slice(1, 0, 1);
+  for (int64_t i = 0; i < 8 * 16; ++i) key.data<float>()[i] *= 8;
+  EXPECT_LT(expect_bounded(c, in, std::vector<float>(8, 0.01f)), 0.25);
+}
+
+TEST(DecodeSkip, HugeQueriesEqualScoresAndGrowingNorms) {
+  const DecodeCase c = long_case(0x1p-24f);
+  {
+    DecodeInputs in(c);
+    in.q = random_tensor(in.q.shape(), 9, 50);
+    expect_bounded(c, in);
+  }
+  {
+    DecodeInputs in(c);
+    in.k.fill(0);
+    EXPECT_LT(expect_bounded(c, in), 0.2);
+  }
+  {
+    DecodeInputs in(c);  // norms grow with distance as fast as the penalty
+    for (int64_t j = 0; j < c.keys; ++j) {
+      for (int64_t i = 0; i < 8 * 16; ++i) {
+        in.k.data<float>()[j * 8 * 16 + i] *= 1 + 0.002f * static_cast<float>(c.keys - j);
+      }
+    }
+    expect_bounded(c, in);
+  }
+}
+
+TEST(DecodeSkip, SlopesFromZeroToSteep) {
+  const DecodeCase c = long_case(0x1p-24f);
+  const DecodeInputs in(c);
+  expect_bounded(c, in, {0, 0x1p-16f, 0x1p-10f, 1e-30f, 1, 4, 100, 1e30f});
+  EXPECT_EQ(expect_bounded(c, in, std::vector<float>(8, 0.0f)), 1) << "without a slope every key is visited";
+}
+
+TEST(DecodeSkip, BothDirectionsAndTheWindow) {
+  for (const int64_t offset : {1, 700, 10000, 19990, 20500}) {
+    for (const int64_t window : {0, 3000}) {
+      DecodeCase c = long_case(0x1p-20f);
+      c.causal = false;
+      c.offset = offset;
+      c.window = window;
+      c.queries = 2;
+      if (offset - window >= c.keys) continue;
+      expect_bounded(c, DecodeInputs(c));
+    }
+  }
+}
+
+TEST(DecodeSkip, Denormals) {
+  DecodeCase c = long_case(0x1p-24f);
+  c.keys = 2000;
+  DecodeInputs in(c, 1e-39f);
+  expect_bounded(c, in);
+  in.k = random_tensor(in.k.shape(), 4);
+  expect_bounded(c, in);
+}
+
+TEST(DecodeSkip, GroupsReachAsFarAsTheirFlattestHead) {
+  DecodeCase c = long_case(0x1p-24f);
+  c.kv_heads = 1;
+  EXPECT_LT(expect_bounded(c, DecodeInputs(c)), 0.5);
+}
+
+}  // namespace
+}  // namespace alibi::test
