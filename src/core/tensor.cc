@@ -262,6 +262,10 @@ std::vector<int32_t> Tensor::to_ints() const {
 }
 
 void Tensor::fill(float value) {
+  if (contiguous() && dtype_ == DType::float32) {
+    std::fill_n(static_cast<float*>(data_), elements(), value);
+    return;
+  }
   const int64_t row_size = shape_.empty() ? 1 : shape_.back();
   const int64_t step = shape_.empty() ? 1 : strides_.back();
   for_each_row(shape_, strides_, strides_, [&](int64_t at, int64_t) {
