@@ -91,7 +91,7 @@ TEST(Train, LearnsWhatIsThereToLearn) {
   for (const Position position :
        {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
     LanguageModel model = small_model(position);
-    const TrainResult result = train(model, stream(3000), short_run());
+    const TrainResult result = train(model, stream(3008), short_run());
     ASSERT_EQ(result.loss.size(), 30u);
     EXPECT_EQ(result.tokens, 30 * 256);
     EXPECT_GT(result.loss.front(), 4.5) << name_of(position);
