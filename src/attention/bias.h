@@ -24,13 +24,13 @@ struct HeadBias {
   int64_t most = unbounded;
 
   bool sees(int64_t distance) const { return least <= distance && distance <= most; }
-  /// 0 for the row's own position; `from` is taken off |distance| first (see Problem).
-  float at(int64_t distance, int64_t from = 0) const {
+  /// Of a key that is seen.
+  float at(int64_t distance) const {
     if (table != nullptr) return table[std::clamp(distance, -table_reach, table_reach)];
-    if (distance > 0) return -slope_before * static_cast<float>(distance - from);
-    if (distance < 0) return -slope_after * static_cast<float>(-distance - from);
-    return 0;
+    return -slope(distance) * static_cast<float>(distance < 0 ? -distance : distance);
   }
+  /// The slope on the distance's side; 0 at distance 0, whatever is closed.
+  float slope(int64_t distance) const { return distance > 0 ? slope_before : distance < 0 ? slope_after : 0; }
 };
 
 /// The values of a T5 table by distance, [heads][2 * max_distance + 1], distance 0 in the middle of each row.

@@ -22,7 +22,8 @@ QueryBlock query_block_at(const Problem& problem, const Sequence& sequence, int6
   block.position = problem.query_offset + row;
   block.bias = problem.bias(sequence.batch, head);
   const int64_t last_position = block.position + block.rows - 1;
-  if (block.bias.table == nullptr) block.nearest = Problem::nearest(block.position, last_position, sequence.keys);
+  block.keys = sequence.keys;
+  block.outside = block.bias.table == nullptr && (block.position < 0 || last_position >= sequence.keys);
   std::tie(block.key_begin, block.key_end) =
       Problem::keys_seen(block.bias, block.position, last_position, sequence.keys);
   block.first = block.key_begin / key_rows;

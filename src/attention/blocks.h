@@ -24,9 +24,13 @@ struct QueryBlock {
   int64_t row = 0, rows = 0;  ///< within the sequence
   int64_t position = 0;       ///< of the first row
   HeadBias bias;
-  int64_t nearest = 0;                 ///< linear biases count distances from here (Problem::nearest)
+  int64_t keys = 0;                    ///< of the sequence
+  bool outside = false;                ///< linear biases of some row count distances from its nearest key
   int64_t key_begin = 0, key_end = 0;  ///< keys that causality, window and closed directions leave to any row
   int64_t first = 0, last = 0;         ///< their key blocks
+
+  /// Distance of row x's nearest key, which its linear bias counts from (Problem::nearest).
+  int64_t nearest(int64_t x) const { return outside ? Problem::nearest(position + x, keys) : 0; }
 };
 
 QueryBlock query_block_at(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row);

@@ -43,8 +43,9 @@ void BiasGradient::Add(const Problem& problem, const QueryBlock& block, int64_t 
         relative_position_bucket(distance, problem.causal, problem.num_buckets, static_cast<int>(problem.table_reach));
     buckets_[static_cast<size_t>(bucket)] += dscore;
   } else if (distance > 0 || problem.slopes_symmetric) {
-    // The scores of a row gain nothing from a constant, so the distance may count from the nearest key here too.
-    slope_ -= dscore * static_cast<double>(std::abs(distance) - (distance == 0 ? 0 : block.nearest));
+    // The dscores of a row sum to zero, so distances may count from the block's nearest key here too.
+    const int64_t nearest = std::min(block.nearest(0), block.nearest(block.rows - 1));
+    slope_ -= dscore * static_cast<double>(std::abs(distance) - nearest);
   }
 }
 

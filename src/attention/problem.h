@@ -84,11 +84,11 @@ struct Problem {
     return {begin, end};
   }
 
-  /// How far all keys are from the positions [first, last]: 0 unless the queries lie outside of the keys' positions.
-  /// Linear biases count distances from there, so that scores keep their precision at any offset; it moves a row's
-  /// scores by a constant, which only the log-sum-exp has to know.
-  static int64_t nearest(int64_t first, int64_t last, int64_t keys) {
-    return std::max<int64_t>({0, first - (keys - 1), -last});
+  /// How far a position is from all keys: 0 unless it lies outside of theirs. Linear biases count distances from
+  /// there, so that scores keep their precision at any offset; it moves a row's scores by a constant, which only the
+  /// log-sum-exp has to know.
+  static int64_t nearest(int64_t position, int64_t keys) {
+    return std::max<int64_t>({0, position - (keys - 1), -position});
   }
 };
 

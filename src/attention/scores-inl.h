@@ -26,36 +26,75 @@ struct Ramp {
   int64_t first = 0;             ///< distance of values[0]
   bool masked = false;           ///< some distance is not seen
 
-  /// Biases of key y for the lanes from `lane` on.
-  HWY_INLINE Float At(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + lane + (key_rows - 1) - y); }
+  /// For query blocks outside of the keys' positions, instead: slope * (far - near), with each row's own near. `values`
+  /// then only tells what is seen.
+  bool outside = false;
+  HWY_ALIGN float slopes[size];      ///< log2 units, negative
+  HWY_ALIGN float far[size];         ///< |distance| - base
+  HWY_ALIGN float near[query_rows];  ///< |distance of the nearest key| - base
+
+  /// The place of key y for the lanes from `lane` on.
+  static HWY_INLINE int64_t Index(int64_t lane, int64_t y) { return lane + (key_rows - 1) - y; }
+
+  HWY_INLINE Float Bias(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + Index(lane, y)); }
+  HWY_INLINE Float OutsideBias(int64_t lane, int64_t y) const {
+    const Floats f;
+    const Float distance = hn::Sub(hn::LoadU(f, far + Index(lane, y)), hn::Load(f, near + lane));
+    return hn::Mul(hn::LoadU(f, slopes + Index(lane, y)), distance);
+  }
 };
+
+/// Biases of -slope * |distance|; the distances fit 32 bits unless the block lies outside of the keys.
+inline void FillLinear(const HeadBias& bias, Ramp& ramp) {
+  const Floats f;
+  const Ints i;
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const auto first = hn::Set(i, static_cast<int32_t>(ramp.first));
+  const Float before = hn::Set(f, -bias.slope_before * log2e);
+  const Float after = hn::Set(f, bias.slope_after * log2e);
+  for (int64_t r = 0; r < Ramp::size; r += lanes) {
+    const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Iota(i, static_cast<int32_t>(r))));
+    const Float side = hn::IfThenElse(hn::Gt(distance, hn::Zero(f)), before, after);
+    // A closed direction's slope is infinite, which times a distance of 0 would not be a number.
+    const auto self = hn::Eq(distance, hn::Zero(f));
+    hn::Store(hn::IfThenZeroElse(self, hn::Mul(side, distance)), f, ramp.values + r);
+  }
+}
+
+inline void FillOutside(const QueryBlock& block, Ramp& ramp) {
+  const int64_t base = block.nearest(0);
+  for (int64_t r = 0; r < Ramp::size; ++r) {
+    const int64_t distance = ramp.first + r;
+    ramp.values[r] = 0;
+    ramp.slopes[r] = -block.bias.slope(distance) * std::numbers::log2e_v<float>;
+    ramp.far[r] = static_cast<float>(std::abs(distance) - base);
+  }
+  for (int64_t x = 0; x < query_rows; ++x) ramp.near[x] = static_cast<float>(block.nearest(x) - base);
+}
+
+inline void FillTable(const HeadBias& bias, Ramp& ramp) {
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const int64_t last = ramp.first + Ramp::size - 1;
+  if (ramp.first >= bias.table_reach || last <= -bias.table_reach) {
+    std::fill_n(ramp.values, Ramp::size, log2e * bias.at(ramp.first));
+  } else {
+    for (int64_t r = 0; r < Ramp::size; ++r) ramp.values[r] = log2e * bias.at(ramp.first + r);
+  }
+}
 
 inline void FillRamp(const QueryBlock& block, int64_t key, Ramp& ramp) {
   const Floats f;
   const Ints i;
-  constexpr float log2e = std::numbers::log2e_v<float>;
   const HeadBias& bias = block.bias;
   ramp.first = block.position - key - (key_rows - 1);
-  const int64_t last = ramp.first + Ramp::size - 2;
-  ramp.masked = ramp.first < bias.least || last > bias.most;
+  ramp.outside = block.outside;
+  ramp.masked = ramp.first < bias.least || ramp.first + Ramp::size - 2 > bias.most;
   if (bias.table != nullptr) {
-    const bool far = ramp.first >= bias.table_reach || last <= -bias.table_reach;
-    const float edge = bias.at(ramp.first);
-    for (int64_t r = 0; r < Ramp::size; ++r) ramp.values[r] = log2e * (far ? edge : bias.at(ramp.first + r));
+    FillTable(bias, ramp);
+  } else if (block.outside) {
+    FillOutside(block, ramp);
   } else {
-    // Counted from the nearest key, distances on the side in question fit 32 bits (see make_problem's limits).
-    const auto before = hn::Set(i, static_cast<int32_t>(ramp.first - block.nearest));
-    const auto after = hn::Set(i, static_cast<int32_t>(-ramp.first - block.nearest));
-    const auto zero = hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(-ramp.first, -1, Ramp::size)));
-    const Float slope_before = hn::Set(f, -bias.slope_before * log2e);
-    const Float slope_after = hn::Set(f, -bias.slope_after * log2e);
-    for (int64_t r = 0; r < Ramp::size; r += lanes) {
-      const auto index = hn::Iota(i, static_cast<int32_t>(r));
-      const Float b = hn::Mul(slope_before, hn::ConvertTo(f, hn::Add(before, index)));
-      const Float a = hn::Mul(slope_after, hn::ConvertTo(f, hn::Sub(after, index)));
-      const Float side = hn::IfThenElse(hn::RebindMask(f, hn::Gt(index, zero)), b, a);
-      hn::Store(hn::IfThenZeroElse(hn::RebindMask(f, hn::Eq(index, zero)), side), f, ramp.values + r);
-    }
+    FillLinear(bias, ramp);
   }
   if (!ramp.masked) return;
   const auto least = hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(bias.least - ramp.first, -1, Ramp::size)));
@@ -63,14 +102,17 @@ inline void FillRamp(const QueryBlock& block, int64_t key, Ramp& ramp) {
   const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
   for (int64_t r = 0; r < Ramp::size; r += lanes) {
     const auto index = hn::Iota(i, static_cast<int32_t>(r));
-    const auto outside = hn::Or(hn::Lt(index, least), hn::Gt(index, most));
+    const auto not_seen = hn::Or(hn::Lt(index, least), hn::Gt(index, most));
     const Float value = hn::Load(f, ramp.values + r);
-    hn::Store(hn::IfThenElse(hn::RebindMask(f, outside), unseen, value), f, ramp.values + r);
+    hn::Store(hn::IfThenElse(hn::RebindMask(f, not_seen), unseen, value), f, ramp.values + r);
   }
 }
 
-/// Finishes q k' into scores. Masked: keys that are not seen score -infinity whatever they hold.
-template <bool masked>
+/// How q k' becomes a score: no key of the tile is masked; keys that are not seen score -infinity whatever they hold;
+/// the same with the bias of query blocks outside of the keys.
+enum class Tail { open, masked, outside };
+
+template <Tail tail>
 struct StoreScores {
   float* scores;
   const Ramp* ramp;
@@ -81,9 +123,9 @@ struct StoreScores {
   HWY_INLINE void operator()(int64_t r, int64_t c, Float product) const {
     const Floats f;
     const int64_t row = row0 + r, column = column0 + c;
-    const Float bias = ramp->At(column, row);
-    Float score = hn::MulAdd(product, hn::Set(f, scale), bias);
-    if (masked) {
+    const Float bias = ramp->Bias(column, row);
+    Float score = hn::MulAdd(product, hn::Set(f, scale), tail == Tail::outside ? ramp->OutsideBias(column, row) : bias);
+    if (tail != Tail::open) {
       const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
       score = hn::IfThenElse(hn::Eq(bias, unseen), unseen, score);
     }
@@ -95,12 +137,15 @@ struct StoreScores {
 inline void Scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
                    int64_t stride, int64_t count, const Ramp& ramp, float* scores) {
   const float scale = problem.scale * std::numbers::log2e_v<float>;
-  if (ramp.masked) {
-    Product<Left::rows>(keys, stride, queries, query_rows, count, block.rows, problem.head_dim,
-                        StoreScores<true>{scores, &ramp, scale});
+  const auto product = [&](const auto& finish) HWY_ATTR {
+    Product<Left::rows>(keys, stride, queries, query_rows, count, block.rows, problem.head_dim, finish);
+  };
+  if (ramp.outside) {
+    product(StoreScores<Tail::outside>{scores, &ramp, scale});
+  } else if (ramp.masked) {
+    product(StoreScores<Tail::masked>{scores, &ramp, scale});
   } else {
-    Product<Left::rows>(keys, stride, queries, query_rows, count, block.rows, problem.head_dim,
-                        StoreScores<false>{scores, &ramp, scale});
+    product(StoreScores<Tail::open>{scores, &ramp, scale});
   }
 }
 

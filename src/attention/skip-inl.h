@@ -38,8 +38,8 @@ struct Remaining {
   float norm = 0;        ///< bound on their norms
   float slope = 0;       ///< of that side
   int64_t keys = 0;      ///< their number
-  int64_t distance = 0;  ///< least distance to the block's first row (linear biases' own count, see Problem::nearest)
-  int64_t step = 0;      ///< 1 where distances grow from row to row, -1 where they shrink
+  int64_t distance = 0;  ///< least distance to the block's first row, as its linear bias counts it
+  int step = 0;          ///< by which it changes from row to row; 0: no row's is less
 };
 
 /// True if no row of a block can owe more than budget * sum to the remaining keys. `max` and `sum` are the rows'
@@ -58,7 +58,7 @@ inline bool MaySkip(const Problem& problem, const QueryBlock& block, const Remai
   for (int64_t c = 0; c < block.rows; c += lanes) {
     const auto lane = hn::Iota(i, static_cast<int32_t>(c));
     const auto first = hn::Set(i, static_cast<int32_t>(remaining.distance));
-    const Float distance = hn::ConvertTo(f, remaining.step > 0 ? hn::Add(first, lane) : hn::Sub(first, lane));
+    const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Mul(lane, hn::Set(i, remaining.step))));
     const Float top = hn::Load(f, max + c);
     const Float score = hn::Mul(reach, hn::Load(f, norms + c));
     const Float penalty = hn::Mul(slope2, distance);

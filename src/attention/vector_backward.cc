@@ -71,7 +71,7 @@ void DifferentiateSoftmax(const Problem& problem, const Sequence& sequence, int6
       Float dscore = hn::Mul(weight, hn::Sub(dweight, hn::Load(f, block.delta + c)));
       if (masked) {  // dout v' of a key that is not seen may be infinity or NaN
         const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
-        dscore = hn::IfThenZeroElse(hn::Eq(tile.ramp.At(c, y), unseen), dscore);
+        dscore = hn::IfThenZeroElse(hn::Eq(tile.ramp.Bias(c, y), unseen), dscore);
       }
       hn::Store(used, f, weight_at);
       hn::Store(dscore, f, dscore_at);
@@ -148,21 +148,26 @@ Block Start(const Problem& problem, const AttentionState& state, const Sequence&
   const int64_t row = sequence.query_begin + queries.row;
   LoadQueries(problem, problem.q, sequence, queries, block.q, stride, block.q_lanes);
   LoadQueries(problem, problem.dout, sequence, queries, block.dout, stride, block.dout_lanes);
-  LoadBlock(problem, problem.out, b, row, queries.rows, queries.head, rows, stride);
-  std::fill_n(block.dq_lanes, stride * query_rows, 0.0f);
   std::fill_n(block.lse, query_rows, std::numeric_limits<float>::infinity());
-  std::fill_n(block.delta, query_rows, 0.0f);
   const float* lse = state.lse_near.data<float>() + (b * problem.heads + queries.head) * problem.queries + row;
-  const Floats f;
   for (int64_t x = 0; x < queries.rows; ++x) {
-    Float sum = hn::Zero(f);
-    for (int64_t i = 0; i < stride; i += lanes) {
-      sum = hn::MulAdd(hn::Load(f, rows + x * stride + i), hn::Load(f, block.dout + x * stride + i), sum);
-    }
-    block.delta[x] = hn::GetLane(hn::SumOfLanes(f, sum));
     // A row that saw no key has no weights.
     if (lse[x] != -std::numeric_limits<float>::infinity()) block.lse[x] = lse[x] * std::numbers::log2e_v<float>;
   }
+  // delta = rowsum(dout out), in the order in which dout v' is summed: where one key has all the weight, out is its v,
+  // and dP - delta must vanish.
+  float* out_lanes = block.dq_lanes;
+  LoadQueries(problem, problem.out, sequence, queries, rows, stride, out_lanes);
+  const Floats f;
+  for (int64_t c = 0; c < query_rows; c += lanes) {
+    Float sum = hn::Zero(f);
+    for (int64_t i = 0; i < problem.head_dim && c < queries.rows; ++i) {
+      const int64_t at = i * query_rows + c;
+      sum = hn::MulAdd(hn::Load(f, out_lanes + at), hn::Load(f, block.dout_lanes + at), sum);
+    }
+    hn::Store(sum, f, block.delta + c);
+  }
+  std::fill_n(block.dq_lanes, stride * query_rows, 0.0f);
   if (problem.dropout > 0) {
     const DropoutMask mask(problem.dropout_seed, b, queries.head);
     for (int64_t x = 0; x < query_rows; ++x) block.query_keys[x] = mask.query_key(row + x);

@@ -146,8 +146,9 @@ void WriteRows(const Problem& problem, const Sequence& sequence, int64_t stride,
     if (state == nullptr) continue;
     const int64_t at = (sequence.batch * problem.heads + block.head) * problem.queries + query_row;
     const double near = (static_cast<double>(running.max[x]) + std::log2(sum)) * std::numbers::ln2;
-    const float slope = block.position < 0 ? block.bias.slope_after : block.bias.slope_before;
-    const double shift = block.nearest > 0 ? static_cast<double>(slope) * static_cast<double>(block.nearest) : 0.0;
+    const int64_t nearest = block.nearest(x);
+    const float slope = block.position + x < 0 ? block.bias.slope_after : block.bias.slope_before;
+    const double shift = nearest > 0 ? static_cast<double>(slope) * static_cast<double>(nearest) : 0.0;
     state->lse_near.data<float>()[at] = static_cast<float>(near);
     state->lse.data<float>()[at] = static_cast<float>(near - shift);
   }
@@ -252,16 +253,17 @@ class Task {
       remaining = {.norm = norms_.before(task_.sequence, kv_head_, key_block + 1),
                    .slope = block.bias.slope_before,
                    .keys = end - block.key_begin,
-                   .distance = block.position - (end - 1) - block.nearest,
-                   .step = 1};
+                   .distance = std::min(block.position, block.keys - 1) - (end - 1),
+                   .step = block.outside ? 0 : 1};
     } else {
       const int64_t begin = key_block * key_rows;  // keys from it on remain
-      if (begin < block.position + block.rows) return false;
+      const int64_t last = block.position + block.rows - 1;
+      if (begin <= last) return false;
       remaining = {.norm = norms_.from(task_.sequence, kv_head_, key_block),
                    .slope = block.bias.slope_after,
                    .keys = block.key_end - begin,
-                   .distance = begin - block.position - block.nearest,
-                   .step = -1};
+                   .distance = begin - std::max<int64_t>(block.outside ? last : block.position, 0),
+                   .step = block.outside ? 0 : -1};
     }
     return MaySkip(problem_, block, remaining, budget, r.norms, r.max, r.sum);
   }

@@ -1,0 +1,135 @@
+#include <cmath>
+
+#include "attention/cases.h"
+
+namespace alibi {
+namespace {
+
+using namespace test;
+
+void expect_close(const char* name, const Tensor& found, const std::vector<double>& expected,
+                  const std::vector<double>& plain, double relative_floor) {
+  const double yardstick = max_abs_diff(plain, expected);
+  const double error = max_abs_diff(found, expected);
+  EXPECT_TRUE(error <= 2 * yardstick + relative_floor * max_abs(expected))
+      << name << ": " << error << " against " << yardstick << " of the plain formula, largest " << max_abs(expected);
+}
+
+void expect_backward(const AttentionCase& c) {
+  SCOPED_TRACE(c.name());
+  AttentionTensors t(c);
+  AttentionReferenceGradients expected;
+  attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+  const PlainResult plain = plain_attention(c, t, true);
+  const double floor = c.dtype == DType::float32 ? 0x1p-18 : 0x1p-7;
+  for_each_isa([&] {
+    t.forward(c.options);
+    Tensor dtable, dslopes;
+    AttentionBiasGradients bias;
+    if (c.options.buckets) {
+      dtable = Tensor(c.options.buckets->table.shape());
+      bias.dtable = &dtable;
+    } else if (!c.options.slopes.empty()) {
+      dslopes = Tensor({static_cast<int64_t>(c.options.slopes.size())});
+      bias.dslopes = &dslopes;
+    }
+    t.backward(c.options, bias);
+    expect_close("dq", t.dq, expected.dq, plain.dq, floor);
+    expect_close("dk", t.dk, expected.dk, plain.dk, floor);
+    expect_close("dv", t.dv, expected.dv, plain.dv, floor);
+    // Sums of many terms of either sign: measured against the number of terms.
+    const double terms =
+        std::sqrt(static_cast<double>(c.batch * c.queries)) * (c.dtype == DType::float32 ? 2e-5 : 5e-2);
+    if (dtable.defined()) {
+      EXPECT_TRUE(max_abs_diff(dtable, expected.dtable) <= terms);
+    }
+    if (dslopes.defined()) {
+      const double distance = static_cast<double>(std::min<int64_t>(c.keys, 300));
+      EXPECT_TRUE(max_abs_diff(dslopes, expected.dslopes) <= terms * distance)
+          << max_abs_diff(dslopes, expected.dslopes) << " of " << max_abs(expected.dslopes);
+    }
+  });
+}
+
+TEST(AttentionBackward, RandomCases) {
+  for (const AttentionCase& c : random_cases(80, 3)) expect_backward(c);
+}
+
+TEST(AttentionBackward, RandomCasesInBfloat16) {
+  for (AttentionCase c : random_cases(50, 4)) {
+    c.dtype = DType::bfloat16;
+    expect_backward(c);
+  }
+}
+
+TEST(AttentionBackward, ManyChunksOfQueries) {
+  AttentionCase c{.queries = 900, .keys = 900, .heads = 2, .kv_heads = 1, .head_dim = 8};
+  c.options.slopes = slopes(2);
+  expect_backward(c);
+}
+
+/// The reference's gradients against central differences of its own output, with a random cotangent. Inputs lie on a
+/// grid of 2^-12, so that the steps are exact in float32; two step sizes cancel the leading error.
+TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
+  for (const int kind : {0, 1, 2, 3}) {
+    AttentionCase c{.batch = 2, .queries = 5, .keys = 6, .heads = 2, .kv_heads = 1, .head_dim = 3};
+    c.options.causal = kind != 3;
+    c.options.query_offset = kind == 2 ? 0 : 1;
+    if (kind == 1 || kind == 3) c.options.slopes = {0.5f, 0.25f};
+    if (kind == 2) c.options.buckets = random_buckets(2, 6, 4, 5);
+    if (kind != 0) c.options.dropout = 0.25f;
+    SCOPED_TRACE(c.name());
+    AttentionTensors t(c);
+    for (Tensor* input : {&t.q, &t.k, &t.v}) {
+      float* values = input->data<float>();
+      for (int64_t i = 0; i < input->elements(); ++i) values[i] = std::round(values[i] * 0x1p12f) * 0x1p-12f;
+    }
+    AttentionReferenceGradients expected;
+    attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+    const std::vector<double> cotangent = doubles(t.dout);
+    const auto gradient = [&](float* values, int64_t size) {
+      const auto loss = [&](const std::vector<double>& x) {
+        for (size_t i = 0; i < x.size(); ++i) values[i] = static_cast<float>(x[i]);
+        std::vector<double> out;
+        attention_reference(t.q, t.k, t.v, c.options, out);
+        return dot(out, cotangent);
+      };
+      const std::vector<double> at(values, values + size);
+      const std::vector<double> coarse = numerical_gradient(loss, at, 0x1p-6);
+      std::vector<double> fine = numerical_gradient(loss, at, 0x1p-7);
+      loss(at);
+      for (size_t i = 0; i < fine.size(); ++i) fine[i] = (4 * fine[i] - coarse[i]) / 3;
+      return fine;
+    };
+    EXPECT_LE(relative_diff(gradient(t.q.data<float>(), t.q.elements()), expected.dq), 1e-6);
+    EXPECT_LE(relative_diff(gradient(t.k.data<float>(), t.k.elements()), expected.dk), 1e-6);
+    EXPECT_LE(relative_diff(gradient(t.v.data<float>(), t.v.elements()), expected.dv), 1e-6);
+    if (!c.options.slopes.empty()) {
+      EXPECT_LE(relative_diff(gradient(c.options.slopes.data(), 2), expected.dslopes), 1e-6);
+    }
+    if (c.options.buckets) {
+      Tensor& table = c.options.buckets->table;
+      for (int64_t i = 0; i < table.elements(); ++i) {
+        table.data<float>()[i] = std::round(table.data<float>()[i] * 0x1p12f) * 0x1p-12f;
+      }
+      attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+      EXPECT_LE(relative_diff(gradient(table.data<float>(), table.elements()), expected.dtable), 1e-6);
+    }
+  }
+}
+
+TEST(AttentionBackward, BiasGradientsAreAdded) {
+  const AttentionCase c{.queries = 40, .keys = 40, .heads = 2, .kv_heads = 2};
+  AttentionTensors t(c);
+  AttentionOptions options{.slopes = slopes(2)};
+  t.forward(options);
+  Tensor once({2}), twice({2});
+  t.backward(options, {.dslopes = &once});
+  t.backward(options, {.dslopes = &twice});
+  t.backward(options, {.dslopes = &twice});
+  for (int64_t i = 0; i < 2; ++i) EXPECT_EQ(twice.data<float>()[i], 2 * once.data<float>()[i]);
+  EXPECT_GT(max_abs(once.to_floats()), 0);
+}
+
+}  // namespace
+}  // namespace alibi

@@ -1,0 +1,72 @@
+// One description of a call drives every attention test: shapes and options, the tensors, and the same formula written
+// plainly in the tensors' own precision, whose error is the yardstick for the kernels'.
+#pragma once
+
+#include <fmt/format.h>
+
+#include <limits>
+#include <string>
+#include <vector>
+
+#include "alibi/attention.h"
+#include "testing.h"
+
+namespace alibi::test {
+
+struct AttentionCase {
+  int64_t batch = 1, queries = 1, keys = 1, heads = 1, kv_heads = 1, head_dim = 16;
+  AttentionOptions options = {};
+  DType dtype = DType::float32;
+  uint64_t seed = 1;
+  float input_scale = 1;
+
+  std::string name() const {
+    return fmt::format(
+        "batch {} queries {} keys {} heads {}/{} head_dim {} {} causal {} offset {} window {} slopes {}+{} buckets {} "
+        "dropout {} tolerance {} sequences {} seed {}",
+        batch, queries, keys, heads, kv_heads, head_dim, name_of(dtype), options.causal, options.query_offset,
+        options.window, options.slopes.size(), options.slopes_after.size(), options.buckets.has_value(),
+        options.dropout, options.tolerance, options.cu_seqlens_q.size(), seed);
+  }
+};
+
+/// Random inputs, and outputs full of NaN.
+struct AttentionTensors {
+  explicit AttentionTensors(const AttentionCase& c)
+      : q(random_tensor({c.batch, c.queries, c.heads, c.head_dim}, c.seed, c.input_scale, c.dtype)),
+        k(random_tensor({c.batch, c.keys, c.kv_heads, c.head_dim}, c.seed + 1, c.input_scale, c.dtype)),
+        v(random_tensor({c.batch, c.keys, c.kv_heads, c.head_dim}, c.seed + 2, 1, c.dtype)),
+        dout(random_tensor({c.batch, c.queries, c.heads, c.head_dim}, c.seed + 3, 1, c.dtype)),
+        out(Tensor::empty(q.shape(), c.dtype)),
+        dq(Tensor::empty(q.shape(), c.dtype)),
+        dk(Tensor::empty(k.shape(), c.dtype)),
+        dv(Tensor::empty(v.shape(), c.dtype)) {
+    for (Tensor* output : {&out, &dq, &dk, &dv}) output->fill(std::numeric_limits<float>::quiet_NaN());
+  }
+
+  void forward(const AttentionOptions& options) { attention(q, k, v, options, out, &state); }
+  void backward(const AttentionOptions& options, AttentionBiasGradients bias = {}) {
+    attention_backward(dout, q, k, v, out, state, options, dq, dk, dv, bias);
+  }
+
+  Tensor q, k, v, dout;
+  Tensor out, dq, dk, dv;
+  AttentionState state;
+};
+
+/// T5 buckets with a random table.
+inline BucketedBias random_buckets(int64_t heads, uint64_t seed, int64_t num_buckets = 32, int max_distance = 128) {
+  return {.table = random_tensor({num_buckets, heads}, seed), .max_distance = max_distance};
+}
+
+/// A mixed bag of cases: every kind of bias, direction, offset, grouping and awkward size, the same at every run.
+std::vector<AttentionCase> random_cases(int count, uint64_t seed);
+
+/// The formula as one would write it down in float32; for bfloat16 the weights are rounded before they meet the values,
+/// as a chain of operations in that type does. Forward out; gradients only if asked. No dropout, no packed sequences.
+struct PlainResult {
+  std::vector<double> out, dq, dk, dv;
+};
+PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& tensors, bool gradients);
+
+}  // namespace alibi::test

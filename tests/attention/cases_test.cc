@@ -1,0 +1,164 @@
+// What the attention tests share (see cases.h), and a check that the yardstick itself is right.
+#include "attention/cases.h"
+
+#include <cmath>
+
+namespace alibi::test {
+namespace {
+
+int64_t pick(const Random& random, uint64_t& at, std::initializer_list<int64_t> choices) {
+  return choices.begin()[random.below(at++, choices.size())];
+}
+
+void random_bias(const Random& random, uint64_t& at, AttentionCase& c) {
+  AttentionOptions& options = c.options;
+  const auto heads = static_cast<size_t>(c.heads);
+  switch (random.below(at++, 6)) {
+    case 0:
+      break;  // no bias
+    case 1:
+      options.buckets = random_buckets(c.heads, c.seed + 9, pick(random, at, {8, 32}),
+                                       static_cast<int>(pick(random, at, {20, 64, 128})));
+      break;
+    case 2:  // a slope for each head of each batch entry
+      for (size_t i = 0; i < heads * static_cast<size_t>(c.batch); ++i) options.slopes.push_back(random.uniform(at++));
+      break;
+    case 3:  // other slopes after the query, some heads seeing one direction only
+      options.slopes = slopes(static_cast<int>(c.heads));
+      if (options.causal) break;
+      for (size_t i = 0; i < heads; ++i) {
+        options.slopes_after.push_back(i % 3 == 0 ? std::numeric_limits<float>::infinity() : random.uniform(at++));
+        if (i % 3 == 1) options.slopes[i] = std::numeric_limits<float>::infinity();
+      }
+      break;
+    default:
+      options.slopes = slopes(static_cast<int>(c.heads));
+  }
+}
+
+float rounded(float value, DType dtype) {
+  return dtype == DType::bfloat16 ? static_cast<float>(bfloat16(value)) : value;
+}
+
+}  // namespace
+
+std::vector<AttentionCase> random_cases(int count, uint64_t seed) {
+  const Random random(seed);
+  uint64_t at = 0;
+  std::vector<AttentionCase> cases;
+  for (int i = 0; i < count; ++i) {
+    AttentionCase c;
+    c.seed = seed + 100 * static_cast<uint64_t>(i);
+    c.batch = pick(random, at, {1, 1, 2});
+    c.queries = pick(random, at, {1, 2, 47, 48, 49, 63, 64, 65, 130, 257});
+    c.keys = pick(random, at, {c.queries, c.queries, c.queries, 1, 63, 65, 200});
+    c.heads = pick(random, at, {1, 3, 4, 8, 12});
+    c.kv_heads = c.heads / pick(random, at, {1, 1, c.heads, c.heads % 2 == 0 ? 2 : 1});
+    c.head_dim = pick(random, at, {1, 8, 16, 20, 33, 64, 64, 80, 128, 256});
+    if (c.head_dim > 64 && c.heads > 4) c.heads = c.kv_heads = 2;
+    c.options.causal = random.below(at++, 3) != 0;
+    random_bias(random, at, c);
+    c.options.query_offset = pick(random, at, {0, 0, 0, 1, 100, c.keys, 100000, -30});
+    c.options.window = pick(random, at, {0, 0, 0, 1, 10, 100});
+    if (random.below(at++, 4) == 0) c.options.scale = 0.3f;
+    cases.push_back(c);
+  }
+  return cases;
+}
+
+PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, bool gradients) {
+  const AttentionOptions& options = c.options;
+  const std::vector<float> q = t.q.to_floats(), k = t.k.to_floats(), v = t.v.to_floats(), dout = t.dout.to_floats();
+  const std::vector<float> table = options.buckets ? options.buckets->table.to_floats() : std::vector<float>();
+  const float scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
+  std::vector<float> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
+  const auto dot = [&](const float* a, const float* b) {
+    float sum = 0;
+    for (int64_t i = 0; i < c.head_dim; ++i) sum += a[i] * b[i];
+    return sum;
+  };
+  std::vector<float> p(static_cast<size_t>(c.keys)), dp(p.size());
+  for (int64_t row = 0; row < c.batch * c.queries * c.heads; ++row) {
+    const int64_t b = row / (c.queries * c.heads), i = row / c.heads % c.queries, h = row % c.heads;
+    const auto slope_of = [&](const std::vector<float>& slopes) {
+      return slopes.empty() ? 0.0f : slopes[static_cast<size_t>(b * c.heads + h) % slopes.size()];
+    };
+    const auto key_at = [&](int64_t j) {
+      return static_cast<size_t>(((b * c.keys + j) * c.kv_heads + h / (c.heads / c.kv_heads)) * c.head_dim);
+    };
+    const auto query_at = static_cast<size_t>(row * c.head_dim);
+    const float before = slope_of(options.slopes);
+    const float after = options.slopes_after.empty() ? before : slope_of(options.slopes_after);
+    const float infinity = std::numeric_limits<float>::infinity();
+    const int64_t nearest = std::clamp<int64_t>(options.query_offset + i, 0, c.keys - 1);
+    float max = -infinity;
+    for (int64_t j = 0; j < c.keys; ++j) {
+      const int64_t distance = options.query_offset + i - j;
+      float& s = p[static_cast<size_t>(j)];
+      s = -infinity;
+      if (options.causal && distance < 0) continue;
+      if (options.window > 0 && std::abs(distance) >= options.window) continue;
+      const float slope = distance > 0 ? before : distance < 0 ? after : 0;
+      if (slope == infinity) continue;
+      s = scale * dot(&q[query_at], &k[key_at(j)]);
+      if (options.buckets) {
+        const int bucket = relative_position_bucket(
+            distance, options.causal, static_cast<int>(options.buckets->table.size(0)), options.buckets->max_distance);
+        s += table[static_cast<size_t>(bucket * c.heads + h)];
+      } else {
+        s -= slope * static_cast<float>(std::abs(nearest - j));
+      }
+      max = std::max(max, s);
+    }
+    if (max == -infinity) continue;
+    float sum = 0;
+    for (float& s : p) sum += s = std::exp(s - max);
+    for (int64_t j = 0; j < c.keys; ++j) {
+      float& weight = p[static_cast<size_t>(j)];
+      weight = rounded(weight / sum, c.dtype);
+      for (int64_t n = 0; n < c.head_dim; ++n) {
+        out[query_at + static_cast<size_t>(n)] += weight * v[key_at(j) + static_cast<size_t>(n)];
+      }
+    }
+    if (!gradients) continue;
+    float delta = 0;
+    for (int64_t j = 0; j < c.keys; ++j) {
+      const auto y = static_cast<size_t>(j);
+      dp[y] = rounded(dot(&dout[query_at], &v[key_at(j)]), c.dtype);
+      delta += p[y] * dp[y];
+    }
+    for (int64_t j = 0; j < c.keys; ++j) {
+      const auto y = static_cast<size_t>(j);
+      const float ds = rounded(scale * p[y] * (dp[y] - delta), c.dtype);
+      for (size_t n = 0; n < static_cast<size_t>(c.head_dim); ++n) {
+        dq[query_at + n] += ds * k[key_at(j) + n];
+        dk[key_at(j) + n] += ds * q[query_at + n];
+        dv[key_at(j) + n] += p[y] * dout[query_at + n];
+      }
+    }
+  }
+  const auto finished = [&](const std::vector<float>& values) {
+    std::vector<double> result;
+    for (const float value : values) result.push_back(static_cast<double>(rounded(value, c.dtype)));
+    return result;
+  };
+  return {finished(out), finished(dq), finished(dk), finished(dv)};
+}
+
+TEST(AttentionYardstick, PlainAttentionIsTheReferenceWithinRounding) {
+  for (const AttentionCase& c : random_cases(40, 77)) {
+    SCOPED_TRACE(c.name());
+    const AttentionTensors t(c);
+    std::vector<double> out;
+    attention_reference(t.q, t.k, t.v, c.options, out);
+    AttentionReferenceGradients gradients;
+    attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, gradients);
+    const PlainResult plain = plain_attention(c, t, true);
+    EXPECT_LE(relative_diff(plain.out, out), 1e-5);
+    EXPECT_LE(relative_diff(plain.dq, gradients.dq), 1e-4);
+    EXPECT_LE(relative_diff(plain.dk, gradients.dk), 1e-4);
+    EXPECT_LE(relative_diff(plain.dv, gradients.dv), 1e-4);
+  }
+}
+
+}  // namespace alibi::test

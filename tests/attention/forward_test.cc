@@ -1,0 +1,161 @@
+#include <cmath>
+
+#include "attention/cases.h"
+
+namespace alibi {
+namespace {
+
+using namespace test;
+
+/// On every instruction set, the kernel's error may be twice the plain formula's; the floor is for sizes where the
+/// latter is next to nothing.
+void expect_forward(const AttentionCase& c) {
+  SCOPED_TRACE(c.name());
+  AttentionTensors t(c);
+  std::vector<double> out, lse;
+  attention_reference(t.q, t.k, t.v, c.options, out, &lse);
+  const double floor = max_abs(out) * (c.dtype == DType::float32 ? 0x1p-22 : 0x1p-8);
+  const double plain = max_abs_diff(plain_attention(c, t, false).out, out);
+  for_each_isa([&] {
+    t.forward(c.options);
+    EXPECT_TRUE(max_abs_diff(t.out, out) <= 2 * plain + floor)
+        << max_abs_diff(t.out, out) << " against " << plain << " of the plain formula";
+    const std::vector<double> found = doubles(t.state.lse);
+    ASSERT_EQ(found.size(), lse.size());
+    const double score = 1 + static_cast<double>(c.input_scale * c.input_scale);
+    for (size_t i = 0; i < lse.size(); ++i) {
+      if (found[i] == lse[i]) continue;  // -infinity
+      EXPECT_TRUE(std::abs(found[i] - lse[i]) <= 4e-6 * score + 1e-6 * std::abs(lse[i]))
+          << "lse " << i << ": " << found[i] << ", expected " << lse[i];
+    }
+  });
+}
+
+TEST(AttentionForward, RandomCases) {
+  for (const AttentionCase& c : random_cases(120, 1)) expect_forward(c);
+}
+
+TEST(AttentionForward, RandomCasesInBfloat16) {
+  for (AttentionCase c : random_cases(80, 2)) {
+    c.dtype = DType::bfloat16;
+    expect_forward(c);
+  }
+}
+
+TEST(AttentionForward, EveryLengthAroundTheBlocks) {
+  for (const int64_t length : {1, 2, 15, 16, 17, 47, 48, 49, 63, 64, 65, 95, 97, 127, 129, 192, 193, 257}) {
+    for (const bool causal : {true, false}) {
+      AttentionCase c{.queries = length, .keys = length, .heads = 2, .kv_heads = 2, .head_dim = 16};
+      c.options.slopes = slopes(2);
+      c.options.causal = causal;
+      expect_forward(c);
+    }
+  }
+}
+
+TEST(AttentionForward, LargeScoresStayFinite) {
+  AttentionCase c{.queries = 100, .keys = 100, .heads = 2, .kv_heads = 2, .head_dim = 64, .input_scale = 30};
+  c.options.slopes = {0.5f, 0.01f};
+  expect_forward(c);
+}
+
+TEST(AttentionForward, ShiftInvariance) {
+  // The published form adds m * j to every row; softmax sees no difference to -m * (i - j).
+  const AttentionCase c{.batch = 2, .queries = 130, .keys = 130, .heads = 3, .kv_heads = 3, .head_dim = 16};
+  AttentionOptions options{.slopes = slopes(3)};
+  AttentionTensors t(c);
+  for_each_isa([&] {
+    t.forward(options);
+    std::vector<double> absolute(static_cast<size_t>(t.q.elements()), 0.0);
+    const std::vector<double> q = doubles(t.q), k = doubles(t.k), v = doubles(t.v);
+    for (int64_t b = 0; b < c.batch; ++b) {
+      for (int64_t i = 0; i < c.queries; ++i) {
+        for (int64_t h = 0; h < c.heads; ++h) {
+          const auto at = [&](int64_t row) { return static_cast<size_t>(((b * c.queries + row) * c.heads + h) * 16); };
+          std::vector<double> p;
+          double sum = 0;
+          for (int64_t j = 0; j <= i; ++j) {
+            double s = static_cast<double>(options.slopes[static_cast<size_t>(h)]) * static_cast<double>(j - 129);
+            for (size_t n = 0; n < 16; ++n) s += q[at(i) + n] * k[at(j) + n] / 4;
+            p.push_back(std::exp(s));
+            sum += p.back();
+          }
+          for (int64_t j = 0; j <= i; ++j) {
+            for (size_t n = 0; n < 16; ++n) absolute[at(i) + n] += p[static_cast<size_t>(j)] / sum * v[at(j) + n];
+          }
+        }
+      }
+    }
+    EXPECT_LE(max_abs_diff(t.out, absolute), 2e-6);
+  });
+}
+
+TEST(AttentionForward, QueriesFarBeyondTheKeysKeepTheirPrecision) {
+  // At a distance of a million the bias is 250,000 nats; only its differences may matter.
+  AttentionCase c{.queries = 60, .keys = 200, .heads = 4, .kv_heads = 4, .head_dim = 32};
+  c.options.slopes = slopes(4);
+  for (const int64_t offset : {int64_t{1000000}, int64_t{-1000000}, int64_t{1} << 35}) {
+    c.options.query_offset = offset;
+    c.options.causal = offset > 0;
+    expect_forward(c);
+  }
+}
+
+TEST(AttentionForward, RowsWithoutKeysAreZero) {
+  AttentionCase c{.queries = 70, .keys = 90, .heads = 2, .kv_heads = 1, .head_dim = 16};
+  c.options.query_offset = -60;  // causal: the first 60 queries come before every key
+  for_each_isa([&] {
+    AttentionTensors t(c);
+    t.forward(c.options);
+    EXPECT_EQ(max_abs(t.out.slice(1, 0, 60).to_floats()), 0);
+    EXPECT_TRUE(std::isinf(t.state.lse.to_floats()[59]));
+    EXPECT_TRUE(std::isfinite(t.state.lse.to_floats()[60]));
+    t.backward(c.options);
+    EXPECT_EQ(max_abs(t.dq.slice(1, 0, 60).to_floats()), 0);
+    EXPECT_EQ(max_abs(t.dk.slice(1, 10, 90).to_floats()), 0);
+  });
+}
+
+TEST(AttentionForward, NoKeysAndNoQueries) {
+  for (const int64_t keys : {0, 5}) {
+    const AttentionCase c{.queries = 5 - keys, .keys = keys, .heads = 2, .kv_heads = 2};
+    AttentionTensors t(c);
+    t.forward(c.options);
+    t.backward(c.options);
+    for (const Tensor* output : {&t.out, &t.dq, &t.dk, &t.dv}) EXPECT_EQ(max_abs(output->to_floats()), 0);
+  }
+}
+
+TEST(AttentionForward, NothingThatIsMaskedReachesTheResult) {
+  const AttentionCase c{.queries = 100, .keys = 100, .heads = 2, .kv_heads = 2, .head_dim = 32};
+  for (const float poison : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    for_each_isa([&] {
+      AttentionTensors clean(c), bad(c);
+      bad.k.slice(1, 70, 100).fill(poison);
+      bad.v.slice(1, 70, 100).fill(poison);
+      AttentionOptions options{.slopes = slopes(2)};
+      clean.forward(options);
+      clean.backward(options);
+      bad.forward(options);
+      bad.backward(options);
+      EXPECT_LE(max_abs_diff(bad.out.slice(1, 0, 70), doubles(clean.out.slice(1, 0, 70))), 1e-6);
+      EXPECT_LE(max_abs_diff(bad.dq.slice(1, 0, 70), doubles(clean.dq.slice(1, 0, 70))), 1e-6);
+      EXPECT_TRUE(std::isnan(max_abs(bad.out.slice(1, 70, 100).to_floats())));
+    });
+  }
+}
+
+TEST(AttentionForward, NanInAnInputShows) {
+  const AttentionCase c{.queries = 100, .keys = 100, .heads = 1, .kv_heads = 1, .head_dim = 32};
+  for_each_isa([&] {
+    for (Tensor AttentionTensors::*input : {&AttentionTensors::q, &AttentionTensors::k, &AttentionTensors::v}) {
+      AttentionTensors t(c);
+      (t.*input).slice(1, 10, 11).slice(3, 5, 6).fill(std::numeric_limits<float>::quiet_NaN());
+      t.forward({});
+      EXPECT_TRUE(std::isnan(max_abs(t.out.slice(1, 10, 11).to_floats())));
+    }
+  });
+}
+
+}  // namespace
+}  // namespace alibi
