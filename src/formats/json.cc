@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <set>
+#include <system_error>
 #include <type_traits>
 
 #include "core/check.h"

@@ -2,6 +2,7 @@
 #include <bit>
 #include <cstring>
 #include <optional>
+#include <tuple>
 
 #include "core/check.h"
 #include "formats/json.h"

@@ -5,6 +5,7 @@
 #include <set>
 #include <string_view>
 #include <system_error>
+#include <tuple>
 #include <unordered_set>
 #include <utility>
 
@@ -137,9 +138,9 @@ Corpus split_corpus(std::vector<Document> documents, std::vector<Document> valid
     valid_paths.insert(canonical(document));
     valid_texts.insert(document.text);
   }
-  std::vector<bool> held_out;
-  for (const Document& document : documents) {
-    held_out.push_back(valid_paths.contains(canonical(document)) || valid_texts.contains(document.text));
+  std::vector<bool> held_out(documents.size());
+  for (size_t i = 0; i < documents.size(); ++i) {
+    held_out[i] = valid_paths.contains(canonical(documents[i])) || valid_texts.contains(documents[i].text);
   }
   const size_t left_out = extract(documents, held_out).size();
   check(!documents.empty(), "[text] nothing is left to train on: all {} are also in the validation text",

@@ -1,6 +1,7 @@
 // Text from files, folders and standard input.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <iostream>
 #include <string>
