@@ -1,0 +1,132 @@
+// Every bad argument gives an Error that begins with the operation and names the argument.
+#include <cmath>
+#include <functional>
+
+#include "alibi/error.h"
+#include "attention/cases.h"
+
+namespace alibi {
+namespace {
+
+using namespace test;
+
+/// Runs the call and expects an error that holds all of the words.
+void expect_error(const std::function<void()>& call, const std::vector<std::string>& words) {
+  try {
+    call();
+    ADD_FAILURE() << "no error about " << words.front();
+  } catch (const Error& error) {
+    for (const std::string& word : words) {
+      EXPECT_NE(std::string(error.what()).find(word), std::string::npos) << error.what() << " lacks " << word;
+    }
+  }
+}
+
+struct Call {
+  AttentionTensors tensors{AttentionCase{.batch = 2, .queries = 5, .keys = 7, .heads = 4, .kv_heads = 2}};
+  AttentionOptions options = {};
+};
+
+void expect_forward_error(const std::function<void(Call&)>& change, std::vector<std::string> words) {
+  Call call;
+  change(call);
+  words.emplace_back("[attention] ");
+  expect_error([&] { call.tensors.forward(call.options); }, words);
+}
+
+TEST(AttentionErrors, ShapesAndTypes) {
+  expect_forward_error([](Call& c) { c.tensors.q = Tensor(); }, {"q has shape"});
+  expect_forward_error([](Call& c) { c.tensors.q = Tensor({2, 5, 64}); }, {"q has shape [2, 5, 64]"});
+  expect_forward_error([](Call& c) { c.tensors.q = Tensor({2, 5, 4, 16}, DType::int32); }, {"q is int32"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 3, 16}); }, {"k has 3 heads, q has 4"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({1, 7, 2, 16}); }, {"k has batch 1, q has 2"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 2, 8}); }, {"k has head_dim 8, q has 16"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 2, 16}, DType::bfloat16); }, {"k is bfloat16"});
+  expect_forward_error([](Call& c) { c.tensors.v = Tensor({2, 8, 2, 16}); }, {"v has shape"});
+  expect_forward_error([](Call& c) { c.tensors.out = Tensor({2, 5, 4, 8}); }, {"out has shape"});
+  expect_forward_error([](Call& c) { c.tensors.q = Tensor({2, 5, 0, 16}); }, {"q has shape"});
+}
+
+TEST(AttentionErrors, Strides) {
+  expect_forward_error(
+      [](Call& c) {
+        c.tensors.v = Tensor::view(c.tensors.v.raw(), {2, 7, 2, 16}, DType::float32, {224, 32, 1, 2});
+      },
+      {"v has strides", "unit inner stride"});
+  expect_forward_error(
+      [](Call& c) {
+        c.tensors.out = Tensor::view(c.tensors.out.raw(), {2, 5, 4, 16}, DType::float32, {0, 64, 16, 1});
+      },
+      {"out has strides", "overlap"});
+}
+
+TEST(AttentionErrors, Options) {
+  const auto bad = [](std::function<void(AttentionOptions&)> change, const std::string& name) {
+    expect_forward_error([&](Call& c) { change(c.options); }, {"options." + name});
+  };
+  bad([](AttentionOptions& o) { o.slopes = {1, 2, 3}; }, "slopes has 3 values");
+  bad([](AttentionOptions& o) { o.slopes = {1, 2, -3, 4}; }, "slopes[2] is -3");
+  bad([](AttentionOptions& o) { o.slopes = {1, 2, 3, std::nanf("")}; }, "slopes[3]");
+  bad([](AttentionOptions& o) { o.slopes = o.slopes_after = {1, 2, 3, 4}; }, "slopes_after");
+  bad([](AttentionOptions& o) { o.causal = false, o.slopes_after = {1, 2, 3, 4}; }, "slopes_after");
+  bad([](AttentionOptions& o) { o.buckets = random_buckets(3, 1); }, "buckets.table has 3 heads");
+  bad([](AttentionOptions& o) { o.buckets = random_buckets(4, 1, 7); }, "buckets.table has 7 buckets");
+  bad([](AttentionOptions& o) { o.buckets = random_buckets(4, 1, 32, 16); }, "buckets.max_distance");
+  bad([](AttentionOptions& o) { o.scale = INFINITY; }, "scale");
+  bad([](AttentionOptions& o) { o.window = -1; }, "window");
+  bad([](AttentionOptions& o) { o.dropout = 1; }, "dropout");
+  bad([](AttentionOptions& o) { o.dropout = std::nanf(""); }, "dropout");
+  bad([](AttentionOptions& o) { o.tolerance = -0.5f; }, "tolerance");
+  bad([](AttentionOptions& o) { o.query_offset = int64_t{1} << 50; }, "query_offset");
+  expect_forward_error(
+      [](Call& c) {
+        c.options.slopes = slopes(4);
+        c.options.buckets = random_buckets(4, 1);
+      },
+      {"both slopes and buckets"});
+}
+
+TEST(AttentionErrors, PackedSequences) {
+  const auto bad = [](std::vector<int32_t> q_offsets, std::vector<int32_t> k_offsets, const std::string& word) {
+    AttentionTensors t(AttentionCase{.queries = 5, .keys = 7});
+    AttentionOptions options;
+    options.cu_seqlens_q = std::move(q_offsets);
+    options.cu_seqlens_k = std::move(k_offsets);
+    expect_error([&] { t.forward(options); }, {"[attention] ", word});
+  };
+  bad({0, 5}, {}, "cu_seqlens_k");
+  bad({0, 4}, {0, 7}, "cu_seqlens_q");
+  bad({1, 5}, {0, 7}, "cu_seqlens_q");
+  bad({0, 3, 2, 5}, {0, 1, 2, 7}, "cu_seqlens_q[2]");
+  bad({0, 2, 5}, {0, 7}, "cu_seqlens_q has 3 offsets, cu_seqlens_k has 2");
+  expect_forward_error(
+      [](Call& c) {
+        c.options.cu_seqlens_q = {0, 5}, c.options.cu_seqlens_k = {0, 7};
+      },
+      {"batch is 2"});
+}
+
+TEST(AttentionErrors, Backward) {
+  const auto bad = [](const std::function<void(Call&)>& change, const std::string& word) {
+    Call call;
+    call.options.slopes = slopes(4);
+    call.tensors.forward(call.options);
+    change(call);
+    expect_error([&] { call.tensors.backward(call.options); }, {"[attention_backward] ", word});
+  };
+  bad([](Call& c) { c.tensors.dout = Tensor({2, 5, 4, 8}); }, "dout has shape");
+  bad([](Call& c) { c.tensors.dq = Tensor({2, 5, 4, 16}, DType::bfloat16); }, "dq is bfloat16");
+  bad([](Call& c) { c.tensors.dk = Tensor({2, 5, 2, 16}); }, "dk has shape");
+  bad([](Call& c) { c.tensors.dv = Tensor(); }, "dv has shape");
+  bad([](Call& c) { c.tensors.state = {}; }, "state");
+  bad([](Call& c) { c.tensors.state.first_block = c.tensors.state.last_block = {1, 2, 3}; }, "state");
+  Call call;
+  call.options.slopes = slopes(4);
+  call.tensors.forward(call.options);
+  Tensor wrong({3});
+  expect_error([&] { call.tensors.backward(call.options, {.dslopes = &wrong}); }, {"dslopes has shape [3]"});
+  expect_error([&] { call.tensors.backward(call.options, {.dtable = &wrong}); }, {"dtable"});
+}
+
+}  // namespace
+}  // namespace alibi

@@ -1,0 +1,68 @@
+// Long contexts: precision at 131,072 and a million positions, and memory that grows with length.
+#include <cmath>
+
+#include "attention/cases.h"
+
+namespace alibi {
+namespace {
+
+using namespace test;
+
+TEST(AttentionScale, SampledRowsAtLength131072) {
+  // A few queries at the end of a long context, instead of all of it: the same arithmetic as those rows of the whole.
+  constexpr int64_t length = 131072, queries = 3;
+  AttentionCase c{.queries = queries, .keys = length, .heads = 3, .kv_heads = 1, .head_dim = 16};
+  c.options = {.slopes = {0.5f, 0x1p-8f, 0x1p-16f}, .query_offset = length - queries};
+  AttentionTensors t(c);
+  std::vector<double> out, lse;
+  attention_reference(t.q, t.k, t.v, c.options, out, &lse);
+  const double plain = max_abs_diff(plain_attention(c, t, false).out, out);
+  for (const float tolerance : {0.0f, 0x1p-24f}) {
+    c.options.tolerance = tolerance;
+    t.forward(c.options);
+    EXPECT_TRUE(max_abs_diff(t.out, out) <= 2 * plain + 0x1p-22) << max_abs_diff(t.out, out) << " against " << plain;
+    EXPECT_LE(max_abs_diff(t.state.lse, lse), 1e-6 * max_abs(lse));
+  }
+}
+
+TEST(AttentionScale, WeightsAtAMillionPositions) {
+  // Equal scores: the weights are those of the bias alone. v marks parts of the context, so that the output is a
+  // weighted mean over all keys. A weight is exp(score - lse), so the error of lse is the weights' relative error.
+  constexpr int64_t length = 1 << 20;
+  AttentionCase c{.queries = 1, .keys = length, .heads = 2, .kv_heads = 1, .head_dim = 1};
+  c.options = {.slopes = {0, 0x1p-18f}, .query_offset = length - 1};
+  AttentionTensors t(c);
+  t.k.fill(0);
+  for (int64_t j = 0; j < length; ++j)
+    t.v.data<float>()[j] = static_cast<float>(j % 1024 < 512 ? 1 : 0) + static_cast<float>(j >= length / 2);
+  std::vector<double> out, lse;
+  attention_reference(t.q, t.k, t.v, c.options, out, &lse);
+  t.forward(c.options);
+  EXPECT_LE(max_abs_diff(t.state.lse, lse), 1e-6);
+  EXPECT_LE(max_abs_diff(t.out, out), 1e-5);
+}
+
+TEST(AttentionScale, MemoryGrowsWithLength) {
+  // Peaks beyond the tensors, forward and backward, at L and 2 L: no more than twice as much, and far below L * L.
+  const RuntimeGuard guard;
+  set_threads(2);
+  for (const float tolerance : {0.0f, 0x1p-24f}) {
+    std::vector<double> peaks;
+    for (const int64_t length : {2048, 4096}) {
+      AttentionCase c{.queries = length, .keys = length, .heads = 2, .kv_heads = 2, .head_dim = 16};
+      c.options = {.slopes = {0.5f, 0.0625f}, .tolerance = tolerance};
+      AttentionTensors t(c);
+      t.forward(c.options);  // workspaces of the threads
+      reset_peak_tensor_bytes();
+      const int64_t before = tensor_bytes();
+      t.forward(c.options);
+      t.backward(c.options);
+      peaks.push_back(static_cast<double>(peak_tensor_bytes() - before));
+    }
+    EXPECT_LE(peaks[1], 2.2 * peaks[0]);
+    EXPECT_LE(peaks[1], 0.1 * 4096 * 4096 * 4);
+  }
+}
+
+}  // namespace
+}  // namespace alibi
