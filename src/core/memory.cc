@@ -1,5 +1,9 @@
 #include "core/memory.h"
 
+#if defined(__GLIBC__)
+#include <malloc.h>
+#endif
+
 #include <atomic>
 #include <cstdlib>
 #include <cstring>
@@ -62,6 +66,9 @@ int64_t peak_resident_bytes() {
 }
 
 bool reset_peak_resident_bytes() {
+#if defined(__GLIBC__)
+  malloc_trim(0);  // what was freed before must not count in what is measured from here
+#endif
   std::ofstream clear("/proc/self/clear_refs");
   clear << "5";  // proc(5): resets the peak resident set size
   clear.flush();

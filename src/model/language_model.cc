@@ -66,7 +66,8 @@ LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
 LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
 LanguageModel LanguageModel::load(const std::filesystem::path& folder) {
-  LanguageModel model(read_mpt_config(folder), 0, Tokenizer::load(folder));
+  const LanguageModelConfig config = read_mpt_config(folder);  // first: what is no model folder should be told so
+  LanguageModel model(config, 0, Tokenizer::load(folder));
   read_mpt_weights(folder, model.config(), model.parameters());
   return model;
 }
