@@ -34,8 +34,7 @@ struct DecodePartial {
   float* out;      ///< [stride], sum of 2^(score - max) v
 };
 
-/// Adds the keys [begin, end) that each row visits to its partial result. The newest block comes first. At most
-/// `decode_rows_together` rows.
+/// Adds the keys of [begin, end) that each row visits to its partial result. At most `decode_rows_together` rows.
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   DecodePartial* partials);
 

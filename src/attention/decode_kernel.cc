@@ -10,6 +10,7 @@
 
 #include "attention/decode.h"
 #include "attention/vector-inl.h"
+#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
@@ -17,6 +18,9 @@ namespace alibi::kernels::HWY_NAMESPACE {
 /// Rows that share a pass over a block, so that their sums fit the registers.
 inline constexpr int row_tile = lanes == 16 ? 4 : 2;
 inline constexpr int key_tile = 4;
+/// Rows that are asked for before they are needed. Keys and values are two streams read in turns, which the hardware's
+/// own prefetching does not see through.
+inline constexpr int64_t rows_ahead = 8;
 inline constexpr float unseen = -std::numeric_limits<float>::infinity();
 
 HWY_INLINE Float Widen(const float* from) { return hn::Load(Floats(), from); }
@@ -69,7 +73,10 @@ HWY_INLINE void Dots(const float* const* q, const T* k, int64_t stride, float (*
   for (int64_t d = 0; d < stride; d += lanes) {
     Float key[K];
     HWY_UNROLL(4)
-    for (int i = 0; i < K; ++i) key[i] = Widen(k + i * stride + d);
+    for (int i = 0; i < K; ++i) {
+      if (d % (64 / sizeof(T)) == 0) hwy::Prefetch(k + (i + rows_ahead) * stride + d);
+      key[i] = Widen(k + i * stride + d);
+    }
     HWY_UNROLL(4)
     for (int r = 0; r < R; ++r) {
       const Float query = hn::Load(f, q[r] + d);
@@ -101,7 +108,10 @@ HWY_INLINE void AddValues(const T* v, int64_t stride, int64_t from, int64_t to, 
   for (int64_t i = from; i < to; ++i) {
     Float value[N];
     HWY_UNROLL(4)
-    for (int n = 0; n < N; ++n) value[n] = Widen(v + i * stride + n * lanes);
+    for (int n = 0; n < N; ++n) {
+      if ((n * lanes) % (64 / sizeof(T)) == 0) hwy::Prefetch(v + (i + rows_ahead) * stride + n * lanes);
+      value[n] = Widen(v + i * stride + n * lanes);
+    }
     HWY_UNROLL(4)
     for (int r = 0; r < R; ++r) {
       const Float weight = hn::Set(f, weights[r][i]);
@@ -212,7 +222,7 @@ inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* con
 template <class T>
 void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
            DecodePartial* partials) {
-  for (int64_t first = (end - 1) / cache_block * cache_block; first + cache_block > begin; first -= cache_block) {
+  for (int64_t first = begin / cache_block * cache_block; first < end; first += cache_block) {
     const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
     const DecodeRow* whole[decode_rows_together];
     DecodePartial* into[decode_rows_together];

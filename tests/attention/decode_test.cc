@@ -10,7 +10,7 @@ namespace alibi::test {
 namespace {
 
 TEST(Decode, MatchesTheReferenceAtEveryLength) {
-  for (int64_t keys = 1; keys <= 300; keys += keys < 140 ? 1 : 7) {
+  for (int64_t keys = 1; keys <= 300; keys += keys < 135 ? 1 : 7) {
     expect_decodes({.keys = keys, .heads = 2, .kv_heads = 1, .head_dim = 20});
   }
 }
@@ -28,9 +28,9 @@ TEST(Decode, MatchesTheReferenceOnEveryInstructionSet) {
   for_each_isa([] {
     for (const Bias bias : {Bias::none, Bias::linear, Bias::buckets}) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
-        for (const int64_t head_dim : {1, 16, 40, 64, 80, 128, 256}) {
+        for (const int64_t head_dim : {1, 40, 64, 256}) {
           expect_decodes(
-              {.batch = 2, .keys = 131, .heads = 3, .kv_heads = 3, .head_dim = head_dim, .bias = bias, .dtype = dtype});
+              {.batch = 2, .keys = 70, .heads = 3, .kv_heads = 3, .head_dim = head_dim, .bias = bias, .dtype = dtype});
         }
       }
     }
@@ -39,10 +39,10 @@ TEST(Decode, MatchesTheReferenceOnEveryInstructionSet) {
 
 TEST(Decode, GroupedHeadsAndSeveralQueries) {
   for_each_isa([] {
-    for (const int64_t group : {1, 2, 3, 5, 8, 70}) {
-      for (const int64_t queries : {1, 2, 7, 33}) {
+    for (const int64_t group : {1, 3, 5, 70}) {
+      for (const int64_t queries : {1, 3, 33}) {
         for (const DType dtype : {DType::float32, DType::bfloat16}) {
-          expect_decodes({.keys = 200, .queries = queries, .heads = 2 * group, .kv_heads = 2, .dtype = dtype});
+          expect_decodes({.keys = 150, .queries = queries, .heads = 2 * group, .kv_heads = 2, .dtype = dtype});
         }
       }
     }
@@ -52,8 +52,8 @@ TEST(Decode, GroupedHeadsAndSeveralQueries) {
 TEST(Decode, WindowsOffsetsAndBothDirections) {
   for (const Bias bias : {Bias::none, Bias::linear, Bias::buckets}) {
     for (const bool causal : {true, false}) {
-      for (const int64_t window : {0, 1, 5, 64, 100, 1000}) {
-        for (const int64_t offset : {0, 1, 63, 64, 150, 296, 310, 500, -2, -40}) {
+      for (const int64_t window : {0, 1, 64, 100}) {
+        for (const int64_t offset : {0, 1, 64, 150, 310, 500, -2, -40}) {
           for (const float tolerance : {0.0f, 0x1p-24f}) {
             expect_decodes({.keys = 300,
                             .queries = 3,
