@@ -110,6 +110,21 @@ TEST(CrossEntropy, GradientsAcrossChunksMatchTheFormula) {
   });
 }
 
+TEST(CrossEntropy, Bfloat16StatesWithFloat32LogitsAndGradients) {
+  const int64_t rows = 50, vocab = 70, d = 16;
+  const Tensor hidden = random_tensor({rows, d}, 1, 1, DType::bfloat16);
+  const Tensor weight = random_tensor({vocab, d}, 2, 1, DType::bfloat16);
+  const Tensor targets = targets_of(rows, vocab);
+  std::vector<float> nll(static_cast<size_t>(rows)), expected(nll.size());
+  Tensor dhidden({rows, d}, DType::bfloat16), dweight({vocab, d}), dhidden_wide({rows, d}), dweight_wide({vocab, d});
+  nn::linear_cross_entropy_with_gradients(hidden, weight, targets, 1, nll, dhidden, dweight);
+  nn::linear_cross_entropy_with_gradients(hidden.to(DType::float32), weight.to(DType::float32), targets, 1, expected,
+                                          dhidden_wide, dweight_wide);
+  EXPECT_TRUE(max_abs_diff(nll, expected) <= 4e-6);
+  EXPECT_TRUE(test::relative_diff(doubles(dhidden), doubles(dhidden_wide)) <= 0x1p-7);
+  EXPECT_TRUE(test::relative_diff(doubles(dweight), doubles(dweight_wide)) <= 0x1p-8);
+}
+
 TEST(CrossEntropy, NeverHoldsAllLogits) {
   const int64_t rows = 8192, vocab = 4096, d = 4;
   const Tensor hidden = random_tensor({rows, d}, 1, 0.1f), weight = random_tensor({vocab, d}, 2, 0.1f);

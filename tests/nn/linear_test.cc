@@ -1,5 +1,6 @@
 #include "nn/linear.h"
 
+#include <dlfcn.h>
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -87,6 +88,24 @@ TEST(Matmul, Bfloat16WithResultsOfEitherType) {
   EXPECT_TRUE(relative_diff(doubles(wide), expected) <= tolerance);
   nn::matmul(a, false, b, true, narrow, false);
   EXPECT_TRUE(relative_diff(doubles(narrow), expected) <= 0x1p-8);
+}
+
+TEST(Matmul, AShapeSeenBeforeWithOtherStrides) {
+  // Primitives are kept by shape; strides are part of it.
+  const Tensor a = random_tensor({9, 12}, 1), b = random_tensor({12, 8}, 2);
+  const auto expected = matmul_reference(doubles(a), false, doubles(b), false, 9, 8, 12);
+  const Framed wide_a(9, 12, 1), wide_b(12, 8, 2);
+  for (const Tensor& left : {a, wide_a.inside}) {
+    for (const Tensor& right : {b, wide_b.inside}) {
+      Tensor c({9, 8});
+      Framed wide_c(9, 8, 3);
+      nn::matmul(left, false, right, false, c, false);
+      nn::matmul(left, false, right, false, wide_c.inside, false);
+      EXPECT_TRUE(relative_diff(doubles(c), expected) <= tolerance);
+      EXPECT_TRUE(relative_diff(doubles(wide_c.inside), expected) <= tolerance);
+      EXPECT_TRUE(wide_c.frame_is_intact());
+    }
+  }
 }
 
 TEST(Matmul, EmptyAxes) {
@@ -197,6 +216,27 @@ TEST(Linear, SameBitsAtAnyThreadCount) {
       return std::vector<Tensor>{y, dx, dweight, dbias};
     });
   }
+}
+
+/// oneDNN would cut a product by the number of OpenMP threads of the caller, and the bits would follow it.
+TEST(Linear, SameBitsWhateverTheCallersOpenMpThreads) {
+  const auto set = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
+  const auto get = reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"));
+  if (set == nullptr || get == nullptr) GTEST_SKIP() << "oneDNN without OpenMP";
+  const test::RuntimeGuard guard;
+  set_threads(1);
+  const int before = get();
+  const Tensor x = random_tensor({1500, 40}, 1), dy = random_tensor({1500, 48}, 2), weight({48, 40});
+  std::vector<Tensor> results;
+  for (const int count : {1, 2, 4}) {
+    set(count);
+    Tensor dweight({48, 40});
+    nn::linear_backward(dy, x, weight, nullptr, &dweight, nullptr);
+    EXPECT_EQ(get(), count);  // the caller's setting is put back
+    results.push_back(dweight);
+  }
+  set(before);
+  EXPECT_TRUE(test::same_bits(results[0], results[1]) && test::same_bits(results[0], results[2]));
 }
 
 }  // namespace
