@@ -1,0 +1,117 @@
+// bfloat16 attention on AMX: which problems it takes, and the work in tasks.
+#include <algorithm>
+#include <atomic>
+#include <cmath>
+#include <numeric>
+#include <vector>
+
+#include "alibi/runtime.h"
+#include "attention/amx_plan.h"
+#include "attention/blocks.h"
+#include "attention/skip.h"
+#include "attention/vector_kernel.h"
+#include "core/parallel.h"
+
+namespace alibi::kernels {
+
+#if defined(__x86_64__)
+namespace {
+
+using namespace amx;
+
+/// Slopes and scales far from one would leave float32's range in the units of the tiles.
+bool in_range(const Problem& problem) {
+  constexpr float most_slope = 0x1p20f, least_scale = 0x1p-20f, most_scale = 0x1p20f;
+  const auto fine = [](float slope) { return slope <= most_slope || slope == HUGE_VALF; };
+  const float scale = std::abs(problem.scale);
+  return scale >= least_scale && scale <= most_scale &&
+         std::all_of(problem.slopes_before.begin(), problem.slopes_before.end(), fine) &&
+         std::all_of(problem.slopes_after.begin(), problem.slopes_after.end(), fine);
+}
+
+/// Every query must have a key at its own position, so that no row is empty and linear biases start from 0; and there
+/// must be enough queries to pay for packing the keys.
+bool fits(const Problem& problem, const Sequence& sequence) {
+  constexpr int64_t enough_queries = 32, keys_per_query = 8;
+  return problem.query_offset >= 0 && problem.query_offset + sequence.queries <= sequence.keys &&
+         (sequence.queries >= enough_queries || sequence.keys <= keys_per_query * sequence.queries);
+}
+
+bool amx_supports(const Problem& problem) {
+  constexpr int64_t most_columns = 256;
+  return isa() == Isa::amx && problem.dtype == DType::bfloat16 && problem.head_dim <= most_columns &&
+         problem.dropout == 0 && problem.distance_table.empty() && in_range(problem) &&
+         std::all_of(problem.sequences.begin(), problem.sequences.end(),
+                     [&](const Sequence& sequence) { return fits(problem, sequence); });
+}
+
+/// The most work first.
+std::vector<ForwardTask> forward_tasks(const Problem& problem, const BlockNumbers& numbers) {
+  std::vector<ForwardTask> tasks;
+  std::vector<int64_t> work;
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    for (int64_t head = 0; head < problem.heads; ++head) {
+      for (int64_t b = 0; b < numbers.blocks(s); b += ForwardTask::blocks_together) {
+        tasks.push_back({.sequence = s, .head = head, .block = b});
+        work.push_back(likely_keys(problem, query_block_at(problem, problem.sequences[s], head, 32 * b)));
+      }
+    }
+  }
+  std::vector<size_t> order(tasks.size());
+  std::iota(order.begin(), order.end(), size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return work[a] > work[b]; });
+  std::vector<ForwardTask> sorted;
+  sorted.reserve(tasks.size());
+  for (const size_t i : order) sorted.push_back(tasks[i]);
+  return sorted;
+}
+
+void amx_forward(const Problem& problem, AttentionState* state) {
+  const PackedKeys keys(problem);
+  // Masked keys are multiplied by weights of 0 here, which only finite ones survive.
+  if (!keys.finite()) return vector_forward(problem, state);
+  const BlockNumbers numbers(problem, BlockNumbers::Of::queries);
+  if (state != nullptr && may_skip(problem)) {
+    state->first_block.assign(static_cast<size_t>(numbers.size()), 0);
+    state->last_block.assign(static_cast<size_t>(numbers.size()), 0);
+  }
+  const std::vector<ForwardTask> tasks = forward_tasks(problem, numbers);
+  std::atomic<int64_t> visited{0}, total{0};
+  parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) {
+    const ForwardTask& task = tasks[static_cast<size_t>(i)];
+    const KeyView view = keys.view(task.sequence, task.head / problem.group());
+    const AttentionStats stats = forward_task(problem, task, view, keys.largest_value(), numbers, state);
+    visited += stats.blocks_visited;
+    total += stats.blocks_total;
+  });
+  if (state != nullptr) state->stats = {.blocks_visited = visited, .blocks_total = total};
+}
+
+void amx_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
+  AttentionState every_block = state;  // the vector kernel numbers blocks its own way
+  every_block.first_block.clear();
+  every_block.last_block.clear();
+  vector_backward(problem, every_block, sums);
+}
+
+}  // namespace
+
+const Kernel& amx_kernel() {
+  static constexpr Kernel kernel = {
+      .name = "amx", .supports = amx_supports, .forward = amx_forward, .backward = amx_backward};
+  return kernel;
+}
+
+#else
+
+const Kernel& amx_kernel() {
+  static constexpr Kernel kernel = {.name = "amx",
+                                    .supports = [](const Problem&) { return false; },
+                                    .forward = vector_forward,
+                                    .backward = vector_backward};
+  return kernel;
+}
+
+#endif
+
+}  // namespace alibi::kernels

@@ -1,0 +1,55 @@
+// Blocks of up to 32 rows of a bfloat16 tensor, copied into the tile layouts of amx_tiles.h and back. What lies beyond
+// the rows or the columns becomes zeros, and is neither read nor written in the tensor.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/problem.h"
+
+namespace alibi::kernels::amx {
+
+/// Rows of one head: T is uint16_t, or const uint16_t.
+template <class T>
+struct HeadRows {
+  T* data = nullptr;
+  int64_t stride = 0;   ///< from row to row
+  int64_t rows = 0;     ///< <= 32
+  int64_t columns = 0;  ///< head_dim
+};
+using Source = HeadRows<const uint16_t>;
+using Target = HeadRows<uint16_t>;
+
+/// Steps of 32 columns that hold head_dim.
+constexpr int64_t steps_of(int64_t head_dim) { return (head_dim + 31) / 32; }
+
+/// 32 rows at most from `row` of a tensor, of which `rows` are there.
+inline Source source_at(const Rows& tensor, int64_t batch, int64_t row, int64_t head, int64_t rows, int64_t columns) {
+  return {tensor.at<const uint16_t>(batch, row, head), tensor.row_stride, rows < 32 ? rows : 32, columns};
+}
+inline Target target_at(const Rows& tensor, int64_t batch, int64_t row, int64_t head, int64_t rows, int64_t columns) {
+  return {tensor.at<uint16_t>(batch, row, head), tensor.row_stride, rows < 32 ? rows : 32, columns};
+}
+
+/// Each fills steps * 1024 values.
+void pack_rows(const Source& source, uint16_t* tiles);
+void pack_columns(const Source& source, uint16_t* tiles);
+void pack_pairs(const Source& source, uint16_t* tiles);
+void pack_transposed(const Source& source, uint16_t* tiles);
+
+/// Rounds factor * a float32 block [step][row half][column half][16][16] to the rows.
+void unpack_rows(const float* tiles, float factor, const Target& target);
+
+/// The order in which a transposed block holds its rows: as they are, or as the 16-bit interleaving instructions of the
+/// backward pass leave them (row 8 l + 4 half + i in column 4 l + i of the half).
+enum class RowOrder : uint8_t { natural, interleaved };
+/// Rounds factors[row] * the transpose of a float32 block [step][column half][row half][16 columns][16 rows].
+void unpack_transposed(const float* tiles, const float* factors, RowOrder order, const Target& target);
+
+/// norms[row], for 32 rows: at least the Euclidean norm of each. Returns the largest.
+float row_norms(const Source& source, float* norms);
+/// sums[row] = a[row] . b[row], for 32 rows.
+void row_products(const Source& a, const Source& b, float* sums);
+/// The largest magnitude; infinity if any value is infinite or not a number.
+float largest(const Source& source);
+
+}  // namespace alibi::kernels::amx

@@ -1,0 +1,85 @@
+// What the AMX kernels know of a call before they start: blocks of 32 queries and 32 keys, their bias in units of
+// exp2, and the keys packed into tiles.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "attention/problem.h"
+
+namespace alibi::kernels::amx {
+
+/// One head of one sequence. Scores are in the units of exp2: factor * (q . k) - slope * distance.
+struct HeadPlan {
+  HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_index);
+
+  /// Key blocks [begin, end) that the queries at positions [first, last] see between them.
+  std::pair<int64_t, int64_t> blocks_seen(int64_t first, int64_t last) const;
+
+  size_t sequence = 0;
+  int64_t head = 0;
+  HeadBias bias;     ///< which distances are seen
+  float factor = 0;  ///< scale * log2(e)
+  float before = 0;  ///< slopes * log2(e); 0 where the direction is closed
+  float after = 0;
+  int64_t keys = 0;
+};
+
+/// Numbers the blocks of 32 rows of several heads of each sequence.
+class BlockNumbers {
+ public:
+  enum class Of : uint8_t { queries, keys };
+  BlockNumbers(const Problem& problem, Of rows);
+  int64_t size() const { return size_; }
+  int64_t blocks(size_t sequence) const { return blocks_[sequence]; }
+  int64_t at(size_t sequence, int64_t head, int64_t block) const {
+    return base_[sequence] + head * blocks_[sequence] + block;
+  }
+
+ private:
+  std::vector<int64_t> base_, blocks_;
+  int64_t size_ = 0;
+};
+
+/// The keys of one key/value head of one sequence, block by block.
+struct KeyView {
+  const uint16_t* rows = nullptr;        ///< keys: `rows` tiles
+  const uint16_t* transposed = nullptr;  ///< values: `transposed` tiles
+  const float* norm_before = nullptr;    ///< [blocks + 1]: bound on the norms of the keys in the blocks before
+  const float* norm_from = nullptr;      ///< [blocks + 1]: and from a block on
+};
+
+/// All keys and values of a call in tiles, and what must be known of them.
+class PackedKeys {
+ public:
+  explicit PackedKeys(const Problem& problem);
+  KeyView view(size_t sequence, int64_t kv_head) const;
+  /// False if any key or value is infinite, not a number, or too large for its square.
+  bool finite() const { return finite_; }
+  float largest_value() const { return largest_value_; }
+
+ private:
+  int64_t block_size_;  ///< values of a packed block
+  int64_t kv_heads_;
+  BlockNumbers numbers_;
+  std::shared_ptr<void> memory_;
+  uint16_t* rows_ = nullptr;
+  uint16_t* transposed_ = nullptr;
+  std::vector<float> before_, from_;  ///< one more for each head than it has blocks
+  bool finite_ = true;
+  float largest_value_ = 0;
+};
+
+/// A task of the forward pass: some query blocks of one head, which share the key blocks they load.
+struct ForwardTask {
+  static constexpr int64_t blocks_together = 8;
+  size_t sequence = 0;
+  int64_t head = 0;
+  int64_t block = 0;  ///< the first
+};
+
+AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const KeyView& keys, float largest_value,
+                            const BlockNumbers& numbers, AttentionState* state);
+
+}  // namespace alibi::kernels::amx
