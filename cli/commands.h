@@ -1,7 +1,11 @@
 // The subcommands. Each function adds one to the parser; it runs when the command line has been read whole.
 #pragma once
 
-#include <CLI/CLI.hpp>
+#include <string>
+
+namespace CLI {
+class App;
+}
 
 namespace alibi::cli {
 

@@ -81,38 +81,28 @@ void run(const Options& options) {
 
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand(
-      "compare", "Train position methods at a short length on the same batches, test each at longer ones");
-  add_texts(*command, options->texts)
-      ->description("Text files, folders or - for standard input [the C++ headers of this machine]");
-  add_valid(*command, options->valid);
-  command->add_option("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none [the first four]")
-      ->type_name("LIST")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  add_count(*command, "--train-length", options->train_length, "Tokens the models see at once in training [128]");
-  add_counts(*command, "--lengths", options->lengths,
-             "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
-  add_preset(*command, options->preset);
-  add_count(*command, "--tokens", options->tokens, "Tokens to train each model on [the preset's]");
-  add_count(*command, "--batch-tokens", options->batch_tokens, "Tokens of an update [the preset's]");
-  add_number(*command, "--learning-rate", options->learning_rate, "Peak learning rate [the preset's]");
-  add_count(*command, "--eval-tokens", options->eval_tokens, "Held-out tokens to score [the preset's]");
-  command
-      ->add_option("--sample-tokens", options->sample_tokens,
-                   "Tokens of text to generate with each model; 0: none [4 times the training length]")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""));
-  command->add_option("-o,--out", options->out, "Folder for report.html, figure.svg, results.json and the models")
-      ->type_name("DIR")
-      ->capture_default_str();
-  add_common(*command, *options);
-  command->footer(
-      "Examples:\n"
+  Command command(app, "compare",
+                  "Train position methods at a short length on the same batches, test each at longer ones");
+  command.texts(options->texts, false, "Text files, folders or - for standard input [the C++ headers of this machine]");
+  add_valid(command, options->valid);
+  command.list("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none");
+  command.count("--train-length", options->train_length, "Tokens the models see at once in training [128]");
+  command.counts("--lengths", options->lengths,
+                 "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
+  add_preset(command, options->preset);
+  command.count("--tokens", options->tokens, "Tokens to train each model on [the preset's]");
+  command.count("--batch-tokens", options->batch_tokens, "Tokens of an update [the preset's]");
+  command.number("--learning-rate", options->learning_rate, "Peak learning rate [the preset's]");
+  command.count("--eval-tokens", options->eval_tokens, "Held-out tokens to score [the preset's]");
+  command.count("--sample-tokens", options->sample_tokens,
+                "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);
+  command.text("-o,--out", options->out, "DIR", "Folder for report.html, figure.svg, results.json and the models");
+  options->add_to(command);
+  command.examples(
       "  alibi compare\n"
       "  alibi compare novels/train --valid novels/valid --out novels-report\n"
       "  alibi compare notes/ --methods alibi,learned --train-length 64 --lengths 64,256,1024 --tokens 2M");
-  command->callback([options] { run(*options); });
+  command.runs([options] { run(*options); });
 }
 
 }  // namespace alibi::cli

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
@@ -103,21 +104,20 @@ void run(const Options& options) {
 
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("eval", "Measure a model's perplexity on text, at any length");
-  command->add_option("MODEL", options->model, "Model folder")->required()->type_name("");
-  add_texts(*command, options->texts)->required();
-  add_counts(*command, "--lengths", options->lengths,
-             "Most tokens the model sees at once [1, 2, 4 and 8 times the training length]");
-  add_count(*command, "--stride", options->stride,
-            "New tokens of each window; the fewer, the more context each token has [the length: no overlap]");
-  command->add_flag("--per-position", options->per_position, "Also show the loss by position in the window");
-  add_common(*command, *options);
-  command->footer(
-      "Examples:\n"
+  Command command(app, "eval", "Measure a model's perplexity on text, at any length");
+  command.model(options->model);
+  command.texts(options->texts, true, "Text files, folders (all text files in them) or - for standard input");
+  command.counts("--lengths", options->lengths,
+                 "Most tokens the model sees at once [1, 2, 4 and 8 times the training length]");
+  command.count("--stride", options->stride,
+                "New tokens of each window; the fewer, the more context each has [the length: no overlap]");
+  command.flag("--per-position", options->per_position, "Also show the loss by position in the window");
+  options->add_to(command);
+  command.examples(
       "  alibi eval model/ novels/valid\n"
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
-  command->callback([options] { run(*options); });
+  command.runs([options] { run(*options); });
 }
 
 }  // namespace alibi::cli

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdio>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "alibi/language_model.h"
 #include "commands.h"
@@ -16,12 +17,14 @@ namespace {
 struct Options : CommonOptions {
   std::string model;
   std::string prompt;
+  int64_t top_k = 0;
   GenerateOptions generate;
 };
 
 void run(Options options) {
   options.apply();
   options.generate.seed = options.seed;
+  options.generate.top_k = static_cast<int>(options.top_k);
   const LanguageModel model = LanguageModel::load(options.model);
 
   const auto start = std::chrono::steady_clock::now();
@@ -52,24 +55,18 @@ void run(Options options) {
 void add_generate(CLI::App& app) {
   auto options = std::make_shared<Options>();
   GenerateOptions& generate = options->generate;
-  CLI::App* command = app.add_subcommand("generate", "Write text with a model, past its training length if asked");
-  command->add_option("MODEL", options->model, "Model folder")->required()->type_name("");
-  command->add_option("--prompt", options->prompt, "Text to go on from [the start of a document]")->type_name("TEXT");
-  add_count(*command, "--tokens", generate.max_tokens, "How many tokens to write")->capture_default_str();
-  add_number(*command, "--temperature", generate.temperature, "1: as the model says; lower: safer; 0: most likely only")
-      ->capture_default_str();
-  command->add_option("--top-k", generate.top_k, "Draw from the N most likely tokens; 0: from all")
-      ->type_name("N")
-      ->check(CLI::NonNegativeNumber.description(""))
-      ->capture_default_str();
-  add_number(*command, "--top-p", generate.top_p, "Draw from the likeliest tokens of this summed probability")
-      ->capture_default_str();
-  add_common(*command, *options);
-  command->footer(
-      "Examples:\n"
+  Command command(app, "generate", "Write text with a model, past its training length if asked");
+  command.model(options->model);
+  command.text("--prompt", options->prompt, "TEXT", "Text to go on from [none: the start of a document]");
+  command.count("--tokens", generate.max_tokens, "How many tokens to write");
+  command.number("--temperature", generate.temperature, "1: as the model says; lower: safer; 0: most likely only");
+  command.count("--top-k", options->top_k, "Draw from the N most likely tokens; 0: from all", 0, INT32_MAX);
+  command.number("--top-p", generate.top_p, "Draw from the likeliest tokens of this summed probability");
+  options->add_to(command);
+  command.examples(
       "  alibi generate model/ --prompt 'Call me' --tokens 2000\n"
       "  alibi generate model/ --temperature 0.7 --seed 3 > text.txt");
-  command->callback([options] { run(*options); });
+  command.runs([options] { run(*options); });
 }
 
 }  // namespace alibi::cli

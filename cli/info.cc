@@ -85,14 +85,13 @@ void run(const Options& options) {
 
 void add_info(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("info", "Show what a model folder holds");
-  command->add_option("MODEL", options->model, "Model folder")->required()->type_name("");
-  add_common(*command, *options);
-  command->footer(
-      "Examples:\n"
+  Command command(app, "info", "Show what a model folder holds");
+  command.model(options->model);
+  options->add_to(command);
+  command.examples(
       "  alibi info model/\n"
       "  alibi info model/ --json info.json      (also the name and shape of every tensor)");
-  command->callback([options] { run(*options); });
+  command.runs([options] { run(*options); });
 }
 
 }  // namespace alibi::cli

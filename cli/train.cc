@@ -5,6 +5,7 @@
 
 #include <cmath>
 #include <memory>
+#include <nlohmann/json.hpp>
 
 #include "alibi/compare.h"
 #include "alibi/evaluate.h"
@@ -116,32 +117,30 @@ void run(const Options& options) {
 
 void add_train(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("train", "Train a language model on text");
-  add_texts(*command, options->texts)->required();
-  command->add_option("-o,--out", options->model, "Model folder to write")->type_name("MODEL")->required();
-  add_valid(*command, options->valid);
-  command->add_option("--position", options->position, "alibi, sinusoidal, rotary, t5, learned or none")
-      ->type_name("NAME")
-      ->capture_default_str();
-  add_preset(*command, options->preset);
-  add_count(*command, "--length", options->length, "Tokens the model sees at once in training [128]");
-  CLI::Option* tokens = add_count(*command, "--tokens", options->tokens, "Tokens to train on [the preset's]");
-  add_number(*command, "--epochs", options->epochs, "Or how often to see the text")->excludes(tokens);
-  add_count(*command, "--batch-tokens", options->batch_tokens, "Tokens of an update [the preset's]");
-  add_count(*command, "--micro-batch-tokens", options->micro_batch_tokens,
-            "Of these at most so many at once: less memory, the same result up to rounding");
-  add_number(*command, "--learning-rate", options->learning_rate, "Peak, cosine from there on [the preset's]");
-  add_number(*command, "--warmup", options->warmup, "Part of the updates with rising rate [0.05]");
-  add_number(*command, "--weight-decay", options->weight_decay, "AdamW's, on matrices [0.1]");
-  add_number(*command, "--clip", options->clip, "Largest norm of the gradient; 0: any [1]");
-  add_number(*command, "--dropout", options->dropout, "Part of the activations dropped in training [0]");
-  add_common(*command, *options);
-  command->footer(
-      "Examples:\n"
+  Command command(app, "train", "Train a language model on text");
+  command.texts(options->texts, true, "Text files, folders (all text files in them) or - for standard input");
+  command.text("-o,--out", options->model, "MODEL", "Model folder to write", true);
+  add_valid(command, options->valid);
+  command.text("--position", options->position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
+  add_preset(command, options->preset);
+  command.count("--length", options->length, "Tokens the model sees at once in training [128]");
+  command.count("--tokens", options->tokens, "Tokens to train on [the preset's]");
+  command.number("--epochs", options->epochs, "Or how often to see the text");
+  command.exclude("--epochs", "--tokens");
+  command.count("--batch-tokens", options->batch_tokens, "Tokens of an update [the preset's]");
+  command.count("--micro-batch-tokens", options->micro_batch_tokens,
+                "Of these at most so many at once: less memory, the same result up to rounding [8192]");
+  command.number("--learning-rate", options->learning_rate, "Peak, a cosine from there on [the preset's]");
+  command.number("--warmup", options->warmup, "Part of the updates with rising rate [0.05]");
+  command.number("--weight-decay", options->weight_decay, "AdamW's, on matrices [0.1]");
+  command.number("--clip", options->clip, "Largest norm of the gradient; 0: any [1]");
+  command.number("--dropout", options->dropout, "Part of the activations dropped in training [0]");
+  options->add_to(command);
+  command.examples(
       "  alibi train novels/ -o model/\n"
       "  alibi train novels/train --valid novels/valid -o model/ --preset small --length 512 --epochs 2\n"
       "  zcat *.gz | alibi train - -o model/ --tokens 5M");
-  command->callback([options] { run(*options); });
+  command.runs([options] { run(*options); });
 }
 
 }  // namespace alibi::cli

@@ -1,0 +1,123 @@
+#include "command.h"
+
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <charconv>
+#include <cmath>
+#include <limits>
+#include <string_view>
+
+namespace alibi::cli {
+namespace {
+
+template <class T>
+bool parse(std::string_view text, T& value) {
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return problem == std::errc() && end == text.data() + text.size();
+}
+
+/// Replaces "5k" by "5000". Returns what is wrong, or nothing: the parser's convention.
+std::string to_count(std::string& text, int64_t least, int64_t most) {
+  std::string_view digits = text;
+  int64_t unit = 1;
+  if (digits.ends_with('k') || digits.ends_with('M')) {
+    unit = digits.ends_with('k') ? 1'000 : 1'000'000;
+    digits.remove_suffix(1);
+  }
+  int64_t value = 0;
+  if (!parse(digits, value) || value < 0 || value > std::numeric_limits<int64_t>::max() / unit ||
+      value * unit < least || value * unit > most) {
+    const std::string range =
+        most == INT64_MAX ? fmt::format("at least {}", least) : fmt::format("{} to {}", least, most);
+    return fmt::format("'{}' found, a whole number expected, {} (5k and 2M are understood)", text, range);
+  }
+  text = std::to_string(value * unit);
+  return {};
+}
+
+CLI::Validator count_check(int64_t least, int64_t most) {
+  return CLI::Validator([=](std::string& text) { return to_count(text, least, most); }, "", "count");
+}
+
+std::string with_default(const std::string& help, const std::string& value) {
+  return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
+}
+
+}  // namespace
+
+Command::Command(CLI::App& app, const std::string& name, const std::string& description)
+    : app_(app.add_subcommand(name, description)) {}
+
+void Command::model(std::string& folder) {
+  app_->add_option("MODEL", folder, "Model folder")->required()->type_name("");
+}
+
+void Command::texts(std::vector<std::string>& texts, bool required, const std::string& help) {
+  app_->add_option("TEXT", texts, help)->required(required)->type_name("");
+}
+
+void Command::text(const std::string& names, std::string& value, const std::string& type, const std::string& help,
+                   bool required) {
+  app_->add_option(names, value, with_default(help, value))->required(required)->type_name(type);
+}
+
+void Command::repeated(const std::string& name, std::vector<std::string>& values, const std::string& type,
+                       const std::string& help) {
+  app_->add_option(name, values, help)->type_name(type)->allow_extra_args(false);
+}
+
+void Command::list(const std::string& name, std::vector<std::string>& values, const std::string& help) {
+  const std::string now = fmt::format("{}", fmt::join(values, ","));
+  app_->add_option(name, values, with_default(help, now))->type_name("LIST")->delimiter(',')->allow_extra_args(false);
+}
+
+void Command::count(const std::string& name, int64_t& value, const std::string& help, int64_t least, int64_t most) {
+  app_->add_option(name, value, with_default(help, value < least ? "" : std::to_string(value)))
+      ->type_name("N")
+      ->transform(count_check(least, most));
+}
+
+void Command::counts(const std::string& name, std::vector<int64_t>& values, const std::string& help) {
+  app_->add_option(name, values, help)
+      ->type_name("LIST")
+      ->delimiter(',')
+      ->allow_extra_args(false)
+      ->transform(count_check(1, INT64_MAX));
+}
+
+void Command::seed(uint64_t& value) {
+  const auto check = [](std::string& text) {
+    uint64_t parsed = 0;
+    return parse(text, parsed) ? std::string() : fmt::format("'{}' found, a whole number of at least 0 expected", text);
+  };
+  app_->add_option("--seed", value, fmt::format("All random numbers follow from it [{}]", value))
+      ->type_name("N")
+      ->transform(CLI::Validator(check, "", "seed"));
+}
+
+void Command::number(const std::string& name, double& value, const std::string& help) {
+  const auto check = [](std::string& text) {
+    double parsed = 0;
+    return parse(text, parsed) && std::isfinite(parsed) && parsed >= 0
+               ? std::string()
+               : fmt::format("'{}' found, a number of at least 0 expected", text);
+  };
+  app_->add_option(name, value, with_default(help, value > 0 ? fmt::format("{:g}", value) : ""))
+      ->type_name("X")
+      ->transform(CLI::Validator(check, "", "number"));
+}
+
+void Command::flag(const std::string& name, bool& value, const std::string& help) { app_->add_flag(name, value, help); }
+
+void Command::exclude(const std::string& name, const std::string& other) {
+  app_->get_option(name)->excludes(app_->get_option(other));
+}
+
+void Command::group(const std::string& title) { app_->option_defaults()->group(title); }
+
+void Command::examples(const std::string& lines) { app_->footer("Examples:\n" + lines); }
+
+void Command::runs(std::function<void()> body) { app_->callback(std::move(body)); }
+
+}  // namespace alibi::cli

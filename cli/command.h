@@ -1,0 +1,54 @@
+// A subcommand and its options. What every command asks for is checked and explained the same way, and the parser's
+// large header is read in two files only.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace alibi::cli {
+
+/// Values keep what they hold unless the option is given; help shows it in brackets, if it is not 0 or empty.
+/// `names` is "--long" or "-s,--long". A value that does not fit ends the program with exit code 2.
+class Command {
+ public:
+  Command(CLI::App& app, const std::string& name, const std::string& description);
+
+  /// The model folder, an argument that must be given.
+  void model(std::string& folder);
+  /// TEXT...: files, folders or "-".
+  void texts(std::vector<std::string>& texts, bool required, const std::string& help);
+  void text(const std::string& names, std::string& value, const std::string& type, const std::string& help,
+            bool required = false);
+  /// One value each time the option is given.
+  void repeated(const std::string& name, std::vector<std::string>& values, const std::string& type,
+                const std::string& help);
+  /// Separated by commas.
+  void list(const std::string& name, std::vector<std::string>& values, const std::string& help);
+  /// A whole number; 5k and 2M are understood.
+  void count(const std::string& name, int64_t& value, const std::string& help, int64_t least = 1,
+             int64_t most = INT64_MAX);
+  /// Whole numbers of at least 1, separated by commas.
+  void counts(const std::string& name, std::vector<int64_t>& values, const std::string& help);
+  void seed(uint64_t& value);
+  /// Finite and at least 0.
+  void number(const std::string& name, double& value, const std::string& help);
+  void flag(const std::string& name, bool& value, const std::string& help);
+  void exclude(const std::string& name, const std::string& other);
+
+  /// Options from here on stand under this title in the help.
+  void group(const std::string& title);
+  void examples(const std::string& lines);
+  /// What is done once the whole command line has been read.
+  void runs(std::function<void()> body);
+
+ private:
+  CLI::App* app_;
+};
+
+}  // namespace alibi::cli
