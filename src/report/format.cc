@@ -53,7 +53,7 @@ std::string format_integer(int64_t value) {
   std::string digits = fmt::format("{}", value);
   const auto first = static_cast<ptrdiff_t>(value < 0);
   for (ptrdiff_t at = static_cast<ptrdiff_t>(digits.size()) - 3; at > first; at -= 3) {
-    digits.insert(static_cast<size_t>(at), ",");
+    digits.insert(static_cast<size_t>(at), 1, ',');
   }
   return digits;
 }
