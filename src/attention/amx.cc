@@ -6,6 +6,8 @@
 #include <vector>
 
 #include "alibi/runtime.h"
+#include "attention/amx_backward.h"
+#include "attention/amx_pack.h"
 #include "attention/amx_plan.h"
 #include "attention/blocks.h"
 #include "attention/skip.h"
@@ -87,11 +89,39 @@ void amx_forward(const Problem& problem, AttentionState* state) {
   if (state != nullptr) state->stats = {.blocks_visited = visited, .blocks_total = total};
 }
 
+/// False if a tensor holds infinity or NaN.
+bool finite(const Problem& problem, const Rows& tensor, int64_t rows, int64_t heads) {
+  constexpr int64_t rows_together = 256;
+  const int64_t pieces = ceil_div(rows, rows_together);
+  std::atomic<bool> result{true};
+  parallel_for(problem.batch * heads * pieces, [&](int64_t i) {
+    const int64_t batch = i / (heads * pieces), head = i / pieces % heads, begin = i % pieces * rows_together;
+    const int64_t end = std::min(rows, begin + rows_together);
+    for (int64_t row = begin; row < end; row += 32) {
+      if (std::isinf(largest(source_at(tensor, batch, row, head, end - row, problem.head_dim)))) result = false;
+    }
+  });
+  return result;
+}
+
 void amx_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
-  AttentionState every_block = state;  // the vector kernel numbers blocks its own way
-  every_block.first_block.clear();
-  every_block.last_block.clear();
-  vector_backward(problem, every_block, sums);
+  const bool plain = sums.dslopes == nullptr && sums.dtable == nullptr;
+  if (!plain || !finite(problem, problem.q, problem.queries, problem.heads) ||
+      !finite(problem, problem.dout, problem.queries, problem.heads) ||
+      !finite(problem, problem.k, problem.keys, problem.kv_heads) ||
+      !finite(problem, problem.v, problem.keys, problem.kv_heads)) {
+    AttentionState every_block = state;  // the vector kernel numbers blocks its own way
+    every_block.first_block.clear();
+    every_block.last_block.clear();
+    return vector_backward(problem, every_block, sums);
+  }
+  const VisitedBlocks visited(problem, state);
+  const std::vector<std::vector<BackwardTask>> waves = backward_waves(problem, visited);
+  const GradientSums gradients(problem, visited.numbers(), waves.size() > 1);
+  for (const std::vector<BackwardTask>& wave : waves) {
+    parallel_for(static_cast<int64_t>(wave.size()),
+                 [&](int64_t i) { backward_task(problem, wave[static_cast<size_t>(i)], state, visited, gradients); });
+  }
 }
 
 }  // namespace

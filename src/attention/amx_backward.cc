@@ -1,0 +1,305 @@
+// Backward attention on AMX. With P the weights, delta the row sums of dO * O, and everything transposed as in the
+// forward pass (a query is a lane):
+//
+//   P^T  = exp2(factor * K Q^T + bias - log2 of the row's sum)     recomputed from the saved log-sum-exp
+//   dP^T = V dO^T - delta                                          delta is loaded into the tiles beforehand
+//   dS^T = P^T * dP^T
+//   dV += P^T dO,   dK += dS^T Q * scale,   dQ^T += K^T dS^T * scale
+//
+// A few key blocks and a few query blocks are taken together, so that each sum is loaded and stored once for several
+// products.
+#if defined(__x86_64__)
+#include "attention/amx_backward.h"
+
+#include <cstring>
+#include <numbers>
+
+#include "attention/amx_pack.h"
+#include "attention/amx_ramp.h"
+#include "attention/amx_tiles.h"
+#include "attention/blocks.h"
+
+ALIBI_AMX_BEGIN
+namespace alibi::kernels::amx {
+namespace {
+
+constexpr int64_t group_keys = 2;     ///< key blocks taken together
+constexpr int64_t group_queries = 4;  ///< query blocks taken together
+
+/// What a pair of blocks leaves for the sums.
+struct PairTiles {
+  uint16_t* weights;      ///< P^T: `rows` tiles
+  uint16_t* score_rows;   ///< dS^T: `rows` tiles
+  uint16_t* score_pairs;  ///< dS^T: `pairs` tiles, queries interleaved (RowOrder)
+};
+
+/// P^T and dS^T of a block pair from its scores and dP^T.
+ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, float factor, float base,
+                                    const float* log_sums, const PairTiles& to) {
+  const __m512 scale = _mm512_set1_ps(factor);
+  const __m512 low = _mm512_sub_ps(_mm512_set1_ps(base), _mm512_load_ps(log_sums));
+  const __m512 high = _mm512_sub_ps(_mm512_set1_ps(base), _mm512_load_ps(log_sums + vector_floats));
+  for (int64_t pair = 0; pair < 16; ++pair) {
+    __m512i rows[2];
+    for (int64_t odd = 0; odd < 2; ++odd) {
+      const int64_t row = 2 * pair + odd;
+      const int64_t at = row / 16 * 2 * tile_floats + row % 16 * 16;
+      const __m512 p_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(scores + at), scale, low));
+      const __m512 p_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(scores + at + tile_floats), scale, high));
+      const __m512 ds_low = _mm512_mul_ps(p_low, _mm512_load_ps(dweights + at));
+      const __m512 ds_high = _mm512_mul_ps(p_high, _mm512_load_ps(dweights + at + tile_floats));
+      rows[odd] = (__m512i)_mm512_cvtne2ps_pbh(ds_high, ds_low);
+      _mm512_store_si512(to.weights + row * 32, (__m512i)_mm512_cvtne2ps_pbh(p_high, p_low));
+      _mm512_store_si512(to.score_rows + row * 32, rows[odd]);
+    }
+    _mm512_store_si512(to.score_pairs + pair * 32, _mm512_unpacklo_epi16(rows[0], rows[1]));
+    _mm512_store_si512(to.score_pairs + tile_halves + pair * 32, _mm512_unpackhi_epi16(rows[0], rows[1]));
+  }
+}
+
+class Backward {
+ public:
+  Backward(const Problem& problem, const BackwardTask& task, const AttentionState& state, const VisitedBlocks& visited,
+           const GradientSums& sums)
+      : problem_(problem),
+        task_(task),
+        state_(state),
+        visited_(visited),
+        sums_(sums),
+        sequence_(problem.sequences[task.sequence]),
+        steps_(steps_of(problem.head_dim)),
+        block_size_(steps_ * block_halves),
+        workspace_(Workspace::take(static_cast<size_t>(floats_needed()))),
+        keys_(halves(task.key_blocks)),
+        keys_transposed_(halves(task.key_blocks)),
+        values_(halves(task.key_blocks)),
+        queries_(halves(task.query_blocks)),
+        query_pairs_(halves(task.query_blocks)),
+        douts_(halves(task.query_blocks)),
+        dout_pairs_(halves(task.query_blocks)),
+        minus_delta_(workspace_.part(task.query_blocks * block_rows)),
+        log_sums_(workspace_.part(task.query_blocks * block_rows)),
+        ramp_memory_(workspace_.part(Ramps::floats)),
+        scores_(workspace_.part(block_floats)),
+        dweights_(workspace_.part(block_floats)),
+        pairs_(reinterpret_cast<uint16_t*>(workspace_.part(group_keys * group_queries * 3 * block_halves / 2))) {
+    if (sums.used()) {
+      dk_ = sums.dk(task.sequence, task.kv_head, task.key_block);
+      dv_ = sums.dv(task.sequence, task.kv_head, task.key_block);
+    } else {
+      dk_ = workspace_.part(task.key_blocks * block_size_);
+      dv_ = workspace_.part(task.key_blocks * block_size_);
+      dq_ = workspace_.part(task.query_blocks * block_size_);
+    }
+  }
+
+  void run() {
+    pack_keys();
+    const auto bytes = static_cast<size_t>(task_.key_blocks * block_size_) * sizeof(float);
+    if (task_.first_of_keys) {
+      std::memset(dk_, 0, bytes);
+      std::memset(dv_, 0, bytes);
+    }
+    const int64_t heads = task_.query_blocks > 0 ? problem_.group() : 0;
+    for (int64_t g = 0; g < heads; ++g) run_head(task_.kv_head * problem_.group() + g);
+    if (task_.last_of_keys) write_keys();
+  }
+
+ private:
+  int64_t floats_needed() const {
+    const int64_t forms = (3 * task_.key_blocks + 4 * task_.query_blocks) * block_size_ / 2;
+    const int64_t lanes = 2 * task_.query_blocks * block_rows;
+    const int64_t pairs = 2 * block_floats + group_keys * group_queries * 3 * block_halves / 2;
+    const int64_t sums = sums_.used() ? 0 : (2 * task_.key_blocks + task_.query_blocks) * block_size_;
+    return forms + lanes + Ramps::floats + pairs + sums;
+  }
+
+  uint16_t* halves(int64_t blocks) { return reinterpret_cast<uint16_t*>(workspace_.part(blocks * block_size_ / 2)); }
+
+  void pack_keys() {
+    for (int64_t b = 0; b < task_.key_blocks; ++b) {
+      const int64_t row = (task_.key_block + b) * block_rows;
+      const auto source = [&](const Rows& tensor) {
+        return source_at(tensor, sequence_.batch, sequence_.key_begin + row, task_.kv_head, sequence_.keys - row,
+                         problem_.head_dim);
+      };
+      pack_rows(source(problem_.k), keys_ + b * block_size_);
+      pack_transposed(source(problem_.k), keys_transposed_ + b * block_size_);
+      pack_rows(source(problem_.v), values_ + b * block_size_);
+    }
+  }
+
+  void pack_queries(int64_t head) {
+    const float* lse = state_.lse.data<float>() + (sequence_.batch * problem_.heads + head) * problem_.queries;
+    for (int64_t b = 0; b < task_.query_blocks; ++b) {
+      const int64_t row = (task_.query_block + b) * block_rows;
+      const int64_t rows = sequence_.queries - row;
+      const auto source = [&](const Rows& tensor) {
+        return source_at(tensor, sequence_.batch, sequence_.query_begin + row, head, rows, problem_.head_dim);
+      };
+      pack_columns(source(problem_.q), queries_ + b * block_size_);
+      pack_pairs(source(problem_.q), query_pairs_ + b * block_size_);
+      pack_columns(source(problem_.dout), douts_ + b * block_size_);
+      pack_pairs(source(problem_.dout), dout_pairs_ + b * block_size_);
+      float* delta = minus_delta_ + b * block_rows;
+      row_products(source(problem_.dout), source(problem_.out), delta);
+      for (int64_t i = 0; i < block_rows; ++i) {
+        delta[i] = -delta[i];
+        log_sums_[b * block_rows + i] =
+            i < rows ? lse[sequence_.query_begin + row + i] * std::numbers::log2e_v<float> : 0.0f;
+      }
+    }
+  }
+
+  void run_head(int64_t head) {
+    pack_queries(head);
+    if (sums_.used()) dq_ = sums_.dq(task_.sequence, head, task_.query_block);
+    if (task_.first_of_queries) {
+      std::memset(dq_, 0, static_cast<size_t>(task_.query_blocks * block_size_) * sizeof(float));
+    }
+    const HeadPlan plan(problem_, task_.sequence, head);
+    Ramps ramps(plan, ramp_memory_);
+    for (int64_t k = 0; k < task_.key_blocks; k += group_keys) {
+      for (int64_t q = 0; q < task_.query_blocks; q += group_queries) run_group(plan, ramps, k, q);
+    }
+    if (task_.last_of_queries) write_queries(head);
+  }
+
+  PairTiles tiles_of(int64_t k, int64_t q) const {
+    uint16_t* at = pairs_ + (k * group_queries + q) * 3 * block_halves;
+    return {at, at + block_halves, at + 2 * block_halves};
+  }
+
+  /// Key blocks [key, key + group_keys) and query blocks [query, query + group_queries) of the spans.
+  void run_group(const HeadPlan& plan, Ramps& ramps, int64_t key, int64_t query) {
+    const int64_t keys_left = task_.key_blocks - key, queries_left = task_.query_blocks - query;
+    const int64_t keys = keys_left < group_keys ? keys_left : group_keys;
+    const int64_t queries = queries_left < group_queries ? queries_left : group_queries;
+    bool seen[group_keys][group_queries] = {};
+    bool key_seen[group_keys] = {};
+    for (int64_t q = 0; q < queries; ++q) {
+      const int64_t block = task_.query_block + query + q;
+      const int64_t first = visited_.first(task_.sequence, plan.head, block) - task_.key_block - key;
+      const int64_t last = visited_.last(task_.sequence, plan.head, block) - task_.key_block - key;
+      const int64_t begin = first > 0 ? first : 0, end = last < keys ? last : keys;
+      for (int64_t k = begin; k < end; ++k) {
+        make_pair(plan, ramps, key + k, query + q, tiles_of(k, q));
+        seen[k][q] = key_seen[k] = true;
+      }
+      if (begin >= end) continue;
+      for (int64_t step = 0; step < steps_; ++step) {
+        float* dq = dq_ + (query + q) * block_size_ + step * block_floats;
+        load_block(dq);
+        for (int64_t k = begin; k < end; ++k) {
+          multiply_block(keys_transposed_ + (key + k) * block_size_ + step * block_halves, tiles_of(k, q).score_pairs);
+        }
+        store_block(dq);
+      }
+    }
+    for (int64_t k = 0; k < keys; ++k) {
+      if (!key_seen[k]) continue;
+      for (int64_t step = 0; step < steps_; ++step) {
+        float* dv = dv_ + (key + k) * block_size_ + step * block_floats;
+        load_block(dv);
+        for (int64_t q = 0; q < queries; ++q) {
+          if (!seen[k][q]) continue;
+          multiply_block(tiles_of(k, q).weights, dout_pairs_ + (query + q) * block_size_ + step * block_halves);
+        }
+        store_block(dv);
+        float* dk = dk_ + (key + k) * block_size_ + step * block_floats;
+        load_block(dk);
+        for (int64_t q = 0; q < queries; ++q) {
+          if (!seen[k][q]) continue;
+          multiply_block(tiles_of(k, q).score_rows, query_pairs_ + (query + q) * block_size_ + step * block_halves);
+        }
+        store_block(dk);
+      }
+    }
+  }
+
+  void make_pair(const HeadPlan& plan, Ramps& ramps, int64_t key, int64_t query, const PairTiles& to) {
+    const int64_t position = problem_.query_offset + (task_.query_block + query) * block_rows;
+    const Ramp ramp = ramps.at(task_.key_block + key, position);
+    load_block(ramp.tiles);
+    for (int64_t step = 0; step < steps_; ++step) {
+      multiply_block(keys_ + key * block_size_ + step * block_halves,
+                     queries_ + query * block_size_ + step * block_halves);
+    }
+    store_block(scores_);
+    const float* delta = minus_delta_ + query * block_rows;
+    load_tile<0>(delta, 0);
+    load_tile<1>(delta + vector_floats, 0);
+    load_tile<2>(delta, 0);
+    load_tile<3>(delta + vector_floats, 0);
+    for (int64_t step = 0; step < steps_; ++step) {
+      multiply_block(values_ + key * block_size_ + step * block_halves,
+                     douts_ + query * block_size_ + step * block_halves);
+    }
+    store_block(dweights_);
+    differentiate(scores_, dweights_, plan.factor, ramp.base, log_sums_ + query * block_rows, to);
+  }
+
+  void write_queries(int64_t head) {
+    float factors[block_rows];
+    for (float& factor : factors) factor = problem_.scale;
+    for (int64_t b = 0; b < task_.query_blocks; ++b) {
+      const int64_t row = (task_.query_block + b) * block_rows;
+      unpack_transposed(dq_ + b * block_size_, factors, RowOrder::interleaved,
+                        target_at(problem_.dq, sequence_.batch, sequence_.query_begin + row, head,
+                                  sequence_.queries - row, problem_.head_dim));
+    }
+  }
+
+  void write_keys() {
+    for (int64_t b = 0; b < task_.key_blocks; ++b) {
+      const int64_t row = (task_.key_block + b) * block_rows;
+      const auto target = [&](const Rows& tensor) {
+        return target_at(tensor, sequence_.batch, sequence_.key_begin + row, task_.kv_head, sequence_.keys - row,
+                         problem_.head_dim);
+      };
+      unpack_rows(dk_ + b * block_size_, problem_.scale, target(problem_.dk));
+      unpack_rows(dv_ + b * block_size_, 1, target(problem_.dv));
+    }
+  }
+
+  const Problem& problem_;
+  const BackwardTask& task_;
+  const AttentionState& state_;
+  const VisitedBlocks& visited_;
+  const GradientSums& sums_;
+  const Sequence& sequence_;
+  int64_t steps_;
+  int64_t block_size_;  ///< values of a block: 32 * head_dim rounded up to 32
+  Workspace workspace_;
+  // Blocks of the spans in the layouts of amx_tiles.h.
+  uint16_t* keys_;             ///< `rows`
+  uint16_t* keys_transposed_;  ///< `transposed`
+  uint16_t* values_;           ///< `rows`
+  uint16_t* queries_;          ///< `columns`
+  uint16_t* query_pairs_;      ///< `pairs`
+  uint16_t* douts_;            ///< `columns`
+  uint16_t* dout_pairs_;       ///< `pairs`
+  float* minus_delta_;         ///< [query_blocks][32]
+  float* log_sums_;            ///< [query_blocks][32], log2
+  float* ramp_memory_;
+  float* scores_;
+  float* dweights_;
+  uint16_t* pairs_;  ///< [group_keys][group_queries][3][32][32]
+  // Sums: dK and dV as float32 blocks, dQ transposed.
+  float* dk_ = nullptr;
+  float* dv_ = nullptr;
+  float* dq_ = nullptr;
+};
+
+}  // namespace
+
+void backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
+                   const VisitedBlocks& visited, const GradientSums& sums) {
+  const FlushDenormals flush;
+  const TileScope tiles;
+  Backward(problem, task, state, visited, sums).run();
+}
+
+}  // namespace alibi::kernels::amx
+ALIBI_AMX_END
+#endif

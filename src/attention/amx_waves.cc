@@ -1,0 +1,154 @@
+#if defined(__x86_64__)
+#include <algorithm>
+
+#include "attention/amx_backward.h"
+#include "attention/amx_pack.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+
+namespace alibi::kernels::amx {
+namespace {
+
+constexpr int64_t block = 32;
+
+/// Blocks of a span: as many as fit the second-level cache with all their forms, but few enough that the first wave
+/// has work for many threads. Follows from the shape alone, since results depend on it.
+int64_t span_blocks(const Problem& problem) {
+  constexpr int64_t most = 32, least = 4, enough_tasks = 16;
+  int64_t span = std::max(least, most * 2 / std::max<int64_t>(2, steps_of(problem.head_dim)));
+  const auto tasks = [&] {
+    int64_t count = 0;
+    for (const Sequence& sequence : problem.sequences) count += ceil_div(sequence.keys, span * block);
+    return count * problem.kv_heads;
+  };
+  while (span > least && tasks() < enough_tasks) span /= 2;
+  return span;
+}
+
+/// The span pairs of one key/value head of one sequence, in waves.
+class SpanPairs {
+ public:
+  SpanPairs(const Problem& problem, const VisitedBlocks& visited, size_t sequence, int64_t kv_head, int64_t span)
+      : span_(span),
+        sequence_(sequence),
+        kv_head_(kv_head),
+        key_blocks_(ceil_div(problem.sequences[sequence].keys, block)),
+        query_blocks_(visited.numbers().blocks(sequence)),
+        key_spans_(ceil_div(key_blocks_, span)),
+        query_spans_(ceil_div(query_blocks_, span)),
+        work_(static_cast<size_t>(key_spans_ * query_spans_), 0) {
+    for (int64_t g = 0; g < problem.group(); ++g) {
+      const int64_t head = kv_head * problem.group() + g;
+      for (int64_t q = 0; q < query_blocks_; ++q) {
+        const int64_t first = visited.first(sequence, head, q), last = visited.last(sequence, head, q);
+        for (int64_t k = first; k < last; k = (k / span + 1) * span) {
+          work_[at(k / span, q / span)] += std::min(last, (k / span + 1) * span) - k;
+        }
+      }
+    }
+  }
+
+  void add_to(std::vector<std::vector<BackwardTask>>& waves) const {
+    const int64_t count = std::max(key_spans_, query_spans_);
+    // In wave w, key span k meets query span (k + w) % count.
+    std::vector<int64_t> key_left(static_cast<size_t>(key_spans_), 0), query_left(static_cast<size_t>(query_spans_), 0);
+    for (int64_t k = 0; k < key_spans_; ++k) {
+      for (int64_t q = 0; q < query_spans_; ++q) {
+        if (work_[at(k, q)] == 0) continue;
+        ++key_left[static_cast<size_t>(k)];
+        ++query_left[static_cast<size_t>(q)];
+      }
+    }
+    const std::vector<int64_t> key_all = key_left, query_all = query_left;
+    for (int64_t w = 0; w < count; ++w) {
+      for (int64_t k = 0; k < key_spans_; ++k) {
+        const int64_t q = (k + w) % count;
+        const auto key = static_cast<size_t>(k), query = static_cast<size_t>(q);
+        const bool unseen = w == 0 && key_all[key] == 0;  // its gradients are zeros, which somebody must write
+        if (!unseen && (q >= query_spans_ || work_[at(k, q)] == 0)) continue;
+        BackwardTask task;
+        task.sequence = sequence_;
+        task.kv_head = kv_head_;
+        task.key_block = k * span_;
+        task.key_blocks = std::min(span_, key_blocks_ - task.key_block);
+        task.first_of_keys = unseen || key_left[key] == key_all[key];
+        task.last_of_keys = unseen || --key_left[key] == 0;
+        if (!unseen) {
+          task.query_block = q * span_;
+          task.query_blocks = std::min(span_, query_blocks_ - task.query_block);
+          task.first_of_queries = query_left[query] == query_all[query];
+          task.last_of_queries = --query_left[query] == 0;
+          task.work = work_[at(k, q)];
+        }
+        if (static_cast<int64_t>(waves.size()) <= w) waves.resize(static_cast<size_t>(w + 1));
+        waves[static_cast<size_t>(w)].push_back(task);
+      }
+    }
+  }
+
+ private:
+  size_t at(int64_t key_span, int64_t query_span) const {
+    return static_cast<size_t>(key_span * query_spans_ + query_span);
+  }
+
+  int64_t span_;
+  size_t sequence_;
+  int64_t kv_head_;
+  int64_t key_blocks_, query_blocks_;
+  int64_t key_spans_, query_spans_;
+  std::vector<int64_t> work_;  ///< [key_spans][query_spans], block pairs
+};
+
+}  // namespace
+
+VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state)
+    : numbers_(problem, BlockNumbers::Of::queries) {
+  const auto size = static_cast<size_t>(numbers_.size());
+  if (state.first_block.size() == size && state.last_block.size() == size) {
+    first_ = state.first_block;
+    last_ = state.last_block;
+    return;
+  }
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    for (int64_t head = 0; head < problem.heads; ++head) {
+      const HeadPlan plan(problem, s, head);
+      for (int64_t row = 0; row < problem.sequences[s].queries; row += block) {
+        const int64_t position = problem.query_offset + row;
+        const int64_t rows = std::min(block, problem.sequences[s].queries - row);
+        const auto [first, last] = plan.blocks_seen(position, position + rows - 1);
+        first_.push_back(static_cast<int32_t>(first));
+        last_.push_back(static_cast<int32_t>(last));
+      }
+    }
+  }
+}
+
+GradientSums::GradientSums(const Problem& problem, const BlockNumbers& queries, bool needed)
+    : queries_(queries),
+      keys_(problem, BlockNumbers::Of::keys),
+      block_size_(steps_of(problem.head_dim) * block * block) {
+  if (!needed) return;
+  const int64_t blocks = queries_.size() + 2 * keys_.size();
+  memory_ = allocate(static_cast<size_t>(blocks * block_size_) * sizeof(float), false);
+  dq_ = static_cast<float*>(memory_.get());
+  dk_ = dq_ + queries_.size() * block_size_;
+  dv_ = dk_ + keys_.size() * block_size_;
+}
+
+std::vector<std::vector<BackwardTask>> backward_waves(const Problem& problem, const VisitedBlocks& visited) {
+  const int64_t span = span_blocks(problem);
+  std::vector<std::vector<BackwardTask>> waves;
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
+      SpanPairs(problem, visited, s, kv_head, span).add_to(waves);
+    }
+  }
+  for (std::vector<BackwardTask>& wave : waves) {
+    std::stable_sort(wave.begin(), wave.end(),
+                     [](const BackwardTask& a, const BackwardTask& b) { return a.work > b.work; });
+  }
+  return waves;
+}
+
+}  // namespace alibi::kernels::amx
+#endif
