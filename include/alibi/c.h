@@ -1,0 +1,135 @@
+/* The C interface: attention forward, backward and cached decoding on plain memory. C11 and C++.
+ *
+ * Every function that can fail returns a status, and leaves a message for alibi_last_error() that names the argument
+ * and shows what was found against what was expected. No exception leaves a function. What the operations compute is
+ * described in attention.h and kv_cache.h. */
+#ifndef ALIBI_C_H_
+#define ALIBI_C_H_
+
+#include <stddef.h>
+#include <stdint.h>
+#include <string.h>
+
+#if defined(__GNUC__)
+#define ALIBI_API __attribute__((visibility("default")))
+#else
+#define ALIBI_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum alibi_status {
+  ALIBI_OK = 0,
+  ALIBI_ERROR = 1,         /* an argument, or the state of an object, does not fit; nothing was computed */
+  ALIBI_OUT_OF_MEMORY = 2, /* nothing was computed */
+  ALIBI_INTERNAL = 3       /* should not happen */
+} alibi_status;
+
+typedef enum alibi_dtype {
+  ALIBI_FLOAT32 = 0, /* float */
+  ALIBI_BFLOAT16 = 1 /* uint16_t, the upper half of a float */
+} alibi_dtype;
+
+/* A block of the caller's memory, [batch, length, heads, head_dim]. Outputs are passed by a const pointer too: what
+ * changes is the memory, not the description. */
+typedef struct alibi_tensor {
+  void* data;
+  int32_t dtype;      /* an alibi_dtype */
+  int64_t shape[4];   /* batch, length, heads, head_dim */
+  int64_t strides[4]; /* in elements, the last one 1; all four 0: contiguous */
+} alibi_tensor;
+
+/* Start from alibi_attention_options_default(): zeros are the defaults. Fields are only ever added at the end, and
+ * `size` tells which of them the caller knows. A null pointer to options means the defaults. */
+typedef struct alibi_attention_options {
+  size_t size;               /* sizeof(alibi_attention_options) */
+  const float* slopes;       /* ALiBi; null: none */
+  size_t slopes_count;       /* heads, or batch * heads */
+  const float* slopes_after; /* bidirectional: slopes of keys after the query; null: `slopes` */
+  size_t slopes_after_count;
+  const float* buckets; /* T5 bias [num_buckets, heads], contiguous; null: none */
+  int64_t num_buckets;
+  int64_t max_distance;        /* of the T5 bias; 0: 128 */
+  int64_t query_offset;        /* position of the first query; decoding: 0 puts the queries last */
+  int64_t window;              /* > 0: only keys at |distance| < window are seen */
+  const int32_t* cu_seqlens_q; /* packed sequences: row offsets, sequences + 1; null: none */
+  size_t cu_seqlens_q_count;
+  const int32_t* cu_seqlens_k;
+  size_t cu_seqlens_k_count;
+  uint64_t dropout_seed;
+  float dropout;
+  float scale;           /* 0: 1 / sqrt(head_dim) */
+  float tolerance;       /* of the skip rule; 0: every key is visited */
+  int32_t bidirectional; /* 0: causal */
+} alibi_attention_options;
+
+static inline alibi_attention_options alibi_attention_options_default(void) {
+  alibi_attention_options options;
+  memset(&options, 0, sizeof options);
+  options.size = sizeof options;
+  return options;
+}
+
+/* "0.1.0" */
+ALIBI_API const char* alibi_version(void);
+/* Why the last call of this thread that failed did so; "" if none has. Holds until the next one fails. */
+ALIBI_API const char* alibi_last_error(void);
+/* Threads to compute with; not while another thread computes. */
+ALIBI_API alibi_status alibi_set_threads(int32_t count);
+
+/* The slopes of `heads` heads; bias_max is 8 in the paper. */
+ALIBI_API alibi_status alibi_slopes(int32_t heads, double bias_max, float* slopes);
+
+/* What a forward call remembers for the backward pass, and what it can report. */
+typedef struct alibi_attention_state alibi_attention_state;
+ALIBI_API alibi_status alibi_attention_state_create(alibi_attention_state** state);
+ALIBI_API void alibi_attention_state_destroy(alibi_attention_state* state);
+/* Copies the log-sum-exps [batch, heads, queries]; count is their number. */
+ALIBI_API alibi_status alibi_attention_state_lse(const alibi_attention_state* state, float* lse, size_t count);
+/* Blocks of keys that were visited, and that there are. */
+ALIBI_API alibi_status alibi_attention_state_blocks(const alibi_attention_state* state, int64_t* visited,
+                                                    int64_t* total);
+
+/* q and out [batch, queries, heads, head_dim], k and v [batch, keys, kv_heads, head_dim]. options and state may be
+ * null. */
+ALIBI_API alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor* k, const alibi_tensor* v,
+                                       const alibi_attention_options* options, const alibi_tensor* out,
+                                       alibi_attention_state* state);
+
+/* state is what alibi_attention left with the same inputs and options. dq, dk and dv are overwritten. dbuckets
+ * [num_buckets, heads] and dslopes [slopes_count] are added to; either may be null. */
+ALIBI_API alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tensor* q, const alibi_tensor* k,
+                                                const alibi_tensor* v, const alibi_tensor* out,
+                                                const alibi_attention_state* state,
+                                                const alibi_attention_options* options, const alibi_tensor* dq,
+                                                const alibi_tensor* dk, const alibi_tensor* dv, float* dbuckets,
+                                                float* dslopes);
+
+/* Attention over the union of two disjoint sets of keys. lse_a, lse_b and lse are [batch, heads, queries], contiguous;
+ * out and lse may be inputs again. */
+ALIBI_API alibi_status alibi_attention_merge(const alibi_tensor* out_a, const float* lse_a, const alibi_tensor* out_b,
+                                             const float* lse_b, const alibi_tensor* out, float* lse);
+
+/* The keys and values of past tokens of one layer; grows as needed. */
+typedef struct alibi_kv_cache alibi_kv_cache;
+ALIBI_API alibi_status alibi_kv_cache_create(int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype,
+                                             alibi_kv_cache** cache);
+ALIBI_API void alibi_kv_cache_destroy(alibi_kv_cache* cache);
+/* k and v [batch, new, kv_heads, head_dim]. */
+ALIBI_API alibi_status alibi_kv_cache_append(alibi_kv_cache* cache, const alibi_tensor* k, const alibi_tensor* v);
+/* Forgets all but the first `length` keys. */
+ALIBI_API alibi_status alibi_kv_cache_truncate(alibi_kv_cache* cache, int64_t length);
+/* Keys held; -1 if cache is null. */
+ALIBI_API int64_t alibi_kv_cache_length(const alibi_kv_cache* cache);
+/* Attention of a few queries over a cache. options and state may be null. */
+ALIBI_API alibi_status alibi_attention_decode(const alibi_tensor* q, const alibi_kv_cache* cache,
+                                              const alibi_attention_options* options, const alibi_tensor* out,
+                                              alibi_attention_state* state);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

@@ -1,0 +1,100 @@
+// Attention forward and backward, and merging, for C.
+#include <algorithm>
+
+#include "capi/convert.h"
+
+using namespace alibi;
+using namespace alibi::capi;
+
+alibi_status alibi_attention_state_create(alibi_attention_state** state) {
+  return guarded([&] {
+    check_pointer("alibi_attention_state_create", "state", state);
+    *state = new alibi_attention_state;
+  });
+}
+
+void alibi_attention_state_destroy(alibi_attention_state* state) { delete state; }
+
+alibi_status alibi_attention_state_lse(const alibi_attention_state* state, float* lse, size_t count) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_attention_state_lse";
+    check_pointer(operation, "state", state);
+    const Tensor& from = state->state.lse;
+    const auto expected = static_cast<size_t>(from.elements());
+    check(from.defined(), "[{}] state has not been through a forward call", operation);
+    check(count == expected, "[{}] count is {}, expected {}, batch * heads * queries", operation, count, expected);
+    if (count > 0) check_pointer(operation, "lse", lse);
+    std::copy_n(from.data<float>(), count, lse);
+  });
+}
+
+alibi_status alibi_attention_state_blocks(const alibi_attention_state* state, int64_t* visited, int64_t* total) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_attention_state_blocks";
+    check_pointer(operation, "state", state);
+    check_pointer(operation, "visited", visited);
+    check_pointer(operation, "total", total);
+    *visited = state->state.stats.blocks_visited;
+    *total = state->state.stats.blocks_total;
+  });
+}
+
+alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor* k, const alibi_tensor* v,
+                             const alibi_attention_options* options, const alibi_tensor* out,
+                             alibi_attention_state* state) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_attention";
+    const Tensor q_view = to_tensor(operation, "q", q);
+    const Tensor k_view = to_tensor(operation, "k", k), v_view = to_tensor(operation, "v", v);
+    Tensor out_view = to_tensor(operation, "out", out);
+    attention(q_view, k_view, v_view, to_options(operation, options, q_view), out_view,
+              state != nullptr ? &state->state : nullptr);
+  });
+}
+
+alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tensor* q, const alibi_tensor* k,
+                                      const alibi_tensor* v, const alibi_tensor* out,
+                                      const alibi_attention_state* state, const alibi_attention_options* options,
+                                      const alibi_tensor* dq, const alibi_tensor* dk, const alibi_tensor* dv,
+                                      float* dbuckets, float* dslopes) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_attention_backward";
+    const Tensor dout_view = to_tensor(operation, "dout", dout), q_view = to_tensor(operation, "q", q);
+    const Tensor k_view = to_tensor(operation, "k", k), v_view = to_tensor(operation, "v", v);
+    const Tensor out_view = to_tensor(operation, "out", out);
+    check_pointer(operation, "state", state);
+    const AttentionOptions settings = to_options(operation, options, q_view);
+    Tensor dq_view = to_tensor(operation, "dq", dq), dk_view = to_tensor(operation, "dk", dk);
+    Tensor dv_view = to_tensor(operation, "dv", dv);
+    Tensor dtable, dslopes_view;
+    AttentionBiasGradients bias_gradients;
+    if (dbuckets != nullptr) {
+      check(settings.buckets.has_value(), "[{}] dbuckets is given, but options.buckets is not", operation);
+      dtable = Tensor::view(dbuckets, settings.buckets->table.shape());
+      bias_gradients.dtable = &dtable;
+    }
+    if (dslopes != nullptr) {
+      check(!settings.slopes.empty(), "[{}] dslopes is given, but options.slopes is not", operation);
+      dslopes_view = Tensor::view(dslopes, {static_cast<int64_t>(settings.slopes.size())});
+      bias_gradients.dslopes = &dslopes_view;
+    }
+    attention_backward(dout_view, q_view, k_view, v_view, out_view, state->state, settings, dq_view, dk_view, dv_view,
+                       bias_gradients);
+  });
+}
+
+alibi_status alibi_attention_merge(const alibi_tensor* out_a, const float* lse_a, const alibi_tensor* out_b,
+                                   const float* lse_b, const alibi_tensor* out, float* lse) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_attention_merge";
+    const Tensor a = to_tensor(operation, "out_a", out_a), b = to_tensor(operation, "out_b", out_b);
+    Tensor merged = to_tensor(operation, "out", out);
+    const Shape shape = {a.size(0), a.size(2), a.size(1)};
+    const auto view = [&](const char* name, const float* values) {
+      if (a.elements() > 0) check_pointer(operation, name, values);
+      return Tensor::view(const_cast<float*>(values), shape);
+    };
+    Tensor merged_lse = view("lse", lse);
+    merge_attention(a, view("lse_a", lse_a), b, view("lse_b", lse_b), merged, merged_lse);
+  });
+}

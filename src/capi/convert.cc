@@ -1,0 +1,152 @@
+#include "capi/convert.h"
+
+#include <algorithm>
+#include <cstdio>
+#include <limits>
+
+#include "alibi/runtime.h"
+#include "alibi/version.h"
+
+namespace alibi::capi {
+namespace {
+
+/// Of fixed size, so that keeping a message cannot itself run out of memory.
+thread_local char last_error[1024] = "";
+
+/// Bytes between the first and the last element in either direction; -1 if they are beyond any memory.
+int64_t reach(const Shape& shape, const Shape& strides, DType dtype) {
+  int64_t total = 0;
+  for (size_t axis = 0; axis < shape.size(); ++axis) {
+    if (strides[axis] == std::numeric_limits<int64_t>::min()) return -1;
+    int64_t step = strides[axis] < 0 ? -strides[axis] : strides[axis];
+    if (__builtin_mul_overflow(step, shape[axis] - 1, &step) || __builtin_add_overflow(total, step, &total)) return -1;
+  }
+  const auto size = static_cast<int64_t>(size_of(dtype));
+  return total > std::numeric_limits<int64_t>::max() / size - 1 ? -1 : (total + 1) * size;
+}
+
+template <class T>
+std::vector<T> to_vector(const char* operation, const char* name, const T* values, size_t count) {
+  check(values != nullptr || count == 0, "[{}] options.{} is null, but its count is {}", operation, name, count);
+  if (values == nullptr) return {};
+  return {values, values + count};
+}
+
+std::vector<float> to_slopes(const char* operation, const char* name, const float* slopes, size_t count,
+                             const Tensor& q) {
+  const auto heads = static_cast<size_t>(q.size(2)), all = static_cast<size_t>(q.size(0)) * heads;
+  check(slopes == nullptr || count == heads || count == all,
+        "[{}] options.{} has {} values, expected {} (heads) or {} (batch * heads)", operation, name, count, heads, all);
+  return to_vector(operation, name, slopes, count);
+}
+
+std::vector<int32_t> to_offsets(const char* operation, const char* name, const int32_t* offsets, size_t count) {
+  constexpr size_t most = size_t{1} << 31;
+  check(count <= most, "[{}] options.{} has {} offsets, expected at most {}", operation, name, count, most);
+  return to_vector(operation, name, offsets, count);
+}
+
+/// What this library knows of the caller's options.
+alibi_attention_options known(const char* operation, const alibi_attention_options& options) {
+  constexpr size_t size = sizeof(alibi_attention_options);
+  check(options.size >= size, "[{}] options.size is {}, expected {}; start from alibi_attention_options_default()",
+        operation, options.size, size);
+  constexpr size_t most = 4096;  // what a later version could come to; beyond it the field is not a size
+  check(options.size <= most, "[{}] options.size is {}, expected {}", operation, options.size, size);
+  // A later version's fields may be passed as long as they ask for nothing.
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(&options);
+  check(std::all_of(bytes + size, bytes + options.size, [](unsigned char byte) { return byte == 0; }),
+        "[{}] options sets fields that version {} of the library does not know", operation, version);
+  return options;
+}
+
+}  // namespace
+
+alibi_status keep_error(alibi_status status, const char* message) noexcept {
+  std::snprintf(last_error, sizeof last_error, "%s", message);
+  return status;
+}
+
+void check_pointer(const char* operation, const char* name, const void* pointer) {
+  check(pointer != nullptr, "[{}] {} is null", operation, name);
+}
+
+DType to_dtype(const char* operation, const char* name, int32_t dtype) {
+  check(dtype == ALIBI_FLOAT32 || dtype == ALIBI_BFLOAT16,
+        "[{}] {} is {}, expected {} (ALIBI_FLOAT32) or {} (ALIBI_BFLOAT16)", operation, name, dtype,
+        static_cast<int>(ALIBI_FLOAT32), static_cast<int>(ALIBI_BFLOAT16));
+  return dtype == ALIBI_FLOAT32 ? DType::float32 : DType::bfloat16;
+}
+
+Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor) {
+  check_pointer(operation, name, tensor);
+  const DType dtype = to_dtype(operation, fmt::format("{}.dtype", name).c_str(), tensor->dtype);
+  const Shape shape(tensor->shape, tensor->shape + 4);
+  Shape strides(tensor->strides, tensor->strides + 4);
+  int64_t elements = 1;
+  bool fits = true;
+  for (const int64_t extent : shape) {
+    check(extent >= 0, "[{}] {} has shape {}, expected no negative extents", operation, name, to_string(shape));
+    fits = fits && !__builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
+  }
+  fits = fits && elements <= std::numeric_limits<int64_t>::max() / 8;
+  check(fits, "[{}] {} has shape {}: more elements than memory can address", operation, name, to_string(shape));
+  const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
+  check(empty || tensor->data != nullptr, "[{}] {}.data is null", operation, name);
+  check(reinterpret_cast<uintptr_t>(tensor->data) % size_of(dtype) == 0,
+        "[{}] {}.data is not aligned to its elements of {} bytes", operation, name, size_of(dtype));
+  if (strides == Shape(4, 0)) return Tensor::view(tensor->data, shape, dtype);
+  check(shape[3] <= 1 || strides[3] == 1, "[{}] {} has strides {}, expected a unit inner stride", operation, name,
+        to_string(strides));
+  check(empty || reach(shape, strides, dtype) > 0,
+        "[{}] {} has strides {} for shape {}: beyond what memory can address", operation, name, to_string(strides),
+        to_string(shape));
+  return Tensor::view(tensor->data, shape, dtype, std::move(strides));
+}
+
+AttentionOptions to_options(const char* operation, const alibi_attention_options* given, const Tensor& q) {
+  AttentionOptions result;
+  if (given == nullptr) return result;
+  const alibi_attention_options options = known(operation, *given);
+  result.slopes = to_slopes(operation, "slopes", options.slopes, options.slopes_count, q);
+  result.slopes_after = to_slopes(operation, "slopes_after", options.slopes_after, options.slopes_after_count, q);
+  if (options.buckets != nullptr) {
+    constexpr int64_t most = int64_t{1} << 24;
+    check(options.num_buckets > 0 && options.num_buckets <= most, "[{}] options.num_buckets is {}, expected 1 to {}",
+          operation, options.num_buckets, most);
+    check(options.max_distance >= 0 && options.max_distance <= most,
+          "[{}] options.max_distance is {}, expected 0 to {}", operation, options.max_distance, most);
+    BucketedBias bias;
+    bias.table = Tensor::view(const_cast<float*>(options.buckets), {options.num_buckets, q.size(2)});
+    if (options.max_distance > 0) bias.max_distance = static_cast<int>(options.max_distance);
+    result.buckets = bias;
+  }
+  result.causal = options.bidirectional == 0;
+  result.query_offset = options.query_offset;
+  result.scale = options.scale;
+  result.window = options.window;
+  result.dropout = options.dropout;
+  result.dropout_seed = options.dropout_seed;
+  result.tolerance = options.tolerance;
+  result.cu_seqlens_q = to_offsets(operation, "cu_seqlens_q", options.cu_seqlens_q, options.cu_seqlens_q_count);
+  result.cu_seqlens_k = to_offsets(operation, "cu_seqlens_k", options.cu_seqlens_k, options.cu_seqlens_k_count);
+  return result;
+}
+
+}  // namespace alibi::capi
+
+const char* alibi_version(void) { return alibi::version; }
+
+const char* alibi_last_error(void) { return alibi::capi::last_error; }
+
+alibi_status alibi_set_threads(int32_t count) {
+  return alibi::capi::guarded([&] { alibi::set_threads(count); });
+}
+
+alibi_status alibi_slopes(int32_t heads, double bias_max, float* slopes) {
+  return alibi::capi::guarded([&] {
+    const std::vector<float> values = alibi::slopes(heads, bias_max);
+    alibi::capi::check_pointer("alibi_slopes", "slopes", slopes);
+    std::copy(values.begin(), values.end(), slopes);
+  });
+}

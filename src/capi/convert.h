@@ -1,0 +1,47 @@
+// Between C and C++: arguments are checked and become the library's types, exceptions become a status and a message.
+#pragma once
+
+#include <new>
+
+#include "alibi/attention.h"
+#include "alibi/c.h"
+#include "core/check.h"
+
+struct alibi_attention_state {
+  alibi::AttentionState state;
+};
+
+namespace alibi::capi {
+
+/// Keeps the message for this thread's alibi_last_error(); never fails.
+alibi_status keep_error(alibi_status status, const char* message) noexcept;
+
+/// Runs the body of a C function.
+template <class Body>
+alibi_status guarded(const Body& body) noexcept {
+  try {
+    body();
+    return ALIBI_OK;
+  } catch (const Error& error) {
+    return keep_error(ALIBI_ERROR, error.what());
+  } catch (const std::bad_alloc&) {
+    return keep_error(ALIBI_OUT_OF_MEMORY, "out of memory");
+  } catch (const std::exception& error) {
+    return keep_error(ALIBI_INTERNAL, error.what());
+  } catch (...) {
+    return keep_error(ALIBI_INTERNAL, "unknown exception");
+  }
+}
+
+/// Throws Error if the pointer is null.
+void check_pointer(const char* operation, const char* name, const void* pointer);
+
+DType to_dtype(const char* operation, const char* name, int32_t dtype);
+
+/// A view of the caller's memory. Throws Error, naming the argument, if it cannot describe any memory.
+Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor);
+
+/// q tells how many slopes there may be.
+AttentionOptions to_options(const char* operation, const alibi_attention_options* options, const Tensor& q);
+
+}  // namespace alibi::capi

@@ -1,0 +1,237 @@
+// What the C interface refuses, and how it says so. That it works is shown by c_test.c.
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "alibi/c.h"
+#include "alibi/version.h"
+#include "testing.h"
+
+namespace alibi::test {
+namespace {
+
+constexpr int64_t huge = int64_t{1} << 62;
+
+void expect_refused(alibi_status status, const std::string& part) {
+  EXPECT_EQ(status, ALIBI_ERROR);
+  const std::string message = alibi_last_error();
+  EXPECT_NE(message.find(part), std::string::npos) << "found: " << message << "\nexpected it to hold: " << part;
+}
+
+class CInterface : public testing::Test {
+ protected:
+  alibi_tensor view(std::vector<float>& values, int64_t length) {
+    return {values.data(), ALIBI_FLOAT32, {1, length, 2, 4}, {0, 0, 0, 0}};
+  }
+  alibi_status forward() { return alibi_attention(&q, &k, &v, &options, &out, nullptr); }
+
+  std::vector<float> q_data = std::vector<float>(24, 0.5f), k_data = std::vector<float>(40, 0.25f);
+  std::vector<float> v_data = std::vector<float>(40, 1), out_data = std::vector<float>(24);
+  alibi_tensor q = view(q_data, 3), k = view(k_data, 5), v = view(v_data, 5), out = view(out_data, 3);
+  alibi_attention_options options = alibi_attention_options_default();
+};
+
+TEST_F(CInterface, TheVersionIsTheLibrarys) { EXPECT_STREQ(alibi_version(), version); }
+
+TEST_F(CInterface, OptionsAndStateMayBeNull) {
+  EXPECT_EQ(alibi_attention(&q, &k, &v, nullptr, &out, nullptr), ALIBI_OK);
+  for (const float x : out_data) EXPECT_TRUE(std::abs(x - 1) <= 1e-6f);
+}
+
+TEST_F(CInterface, NamesTheTensorThatDoesNotFit) {
+  const alibi_tensor good = v;
+  v.data = nullptr;
+  expect_refused(forward(), "[alibi_attention] v.data is null");
+  v = good;
+  v.dtype = 7;
+  expect_refused(forward(), "v.dtype is 7");
+  v = good;
+  v.shape[1] = -1;
+  expect_refused(forward(), "v has shape [1, -1, 2, 4]");
+  v = good;
+  v.shape[0] = v.shape[1] = huge;
+  expect_refused(forward(), "v has shape");
+  v = good;
+  v.strides[3] = 2;
+  expect_refused(forward(), "v has strides");
+  v = good;
+  v.strides[1] = huge;
+  v.strides[3] = 1;
+  expect_refused(forward(), "v has strides");
+  v.strides[1] = std::numeric_limits<int64_t>::min();
+  expect_refused(forward(), "v has strides");
+  v = good;
+  v.data = reinterpret_cast<char*>(v_data.data()) + 1;
+  expect_refused(forward(), "v.data is not aligned");
+  v = good;
+  v.shape[1] = 4;
+  expect_refused(forward(), "v has shape [1, 4, 2, 4]");
+  v = good;
+  EXPECT_EQ(forward(), ALIBI_OK);
+  q.dtype = ALIBI_BFLOAT16;
+  expect_refused(forward(), "k is float32, expected bfloat16");
+}
+
+TEST_F(CInterface, OutputsMustNotOverlapThemselves) {
+  out.strides[0] = 8;
+  out.strides[1] = 0;
+  out.strides[2] = 4;
+  out.strides[3] = 1;
+  expect_refused(forward(), "out has strides");
+}
+
+TEST_F(CInterface, NamesTheOptionThatDoesNotFit) {
+  const alibi_attention_options good = options;
+  options.size = 0;
+  expect_refused(forward(), "options.size is 0");
+  options.size = sizeof(options) - 4;
+  expect_refused(forward(), "options.size");
+  options.size = huge;
+  expect_refused(forward(), "options.size");
+  options = good;
+  options.slopes_count = 2;
+  expect_refused(forward(), "options.slopes is null");
+  const float slopes[] = {0.5f, 0.25f, 0.125f};
+  options.slopes = slopes;
+  options.slopes_count = 3;
+  expect_refused(forward(), "options.slopes has 3 values, expected 2");
+  options.slopes_count = std::numeric_limits<size_t>::max();
+  expect_refused(forward(), "options.slopes has");
+  options = good;
+  options.buckets = slopes;
+  expect_refused(forward(), "options.num_buckets is 0");
+  options.num_buckets = huge;
+  expect_refused(forward(), "options.num_buckets");
+  options = good;
+  options.dropout = 2;
+  expect_refused(forward(), "options.dropout is 2");
+  options = good;
+  options.tolerance = -1;
+  expect_refused(forward(), "options.tolerance is -1");
+  options = good;
+  options.cu_seqlens_q_count = 2;
+  expect_refused(forward(), "options.cu_seqlens_q is null");
+  options = good;
+  options.query_offset = std::numeric_limits<int64_t>::max();
+  expect_refused(forward(), "options.query_offset");
+}
+
+TEST_F(CInterface, TakesTheOptionsOfALaterVersionIfTheyAskForNothing) {
+  struct Later {
+    alibi_attention_options known = alibi_attention_options_default();
+    int64_t added = 0;
+  } later;
+  later.known.size = sizeof later;
+  EXPECT_EQ(alibi_attention(&q, &k, &v, &later.known, &out, nullptr), ALIBI_OK);
+  later.added = 1;
+  expect_refused(alibi_attention(&q, &k, &v, &later.known, &out, nullptr), "does not know");
+}
+
+TEST_F(CInterface, BackwardNeedsItsState) {
+  std::vector<float> dq_data(24), dk_data(40), dv_data(40), extra(64);
+  const alibi_tensor dq = view(dq_data, 3), dk = view(dk_data, 5), dv = view(dv_data, 5);
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, nullptr, nullptr, &dq, &dk, &dv, nullptr, nullptr),
+                 "[alibi_attention_backward] state is null");
+  alibi_attention_state* state = nullptr;
+  ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr),
+                 "state");
+  ASSERT_EQ(alibi_attention(&q, &k, &v, nullptr, &out, state), ALIBI_OK);
+  EXPECT_EQ(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, nullptr),
+            ALIBI_OK);
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, extra.data(), nullptr),
+                 "dbuckets is given");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dq, &dk, &dv, nullptr, extra.data()),
+                 "dslopes is given");
+  expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dk, &dk, &dv, nullptr, nullptr),
+                 "dq has shape");
+  alibi_attention_state_destroy(state);
+  alibi_attention_state_destroy(nullptr);
+}
+
+TEST_F(CInterface, BucketsReachTheKernel) {
+  // A table that is very negative beyond distance 0 leaves each row its own value.
+  std::vector<float> table(8, -1000.0f), dtable(8, 0.0f);
+  table[0] = table[1] = 0;
+  for (size_t i = 0; i < v_data.size(); ++i) v_data[i] = static_cast<float>(i);
+  options.buckets = table.data();
+  options.num_buckets = 4;
+  options.max_distance = 16;
+  ASSERT_EQ(forward(), ALIBI_OK);
+  for (size_t i = 0; i < out_data.size(); ++i) EXPECT_EQ(out_data[i], v_data[i]);
+}
+
+TEST_F(CInterface, MergesHalves) {
+  std::vector<float> a(24), b(24), lse_a(6), lse_b(6), lse(6);
+  alibi_tensor part_a = view(a, 3), part_b = view(b, 3), near = k, far = k;
+  for (size_t i = 0; i < k_data.size(); ++i) k_data[i] = std::sin(static_cast<float>(i));
+  for (size_t i = 0; i < v_data.size(); ++i) v_data[i] = std::cos(static_cast<float>(i));
+  const float slopes[] = {0.5f, 0.01f};
+  options.slopes = slopes;
+  options.slopes_count = 2;
+  options.query_offset = 2;
+  alibi_attention_state* state = nullptr;
+  ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
+  ASSERT_EQ(forward(), ALIBI_OK);
+  alibi_tensor near_v = v, far_v = v;
+  far.shape[1] = far_v.shape[1] = 3;
+  near.shape[1] = near_v.shape[1] = 2;
+  near.data = k_data.data() + 24;
+  near_v.data = v_data.data() + 24;
+  ASSERT_EQ(alibi_attention(&q, &far, &far_v, &options, &part_a, state), ALIBI_OK);
+  ASSERT_EQ(alibi_attention_state_lse(state, lse_a.data(), 6), ALIBI_OK);
+  options.query_offset -= 3;
+  ASSERT_EQ(alibi_attention(&q, &near, &near_v, &options, &part_b, state), ALIBI_OK);
+  ASSERT_EQ(alibi_attention_state_lse(state, lse_b.data(), 6), ALIBI_OK);
+  ASSERT_EQ(alibi_attention_merge(&part_a, lse_a.data(), &part_b, lse_b.data(), &part_a, lse.data()), ALIBI_OK);
+  EXPECT_TRUE(max_abs_diff(a, out_data) <= 1e-6);
+  expect_refused(alibi_attention_merge(&part_a, nullptr, &part_b, lse_b.data(), &part_a, lse.data()), "lse_a is null");
+  expect_refused(alibi_attention_merge(&part_a, lse_a.data(), &k, lse_b.data(), &part_a, lse.data()), "out_b");
+  alibi_attention_state_destroy(state);
+}
+
+TEST_F(CInterface, TheCacheChecksItsArguments) {
+  alibi_kv_cache* cache = nullptr;
+  expect_refused(alibi_kv_cache_create(1, 2, 4, ALIBI_FLOAT32, nullptr), "cache is null");
+  expect_refused(alibi_kv_cache_create(1, 2, 4, 5, &cache), "dtype is 5");
+  expect_refused(alibi_kv_cache_create(1, 0, 4, ALIBI_FLOAT32, &cache), "kv_heads is 0");
+  expect_refused(alibi_kv_cache_append(nullptr, &k, &v), "cache is null");
+  expect_refused(alibi_attention_decode(&q, nullptr, nullptr, &out, nullptr), "cache is null");
+  expect_refused(alibi_kv_cache_truncate(nullptr, 0), "cache is null");
+  EXPECT_EQ(alibi_kv_cache_length(nullptr), -1);
+  EXPECT_EQ(cache, nullptr);
+  ASSERT_EQ(alibi_kv_cache_create(1, 2, 4, ALIBI_BFLOAT16, &cache), ALIBI_OK);
+  expect_refused(alibi_kv_cache_append(cache, &k, nullptr), "[alibi_kv_cache_append] v is null");
+  ASSERT_EQ(alibi_kv_cache_append(cache, &k, &v), ALIBI_OK);
+  EXPECT_EQ(alibi_kv_cache_length(cache), 5);
+  EXPECT_EQ(alibi_attention_decode(&q, cache, nullptr, &out, nullptr), ALIBI_OK);
+  for (const float x : out_data) EXPECT_TRUE(std::abs(x - 1) <= 1e-6f);
+  options.dropout = 0.5f;
+  expect_refused(alibi_attention_decode(&q, cache, &options, &out, nullptr), "options.dropout");
+  alibi_kv_cache_destroy(cache);
+  alibi_kv_cache_destroy(nullptr);
+}
+
+TEST_F(CInterface, MessagesBelongToTheirThread) {
+  expect_refused(alibi_attention(&q, nullptr, &v, nullptr, &out, nullptr), "k is null");
+  std::string other = "unset";
+  std::thread([&] { other = alibi_last_error(); }).join();
+  EXPECT_EQ(other, "");
+  EXPECT_EQ(forward(), ALIBI_OK);
+  EXPECT_NE(std::string(alibi_last_error()).find("k is null"), std::string::npos);
+}
+
+TEST_F(CInterface, OtherArguments) {
+  expect_refused(alibi_set_threads(0), "[threads]");
+  expect_refused(alibi_slopes(0, 8, q_data.data()), "slopes");
+  expect_refused(alibi_slopes(2, 8, nullptr), "slopes is null");
+  expect_refused(alibi_attention_state_create(nullptr), "state is null");
+  expect_refused(alibi_attention_state_lse(nullptr, nullptr, 0), "state is null");
+  expect_refused(alibi_attention_state_blocks(nullptr, nullptr, nullptr), "state is null");
+}
+
+}  // namespace
+}  // namespace alibi::test
