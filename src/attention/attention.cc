@@ -13,9 +13,10 @@ namespace {
 using kernels::Kernel;
 using kernels::Problem;
 
-const Kernel& kernel_for(const Problem& /*problem*/) {
+const Kernel& kernel_for(const Problem& problem) {
   prepare_dispatch();
-  return kernels::vector_kernel();
+  const Kernel& amx = kernels::amx_kernel();
+  return amx.supports(problem) ? amx : kernels::vector_kernel();
 }
 
 /// True if a query may lie outside of the keys' positions while scores carry a linear bias.

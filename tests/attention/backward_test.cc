@@ -8,10 +8,10 @@ namespace {
 using namespace test;
 
 void expect_close(const char* name, const Tensor& found, const std::vector<double>& expected,
-                  const std::vector<double>& plain, double relative_floor) {
+                  const std::vector<double>& plain, double relative_floor, double least_scale) {
   const double yardstick = max_abs_diff(plain, expected);
   const double error = max_abs_diff(found, expected);
-  EXPECT_TRUE(error <= 2 * yardstick + relative_floor * max_abs(expected))
+  EXPECT_TRUE(error <= 2 * yardstick + relative_floor * std::max(max_abs(expected), least_scale))
       << name << ": " << error << " against " << yardstick << " of the plain formula, largest " << max_abs(expected);
 }
 
@@ -21,7 +21,11 @@ void expect_backward(const AttentionCase& c) {
   AttentionReferenceGradients expected;
   attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
   const PlainResult plain = plain_attention(c, t, true);
-  const double floor = c.dtype == DType::float32 ? 0x1p-18 : 0x1p-7;
+  // Where one key has all the weight, dP and delta cancel: what rounding leaves is measured by them, not by the
+  // outcome.
+  const bool narrow = c.dtype == DType::bfloat16;
+  const double floor = narrow ? 0x1p-7 : 0x1p-18;
+  const double dp = narrow ? max_abs(t.dout.to_floats()) * max_abs(t.v.to_floats()) : 0;
   for_each_isa([&] {
     t.forward(c.options);
     Tensor dtable, dslopes;
@@ -34,9 +38,9 @@ void expect_backward(const AttentionCase& c) {
       bias.dslopes = &dslopes;
     }
     t.backward(c.options, bias);
-    expect_close("dq", t.dq, expected.dq, plain.dq, floor);
-    expect_close("dk", t.dk, expected.dk, plain.dk, floor);
-    expect_close("dv", t.dv, expected.dv, plain.dv, floor);
+    expect_close("dq", t.dq, expected.dq, plain.dq, floor, dp);
+    expect_close("dk", t.dk, expected.dk, plain.dk, floor, dp);
+    expect_close("dv", t.dv, expected.dv, plain.dv, floor, 0);
     // Sums of many terms of either sign: measured against the number of terms.
     const double terms =
         std::sqrt(static_cast<double>(c.batch * c.queries)) * (c.dtype == DType::float32 ? 2e-5 : 5e-2);
