@@ -35,6 +35,21 @@ ALIBI_AMX_INLINE void store_lanes(float* values, const Lanes& lanes) {
   _mm512_store_ps(values + 16, lanes.high);
 }
 
+ALIBI_AMX_INLINE void add_lanes(float* values, const Lanes& lanes) {
+  const Lanes old = load_lanes(values);
+  store_lanes(values, {_mm512_add_ps(old.low, lanes.low), _mm512_add_ps(old.high, lanes.high)});
+}
+ALIBI_AMX_INLINE void multiply_lanes(float* values, const Lanes& lanes) {
+  const Lanes old = load_lanes(values);
+  store_lanes(values, {_mm512_mul_ps(old.low, lanes.low), _mm512_mul_ps(old.high, lanes.high)});
+}
+
+/// Sums of weights, lane by lane: as they are, for the log-sum-exp and the skip rule, and rounded to bfloat16, which is
+/// what the values are multiplied by: divided by these, the weights add up to one.
+struct Sums {
+  Lanes exact, rounded;
+};
+
 /// A query block and its softmax so far.
 struct QueryState {
   int64_t row = 0, rows = 0;
@@ -46,6 +61,7 @@ struct QueryState {
   uint16_t* queries = nullptr;  ///< `columns` tiles
   float* out = nullptr;         ///< O^T, [step][column half][row half][16][16]
   float* sum = nullptr;         ///< [32]: of exp2(score - max)
+  float* rounded = nullptr;     ///< [32]: of the same, rounded
   float* max = nullptr;         ///< [32]: reference of the exponentials
   float* norms = nullptr;       ///< [32]: bounds on |q|
 };
@@ -71,19 +87,23 @@ ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
   return _mm512_mask_blend_epi16(0xaaaaaaaau, e, o);
 }
 
-/// P^T = exp2(factor * S^T + addend) as `pairs` tiles; the unrounded weights are added to sum.
+/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums.
 ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lanes& addend, uint16_t* weights,
-                                   Lanes& sum) {
+                                   Sums& sums) {
+  const auto ones = (__m512bh)_mm512_set1_epi16(0x3f80);
   for (int64_t pair = 0; pair < 16; ++pair) {
     const float* row = scores + pair / 8 * 2 * tile_floats + pair % 8 * 32;
     const __m512 even_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row), factor, addend.low));
     const __m512 odd_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + 16), factor, addend.low));
     const __m512 even_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + tile_floats), factor, addend.high));
     const __m512 odd_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + tile_floats + 16), factor, addend.high));
-    _mm512_store_si512(weights + pair * 32, round_pairs(even_low, odd_low));
-    _mm512_store_si512(weights + tile_halves + pair * 32, round_pairs(even_high, odd_high));
-    sum.low = _mm512_add_ps(sum.low, _mm512_add_ps(even_low, odd_low));
-    sum.high = _mm512_add_ps(sum.high, _mm512_add_ps(even_high, odd_high));
+    const __m512i low = round_pairs(even_low, odd_low), high = round_pairs(even_high, odd_high);
+    _mm512_store_si512(weights + pair * 32, low);
+    _mm512_store_si512(weights + tile_halves + pair * 32, high);
+    sums.exact.low = _mm512_add_ps(sums.exact.low, _mm512_add_ps(even_low, odd_low));
+    sums.exact.high = _mm512_add_ps(sums.exact.high, _mm512_add_ps(even_high, odd_high));
+    sums.rounded.low = _mm512_dpbf16_ps(sums.rounded.low, (__m512bh)low, ones);
+    sums.rounded.high = _mm512_dpbf16_ps(sums.rounded.high, (__m512bh)high, ones);
   }
 }
 
@@ -143,11 +163,11 @@ class Forward {
       const QueryState& q = queries_[i];
       alignas(64) float inverse[block_rows];
       for (int64_t half = 0; half < block_rows; half += vector_floats) {
-        const __m512 sum = _mm512_load_ps(q.sum + half);
-        _mm512_store_ps(inverse + half, _mm512_div_ps(_mm512_set1_ps(1.0f), sum));
+        _mm512_store_ps(inverse + half, _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_load_ps(q.rounded + half)));
         if (state == nullptr) continue;
-        const __m512 log = _mm512_mul_ps(_mm512_add_ps(log2_of(sum), _mm512_load_ps(q.max + half)),
-                                         _mm512_set1_ps(std::numbers::ln2_v<float>));
+        const __m512 log =
+            _mm512_mul_ps(_mm512_add_ps(log2_of(_mm512_load_ps(q.sum + half)), _mm512_load_ps(q.max + half)),
+                          _mm512_set1_ps(std::numbers::ln2_v<float>));
         float* lse = state->lse.data<float>() + (sequence_.batch * problem_.heads + plan_.head) * problem_.queries;
         _mm512_mask_storeu_ps(lse + sequence_.query_begin + q.row + half, row_mask(q, half), log);
       }
@@ -163,7 +183,7 @@ class Forward {
 
  private:
   static int64_t floats_needed(int64_t steps) {
-    const int64_t each = steps * (block_halves / 2 + block_floats) + 3 * block_rows;
+    const int64_t each = steps * (block_halves / 2 + block_floats) + 4 * block_rows;
     return Ramps::floats + item_blocks * (block_floats + block_halves / 2) + ForwardTask::blocks_together * each;
   }
 
@@ -194,6 +214,7 @@ class Forward {
     q.queries = halves(steps_ * block_halves);
     q.out = workspace_.part(steps_ * block_floats);
     q.sum = workspace_.part(block_rows);
+    q.rounded = workspace_.part(block_rows);
     q.max = workspace_.part(block_rows);
     q.norms = workspace_.part(block_rows);
     const Source source =
@@ -202,7 +223,9 @@ class Forward {
     const float longest = row_norms(source, q.norms);
     q.safe = sums_fit_ && std::fabs(plan_.factor) * longest * longest_key_ <= safe_score;
     const __m512 reference = _mm512_set1_ps(q.safe ? 0.0f : -HUGE_VALF);
-    store_lanes(q.sum, {_mm512_setzero_ps(), _mm512_setzero_ps()});
+    const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    store_lanes(q.sum, zero);
+    store_lanes(q.rounded, zero);
     store_lanes(q.max, {reference, reference});
     if (!skips_) return;
     // Before the first key is read: every row sees its own key, whose score is at least -factor |q| max |k|.
@@ -228,19 +251,20 @@ class Forward {
 
   void visit(QueryState& q, const Item& item) {
     const __m512 factor = _mm512_set1_ps(plan_.factor);
-    Lanes sum = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    Sums sums = {zero, zero};
     if (q.safe) {
       for (int64_t b = item.begin; b < item.end; ++b) {
         float* scores = scores_ + b % 2 * block_floats;
         const __m512 base = _mm512_set1_ps(make_scores(q, b, scores));
-        make_weights(scores, factor, {base, base}, weights_ + (b - item.begin) * block_halves, sum);
+        make_weights(scores, factor, {base, base}, weights_ + (b - item.begin) * block_halves, sums);
       }
     } else {
-      visit_online(q, item, factor, sum);
+      visit_online(q, item, factor, sums);
     }
     const bool first = q.right - q.left == item.end - item.begin;
-    const Lanes before = load_lanes(q.sum);
-    store_lanes(q.sum, {_mm512_add_ps(before.low, sum.low), _mm512_add_ps(before.high, sum.high)});
+    add_lanes(q.sum, sums.exact);
+    add_lanes(q.rounded, sums.rounded);
     add_values(q, item, first);
   }
 
@@ -252,7 +276,7 @@ class Forward {
   }
 
   /// Weights against a running maximum: the scores of the whole item first.
-  void visit_online(QueryState& q, const Item& item, __m512 factor, Lanes& sum) {
+  void visit_online(QueryState& q, const Item& item, __m512 factor, Sums& sums) {
     float bases[item_blocks];
     const Lanes before = load_lanes(q.max);
     Lanes max = before;
@@ -268,13 +292,13 @@ class Forward {
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
       const __m512 base = _mm512_set1_ps(bases[b]);
       const Lanes addend = {_mm512_sub_ps(base, max.low), _mm512_sub_ps(base, max.high)};
-      make_weights(scores_ + b * block_floats, factor, addend, weights_ + b * block_halves, sum);
+      make_weights(scores_ + b * block_floats, factor, addend, weights_ + b * block_halves, sums);
     }
   }
 
   void rescale(QueryState& q, const Lanes& by) {
-    const Lanes sum = load_lanes(q.sum);
-    store_lanes(q.sum, {_mm512_mul_ps(sum.low, by.low), _mm512_mul_ps(sum.high, by.high)});
+    multiply_lanes(q.sum, by);
+    multiply_lanes(q.rounded, by);
     for (int64_t row = 0; row < steps_ * block_floats; row += 16) {
       const __m512 scale = row / tile_floats % 2 == 0 ? by.low : by.high;
       _mm512_store_ps(q.out + row, _mm512_mul_ps(_mm512_load_ps(q.out + row), scale));
