@@ -60,7 +60,10 @@ std::string to_text(const nlohmann::ordered_json& value) {
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
   if (value.is_array()) {
     std::string text;
-    for (const auto& item : value) text += (text.empty() ? "" : " ") + to_text(item);
+    for (const auto& item : value) {
+      if (!text.empty()) text += ' ';
+      text += to_text(item);
+    }
     return text;
   }
   return value.dump();
