@@ -156,7 +156,8 @@ void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelCo
   }
   for (const TensorInfo& tensor : file.tensors()) {
     check(used.contains(tensor.name) || tensor.name == "lm_head.weight",
-          "[model] {}: the tensor {} has no place in the model that config.json describes", folder.string(), tensor.name);
+          "[model] {}: the tensor {} has no place in the model that config.json describes", folder.string(),
+          tensor.name);
   }
 }
 

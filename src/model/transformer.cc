@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "model/attention_observer.h"
 #include "model/position_embedding.h"
 #include "nn/activation.h"
 #include "nn/elementwise.h"
@@ -308,7 +309,9 @@ Tensor Transformer::operator()(const Tensor& x_in) const {
         nn::rotary(heads.k, 0, static_cast<float>(config.rotary_theta), heads.k);
       }
       Tensor attended = normed.reshape({batch, length, config.heads, config.head_dim()});
-      attention(heads.q, heads.k, heads.v, s.attention_options(nullptr, i), attended);
+      const AttentionOptions options = s.attention_options(nullptr, i);
+      observe_attention(heads.q, heads.k, heads.v, options);
+      attention(heads.q, heads.k, heads.v, options, attended);
       nn::linear(normed, s.value(layer.out_weight), s.optional_value(layer.out_bias), branch);
       nn::add_in_place(x, branch);
 
