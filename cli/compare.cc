@@ -58,10 +58,7 @@ void show(const CompareStatus& status, Progress& progress, std::string& label) {
   } else if (status.phase == "evaluate") {
     fields = fmt::format("at length {}", status.length);
   }
-  if (status.seconds_left > 0) {
-    fields += fmt::format("{}{} left in all", fields.empty() ? "" : "  ", format_duration(status.seconds_left));
-  }
-  progress.update(status.fraction, fields);
+  progress.update(status.fraction, fields, status.seconds_left);
 }
 
 void run(const Options& options) {

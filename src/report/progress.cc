@@ -38,7 +38,7 @@ void Progress::begin(std::string label) {
   written_ = -INFINITY;
 }
 
-void Progress::update(double fraction, std::string_view fields) {
+void Progress::update(double fraction, std::string_view fields, double seconds_left) {
   if (!active_) return;
   const double now = options_.clock();
   if (now - written_ < options_.interval && fraction < 1) return;
@@ -49,9 +49,10 @@ void Progress::update(double fraction, std::string_view fields) {
   if (!fields.empty()) line += fmt::format("  {}", fields);
   const double elapsed = now - begun_;
   // The first moments (caches, packing of weights) say little about the rest.
-  if (fraction > 0 && fraction < 1 && elapsed >= 1) {
-    line += fmt::format("  {} left", format_duration(elapsed * (1 - fraction) / fraction));
+  if (seconds_left < 0 && fraction > 0 && fraction < 1 && elapsed >= 1) {
+    seconds_left = elapsed * (1 - fraction) / fraction;
   }
+  if (seconds_left > 0) line += fmt::format("  {} left", format_duration(seconds_left));
   write(line);
 }
 

@@ -31,7 +31,8 @@ class Progress {
   /// Starts a piece of work; the time left is counted from here.
   void begin(std::string label);
   /// `fraction` of the work is done, in [0, 1]; `fields` is shown behind it. Rewrites the line if it is time to.
-  void update(double fraction, std::string_view fields = {});
+  /// `seconds_left` replaces the estimate from this piece of work where the caller knows of more; 0: not known yet.
+  void update(double fraction, std::string_view fields = {}, double seconds_left = -1);
   /// Removes the line, so that something else can be printed.
   void clear();
 
