@@ -1,0 +1,146 @@
+#include "bench/attention_inputs.h"
+
+#include <fmt/format.h>
+
+#include "core/check.h"
+#include "core/parallel.h"
+#include "core/random.h"
+#include "formats/safetensors.h"
+#include "model/attention_observer.h"
+
+namespace alibi::bench {
+namespace {
+
+constexpr int t5_buckets = 32;
+
+std::string layer_name(size_t layer, std::string_view what) { return fmt::format("layers.{}.{}", layer, what); }
+
+Tensor as_tensor(const std::vector<float>& values) {
+  return Tensor::from(std::span<const float>(values), {static_cast<int64_t>(values.size())});
+}
+
+}  // namespace
+
+AttentionInputs AttentionInputs::first(int64_t rows) const {
+  AttentionInputs part = *this;
+  for (Tensor* tensor : {&part.q, &part.k, &part.v}) *tensor = tensor->slice(1, 0, rows);
+  return part;
+}
+
+AttentionInputs AttentionInputs::head(int64_t head) const {
+  const int64_t kv_head = head / (q.size(2) / k.size(2));
+  AttentionInputs part = {q.slice(2, head, head + 1), k.slice(2, kv_head, kv_head + 1),
+                          v.slice(2, kv_head, kv_head + 1), options};
+  for (std::vector<float>* slopes : {&part.options.slopes, &part.options.slopes_after}) {
+    if (!slopes->empty()) *slopes = {(*slopes)[static_cast<size_t>(head)]};
+  }
+  if (options.buckets) part.options.buckets->table = options.buckets->table.slice(1, head, head + 1).clone();
+  return part;
+}
+
+AttentionInputs AttentionInputs::to(DType dtype) const {
+  if (q.dtype() == dtype) return *this;
+  return {q.to(dtype), k.to(dtype), v.to(dtype), options};
+}
+
+void AttentionShape::validate() const {
+  check_usage(heads >= 1 && key_heads() >= 1 && heads % key_heads() == 0,
+              "[--kv-heads] found {} for {} heads, expected a divisor of the heads", key_heads(), heads);
+  check_usage(position == Position::alibi || position == Position::t5 || position == Position::none,
+              "[--position] found {}, expected alibi, t5 or none: the others do not change attention",
+              name_of(position));
+}
+
+AttentionOptions attention_options(const AttentionShape& shape, uint64_t seed) {
+  AttentionOptions options;
+  if (shape.position == Position::alibi) options.slopes = slopes(static_cast<int>(shape.heads));
+  if (shape.position == Position::t5) {
+    options.buckets = BucketedBias{normal_tensor({t5_buckets, shape.heads}, seed, 3)};
+  }
+  return options;
+}
+
+Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {
+  Tensor tensor = Tensor::empty(shape);
+  float* values = tensor.data<float>();
+  const Random random(seed, stream);
+  parallel_ranges(tensor.elements(), 1 << 16, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) values[i] = random.normal(static_cast<uint64_t>(i));
+  });
+  return tensor;
+}
+
+AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint64_t seed) {
+  return {normal_tensor({1, length, shape.heads, shape.head_dim}, seed, 0),
+          normal_tensor({1, length, shape.key_heads(), shape.head_dim}, seed, 1),
+          normal_tensor({1, length, shape.key_heads(), shape.head_dim}, seed, 2), attention_options(shape, seed)};
+}
+
+std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens) {
+  std::vector<AttentionInputs> layers;
+  const ScopedAttentionObserver observer(
+      [&](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+        layers.push_back({q.clone(), k.clone(), v.clone(), options});
+      });
+  model.hidden(Tensor::from(std::span<const int32_t>(tokens), {1, static_cast<int64_t>(tokens.size())}));
+  return layers;
+}
+
+void save_inputs(const std::filesystem::path& file, const std::vector<AttentionInputs>& layers,
+                 const std::map<std::string, std::string>& about) {
+  std::vector<NamedTensor> tensors;
+  for (size_t i = 0; i < layers.size(); ++i) {
+    const AttentionInputs& layer = layers[i];
+    tensors.push_back({layer_name(i, "q"), layer.q.clone()});
+    tensors.push_back({layer_name(i, "k"), layer.k.clone()});
+    tensors.push_back({layer_name(i, "v"), layer.v.clone()});
+  }
+  // The bias is shared by the layers.
+  std::map<std::string, std::string> metadata = about;
+  metadata["format"] = "pt";
+  const AttentionOptions& options = layers.front().options;
+  metadata["causal"] = options.causal ? "true" : "false";
+  if (!options.slopes.empty()) tensors.push_back({"slopes", as_tensor(options.slopes)});
+  if (!options.slopes_after.empty()) tensors.push_back({"slopes_after", as_tensor(options.slopes_after)});
+  if (options.buckets) {
+    tensors.push_back({"t5_table", options.buckets->table.clone()});
+    metadata["t5_max_distance"] = fmt::format("{}", options.buckets->max_distance);
+  }
+  write_safetensors(file, tensors, metadata);
+}
+
+std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
+  const Safetensors saved(file);
+  const auto metadata = [&](const std::string& key) {
+    const auto at = saved.metadata().find(key);
+    return at == saved.metadata().end() ? std::string() : at->second;
+  };
+  AttentionOptions options;
+  options.causal = metadata("causal") != "false";
+  if (saved.contains("slopes")) options.slopes = saved.load("slopes").to_floats();
+  if (saved.contains("slopes_after")) options.slopes_after = saved.load("slopes_after").to_floats();
+  if (saved.contains("t5_table")) {
+    const int distance = std::atoi(metadata("t5_max_distance").c_str());
+    check(distance > 0, "{}: t5_max_distance is '{}', expected a whole number above 0", file.string(),
+          metadata("t5_max_distance"));
+    options.buckets = BucketedBias{saved.load("t5_table"), distance};
+  }
+  std::vector<AttentionInputs> layers;
+  while (saved.contains(layer_name(layers.size(), "q"))) {
+    const size_t i = layers.size();
+    AttentionInputs layer = {saved.load(layer_name(i, "q")), saved.load(layer_name(i, "k")),
+                             saved.load(layer_name(i, "v")), options};
+    check(layer.q.axes() == 4 && layer.q.size(0) == 1 && layer.q.elements() > 0,
+          "{}: {} has shape {}, expected [1, length, heads, head_dim]", file.string(), layer_name(i, "q"),
+          to_string(layer.q.shape()));
+    layers.push_back(std::move(layer));
+  }
+  check(!layers.empty(), "{}: there is no tensor layers.0.q; 'alibi bench capture' writes such files", file.string());
+  for (const AttentionInputs& layer : layers) {
+    check(layer.q.shape() == layers.front().q.shape() && layer.k.shape() == layers.front().k.shape(),
+          "{}: the layers have different shapes", file.string());
+  }
+  return layers;
+}
+
+}  // namespace alibi::bench

@@ -1,0 +1,58 @@
+// What attention is measured on: random tensors, or the queries, keys and values of a trained model.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "alibi/attention.h"
+#include "alibi/language_model.h"
+
+namespace alibi::bench {
+
+/// One call: q [1, length, heads, head_dim], k and v [1, length, kv_heads, head_dim].
+struct AttentionInputs {
+  Tensor q, k, v;
+  AttentionOptions options;  ///< its tolerance is the benchmark's to set
+
+  int64_t length() const { return q.size(1); }
+  /// The first `length` rows of each; shares the memory.
+  AttentionInputs first(int64_t length) const;
+  /// One query head and the keys it reads; shares the memory.
+  AttentionInputs head(int64_t head) const;
+  AttentionInputs to(DType dtype) const;
+};
+
+struct AttentionShape {
+  int64_t heads = 8;
+  int64_t kv_heads = 0;  ///< 0: as many as heads
+  int64_t head_dim = 64;
+  Position position = Position::alibi;  ///< alibi, t5 or none
+
+  int64_t key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+  /// Throws UsageError that names the option.
+  void validate() const;
+};
+
+/// Causal, with the published slopes, or a random T5 table of 32 buckets.
+AttentionOptions attention_options(const AttentionShape& shape, uint64_t seed);
+
+/// Independent normal numbers.
+Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream);
+
+AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint64_t seed);
+
+/// Runs the model over the tokens at once and keeps what each layer's
+/// attention was given.
+std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens);
+
+/// A safetensors file: layers.0.q, layers.0.k, layers.0.v, layers.1.q, ..., all float32; slopes, T5 tables and
+/// "causal" beside them. `about` is kept as free text.
+void save_inputs(const std::filesystem::path& file, const std::vector<AttentionInputs>& layers,
+                 const std::map<std::string, std::string>& about);
+/// Throws Error that names the file and what is wrong with it.
+std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file);
+
+}  // namespace alibi::bench
