@@ -56,11 +56,11 @@ void expect_backward(const AttentionCase& c) {
 }
 
 TEST(AttentionBackward, RandomCases) {
-  for (const AttentionCase& c : random_cases(80, 3)) expect_backward(c);
+  for (const AttentionCase& c : random_cases(60, 3)) expect_backward(c);
 }
 
 TEST(AttentionBackward, RandomCasesInBfloat16) {
-  for (AttentionCase c : random_cases(50, 4)) {
+  for (AttentionCase c : random_cases(30, 4)) {
     c.dtype = DType::bfloat16;
     expect_backward(c);
   }

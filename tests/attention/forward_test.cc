@@ -32,11 +32,11 @@ void expect_forward(const AttentionCase& c) {
 }
 
 TEST(AttentionForward, RandomCases) {
-  for (const AttentionCase& c : random_cases(120, 1)) expect_forward(c);
+  for (const AttentionCase& c : random_cases(80, 1)) expect_forward(c);
 }
 
 TEST(AttentionForward, RandomCasesInBfloat16) {
-  for (AttentionCase c : random_cases(80, 2)) {
+  for (AttentionCase c : random_cases(50, 2)) {
     c.dtype = DType::bfloat16;
     expect_forward(c);
   }
