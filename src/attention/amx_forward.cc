@@ -71,14 +71,6 @@ struct Item {
   int64_t begin = 0, end = 0;
 };
 
-ALIBI_AMX_INLINE void multiply_scores(const uint16_t* keys, const uint16_t* queries, int64_t steps, const float* ramp,
-                                      float* scores) {
-  load_block(ramp);
-  for (int64_t step = 0; step < steps; ++step)
-    multiply_block(keys + step * block_halves, queries + step * block_halves);
-  store_block(scores);
-}
-
 /// Pairs of weights rounded to bfloat16: those of an even key row below those of the next.
 ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
   const __m512i half = _mm512_set1_epi32(0x8000);  // weights are positive: adding half a unit and cutting off rounds
@@ -87,11 +79,25 @@ ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
   return _mm512_mask_blend_epi16(0xaaaaaaaau, e, o);
 }
 
-/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums.
+/// Nothing to be done beside the weights.
+struct Alone {
+  void operator()(int64_t /*pair*/) const {}
+};
+/// The next block's scores beside this one's weights.
+struct Beside {
+  BlockProduct next;
+  __attribute__((always_inline)) void operator()(int64_t pair) {
+    if (pair % 2 == 0) next.advance(pair / 2);
+  }
+};
+
+/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums. `beside` is called for each pair of rows.
+template <class Work>
 ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lanes& addend, uint16_t* weights,
-                                   Sums& sums) {
+                                   Sums& sums, Work beside) {
   const auto ones = (__m512bh)_mm512_set1_epi16(0x3f80);
   for (int64_t pair = 0; pair < 16; ++pair) {
+    beside(pair);
     const float* row = scores + pair / 8 * 2 * tile_floats + pair % 8 * 32;
     const __m512 even_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row), factor, addend.low));
     const __m512 odd_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + 16), factor, addend.low));
@@ -140,7 +146,13 @@ class Forward {
       log_count_after_ = log_count(plan_.after);
     }
     const int64_t blocks = (sequence_.queries + block_rows - 1) / block_rows;
-    for (int64_t b = task.block; b < blocks && b < task.block + ForwardTask::blocks_together; ++b) start(b, key_blocks);
+    const int64_t end =
+        blocks < task.block + ForwardTask::blocks_together ? blocks : task.block + ForwardTask::blocks_together;
+    prefetch(queries_at(task.block));
+    for (int64_t b = task.block; b < end; ++b) {
+      if (b + 1 < end) prefetch(queries_at(b + 1));
+      start(b, key_blocks);
+    }
   }
 
   void run(AttentionStats& stats) {
@@ -159,6 +171,7 @@ class Forward {
   }
 
   void finish(const BlockNumbers& numbers, AttentionState* state) {
+    prefetch(out_of(queries_[0]));
     for (int64_t i = 0; i < count_; ++i) {
       const QueryState& q = queries_[i];
       alignas(64) float inverse[block_rows];
@@ -171,9 +184,8 @@ class Forward {
         float* lse = state->lse.data<float>() + (sequence_.batch * problem_.heads + plan_.head) * problem_.queries;
         _mm512_mask_storeu_ps(lse + sequence_.query_begin + q.row + half, row_mask(q, half), log);
       }
-      unpack_transposed(q.out, inverse, RowOrder::natural,
-                        target_at(problem_.out, sequence_.batch, sequence_.query_begin + q.row, plan_.head, q.rows,
-                                  problem_.head_dim));
+      if (i + 1 < count_) prefetch(out_of(queries_[i + 1]));
+      unpack_transposed(q.out, inverse, RowOrder::natural, out_of(q));
       if (state == nullptr || state->first_block.empty()) continue;
       const auto at = static_cast<size_t>(numbers.at(plan_.sequence, plan_.head, q.row / block_rows));
       state->first_block[at] = static_cast<int32_t>(q.left);
@@ -198,6 +210,16 @@ class Forward {
   static __mmask16 row_mask(const QueryState& q, int64_t first) {
     const int64_t rows = q.rows - first;
     return static_cast<__mmask16>(rows <= 0 ? 0 : rows >= 16 ? 0xffff : (1 << rows) - 1);
+  }
+
+  Source queries_at(int64_t block) const {
+    const int64_t row = block * block_rows;
+    return source_at(problem_.q, sequence_.batch, sequence_.query_begin + row, plan_.head, sequence_.queries - row,
+                     problem_.head_dim);
+  }
+  Target out_of(const QueryState& q) const {
+    return target_at(problem_.out, sequence_.batch, sequence_.query_begin + q.row, plan_.head, q.rows,
+                     problem_.head_dim);
   }
 
   void start(int64_t block, int64_t key_blocks) {
@@ -254,11 +276,7 @@ class Forward {
     const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     Sums sums = {zero, zero};
     if (q.safe) {
-      for (int64_t b = item.begin; b < item.end; ++b) {
-        float* scores = scores_ + b % 2 * block_floats;
-        const __m512 base = _mm512_set1_ps(make_scores(q, b, scores));
-        make_weights(scores, factor, {base, base}, weights_ + (b - item.begin) * block_halves, sums);
-      }
+      visit_safely(q, item, factor, sums);
     } else {
       visit_online(q, item, factor, sums);
     }
@@ -268,11 +286,31 @@ class Forward {
     add_values(q, item, first);
   }
 
-  /// Returns what is to be added to the scores.
-  float make_scores(const QueryState& q, int64_t block, float* scores) {
+  struct Scores {
+    BlockProduct product;
+    float base = 0;  ///< to be added
+  };
+  Scores scores_of(const QueryState& q, int64_t block, float* scores) {
     const Ramp ramp = ramps_.at(block, q.position);
-    multiply_scores(keys_.rows + block * steps_ * block_halves, q.queries, steps_, ramp.tiles, scores);
-    return ramp.base;
+    const uint16_t* keys = keys_.rows + block * steps_ * block_halves;
+    return {BlockProduct(keys, q.queries, steps_, ramp.tiles, false, scores), ramp.base};
+  }
+
+  /// Weights against 0: each block's while the next one's scores are made.
+  void visit_safely(const QueryState& q, const Item& item, __m512 factor, Sums& sums) {
+    Scores scores = scores_of(q, item.begin, scores_);
+    scores.product.run();
+    for (int64_t b = 0; b < item.end - item.begin; ++b) {
+      const __m512 base = _mm512_set1_ps(scores.base);
+      const float* current = scores_ + b % 2 * block_floats;
+      uint16_t* weights = weights_ + b * block_halves;
+      if (item.begin + b + 1 < item.end) {
+        scores = scores_of(q, item.begin + b + 1, scores_ + (b + 1) % 2 * block_floats);
+        make_weights(current, factor, {base, base}, weights, sums, Beside{scores.product});
+      } else {
+        make_weights(current, factor, {base, base}, weights, sums, Alone());
+      }
+    }
   }
 
   /// Weights against a running maximum: the scores of the whole item first.
@@ -282,7 +320,9 @@ class Forward {
     Lanes max = before;
     for (int64_t b = item.begin; b < item.end; ++b) {
       float* scores = scores_ + (b - item.begin) * block_floats;
-      bases[b - item.begin] = make_scores(q, b, scores);
+      Scores made = scores_of(q, b, scores);
+      made.product.run();
+      bases[b - item.begin] = made.base;
       take_maximum(scores, factor, _mm512_set1_ps(bases[b - item.begin]), max);
     }
     store_lanes(q.max, max);
@@ -292,7 +332,7 @@ class Forward {
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
       const __m512 base = _mm512_set1_ps(bases[b]);
       const Lanes addend = {_mm512_sub_ps(base, max.low), _mm512_sub_ps(base, max.high)};
-      make_weights(scores_ + b * block_floats, factor, addend, weights_ + b * block_halves, sums);
+      make_weights(scores_ + b * block_floats, factor, addend, weights_ + b * block_halves, sums, Alone());
     }
   }
 

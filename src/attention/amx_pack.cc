@@ -16,70 +16,138 @@ ALIBI_AMX_INLINE uint32_t lanes(int64_t columns, int64_t column, int wide) {
   return left >= 32 ? (wide == 32 ? 0xffffffffu : 0xffffu) : _bzhi_u32(wide == 32 ? 0xffffffffu : 0xffffu, left);
 }
 
-/// 32 columns of a row, zeros beyond the source.
+/// True if the source fills its tiles: nothing has to be masked.
+ALIBI_AMX_INLINE bool whole(const Source& source) { return source.rows == 32 && source.columns % 32 == 0; }
+
+/// 32 columns of a row; zeros beyond the source.
+template <bool is_whole>
 ALIBI_AMX_INLINE __m512i load_32(const Source& source, int64_t row, int64_t column) {
+  const uint16_t* at = source.data + row * source.stride + column;
+  if (is_whole) return _mm512_loadu_si512(at);
   if (row >= source.rows) return _mm512_setzero_si512();
-  return _mm512_maskz_loadu_epi16(lanes(source.columns, column, 32), source.data + row * source.stride + column);
+  return _mm512_maskz_loadu_epi16(lanes(source.columns, column, 32), at);
 }
 
-/// 16 columns of a row in the low halves of 32-bit lanes.
-ALIBI_AMX_INLINE __m512i load_16(const Source& source, int64_t row, int64_t column) {
-  if (row >= source.rows) return _mm512_setzero_si512();
-  const auto mask = static_cast<__mmask16>(lanes(source.columns, column, 16));
-  return _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, source.data + row * source.stride + column));
-}
-
-/// The pairs of rows (2 i, 2 i + 1) of 16 columns.
-ALIBI_AMX_INLINE void load_pairs(const Source& source, int64_t column, __m512i* pairs) {
+/// The pairs of rows (2 i, 2 i + 1) of 16 columns each: `low` from `column`, `high` from 16 further.
+template <bool is_whole>
+ALIBI_AMX_INLINE void load_pairs(const Source& source, int64_t column, __m512i* low, __m512i* high) {
+  alignas(64) static constexpr uint16_t order[64] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
+                                                     8,  40, 9,  41, 10, 42, 11, 43, 12, 44, 13, 45, 14, 46, 15, 47,
+                                                     16, 48, 17, 49, 18, 50, 19, 51, 20, 52, 21, 53, 22, 54, 23, 55,
+                                                     24, 56, 25, 57, 26, 58, 27, 59, 28, 60, 29, 61, 30, 62, 31, 63};
+  const __m512i low_order = _mm512_load_si512(order), high_order = _mm512_load_si512(order + 32);
   for (int i = 0; i < 16; ++i) {
-    const __m512i odd = _mm512_slli_epi32(load_16(source, 2 * i + 1, column), 16);
-    pairs[i] = _mm512_or_si512(load_16(source, 2 * i, column), odd);
+    const __m512i even = load_32<is_whole>(source, 2 * i, column), odd = load_32<is_whole>(source, 2 * i + 1, column);
+    low[i] = _mm512_permutex2var_epi16(even, low_order, odd);
+    high[i] = _mm512_permutex2var_epi16(even, high_order, odd);
+  }
+}
+
+ALIBI_AMX_INLINE void store_tile_rows(const __m512i* rows, uint16_t* tile) {
+  for (int i = 0; i < 16; ++i) _mm512_store_si512(tile + 32 * i, rows[i]);
+}
+
+template <bool is_whole>
+void pack_rows_of(const Source& source, uint16_t* tiles) {
+  for (int64_t column = 0; column < source.columns; column += 32, tiles += block_halves) {
+    for (int64_t row = 0; row < 32; ++row) {
+      _mm512_store_si512(tiles + row * 32, load_32<is_whole>(source, row, column));
+    }
+  }
+}
+
+template <bool is_whole>
+void pack_columns_of(const Source& source, uint16_t* tiles) {
+  for (int64_t column = 0; column < source.columns; column += 32) {
+    for (int64_t half = 0; half < 2; ++half, tiles += tile_halves) {
+      __m512i r[16];
+      for (int i = 0; i < 16; ++i) r[i] = load_32<is_whole>(source, 16 * half + i, column);
+      transpose(r);
+      store_tile_rows(r, tiles);
+    }
+  }
+}
+
+template <bool is_whole, bool transposed>
+void pack_pairs_of(const Source& source, uint16_t* tiles) {
+  for (int64_t column = 0; column < source.columns; column += 32, tiles += block_halves) {
+    __m512i low[16], high[16];
+    load_pairs<is_whole>(source, column, low, high);
+    if (transposed) {
+      transpose(low);
+      transpose(high);
+    }
+    store_tile_rows(low, tiles);
+    store_tile_rows(high, tiles + tile_halves);
+  }
+}
+
+/// Sums of products, row by row.
+template <bool is_whole>
+void row_products_of(const Source& a, const Source& b, float* sums) {
+  for (int64_t half = 0; half < 2; ++half) {
+    __m512i r[16];
+    for (int i = 0; i < 16; ++i) {
+      __m512 sum = _mm512_setzero_ps();
+      for (int64_t column = 0; column < a.columns; column += 32) {
+        const auto left = (__m512bh)load_32<is_whole>(a, 16 * half + i, column);
+        const auto right = (__m512bh)load_32<is_whole>(b, 16 * half + i, column);
+        sum = _mm512_dpbf16_ps(sum, left, right);
+      }
+      r[i] = _mm512_castps_si512(sum);
+    }
+    transpose(r);
+    for (int i = 8; i > 0; i /= 2) {
+      for (int j = 0; j < i; ++j) {
+        r[j] = _mm512_castps_si512(_mm512_add_ps(_mm512_castsi512_ps(r[j]), _mm512_castsi512_ps(r[j + i])));
+      }
+    }
+    _mm512_storeu_ps(sums + 16 * half, _mm512_castsi512_ps(r[0]));
   }
 }
 
 ALIBI_AMX_INLINE void store_16(const Target& target, int64_t row, int64_t column, __m512 values) {
   if (row >= target.rows) return;
-  const auto mask = static_cast<__mmask16>(lanes(target.columns, column, 16));
+  uint16_t* at = target.data + row * target.stride + column;
   const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(values);
-  _mm256_mask_storeu_epi16(target.data + row * target.stride + column, mask, rounded);
+  if (column + 16 <= target.columns) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), rounded);
+  } else {
+    _mm256_mask_storeu_epi16(at, static_cast<__mmask16>(lanes(target.columns, column, 16)), rounded);
+  }
 }
+
+constexpr int64_t line_halves = 32;  // bfloat16 values of a cache line
 
 }  // namespace
 
+void prefetch(const Source& source) {
+  for (int64_t row = 0; row < source.rows; ++row) {
+    for (int64_t column = 0; column < source.columns; column += line_halves) {
+      __builtin_prefetch(source.data + row * source.stride + column);
+    }
+  }
+}
+
+void prefetch(const Target& target) {
+  for (int64_t row = 0; row < target.rows; ++row) {
+    for (int64_t column = 0; column < target.columns; column += line_halves) {
+      __builtin_prefetch(target.data + row * target.stride + column, 1);
+    }
+  }
+}
+
 void pack_rows(const Source& source, uint16_t* tiles) {
-  for (int64_t step = 0; step < steps_of(source.columns); ++step) {
-    for (int64_t row = 0; row < 32; ++row) {
-      _mm512_store_si512(tiles + step * block_halves + row * 32, load_32(source, row, 32 * step));
-    }
-  }
+  whole(source) ? pack_rows_of<true>(source, tiles) : pack_rows_of<false>(source, tiles);
 }
-
 void pack_columns(const Source& source, uint16_t* tiles) {
-  for (int64_t step = 0; step < steps_of(source.columns); ++step) {
-    for (int64_t half = 0; half < 2; ++half, tiles += tile_halves) {
-      __m512i r[16];
-      for (int i = 0; i < 16; ++i) r[i] = load_32(source, 16 * half + i, 32 * step);
-      transpose(r);
-      for (int i = 0; i < 16; ++i) _mm512_store_si512(tiles + 32 * i, r[i]);
-    }
-  }
+  whole(source) ? pack_columns_of<true>(source, tiles) : pack_columns_of<false>(source, tiles);
 }
-
 void pack_pairs(const Source& source, uint16_t* tiles) {
-  for (int64_t column = 0; column < 32 * steps_of(source.columns); column += 16, tiles += tile_halves) {
-    __m512i r[16];
-    load_pairs(source, column, r);
-    for (int i = 0; i < 16; ++i) _mm512_store_si512(tiles + 32 * i, r[i]);
-  }
+  whole(source) ? pack_pairs_of<true, false>(source, tiles) : pack_pairs_of<false, false>(source, tiles);
 }
-
 void pack_transposed(const Source& source, uint16_t* tiles) {
-  for (int64_t column = 0; column < 32 * steps_of(source.columns); column += 16, tiles += tile_halves) {
-    __m512i r[16];
-    load_pairs(source, column, r);
-    transpose(r);
-    for (int i = 0; i < 16; ++i) _mm512_store_si512(tiles + 32 * i, r[i]);
-  }
+  whole(source) ? pack_pairs_of<true, true>(source, tiles) : pack_pairs_of<false, true>(source, tiles);
 }
 
 void unpack_rows(const float* tiles, float factor, const Target& target) {
@@ -123,22 +191,7 @@ float row_norms(const Source& source, float* norms) {
 }
 
 void row_products(const Source& a, const Source& b, float* sums) {
-  for (int64_t half = 0; half < 2; ++half) {
-    __m512i r[16];
-    for (int i = 0; i < 16; ++i) {
-      __m512 sum = _mm512_setzero_ps();
-      for (int64_t column = 0; column < a.columns; column += 32) {
-        const auto left = (__m512bh)load_32(a, 16 * half + i, column);
-        const auto right = (__m512bh)load_32(b, 16 * half + i, column);
-        sum = _mm512_dpbf16_ps(sum, left, right);
-      }
-      r[i] = _mm512_castps_si512(sum);
-    }
-    transpose(r);
-    __m512 sum = _mm512_setzero_ps();
-    for (const __m512i& part : r) sum = _mm512_add_ps(sum, _mm512_castsi512_ps(part));
-    _mm512_storeu_ps(sums + 16 * half, sum);
-  }
+  whole(a) ? row_products_of<true>(a, b, sums) : row_products_of<false>(a, b, sums);
 }
 
 float largest(const Source& source) {
@@ -146,7 +199,7 @@ float largest(const Source& source) {
   __m512i most = _mm512_setzero_si512();
   for (int64_t row = 0; row < source.rows; ++row) {
     for (int64_t column = 0; column < source.columns; column += 32) {
-      most = _mm512_max_epu16(most, _mm512_and_si512(load_32(source, row, column), _mm512_set1_epi16(0x7fff)));
+      most = _mm512_max_epu16(most, _mm512_and_si512(load_32<false>(source, row, column), _mm512_set1_epi16(0x7fff)));
     }
   }
   const __m512i wide =

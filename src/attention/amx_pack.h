@@ -30,6 +30,10 @@ inline Target target_at(const Rows& tensor, int64_t batch, int64_t row, int64_t 
   return {tensor.at<uint16_t>(batch, row, head), tensor.row_stride, rows < 32 ? rows : 32, columns};
 }
 
+/// Asks for the rows to be brought near, to be read or written soon: their stride hides them from the hardware.
+void prefetch(const Source& source);
+void prefetch(const Target& target);
+
 /// Each fills steps * 1024 values.
 void pack_rows(const Source& source, uint16_t* tiles);
 void pack_columns(const Source& source, uint16_t* tiles);

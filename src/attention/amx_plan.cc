@@ -61,7 +61,7 @@ PackedKeys::PackedKeys(const Problem& problem)
     const int64_t count = numbers_.blocks(at_sequence);
     parallel_ranges(kv_heads_ * count, 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t head = i / count, row = i % count * block;
+        const int64_t head = i % kv_heads_, row = i / kv_heads_ * block;  // heads lie side by side in memory
         const int64_t at = numbers_.at(at_sequence, head, row / block);
         const auto source = [&](const Rows& tensor) {
           return source_at(tensor, sequence.batch, sequence.key_begin + row, head, sequence.keys - row,
