@@ -39,7 +39,7 @@ HWY_INLINE void StoreSums(const Float* v, float* to) {
 #else
 /// The sum of each group of lanes that are four apart.
 template <class D>
-HWY_INLINE auto AddBlocks(D d, hn::Vec<D> v) {
+HWY_INLINE auto AddBlocks(D, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) > 4) {
     const hn::Half<D> half;
     return AddBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
@@ -165,7 +165,8 @@ inline void Weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
     hn::Store(score, f, scores + i);
     top = hn::Max(top, score);
   }
-  const double max = base + static_cast<double>(hn::GetLane(hn::MaxOfLanes(f, top)));
+  const float block_max = hn::GetLane(hn::MaxOfLanes(f, top));
+  const double max = base + static_cast<double>(block_max);
   if (max > partial.max) {
     const auto shrink = static_cast<float>(std::exp2(partial.max - max));
     for (int64_t d = 0; d < stride; d += lanes) {
@@ -174,12 +175,14 @@ inline void Weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
     partial.sum *= static_cast<double>(shrink);
     partial.max = max;
   }
-  // While all scores are -infinity the weights are 2^-infinity = 0, or NaN where a score is.
-  const bool none = partial.max == -std::numeric_limits<double>::infinity();
-  const Float shift = hn::Set(f, none ? 0.0f : static_cast<float>(partial.max - base));
+  // 2^(score - block_max) 2^(block_max - max): far blocks lose no bits to the size of their scores. While all scores
+  // are -infinity the weights are 0, or NaN where a score is.
+  const bool none = block_max == unseen;
+  const Float shift = hn::Set(f, none ? 0.0f : block_max);
+  const Float share = hn::Set(f, none ? 1.0f : static_cast<float>(std::exp2(max - partial.max)));
   Float sum = hn::Zero(f);
   for (int64_t i = 0; i < cache_block; i += lanes) {
-    const Float weight = Exp2(hn::Sub(hn::Load(f, scores + i), shift));
+    const Float weight = hn::Mul(Exp2(hn::Sub(hn::Load(f, scores + i), shift)), share);
     hn::Store(weight, f, scores + i);
     sum = hn::Add(sum, weight);
   }

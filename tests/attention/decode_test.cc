@@ -129,6 +129,38 @@ TEST(Decode, ACacheMayBeNarrowerThanTheQueries) {
   EXPECT_TRUE(max_abs_diff(out, expected) <= 3e-6);
 }
 
+TEST(Decode, WeightsAreRightAtAMillionKeys) {
+  constexpr int64_t keys = 1 << 20, piece = 1 << 16;
+  const int64_t places[] = {0, 1 << 10, keys / 2, keys - 2};
+  const Tensor q = random_tensor({1, 1, 1, 4}, 1), k = random_tensor({1, piece, 1, 4}, 2);
+  KvCache cache(1, 1, 4);
+  cache.reserve(keys);
+  for (int64_t first = 0; first < keys; first += piece) {
+    Tensor v({1, piece, 1, 4});  // column d is one at place d, so that the output is those keys' weights
+    for (int64_t d = 0; d < 4; ++d) {
+      const int64_t row = places[d] - first;
+      if (row >= 0 && row < piece) v.data<float>()[row * 4 + d] = 1;
+    }
+    cache.append(k, v);
+  }
+  for (const float slope : {0.0f, 0x1p-16f, 0x1p-14f}) {
+    for (const float tolerance : {0.0f, 0x1p-24f}) {
+      AttentionOptions options{.slopes = {slope}, .query_offset = keys - 1};
+      std::vector<double> expected;
+      attention_reference(q, cache.keys(), cache.values(), options, expected);
+      options.tolerance = tolerance;
+      Tensor out = Tensor::empty(q.shape());
+      attention_decode(q, cache, options, out);
+      for (size_t d = 0; d < 4; ++d) {
+        const double weight = doubles(out)[d];
+        const double allowed = 1e-6 * expected[d] + static_cast<double>(tolerance);
+        EXPECT_TRUE(std::abs(weight - expected[d]) <= allowed)
+            << "slope " << slope << " place " << places[d] << ": " << weight / expected[d] - 1;
+      }
+    }
+  }
+}
+
 TEST(Decode, StridedQueriesAndOutput) {
   const DecodeCase c{.batch = 2, .keys = 90, .queries = 2, .head_dim = 16};
   const DecodeInputs in(c);
