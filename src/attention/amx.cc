@@ -35,6 +35,7 @@ bool in_range(const Problem& problem) {
 /// must be enough queries to pay for packing the keys.
 bool fits(const Problem& problem, const Sequence& sequence) {
   constexpr int64_t enough_queries = 32, keys_per_query = 8;
+  if (sequence.queries == 0) return true;
   return problem.query_offset >= 0 && problem.query_offset + sequence.queries <= sequence.keys &&
          (sequence.queries >= enough_queries || sequence.keys <= keys_per_query * sequence.queries);
 }
