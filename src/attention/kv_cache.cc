@@ -51,14 +51,13 @@ float norm_above(const T* row, int64_t stride) {
 
 void check_rows(const char* name, const Tensor& tensor, const KvCache::State& cache) {
   check(tensor.defined() && tensor.axes() == 4,
-        "[kv_cache] {} has shape {}, expected [batch, length, kv_heads, head_dim]", name, to_string(tensor.shape()));
+        "[kv_cache] {} has shape {}, expected [batch, length, kv_heads, head_dim]", name, tensor.shape());
   check(tensor.dtype() == DType::float32 || tensor.dtype() == DType::bfloat16,
         "[kv_cache] {} is {}, expected float32 or bfloat16", name, name_of(tensor.dtype()));
   const Shape expected = {cache.batch, tensor.size(1), cache.kv_heads, cache.head_dim};
-  check(tensor.shape() == expected, "[kv_cache] {} has shape {}, expected {}", name, to_string(tensor.shape()),
-        to_string(expected));
+  check(tensor.shape() == expected, "[kv_cache] {} has shape {}, expected {}", name, tensor.shape(), expected);
   check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[kv_cache] {} has strides {}, expected a unit inner stride",
-        name, to_string(tensor.strides()));
+        name, tensor.strides());
   check(tensor.device() == Device::cpu, "[kv_cache] {} does not lie in the CPU's memory", name);
 }
 

@@ -13,17 +13,17 @@ constexpr int64_t most_rows = (int64_t{1} << 31) - 1;
 
 void check_tensor(const char* operation, const char* name, const Tensor& tensor, DType dtype) {
   check(tensor.defined() && tensor.axes() == 4, "[{}] {} has shape {}, expected [batch, length, heads, head_dim]",
-        operation, name, to_string(tensor.shape()));
+        operation, name, tensor.shape());
   check(tensor.dtype() == dtype, "[{}] {} is {}, expected {} like q", operation, name, name_of(tensor.dtype()),
         name_of(dtype));
   check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[{}] {} has strides {}, expected a unit inner stride", operation,
-        name, to_string(tensor.strides()));
+        name, tensor.strides());
   check(tensor.device() == Device::cpu, "[{}] {} does not lie in the CPU's memory", operation, name);
 }
 
 void check_shape(const char* operation, const char* name, const Tensor& tensor, const Shape& shape, const char* like) {
-  check(tensor.shape() == shape, "[{}] {} has shape {}, expected {} like {}", operation, name,
-        to_string(tensor.shape()), to_string(shape), like);
+  check(tensor.shape() == shape, "[{}] {} has shape {}, expected {} like {}", operation, name, tensor.shape(), shape,
+        like);
 }
 
 /// An output whose elements share memory could not be written in parallel.
@@ -36,7 +36,7 @@ void check_writable(const char* operation, const char* name, const Tensor& tenso
   int64_t covered = 1;
   for (const auto& [stride, extent] : axes) {
     check(stride >= covered, "[{}] {} has strides {} for shape {}: its elements overlap", operation, name,
-          to_string(tensor.strides()), to_string(tensor.shape()));
+          tensor.strides(), tensor.shape());
     covered = stride * (extent - 1) + covered;
   }
 }
@@ -78,8 +78,7 @@ void set_bias(const char* operation, const AttentionOptions& options, Problem& p
   if (!options.buckets) return;
   const Tensor& table = options.buckets->table;
   check(table.defined() && table.axes() == 2 && table.dtype() == DType::float32,
-        "[{}] options.buckets.table has shape {}, expected float32 [num_buckets, heads]", operation,
-        to_string(table.shape()));
+        "[{}] options.buckets.table has shape {}, expected float32 [num_buckets, heads]", operation, table.shape());
   check(table.size(1) == problem.heads, "[{}] options.buckets.table has {} heads, q has {}", operation, table.size(1),
         problem.heads);
   const int64_t sides = options.causal ? 1 : 2;
@@ -160,7 +159,7 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   check(k.size(0) == problem.batch, "[{}] k has batch {}, q has {}", operation, k.size(0), problem.batch);
   check(k.size(3) == problem.head_dim, "[{}] k has head_dim {}, q has {}", operation, k.size(3), problem.head_dim);
   check(problem.heads > 0 && problem.head_dim > 0, "[{}] q has shape {}, expected heads and head_dim above 0",
-        operation, to_string(q.shape()));
+        operation, q.shape());
   check(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0,
         "[{}] k has {} heads, q has {}; q heads must be a multiple of k heads", operation, problem.kv_heads,
         problem.heads);
@@ -201,15 +200,14 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   check(state.lse.defined() && state.lse_near.defined() && state.lse.shape() == lse_shape,
         "[attention_backward] state.lse has shape {}, expected {}; the state must come from the forward call with the "
         "same inputs and options",
-        to_string(state.lse.shape()), to_string(lse_shape));
+        state.lse.shape(), lse_shape);
   BiasSums sums;
   if (bias_gradients.dtable != nullptr) {
     const Tensor& dtable = *bias_gradients.dtable;
     const Shape shape = {problem.num_buckets, problem.heads};
     check(!problem.distance_table.empty(), "[attention_backward] dtable is given, but options.buckets is not");
     check(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 && dtable.contiguous(),
-          "[attention_backward] dtable has shape {}, expected a contiguous float32 {}", to_string(dtable.shape()),
-          to_string(shape));
+          "[attention_backward] dtable has shape {}, expected a contiguous float32 {}", dtable.shape(), shape);
     sums.dtable = dtable.data<float>();
   }
   if (bias_gradients.dslopes != nullptr) {
@@ -217,8 +215,7 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
     const int64_t count = problem.slopes_per_batch ? problem.batch * problem.heads : problem.heads;
     check(problem.distance_table.empty(), "[attention_backward] dslopes is given, but options.slopes is not");
     check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 && dslopes.contiguous(),
-          "[attention_backward] dslopes has shape {}, expected a contiguous float32 [{}]", to_string(dslopes.shape()),
-          count);
+          "[attention_backward] dslopes has shape {}, expected a contiguous float32 [{}]", dslopes.shape(), count);
     sums.dslopes = dslopes.data<float>();
   }
   return sums;

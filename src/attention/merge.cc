@@ -15,21 +15,20 @@ namespace {
 void check_outputs(const Tensor& out_a, const Tensor& out_b, const Tensor& out) {
   for (const auto& [name, tensor] : {std::pair{"out_a", &out_a}, {"out_b", &out_b}, {"out", &std::as_const(out)}}) {
     check(tensor->defined() && tensor->axes() == 4,
-          "[merge_attention] {} has shape {}, expected [batch, queries, heads, head_dim]", name,
-          to_string(tensor->shape()));
+          "[merge_attention] {} has shape {}, expected [batch, queries, heads, head_dim]", name, tensor->shape());
     check(tensor->dtype() == DType::float32 || tensor->dtype() == DType::bfloat16,
           "[merge_attention] {} is {}, expected float32 or bfloat16", name, name_of(tensor->dtype()));
-    check(tensor->shape() == out_a.shape(), "[merge_attention] {} has shape {}, out_a has {}", name,
-          to_string(tensor->shape()), to_string(out_a.shape()));
+    check(tensor->shape() == out_a.shape(), "[merge_attention] {} has shape {}, out_a has {}", name, tensor->shape(),
+          out_a.shape());
     check(tensor->size(3) <= 1 || tensor->stride(3) == 1,
-          "[merge_attention] {} has strides {}, expected a unit inner stride", name, to_string(tensor->strides()));
+          "[merge_attention] {} has strides {}, expected a unit inner stride", name, tensor->strides());
   }
 }
 
 void check_lse(const char* name, const Tensor& lse, const Shape& shape) {
   check(lse.defined() && lse.shape() == shape && lse.dtype() == DType::float32 && lse.contiguous(),
         "[merge_attention] {} has shape {}, expected a contiguous float32 {}, [batch, heads, queries]", name,
-        to_string(lse.shape()), to_string(shape));
+        lse.shape(), shape);
 }
 
 /// Row (b, query, head) of a tensor of either type.

@@ -86,21 +86,20 @@ Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* te
   int64_t elements = 1;
   bool fits = true;
   for (const int64_t extent : shape) {
-    check(extent >= 0, "[{}] {} has shape {}, expected no negative extents", operation, name, to_string(shape));
+    check(extent >= 0, "[{}] {} has shape {}, expected no negative extents", operation, name, shape);
     fits = fits && !__builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
   }
   fits = fits && elements <= std::numeric_limits<int64_t>::max() / 8;
-  check(fits, "[{}] {} has shape {}: more elements than memory can address", operation, name, to_string(shape));
+  check(fits, "[{}] {} has shape {}: more elements than memory can address", operation, name, shape);
   const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
   check(empty || tensor->data != nullptr, "[{}] {}.data is null", operation, name);
   check(reinterpret_cast<uintptr_t>(tensor->data) % size_of(dtype) == 0,
         "[{}] {}.data is not aligned to its elements of {} bytes", operation, name, size_of(dtype));
   if (strides == Shape(4, 0)) return Tensor::view(tensor->data, shape, dtype);
   check(shape[3] <= 1 || strides[3] == 1, "[{}] {} has strides {}, expected a unit inner stride", operation, name,
-        to_string(strides));
+        strides);
   check(empty || reach(shape, strides, dtype) > 0,
-        "[{}] {} has strides {} for shape {}: beyond what memory can address", operation, name, to_string(strides),
-        to_string(shape));
+        "[{}] {} has strides {} for shape {}: beyond what memory can address", operation, name, strides, shape);
   return Tensor::view(tensor->data, shape, dtype, std::move(strides));
 }
 

@@ -1,7 +1,9 @@
-// How the library throws: check(condition, "[operation] found {}, expected {}", ...).
+// How the library throws: check(condition, "[operation] found {}, expected {}", ...). A Shape is an argument as it is:
+// to_string(shape) would be paid for on every call, the message only when it is needed.
 #pragma once
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <utility>
 

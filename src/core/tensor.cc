@@ -54,10 +54,10 @@ int64_t checked_elements(const Shape& shape) {
   int64_t count = 1;  // empty axes count as 1 here: the strides beside them must not overflow either
   bool none = false;
   for (const int64_t extent : shape) {
-    check(extent >= 0, "[tensor] shape {} has a negative extent", to_string(shape));
+    check(extent >= 0, "[tensor] shape {} has a negative extent", shape);
     check(!__builtin_mul_overflow(count, std::max<int64_t>(extent, 1), &count) &&
               count <= std::numeric_limits<int64_t>::max() / 8,
-          "[tensor] shape {} has more elements than memory can address", to_string(shape));
+          "[tensor] shape {} has more elements than memory can address", shape);
     none |= extent == 0;
   }
   return none ? 0 : count;
@@ -147,7 +147,7 @@ Tensor Tensor::empty(Shape shape, DType dtype, Device device) { return {std::mov
 
 Tensor Tensor::from(std::span<const float> values, Shape shape) {
   check(checked_elements(shape) == static_cast<int64_t>(values.size()), "[tensor] {} values do not fill the shape {}",
-        values.size(), to_string(shape));
+        values.size(), shape);
   Tensor result(std::move(shape));
   std::copy(values.begin(), values.end(), result.data<float>());
   return result;
@@ -155,7 +155,7 @@ Tensor Tensor::from(std::span<const float> values, Shape shape) {
 
 Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
   check(checked_elements(shape) == static_cast<int64_t>(values.size()), "[tensor] {} values do not fill the shape {}",
-        values.size(), to_string(shape));
+        values.size(), shape);
   Tensor result(std::move(shape), DType::int32);
   std::copy(values.begin(), values.end(), result.data<int32_t>());
   return result;
@@ -163,10 +163,9 @@ Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
 
 Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides) {
   const int64_t count = checked_elements(shape);
-  check(data != nullptr || count == 0, "[tensor] a view of shape {} needs memory, found a null pointer",
-        to_string(shape));
+  check(data != nullptr || count == 0, "[tensor] a view of shape {} needs memory, found a null pointer", shape);
   check(strides.empty() || strides.size() == shape.size(), "[tensor] {} strides for the shape {}", strides.size(),
-        to_string(shape));
+        shape);
   Tensor result;
   result.data_ = data;
   result.strides_ = strides.empty() ? contiguous_strides(shape) : std::move(strides);
@@ -177,13 +176,13 @@ Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides) {
 
 int64_t Tensor::size(int axis) const {
   const int index = axis < 0 ? axis + axes() : axis;
-  check(index >= 0 && index < axes(), "[tensor] axis {} of a tensor of shape {}", axis, to_string(shape_));
+  check(index >= 0 && index < axes(), "[tensor] axis {} of a tensor of shape {}", axis, shape_);
   return shape_[static_cast<size_t>(index)];
 }
 
 int64_t Tensor::stride(int axis) const {
   const int index = axis < 0 ? axis + axes() : axis;
-  check(index >= 0 && index < axes(), "[tensor] axis {} of a tensor of shape {}", axis, to_string(shape_));
+  check(index >= 0 && index < axes(), "[tensor] axis {} of a tensor of shape {}", axis, shape_);
   return strides_[static_cast<size_t>(index)];
 }
 
@@ -215,7 +214,7 @@ template int32_t* Tensor::data<int32_t>() const;
 Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
   const int64_t extent = size(axis);
   check(0 <= begin && begin <= end && end <= extent, "[tensor] slice [{}, {}) of axis {} of {}", begin, end, axis,
-        to_string(shape_));
+        shape_);
   const size_t index = static_cast<size_t>(axis < 0 ? axis + axes() : axis);
   Tensor result = *this;
   result.shape_[index] = end - begin;
@@ -224,20 +223,20 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
 }
 
 Tensor Tensor::reshape(Shape shape) const {
-  check(contiguous(), "[tensor] reshape of a tensor of shape {} that is not contiguous", to_string(shape_));
+  check(contiguous(), "[tensor] reshape of a tensor of shape {} that is not contiguous", shape_);
   int64_t known = 1;
   int unknown = -1;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == -1) {
-      check(unknown < 0, "[tensor] reshape to {}: only one extent may be -1", to_string(shape));
+      check(unknown < 0, "[tensor] reshape to {}: only one extent may be -1", shape);
       unknown = static_cast<int>(axis);
     } else {
       known *= shape[axis];
     }
   }
   if (unknown >= 0 && known > 0) shape[static_cast<size_t>(unknown)] = elements() / known;
-  check(checked_elements(shape) == elements(), "[tensor] reshape of {} elements of shape {} to {}", elements(),
-        to_string(shape_), to_string(shape));
+  check(checked_elements(shape) == elements(), "[tensor] reshape of {} elements of shape {} to {}", elements(), shape_,
+        shape);
   Tensor result = *this;
   result.strides_ = contiguous_strides(shape);
   result.shape_ = std::move(shape);
@@ -274,7 +273,7 @@ void Tensor::fill(float value) {
 }
 
 void Tensor::copy_from(const Tensor& other) {
-  check(shape_ == other.shape_, "[tensor] copy of shape {} into {}", to_string(other.shape_), to_string(shape_));
+  check(shape_ == other.shape_, "[tensor] copy of shape {} into {}", other.shape_, shape_);
   if (dtype_ == other.dtype_ && contiguous() && other.contiguous()) {
     if (elements() > 0) std::memmove(data_, other.data_, bytes());
     return;
