@@ -7,6 +7,9 @@ install(TARGETS alibi EXPORT alibi-targets)
 install(DIRECTORY include/alibi DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
+# The same compile commands for static and shared, so that a compiler cache serves both.
+set_target_properties(alibi PROPERTIES DEFINE_SYMBOL "")
+
 if(TARGET alibi_cli)
   install(TARGETS alibi_cli)
   # The installed command finds a shared library wherever the prefix is moved to.
