@@ -24,10 +24,8 @@ test: build     ## build and run every test
 build: configure ## build the library, the command and the tests; leaves build/alibi
 	@cmake --build $(BUILD) --parallel $(JOBS)
 
-bench:          ## build and run the benchmarks (ARGS= goes to them)
-	@scripts/install-dependencies build test bench
-	@$(MAKE) --no-print-directory build CMAKE_ARGS="$(CMAKE_ARGS) -DALIBI_BUILD_BENCH=ON"
-	@for program in $(BUILD)/bench/*_bench; do echo "== $$program"; "$$program" $(ARGS) || exit 1; done
+bench: build    ## measure attention on this machine (ARGS= for more options: build/alibi bench attention --help)
+	$(BUILD)/alibi bench attention $(ARGS)
 
 format:         ## format all C++ files in place
 	@scripts/install-dependencies lint
