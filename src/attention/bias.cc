@@ -27,17 +27,25 @@ int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int
 
 namespace kernels {
 
-std::vector<float> bias_by_distance(const BucketedBias& buckets, bool causal) {
+std::vector<int32_t> bucket_by_distance(const BucketedBias& buckets, bool causal) {
   const int num_buckets = static_cast<int>(buckets.table.size(0));
-  const int64_t heads = buckets.table.size(1);
   const int64_t reach = buckets.max_distance;
-  const std::vector<float> table = buckets.table.to_floats();
-  std::vector<float> result(static_cast<size_t>(heads * (2 * reach + 1)));
+  std::vector<int32_t> result;
+  result.reserve(static_cast<size_t>(2 * reach + 1));
   for (int64_t distance = -reach; distance <= reach; ++distance) {
-    const int bucket = relative_position_bucket(distance, causal, num_buckets, buckets.max_distance);
-    for (int64_t head = 0; head < heads; ++head) {
-      result[static_cast<size_t>(head * (2 * reach + 1) + distance + reach)] =
-          table[static_cast<size_t>(bucket * heads + head)];
+    result.push_back(relative_position_bucket(distance, causal, num_buckets, buckets.max_distance));
+  }
+  return result;
+}
+
+std::vector<float> bias_by_distance(const BucketedBias& buckets, const std::vector<int32_t>& bucket_by_distance) {
+  const auto heads = static_cast<size_t>(buckets.table.size(1));
+  const std::vector<float> table = buckets.table.to_floats();
+  std::vector<float> result;
+  result.reserve(heads * bucket_by_distance.size());
+  for (size_t head = 0; head < heads; ++head) {
+    for (const int32_t bucket : bucket_by_distance) {
+      result.push_back(table[static_cast<size_t>(bucket) * heads + head]);
     }
   }
   return result;

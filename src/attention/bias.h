@@ -33,7 +33,10 @@ struct HeadBias {
   float slope(int64_t distance) const { return distance > 0 ? slope_before : distance < 0 ? slope_after : 0; }
 };
 
-/// The values of a T5 table by distance, [heads][2 * max_distance + 1], distance 0 in the middle of each row.
-std::vector<float> bias_by_distance(const BucketedBias& buckets, bool causal);
+/// The bucket of every distance from -max_distance to max_distance; beyond, the ends hold.
+std::vector<int32_t> bucket_by_distance(const BucketedBias& buckets, bool causal);
+
+/// The values of a T5 table by distance, [heads][2 * max_distance + 1].
+std::vector<float> bias_by_distance(const BucketedBias& buckets, const std::vector<int32_t>& bucket_by_distance);
 
 }  // namespace alibi::kernels

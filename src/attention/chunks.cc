@@ -39,8 +39,8 @@ Chunk make_chunk(const Problem& problem, const AttentionState& state, const Bloc
 
 void BiasGradient::Add(const Problem& problem, const QueryBlock& block, int64_t distance, double dscore) {
   if (problem.num_buckets > 0) {
-    const int bucket =
-        relative_position_bucket(distance, problem.causal, problem.num_buckets, static_cast<int>(problem.table_reach));
+    const int64_t entry = std::clamp(distance, -problem.table_reach, problem.table_reach) + problem.table_reach;
+    const int32_t bucket = problem.distance_bucket[static_cast<size_t>(entry)];
     buckets_[static_cast<size_t>(bucket)] += dscore;
   } else if (distance > 0 || problem.slopes_symmetric) {
     // The dscores of a row sum to zero, so distances may count from the block's nearest key here too.

@@ -88,7 +88,8 @@ void set_bias(const char* operation, const AttentionOptions& options, Problem& p
   check(options.buckets->max_distance > exact && options.buckets->max_distance <= 1 << 24,
         "[{}] options.buckets.max_distance is {}, expected more than the {} distances that have their own bucket",
         operation, options.buckets->max_distance, exact);
-  problem.distance_table = bias_by_distance(*options.buckets, options.causal);
+  problem.distance_bucket = bucket_by_distance(*options.buckets, options.causal);
+  problem.distance_table = bias_by_distance(*options.buckets, problem.distance_bucket);
   problem.table_reach = options.buckets->max_distance;
   problem.num_buckets = static_cast<int>(table.size(0));
 }

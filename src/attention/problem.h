@@ -53,6 +53,7 @@ struct Problem {
   bool slopes_per_batch = false;                   ///< dslopes is [batch * heads] rather than [heads]
   bool slopes_symmetric = true;                    ///< no slopes_after was given: dslopes sums both directions
   std::vector<float> distance_table;               ///< T5, [heads][2 * table_reach + 1]; else empty
+  std::vector<int32_t> distance_bucket;            ///< [2 * table_reach + 1]
   int64_t table_reach = 0;
   int num_buckets = 0;
 
