@@ -49,8 +49,8 @@ std::string with_default(const std::string& help, const std::string& value) {
 Command::Command(CLI::App& app, const std::string& name, const std::string& description)
     : app_(app.add_subcommand(name, description)) {}
 
-void Command::model(std::string& folder) {
-  app_->add_option("MODEL", folder, "Model folder")->required()->type_name("");
+void Command::model(std::string& folder, bool required) {
+  app_->add_option("MODEL", folder, "Model folder")->required(required)->type_name("");
 }
 
 void Command::texts(std::vector<std::string>& texts, bool required, const std::string& help) {
@@ -119,5 +119,9 @@ void Command::group(const std::string& title) { app_->option_defaults()->group(t
 void Command::examples(const std::string& lines) { app_->footer("Examples:\n" + lines); }
 
 void Command::runs(std::function<void()> body) { app_->callback(std::move(body)); }
+
+CLI::App& add_command_group(CLI::App& app, const std::string& name, const std::string& description) {
+  return *app.add_subcommand(name, description)->require_subcommand(1);
+}
 
 }  // namespace alibi::cli

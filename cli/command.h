@@ -19,8 +19,8 @@ class Command {
  public:
   Command(CLI::App& app, const std::string& name, const std::string& description);
 
-  /// The model folder, an argument that must be given.
-  void model(std::string& folder);
+  /// The model folder, an argument.
+  void model(std::string& folder, bool required = true);
   /// TEXT...: files, folders or "-".
   void texts(std::vector<std::string>& texts, bool required, const std::string& help);
   void text(const std::string& names, std::string& value, const std::string& type, const std::string& help,
@@ -50,5 +50,8 @@ class Command {
  private:
   CLI::App* app_;
 };
+
+/// A command that only holds others, to be added to what this returns.
+CLI::App& add_command_group(CLI::App& app, const std::string& name, const std::string& description);
 
 }  // namespace alibi::cli

@@ -14,6 +14,7 @@ void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_info(CLI::App& app);
+void add_bench(CLI::App& app);
 
 /// The command line as it was typed, quoted for a shell.
 const std::string& command_line();

@@ -1,20 +1,36 @@
-// alibi info: what a model folder holds.
+// alibi info: what a model folder holds, and what the CPU offers.
 #include <fmt/format.h>
 
+#include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "alibi/attention.h"
 #include "alibi/language_model.h"
+#include "alibi/runtime.h"
 #include "commands.h"
 #include "common.h"
+#include "core/check.h"
 
 namespace alibi::cli {
 namespace {
 
 struct Options : CommonOptions {
   std::string model;
+  bool cpu = false;
 };
+
+/// What the kernels run on.
+nlohmann::ordered_json describe_cpu() {
+  nlohmann::ordered_json offered = nlohmann::ordered_json::array();
+  for (const Isa isa : available_isas()) offered.push_back(name_of(isa));
+  const char* forced = std::getenv("ALIBI_ISA");
+  return {{"cpu", cpu_name()},
+          {"threads", threads()},
+          {"isa", name_of(isa())},
+          {"isas", offered},
+          {"ALIBI_ISA", forced == nullptr ? "not set" : forced}};
+}
 
 nlohmann::ordered_json describe(const LanguageModel& model) {
   const LanguageModelConfig& config = model.config();
@@ -71,6 +87,12 @@ std::string to_text(const nlohmann::ordered_json& value) {
 
 void run(const Options& options) {
   options.apply();
+  check_usage(options.cpu || !options.model.empty(), "[info] MODEL is required, or --cpu");
+  if (options.cpu) {
+    const nlohmann::ordered_json cpu = describe_cpu();
+    for (const auto& [key, value] : cpu.items()) fmt::print("{:<16} {}\n", key, to_text(value));
+    if (options.model.empty()) return options.write_json(cpu);
+  }
   const LanguageModel model = LanguageModel::load(options.model);
   nlohmann::ordered_json json = {{"model", options.model}};
   json.update(describe(model));
@@ -88,12 +110,14 @@ void run(const Options& options) {
 
 void add_info(CLI::App& app) {
   auto options = std::make_shared<Options>();
-  Command command(app, "info", "Show what a model folder holds");
-  command.model(options->model);
+  Command command(app, "info", "Show what a model folder holds, or what the CPU offers");
+  command.model(options->model, /*required=*/false);
+  command.flag("--cpu", options->cpu, "Show the instruction set in use and what this CPU offers");
   options->add_to(command);
   command.examples(
       "  alibi info model/\n"
-      "  alibi info model/ --json info.json      (also the name and shape of every tensor)");
+      "  alibi info model/ --json info.json      (also the name and shape of every tensor)\n"
+      "  alibi info --cpu");
   command.runs([options] { run(*options); });
 }
 

@@ -49,6 +49,7 @@ int run(int argc, char** argv) {
   add_eval(app);
   add_generate(app);
   add_info(app);
+  add_bench(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

@@ -2,31 +2,36 @@
 #pragma once
 
 #include <cstdint>
-#include <vector>
+#include <memory>
 
 #include "alibi/tensor.h"
 
 namespace alibi::bench {
 
-/// The best rate of square matrix products with float32 or bfloat16 operands.
+/// The best rate of oneDNN's matrix products: on every thread a square product of its own, the size that runs fastest.
 class MatmulCeiling {
  public:
-  /// Tries several sizes and both output types, and keeps the fastest.
-  explicit MatmulCeiling(DType dtype);
+  enum class Layout : uint8_t {
+    plain,   ///< row-major operands, as the library's layers have them
+    packed,  ///< operands laid out beforehand as oneDNN likes them best
+  };
+  MatmulCeiling(DType dtype, Layout layout);
+  ~MatmulCeiling();
 
-  /// One more product of the fastest kind; returns its rate in FLOP/s. To be called now and then while other things are
+  /// One more product of the fastest size; returns its rate in FLOP/s. To be called now and then while other things are
   /// measured: the machine may have been slow at first.
   double run();
   /// The best rate seen.
   double best() const { return best_; }
-  int64_t size() const { return a_.size(0); }
+  int64_t size() const;
 
  private:
-  Tensor a_, b_, c_;
+  struct Products;
+  std::unique_ptr<Products> fastest_;
   double best_ = 0;
 };
 
-/// Reads a buffer larger than common caches.
+/// Reads a buffer larger than most caches.
 class MemoryReader {
  public:
   /// 512 MiB, or an eighth of the machine's memory where that is less.

@@ -1,0 +1,285 @@
+// alibi bench: how fast it is on this machine.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "alibi/runtime.h"
+#include "alibi/version.h"
+#include "bench/attention_report.h"
+#include "commands.h"
+#include "common.h"
+#include "core/check.h"
+#include "report/format.h"
+#include "report/progress.h"
+#include "text/documents.h"
+#include "text/stream.h"
+
+namespace alibi::cli {
+namespace {
+
+using bench::AttentionPoint;
+using bench::Pass;
+
+struct AttentionCommand : CommonOptions {
+  std::vector<int64_t> lengths;   ///< empty: see default_lengths
+  std::vector<int64_t> contexts;  ///< likewise
+  std::vector<std::string> passes = {"forward", "backward", "decode"};
+  std::vector<std::string> tolerances;
+  std::string dtype = "both";
+  std::string position = "alibi";
+  std::string isa;
+  std::string tensors;
+  int64_t heads = 8;
+  int64_t kv_heads = 0;
+  int64_t head_dim = 64;
+  double seconds = 0.5;
+  double longest = 5;
+
+  bool asks_for(Pass pass) const { return std::find(passes.begin(), passes.end(), name_of(pass)) != passes.end(); }
+};
+
+std::vector<DType> dtypes_of(const AttentionCommand& command) {
+  if (command.dtype == "f32") return {DType::float32};
+  if (command.dtype == "bf16") return {DType::bfloat16};
+  check_usage(command.dtype == "both", "[--dtype] found '{}', expected f32, bf16 or both", command.dtype);
+  return {DType::float32, DType::bfloat16};
+}
+
+void force_isa(const std::string& name) {
+  std::string all;
+  for (const Isa isa : available_isas()) {
+    if (name == name_of(isa)) return set_isa(isa);
+    all += fmt::format("{}{}", all.empty() ? "" : ", ", name_of(isa));
+  }
+  fail_usage("[--isa] found '{}', this CPU offers {}", name, all);
+}
+
+float tolerance_from(const std::string& text) {
+  const bool power = text.starts_with("2^");
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str() + (power ? 2 : 0), &end);
+  const double tolerance = power ? std::exp2(value) : value;
+  check_usage(!text.empty() && *end == '\0' && tolerance >= 0 && tolerance < 1,
+              "[--tolerance] found '{}', expected 0, a number below 1, or a power like 2^-24", text);
+  return static_cast<float>(tolerance);
+}
+
+bench::AttentionBenchSettings settings_of(const AttentionCommand& command) {
+  for (const std::string& pass : command.passes) {
+    check_usage(pass == "forward" || pass == "backward" || pass == "decode",
+                "[--pass] found '{}', expected forward, backward or decode", pass);
+  }
+  bench::AttentionBenchSettings settings;
+  settings.shape = {.heads = command.heads,
+                    .kv_heads = command.kv_heads,
+                    .head_dim = command.head_dim,
+                    .position = position_from(command.position)};
+  settings.shape.validate();
+  if (!command.tensors.empty()) {
+    settings.layers = bench::load_inputs(command.tensors);
+    const bench::AttentionInputs& first = settings.layers.front();
+    settings.shape = {.heads = first.q.size(2), .kv_heads = first.k.size(2), .head_dim = first.q.size(3)};
+  }
+  for (const std::string& text : command.tolerances) settings.tolerances.push_back(tolerance_from(text));
+  settings.seconds = command.seconds;
+  settings.longest = command.longest;
+  settings.seed = command.seed;
+  return settings;
+}
+
+std::vector<int64_t> lengths_of(const AttentionCommand& command, const bench::AttentionBenchSettings& settings) {
+  std::vector<int64_t> lengths = command.lengths;
+  const int64_t most = settings.layers.empty() ? 131072 : settings.layers.front().length();
+  for (int64_t length = 512; command.lengths.empty() && length <= most; length *= 2) lengths.push_back(length);
+  if (lengths.empty()) lengths.push_back(most);
+  std::sort(lengths.begin(), lengths.end());
+  return lengths;
+}
+
+std::string describe(const bench::AttentionBenchSettings& settings) {
+  const bench::AttentionShape& shape = settings.shape;
+  const std::string inputs = settings.layers.empty()
+                                 ? fmt::format("{}, N(0,1)", name_of(shape.position))
+                                 : fmt::format("captured, mean of {} layers", settings.layers.size());
+  return fmt::format("attention, causal, batch 1, {} heads, {} key/value heads, head_dim {}, {}", shape.heads,
+                     shape.key_heads(), shape.head_dim, inputs);
+}
+
+/// Prints a table as its rows come in.
+class Table {
+ public:
+  Table(Progress& progress, nlohmann::ordered_json& json) : progress_(progress), json_(json) {}
+
+  void head(Pass pass, DType dtype) {
+    progress_.clear();
+    fmt::print("{}", bench::table_head(pass, dtype));
+    std::fflush(stdout);
+  }
+  void rows(const std::vector<AttentionPoint>& points, double ceiling) {
+    progress_.clear();
+    for (const AttentionPoint& point : points) {
+      fmt::print("{}", bench::table_row(point, ceiling));
+      json_["points"].push_back(bench::to_json(point));
+      all_.push_back(point);
+    }
+    std::fflush(stdout);
+  }
+  const std::vector<AttentionPoint>& all() const { return all_; }
+
+ private:
+  Progress& progress_;
+  nlohmann::ordered_json& json_;
+  std::vector<AttentionPoint> all_;
+};
+
+/// Forward and backward at every length.
+void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSettings& settings, DType dtype,
+                 Progress& progress, Table& table, nlohmann::ordered_json& json) {
+  const std::vector<int64_t> lengths = lengths_of(command, settings);
+  progress.begin(fmt::format("{}: inputs and ceilings", name_of(dtype)));
+  progress.update(0);
+  bench::AttentionBench attention_bench(settings, dtype, lengths.back());
+  for (const Pass pass : {Pass::forward, Pass::backward}) {
+    if (!command.asks_for(pass)) continue;
+    table.head(pass, dtype);
+    progress.begin(fmt::format("{} {}", name_of(dtype), name_of(pass)));
+    for (size_t i = 0; i < lengths.size(); ++i) {
+      progress.update(static_cast<double>(i) / static_cast<double>(lengths.size()),
+                      fmt::format("length {}", lengths[i]));
+      const std::vector<AttentionPoint> points = attention_bench.measure(pass, lengths[i]);
+      table.rows(points, attention_bench.ceiling());
+    }
+  }
+  progress.clear();
+  fmt::print("best oneDNN product: {} GFLOP/s, row-major operands {} GFLOP/s\n",
+             format_integer(std::llround(attention_bench.ceiling() / 1e9)),
+             format_integer(std::llround(attention_bench.plain().best() / 1e9)));
+  json["ceilings"][name_of(dtype)] = bench::ceilings_json(attention_bench);
+  if (settings.layers.empty()) return;
+  const auto shares = attention_bench.visited_by_head(lengths.back());
+  fmt::print("{}", bench::head_table(shares, lengths.back()));
+  json["visited_by_head"][name_of(dtype)] = shares;
+}
+
+void run_contexts(const AttentionCommand& command, const bench::AttentionBenchSettings& settings, DType dtype,
+                  Progress& progress, Table& table, nlohmann::ordered_json& json) {
+  std::vector<int64_t> contexts = command.contexts;
+  if (contexts.empty()) contexts = {4096, 65536, 1048576};
+  std::sort(contexts.begin(), contexts.end());
+  table.head(Pass::decode, dtype);
+  progress.begin(fmt::format("{} decode", name_of(dtype)));
+  progress.update(0);
+  bench::DecodeBench decode_bench(settings, dtype);
+  for (size_t i = 0; i < contexts.size(); ++i) {
+    progress.update(static_cast<double>(i) / static_cast<double>(contexts.size()),
+                    fmt::format("context {}", contexts[i]));
+    const std::vector<AttentionPoint> points = decode_bench.measure(contexts[i]);
+    table.rows(points, decode_bench.bandwidth());
+  }
+  fmt::print("memory is read at {:.1f} GB/s\n", decode_bench.bandwidth() / 1e9);
+  json["bandwidth"][name_of(dtype)] = decode_bench.bandwidth();
+}
+
+void run_attention(const AttentionCommand& command) {
+  command.apply();
+  if (!command.isa.empty()) force_isa(command.isa);
+  const std::vector<DType> dtypes = dtypes_of(command);
+  const bench::AttentionBenchSettings settings = settings_of(command);
+
+  fmt::print("{}\n{}, {} threads, {}, alibi {}\n", describe(settings), cpu_name(), threads(), name_of(isa()), version);
+  nlohmann::ordered_json json = {{"benchmark", "attention"},
+                                 {"command", command_line()},
+                                 {"version", version},
+                                 {"cpu", cpu_name()},
+                                 {"isa", name_of(isa())},
+                                 {"threads", threads()},
+                                 {"heads", settings.shape.heads},
+                                 {"kv_heads", settings.shape.key_heads()},
+                                 {"head_dim", settings.shape.head_dim},
+                                 {"position", settings.layers.empty() ? name_of(settings.shape.position) : "captured"},
+                                 {"points", nlohmann::ordered_json::array()}};
+  Progress progress(stderr);
+  Table table(progress, json);
+  for (const DType dtype : dtypes) {
+    if (command.asks_for(Pass::forward) || command.asks_for(Pass::backward)) {
+      run_lengths(command, settings, dtype, progress, table, json);
+    }
+    if (command.asks_for(Pass::decode) && settings.layers.empty()) {
+      run_contexts(command, settings, dtype, progress, table, json);
+    }
+  }
+  fmt::print("{}", bench::memory_table(table.all()));
+  command.write_json(json);
+}
+
+struct CaptureCommand : CommonOptions {
+  std::string model;
+  std::vector<std::string> texts;
+  std::string out;
+  int64_t length = 16384;
+};
+
+void run_capture(const CaptureCommand& command) {
+  command.apply();
+  const LanguageModel model = LanguageModel::load(command.model);
+  std::vector<int32_t> tokens = encode_stream(model.tokenizer(), read_documents(command.texts));
+  check(static_cast<int64_t>(tokens.size()) >= command.length,
+        "[bench capture] the text has {} tokens, expected at least the length, {}", tokens.size(), command.length);
+  tokens.resize(static_cast<size_t>(command.length));
+  const std::vector<bench::AttentionInputs> layers = bench::capture(model, tokens);
+  bench::save_inputs(command.out, layers, {{"model", command.model}});
+  fmt::print("{} layers of queries, keys and values for {} tokens are in {}\n", layers.size(), command.length,
+             command.out);
+}
+
+void add_attention(CLI::App& app) {
+  auto options = std::make_shared<AttentionCommand>();
+  Command command(app, "attention", "Time, rate, blocks visited and memory of attention");
+  command.counts("--lengths", options->lengths, "Lengths of forward and backward [512, 1024, ... 131072]");
+  command.counts("--contexts", options->contexts, "Keys in the cache when decoding [4096, 65536, 1048576]");
+  command.list("--pass", options->passes, "What to measure");
+  command.text("--dtype", options->dtype, "TYPE", "f32, bf16 or both");
+  command.list("--tolerance", options->tolerances,
+               "Tolerances of the skip rule, 0 to visit every key [0 and the type's default: 2^-24, 2^-11]");
+  command.text("--position", options->position, "NAME", "alibi, t5 or none");
+  command.count("--heads", options->heads, "Query heads");
+  command.count("--kv-heads", options->kv_heads, "Key/value heads [as many as query heads]", 1);
+  command.count("--head-dim", options->head_dim, "Values per head");
+  command.text("--tensors", options->tensors, "FILE", "Use queries, keys and values that 'bench capture' saved");
+  command.text("--isa", options->isa, "NAME", "Instruction set [the best this CPU has]");
+  command.number("--seconds", options->seconds, "Time for each point");
+  command.number("--longest", options->longest, "Leave out points whose single call would take longer, in seconds");
+  options->add_to(command);
+  command.examples(
+      "  alibi bench attention\n"
+      "  alibi bench attention --dtype bf16 --pass forward --lengths 2048,8192 --json attention.json\n"
+      "  alibi bench capture model/ novels/valid --out qkv.safetensors\n"
+      "  alibi bench attention --tensors qkv.safetensors");
+  command.runs([options] { run_attention(*options); });
+}
+
+void add_capture(CLI::App& app) {
+  auto options = std::make_shared<CaptureCommand>();
+  Command command(app, "capture", "Save what a model's attention is given on a text, to be measured");
+  command.model(options->model);
+  command.texts(options->texts, true, "Text files, folders (all text files in them) or - for standard input");
+  command.text("--out", options->out, "FILE", "The safetensors file to write", /*required=*/true);
+  command.count("--length", options->length, "Tokens that the model sees at once");
+  options->add_to(command);
+  command.runs([options] { run_capture(*options); });
+}
+
+}  // namespace
+
+void add_bench(CLI::App& app) {
+  CLI::App& group = add_command_group(app, "bench", "Measure speed and memory on this machine");
+  add_attention(group);
+  add_capture(group);
+}
+
+}  // namespace alibi::cli

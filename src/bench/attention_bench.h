@@ -1,0 +1,46 @@
+// Measures attention over whole sequences: forward, and forward with backward.
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "bench/attention_point.h"
+#include "bench/ceilings.h"
+
+namespace alibi::bench {
+
+/// One data type. Inputs are made for the greatest length and cut for the others.
+class AttentionBench {
+ public:
+  AttentionBench(const AttentionBenchSettings& settings, DType dtype, int64_t greatest_length);
+  ~AttentionBench();
+
+  /// One point for each tolerance, timed in turns. Lengths of one pass should rise: what took long tells what would
+  /// take too long.
+  std::vector<AttentionPoint> measure(Pass pass, int64_t length);
+
+  /// The best rate of matrix products so far, FLOP/s.
+  double ceiling() const;
+  const MatmulCeiling& plain() const { return plain_; }
+  const MatmulCeiling& packed() const { return packed_; }
+  /// Share of the blocks visited at `length` by [layer][head], at the default tolerance.
+  std::vector<std::vector<double>> visited_by_head(int64_t length) const;
+
+ private:
+  struct Candidate;
+  std::vector<AttentionInputs> layers_of(int64_t length) const;
+  /// Seconds that one call should take, from what shorter lengths took; 0 if nothing is known.
+  double expected(const AttentionPoint& point, const AttentionInputs& layer) const;
+  /// The first run: its blocks and memory. Returns its seconds.
+  double run_once(Candidate& candidate) const;
+
+  AttentionBenchSettings settings_;
+  DType dtype_;
+  std::vector<AttentionInputs> layers_;
+  MatmulCeiling plain_, packed_;
+  std::map<std::pair<Pass, float>, std::vector<AttentionPoint>> measured_;
+};
+
+}  // namespace alibi::bench

@@ -1,0 +1,26 @@
+#include "bench/attention_point.h"
+
+namespace alibi::bench {
+
+const char* name_of(Pass pass) {
+  switch (pass) {
+    case Pass::forward:
+      return "forward";
+    case Pass::backward:
+      return "backward";
+    case Pass::decode:
+      return "decode";
+  }
+  return "";
+}
+
+float default_tolerance(DType dtype) { return dtype == DType::bfloat16 ? 0x1p-11f : 0x1p-24f; }
+
+std::vector<float> AttentionBenchSettings::tolerances_of(DType dtype) const {
+  const AttentionOptions options =
+      layers.empty() ? attention_options({.heads = 1, .position = shape.position}, seed) : layers.front().options;
+  if (options.slopes.empty() && options.slopes_after.empty()) return {0.0f};
+  return tolerances.empty() ? std::vector<float>{0.0f, default_tolerance(dtype)} : tolerances;
+}
+
+}  // namespace alibi::bench

@@ -1,0 +1,32 @@
+// Measures cached decoding: one new query over a long cache of keys and values.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "alibi/kv_cache.h"
+#include "bench/attention_point.h"
+#include "bench/ceilings.h"
+
+namespace alibi::bench {
+
+/// Contexts must rise: the cache grows from one to the next. Before each timed call the caches are emptied, as they are
+/// in a model, where all other layers run between two calls of one.
+class DecodeBench {
+ public:
+  DecodeBench(const AttentionBenchSettings& settings, DType dtype);
+  /// One point for each tolerance, timed in turns.
+  std::vector<AttentionPoint> measure(int64_t context);
+  /// Best rate at which memory was read between the calls, bytes per second.
+  double bandwidth() const { return memory_.best(); }
+
+ private:
+  void fill(int64_t context);
+
+  AttentionBenchSettings settings_;
+  AttentionInputs inputs_;  ///< the first rows of keys and values, and a query
+  KvCache cache_;
+  MemoryReader memory_;
+};
+
+}  // namespace alibi::bench
