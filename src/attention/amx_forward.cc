@@ -79,25 +79,11 @@ ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
   return _mm512_mask_blend_epi16(0xaaaaaaaau, e, o);
 }
 
-/// Nothing to be done beside the weights.
-struct Alone {
-  void operator()(int64_t /*pair*/) const {}
-};
-/// The next block's scores beside this one's weights.
-struct Beside {
-  BlockProduct next;
-  __attribute__((always_inline)) void operator()(int64_t pair) {
-    if (pair % 2 == 0) next.advance(pair / 2);
-  }
-};
-
-/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums. `beside` is called for each pair of rows.
-template <class Work>
+/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums.
 ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lanes& addend, uint16_t* weights,
-                                   Sums& sums, Work beside) {
+                                   Sums& sums) {
   const auto ones = (__m512bh)_mm512_set1_epi16(0x3f80);
   for (int64_t pair = 0; pair < 16; ++pair) {
-    beside(pair);
     const float* row = scores + pair / 8 * 2 * tile_floats + pair % 8 * 32;
     const __m512 even_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row), factor, addend.low));
     const __m512 odd_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + 16), factor, addend.low));
@@ -130,12 +116,12 @@ class Forward {
         plan_(problem, task.sequence, task.head),
         keys_(keys),
         steps_(steps_of(problem.head_dim)),
+        key_blocks_((plan_.keys + block_rows - 1) / block_rows),
         count_(0),
         workspace_(Workspace::take(static_cast<size_t>(floats_needed(steps_)))),
         ramps_(plan_, workspace_.part(Ramps::floats)),
         scores_(workspace_.part(item_blocks * block_floats)),
         weights_(halves(item_blocks * block_halves)) {
-    const int64_t key_blocks = (plan_.keys + block_rows - 1) / block_rows;
     longest_key_ = keys.norm_from[0];
     const float headroom = std::log2(static_cast<float>(plan_.keys)) + std::log2(std::fmax(largest_value, 1.0f));
     sums_fit_ = headroom + safe_score < 120;
@@ -151,7 +137,7 @@ class Forward {
     prefetch(queries_at(task.block));
     for (int64_t b = task.block; b < end; ++b) {
       if (b + 1 < end) prefetch(queries_at(b + 1));
-      start(b, key_blocks);
+      start(b);
     }
   }
 
@@ -222,7 +208,7 @@ class Forward {
                      problem_.head_dim);
   }
 
-  void start(int64_t block, int64_t key_blocks) {
+  void start(int64_t block) {
     QueryState& q = queries_[count_++];
     q.row = block * block_rows;
     const int64_t left = sequence_.queries - q.row;
@@ -232,7 +218,7 @@ class Forward {
     const int64_t own = (q.position + q.rows - 1) / block_rows;  // the last row's own key
     q.first = q.low = first;
     q.last = q.high = last;
-    q.left = q.right = (own < key_blocks ? own : key_blocks - 1) + 1;
+    q.left = q.right = (own < key_blocks_ ? own : key_blocks_ - 1) + 1;
     q.queries = halves(steps_ * block_halves);
     q.out = workspace_.part(steps_ * block_floats);
     q.sum = workspace_.part(block_rows);
@@ -286,30 +272,21 @@ class Forward {
     add_values(q, item, first);
   }
 
-  struct Scores {
-    BlockProduct product;
-    float base = 0;  ///< to be added
-  };
-  Scores scores_of(const QueryState& q, int64_t block, float* scores) {
+  /// The scores of a key block; returns what is to be added to them.
+  float make_scores(const QueryState& q, int64_t block, float* scores) {
     const Ramp ramp = ramps_.at(block, q.position);
-    const uint16_t* keys = keys_.rows + block * steps_ * block_halves;
-    return {BlockProduct(keys, q.queries, steps_, ramp.tiles, false, scores), ramp.base};
+    load_block(ramp.tiles);
+    multiply_blocks(keys_.rows + block * steps_ * block_halves, block_halves, q.queries, steps_);
+    store_block(scores);
+    return ramp.base;
   }
 
-  /// Weights against 0: each block's while the next one's scores are made.
+  /// Weights against 0.
   void visit_safely(const QueryState& q, const Item& item, __m512 factor, Sums& sums) {
-    Scores scores = scores_of(q, item.begin, scores_);
-    scores.product.run();
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
-      const __m512 base = _mm512_set1_ps(scores.base);
-      const float* current = scores_ + b % 2 * block_floats;
-      uint16_t* weights = weights_ + b * block_halves;
-      if (item.begin + b + 1 < item.end) {
-        scores = scores_of(q, item.begin + b + 1, scores_ + (b + 1) % 2 * block_floats);
-        make_weights(current, factor, {base, base}, weights, sums, Beside{scores.product});
-      } else {
-        make_weights(current, factor, {base, base}, weights, sums, Alone());
-      }
+      float* scores = scores_ + b % 2 * block_floats;
+      const __m512 base = _mm512_set1_ps(make_scores(q, item.begin + b, scores));
+      make_weights(scores, factor, {base, base}, weights_ + b * block_halves, sums);
     }
   }
 
@@ -320,9 +297,7 @@ class Forward {
     Lanes max = before;
     for (int64_t b = item.begin; b < item.end; ++b) {
       float* scores = scores_ + (b - item.begin) * block_floats;
-      Scores made = scores_of(q, b, scores);
-      made.product.run();
-      bases[b - item.begin] = made.base;
+      bases[b - item.begin] = make_scores(q, b, scores);
       take_maximum(scores, factor, _mm512_set1_ps(bases[b - item.begin]), max);
     }
     store_lanes(q.max, max);
@@ -332,7 +307,7 @@ class Forward {
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
       const __m512 base = _mm512_set1_ps(bases[b]);
       const Lanes addend = {_mm512_sub_ps(base, max.low), _mm512_sub_ps(base, max.high)};
-      make_weights(scores_ + b * block_floats, factor, addend, weights_ + b * block_halves, sums, Alone());
+      make_weights(scores_ + b * block_floats, factor, addend, weights_ + b * block_halves, sums);
     }
   }
 
@@ -354,10 +329,8 @@ class Forward {
       } else {
         load_block(out);
       }
-      for (int64_t b = item.begin; b < item.end; ++b) {
-        multiply_block(keys_.transposed + (b * steps_ + step) * block_halves,
-                       weights_ + (b - item.begin) * block_halves);
-      }
+      multiply_blocks(keys_.transposed + (step * key_blocks_ + item.begin) * block_halves, block_halves, weights_,
+                      item.end - item.begin);
       store_block(out);
     }
   }
@@ -425,6 +398,7 @@ class Forward {
   HeadPlan plan_;
   KeyView keys_;
   int64_t steps_;
+  int64_t key_blocks_;
   int64_t count_;
   Workspace workspace_;
   Ramps ramps_;

@@ -69,8 +69,8 @@ void pack_columns_of(const Source& source, uint16_t* tiles) {
 }
 
 template <bool is_whole, bool transposed>
-void pack_pairs_of(const Source& source, uint16_t* tiles) {
-  for (int64_t column = 0; column < source.columns; column += 32, tiles += block_halves) {
+void pack_pairs_of(const Source& source, uint16_t* tiles, int64_t stride) {
+  for (int64_t column = 0; column < source.columns; column += 32, tiles += stride) {
     __m512i low[16], high[16];
     load_pairs<is_whole>(source, column, low, high);
     if (transposed) {
@@ -144,10 +144,11 @@ void pack_columns(const Source& source, uint16_t* tiles) {
   whole(source) ? pack_columns_of<true>(source, tiles) : pack_columns_of<false>(source, tiles);
 }
 void pack_pairs(const Source& source, uint16_t* tiles) {
-  whole(source) ? pack_pairs_of<true, false>(source, tiles) : pack_pairs_of<false, false>(source, tiles);
+  whole(source) ? pack_pairs_of<true, false>(source, tiles, block_halves)
+                : pack_pairs_of<false, false>(source, tiles, block_halves);
 }
-void pack_transposed(const Source& source, uint16_t* tiles) {
-  whole(source) ? pack_pairs_of<true, true>(source, tiles) : pack_pairs_of<false, true>(source, tiles);
+void pack_transposed(const Source& source, uint16_t* tiles, int64_t stride) {
+  whole(source) ? pack_pairs_of<true, true>(source, tiles, stride) : pack_pairs_of<false, true>(source, tiles, stride);
 }
 
 void unpack_rows(const float* tiles, float factor, const Target& target) {

@@ -38,7 +38,8 @@ void prefetch(const Target& target);
 void pack_rows(const Source& source, uint16_t* tiles);
 void pack_columns(const Source& source, uint16_t* tiles);
 void pack_pairs(const Source& source, uint16_t* tiles);
-void pack_transposed(const Source& source, uint16_t* tiles);
+/// `stride` from step to step.
+void pack_transposed(const Source& source, uint16_t* tiles, int64_t stride = 1024);
 
 /// Rounds factor * a float32 block [step][row half][column half][16][16] to the rows.
 void unpack_rows(const float* tiles, float factor, const Target& target);

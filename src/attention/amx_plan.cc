@@ -69,7 +69,8 @@ PackedKeys::PackedKeys(const Problem& problem)
         };
         alignas(64) float row_norm[block];
         pack_rows(source(problem.k), rows_ + at * block_size_);
-        pack_transposed(source(problem.v), transposed_ + at * block_size_);
+        uint16_t* tiles = transposed_ + numbers_.at(at_sequence, head, 0) * block_size_ + row * block;
+        pack_transposed(source(problem.v), tiles, count * block * block);
         norms[static_cast<size_t>(at)] = row_norms(source(problem.k), row_norm);
         values[static_cast<size_t>(at)] = largest(source(problem.v));
       }

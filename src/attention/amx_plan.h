@@ -44,8 +44,8 @@ class BlockNumbers {
 
 /// The keys of one key/value head of one sequence, block by block.
 struct KeyView {
-  const uint16_t* rows = nullptr;        ///< keys: `rows` tiles
-  const uint16_t* transposed = nullptr;  ///< values: `transposed` tiles
+  const uint16_t* rows = nullptr;        ///< keys: `rows` tiles, [block][step]
+  const uint16_t* transposed = nullptr;  ///< values: `transposed` tiles, [step][block]
   const float* norm_before = nullptr;    ///< [blocks + 1]: bound on the norms of the keys in the blocks before
   const float* norm_from = nullptr;      ///< [blocks + 1]: and from a block on
 };

@@ -118,50 +118,10 @@ ALIBI_AMX_INLINE void multiply_block(const uint16_t* a, const uint16_t* b) {
   multiply_tiles<3, 5, 7>();
 }
 
-/// A 32 x 32 product a b over `steps` steps of 32, in parts to be put between vector code: the tile unit works through
-/// each while the vector units go on. `start` is the float32 block it is added to, or two vectors that all rows start
-/// from.
-class BlockProduct {
- public:
-  static constexpr int64_t parts = 8;
-
-  BlockProduct() = default;
-  BlockProduct(const uint16_t* a, const uint16_t* b, int64_t steps, const float* start, bool repeat_row, float* to)
-      : a_(a), b_(b), end_(a + steps * block_halves), start_(start), repeat_row_(repeat_row), to_(to) {
-    each_ = (steps + parts - 3) / (parts - 2) * block_halves;
-  }
-
-  /// To be called for part = 0, 1, ..., parts - 1.
-  __attribute__((always_inline)) inline void advance(int64_t part) {
-    if (part == 0) {
-      if (repeat_row_) {
-        load_tile<0>(start_, 0);
-        load_tile<1>(start_ + vector_floats, 0);
-        load_tile<2>(start_, 0);
-        load_tile<3>(start_ + vector_floats, 0);
-      } else {
-        load_block(start_);
-      }
-    } else if (part < parts - 1) {
-      const uint16_t* until = end_ - a_ < each_ ? end_ : a_ + each_;
-      for (; a_ < until; a_ += block_halves, b_ += block_halves) multiply_block(a_, b_);
-    } else {
-      store_block(to_);
-    }
-  }
-  void run() {
-    for (int64_t part = 0; part < parts; ++part) advance(part);
-  }
-
- private:
-  const uint16_t* a_ = nullptr;
-  const uint16_t* b_ = nullptr;
-  const uint16_t* end_ = nullptr;
-  int64_t each_ = 0;
-  const float* start_ = nullptr;
-  bool repeat_row_ = false;
-  float* to_ = nullptr;
-};
+/// The same for `count` pairs of blocks, `stride` apart on the left, and contiguous on the right.
+ALIBI_AMX_INLINE void multiply_blocks(const uint16_t* a, int64_t stride, const uint16_t* b, int64_t count) {
+  for (int64_t i = 0; i < count; ++i) multiply_block(a + i * stride, b + i * block_halves);
+}
 
 /// Transposes 16 x 16 values of 32 bits.
 ALIBI_AMX_INLINE void transpose(__m512i* r) {
