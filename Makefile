@@ -15,7 +15,6 @@ help:           ## list these commands
 
 demo: configure ## train four position methods short, test them long, write a report (ARGS= for more options)
 	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_cli
-	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_cli
 	$(BUILD)/alibi compare --out $(OUT) $(ARGS)
 	@echo "The report is at $(abspath $(OUT))/report.html"
 
