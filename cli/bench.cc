@@ -7,10 +7,13 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "alibi/runtime.h"
 #include "alibi/version.h"
+#include "bench/attention_bench.h"
 #include "bench/attention_report.h"
+#include "bench/decode_bench.h"
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
@@ -92,13 +95,19 @@ bench::AttentionBenchSettings settings_of(const AttentionCommand& command) {
   return settings;
 }
 
+/// In order, each once.
+std::vector<int64_t> rising(std::vector<int64_t> values) {
+  std::sort(values.begin(), values.end());
+  values.erase(std::unique(values.begin(), values.end()), values.end());
+  return values;
+}
+
 std::vector<int64_t> lengths_of(const AttentionCommand& command, const bench::AttentionBenchSettings& settings) {
   std::vector<int64_t> lengths = command.lengths;
   const int64_t most = settings.layers.empty() ? 131072 : settings.layers.front().length();
   for (int64_t length = 512; command.lengths.empty() && length <= most; length *= 2) lengths.push_back(length);
   if (lengths.empty()) lengths.push_back(most);
-  std::sort(lengths.begin(), lengths.end());
-  return lengths;
+  return rising(std::move(lengths));
 }
 
 std::string describe(const bench::AttentionBenchSettings& settings) {
@@ -143,7 +152,8 @@ void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSet
   const std::vector<int64_t> lengths = lengths_of(command, settings);
   progress.begin(fmt::format("{}: inputs and ceilings", name_of(dtype)));
   progress.update(0);
-  bench::AttentionBench attention_bench(settings, dtype, lengths.back());
+  bench::MatmulCeilings ceilings(dtype);
+  bench::AttentionBench attention_bench(settings, dtype, lengths.back(), ceilings);
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     if (!command.asks_for(pass)) continue;
     table.head(pass, dtype);
@@ -152,14 +162,14 @@ void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSet
       progress.update(static_cast<double>(i) / static_cast<double>(lengths.size()),
                       fmt::format("length {}", lengths[i]));
       const std::vector<AttentionPoint> points = attention_bench.measure(pass, lengths[i]);
-      table.rows(points, attention_bench.ceiling());
+      table.rows(points, ceilings.best());
     }
   }
   progress.clear();
   fmt::print("best oneDNN product: {} GFLOP/s, row-major operands {} GFLOP/s\n",
-             format_integer(std::llround(attention_bench.ceiling() / 1e9)),
-             format_integer(std::llround(attention_bench.plain().best() / 1e9)));
-  json["ceilings"][name_of(dtype)] = bench::ceilings_json(attention_bench);
+             format_integer(std::llround(ceilings.best() / 1e9)),
+             format_integer(std::llround(ceilings.plain.best() / 1e9)));
+  json["ceilings"][name_of(dtype)] = bench::to_json(ceilings);
   if (settings.layers.empty()) return;
   const auto shares = attention_bench.visited_by_head(lengths.back());
   fmt::print("{}", bench::head_table(shares, lengths.back()));
@@ -168,9 +178,8 @@ void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSet
 
 void run_contexts(const AttentionCommand& command, const bench::AttentionBenchSettings& settings, DType dtype,
                   Progress& progress, Table& table, nlohmann::ordered_json& json) {
-  std::vector<int64_t> contexts = command.contexts;
-  if (contexts.empty()) contexts = {4096, 65536, 1048576};
-  std::sort(contexts.begin(), contexts.end());
+  const std::vector<int64_t> contexts =
+      command.contexts.empty() ? std::vector<int64_t>{4096, 65536, 1048576} : rising(command.contexts);
   table.head(Pass::decode, dtype);
   progress.begin(fmt::format("{} decode", name_of(dtype)));
   progress.update(0);
@@ -271,6 +280,7 @@ void add_capture(CLI::App& app) {
   command.text("--out", options->out, "FILE", "The safetensors file to write", /*required=*/true);
   command.count("--length", options->length, "Tokens that the model sees at once");
   options->add_to(command);
+  command.examples("  alibi bench capture model/ novels/valid --length 16384 --out qkv.safetensors");
   command.runs([options] { run_capture(*options); });
 }
 

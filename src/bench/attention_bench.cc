@@ -69,11 +69,9 @@ struct AttentionBench::Candidate {
   }
 };
 
-AttentionBench::AttentionBench(const AttentionBenchSettings& settings, DType dtype, int64_t greatest_length)
-    : settings_(settings),
-      dtype_(dtype),
-      plain_(dtype, MatmulCeiling::Layout::plain),
-      packed_(dtype, MatmulCeiling::Layout::packed) {
+AttentionBench::AttentionBench(const AttentionBenchSettings& settings, DType dtype, int64_t greatest_length,
+                               MatmulCeilings& ceilings)
+    : settings_(settings), dtype_(dtype), ceilings_(ceilings) {
   if (settings.layers.empty()) {
     layers_.push_back(random_inputs(settings.shape, greatest_length, settings.seed).to(dtype));
   } else {
@@ -95,7 +93,7 @@ double AttentionBench::expected(const AttentionPoint& point, const AttentionInpu
   const auto layers = static_cast<double>(layers_.size());
   const auto found = measured_.find({point.pass, point.tolerance});
   if (found == measured_.end()) {
-    return point.tolerance > 0 ? 0 : layers * nominal_flops(point.pass, layer) / ceiling();
+    return point.tolerance > 0 ? 0 : layers * nominal_flops(point.pass, layer) / ceilings_.best();
   }
   const std::vector<AttentionPoint>& points = found->second;
   const AttentionPoint& last = points.back();
@@ -109,8 +107,6 @@ double AttentionBench::expected(const AttentionPoint& point, const AttentionInpu
   return layers * last.seconds *
          std::pow(static_cast<double>(point.length) / static_cast<double>(last.length), exponent);
 }
-
-double AttentionBench::ceiling() const { return std::max(plain_.best(), packed_.best()); }
 
 double AttentionBench::run_once(Candidate& candidate) const {
   AttentionPoint& point = candidate.point;
@@ -142,8 +138,7 @@ std::vector<AttentionPoint> AttentionBench::measure(Pass pass, int64_t length) {
   const auto run_ceiling = [&] {
     constexpr size_t enough = 5;
     if (ceiling_rates.size() >= enough) return;
-    const double plain = plain_.run(), packed = packed_.run();
-    ceiling_rates.push_back(std::max(plain, packed));
+    ceiling_rates.push_back(ceilings_.run());
   };
   std::vector<Candidate*> timed;
   for (Candidate& candidate : candidates) {

@@ -14,17 +14,15 @@ namespace alibi::bench {
 /// One data type. Inputs are made for the greatest length and cut for the others.
 class AttentionBench {
  public:
-  AttentionBench(const AttentionBenchSettings& settings, DType dtype, int64_t greatest_length);
+  /// `ceilings`, of the same data type, run in turns with what is measured.
+  AttentionBench(const AttentionBenchSettings& settings, DType dtype, int64_t greatest_length,
+                 MatmulCeilings& ceilings);
   ~AttentionBench();
 
   /// One point for each tolerance, timed in turns. Lengths of one pass should rise: what took long tells what would
   /// take too long.
   std::vector<AttentionPoint> measure(Pass pass, int64_t length);
 
-  /// The best rate of matrix products so far, FLOP/s.
-  double ceiling() const;
-  const MatmulCeiling& plain() const { return plain_; }
-  const MatmulCeiling& packed() const { return packed_; }
   /// Share of the blocks visited at `length` by [layer][head], at the default tolerance.
   std::vector<std::vector<double>> visited_by_head(int64_t length) const;
 
@@ -39,7 +37,7 @@ class AttentionBench {
   AttentionBenchSettings settings_;
   DType dtype_;
   std::vector<AttentionInputs> layers_;
-  MatmulCeiling plain_, packed_;
+  MatmulCeilings& ceilings_;
   std::map<std::pair<Pass, float>, std::vector<AttentionPoint>> measured_;
 };
 

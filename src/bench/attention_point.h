@@ -19,12 +19,13 @@ const char* name_of(Pass pass);
 float default_tolerance(DType dtype);
 
 struct AttentionBenchSettings {
-  AttentionShape shape;                 ///< of random inputs
-  std::vector<AttentionInputs> layers;  ///< captured inputs instead; results are means over the layers
-  std::vector<float> tolerances;        ///< empty: 0 and the default one
-  double seconds = 0.5;                 ///< time for each point
-  double longest = 5;                   ///< points whose single call would take longer are left out
+  AttentionShape shape;                      ///< of random inputs
+  std::vector<AttentionInputs> layers = {};  ///< captured inputs instead; results are means over the layers
+  std::vector<float> tolerances = {};        ///< empty: 0 and the default one
+  double seconds = 0.5;                      ///< time for each point
+  double longest = 5;                        ///< points whose single call would take longer are left out
   uint64_t seed = 0;
+  int64_t memory_bytes = int64_t{1} << 29;  ///< decode: what is read to empty the caches and to measure memory
 
   /// Those to measure: only 0 where no linear bias allows to skip anything.
   std::vector<float> tolerances_of(DType dtype) const;

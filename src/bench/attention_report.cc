@@ -108,12 +108,12 @@ nlohmann::ordered_json to_json(const AttentionPoint& point) {
   return json;
 }
 
-nlohmann::ordered_json ceilings_json(const AttentionBench& bench) {
-  return {{"matmul", bench.ceiling()},
-          {"matmul_row_major", bench.plain().best()},
-          {"matmul_row_major_size", bench.plain().size()},
-          {"matmul_packed", bench.packed().best()},
-          {"matmul_packed_size", bench.packed().size()}};
+nlohmann::ordered_json to_json(const MatmulCeilings& ceilings) {
+  return {{"matmul", ceilings.best()},
+          {"matmul_row_major", ceilings.plain.best()},
+          {"matmul_row_major_size", ceilings.plain.size()},
+          {"matmul_packed", ceilings.packed.best()},
+          {"matmul_packed_size", ceilings.packed.size()}};
 }
 
 }  // namespace alibi::bench

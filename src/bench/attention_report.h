@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "bench/attention_bench.h"
-#include "bench/decode_bench.h"
+#include "bench/attention_point.h"
+#include "bench/ceilings.h"
 
 namespace alibi::bench {
 
@@ -19,6 +19,6 @@ std::string memory_table(const std::vector<AttentionPoint>& points);
 std::string head_table(const std::vector<std::vector<double>>& visited_by_head, int64_t length);
 
 nlohmann::ordered_json to_json(const AttentionPoint& point);
-nlohmann::ordered_json ceilings_json(const AttentionBench& bench);
+nlohmann::ordered_json to_json(const MatmulCeilings& ceilings);
 
 }  // namespace alibi::bench

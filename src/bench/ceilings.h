@@ -1,6 +1,7 @@
 // What the machine can do at best, measured where it is compared with: matrix products by oneDNN, reads from memory.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 
@@ -31,11 +32,26 @@ class MatmulCeiling {
   double best_ = 0;
 };
 
-/// Reads a buffer larger than most caches.
+/// Both layouts of one data type.
+struct MatmulCeilings {
+  explicit MatmulCeilings(DType dtype)
+      : plain(dtype, MatmulCeiling::Layout::plain), packed(dtype, MatmulCeiling::Layout::packed) {}
+
+  /// One more product of each; returns the better rate.
+  double run() {
+    const double plain_rate = plain.run(), packed_rate = packed.run();
+    return std::max(plain_rate, packed_rate);
+  }
+  double best() const { return std::max(plain.best(), packed.best()); }
+
+  MatmulCeiling plain, packed;
+};
+
+/// Reads a buffer that should be larger than the caches.
 class MemoryReader {
  public:
-  /// 512 MiB, or an eighth of the machine's memory where that is less.
-  MemoryReader();
+  /// At most an eighth of the machine's memory is used.
+  explicit MemoryReader(int64_t bytes);
 
   /// Reads all of it with all threads: what the caches held before is gone.
   void read();

@@ -21,7 +21,8 @@ AttentionInputs chunk_inputs(const AttentionBenchSettings& settings, DType dtype
 DecodeBench::DecodeBench(const AttentionBenchSettings& settings, DType dtype)
     : settings_(settings),
       inputs_(chunk_inputs(settings, dtype)),
-      cache_(1, settings.shape.key_heads(), settings.shape.head_dim, dtype) {}
+      cache_(1, settings.shape.key_heads(), settings.shape.head_dim, dtype),
+      memory_(settings.memory_bytes) {}
 
 void DecodeBench::fill(int64_t context) {
   check(context >= cache_.length(), "[bench] contexts must rise: {} after {}", context, cache_.length());

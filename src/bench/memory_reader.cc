@@ -24,11 +24,11 @@ uint64_t sum_of(const uint64_t* words, int64_t count) {
 
 }  // namespace
 
-MemoryReader::MemoryReader() {
-  constexpr int64_t most = int64_t{1} << 29, unit = 1 << 20;
+MemoryReader::MemoryReader(int64_t bytes) {
+  constexpr int64_t unit = 1 << 20;
   const int64_t machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
-  const int64_t bytes = std::min(most, machine / 8 / unit * unit);
-  buffer_ = Tensor::empty({bytes / 4});
+  const int64_t size = std::max(unit, std::min(bytes, machine / 8) / unit * unit);
+  buffer_ = Tensor::empty({size / 4});
   buffer_.fill(1);
   read();
 }

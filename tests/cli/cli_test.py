@@ -14,7 +14,7 @@ import tempfile
 import unittest
 
 COMMAND = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/alibi"
-COMMANDS = ("compare", "train", "eval", "generate", "info")
+COMMANDS = ("compare", "train", "eval", "generate", "info", "bench attention", "bench capture")
 METHODS = ("alibi", "sinusoidal", "rotary", "t5", "learned", "none")
 SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
 TINY_TRAINING = ("--length", "32", "--tokens", "4k", "--batch-tokens", "512")
@@ -68,7 +68,7 @@ class CliTest(unittest.TestCase):
 class Help(CliTest):
     def test_every_command_has_help_with_examples_and_common_options(self):
         for command in COMMANDS:
-            text = self.succeeds(command, "--help")
+            text = self.succeeds(*command.split(), "--help")
             for expected in ("Examples:", f"alibi {command}", "--json", "--threads", "--seed"):
                 self.assertIn(expected, text)
             self.assertLessEqual(max(map(len, text.splitlines())), 160)
@@ -76,7 +76,7 @@ class Help(CliTest):
     def test_the_command_lists_its_subcommands(self):
         text = self.succeeds("--help")
         for command in COMMANDS:
-            self.assertIn(command, text)
+            self.assertIn(command.split()[0], text)
 
     def test_version(self):
         self.assertRegex(self.succeeds("--version"), r"^alibi \d+\.\d+\.\d+\n$")
@@ -92,6 +92,13 @@ class CalledWrongly(CliTest):
         self.fails(2, "TEXT", "eval", self.model)
         self.fails(2, "--out", "train", self.text)
         self.fails(2, "--loud", "info", self.model, "--loud")
+
+    def test_bench(self):
+        for wrong in (("--dtype", "f64"), ("--position", "rotary"), ("--pass", "sideways"), ("--isa", "mmx"),
+                      ("--tolerance", "2"), ("--tolerance", "x"), ("--kv-heads", "3")):
+            self.fails(2, wrong[0], "bench", "attention", *wrong)
+        self.fails(1, self.valid, "bench", "attention", "--tensors", self.valid)
+        self.fails(1, "tokens", "bench", "capture", self.model, self.valid, "--length", "5M", "--out", "unused")
 
     def test_numbers(self):
         out = self.folder / "unused"
@@ -267,6 +274,37 @@ class EndToEnd(CliTest):
         self.assertEqual(results["parameters"], self.json_of("train.json")["parameters"])
         self.assertEqual(sum(math.prod(t["shape"]) for t in results["tensors"]), results["parameters"])
         self.assertEqual(len(results["slopes"]), results["heads"])
+
+    def test_info_of_the_cpu(self):
+        text = self.succeeds("info", "--cpu", "--json", self.folder / "cpu.json")
+        results = self.json_of("cpu.json")
+        self.assertIn(results["isa"], text)
+        self.assertIn(results["isa"], results["isas"])
+        self.assertIn("isa", self.succeeds("info", "--cpu", self.model))
+
+    def test_bench_attention(self):
+        text = self.succeeds("bench", "attention", "--lengths", "96,64", "--contexts", "200", "--heads", "4",
+                             "--kv-heads", "2", "--head-dim", "16", "--seconds", "0", "--json", self.folder / "b.json")
+        results = self.json_of("b.json")
+        self.assertIn(results["isa"], text)
+        points = [(p["dtype"], p["pass"], p["length"]) for p in results["points"] if p["tolerance"] == 0]
+        of_a_type = [("forward", 64), ("forward", 96), ("backward", 64), ("backward", 96), ("decode", 200)]
+        self.assertEqual(points, [(t, *point) for t in ("float32", "bfloat16") for point in of_a_type])
+        self.assertEqual(len(results["points"]), 2 * len(points))
+        for point in results["points"]:
+            self.assertGreater(point["seconds"], 0)
+            self.assertLessEqual(point["visited"], 1)
+
+    def test_bench_on_what_a_model_computes(self):
+        tensors = self.folder / "qkv.safetensors"
+        self.succeeds("bench", "capture", self.model, self.valid, "--length", "300", "--out", tensors)
+        text = self.succeeds("bench", "attention", "--tensors", tensors, "--dtype", "f32", "--pass", "forward",
+                             "--tolerance", "2^-20", "--seconds", "0", "--json", self.folder / "b.json")
+        results = self.json_of("b.json")
+        self.assertIn("layer", text)
+        self.assertEqual([(p["length"], p["tolerance"]) for p in results["points"]], [(300, 2**-20)])
+        layers = results["points"][0]["visited_by_layer"]
+        self.assertEqual(len(results["visited_by_head"]["float32"]), len(layers))
 
     def test_learned_positions_end(self):
         model = self.folder / "learned"

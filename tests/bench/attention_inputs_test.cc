@@ -1,0 +1,103 @@
+#include "bench/attention_inputs.h"
+
+#include <gtest/gtest.h>
+
+#include <fstream>
+
+#include "alibi/error.h"
+#include "model/attention_observer.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace alibi::bench {
+namespace {
+
+LanguageModel small_model(Position position) {
+  LanguageModelConfig config;
+  config.transformer = {.layers = 2, .d_model = 32, .heads = 4, .kv_heads = 2, .position = position};
+  config.vocab_size = 20;
+  return LanguageModel(config, 1);
+}
+
+const std::vector<int32_t> tokens = {3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5};
+
+TEST(AttentionInputs, CapturesEveryLayerOfAModel) {
+  const LanguageModel model = small_model(Position::alibi);
+  const std::vector<AttentionInputs> layers = capture(model, tokens);
+  ASSERT_EQ(layers.size(), 2u);
+  for (const AttentionInputs& layer : layers) {
+    EXPECT_EQ(layer.q.shape(), (Shape{1, 11, 4, 8}));
+    EXPECT_EQ(layer.k.shape(), (Shape{1, 11, 2, 8}));
+    EXPECT_EQ(layer.v.shape(), (Shape{1, 11, 2, 8}));
+    EXPECT_EQ(layer.options.slopes, slopes(4));
+  }
+  EXPECT_GT(test::max_abs_diff(layers[0].q.to_floats(), layers[1].q.to_floats()), 0);
+}
+
+TEST(AttentionInputs, ObserversEndWithTheirScope) {
+  int seen = 0;
+  const auto count = [&](const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&) { ++seen; };
+  const LanguageModel model = small_model(Position::none);
+  {
+    const ScopedAttentionObserver outer(count);
+    EXPECT_EQ(capture(model, tokens).size(), 2u);
+    EXPECT_EQ(seen, 0);  // the inner one takes its place
+    model.hidden(Tensor::from(std::span<const int32_t>(tokens), {1, 11}));
+    EXPECT_EQ(seen, 2);
+  }
+  model.hidden(Tensor::from(std::span<const int32_t>(tokens), {1, 11}));
+  EXPECT_EQ(seen, 2);
+}
+
+TEST(AttentionInputs, FilesGiveBackWhatWasSaved) {
+  const test::TemporaryFolder folder;
+  for (const Position position : {Position::alibi, Position::t5, Position::none}) {
+    const std::vector<AttentionInputs> layers = capture(small_model(position), tokens);
+    save_inputs(folder / "qkv.safetensors", layers, {{"model", "small"}});
+    const std::vector<AttentionInputs> loaded = load_inputs(folder / "qkv.safetensors");
+    ASSERT_EQ(loaded.size(), layers.size());
+    for (size_t i = 0; i < layers.size(); ++i) {
+      EXPECT_EQ(loaded[i].q.to_floats(), layers[i].q.to_floats());
+      EXPECT_EQ(loaded[i].k.to_floats(), layers[i].k.to_floats());
+      EXPECT_EQ(loaded[i].v.to_floats(), layers[i].v.to_floats());
+      EXPECT_EQ(loaded[i].options.slopes, layers[i].options.slopes);
+      ASSERT_EQ(loaded[i].options.buckets.has_value(), position == Position::t5);
+      if (position != Position::t5) continue;
+      EXPECT_EQ(loaded[i].options.buckets->table.to_floats(), layers[i].options.buckets->table.to_floats());
+      EXPECT_EQ(loaded[i].options.buckets->max_distance, layers[i].options.buckets->max_distance);
+    }
+  }
+}
+
+TEST(AttentionInputs, FilesWithoutLayersAreRefused) {
+  const test::TemporaryFolder folder;
+  EXPECT_THROW(load_inputs(folder / "missing.safetensors"), Error);
+  std::ofstream(folder / "text.safetensors") << "not tensors";
+  EXPECT_THROW(load_inputs(folder / "text.safetensors"), Error);
+}
+
+/// Attention of one head taken out equals that head of the whole, for all kinds of bias.
+TEST(AttentionInputs, OneHeadOfTheWhole) {
+  for (const Position position : {Position::alibi, Position::t5, Position::none}) {
+    const AttentionShape shape = {.heads = 6, .kv_heads = 2, .head_dim = 16, .position = position};
+    const AttentionInputs all = random_inputs(shape, 70, 3).first(65);
+    Tensor out(all.q.shape());
+    attention(all.q, all.k, all.v, all.options, out);
+    for (int64_t head = 0; head < shape.heads; ++head) {
+      const AttentionInputs one = all.head(head);
+      Tensor out_one(one.q.shape());
+      attention(one.q, one.k, one.v, one.options, out_one);
+      const double diff = test::max_abs_diff(out_one.to_floats(), out.slice(2, head, head + 1).to_floats());
+      EXPECT_TRUE(diff <= 1e-6) << name_of(position) << " head " << head << ": " << diff;
+    }
+  }
+}
+
+TEST(AttentionInputs, ShapesAreChecked) {
+  EXPECT_THROW((AttentionShape{.heads = 8, .kv_heads = 3}).validate(), UsageError);
+  EXPECT_THROW((AttentionShape{.position = Position::rotary}).validate(), UsageError);
+  EXPECT_NO_THROW((AttentionShape{.heads = 8, .kv_heads = 2}).validate());
+}
+
+}  // namespace
+}  // namespace alibi::bench
