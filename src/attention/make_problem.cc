@@ -9,7 +9,7 @@
 namespace alibi::kernels {
 namespace {
 
-constexpr int64_t most_rows = (int64_t{1} << 31) - 1;
+constexpr int64_t most_rows = (int64_t{1} << 31) - 4096;  // distances within a tile fit 32 bits
 
 void check_tensor(const char* operation, const char* name, const Tensor& tensor, DType dtype) {
   check(tensor.defined() && tensor.axes() == 4, "[{}] {} has shape {}, expected [batch, length, heads, head_dim]",

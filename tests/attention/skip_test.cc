@@ -117,6 +117,13 @@ TEST(AttentionSkip, AdversarialInputs) {
          t.k.fill(1e-42f);
          t.k.slice(1, 3, 4).fill(1e-19f);
        }},
+      {"a key whose squares underflow, and still matters",
+       [](AttentionTensors& t, AttentionOptions& o) {
+         o.scale = 1000;
+         t.q.fill(4e18f);
+         t.k.fill(0);
+         t.k.slice(1, 3, 4).fill(1e-19f);
+       }},
       {"norms that overflow",
        [](AttentionTensors& t, AttentionOptions&) {
          t.q.fill(1e-30f);
