@@ -75,8 +75,8 @@ void amx_forward(const Problem& problem, AttentionState* state) {
   if (!keys.finite()) return vector_forward(problem, state);
   const BlockNumbers numbers(problem, BlockNumbers::Of::queries);
   if (state != nullptr && may_skip(problem)) {
-    state->first_block.assign(static_cast<size_t>(numbers.size()), 0);
-    state->last_block.assign(static_cast<size_t>(numbers.size()), 0);
+    state->first_block.assign(static_cast<size_t>(state_size(numbers)), 0);
+    state->last_block.assign(static_cast<size_t>(state_size(numbers)), 0);
   }
   const std::vector<ForwardTask> tasks = forward_tasks(problem, numbers);
   std::atomic<int64_t> visited{0}, total{0};

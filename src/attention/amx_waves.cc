@@ -103,7 +103,7 @@ class SpanPairs {
 
 VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state)
     : numbers_(problem, BlockNumbers::Of::queries) {
-  const auto size = static_cast<size_t>(numbers_.size());
+  const auto size = static_cast<size_t>(state_size(numbers_));
   if (state.first_block.size() == size && state.last_block.size() == size) {
     first_ = state.first_block;
     last_ = state.last_block;

@@ -78,7 +78,7 @@ void expect_right(const AttentionCase& c, Passes passes = Passes::both) {
 
 TEST(AttentionAmx, EveryLength) {
   SKIP_WITHOUT_AMX();
-  for (int64_t length = 1; length <= 300; length += length < 70 ? 1 : 13) expect_right(amx_case(length, length));
+  for (int64_t length = 1; length <= 300; length += length < 67 ? 1 : 19) expect_right(amx_case(length, length));
 }
 
 TEST(AttentionAmx, EveryHeadDim) {
@@ -90,7 +90,7 @@ TEST(AttentionAmx, EveryHeadDim) {
 
 TEST(AttentionAmx, QueriesFromEveryOffset) {
   SKIP_WITHOUT_AMX();
-  for (int64_t offset = 0; offset <= 66; offset += 3) {
+  for (int64_t offset = 0; offset <= 66; offset += 6) {
     AttentionCase c = amx_case(50, 50 + offset, 2);
     expect_right(c);
     c.options.causal = false;
@@ -137,14 +137,14 @@ TEST(AttentionAmx, SlopesOfEveryForm) {
 TEST(AttentionAmx, RandomCases) {
   SKIP_WITHOUT_AMX();
   int supported_cases = 0;
-  for (AttentionCase c : random_cases(150, 5)) {
+  for (AttentionCase c : random_cases(80, 5)) {
     c.dtype = DType::bfloat16;
     const AttentionTensors t(c);
     if (!supported(c, t)) continue;
     ++supported_cases;
     expect_right(c);
   }
-  EXPECT_GT(supported_cases, 30);
+  EXPECT_GT(supported_cases, 15);
 }
 
 TEST(AttentionAmx, PackedSequences) {
@@ -173,16 +173,16 @@ TEST(AttentionAmx, PackedSequences) {
 
 TEST(AttentionAmx, LongRowsAndManyWaves) {
   SKIP_WITHOUT_AMX();
-  AttentionCase grouped = amx_case(1100, 1130, 2);
+  AttentionCase grouped = amx_case(600, 630, 2);
   grouped.kv_heads = 1;
   expect_right(grouped);
-  AttentionCase both_sides = amx_case(700, 700, 2);
+  AttentionCase both_sides = amx_case(500, 500, 2);
   both_sides.options.causal = false;
   expect_right(both_sides);
   AttentionCase narrow = amx_case(900, 900, 1);
   narrow.options.window = 40;  // most pairs of spans are never visited
   expect_right(narrow);
-  expect_right(amx_case(4096, 4096), Passes::forward);
+  expect_right(amx_case(150, 4096));
 }
 
 TEST(AttentionAmx, ScoresOfEverySize) {
@@ -190,7 +190,7 @@ TEST(AttentionAmx, ScoresOfEverySize) {
   SKIP_WITHOUT_AMX();
   for (const float scale : {0.01f, 1.0f, 3.0f, 4.0f, 10.0f, 100.0f}) {
     for (const bool causal : {true, false}) {
-      AttentionCase c = amx_case(330, 330, 2, 64);
+      AttentionCase c = amx_case(200, 200, 2, 64);
       c.input_scale = scale;
       c.options.causal = causal;
       expect_right(c, scale <= 4 ? Passes::both : Passes::forward);
@@ -256,12 +256,12 @@ TEST(AttentionAmx, SkippingKeepsItsBoundAndLeavesOutWork) {
 
 TEST(AttentionAmx, SkippingFindsFarKeysThatMatter) {
   SKIP_WITHOUT_AMX();
-  AttentionCase c = amx_case(1000, 1000, 2, 64);
+  AttentionCase c = amx_case(600, 600, 2, 64);
   c.options.slopes = {0.25f, 0.0f};
   for (const bool causal : {true, false}) {
     AttentionTensors t(c);
     c.options.causal = causal;
-    t.k.slice(1, causal ? 3 : 990, causal ? 4 : 991).fill(40);  // wins wherever sum(q) > 0
+    t.k.slice(1, causal ? 3 : 590, causal ? 4 : 591).fill(40);  // wins wherever sum(q) > 0
     std::vector<double> out;
     attention_reference(t.q, t.k, t.v, c.options, out);
     c.options.tolerance = 0x1p-11f;
