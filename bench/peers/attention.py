@@ -1,0 +1,226 @@
+"""Times PyTorch's ways of computing ALiBi attention beside `alibi bench attention`, and prints ratios.
+
+    python bench/peers/attention.py --alibi build/alibi --dtype bf16 --lengths 2048,8192
+
+Same shapes, numbers from the same distribution, the same number of threads, one after the other at each length, so that
+a slow phase of the machine hits both. Every way is checked against float64 before it is timed.
+"""
+
+import argparse
+import json
+import math
+import os
+import pathlib
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+DTYPES = {"f32": "float32", "bf16": "bfloat16"}
+
+
+def slopes(heads):
+    """The published slopes for a power of two of heads."""
+    if heads & (heads - 1):
+        raise SystemExit("attention.py: --heads must be a power of two")
+    return [2 ** (-8 * (i + 1) / heads) for i in range(heads)]
+
+
+class Ways:
+    """Each method takes and gives [1, heads, length, head_dim]."""
+
+    def __init__(self, torch, heads):
+        self.torch = torch
+        self.slopes = torch.tensor(slopes(heads), dtype=torch.float32)
+        self.masks = {}
+
+    def bias(self, length, dtype):
+        """[1, heads, length, length]: -slope * distance, -infinity after the query. Made once, not timed."""
+        if (length, dtype) not in self.masks:
+            torch = self.torch
+            self.masks.clear()  # there is room for one
+            position = torch.arange(length, dtype=torch.float32)
+            distance = position[:, None] - position[None, :]
+            bias = -self.slopes[:, None, None] * distance
+            bias.masked_fill_(distance < 0, -math.inf)
+            self.masks[length, dtype] = bias[None].to(dtype)
+        return self.masks[length, dtype]
+
+    def naive(self, q, k, v):
+        scores = q @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) + self.bias(q.shape[-2], q.dtype)
+        return self.torch.softmax(scores, dim=-1, dtype=self.torch.float32).to(q.dtype) @ v
+
+    def sdpa(self, q, k, v):
+        return self.torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=self.bias(q.shape[-2], q.dtype))
+
+    def flex(self):
+        """Compiled: without, FlexAttention is a reference that makes the whole matrix."""
+        from torch.nn.attention.flex_attention import create_block_mask, flex_attention
+
+        compiled = self.torch.compile(flex_attention, dynamic=False)
+        table = self.slopes
+
+        def alibi(score, _, head, i, j):
+            return score - table[head] * (i - j)
+
+        def run(q, k, v):
+            length = q.shape[-2]
+            if ("blocks", length) not in self.masks:
+                self.masks.clear()
+                self.masks["blocks", length] = create_block_mask(
+                    lambda batch, head, i, j: i >= j, None, None, length, length, device="cpu")
+            return compiled(q, k, v, score_mod=alibi, block_mask=self.masks["blocks", length])
+
+        return run
+
+    def all(self):
+        """name -> function"""
+        return {
+            "naive": self.naive,
+            "naive, compiled": self.torch.compile(self.naive, dynamic=False),
+            "sdpa with mask": self.sdpa,
+            "sdpa with mask, compiled": self.torch.compile(self.sdpa, dynamic=False),
+            "flex, compiled": self.flex(),
+        }
+
+
+def exact_rows(torch, q, k, v, slope, rows):
+    """float64 attention of some rows: [heads, rows, head_dim]."""
+    q, k, v = (t[0].double() for t in (q, k, v))
+    distance = torch.tensor(rows)[:, None] - torch.arange(k.shape[1])[None, :]
+    scores = q[:, rows] @ k.transpose(-2, -1) / math.sqrt(q.shape[-1]) - slope.double()[:, None, None] * distance
+    scores.masked_fill_(distance < 0, -math.inf)
+    return torch.softmax(scores, dim=-1) @ v
+
+
+def median_seconds(work, seconds, longest):
+    """Median of several runs, after one to warm up; that one's time if it is longer than `longest`."""
+    begin = time.perf_counter()
+    work()
+    first = time.perf_counter() - begin
+    if first > longest:
+        return first
+    runs = []
+    while len(runs) < 3 or (sum(runs) < seconds and len(runs) < 100):
+        begin = time.perf_counter()
+        work()
+        runs.append(time.perf_counter() - begin)
+    return statistics.median(runs)
+
+
+def time_way(torch, ways, name, function, inputs, options, backward):
+    """(seconds, note): what it took, or why there is no time."""
+    q, k, v = inputs
+    try:
+        if backward:
+            tensors = [t.detach().requires_grad_(True) for t in inputs]
+            dout = torch.randn_like(q)
+
+            def work():
+                function(*tensors).backward(dout)
+                for tensor in tensors:
+                    tensor.grad = None
+        else:
+            def work():
+                with torch.no_grad():
+                    function(q, k, v)
+
+            with torch.no_grad():
+                out = function(q, k, v)
+            length = q.shape[-2]
+            rows = sorted({0, 1, length // 3, length - 1})
+            error = (out[0][:, rows].double() - exact_rows(torch, q, k, v, ways.slopes, rows)).abs().max().item()
+            limit = 1e-4 if q.dtype == torch.float32 else 0.1
+            if not error <= limit:
+                return None, f"wrong: error {error:.3g}"
+        work()  # compiles
+        return median_seconds(work, options.seconds, options.longest), ""
+    except Exception as problem:  # whatever stops a peer is its result
+        return None, f"{type(problem).__name__}: {str(problem).strip().splitlines()[0][:90] if str(problem) else ''}"
+
+
+def run_alibi(options, dtype, length):
+    """Our points at this length, by (pass, tolerance)."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = pathlib.Path(folder) / "alibi.json"
+        subprocess.run([options.alibi, "bench", "attention", "--lengths", str(length), "--dtype", dtype, "--pass",
+                        ",".join(options.passes), "--heads", str(options.heads), "--head-dim", str(options.head_dim),
+                        "--threads", str(options.threads), "--seconds", str(options.seconds), "--longest",
+                        str(options.longest), "--json", str(file)], check=True, stdout=subprocess.DEVNULL)
+        results = json.loads(file.read_text())
+    points = {(p["pass"], p["tolerance"]): p for p in results["points"] if "seconds" in p}
+    return points, results
+
+
+def ratio(seconds, point):
+    return f"{seconds / point['seconds']:8.2f}" if point else f"{'-':>8}"
+
+
+def in_memory(length, heads, dtype):
+    """Whether a few matrices of all scores fit into half of the machine's memory."""
+    size = 4 if dtype == "f32" else 2
+    memory = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return 4 * heads * length * length * size < memory / 2
+
+
+def compare(torch, options, dtype, length, results):
+    points, alibi = run_alibi(options, dtype, length)
+    generator = torch.Generator().manual_seed(length)
+    shape = (1, options.heads, length, options.head_dim)
+    inputs = [torch.randn(shape, generator=generator).to(getattr(torch, DTYPES[dtype])) for _ in range(3)]
+    ways = Ways(torch, options.heads)
+    for which in options.passes:
+        ours = [points.get((which, t)) for t in sorted({t for p, t in points if p == which})]
+        dense = next((p for p in ours if p["tolerance"] == 0), None)
+        skipping = next((p for p in ours if p["tolerance"] > 0), None)
+        print(f"\n{which}, {DTYPES[dtype]}, length {length}")
+        for name, point in (("alibi, every key", dense), ("alibi, default tolerance", skipping)):
+            if point:
+                print(f"  {name:<26} {1e3 * point['seconds']:10.2f} ms")
+        for name, function in ways.all().items():
+            if "flex" not in name and not in_memory(length, options.heads, dtype):
+                seconds, note = None, "left out: the bias and the scores do not fit into memory"
+            else:
+                torch._dynamo.reset()
+                seconds, note = time_way(torch, ways, name, function, inputs, options, which == "backward")
+            results.append({"pass": which, "dtype": DTYPES[dtype], "length": length, "peer": name, "seconds": seconds,
+                            "note": note, "alibi_dense": dense, "alibi": skipping, "isa": alibi["isa"]})
+            if seconds is None:
+                print(f"  {name:<26} {note}")
+            else:
+                print(f"  {name:<26} {1e3 * seconds:10.2f} ms  {ratio(seconds, dense)} x every key"
+                      f"  {ratio(seconds, skipping)} x default tolerance")
+            sys.stdout.flush()
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--alibi", required=True, help="path of the alibi command")
+    parser.add_argument("--lengths", default="512,2048,8192")
+    parser.add_argument("--dtype", default="f32,bf16")
+    parser.add_argument("--pass", dest="passes", default="forward,backward", help="backward: together with forward")
+    parser.add_argument("--heads", type=int, default=8)
+    parser.add_argument("--head-dim", type=int, default=64)
+    parser.add_argument("--threads", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--seconds", type=float, default=1.0, help="time for each point")
+    parser.add_argument("--longest", type=float, default=30.0, help="a single call may take this long")
+    parser.add_argument("--json", help="also write the results to this file")
+    options = parser.parse_args()
+    options.passes = options.passes.split(",")
+
+    import torch
+
+    torch.set_num_threads(options.threads)
+    print(f"PyTorch {torch.__version__}, {options.threads} threads, {options.heads} heads, head_dim {options.head_dim}, "
+          f"causal, batch 1; times are medians, ratios are the peer's time over ours")
+    results = []
+    for dtype in options.dtype.split(","):
+        for length in map(int, options.lengths.split(",")):
+            compare(torch, options, dtype, length, results)
+    if options.json:
+        pathlib.Path(options.json).write_text(json.dumps({"torch": torch.__version__, "points": results}, indent=2))
+
+
+if __name__ == "__main__":
+    main()
