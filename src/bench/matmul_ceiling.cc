@@ -1,12 +1,15 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <utility>
 #include <vector>
 
 #include "alibi/runtime.h"
 #include "bench/ceilings.h"
 #include "bench/timing.h"
+#include "core/memory.h"
 #include "core/parallel.h"
 
 namespace alibi::bench {
@@ -24,8 +27,15 @@ void use_this_thread_alone() {
 struct MatmulCeiling::Products {
   /// What one thread multiplies.
   struct Operands {
+    std::shared_ptr<void> memory_of_a, memory_of_b, memory_of_c;
     dnnl::memory a, b, c;
   };
+
+  /// oneDNN's generated code may load a little past the end of an operand, so its memory does not end there.
+  static std::shared_ptr<void> memory_for(const dnnl::memory::desc& desc) {
+    constexpr size_t slack = 8192;
+    return allocate(desc.get_size() + slack, true);
+  }
 
   Products(DType dtype, Layout layout, int64_t n) : size(n), engine(dnnl::engine::kind::cpu, 0) {
     using Memory = dnnl::memory;
@@ -39,8 +49,12 @@ struct MatmulCeiling::Products {
 #endif
     matmul = dnnl::matmul(made);
     for (int thread = 0; thread < threads(); ++thread) {
-      operands.push_back(
-          {Memory(made.src_desc(), engine), Memory(made.weights_desc(), engine), Memory(made.dst_desc(), engine)});
+      Operands mine{
+          memory_for(made.src_desc()), memory_for(made.weights_desc()), memory_for(made.dst_desc()), {}, {}, {}};
+      mine.a = Memory(made.src_desc(), engine, mine.memory_of_a.get());
+      mine.b = Memory(made.weights_desc(), engine, mine.memory_of_b.get());
+      mine.c = Memory(made.dst_desc(), engine, mine.memory_of_c.get());
+      operands.push_back(std::move(mine));
       for (Memory* memory : {&operands.back().a, &operands.back().b}) {
         auto* bytes = static_cast<uint8_t*>(memory->get_data_handle());
         std::fill_n(bytes, memory->get_desc().get_size(), uint8_t{0x3c});  // about 0.01 in either type
