@@ -100,11 +100,11 @@ double AttentionBench::expected(const AttentionPoint& point, const AttentionInpu
   double exponent = 2;  // of seconds in length: from the last two points, where there are two
   if (points.size() > 1) {
     const AttentionPoint& before = points[points.size() - 2];
-    const double grown = std::log(last.seconds / before.seconds);
+    const double grown = std::log(last.best_seconds / before.best_seconds);
     exponent =
         std::clamp(grown / std::log(static_cast<double>(last.length) / static_cast<double>(before.length)), 1.0, 2.0);
   }
-  return layers * last.seconds *
+  return layers * last.best_seconds *
          std::pow(static_cast<double>(point.length) / static_cast<double>(last.length), exponent);
 }
 
