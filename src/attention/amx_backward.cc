@@ -116,8 +116,29 @@ class Backward {
 
   uint16_t* halves(int64_t blocks) { return reinterpret_cast<uint16_t*>(workspace_.part(blocks * block_size_ / 2)); }
 
+  /// Key blocks of the span, counted from its first, that a query block visits: [first, last).
+  struct Range {
+    int64_t first = 0, last = 0;
+  };
+  Range visited_keys(int64_t head, int64_t query) const {
+    const int64_t block = task_.query_block + query;
+    const int64_t first = visited_.first(task_.sequence, head, block) - task_.key_block;
+    const int64_t last = visited_.last(task_.sequence, head, block) - task_.key_block;
+    return {first > 0 ? first : 0, last < task_.key_blocks ? last : task_.key_blocks};
+  }
+
+  /// Only the blocks that are visited: with skipping and windows those are few.
   void pack_keys() {
-    for (int64_t b = 0; b < task_.key_blocks; ++b) {
+    Range any = {task_.key_blocks, 0};
+    for (int64_t g = 0; g < problem_.group(); ++g) {
+      for (int64_t q = 0; q < task_.query_blocks; ++q) {
+        const Range range = visited_keys(task_.kv_head * problem_.group() + g, q);
+        if (range.first >= range.last) continue;
+        any.first = range.first < any.first ? range.first : any.first;
+        any.last = range.last > any.last ? range.last : any.last;
+      }
+    }
+    for (int64_t b = any.first; b < any.last; ++b) {
       const int64_t row = (task_.key_block + b) * block_rows;
       const auto source = [&](const Rows& tensor) {
         return source_at(tensor, sequence_.batch, sequence_.key_begin + row, task_.kv_head, sequence_.keys - row,
@@ -132,6 +153,8 @@ class Backward {
   void pack_queries(int64_t head) {
     const float* lse = state_.lse.data<float>() + (sequence_.batch * problem_.heads + head) * problem_.queries;
     for (int64_t b = 0; b < task_.query_blocks; ++b) {
+      const Range range = visited_keys(head, b);
+      if (range.first >= range.last) continue;
       const int64_t row = (task_.query_block + b) * block_rows;
       const int64_t rows = sequence_.queries - row;
       const auto source = [&](const Rows& tensor) {
@@ -178,10 +201,9 @@ class Backward {
     bool seen[group_keys][group_queries] = {};
     bool key_seen[group_keys] = {};
     for (int64_t q = 0; q < queries; ++q) {
-      const int64_t block = task_.query_block + query + q;
-      const int64_t first = visited_.first(task_.sequence, plan.head, block) - task_.key_block - key;
-      const int64_t last = visited_.last(task_.sequence, plan.head, block) - task_.key_block - key;
-      const int64_t begin = first > 0 ? first : 0, end = last < keys ? last : keys;
+      const Range range = visited_keys(plan.head, query + q);
+      const int64_t begin = range.first > key ? range.first - key : 0;
+      const int64_t end = range.last < key + keys ? range.last - key : keys;
       for (int64_t k = begin; k < end; ++k) {
         make_pair(plan, ramps, key + k, query + q, tiles_of(k, q));
         seen[k][q] = key_seen[k] = true;
