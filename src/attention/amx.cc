@@ -92,14 +92,16 @@ void amx_forward(const Problem& problem, AttentionState* state) {
 
 /// False if a tensor holds infinity or NaN.
 bool finite(const Problem& problem, const Rows& tensor, int64_t rows, int64_t heads) {
-  constexpr int64_t rows_together = 256;
+  constexpr int64_t rows_together = 64;
   const int64_t pieces = ceil_div(rows, rows_together);
   std::atomic<bool> result{true};
-  parallel_for(problem.batch * heads * pieces, [&](int64_t i) {
-    const int64_t batch = i / (heads * pieces), head = i / pieces % heads, begin = i % pieces * rows_together;
+  parallel_for(problem.batch * pieces, [&](int64_t i) {
+    const int64_t batch = i / pieces, begin = i % pieces * rows_together;
     const int64_t end = std::min(rows, begin + rows_together);
     for (int64_t row = begin; row < end; row += 32) {
-      if (std::isinf(largest(source_at(tensor, batch, row, head, end - row, problem.head_dim)))) result = false;
+      for (int64_t head = 0; head < heads; ++head) {  // heads lie side by side in memory
+        if (std::isinf(largest(source_at(tensor, batch, row, head, end - row, problem.head_dim)))) result = false;
+      }
     }
   });
   return result;

@@ -139,15 +139,34 @@ class Backward {
       }
     }
     for (int64_t b = any.first; b < any.last; ++b) {
-      const int64_t row = (task_.key_block + b) * block_rows;
-      const auto source = [&](const Rows& tensor) {
-        return source_at(tensor, sequence_.batch, sequence_.key_begin + row, task_.kv_head, sequence_.keys - row,
-                         problem_.head_dim);
-      };
-      pack_rows(source(problem_.k), keys_ + b * block_size_);
-      pack_transposed(source(problem_.k), keys_transposed_ + b * block_size_);
-      pack_rows(source(problem_.v), values_ + b * block_size_);
+      if (b == any.first) prefetch_keys(b);
+      if (b + 1 < any.last) prefetch_keys(b + 1);
+      const Source k = keys_at(problem_.k, b);
+      pack_rows(k, keys_ + b * block_size_);
+      pack_transposed(k, keys_transposed_ + b * block_size_);
+      pack_rows(keys_at(problem_.v, b), values_ + b * block_size_);
     }
+  }
+
+  Source keys_at(const Rows& tensor, int64_t b) const {
+    const int64_t row = (task_.key_block + b) * block_rows;
+    return source_at(tensor, sequence_.batch, sequence_.key_begin + row, task_.kv_head, sequence_.keys - row,
+                     problem_.head_dim);
+  }
+  void prefetch_keys(int64_t b) const {
+    prefetch(keys_at(problem_.k, b));
+    prefetch(keys_at(problem_.v, b));
+  }
+
+  Source queries_at(const Rows& tensor, int64_t head, int64_t b) const {
+    const int64_t row = (task_.query_block + b) * block_rows;
+    return source_at(tensor, sequence_.batch, sequence_.query_begin + row, head, sequence_.queries - row,
+                     problem_.head_dim);
+  }
+  void prefetch_queries(int64_t head, int64_t b) const {
+    prefetch(queries_at(problem_.q, head, b));
+    prefetch(queries_at(problem_.dout, head, b));
+    prefetch(queries_at(problem_.out, head, b));
   }
 
   void pack_queries(int64_t head) {
@@ -155,17 +174,16 @@ class Backward {
     for (int64_t b = 0; b < task_.query_blocks; ++b) {
       const Range range = visited_keys(head, b);
       if (range.first >= range.last) continue;
+      if (b + 1 < task_.query_blocks) prefetch_queries(head, b + 1);
       const int64_t row = (task_.query_block + b) * block_rows;
       const int64_t rows = sequence_.queries - row;
-      const auto source = [&](const Rows& tensor) {
-        return source_at(tensor, sequence_.batch, sequence_.query_begin + row, head, rows, problem_.head_dim);
-      };
-      pack_columns(source(problem_.q), queries_ + b * block_size_);
-      pack_pairs(source(problem_.q), query_pairs_ + b * block_size_);
-      pack_columns(source(problem_.dout), douts_ + b * block_size_);
-      pack_pairs(source(problem_.dout), dout_pairs_ + b * block_size_);
+      const Source q = queries_at(problem_.q, head, b), dout = queries_at(problem_.dout, head, b);
+      pack_columns(q, queries_ + b * block_size_);
+      pack_pairs(q, query_pairs_ + b * block_size_);
+      pack_columns(dout, douts_ + b * block_size_);
+      pack_pairs(dout, dout_pairs_ + b * block_size_);
       float* delta = minus_delta_ + b * block_rows;
-      row_products(source(problem_.dout), source(problem_.out), delta);
+      row_products(dout, queries_at(problem_.out, head, b), delta);
       for (int64_t i = 0; i < block_rows; ++i) {
         delta[i] = -delta[i];
         log_sums_[b * block_rows + i] =
