@@ -27,14 +27,12 @@ void use_this_thread_alone() {
 struct MatmulCeiling::Products {
   /// What one thread multiplies.
   struct Operands {
-    std::shared_ptr<void> memory_of_a, memory_of_b, memory_of_c;
-    dnnl::memory a, b, c;
+    std::shared_ptr<void> memory_of_a, memory_of_b, memory_of_c, memory_of_scratchpad;
+    dnnl::memory a, b, c, scratchpad;
   };
 
-  /// oneDNN's generated code may load a little past the end of an operand, so its memory does not end there.
   static std::shared_ptr<void> memory_for(const dnnl::memory::desc& desc) {
-    constexpr size_t slack = 8192;
-    return allocate(desc.get_size() + slack, true);
+    return allocate(std::max<size_t>(desc.get_size(), 1), true);
   }
 
   Products(DType dtype, Layout layout, int64_t n) : size(n), engine(dnnl::engine::kind::cpu, 0) {
@@ -42,18 +40,25 @@ struct MatmulCeiling::Products {
     const auto type = dtype == DType::bfloat16 ? Memory::data_type::bf16 : Memory::data_type::f32;
     const auto tag = layout == Layout::packed ? Memory::format_tag::any : Memory::format_tag::ab;
     const Memory::desc a({n, n}, type, tag), b({n, n}, type, tag), c({n, n}, type, Memory::format_tag::ab);
+    // The library's own scratchpad belongs to the thread that made the primitive; every thread runs this one.
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 #if DNNL_VERSION_MAJOR >= 3
-    const dnnl::matmul::primitive_desc made(engine, a, b, c);
+    const dnnl::matmul::primitive_desc made(engine, a, b, c, attributes);
 #else
-    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, b, c), engine);
+    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, b, c), attributes, engine);
 #endif
     matmul = dnnl::matmul(made);
     for (int thread = 0; thread < threads(); ++thread) {
-      Operands mine{
-          memory_for(made.src_desc()), memory_for(made.weights_desc()), memory_for(made.dst_desc()), {}, {}, {}};
+      Operands mine;
+      mine.memory_of_a = memory_for(made.src_desc());
+      mine.memory_of_b = memory_for(made.weights_desc());
+      mine.memory_of_c = memory_for(made.dst_desc());
+      mine.memory_of_scratchpad = memory_for(made.scratchpad_desc());
       mine.a = Memory(made.src_desc(), engine, mine.memory_of_a.get());
       mine.b = Memory(made.weights_desc(), engine, mine.memory_of_b.get());
       mine.c = Memory(made.dst_desc(), engine, mine.memory_of_c.get());
+      mine.scratchpad = Memory(made.scratchpad_desc(), engine, mine.memory_of_scratchpad.get());
       operands.push_back(std::move(mine));
       for (Memory* memory : {&operands.back().a, &operands.back().b}) {
         auto* bytes = static_cast<uint8_t*>(memory->get_data_handle());
@@ -70,7 +75,10 @@ struct MatmulCeiling::Products {
         Operands& mine = operands[static_cast<size_t>(thread)];
         dnnl::stream stream(engine);
         for (int i = 0; i < repeats; ++i) {
-          matmul.execute(stream, {{DNNL_ARG_SRC, mine.a}, {DNNL_ARG_WEIGHTS, mine.b}, {DNNL_ARG_DST, mine.c}});
+          matmul.execute(stream, {{DNNL_ARG_SRC, mine.a},
+                                  {DNNL_ARG_WEIGHTS, mine.b},
+                                  {DNNL_ARG_DST, mine.c},
+                                  {DNNL_ARG_SCRATCHPAD, mine.scratchpad}});
         }
         stream.wait();
       });
