@@ -38,6 +38,14 @@ void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME", fmt::format("Size of the model: {}", fmt::join(preset_names(), ", ")));
 }
 
+void add_tokenizer(Command& command, TokenizerChoice& choice) {
+  command.text("--tokenizer", choice.kind, "KIND",
+               fmt::format("What tokens are, learned from the text: {}", fmt::join(tokenizer_kinds(), ", ")));
+  command.count("--vocab-size", choice.vocab_size,
+                "How many different tokens at most [bpe, unigram: 8192; words: all]");
+  command.count("--min-count", choice.min_count, "words: what the text has less often is unknown");
+}
+
 void add_valid(Command& command, std::vector<std::string>& texts) {
   command.repeated("--valid", texts, "TEXT", "Text to hold out, may be repeated [some of the files, by a fixed rule]");
 }

@@ -6,6 +6,7 @@
 #include <string>
 
 #include "command.h"
+#include "text/training_data.h"
 
 namespace alibi::cli {
 
@@ -23,6 +24,7 @@ struct CommonOptions {
 };
 
 void add_preset(Command& command, std::string& preset);
+void add_tokenizer(Command& command, TokenizerChoice& choice);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
 }  // namespace alibi::cli

@@ -9,7 +9,7 @@
 
 namespace alibi::cli {
 
-Evaluation evaluate_with_progress(const LanguageModel& model, const std::vector<int32_t>& tokens,
+Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
                                   EvaluateOptions options) {
   Progress progress(stderr);
   progress.begin(fmt::format("evaluate at {}", options.length));

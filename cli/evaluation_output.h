@@ -3,14 +3,13 @@
 
 #include <cstdint>
 #include <nlohmann/json.hpp>
-#include <vector>
+#include <span>
 
 #include "alibi/evaluate.h"
 
 namespace alibi::cli {
 
-Evaluation evaluate_with_progress(const LanguageModel& model, const std::vector<int32_t>& tokens,
-                                  EvaluateOptions options);
+Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens, EvaluateOptions options);
 
 /// The same object that `compare` writes into results.json. `bytes`: of the text behind the tokens.
 nlohmann::ordered_json evaluation_json(const Evaluation& evaluation, int64_t bytes);

@@ -38,6 +38,7 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
   nlohmann::ordered_json json = {{"position", name_of(t.position)},
                                  {"train_length", config.train_length},
                                  {"parameters", model.parameter_count()},
+                                 {"tokenizer", model.tokenizer().kind()},
                                  {"vocab_size", config.vocab_size},
                                  {"layers", t.layers},
                                  {"d_model", t.d_model},

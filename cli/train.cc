@@ -16,8 +16,7 @@
 #include "core/files.h"
 #include "evaluation_output.h"
 #include "report/progress.h"
-#include "text/corpus.h"
-#include "text/stream.h"
+#include "text/training_data.h"
 
 namespace alibi::cli {
 namespace {
@@ -29,6 +28,7 @@ struct Options : CommonOptions {
   std::string position = "alibi";
   std::string preset = "tiny";
   int64_t length = 0, tokens = 0, batch_tokens = 0, micro_batch_tokens = 0;
+  TokenizerChoice tokenizer;
   double epochs = 0, learning_rate = 0, warmup = -1, weight_decay = -1, clip = -1, dropout = -1;
 };
 
@@ -54,7 +54,16 @@ LanguageModelConfig model_config(const Options& options, int64_t train_length) {
   return config;
 }
 
-TrainResult train_with_progress(LanguageModel& model, const std::vector<int32_t>& tokens, const TrainOptions& options) {
+TrainingData read_with_progress(const Options& options) {
+  Progress progress(stderr);
+  std::string label;
+  return training_data(options.texts, options.valid, options.tokenizer, [&](std::string_view work, double fraction) {
+    if (label != work) progress.begin(label = work);
+    progress.update(fraction);
+  });
+}
+
+TrainResult train_with_progress(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options) {
   Progress progress(stderr);
   progress.begin("train");
   return train(model, tokens, options, [&](const TrainStatus& status) {
@@ -66,18 +75,20 @@ TrainResult train_with_progress(LanguageModel& model, const std::vector<int32_t>
 void run(const Options& options) {
   options.apply();
   TrainOptions train_options = to_library(options);
-  LanguageModel model(model_config(options, train_options.length), options.seed);
+  LanguageModelConfig config = model_config(options, train_options.length);
   make_folder(options.model);
 
-  const Corpus corpus = read_corpus(options.texts, options.valid);
-  const std::vector<int32_t> tokens = encode_stream(model.tokenizer(), corpus.train);
+  const TrainingData data = read_with_progress(options);
+  const std::span<const int32_t> tokens = data.train.tokens;
+  config.vocab_size = data.tokenizer->vocab_size();
+  LanguageModel model(config, options.seed, data.tokenizer);
   if (options.epochs > 0) {
     const double all = std::ceil(options.epochs * static_cast<double>(tokens.size()));
     check_usage(all < 1e15, "[train] {} epochs are too many", options.epochs);
     train_options.tokens = static_cast<int64_t>(all);
   }
   fmt::print("{} parameters, {} bytes to train on, {} held out\n", format_integer(model.parameter_count()),
-             format_integer(corpus.train_bytes), format_integer(corpus.valid_bytes));
+             format_integer(data.train_bytes), format_integer(data.valid_bytes));
 
   reset_peak_resident_bytes();
   const TrainResult trained = train_with_progress(model, tokens, train_options);
@@ -90,10 +101,9 @@ void run(const Options& options) {
 
   EvaluateOptions evaluate_options;
   evaluate_options.length = train_options.length;
-  const Evaluation evaluation =
-      evaluate_with_progress(model, encode_stream(model.tokenizer(), corpus.valid), evaluate_options);
+  const Evaluation evaluation = evaluate_with_progress(model, data.valid.tokens, evaluate_options);
   fmt::print("held out: perplexity {}, {:.4f} bits per byte at length {}\n", format_perplexity(evaluation.perplexity()),
-             evaluation.bits_per_byte(corpus.valid_bytes), evaluation.length);
+             evaluation.bits_per_byte(data.valid_bytes), evaluation.length);
   fmt::print("Model: {}\n", options.model);
 
   options.write_json({{"model", options.model},
@@ -103,14 +113,15 @@ void run(const Options& options) {
                       {"train_length", train_options.length},
                       {"seed", options.seed},
                       {"threads", threads()},
-                      {"corpus", {{"train_bytes", corpus.train_bytes}, {"valid_bytes", corpus.valid_bytes}}},
+                      {"tokenizer", {{"kind", data.tokenizer->kind()}, {"vocab_size", data.tokenizer->vocab_size()}}},
+                      {"corpus", {{"train_bytes", data.train_bytes}, {"valid_bytes", data.valid_bytes}}},
                       {"train",
                        {{"tokens", trained.tokens},
                         {"seconds", trained.seconds},
                         {"tokens_per_second", trained.tokens_per_second},
                         {"peak_bytes", peak_bytes},
                         {"loss", trained.loss}}},
-                      {"eval", nlohmann::ordered_json::array({evaluation_json(evaluation, corpus.valid_bytes)})}});
+                      {"eval", nlohmann::ordered_json::array({evaluation_json(evaluation, data.valid_bytes)})}});
 }
 
 }  // namespace
@@ -123,6 +134,7 @@ void add_train(CLI::App& app) {
   add_valid(command, options->valid);
   command.text("--position", options->position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
   add_preset(command, options->preset);
+  add_tokenizer(command, options->tokenizer);
   command.count("--length", options->length, "Tokens the model sees at once in training [128]");
   command.count("--tokens", options->tokens, "Tokens to train on [the preset's]");
   command.number("--epochs", options->epochs, "Or how often to see the text");

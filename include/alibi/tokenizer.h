@@ -16,15 +16,20 @@ class Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
-  /// "byte"; further kinds come with their files.
+  /// "byte", "bpe", "unigram" or "words".
   virtual std::string_view kind() const = 0;
   virtual int32_t vocab_size() const = 0;
   /// Stands after each document, and before the first token of a stream.
   virtual int32_t end_of_text() const = 0;
+  /// Whether end_of_text() also stands for text, each line feed: then encode() may yield it, and generation must.
+  virtual bool end_of_text_ends_lines() const { return false; }
+  /// The same number for tokenizers that give the same ids for the same text, also in another process.
+  virtual uint64_t fingerprint() const = 0;
 
-  /// Never yields end_of_text(), whatever the text says: a document cannot end itself.
+  /// Never yields end_of_text(), whatever the text says: a document cannot end itself; but see
+  /// end_of_text_ends_lines().
   virtual std::vector<int32_t> encode(std::string_view text) const = 0;
-  /// end_of_text() stands for no text. Throws Error for an id that is out of range.
+  /// end_of_text() stands for no text, or for a line feed. Throws Error for an id that is out of range.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
 
   /// Writes the files from which load(), and the Hugging Face tokenizers library, make this tokenizer again.
@@ -39,6 +44,7 @@ class ByteTokenizer : public Tokenizer {
   std::string_view kind() const override { return "byte"; }
   int32_t vocab_size() const override { return 257; }
   int32_t end_of_text() const override { return 256; }
+  uint64_t fingerprint() const override;
   std::vector<int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const int32_t> ids) const override;
   void save(const std::filesystem::path& folder) const override;

@@ -19,6 +19,8 @@ std::string LanguageModel::generate(std::string_view prompt, const GenerateOptio
 
   const Tokenizer& words = tokenizer();
   const int32_t end_of_text = words.end_of_text();
+  const bool stops = options.stop_at_end_of_text && !words.end_of_text_ends_lines();
+  const int32_t never = stops || words.end_of_text_ends_lines() ? -1 : end_of_text;
   std::vector<int32_t> ids{end_of_text};
   const std::vector<int32_t> encoded = words.encode(prompt);
   ids.insert(ids.end(), encoded.begin(), encoded.end());
@@ -39,11 +41,12 @@ std::string LanguageModel::generate(std::string_view prompt, const GenerateOptio
       for (int64_t c = 0; c < width; ++c) sum += static_cast<double>(last[c]) * static_cast<double>(row[c]);
       logits[v] = static_cast<float>(sum);
     }
-    const int32_t token =
-        sample_token(logits, options, random, static_cast<uint64_t>(n), options.stop_at_end_of_text ? -1 : end_of_text);
-    if (token == end_of_text && options.stop_at_end_of_text) break;
+    const int32_t token = sample_token(logits, options, random, static_cast<uint64_t>(n), never);
+    if (token == end_of_text && stops) break;
     ids.push_back(token);
-    text += words.decode(std::span(&token, 1));
+    // What the token adds may depend on the one before: a space between words.
+    const std::span<const int32_t> last_two = std::span(ids).last(2);
+    text += words.decode(last_two).substr(words.decode(last_two.first(1)).size());
     if (options.on_text) {
       const size_t whole = whole_characters(text, shown);
       if (whole > shown && !options.on_text(std::string_view(text).substr(shown, whole - shown))) return text;

@@ -5,6 +5,8 @@
 
 #include "alibi/tokenizer.h"
 #include "core/check.h"
+#include "text/hash.h"
+#include "text/tokenizer_files.h"
 
 namespace alibi {
 namespace {
@@ -104,6 +106,8 @@ bool is_byte_tokenizer(const JsonObject& json) {
   return token.get<int64_t>("id") == kEndOfText && token.get_or("special", false);
 }
 
+uint64_t ByteTokenizer::fingerprint() const { return fnv1a("byte"); }
+
 std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids(text.size());
   for (size_t i = 0; i < text.size(); ++i) ids[i] = static_cast<unsigned char>(text[i]);
@@ -123,6 +127,7 @@ std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
 void ByteTokenizer::save(const std::filesystem::path& folder) const {
   write_json(folder / "tokenizer.json", tokenizer_json());
   write_json(folder / "tokenizer_config.json", tokenizer_config_json());
+  remove_other_tokenizers(folder, {"tokenizer.json"});
 }
 
 }  // namespace alibi

@@ -11,18 +11,15 @@
 
 #include "core/check.h"
 #include "core/random.h"
+#include "text/hash.h"
 #include "text/text_encoding.h"
 
 namespace alibi {
 namespace {
 
-/// FNV-1a, then mixed so that names that differ in the last letter only do not stay neighbours. Part of the split
-/// rule: changing it changes what is held out.
-uint64_t hash_name(std::string_view name) {
-  uint64_t hash = 0xcbf29ce484222325ull;
-  for (const char c : name) hash = (hash ^ static_cast<unsigned char>(c)) * 0x100000001b3ull;
-  return mix(hash, 0);
-}
+/// Mixed so that names that differ in the last letter only do not stay neighbours. Part of the split rule: changing it
+/// changes what is held out.
+uint64_t hash_name(std::string_view name) { return mix(fnv1a(name), 0); }
 
 std::string count_files(size_t count) { return count == 1 ? "1 file" : fmt::format("{} files", count); }
 

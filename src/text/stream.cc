@@ -17,7 +17,8 @@ std::vector<int32_t> encode_stream(const Tokenizer& tokenizer, const std::vector
   stream.reserve(count);
   for (auto& part : parts) {
     stream.insert(stream.end(), part.begin(), part.end());
-    stream.push_back(tokenizer.end_of_text());
+    const bool ended = tokenizer.end_of_text_ends_lines() && !part.empty() && part.back() == tokenizer.end_of_text();
+    if (!ended) stream.push_back(tokenizer.end_of_text());
     part = {};  // gives the memory back as the stream grows
   }
   return stream;

@@ -4,13 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
-#include <cstdlib>
 #include <filesystem>
 #include <set>
 #include <sstream>
 #include <string>
 #include <vector>
 
+#include "shared_data.h"
 #include "temporary_folder.h"
 #include "text/text_encoding.h"
 
@@ -199,13 +199,8 @@ TEST(DefaultCorpus, ThisMachinesSplitsWell) {
   EXPECT_GT(corpus.valid_bytes * 50, corpus.train_bytes);
 }
 
-fs::path shared_data() {
-  const char* named = std::getenv("ALIBI_SHARED_DATA");
-  return named != nullptr ? fs::path(named) : fs::path(ALIBI_TEST_DATA_DIR);
-}
-
 TEST(SharedData, NovelsWithNamedValidation) {
-  const fs::path novels = shared_data() / "novels";
+  const fs::path novels = test::shared_data() / "novels";
   if (!fs::is_directory(novels)) GTEST_SKIP() << "no novels at " << novels << " (set ALIBI_SHARED_DATA)";
   const Corpus corpus = read_corpus({novels.string()}, {(novels / "valid").string()});
   EXPECT_EQ(names_of(corpus.valid), (std::set<std::string>{"emma.txt", "our-mutual-friend.txt"}));

@@ -1,0 +1,20 @@
+// Which files hold a tokenizer in a model folder.
+#pragma once
+
+#include <filesystem>
+#include <set>
+#include <string>
+
+namespace alibi {
+
+/// Vocabulary of words, a word and its count in each line: the dictionary format of fairseq.
+inline constexpr const char* kWordsFile = "dict.txt";
+/// A model of SentencePiece.
+inline constexpr const char* kSentencePieceFile = "tokenizer.model";
+/// A tokenizer of Hugging Face's library.
+inline constexpr const char* kHuggingFaceFile = "tokenizer.json";
+
+/// Removes the files of other kinds of tokenizers that an earlier model left in the folder: they would be read instead.
+void remove_other_tokenizers(const std::filesystem::path& folder, const std::set<std::string>& keep);
+
+}  // namespace alibi

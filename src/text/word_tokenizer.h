@@ -1,0 +1,61 @@
+// The tokenizer of word-level corpora such as WikiText, as fairseq makes and numbers it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <utility>
+#include <vector>
+
+#include "alibi/tokenizer.h"
+
+namespace alibi {
+
+/// A word and how often the training text has it.
+using WordCount = std::pair<std::string, int64_t>;
+
+/// Words are what whitespace separates (Unicode's, as Python's str.split), and each line feed is a `</s>`, which
+/// also closes documents; other words than those of the vocabulary become `<unk>`. Ids: 0 `<s>`, 1 `<pad>`, 2 `</s>`,
+/// 3 `<unk>`, then the words. decode(encode(text)) has single spaces and no spaces at the ends of lines.
+class WordTokenizer : public Tokenizer {
+ public:
+  /// The words in the order of their ids. Throws Error for words that are empty, twice there, hold whitespace, or are
+  /// one of the four.
+  explicit WordTokenizer(std::vector<WordCount> words);
+  /// The vocabulary file. Throws Error that names the line.
+  static std::shared_ptr<const WordTokenizer> load(const std::filesystem::path& file);
+
+  std::string_view kind() const override { return "words"; }
+  int32_t vocab_size() const override { return kSpecials + static_cast<int32_t>(words_.size()); }
+  int32_t end_of_text() const override { return 2; }
+  bool end_of_text_ends_lines() const override { return true; }
+  uint64_t fingerprint() const override;
+  std::vector<int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int32_t> ids) const override;
+  void save(const std::filesystem::path& folder) const override;
+
+ private:
+  static constexpr int32_t kSpecials = 4;
+
+  std::string file_text() const;
+
+  std::vector<WordCount> words_;
+  std::unordered_map<std::string_view, int32_t> ids_;  // views into words_, and the text `<unk>`
+};
+
+/// Counts the words of text, for a vocabulary.
+class WordCounter {
+ public:
+  void add(std::string_view text);
+  void add(const WordCounter& other);
+  /// Words in the order of falling count, equal counts in that of their bytes; at least `min_count` of each and, where
+  /// `vocab_size` is above 0, not more than fit into it; then placeholders until the vocabulary is a multiple of 8.
+  std::vector<WordCount> vocabulary(int64_t vocab_size, int64_t min_count) const;
+
+ private:
+  std::unordered_map<std::string, int64_t> counts_;
+};
+
+}  // namespace alibi
