@@ -24,6 +24,12 @@ enum class Position : uint8_t {
 enum class Activation : uint8_t { gelu, gelu_tanh, relu, swiglu, geglu };
 enum class Norm : uint8_t { layer_norm, rms_norm };
 
+/// What the parameters are before training.
+enum class Initialization : uint8_t {
+  scaled,   ///< normal with variance 1 / (3 fan_in); what leads into the residual stream divided by sqrt(2 layers)
+  fairseq,  ///< uniform: attention Xavier (queries, keys, values with gain 1/sqrt(2)), feed-forward 1 / sqrt(fan_in)
+};
+
 /// ALiBi without a causal mask (the ALiBi repository's issue 5, its author's proposals).
 enum class Bidirectional : uint8_t {
   symmetric,   ///< -slope * |i - j| for every head
@@ -50,7 +56,9 @@ struct TransformerConfig {
   double expansion = 1;  ///< feed-forward width / d_model (language-model presets use 4)
   float dropout = 0.1f;  ///< after attention and after the feed-forward layer, in training only
   float attention_dropout = 0;
-  bool causal = true;  ///< false: an encoder
+  float activation_dropout = 0;  ///< between the two products of the feed-forward layer
+  float embedding_dropout = 0;   ///< of the input, after positions were added
+  bool causal = true;            ///< false: an encoder
   Position position = Position::alibi;
   double alibi_bias_max = 8;  ///< slopes go down to 2^-alibi_bias_max
   Bidirectional bidirectional = Bidirectional::symmetric;
@@ -61,8 +69,9 @@ struct TransformerConfig {
   Activation activation = Activation::gelu;
   Norm norm = Norm::layer_norm;
   float norm_eps = 1e-5f;
-  bool bias = true;            ///< biases in linear layers and layer norms
-  bool final_norm = false;     ///< a norm after the last block
+  bool bias = true;         ///< biases in linear layers and layer norms
+  bool final_norm = false;  ///< a norm after the last block
+  Initialization initialization = Initialization::scaled;
   float tolerance = 0x1p-24f;  ///< ALiBi: bound on the attention weight of keys that are not visited; 0 visits all
 
   int head_dim() const { return d_model / heads; }

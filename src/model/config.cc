@@ -39,6 +39,10 @@ void TransformerConfig::validate() const {
   check_usage(dropout >= 0 && dropout < 1, "[config] dropout is {}, expected at least 0 and below 1", dropout);
   check_usage(attention_dropout >= 0 && attention_dropout < 1,
               "[config] attention_dropout is {}, expected at least 0 and below 1", attention_dropout);
+  check_usage(activation_dropout >= 0 && activation_dropout < 1,
+              "[config] activation_dropout is {}, expected at least 0 and below 1", activation_dropout);
+  check_usage(embedding_dropout >= 0 && embedding_dropout < 1,
+              "[config] embedding_dropout is {}, expected at least 0 and below 1", embedding_dropout);
   check_usage(std::isfinite(alibi_bias_max) && alibi_bias_max > 0, "[config] alibi_bias_max is {}, expected above 0",
               alibi_bias_max);
   check_usage(norm_eps > 0 && norm_eps < 1, "[config] norm_eps is {}, expected between 0 and 1", norm_eps);

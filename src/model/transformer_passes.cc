@@ -137,6 +137,9 @@ Tensor Transformer::forward(const Tensor& x_in, const StepSeed& seed) {
 
   Tensor x = s.enter(input).reshape({rows, width});
   if (x.raw() == x_in.raw()) x = x.clone();  // backward needs it, and the caller may reuse theirs
+  if (config.embedding_dropout > 0) {
+    nn::dropout(x, config.embedding_dropout, s.draws(seed, 0, State::Draw::embedding), x);
+  }
   for (size_t i = 0; i < s.layers.size(); ++i) {
     const State::Layer& layer = s.layers[i];
     State::LayerActivations& l = a.layers[i];
@@ -159,6 +162,9 @@ Tensor Transformer::forward(const Tensor& x_in, const StepSeed& seed) {
     s.norm(l.middle, layer.norm2_weight, layer.norm2_bias, reuse(l.normed2, {rows, width}), l.statistics2);
     nn::linear(l.normed2, s.value(layer.up_weight), s.optional_value(layer.up_bias), reuse(l.up, {rows, s.up_dim()}));
     nn::activate(config.activation, l.up, reuse(l.activated, {rows, config.ffn_dim()}));
+    if (config.activation_dropout > 0) {
+      nn::dropout(l.activated, config.activation_dropout, s.draws(seed, i, State::Draw::activation), l.activated);
+    }
     nn::linear(l.activated, s.value(layer.down_weight), s.optional_value(layer.down_bias), branch);
     if (config.dropout > 0) nn::dropout(branch, config.dropout, s.draws(seed, i, State::Draw::feed_forward), branch);
     // The output of a layer is the input of the next, which keeps it; the last one's is kept by the final norm.
@@ -198,7 +204,7 @@ Tensor Transformer::backward(const Tensor& dy_in) {
   for (size_t i = s.layers.size(); i-- > 0;) {
     const State::Layer& layer = s.layers[i];
     State::LayerActivations& l = a.layers[i];
-    // next = middle + dropout(down(activate(up(norm(middle)))))
+    // next = middle + dropout(down(dropout(activate(up(norm(middle))))))
     Tensor dbranch = dx;
     if (config.dropout > 0) {
       dbranch = reuse(w.dbranch, {rows, width});
@@ -207,6 +213,10 @@ Tensor Transformer::backward(const Tensor& dy_in) {
     nn::linear_backward(dbranch, l.activated, s.value(layer.down_weight),
                         &reuse(w.dactivated, {rows, config.ffn_dim()}), s.gradient(layer.down_weight),
                         s.gradient(layer.down_bias));
+    if (config.activation_dropout > 0) {
+      nn::dropout_backward(w.dactivated, config.activation_dropout, s.draws(a.seed, i, State::Draw::activation),
+                           w.dactivated);
+    }
     nn::activate_backward(config.activation, w.dactivated, l.up, reuse(w.dup, {rows, s.up_dim()}));
     nn::linear_backward(w.dup, l.normed2, s.value(layer.up_weight), &reuse(w.dnormed, {rows, width}),
                         s.gradient(layer.up_weight), s.gradient(layer.up_bias));
@@ -237,6 +247,9 @@ Tensor Transformer::backward(const Tensor& dy_in) {
                         s.gradient(layer.qkv_weight), s.gradient(layer.qkv_bias));
     s.norm_backward(w.dnormed, l.x, layer.norm1_weight, layer.norm1_bias, l.statistics1, reuse(w.dy, {rows, width}));
     nn::add_in_place(dx, w.dy);
+  }
+  if (config.embedding_dropout > 0) {
+    nn::dropout_backward(dx, config.embedding_dropout, s.draws(a.seed, 0, State::Draw::embedding), dx);
   }
   if (config.position == Position::learned) {
     Tensor rows_used = s.gradient(s.position_table)->slice(0, 0, a.length);

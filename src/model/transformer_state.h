@@ -7,6 +7,7 @@
 #include "alibi/attention.h"
 #include "alibi/transformer.h"
 #include "core/random.h"
+#include "model/initialization.h"
 #include "model/position_embedding.h"
 #include "nn/activation.h"
 
@@ -63,7 +64,7 @@ struct Transformer::State {
     Tensor dy, dbranch, dnormed, dup, dactivated, dqkv, dattended, projected;
   };
 
-  enum class Draw : uint64_t { attention_weights, attention_output, feed_forward };
+  enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
 
   TransformerConfig config;
   std::vector<Parameter> parameters;
@@ -77,7 +78,7 @@ struct Transformer::State {
 
   State(const TransformerConfig& config_in, uint64_t seed);
 
-  int add(const std::string& name, const Shape& shape, float deviation, float mean, bool decays, uint64_t seed);
+  int add(const std::string& name, const Shape& shape, Start start, bool decays, uint64_t seed);
   const Tensor& value(int index) const { return parameters[static_cast<size_t>(index)].value; }
   const Tensor* optional_value(int index) const { return index < 0 ? nullptr : &value(index); }
   Tensor* gradient(int index) { return index < 0 ? nullptr : &parameters[static_cast<size_t>(index)].gradient; }

@@ -53,6 +53,12 @@ std::vector<Case> cases() {
   config.activation = Activation::gelu_tanh;
   config.final_norm = false;
   all.push_back({"dropout_without_final_norm", config});
+  config = small_config();
+  config.activation_dropout = 0.15f;
+  config.embedding_dropout = 0.1f;
+  config.position = Position::learned;  // its table is below the dropout
+  config.max_length = 32;
+  all.push_back({"dropout_of_activations_and_input", config});
   for (const Bidirectional form : {Bidirectional::symmetric, Bidirectional::one_sided, Bidirectional::two_slopes}) {
     config = small_config();
     config.causal = false;
@@ -115,7 +121,7 @@ TEST_P(TransformerCase, GradientsAreThoseOfTheForwardPass) {
 
 TEST_P(TransformerCase, InferenceEqualsTheForwardPassWithoutDropout) {
   TransformerConfig config = GetParam().config;
-  config.dropout = config.attention_dropout = 0;
+  config.dropout = config.attention_dropout = config.activation_dropout = config.embedding_dropout = 0;
   Transformer model(config, 7);
   const Tensor x = random_tensor({3, 17, 24}, 1);
   const Tensor kept = x.clone();
@@ -137,7 +143,7 @@ TEST_P(TransformerCase, SameBitsAtAnyThreadCount) {
 
 TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {
   TransformerConfig config = GetParam().config;
-  config.dropout = config.attention_dropout = 0;
+  config.dropout = config.attention_dropout = config.activation_dropout = config.embedding_dropout = 0;
   Transformer model(config, 7);
   const Tensor x = random_tensor({1, 20, 24}, 1);
   const Tensor changed = x.clone();
@@ -150,6 +156,57 @@ TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {
     EXPECT_EQ(before, 0);
   } else {
     EXPECT_GT(before, 1e-4);
+  }
+}
+
+TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSteps) {
+  TransformerConfig config = small_config();
+  config.layers = 0;
+  config.final_norm = false;
+  config.embedding_dropout = 0.25f;
+  Transformer model(config, 7);
+  Tensor x({4, 500, 24});
+  x.fill(1);
+  const std::vector<float> y = model.forward(x, seed).to_floats();
+  double dropped = 0;
+  for (const float value : y) {
+    if (value == 0) ++dropped;
+    EXPECT_TRUE(value == 0 || std::abs(value - 4.0f / 3) <= 1e-6f) << value;
+  }
+  EXPECT_NEAR(dropped / static_cast<double>(y.size()), 0.25, 0.01);
+  EXPECT_NE(y, model.forward(x, {3, 6, 1}).to_floats());
+
+  config = small_config();
+  config.activation_dropout = 0.25f;
+  Transformer deep(config, 7);
+  const Tensor input = random_tensor({2, 13, 24}, 1);
+  const Tensor first = deep.forward(input, seed);
+  EXPECT_FALSE(test::same_bits(first, deep.forward(input, {3, 6, 1})));
+  EXPECT_TRUE(test::same_bits(first, deep.forward(input, seed)));
+  EXPECT_FALSE(test::same_bits(first, deep(input)));
+}
+
+TEST(Transformer, FairseqInitializationHasItsBounds) {
+  TransformerConfig config = small_config();
+  config.initialization = Initialization::fairseq;
+  const Transformer model(config, 7);
+  const auto bound_of = [](const std::string& name) -> double {
+    if (name.find("Wqkv.weight") != std::string::npos) return std::sqrt(3.0 / 48);
+    if (name.find("out_proj.weight") != std::string::npos) return std::sqrt(6.0 / 48);
+    if (name.find("Wqkv.bias") != std::string::npos || name.find("up_proj") != std::string::npos) {
+      return 1 / std::sqrt(24.0);
+    }
+    return name.find("down_proj") != std::string::npos ? 1 / std::sqrt(48.0) : 0;  // 0: a constant
+  };
+  for (const Parameter& parameter : model.parameters()) {
+    const double bound = bound_of(parameter.name), largest = test::max_abs(parameter.value.to_floats());
+    if (bound == 0) {
+      const bool ones = parameter.name.find("norm") != std::string::npos && parameter.name.ends_with("weight");
+      for (const float value : parameter.value.to_floats()) EXPECT_EQ(value, ones ? 1 : 0) << parameter.name;
+    } else {
+      EXPECT_LE(largest, bound * (1 + 1e-6)) << parameter.name;
+      EXPECT_GT(largest, bound * 0.8) << parameter.name;
+    }
   }
 }
 
@@ -216,6 +273,8 @@ TEST(TransformerConfig, BadValuesAreNamed) {
   EXPECT_NE(message([](auto& c) { c.heads = 5; }).find("multiple of heads"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.kv_heads = 2; }).find("kv_heads"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.dropout = 1; }).find("dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.activation_dropout = 1; }).find("activation_dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.embedding_dropout = -1; }).find("embedding_dropout"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.expansion = 0; }).find("expansion"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.alibi_bias_max = -1; }).find("alibi_bias_max"), std::string::npos);
   EXPECT_NE(message([](auto& c) {
