@@ -3,10 +3,18 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
+#include <cctype>
 #include <charconv>
 #include <cmath>
 #include <limits>
+#include <map>
 #include <string_view>
+#include <utility>
+
+#include "core/check.h"
+#include "edit_distance.h"
+#include "formats/json.h"
 
 namespace alibi::cli {
 namespace {
@@ -42,6 +50,28 @@ CLI::Validator count_check(int64_t least, int64_t most) {
 
 std::string with_default(const std::string& help, const std::string& value) {
   return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
+}
+
+/// The key by which a file of options has it: "text" for TEXT, "learning-rate" for --learning-rate.
+std::string key_of(const CLI::Option& option) {
+  if (!option.get_lnames().empty()) return option.get_lnames().front();
+  std::string name = option.get_name();
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
+  return name;
+}
+
+/// As they would stand on the command line.
+std::vector<std::string> words_of(const Json& value, const std::string& where) {
+  if (value.is_string()) return {value.get<std::string>()};
+  if (value.is_number() || value.is_boolean()) return {value.dump()};
+  check_usage(value.is_array(), "[config] {} is an object, expected a value or a list of values", where);
+  std::vector<std::string> words;
+  for (const Json& element : value) {
+    check_usage(element.is_string() || element.is_number(), "[config] {} holds {}, expected texts or numbers", where,
+                element.dump());
+    words.push_back(element.is_string() ? element.get<std::string>() : element.dump());
+  }
+  return words;
 }
 
 }  // namespace
@@ -109,6 +139,50 @@ void Command::number(const std::string& name, double& value, const std::string& 
 }
 
 void Command::flag(const std::string& name, bool& value, const std::string& help) { app_->add_flag(name, value, help); }
+
+void Command::optional_text(const std::string& name, std::string& value, const std::string& type,
+                            const std::string& help) {
+  app_->add_option(name, value, help)->type_name("[" + type + "]")->expected(0, 1);
+}
+
+bool Command::given(const std::string& name) const { return app_->count(name) > 0; }
+
+void Command::read_options(const std::string& json_file, const std::vector<std::string>& refused) const {
+  const JsonObject file = read_json_object(json_file);
+  std::map<std::string, CLI::Option*> known;
+  for (CLI::Option* option : app_->get_options()) {
+    const std::string key = key_of(*option);
+    if (std::find(refused.begin(), refused.end(), key) == refused.end()) known[key] = option;
+  }
+  std::vector<std::string> names;
+  for (const auto& entry : known) names.push_back(entry.first);
+  // All keys are looked at before a value is set, so that "given" means the command line.
+  std::vector<std::pair<CLI::Option*, std::string>> settings;
+  for (const std::string& key : file.keys()) {
+    const auto found = known.find(key);
+    check_usage(found != known.end(), "[config] {}: there is no option '{}'; did you mean '{}'?", json_file, key,
+                nearest(key, names));
+    CLI::Option* option = found->second;
+    const auto is_given = [](const CLI::Option* other) { return other->count() > 0; };
+    const auto& excluded = option->get_excludes();
+    if (!file.has(key) || is_given(option) || std::any_of(excluded.begin(), excluded.end(), is_given)) continue;
+    for (const CLI::Option* other : excluded) {
+      check_usage(!file.has(key_of(*other)), "[config] {}: '{}' and '{}' exclude each other", json_file, key,
+                  key_of(*other));
+    }
+    settings.emplace_back(option, key);
+  }
+  for (const auto& [option, key] : settings) {
+    const std::vector<std::string> words = words_of(file.raw().at(key), fmt::format("{}: '{}'", json_file, key));
+    if (words.empty() || (option->get_expected_max() == 0 && words.front() == "false")) continue;
+    try {
+      option->add_result(words);
+      option->run_callback();
+    } catch (const CLI::ParseError& error) {
+      fail_usage("[config] {}: '{}': {}", json_file, key, error.what());
+    }
+  }
+}
 
 void Command::exclude(const std::string& name, const std::string& other) {
   app_->get_option(name)->excludes(app_->get_option(other));

@@ -39,11 +39,20 @@ class Command {
   /// Finite and at least 0.
   void number(const std::string& name, double& value, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
+  /// A text that may be left out behind the name; given() says whether the option is there.
+  void optional_text(const std::string& name, std::string& value, const std::string& type, const std::string& help);
   void exclude(const std::string& name, const std::string& other);
 
   /// Options from here on stand under this title in the help.
   void group(const std::string& title);
   void examples(const std::string& lines);
+  /// Gives the options that stand in a JSON object, and not on the command line, their values; keys are the options'
+  /// names without dashes ("text" for TEXT). Throws UsageError for a key that is no option, or one of `refused`.
+  /// For the body that runs() was given.
+  void read_options(const std::string& json_file, const std::vector<std::string>& refused) const;
+  /// Whether the command line has the option.
+  bool given(const std::string& name) const;
+
   /// What is done once the whole command line has been read.
   void runs(std::function<void()> body);
 

@@ -1,6 +1,7 @@
 #include "core/files.h"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -32,6 +33,15 @@ struct Descriptor {
 void sync_folder(const std::filesystem::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
   if (descriptor.fd >= 0) ::fsync(descriptor.fd);  // some file systems cannot: the rename itself still holds
+}
+
+void write_all(int descriptor, std::string_view content, const std::filesystem::path& path) {
+  while (!content.empty()) {
+    const ssize_t put = ::write(descriptor, content.data(), content.size());
+    if (put < 0 && errno == EINTR) continue;
+    check(put >= 0, "[write] {}: {}", path.string(), reason());
+    content.remove_prefix(static_cast<size_t>(put));
+  }
 }
 
 }  // namespace
@@ -69,14 +79,7 @@ void write_file(const std::filesystem::path& path,
     const Descriptor descriptor(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (descriptor.fd < 0) remove.armed = false;
     check(descriptor.fd >= 0, "[write] {}: {}", path.string(), reason());
-    write([&](std::string_view part) {
-      while (!part.empty()) {
-        const ssize_t put = ::write(descriptor.fd, part.data(), part.size());
-        if (put < 0 && errno == EINTR) continue;
-        check(put >= 0, "[write] {}: {}", path.string(), reason());
-        part.remove_prefix(static_cast<size_t>(put));
-      }
-    });
+    write([&](std::string_view part) { write_all(descriptor.fd, part, path); });
     check(::fsync(descriptor.fd) == 0, "[write] {}: {}", path.string(), reason());
   }
   check(::rename(beside.c_str(), path.c_str()) == 0, "[write] {}: {}", path.string(), reason());
@@ -91,6 +94,44 @@ void make_folder(const std::filesystem::path& path) {
         error ? error.message() : std::string("exists and is no folder"));
   check(::access(path.c_str(), W_OK | X_OK) == 0, "[folder] {}: cannot be written to: {}", path.string(), reason());
 }
+
+AppendFile::AppendFile(const std::filesystem::path& path)
+    : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+  check(descriptor_ >= 0, "[write] {}: {}", path.string(), reason());
+}
+
+AppendFile::~AppendFile() { ::close(descriptor_); }
+
+void AppendFile::append(std::string_view content) { write_all(descriptor_, content, path_); }
+
+void AppendFile::sync() { check(::fsync(descriptor_) == 0, "[write] {}: {}", path_.string(), reason()); }
+
+void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
+  check(::rename(from.c_str(), to.c_str()) == 0, "[rename] {} to {}: {}", from.string(), to.string(), reason());
+  sync_folder(to.has_parent_path() ? to.parent_path() : ".");
+}
+
+bool is_left_by_write_file(const std::filesystem::path& name) {
+  // NAME.process.number.part
+  std::filesystem::path rest = name.filename();
+  if (rest.extension() != ".part") return false;
+  rest = rest.stem();
+  for (int i = 0; i < 2; ++i, rest = rest.stem()) {
+    const std::string digits = rest.extension().string();
+    if (digits.size() < 2 || digits.find_first_not_of("0123456789", 1) != std::string::npos) return false;
+  }
+  return true;
+}
+
+FolderLock::FolderLock(const std::filesystem::path& folder)
+    : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+  check(descriptor_ >= 0, "[lock] {}: {}", folder.string(), reason());
+  if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
+  ::close(descriptor_);
+  fail("[lock] {} is in use by another process; wait for it, or choose another folder", folder.string());
+}
+
+FolderLock::~FolderLock() { ::close(descriptor_); }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));

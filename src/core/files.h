@@ -22,6 +22,42 @@ void write_file(const std::filesystem::path& path,
 /// Makes a folder and its parents. Throws Error if it cannot be made or written to.
 void make_folder(const std::filesystem::path& path);
 
+/// A file that grows, each piece written when it is given. Throws Error with the path and the reason.
+class AppendFile {
+ public:
+  /// What the file holds already stays.
+  explicit AppendFile(const std::filesystem::path& path);
+  ~AppendFile();
+  AppendFile(const AppendFile&) = delete;
+  AppendFile& operator=(const AppendFile&) = delete;
+
+  void append(std::string_view content);
+  void sync();
+
+ private:
+  std::filesystem::path path_;
+  int descriptor_;
+};
+
+/// Renames a file or folder to a name that is free, and syncs the folder that holds it.
+void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to);
+
+/// Whether write_file() was stopped before it was done with a file of this name.
+bool is_left_by_write_file(const std::filesystem::path& name);
+
+/// Holds a folder for one process, until that ends in whatever way. Throws Error if another one has it. File systems
+/// that cannot lock let everybody through.
+class FolderLock {
+ public:
+  explicit FolderLock(const std::filesystem::path& folder);
+  ~FolderLock();
+  FolderLock(const FolderLock&) = delete;
+  FolderLock& operator=(const FolderLock&) = delete;
+
+ private:
+  int descriptor_;
+};
+
 /// A read-only memory map of a file.
 class MappedFile {
  public:

@@ -41,4 +41,15 @@ struct AdamWStep {
   float eps;
 };
 
+struct NagStep {
+  float* weight;
+  const float* gradient;
+  float* buffer;
+  float decay;  ///< 1 - learning rate * weight decay
+  float look;   ///< momentum^2 c: of the buffer, in the weight
+  float keep;   ///< momentum c: of the buffer, in itself
+  float reach;  ///< (1 + momentum) * learning rate * gradient factor
+  float step;   ///< learning rate * gradient factor
+};
+
 }  // namespace alibi::nn

@@ -9,8 +9,9 @@ namespace alibi {
 
 enum class Marker : uint8_t { circle, square, triangle, diamond, down_triangle, ring };
 
-/// A method's colours on white and on dark ground. Lines take the palette of Okabe and Ito (2008), which colour-blind
-/// readers can tell apart; text takes darker shades of it with a contrast of at least 4.5 to 1.
+/// A method's colours (or, in the figure of one run, a text's) on white and on dark ground. Lines take the palette of
+/// Okabe and Ito (2008), which colour-blind readers can tell apart; text takes darker shades of it with a contrast of
+/// at least 4.5 to 1.
 struct MethodStyle {
   std::string_view name;  ///< also the CSS variables --NAME and --NAME-text
   std::string_view line, text;
@@ -18,13 +19,15 @@ struct MethodStyle {
   Marker marker;
 };
 
-inline constexpr std::array<MethodStyle, 7> kMethodStyles = {{
+inline constexpr std::array<MethodStyle, 9> kMethodStyles = {{
     {"alibi", "#D55E00", "#B34F00", "#FF8A3D", "#FF9D5C", Marker::circle},
     {"sinusoidal", "#0072B2", "#0069A3", "#56B4E9", "#6FC0EE", Marker::square},
     {"rotary", "#009E73", "#00734F", "#2BC79A", "#2BC79A", Marker::triangle},
     {"t5", "#CC79A7", "#9C4274", "#E29BC4", "#E29BC4", Marker::diamond},
     {"learned", "#E69F00", "#8A5D00", "#F0E442", "#F0E442", Marker::down_triangle},
     {"none", "#5B6670", "#48525B", "#B4BDC6", "#B4BDC6", Marker::ring},
+    {"training", "#0072B2", "#0069A3", "#56B4E9", "#6FC0EE", Marker::circle},
+    {"held-out", "#D55E00", "#B34F00", "#FF8A3D", "#FF9D5C", Marker::square},
     {"other", "#56B4E9", "#1B6C98", "#0072B2", "#8FC7EA", Marker::ring},
 }};
 

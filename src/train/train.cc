@@ -3,163 +3,215 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <numbers>
+#include <utility>
 
+#include "alibi/evaluate.h"
+#include "alibi/runtime.h"
 #include "core/check.h"
-#include "nn/flat.h"
 #include "train/batches.h"
+#include "train/checkpoint.h"
+#include "train/identity.h"
+#include "train/loss_figure.h"
+#include "train/metrics.h"
+#include "train/optimizer.h"
+#include "train/update.h"
 
 namespace alibi {
-
-double Schedule::at(int64_t step) const {
-  if (step < warmup_steps) return peak * static_cast<double>(step + 1) / static_cast<double>(warmup_steps);
-  const double span = static_cast<double>(std::max<int64_t>(1, steps - warmup_steps));
-  const double progress = std::min(1.0, static_cast<double>(step - warmup_steps) / span);
-  return peak * (final_fraction + (1 - final_fraction) * 0.5 * (1 + std::cos(std::numbers::pi * progress)));
-}
-
-void TrainOptions::validate() const {
-  check_usage(length >= 1, "[train] the length is {}, expected at least 1", length);
-  check_usage(tokens >= 1, "[train] {} tokens to train on, expected at least 1", tokens);
-  check_usage(batch_tokens >= 1 && micro_batch_tokens >= 1,
-              "[train] batch_tokens is {} and micro_batch_tokens {}, expected at least 1", batch_tokens,
-              micro_batch_tokens);
-  check_usage(std::isfinite(learning_rate) && learning_rate > 0, "[train] the learning rate is {}, expected above 0",
-              learning_rate);
-  check_usage(warmup_fraction >= 0 && warmup_fraction <= 1, "[train] warmup_fraction is {}, expected 0 to 1",
-              warmup_fraction);
-  check_usage(final_fraction >= 0 && final_fraction <= 1, "[train] final_fraction is {}, expected 0 to 1",
-              final_fraction);
-  check_usage(std::isfinite(weight_decay) && weight_decay >= 0, "[train] weight_decay is {}, expected at least 0",
-              weight_decay);
-  check_usage(beta1 >= 0 && beta1 < 1 && beta2 >= 0 && beta2 < 1, "[train] betas are {} and {}, expected in [0, 1)",
-              beta1, beta2);
-  check_usage(eps > 0, "[train] eps is {}, expected above 0", eps);
-  check_usage(std::isfinite(clip) && clip >= 0, "[train] clip is {}, expected at least 0", clip);
-}
-
-int64_t TrainOptions::steps() const { return std::max<int64_t>(1, tokens / batch_tokens); }
-
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
-/// The running means of AdamW, one pair for each parameter.
-class AdamWState {
+class Trainer {
  public:
-  explicit AdamWState(const std::vector<Parameter*>& parameters) {
-    for (const Parameter* parameter : parameters) {
-      first_.emplace_back(parameter->value.shape());
-      second_.emplace_back(parameter->value.shape());
-    }
-  }
+  Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options, const TrainRun& run);
 
-  void update(const std::vector<Parameter*>& parameters, const nn::AdamW& rates, int64_t step, float gradient_factor) {
-    for (size_t i = 0; i < parameters.size(); ++i) {
-      nn::AdamW own = rates;
-      if (!parameters[i]->decays) own.weight_decay = 0;
-      nn::adamw(flat(parameters[i]->value), flat(parameters[i]->gradient), flat(first_[i]), flat(second_[i]), own, step,
-                gradient_factor);
-    }
-  }
+  TrainResult run();
 
  private:
-  static std::span<float> flat(const Tensor& tensor) {
-    return {tensor.data<float>(), static_cast<size_t>(tensor.elements())};
-  }
+  void open_folder();
+  TrainStatus update();
+  void evaluate_held_out(TrainStatus& status);
+  bool is_finished() const;
+  bool is_checkpoint_due(const TrainStatus& status) const;
+  void write_checkpoint();
+  TrainResult result(TrainEnd end, int64_t resumed_step) const;
+  double seconds() const { return seconds_before_ + seconds_since(start_); }
 
-  std::vector<Tensor> first_, second_;
+  LanguageModel& model_;
+  const TrainOptions& options_;
+  const TrainRun& run_;
+  std::span<const int32_t> valid_;
+  BlockOrder order_;
+  Schedule schedule_;
+  int64_t steps_;
+  std::vector<Parameter*> parameters_;
+  OptimizerState optimizer_;
+  TrainState state_;
+  OrderedJson identity_;
+  std::optional<Checkpoints> checkpoints_;
+  std::optional<Metrics> metrics_;
+  Clock::time_point start_ = Clock::now(), last_checkpoint_ = start_;
+  double seconds_before_ = 0;
+  double recent_seconds_ = 0, recent_tokens_ = 0;  // fading sums, for a speed that follows the machine
 };
 
-double gradient_norm(const std::vector<Parameter*>& parameters) {
-  double sum = 0;
-  for (const Parameter* parameter : parameters) {
-    sum += nn::sum_of_squares(parameter->gradient.data<float>(), parameter->gradient.elements());
+Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
+                 const TrainRun& run)
+    : model_(model),
+      options_(options),
+      run_(run),
+      valid_(run.valid),
+      order_(tokens, options.length, model.tokenizer().end_of_text(), options.seed),
+      schedule_(options.schedule()),
+      steps_(options.steps()),
+      parameters_(model.parameters()),
+      optimizer_(options, parameters_) {
+  if (options.eval_tokens > 0) valid_ = valid_.first(std::min(valid_.size(), static_cast<size_t>(options.eval_tokens)));
+  model_.set_train_length(options.length);
+  if (run.folder.empty()) return;
+  identity_ = identity_of(model, tokens, valid_, options);
+  open_folder();
+}
+
+void Trainer::open_folder() {
+  make_folder(run_.folder);
+  checkpoints_.emplace(run_.folder);
+  const std::optional<CheckpointInfo> earlier = newest_checkpoint(run_.folder);
+  if (run_.resume && earlier) {
+    state_ = checkpoints_->resume(model_, optimizer_, identity_);
+    seconds_before_ = state_.seconds;
+  } else {
+    check(!earlier || earlier->finished,
+          "[train] {} holds a run that was stopped after {} updates; resume it, or train into another folder",
+          run_.folder.string(), earlier ? earlier->step : 0);
+    checkpoints_->remove_all();
+    if (!run_.settings.empty()) write_file(run_.folder / "train.json", run_.settings);
   }
-  return std::sqrt(sum);
+  metrics_.emplace(run_.folder, state_.step);
+}
+
+TrainStatus Trainer::update() {
+  const Clock::time_point start = Clock::now();
+  const auto [loss, tokens] = compute_gradients(model_, order_, state_.step, options_);
+  const double norm = gradient_norm(parameters_);
+  check(std::isfinite(loss) && std::isfinite(norm),
+        "[train] step {}: the loss is {} and the gradient norm {}; nothing was updated. Try a lower learning rate "
+        "than {} or a longer warmup",
+        state_.step + 1, loss, norm, options_.learning_rate);
+  optimizer_.update(state_.step, clip_factor(norm, options_.clip));
+
+  TrainStatus status;
+  status.learning_rate = schedule_.at(state_.step);
+  status.step = ++state_.step;
+  status.steps = steps_;
+  status.tokens = state_.tokens += tokens;
+  status.loss = loss;
+  state_.loss.push_back(static_cast<float>(loss));
+  status.gradient_norm = norm;
+  recent_seconds_ = 0.9 * recent_seconds_ + seconds_since(start);
+  recent_tokens_ = 0.9 * recent_tokens_ + static_cast<double>(tokens);
+  status.tokens_per_second = recent_tokens_ / recent_seconds_;
+  return status;
+}
+
+void Trainer::evaluate_held_out(TrainStatus& status) {
+  EvaluateOptions evaluate_options;
+  evaluate_options.length = options_.length;
+  evaluate_options.batch_tokens = std::max(options_.length, options_.micro_batch_tokens);
+  const double loss = evaluate(model_, valid_, evaluate_options).nll();
+  check(std::isfinite(loss), "[train] step {}: the held-out loss is {}", state_.step, loss);
+  state_.evaluations.push_back({state_.step, loss});
+  status.valid_loss = loss;
+  status.best = state_.best()->step == state_.step;
+}
+
+/// The updates are done, or the held-out loss has not fallen for too long.
+bool Trainer::is_finished() const {
+  return state_.step >= steps_ || (options_.patience > 0 && state_.evaluations_without_gain() >= options_.patience);
+}
+
+bool Trainer::is_checkpoint_due(const TrainStatus& status) const {
+  return state_.finished || status.best || (run_.checkpoint_steps > 0 && state_.step % run_.checkpoint_steps == 0) ||
+         (run_.checkpoint_minutes > 0 && seconds_since(last_checkpoint_) >= 60 * run_.checkpoint_minutes);
+}
+
+void Trainer::write_checkpoint() {
+  state_.seconds = seconds();
+  metrics_->sync();
+  checkpoints_->write(model_, optimizer_, state_, identity_);
+  write_file(run_.folder / "loss.svg", loss_figure(state_, blocks_per_update(options_) * options_.length));
+  checkpoints_->prune(run_.keep, state_.best());
+  last_checkpoint_ = Clock::now();
+}
+
+TrainResult Trainer::result(TrainEnd end, int64_t resumed_step) const {
+  TrainResult result;
+  result.tokens = state_.tokens;
+  result.steps = state_.step;
+  result.seconds = seconds();
+  result.tokens_per_second = static_cast<double>(result.tokens) / result.seconds;
+  result.loss = state_.loss;
+  result.evaluations = state_.evaluations;
+  result.best = state_.best();
+  result.weights_step = state_.step;
+  result.resumed_step = resumed_step;
+  result.end = end;
+  return result;
+}
+
+TrainResult Trainer::run() {
+  const int64_t resumed_step = state_.step;
+  bool asked = false;
+  while (!is_finished() && !asked) {
+    TrainStatus status = update();
+    if (options_.eval_steps > 0 && (state_.step % options_.eval_steps == 0 || state_.step == steps_)) {
+      evaluate_held_out(status);
+    }
+    status.seconds = seconds();
+    const auto here = static_cast<double>(state_.step - resumed_step);
+    status.seconds_left = static_cast<double>(steps_ - state_.step) * (status.seconds - seconds_before_) / here;
+    status.memory_bytes = peak_resident_bytes();
+    state_.finished = is_finished();
+    const bool is_logged = state_.step % run_.log_steps == 0 || state_.finished || status.valid_loss.has_value();
+    if (metrics_ && is_logged) metrics_->add(status);
+    if (run_.on_step) run_.on_step(status);
+    asked = run_.should_stop && run_.should_stop();
+    if (checkpoints_ && (asked || is_checkpoint_due(status))) write_checkpoint();
+  }
+  if (asked && !state_.finished) return result(TrainEnd::asked, resumed_step);
+  TrainResult finished = result(state_.step < steps_ ? TrainEnd::no_gain : TrainEnd::all_tokens, resumed_step);
+  if (options_.patience > 0 && finished.best->step != state_.step) {
+    checkpoints_->load_weights(finished.best->step, model_);
+    finished.weights_step = finished.best->step;
+  }
+  return finished;
 }
 
 }  // namespace
 
 TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
-                  const std::function<void(const TrainStatus&)>& on_step) {
+                  const TrainRun& run) {
   options.validate();
   check(model.config().transformer.causal,
         "[train] the model is an encoder; next-token prediction needs a causal transformer");
-  BlockOrder order(tokens, options.length, model.tokenizer().end_of_text(), options.seed);
-  const int64_t blocks_per_step = std::max<int64_t>(1, options.batch_tokens / options.length);
-  const int64_t blocks_at_once = std::max<int64_t>(1, options.micro_batch_tokens / options.length);
-  const int64_t steps = options.steps();
-  const Schedule schedule{options.learning_rate,
-                          static_cast<int64_t>(std::ceil(options.warmup_fraction * static_cast<double>(steps))), steps,
-                          options.final_fraction};
-  const std::vector<Parameter*> parameters = model.parameters();
-  model.set_train_length(options.length);
-  AdamWState optimizer(parameters);
+  check_usage(options.eval_steps == 0 || !run.valid.empty(), "[train] eval_steps is {}, but there is no held-out text",
+              options.eval_steps);
+  check_usage(!run.folder.empty() || (!run.resume && options.patience == 0),
+              "[train] to resume, or to keep the best weights, a folder is needed");
+  check_usage(run.checkpoint_steps >= 0 && run.checkpoint_minutes >= 0 && run.keep >= 1 && run.log_steps >= 1,
+              "[train] checkpoint_steps, checkpoint_minutes, keep and log_steps are {}, {}, {} and {}, expected at "
+              "least 0, 0, 1 and 1",
+              run.checkpoint_steps, run.checkpoint_minutes, run.keep, run.log_steps);
+  return Trainer(model, tokens, options, run).run();
+}
 
-  TrainResult result;
-  const Clock::time_point start = Clock::now();
-  double recent_seconds = 0, recent_tokens = 0;  // fading sums, for a speed that follows the machine
-  for (int64_t step = 0; step < steps; ++step) {
-    const Clock::time_point step_start = Clock::now();
-    std::vector<int64_t> blocks;
-    int64_t step_tokens = 0;
-    for (int64_t i = 0; i < blocks_per_step; ++i) {
-      blocks.push_back(order.block_at(step * blocks_per_step + i));
-      step_tokens += order.length_of(blocks.back());
-    }
-    model.zero_gradients();
-    double loss = 0;
-    uint64_t part = 0;
-    for (size_t begin = 0; begin < blocks.size(); ++part) {
-      // As many blocks at once as fit; the stream's last, shorter block goes alone.
-      size_t end = begin + 1;
-      while (end < blocks.size() && static_cast<int64_t>(end - begin) < blocks_at_once &&
-             order.length_of(blocks[end]) == order.length_of(blocks[begin])) {
-        ++end;
-      }
-      const Batch batch = order.batch(std::span(blocks).subspan(begin, end - begin));
-      loss += model.accumulate_gradients(batch.ids, batch.targets, 1.0f / static_cast<float>(step_tokens),
-                                         {options.seed, static_cast<uint64_t>(step), part});
-      begin = end;
-    }
-    loss /= static_cast<double>(step_tokens);
-    const double norm = gradient_norm(parameters);
-    check(std::isfinite(loss) && std::isfinite(norm),
-          "[train] step {}: the loss is {} and the gradient norm {}; nothing was updated. Try a lower learning rate "
-          "than {} or a longer warmup",
-          step + 1, loss, norm, options.learning_rate);
-    const double rate = schedule.at(step);
-    const double factor = options.clip > 0 && norm > options.clip ? options.clip / norm : 1.0;
-    const nn::AdamW rates{static_cast<float>(rate), static_cast<float>(options.beta1),
-                          static_cast<float>(options.beta2), static_cast<float>(options.eps),
-                          static_cast<float>(options.weight_decay)};
-    optimizer.update(parameters, rates, step + 1, static_cast<float>(factor));
-
-    result.tokens += step_tokens;
-    result.loss.push_back(static_cast<float>(loss));
-    recent_seconds = 0.9 * recent_seconds + seconds_since(step_start);
-    recent_tokens = 0.9 * recent_tokens + static_cast<double>(step_tokens);
-    if (on_step) {
-      TrainStatus status;
-      status.step = step + 1;
-      status.steps = steps;
-      status.tokens = result.tokens;
-      status.loss = loss;
-      status.learning_rate = rate;
-      status.gradient_norm = norm;
-      status.seconds = seconds_since(start);
-      status.tokens_per_second = recent_tokens / recent_seconds;
-      status.seconds_left = static_cast<double>(steps - step - 1) * status.seconds / static_cast<double>(step + 1);
-      on_step(status);
-    }
-  }
-  result.steps = steps;
-  result.seconds = seconds_since(start);
-  result.tokens_per_second = static_cast<double>(result.tokens) / result.seconds;
-  return result;
+TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
+                  const std::function<void(const TrainStatus&)>& on_step) {
+  TrainRun run;
+  run.on_step = on_step;
+  return train(model, tokens, options, run);
 }
 
 }  // namespace alibi

@@ -77,16 +77,6 @@ TEST(BlockOrder, IsShuffledFromSeedAndEpoch) {
   EXPECT_THROW(BlockOrder({}, 4, 0, 1), Error);
 }
 
-TEST(Schedule, WarmsUpAndFallsAsACosine) {
-  const Schedule schedule{2.0, 10, 110, 0.1};
-  EXPECT_DOUBLE_EQ(schedule.at(0), 0.2);
-  EXPECT_DOUBLE_EQ(schedule.at(9), 2.0);
-  EXPECT_DOUBLE_EQ(schedule.at(10), 2.0);
-  EXPECT_NEAR(schedule.at(60), 2.0 * 0.55, 1e-12);
-  EXPECT_NEAR(schedule.at(110), 0.2, 1e-12);
-  EXPECT_NEAR(schedule.at(1000), 0.2, 1e-12);
-}
-
 TEST(Train, LearnsWhatIsThereToLearn) {
   for (const Position position :
        {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {

@@ -1,0 +1,14 @@
+// The name that somebody may have meant.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace alibi::cli {
+
+/// The one of `names` that takes the fewest insertions, deletions and replacements of letters to turn `word` into
+/// (Levenshtein's distance); the first of several. `names` must not be empty.
+std::string nearest(std::string_view word, const std::vector<std::string>& names);
+
+}  // namespace alibi::cli

@@ -1,0 +1,55 @@
+// Checkpoints of a run: folders MODEL/checkpoints/step-000120, each a model folder by itself with the state of the
+// training beside the weights. docs/training.md lists the files.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "alibi/train.h"
+#include "core/files.h"
+#include "formats/json.h"
+#include "train/optimizer.h"
+
+namespace alibi {
+
+/// How far a run is. The place in the data and all random numbers follow from `step`.
+struct TrainState {
+  int64_t step = 0;    ///< updates done
+  int64_t tokens = 0;  ///< seen in them
+  double seconds = 0;
+  bool finished = false;
+  std::vector<float> loss;  ///< of each update
+  std::vector<TrainEvaluation> evaluations;
+
+  std::optional<TrainEvaluation> best() const;
+  /// Evaluations after the best one.
+  int64_t evaluations_without_gain() const;
+};
+
+/// The checkpoints of one model folder, locked against other processes while this lives.
+class Checkpoints {
+ public:
+  /// Makes the folder, and removes what earlier processes left half-written.
+  explicit Checkpoints(const std::filesystem::path& model_folder);
+
+  /// Writes beside, syncs every file and folder, renames: there is a whole checkpoint or none.
+  void write(const LanguageModel& model, const OptimizerState& optimizer, const TrainState& state,
+             const OrderedJson& identity) const;
+  /// Puts weights and optimizer where the newest whole checkpoint was. Throws Error if there is none, or one of a run
+  /// with another identity.
+  TrainState resume(LanguageModel& model, OptimizerState& optimizer, const OrderedJson& identity) const;
+  /// The weights that the model had after `step` updates.
+  void load_weights(int64_t step, LanguageModel& model) const;
+  /// Removes all but the newest `keep` and the best.
+  void prune(int64_t keep, const std::optional<TrainEvaluation>& best) const;
+  void remove_all() const;
+
+ private:
+  std::filesystem::path folder_;
+  FolderLock lock_;
+};
+
+}  // namespace alibi

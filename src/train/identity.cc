@@ -1,0 +1,117 @@
+#include "train/identity.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "core/parallel.h"
+#include "core/random.h"
+
+namespace alibi {
+namespace {
+
+constexpr int64_t kChunk = 1 << 16, kMostChunks = 1 << 10;
+
+uint64_t hash_of(std::span<const int32_t> tokens) {
+  uint64_t hash = tokens.size();
+  for (const int32_t token : tokens) hash = mix(hash, static_cast<uint32_t>(token));
+  return hash;
+}
+
+OrderedJson options_json(const TrainOptions& o) {
+  return {{"length", o.length},
+          {"tokens", o.tokens},
+          {"batch_tokens", o.batch_tokens},
+          {"micro_batch_tokens", o.micro_batch_tokens},
+          {"optimizer", name_of(o.optimizer)},
+          {"weight_decay", o.weight_decay},
+          {"beta1", o.beta1},
+          {"beta2", o.beta2},
+          {"eps", o.eps},
+          {"momentum", o.momentum},
+          {"clip", o.clip},
+          {"schedule", name_of(o.schedule_kind)},
+          {"learning_rate", o.learning_rate},
+          {"warmup_fraction", o.warmup_fraction},
+          {"warmup_steps", o.warmup_steps},
+          {"final_fraction", o.final_fraction},
+          {"warmup_from", o.warmup_from},
+          {"floor", o.floor},
+          {"period", o.period},
+          {"eval_steps", o.eval_steps},
+          {"eval_tokens", o.eval_tokens},
+          {"patience", o.patience},
+          {"seed", o.seed}};
+}
+
+OrderedJson model_json(const LanguageModel& model) {
+  const LanguageModelConfig& config = model.config();
+  const TransformerConfig& t = config.transformer;
+  return {{"position", name_of(t.position)},
+          {"layers", t.layers},
+          {"d_model", t.d_model},
+          {"heads", t.heads},
+          {"kv_heads", t.kv_heads},
+          {"ffn_dim", t.ffn_dim()},
+          {"dropout", t.dropout},
+          {"attention_dropout", t.attention_dropout},
+          {"alibi_bias_max", t.alibi_bias_max},
+          {"t5_buckets", t.t5_buckets},
+          {"t5_max_distance", t.t5_max_distance},
+          {"rotary_theta", t.rotary_theta},
+          {"max_length", t.max_length},
+          {"activation", name_of(t.activation)},
+          {"norm", name_of(t.norm)},
+          {"norm_eps", t.norm_eps},
+          {"bias", t.bias},
+          {"final_norm", t.final_norm},
+          {"tolerance", t.tolerance},
+          {"vocab_size", config.vocab_size},
+          {"embedding_scale", config.embedding_scale},
+          {"parameters", model.parameter_count()}};
+}
+
+}  // namespace
+
+std::string fingerprint(std::span<const int32_t> tokens) {
+  const int64_t chunks = ceil_div(static_cast<int64_t>(tokens.size()), kChunk);
+  const int64_t read = std::min(chunks, kMostChunks);
+  std::vector<uint64_t> hashes(static_cast<size_t>(read));
+  parallel_for(read, [&](int64_t i) {
+    const int64_t chunk = read == chunks ? i : i * (chunks - 1) / (read - 1);
+    const auto begin = static_cast<size_t>(chunk * kChunk);
+    hashes[static_cast<size_t>(i)] = hash_of(tokens.subspan(begin, std::min<size_t>(kChunk, tokens.size() - begin)));
+  });
+  uint64_t hash = tokens.size();
+  for (const uint64_t part : hashes) hash = mix(hash, part);
+  return fmt::format("{:016x}", hash);
+}
+
+OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tokens, std::span<const int32_t> valid,
+                        const TrainOptions& options) {
+  OrderedJson identity = options_json(options);
+  identity.update(model_json(model));
+  identity["text_tokens"] = tokens.size();
+  identity["text_fingerprint"] = fingerprint(tokens);
+  if (options.eval_steps > 0) identity["held_out_fingerprint"] = fingerprint(valid);
+  return identity;
+}
+
+std::vector<std::string> differences(const OrderedJson& now, const Json& before) {
+  // Both through the text that a checkpoint holds: numbers are compared as they are written.
+  const Json ours = Json::parse(now.dump());
+  std::vector<std::string> found;
+  for (const auto& [key, value] : now.items()) {
+    const auto was = before.find(key);
+    if (was == before.end()) {
+      found.push_back(fmt::format("{} is {}, was not known", key, ours[key].dump()));
+    } else if (*was != ours[key]) {
+      found.push_back(fmt::format("{} is {}, was {}", key, ours[key].dump(), was->dump()));
+    }
+  }
+  for (const auto& [key, value] : before.items()) {
+    if (!ours.contains(key)) found.push_back(fmt::format("{} is not set, was {}", key, value.dump()));
+  }
+  return found;
+}
+
+}  // namespace alibi

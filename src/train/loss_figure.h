@@ -1,0 +1,13 @@
+// The loss of one run against the tokens it has seen.
+#pragma once
+
+#include <string>
+
+#include "train/checkpoint.h"
+
+namespace alibi {
+
+/// An SVG file. `batch_tokens`: of an update.
+std::string loss_figure(const TrainState& state, int64_t batch_tokens);
+
+}  // namespace alibi

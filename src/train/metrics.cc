@@ -1,0 +1,128 @@
+#include "train/metrics.h"
+
+#include <unistd.h>
+
+#include <chrono>
+#include <cmath>
+#include <string>
+#include <system_error>
+#include <vector>
+
+#include "core/check.h"
+#include "formats/json.h"
+#include "formats/tensorboard.h"
+
+namespace alibi {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Seconds since 1970.
+double wall_time() {
+  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
+}
+
+OrderedJson line_of(const TrainStatus& status) {
+  OrderedJson line = {{"step", status.step},
+                      {"tokens", status.tokens},
+                      {"loss", status.loss},
+                      {"perplexity", std::exp(status.loss)},
+                      {"learning_rate", status.learning_rate},
+                      {"gradient_norm", status.gradient_norm},
+                      {"tokens_per_second", status.tokens_per_second},
+                      {"seconds", status.seconds},
+                      {"memory_bytes", status.memory_bytes}};
+  if (status.valid_loss) {
+    line["valid_loss"] = *status.valid_loss;
+    line["valid_perplexity"] = std::exp(*status.valid_loss);
+  }
+  line["time"] = wall_time();
+  return line;
+}
+
+/// The record that says the same as a line.
+std::string record_of(const OrderedJson& line) {
+  struct Column {
+    const char* key;
+    const char* tag;
+    double unit;
+  };
+  constexpr Column columns[] = {{"loss", "train/loss", 1},
+                                {"perplexity", "train/perplexity", 1},
+                                {"learning_rate", "train/learning_rate", 1},
+                                {"gradient_norm", "train/gradient_norm", 1},
+                                {"tokens_per_second", "speed/tokens_per_second", 1},
+                                {"memory_bytes", "memory/GiB", 1 << 30},
+                                {"valid_loss", "valid/loss", 1},
+                                {"valid_perplexity", "valid/perplexity", 1}};
+  std::vector<TensorboardScalar> scalars;
+  for (const Column& column : columns) {
+    const auto found = line.find(column.key);
+    if (found != line.end() && found->is_number()) {
+      scalars.push_back({column.tag, found->get<double>() / column.unit});
+    }
+  }
+  return tensorboard_scalars(line["time"].get<double>(), line["step"].get<int64_t>(), scalars);
+}
+
+/// The lines of updates 1 to `step`. The last line of a killed process may be torn; nothing behind it is kept.
+std::vector<OrderedJson> lines_until(const fs::path& path, int64_t step) {
+  std::vector<OrderedJson> lines;
+  if (!fs::exists(path)) return lines;
+  const std::string content = read_file(path);
+  int64_t last = 0;
+  for (size_t begin = 0, end; (end = content.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    OrderedJson line = OrderedJson::parse(content.begin() + static_cast<std::ptrdiff_t>(begin),
+                                          content.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) break;
+    if (!line.contains("time") || !line["time"].is_number()) break;
+    const int64_t number = line["step"].get<int64_t>();
+    if (number <= last || number > step) break;
+    last = number;
+    lines.push_back(std::move(line));
+  }
+  return lines;
+}
+
+/// One file at a time: the name of an older one would stay in TensorBoard beside the new.
+fs::path new_tensorboard_file(const fs::path& folder, double time) {
+  make_folder(folder);
+  std::vector<fs::path> old;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    if (entry.path().filename().string().starts_with("events.out.tfevents.")) old.push_back(entry.path());
+  }
+  std::error_code ignored;
+  for (const fs::path& path : old) fs::remove(path, ignored);
+  return folder / fmt::format("events.out.tfevents.{:010}.alibi.{}", static_cast<int64_t>(time), ::getpid());
+}
+
+}  // namespace
+
+Metrics::Metrics(const fs::path& model_folder, int64_t step) {
+  const fs::path path = model_folder / "metrics.jsonl";
+  const std::vector<OrderedJson> lines = lines_until(path, step);
+  write_file(path, [&](const auto& append) {
+    for (const OrderedJson& line : lines) append(line.dump() + "\n");
+  });
+  const double now = wall_time();
+  const fs::path events = new_tensorboard_file(model_folder / "tensorboard", now);
+  write_file(events, [&](const auto& append) {
+    append(tensorboard_file_header(lines.empty() ? now : lines.front()["time"].get<double>()));
+    for (const OrderedJson& line : lines) append(record_of(line));
+  });
+  lines_ = std::make_unique<AppendFile>(path);
+  tensorboard_ = std::make_unique<AppendFile>(events);
+}
+
+void Metrics::add(const TrainStatus& status) {
+  const OrderedJson line = line_of(status);
+  lines_->append(line.dump() + "\n");
+  tensorboard_->append(record_of(line));
+}
+
+void Metrics::sync() {
+  lines_->sync();
+  tensorboard_->sync();
+}
+
+}  // namespace alibi

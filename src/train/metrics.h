@@ -1,0 +1,27 @@
+// What training writes down after each update: MODEL/metrics.jsonl, and the same for TensorBoard in MODEL/tensorboard.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+
+#include "alibi/train.h"
+#include "core/files.h"
+
+namespace alibi {
+
+class Metrics {
+ public:
+  /// Continues the files after `step` updates: entries of later ones, written before the run was stopped, are removed,
+  /// so that no step is there twice. Step 0 starts them anew.
+  Metrics(const std::filesystem::path& model_folder, int64_t step);
+
+  void add(const TrainStatus& status);
+  /// To be called before a checkpoint is written: what it has seen must not be missing here.
+  void sync();
+
+ private:
+  std::unique_ptr<AppendFile> lines_, tensorboard_;
+};
+
+}  // namespace alibi
