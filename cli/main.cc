@@ -1,5 +1,5 @@
 // The `alibi` command: reads the command line, runs a subcommand, turns exceptions into messages and exit codes.
-// Exit codes: 0 done, 1 failed, 2 called wrongly.
+// Exit codes: 0 done, 1 failed, 2 called wrongly, 128 + number ended by a signal.
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
@@ -11,6 +11,7 @@
 #include "alibi/error.h"
 #include "alibi/version.h"
 #include "commands.h"
+#include "stop_signals.h"
 
 namespace alibi::cli {
 namespace {
@@ -76,6 +77,8 @@ const std::string& command_line() { return typed; }
 int main(int argc, char** argv) {
   try {
     return alibi::cli::run(argc, argv);
+  } catch (const alibi::cli::Interrupted& stopped) {
+    return 128 + stopped.signal;
   } catch (const alibi::UsageError& e) {
     return alibi::cli::report(e.what(), 2);
   } catch (const std::bad_alloc&) {

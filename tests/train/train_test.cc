@@ -8,36 +8,14 @@
 #include "alibi/error.h"
 #include "testing.h"
 #include "train/batches.h"
+#include "train/small_run.h"
 
 namespace alibi {
 namespace {
 
-LanguageModel small_model(Position position = Position::alibi, float dropout = 0) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.heads = 4;
-  config.transformer.dropout = dropout;
-  config.transformer.t5_buckets = 16;
-  return LanguageModel(with_position(config, position, 16), 1);
-}
-
-/// A text with structure to learn: each byte says which comes next.
-std::vector<int32_t> stream(int64_t count) {
-  std::vector<int32_t> tokens(static_cast<size_t>(count));
-  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>("the cat sat on a mat. "[i % 22]);
-  return tokens;
-}
-
-TrainOptions short_run() {
-  TrainOptions options;
-  options.length = 16;
-  options.tokens = 30 * 256;
-  options.batch_tokens = 256;
-  options.micro_batch_tokens = 128;
-  options.learning_rate = 5e-3;
-  return options;
-}
+using test::short_run;
+using test::small_model;
+using test::stream;
 
 TEST(BlockOrder, EveryTokenIsPredictedOncePerEpochAfterItsPredecessorInTheStream) {
   std::vector<int32_t> tokens(103);

@@ -1,0 +1,175 @@
+#include "train_options.h"
+
+#include <filesystem>
+#include <nlohmann/json.hpp>
+
+#include "alibi/compare.h"
+#include "core/check.h"
+
+namespace alibi::cli {
+namespace {
+
+TrainOptions defaults_of(const std::string& preset) {
+  return preset == "wikitext103" ? paper_recipe() : compare_defaults(preset).train;
+}
+
+/// Paths that hold wherever the file is read from.
+std::vector<std::string> absolute(const std::vector<std::string>& paths) {
+  std::vector<std::string> result;
+  for (const std::string& path : paths) {
+    result.push_back(path == "-" ? path : std::filesystem::absolute(path).lexically_normal().string());
+  }
+  return result;
+}
+
+void add_model_options(Command& command, TrainSettings& s) {
+  command.group("Model and text");
+  add_valid(command, s.valid);
+  command.text("--position", s.position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
+  add_preset(command, s.preset);
+  add_tokenizer(command, s.tokenizer);
+  command.count("--length", s.length, "Tokens the model sees at once in training [128]");
+  command.count("--tokens", s.tokens, "Tokens to train on [the preset's]");
+  command.number("--epochs", s.epochs, "Or how often to see the text");
+  command.exclude("--epochs", "--tokens");
+  command.count("--batch-tokens", s.batch_tokens, "Tokens of an update [the preset's]");
+  command.count("--micro-batch-tokens", s.micro_batch_tokens,
+                "Of these at most so many at once: less memory, the same result up to rounding [8192]");
+  command.number("--dropout", s.dropout, "Part of the activations dropped in training [0]");
+}
+
+void add_optimizer_options(Command& command, TrainSettings& s) {
+  command.group("Optimizer");
+  command.text("--optimizer", s.optimizer, "NAME", "adamw or nag [adamw]");
+  command.number("--learning-rate", s.learning_rate, "Peak [the preset's]");
+  command.text("--schedule", s.schedule, "NAME", "cosine, linear, constant or fairseq [cosine]");
+  command.number("--warmup", s.warmup, "Part of the updates with rising rate [0.05]");
+  command.count("--warmup-steps", s.warmup_steps, "Or their number", 0);
+  command.exclude("--warmup-steps", "--warmup");
+  command.number("--final-fraction", s.final_fraction, "cosine, linear: the last rate, of the peak [0.1]");
+  command.number("--warmup-from", s.warmup_from, "fairseq: the first rate [1e-07]");
+  command.number("--floor", s.floor, "fairseq: the last rate [0.0001]");
+  command.count("--period", s.period, "fairseq: updates from the peak to the floor; 0: the rest of the run", 0);
+  command.number("--weight-decay", s.weight_decay, "On matrices [0.1]");
+  command.number("--beta1", s.beta1, "AdamW [0.9]");
+  command.number("--beta2", s.beta2, "AdamW [0.98]");
+  command.number("--eps", s.eps, "AdamW [1e-08]");
+  command.number("--momentum", s.momentum, "NAG [0.99]");
+  command.number("--clip", s.clip, "Largest norm of the gradient; 0: any [1]");
+}
+
+void add_run_options(Command& command, TrainSettings& s) {
+  command.group("Evaluation, checkpoints, metrics");
+  command.count("--eval-steps", s.eval_steps, "Updates between two evaluations on held-out text; 0: at the end only",
+                0);
+  command.count("--eval-tokens", s.eval_tokens, "Held-out tokens to score in these; 0: all", 0);
+  command.count("--patience", s.patience, "Stop after so many of them without a new best, and save the best; 0: never",
+                0);
+  command.count("--checkpoint-steps", s.checkpoint_steps, "Updates between two checkpoints; 0: by time alone", 0);
+  command.number("--checkpoint-minutes", s.checkpoint_minutes, "Minutes between two; 0: by updates alone");
+  command.count("--keep", s.keep, "Newest checkpoints that stay; the best one does in any case");
+  command.count("--log-steps", s.log_steps, "Updates between two lines of metrics.jsonl");
+}
+
+}  // namespace
+
+void add_train_options(Command& command, TrainSettings& s) {
+  command.texts(s.texts, false, "Text files, folders (all text files in them) or - for standard input");
+  command.text("-o,--out", s.model, "MODEL", "Model folder to write");
+  command.optional_text("--resume", s.resume, "MODEL",
+                        "Continue the run of this folder (or of --out) from its newest checkpoint");
+  command.text("--config", s.config, "FILE", "JSON with values for options that are not given, e.g. MODEL/train.json");
+  add_model_options(command, s);
+  add_optimizer_options(command, s);
+  add_run_options(command, s);
+  s.add_to(command);
+}
+
+TrainOptions train_options(const TrainSettings& s) {
+  TrainOptions train = defaults_of(s.preset);
+  const auto set = [](auto& value, auto chosen, bool is_chosen) {
+    if (is_chosen) value = chosen;
+  };
+  set(train.length, s.length, s.length > 0);
+  set(train.tokens, s.tokens, s.tokens > 0);
+  set(train.batch_tokens, s.batch_tokens, s.batch_tokens > 0);
+  set(train.micro_batch_tokens, s.micro_batch_tokens, s.micro_batch_tokens > 0);
+  if (!s.optimizer.empty()) train.optimizer = optimizer_from(s.optimizer);
+  if (!s.schedule.empty()) train.schedule_kind = schedule_from(s.schedule);
+  set(train.learning_rate, s.learning_rate, s.learning_rate > 0);
+  set(train.warmup_fraction, s.warmup, s.warmup >= 0);
+  set(train.warmup_steps, int64_t{-1}, s.warmup >= 0);
+  set(train.warmup_steps, s.warmup_steps, s.warmup_steps >= 0);
+  set(train.final_fraction, s.final_fraction, s.final_fraction >= 0);
+  set(train.warmup_from, s.warmup_from, s.warmup_from >= 0);
+  set(train.floor, s.floor, s.floor >= 0);
+  set(train.period, s.period, s.period >= 0);
+  set(train.weight_decay, s.weight_decay, s.weight_decay >= 0);
+  set(train.beta1, s.beta1, s.beta1 >= 0);
+  set(train.beta2, s.beta2, s.beta2 >= 0);
+  set(train.eps, s.eps, s.eps > 0);
+  set(train.momentum, s.momentum, s.momentum >= 0);
+  set(train.clip, s.clip, s.clip >= 0);
+  train.eval_steps = s.eval_steps;
+  train.eval_tokens = s.eval_tokens;
+  train.patience = s.patience;
+  train.seed = s.seed;
+  train.validate();
+  return train;
+}
+
+LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
+  LanguageModelConfig config = with_position(preset(s.preset), position_from(s.position), train_length);
+  if (s.dropout >= 0) config.transformer.dropout = static_cast<float>(s.dropout);
+  config.validate();
+  return config;
+}
+
+nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions& o, const LanguageModelConfig& config) {
+  nlohmann::ordered_json json = {
+      {"text", absolute(s.texts)},
+      {"valid", absolute(s.valid)},
+      {"out", std::filesystem::absolute(s.model).lexically_normal().string()},
+      {"position", s.position},
+      {"preset", s.preset},
+      {"tokenizer", s.tokenizer.kind},
+      {"vocab-size", s.tokenizer.vocab_size},
+      {"min-count", s.tokenizer.min_count},
+      {"length", o.length},
+      {"tokens", o.tokens},
+      {"batch-tokens", o.batch_tokens},
+      {"micro-batch-tokens", o.micro_batch_tokens},
+      {"dropout", config.transformer.dropout},
+      {"optimizer", name_of(o.optimizer)},
+      {"learning-rate", o.learning_rate},
+      {"schedule", name_of(o.schedule_kind)},
+  };
+  if (o.warmup_steps >= 0) {
+    json["warmup-steps"] = o.warmup_steps;
+  } else {
+    json["warmup"] = o.warmup_fraction;
+  }
+  json.update({{"final-fraction", o.final_fraction},
+               {"warmup-from", o.warmup_from},
+               {"floor", o.floor},
+               {"period", o.period},
+               {"weight-decay", o.weight_decay},
+               {"beta1", o.beta1},
+               {"beta2", o.beta2},
+               {"eps", o.eps},
+               {"momentum", o.momentum},
+               {"clip", o.clip},
+               {"eval-steps", o.eval_steps},
+               {"eval-tokens", o.eval_tokens},
+               {"patience", o.patience},
+               {"checkpoint-steps", s.checkpoint_steps},
+               {"checkpoint-minutes", s.checkpoint_minutes},
+               {"keep", s.keep},
+               {"log-steps", s.log_steps},
+               {"seed", s.seed}});
+  // What was not asked for is left out where 0 is no value of the option.
+  if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
+  return json;
+}
+
+}  // namespace alibi::cli

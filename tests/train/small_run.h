@@ -1,0 +1,49 @@
+// A run that takes a moment, for the tests of this room.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "alibi/train.h"
+
+namespace alibi::test {
+
+inline LanguageModel small_model(Position position = Position::alibi, float dropout = 0) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  config.transformer.dropout = dropout;
+  config.transformer.t5_buckets = 16;
+  return LanguageModel(with_position(config, position, 16), 1);
+}
+
+/// A text with structure to learn: each byte says which comes next.
+inline std::vector<int32_t> stream(int64_t count) {
+  std::vector<int32_t> tokens(static_cast<size_t>(count));
+  for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>("the cat sat on a mat. "[i % 22]);
+  return tokens;
+}
+
+/// 30 updates.
+inline TrainOptions short_run() {
+  TrainOptions options;
+  options.length = 16;
+  options.tokens = 30 * 256;
+  options.batch_tokens = 256;
+  options.micro_batch_tokens = 128;
+  options.learning_rate = 5e-3;
+  return options;
+}
+
+inline std::vector<float> weights(const LanguageModel& model) {
+  std::vector<float> all;
+  for (const Parameter* parameter : model.parameters()) {
+    const std::vector<float> values = parameter->value.to_floats();
+    all.insert(all.end(), values.begin(), values.end());
+  }
+  return all;
+}
+
+}  // namespace alibi::test
