@@ -4,35 +4,11 @@
 #define HWY_TARGET_INCLUDE "nn/cross_entropy.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
-#include <cmath>
-
-#include "nn/simd-inl.h"
+#include "nn/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
-
-/// log(sum(exp(logits))). The sum is float32 within blocks and float64 across them.
-double log_sum_exp(const float* logits, int64_t n, float maximum) {
-  constexpr int64_t block = 4096;
-  const V top = set(maximum);
-  double total = 0;
-  for (int64_t begin = 0; begin < n; begin += block) {
-    V part = zero();
-    each_vector(n - begin < block ? n - begin : block, [&](int64_t i, auto lanes) HWY_ATTR {
-      part = hn::Add(part, keep(exp(hn::Sub(load(logits + begin + i, lanes), top)), lanes));
-    });
-    total += sum(part);
-  }
-  return static_cast<double>(maximum) + std::log(total);
-}
-
-float max_of(const float* logits, int64_t n) {
-  V top = set(logits[0]);
-  each_vector(
-      n, [&](int64_t i, auto lanes) HWY_ATTR { top = hn::Max(top, keep_or(load(logits + i, lanes), top, lanes)); });
-  return hn::GetLane(hn::MaxOfLanes(Floats(), top));
-}
 
 /// Row by row: nll = lse - logit[target], and with `gradients` the logits become
 /// gradient_scale * (softmax - one-hot of the target).
