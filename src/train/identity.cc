@@ -54,6 +54,8 @@ OrderedJson model_json(const LanguageModel& model) {
           {"ffn_dim", t.ffn_dim()},
           {"dropout", t.dropout},
           {"attention_dropout", t.attention_dropout},
+          {"activation_dropout", t.activation_dropout},
+          {"embedding_dropout", t.embedding_dropout},
           {"alibi_bias_max", t.alibi_bias_max},
           {"t5_buckets", t.t5_buckets},
           {"t5_max_distance", t.t5_max_distance},

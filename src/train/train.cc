@@ -36,6 +36,8 @@ class Trainer {
   bool is_finished() const;
   bool is_checkpoint_due(const TrainStatus& status) const;
   void write_checkpoint();
+  template <class Write>
+  void write_or_explain(const Write& write) const;
   TrainResult result(TrainEnd end, int64_t resumed_step) const;
   double seconds() const { return seconds_before_ + seconds_since(start_); }
 
@@ -146,6 +148,18 @@ void Trainer::write_checkpoint() {
   last_checkpoint_ = Clock::now();
 }
 
+/// An error says what it did not harm.
+template <class Write>
+void Trainer::write_or_explain(const Write& write) const {
+  try {
+    write();
+  } catch (const Error& error) {
+    const std::optional<CheckpointInfo> newest = newest_checkpoint(run_.folder);
+    if (!newest) fail("{}. There is no checkpoint yet", error.what());
+    fail("{}. The checkpoint of update {} is whole and can be resumed", error.what(), newest->step);
+  }
+}
+
 TrainResult Trainer::result(TrainEnd end, int64_t resumed_step) const {
   TrainResult result;
   result.tokens = state_.tokens;
@@ -175,10 +189,10 @@ TrainResult Trainer::run() {
     status.memory_bytes = peak_resident_bytes();
     state_.finished = is_finished();
     const bool is_logged = state_.step % run_.log_steps == 0 || state_.finished || status.valid_loss.has_value();
-    if (metrics_ && is_logged) metrics_->add(status);
+    if (metrics_ && is_logged) write_or_explain([&] { metrics_->add(status); });
     if (run_.on_step) run_.on_step(status);
     asked = run_.should_stop && run_.should_stop();
-    if (checkpoints_ && (asked || is_checkpoint_due(status))) write_checkpoint();
+    if (checkpoints_ && (asked || is_checkpoint_due(status))) write_or_explain([&] { write_checkpoint(); });
   }
   if (asked && !state_.finished) return result(TrainEnd::asked, resumed_step);
   TrainResult finished = result(state_.step < steps_ ? TrainEnd::no_gain : TrainEnd::all_tokens, resumed_step);

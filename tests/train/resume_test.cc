@@ -270,6 +270,8 @@ TEST_F(Resume, WritingThatFailsLosesNothing) {
   run.valid = valid;
   run.on_step = [&](const TrainStatus&) { std::ofstream(blocked) << "in the way"; };
   expect_error([&] { train(second, tokens, options, run); }, "step-000005");
+  fs::remove(blocked);
+  expect_error([&] { train(second, tokens, options, run); }, "The checkpoint of update 4 is whole");
   EXPECT_EQ(newest_checkpoint(folder / "model")->step, 4);
   LanguageModel third = small_model();
   EXPECT_EQ(go(third, options).resumed_step, 4);

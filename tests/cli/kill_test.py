@@ -1,0 +1,109 @@
+"""Kills `alibi train` again and again, resumes it, and compares with a run that was left alone, byte by byte.
+
+    kill_test.py PATH-OF-ALIBI [--kills 5] [--seed 1]
+
+Each life of the process ends by SIGKILL after a random time, also while it reads the text or writes a checkpoint; every
+life has another number of threads. What must be the same in the end: the weights, the losses, the held-out losses and
+the settings. metrics.jsonl must have every step once.
+"""
+
+import argparse
+import json
+import os
+import pathlib
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+
+SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
+STEPS = 160
+SETTINGS = ("--length", "16", "--batch-tokens", "64", "--tokens", str(64 * STEPS), "--dropout", "0.1",
+            "--checkpoint-steps", "2", "--eval-steps", "20", "--eval-tokens", "500", "--seed", "7")
+
+
+def command(arguments, text, model, threads, *more):
+    return [arguments.alibi, "train", str(text), "-o", str(model), *SETTINGS, "--threads", str(threads),
+            "--json", str(model) + ".json", *more]
+
+
+def lives(arguments, text, model, seconds):
+    """Runs until the training ends by itself; returns how often it was killed, and how far it was each time."""
+    dice = random.Random(arguments.seed)
+    steps = []
+    # If the machine is faster than it was, a run may end before all kills are done: then it begins anew.
+    while True:
+        process = subprocess.Popen(command(arguments, text, model, 1 + len(steps) % 2, "--resume"),
+                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
+        is_last = len(steps) >= arguments.kills
+        try:
+            # Lives that are on average a little longer than it takes to get going, now and then very short ones.
+            limit = None if is_last else dice.uniform(0, 0.1 if dice.random() < 0.2 else seconds)
+            output, _ = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            process.send_signal(signal.SIGKILL)
+            process.communicate()
+            metrics = model / "metrics.jsonl"
+            steps.append(metrics.read_bytes().count(b"\n") if metrics.exists() else 0)
+            continue
+        if process.returncode != 0:
+            sys.exit(f"a resumed run failed with exit code {process.returncode}:\n{output}")
+        if is_last:
+            return steps
+        print(f"complete after {len(steps)} kills, beginning anew with shorter lives")
+        seconds *= 0.7
+        for file in sorted(model.rglob("*"), reverse=True):
+            file.rmdir() if file.is_dir() else file.unlink()
+
+
+def compare(expected, found):
+    def results(model):
+        result = json.loads(pathlib.Path(str(model) + ".json").read_text())
+        settings = json.loads((model / "train.json").read_text())
+        settings.pop("out")
+        metrics = [json.loads(line) for line in (model / "metrics.jsonl").read_text().splitlines()]
+        return {"weights": (model / "model.safetensors").read_bytes(),
+                "losses": result["train"]["loss"],
+                "held-out losses": result["train"]["held_out"],
+                "evaluation": result["eval"][0]["nll"],
+                "settings": settings,
+                "steps of the metrics": [line["step"] for line in metrics],
+                "losses of the metrics": [line["loss"] for line in metrics]}
+
+    one, other = results(expected), results(found)
+    wrong = [name for name in one if one[name] != other[name]]
+    if other["steps of the metrics"] != list(range(1, STEPS + 1)):
+        wrong.append("metrics without gaps")
+    leftovers = [str(path) for path in found.rglob("*") if ".part" in path.name]
+    if leftovers:
+        wrong.append(f"no half-written files ({', '.join(leftovers)})")
+    return wrong
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("alibi")
+    parser.add_argument("--kills", type=int, default=5)
+    parser.add_argument("--seed", type=int, default=1)
+    arguments = parser.parse_args()
+    arguments.alibi = os.path.abspath(arguments.alibi)
+    with tempfile.TemporaryDirectory(prefix="alibi-kill-test-") as name:
+        folder = pathlib.Path(name)
+        text = folder / "text.txt"
+        text.write_text("".join(SENTENCE.format(i) for i in range(400)))
+        start = time.monotonic()
+        subprocess.run(command(arguments, text, folder / "undisturbed", 1), check=True, stdout=subprocess.DEVNULL)
+        undisturbed = time.monotonic() - start
+        # So that the kills are spread over the whole run.
+        steps = lives(arguments, text, folder / "killed", max(0.3, 3 * undisturbed / arguments.kills))
+        wrong = compare(folder / "undisturbed", folder / "killed")
+    print(f"{len(steps)} kills, after updates {', '.join(map(str, steps))} of {STEPS}; undisturbed: {undisturbed:.1f} s")
+    if wrong:
+        sys.exit("not as in the undisturbed run: " + ", ".join(wrong))
+    print("The same bits.")
+
+
+if __name__ == "__main__":
+    main()
