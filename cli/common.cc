@@ -43,6 +43,7 @@ void add_tokenizer(Command& command, TokenizerChoice& choice) {
                fmt::format("What tokens are, learned from the text: {}", fmt::join(tokenizer_kinds(), ", ")));
   command.count("--vocab-size", choice.vocab_size,
                 "How many different tokens at most [bpe, unigram: 8192; words: all]");
+  command.text("--like", choice.like, "MODEL", "Take the tokenizer of this model");
   command.count("--min-count", choice.min_count, "words: what the text has less often is unknown");
 }
 

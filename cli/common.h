@@ -2,11 +2,15 @@
 #pragma once
 
 #include <cstdint>
+#include <cstdio>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
+#include <string_view>
+#include <vector>
 
 #include "command.h"
-#include "text/training_data.h"
+#include "report/progress.h"
+#include "text/make_tokenizer.h"
 
 namespace alibi::cli {
 
@@ -26,5 +30,16 @@ struct CommonOptions {
 void add_preset(Command& command, std::string& preset);
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 void add_valid(Command& command, std::vector<std::string>& texts);
+
+/// Calls work(progress), which is shown on the terminal while it lasts.
+template <class Work>
+auto with_progress(const Work& work) {
+  Progress line(stderr);
+  std::string label;
+  return work([&](std::string_view what, double fraction) {
+    if (label != what) line.begin(label = what);
+    line.update(fraction);
+  });
+}
 
 }  // namespace alibi::cli

@@ -12,8 +12,7 @@
 #include "core/check.h"
 #include "evaluation_output.h"
 #include "report/format.h"
-#include "text/documents.h"
-#include "text/stream.h"
+#include "text/training_data.h"
 
 namespace alibi::cli {
 namespace {
@@ -65,9 +64,9 @@ void run(const Options& options) {
     check_usage(options.stride <= length, "[eval] the stride is {}, expected at most the length, {}", options.stride,
                 length);
   }
-  const std::vector<Document> documents = read_documents(options.texts);
-  const int64_t bytes = bytes_of(documents);
-  const std::vector<int32_t> tokens = encode_stream(model.tokenizer(), documents);
+  const ScoredText text = with_progress(
+      [&](const TextProgress& progress) { return text_to_score(model.tokenizer(), options.texts, progress); });
+  const int64_t bytes = text.bytes;
 
   reset_peak_resident_bytes();
   auto evals = nlohmann::ordered_json::array();
@@ -79,7 +78,7 @@ void run(const Options& options) {
     EvaluateOptions evaluate_options;
     evaluate_options.length = length;
     evaluate_options.stride = options.stride;
-    const Evaluation evaluation = evaluate_with_progress(model, tokens, evaluate_options);
+    const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options);
     fmt::print("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, evaluation.stride,
                format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(bytes), evaluation.tokens,
                format_count(evaluation.tokens_per_second()));
@@ -106,7 +105,8 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<Options>();
   Command command(app, "eval", "Measure a model's perplexity on text, at any length");
   command.model(options->model);
-  command.texts(options->texts, true, "Text files, folders (all text files in them) or - for standard input");
+  command.texts(options->texts, true,
+                "Text files, folders (all text files in them), - for standard input, or a folder of `alibi tokenize`");
   command.counts("--lengths", options->lengths,
                  "Most tokens the model sees at once [1, 2, 4 and 8 times the training length]");
   command.count("--stride", options->stride,

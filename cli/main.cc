@@ -46,6 +46,7 @@ int run(int argc, char** argv) {
       "'alibi COMMAND --help' has the options of a command and examples.\n"
       "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx forces an instruction set.");
   add_compare(app);
+  add_tokenize(app);
   add_train(app);
   add_eval(app);
   add_generate(app);

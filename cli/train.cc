@@ -51,15 +51,6 @@ void complete(TrainSettings& settings, const Command& command) {
   }
 }
 
-TrainingData read_with_progress(const TrainSettings& settings) {
-  Progress progress(stderr);
-  std::string label;
-  return training_data(settings.texts, settings.valid, settings.tokenizer, [&](std::string_view work, double fraction) {
-    if (label != work) progress.begin(label = work);
-    progress.update(fraction);
-  });
-}
-
 TrainResult train_with_display(LanguageModel& model, const TrainingData& data, const TrainSettings& settings,
                                const TrainOptions& options, bool resumes) {
   const double flops = training_flops_per_token(model, options.length);
@@ -117,7 +108,9 @@ void run(TrainSettings& settings, const Command& command) {
   LanguageModelConfig config = model_config(settings, options.length);
   make_folder(settings.model);
 
-  const TrainingData data = read_with_progress(settings);
+  const TrainingData data = with_progress([&](const TextProgress& progress) {
+    return training_data(settings.texts, settings.valid, settings.tokenizer, progress);
+  });
   config.vocab_size = data.tokenizer->vocab_size();
   LanguageModel model(config, settings.seed, data.tokenizer);
   if (settings.epochs > 0) {

@@ -74,7 +74,8 @@ void add_run_options(Command& command, TrainSettings& s) {
 }  // namespace
 
 void add_train_options(Command& command, TrainSettings& s) {
-  command.texts(s.texts, false, "Text files, folders (all text files in them) or - for standard input");
+  command.texts(s.texts, false,
+                "Text files, folders (all text files in them), - for standard input, or a folder of `alibi tokenize`");
   command.text("-o,--out", s.model, "MODEL", "Model folder to write");
   command.optional_text("--resume", s.resume, "MODEL",
                         "Continue the run of this folder (or of --out) from its newest checkpoint");
@@ -169,6 +170,7 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
                {"seed", s.seed}});
   // What was not asked for is left out where 0 is no value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
+  if (!s.tokenizer.like.empty()) json["like"] = absolute({s.tokenizer.like}).front();
   return json;
 }
 

@@ -23,14 +23,14 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/alibi-config.cmake.in ${
                               INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
 # Before 1.0 a minor version may change the interface.
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/alibi-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake ${CMAKE_CURRENT_BINARY_DIR}/alibi-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake
         DESTINATION ${package_dir})
 
 # A static library brings no libraries of its own along; whoever links it must name them.
 if(BUILD_SHARED_LIBS)
   set(pkgconfig_static_libs "")
 else()
-  set(pkgconfig_static_libs " -ldnnl -lhwy -lfmt -lstdc++ -lpthread")
+  set(pkgconfig_static_libs " -ldnnl -lhwy -lfmt -lsentencepiece_train -lsentencepiece -lstdc++ -lpthread")
 endif()
 file(RELATIVE_PATH prefix_from_pkgconfig /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
 string(REGEX REPLACE "/$" "" prefix_from_pkgconfig "${prefix_from_pkgconfig}")

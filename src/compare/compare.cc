@@ -213,7 +213,7 @@ void Comparison::evaluate_method(const LanguageModel& model, MethodResults& resu
 }
 
 void Comparison::sample(const LanguageModel& model, MethodResults& results) {
-  const std::string& text = corpus_.valid.front().text;
+  const std::string text = corpus_.valid.front().text();
   size_t end = std::min(text.size(), static_cast<size_t>(std::max<int64_t>(1, options_.train.length / 2)));
   while (end < text.size() && end > 1 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
   results.sample_prompt = text.substr(0, end);

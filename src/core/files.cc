@@ -66,6 +66,15 @@ void write_file(const std::filesystem::path& path, std::string_view content) {
 
 void write_file(const std::filesystem::path& path,
                 const std::function<void(const std::function<void(std::string_view)>& append)>& write) {
+  write_file_with_header(path, 0, [&](const std::function<void(std::string_view)>& append) {
+    write(append);
+    return std::string();
+  });
+}
+
+void write_file_with_header(
+    const std::filesystem::path& path, size_t header_size,
+    const std::function<std::string(const std::function<void(std::string_view)>& append)>& write) {
   static std::atomic<uint64_t> counter{0};
   const std::filesystem::path beside = path.string() + fmt::format(".{}.{}.part", ::getpid(), counter.fetch_add(1));
   struct Remove {
@@ -79,7 +88,13 @@ void write_file(const std::filesystem::path& path,
     const Descriptor descriptor(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (descriptor.fd < 0) remove.armed = false;
     check(descriptor.fd >= 0, "[write] {}: {}", path.string(), reason());
-    write([&](std::string_view part) { write_all(descriptor.fd, part, path); });
+    const auto append = [&](std::string_view part) { write_all(descriptor.fd, part, path); };
+    append(std::string(header_size, '\0'));
+    const std::string header = write(append);
+    check(header.size() == header_size, "[write] {}: a header of {} bytes, expected {}", path.string(), header.size(),
+          header_size);
+    check(::lseek(descriptor.fd, 0, SEEK_SET) == 0, "[write] {}: {}", path.string(), reason());
+    append(header);
     check(::fsync(descriptor.fd) == 0, "[write] {}: {}", path.string(), reason());
   }
   check(::rename(beside.c_str(), path.c_str()) == 0, "[write] {}: {}", path.string(), reason());

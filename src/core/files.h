@@ -19,6 +19,12 @@ void write_file(const std::filesystem::path& path, std::string_view content);
 void write_file(const std::filesystem::path& path,
                 const std::function<void(const std::function<void(std::string_view)>& append)>& write);
 
+/// The same with a header that is known only at the end: `header_size` bytes are left free, and what `write` returns,
+/// of that size, is put there.
+void write_file_with_header(
+    const std::filesystem::path& path, size_t header_size,
+    const std::function<std::string(const std::function<void(std::string_view)>& append)>& write);
+
 /// Makes a folder and its parents. Throws Error if it cannot be made or written to.
 void make_folder(const std::filesystem::path& path);
 

@@ -6,7 +6,6 @@
 #include <string_view>
 #include <system_error>
 #include <tuple>
-#include <unordered_set>
 #include <utility>
 
 #include "core/check.h"
@@ -22,6 +21,10 @@ namespace {
 uint64_t hash_name(std::string_view name) { return mix(fnv1a(name), 0); }
 
 std::string count_files(size_t count) { return count == 1 ? "1 file" : fmt::format("{} files", count); }
+
+/// What two copies of a text share.
+using Content = std::pair<int64_t, Digest>;
+Content content_of(const Document& document) { return {document.size(), document.digest()}; }
 
 /// Moves out the elements at which `take` is true, keeping the order of both parts.
 std::vector<Document> extract(std::vector<Document>& documents, const std::vector<bool>& take) {
@@ -39,9 +42,8 @@ void drop_copies(std::vector<Document>& documents) {
     return std::tie(documents[a].name, documents[a].path) < std::tie(documents[b].name, documents[b].path);
   });
   std::vector<bool> copy(documents.size());
-  std::unordered_set<std::string_view> texts;
-  for (const size_t i : order) copy[i] = !texts.insert(documents[i].text).second;
-  texts.clear();  // its views end with the documents
+  std::set<Content> contents;
+  for (const size_t i : order) copy[i] = !contents.insert(content_of(documents[i])).second;
   extract(documents, copy);
 }
 
@@ -59,16 +61,14 @@ size_t last_tenth(std::string_view text) {
   return cut;
 }
 
-Corpus split_single(Document document) {
+Corpus split_single(const Document& document) {
   const std::string shown = document.path == "-" ? "standard input" : document.path.filename().string();
-  const size_t cut = last_tenth(document.text);
-  check(cut > 0 && cut < document.text.size(), "[text] {} is too short to hold out a tenth of it: {} bytes", shown,
-        document.text.size());
-  Document tail{document.path, document.name, document.text.substr(cut)};
-  document.text.resize(cut);
+  const auto cut = static_cast<int64_t>(last_tenth(document.open().view()));
+  check(cut > 0 && cut < document.size(), "[text] {} is too short to hold out a tenth of it: {} bytes", shown,
+        document.size());
   Corpus corpus;
-  corpus.train.push_back(std::move(document));
-  corpus.valid.push_back(std::move(tail));
+  corpus.train.push_back(document.part(0, cut));
+  corpus.valid.push_back(document.part(cut, document.size()));
   corpus.split_rule = fmt::format("The last tenth of {} is held out for validation.", shown);
   return corpus;
 }
@@ -81,12 +81,12 @@ Corpus split_by_name(std::vector<Document> documents) {
   std::vector<Key> keys;
   for (size_t i = 0; i < documents.size(); ++i) keys.push_back({hash_name(documents[i].name), i});
   const auto before = [&](const Key& a, const Key& b) {
-    return std::tie(a.hash, documents[a.index].text) < std::tie(b.hash, documents[b.index].text);
+    return std::tuple(a.hash, content_of(documents[a.index])) < std::tuple(b.hash, content_of(documents[b.index]));
   };
   std::sort(keys.begin(), keys.end(), before);
   // The largest file always trains: otherwise one unlucky name could leave next to nothing to train on.
   const auto largest = std::max_element(keys.begin(), keys.end(), [&](const Key& a, const Key& b) {
-    return documents[a.index].text.size() < documents[b.index].text.size();
+    return documents[a.index].size() < documents[b.index].size();
   });
   const int64_t total = bytes_of(documents);
   std::vector<bool> held_out(documents.size());
@@ -95,7 +95,7 @@ Corpus split_by_name(std::vector<Document> documents) {
     const bool lowest_tenth = key->hash < UINT64_MAX / 10;
     if (key == largest || !(lowest_tenth || held_out_bytes < total / 100 + 1)) continue;
     held_out[key->index] = true;
-    held_out_bytes += static_cast<int64_t>(documents[key->index].text.size());
+    held_out_bytes += documents[key->index].size();
   }
   Corpus corpus;
   const size_t all = documents.size();
@@ -122,7 +122,7 @@ std::filesystem::path canonical(const Document& document) {
 Corpus split_corpus(std::vector<Document> documents) {
   drop_copies(documents);
   check(!documents.empty(), "[text] no text to train on");
-  Corpus corpus = documents.size() == 1 ? split_single(std::move(documents[0])) : split_by_name(std::move(documents));
+  Corpus corpus = documents.size() == 1 ? split_single(documents[0]) : split_by_name(std::move(documents));
   count_bytes(corpus);
   return corpus;
 }
@@ -130,14 +130,14 @@ Corpus split_corpus(std::vector<Document> documents) {
 Corpus split_corpus(std::vector<Document> documents, std::vector<Document> valid) {
   check(!valid.empty(), "[text] no text to validate on");
   std::set<std::filesystem::path> valid_paths;
-  std::unordered_set<std::string_view> valid_texts;
+  std::set<Content> valid_contents;
   for (const Document& document : valid) {
     valid_paths.insert(canonical(document));
-    valid_texts.insert(document.text);
+    valid_contents.insert(content_of(document));
   }
   std::vector<bool> held_out(documents.size());
   for (size_t i = 0; i < documents.size(); ++i) {
-    held_out[i] = valid_paths.contains(canonical(documents[i])) || valid_texts.contains(documents[i].text);
+    held_out[i] = valid_paths.contains(canonical(documents[i])) || valid_contents.contains(content_of(documents[i]));
   }
   const size_t left_out = extract(documents, held_out).size();
   check(!documents.empty(), "[text] nothing is left to train on: all {} are also in the validation text",

@@ -63,7 +63,7 @@ class Reader {
           error && status.type() != fs::file_type::not_found ? error.message() : "no such file or folder");
     if (fs::is_directory(status)) return read_folder(input);
     check(fs::is_regular_file(status) || fs::is_fifo(status), "[text] {}: is neither a file nor a folder", input);
-    read_named_file(input);
+    read_named_file(input, fs::is_regular_file(status));
   }
 
   std::vector<Document> take() { return std::move(documents_); }
@@ -77,16 +77,26 @@ class Reader {
     check(!text.empty(), "[text] standard input is empty");
     const std::string reason = why_not_text(text);
     check(reason.empty(), "[text] standard input is not text: {}", reason);
-    documents_.push_back({"-", "-", std::move(text)});
+    documents_.emplace_back("-", "-", std::move(text));
   }
 
-  void read_named_file(const fs::path& path) {
+  void read_named_file(const fs::path& path, bool regular) {
     if (!first_visit(path)) return;
-    std::string text = read_file(path);
+    if (!regular) return add(path, read_file(path));
+    const OpenText text = open_file(path);
+    check_text(path, text.view());
+    documents_.emplace_back(path, path.filename().generic_string(), text);
+  }
+
+  void add(const fs::path& path, std::string text) {
+    check_text(path, text);
+    documents_.emplace_back(path, path.filename().generic_string(), std::move(text));
+  }
+
+  static void check_text(const fs::path& path, std::string_view text) {
     check(!text.empty(), "[text] {}: is empty", path.string());
     const std::string reason = why_not_text(text);
     check(reason.empty(), "[text] {}: is not text: {}", path.string(), reason);
-    documents_.push_back({path, path.filename().generic_string(), std::move(text)});
   }
 
   void read_folder(const fs::path& folder) {
@@ -102,10 +112,10 @@ class Reader {
         continue;
       }
       if (begins_binary(path)) continue;
-      std::string text = read_file(path);
-      if (text.empty() || !why_not_text(text).empty()) continue;
+      const OpenText text = open_file(path);
+      if (text.view().empty() || !why_not_text(text.view()).empty()) continue;
       found = true;
-      documents_.push_back({path, std::move(name), std::move(text)});
+      documents_.emplace_back(path, std::move(name), text);
     }
     check(found, "[text] {}: holds no text files", folder.string());
   }
@@ -133,7 +143,7 @@ std::vector<Document> read_documents(const std::vector<std::string>& inputs, std
 
 int64_t bytes_of(const std::vector<Document>& documents) {
   int64_t bytes = 0;
-  for (const Document& document : documents) bytes += static_cast<int64_t>(document.text.size());
+  for (const Document& document : documents) bytes += document.size();
   return bytes;
 }
 

@@ -2,20 +2,16 @@
 #pragma once
 
 #include <cstdint>
-#include <filesystem>
 #include <iostream>
 #include <string>
 #include <vector>
 
+#include "text/document.h"
+
 namespace alibi {
 
-struct Document {
-  std::filesystem::path path;  ///< as reached from the input; "-" for standard input
-  std::string name;            ///< relative to the input: what the split between training and validation hashes
-  std::string text;            ///< the bytes of the file, never empty
-};
-
-/// Reads each input in the given order: a file, a folder or "-" (standard input).
+/// Reads each input in the given order: a file, a folder or "-" (standard input), to see that it is text; only what
+/// comes through a pipe stays in memory.
 /// Of a folder every text file below it is read, in the bytewise order of the relative paths; what is hidden (a name
 /// that begins with a dot), empty, not text (see text_encoding.h) or not a regular file is skipped. Links are
 /// followed, loops end, and a file that is reached twice is read once.

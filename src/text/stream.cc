@@ -1,26 +1,27 @@
 #include "text/stream.h"
 
 #include "core/check.h"
-#include "core/parallel.h"
+#include "text/pieces.h"
 
 namespace alibi {
 
-std::vector<int32_t> encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& documents) {
+void encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& documents,
+                   const std::function<void(std::span<const int32_t> ids, int64_t bytes)>& append) {
   check(!documents.empty(), "[text] no documents to encode");
-  std::vector<std::vector<int32_t>> parts(documents.size());
-  parallel_for(static_cast<int64_t>(documents.size()), [&](int64_t i) {
-    parts[static_cast<size_t>(i)] = tokenizer.encode(documents[static_cast<size_t>(i)].text);
-  });
-  size_t count = documents.size();
-  for (const auto& part : parts) count += part.size();
+  for_pieces(
+      documents, [&](std::string_view text) { return tokenizer.encode(text); },
+      [&](std::vector<int32_t> ids, const Piece& piece) {
+        const int32_t end = tokenizer.end_of_text();
+        const bool ended = tokenizer.end_of_text_ends_lines() && !ids.empty() && ids.back() == end;
+        if (piece.last && !ended) ids.push_back(end);
+        append(ids, static_cast<int64_t>(piece.text.size()));
+      });
+}
+
+std::vector<int32_t> encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& documents) {
   std::vector<int32_t> stream;
-  stream.reserve(count);
-  for (auto& part : parts) {
-    stream.insert(stream.end(), part.begin(), part.end());
-    const bool ended = tokenizer.end_of_text_ends_lines() && !part.empty() && part.back() == tokenizer.end_of_text();
-    if (!ended) stream.push_back(tokenizer.end_of_text());
-    part = {};  // gives the memory back as the stream grows
-  }
+  encode_stream(tokenizer, documents,
+                [&](std::span<const int32_t> ids, int64_t) { stream.insert(stream.end(), ids.begin(), ids.end()); });
   return stream;
 }
 

@@ -1,8 +1,10 @@
 #include "alibi/tokenizer.h"
 
 #include "core/check.h"
+#include "core/files.h"
 #include "formats/json.h"
 #include "text/byte_tokenizer.h"
+#include "text/sentencepiece_tokenizer.h"
 #include "text/tokenizer_files.h"
 #include "text/word_tokenizer.h"
 
@@ -23,6 +25,10 @@ std::shared_ptr<const Tokenizer> load_byte_tokenizer(const std::filesystem::path
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
   std::error_code ignored;  // what cannot be seen is not there
   const auto holds = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
+  if (holds(kSentencePieceFile)) {
+    const std::filesystem::path file = folder / kSentencePieceFile;
+    return std::make_shared<SentencePieceTokenizer>(read_file(file), file.string());
+  }
   if (holds(kWordsFile)) return WordTokenizer::load(folder / kWordsFile);
   return load_byte_tokenizer(folder / kHuggingFaceFile);
 }

@@ -5,58 +5,78 @@
 
 #include "core/check.h"
 #include "text/corpus.h"
+#include "text/data_folder.h"
 #include "text/stream.h"
-#include "text/word_tokenizer.h"
 
 namespace alibi {
 namespace {
 
-TokenStream in_memory(std::vector<int32_t> tokens) {
-  const auto owner = std::make_shared<const std::vector<int32_t>>(std::move(tokens));
-  return {*owner, owner};
+/// `done` of `all` bytes have been encoded before; counts on.
+TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<Document>& documents, int64_t& done,
+                               int64_t all, const TextProgress& progress) {
+  const auto tokens = std::make_shared<std::vector<int32_t>>();
+  encode_stream(tokenizer, documents, [&](std::span<const int32_t> ids, int64_t bytes) {
+    tokens->insert(tokens->end(), ids.begin(), ids.end());
+    done += bytes;
+    if (progress) progress("tokenize", static_cast<double>(done) / static_cast<double>(all));
+  });
+  return {*tokens, tokens};
 }
 
-std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, const std::vector<Document>& documents) {
-  if (choice.kind == "byte") return std::make_shared<ByteTokenizer>();
-  WordCounter counter;
-  for (const Document& document : documents) counter.add(document.text);
-  return std::make_shared<WordTokenizer>(counter.vocabulary(choice.vocab_size, choice.min_count));
-}
-
-void validate(const TokenizerChoice& choice) {
-  const auto& kinds = tokenizer_kinds();
-  check_usage(std::find(kinds.begin(), kinds.end(), choice.kind) != kinds.end(),
-              "[tokenizer] found the kind '{}', expected {}", choice.kind, fmt::join(kinds, ", "));
-  check_usage(choice.kind != "byte" || choice.vocab_size == 0 || choice.vocab_size == ByteTokenizer().vocab_size(),
-              "[tokenizer] a vocabulary of {} was asked for; bytes have {}", choice.vocab_size,
-              ByteTokenizer().vocab_size());
+/// Whether the inputs are one data folder. Throws UsageError if one is among others.
+bool is_data(const std::vector<std::string>& inputs) {
+  const bool any = std::any_of(inputs.begin(), inputs.end(),
+                               [](const std::string& input) { return input != "-" && is_data_folder(input); });
+  check_usage(!any || inputs.size() == 1, "[text] a folder of tokens cannot be joined with other text: {}",
+              fmt::join(inputs, ", "));
+  return any;
 }
 
 }  // namespace
 
-const std::vector<std::string>& tokenizer_kinds() {
-  static const std::vector<std::string> kinds = {"byte", "words"};
-  return kinds;
-}
-
 TrainingData training_data(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
                            const TokenizerChoice& choice, const TextProgress& progress, std::istream& standard_input) {
-  const auto report = [&](std::string_view work, double fraction) {
-    if (progress) progress(work, fraction);
-  };
   validate(choice);
-  report("reading", 0);
+  if (is_data(texts)) {
+    const std::string& folder = texts.front();
+    check_usage(valid.empty(), "[text] {}: what is held out was chosen when it was tokenized; leave out --valid",
+                folder);
+    TrainingData data = read_data_folder(folder);
+    const bool asked = choice.kind != TokenizerChoice().kind || choice.vocab_size != 0 || !choice.like.empty();
+    check_usage(!asked, "[text] {}: it has a tokenizer of its own ({}, {} tokens); leave out the tokenizer's options",
+                folder, data.tokenizer->kind(), data.tokenizer->vocab_size());
+    return data;
+  }
+  if (progress) progress("read", 0);
   const Corpus corpus = read_corpus(texts, valid, standard_input);
   TrainingData data;
-  report("making the tokenizer", 0);
-  data.tokenizer = make_tokenizer(choice, corpus.train);
-  report("encoding", 0);
-  data.train = in_memory(encode_stream(*data.tokenizer, corpus.train));
-  data.valid = in_memory(encode_stream(*data.tokenizer, corpus.valid));
+  data.tokenizer = make_tokenizer(choice, corpus.train, progress);
+  const int64_t all = corpus.train_bytes + corpus.valid_bytes;
+  int64_t done = 0;
+  data.train = encode_into_memory(*data.tokenizer, corpus.train, done, all, progress);
+  data.valid = encode_into_memory(*data.tokenizer, corpus.valid, done, all, progress);
   data.train_bytes = corpus.train_bytes;
   data.valid_bytes = corpus.valid_bytes;
   data.split_rule = corpus.split_rule;
   return data;
+}
+
+ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
+                         const TextProgress& progress, std::istream& standard_input) {
+  if (is_data(texts)) {
+    const TrainingData data = read_data_folder(texts.front());
+    check(data.tokenizer->fingerprint() == tokenizer.fingerprint(),
+          "[text] {}: its tokens are of another tokenizer ({}, {} tokens) than the model's ({}, {} tokens)",
+          texts.front(), data.tokenizer->kind(), data.tokenizer->vocab_size(), tokenizer.kind(),
+          tokenizer.vocab_size());
+    return {data.valid, data.valid_bytes};
+  }
+  const std::vector<Document> documents = read_documents(texts, standard_input);
+  ScoredText text;
+  text.bytes = bytes_of(documents);
+  int64_t done = 0;
+  text.stream = encode_into_memory(tokenizer, documents, done, text.bytes, progress);
+  return text;
 }
 
 }  // namespace alibi

@@ -2,15 +2,14 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <iostream>
 #include <memory>
 #include <span>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "alibi/tokenizer.h"
+#include "text/make_tokenizer.h"
 
 namespace alibi {
 
@@ -28,21 +27,22 @@ struct TrainingData {
   std::string split_rule;  ///< one sentence for reports: what is held out, and by which rule
 };
 
-/// How text becomes tokens.
-struct TokenizerChoice {
-  std::string kind = "byte";  ///< one of tokenizer_kinds()
-  int64_t vocab_size = 0;     ///< 0: the kind's own choice
-  int64_t min_count = 1;      ///< words: rarer ones are unknown
-};
-const std::vector<std::string>& tokenizer_kinds();
-
-/// What is being done, and how much of it, in [0, 1].
-using TextProgress = std::function<void(std::string_view work, double fraction)>;
-
-/// Reads and splits the texts as read_corpus() does (see corpus.h), makes the tokenizer from what is trained on, and
-/// encodes both parts. Throws UsageError for a kind or size that does not exist, Error as read_corpus() does.
+/// What a model is trained on. Either `texts` is one folder that `alibi tokenize` wrote (see data_folder.h), which has
+/// its split and its tokenizer; or texts, which are read and split as read_corpus() does (see corpus.h), the tokenizer
+/// is made from what is trained on, and both parts are encoded into memory.
+/// Throws UsageError for what cannot be asked for together, Error as the readers do.
 TrainingData training_data(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
                            const TokenizerChoice& choice = {}, const TextProgress& progress = {},
                            std::istream& standard_input = std::cin);
+
+/// A text that a model is measured on.
+struct ScoredText {
+  TokenStream stream;
+  int64_t bytes = 0;
+};
+
+/// The texts in tokens, or the held-out part of a data folder. Throws Error if that was written with another tokenizer.
+ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
+                         const TextProgress& progress = {}, std::istream& standard_input = std::cin);
 
 }  // namespace alibi

@@ -8,10 +8,10 @@
 
 #include "core/check.h"
 #include "core/files.h"
-#include "core/parallel.h"
 #include "formats/json.h"
 #include "text/hash.h"
 #include "text/tokenizer_files.h"
+#include "text/units.h"
 
 namespace alibi {
 namespace {
@@ -38,7 +38,7 @@ size_t whitespace_length(std::string_view text, size_t at) {
 
 /// Calls word(text) and line_feed() in the order of the text.
 template <class Word, class LineFeed>
-void split_words(std::string_view text, const Word& word, const LineFeed& line_feed) {
+void split_unit(std::string_view text, const Word& word, const LineFeed& line_feed) {
   size_t begin = 0;  // of the word
   for (size_t at = 0; at < text.size();) {
     const size_t space = whitespace_length(text, at);
@@ -52,6 +52,16 @@ void split_words(std::string_view text, const Word& word, const LineFeed& line_f
     begin = at;
   }
   if (begin < text.size()) word(text.substr(begin));
+}
+
+/// The same unit by unit: a word of thousands of bytes may be cut.
+template <class Word, class LineFeed>
+void split_words(std::string_view text, const Word& word, const LineFeed& line_feed) {
+  while (!text.empty()) {
+    const size_t length = unit_length(text);
+    split_unit(text.substr(0, length), word, line_feed);
+    text.remove_prefix(length);
+  }
 }
 
 bool holds_whitespace(std::string_view word) {

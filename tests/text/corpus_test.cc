@@ -82,7 +82,7 @@ TEST(Split, TrainingTextKeepsItsOrder) {
 TEST(Split, TheLargestFileTrainsAndAHundredthIsHeldOut) {
   for (int large = 0; large < 40; ++large) {
     auto documents = make_documents(40);
-    documents[large].text = std::string(20000, 'x');
+    documents[large] = {documents[large].path, documents[large].name, std::string(20000, 'x')};
     const Corpus corpus = split_corpus(std::move(documents));
     EXPECT_TRUE(names_of(corpus.train).contains("part" + std::to_string(large)));
     EXPECT_GE(corpus.valid_bytes * 100, corpus.train_bytes + corpus.valid_bytes);
@@ -94,16 +94,16 @@ TEST(Split, CopiesCountAsOneFile) {
   const auto held_out = names_of(split_corpus(make_documents(100)).valid);
   for (int i = 0; i < 100; ++i) {  // each once more, under a later name
     const std::string name = fmt::format("q{}", i);
-    documents.push_back({"/copy/" + name, name, documents[i].text});
+    documents.push_back({"/copy/" + name, name, documents[i].text()});
   }
   const Corpus corpus = split_corpus(std::move(documents));
   expect_partition(corpus, 100);
   EXPECT_EQ(names_of(corpus.valid), held_out);
 
   auto same = make_documents(3);
-  for (Document& document : same) document.text = "line one\nline two\nline three\n";
+  for (Document& d : same) d = {d.path, d.name, "line one\nline two\nline three\n"};
   const Corpus single = split_corpus(std::move(same));
-  EXPECT_EQ(single.train[0].text + single.valid[0].text, "line one\nline two\nline three\n");
+  EXPECT_EQ(single.train[0].text() + single.valid[0].text(), "line one\nline two\nline three\n");
 }
 
 TEST(Split, ASingleFileIsCutAtALine) {
@@ -112,8 +112,8 @@ TEST(Split, ASingleFileIsCutAtALine) {
   const Corpus corpus = split_corpus({{"/books/emma.txt", "emma.txt", text}});
   ASSERT_EQ(corpus.train.size(), 1u);
   ASSERT_EQ(corpus.valid.size(), 1u);
-  EXPECT_EQ(corpus.train[0].text + corpus.valid[0].text, text);
-  EXPECT_EQ(corpus.train[0].text.back(), '\n');
+  EXPECT_EQ(corpus.train[0].text() + corpus.valid[0].text(), text);
+  EXPECT_EQ(corpus.train[0].text().back(), '\n');
   EXPECT_NEAR(static_cast<double>(corpus.valid_bytes) / static_cast<double>(text.size()), 0.1, 0.002);
   EXPECT_EQ(corpus.split_rule, "The last tenth of emma.txt is held out for validation.");
 }
@@ -128,13 +128,13 @@ TEST(Split, ASingleFileIsCutSomewhereWhateverItHolds) {
        {std::string("ab"), std::string("\n\n"), std::string("a\n"), std::string("one line of text"),
         std::string("a\n" + std::string(1000, 'b')), std::string(std::string(1000, 'b') + "\n"), accents}) {
     const Corpus corpus = split_corpus({{"-", "-", text}});
-    EXPECT_EQ(corpus.train[0].text + corpus.valid[0].text, text);
+    EXPECT_EQ(corpus.train[0].text() + corpus.valid[0].text(), text);
     EXPECT_GT(corpus.train_bytes, 0);
     EXPECT_GT(corpus.valid_bytes, 0);
     if (text.size() < 16) continue;
     EXPECT_LE(corpus.valid_bytes * 8, corpus.train_bytes + corpus.valid_bytes) << text;
   }
-  EXPECT_NE(utf8_sequence_length(split_corpus({{"-", "-", accents}}).valid[0].text, 0), 0u);
+  EXPECT_NE(utf8_sequence_length(split_corpus({{"-", "-", accents}}).valid[0].text(), 0), 0u);
   expect_error([] { split_corpus({{"/tiny", "tiny", "x"}}); }, "tiny is too short to hold out");
   expect_error([] { split_corpus({}); }, "no text");
 }
@@ -171,8 +171,8 @@ TEST(ReadCorpus, StandardInputServesOneSide) {
   const std::string file = folder.write("file", "held out");
   std::istringstream input("trained on");
   const Corpus corpus = read_corpus({"-"}, {file}, input);
-  EXPECT_EQ(corpus.train[0].text, "trained on");
-  EXPECT_EQ(corpus.valid[0].text, "held out");
+  EXPECT_EQ(corpus.train[0].text(), "trained on");
+  EXPECT_EQ(corpus.valid[0].text(), "held out");
   expect_error<UsageError>([] { read_corpus({"-"}, {"-"}); }, "cannot be both");
 }
 

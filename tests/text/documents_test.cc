@@ -29,7 +29,7 @@ TEST(Documents, AFolderIsReadInBytewiseOrderOfRelativePaths) {
   const auto documents = read_documents({folder.path().string()});
   EXPECT_EQ(names_of(documents), (std::vector<std::string>{"B", "a-b", "a.txt", "a/y/x", "a/z.txt", "b", "\xc3\xa9"}));
   for (const Document& document : documents) {
-    EXPECT_EQ(document.text, document.name);
+    EXPECT_EQ(document.text(), document.name);
     EXPECT_EQ(document.path, folder / document.name);
   }
   EXPECT_EQ(bytes_of(documents), 1 + 3 + 5 + 5 + 7 + 1 + 2);
@@ -70,7 +70,7 @@ TEST(Documents, InputsKeepTheirOrderAndAHiddenOneMayBeNamed) {
   std::istringstream input("from the pipe\n");
   const auto documents = read_documents({b, "-", a, hidden, (folder / ".h").string() + "/../a"}, input);
   EXPECT_EQ(names_of(documents), (std::vector<std::string>{"b", "-", "a", ".x"}));
-  EXPECT_EQ(documents[1].text, "from the pipe\n");
+  EXPECT_EQ(documents[1].text(), "from the pipe\n");
   EXPECT_EQ(documents[1].path, "-");
 }
 

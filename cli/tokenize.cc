@@ -1,0 +1,101 @@
+// alibi tokenize: text to a folder of tokens, once, for any number of trainings.
+#include <fmt/format.h>
+
+#include <chrono>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "commands.h"
+#include "common.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "report/format.h"
+#include "text/corpus.h"
+#include "text/data_folder.h"
+
+namespace alibi::cli {
+namespace {
+
+struct Options : CommonOptions {
+  std::vector<std::string> texts, valid;
+  std::string out, check;
+  TokenizerChoice tokenizer;
+};
+
+void print_part(const char* name, size_t tokens, int64_t bytes) {
+  fmt::print("{:<6} {:>14} tokens  {:>15} bytes  {:.3f} bytes per token\n", name, format_integer(tokens),
+             format_integer(bytes), static_cast<double>(bytes) / static_cast<double>(tokens));
+}
+
+nlohmann::ordered_json describe(const std::string& folder, const TrainingData& data) {
+  return {{"data", folder},
+          {"tokenizer", {{"kind", data.tokenizer->kind()}, {"vocab_size", data.tokenizer->vocab_size()}}},
+          {"train", {{"tokens", data.train.tokens.size()}, {"bytes", data.train_bytes}}},
+          {"valid", {{"tokens", data.valid.tokens.size()}, {"bytes", data.valid_bytes}}},
+          {"split_rule", data.split_rule}};
+}
+
+void print(const TrainingData& data) {
+  fmt::print("{} tokenizer, {} different tokens\n", data.tokenizer->kind(),
+             format_integer(data.tokenizer->vocab_size()));
+  print_part("train", data.train.tokens.size(), data.train_bytes);
+  print_part("valid", data.valid.tokens.size(), data.valid_bytes);
+}
+
+TrainingData write(const Options& options) {
+  check_usage(!options.texts.empty(), "[tokenize] TEXT is required");
+  check_usage(!options.out.empty(), "[tokenize] -o DATA is required: the folder to write");
+  validate(options.tokenizer);
+  make_folder(options.out);
+  return with_progress([&](const TextProgress& progress) {
+    progress("read", 0);
+    const Corpus corpus = read_corpus(options.texts, options.valid);
+    const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(options.tokenizer, corpus.train, progress);
+    write_data_folder(options.out, corpus, *tokenizer, progress);
+    return read_data_folder(options.out);
+  });
+}
+
+void run(const Options& options) {
+  options.apply();
+  const auto start = std::chrono::steady_clock::now();
+  const bool checks = !options.check.empty();
+  check_usage(!checks || (options.texts.empty() && options.out.empty()),
+              "[tokenize] --check looks at a folder that is there; leave out TEXT and -o");
+  const TrainingData data =
+      checks ? with_progress([&](const TextProgress& progress) { return check_data_folder(options.check, progress); })
+             : write(options);
+  const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
+  print(data);
+  const std::string& folder = checks ? options.check : options.out;
+  if (checks) {
+    fmt::print("{}: all tokens are as they were written\n", folder);
+  } else {
+    fmt::print("{}\nTokens: {} ({})\n", data.split_rule, folder, format_duration(seconds.count()));
+  }
+  nlohmann::ordered_json json = describe(folder, data);
+  json["seconds"] = seconds.count();
+  options.write_json(json);
+}
+
+}  // namespace
+
+void add_tokenize(CLI::App& app) {
+  auto options = std::make_shared<Options>();
+  Command command(app, "tokenize", "Turn text into a folder of tokens to train on, also if it is larger than memory");
+  command.texts(options->texts, false, "Text files, folders (all text files in them) or - for standard input");
+  command.text("-o,--out", options->out, "DATA", "Folder to write: tokens and tokenizer");
+  add_valid(command, options->valid);
+  add_tokenizer(command, options->tokenizer);
+  command.text("--check", options->check, "DATA", "Instead: read such a folder and see that it is undamaged");
+  options->add_to(command);
+  command.examples(
+      "  alibi tokenize novels/ -o data/ --tokenizer bpe --vocab-size 8000\n"
+      "  alibi train data/ -o model/\n"
+      "  alibi tokenize wiki.train.tokens --valid wiki.valid.tokens -o wikitext/ --tokenizer words\n"
+      "  alibi tokenize more/ -o more-data/ --like model/\n"
+      "  alibi tokenize --check data/");
+  command.runs([options] { run(*options); });
+}
+
+}  // namespace alibi::cli

@@ -1,0 +1,122 @@
+#include "text/data_folder.h"
+
+#include <string>
+#include <system_error>
+#include <utility>
+
+#include "core/check.h"
+#include "core/files.h"
+#include "formats/json.h"
+#include "text/stream.h"
+#include "text/token_file.h"
+
+namespace alibi {
+namespace {
+
+constexpr const char* kDataFile = "data.json";
+constexpr const char* kTrainFile = "train.tokens";
+constexpr const char* kValidFile = "valid.tokens";
+constexpr int64_t kVersion = 1;
+
+OrderedJson write_part(const std::filesystem::path& path, const std::vector<Document>& documents,
+                       const Tokenizer& tokenizer, const std::function<void(int64_t)>& on_bytes) {
+  const TokenFileHeader header = write_token_file(path, tokenizer, [&](const AppendTokens& append) {
+    encode_stream(tokenizer, documents, [&](std::span<const int32_t> ids, int64_t bytes) {
+      append(ids, bytes);
+      on_bytes(bytes);
+    });
+  });
+  return {{"tokens", header.tokens},
+          {"bytes", header.bytes},
+          {"documents", documents.size()},
+          {"checksum", fmt::format("{:016x}", header.checksum)}};
+}
+
+TokenFile read_part(const std::filesystem::path& folder, const char* name, const JsonObject& data,
+                    const Tokenizer& tokenizer) {
+  const std::filesystem::path path = folder / name;
+  TokenFile file = read_token_file(path);
+  check(file.header.fingerprint == tokenizer.fingerprint() && file.header.vocab_size == tokenizer.vocab_size() &&
+            file.header.end_of_text == tokenizer.end_of_text(),
+        "[tokens] {}: it was written with another tokenizer than the one in the folder", path.string());
+  check(fmt::format("{:016x}", file.header.checksum) == data.get<std::string>("checksum") &&
+            file.header.tokens == data.get<int64_t>("tokens"),
+        "[tokens] {}: it is not the file that {} was written with", path.string(), kDataFile);
+  check(file.header.tokens > 0, "[tokens] {}: it holds no tokens", path.string());
+  return file;
+}
+
+struct Parts {
+  std::shared_ptr<const Tokenizer> tokenizer;
+  TokenFile train, valid;
+  std::string split_rule;
+};
+
+Parts read_parts(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kDataFile;
+  check(std::filesystem::exists(path),
+        "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or it is no data folder", folder.string(),
+        kDataFile);
+  const JsonObject data = read_json_object(path);
+  check(data.get<int64_t>("version") == kVersion, "[tokens] {}: version {}, expected {}", path.string(),
+        data.get<int64_t>("version"), kVersion);
+  Parts parts;
+  parts.tokenizer = Tokenizer::load(folder);
+  parts.train = read_part(folder, kTrainFile, data.object("train"), *parts.tokenizer);
+  parts.valid = read_part(folder, kValidFile, data.object("valid"), *parts.tokenizer);
+  parts.split_rule = data.get<std::string>("split_rule");
+  return parts;
+}
+
+TrainingData to_data(const Parts& parts) {
+  return {parts.tokenizer,          parts.train.stream,       parts.valid.stream,
+          parts.train.header.bytes, parts.valid.header.bytes, parts.split_rule};
+}
+
+}  // namespace
+
+bool is_data_folder(const std::filesystem::path& folder) {
+  std::error_code ignored;
+  return std::filesystem::exists(folder / kDataFile, ignored) || std::filesystem::exists(folder / kTrainFile, ignored);
+}
+
+void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
+                       const TextProgress& progress) {
+  make_folder(folder);
+  std::error_code error;
+  std::filesystem::remove(folder / kDataFile, error);
+  check(!error, "[tokens] {}: {}", (folder / kDataFile).string(), error.message());
+  tokenizer.save(folder);
+  const auto all = static_cast<double>(corpus.train_bytes + corpus.valid_bytes);
+  int64_t done = 0;
+  const auto on_bytes = [&](int64_t bytes) {
+    done += bytes;
+    if (progress) progress("tokenize", static_cast<double>(done) / all);
+  };
+  OrderedJson train = write_part(folder / kTrainFile, corpus.train, tokenizer, on_bytes);
+  OrderedJson valid = write_part(folder / kValidFile, corpus.valid, tokenizer, on_bytes);
+  write_json(folder / kDataFile, {{"version", kVersion},
+                                  {"tokenizer", tokenizer.kind()},
+                                  {"vocab_size", tokenizer.vocab_size()},
+                                  {"split_rule", corpus.split_rule},
+                                  {"train", std::move(train)},
+                                  {"valid", std::move(valid)}});
+}
+
+TrainingData read_data_folder(const std::filesystem::path& folder) { return to_data(read_parts(folder)); }
+
+TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress) {
+  const Parts parts = read_parts(folder);
+  const auto all = static_cast<double>(parts.train.header.tokens + parts.valid.header.tokens);
+  double before = 0;
+  for (const auto& [file, name] : {std::pair{&parts.train, kTrainFile}, std::pair{&parts.valid, kValidFile}}) {
+    const auto tokens = static_cast<double>(file->header.tokens);
+    check_tokens(*file, folder / name, [&](double fraction) {
+      if (progress) progress("check", (before + fraction * tokens) / all);
+    });
+    before += tokens;
+  }
+  return to_data(parts);
+}
+
+}  // namespace alibi

@@ -1,0 +1,38 @@
+// A tokenizer from what the user asked for and the text it is for.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "alibi/tokenizer.h"
+#include "text/document.h"
+
+namespace alibi {
+
+struct TokenizerChoice {
+  std::string kind = "byte";  ///< one of tokenizer_kinds()
+  int64_t vocab_size = 0;     ///< at most; 0: bpe and unigram 8192, words all
+  int64_t min_count = 1;      ///< words: rarer ones are unknown
+  std::string like;           ///< a model or data folder whose tokenizer is taken instead; empty: none
+};
+
+/// "byte", "bpe", "unigram", "words".
+const std::vector<std::string>& tokenizer_kinds();
+
+/// What is being done, and how much of it, in [0, 1].
+using TextProgress = std::function<void(std::string_view work, double fraction)>;
+
+/// Throws UsageError for a kind or a size that does not exist.
+void validate(const TokenizerChoice& choice);
+
+/// Learns the tokenizer from the documents, of bpe and unigram from at most 16 MiB of them, chosen by a fixed rule: the
+/// same documents in the same order give the same tokenizer. Throws UsageError if the vocabulary is too small for the
+/// text, Error if the text is too small.
+std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, const std::vector<Document>& documents,
+                                                const TextProgress& progress = {});
+
+}  // namespace alibi

@@ -1,0 +1,70 @@
+// Documents in pieces, worked on in parallel and met again in order, with bounded memory.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <functional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "core/parallel.h"
+#include "text/document.h"
+#include "text/units.h"
+
+namespace alibi {
+
+struct Piece {
+  OpenText owner;
+  std::string_view text;  ///< whole units
+  bool last = false;      ///< of its document
+};
+
+/// Hands out the pieces of documents, one after the other.
+class Pieces {
+ public:
+  explicit Pieces(const std::vector<Document>& documents) : documents_(documents) {}
+
+  /// The next few: so much work for the threads, and so much memory, at a time. None at the end.
+  std::vector<Piece> next_wave() {
+    std::vector<Piece> wave;
+    for (size_t bytes = 0; bytes < kWaveBytes && wave.size() < kWavePieces && next_ < documents_.size();) {
+      if (at_ == 0) open_ = documents_[next_].open();
+      const std::string_view rest = open_.view().substr(at_);
+      const size_t length = units_length(rest, kPieceBytes);
+      const bool last = length == rest.size();
+      wave.push_back({open_, rest.substr(0, length), last});
+      bytes += length;
+      at_ = last ? 0 : at_ + length;
+      if (last) open_ = {}, ++next_;
+    }
+    return wave;
+  }
+
+ private:
+  static constexpr size_t kPieceBytes = size_t{1} << 18;
+  static constexpr size_t kWaveBytes = size_t{1} << 24;
+  static constexpr size_t kWavePieces = 1024;
+
+  const std::vector<Document>& documents_;
+  size_t next_ = 0;  // document
+  size_t at_ = 0;    // byte in it
+  OpenText open_;
+};
+
+/// Calls `work(text)` for pieces of the documents in parallel, and `take(result, piece)` for each in their order in
+/// this thread.
+template <class Work, class Take>
+void for_pieces(const std::vector<Document>& documents, const Work& work, const Take& take) {
+  Pieces pieces(documents);
+  for (std::vector<Piece> wave = pieces.next_wave(); !wave.empty(); wave = pieces.next_wave()) {
+    std::vector<decltype(work(std::string_view()))> results(wave.size());
+    parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
+      const auto at = static_cast<size_t>(i);
+      results[at] = work(wave[at].text);
+    });
+    for (size_t i = 0; i < wave.size(); ++i) take(std::move(results[i]), wave[i]);
+  }
+}
+
+}  // namespace alibi

@@ -1,0 +1,29 @@
+// A model of SentencePiece, read and checked before the library sees it: the library trusts its files.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace alibi {
+
+struct SentencePieceModel {
+  enum class Algorithm { unigram = 1, bpe = 2 };
+  enum class Type { normal = 1, unknown = 2, control = 3, user_defined = 4, unused = 5, byte = 6 };
+  struct Piece {
+    std::string text;
+    float score = 0;
+    Type type = Type::normal;
+  };
+
+  Algorithm algorithm = Algorithm::unigram;
+  std::vector<Piece> pieces;  ///< by id
+};
+
+/// Reads the serialized protocol buffer (sentencepiece_model.proto). Throws Error that begins with `where` unless the
+/// model keeps text as it is (no normalisation, no space put in front or taken away), falls back to bytes, and is made
+/// of well-formed pieces: then every text can be encoded, and decoding gives it back.
+SentencePieceModel read_sentencepiece_model(std::string_view bytes, std::string_view where);
+
+}  // namespace alibi

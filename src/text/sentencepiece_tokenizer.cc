@@ -1,0 +1,116 @@
+#include "text/sentencepiece_tokenizer.h"
+
+#include <utility>
+
+#include "core/check.h"
+#include "core/files.h"
+#include "formats/json.h"
+#include "text/hash.h"
+#include "text/text_encoding.h"
+#include "text/tokenizer_files.h"
+#include "text/units.h"
+
+namespace alibi {
+namespace {
+
+constexpr const char* kEndOfTextName = "</s>";
+/// U+2581, which the library writes for a space: the character itself would come back as one.
+constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
+
+std::string with_spaces(std::string_view piece) {
+  std::string text;
+  for (size_t at = 0; at < piece.size();) {
+    const bool space = piece.substr(at).starts_with(kSpaceMark);
+    text += space ? ' ' : piece[at];
+    at += space ? kSpaceMark.size() : 1;
+  }
+  return text;
+}
+
+}  // namespace
+
+SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::string& where)
+    : model_(std::move(model)), bytes_(256) {
+  using Type = SentencePieceModel::Type;
+  const SentencePieceModel read = read_sentencepiece_model(model_, where);
+  kind_ = read.algorithm == SentencePieceModel::Algorithm::bpe ? "bpe" : "unigram";
+  for (const SentencePieceModel::Piece& piece : read.pieces) {
+    const int32_t id = static_cast<int32_t>(texts_.size());
+    std::string& text = texts_.emplace_back();
+    if (piece.type == Type::normal) text = with_spaces(piece.text);
+    if (piece.type == Type::unknown) text = "\xef\xbf\xbd";  // U+FFFD
+    if (piece.type == Type::control && piece.text == kEndOfTextName) end_of_text_ = id;
+    if (piece.type == Type::byte) {
+      const int byte = std::stoi(piece.text.substr(3, 2), nullptr, 16);
+      text = static_cast<char>(byte);
+      bytes_[static_cast<size_t>(byte)] = id;
+    }
+  }
+  check(end_of_text_ >= 0, "[tokenizer] {}: no control piece is named {}", where, kEndOfTextName);
+  const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(model_);
+  check(status.ok(), "[tokenizer] {}: {}", where, status.ToString());
+  check(processor_.GetPieceSize() == vocab_size(), "[tokenizer] {}: the library reads {} pieces, expected {}", where,
+        processor_.GetPieceSize(), vocab_size());
+}
+
+uint64_t SentencePieceTokenizer::fingerprint() const { return fnv1a(model_, fnv1a("sentencepiece")); }
+
+std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids;
+  while (!text.empty()) {
+    const size_t length = unit_length(text);
+    encode_unit(text.substr(0, length), ids);
+    text.remove_prefix(length);
+  }
+  return ids;
+}
+
+void SentencePieceTokenizer::encode_unit(std::string_view unit, std::vector<int32_t>& ids) const {
+  size_t begin = 0;  // of the characters not encoded yet
+  for (size_t at = 0; at < unit.size();) {
+    size_t length = utf8_sequence_length(unit, at);
+    const bool plain = length > 0 && unit[at] != '\n' && unit[at] != '\0' && unit.substr(at, length) != kSpaceMark;
+    if (length == 0) length = 1;
+    if (!plain) {
+      encode_characters(unit.substr(begin, at - begin), ids);
+      for (const char byte : unit.substr(at, length)) ids.push_back(bytes_[static_cast<unsigned char>(byte)]);
+      begin = at + length;
+    }
+    at += length;
+  }
+  encode_characters(unit.substr(begin), ids);
+}
+
+void SentencePieceTokenizer::encode_characters(std::string_view characters, std::vector<int32_t>& ids) const {
+  if (characters.empty()) return;
+  std::vector<int> found;
+  const sentencepiece::util::Status status = processor_.Encode(characters, &found);
+  check(status.ok(), "[tokenizer] {}", status.ToString());
+  ids.insert(ids.end(), found.begin(), found.end());
+}
+
+std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
+  std::string text;
+  for (const int32_t id : ids) {
+    check(id >= 0 && id < vocab_size(), "[tokenizer] found the id {}, expected 0 to {}", id, vocab_size() - 1);
+    text += texts_[static_cast<size_t>(id)];
+  }
+  return text;
+}
+
+void SentencePieceTokenizer::save(const std::filesystem::path& folder) const {
+  write_file(folder / kSentencePieceFile, model_);
+  // The class that reads such a model as it is, from before and after it learned not to add a space.
+  write_json(folder / "tokenizer_config.json", {{"tokenizer_class", "LlamaTokenizer"},
+                                                {"bos_token", kEndOfTextName},
+                                                {"eos_token", kEndOfTextName},
+                                                {"unk_token", "<unk>"},
+                                                {"add_bos_token", false},
+                                                {"add_eos_token", false},
+                                                {"add_prefix_space", false},
+                                                {"legacy", false},
+                                                {"clean_up_tokenization_spaces", false}});
+  remove_other_tokenizers(folder, {kSentencePieceFile});
+}
+
+}  // namespace alibi

@@ -1,0 +1,129 @@
+#include "text/token_file.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <memory>
+#include <string>
+#include <string_view>
+
+#include "core/check.h"
+#include "core/files.h"
+#include "text/hash.h"
+
+namespace alibi {
+namespace {
+
+static_assert(std::endian::native == std::endian::little, "token files are little-endian and mapped as they are");
+
+/// As it lies in the file.
+struct Layout {
+  char magic[8];
+  uint32_t version;
+  uint32_t token_width;  // bytes of an id
+  int64_t tokens;
+  int64_t bytes;
+  uint64_t fingerprint;
+  uint64_t checksum;
+  int32_t vocab_size;
+  int32_t end_of_text;
+  uint64_t header_checksum;  // FNV-1a of what stands before it
+};
+static_assert(sizeof(Layout) == 64);
+
+constexpr std::string_view kMagic = "ALIBITOK";
+constexpr uint32_t kVersion = 1;
+
+uint64_t header_checksum(const Layout& layout) {
+  return fnv1a({reinterpret_cast<const char*>(&layout), offsetof(Layout, header_checksum)});
+}
+
+std::string to_bytes(const TokenFileHeader& header) {
+  Layout layout{};
+  std::memcpy(layout.magic, kMagic.data(), kMagic.size());
+  layout.version = kVersion;
+  layout.token_width = sizeof(int32_t);
+  layout.tokens = header.tokens;
+  layout.bytes = header.bytes;
+  layout.fingerprint = header.fingerprint;
+  layout.checksum = header.checksum;
+  layout.vocab_size = header.vocab_size;
+  layout.end_of_text = header.end_of_text;
+  layout.header_checksum = header_checksum(layout);
+  return {reinterpret_cast<const char*>(&layout), sizeof layout};
+}
+
+}  // namespace
+
+uint64_t checksum_of(std::span<const int32_t> ids, uint64_t hash) {
+  for (const int32_t id : ids) hash = (hash ^ static_cast<uint32_t>(id)) * kFnvPrime;
+  return hash;
+}
+
+TokenFileHeader write_token_file(const std::filesystem::path& path, const Tokenizer& tokenizer,
+                                 const std::function<void(const AppendTokens& append)>& write) {
+  TokenFileHeader header;
+  header.vocab_size = tokenizer.vocab_size();
+  header.end_of_text = tokenizer.end_of_text();
+  header.fingerprint = tokenizer.fingerprint();
+  header.checksum = kFnvStart;
+  write_file_with_header(path, sizeof(Layout), [&](const std::function<void(std::string_view)>& append) {
+    write([&](std::span<const int32_t> ids, int64_t bytes) {
+      append({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()});
+      header.tokens += static_cast<int64_t>(ids.size());
+      header.bytes += bytes;
+      header.checksum = checksum_of(ids, header.checksum);
+    });
+    return to_bytes(header);
+  });
+  return header;
+}
+
+TokenFile read_token_file(const std::filesystem::path& path) {
+  const auto file = std::make_shared<const MappedFile>(path);
+  const std::span<const std::byte> bytes = file->bytes();
+  const std::string where = path.string();
+  check(bytes.size() >= sizeof(Layout), "[tokens] {}: {} bytes, a token file has at least {}", where, bytes.size(),
+        sizeof(Layout));
+  Layout layout;
+  std::memcpy(&layout, bytes.data(), sizeof layout);
+  check(std::string_view(layout.magic, sizeof layout.magic) == kMagic, "[tokens] {}: is no token file of alibi", where);
+  check(layout.version == kVersion, "[tokens] {}: version {}, expected {}", where, layout.version, kVersion);
+  check(layout.header_checksum == header_checksum(layout), "[tokens] {}: the header is damaged", where);
+  check(layout.token_width == sizeof(int32_t), "[tokens] {}: ids of {} bytes, expected {}", where, layout.token_width,
+        sizeof(int32_t));
+  const size_t payload = bytes.size() - sizeof(Layout);
+  check(payload % sizeof(int32_t) == 0 && static_cast<uint64_t>(layout.tokens) == payload / sizeof(int32_t),
+        "[tokens] {}: {} bytes of ids, the header promises {} ids of {} bytes", where, payload, layout.tokens,
+        sizeof(int32_t));
+  check(layout.vocab_size > 0 && layout.end_of_text >= 0 && layout.end_of_text < layout.vocab_size && layout.bytes >= 0,
+        "[tokens] {}: a vocabulary of {} with the end of text {}, {} bytes of text", where, layout.vocab_size,
+        layout.end_of_text, layout.bytes);
+  TokenFile result;
+  result.header = {layout.vocab_size, layout.end_of_text, layout.tokens,
+                   layout.bytes,      layout.fingerprint, layout.checksum};
+  result.stream = {{reinterpret_cast<const int32_t*>(bytes.data() + sizeof(Layout)), payload / sizeof(int32_t)}, file};
+  return result;
+}
+
+void check_tokens(const TokenFile& file, const std::filesystem::path& path,
+                  const std::function<void(double)>& progress) {
+  constexpr size_t block = size_t{1} << 20;
+  const std::span<const int32_t> ids = file.stream.tokens;
+  uint64_t hash = kFnvStart;
+  for (size_t begin = 0; begin < ids.size(); begin += block) {
+    const std::span<const int32_t> part = ids.subspan(begin, std::min(block, ids.size() - begin));
+    for (size_t i = 0; i < part.size(); ++i) {
+      check(part[i] >= 0 && part[i] < file.header.vocab_size,
+            "[tokens] {}: token {} is {}, expected 0 to {}: the file is damaged", path.string(), begin + i, part[i],
+            file.header.vocab_size - 1);
+    }
+    hash = checksum_of(part, hash);
+    if (progress) progress(static_cast<double>(begin + part.size()) / static_cast<double>(ids.size()));
+  }
+  check(hash == file.header.checksum, "[tokens] {}: the checksum is {:016x}, expected {:016x}: the file is damaged",
+        path.string(), hash, file.header.checksum);
+}
+
+}  // namespace alibi
