@@ -143,7 +143,7 @@ class TrainingConfig(CliTest):
         text = self.succeeds("train", "--help")
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; and of two ways to say a thing the one that was taken.
-        left_out = {"help", "resume", "config", "json", "threads", "epochs", "warmup-steps", "vocab-size"}
+        left_out = {"help", "resume", "config", "json", "threads", "epochs", "warmup-steps", "vocab-size", "like"}
         self.assertEqual(options - left_out | {"text"}, set(written))
         again = self.folder / "again"
         self.succeeds("train", "--config", self.model / "train.json", "-o", again)
