@@ -35,7 +35,8 @@ struct AttentionOptions {
   int64_t query_offset = 0;                  ///< position of the first query (cached decoding, chunks, shards)
   float scale = 0;                           ///< factor of q k'; 0: 1 / sqrt(head_dim)
   int64_t window = 0;                        ///< > 0: only keys at |distance| < window are seen
-  float dropout = 0;                         ///< probability that an attention weight is dropped; the rest is scaled up
+  float dropout = 0;                         ///< probability that an attention weight is dropped, to the next multiple
+                                             ///< of 2^-16; the rest is scaled up
   uint64_t dropout_seed = 0;                 ///< the mask is a function of (seed, batch, head, query row, key row)
   float tolerance = 0;                     ///< skip rule (docs/attention.md): far keys whose summed weight is provably
                                            ///< <= tolerance * the row's sum are not visited; 0: visit every key

@@ -21,14 +21,16 @@ namespace {
 
 using namespace amx;
 
-/// Slopes and scales far from one would leave float32's range in the units of the tiles.
+/// Slopes, biases and scales far from one would leave float32's range in the units of the tiles.
 bool in_range(const Problem& problem) {
   constexpr float most_slope = 0x1p20f, least_scale = 0x1p-20f, most_scale = 0x1p20f;
   const auto fine = [](float slope) { return slope <= most_slope || slope == HUGE_VALF; };
+  const auto fine_bias = [](float bias) { return bias <= most_slope; };
   const float scale = std::abs(problem.scale);
   return scale >= least_scale && scale <= most_scale &&
          std::all_of(problem.slopes_before.begin(), problem.slopes_before.end(), fine) &&
-         std::all_of(problem.slopes_after.begin(), problem.slopes_after.end(), fine);
+         std::all_of(problem.slopes_after.begin(), problem.slopes_after.end(), fine) &&
+         std::all_of(problem.largest_bias.begin(), problem.largest_bias.end(), fine_bias);
 }
 
 /// Every query must have a key at its own position, so that no row is empty and linear biases start from 0; and there
@@ -42,8 +44,9 @@ bool fits(const Problem& problem, const Sequence& sequence) {
 
 bool amx_supports(const Problem& problem) {
   constexpr int64_t most_columns = 256;
+  constexpr int most_buckets = 4096;  // each task of the backward pass has sums of its own
   return isa() == Isa::amx && problem.dtype == DType::bfloat16 && problem.head_dim <= most_columns &&
-         problem.dropout == 0 && problem.distance_table.empty() && in_range(problem) &&
+         problem.num_buckets <= most_buckets && in_range(problem) &&
          std::all_of(problem.sequences.begin(), problem.sequences.end(),
                      [&](const Sequence& sequence) { return fits(problem, sequence); });
 }
@@ -107,9 +110,47 @@ bool finite(const Problem& problem, const Rows& tensor, int64_t rows, int64_t he
   return result;
 }
 
+/// The gradient of the bias: each task of a wave has sums of its own, which are added in the order of the tasks.
+class BiasTotals {
+ public:
+  BiasTotals(const Problem& problem, const BiasSums& sums)
+      : problem_(problem), sums_(sums), wanted_(sums.dslopes != nullptr || sums.dtable != nullptr) {
+    for (size_t s = 0; s < problem.sequences.size() && wanted_; ++s) {
+      for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
+        totals_.chunks.emplace_back(s, kv_head, 0, 0).bias = none();
+      }
+    }
+  }
+
+  void start(const std::vector<BackwardTask>& wave) {
+    if (wanted_) of_tasks_.assign(wave.size(), none());
+  }
+  std::vector<BiasGradient>* of_task(size_t task) { return wanted_ ? &of_tasks_[task] : nullptr; }
+  void add(const std::vector<BackwardTask>& wave) {
+    for (size_t i = 0; i < of_tasks_.size(); ++i) {
+      const size_t at = wave[i].sequence * static_cast<size_t>(problem_.kv_heads);
+      std::vector<BiasGradient>& total = totals_.chunks[at + static_cast<size_t>(wave[i].kv_head)].bias;
+      for (size_t g = 0; g < total.size(); ++g) total[g].Add(of_tasks_[i][g]);
+    }
+  }
+  void finish() const {
+    if (wanted_) add_bias_gradients(problem_, {totals_}, sums_);
+  }
+
+ private:
+  std::vector<BiasGradient> none() const {
+    return std::vector<BiasGradient>(static_cast<size_t>(problem_.group()), BiasGradient(problem_));
+  }
+
+  const Problem& problem_;
+  const BiasSums& sums_;
+  bool wanted_;
+  ChunkGroup totals_;  ///< a chunk for each key/value head of each sequence
+  std::vector<std::vector<BiasGradient>> of_tasks_;
+};
+
 void amx_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
-  const bool plain = sums.dslopes == nullptr && sums.dtable == nullptr;
-  if (!plain || !finite(problem, problem.q, problem.queries, problem.heads) ||
+  if (!finite(problem, problem.q, problem.queries, problem.heads) ||
       !finite(problem, problem.dout, problem.queries, problem.heads) ||
       !finite(problem, problem.k, problem.keys, problem.kv_heads) ||
       !finite(problem, problem.v, problem.keys, problem.kv_heads)) {
@@ -121,10 +162,16 @@ void amx_backward(const Problem& problem, const AttentionState& state, const Bia
   const VisitedBlocks visited(problem, state);
   const std::vector<std::vector<BackwardTask>> waves = backward_waves(problem, visited);
   const GradientSums gradients(problem, visited.numbers(), waves.size() > 1);
+  BiasTotals bias(problem, sums);
   for (const std::vector<BackwardTask>& wave : waves) {
-    parallel_for(static_cast<int64_t>(wave.size()),
-                 [&](int64_t i) { backward_task(problem, wave[static_cast<size_t>(i)], state, visited, gradients); });
+    bias.start(wave);
+    parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
+      const auto at = static_cast<size_t>(i);
+      backward_task(problem, wave[at], state, visited, gradients, bias.of_task(at));
+    });
+    bias.add(wave);
   }
+  bias.finish();
 }
 
 }  // namespace

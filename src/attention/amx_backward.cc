@@ -6,6 +6,9 @@
 //   dS^T = P^T * dP^T
 //   dV += P^T dO,   dK += dS^T Q * scale,   dQ^T += K^T dS^T * scale
 //
+// With dropout, Z the mask and kept the factor of what it leaves, P^T and dP^T are multiplied by kept Z before their
+// last use. The factor kept is left out until sums are written: dP lacks it, delta is divided by it.
+//
 // A few key blocks and a few query blocks are taken together, so that each sum is loaded and stored once for several
 // products.
 #if defined(__x86_64__)
@@ -13,7 +16,9 @@
 
 #include <cstring>
 #include <numbers>
+#include <optional>
 
+#include "attention/amx_differentiate.h"
 #include "attention/amx_pack.h"
 #include "attention/amx_ramp.h"
 #include "attention/amx_tiles.h"
@@ -26,46 +31,17 @@ namespace {
 constexpr int64_t group_keys = 2;     ///< key blocks taken together
 constexpr int64_t group_queries = 4;  ///< query blocks taken together
 
-/// What a pair of blocks leaves for the sums.
-struct PairTiles {
-  uint16_t* weights;      ///< P^T: `rows` tiles
-  uint16_t* score_rows;   ///< dS^T: `rows` tiles
-  uint16_t* score_pairs;  ///< dS^T: `pairs` tiles, queries interleaved (RowOrder)
-};
-
-/// P^T and dS^T of a block pair from its scores and dP^T.
-ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, float factor, float base,
-                                    const float* log_sums, const PairTiles& to) {
-  const __m512 scale = _mm512_set1_ps(factor);
-  const __m512 low = _mm512_sub_ps(_mm512_set1_ps(base), _mm512_load_ps(log_sums));
-  const __m512 high = _mm512_sub_ps(_mm512_set1_ps(base), _mm512_load_ps(log_sums + vector_floats));
-  for (int64_t pair = 0; pair < 16; ++pair) {
-    __m512i rows[2];
-    for (int64_t odd = 0; odd < 2; ++odd) {
-      const int64_t row = 2 * pair + odd;
-      const int64_t at = row / 16 * 2 * tile_floats + row % 16 * 16;
-      const __m512 p_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(scores + at), scale, low));
-      const __m512 p_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(scores + at + tile_floats), scale, high));
-      const __m512 ds_low = _mm512_mul_ps(p_low, _mm512_load_ps(dweights + at));
-      const __m512 ds_high = _mm512_mul_ps(p_high, _mm512_load_ps(dweights + at + tile_floats));
-      rows[odd] = (__m512i)_mm512_cvtne2ps_pbh(ds_high, ds_low);
-      _mm512_store_si512(to.weights + row * 32, (__m512i)_mm512_cvtne2ps_pbh(p_high, p_low));
-      _mm512_store_si512(to.score_rows + row * 32, rows[odd]);
-    }
-    _mm512_store_si512(to.score_pairs + pair * 32, _mm512_unpacklo_epi16(rows[0], rows[1]));
-    _mm512_store_si512(to.score_pairs + tile_halves + pair * 32, _mm512_unpackhi_epi16(rows[0], rows[1]));
-  }
-}
-
 class Backward {
  public:
   Backward(const Problem& problem, const BackwardTask& task, const AttentionState& state, const VisitedBlocks& visited,
-           const GradientSums& sums)
+           const GradientSums& sums, std::vector<BiasGradient>* bias)
       : problem_(problem),
         task_(task),
         state_(state),
         visited_(visited),
         sums_(sums),
+        bias_(bias),
+        kept_(DropoutMask::scale(problem.dropout)),
         sequence_(problem.sequences[task.sequence]),
         steps_(steps_of(problem.head_dim)),
         block_size_(steps_ * block_halves),
@@ -82,7 +58,10 @@ class Backward {
         ramp_memory_(workspace_.part(Ramps::floats)),
         scores_(workspace_.part(block_floats)),
         dweights_(workspace_.part(block_floats)),
-        pairs_(reinterpret_cast<uint16_t*>(workspace_.part(group_keys * group_queries * 3 * block_halves / 2))) {
+        pairs_(reinterpret_cast<uint16_t*>(workspace_.part(group_keys * group_queries * 3 * block_halves / 2))),
+        query_shares_(words(problem.dropout > 0 ? task.query_blocks * block_rows : 0)),
+        pair_shares_(words(problem.dropout > 0 ? task.key_blocks * block_pairs : 0)),
+        diagonals_(bias == nullptr ? nullptr : workspace_.part(diagonal_floats())) {
     if (sums.used()) {
       dk_ = sums.dk(task.sequence, task.kv_head, task.key_block);
       dv_ = sums.dv(task.sequence, task.kv_head, task.key_block);
@@ -111,8 +90,11 @@ class Backward {
     const int64_t lanes = 2 * task_.query_blocks * block_rows;
     const int64_t pairs = 2 * block_floats + group_keys * group_queries * 3 * block_halves / 2;
     const int64_t sums = sums_.used() ? 0 : (2 * task_.key_blocks + task_.query_blocks) * block_size_;
-    return forms + lanes + Ramps::floats + pairs + sums;
+    const int64_t shares = problem_.dropout > 0 ? task_.query_blocks * block_rows + task_.key_blocks * block_pairs : 0;
+    return forms + lanes + Ramps::floats + pairs + sums + shares + (bias_ == nullptr ? 0 : diagonal_floats());
   }
+  int64_t diagonal_floats() const { return DiagonalSums::floats(task_.key_blocks, task_.query_blocks); }
+  uint32_t* words(int64_t count) { return reinterpret_cast<uint32_t*>(workspace_.part(count)); }
 
   uint16_t* halves(int64_t blocks) { return reinterpret_cast<uint16_t*>(workspace_.part(blocks * block_size_ / 2)); }
 
@@ -185,23 +167,44 @@ class Backward {
       float* delta = minus_delta_ + b * block_rows;
       row_products(dout, queries_at(problem_.out, head, b), delta);
       for (int64_t i = 0; i < block_rows; ++i) {
-        delta[i] = -delta[i];
+        constexpr float no_weight = 1e30f;  // rows that are not there
+        delta[i] = -delta[i] / kept_;
         log_sums_[b * block_rows + i] =
-            i < rows ? lse[sequence_.query_begin + row + i] * std::numbers::log2e_v<float> : 0.0f;
+            i < rows ? lse[sequence_.query_begin + row + i] * std::numbers::log2e_v<float> : no_weight;
       }
+    }
+  }
+
+  void fill_dropout(int64_t head) {
+    const DropoutMask mask(problem_.dropout_seed, sequence_.batch, head);
+    for (int64_t b = 0; b < task_.query_blocks; ++b) {
+      const int64_t row = (task_.query_block + b) * block_rows;
+      fill_query_shares(mask, sequence_.query_begin + row, query_shares_ + b * block_rows);
+    }
+    for (int64_t b = 0; b < task_.key_blocks; ++b) {
+      const int64_t row = (task_.key_block + b) * block_rows;
+      fill_pair_shares(mask, sequence_.key_begin + row, pair_shares_ + b * block_pairs);
     }
   }
 
   void run_head(int64_t head) {
     pack_queries(head);
+    if (problem_.dropout > 0) fill_dropout(head);
     if (sums_.used()) dq_ = sums_.dq(task_.sequence, head, task_.query_block);
     if (task_.first_of_queries) {
       std::memset(dq_, 0, static_cast<size_t>(task_.query_blocks * block_size_) * sizeof(float));
     }
     const HeadPlan plan(problem_, task_.sequence, head);
     Ramps ramps(plan, ramp_memory_);
+    std::optional<DiagonalSums> diagonals;
+    if (bias_ != nullptr) diagonals.emplace(task_.key_blocks, task_.query_blocks, diagonals_);
+    const Head head_of = {plan, ramps, diagonals ? &*diagonals : nullptr};
     for (int64_t k = 0; k < task_.key_blocks; k += group_keys) {
-      for (int64_t q = 0; q < task_.query_blocks; q += group_queries) run_group(plan, ramps, k, q);
+      for (int64_t q = 0; q < task_.query_blocks; q += group_queries) run_group(head_of, k, q);
+    }
+    if (diagonals) {
+      const int64_t distance = problem_.query_offset + (task_.query_block - task_.key_block) * block_rows;
+      diagonals->finish(problem_, distance, kept_, (*bias_)[static_cast<size_t>(head % problem_.group())]);
     }
     if (task_.last_of_queries) write_queries(head);
   }
@@ -211,19 +214,25 @@ class Backward {
     return {at, at + block_halves, at + 2 * block_halves};
   }
 
+  struct Head {
+    const HeadPlan& plan;
+    Ramps& ramps;
+    DiagonalSums* diagonals;  ///< null if nobody asked for the gradient of the bias
+  };
+
   /// Key blocks [key, key + group_keys) and query blocks [query, query + group_queries) of the spans.
-  void run_group(const HeadPlan& plan, Ramps& ramps, int64_t key, int64_t query) {
+  void run_group(const Head& head, int64_t key, int64_t query) {
     const int64_t keys_left = task_.key_blocks - key, queries_left = task_.query_blocks - query;
     const int64_t keys = keys_left < group_keys ? keys_left : group_keys;
     const int64_t queries = queries_left < group_queries ? queries_left : group_queries;
     bool seen[group_keys][group_queries] = {};
     bool key_seen[group_keys] = {};
     for (int64_t q = 0; q < queries; ++q) {
-      const Range range = visited_keys(plan.head, query + q);
+      const Range range = visited_keys(head.plan.head, query + q);
       const int64_t begin = range.first > key ? range.first - key : 0;
       const int64_t end = range.last < key + keys ? range.last - key : keys;
       for (int64_t k = begin; k < end; ++k) {
-        make_pair(plan, ramps, key + k, query + q, tiles_of(k, q));
+        make_pair(head, key + k, query + q, tiles_of(k, q));
         seen[k][q] = key_seen[k] = true;
       }
       if (begin >= end) continue;
@@ -257,10 +266,10 @@ class Backward {
     }
   }
 
-  void make_pair(const HeadPlan& plan, Ramps& ramps, int64_t key, int64_t query, const PairTiles& to) {
+  void make_pair(const Head& head, int64_t key, int64_t query, const PairTiles& to) {
     const int64_t position = problem_.query_offset + (task_.query_block + query) * block_rows;
-    const Ramp ramp = ramps.at(task_.key_block + key, position);
-    load_block(ramp.tiles);
+    const Ramp ramp = head.ramps.at(task_.key_block + key, position);
+    ramp.load();
     for (int64_t step = 0; step < steps_; ++step) {
       multiply_block(keys_ + key * block_size_ + step * block_halves,
                      queries_ + query * block_size_ + step * block_halves);
@@ -276,12 +285,28 @@ class Backward {
                      douts_ + query * block_size_ + step * block_halves);
     }
     store_block(dweights_);
-    differentiate(scores_, dweights_, plan.factor, ramp.base, log_sums_ + query * block_rows, to);
+    PairScalars scalars = {.factor = head.plan.factor,
+                           .base = ramp.base,
+                           .log_sums = log_sums_ + query * block_rows,
+                           .minus_delta = delta,
+                           .key = key,
+                           .query = query};
+    if (problem_.dropout > 0) {
+      scalars.dropout = {query_shares_ + query * block_rows, pair_shares_ + key * block_pairs,
+                         DropoutMask::threshold(problem_.dropout)};
+    }
+    differentiate(part_of(head, ramp), scores_, dweights_, scalars, to, head.diagonals);
+  }
+
+  static BiasPart part_of(const Head& head, const Ramp& ramp) {
+    if (head.diagonals == nullptr) return BiasPart::none;
+    const bool one_bucket = head.plan.bias.table != nullptr && ramp.form == Ramp::Form::constant;
+    return one_bucket ? BiasPart::total : BiasPart::diagonals;
   }
 
   void write_queries(int64_t head) {
     float factors[block_rows];
-    for (float& factor : factors) factor = problem_.scale;
+    for (float& factor : factors) factor = problem_.scale * kept_;
     for (int64_t b = 0; b < task_.query_blocks; ++b) {
       const int64_t row = (task_.query_block + b) * block_rows;
       unpack_transposed(dq_ + b * block_size_, factors, RowOrder::interleaved,
@@ -297,8 +322,8 @@ class Backward {
         return target_at(tensor, sequence_.batch, sequence_.key_begin + row, task_.kv_head, sequence_.keys - row,
                          problem_.head_dim);
       };
-      unpack_rows(dk_ + b * block_size_, problem_.scale, target(problem_.dk));
-      unpack_rows(dv_ + b * block_size_, 1, target(problem_.dv));
+      unpack_rows(dk_ + b * block_size_, problem_.scale * kept_, target(problem_.dk));
+      unpack_rows(dv_ + b * block_size_, kept_, target(problem_.dv));
     }
   }
 
@@ -307,6 +332,8 @@ class Backward {
   const AttentionState& state_;
   const VisitedBlocks& visited_;
   const GradientSums& sums_;
+  std::vector<BiasGradient>* bias_;  ///< of each head of the group; null if nobody asked
+  float kept_;                       ///< what dropout multiplies the rest with
   const Sequence& sequence_;
   int64_t steps_;
   int64_t block_size_;  ///< values of a block: 32 * head_dim rounded up to 32
@@ -324,7 +351,10 @@ class Backward {
   float* ramp_memory_;
   float* scores_;
   float* dweights_;
-  uint16_t* pairs_;  ///< [group_keys][group_queries][3][32][32]
+  uint16_t* pairs_;         ///< [group_keys][group_queries][3][32][32]
+  uint32_t* query_shares_;  ///< [query_blocks][32], with dropout
+  uint32_t* pair_shares_;   ///< [key_blocks][16], with dropout
+  float* diagonals_;
   // Sums: dK and dV as float32 blocks, dQ transposed.
   float* dk_ = nullptr;
   float* dv_ = nullptr;
@@ -334,10 +364,10 @@ class Backward {
 }  // namespace
 
 void backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
-                   const VisitedBlocks& visited, const GradientSums& sums) {
+                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>* bias) {
   const FlushDenormals flush;
   const TileScope tiles;
-  Backward(problem, task, state, visited, sums).run();
+  Backward(problem, task, state, visited, sums, bias).run();
 }
 
 }  // namespace alibi::kernels::amx

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "attention/amx_plan.h"
+#include "attention/chunks.h"
 
 namespace alibi::kernels::amx {
 
@@ -66,7 +67,8 @@ class GradientSums {
 /// The waves, each with the most work first.
 std::vector<std::vector<BackwardTask>> backward_waves(const Problem& problem, const VisitedBlocks& visited);
 
+/// `bias` takes the task's share of the gradient of the bias of each head of its group, unless it is null.
 void backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
-                   const VisitedBlocks& visited, const GradientSums& sums);
+                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>* bias);
 
 }  // namespace alibi::kernels::amx

@@ -12,9 +12,10 @@
 #include "attention/amx_pack.h"
 #include "attention/amx_plan.h"
 #include "attention/amx_ramp.h"
+#include "attention/amx_skip.h"
+#include "attention/amx_softmax.h"
 #include "attention/amx_tiles.h"
 #include "attention/blocks.h"
-#include "attention/skip.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
@@ -24,31 +25,6 @@ namespace {
 constexpr int64_t item_blocks = 8;
 /// Scores that need no running maximum lie within +-this, in units of exp2: sums then keep 60 binary orders both ways.
 constexpr float safe_score = 64;
-
-/// Two vectors, one lane for each query of a block.
-struct Lanes {
-  __m512 low, high;
-};
-ALIBI_AMX_INLINE Lanes load_lanes(const float* values) { return {_mm512_load_ps(values), _mm512_load_ps(values + 16)}; }
-ALIBI_AMX_INLINE void store_lanes(float* values, const Lanes& lanes) {
-  _mm512_store_ps(values, lanes.low);
-  _mm512_store_ps(values + 16, lanes.high);
-}
-
-ALIBI_AMX_INLINE void add_lanes(float* values, const Lanes& lanes) {
-  const Lanes old = load_lanes(values);
-  store_lanes(values, {_mm512_add_ps(old.low, lanes.low), _mm512_add_ps(old.high, lanes.high)});
-}
-ALIBI_AMX_INLINE void multiply_lanes(float* values, const Lanes& lanes) {
-  const Lanes old = load_lanes(values);
-  store_lanes(values, {_mm512_mul_ps(old.low, lanes.low), _mm512_mul_ps(old.high, lanes.high)});
-}
-
-/// Sums of weights, lane by lane: as they are, for the log-sum-exp and the skip rule, and rounded to bfloat16, which is
-/// what the values are multiplied by: divided by these, the weights add up to one.
-struct Sums {
-  Lanes exact, rounded;
-};
 
 /// A query block and its softmax so far.
 struct QueryState {
@@ -64,49 +40,13 @@ struct QueryState {
   float* rounded = nullptr;     ///< [32]: of the same, rounded
   float* max = nullptr;         ///< [32]: reference of the exponentials
   float* norms = nullptr;       ///< [32]: bounds on |q|
+  uint32_t* shares = nullptr;   ///< [32]: in the dropout mask
 };
 
 /// Key blocks [begin, end) for one query block.
 struct Item {
   int64_t begin = 0, end = 0;
 };
-
-/// Pairs of weights rounded to bfloat16: those of an even key row below those of the next.
-ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
-  const __m512i half = _mm512_set1_epi32(0x8000);  // weights are positive: adding half a unit and cutting off rounds
-  const __m512i e = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(even), half), 16);
-  const __m512i o = _mm512_add_epi32(_mm512_castps_si512(odd), half);
-  return _mm512_mask_blend_epi16(0xaaaaaaaau, e, o);
-}
-
-/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums.
-ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lanes& addend, uint16_t* weights,
-                                   Sums& sums) {
-  const auto ones = (__m512bh)_mm512_set1_epi16(0x3f80);
-  for (int64_t pair = 0; pair < 16; ++pair) {
-    const float* row = scores + pair / 8 * 2 * tile_floats + pair % 8 * 32;
-    const __m512 even_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row), factor, addend.low));
-    const __m512 odd_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + 16), factor, addend.low));
-    const __m512 even_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + tile_floats), factor, addend.high));
-    const __m512 odd_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + tile_floats + 16), factor, addend.high));
-    const __m512i low = round_pairs(even_low, odd_low), high = round_pairs(even_high, odd_high);
-    _mm512_store_si512(weights + pair * 32, low);
-    _mm512_store_si512(weights + tile_halves + pair * 32, high);
-    sums.exact.low = _mm512_add_ps(sums.exact.low, _mm512_add_ps(even_low, odd_low));
-    sums.exact.high = _mm512_add_ps(sums.exact.high, _mm512_add_ps(even_high, odd_high));
-    sums.rounded.low = _mm512_dpbf16_ps(sums.rounded.low, (__m512bh)low, ones);
-    sums.rounded.high = _mm512_dpbf16_ps(sums.rounded.high, (__m512bh)high, ones);
-  }
-}
-
-/// max = the larger of max and factor * S^T + base.
-ALIBI_AMX_INLINE void take_maximum(const float* scores, __m512 factor, __m512 base, Lanes& max) {
-  for (int64_t row = 0; row < block_rows; ++row) {
-    const float* at = scores + row / 16 * 2 * tile_floats + row % 16 * 16;
-    max.low = _mm512_max_ps(max.low, _mm512_fmadd_ps(_mm512_load_ps(at), factor, base));
-    max.high = _mm512_max_ps(max.high, _mm512_fmadd_ps(_mm512_load_ps(at + tile_floats), factor, base));
-  }
-}
 
 class Forward {
  public:
@@ -117,20 +57,15 @@ class Forward {
         keys_(keys),
         steps_(steps_of(problem.head_dim)),
         key_blocks_((plan_.keys + block_rows - 1) / block_rows),
-        count_(0),
-        workspace_(Workspace::take(static_cast<size_t>(floats_needed(steps_)))),
+        skip_(problem, plan_),
+        mask_(problem.dropout_seed, sequence_.batch, task.head),
+        workspace_(Workspace::take(static_cast<size_t>(floats_needed()))),
         ramps_(plan_, workspace_.part(Ramps::floats)),
         scores_(workspace_.part(item_blocks * block_floats)),
         weights_(halves(item_blocks * block_halves)) {
     longest_key_ = keys.norm_from[0];
     const float headroom = std::log2(static_cast<float>(plan_.keys)) + std::log2(std::fmax(largest_value, 1.0f));
     sums_fit_ = headroom + safe_score < 120;
-    skips_ = problem.tolerance > 0;
-    if (skips_) {
-      log_budget_ = std::log2(skip_budget(problem));
-      log_count_before_ = log_count(plan_.before);
-      log_count_after_ = log_count(plan_.after);
-    }
     const int64_t blocks = (sequence_.queries + block_rows - 1) / block_rows;
     const int64_t end =
         blocks < task.block + ForwardTask::blocks_together ? blocks : task.block + ForwardTask::blocks_together;
@@ -139,6 +74,7 @@ class Forward {
       if (b + 1 < end) prefetch(queries_at(b + 1));
       start(b);
     }
+    if (problem.dropout > 0) fill_dropout();
   }
 
   void run(AttentionStats& stats) {
@@ -151,7 +87,7 @@ class Forward {
         more = true;
         visit(queries_[i], item);
         stats.blocks_visited += item.end - item.begin;
-        if (skips_) narrow(queries_[i], queries_[i].sum, queries_[i].max);
+        if (skip_.active()) narrow(queries_[i], queries_[i].sum, queries_[i].max);
       }
     }
   }
@@ -161,14 +97,15 @@ class Forward {
     for (int64_t i = 0; i < count_; ++i) {
       const QueryState& q = queries_[i];
       alignas(64) float inverse[block_rows];
+      const __m512 kept = _mm512_set1_ps(DropoutMask::scale(problem_.dropout));
       for (int64_t half = 0; half < block_rows; half += vector_floats) {
-        _mm512_store_ps(inverse + half, _mm512_div_ps(_mm512_set1_ps(1.0f), _mm512_load_ps(q.rounded + half)));
+        _mm512_store_ps(inverse + half, _mm512_div_ps(kept, _mm512_load_ps(q.rounded + half)));
         if (state == nullptr) continue;
         const __m512 log =
             _mm512_mul_ps(_mm512_add_ps(log2_of(_mm512_load_ps(q.sum + half)), _mm512_load_ps(q.max + half)),
                           _mm512_set1_ps(std::numbers::ln2_v<float>));
         float* lse = state->lse.data<float>() + (sequence_.batch * problem_.heads + plan_.head) * problem_.queries;
-        _mm512_mask_storeu_ps(lse + sequence_.query_begin + q.row + half, row_mask(q, half), log);
+        _mm512_mask_storeu_ps(lse + sequence_.query_begin + q.row + half, lane_mask(q.rows, half), log);
       }
       if (i + 1 < count_) prefetch(out_of(queries_[i + 1]));
       unpack_transposed(q.out, inverse, RowOrder::natural, out_of(q));
@@ -180,23 +117,14 @@ class Forward {
   }
 
  private:
-  static int64_t floats_needed(int64_t steps) {
-    const int64_t each = steps * (block_halves / 2 + block_floats) + 4 * block_rows;
-    return Ramps::floats + item_blocks * (block_floats + block_halves / 2) + ForwardTask::blocks_together * each;
+  int64_t floats_needed() const {
+    const int64_t each = steps_ * (block_halves / 2 + block_floats) + 5 * block_rows;
+    const int64_t shares = problem_.dropout > 0 ? key_blocks_ * block_pairs : 0;
+    return Ramps::floats + item_blocks * (block_floats + block_halves / 2) + ForwardTask::blocks_together * each +
+           shares;
   }
 
   uint16_t* halves(int64_t count) { return reinterpret_cast<uint16_t*>(workspace_.part(count / 2)); }
-
-  /// log2 of min(number of keys, 1 / (1 - exp2(-slope))), the sum of a geometric series.
-  float log_count(float slope) const {
-    const double geometric = slope > 0 ? -1 / std::expm1(-static_cast<double>(slope) * std::numbers::ln2) : HUGE_VAL;
-    return static_cast<float>(std::log2(std::fmin(static_cast<double>(plan_.keys), geometric)));
-  }
-
-  static __mmask16 row_mask(const QueryState& q, int64_t first) {
-    const int64_t rows = q.rows - first;
-    return static_cast<__mmask16>(rows <= 0 ? 0 : rows >= 16 ? 0xffff : (1 << rows) - 1);
-  }
 
   Source queries_at(int64_t block) const {
     const int64_t row = block * block_rows;
@@ -225,17 +153,18 @@ class Forward {
     q.rounded = workspace_.part(block_rows);
     q.max = workspace_.part(block_rows);
     q.norms = workspace_.part(block_rows);
+    q.shares = reinterpret_cast<uint32_t*>(workspace_.part(block_rows));
     const Source source =
         source_at(problem_.q, sequence_.batch, sequence_.query_begin + q.row, plan_.head, q.rows, problem_.head_dim);
     pack_columns(source, q.queries);
     const float longest = row_norms(source, q.norms);
-    q.safe = sums_fit_ && std::fabs(plan_.factor) * longest * longest_key_ <= safe_score;
+    q.safe = sums_fit_ && std::fabs(plan_.factor) * longest * longest_key_ + plan_.largest_bias <= safe_score;
     const __m512 reference = _mm512_set1_ps(q.safe ? 0.0f : -HUGE_VALF);
     const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     store_lanes(q.sum, zero);
     store_lanes(q.rounded, zero);
     store_lanes(q.max, {reference, reference});
-    if (!skips_) return;
+    if (!skip_.active()) return;
     // Before the first key is read: every row sees its own key, whose score is at least -factor |q| max |k|.
     alignas(64) float sum[block_rows], max[block_rows];
     const __m512 reach = _mm512_set1_ps(-std::fabs(plan_.factor) * longest_key_);
@@ -243,6 +172,21 @@ class Forward {
     store_lanes(max, {_mm512_mul_ps(norms.low, reach), _mm512_mul_ps(norms.high, reach)});
     store_lanes(sum, {_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f)});
     narrow(q, sum, max);
+  }
+
+  /// The shares of all query blocks, and of the keys that any of them visits.
+  void fill_dropout() {
+    int64_t first = key_blocks_, last = 0;
+    for (int64_t i = 0; i < count_; ++i) {
+      const QueryState& q = queries_[i];
+      fill_query_shares(mask_, sequence_.query_begin + q.row, q.shares);
+      first = q.low < first ? q.low : first;
+      last = q.high > last ? q.high : last;
+    }
+    pair_shares_ = reinterpret_cast<uint32_t*>(workspace_.part(key_blocks_ * block_pairs));
+    for (int64_t b = first; b < last; ++b) {
+      fill_pair_shares(mask_, sequence_.key_begin + b * block_rows, pair_shares_ + b * block_pairs);
+    }
   }
 
   static Item next(QueryState& q) {
@@ -275,10 +219,23 @@ class Forward {
   /// The scores of a key block; returns what is to be added to them.
   float make_scores(const QueryState& q, int64_t block, float* scores) {
     const Ramp ramp = ramps_.at(block, q.position);
-    load_block(ramp.tiles);
+    ramp.load();
     multiply_blocks(keys_.rows + block * steps_ * block_halves, block_halves, q.queries, steps_);
     store_block(scores);
     return ramp.base;
+  }
+
+  /// Weights of a key block, the given number within its item.
+  void weigh(const QueryState& q, int64_t block, int64_t number, const float* scores, __m512 factor,
+             const Lanes& addend, Sums& sums) {
+    uint16_t* weights = weights_ + number * block_halves;
+    if (problem_.dropout > 0) {
+      const BlockDropout dropout = {q.shares, pair_shares_ + block * block_pairs,
+                                    DropoutMask::threshold(problem_.dropout)};
+      make_weights<true>(scores, factor, addend, dropout, weights, sums);
+    } else {
+      make_weights<false>(scores, factor, addend, {}, weights, sums);
+    }
   }
 
   /// Weights against 0.
@@ -286,7 +243,7 @@ class Forward {
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
       float* scores = scores_ + b % 2 * block_floats;
       const __m512 base = _mm512_set1_ps(make_scores(q, item.begin + b, scores));
-      make_weights(scores, factor, {base, base}, weights_ + b * block_halves, sums);
+      weigh(q, item.begin + b, b, scores, factor, {base, base}, sums);
     }
   }
 
@@ -307,7 +264,7 @@ class Forward {
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
       const __m512 base = _mm512_set1_ps(bases[b]);
       const Lanes addend = {_mm512_sub_ps(base, max.low), _mm512_sub_ps(base, max.high)};
-      make_weights(scores_ + b * block_floats, factor, addend, weights_ + b * block_halves, sums);
+      weigh(q, item.begin + b, b, scores_ + b * block_floats, factor, addend, sums);
     }
   }
 
@@ -335,62 +292,17 @@ class Forward {
     }
   }
 
-  /// Takes key blocks that provably do not matter off [low, high): see skip.h. A row that has collected sum *
-  /// exp2(max) owes the keys at distance d and beyond at most exp2(reach - slope d) * count, so they may be skipped
-  /// where d is at least (reach + log2(count) - log2(budget sum) - max) / slope.
-  void narrow(QueryState& q, const float* sums, const float* maxima) {
+  /// Takes key blocks that provably do not matter off [low, high).
+  void narrow(QueryState& q, const float* sums, const float* maxima) const {
+    const SkipRows rows = {q.position, q.rows, q.norms, sums, maxima};
     if (q.low < q.left) {
-      const float norm = keys_.norm_before[q.left];
-      __m512 least = _mm512_set1_ps(static_cast<float>(block_rows));
-      for (int64_t half = 0; half < block_rows; half += vector_floats) {
-        const __m512 need = distance_needed(q, half, sums, maxima, norm, log_count_before_, plan_.before);
-        const __m512 row = row_numbers(half);
-        least = _mm512_mask_min_ps(least, row_mask(q, half), least, _mm512_sub_ps(row, need));
-      }
-      // Keys before position + least are far enough from every row.
-      const int64_t key = q.position + static_cast<int64_t>(std::floor(_mm512_reduce_min_ps(least)));
-      const int64_t block = key < 0 ? 0 : key / block_rows;
+      const int64_t block = skip_.first_block(rows, keys_.norm_before[q.left]);
       q.low = block > q.left ? q.left : block > q.low ? block : q.low;
     }
     if (q.high > q.right) {
-      const float norm = keys_.norm_from[q.right];
-      __m512 most = _mm512_setzero_ps();
-      for (int64_t half = 0; half < block_rows; half += vector_floats) {
-        const __m512 need = distance_needed(q, half, sums, maxima, norm, log_count_after_, plan_.after);
-        const __m512 row = row_numbers(half);
-        most = _mm512_mask_max_ps(most, row_mask(q, half), most, _mm512_add_ps(row, need));
-      }
-      const int64_t key = q.position + static_cast<int64_t>(std::ceil(_mm512_reduce_max_ps(most)));
-      const int64_t block = (key + block_rows - 1) / block_rows;
+      const int64_t block = skip_.last_block(rows, keys_.norm_from[q.right]);
       q.high = block < q.right ? q.right : block < q.high ? block : q.high;
     }
-  }
-
-  static __m512 row_numbers(int64_t first) {
-    const __m512 lane = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
-    return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(first)));
-  }
-
-  /// Within [0, 2^30]; the latter where nothing may be skipped. Every rounding is on the safe side.
-  __m512 distance_needed(const QueryState& q, int64_t half, const float* sums, const float* maxima, float norm,
-                         float log_count, float slope) const {
-    constexpr float never = 0x1p30f;
-    const __m512 reach = _mm512_mul_ps(_mm512_load_ps(q.norms + half), _mm512_set1_ps(std::fabs(plan_.factor) * norm));
-    const __m512 max = _mm512_load_ps(maxima + half);
-    const __m512 owed = _mm512_sub_ps(
-        _mm512_add_ps(reach, _mm512_set1_ps(log_count)),
-        _mm512_add_ps(_mm512_add_ps(log2_of(_mm512_load_ps(sums + half)), max), _mm512_set1_ps(log_budget_)));
-    // Rounding of the scores and of this bound.
-    const __m512 slack =
-        _mm512_fmadd_ps(_mm512_add_ps(reach, _mm512_abs_ps(max)), _mm512_set1_ps(0x1p-12f), _mm512_set1_ps(0x1p-7f));
-    const __m512 total = _mm512_add_ps(owed, slack);
-    // One more than needed, since positions and distances are rounded too; a slope of 0 needs all or nothing.
-    const __m512 inverse = _mm512_set1_ps(slope > 0x1p-30f ? 1 / slope : 0x1p30f);
-    __m512 need = _mm512_fmadd_ps(total, inverse, _mm512_set1_ps(1.0f));
-    need = _mm512_fmadd_ps(_mm512_abs_ps(need), _mm512_set1_ps(0x1p-20f), need);
-    // max and min give their second operand for NaN.
-    need = _mm512_max_ps(_mm512_setzero_ps(), _mm512_min_ps(need, _mm512_set1_ps(never)));
-    return need;
   }
 
   const Problem& problem_;
@@ -399,15 +311,16 @@ class Forward {
   KeyView keys_;
   int64_t steps_;
   int64_t key_blocks_;
-  int64_t count_;
+  SkipRule skip_;
+  DropoutMask mask_;
   Workspace workspace_;
   Ramps ramps_;
   float* scores_;
   uint16_t* weights_;
   float longest_key_ = 0;
   bool sums_fit_ = false;
-  bool skips_ = false;
-  float log_budget_ = 0, log_count_before_ = 0, log_count_after_ = 0;
+  uint32_t* pair_shares_ = nullptr;  ///< [key_blocks][16], with dropout
+  int64_t count_ = 0;
   QueryState queries_[ForwardTask::blocks_together];
 };
 

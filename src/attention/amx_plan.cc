@@ -28,6 +28,9 @@ HeadPlan::HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_i
   factor = problem.scale * std::numbers::log2e_v<float>;
   before = log2_slope(bias.slope_before);
   after = log2_slope(bias.slope_after);
+  if (bias.table != nullptr) {
+    largest_bias = problem.largest_bias[static_cast<size_t>(head)] * std::numbers::log2e_v<float>;
+  }
   keys = s.keys;
 }
 

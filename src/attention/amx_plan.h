@@ -23,6 +23,7 @@ struct HeadPlan {
   float factor = 0;  ///< scale * log2(e)
   float before = 0;  ///< slopes * log2(e); 0 where the direction is closed
   float after = 0;
+  float largest_bias = 0;  ///< magnitude of the T5 biases; linear ones never raise a score
   int64_t keys = 0;
 };
 

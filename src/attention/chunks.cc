@@ -49,6 +49,11 @@ void BiasGradient::Add(const Problem& problem, const QueryBlock& block, int64_t 
   }
 }
 
+void BiasGradient::Add(const BiasGradient& other) {
+  slope_ += other.slope_;
+  for (size_t i = 0; i < buckets_.size(); ++i) buckets_[i] += other.buckets_[i];
+}
+
 std::pair<int64_t, int64_t> visited_keys(const AttentionState& state, const BlockIndex& index, size_t sequence,
                                          const QueryBlock& block) {
   if (state.first_block.empty()) return {block.first, block.last};

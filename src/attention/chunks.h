@@ -18,6 +18,8 @@ class BiasGradient {
   /// Takes in the gradient of the scores at a distance.
   void Add(const Problem& problem, const QueryBlock& block, int64_t distance, double dscore);
 
+  void Add(const BiasGradient& other);
+
   double slope() const { return slope_; }
   const std::vector<double>& buckets() const { return buckets_; }
 

@@ -2,35 +2,50 @@
 // backward pass, any block order and any instruction set see the same mask.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 
 #include "core/random.h"
 
 namespace alibi::kernels {
 
-/// The mask of one head of one batch entry.
+/// The mask of one head of one batch entry. One hash of 32 bits decides for a query and a pair of keys, the rows 2 p
+/// and 2 p + 1 of their sequence: its low half for the first, its high half for the second.
 class DropoutMask {
  public:
   DropoutMask(uint64_t seed, int64_t batch, int64_t head)
       : head_(mix(seed, static_cast<uint64_t>(batch), static_cast<uint64_t>(head))) {}
 
-  /// The query's and the key's share of the hash; rows count from the start of the tensor.
+  /// The share of a query row in the hash, and that of the pair whose first key is the given row. Rows count from the
+  /// start of the tensor.
   uint32_t query_key(int64_t row) const {
     return static_cast<uint32_t>(mix(head_, 2 * static_cast<uint64_t>(row)) >> 32);
   }
-  uint32_t key_key(int64_t row) const { return static_cast<uint32_t>(mix(head_, 2 * static_cast<uint64_t>(row) + 1)); }
+  uint32_t pair_key(int64_t row) const { return static_cast<uint32_t>(mix(head_, 2 * static_cast<uint64_t>(row) + 1)); }
 
-  /// 32 random bits for a pair: lowbias32 (C. Wellons, hash-prospector) of the sum. The vector kernels do the same.
-  static uint32_t bits(uint32_t query_key, uint32_t key_key) {
-    uint32_t x = query_key + key_key;
+  /// lowbias32 (C. Wellons, hash-prospector) of the sum. The kernels do the same in vectors.
+  static uint32_t bits(uint32_t query_key, uint32_t pair_key) {
+    uint32_t x = query_key + pair_key;
     x = (x ^ (x >> 16)) * 0x7feb352du;
     x = (x ^ (x >> 15)) * 0x846ca68bu;
     return x ^ (x >> 16);
   }
+  static uint32_t half(uint32_t bits, bool second) { return second ? bits >> 16 : bits & 0xffffu; }
 
-  /// A weight is kept where bits >= threshold.
+  /// A weight is kept where its half is >= threshold: probabilities are multiples of 2^-16, below one.
   static uint32_t threshold(float probability) {
-    return static_cast<uint32_t>(static_cast<double>(probability) * 0x1p32);
+    return static_cast<uint32_t>(std::min(std::lround(static_cast<double>(probability) * 0x1p16), 0xffffl));
+  }
+  /// What kept weights are multiplied with: one over the share that is kept.
+  static float scale(float probability) {
+    return static_cast<float>(0x1p16 / (0x1p16 - static_cast<double>(threshold(probability))));
+  }
+
+  /// Whether key row `key` of a sequence that begins at key_begin is kept.
+  bool keeps(int64_t query_row, int64_t key_begin, int64_t key, uint32_t threshold) const {
+    const uint32_t pair = bits(query_key(query_row), pair_key(key_begin + key - key % 2));
+    return half(pair, key % 2 != 0) >= threshold;
   }
 
  private:

@@ -92,6 +92,12 @@ void set_bias(const char* operation, const AttentionOptions& options, Problem& p
   problem.distance_table = bias_by_distance(*options.buckets, problem.distance_bucket);
   problem.table_reach = options.buckets->max_distance;
   problem.num_buckets = static_cast<int>(table.size(0));
+  problem.largest_bias.assign(static_cast<size_t>(problem.heads), 0.0f);
+  const std::vector<float> values = table.to_floats();
+  for (size_t i = 0; i < values.size(); ++i) {
+    float& largest = problem.largest_bias[i % problem.largest_bias.size()];
+    largest = std::max(largest, std::isfinite(values[i]) ? std::abs(values[i]) : HUGE_VALF);
+  }
 }
 
 void check_offsets(const char* operation, const char* name, const std::vector<int32_t>& offsets, int64_t rows) {

@@ -54,6 +54,7 @@ struct Problem {
   bool slopes_symmetric = true;                    ///< no slopes_after was given: dslopes sums both directions
   std::vector<float> distance_table;               ///< T5, [heads][2 * table_reach + 1]; else empty
   std::vector<int32_t> distance_bucket;            ///< [2 * table_reach + 1]
+  std::vector<float> largest_bias;                 ///< [heads], largest magnitude; infinity if any is not finite
   int64_t table_reach = 0;
   int num_buckets = 0;
 

@@ -82,10 +82,10 @@ Row weights(const Problem& problem, const Sequence& sequence, const HeadBias& bi
   return row;
 }
 
-double keep_factor(const Problem& problem, const DropoutMask& mask, int64_t query_row, int64_t key_row) {
+double keep_factor(const Problem& problem, const DropoutMask& mask, int64_t query_row, int64_t key_begin, int64_t key) {
   if (problem.dropout == 0) return 1;
-  const uint32_t bits = DropoutMask::bits(mask.query_key(query_row), mask.key_key(key_row));
-  return bits < DropoutMask::threshold(problem.dropout) ? 0 : 1 / (1 - static_cast<double>(problem.dropout));
+  const uint32_t threshold = DropoutMask::threshold(problem.dropout);
+  return mask.keeps(query_row, key_begin, key, threshold) ? 1 / (1 - static_cast<double>(threshold) * 0x1p-16) : 0;
 }
 
 size_t at(int64_t rows, int64_t heads, int64_t head_dim, int64_t b, int64_t row, int64_t head) {
@@ -113,9 +113,9 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
       const Row row = weights(problem, sequence, problem.bias(b, head), head, i, query);
       double* to = &out[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
-        const int64_t key_row = sequence.key_begin + row.begin + static_cast<int64_t>(n);
-        values.load(b, key_row, head / problem.group(), value);
-        add_scaled(to, row.p[n] * keep_factor(problem, mask, query_row, key_row), value);
+        const int64_t key = row.begin + static_cast<int64_t>(n);
+        values.load(b, sequence.key_begin + key, head / problem.group(), value);
+        add_scaled(to, row.p[n] * keep_factor(problem, mask, query_row, sequence.key_begin, key), value);
       }
       if (lse != nullptr)
         (*lse)[static_cast<size_t>((b * problem.heads + head) * problem.queries + query_row)] = row.lse;
@@ -154,7 +154,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key_row = key_begin + static_cast<int64_t>(n);
         values.load(b, key_row, head / group, value);
-        const double keep = keep_factor(problem, mask, query_row, key_row);
+        const double keep = keep_factor(problem, mask, query_row, sequence.key_begin, key_row - sequence.key_begin);
         dp[n] = keep * dot(cotangent, value);
         delta += row.p[n] * dp[n];
         add_scaled(&gradients.dv[at(problem.keys, problem.kv_heads, problem.head_dim, b, key_row, head / group)],

@@ -149,14 +149,21 @@ inline void Scores(const Problem& problem, const QueryBlock& block, const float*
   }
 }
 
-/// The vector form of DropoutMask::bits: true where a weight is dropped.
-HWY_INLINE auto Dropped(const uint32_t* query_keys, uint32_t key_key, uint32_t threshold) {
+/// The vector form of DropoutMask::bits.
+HWY_INLINE auto DropoutBits(const uint32_t* query_keys, uint32_t pair_key) {
   const Words w;
-  auto x = hn::Add(hn::LoadU(w, query_keys), hn::Set(w, key_key));
+  auto x = hn::Add(hn::LoadU(w, query_keys), hn::Set(w, pair_key));
   x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(w, 0x7feb352du));
   x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(w, 0x846ca68bu));
-  x = hn::Xor(x, hn::ShiftRight<16>(x));
-  return hn::RebindMask(Floats(), hn::Lt(x, hn::Set(w, threshold)));
+  return hn::Xor(x, hn::ShiftRight<16>(x));
+}
+
+/// True where the weight of the pair's first or second key is dropped.
+template <class V>
+HWY_INLINE auto Dropped(V bits, bool second, uint32_t threshold) {
+  const Words w;
+  const auto half = second ? hn::ShiftRight<16>(bits) : hn::And(bits, hn::Set(w, 0xffffu));
+  return hn::RebindMask(Floats(), hn::Lt(half, hn::Set(w, threshold)));
 }
 
 }  // namespace alibi::kernels::HWY_NAMESPACE

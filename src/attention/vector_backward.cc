@@ -54,9 +54,10 @@ void DifferentiateSoftmax(const Problem& problem, const Sequence& sequence, int6
   const Floats f;
   const DropoutMask mask(problem.dropout_seed, sequence.batch, block.block.head);
   const uint32_t threshold = DropoutMask::threshold(problem.dropout);
-  const Float kept = hn::Set(f, 1 / (1 - problem.dropout));
+  const Float kept = hn::Set(f, DropoutMask::scale(problem.dropout));
   for (int64_t y = 0; y < count; ++y) {
-    const uint32_t key_key = dropout ? mask.key_key(sequence.key_begin + key + y) : 0;
+    const bool second = y % 2 != 0;
+    const uint32_t pair_key = dropout ? mask.pair_key(sequence.key_begin + key + y - second) : 0;
     for (int64_t c = 0; c < block.block.rows; c += lanes) {
       float* weight_at = tile.weights + y * query_rows + c;
       float* dscore_at = tile.dscores + y * query_rows + c;
@@ -64,7 +65,7 @@ void DifferentiateSoftmax(const Problem& problem, const Sequence& sequence, int6
       Float dweight = hn::Load(f, dscore_at);
       Float used = weight;
       if (dropout) {
-        const auto dropped = Dropped(block.query_keys + c, key_key, threshold);
+        const auto dropped = Dropped(DropoutBits(block.query_keys + c, pair_key), second, threshold);
         used = hn::IfThenZeroElse(dropped, hn::Mul(weight, kept));
         dweight = hn::IfThenZeroElse(dropped, hn::Mul(dweight, kept));
       }

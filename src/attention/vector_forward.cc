@@ -87,12 +87,14 @@ void DropWeights(const Problem& problem, const Sequence& sequence, int64_t key, 
   const Floats f;
   const DropoutMask mask(problem.dropout_seed, sequence.batch, running.block.head);
   const uint32_t threshold = DropoutMask::threshold(problem.dropout);
-  for (int64_t y = 0; y < count; ++y) {
-    const uint32_t key_key = mask.key_key(sequence.key_begin + key + y);
+  for (int64_t pair = 0; pair < count; pair += 2) {
+    const uint32_t pair_key = mask.pair_key(sequence.key_begin + key + pair);
     for (int64_t c = 0; c < running.block.rows; c += lanes) {
-      float* at = weights + y * query_rows + c;
-      const auto dropped = Dropped(running.query_keys + c, key_key, threshold);
-      hn::Store(hn::IfThenZeroElse(dropped, hn::Load(f, at)), f, at);
+      const auto bits = DropoutBits(running.query_keys + c, pair_key);
+      for (int64_t y = pair; y < std::min(pair + 2, count); ++y) {
+        float* at = weights + y * query_rows + c;
+        hn::Store(hn::IfThenZeroElse(Dropped(bits, y > pair, threshold), hn::Load(f, at)), f, at);
+      }
     }
   }
 }
@@ -136,7 +138,7 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
 void WriteRows(const Problem& problem, const Sequence& sequence, int64_t stride, float* rows, const Running& running,
                AttentionState* state) {
   const QueryBlock& block = running.block;
-  const float kept = 1 / (1 - problem.dropout);
+  const float kept = DropoutMask::scale(problem.dropout);
   Transpose(running.out, query_rows, rows, stride, round_up(problem.head_dim, 4), round_up(block.rows, 4));
   for (int64_t x = 0; x < block.rows; ++x) {
     const int64_t query_row = sequence.query_begin + block.row + x;

@@ -1,6 +1,7 @@
 // The AMX kernels where they differ from the others: blocks of 32, tiles that must be filled, the softmax without a
 // maximum, and the waves of the backward pass. What every kernel must do is tested in forward_test.cc and its
 // neighbours, which run on AMX too.
+#include <algorithm>
 #include <cmath>
 
 #include "attention/cases.h"
@@ -51,7 +52,43 @@ void expect_accurate(const char* name, const Tensor& found, const std::vector<do
       << name << ": " << mean << " against " << root_mean_square(plain, expected) << " in the mean";
 }
 
+AttentionCase t5_case(int64_t queries, int64_t keys, int64_t heads = 2, int64_t buckets = 32, int max_distance = 128) {
+  AttentionCase c = amx_case(queries, keys, heads);
+  c.options.slopes.clear();
+  c.options.buckets = random_buckets(heads, 21, buckets, max_distance);
+  return c;
+}
+
 enum class Passes { forward, both };
+
+/// Gradients of the bias, of whichever kind a case has.
+class BiasTensors {
+ public:
+  explicit BiasTensors(const AttentionCase& c) {
+    if (c.options.buckets) table_ = Tensor(c.options.buckets->table.shape());
+    if (!c.options.slopes.empty()) slopes_ = Tensor({static_cast<int64_t>(c.options.slopes.size())});
+  }
+  AttentionBiasGradients gradients() {
+    return {.dtable = table_.defined() ? &table_ : nullptr, .dslopes = slopes_.defined() ? &slopes_ : nullptr};
+  }
+  /// Sums of many terms of either sign, each with the rounding of the output in it: measured by their number.
+  void expect_right(const AttentionCase& c, const AttentionReferenceGradients& expected) const {
+    const double rows =
+        std::sqrt(static_cast<double>(c.batch * c.queries)) / (1 - static_cast<double>(c.options.dropout));
+    if (table_.defined()) {
+      EXPECT_TRUE(max_abs_diff(table_, expected.dtable) <= 1.5e-2 * rows + 0x1p-8 * max_abs(expected.dtable))
+          << "dtable: " << max_abs_diff(table_, expected.dtable) << " of " << max_abs(expected.dtable);
+    }
+    if (slopes_.defined()) {
+      const double distance = static_cast<double>(std::min<int64_t>(c.keys, 300));
+      EXPECT_TRUE(max_abs_diff(slopes_, expected.dslopes) <= 1.5e-2 * rows * distance)
+          << "dslopes: " << max_abs_diff(slopes_, expected.dslopes) << " of " << max_abs(expected.dslopes);
+    }
+  }
+
+ private:
+  Tensor table_, slopes_;
+};
 
 void expect_right(const AttentionCase& c, Passes passes = Passes::both) {
   SCOPED_TRACE(c.name());
@@ -61,7 +98,11 @@ void expect_right(const AttentionCase& c, Passes passes = Passes::both) {
   std::vector<double> out, lse;
   attention_reference(t.q, t.k, t.v, c.options, out, &lse);
   t.forward(c.options);
-  expect_accurate("out", t.out, out, plain.out);
+  if (c.options.dropout == 0) {
+    expect_accurate("out", t.out, out, plain.out);
+  } else {
+    EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
+  }
   const std::vector<double> found = doubles(t.state.lse);
   const double score = 1 + static_cast<double>(c.input_scale * c.input_scale);
   for (size_t i = 0; i < lse.size(); ++i) {
@@ -70,10 +111,19 @@ void expect_right(const AttentionCase& c, Passes passes = Passes::both) {
   if (passes == Passes::forward) return;
   AttentionReferenceGradients expected;
   attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
-  t.backward(c.options);
-  expect_accurate("dq", t.dq, expected.dq, plain.dq);
-  expect_accurate("dk", t.dk, expected.dk, plain.dk);
-  expect_accurate("dv", t.dv, expected.dv, plain.dv);
+  BiasTensors bias(c);
+  t.backward(c.options, bias.gradients());
+  bias.expect_right(c, expected);
+  if (c.options.dropout == 0) {
+    expect_accurate("dq", t.dq, expected.dq, plain.dq);
+    expect_accurate("dk", t.dk, expected.dk, plain.dk);
+    expect_accurate("dv", t.dv, expected.dv, plain.dv);
+  } else {  // the plain formula knows no dropout
+    const double dp = max_abs(t.dout.to_floats()) * max_abs(t.v.to_floats());
+    EXPECT_LE(max_abs_diff(t.dq, expected.dq), 0x1p-7 * std::max(dp, max_abs(expected.dq)));
+    EXPECT_LE(max_abs_diff(t.dk, expected.dk), 0x1p-7 * std::max(dp, max_abs(expected.dk)));
+    EXPECT_LE(relative_diff(doubles(t.dv), expected.dv), 0x1p-7);
+  }
 }
 
 TEST(AttentionAmx, EveryLength) {
@@ -134,6 +184,126 @@ TEST(AttentionAmx, SlopesOfEveryForm) {
   expect_right(c);
 }
 
+TEST(AttentionAmx, Buckets) {
+  SKIP_WITHOUT_AMX();
+  for (const auto& [buckets, distance] : std::vector<std::pair<int64_t, int>>{
+           {32, 128}, {4, 3}, {8, 20}, {12, 31}, {40, 32}, {40, 33}, {64, 200}, {32, 1000}, {4, 100000}}) {
+    for (const bool causal : {true, false}) {
+      AttentionCase c = t5_case(257, 290, 2, buckets, distance);
+      c.options.causal = causal;
+      if (!causal) c.options.buckets = random_buckets(2, 22, 2 * buckets, distance);
+      SCOPED_TRACE(distance);
+      expect_right(c);
+    }
+  }
+  for (int64_t offset = 0; offset <= 66; offset += 11) {
+    AttentionCase c = t5_case(50, 230);
+    c.options.query_offset = offset;
+    c.options.causal = offset % 2 == 0;
+    expect_right(c);
+  }
+  for (const int64_t window : {1, 31, 64, 140}) {
+    AttentionCase c = t5_case(333, 333);
+    c.options.window = window;
+    expect_right(c);
+    c.options.causal = false;
+    expect_right(c);
+  }
+  AttentionCase large = t5_case(200, 200);
+  for (const float bias : {-40.0f, 40.0f, 1000.0f}) {  // beyond what the softmax without a maximum takes
+    large.options.buckets->table.fill(0);
+    large.options.buckets->table.slice(0, 5, 7).fill(bias);
+    expect_right(large, bias < 1000 ? Passes::both : Passes::forward);
+  }
+}
+
+TEST(AttentionAmx, BucketsAreNeverSkipped) {
+  SKIP_WITHOUT_AMX();
+  AttentionCase c = t5_case(400, 400);
+  AttentionTensors t(c);
+  t.k.fill(0);  // the norm bound alone would let every key go
+  c.options.tolerance = 0x1p-11f;
+  t.forward(c.options);
+  EXPECT_EQ(t.state.stats.blocks_visited, t.state.stats.blocks_total);
+}
+
+TEST(AttentionAmx, Dropout) {
+  SKIP_WITHOUT_AMX();
+  for (const float dropout : {0.1f, 0.5f, 0.9f}) {
+    for (int64_t length = 3; length <= 300; length += 37) {
+      AttentionCase c = length % 2 == 0 ? t5_case(length, length + 21) : amx_case(length, length + 21, 2, 48);
+      c.batch = 2;
+      c.kv_heads = 1;
+      c.options.dropout = dropout;
+      c.options.dropout_seed = 5;
+      c.options.causal = length % 3 != 0;
+      expect_right(c);
+    }
+  }
+  AttentionCase twelve = t5_case(130, 130, 12);  // of the paper's size
+  twelve.options.dropout = 0.1f;
+  expect_right(twelve);
+  AttentionCase online = amx_case(260, 260, 2, 64);
+  online.input_scale = 4;
+  online.options.dropout = 0.25f;
+  expect_right(online, Passes::forward);
+}
+
+TEST(AttentionAmx, DropsWhatTheOtherKernelsDrop) {
+  // With equal scores and values that say which key they belong to, the output is the mask.
+  SKIP_WITHOUT_AMX();
+  AttentionCase c{.batch = 2, .queries = 64, .keys = 64, .heads = 3, .kv_heads = 3, .head_dim = 64};
+  c.dtype = DType::bfloat16;
+  c.options = {.causal = false, .dropout = 0.3f, .dropout_seed = 11};
+  AttentionTensors t(c);
+  ASSERT_TRUE(supported(c, t));
+  t.q.fill(0);
+  t.v.fill(0);
+  for (int64_t row = 0; row < 64; ++row) t.v.slice(1, row, row + 1).slice(3, row, row + 1).fill(64);
+  const auto mask = [&] {
+    t.forward(c.options);
+    std::vector<bool> kept;
+    for (const float value : t.out.to_floats()) kept.push_back(value != 0);
+    return kept;
+  };
+  const std::vector<bool> amx = mask();
+  const auto share = static_cast<double>(std::count(amx.begin(), amx.end(), true)) / static_cast<double>(amx.size());
+  EXPECT_NEAR(share, 0.7, 0.02);
+  for (const Isa isa : available_isas()) {
+    set_isa(isa);
+    EXPECT_EQ(mask(), amx) << name_of(isa);
+  }
+}
+
+TEST(AttentionAmx, StridedViewsWithBucketsAndDropout) {
+  // Queries, keys and values side by side in one tensor, as a fused projection leaves them.
+  SKIP_WITHOUT_AMX();
+  AttentionCase c = t5_case(75, 75, 4);
+  c.options.dropout = 0.2f;
+  AttentionTensors plain(c), views(c);
+  const auto view_of = [](Tensor& tensor, int64_t at, const Tensor& like) {
+    Tensor view = tensor.slice(2, at, at + like.size(2));
+    view.copy_from(like);
+    return view;
+  };
+  Tensor inputs = Tensor::empty({1, 75, 12, 32}, DType::bfloat16), outputs = Tensor::empty(inputs.shape(), c.dtype);
+  outputs.fill(std::numeric_limits<float>::quiet_NaN());
+  views.q = view_of(inputs, 0, plain.q);
+  views.k = view_of(inputs, 4, plain.k);
+  views.v = view_of(inputs, 8, plain.v);
+  views.dq = outputs.slice(2, 0, 4);
+  views.dk = outputs.slice(2, 4, 8);
+  views.dv = outputs.slice(2, 8, 12);
+  for (AttentionTensors* t : {&plain, &views}) {
+    t->forward(c.options);
+    t->backward(c.options);
+  }
+  EXPECT_TRUE(same_bits(plain.out, views.out));
+  EXPECT_TRUE(same_bits(plain.dq, views.dq.clone()));
+  EXPECT_TRUE(same_bits(plain.dk, views.dk.clone()));
+  EXPECT_TRUE(same_bits(plain.dv, views.dv.clone()));
+}
+
 TEST(AttentionAmx, RandomCases) {
   SKIP_WITHOUT_AMX();
   int supported_cases = 0;
@@ -154,16 +324,23 @@ TEST(AttentionAmx, PackedSequences) {
   c.options.query_offset = 0;
   c.options.cu_seqlens_q = {0, 1, 50, 50, 179, 301};
   c.options.cu_seqlens_k = {0, 1, 50, 57, 199, 321};
-  for (const bool causal : {true, false}) {
-    c.options.causal = causal;
+  for (const int kind : {0, 1, 2}) {
+    c.options.causal = kind != 1;
+    if (kind == 2) {
+      c.options.slopes.clear();
+      c.options.buckets = random_buckets(4, 3, 16, 40);
+      c.options.dropout = 0.2f;
+    }
     AttentionTensors t(c);
     ASSERT_TRUE(supported(c, t));
     std::vector<double> out;
     attention_reference(t.q, t.k, t.v, c.options, out);
     AttentionReferenceGradients expected;
     attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+    BiasTensors bias(c);
     t.forward(c.options);
-    t.backward(c.options);
+    t.backward(c.options, bias.gradients());
+    bias.expect_right(c, expected);
     EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
     EXPECT_LE(relative_diff(doubles(t.dq), expected.dq), 0x1p-6);
     EXPECT_LE(relative_diff(doubles(t.dk), expected.dk), 0x1p-6);
@@ -273,15 +450,22 @@ TEST(AttentionAmx, SkippingFindsFarKeysThatMatter) {
 
 TEST(AttentionAmx, SameBitsAtAnyThreadCount) {
   SKIP_WITHOUT_AMX();
-  for (const float tolerance : {0.0f, 0x1p-11f}) {
+  for (const int kind : {0, 1, 2}) {
     AttentionCase c = amx_case(1300, 1300, 4, 64);
     c.kv_heads = 2;
-    c.options.tolerance = tolerance;
+    if (kind == 1) c.options.tolerance = 0x1p-11f;
+    if (kind == 2) {
+      c.options.slopes.clear();
+      c.options.buckets = random_buckets(4, 3);
+      c.options.dropout = 0.1f;
+    }
     AttentionTensors t(c);
     expect_same_bits_at_any_thread_count([&] {
+      Tensor bias(kind == 2 ? c.options.buckets->table.shape() : Shape{4});
       t.forward(c.options);
-      t.backward(c.options);
-      return std::vector<Tensor>{t.out.clone(), t.state.lse.clone(), t.dq.clone(), t.dk.clone(), t.dv.clone()};
+      t.backward(c.options,
+                 kind == 2 ? AttentionBiasGradients{.dtable = &bias} : AttentionBiasGradients{.dslopes = &bias});
+      return std::vector<Tensor>{t.out.clone(), t.state.lse.clone(), t.dq.clone(), t.dk.clone(), t.dv.clone(), bias};
     });
   }
 }
@@ -308,8 +492,9 @@ TEST(AttentionAmx, LeavesTheRestToTheOtherKernels) {
   EXPECT_FALSE(refused(c));
   c.dtype = DType::float32;
   EXPECT_TRUE(refused(c));
-  c = amx_case(64, 64);
-  c.options.dropout = 0.1f;
+  c = t5_case(64, 64);
+  EXPECT_FALSE(refused(c));
+  c.options.buckets->table.data<float>()[3] = -std::numeric_limits<float>::infinity();
   EXPECT_TRUE(refused(c));
   c = amx_case(64, 64);
   c.options.query_offset = 1;  // the last query lies beyond the keys
