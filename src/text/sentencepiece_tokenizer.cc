@@ -38,6 +38,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
     const int32_t id = static_cast<int32_t>(texts_.size());
     std::string& text = texts_.emplace_back();
     if (piece.type == Type::normal) text = with_spaces(piece.text);
+    has_space_ |= text == " ";
     if (piece.type == Type::unknown) text = "\xef\xbf\xbd";  // U+FFFD
     if (piece.type == Type::control && piece.text == kEndOfTextName) end_of_text_ = id;
     if (piece.type == Type::byte) {
@@ -69,7 +70,8 @@ void SentencePieceTokenizer::encode_unit(std::string_view unit, std::vector<int3
   size_t begin = 0;  // of the characters not encoded yet
   for (size_t at = 0; at < unit.size();) {
     size_t length = utf8_sequence_length(unit, at);
-    const bool plain = length > 0 && unit[at] != '\n' && unit[at] != '\0' && unit.substr(at, length) != kSpaceMark;
+    const bool plain = length > 0 && unit[at] != '\n' && unit[at] != '\0' && unit.substr(at, length) != kSpaceMark &&
+                       (has_space_ || unit[at] != ' ');
     if (length == 0) length = 1;
     if (!plain) {
       encode_characters(unit.substr(begin, at - begin), ids);

@@ -42,6 +42,7 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<std::string> texts_;  ///< [vocab_size] what each id stands for
   std::vector<int32_t> bytes_;      ///< [256] ids
   int32_t end_of_text_ = -1;
+  bool has_space_ = false;  ///< else the library would write the bytes of its mark, which is another character
   sentencepiece::SentencePieceProcessor processor_;
 };
 
