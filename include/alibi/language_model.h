@@ -71,6 +71,12 @@ class LanguageModel {
   /// of -1 is not scored (0). Never holds the logits of more than a part of the rows.
   std::vector<float> nll(const Tensor& ids, const Tensor& targets) const;
 
+  /// As Transformer's, for the whole model. Whoever changes values of parameters calls weights_changed() afterwards.
+  void set_precision(Precision precision);
+  Precision precision() const;
+  void set_recompute(bool recompute);
+  void weights_changed();
+
   /// Training: the sum of nll over the targets; adds gradient_scale * d(sum)/d(parameter) to the gradients.
   double accumulate_gradients(const Tensor& ids, const Tensor& targets, float gradient_scale, const StepSeed& seed);
   std::vector<Parameter*> parameters();

@@ -37,15 +37,24 @@ enum class Bidirectional : uint8_t {
   two_slopes,  ///< keys after the query have slopes of their own: those of twice as many heads, alternating
 };
 
+/// The type of weights, activations and matrix products in training. Master weights, gradients of weights, statistics,
+/// losses and the residual stream are float32 in either.
+enum class Precision : uint8_t { f32, bf16 };
+/// bf16 where this CPU multiplies bfloat16 matrices by instruction (AMX-BF16, AVX512-BF16), f32 elsewhere.
+Precision best_precision();
+
 const char* name_of(Position);
 const char* name_of(Activation);
 const char* name_of(Norm);
 const char* name_of(Bidirectional);
+const char* name_of(Precision);
 /// These throw UsageError with the names to choose from.
 Position position_from(std::string_view name);
 Activation activation_from(std::string_view name);
 Norm norm_from(std::string_view name);
 Bidirectional bidirectional_from(std::string_view name);
+/// "auto" is best_precision().
+Precision precision_from(std::string_view name);
 
 /// The defaults are those of the small PyTorch package that popularised the method.
 struct TransformerConfig {
@@ -87,6 +96,10 @@ struct Parameter {
   Tensor value;
   Tensor gradient;      ///< undefined until Transformer::zero_gradients()
   bool decays = false;  ///< weight decay applies (matrices; not norms, biases, position tables)
+  Tensor rounded = {};  ///< bfloat16 copy for products in bf16 precision; see Transformer::weights_changed()
+
+  /// What products are computed with.
+  const Tensor& operand() const { return rounded.defined() ? rounded : value; }
 };
 
 /// Which random numbers a training step draws (dropout): a function of these, so that resuming needs no state.
@@ -108,10 +121,22 @@ class Transformer {
   /// x [batch, length, d_model] -> the same shape. Inference: no dropout, nothing remembered, memory O(length).
   Tensor operator()(const Tensor& x) const;
 
-  /// The same in training; remembers what backward needs. A second call before backward replaces the first.
+  /// The same in training; remembers what backward needs. A second call before backward replaces the first. The result
+  /// is float32, or bfloat16 in bf16 precision.
   Tensor forward(const Tensor& x, const StepSeed& seed);
-  /// dy [batch, length, d_model] -> dx; adds to the gradients of the parameters.
+  /// dy [batch, length, d_model] of the type of forward's result -> dx, float32, which the next call overwrites; adds
+  /// to the gradients of the parameters.
   Tensor backward(const Tensor& dy);
+
+  /// Of training and inference; f32 at first. In bf16 the tolerance of the skip rule is at least 2^-11, half the
+  /// rounding of the type.
+  void set_precision(Precision precision);
+  Precision precision() const;
+  /// Training keeps a fifth of the activations or less and computes the rest again in the backward pass, to the same
+  /// bits: less memory, about a fifth more time.
+  void set_recompute(bool recompute);
+  /// To be called after values of parameters were changed: brings the bfloat16 copies up to date.
+  void weights_changed();
 
   /// In a fixed order, with the names they have on disk.
   std::vector<Parameter>& parameters();

@@ -7,7 +7,9 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "model/mpt_folder.h"
+#include "model/round_operand.h"
 #include "nn/cross_entropy.h"
+#include "nn/elementwise.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
 
@@ -37,6 +39,14 @@ struct LanguageModel::State {
     check_usage(!tokenizer || tokenizer->vocab_size() <= vocab,
                 "[language model] the tokenizer has {} tokens, vocab_size is {}",
                 tokenizer ? tokenizer->vocab_size() : 0, vocab);
+  }
+
+  /// Hidden states in the type that products are computed in.
+  Tensor rounded(const Tensor& states) const {
+    if (transformer.precision() == Precision::f32) return states;
+    Tensor result = Tensor::empty(states.shape(), DType::bfloat16);
+    nn::convert(states, result);
+    return result;
   }
 
   static const LanguageModelConfig& validated(const LanguageModelConfig& config) {
@@ -104,7 +114,7 @@ Tensor LanguageModel::logits(const Tensor& ids) const {
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements(), vocab = config().vocab_size;
   Tensor result = Tensor::empty({rows, vocab});
-  nn::linear(states.reshape({rows, states.size(2)}), state_->embedding.value, nullptr, result);
+  nn::linear(state_->rounded(states.reshape({rows, states.size(2)})), state_->embedding.operand(), nullptr, result);
   return result.reshape({ids.size(0), ids.size(1), vocab});
 }
 
@@ -113,8 +123,8 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements();
   std::vector<float> result(static_cast<size_t>(rows));
-  nn::linear_cross_entropy(states.reshape({rows, states.size(2)}), state_->embedding.value, targets.reshape({rows}),
-                           result);
+  nn::linear_cross_entropy(state_->rounded(states.reshape({rows, states.size(2)})), state_->embedding.operand(),
+                           targets.reshape({rows}), result);
   return result;
 }
 
@@ -126,15 +136,16 @@ double LanguageModel::accumulate_gradients(const Tensor& ids, const Tensor& targ
         "[language model training] there are no gradients to add to; call zero_gradients() first");
   const int64_t batch = ids.size(0), length = ids.size(1), rows = batch * length;
   const int64_t width = config().transformer.d_model;
-  const auto reuse = [&](Tensor& tensor) {
-    if (!tensor.defined() || tensor.size(0) != rows) tensor = Tensor::empty({rows, width});
+  const auto reuse = [&](Tensor& tensor, DType dtype) {
+    if (tensor.defined() && tensor.size(0) == rows && tensor.dtype() == dtype) return;
+    tensor = Tensor::empty({rows, width}, dtype);
   };
-  reuse(s.embedded);
-  reuse(s.dhidden);
+  reuse(s.embedded, DType::float32);
   nn::embedding(ids.reshape({rows}), s.embedding.value, config().embedding_scale, s.embedded);
   const Tensor states = s.transformer.forward(s.embedded.reshape({batch, length, width}), seed);
+  reuse(s.dhidden, states.dtype());
   std::vector<float> nll(static_cast<size_t>(rows));
-  nn::linear_cross_entropy_with_gradients(states.reshape({rows, width}), s.embedding.value, targets.reshape({rows}),
+  nn::linear_cross_entropy_with_gradients(states.reshape({rows, width}), s.embedding.operand(), targets.reshape({rows}),
                                           gradient_scale, nll, s.dhidden, s.embedding.gradient);
   const Tensor dembedded = s.transformer.backward(s.dhidden.reshape({batch, length, width}));
   nn::embedding_backward(dembedded.reshape({rows, width}), ids.reshape({rows}), config().embedding_scale,
@@ -152,6 +163,19 @@ std::vector<const Parameter*> LanguageModel::parameters() const {
   std::vector<const Parameter*> all{&state_->embedding};
   for (const Parameter& parameter : std::as_const(state_->transformer).parameters()) all.push_back(&parameter);
   return all;
+}
+
+void LanguageModel::set_precision(Precision precision) {
+  state_->embedding.rounded = Tensor();
+  state_->transformer.set_precision(precision);
+  weights_changed();
+}
+Precision LanguageModel::precision() const { return state_->transformer.precision(); }
+void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_recompute(recompute); }
+
+void LanguageModel::weights_changed() {
+  if (precision() == Precision::bf16) round_operand(state_->embedding);
+  state_->transformer.weights_changed();
 }
 
 void LanguageModel::zero_gradients() {

@@ -2,6 +2,7 @@
 #include <array>
 #include <utility>
 
+#include "alibi/runtime.h"
 #include "alibi/transformer.h"
 #include "core/check.h"
 
@@ -26,6 +27,7 @@ constexpr Names<Norm, 2> norms{{{Norm::layer_norm, "layer_norm"}, {Norm::rms_nor
 constexpr Names<Bidirectional, 3> forms{{{Bidirectional::symmetric, "symmetric"},
                                          {Bidirectional::one_sided, "one_sided"},
                                          {Bidirectional::two_slopes, "two_slopes"}}};
+constexpr Names<Precision, 2> precisions{{{Precision::f32, "f32"}, {Precision::bf16, "bf16"}}};
 
 template <class Enum, size_t n>
 const char* find_name(const Names<Enum, n>& names, Enum value) {
@@ -51,10 +53,16 @@ const char* name_of(Position value) { return find_name(positions, value); }
 const char* name_of(Activation value) { return find_name(activations, value); }
 const char* name_of(Norm value) { return find_name(norms, value); }
 const char* name_of(Bidirectional value) { return find_name(forms, value); }
+const char* name_of(Precision value) { return find_name(precisions, value); }
 
 Position position_from(std::string_view name) { return find_value(positions, name, "position method"); }
 Activation activation_from(std::string_view name) { return find_value(activations, name, "activation"); }
 Norm norm_from(std::string_view name) { return find_value(norms, name, "norm"); }
 Bidirectional bidirectional_from(std::string_view name) { return find_value(forms, name, "bidirectional form"); }
+Precision precision_from(std::string_view name) {
+  return name == "auto" ? best_precision() : find_value(precisions, name, "precision besides auto");
+}
+
+Precision best_precision() { return isa() >= Isa::avx512_bf16 ? Precision::bf16 : Precision::f32; }
 
 }  // namespace alibi

@@ -7,6 +7,7 @@
 #include <numbers>
 
 #include "core/check.h"
+#include "model/round_operand.h"
 #include "model/transformer_state.h"
 
 namespace alibi {
@@ -59,14 +60,14 @@ Transformer::State::State(const TransformerConfig& config_in, uint64_t seed) : c
     Layer layer{};
     layer.norm1_weight = add(at + "norm_1.weight", {width}, one, false, seed);
     layer.norm1_bias = optional(norm_bias, at + "norm_1.bias", width, zero);
-    layer.qkv_weight = add(at + "attn.Wqkv.weight", {qkv_dim(), width}, starts.qkv, true, seed);
-    layer.qkv_bias = optional(config.bias, at + "attn.Wqkv.bias", qkv_dim(), starts.wide_bias);
+    layer.qkv_weight = add(at + "attn.Wqkv.weight", {qkv_dim(config), width}, starts.qkv, true, seed);
+    layer.qkv_bias = optional(config.bias, at + "attn.Wqkv.bias", qkv_dim(config), starts.wide_bias);
     layer.out_weight = add(at + "attn.out_proj.weight", {width, width}, starts.out, true, seed);
     layer.out_bias = optional(config.bias, at + "attn.out_proj.bias", width, zero);
     layer.norm2_weight = add(at + "norm_2.weight", {width}, one, false, seed);
     layer.norm2_bias = optional(norm_bias, at + "norm_2.bias", width, zero);
-    layer.up_weight = add(at + "ffn.up_proj.weight", {up_dim(), width}, starts.up, true, seed);
-    layer.up_bias = optional(config.bias, at + "ffn.up_proj.bias", up_dim(), starts.wide_bias);
+    layer.up_weight = add(at + "ffn.up_proj.weight", {up_dim(config), width}, starts.up, true, seed);
+    layer.up_bias = optional(config.bias, at + "ffn.up_proj.bias", up_dim(config), starts.wide_bias);
     layer.down_weight = add(at + "ffn.down_proj.weight", {width, hidden}, starts.down, true, seed);
     layer.down_bias = optional(config.bias, at + "ffn.down_proj.bias", width, starts.down_bias);
     layers.push_back(layer);
@@ -109,6 +110,9 @@ int Transformer::State::add(const std::string& name, const Shape& shape, Start s
 
 AttentionOptions Transformer::State::attention_options(const StepSeed* step, size_t layer) const {
   AttentionOptions options = attention;
+  if (mode.precision == Precision::bf16 && options.tolerance > 0) {
+    options.tolerance = std::max(options.tolerance, 0x1p-11f);
+  }
   if (config.position == Position::t5) options.buckets = BucketedBias{value(position_table), config.t5_max_distance};
   if (step != nullptr && config.attention_dropout > 0) {
     options.dropout = config.attention_dropout;
@@ -137,9 +141,29 @@ void Transformer::zero_gradients() {
   }
 }
 
-void Transformer::release_activations() {
-  state_->activations = State::Activations();
-  state_->scratch = State::Scratch();
+void Transformer::release_activations() { state_->buffers = TrainingBuffers(); }
+
+void Transformer::set_precision(Precision precision) {
+  if (precision == state_->mode.precision) return;
+  state_->mode.precision = precision;
+  state_->buffers = TrainingBuffers();
+  for (Parameter& parameter : state_->parameters) parameter.rounded = Tensor();
+  weights_changed();
+}
+Precision Transformer::precision() const { return state_->mode.precision; }
+
+void Transformer::set_recompute(bool recompute) {
+  if (recompute != state_->mode.recompute) state_->buffers = TrainingBuffers();
+  state_->mode.recompute = recompute;
+}
+
+void Transformer::weights_changed() {
+  if (precision() != Precision::bf16) return;
+  for (const State::Layer& layer : state_->layers) {
+    for (const int index : {layer.qkv_weight, layer.out_weight, layer.up_weight, layer.down_weight}) {
+      round_operand(state_->parameters[static_cast<size_t>(index)]);
+    }
+  }
 }
 
 }  // namespace alibi

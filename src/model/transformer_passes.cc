@@ -13,24 +13,8 @@
 
 namespace alibi {
 
-void Transformer::State::norm(const Tensor& x, int weight, int bias, Tensor& y, NormStatistics& statistics) const {
-  reuse(statistics.rstd, {x.size(0)});
-  if (config.norm == Norm::rms_norm) {
-    nn::rms_norm(x, value(weight), config.norm_eps, y, statistics.rstd);
-  } else {
-    reuse(statistics.mean, {x.size(0)});
-    nn::layer_norm(x, value(weight), optional_value(bias), config.norm_eps, y, statistics.mean, statistics.rstd);
-  }
-}
-
-void Transformer::State::norm_backward(const Tensor& dy, const Tensor& x, int weight, int bias,
-                                       const NormStatistics& statistics, Tensor& dx) {
-  if (config.norm == Norm::rms_norm) {
-    nn::rms_norm_backward(dy, x, value(weight), statistics.rstd, dx, gradient(weight));
-  } else {
-    nn::layer_norm_backward(dy, x, value(weight), statistics.mean, statistics.rstd, dx, gradient(weight),
-                            gradient(bias));
-  }
+nn::NormStatistics Transformer::State::statistics(int64_t rows) const {
+  return {config.norm == Norm::layer_norm ? Tensor::empty({rows}) : Tensor(), Tensor::empty({rows})};
 }
 
 Transformer::State::Heads Transformer::State::split(const Tensor& qkv, int64_t batch, int64_t length) const {
@@ -39,31 +23,38 @@ Transformer::State::Heads Transformer::State::split(const Tensor& qkv, int64_t b
   return {all.slice(2, 0, heads), all.slice(2, heads, heads + kv), all.slice(2, heads + kv, heads + 2 * kv)};
 }
 
-/// Positions that enter below the first layer.
-Tensor Transformer::State::enter(const Tensor& x) const {
+void Transformer::State::enter(const Tensor& x, Tensor& y) const {
   const int64_t length = x.size(1);
   if (config.position == Position::sinusoidal) {
-    Tensor y = Tensor::empty(x.shape());
     add_positions(x, sinusoids.rows(length, config.d_model), y);
-    return y;
-  }
-  if (config.position == Position::learned) {
+  } else if (config.position == Position::learned) {
     check(length <= config.max_length,
           "[transformer] learned positions end at {}, the input has length {}; no learned model runs past its table",
           config.max_length, length);
-    Tensor y = Tensor::empty(x.shape());
     add_positions(x, value(position_table), y);
-    return y;
+  } else {
+    nn::convert(x, y);
   }
-  return x;
+}
+
+void Transformer::State::rotate(Heads& heads) const {
+  if (config.position != Position::rotary) return;
+  nn::rotary(heads.q, 0, static_cast<float>(config.rotary_theta), heads.q);
+  nn::rotary(heads.k, 0, static_cast<float>(config.rotary_theta), heads.k);
+}
+
+void Transformer::State::rotate_backward(Heads& dheads) const {
+  if (config.position != Position::rotary) return;
+  nn::rotary_backward(dheads.q, 0, static_cast<float>(config.rotary_theta), dheads.q);
+  nn::rotary_backward(dheads.k, 0, static_cast<float>(config.rotary_theta), dheads.k);
 }
 
 namespace {
 
-Tensor checked_input(const Tensor& x, const TransformerConfig& config, const char* operation) {
-  check(x.axes() == 3 && x.size(2) == config.d_model && x.dtype() == DType::float32,
-        "[{}] x is {} {}, expected float32 [batch, length, {}]", operation, name_of(x.dtype()), to_string(x.shape()),
-        config.d_model);
+Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType type, const char* operation) {
+  check(x.axes() == 3 && x.size(2) == config.d_model && x.dtype() == type,
+        "[{}] x is {} {}, expected {} [batch, length, {}]", operation, name_of(x.dtype()), to_string(x.shape()),
+        name_of(type), config.d_model);
   check(x.size(0) > 0 && x.size(1) > 0, "[{}] x has shape {}, expected at least one token", operation,
         to_string(x.shape()));
   return x.contiguous() ? x : x.clone();
@@ -74,188 +65,227 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, const cha
 Tensor Transformer::operator()(const Tensor& x_in) const {
   const State& s = *state_;
   const TransformerConfig& config = s.config;
-  const Tensor input = checked_input(x_in, config, "transformer");
+  const Tensor input = checked_input(x_in, config, DType::float32, "transformer");
   const int64_t batch = input.size(0), length = input.size(1), rows = batch * length, width = config.d_model;
+  const DType type = s.activation_type();
 
-  const Tensor entered = s.enter(input).reshape({rows, width});
-  Tensor x = entered.raw() == x_in.raw() ? entered.clone() : entered;  // x is written to, the caller's is not
-  Tensor normed = Tensor::empty({rows, width});
-  Tensor branch = Tensor::empty({rows, width});
-  State::NormStatistics statistics;
+  Tensor x = Tensor::empty({batch, length, width});
+  s.enter(input, x);
+  x = x.reshape({rows, width});
+  Tensor normed = Tensor::empty({rows, width}, type);
+  Tensor branch = Tensor::empty({rows, width}, type);
+  nn::NormStatistics statistics = s.statistics(rows);
   // The feed-forward layer works on this many rows at a time: its wide hidden layer never exists for all of them.
   const int64_t chunk = std::min<int64_t>(rows, 4096);
-  Tensor up = Tensor::empty({chunk, s.up_dim()});
-  Tensor activated = Tensor::empty({chunk, config.ffn_dim()});
-  {
-    Tensor qkv = Tensor::empty({rows, s.qkv_dim()});
-    for (size_t i = 0; i < s.layers.size(); ++i) {
-      const State::Layer& layer = s.layers[i];
-      s.norm(x, layer.norm1_weight, layer.norm1_bias, normed, statistics);
-      nn::linear(normed, s.value(layer.qkv_weight), s.optional_value(layer.qkv_bias), qkv);
-      State::Heads heads = s.split(qkv, batch, length);
-      if (config.position == Position::rotary) {
-        nn::rotary(heads.q, 0, static_cast<float>(config.rotary_theta), heads.q);
-        nn::rotary(heads.k, 0, static_cast<float>(config.rotary_theta), heads.k);
-      }
-      Tensor attended = normed.reshape({batch, length, config.heads, config.head_dim()});
-      const AttentionOptions options = s.attention_options(nullptr, i);
-      observe_attention(heads.q, heads.k, heads.v, options);
-      attention(heads.q, heads.k, heads.v, options, attended);
-      nn::linear(normed, s.value(layer.out_weight), s.optional_value(layer.out_bias), branch);
-      nn::add_in_place(x, branch);
+  Tensor up = Tensor::empty({chunk, up_dim(config)}, type);
+  Tensor activated = Tensor::empty({chunk, config.ffn_dim()}, type);
+  Tensor qkv = Tensor::empty({rows, qkv_dim(config)}, type);
+  const Tensor* returning = nullptr;  // the branch that the next norm adds to the stream
+  for (size_t i = 0; i < s.layers.size(); ++i) {
+    const State::Layer& layer = s.layers[i];
+    nn::residual_norm(x, returning, {}, s.norm(layer.norm1_weight, layer.norm1_bias), x, nullptr, normed, statistics);
+    nn::linear(normed, s.operand(layer.qkv_weight), s.optional_value(layer.qkv_bias), qkv);
+    State::Heads heads = s.split(qkv, batch, length);
+    s.rotate(heads);
+    Tensor attended = normed.reshape({batch, length, config.heads, config.head_dim()});
+    const AttentionOptions options = s.attention_options(nullptr, i);
+    observe_attention(heads.q, heads.k, heads.v, options);
+    attention(heads.q, heads.k, heads.v, options, attended);
+    nn::linear(normed, s.operand(layer.out_weight), s.optional_value(layer.out_bias), branch);
 
-      s.norm(x, layer.norm2_weight, layer.norm2_bias, normed, statistics);
-      for (int64_t begin = 0; begin < rows; begin += chunk) {
-        const int64_t end = std::min(rows, begin + chunk);
-        Tensor up_part = up.slice(0, 0, end - begin), activated_part = activated.slice(0, 0, end - begin);
-        Tensor branch_part = branch.slice(0, begin, end);
-        nn::linear(normed.slice(0, begin, end), s.value(layer.up_weight), s.optional_value(layer.up_bias), up_part);
-        nn::activate(config.activation, up_part, activated_part);
-        nn::linear(activated_part, s.value(layer.down_weight), s.optional_value(layer.down_bias), branch_part);
-      }
-      nn::add_in_place(x, branch);
+    nn::residual_norm(x, &branch, {}, s.norm(layer.norm2_weight, layer.norm2_bias), x, nullptr, normed, statistics);
+    for (int64_t begin = 0; begin < rows; begin += chunk) {
+      const int64_t end = std::min(rows, begin + chunk);
+      Tensor up_part = up.slice(0, 0, end - begin), activated_part = activated.slice(0, 0, end - begin);
+      Tensor branch_part = branch.slice(0, begin, end);
+      nn::linear(normed.slice(0, begin, end), s.operand(layer.up_weight), s.optional_value(layer.up_bias), up_part);
+      nn::activate(config.activation, up_part, activated_part);
+      nn::linear(activated_part, s.operand(layer.down_weight), s.optional_value(layer.down_bias), branch_part);
     }
+    returning = &branch;
   }
   if (config.final_norm) {
-    s.norm(x, s.final_norm_weight, s.final_norm_bias, normed, statistics);
-    x = normed;
+    Tensor y = Tensor::empty({rows, width});
+    if (returning != nullptr) nn::add(x, branch, x);
+    const nn::NormParameters norm = s.norm(s.final_norm_weight, s.final_norm_bias);
+    nn::residual_norm(x, nullptr, {}, norm, x, nullptr, y, statistics);
+    x = y;
+  } else if (returning != nullptr) {
+    nn::add(x, branch, x);
   }
   return x.reshape({batch, length, width});
+}
+
+void Transformer::State::attend(size_t i, const Tensor& normed, TrainingBuffers::Kept& kept) {
+  const Layer& layer = layers[i];
+  const int64_t batch = buffers.batch, length = buffers.length;
+  nn::linear(normed, operand(layer.qkv_weight), optional_value(layer.qkv_bias), kept.qkv);
+  Heads heads = split(kept.qkv, batch, length);
+  rotate(heads);
+  Tensor attended = kept.attended.reshape({batch, length, config.heads, config.head_dim()});
+  alibi::attention(heads.q, heads.k, heads.v, attention_options(&buffers.seed, i), attended, &kept.attention);
+}
+
+void Transformer::State::expand(size_t i, const Tensor& normed, TrainingBuffers::Kept& kept) {
+  nn::linear(normed, operand(layers[i].up_weight), optional_value(layers[i].up_bias), kept.up);
 }
 
 Tensor Transformer::forward(const Tensor& x_in, const StepSeed& seed) {
   State& s = *state_;
   const TransformerConfig& config = s.config;
-  const Tensor input = checked_input(x_in, config, "transformer");
+  const Tensor input = checked_input(x_in, config, DType::float32, "transformer");
   const int64_t batch = input.size(0), length = input.size(1), rows = batch * length, width = config.d_model;
-  State::Activations& a = s.activations;
-  a.batch = batch;
-  a.length = length;
-  a.seed = seed;
-  a.layers.resize(s.layers.size());
-  Tensor& branch = reuse(s.scratch.projected, {rows, width});
+  TrainingBuffers& b = s.buffers;
+  b.prepare(config, s.mode, batch, length);
+  b.seed = seed;
 
-  Tensor x = s.enter(input).reshape({rows, width});
-  if (x.raw() == x_in.raw()) x = x.clone();  // backward needs it, and the caller may reuse theirs
+  // In float32 the stream is kept where it stands; else it goes on in a tensor of its own and rounded copies are kept.
+  const bool rounds = s.mode.precision == Precision::bf16;
+  Tensor x = (rounds ? b.stream : s.layers.empty() ? b.last : b.layers.front().x).reshape({batch, length, width});
+  s.enter(input, x);
+  x = x.reshape({rows, width});
   if (config.embedding_dropout > 0) {
     nn::dropout(x, config.embedding_dropout, s.draws(seed, 0, State::Draw::embedding), x);
   }
+  const Tensor* returning = nullptr;  // the branch that the next norm adds to the stream
+  nn::BranchDropout dropout;
+  const auto add_and_norm = [&](const nn::NormParameters& norm, Tensor& kept, Tensor& y,
+                                nn::NormStatistics& statistics) {
+    Tensor sum = rounds ? x : kept;
+    nn::residual_norm(x, returning, dropout, norm, sum, rounds ? &kept : nullptr, y, statistics);
+    x = sum;
+  };
   for (size_t i = 0; i < s.layers.size(); ++i) {
     const State::Layer& layer = s.layers[i];
-    State::LayerActivations& l = a.layers[i];
-    l.x = x;
-    s.norm(l.x, layer.norm1_weight, layer.norm1_bias, reuse(l.normed1, {rows, width}), l.statistics1);
-    nn::linear(l.normed1, s.value(layer.qkv_weight), s.optional_value(layer.qkv_bias),
-               reuse(l.qkv, {rows, s.qkv_dim()}));
-    State::Heads heads = s.split(l.qkv, batch, length);
-    if (config.position == Position::rotary) {
-      nn::rotary(heads.q, 0, static_cast<float>(config.rotary_theta), heads.q);
-      nn::rotary(heads.k, 0, static_cast<float>(config.rotary_theta), heads.k);
-    }
-    Tensor attended = reuse(l.attended, {rows, width}).reshape({batch, length, config.heads, config.head_dim()});
-    attention(heads.q, heads.k, heads.v, s.attention_options(&seed, i), attended, &l.attention);
-    nn::linear(l.attended, s.value(layer.out_weight), s.optional_value(layer.out_bias), branch);
-    if (config.dropout > 0)
-      nn::dropout(branch, config.dropout, s.draws(seed, i, State::Draw::attention_output), branch);
-    nn::add(l.x, branch, reuse(l.middle, {rows, width}));
+    TrainingBuffers::Layer& l = b.layers[i];
+    TrainingBuffers::Kept& kept = s.mode.recompute ? b.recomputed : l.kept;
+    add_and_norm(s.norm(layer.norm1_weight, layer.norm1_bias), l.x, b.normed, l.statistics1);
+    s.attend(i, b.normed, kept);
+    nn::linear(kept.attended, s.operand(layer.out_weight), s.optional_value(layer.out_bias), b.branch);
+    returning = &b.branch;
+    dropout = s.dropout(seed, i, State::Draw::attention_output);
 
-    s.norm(l.middle, layer.norm2_weight, layer.norm2_bias, reuse(l.normed2, {rows, width}), l.statistics2);
-    nn::linear(l.normed2, s.value(layer.up_weight), s.optional_value(layer.up_bias), reuse(l.up, {rows, s.up_dim()}));
-    nn::activate(config.activation, l.up, reuse(l.activated, {rows, config.ffn_dim()}));
+    add_and_norm(s.norm(layer.norm2_weight, layer.norm2_bias), l.middle, b.normed, l.statistics2);
+    s.expand(i, b.normed, kept);
+    nn::activate(config.activation, kept.up, b.activated);
     if (config.activation_dropout > 0) {
-      nn::dropout(l.activated, config.activation_dropout, s.draws(seed, i, State::Draw::activation), l.activated);
+      nn::dropout(b.activated, config.activation_dropout, s.draws(seed, i, State::Draw::activation), b.activated);
     }
-    nn::linear(l.activated, s.value(layer.down_weight), s.optional_value(layer.down_bias), branch);
-    if (config.dropout > 0) nn::dropout(branch, config.dropout, s.draws(seed, i, State::Draw::feed_forward), branch);
-    // The output of a layer is the input of the next, which keeps it; the last one's is kept by the final norm.
-    Tensor& next = i + 1 < s.layers.size() ? a.layers[i + 1].x : a.last;
-    nn::add(l.middle, branch, reuse(next, {rows, width}));
-    x = next;
+    nn::linear(b.activated, s.operand(layer.down_weight), s.optional_value(layer.down_bias), b.branch);
+    dropout = s.dropout(seed, i, State::Draw::feed_forward);
   }
-  if (s.layers.empty()) a.last = x;
-  Tensor y = Tensor::empty({rows, width});
+  Tensor y = Tensor::empty({rows, width}, s.activation_type());
   if (config.final_norm) {
-    s.norm(a.last, s.final_norm_weight, s.final_norm_bias, y, a.final_statistics);
+    add_and_norm(s.norm(s.final_norm_weight, s.final_norm_bias), b.last, y, b.final_statistics);
+  } else if (returning != nullptr) {
+    if (dropout.probability > 0) nn::dropout(b.branch, dropout.probability, dropout.random, b.branch);
+    nn::add(x, b.branch, y);
   } else {
-    y.copy_from(a.last);
+    nn::convert(x, y);
   }
   return y.reshape({batch, length, width});
+}
+
+void Transformer::State::feed_forward_backward(size_t i) {
+  TrainingBuffers& b = buffers;
+  const Layer& layer = layers[i];
+  TrainingBuffers::Layer& l = b.layers[i];
+  TrainingBuffers::Kept& kept = mode.recompute ? b.recomputed : l.kept;
+  const Tensor& dbranch = branch_gradient();
+  // branch = down(dropout(activate(up(norm(middle)))))
+  nn::normalize(l.middle, norm(layer.norm2_weight, layer.norm2_bias), l.statistics2, b.normed);
+  if (mode.recompute) expand(i, b.normed, kept);
+  nn::linear_backward(dbranch, b.activated, operand(layer.down_weight), &b.dhidden, nullptr, nullptr);
+  const Random draw = draws(b.seed, i, Draw::activation);
+  if (config.activation_dropout > 0) nn::dropout_backward(b.dhidden, config.activation_dropout, draw, b.dhidden);
+  // The gradient of `up` takes the place of dhidden and the activated values that of `up`, or the other way round
+  // where a gate makes `up` the wider one.
+  const bool gated = nn::is_gated(config.activation);
+  Tensor& dup = gated ? kept.up : b.dhidden;
+  Tensor& activated = gated ? b.dhidden : kept.up;
+  nn::activate_backward(config.activation, b.dhidden, kept.up, dup, &activated);
+  if (config.activation_dropout > 0) nn::dropout(activated, config.activation_dropout, draw, activated);
+  nn::linear_backward(dbranch, activated, operand(layer.down_weight), nullptr, gradient(layer.down_weight),
+                      gradient(layer.down_bias));
+  nn::linear_backward(dup, b.normed, operand(layer.up_weight), &b.dnormed, gradient(layer.up_weight),
+                      gradient(layer.up_bias));
+}
+
+void Transformer::State::attention_branch_backward(size_t i) {
+  TrainingBuffers& b = buffers;
+  const Layer& layer = layers[i];
+  TrainingBuffers::Layer& l = b.layers[i];
+  TrainingBuffers::Kept& kept = mode.recompute ? b.recomputed : l.kept;
+  const Tensor& dbranch = branch_gradient();
+  // branch = out(attention(rotary(qkv(norm(x)))))
+  nn::normalize(l.x, norm(layer.norm1_weight, layer.norm1_bias), l.statistics1, b.normed);
+  if (mode.recompute) attend(i, b.normed, kept);
+  nn::linear_backward(dbranch, kept.attended, operand(layer.out_weight), &b.dattended, gradient(layer.out_weight),
+                      gradient(layer.out_bias));
+  const Shape per_head{b.batch, b.length, config.heads, config.head_dim()};
+  const Heads heads = split(kept.qkv, b.batch, b.length);
+  Heads dheads = split(b.dqkv, b.batch, b.length);
+  AttentionBiasGradients bias_gradients;
+  if (config.position == Position::t5) bias_gradients.dtable = gradient(position_table);
+  attention_backward(b.dattended.reshape(per_head), heads.q, heads.k, heads.v, kept.attended.reshape(per_head),
+                     kept.attention, attention_options(&b.seed, i), dheads.q, dheads.k, dheads.v, bias_gradients);
+  rotate_backward(dheads);
+  nn::linear_backward(b.dqkv, b.normed, operand(layer.qkv_weight), &b.dnormed, gradient(layer.qkv_weight),
+                      gradient(layer.qkv_bias));
 }
 
 Tensor Transformer::backward(const Tensor& dy_in) {
   State& s = *state_;
   const TransformerConfig& config = s.config;
-  State::Activations& a = s.activations;
-  const Tensor dy = checked_input(dy_in, config, "transformer backward");
-  check(a.batch > 0 && dy.size(0) == a.batch && dy.size(1) == a.length,
+  TrainingBuffers& b = s.buffers;
+  const Tensor dy = checked_input(dy_in, config, s.activation_type(), "transformer backward");
+  check(b.batch > 0 && dy.size(0) == b.batch && dy.size(1) == b.length,
         "[transformer backward] dy has shape {}, expected that of the last forward call, [{}, {}, {}]",
-        to_string(dy.shape()), a.batch, a.length, config.d_model);
+        to_string(dy.shape()), b.batch, b.length, config.d_model);
   check(s.parameters.empty() || s.parameters.front().gradient.defined(),
         "[transformer backward] there are no gradients to add to; call zero_gradients() first");
-  const int64_t rows = a.batch * a.length, width = config.d_model;
-  State::Scratch& w = s.scratch;
+  const int64_t rows = b.batch * b.length, width = config.d_model;
+  const Tensor top = dy.reshape({rows, width});
 
-  Tensor dx = Tensor::empty({rows, width});  // gradient of the residual stream, top to bottom
+  // The gradient of the residual stream, top to bottom; at each norm, that of the branch below leaves it.
+  Tensor& dx = b.stream;
+  const auto leave = [&](const Tensor& dnormed, const Tensor& kept, int weight, int bias,
+                         const nn::NormStatistics& statistics, const nn::BranchDropout& dropout, bool has_branch) {
+    nn::residual_norm_backward(dnormed, kept, s.norm(weight, bias), statistics, dropout, dx,
+                               has_branch && s.branch_gradient_is_apart() ? &b.branch : nullptr, s.gradient(weight),
+                               s.gradient(bias));
+  };
+  const auto feed_forward_dropout = [&](size_t layer) { return s.dropout(b.seed, layer, State::Draw::feed_forward); };
+  const size_t layers = s.layers.size();
+  const nn::BranchDropout top_dropout = layers > 0 ? feed_forward_dropout(layers - 1) : nn::BranchDropout();
   if (config.final_norm) {
-    s.norm_backward(dy.reshape({rows, width}), a.last, s.final_norm_weight, s.final_norm_bias, a.final_statistics, dx);
+    dx.fill(0);
+    leave(top, b.last, s.final_norm_weight, s.final_norm_bias, b.final_statistics, top_dropout, layers > 0);
   } else {
-    dx.copy_from(dy.reshape({rows, width}));
+    nn::convert(top, dx);
+    if (layers > 0 && s.branch_gradient_is_apart()) {
+      nn::dropout_backward(dx, top_dropout.probability, top_dropout.random, b.branch);
+    }
   }
-  for (size_t i = s.layers.size(); i-- > 0;) {
+  for (size_t i = layers; i-- > 0;) {
     const State::Layer& layer = s.layers[i];
-    State::LayerActivations& l = a.layers[i];
-    // next = middle + dropout(down(dropout(activate(up(norm(middle))))))
-    Tensor dbranch = dx;
-    if (config.dropout > 0) {
-      dbranch = reuse(w.dbranch, {rows, width});
-      nn::dropout_backward(dx, config.dropout, s.draws(a.seed, i, State::Draw::feed_forward), dbranch);
-    }
-    nn::linear_backward(dbranch, l.activated, s.value(layer.down_weight),
-                        &reuse(w.dactivated, {rows, config.ffn_dim()}), s.gradient(layer.down_weight),
-                        s.gradient(layer.down_bias));
-    if (config.activation_dropout > 0) {
-      nn::dropout_backward(w.dactivated, config.activation_dropout, s.draws(a.seed, i, State::Draw::activation),
-                           w.dactivated);
-    }
-    nn::activate_backward(config.activation, w.dactivated, l.up, reuse(w.dup, {rows, s.up_dim()}));
-    nn::linear_backward(w.dup, l.normed2, s.value(layer.up_weight), &reuse(w.dnormed, {rows, width}),
-                        s.gradient(layer.up_weight), s.gradient(layer.up_bias));
-    s.norm_backward(w.dnormed, l.middle, layer.norm2_weight, layer.norm2_bias, l.statistics2,
-                    reuse(w.dy, {rows, width}));
-    nn::add_in_place(dx, w.dy);
-
-    // middle = x + dropout(out(attention(rotary(qkv(norm(x))))))
-    dbranch = dx;
-    if (config.dropout > 0) {
-      dbranch = reuse(w.dbranch, {rows, width});
-      nn::dropout_backward(dx, config.dropout, s.draws(a.seed, i, State::Draw::attention_output), dbranch);
-    }
-    nn::linear_backward(dbranch, l.attended, s.value(layer.out_weight), &reuse(w.dattended, {rows, width}),
-                        s.gradient(layer.out_weight), s.gradient(layer.out_bias));
-    const Shape per_head{a.batch, a.length, config.heads, config.head_dim()};
-    const State::Heads heads = s.split(l.qkv, a.batch, a.length);
-    State::Heads dheads = s.split(reuse(w.dqkv, {rows, s.qkv_dim()}), a.batch, a.length);
-    AttentionBiasGradients bias_gradients;
-    if (config.position == Position::t5) bias_gradients.dtable = s.gradient(s.position_table);
-    attention_backward(w.dattended.reshape(per_head), heads.q, heads.k, heads.v, l.attended.reshape(per_head),
-                       l.attention, s.attention_options(&a.seed, i), dheads.q, dheads.k, dheads.v, bias_gradients);
-    if (config.position == Position::rotary) {
-      nn::rotary_backward(dheads.q, 0, static_cast<float>(config.rotary_theta), dheads.q);
-      nn::rotary_backward(dheads.k, 0, static_cast<float>(config.rotary_theta), dheads.k);
-    }
-    nn::linear_backward(w.dqkv, l.normed1, s.value(layer.qkv_weight), &reuse(w.dnormed, {rows, width}),
-                        s.gradient(layer.qkv_weight), s.gradient(layer.qkv_bias));
-    s.norm_backward(w.dnormed, l.x, layer.norm1_weight, layer.norm1_bias, l.statistics1, reuse(w.dy, {rows, width}));
-    nn::add_in_place(dx, w.dy);
+    const TrainingBuffers::Layer& l = b.layers[i];
+    s.feed_forward_backward(i);
+    leave(b.dnormed, l.middle, layer.norm2_weight, layer.norm2_bias, l.statistics2,
+          s.dropout(b.seed, i, State::Draw::attention_output), true);
+    s.attention_branch_backward(i);
+    leave(b.dnormed, l.x, layer.norm1_weight, layer.norm1_bias, l.statistics1,
+          i > 0 ? feed_forward_dropout(i - 1) : nn::BranchDropout(), i > 0);
   }
   if (config.embedding_dropout > 0) {
-    nn::dropout_backward(dx, config.embedding_dropout, s.draws(a.seed, 0, State::Draw::embedding), dx);
+    nn::dropout_backward(dx, config.embedding_dropout, s.draws(b.seed, 0, State::Draw::embedding), dx);
   }
+  Tensor dinput = dx.reshape({b.batch, b.length, width});
   if (config.position == Position::learned) {
-    Tensor rows_used = s.gradient(s.position_table)->slice(0, 0, a.length);
-    add_positions_backward(dx.reshape({a.batch, a.length, width}), rows_used);
+    Tensor rows_used = s.gradient(s.position_table)->slice(0, 0, b.length);
+    add_positions_backward(dinput, rows_used);
   }
-  return dx.reshape({a.batch, a.length, width});
+  return dinput;
 }
 
 }  // namespace alibi

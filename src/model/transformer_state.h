@@ -9,59 +9,17 @@
 #include "core/random.h"
 #include "model/initialization.h"
 #include "model/position_embedding.h"
-#include "nn/activation.h"
+#include "model/training_buffers.h"
 
 // Dimension letters: B batch, T length, R = B * T rows, C d_model, H heads, K key/value heads, D head_dim, F ffn_dim.
 
 namespace alibi {
-
-/// Reuses a tensor's memory from step to step where the shape stays.
-inline Tensor& reuse(Tensor& tensor, const Shape& shape) {
-  if (!tensor.defined() || tensor.shape() != shape) {
-    tensor = Tensor();  // free before allocating: the peak holds one of them
-    tensor = Tensor::empty(shape);
-  }
-  return tensor;
-}
 
 struct Transformer::State {
   /// Places of a layer's parameters in the list; -1: there is none.
   struct Layer {
     int norm1_weight, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias;
     int norm2_weight, norm2_bias, up_weight, up_bias, down_weight, down_bias;
-  };
-
-  /// Mean and 1 / standard deviation of each row, as the norms leave them.
-  struct NormStatistics {
-    Tensor mean, rstd;  // [R]
-  };
-
-  /// What the backward pass of a layer needs, in the order the forward pass makes it.
-  struct LayerActivations {
-    Tensor x;  // [R, C] input
-    NormStatistics statistics1;
-    Tensor normed1;   // [R, C]
-    Tensor qkv;       // [R, (H + 2K) * D], rotated where positions are rotary
-    Tensor attended;  // [R, C]
-    AttentionState attention;
-    Tensor middle;  // [R, C] after the attention's residual
-    NormStatistics statistics2;
-    Tensor normed2;    // [R, C]
-    Tensor up;         // [R, F], gated: [R, 2F]
-    Tensor activated;  // [R, F]
-  };
-
-  struct Activations {
-    int64_t batch = 0, length = 0;
-    StepSeed seed;
-    std::vector<LayerActivations> layers;
-    Tensor last;  // [R, C] input of the final norm
-    NormStatistics final_statistics;
-  };
-
-  /// Gradients on their way down; one set serves all layers.
-  struct Scratch {
-    Tensor dy, dbranch, dnormed, dup, dactivated, dqkv, dattended, projected;
   };
 
   enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
@@ -73,8 +31,8 @@ struct Transformer::State {
   int position_table = -1;  // learned: wpe; t5: relative_bias
   SinusoidalTable sinusoids;
   AttentionOptions attention;  // what does not change from call to call
-  Activations activations;
-  Scratch scratch;
+  TrainingMode mode;
+  TrainingBuffers buffers;
 
   State(const TransformerConfig& config_in, uint64_t seed);
 
@@ -83,22 +41,40 @@ struct Transformer::State {
   const Tensor* optional_value(int index) const { return index < 0 ? nullptr : &value(index); }
   Tensor* gradient(int index) { return index < 0 ? nullptr : &parameters[static_cast<size_t>(index)].gradient; }
 
-  int qkv_dim() const { return (config.heads + 2 * config.key_heads()) * config.head_dim(); }
-  int up_dim() const { return config.ffn_dim() * (nn::is_gated(config.activation) ? 2 : 1); }
+  DType activation_type() const { return mode.precision == Precision::bf16 ? DType::bfloat16 : DType::float32; }
+  const Tensor& operand(int index) const { return parameters[static_cast<size_t>(index)].operand(); }
+  nn::NormParameters norm(int weight, int bias) const {
+    return {value(weight), optional_value(bias), config.norm_eps, config.norm == Norm::layer_norm};
+  }
+  nn::NormStatistics statistics(int64_t rows) const;
 
   AttentionOptions attention_options(const StepSeed* step, size_t layer) const;
-  void norm(const Tensor& x, int weight, int bias, Tensor& y, NormStatistics& statistics) const;
-  void norm_backward(const Tensor& dy, const Tensor& x, int weight, int bias, const NormStatistics& statistics,
-                     Tensor& dx);
   /// Queries, keys, values of a [R, (H + 2K) * D] tensor as [B, T, heads, D] views.
   struct Heads {
     Tensor q, k, v;
   };
   Heads split(const Tensor& qkv, int64_t batch, int64_t length) const;
-  Tensor enter(const Tensor& x) const;
+  /// y = x with the positions that enter below the first layer; float32.
+  void enter(const Tensor& x, Tensor& y) const;
+  /// Rotates queries and keys where positions are rotary.
+  void rotate(Heads& heads) const;
+  void rotate_backward(Heads& dheads) const;
   Random draws(const StepSeed& seed, size_t layer, Draw what) const {
     return Random(seed.seed, mix(seed.step, seed.part, layer, static_cast<uint64_t>(what)));
   }
+  nn::BranchDropout dropout(const StepSeed& seed, size_t layer, Draw what) const {
+    return {config.dropout, draws(seed, layer, what)};
+  }
+
+  // Training: the parts of a layer that the backward pass may do again.
+  void attend(size_t layer, const Tensor& normed, TrainingBuffers::Kept& kept);
+  void expand(size_t layer, const Tensor& normed, TrainingBuffers::Kept& kept);
+  /// Both leave the gradient of the norm's output in buffers.dnormed.
+  void feed_forward_backward(size_t layer);
+  void attention_branch_backward(size_t layer);
+  /// In float32 without dropout the gradient of a branch is that of the stream.
+  bool branch_gradient_is_apart() const { return mode.precision == Precision::bf16 || config.dropout > 0; }
+  const Tensor& branch_gradient() const { return branch_gradient_is_apart() ? buffers.branch : buffers.stream; }
 };
 
 }  // namespace alibi

@@ -61,10 +61,14 @@ void plain(const T* x, int64_t n, T* y) {
   each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR { store(Function::value(load(x + i, lanes)), y + i, lanes); });
 }
 
+/// y, if there is one, gets the value again; it may be x.
 template <class Function, class T>
-void plain_backward(const T* dy, const T* x, int64_t n, T* dx) {
+void plain_backward(const T* dy, const T* x, int64_t n, T* dx, T* y) {
   each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
-    store(hn::Mul(load(dy + i, lanes), Function::both(load(x + i, lanes)).slope), dx + i, lanes);
+    const V d = load(dy + i, lanes);
+    const ValueAndSlope both = Function::both(load(x + i, lanes));
+    store(hn::Mul(d, both.slope), dx + i, lanes);
+    if (y != nullptr) store(both.value, y + i, lanes);
   });
 }
 
@@ -78,7 +82,7 @@ void gated(const T* x, int64_t rows, int64_t n, T* y) {
 }
 
 template <class Function, class T>
-void gated_backward(const T* dy, const T* x, int64_t rows, int64_t n, T* dx) {
+void gated_backward(const T* dy, const T* x, int64_t rows, int64_t n, T* dx, T* y) {
   for (int64_t row = 0; row < rows; ++row, dy += n, x += 2 * n, dx += 2 * n) {
     each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
       const V d = load(dy + i, lanes);
@@ -86,6 +90,7 @@ void gated_backward(const T* dy, const T* x, int64_t rows, int64_t n, T* dx) {
       const V up = load(x + n + i, lanes);
       store(hn::Mul(hn::Mul(d, up), gate.slope), dx + i, lanes);
       store(hn::Mul(d, gate.value), dx + n + i, lanes);
+      if (y != nullptr) store(hn::Mul(gate.value, up), y + row * n + i, lanes);
     });
   }
 }
@@ -107,18 +112,18 @@ void activate_rows_as(Activation kind, const T* x, int64_t rows, int64_t n, T* y
 }
 
 template <class T>
-void activate_backward_rows_as(Activation kind, const T* dy, const T* x, int64_t rows, int64_t n, T* dx) {
+void activate_backward_rows_as(Activation kind, const T* dy, const T* x, int64_t rows, int64_t n, T* dx, T* y) {
   switch (kind) {
     case Activation::gelu:
-      return plain_backward<Gelu>(dy, x, rows * n, dx);
+      return plain_backward<Gelu>(dy, x, rows * n, dx, y);
     case Activation::gelu_tanh:
-      return plain_backward<GeluTanh>(dy, x, rows * n, dx);
+      return plain_backward<GeluTanh>(dy, x, rows * n, dx, y);
     case Activation::relu:
-      return plain_backward<Relu>(dy, x, rows * n, dx);
+      return plain_backward<Relu>(dy, x, rows * n, dx, y);
     case Activation::swiglu:
-      return gated_backward<Silu>(dy, x, rows, n, dx);
+      return gated_backward<Silu>(dy, x, rows, n, dx, y);
     case Activation::geglu:
-      return gated_backward<Gelu>(dy, x, rows, n, dx);
+      return gated_backward<Gelu>(dy, x, rows, n, dx, y);
   }
 }
 
@@ -136,14 +141,15 @@ void activate_rows(Activation kind, DType dtype, const void* x, int64_t x_featur
 
 template <class T>
 void activate_backward_range(Activation kind, const void* dy, const void* x, int64_t x_features, int64_t n, void* dx,
-                             int64_t begin, int64_t end) {
+                             void* y, int64_t begin, int64_t end) {
   activate_backward_rows_as(kind, static_cast<const T*>(dy) + begin * n, static_cast<const T*>(x) + begin * x_features,
-                            end - begin, n, static_cast<T*>(dx) + begin * x_features);
+                            end - begin, n, static_cast<T*>(dx) + begin * x_features,
+                            y != nullptr ? static_cast<T*>(y) + begin * n : nullptr);
 }
 void activate_backward_rows(Activation kind, DType dtype, const void* dy, const void* x, int64_t x_features, int64_t n,
-                            void* dx, int64_t begin, int64_t end) {
-  dtype == DType::bfloat16 ? activate_backward_range<bfloat16>(kind, dy, x, x_features, n, dx, begin, end)
-                           : activate_backward_range<float>(kind, dy, x, x_features, n, dx, begin, end);
+                            void* dx, void* y, int64_t begin, int64_t end) {
+  dtype == DType::bfloat16 ? activate_backward_range<bfloat16>(kind, dy, x, x_features, n, dx, y, begin, end)
+                           : activate_backward_range<float>(kind, dy, x, x_features, n, dx, y, begin, end);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -174,15 +180,17 @@ void activate(Activation kind, const Tensor& x, Tensor& y) {
   });
 }
 
-void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tensor& dx) {
+void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tensor& dx, Tensor* y) {
   const Rows out = rows_of("activate_backward", "dy", dy);
   const Rows in{out.rows, is_gated(kind) ? 2 * out.features : out.features};
   check_rows("activate_backward", "x", x, in, dy.dtype());
   check_rows("activate_backward", "dx", dx, in, dy.dtype());
+  if (y != nullptr) check_rows("activate_backward", "y", *y, out, dy.dtype());
   prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(activate_backward_rows);
   parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
-    kernel(kind, x.dtype(), dy.raw(), x.raw(), in.features, out.features, dx.raw(), begin, end);
+    kernel(kind, x.dtype(), dy.raw(), x.raw(), in.features, out.features, dx.raw(), y != nullptr ? y->raw() : nullptr,
+           begin, end);
   });
 }
 

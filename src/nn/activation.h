@@ -14,7 +14,9 @@ bool is_gated(Activation kind);
 /// 2016). y may be x for kinds without a gate.
 void activate(Activation kind, const Tensor& x, Tensor& y);
 
-/// dx, shaped like x, is overwritten; for kinds without a gate it may be dy or x.
-void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tensor& dx);
+/// dx, shaped like x, is overwritten; it may be x, and for kinds without a gate dy. y, if given, becomes the value
+/// again, so that it need not be kept from the forward pass; it may be whichever of x and dy has its shape and is not
+/// dx.
+void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tensor& dx, Tensor* y = nullptr);
 
 }  // namespace alibi::nn

@@ -4,31 +4,44 @@
 #define HWY_TARGET_INCLUDE "nn/cross_entropy.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
+#include <algorithm>
+#include <cmath>
+
 #include "nn/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
-/// Row by row: nll = lse - logit[target], and with `gradients` the logits become
-/// gradient_scale * (softmax - one-hot of the target).
-void cross_entropy_rows(float* logits, int64_t rows, int64_t vocab, const int32_t* targets, bool gradients,
-                        float gradient_scale, float* nll) {
-  for (int64_t row = 0; row < rows; ++row, logits += vocab) {
-    if (targets[row] < 0) {
+/// Row by row: nll = lse - logit[target]; dlogits, if there are any, become gradient_scale * (softmax - one-hot of the
+/// target). They may be the logits.
+template <class T>
+void cross_entropy_rows_as(const float* logits, int64_t rows, int64_t vocab, const int32_t* targets, T* dlogits,
+                           float gradient_scale, float* nll) {
+  for (int64_t row = 0; row < rows; ++row, logits += vocab, dlogits += dlogits != nullptr ? vocab : 0) {
+    const int32_t target = targets[row];
+    if (target < 0) {
       nll[row] = 0;
-      if (gradients) std::memset(logits, 0, static_cast<size_t>(vocab) * sizeof(float));
+      if (dlogits != nullptr) std::fill_n(dlogits, vocab, T());
       continue;
     }
     const double lse = log_sum_exp(logits, vocab, max_of(logits, vocab));
-    nll[row] = static_cast<float>(lse - static_cast<double>(logits[targets[row]]));
-    if (!gradients) continue;
+    nll[row] = static_cast<float>(lse - static_cast<double>(logits[target]));
+    if (dlogits == nullptr) continue;
+    const float probability = std::exp(static_cast<float>(static_cast<double>(logits[target]) - lse));
     const V norm = set(static_cast<float>(lse)), scale = set(gradient_scale);
     each_vector(vocab, [&](int64_t i, auto lanes) HWY_ATTR {
-      store(hn::Mul(scale, exp(hn::Sub(load(logits + i, lanes), norm))), logits + i, lanes);
+      store(hn::Mul(scale, exp(hn::Sub(load(logits + i, lanes), norm))), dlogits + i, lanes);
     });
-    logits[targets[row]] -= gradient_scale;
+    dlogits[target] = T(gradient_scale * (probability - 1));
   }
+}
+
+void cross_entropy_rows(const float* logits, int64_t rows, int64_t vocab, const int32_t* targets, void* dlogits,
+                        DType dtype, float gradient_scale, float* nll) {
+  dtype == DType::bfloat16
+      ? cross_entropy_rows_as(logits, rows, vocab, targets, static_cast<bfloat16*>(dlogits), gradient_scale, nll)
+      : cross_entropy_rows_as(logits, rows, vocab, targets, static_cast<float*>(dlogits), gradient_scale, nll);
 }
 
 }  // namespace HWY_NAMESPACE
@@ -36,7 +49,6 @@ void cross_entropy_rows(float* logits, int64_t rows, int64_t vocab, const int32_
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <algorithm>
 
 #include "core/isa.h"
 #include "core/parallel.h"
@@ -76,19 +88,23 @@ void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weigh
   const auto kernel = HWY_DYNAMIC_DISPATCH(cross_entropy_rows);
   const int64_t step = std::min(chunk_rows(vocab), in.rows);
   const Tensor all_logits = Tensor::empty({step, vocab});
+  // Gradients of the logits take their place, unless they are of another type.
+  const bool apart = dhidden != nullptr && hidden.dtype() != DType::float32;
+  const Tensor all_dlogits = apart ? Tensor::empty({step, vocab}, hidden.dtype()) : all_logits;
   const Tensor flat_hidden = hidden.reshape({in.rows, in.features});
   // Chunk after chunk, each cut into tasks inside: the sums over chunks have one order, and one chunk's logits exist.
   for (int64_t begin = 0; begin < in.rows; begin += step) {
     const int64_t end = std::min(begin + step, in.rows);
     const Tensor x = flat_hidden.slice(0, begin, end);
     Tensor logits = all_logits.slice(0, 0, end - begin);
+    const Tensor dlogits = all_dlogits.slice(0, 0, end - begin);
     matmul(x, false, weight, true, logits, false);
     parallel_ranges(end - begin, rows_per_task(vocab), [&](int64_t first, int64_t last) {
-      kernel(logits.data<float>() + first * vocab, last - first, vocab, target + begin + first, dhidden != nullptr,
-             gradient_scale, nll.data() + begin + first);
+      const Tensor rows = dlogits.slice(0, first, last);
+      kernel(logits.data<float>() + first * vocab, last - first, vocab, target + begin + first,
+             dhidden != nullptr ? rows.raw() : nullptr, rows.dtype(), gradient_scale, nll.data() + begin + first);
     });
     if (dhidden == nullptr) continue;
-    const Tensor dlogits = hidden.dtype() == DType::float32 ? logits : logits.to(hidden.dtype());
     Tensor dx = dhidden->reshape({in.rows, in.features}).slice(0, begin, end);
     matmul(dlogits, false, weight, false, dx, false);
     matmul(dlogits, true, x, false, *dweight, true);

@@ -3,12 +3,26 @@
 
 #include <cstdint>
 
+#include "core/random.h"
+
 namespace alibi::nn {
 
-/// x and y are [rows, features] of the activations' type; mean is null for the RMS norm.
+/// Elements that dropout keeps, as core/random.h tells; threshold 0 keeps all.
+struct Dropout {
+  Random random{0, 0};
+  uint32_t threshold = 0;  ///< element i is dropped if its 24 random bits are below
+  float factor = 1;        ///< of the others
+};
+
+/// sum = x + dropout(branch), and the norm of it. x and sum are [rows, features] of one type, branch, kept and y of
+/// another; branch, sum and kept may be null, mean is for the RMS norm.
 struct NormForward {
   int64_t features;
   const void* x;
+  const void* branch;
+  Dropout dropout;
+  void* sum;
+  void* kept;
   const float* weight;
   const float* bias;
   float eps;
@@ -17,6 +31,7 @@ struct NormForward {
   float* rstd;
 };
 
+/// dx is overwritten; or dsum (float32) is added to and dbranch, if there is one, is what dropout lets through of it.
 struct NormBackward {
   int64_t features;
   const void* dy;
@@ -25,6 +40,9 @@ struct NormBackward {
   const float* mean;
   const float* rstd;
   void* dx;
+  float* dsum;
+  void* dbranch;
+  Dropout dropout;
 };
 
 struct AdamWStep {

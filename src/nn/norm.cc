@@ -5,46 +5,98 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include <cmath>
+#include <vector>
 
 #include "nn/kernel_args.h"
+#include "nn/philox-inl.h"
 #include "nn/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
+/// y = (x - mean) * rstd * weight + bias
+template <class X, class T>
+HWY_INLINE void normalize_row(const NormForward& a, const X* x, float mean, float rstd, T* y) {
+  const V center = set(mean), factor = set(rstd);
+  each_vector(a.features, [&](int64_t i, auto lanes) HWY_ATTR {
+    const V normal = hn::Mul(hn::Sub(load(x + i, lanes), center), factor);
+    const V shift = a.bias != nullptr ? load(a.bias + i, lanes) : zero();
+    store(hn::MulAdd(normal, load(a.weight + i, lanes), shift), y + i, lanes);
+  });
+}
+
 /// Both norms differ in whether a mean is taken off, which `a.mean != nullptr` says.
-template <class T>
+template <class X, class T>
+HWY_INLINE void norm_row(const NormForward& a, int64_t row, const X* x, T* y) {
+  const int64_t n = a.features;
+  float mean = 0;
+  if (a.mean != nullptr) {
+    V total = zero();
+    each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR { total = hn::Add(total, load(x + i, lanes)); });
+    a.mean[row] = mean = sum(total) / static_cast<float>(n);
+  }
+  const V center = set(mean);
+  V squares = zero();
+  each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
+    const V d = keep(hn::Sub(load(x + i, lanes), center), lanes);
+    squares = hn::MulAdd(d, d, squares);
+  });
+  const float rstd = 1 / std::sqrt(sum(squares) / static_cast<float>(n) + a.eps);
+  a.rstd[row] = rstd;
+  normalize_row(a, x, mean, rstd, y);
+}
+
+/// X is the type of x and sum, T that of the rest. What is kept is what the norm sees, so that the backward pass can
+/// compute it again to the same bits.
+template <class X, class T>
 void norm_rows_as(const NormForward& a, int64_t begin, int64_t end) {
   const int64_t n = a.features;
+  std::vector<float> factors(a.branch != nullptr && a.dropout.threshold > 0 ? static_cast<size_t>(n) : 0);
   for (int64_t row = begin; row < end; ++row) {
-    const T* x = static_cast<const T*>(a.x) + row * n;
+    const X* x = static_cast<const X*>(a.x) + row * n;
     T* y = static_cast<T*>(a.y) + row * n;
-    float mean = 0;
-    if (a.mean != nullptr) {
-      V total = zero();
-      each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR { total = hn::Add(total, load(x + i, lanes)); });
-      a.mean[row] = mean = sum(total) / static_cast<float>(n);
+    if (a.sum == nullptr) {
+      norm_row(a, row, x, y);
+      continue;
     }
-    const V center = set(mean);
-    V squares = zero();
+    const T* branch = a.branch != nullptr ? static_cast<const T*>(a.branch) + row * n : nullptr;
+    X* total = static_cast<X*>(a.sum) + row * n;
+    T* kept = a.kept != nullptr ? static_cast<T*>(a.kept) + row * n : nullptr;
+    if (!factors.empty()) dropout_factors(a.dropout, row * n, n, factors.data());
     each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
-      const V d = keep(hn::Sub(load(x + i, lanes), center), lanes);
-      squares = hn::MulAdd(d, d, squares);
+      V v = load(x + i, lanes);
+      if (branch != nullptr) {
+        const V b = load(branch + i, lanes);
+        v = hn::Add(v, factors.empty() ? b : drop(load(factors.data() + i, lanes), b));
+      }
+      store(v, total + i, lanes);
+      if (kept != nullptr) store(v, kept + i, lanes);
     });
-    const float rstd = 1 / std::sqrt(sum(squares) / static_cast<float>(n) + a.eps);
-    a.rstd[row] = rstd;
-    const V factor = set(rstd);
-    each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
-      const V normal = hn::Mul(hn::Sub(load(x + i, lanes), center), factor);
-      const V shift = a.bias != nullptr ? load(a.bias + i, lanes) : zero();
-      store(hn::MulAdd(normal, load(a.weight + i, lanes), shift), y + i, lanes);
-    });
+    if (kept != nullptr) {
+      norm_row(a, row, kept, y);
+    } else {
+      norm_row(a, row, total, y);
+    }
   }
 }
 
-void norm_rows(const NormForward& a, DType dtype, int64_t begin, int64_t end) {
-  dtype == DType::bfloat16 ? norm_rows_as<bfloat16>(a, begin, end) : norm_rows_as<float>(a, begin, end);
+void norm_rows(const NormForward& a, DType x_type, DType y_type, int64_t begin, int64_t end) {
+  if (x_type == DType::bfloat16) return norm_rows_as<bfloat16, bfloat16>(a, begin, end);
+  y_type == DType::bfloat16 ? norm_rows_as<float, bfloat16>(a, begin, end) : norm_rows_as<float, float>(a, begin, end);
+}
+
+/// With statistics that are known.
+template <class T>
+void normalize_rows_as(const NormForward& a, int64_t begin, int64_t end) {
+  for (int64_t row = begin; row < end; ++row) {
+    normalize_row(a, static_cast<const T*>(a.x) + row * a.features, a.mean != nullptr ? a.mean[row] : 0, a.rstd[row],
+                  static_cast<T*>(a.y) + row * a.features);
+  }
+}
+
+void normalize_rows(const NormForward& a, DType dtype, int64_t begin, int64_t end) {
+  dtype == DType::bfloat16 ? normalize_rows_as<bfloat16>(a, begin, end) : normalize_rows_as<float>(a, begin, end);
 }
 
 /// With g = dy * weight and n = (x - mean) * rstd: dx = rstd * (g - mean(g) - n * mean(g * n)), where mean(g) stands
@@ -52,10 +104,13 @@ void norm_rows(const NormForward& a, DType dtype, int64_t begin, int64_t end) {
 template <class T>
 void norm_backward_rows_as(const NormBackward& a, int64_t begin, int64_t end, float* dweight, float* dbias) {
   const int64_t n = a.features;
+  std::vector<float> factors(a.dbranch != nullptr && a.dropout.threshold > 0 ? static_cast<size_t>(n) : 0);
   for (int64_t row = begin; row < end; ++row) {
     const T* x = static_cast<const T*>(a.x) + row * n;
     const T* dy = static_cast<const T*>(a.dy) + row * n;
-    T* dx = static_cast<T*>(a.dx) + row * n;
+    T* dx = a.dx != nullptr ? static_cast<T*>(a.dx) + row * n : nullptr;
+    float* dsum = a.dsum != nullptr ? a.dsum + row * n : nullptr;
+    T* dbranch = a.dbranch != nullptr ? static_cast<T*>(a.dbranch) + row * n : nullptr;
     const V center = set(a.mean != nullptr ? a.mean[row] : 0);
     const V rstd = set(a.rstd[row]);
     const auto normal = [&](int64_t i, auto lanes)
@@ -70,11 +125,20 @@ void norm_backward_rows_as(const NormBackward& a, int64_t begin, int64_t end, fl
     const V mean_g = set(a.mean != nullptr ? sum(sum_g) / static_cast<float>(n) : 0);
     const V mean_gn = set(sum(sum_gn) / static_cast<float>(n));
 
+    if (!factors.empty()) dropout_factors(a.dropout, row * n, n, factors.data());
     each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
       const V d = load(dy + i, lanes);
       const V normal_i = normal(i, lanes);
       const V g = hn::Mul(d, load(a.weight + i, lanes));
-      store(hn::Mul(rstd, hn::NegMulAdd(normal_i, mean_gn, hn::Sub(g, mean_g))), dx + i, lanes);
+      const V dx_i = hn::Mul(rstd, hn::NegMulAdd(normal_i, mean_gn, hn::Sub(g, mean_g)));
+      if (dx != nullptr) store(dx_i, dx + i, lanes);
+      if (dsum != nullptr) {
+        const V total = hn::Add(load(dsum + i, lanes), dx_i);
+        store(total, dsum + i, lanes);
+        if (dbranch != nullptr) {
+          store(factors.empty() ? total : drop(load(factors.data() + i, lanes), total), dbranch + i, lanes);
+        }
+      }
       if (dweight != nullptr) store(hn::MulAdd(d, normal_i, load(dweight + i, lanes)), dweight + i, lanes);
       if (dbias != nullptr) store(hn::Add(d, load(dbias + i, lanes)), dbias + i, lanes);
     });
@@ -100,47 +164,94 @@ namespace alibi::nn {
 namespace {
 
 HWY_EXPORT(norm_rows);
+HWY_EXPORT(normalize_rows);
 HWY_EXPORT(norm_backward_rows);
 
-void norm_forward(const char* operation, const Tensor& x, const Tensor& weight, const Tensor* bias, float eps,
-                  Tensor& y, Tensor* mean, Tensor& rstd) {
-  const Rows shape = rows_of(operation, "x", x);
-  check_rows(operation, "y", y, shape, x.dtype());
-  const Tensor weights = float_vector(operation, "weight", weight, shape.features);
-  const Tensor biases = bias != nullptr ? float_vector(operation, "bias", *bias, shape.features) : Tensor();
-  if (mean != nullptr) check_vector(operation, "mean", *mean, shape.rows, DType::float32);
-  check_vector(operation, "rstd", rstd, shape.rows, DType::float32);
-  check(shape.features > 0, "[{}] x is {}, expected at least one feature", operation, to_string(x.shape()));
+/// Checks a norm's parameters and statistics against the rows, and hands them to a kernel's arguments.
+template <class Args>
+Tensor fill(const char* operation, Rows shape, const NormParameters& norm, Args& args) {
+  check(shape.features > 0, "[{}] rows of {} features, expected at least one", operation, shape.features);
+  Tensor weight = float_vector(operation, "weight", norm.weight, shape.features);
+  args.features = shape.features;
+  args.weight = weight.template data<float>();
+  return weight;
+}
 
-  const NormForward args{shape.features,
-                         x.raw(),
-                         weights.data<float>(),
-                         bias != nullptr ? biases.data<float>() : nullptr,
-                         eps,
-                         y.raw(),
-                         mean != nullptr ? mean->data<float>() : nullptr,
-                         rstd.data<float>()};
+Tensor fill_bias(const char* operation, Rows shape, const NormParameters& norm, NormForward& args) {
+  if (norm.bias == nullptr) return {};
+  Tensor bias = float_vector(operation, "bias", *norm.bias, shape.features);
+  args.bias = bias.data<float>();
+  return bias;
+}
+
+template <class Args>
+void fill(const char* operation, Rows shape, const NormParameters& norm, const NormStatistics& statistics, Args& args) {
+  if (norm.centered) {
+    check_vector(operation, "mean", statistics.mean, shape.rows, DType::float32);
+    args.mean = statistics.mean.data<float>();
+  }
+  check_vector(operation, "rstd", statistics.rstd, shape.rows, DType::float32);
+  args.rstd = statistics.rstd.data<float>();
+}
+
+void norm_forward(const char* operation, const Tensor& x, const Tensor* branch, const BranchDropout& dropout,
+                  const NormParameters& norm, Tensor* sum, Tensor* kept, Tensor& y, const NormStatistics& statistics) {
+  const Rows shape = rows_of(operation, "x", x);
+  check_rows(operation, "y", y, shape, sum != nullptr ? y.dtype() : x.dtype());
+  NormForward args{};
+  const Tensor weight = fill(operation, shape, norm, args), bias = fill_bias(operation, shape, norm, args);
+  fill(operation, shape, norm, statistics, args);
+  args.eps = norm.eps;
+  args.x = x.raw();
+  args.y = y.raw();
+  if (sum != nullptr) {
+    check(x.dtype() == DType::float32, "[{}] x is {}, expected float32", operation, name_of(x.dtype()));
+    check_rows(operation, "sum", *sum, shape, x.dtype());
+    args.sum = sum->raw();
+  }
+  if (branch != nullptr) {
+    check_rows(operation, "branch", *branch, shape, y.dtype());
+    args.branch = branch->raw();
+    args.dropout = dropout_of(operation, dropout.probability, dropout.random);
+  }
+  if (kept != nullptr) {
+    check_rows(operation, "kept", *kept, shape, y.dtype());
+    args.kept = kept->raw();
+  }
   prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(norm_rows);
   parallel_ranges(shape.rows, rows_per_task(shape.features),
-                  [&](int64_t begin, int64_t end) { kernel(args, x.dtype(), begin, end); });
+                  [&](int64_t begin, int64_t end) { kernel(args, x.dtype(), y.dtype(), begin, end); });
 }
 
-void norm_backward(const char* operation, const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor* mean,
-                   const Tensor& rstd, Tensor& dx, Tensor* dweight, Tensor* dbias) {
+/// dx, or dsum and maybe dbranch.
+void norm_backward(const char* operation, const Tensor& dy, const Tensor& x, const NormParameters& norm,
+                   const NormStatistics& statistics, Tensor* dx, const BranchDropout& dropout, Tensor* dsum,
+                   Tensor* dbranch, Tensor* dweight, Tensor* dbias) {
   const Rows shape = rows_of(operation, "x", x);
   check_rows(operation, "dy", dy, shape, x.dtype());
-  check_rows(operation, "dx", dx, shape, x.dtype());
-  const Tensor weights = float_vector(operation, "weight", weight, shape.features);
-  if (mean != nullptr) check_vector(operation, "mean", *mean, shape.rows, DType::float32);
-  check_vector(operation, "rstd", rstd, shape.rows, DType::float32);
+  NormBackward args{};
+  const Tensor weight = fill(operation, shape, norm, args);
+  fill(operation, shape, norm, statistics, args);
+  args.dy = dy.raw();
+  args.x = x.raw();
+  if (dx != nullptr) {
+    check_rows(operation, "dx", *dx, shape, x.dtype());
+    args.dx = dx->raw();
+  }
+  if (dsum != nullptr) {
+    check_rows(operation, "dsum", *dsum, shape, DType::float32);
+    args.dsum = dsum->data<float>();
+  }
+  if (dbranch != nullptr) {
+    check_rows(operation, "dbranch", *dbranch, shape, x.dtype());
+    args.dbranch = dbranch->raw();
+    args.dropout = dropout_of(operation, dropout.probability, dropout.random);
+  }
   if (dweight != nullptr) check_vector(operation, "dweight", *dweight, shape.features, DType::float32);
   if (dbias != nullptr) check_vector(operation, "dbias", *dbias, shape.features, DType::float32);
   if (shape.rows == 0) return;
 
-  const NormBackward args{
-      shape.features,     dy.raw(), x.raw(), weights.data<float>(), mean != nullptr ? mean->data<float>() : nullptr,
-      rstd.data<float>(), dx.raw()};
   prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(norm_backward_rows);
   // Every task sums its rows' share of dweight and dbias apart; the shares are added in order.
@@ -161,21 +272,49 @@ void norm_backward(const char* operation, const Tensor& dy, const Tensor& x, con
 
 void layer_norm(const Tensor& x, const Tensor& weight, const Tensor* bias, float eps, Tensor& y, Tensor& mean,
                 Tensor& rstd) {
-  norm_forward("layer_norm", x, weight, bias, eps, y, &mean, rstd);
+  norm_forward("layer_norm", x, nullptr, {}, {weight, bias, eps, true}, nullptr, nullptr, y, {mean, rstd});
 }
 
 void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                          const Tensor& rstd, Tensor& dx, Tensor* dweight, Tensor* dbias) {
-  norm_backward("layer_norm_backward", dy, x, weight, &mean, rstd, dx, dweight, dbias);
+  norm_backward("layer_norm_backward", dy, x, {weight, nullptr, 0, true}, {mean, rstd}, &dx, {}, nullptr, nullptr,
+                dweight, dbias);
 }
 
 void rms_norm(const Tensor& x, const Tensor& weight, float eps, Tensor& y, Tensor& rstd) {
-  norm_forward("rms_norm", x, weight, nullptr, eps, y, nullptr, rstd);
+  norm_forward("rms_norm", x, nullptr, {}, {weight, nullptr, eps, false}, nullptr, nullptr, y, {{}, rstd});
 }
 
 void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, Tensor& dx,
                        Tensor* dweight) {
-  norm_backward("rms_norm_backward", dy, x, weight, nullptr, rstd, dx, dweight, nullptr);
+  norm_backward("rms_norm_backward", dy, x, {weight, nullptr, 0, false}, {{}, rstd}, &dx, {}, nullptr, nullptr, dweight,
+                nullptr);
+}
+
+void residual_norm(const Tensor& x, const Tensor* branch, const BranchDropout& dropout, const NormParameters& norm,
+                   Tensor& sum, Tensor* kept, Tensor& y, NormStatistics& statistics) {
+  norm_forward("residual_norm", x, branch, dropout, norm, &sum, kept, y, statistics);
+}
+
+void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics& statistics, Tensor& y) {
+  const char* operation = "normalize";
+  const Rows shape = rows_of(operation, "x", x);
+  check_rows(operation, "y", y, shape, x.dtype());
+  NormForward args{};
+  const Tensor weight = fill(operation, shape, norm, args), bias = fill_bias(operation, shape, norm, args);
+  fill(operation, shape, norm, statistics, args);
+  args.x = x.raw();
+  args.y = y.raw();
+  prepare_dispatch();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(normalize_rows);
+  parallel_ranges(shape.rows, rows_per_task(shape.features),
+                  [&](int64_t begin, int64_t end) { kernel(args, x.dtype(), begin, end); });
+}
+
+void residual_norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm,
+                            const NormStatistics& statistics, const BranchDropout& dropout, Tensor& dsum,
+                            Tensor* dbranch, Tensor* dweight, Tensor* dbias) {
+  norm_backward("residual_norm_backward", dy, x, norm, statistics, nullptr, dropout, &dsum, dbranch, dweight, dbias);
 }
 
 }  // namespace alibi::nn

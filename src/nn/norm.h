@@ -2,6 +2,7 @@
 #pragma once
 
 #include "alibi/tensor.h"
+#include "core/random.h"
 
 namespace alibi::nn {
 
@@ -20,5 +21,40 @@ void rms_norm(const Tensor& x, const Tensor& weight, float eps, Tensor& y, Tenso
 /// dx is overwritten (and may be dy); dweight is added to, and may be null.
 void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, Tensor& dx,
                        Tensor* dweight);
+
+/// Either norm, for the fused forms below.
+struct NormParameters {
+  const Tensor& weight;  ///< [features]
+  const Tensor* bias;    ///< [features] or null; RMS norm: null
+  float eps;
+  bool centered;  ///< layer norm: the mean is taken off
+};
+
+/// What a norm keeps of each row; mean is undefined for the RMS norm.
+struct NormStatistics {
+  Tensor mean, rstd;  ///< float32 [rows]
+};
+
+/// Dropout of the branch on its way back into the residual stream; see nn::dropout.
+struct BranchDropout {
+  float probability = 0;
+  Random random{0};
+};
+
+/// A branch returns to the residual stream and the next one leaves it, in one pass over memory:
+///   sum = x + dropout(branch);  kept = sum;  y = norm(sum)
+/// x and sum are float32 and may be the same; branch (or null: nothing is added) and y are float32 or bfloat16; kept,
+/// of y's type, is a copy for the backward pass, and then what the norm sees; or null.
+void residual_norm(const Tensor& x, const Tensor* branch, const BranchDropout& dropout, const NormParameters& norm,
+                   Tensor& sum, Tensor* kept, Tensor& y, NormStatistics& statistics);
+
+/// y = norm(x) from statistics that are known: what the backward pass computes again instead of keeping it.
+void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics& statistics, Tensor& y);
+
+/// The same passage backwards: dsum += the gradient of `sum` through the norm, where x is what was kept of `sum`;
+/// dbranch = what dropout let through of dsum (null: not wanted). dsum is float32, dy, x and dbranch are of one type.
+void residual_norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm,
+                            const NormStatistics& statistics, const BranchDropout& dropout, Tensor& dsum,
+                            Tensor* dbranch, Tensor* dweight, Tensor* dbias);
 
 }  // namespace alibi::nn

@@ -1,4 +1,4 @@
-// core/random.h's Philox4x32-10, one counter per lane. Include after hwy/foreach_target.h.
+// core/random.h's Philox4x32-10, one counter per lane, and dropout with it. Include after hwy/foreach_target.h.
 #if defined(ALIBI_NN_PHILOX_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ALIBI_NN_PHILOX_INL_H_
 #undef ALIBI_NN_PHILOX_INL_H_
@@ -7,8 +7,10 @@
 #endif
 
 #include <cstdint>
+#include <cstring>
 
 #include "hwy/highway.h"
+#include "nn/kernel_args.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
@@ -60,6 +62,32 @@ HWY_INLINE PhiloxBlocks philox(uint64_t seed, uint64_t stream, uint64_t counter)
     k1 += 0xBB67AE85u;
   }
   return {c0, c1, c2, c3};
+}
+
+/// What dropout multiplies elements [first, first + count) with: 0, or the factor where
+/// random.uniform(i) >= probability, that is where the upper 24 bits of word i are not below the threshold.
+HWY_INLINE void dropout_factors(const Dropout& dropout, int64_t first, int64_t count, float* factors) {
+  const hn::ScalableTag<float> floats;
+  const Words words;
+  const int64_t group = 4 * static_cast<int64_t>(hn::Lanes(words));
+  const auto limit = hn::Set(words, dropout.threshold);
+  const auto kept = hn::Set(floats, dropout.factor);
+  const auto factor_of = [&](hn::Vec<Words> word) HWY_ATTR {
+    return hn::IfThenElseZero(hn::RebindMask(floats, hn::Not(hn::Lt(hn::ShiftRight<8>(word), limit))), kept);
+  };
+  alignas(64) float part[4 * hn::MaxLanes(hn::ScalableTag<float>())];
+  for (int64_t start = first / group * group; start < first + count; start += group) {
+    const PhiloxBlocks blocks =
+        philox(dropout.random.seed(), dropout.random.stream(), static_cast<uint64_t>(start) / 4);
+    const int64_t from = start < first ? first - start : 0;
+    const int64_t to = start + group > first + count ? first + count - start : group;
+    const bool whole = from == 0 && to == group;
+    float* out = whole ? factors + (start - first) : part;
+    hn::StoreInterleaved4(factor_of(blocks.word0), factor_of(blocks.word1), factor_of(blocks.word2),
+                          factor_of(blocks.word3), floats, out);
+    if (!whole)
+      std::memcpy(factors + (start + from - first), part + from, static_cast<size_t>(to - from) * sizeof(float));
+  }
 }
 
 }  // namespace HWY_NAMESPACE

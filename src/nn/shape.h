@@ -1,8 +1,11 @@
 // How this room checks its arguments.
 #pragma once
 
+#include <cmath>
+
 #include "alibi/tensor.h"
 #include "core/check.h"
+#include "nn/kernel_args.h"
 
 namespace alibi::nn {
 
@@ -43,6 +46,14 @@ inline void check_vector(const char* operation, const char* name, const Tensor& 
 inline Tensor float_vector(const char* operation, const char* name, const Tensor& tensor, int64_t count) {
   check_vector(operation, name, tensor, count, tensor.dtype() == DType::bfloat16 ? DType::bfloat16 : DType::float32);
   return tensor.dtype() == DType::float32 ? tensor : tensor.to(DType::float32);
+}
+
+/// Dropout as kernels want it.
+inline Dropout dropout_of(const char* operation, float probability, const Random& random) {
+  check(probability >= 0 && probability < 1, "[{}] probability is {}, expected 0 <= probability < 1", operation,
+        probability);
+  // (word >> 8) * 2^-24 < probability  <=>  (word >> 8) < ceil(probability * 2^24)
+  return {random, static_cast<uint32_t>(std::ceil(static_cast<double>(probability) * 0x1p24)), 1 / (1 - probability)};
 }
 
 /// Rows per task for row-wise work: about 16k elements, whatever the number of threads.

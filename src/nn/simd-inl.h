@@ -81,6 +81,9 @@ HWY_INLINE V set(float value) { return hn::Set(Floats(), value); }
 HWY_INLINE V zero() { return hn::Zero(Floats()); }
 HWY_INLINE float sum(V v) { return hn::GetLane(hn::SumOfLanes(Floats(), v)); }
 
+/// x times a factor of dropout; a dropped infinity gives 0, not NaN.
+HWY_INLINE V drop(V factor, V x) { return hn::IfThenElseZero(hn::Gt(factor, zero()), hn::Mul(factor, x)); }
+
 /// exp for arguments up to 104.
 HWY_INLINE V exp(V x) { return hn::Exp(Floats(), x); }
 /// 1 / (1 + exp(-x)). The bound keeps exp finite; beyond it the result is below 1e-37.

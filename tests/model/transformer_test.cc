@@ -3,7 +3,9 @@
 #include <gtest/gtest.h>
 
 #include "alibi/error.h"
+#include "alibi/runtime.h"
 #include "model/position_embedding.h"
+#include "model/training_buffers.h"
 #include "testing.h"
 
 namespace alibi {
@@ -139,6 +141,98 @@ TEST_P(TransformerCase, SameBitsAtAnyThreadCount) {
     for (const Parameter& parameter : model.parameters()) result.push_back(parameter.gradient);
     return result;
   });
+}
+
+struct Pass {
+  Tensor y, dx;
+  std::vector<Tensor> gradients;
+
+  std::vector<Tensor> all() const {
+    std::vector<Tensor> tensors{y, dx};
+    tensors.insert(tensors.end(), gradients.begin(), gradients.end());
+    return tensors;
+  }
+};
+
+Pass forward_and_backward(const TransformerConfig& config, Precision precision, bool recompute) {
+  Transformer model(config, 7);
+  model.set_precision(precision);
+  model.set_recompute(recompute);
+  model.zero_gradients();
+  const Tensor y = model.forward(random_tensor({3, 29, 24}, 1), seed);
+  const Tensor dx = model.backward(random_tensor({3, 29, 24}, 2).to(y.dtype())).clone();
+  Pass pass{y, dx, {}};
+  for (const Parameter& parameter : model.parameters()) pass.gradients.push_back(parameter.gradient);
+  return pass;
+}
+
+TEST_P(TransformerCase, RecomputingGivesTheSameBits) {
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    const std::vector<Tensor> kept = forward_and_backward(GetParam().config, precision, false).all();
+    const std::vector<Tensor> again = forward_and_backward(GetParam().config, precision, true).all();
+    for (size_t i = 0; i < kept.size(); ++i) {
+      EXPECT_TRUE(test::same_bits(kept[i], again[i])) << name_of(precision) << ", output " << i;
+    }
+  }
+}
+
+TEST_P(TransformerCase, Bfloat16IsFloat32UpToRounding) {
+  const Pass exact = forward_and_backward(GetParam().config, Precision::f32, false);
+  const Pass rounded = forward_and_backward(GetParam().config, Precision::bf16, false);
+  EXPECT_EQ(rounded.y.dtype(), DType::bfloat16);
+  EXPECT_EQ(rounded.dx.dtype(), DType::float32);
+  const auto distance = [](const Tensor& a, const Tensor& b) {
+    std::vector<double> difference = doubles(a);
+    const std::vector<double> expected = doubles(b);
+    for (size_t i = 0; i < difference.size(); ++i) difference[i] -= expected[i];
+    return std::sqrt(dot(difference, difference) / dot(expected, expected));
+  };
+  EXPECT_TRUE(distance(rounded.y, exact.y) <= 1e-2);
+  EXPECT_TRUE(distance(rounded.dx, exact.dx) <= 2e-2);
+  for (size_t i = 0; i < exact.gradients.size(); ++i) {
+    EXPECT_EQ(rounded.gradients[i].dtype(), DType::float32);
+    EXPECT_TRUE(distance(rounded.gradients[i], exact.gradients[i]) <= 4e-2) << "parameter " << i;
+  }
+}
+
+TEST_P(TransformerCase, Bfloat16HasTheSameBitsAtAnyThreadCount) {
+  test::expect_same_bits_at_any_thread_count(
+      [&] { return forward_and_backward(GetParam().config, Precision::bf16, false).all(); });
+}
+
+TEST_P(TransformerCase, MemoryIsWhatWasPredicted) {
+  const int64_t batch = 2, length = 31;
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    for (const bool recompute : {false, true}) {
+      const TrainingMode mode{precision, recompute};
+      const TrainingBuffers::Bytes expected = TrainingBuffers::predict(GetParam().config, mode, batch, length);
+      const int64_t before = tensor_bytes();
+      TrainingBuffers buffers;
+      buffers.prepare(GetParam().config, mode, batch, length);
+      const int64_t states = recompute ? 1 : GetParam().config.layers;  // attention makes them when it runs
+      const int64_t lse = states * batch * length * GetParam().config.heads * 4;
+      // Blocks are rounded up to 64 bytes.
+      EXPECT_NEAR(static_cast<double>(tensor_bytes() - before),
+                  static_cast<double>(expected.kept + expected.scratch - lse), 64.0 * 40);
+    }
+  }
+}
+
+TEST(Transformer, Bfloat16CopiesFollowTheWeights) {
+  Transformer model(small_config(), 7);
+  const Tensor x = random_tensor({1, 9, 24}, 1);
+  model.set_precision(Precision::bf16);
+  const Tensor before = model(x);
+  for (Parameter& parameter : model.parameters()) parameter.value.fill(0.01f);
+  model.weights_changed();
+  const Tensor after = model(x);
+  EXPECT_FALSE(test::same_bits(before, after));
+  Transformer other(small_config(), 8);
+  for (Parameter& parameter : other.parameters()) parameter.value.fill(0.01f);
+  other.set_precision(Precision::bf16);
+  EXPECT_TRUE(test::same_bits(after, other(x)));
+  other.set_precision(Precision::f32);
+  EXPECT_FALSE(other.parameters().front().rounded.defined());
 }
 
 TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {

@@ -67,6 +67,30 @@ TEST(Activation, GradientsOfRandomCotangents) {
   });
 }
 
+TEST(Activation, BackwardGivesTheValueAgain) {
+  test::for_each_isa([] {
+    for (const DType type : {DType::float32, DType::bfloat16}) {
+      for (const Activation kind :
+           {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::swiglu, Activation::geglu}) {
+        SCOPED_TRACE(name_of(kind));
+        const bool gated = nn::is_gated(kind);
+        const Tensor x = test::random_tensor({5, gated ? 46 : 23}, 1, 2, type);
+        const Tensor dy = test::random_tensor({5, 23}, 2, 1, type);
+        Tensor y({5, 23}, type), dx(x.shape(), type);
+        nn::activate(kind, x, y);
+        nn::activate_backward(kind, dy, x, dx);
+        // In place: the two results take the places of the two inputs.
+        Tensor x_then = x.clone(), dy_then = dy.clone();
+        Tensor& dx_again = gated ? x_then : dy_then;
+        Tensor& y_again = gated ? dy_then : x_then;
+        nn::activate_backward(kind, dy_then, x_then, dx_again, &y_again);
+        EXPECT_TRUE(test::same_bits(dx_again, dx));
+        EXPECT_TRUE(test::same_bits(y_again, y));
+      }
+    }
+  });
+}
+
 TEST(Activation, FarTailsAreExactAndNanShows) {
   test::for_each_isa([] {
     const float nan = std::numeric_limits<float>::quiet_NaN();
