@@ -55,7 +55,8 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
                                const TrainOptions& options, bool resumes) {
   const double flops = training_flops_per_token(model, options.length);
   const bool is_long = flops * static_cast<double>(options.tokens) > kFlopsWorthMeasuring;
-  const double ceiling = is_long ? bench::MatmulCeilings(DType::float32).best() : 0;
+  const DType type = options.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
+  const double ceiling = is_long ? bench::MatmulCeilings(type).best() : 0;
   reset_peak_resident_bytes();
 
   TrainDisplay display(flops, ceiling);

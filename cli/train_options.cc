@@ -35,6 +35,10 @@ void add_model_options(Command& command, TrainSettings& s) {
   command.count("--batch-tokens", s.batch_tokens, "Tokens of an update [the preset's]");
   command.count("--micro-batch-tokens", s.micro_batch_tokens,
                 "Of these at most so many at once: less memory, the same result up to rounding [8192]");
+  command.text(
+      "--precision", s.precision, "NAME",
+      "f32; bf16: bfloat16 weights, activations and products, float32 sums; auto: bf16 where the CPU multiplies it");
+  command.flag("--recompute", s.recompute, "Less memory: activations are computed again when they are needed");
   command.number("--dropout", s.dropout, "Part of the activations dropped in training [0]");
 }
 
@@ -95,6 +99,8 @@ TrainOptions train_options(const TrainSettings& s) {
   set(train.tokens, s.tokens, s.tokens > 0);
   set(train.batch_tokens, s.batch_tokens, s.batch_tokens > 0);
   set(train.micro_batch_tokens, s.micro_batch_tokens, s.micro_batch_tokens > 0);
+  train.precision = precision_from(s.precision);
+  train.recompute = s.recompute;
   if (!s.optimizer.empty()) train.optimizer = optimizer_from(s.optimizer);
   if (!s.schedule.empty()) train.schedule_kind = schedule_from(s.schedule);
   set(train.learning_rate, s.learning_rate, s.learning_rate > 0);
@@ -140,6 +146,8 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
       {"tokens", o.tokens},
       {"batch-tokens", o.batch_tokens},
       {"micro-batch-tokens", o.micro_batch_tokens},
+      {"precision", name_of(o.precision)},
+      {"recompute", o.recompute},
       {"dropout", config.transformer.dropout},
       {"optimizer", name_of(o.optimizer)},
       {"learning-rate", o.learning_rate},

@@ -20,6 +20,8 @@ struct TrainSettings : CommonOptions {
   TokenizerChoice tokenizer;
   int64_t length = 0, tokens = 0, batch_tokens = 0, micro_batch_tokens = 0;
   double epochs = 0, dropout = -1;
+  std::string precision = "auto";
+  bool recompute = false;
   std::string optimizer, schedule;
   double learning_rate = 0, warmup = -1, final_fraction = -1, warmup_from = -1, floor = -1;
   int64_t warmup_steps = -1, period = -1;

@@ -53,7 +53,9 @@ struct TrainOptions {
   int64_t length = 128;         ///< tokens of a block: the training length
   int64_t tokens = 1'000'000;   ///< tokens to train on in all; updates = tokens / batch_tokens, at least 1
   int64_t batch_tokens = 8192;  ///< tokens of an update, whatever the length (rounded to whole blocks, at least one)
-  int64_t micro_batch_tokens = 8192;  ///< at most this many at once; the gradients of the parts are summed
+  int64_t micro_batch_tokens = 8192;     ///< at most this many at once; the gradients of the parts are summed
+  Precision precision = Precision::f32;  ///< of weights, activations and products (Transformer::set_precision)
+  bool recompute = false;                ///< less memory, more time, the same bits (Transformer::set_recompute)
   Optimizer optimizer = Optimizer::adamw;
   double weight_decay = 0.1;  ///< matrices only
   double beta1 = 0.9;         ///< AdamW
@@ -149,7 +151,7 @@ struct TrainResult {
 /// the same shifted by one IN THE STREAM (block k starts with the last token of block k - 1; the stream starts after an
 /// end of text). Each token is predicted once per epoch; the order of the blocks is shuffled from (seed, epoch).
 /// Gradients are averaged over the update's tokens and clipped by their global norm.
-/// Throws Error naming the step if the loss stops being a number.
+/// Throws Error naming the step if the loss stops being a number. Afterwards the model computes in float32.
 /// Deterministic: same model, tokens and options give the same bits at any number of threads, and a run that was killed
 /// and resumed gives the bits of one that was not. Throws Error if the checkpoint is of other tokens, another model or
 /// other options, and says which.

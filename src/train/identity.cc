@@ -22,6 +22,7 @@ OrderedJson options_json(const TrainOptions& o) {
           {"tokens", o.tokens},
           {"batch_tokens", o.batch_tokens},
           {"micro_batch_tokens", o.micro_batch_tokens},
+          {"precision", name_of(o.precision)},
           {"optimizer", name_of(o.optimizer)},
           {"weight_decay", o.weight_decay},
           {"beta1", o.beta1},

@@ -72,6 +72,8 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
       optimizer_(options, parameters_) {
   if (options.eval_tokens > 0) valid_ = valid_.first(std::min(valid_.size(), static_cast<size_t>(options.eval_tokens)));
   model_.set_train_length(options.length);
+  model_.set_precision(options.precision);
+  model_.set_recompute(options.recompute);
   if (run.folder.empty()) return;
   identity_ = identity_of(model, tokens, valid_, options);
   open_folder();
@@ -83,6 +85,7 @@ void Trainer::open_folder() {
   const std::optional<CheckpointInfo> earlier = newest_checkpoint(run_.folder);
   if (run_.resume && earlier) {
     state_ = checkpoints_->resume(model_, optimizer_, identity_);
+    model_.weights_changed();
     seconds_before_ = state_.seconds;
   } else {
     check(!earlier || earlier->finished,
@@ -103,6 +106,7 @@ TrainStatus Trainer::update() {
         "than {} or a longer warmup",
         state_.step + 1, loss, norm, options_.learning_rate);
   optimizer_.update(state_.step, clip_factor(norm, options_.clip));
+  model_.weights_changed();
 
   TrainStatus status;
   status.learning_rate = schedule_.at(state_.step);
@@ -194,6 +198,7 @@ TrainResult Trainer::run() {
     asked = run_.should_stop && run_.should_stop();
     if (checkpoints_ && (asked || is_checkpoint_due(status))) write_or_explain([&] { write_checkpoint(); });
   }
+  model_.set_precision(Precision::f32);
   if (asked && !state_.finished) return result(TrainEnd::asked, resumed_step);
   TrainResult finished = result(state_.step < steps_ ? TrainEnd::no_gain : TrainEnd::all_tokens, resumed_step);
   if (options_.patience > 0 && finished.best->step != state_.step) {
