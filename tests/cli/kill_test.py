@@ -21,7 +21,7 @@ import time
 SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
 STEPS = 160
 SETTINGS = ("--length", "16", "--batch-tokens", "64", "--tokens", str(64 * STEPS), "--dropout", "0.1",
-            "--checkpoint-steps", "2", "--eval-steps", "20", "--eval-tokens", "500", "--seed", "7")
+            "--checkpoint-steps", "6", "--eval-steps", "40", "--eval-tokens", "500", "--seed", "7")
 
 
 def command(arguments, text, model, threads, *more):
@@ -47,6 +47,8 @@ def lives(arguments, text, model, seconds):
             process.communicate()
             metrics = model / "metrics.jsonl"
             steps.append(metrics.read_bytes().count(b"\n") if metrics.exists() else 0)
+            if steps[-1] * arguments.kills < STEPS * len(steps):
+                seconds *= 1.1  # the kills are to be spread over the whole run
             continue
         if process.returncode != 0:
             sys.exit(f"a resumed run failed with exit code {process.returncode}:\n{output}")
@@ -96,7 +98,6 @@ def main():
         start = time.monotonic()
         subprocess.run(command(arguments, text, folder / "undisturbed", 1), check=True, stdout=subprocess.DEVNULL)
         undisturbed = time.monotonic() - start
-        # So that the kills are spread over the whole run.
         steps = lives(arguments, text, folder / "killed", max(0.3, 3 * undisturbed / arguments.kills))
         wrong = compare(folder / "undisturbed", folder / "killed")
     print(f"{len(steps)} kills, after updates {', '.join(map(str, steps))} of {STEPS}; undisturbed: {undisturbed:.1f} s")
