@@ -19,6 +19,12 @@ namespace {
 
 std::string reason() { return std::generic_category().message(errno); }
 
+/// `ok` is what a system call said. It has been evaluated when errno is read here; among the arguments of check() it
+/// need not have been.
+void check_call(bool ok, const char* operation, const std::filesystem::path& path) {
+  if (!ok) fail("[{}] {}: {}", operation, path.string(), reason());
+}
+
 /// A file descriptor that closes itself.
 struct Descriptor {
   int fd = -1;
@@ -39,7 +45,7 @@ void write_all(int descriptor, std::string_view content, const std::filesystem::
   while (!content.empty()) {
     const ssize_t put = ::write(descriptor, content.data(), content.size());
     if (put < 0 && errno == EINTR) continue;
-    check(put >= 0, "[write] {}: {}", path.string(), reason());
+    check_call(put >= 0, "write", path);
     content.remove_prefix(static_cast<size_t>(put));
   }
 }
@@ -48,13 +54,13 @@ void write_all(int descriptor, std::string_view content, const std::filesystem::
 
 std::string read_file(const std::filesystem::path& path) {
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  check(descriptor.fd >= 0, "[read] {}: {}", path.string(), reason());
+  check_call(descriptor.fd >= 0, "read", path);
   std::string content;
   char buffer[1 << 16];
   for (;;) {
     const ssize_t got = ::read(descriptor.fd, buffer, sizeof buffer);
     if (got < 0 && errno == EINTR) continue;
-    check(got >= 0, "[read] {}: {}", path.string(), reason());
+    check_call(got >= 0, "read", path);
     if (got == 0) return content;
     content.append(buffer, static_cast<size_t>(got));
   }
@@ -87,17 +93,17 @@ void write_file_with_header(
   {
     const Descriptor descriptor(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
     if (descriptor.fd < 0) remove.armed = false;
-    check(descriptor.fd >= 0, "[write] {}: {}", path.string(), reason());
+    check_call(descriptor.fd >= 0, "write", path);
     const auto append = [&](std::string_view part) { write_all(descriptor.fd, part, path); };
     append(std::string(header_size, '\0'));
     const std::string header = write(append);
     check(header.size() == header_size, "[write] {}: a header of {} bytes, expected {}", path.string(), header.size(),
           header_size);
-    check(::lseek(descriptor.fd, 0, SEEK_SET) == 0, "[write] {}: {}", path.string(), reason());
+    check_call(::lseek(descriptor.fd, 0, SEEK_SET) == 0, "write", path);
     append(header);
-    check(::fsync(descriptor.fd) == 0, "[write] {}: {}", path.string(), reason());
+    check_call(::fsync(descriptor.fd) == 0, "write", path);
   }
-  check(::rename(beside.c_str(), path.c_str()) == 0, "[write] {}: {}", path.string(), reason());
+  check_call(::rename(beside.c_str(), path.c_str()) == 0, "write", path);
   remove.armed = false;
   sync_folder(path.has_parent_path() ? path.parent_path() : ".");
 }
@@ -107,22 +113,22 @@ void make_folder(const std::filesystem::path& path) {
   std::filesystem::create_directories(path, error);
   check(!error && std::filesystem::is_directory(path), "[folder] {}: {}", path.string(),
         error ? error.message() : std::string("exists and is no folder"));
-  check(::access(path.c_str(), W_OK | X_OK) == 0, "[folder] {}: cannot be written to: {}", path.string(), reason());
+  check_call(::access(path.c_str(), W_OK | X_OK) == 0, "folder", path);
 }
 
 AppendFile::AppendFile(const std::filesystem::path& path)
     : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
-  check(descriptor_ >= 0, "[write] {}: {}", path.string(), reason());
+  check_call(descriptor_ >= 0, "write", path);
 }
 
 AppendFile::~AppendFile() { ::close(descriptor_); }
 
 void AppendFile::append(std::string_view content) { write_all(descriptor_, content, path_); }
 
-void AppendFile::sync() { check(::fsync(descriptor_) == 0, "[write] {}: {}", path_.string(), reason()); }
+void AppendFile::sync() { check_call(::fsync(descriptor_) == 0, "write", path_); }
 
 void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
-  check(::rename(from.c_str(), to.c_str()) == 0, "[rename] {} to {}: {}", from.string(), to.string(), reason());
+  check_call(::rename(from.c_str(), to.c_str()) == 0, "rename", from);
   sync_folder(to.has_parent_path() ? to.parent_path() : ".");
 }
 
@@ -140,7 +146,7 @@ bool is_left_by_write_file(const std::filesystem::path& name) {
 
 FolderLock::FolderLock(const std::filesystem::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
-  check(descriptor_ >= 0, "[lock] {}: {}", folder.string(), reason());
+  check_call(descriptor_ >= 0, "lock", folder);
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   ::close(descriptor_);
   fail("[lock] {} is in use by another process; wait for it, or choose another folder", folder.string());
@@ -150,13 +156,13 @@ FolderLock::~FolderLock() { ::close(descriptor_); }
 
 MappedFile::MappedFile(const std::filesystem::path& path) {
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  check(descriptor.fd >= 0, "[read] {}: {}", path.string(), reason());
+  check_call(descriptor.fd >= 0, "read", path);
   struct stat info {};
-  check(::fstat(descriptor.fd, &info) == 0, "[read] {}: {}", path.string(), reason());
+  check_call(::fstat(descriptor.fd, &info) == 0, "read", path);
   check(S_ISREG(info.st_mode), "[read] {}: not a regular file", path.string());
   if (info.st_size == 0) return;
   void* mapped = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
-  check(mapped != MAP_FAILED, "[read] {}: {}", path.string(), reason());
+  check_call(mapped != MAP_FAILED, "read", path);
   data_ = mapped;
   size_ = static_cast<size_t>(info.st_size);
 }

@@ -166,6 +166,7 @@ void Checkpoints::write(const LanguageModel& model, const OptimizerState& optimi
   write_safetensors(part / kTensorFile, tensors);
   OrderedJson json = state_json(state, identity);
   for (const auto& entry : fs::directory_iterator(part)) {
+    if (!entry.is_regular_file()) continue;
     json["files"][entry.path().filename().string()] = entry.file_size();
   }
   write_json(part / kStateFile, json);            // last; each of these files and the folder is synced

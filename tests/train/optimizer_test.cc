@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "testing.h"
 
 namespace alibi {
@@ -34,7 +36,7 @@ TEST(Clipping, LeavesSmallGradientsAndShrinksLargeOnes) {
   EXPECT_NEAR(clip_factor(4, 0.1) * 4, 0.1, 1e-6);
 }
 
-// fairseq's update, written out: the buffer follows the learning rate, the decay is of the paramater itself.
+// fairseq's update, written out: the buffer follows the learning rate, the decay is of the parameter itself.
 TEST(OptimizerState, NagFollowsTheDefinitionThroughWarmupAndClipping) {
   TrainOptions options;
   options.optimizer = Optimizer::nag;
