@@ -18,7 +18,7 @@ import time
 import unittest
 
 COMMAND = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/alibi"
-COMMANDS = ("compare", "train", "eval", "generate", "info", "bench attention", "bench capture")
+COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench capture")
 METHODS = ("alibi", "sinusoidal", "rotary", "t5", "learned", "none")
 SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
 TINY_TRAINING = ("--length", "32", "--tokens", "4k", "--batch-tokens", "512")
@@ -471,6 +471,61 @@ class EndToEnd(CliTest):
         self.assertEqual([(p["length"], p["tolerance"]) for p in results["points"]], [(300, 2**-20)])
         layers = results["points"][0]["visited_by_layer"]
         self.assertEqual(len(results["visited_by_head"]["float32"]), len(layers))
+
+    def test_every_tokenizer_from_text_to_generation(self):
+        for kind, size in (("byte", ()), ("bpe", ("--vocab-size", "320")), ("unigram", ("--vocab-size", "320")),
+                           ("words", ("--min-count", "2"))):
+            with self.subTest(kind):
+                data, model, direct = (self.folder / f"{name}-{kind}" for name in ("data", "model", "direct"))
+                out = self.folder / "tokenize.json"
+                self.succeeds("tokenize", self.text, "--valid", self.valid, "-o", data, "--tokenizer", kind, *size,
+                              "--json", out)
+                written = json.loads(out.read_text())
+                self.assertEqual(written["tokenizer"]["kind"], kind)
+                self.assertEqual(written["valid"]["bytes"], self.valid.stat().st_size)
+                self.assertIn("as they were written", self.succeeds("tokenize", "--check", data))
+                self.succeeds("train", data, "-o", model, *TINY_TRAINING, "--json", self.folder / "t.json")
+                self.succeeds("train", self.text, "--valid", self.valid, "-o", direct, "--tokenizer", kind, *size,
+                              *TINY_TRAINING)
+                self.assertTrue((model / "model.safetensors").read_bytes() ==
+                                (direct / "model.safetensors").read_bytes(), "tokens or text, the model is the same")
+                self.assertIn(kind, self.succeeds("info", model))
+                config = json.loads((model / "config.json").read_text())
+                self.assertEqual(config["vocab_size"], written["tokenizer"]["vocab_size"])
+                for text in (data, self.valid):
+                    self.succeeds("eval", model, text, "--lengths", "32", "--json", out)
+                    point = json.loads(out.read_text())["eval"][0]
+                    self.assertEqual(point["tokens"], written["valid"]["tokens"])
+                    self.assertEqual(point["bits_per_byte"], self.json_of("t.json")["eval"][0]["bits_per_byte"])
+                text = self.succeeds("generate", model, "--prompt", "the quick", "--tokens", "40", "--json", out)
+                self.assertTrue(text.startswith("the quick"))
+                self.assertGreater(len(text), len("the quick\n"))
+                if kind == "words":  # the others may write bytes that are no character
+                    self.assertEqual(text, "the quick" + json.loads(out.read_text())["text"] + "\n")
+
+    def test_tokens_of_another_tokenizer(self):
+        data = self.folder / "data-other"
+        self.succeeds("tokenize", self.text, "-o", data, "--tokenizer", "words")
+        self.fails(1, "another tokenizer", "eval", self.model, data)
+        self.fails(2, "tokenizer of its own", "train", data, "-o", self.folder / "none", "--tokenizer", "bpe")
+        self.succeeds("tokenize", self.text, "-o", data, "--like", self.model)
+        self.succeeds("eval", self.model, data)
+
+    def test_damaged_tokens(self):
+        data = self.folder / "data-damaged"
+        self.succeeds("tokenize", self.text, "-o", data)
+        tokens = data / "train.tokens"
+        whole = tokens.read_bytes()
+        tokens.write_bytes(whole[:-4])
+        self.fails(1, tokens, "train", data, "-o", self.folder / "none")
+        tokens.write_bytes(whole[:-4] + b"\0\0\0\0")
+        self.fails(1, "checksum", "tokenize", "--check", data)
+        self.fails(1, self.text, "tokenize", "--check", self.text)
+        self.fails(2, "TEXT is required", "tokenize", "-o", data)
+        self.fails(2, "-o DATA is required", "tokenize", self.text)
+        self.fails(2, "leave out TEXT", "tokenize", self.text, "--check", data)
+        self.fails(2, "expected byte", "tokenize", self.text, "-o", data, "--tokenizer", "letters")
+        self.fails(2, "expected at least", "tokenize", self.text, "-o", data, "--tokenizer", "bpe", "--vocab-size", "9")
 
     def test_learned_positions_end(self):
         model = self.folder / "learned"

@@ -1,0 +1,250 @@
+#include "text/data_folder.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "core/files.h"
+#include "temporary_folder.h"
+#include "testing.h"
+#include "text/stream.h"
+#include "text/token_file.h"
+
+namespace alibi {
+namespace {
+
+namespace fs = std::filesystem;
+using test::expect_error;
+using test::TemporaryFolder;
+using Ids = std::vector<int32_t>;
+
+Ids ids_of(const TokenStream& stream) { return {stream.tokens.begin(), stream.tokens.end()}; }
+
+std::string lines(int first, int count) {
+  std::string text;
+  for (int i = 0; i < count; ++i) text += fmt::format("line {} has the words of line {}\n", first + i, i * 7);
+  return text;
+}
+
+/// Two parts of several files, with one that takes several pieces.
+Corpus corpus_in(const TemporaryFolder& folder) {
+  folder.write("text/a", lines(0, 9000));
+  folder.write("text/b", lines(5, 10) + "without an end");
+  std::string one_line = lines(7, 8000);
+  std::replace(one_line.begin(), one_line.end(), '\n', ' ');
+  folder.write("text/c", one_line);
+  const std::string valid = folder.write("valid", lines(100, 50));
+  return read_corpus({(folder / "text").string()}, {valid});
+}
+
+TEST(TokenFile, GivesBackWhatWasWritten) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "x.tokens";
+  const TokenFileHeader written = write_token_file(path, ByteTokenizer(), [](const AppendTokens& append) {
+    append(Ids{1, 2, 3}, 30);
+    append(Ids{}, 0);
+    append(Ids{256}, 4);
+  });
+  const TokenFile file = read_token_file(path);
+  EXPECT_EQ(ids_of(file.stream), (Ids{1, 2, 3, 256}));
+  EXPECT_EQ(file.header.tokens, 4);
+  EXPECT_EQ(file.header.bytes, 34);
+  EXPECT_EQ(file.header.vocab_size, 257);
+  EXPECT_EQ(file.header.end_of_text, 256);
+  EXPECT_EQ(file.header.fingerprint, ByteTokenizer().fingerprint());
+  EXPECT_EQ(file.header.checksum, written.checksum);
+  EXPECT_NO_THROW(check_tokens(file, path));
+}
+
+TEST(TokenFile, TheLayoutIsTheDocumentedOne) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "x.tokens";
+  write_token_file(path, ByteTokenizer(), [](const AppendTokens& append) { append(Ids{7, 256}, 2); });
+  const std::string bytes = read_file(path);
+  ASSERT_EQ(bytes.size(), 72u);
+  const auto at = [&](size_t offset, auto value) {
+    std::memcpy(&value, bytes.data() + offset, sizeof value);
+    return value;
+  };
+  EXPECT_EQ(bytes.substr(0, 8), "ALIBITOK");
+  EXPECT_EQ(at(8, uint32_t{}), 1u);
+  EXPECT_EQ(at(12, uint32_t{}), 4u);
+  EXPECT_EQ(at(16, int64_t{}), 2);
+  EXPECT_EQ(at(24, int64_t{}), 2);
+  uint64_t hash = 0xcbf29ce484222325u;
+  for (const uint64_t id : {7u, 256u}) hash = (hash ^ id) * 0x100000001b3u;
+  EXPECT_EQ(at(40, uint64_t{}), hash);
+  EXPECT_EQ(at(48, int32_t{}), 257);
+  EXPECT_EQ(at(52, int32_t{}), 256);
+  EXPECT_EQ(at(64, int32_t{}), 7);
+  EXPECT_EQ(at(68, int32_t{}), 256);
+}
+
+TEST(TokenFile, DamageIsFound) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "x.tokens";
+  write_token_file(path, ByteTokenizer(), [](const AppendTokens& append) { append(Ids(100, 65), 100); });
+  const std::string good = read_file(path);
+  for (size_t size = 0; size < good.size(); ++size) {
+    folder.write("x.tokens", std::string_view(good).substr(0, size));
+    expect_error([&] { read_token_file(path); }, path.string());
+  }
+  write_file(path, good + "1234");
+  expect_error([&] { read_token_file(path); }, "the header promises 100 ids");
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string bytes = good;
+    bytes[at] = static_cast<char>(bytes[at] ^ (1 << at % 8));
+    folder.write("x.tokens", bytes);
+    expect_error([&] { check_tokens(read_token_file(path), path); }, path.string());
+  }
+  std::string bytes = good;
+  std::memcpy(bytes.data() + 64, "\x01\x01\0\0", 4);  // 257, which embeddings do not have
+  write_file(path, bytes);
+  expect_error([&] { check_tokens(read_token_file(path), path); }, "token 0 is 257, expected 0 to 256");
+  expect_error([&] { read_token_file(folder / "missing"); }, "missing");
+}
+
+class DataFolder : public testing::TestWithParam<const char*> {};
+INSTANTIATE_TEST_SUITE_P(Kinds, DataFolder, testing::Values("byte", "bpe", "unigram", "words"),
+                         [](const auto& parameter) { return parameter.param; });
+
+TEST_P(DataFolder, HoldsWhatEncodingInMemoryGives) {
+  const TemporaryFolder folder;
+  const Corpus corpus = corpus_in(folder);
+  TokenizerChoice choice;
+  choice.kind = GetParam();
+  if (choice.kind == "bpe" || choice.kind == "unigram") choice.vocab_size = 350;
+  std::string last;
+  double fraction = 0;
+  const TextProgress progress = [&](std::string_view work, double done) {
+    EXPECT_TRUE(last != work || done >= fraction) << work;
+    EXPECT_LE(done, 1) << work;
+    last = work;
+    fraction = done;
+  };
+  const auto tokenizer = make_tokenizer(choice, corpus.train, progress);
+  write_data_folder(folder / "data", corpus, *tokenizer, progress);
+  EXPECT_EQ(last, "tokenize");
+  EXPECT_EQ(fraction, 1);
+  const TrainingData data = check_data_folder(folder / "data");
+  EXPECT_EQ(data.tokenizer->kind(), GetParam());
+  EXPECT_EQ(data.tokenizer->fingerprint(), tokenizer->fingerprint());
+  EXPECT_EQ(data.train_bytes, corpus.train_bytes);
+  EXPECT_EQ(data.valid_bytes, corpus.valid_bytes);
+  EXPECT_EQ(data.split_rule, corpus.split_rule);
+  const TrainingData direct = training_data({(folder / "text").string()}, {(folder / "valid").string()}, choice);
+  EXPECT_EQ(direct.tokenizer->fingerprint(), tokenizer->fingerprint());
+  EXPECT_EQ(ids_of(direct.train), ids_of(data.train));
+  EXPECT_EQ(ids_of(direct.valid), ids_of(data.valid));
+  Ids expected;  // document by document, each as a whole
+  for (const Document& document : corpus.train) {
+    const Ids ids = tokenizer->encode(document.text());
+    expected.insert(expected.end(), ids.begin(), ids.end());
+    const bool ended = tokenizer->end_of_text_ends_lines() && document.text().ends_with('\n');
+    if (!ended) expected.push_back(tokenizer->end_of_text());
+  }
+  EXPECT_EQ(ids_of(data.train), expected);
+}
+
+TEST_P(DataFolder, IsTheSameAtAnyNumberOfThreads) {
+  const test::RuntimeGuard guard;
+  const TemporaryFolder folder;
+  const Corpus corpus = corpus_in(folder);
+  TokenizerChoice choice;
+  choice.kind = GetParam();
+  if (choice.kind == "bpe" || choice.kind == "unigram") choice.vocab_size = 350;
+  std::vector<std::string> files;
+  for (const int count : {1, 3}) {
+    set_threads(count);
+    const fs::path out = folder / std::to_string(count);
+    write_data_folder(out, corpus, *make_tokenizer(choice, corpus.train));
+    std::string all;
+    std::set<fs::path> names(fs::directory_iterator(out), fs::directory_iterator{});
+    for (const fs::path& path : names) all += path.filename().string() + "\n" + read_file(path);
+    files.push_back(all);
+  }
+  EXPECT_TRUE(files[0] == files[1]);
+}
+
+TEST(DataFolders, MissingAndForeignFilesAreNamed) {
+  const TemporaryFolder folder;
+  const fs::path data = folder / "data";
+  const Corpus corpus = corpus_in(folder);
+  const auto read = [&] { read_data_folder(data); };
+  EXPECT_FALSE(is_data_folder(data));
+  for (const char* name : {"data.json", "train.tokens", "valid.tokens", "tokenizer.json"}) {
+    write_data_folder(data, corpus, ByteTokenizer());
+    EXPECT_NO_THROW(read());
+    EXPECT_TRUE(is_data_folder(data));
+    fs::remove(data / name);
+    expect_error(read, name);
+  }
+  write_data_folder(data, corpus, ByteTokenizer());
+  fs::copy_file(data / "train.tokens", data / "valid.tokens", fs::copy_options::overwrite_existing);
+  expect_error(read, "it is not the file that data.json was written with");
+  write_data_folder(data, corpus, ByteTokenizer());
+  make_tokenizer({.kind = "words"}, corpus.train)->save(data);
+  expect_error(read, "another tokenizer");
+  for (const char* text : {"", "{", "[]", "{\"version\": 2}", "{\"version\": 1}", "{\"version\": 1, \"train\": 3}"}) {
+    write_data_folder(data, corpus, ByteTokenizer());
+    write_file(data / "data.json", text);
+    expect_error(read, "data.json");
+  }
+}
+
+TEST(DataFolders, AnUnfinishedOneIsNone) {
+  const TemporaryFolder folder;
+  const fs::path data = folder / "data";
+  const Corpus corpus = corpus_in(folder);
+  write_data_folder(data, corpus, ByteTokenizer());
+  fs::remove(folder / "valid");  // the new one fails at its second part
+  expect_error([&] { write_data_folder(data, corpus, ByteTokenizer()); }, "valid");
+  expect_error([&] { read_data_folder(data); }, "did not finish");
+}
+
+TEST(TrainingData, WhatDoesNotGoTogetherIsAUsageError) {
+  const TemporaryFolder folder;
+  const std::string data = (folder / "data").string(), text = folder.write("more", lines(0, 5));
+  write_data_folder(data, corpus_in(folder), ByteTokenizer());
+  expect_error<UsageError>([&] { training_data({data, text}, {}); }, "cannot be joined");
+  expect_error<UsageError>([&] { training_data({data}, {text}); }, "leave out --valid");
+  expect_error<UsageError>([&] { training_data({data}, {}, {.kind = "words"}); }, "a tokenizer of its own (byte");
+  expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "letters"}); },
+                           "expected byte, bpe, unigram, words");
+  expect_error<UsageError>([&] { training_data({text}, {}, {.vocab_size = 300}); }, "bytes have 257");
+  expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "bpe", .min_count = 2}); }, "least count");
+  expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "bpe", .like = data}); }, "choose one of them");
+}
+
+TEST(TrainingData, ATokenizerCanBeTakenFromAFolder) {
+  const TemporaryFolder folder;
+  const Corpus corpus = corpus_in(folder);
+  const std::string data = (folder / "data").string();
+  write_data_folder(data, corpus, *make_tokenizer({.kind = "words"}, corpus.train));
+  const std::string text = folder.write("more", lines(3, 20));
+  const TrainingData more = training_data({text}, {}, {.like = data});
+  EXPECT_EQ(more.tokenizer->fingerprint(), read_data_folder(data).tokenizer->fingerprint());
+  const ScoredText scored = text_to_score(*more.tokenizer, {data});
+  EXPECT_EQ(ids_of(scored.stream), ids_of(read_data_folder(data).valid));
+  EXPECT_EQ(scored.bytes, corpus.valid_bytes);
+  EXPECT_EQ(text_to_score(*more.tokenizer, {text}).bytes, static_cast<int64_t>(fs::file_size(text)));
+  expect_error([&] { text_to_score(ByteTokenizer(), {data}); }, "another tokenizer");
+}
+
+TEST(Document, AFileThatChangesInBetweenIsNoticed) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("text", lines(0, 10));
+  const std::vector<Document> documents = read_documents({path});
+  EXPECT_EQ(documents[0].part(5, 11).text(), lines(0, 10).substr(5, 6));
+  folder.write("text", lines(0, 11));
+  expect_error([&] { encode_stream(ByteTokenizer(), documents); }, "it changed while it was in use");
+}
+
+}  // namespace
+}  // namespace alibi
