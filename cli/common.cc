@@ -47,6 +47,12 @@ void add_tokenizer(Command& command, TokenizerChoice& choice) {
   command.count("--min-count", choice.min_count, "words: what the text has less often is unknown");
 }
 
+void add_precision(Command& command, std::string& precision) {
+  command.text("--precision", precision, "NAME",
+               "Of training: f32; bf16: bfloat16 weights, activations and products, the rest float32; auto: bf16 where "
+               "the CPU has instructions for it");
+}
+
 void add_valid(Command& command, std::vector<std::string>& texts) {
   command.repeated("--valid", texts, "TEXT", "Text to hold out, may be repeated [some of the files, by a fixed rule]");
 }

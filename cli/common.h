@@ -29,6 +29,8 @@ struct CommonOptions {
 
 void add_preset(Command& command, std::string& preset);
 void add_tokenizer(Command& command, TokenizerChoice& choice);
+/// Of training; for precision_from().
+void add_precision(Command& command, std::string& precision);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
 /// Calls work(progress), which is shown on the terminal while it lasts.

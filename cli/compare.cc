@@ -25,6 +25,7 @@ struct Options : CommonOptions {
   std::string out = "alibi-compare";
   int64_t train_length = 0, tokens = 0, batch_tokens = 0, eval_tokens = 0, sample_tokens = -1;
   double learning_rate = 0;
+  std::string precision = "auto";
 };
 
 CompareOptions to_library(const Options& options) {
@@ -40,6 +41,7 @@ CompareOptions to_library(const Options& options) {
   if (options.learning_rate > 0) compare.train.learning_rate = options.learning_rate;
   if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
   compare.sample_tokens = options.sample_tokens;
+  compare.train.precision = precision_from(options.precision);
   compare.train.seed = options.seed;
   compare.out = options.out;
   compare.command = command_line();
@@ -90,6 +92,7 @@ void add_compare(CLI::App& app) {
   command.count("--tokens", options->tokens, "Tokens to train each model on [the preset's]");
   command.count("--batch-tokens", options->batch_tokens, "Tokens of an update [the preset's]");
   command.number("--learning-rate", options->learning_rate, "Peak learning rate [the preset's]");
+  add_precision(command, options->precision);
   command.count("--eval-tokens", options->eval_tokens, "Held-out tokens to score [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
                 "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);

@@ -35,9 +35,7 @@ void add_model_options(Command& command, TrainSettings& s) {
   command.count("--batch-tokens", s.batch_tokens, "Tokens of an update [the preset's]");
   command.count("--micro-batch-tokens", s.micro_batch_tokens,
                 "Of these at most so many at once: less memory, the same result up to rounding [8192]");
-  command.text(
-      "--precision", s.precision, "NAME",
-      "f32; bf16: bfloat16 weights, activations and products, float32 sums; auto: bf16 where the CPU multiplies it");
+  add_precision(command, s.precision);
   command.flag("--recompute", s.recompute, "Less memory: activations are computed again when they are needed");
   command.number("--dropout", s.dropout, "Part of the activations dropped in training [0]");
 }

@@ -281,8 +281,8 @@ void Comparison::describe(CompareResults& results) const {
       {"text", corpus_name_},
       {"held out", corpus_.split_rule},
       {"tokenizer", "bytes"},
-      {"training", fmt::format("{} tokens in {} updates of {}, in blocks of {}", t.steps() * t.batch_tokens, t.steps(),
-                               t.batch_tokens, t.length)},
+      {"training", fmt::format("{} tokens in {} updates of {}, in blocks of {}, in {}", t.steps() * t.batch_tokens,
+                               t.steps(), t.batch_tokens, t.length, name_of(t.precision))},
       {"optimizer", fmt::format("AdamW, learning rate {:g} after {:g} % warmup, cosine to {:g} %, betas {:g} and {:g}, "
                                 "weight decay {:g}, gradient clipped at {:g}",
                                 t.learning_rate, 100 * t.warmup_fraction, 100 * t.final_fraction, t.beta1, t.beta2,
