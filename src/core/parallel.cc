@@ -36,13 +36,13 @@ class Pool {
   void resize(int count) {
     {
       const std::lock_guard lock(mutex_);
-      stop_ = true;
+      stop_.store(true);
     }
     wake_.notify_all();
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
-    stop_ = false;
-    for (int i = 1; i < count; ++i) workers_.emplace_back([this, seen = loop_] { work(seen); });
+    stop_.store(false);
+    for (int i = 1; i < count; ++i) workers_.emplace_back([this, seen = loop_.load()] { work(seen); });
   }
 
   void run(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
@@ -55,29 +55,50 @@ class Pool {
       next_.store(0);
       failed_at_ = std::numeric_limits<int64_t>::max();
       failure_ = nullptr;
-      busy_ = static_cast<int>(workers_.size());
-      ++loop_;
+      busy_.store(static_cast<int>(workers_.size()));
+      loop_.fetch_add(1);
     }
     wake_.notify_all();
     drain();
-    std::unique_lock lock(mutex_);
-    done_.wait(lock, [this] { return busy_ == 0; });
+    if (!soon([this] { return busy_.load() == 0; })) {
+      std::unique_lock lock(mutex_);
+      done_.wait(lock, [this] { return busy_.load() == 0; });
+    }
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
  private:
   void work(uint64_t seen) {
     for (;;) {
-      {
+      if (!soon([&] { return stop_.load() || loop_.load() != seen; })) {
         std::unique_lock lock(mutex_);
-        wake_.wait(lock, [&] { return stop_ || loop_ != seen; });
-        if (stop_) return;
-        seen = loop_;
+        wake_.wait(lock, [&] { return stop_.load() || loop_.load() != seen; });
       }
+      if (stop_.load()) return;
+      seen = loop_.load();
       drain();
-      const std::lock_guard lock(mutex_);
-      if (--busy_ == 0) done_.notify_one();
+      if (busy_.fetch_sub(1) == 1) {
+        const std::lock_guard lock(mutex_);  // the other side is before its look at busy_, or waits
+        done_.notify_one();
+      }
     }
+  }
+
+  /// Looks for some 20 microseconds whether it is so: a small operator's loop follows the one before sooner than a
+  /// sleeping thread wakes.
+  template <class Condition>
+  static bool soon(const Condition& condition) {
+    for (int i = 0; i < 400; ++i) {
+      if (condition()) return true;
+      pause();
+    }
+    return false;
+  }
+
+  static void pause() {
+#if defined(__x86_64__) || defined(__i386__)
+    __builtin_ia32_pause();
+#endif
   }
 
   void drain() {
@@ -101,9 +122,9 @@ class Pool {
   std::condition_variable wake_;
   std::condition_variable done_;
   std::vector<std::thread> workers_;
-  bool stop_ = false;
-  uint64_t loop_ = 0;
-  int busy_ = 0;
+  std::atomic<bool> stop_{false};
+  std::atomic<uint64_t> loop_{0};
+  std::atomic<int> busy_{0};
   int64_t tasks_ = 0;
   void (*call_)(const void*, int64_t) = nullptr;
   const void* body_ = nullptr;
