@@ -83,7 +83,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& folder) {
 }
 
 void LanguageModel::save(const std::filesystem::path& folder) const {
-  write_mpt_folder(folder, config(), parameters());
+  write_mpt_folder(folder, config(), parameters(), state_->tokenizer.get());
   if (state_->tokenizer) state_->tokenizer->save(folder);
 }
 

@@ -162,7 +162,7 @@ void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelCo
 }
 
 void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelConfig& config,
-                      const std::vector<const Parameter*>& parameters) {
+                      const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer) {
   const TransformerConfig& t = config.transformer;
   check(t.causal && t.final_norm, "[model] the MPT layout holds decoders with a final norm only");
   make_folder(folder);
@@ -225,6 +225,11 @@ void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelCo
                       {"torch_dtype", "float32"},
                       {"attn_config", attention},
                       {"ffn_config", ffn}};
+  if (tokenizer != nullptr) {
+    json["bos_token_id"] = tokenizer->end_of_text();
+    // One that ends lines does not end what is generated.
+    if (!tokenizer->end_of_text_ends_lines()) json["eos_token_id"] = tokenizer->end_of_text();
+  }
   OrderedJson own = {{"version", version}, {"position", name_of(t.position)}, {"activation", name_of(t.activation)}};
   if (config.embedding_scale != 1) own["embedding_scale"] = config.embedding_scale;
   if (t.position == Position::learned) own["max_length"] = t.max_length;

@@ -14,7 +14,8 @@ LanguageModelConfig read_mpt_config(const std::filesystem::path& folder);
 /// Fills the parameters; every one must be there with its shape, and nothing else.
 void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters);
+/// `tokenizer`, if there is one, gives the ids at which generation begins and ends.
 void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelConfig& config,
-                      const std::vector<const Parameter*>& parameters);
+                      const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer = nullptr);
 
 }  // namespace alibi

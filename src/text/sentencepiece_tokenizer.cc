@@ -27,6 +27,39 @@ std::string with_spaces(std::string_view piece) {
   return text;
 }
 
+/// The same model for Hugging Face's tokenizers library.
+OrderedJson unigram_json(const SentencePieceModel& model) {
+  using Type = SentencePieceModel::Type;
+  OrderedJson vocab = OrderedJson::array(), added = OrderedJson::array();
+  size_t unknown = 0;
+  for (const SentencePieceModel::Piece& piece : model.pieces) {
+    const size_t id = vocab.size();
+    vocab.push_back(OrderedJson::array({piece.text, piece.score}));
+    if (piece.type == Type::unknown) unknown = id;
+    if (piece.type != Type::unknown && piece.type != Type::control) continue;
+    added.push_back({{"id", id},
+                     {"content", piece.text},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", false},
+                     {"special", true}});
+  }
+  const OrderedJson to_mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
+  const OrderedJson to_space = {{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", std::move(added)},
+          {"normalizer", to_mark},
+          {"pre_tokenizer", nullptr},
+          {"post_processor", nullptr},
+          {"decoder",
+           {{"type", "Sequence"},
+            {"decoders", OrderedJson::array({to_space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}})}}},
+          {"model", {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", std::move(vocab)}, {"byte_fallback", true}}}};
+}
+
 }  // namespace
 
 SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::string& where)
@@ -102,8 +135,9 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
 
 void SentencePieceTokenizer::save(const std::filesystem::path& folder) const {
   write_file(folder / kSentencePieceFile, model_);
-  // The class that reads such a model as it is, from before and after it learned not to add a space.
-  write_json(folder / "tokenizer_config.json", {{"tokenizer_class", "LlamaTokenizer"},
+  // Hugging Face reads tokenizer.model with this class, but takes every such model for one of byte pairs.
+  const bool bpe = kind_ == "bpe";
+  write_json(folder / "tokenizer_config.json", {{"tokenizer_class", bpe ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
                                                 {"bos_token", kEndOfTextName},
                                                 {"eos_token", kEndOfTextName},
                                                 {"unk_token", "<unk>"},
@@ -112,7 +146,9 @@ void SentencePieceTokenizer::save(const std::filesystem::path& folder) const {
                                                 {"add_prefix_space", false},
                                                 {"legacy", false},
                                                 {"clean_up_tokenization_spaces", false}});
-  remove_other_tokenizers(folder, {kSentencePieceFile});
+  if (!bpe) write_json(folder / kHuggingFaceFile, unigram_json(read_sentencepiece_model(model_, kSentencePieceFile)));
+  remove_other_tokenizers(folder, bpe ? std::set<std::string>{kSentencePieceFile}
+                                      : std::set<std::string>{kSentencePieceFile, kHuggingFaceFile});
 }
 
 }  // namespace alibi

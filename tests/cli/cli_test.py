@@ -492,6 +492,9 @@ class EndToEnd(CliTest):
                 self.assertIn(kind, self.succeeds("info", model))
                 config = json.loads((model / "config.json").read_text())
                 self.assertEqual(config["vocab_size"], written["tokenizer"]["vocab_size"])
+                ends = {"byte": 256, "bpe": 1, "unigram": 1, "words": 2}
+                self.assertEqual(config["bos_token_id"], ends[kind])
+                self.assertEqual(config.get("eos_token_id"), None if kind == "words" else ends[kind])
                 for text in (data, self.valid):
                     self.succeeds("eval", model, text, "--lengths", "32", "--json", out)
                     point = json.loads(out.read_text())["eval"][0]

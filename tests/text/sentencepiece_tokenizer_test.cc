@@ -159,9 +159,17 @@ TEST_P(SentencePiece, LoadsWhatWasSavedWithTheNamesThatHuggingFaceLooksFor) {
   EXPECT_EQ(loaded->kind(), GetParam());
   EXPECT_EQ(loaded->fingerprint(), tokenizer().fingerprint());
   EXPECT_EQ(loaded->encode("the cat sat"), tokenizer().encode("the cat sat"));
-  EXPECT_FALSE(std::filesystem::exists(folder / "tokenizer.json"));
   const auto config = nlohmann::json::parse(read_file(folder / "tokenizer_config.json"));
-  EXPECT_EQ(config["tokenizer_class"], "LlamaTokenizer");
+  if (loaded->kind() == "bpe") {
+    EXPECT_EQ(config["tokenizer_class"], "LlamaTokenizer");
+    EXPECT_FALSE(std::filesystem::exists(folder / "tokenizer.json"));  // it would be taken instead of the model
+  } else {
+    const auto json = nlohmann::json::parse(read_file(folder / "tokenizer.json"));
+    EXPECT_EQ(json["model"]["type"], "Unigram");
+    EXPECT_EQ(json["model"]["vocab"].size(), static_cast<size_t>(loaded->vocab_size()));
+    EXPECT_EQ(json["model"]["vocab"][1][0], "</s>");
+    EXPECT_EQ(json["model"]["unk_id"], 0);
+  }
   EXPECT_EQ(config["add_bos_token"], false);
   EXPECT_EQ(config["add_prefix_space"], false);
 }
