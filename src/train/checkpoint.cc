@@ -128,6 +128,7 @@ void copy_weights(const fs::path& folder, LanguageModel& model) {
           to[i]->name, to[i]->value.shape());
     to[i]->value.copy_from(from[i]->value);
   }
+  model.weights_changed();
 }
 
 }  // namespace

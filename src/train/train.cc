@@ -85,7 +85,6 @@ void Trainer::open_folder() {
   const std::optional<CheckpointInfo> earlier = newest_checkpoint(run_.folder);
   if (run_.resume && earlier) {
     state_ = checkpoints_->resume(model_, optimizer_, identity_);
-    model_.weights_changed();
     seconds_before_ = state_.seconds;
   } else {
     check(!earlier || earlier->finished,

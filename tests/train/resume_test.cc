@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <utility>
 
 #include "alibi/train.h"
 #include "core/files.h"
@@ -89,8 +90,10 @@ class Resume : public ::testing::Test {
 
 TEST_F(Resume, SameBitsAsARunThatWasNotStoppedAtAnyThreadCount) {
   const test::RuntimeGuard guard;
-  for (const Optimizer optimizer : {Optimizer::adamw, Optimizer::nag}) {
-    const TrainOptions options = varied_run(optimizer);
+  for (const auto& [optimizer, precision] :
+       {std::pair(Optimizer::adamw, "f32"), std::pair(Optimizer::nag, "f32"), std::pair(Optimizer::adamw, "auto")}) {
+    TrainOptions options = varied_run(optimizer);
+    options.precision = precision_from(precision);
     set_threads(1);
     LanguageModel undisturbed = small_model(Position::alibi, 0.1f);
     TrainRun plain;
@@ -113,7 +116,7 @@ TEST_F(Resume, SameBitsAsARunThatWasNotStoppedAtAnyThreadCount) {
     const TrainResult last = go(model, options);
     EXPECT_EQ(last.end, TrainEnd::all_tokens);
     EXPECT_EQ(last.tokens, 12 * 256 - 3 * 5);  // the stream's last block is 5 tokens short, in each of 3 epochs
-    EXPECT_TRUE(outcome(last, model) == expected) << name_of(optimizer);
+    EXPECT_TRUE(outcome(last, model) == expected) << name_of(optimizer) << ' ' << precision;
     EXPECT_EQ(metric_steps(), (std::vector<int64_t>{1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12}));
     fs::remove_all(folder / "model");
   }
