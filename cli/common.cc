@@ -48,9 +48,9 @@ void add_tokenizer(Command& command, TokenizerChoice& choice) {
 }
 
 void add_precision(Command& command, std::string& precision) {
-  command.text("--precision", precision, "NAME",
-               "Of training: f32; bf16: bfloat16 weights, activations and products, the rest float32; auto: bf16 where "
-               "the CPU has instructions for it");
+  command.text(
+      "--precision", precision, "NAME",
+      "Of training: f32; bf16: weights, activations and products in bfloat16; auto: bf16 where the CPU has it");
 }
 
 void add_valid(Command& command, std::vector<std::string>& texts) {
