@@ -49,7 +49,19 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
                                  {"activation", name_of(t.activation)},
                                  {"norm", name_of(t.norm)},
                                  {"causal", t.causal},
-                                 {"dropout", t.dropout}};
+                                 {"final_norm", t.final_norm},
+                                 {"embedding_scale", config.embedding_scale},
+                                 {"dropout", t.dropout},
+                                 {"attention_dropout", t.attention_dropout},
+                                 {"activation_dropout", t.activation_dropout},
+                                 {"embedding_dropout", t.embedding_dropout}};
+  if (config.adaptive) {
+    auto& bands = json["bands"] = nlohmann::ordered_json::array();
+    for (const VocabularyBand& band : config.bands()) {
+      bands.push_back(fmt::format("{}-{}:{}", band.first, band.first + band.words - 1, band.width));
+    }
+    json["adaptive_dropout"] = config.adaptive->dropout;
+  }
   switch (t.position) {
     case Position::alibi:
       json["alibi_bias_max"] = t.alibi_bias_max;

@@ -112,7 +112,7 @@ void run(TrainSettings& settings, const Command& command) {
   const TrainingData data = with_progress([&](const TextProgress& progress) {
     return training_data(settings.texts, settings.valid, settings.tokenizer, progress);
   });
-  config.vocab_size = data.tokenizer->vocab_size();
+  config = with_vocab_size(config, data.tokenizer->vocab_size());
   LanguageModel model(config, settings.seed, data.tokenizer);
   if (settings.epochs > 0) {
     const double all = std::ceil(settings.epochs * static_cast<double>(data.train.tokens.size()));

@@ -3,15 +3,10 @@
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
-#include "alibi/compare.h"
 #include "core/check.h"
 
 namespace alibi::cli {
 namespace {
-
-TrainOptions defaults_of(const std::string& preset) {
-  return preset == "wikitext103" ? paper_recipe() : compare_defaults(preset).train;
-}
 
 /// Paths that hold wherever the file is read from.
 std::vector<std::string> absolute(const std::vector<std::string>& paths) {
@@ -89,7 +84,7 @@ void add_train_options(Command& command, TrainSettings& s) {
 }
 
 TrainOptions train_options(const TrainSettings& s) {
-  TrainOptions train = defaults_of(s.preset);
+  TrainOptions train = training_defaults(s.preset);
   const auto set = [](auto& value, auto chosen, bool is_chosen) {
     if (is_chosen) value = chosen;
   };
@@ -125,7 +120,11 @@ TrainOptions train_options(const TrainSettings& s) {
 
 LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
   LanguageModelConfig config = with_position(preset(s.preset), position_from(s.position), train_length);
-  if (s.dropout >= 0) config.transformer.dropout = static_cast<float>(s.dropout);
+  TransformerConfig& t = config.transformer;
+  if (s.dropout >= 0) {
+    t.dropout = static_cast<float>(s.dropout);
+    if (t.embedding_dropout > 0) t.embedding_dropout = t.dropout;  // one rate in the models that have both
+  }
   config.validate();
   return config;
 }

@@ -1,10 +1,11 @@
-// A language model: embedding, Transformer, tied output projection.
+// A language model: embedding, Transformer, output projection tied to the embedding.
 #pragma once
 
 #include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -15,23 +16,47 @@
 
 namespace alibi {
 
+/// Adaptive input (Baevski & Auli 2019) and adaptive softmax (Grave et al. 2017) in place of one table: the vocabulary,
+/// whose ids are sorted by frequency, is cut into bands; a rarer band has narrower vectors, projected to d_model.
+/// Tables and projections are shared by input and softmax.
+struct AdaptiveConfig {
+  std::vector<int64_t> cutoffs;  ///< first id of the second band, of the third ..., rising; empty: one band
+  int factor = 4;                ///< each band's vectors are narrower by it than those of the band before
+  float dropout = 0;             ///< of the states in the softmax and of what their projections give
+};
+
+struct VocabularyBand {
+  int64_t first = 0;  ///< id
+  int64_t words = 0;
+  int width = 0;  ///< elements of a vector
+};
+
 struct LanguageModelConfig {
   TransformerConfig transformer;
   int vocab_size = 257;
   int64_t train_length = 0;  ///< length it was (last) trained at; what `max_seq_len` says on disk
   float embedding_scale =
       1;  ///< token embeddings are multiplied by it (sinusoidal: sqrt(d_model), Vaswani section 3.4)
+  std::optional<AdaptiveConfig> adaptive;  ///< absent: one table [vocab_size, d_model]
 
   void validate() const;
+  /// Those of `adaptive`, or one band that is the table.
+  std::vector<VocabularyBand> bands() const;
+  /// Of the model that this describes, without making it.
+  int64_t parameter_count() const;
 };
 
 /// A model of a size people know, by name: tiny, small, base, medium, large (GPT-like; feed-forward expansion 4, no
-/// biases, as MPT). Throws UsageError with the names to choose from. The position method may be changed with
-/// `with_position`.
+/// biases, as MPT); the ALiBi paper's models wikitext103 (docs/recipe.md) and paper-1.3b. Throws UsageError with the
+/// names to choose from. The position method may be changed with `with_position`, the vocabulary with
+/// `with_vocab_size`.
 LanguageModelConfig preset(std::string_view name);
 std::vector<std::string> preset_names();
 /// The same model with another position method and what belongs to it (embedding scale, table of `train_length` rows).
+/// Adaptive models scale their embeddings by sqrt(d_model) with every method, as their authors did.
 LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length);
+/// The same model with another vocabulary. Bands that would begin past its end are left out.
+LanguageModelConfig with_vocab_size(LanguageModelConfig config, int vocab_size);
 
 struct GenerateOptions {
   int64_t max_tokens = 256;
@@ -65,8 +90,10 @@ class LanguageModel {
 
   /// ids int32 [batch, length] -> final hidden states [batch, length, d_model].
   Tensor hidden(const Tensor& ids) const;
-  /// ids int32 [batch, length] -> float32 [batch, length, vocab_size].
+  /// ids int32 [batch, length] -> float32 [batch, length, vocab_size]; those of adaptive models are log-probabilities.
   Tensor logits(const Tensor& ids) const;
+  /// The same for the token after the last alone: float32 [batch, vocab_size].
+  Tensor next_logits(const Tensor& ids) const;
   /// Negative log-likelihood (nats) of each target [batch, length] given the ids up to its place, row-major; a target
   /// of -1 is not scored (0). Never holds the logits of more than a part of the rows.
   std::vector<float> nll(const Tensor& ids, const Tensor& targets) const;

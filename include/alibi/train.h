@@ -84,6 +84,9 @@ struct TrainOptions {
 /// How the ALiBi paper trained on WikiText-103: 286,000 updates of 73,728 tokens at length 512, NAG with momentum 0.99,
 /// clipping at 0.1, warmup from 1e-7 to 1 over 16,000 updates, then a cosine to 1e-4 over 270,000.
 TrainOptions paper_recipe();
+/// What a preset is trained with when the user says nothing; wikitext103 by the paper's recipe. Throws UsageError with
+/// the names to choose from.
+TrainOptions training_defaults(std::string_view preset);
 
 /// FLOPs of one token in training: 6 for each parameter, and attention over half the length on average
 /// (Chowdhery et al. 2022, appendix B). Nothing is counted for what is computed again.

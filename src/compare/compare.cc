@@ -19,24 +19,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// What a preset is trained with when the user says nothing.
-struct Defaults {
-  const char* preset;
-  int64_t tokens, batch_tokens, eval_tokens;
-  double learning_rate;
-};
-constexpr Defaults defaults[] = {
-    {"tiny", 1'000'000, 2048, 1 << 16, 4e-3},        {"small", 20'000'000, 16384, 1 << 18, 1e-3},
-    {"base", 200'000'000, 65536, 1 << 20, 6e-4},     {"medium", 500'000'000, 131072, 1 << 20, 3e-4},
-    {"large", 1'000'000'000, 262144, 1 << 20, 2e-4},
-};
-
-const Defaults& defaults_of(const std::string& name) {
-  preset(name);  // throws with the names to choose from
-  for (const Defaults& candidate : defaults) {
-    if (name == candidate.preset) return candidate;
-  }
-  fail("[compare] the preset '{}' has no training defaults", name);
+/// Held-out tokens to score when the user says nothing.
+int64_t default_eval_tokens(const std::string& name) {
+  if (name == "tiny") return 1 << 16;
+  return name == "small" || name == "wikitext103" ? 1 << 18 : 1 << 20;
 }
 
 /// 1, 1.25, 1.5, 2, 3, 4, 6, 8, 16 times the training length, rounded to whole tokens.
@@ -45,6 +31,19 @@ std::vector<int64_t> default_lengths(int64_t train_length) {
   for (const int64_t quarters : {4, 5, 6, 8, 12, 16, 24, 32, 64}) lengths.push_back((train_length * quarters + 2) / 4);
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   return lengths;
+}
+
+std::string optimizer_text(const TrainOptions& t) {
+  const Schedule schedule = t.schedule();
+  const std::string kind = t.optimizer == Optimizer::nag
+                               ? fmt::format("NAG with momentum {:g}", t.momentum)
+                               : fmt::format("AdamW with betas {:g} and {:g}", t.beta1, t.beta2);
+  const std::string shape = t.schedule_kind == ScheduleKind::cosine
+                                ? fmt::format("cosine to {:g} %", 100 * t.final_fraction)
+                                : fmt::format("{} schedule", name_of(t.schedule_kind));
+  return fmt::format(
+      "{}, learning rate {:g} after {} updates of warmup, {}, weight decay {:g}, gradient clipped at {:g}", kind,
+      t.learning_rate, schedule.warmup_steps, shape, t.weight_decay, t.clip);
 }
 
 std::string utc_now() {
@@ -97,7 +96,7 @@ void Comparison::check_options() {
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   check_usage(twice == sorted.end(), "[compare] the method {} is named twice",
               twice == sorted.end() ? "" : name_of(*twice));
-  const Defaults& preset_defaults = defaults_of(options_.preset);
+  preset(options_.preset);  // throws with the names to choose from
   if (options_.lengths.empty()) options_.lengths = default_lengths(options_.train.length);
   std::sort(options_.lengths.begin(), options_.lengths.end());
   options_.lengths.erase(std::unique(options_.lengths.begin(), options_.lengths.end()), options_.lengths.end());
@@ -106,7 +105,7 @@ void Comparison::check_options() {
   check_usage(options_.eval_tokens >= 0, "[compare] eval_tokens is {}, expected at least 0", options_.eval_tokens);
   if (options_.eval_tokens == 0) {
     // At least four windows of the longest length, so that no point hangs on one window.
-    options_.eval_tokens = std::max(preset_defaults.eval_tokens, 4 * options_.lengths.back());
+    options_.eval_tokens = std::max(default_eval_tokens(options_.preset), 4 * options_.lengths.back());
   }
   if (options_.sample_tokens < 0) options_.sample_tokens = 4 * options_.train.length;
 }
@@ -245,8 +244,9 @@ MethodResults Comparison::run_method(Position method) {
   method_ = name_of(method);
   MethodResults results;
   results.name = method_;
-  LanguageModel model(with_position(preset(options_.preset), method, options_.train.length), options_.train.seed,
-                      tokenizer_);
+  const LanguageModelConfig config =
+      with_vocab_size(with_position(preset(options_.preset), method, options_.train.length), tokenizer_->vocab_size());
+  LanguageModel model(config, options_.train.seed, tokenizer_);
   results.parameters = model.parameter_count();
   train_method(model, results);
   if (!options_.out.empty()) {
@@ -283,10 +283,7 @@ void Comparison::describe(CompareResults& results) const {
       {"tokenizer", "bytes"},
       {"training", fmt::format("{} tokens in {} updates of {}, in blocks of {}, in {}", t.steps() * t.batch_tokens,
                                t.steps(), t.batch_tokens, t.length, name_of(t.precision))},
-      {"optimizer", fmt::format("AdamW, learning rate {:g} after {:g} % warmup, cosine to {:g} %, betas {:g} and {:g}, "
-                                "weight decay {:g}, gradient clipped at {:g}",
-                                t.learning_rate, 100 * t.warmup_fraction, 100 * t.final_fraction, t.beta1, t.beta2,
-                                t.weight_decay, t.clip)},
+      {"optimizer", optimizer_text(t)},
       {"evaluation", fmt::format("non-overlapping windows over {} held-out tokens", valid_tokens_.size())},
       {"seed", fmt::format("{}", t.seed)},
   };
@@ -310,13 +307,9 @@ CompareResults Comparison::run() {
 }  // namespace
 
 CompareOptions compare_defaults(const std::string& preset_name) {
-  const Defaults& chosen = defaults_of(preset_name);
   CompareOptions options;
   options.preset = preset_name;
-  options.eval_tokens = 0;
-  options.train.tokens = chosen.tokens;
-  options.train.batch_tokens = chosen.batch_tokens;
-  options.train.learning_rate = chosen.learning_rate;
+  options.train = training_defaults(preset_name);
   return options;
 }
 

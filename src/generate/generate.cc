@@ -26,21 +26,12 @@ std::string LanguageModel::generate(std::string_view prompt, const GenerateOptio
   ids.insert(ids.end(), encoded.begin(), encoded.end());
 
   const Random random(options.seed, mix(0x9e4e, 0));
-  const Parameter& projection = *parameters().front();  // tied to the embedding
-  const int64_t width = projection.value.size(1);
   std::string text;
   size_t shown = 0;
   for (int64_t n = 0; n < options.max_tokens; ++n) {
     const int64_t length = static_cast<int64_t>(ids.size());
-    const Tensor states = hidden(Tensor::view(ids.data(), {1, length}, DType::int32));
-    const float* last = states.data<float>() + (length - 1) * width;
-    std::vector<float> logits(static_cast<size_t>(projection.value.size(0)));
-    for (size_t v = 0; v < logits.size(); ++v) {
-      const float* row = projection.value.data<float>() + static_cast<int64_t>(v) * width;
-      double sum = 0;
-      for (int64_t c = 0; c < width; ++c) sum += static_cast<double>(last[c]) * static_cast<double>(row[c]);
-      logits[v] = static_cast<float>(sum);
-    }
+    const Tensor next = next_logits(Tensor::view(ids.data(), {1, length}, DType::int32));
+    const std::span<const float> logits(next.data<float>(), static_cast<size_t>(next.elements()));
     const int32_t token = sample_token(logits, options, random, static_cast<uint64_t>(n), never);
     if (token == end_of_text && stops) break;
     ids.push_back(token);

@@ -2,6 +2,7 @@
 
 #include "alibi/language_model.h"
 #include "core/check.h"
+#include "nn/activation.h"
 
 namespace alibi {
 namespace {
@@ -11,17 +12,6 @@ constexpr int largest_extent = 1 << 20;  // keeps every product of two extents f
 void check_range(const char* field, int64_t value, int64_t low, int64_t high) {
   check_usage(value >= low && value <= high, "[config] {} is {}, expected {} to {}", field, value, low, high);
 }
-
-struct Preset {
-  const char* name;
-  int layers, d_model, heads;
-};
-
-// small, base and medium follow the GPT ladder (base has the shape of GPT-2 124M); tiny trains in a minute on two
-// cores.
-constexpr Preset presets[] = {
-    {"tiny", 4, 128, 4}, {"small", 6, 512, 8}, {"base", 12, 768, 12}, {"medium", 24, 1024, 16}, {"large", 24, 1536, 16},
-};
 
 }  // namespace
 
@@ -64,38 +54,47 @@ void LanguageModelConfig::validate() const {
   check_range("train_length", train_length, 0, int64_t{1} << 40);
   check_usage(std::isfinite(embedding_scale) && embedding_scale > 0,
               "[config] embedding_scale is {}, expected a positive number", embedding_scale);
-}
-
-LanguageModelConfig preset(std::string_view name) {
-  for (const Preset& candidate : presets) {
-    if (name != candidate.name) continue;
-    LanguageModelConfig config;
-    TransformerConfig& t = config.transformer;
-    t.layers = candidate.layers;
-    t.d_model = candidate.d_model;
-    t.heads = candidate.heads;
-    t.expansion = 4;
-    t.dropout = 0;
-    t.bias = false;
-    t.final_norm = true;
-    return config;
+  if (!adaptive) return;
+  check_range("adaptive factor", adaptive->factor, 1, largest_extent);
+  check_usage(adaptive->dropout >= 0 && adaptive->dropout < 1,
+              "[config] adaptive dropout is {}, expected at least 0 and below 1", adaptive->dropout);
+  check_range("the number of adaptive cutoffs", static_cast<int64_t>(adaptive->cutoffs.size()), 0, 62);
+  int64_t before = 0;
+  for (const int64_t cutoff : adaptive->cutoffs) {
+    check_usage(cutoff > before && cutoff < vocab_size,
+                "[config] adaptive cutoffs are {}, expected to rise from above 0 to below vocab_size, {}",
+                fmt::join(adaptive->cutoffs, ", "), vocab_size);
+    before = cutoff;
   }
-  fail_usage("[config] there is no preset called '{}'; choose from {}", name, fmt::join(preset_names(), ", "));
+  const VocabularyBand last = bands().back();
+  check_usage(last.width > 0, "[config] d_model {} and an adaptive factor of {} leave no width for band {}",
+              transformer.d_model, adaptive->factor, adaptive->cutoffs.size());
 }
 
-std::vector<std::string> preset_names() {
-  std::vector<std::string> names;
-  for (const Preset& candidate : presets) names.emplace_back(candidate.name);
-  return names;
+std::vector<VocabularyBand> LanguageModelConfig::bands() const {
+  std::vector<VocabularyBand> result{{0, vocab_size, transformer.d_model}};
+  if (!adaptive) return result;
+  for (const int64_t cutoff : adaptive->cutoffs) {
+    result.back().words = cutoff - result.back().first;
+    result.push_back({cutoff, vocab_size - cutoff, result.back().width / adaptive->factor});
+  }
+  return result;
 }
 
-LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length) {
-  config.transformer.position = position;
-  config.train_length = train_length;
-  config.transformer.max_length = position == Position::learned ? train_length : 0;
-  config.embedding_scale =
-      position == Position::sinusoidal ? std::sqrt(static_cast<float>(config.transformer.d_model)) : 1.0f;
-  return config;
+int64_t LanguageModelConfig::parameter_count() const {
+  const TransformerConfig& t = transformer;
+  const int64_t width = t.d_model, hidden = t.ffn_dim(), bias = t.bias ? 1 : 0;
+  const int64_t up = hidden * (nn::is_gated(t.activation) ? 2 : 1);
+  const int64_t qkv = int64_t{t.heads + 2 * t.key_heads()} * t.head_dim();
+  const int64_t norm = width * (t.bias && t.norm == Norm::layer_norm ? 2 : 1);
+  const int64_t attention = qkv * (width + bias) + width * (width + bias);
+  const int64_t feed_forward = up * (width + bias) + width * (hidden + bias);
+  int64_t count = t.layers * (2 * norm + attention + feed_forward) + (t.final_norm ? norm : 0);
+  if (t.position == Position::learned) count += t.max_length * width;
+  if (t.position == Position::t5) count += int64_t{t.t5_buckets} * t.heads;
+  const std::vector<VocabularyBand> parts = bands();
+  for (const VocabularyBand& band : parts) count += band.words * band.width + (adaptive ? width * band.width : 0);
+  return count + (static_cast<int64_t>(parts.size()) - 1) * width;  // the rows that stand for the other bands
 }
 
 }  // namespace alibi

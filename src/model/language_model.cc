@@ -1,17 +1,12 @@
 #include "alibi/language_model.h"
 
-#include <cmath>
 #include <numeric>
 
 #include "core/check.h"
-#include "core/parallel.h"
-#include "core/random.h"
 #include "model/mpt_folder.h"
 #include "model/round_operand.h"
-#include "nn/cross_entropy.h"
+#include "model/vocabulary.h"
 #include "nn/elementwise.h"
-#include "nn/embedding.h"
-#include "nn/linear.h"
 
 // Dimension letters: B batch, T length, R = B * T rows, C d_model, V vocab_size.
 
@@ -21,20 +16,15 @@ struct LanguageModel::State {
   LanguageModelConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
   Transformer transformer;
-  Parameter embedding;       // [V, C], also the output projection
+  std::unique_ptr<Vocabulary> vocabulary;
   Tensor embedded, dhidden;  // [R, C], kept between training steps
 
   State(const LanguageModelConfig& config_in, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer_in)
-      : config(config_in), tokenizer(std::move(tokenizer_in)), transformer(validated(config_in).transformer, seed) {
-    const int64_t vocab = config.vocab_size, width = config.transformer.d_model;
-    embedding = {"wte.weight", Tensor::empty({vocab, width}), Tensor(), false};
-    // Standard deviation d_model^-0.5 makes the first logits of the tied projection about N(0, 1).
-    const float deviation = 1.0f / std::sqrt(static_cast<float>(width));
-    const Random random(seed, mix(0x1417, ~uint64_t{0}));
-    float* values = embedding.value.data<float>();
-    parallel_ranges(vocab * width, 1 << 14, [&](int64_t begin, int64_t end) {
-      for (int64_t i = begin; i < end; ++i) values[i] = deviation * random.normal(static_cast<uint64_t>(i));
-    });
+      : config(config_in),
+        tokenizer(std::move(tokenizer_in)),
+        transformer(validated(config_in).transformer, seed),
+        vocabulary(make_vocabulary(config, seed)) {
+    const int vocab = config.vocab_size;
     if (!tokenizer && vocab == ByteTokenizer().vocab_size()) tokenizer = std::make_shared<ByteTokenizer>();
     check_usage(!tokenizer || tokenizer->vocab_size() <= vocab,
                 "[language model] the tokenizer has {} tokens, vocab_size is {}",
@@ -106,7 +96,7 @@ Tensor LanguageModel::hidden(const Tensor& ids) const {
   State::check_ids(ids, "language model");
   const int64_t batch = ids.size(0), length = ids.size(1), width = config().transformer.d_model;
   Tensor embedded = Tensor::empty({batch * length, width});
-  nn::embedding(ids.reshape({batch * length}), state_->embedding.value, config().embedding_scale, embedded);
+  state_->vocabulary->embed(ids.reshape({batch * length}), embedded);
   return state_->transformer(embedded.reshape({batch, length, width}));
 }
 
@@ -114,8 +104,16 @@ Tensor LanguageModel::logits(const Tensor& ids) const {
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements(), vocab = config().vocab_size;
   Tensor result = Tensor::empty({rows, vocab});
-  nn::linear(state_->rounded(states.reshape({rows, states.size(2)})), state_->embedding.operand(), nullptr, result);
+  state_->vocabulary->logits(state_->rounded(states.reshape({rows, states.size(2)})), result);
   return result.reshape({ids.size(0), ids.size(1), vocab});
+}
+
+Tensor LanguageModel::next_logits(const Tensor& ids) const {
+  const Tensor states = hidden(ids);
+  const int64_t batch = states.size(0), length = states.size(1), width = states.size(2);
+  Tensor result = Tensor::empty({batch, config().vocab_size});
+  state_->vocabulary->logits(states.slice(1, length - 1, length).clone().reshape({batch, width}), result);
+  return result;
 }
 
 std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) const {
@@ -123,8 +121,7 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements();
   std::vector<float> result(static_cast<size_t>(rows));
-  nn::linear_cross_entropy(state_->rounded(states.reshape({rows, states.size(2)})), state_->embedding.operand(),
-                           targets.reshape({rows}), result);
+  state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}), result);
   return result;
 }
 
@@ -132,7 +129,7 @@ double LanguageModel::accumulate_gradients(const Tensor& ids, const Tensor& targ
                                            const StepSeed& seed) {
   State& s = *state_;
   State::check_targets(ids, targets, "language model training");
-  check(s.embedding.gradient.defined(),
+  check(s.vocabulary->parameters().front().gradient.defined(),
         "[language model training] there are no gradients to add to; call zero_gradients() first");
   const int64_t batch = ids.size(0), length = ids.size(1), rows = batch * length;
   const int64_t width = config().transformer.d_model;
@@ -141,32 +138,33 @@ double LanguageModel::accumulate_gradients(const Tensor& ids, const Tensor& targ
     tensor = Tensor::empty({rows, width}, dtype);
   };
   reuse(s.embedded, DType::float32);
-  nn::embedding(ids.reshape({rows}), s.embedding.value, config().embedding_scale, s.embedded);
+  s.vocabulary->embed(ids.reshape({rows}), s.embedded);
   const Tensor states = s.transformer.forward(s.embedded.reshape({batch, length, width}), seed);
   reuse(s.dhidden, states.dtype());
   std::vector<float> nll(static_cast<size_t>(rows));
-  nn::linear_cross_entropy_with_gradients(states.reshape({rows, width}), s.embedding.operand(), targets.reshape({rows}),
-                                          gradient_scale, nll, s.dhidden, s.embedding.gradient);
+  s.vocabulary->nll_with_gradients(states.reshape({rows, width}), targets.reshape({rows}), gradient_scale, seed, nll,
+                                   s.dhidden);
   const Tensor dembedded = s.transformer.backward(s.dhidden.reshape({batch, length, width}));
-  nn::embedding_backward(dembedded.reshape({rows, width}), ids.reshape({rows}), config().embedding_scale,
-                         s.embedding.gradient);
+  s.vocabulary->embed_backward(dembedded.reshape({rows, width}), ids.reshape({rows}));
   return std::accumulate(nll.begin(), nll.end(), 0.0);
 }
 
 std::vector<Parameter*> LanguageModel::parameters() {
-  std::vector<Parameter*> all{&state_->embedding};
+  std::vector<Parameter*> all;
+  for (Parameter& parameter : state_->vocabulary->parameters()) all.push_back(&parameter);
   for (Parameter& parameter : state_->transformer.parameters()) all.push_back(&parameter);
   return all;
 }
 
 std::vector<const Parameter*> LanguageModel::parameters() const {
-  std::vector<const Parameter*> all{&state_->embedding};
+  std::vector<const Parameter*> all;
+  for (const Parameter& parameter : std::as_const(*state_->vocabulary).parameters()) all.push_back(&parameter);
   for (const Parameter& parameter : std::as_const(state_->transformer).parameters()) all.push_back(&parameter);
   return all;
 }
 
 void LanguageModel::set_precision(Precision precision) {
-  state_->embedding.rounded = Tensor();
+  for (Parameter& parameter : state_->vocabulary->parameters()) parameter.rounded = Tensor();
   state_->transformer.set_precision(precision);
   weights_changed();
 }
@@ -174,15 +172,19 @@ Precision LanguageModel::precision() const { return state_->transformer.precisio
 void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_recompute(recompute); }
 
 void LanguageModel::weights_changed() {
-  if (precision() == Precision::bf16) round_operand(state_->embedding);
+  if (precision() == Precision::bf16) {
+    for (Parameter& parameter : state_->vocabulary->parameters()) round_operand(parameter);
+  }
   state_->transformer.weights_changed();
 }
 
 void LanguageModel::zero_gradients() {
-  if (state_->embedding.gradient.defined()) {
-    state_->embedding.gradient.fill(0);
-  } else {
-    state_->embedding.gradient = Tensor(state_->embedding.value.shape());
+  for (Parameter& parameter : state_->vocabulary->parameters()) {
+    if (parameter.gradient.defined()) {
+      parameter.gradient.fill(0);
+    } else {
+      parameter.gradient = Tensor(parameter.value.shape());
+    }
   }
   state_->transformer.zero_gradients();
 }

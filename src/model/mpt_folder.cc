@@ -77,6 +77,14 @@ Activation activation_of(const JsonObject& json, const JsonObject& own) {
   return approximate == "tanh" ? Activation::gelu_tanh : Activation::gelu;
 }
 
+AdaptiveConfig adaptive_of(const JsonObject& json) {
+  AdaptiveConfig adaptive;
+  adaptive.cutoffs = json.get<std::vector<int64_t>>("cutoffs");
+  adaptive.factor = static_cast<int>(json.get_int("factor", 1, 1 << 20));
+  adaptive.dropout = static_cast<float>(json.get_number_or("dropout", 0, 0, 1));
+  return adaptive;
+}
+
 }  // namespace
 
 LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
@@ -106,7 +114,9 @@ LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
   t.bias = !json.get_or<bool>("no_bias", true);
   t.norm = norm_of(json.get_or("norm_type", "low_precision_layernorm"), json.where());
   t.norm_eps = static_cast<float>(json.get_number_or("norm_eps", 1e-5, 0, 1));
-  t.final_norm = true;
+  t.final_norm = own.get_or<bool>("final_norm", true);
+  t.embedding_dropout = static_cast<float>(json.get_number_or("emb_pdrop", 0, 0, 1));
+  t.activation_dropout = static_cast<float>(own.get_number_or("activation_dropout", 0, 0, 1));
   t.dropout = static_cast<float>(json.get_number_or("resid_pdrop", 0, 0, 1));
   t.attention_dropout = static_cast<float>(attention.get_number_or("attn_pdrop", 0, 0, 1));
   t.alibi_bias_max = attention.get_number_or("alibi_bias_max", 8, 0, 1e6);
@@ -128,6 +138,7 @@ LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
   t.t5_max_distance = static_cast<int>(own.get_int_or("t5_max_distance", 128, 1, 1 << 20));
   t.rotary_theta = own.get_number_or("rotary_theta", 10000, 0, 1e12);
   config.embedding_scale = static_cast<float>(own.get_number_or("embedding_scale", 1, 0, 1e6));
+  if (own.has("adaptive")) config.adaptive = adaptive_of(own.object("adaptive"));
   config.validate();
   return config;
 }
@@ -164,7 +175,7 @@ void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelCo
 void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelConfig& config,
                       const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer) {
   const TransformerConfig& t = config.transformer;
-  check(t.causal && t.final_norm, "[model] the MPT layout holds decoders with a final norm only");
+  check(t.causal, "[model] the MPT layout holds decoders only");
   make_folder(folder);
 
   const bool gated = nn::is_gated(t.activation);
@@ -217,7 +228,7 @@ void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelCo
                       {"norm_type", t.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
                       {"norm_eps", t.norm_eps},
                       {"learned_pos_emb", t.position == Position::learned},
-                      {"emb_pdrop", 0.0},
+                      {"emb_pdrop", t.embedding_dropout},
                       {"resid_pdrop", t.dropout},
                       {"logit_scale", nullptr},
                       {"tie_word_embeddings", true},
@@ -232,6 +243,12 @@ void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelCo
   }
   OrderedJson own = {{"version", version}, {"position", name_of(t.position)}, {"activation", name_of(t.activation)}};
   if (config.embedding_scale != 1) own["embedding_scale"] = config.embedding_scale;
+  if (!t.final_norm) own["final_norm"] = false;
+  if (t.activation_dropout > 0) own["activation_dropout"] = t.activation_dropout;
+  if (config.adaptive) {
+    const AdaptiveConfig& adaptive = *config.adaptive;
+    own["adaptive"] = {{"cutoffs", adaptive.cutoffs}, {"factor", adaptive.factor}, {"dropout", adaptive.dropout}};
+  }
   if (t.position == Position::learned) own["max_length"] = t.max_length;
   if (t.position == Position::rotary) own["rotary_theta"] = t.rotary_theta;
   if (t.position == Position::t5) {

@@ -1,5 +1,5 @@
 // The model on disk: a Hugging Face MPT folder (config.json, model.safetensors). Keys that MPT does not have, for the
-// other position methods, stand under "alibi".
+// other position methods and for adaptive vocabularies, stand under "alibi".
 #pragma once
 
 #include <filesystem>

@@ -70,6 +70,8 @@ OrderedJson model_json(const LanguageModel& model) {
           {"tolerance", t.tolerance},
           {"vocab_size", config.vocab_size},
           {"embedding_scale", config.embedding_scale},
+          {"cutoffs", config.adaptive ? config.adaptive->cutoffs : std::vector<int64_t>()},
+          {"adaptive_dropout", config.adaptive ? config.adaptive->dropout : 0},
           {"parameters", model.parameter_count()}};
 }
 

@@ -1,0 +1,88 @@
+// Models of sizes that people know.
+#include <cmath>
+
+#include "alibi/language_model.h"
+#include "core/check.h"
+
+namespace alibi {
+namespace {
+
+struct Preset {
+  const char* name;
+  int layers, d_model, heads;
+};
+
+// small, base and medium follow the GPT ladder (base has the shape of GPT-2 124M); tiny trains in a minute on two
+// cores. paper-1.3b is the ALiBi paper's large model (section 5), of which more than its shape was not published.
+constexpr Preset presets[] = {
+    {"tiny", 4, 128, 4},      {"small", 6, 512, 8},    {"base", 12, 768, 12},
+    {"medium", 24, 1024, 16}, {"large", 24, 1536, 16}, {"paper-1.3b", 25, 2048, 16},
+};
+constexpr const char* wikitext103_name = "wikitext103";
+
+LanguageModelConfig gpt_like(const Preset& size) {
+  LanguageModelConfig config;
+  TransformerConfig& t = config.transformer;
+  t.layers = size.layers;
+  t.d_model = size.d_model;
+  t.heads = size.heads;
+  t.expansion = 4;
+  t.dropout = 0;
+  t.bias = false;
+  t.final_norm = true;
+  return config;
+}
+
+/// The paper's model of WikiText-103, fairseq's transformer_lm_wiki103 (docs/recipe.md).
+LanguageModelConfig wikitext103() {
+  LanguageModelConfig config;
+  TransformerConfig& t = config.transformer;
+  t.layers = 16;
+  t.d_model = 1024;
+  t.heads = 8;
+  t.expansion = 4;
+  t.dropout = t.embedding_dropout = 0.3f;
+  t.attention_dropout = t.activation_dropout = 0.1f;
+  t.activation = Activation::relu;
+  t.bias = true;
+  t.final_norm = false;
+  t.initialization = Initialization::fairseq;
+  config.vocab_size = 267744;
+  config.embedding_scale = 32;  // sqrt(d_model)
+  config.adaptive = AdaptiveConfig{{20000, 60000}, 4, 0.2f};
+  return config;
+}
+
+}  // namespace
+
+LanguageModelConfig preset(std::string_view name) {
+  for (const Preset& candidate : presets) {
+    if (name == candidate.name) return gpt_like(candidate);
+  }
+  if (name == wikitext103_name) return wikitext103();
+  fail_usage("[config] there is no preset called '{}'; choose from {}", name, fmt::join(preset_names(), ", "));
+}
+
+std::vector<std::string> preset_names() {
+  std::vector<std::string> names;
+  for (const Preset& candidate : presets) names.emplace_back(candidate.name);
+  names.emplace_back(wikitext103_name);
+  return names;
+}
+
+LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length) {
+  config.transformer.position = position;
+  config.train_length = train_length;
+  config.transformer.max_length = position == Position::learned ? train_length : 0;
+  const bool scaled = position == Position::sinusoidal || config.adaptive.has_value();
+  config.embedding_scale = scaled ? std::sqrt(static_cast<float>(config.transformer.d_model)) : 1.0f;
+  return config;
+}
+
+LanguageModelConfig with_vocab_size(LanguageModelConfig config, int vocab_size) {
+  config.vocab_size = vocab_size;
+  if (config.adaptive) std::erase_if(config.adaptive->cutoffs, [&](int64_t cutoff) { return cutoff >= vocab_size; });
+  return config;
+}
+
+}  // namespace alibi

@@ -1,0 +1,41 @@
+// Token ids on their way into a model and probabilities on their way out, from the same weights.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "alibi/language_model.h"
+
+// Dimension letters: R rows, C d_model, V vocab_size.
+
+namespace alibi {
+
+class Vocabulary {
+ public:
+  virtual ~Vocabulary() = default;
+
+  std::vector<Parameter>& parameters() { return parameters_; }
+  const std::vector<Parameter>& parameters() const { return parameters_; }
+
+  /// ids int32 [R] -> y [R, C]
+  virtual void embed(const Tensor& ids, Tensor& y) const = 0;
+  virtual void embed_backward(const Tensor& dy, const Tensor& ids) = 0;
+
+  /// The embedding is float32; states and dstates are of the type of the output's operands (Parameter::operand()).
+  /// states [R, C] -> float32 [R, V], whose softmax is the prediction.
+  virtual void logits(const Tensor& states, Tensor& result) const = 0;
+  /// Negative log-likelihood of each target [R] in nats; 0 where it is -1.
+  virtual void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const = 0;
+  /// Overwrites dstates with, and adds to the gradients, gradient_scale * d(sum of nll).
+  virtual void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale,
+                                  const StepSeed& seed, std::span<float> result, Tensor& dstates) = 0;
+
+ protected:
+  std::vector<Parameter> parameters_;
+};
+
+/// One table [V, C], or the bands of config.adaptive.
+std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config, uint64_t seed);
+
+}  // namespace alibi
