@@ -93,23 +93,6 @@ void amx_forward(const Problem& problem, AttentionState* state) {
   if (state != nullptr) state->stats = {.blocks_visited = visited, .blocks_total = total};
 }
 
-/// False if a tensor holds infinity or NaN.
-bool finite(const Problem& problem, const Rows& tensor, int64_t rows, int64_t heads) {
-  constexpr int64_t rows_together = 64;
-  const int64_t pieces = ceil_div(rows, rows_together);
-  std::atomic<bool> result{true};
-  parallel_for(problem.batch * pieces, [&](int64_t i) {
-    const int64_t batch = i / pieces, begin = i % pieces * rows_together;
-    const int64_t end = std::min(rows, begin + rows_together);
-    for (int64_t row = begin; row < end; row += 32) {
-      for (int64_t head = 0; head < heads; ++head) {  // heads lie side by side in memory
-        if (std::isinf(largest(source_at(tensor, batch, row, head, end - row, problem.head_dim)))) result = false;
-      }
-    }
-  });
-  return result;
-}
-
 /// The gradient of the bias: each task of a wave has sums of its own, which are added in the order of the tasks.
 class BiasTotals {
  public:
@@ -150,28 +133,28 @@ class BiasTotals {
 };
 
 void amx_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
-  if (!finite(problem, problem.q, problem.queries, problem.heads) ||
-      !finite(problem, problem.dout, problem.queries, problem.heads) ||
-      !finite(problem, problem.k, problem.keys, problem.kv_heads) ||
-      !finite(problem, problem.v, problem.keys, problem.kv_heads)) {
-    AttentionState every_block = state;  // the vector kernel numbers blocks its own way
-    every_block.first_block.clear();
-    every_block.last_block.clear();
-    return vector_backward(problem, every_block, sums);
-  }
   const VisitedBlocks visited(problem, state);
-  const std::vector<std::vector<BackwardTask>> waves = backward_waves(problem, visited);
-  const GradientSums gradients(problem, visited.numbers(), waves.size() > 1);
+  const std::vector<BackwardPart> parts = backward_parts(problem, visited);
+  GradientSums gradients(problem, parts);
   BiasTotals bias(problem, sums);
-  for (const std::vector<BackwardTask>& wave : waves) {
-    bias.start(wave);
-    parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
-      const auto at = static_cast<size_t>(i);
-      backward_task(problem, wave[at], state, visited, gradients, bias.of_task(at));
-    });
-    bias.add(wave);
+  std::atomic<bool> finite{true};
+  for (const BackwardPart& part : parts) {
+    gradients.start(part);
+    for (const std::vector<BackwardTask>& wave : part.waves) {
+      bias.start(wave);
+      parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
+        const auto at = static_cast<size_t>(i);
+        if (!backward_task(problem, wave[at], state, visited, gradients, bias.of_task(at))) finite = false;
+      });
+      bias.add(wave);
+    }
+    if (!finite) break;
   }
-  bias.finish();
+  if (finite) return bias.finish();
+  AttentionState every_block = state;  // the vector kernel numbers blocks its own way
+  every_block.first_block.clear();
+  every_block.last_block.clear();
+  vector_backward(problem, every_block, sums);
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #if defined(__x86_64__)
 #include "attention/amx_backward.h"
 
+#include <cmath>
 #include <cstring>
 #include <numbers>
 #include <optional>
@@ -72,7 +73,8 @@ class Backward {
     }
   }
 
-  void run() {
+  /// False if what was packed is not finite.
+  bool run() {
     pack_keys();
     const auto bytes = static_cast<size_t>(task_.key_blocks * block_size_) * sizeof(float);
     if (task_.first_of_keys) {
@@ -82,6 +84,7 @@ class Backward {
     const int64_t heads = task_.query_blocks > 0 ? problem_.group() : 0;
     for (int64_t g = 0; g < heads; ++g) run_head(task_.kv_head * problem_.group() + g);
     if (task_.last_of_keys) write_keys();
+    return finite_;
   }
 
  private:
@@ -123,12 +126,16 @@ class Backward {
     for (int64_t b = any.first; b < any.last; ++b) {
       if (b == any.first) prefetch_keys(b);
       if (b + 1 < any.last) prefetch_keys(b + 1);
-      const Source k = keys_at(problem_.k, b);
+      const Source k = keys_at(problem_.k, b), v = keys_at(problem_.v, b);
+      check_finite(k);
+      check_finite(v);
       pack_rows(k, keys_ + b * block_size_);
       pack_transposed(k, keys_transposed_ + b * block_size_);
-      pack_rows(keys_at(problem_.v, b), values_ + b * block_size_);
+      pack_rows(v, values_ + b * block_size_);
     }
   }
+
+  void check_finite(const Source& source) { finite_ = finite_ && std::isfinite(largest(source)); }
 
   Source keys_at(const Rows& tensor, int64_t b) const {
     const int64_t row = (task_.key_block + b) * block_rows;
@@ -160,6 +167,8 @@ class Backward {
       const int64_t row = (task_.query_block + b) * block_rows;
       const int64_t rows = sequence_.queries - row;
       const Source q = queries_at(problem_.q, head, b), dout = queries_at(problem_.dout, head, b);
+      check_finite(q);
+      check_finite(dout);
       pack_columns(q, queries_ + b * block_size_);
       pack_pairs(q, query_pairs_ + b * block_size_);
       pack_columns(dout, douts_ + b * block_size_);
@@ -355,6 +364,7 @@ class Backward {
   uint32_t* query_shares_;  ///< [query_blocks][32], with dropout
   uint32_t* pair_shares_;   ///< [key_blocks][16], with dropout
   float* diagonals_;
+  bool finite_ = true;
   // Sums: dK and dV as float32 blocks, dQ transposed.
   float* dk_ = nullptr;
   float* dv_ = nullptr;
@@ -363,11 +373,11 @@ class Backward {
 
 }  // namespace
 
-void backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
+bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
                    const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>* bias) {
   const FlushDenormals flush;
   const TileScope tiles;
-  Backward(problem, task, state, visited, sums, bias).run();
+  return Backward(problem, task, state, visited, sums, bias).run();
 }
 
 }  // namespace alibi::kernels::amx

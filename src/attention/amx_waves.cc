@@ -141,33 +141,63 @@ VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state
   }
 }
 
-GradientSums::GradientSums(const Problem& problem, const BlockNumbers& queries, bool needed)
-    : queries_(queries),
-      keys_(problem, BlockNumbers::Of::keys),
-      block_size_(steps_of(problem.head_dim) * block * block) {
-  if (!needed) return;
-  const int64_t blocks = queries_.size() + 2 * keys_.size();
-  const size_t bytes = static_cast<size_t>(blocks * block_size_) * sizeof(float);
-  memory_ = allocate(bytes, false);
-  ask_for_huge_pages(memory_.get(), bytes);
-  dq_ = static_cast<float*>(memory_.get());
-  dk_ = dq_ + queries_.size() * block_size_;
-  dv_ = dk_ + keys_.size() * block_size_;
-}
-
-std::vector<std::vector<BackwardTask>> backward_waves(const Problem& problem, const VisitedBlocks& visited) {
+std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBlocks& visited) {
+  constexpr int64_t enough_tasks = 64;
   const int64_t span = span_blocks(problem);
-  std::vector<std::vector<BackwardTask>> waves;
-  for (size_t s = 0; s < problem.sequences.size(); ++s) {
-    for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
-      SpanPairs(problem, visited, s, kv_head, span).add_to(waves);
+  const int64_t heads = static_cast<int64_t>(problem.sequences.size()) * problem.kv_heads;
+  std::vector<BackwardPart> parts;
+  int64_t tasks = enough_tasks;
+  for (int64_t number = 0; number < heads; ++number) {
+    const auto sequence = static_cast<size_t>(number / problem.kv_heads);
+    if (tasks >= enough_tasks) {
+      parts.push_back({.begin = number, .end = number, .waves = {}});
+      tasks = 0;
+    }
+    SpanPairs(problem, visited, sequence, number % problem.kv_heads, span).add_to(parts.back().waves);
+    parts.back().end = number + 1;
+    tasks += ceil_div(problem.sequences[sequence].keys, span * block);
+  }
+  for (BackwardPart& part : parts) {
+    for (std::vector<BackwardTask>& wave : part.waves) {
+      std::stable_sort(wave.begin(), wave.end(),
+                       [](const BackwardTask& a, const BackwardTask& b) { return a.work > b.work; });
     }
   }
-  for (std::vector<BackwardTask>& wave : waves) {
-    std::stable_sort(wave.begin(), wave.end(),
-                     [](const BackwardTask& a, const BackwardTask& b) { return a.work > b.work; });
+  return parts;
+}
+
+GradientSums::GradientSums(const Problem& problem, const std::vector<BackwardPart>& parts)
+    : problem_(problem), block_size_(steps_of(problem.head_dim) * block * block) {
+  for (const Sequence& sequence : problem.sequences) {
+    query_blocks_.push_back(ceil_div(sequence.queries, block));
+    key_blocks_.push_back(ceil_div(sequence.keys, block));
   }
-  return waves;
+  int64_t most = 0;
+  for (const BackwardPart& part : parts) {
+    int64_t blocks = 0;
+    for (int64_t number = part.begin; number < part.end; ++number) blocks += blocks_of(number);
+    if (part.waves.size() > 1) most = std::max(most, blocks);
+  }
+  if (most == 0) return;
+  const size_t bytes = static_cast<size_t>(most * block_size_) * sizeof(float);
+  memory_ = allocate(bytes, false);
+  ask_for_huge_pages(memory_.get(), bytes);
+}
+
+void GradientSums::start(const BackwardPart& part) {
+  used_ = part.waves.size() > 1;
+  begin_ = part.begin;
+  base_.clear();
+  int64_t blocks = 0;
+  for (int64_t number = part.begin; number < part.end; ++number) {
+    base_.push_back(blocks);
+    blocks += blocks_of(number);
+  }
+}
+
+int64_t GradientSums::blocks_of(int64_t number) const {
+  const auto sequence = static_cast<size_t>(number / problem_.kv_heads);
+  return problem_.group() * query_blocks_[sequence] + 2 * key_blocks_[sequence];
 }
 
 }  // namespace alibi::kernels::amx

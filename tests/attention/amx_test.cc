@@ -360,6 +360,9 @@ TEST(AttentionAmx, LongRowsAndManyWaves) {
   narrow.options.window = 40;  // most pairs of spans are never visited
   expect_right(narrow);
   expect_right(amx_case(150, 4096));
+  AttentionCase many_heads = amx_case(1090, 1090, 34, 16);  // more than are done at once
+  many_heads.options.window = 70;
+  expect_right(many_heads);
 }
 
 TEST(AttentionAmx, ScoresOfEverySize) {
