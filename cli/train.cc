@@ -20,9 +20,13 @@
 #include "text/training_data.h"
 #include "train_display.h"
 #include "train_options.h"
+#include "train_plan.h"
 
 namespace alibi::cli {
 namespace {
+
+/// Options that say what to do, not how a run is done.
+const std::vector<std::string> not_settings = {"config", "resume", "plan", "help"};
 
 /// Runs that need less than this do not wait for the machine to be measured first.
 constexpr double kFlopsWorthMeasuring = 1e13;
@@ -36,7 +40,7 @@ void complete(TrainSettings& settings, const Command& command) {
   if (settings.config.empty() && resumes && (settings.texts.empty() || newest_checkpoint(named))) {
     settings.config = named + "/train.json";
   }
-  if (!settings.config.empty()) command.read_options(settings.config, {"config", "resume", "help"});
+  if (!settings.config.empty()) command.read_options(settings.config, not_settings);
   if (!named.empty()) settings.model = named;  // train.json has the name that the folder had
   check_usage(!settings.model.empty(), "[train] --out is missing: the model folder to write");
   check_usage(!settings.texts.empty(), "[train] TEXT is missing: files or folders to train on, or -");
@@ -53,7 +57,7 @@ void complete(TrainSettings& settings, const Command& command) {
 
 TrainResult train_with_display(LanguageModel& model, const TrainingData& data, const TrainSettings& settings,
                                const TrainOptions& options, bool resumes) {
-  const double flops = training_flops_per_token(model, options.length);
+  const double flops = training_flops_per_token(model.config(), options.length);
   const bool is_long = flops * static_cast<double>(options.tokens) > kFlopsWorthMeasuring;
   const DType type = options.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
   const double ceiling = is_long ? bench::MatmulCeilings(type).best() : 0;
@@ -102,7 +106,21 @@ nlohmann::ordered_json training_json(const TrainResult& trained, int64_t peak_by
   return json;
 }
 
+void plan(TrainSettings& settings, const Command& command) {
+  if (!settings.config.empty()) command.read_options(settings.config, not_settings);
+  check_usage(settings.epochs == 0,
+              "[train] --plan does not read the text, so it cannot count in --epochs: say --tokens");
+  settings.apply();
+  const TrainOptions options = train_options(settings);
+  LanguageModelConfig config = model_config(settings, options.length);
+  if (settings.tokenizer.vocab_size > 0) {
+    config = with_vocab_size(config, static_cast<int>(std::min<int64_t>(settings.tokenizer.vocab_size, INT32_MAX)));
+  }
+  show_plan(settings, config, options);
+}
+
 void run(TrainSettings& settings, const Command& command) {
+  if (settings.plan) return plan(settings, command);
   complete(settings, command);
   settings.apply();
   TrainOptions options = train_options(settings);
@@ -164,6 +182,7 @@ void add_train(CLI::App& app) {
       "  alibi train novels/ -o model/\n"
       "  alibi train novels/train --valid novels/valid -o model/ --preset small --length 512 --epochs 2\n"
       "  alibi train novels/ -o model/ --eval-steps 200 --patience 5 --checkpoint-steps 100\n"
+      "  alibi train --preset wikitext103 --plan\n"
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"
       "  zcat *.gz | alibi train - -o model/ --tokens 5M");

@@ -77,6 +77,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.optional_text("--resume", s.resume, "MODEL",
                         "Continue the run of this folder (or of --out) from its newest checkpoint");
   command.text("--config", s.config, "FILE", "JSON with values for options that are not given, e.g. MODEL/train.json");
+  command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and the estimated time, and train nothing");
   add_model_options(command, s);
   add_optimizer_options(command, s);
   add_run_options(command, s);

@@ -22,6 +22,7 @@ struct TrainSettings : CommonOptions {
   double epochs = 0, dropout = -1;
   std::string precision = "auto";
   bool recompute = false;
+  bool plan = false;
   std::string optimizer, schedule;
   double learning_rate = 0, warmup = -1, final_fraction = -1, warmup_from = -1, floor = -1;
   int64_t warmup_steps = -1, period = -1;

@@ -90,7 +90,27 @@ TrainOptions training_defaults(std::string_view preset);
 
 /// FLOPs of one token in training: 6 for each parameter, and attention over half the length on average
 /// (Chowdhery et al. 2022, appendix B). Nothing is counted for what is computed again.
-double training_flops_per_token(const LanguageModel& model, int64_t length);
+double training_flops_per_token(const LanguageModelConfig& config, int64_t length);
+
+/// What a run will take, known before anything is allocated.
+struct TrainPlan {
+  int64_t parameters = 0;
+  int64_t updates = 0;
+  int64_t tokens = 0;
+  double flops_per_token = 0;  ///< training_flops_per_token
+  // Bytes.
+  int64_t weights = 0;      ///< float32, and their bfloat16 copies in bf16 precision
+  int64_t gradients = 0;    ///< float32
+  int64_t optimizer = 0;    ///< moments
+  int64_t activations = 0;  ///< kept from the forward to the backward pass of a micro-batch
+  int64_t workspace = 0;    ///< what both passes work in: streams, a chunk of logits, attention, partial sums
+  int64_t bytes() const { return weights + gradients + optimizer + activations + workspace; }
+};
+TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& options);
+
+/// Seconds of the whole run, from one micro-batch (of at most 2048 tokens, or one block) through one layer and none of
+/// the same model. Takes a few seconds, and the memory of the vocabulary and a layer.
+double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& options);
 
 struct TrainStatus {
   int64_t step = 0;  ///< updates done

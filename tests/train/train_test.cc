@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <map>
 #include <numeric>
 
 #include "alibi/error.h"
+#include "alibi/runtime.h"
 #include "testing.h"
 #include "train/batches.h"
 #include "train/small_run.h"
@@ -132,6 +134,57 @@ TEST(Train, BadOptionsAreUsageErrors) {
     EXPECT_THROW(train(model, stream(1000), options), UsageError);
   }
   EXPECT_THROW(train(model, {}, short_run()), Error);
+}
+
+TEST(Train, Bfloat16LearnsAsFloat32Does) {
+  const auto last_loss = [](Precision precision) {
+    LanguageModel model = small_model();
+    TrainOptions options = short_run();
+    options.precision = precision;
+    const TrainResult result = train(model, stream(3008), options);
+    EXPECT_EQ(model.precision(), Precision::f32);  // afterwards
+    return result.loss.back();
+  };
+  const float exact = last_loss(Precision::f32), rounded = last_loss(Precision::bf16);
+  EXPECT_NE(rounded, exact);
+  EXPECT_TRUE(std::abs(rounded - exact) <= 0.02f * exact) << rounded << " " << exact;
+}
+
+TEST(Train, RecomputingChangesNoBit) {
+  const auto losses = [](bool recompute) {
+    LanguageModel model = small_model(Position::alibi, 0.1f);
+    TrainOptions options = short_run();
+    options.tokens = 5 * 256;
+    options.recompute = recompute;
+    return train(model, stream(1003), options).loss;
+  };
+  EXPECT_EQ(losses(true), losses(false));
+}
+
+TEST(TrainPlan, MemoryIsWhatTensorsTake) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  for (const bool recompute : {false, true}) {
+    for (const Precision precision : {Precision::f32, Precision::bf16}) {
+      TrainOptions options;
+      options.length = 256;
+      options.batch_tokens = options.micro_batch_tokens = 2048;
+      options.tokens = 2 * 2048;
+      options.precision = precision;
+      options.recompute = recompute;
+      const TrainPlan plan = plan_training(config, options);
+      EXPECT_EQ(plan.updates, 2);
+      EXPECT_EQ(plan.tokens, 4096);
+      const int64_t before = tensor_bytes();
+      reset_peak_tensor_bytes();
+      LanguageModel model(config, 1);
+      EXPECT_EQ(plan.parameters, model.parameter_count());
+      train(model, stream(4096), options);
+      const auto measured = static_cast<double>(peak_tensor_bytes() - before);
+      EXPECT_NEAR(static_cast<double>(plan.bytes()), measured, 0.1 * measured)
+          << name_of(precision) << (recompute ? ", recompute" : "");
+    }
+  }
 }
 
 }  // namespace

@@ -1,0 +1,110 @@
+#include <algorithm>
+#include <chrono>
+
+#include "alibi/runtime.h"
+#include "alibi/train.h"
+#include "core/parallel.h"
+#include "model/training_buffers.h"
+#include "nn/matmul_plan.h"
+#include "train/optimizer.h"
+
+namespace alibi {
+namespace {
+
+constexpr int64_t float_bytes = sizeof(float);
+
+/// Blocks of a micro-batch, as compute_gradients() cuts an update.
+int64_t blocks_at_once(const TrainOptions& options) {
+  const int64_t update = std::max<int64_t>(1, options.batch_tokens / options.length);
+  return std::min(update, std::max<int64_t>(1, options.micro_batch_tokens / options.length));
+}
+
+/// Partial sums of a weight's gradient [out, in] over the rows, where the product is cut along them.
+int64_t partial_sums(int64_t out, int64_t in, int64_t rows) {
+  const nn::MatmulPlan plan = nn::plan_matmul(out, in, rows, true);
+  return plan.pieces_k > 1 ? plan.pieces_k * out * in * float_bytes : 0;
+}
+
+/// What attention holds besides its arguments, for one layer.
+int64_t attention_workspace(const TransformerConfig& config, int64_t blocks, int64_t length, Precision precision) {
+  const int64_t queries = blocks * length * config.d_model;
+  const int64_t keys = blocks * length * int64_t{config.key_heads()} * config.head_dim();
+  if (precision == Precision::bf16 && isa() == Isa::amx) {
+    // Forward: keys and values in the order of the tiles. Backward: float32 sums of all three gradients, unless spans
+    // of up to 1024 rows are enough tasks and each is summed up by one of them.
+    const bool needs_sums = length > 1024 || blocks * config.key_heads() < 16;
+    return std::max<int64_t>(2 * keys * static_cast<int64_t>(sizeof(bfloat16)),
+                             needs_sums ? (queries + 2 * keys) * float_bytes : 0);
+  }
+  // Float32 sums of the gradients of keys and values: a chunk of queries reaches half of the keys or more.
+  return 2 * keys * float_bytes;
+}
+
+/// Logits and their gradients exist for a chunk of rows: nn/cross_entropy.cc.
+int64_t logits_bytes(const LanguageModelConfig& config, int64_t rows, Precision precision) {
+  int64_t widest = 0;
+  for (const VocabularyBand& band : config.bands()) widest = std::max<int64_t>(widest, band.words);
+  const int64_t chunk = std::min(rows, std::clamp<int64_t>((int64_t{1} << 24) / widest / 64 * 64, 64, 1024));
+  return chunk * widest * (precision == Precision::bf16 ? 6 : 4);
+}
+
+double seconds_of_micro_batch(LanguageModelConfig config, int layers, const TrainOptions& options, int64_t blocks) {
+  config.transformer.layers = layers;
+  LanguageModel model(config);
+  model.set_precision(options.precision);
+  model.set_recompute(options.recompute);
+  model.zero_gradients();
+  const Tensor ids({blocks, options.length}, DType::int32);
+  double best = 0;
+  for (uint64_t run = 0; run < 3; ++run) {  // the first makes memory and code
+    const auto start = std::chrono::steady_clock::now();
+    model.accumulate_gradients(ids, ids, 1, {0, run, 0});
+    const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    if (run == 1 || (run > 1 && seconds < best)) best = seconds;
+  }
+  return best;
+}
+
+}  // namespace
+
+TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& options) {
+  const TransformerConfig& t = config.transformer;
+  const bool rounds = options.precision == Precision::bf16;
+  const int64_t blocks = blocks_at_once(options), rows = blocks * options.length, width = t.d_model;
+  TrainPlan plan;
+  plan.parameters = config.parameter_count();
+  plan.updates = options.steps();
+  plan.tokens = plan.updates * std::max<int64_t>(1, options.batch_tokens / options.length) * options.length;
+  plan.flops_per_token = training_flops_per_token(config, options.length);
+  // Vectors have no copies, but they are few.
+  plan.weights = plan.parameters * (float_bytes + (rounds ? static_cast<int64_t>(sizeof(bfloat16)) : 0));
+  plan.gradients = plan.parameters * float_bytes;
+  plan.optimizer = plan.parameters * float_bytes * (options.optimizer == Optimizer::adamw ? 2 : 1);
+
+  const TrainingBuffers::Bytes buffers =
+      TrainingBuffers::predict(t, {options.precision, options.recompute}, blocks, options.length);
+  const int64_t activation_bytes = rounds ? static_cast<int64_t>(sizeof(bfloat16)) : float_bytes;
+  plan.activations = buffers.kept;
+  // Of these only one exists at a time.
+  const int64_t passing = std::max({partial_sums(up_dim(t), width, rows), partial_sums(width, t.ffn_dim(), rows),
+                                    partial_sums(qkv_dim(t), width, rows),
+                                    attention_workspace(t, blocks, options.length, options.precision),
+                                    logits_bytes(config, rows, options.precision)});
+  // The embedded input, the final states and their gradient.
+  plan.workspace = buffers.scratch + rows * width * (float_bytes + 2 * activation_bytes) + passing;
+  return plan;
+}
+
+double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& options) {
+  const int64_t blocks = std::min(blocks_at_once(options), std::max<int64_t>(1, int64_t{2048} / options.length));
+  const double none = seconds_of_micro_batch(config, 0, options, blocks);
+  const double one = seconds_of_micro_batch(config, 1, options, blocks);
+  const double micro_batch = none + config.transformer.layers * std::max(0.0, one - none);
+  const TrainPlan plan = plan_training(config, options);
+  // The update reads and writes every parameter, its gradient and its moments once: some 30 bytes at some 10 GB/s.
+  const double update = 3e-9 * static_cast<double>(plan.parameters);
+  return static_cast<double>(plan.tokens) / static_cast<double>(blocks * options.length) * micro_batch +
+         static_cast<double>(plan.updates) * update;
+}
+
+}  // namespace alibi
