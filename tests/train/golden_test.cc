@@ -1,0 +1,162 @@
+// 20 updates whose losses and gradient norms are those of the same model in PyTorch's float64. The numbers, and the
+// script that made them, are in golden/.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <nlohmann/json.hpp>
+
+#include "alibi/train.h"
+#include "core/random.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "train/batches.h"
+#include "train/update.h"
+
+namespace alibi {
+namespace {
+
+constexpr int64_t kSteps = 20;
+
+/// Every part of an update matters: the rate rises and falls, half of the gradients are clipped, weights decay, a batch
+/// is more than one part.
+TrainOptions golden_options() {
+  TrainOptions options;
+  options.length = 48;
+  options.batch_tokens = 4 * 48;
+  options.micro_batch_tokens = 2 * 48;
+  options.tokens = kSteps * options.batch_tokens;
+  options.learning_rate = 4e-3;
+  options.warmup_steps = 5;
+  options.weight_decay = 0.5;
+  options.beta1 = 0.85;
+  options.beta2 = 0.95;
+  options.clip = 1.4;
+  options.seed = 3;
+  return options;
+}
+
+LanguageModel golden_model(Position position) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  config.transformer.t5_buckets = 16;
+  config.transformer.t5_max_distance = 40;
+  return LanguageModel(with_position(config, position, golden_options().length), 11);
+}
+
+/// Each token follows from the one before, up to noise: there is something to learn, and all tokens occur.
+std::vector<int32_t> golden_stream() {
+  const Random random(17);
+  std::vector<int32_t> tokens(48 * 4 * kSteps);
+  int64_t token = 1;
+  for (size_t i = 0; i < tokens.size(); ++i) {
+    token = (3 * token + static_cast<int64_t>(random.below(i, 5))) % 257;
+    tokens[i] = static_cast<int32_t>(token);
+  }
+  return tokens;
+}
+
+/// Tells other weights from those that the numbers belong to.
+struct Fingerprint {
+  double sum = 0, squares = 0;
+};
+Fingerprint fingerprint_of(const LanguageModel& model) {
+  Fingerprint result;
+  for (const Parameter* parameter : model.parameters()) {
+    for (const float value : parameter->value.to_floats()) {
+      result.sum += static_cast<double>(value);
+      result.squares += static_cast<double>(value) * static_cast<double>(value);
+    }
+  }
+  return result;
+}
+
+/// What make_golden.py reads: the model before training, its batches and the options.
+void export_run(const std::filesystem::path& folder, Position position) {
+  const TrainOptions options = golden_options();
+  const std::vector<int32_t> tokens = golden_stream();
+  const LanguageModel model = golden_model(position);
+  model.save(folder);
+  BlockOrder order(tokens, options.length, model.tokenizer().end_of_text(), options.seed);
+  const int64_t count = blocks_per_update(options);
+  std::vector<NamedTensor> tensors;
+  for (int64_t step = 0; step < options.steps(); ++step) {
+    std::vector<int64_t> blocks;
+    for (int64_t i = 0; i < count; ++i) blocks.push_back(order.block_at(step * count + i));
+    const Batch batch = order.batch(blocks);
+    tensors.push_back({"ids." + std::to_string(step), batch.ids});
+    tensors.push_back({"targets." + std::to_string(step), batch.targets});
+  }
+  write_safetensors(folder / "batches.safetensors", tensors);
+  write_json(folder / "options.json", {{"steps", options.steps()},
+                                       {"learning_rate", options.learning_rate},
+                                       {"warmup_steps", options.warmup_steps},
+                                       {"final_fraction", options.final_fraction},
+                                       {"weight_decay", options.weight_decay},
+                                       {"beta1", options.beta1},
+                                       {"beta2", options.beta2},
+                                       {"eps", options.eps},
+                                       {"clip", options.clip}});
+}
+
+/// Largest |found - expected| / expected; infinity if anything is not a number.
+double worst_relative(const std::vector<double>& found, const std::vector<double>& expected) {
+  double worst = found.size() == expected.size() && !found.empty() ? 0 : std::numeric_limits<double>::infinity();
+  for (size_t i = 0; i < std::min(found.size(), expected.size()); ++i) {
+    const double difference = std::abs(found[i] - expected[i]) / std::abs(expected[i]);
+    if (!(difference <= worst)) worst = std::isnan(difference) ? std::numeric_limits<double>::infinity() : difference;
+  }
+  return worst;
+}
+
+/// Found when they were made, on AVX-512 and scalar: 2e-8 and 1e-7 in float32, 3e-4 and 2e-3 in bfloat16.
+struct Tolerance {
+  double loss, norm;
+};
+
+class GoldenRun : public testing::TestWithParam<Position> {
+ protected:
+  void SetUp() override {
+    if (const char* folder = std::getenv("ALIBI_EXPORT_GOLDEN")) {
+      export_run(std::filesystem::path(folder) / name_of(GetParam()), GetParam());
+      GTEST_SKIP() << "wrote the run to " << folder;
+    }
+    const Json all = read_json_object(std::filesystem::path(ALIBI_TEST_SOURCE_DIR) / "train/golden/golden.json").raw();
+    expected_ = all.at("runs").at(name_of(GetParam()));
+    const Fingerprint found = fingerprint_of(golden_model(GetParam()));
+    constexpr double kLastBits = 1e-4;  // of all weights: another math library may round some otherwise
+    const Json& weights = expected_.at("weights");
+    ASSERT_TRUE(std::abs(found.sum - weights.at("sum").get<double>()) <= kLastBits &&
+                std::abs(found.squares - weights.at("sum_of_squares").get<double>()) <= kLastBits)
+        << "models start with other weights than when the numbers were made: run make_golden.py again";
+  }
+
+  void expect_golden(Precision precision, const Tolerance& tolerance) const {
+    TrainOptions options = golden_options();
+    options.precision = precision;
+    LanguageModel model = golden_model(GetParam());
+    std::vector<double> losses, norms;
+    train(model, golden_stream(), options, [&](const TrainStatus& status) {
+      losses.push_back(status.loss);
+      norms.push_back(status.gradient_norm);
+    });
+    ASSERT_EQ(losses.size(), static_cast<size_t>(kSteps));
+    EXPECT_LE(worst_relative(losses, expected_.at("loss").get<std::vector<double>>()), tolerance.loss);
+    EXPECT_LE(worst_relative(norms, expected_.at("gradient_norm").get<std::vector<double>>()), tolerance.norm);
+  }
+
+  Json expected_;
+};
+
+TEST_P(GoldenRun, Float32) { expect_golden(Precision::f32, {.loss = 1e-6, .norm = 1e-5}); }
+TEST_P(GoldenRun, Bfloat16) { expect_golden(Precision::bf16, {.loss = 2e-3, .norm = 1e-2}); }
+
+INSTANTIATE_TEST_SUITE_P(, GoldenRun, testing::Values(Position::alibi, Position::rotary, Position::t5),
+                         [](const auto& test) { return name_of(test.param); });
+
+}  // namespace
+}  // namespace alibi
