@@ -111,8 +111,9 @@ Tensor LanguageModel::logits(const Tensor& ids) const {
 Tensor LanguageModel::next_logits(const Tensor& ids) const {
   const Tensor states = hidden(ids);
   const int64_t batch = states.size(0), length = states.size(1), width = states.size(2);
+  const Tensor last = states.slice(1, length - 1, length).clone().reshape({batch, width});
   Tensor result = Tensor::empty({batch, config().vocab_size});
-  state_->vocabulary->logits(states.slice(1, length - 1, length).clone().reshape({batch, width}), result);
+  state_->vocabulary->logits(state_->rounded(last), result);
   return result;
 }
 

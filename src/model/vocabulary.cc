@@ -33,23 +33,22 @@ class Table : public Vocabulary {
     parameters_.push_back(std::move(table));
   }
 
-  void embed(const Tensor& ids, Tensor& y) const override { nn::embedding(ids, table(), scale_, y); }
+  void embed(const Tensor& ids, Tensor& y) const override { nn::embedding(ids, parameters_[0].value, scale_, y); }
   void embed_backward(const Tensor& dy, const Tensor& ids) override {
     nn::embedding_backward(dy, ids, scale_, parameters_[0].gradient);
   }
-  void logits(const Tensor& states, Tensor& result) const override { nn::linear(states, output(), nullptr, result); }
+  void logits(const Tensor& states, Tensor& result) const override { nn::linear(states, table(), nullptr, result); }
   void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const override {
-    nn::linear_cross_entropy(states, output(), targets, result);
+    nn::linear_cross_entropy(states, table(), targets, result);
   }
   void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale, const StepSeed&,
                           std::span<float> result, Tensor& dstates) override {
-    nn::linear_cross_entropy_with_gradients(states, output(), targets, gradient_scale, result, dstates,
+    nn::linear_cross_entropy_with_gradients(states, table(), targets, gradient_scale, result, dstates,
                                             parameters_[0].gradient);
   }
 
  private:
-  const Tensor& table() const { return parameters_[0].value; }
-  const Tensor& output() const { return parameters_[0].operand(); }
+  const Tensor& table() const { return parameters_[0].operand(); }
 
   float scale_;
 };
@@ -85,37 +84,35 @@ class Bands : public Vocabulary {
     nn::adaptive_input_backward(dy, ids, weights(), scale_, sums);
   }
   void logits(const Tensor& states, Tensor& result) const override {
-    nn::adaptive_log_probabilities(states, outputs(), result);
+    nn::adaptive_log_probabilities(states, weights(), result);
   }
   void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const override {
-    nn::adaptive_cross_entropy(states, outputs(), targets, result);
+    nn::adaptive_cross_entropy(states, weights(), targets, result);
   }
   void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale, const StepSeed& seed,
                           std::span<float> result, Tensor& dstates) override {
     nn::AdaptiveWeights sums = gradients();
     const Random draws(seed.seed, mix(seed.step, seed.part, ~uint64_t{0}));  // past the transformer's last layer
-    nn::adaptive_cross_entropy_with_gradients(states, outputs(), targets, gradient_scale, dropout_, draws, result,
+    nn::adaptive_cross_entropy_with_gradients(states, weights(), targets, gradient_scale, dropout_, draws, result,
                                               dstates, sums);
   }
 
  private:
-  template <class Part>
-  nn::AdaptiveWeights list(const Part& part) const {
+  nn::AdaptiveWeights weights() const {
     nn::AdaptiveWeights result;
     for (size_t i = 0; i < parameters_.size(); i += 2) {
-      result.tables.push_back(part(parameters_[i]));
-      result.projections.push_back(part(parameters_[i + 1]));
+      result.tables.push_back(parameters_[i].operand());
+      result.projections.push_back(parameters_[i + 1].operand());
     }
     return result;
   }
-  nn::AdaptiveWeights weights() const {
-    return list([](const Parameter& p) { return p.value; });
-  }
-  nn::AdaptiveWeights outputs() const {
-    return list([](const Parameter& p) { return p.operand(); });
-  }
   nn::AdaptiveWeights gradients() const {
-    return list([](const Parameter& p) { return p.gradient; });
+    nn::AdaptiveWeights result;
+    for (size_t i = 0; i < parameters_.size(); i += 2) {
+      result.tables.push_back(parameters_[i].gradient);
+      result.projections.push_back(parameters_[i + 1].gradient);
+    }
+    return result;
   }
 
   float scale_, dropout_;

@@ -18,12 +18,11 @@ class Vocabulary {
   std::vector<Parameter>& parameters() { return parameters_; }
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
-  /// ids int32 [R] -> y [R, C]
+  /// ids int32 [R] -> y [R, C], float32
   virtual void embed(const Tensor& ids, Tensor& y) const = 0;
   virtual void embed_backward(const Tensor& dy, const Tensor& ids) = 0;
 
-  /// The embedding is float32; states and dstates are of the type of the output's operands (Parameter::operand()).
-  /// states [R, C] -> float32 [R, V], whose softmax is the prediction.
+  /// states [R, C] of the type of the parameters' operands -> float32 [R, V], whose softmax is the prediction.
   virtual void logits(const Tensor& states, Tensor& result) const = 0;
   /// Negative log-likelihood of each target [R] in nats; 0 where it is -1.
   virtual void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const = 0;

@@ -6,8 +6,8 @@
 
 namespace alibi::nn {
 
-/// y [rows, d] = scale * table[id] * projection' of the id's band, with ids int32 [rows]. Weights of y's type. Throws
-/// Error naming the first id outside the vocabulary.
+/// y [rows, d] = scale * table[id] * projection' of the id's band, with ids int32 [rows]; y is float32 or of the
+/// weights' type. Throws Error naming the first id outside the vocabulary.
 void adaptive_input(const Tensor& ids, const AdaptiveWeights& weights, float scale, Tensor& y);
 
 /// Adds to the gradients, which are float32, of the tables and projections.

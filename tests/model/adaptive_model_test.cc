@@ -122,6 +122,42 @@ TEST(AdaptiveModel, TrainsWithTheSameBitsAtAnyThreadCountAndLearns) {
   });
 }
 
+TEST(AdaptiveModel, MixedPrecisionStaysNearFloat32) {
+  LanguageModel model(small_config(), 3);
+  const Tensor ids = random_ids({2, 30}, 1, 257), targets = random_ids({2, 30}, 2, 257);
+  const std::vector<float> expected = model.nll(ids, targets);
+  model.set_precision(Precision::bf16);
+  const std::vector<float> found = model.nll(ids, targets);
+  EXPECT_NE(found, expected);
+  EXPECT_TRUE(test::max_abs_diff(found, expected) <= 0.25) << test::max_abs_diff(found, expected);
+  const std::vector<float> next = model.next_logits(ids).to_floats(), all = model.logits(ids).to_floats();
+  EXPECT_EQ(std::vector<float>(all.begin() + 29 * 257, all.begin() + 30 * 257),
+            std::vector<float>(next.begin(), next.begin() + 257));
+  double sum = 0, sum_expected = 0;
+  for (size_t i = 0; i < found.size(); ++i) sum += found[i], sum_expected += expected[i];
+  EXPECT_NEAR(sum, sum_expected, 5e-3 * sum_expected);
+
+  const auto gradients_of = [&](Precision precision) {
+    model.set_precision(precision);
+    model.release_training_memory();
+    model.zero_gradients();
+    model.accumulate_gradients(ids, targets, 1.0f / 60, {1, 2, 3});
+    std::vector<std::vector<double>> gradients;
+    for (const Parameter* parameter : model.parameters()) gradients.push_back(doubles(parameter->gradient));
+    return gradients;
+  };
+  const auto wide = gradients_of(Precision::f32), narrow = gradients_of(Precision::bf16);
+  for (size_t p = 0; p < wide.size(); ++p) {
+    const double cosine =
+        test::dot(wide[p], narrow[p]) / std::sqrt(test::dot(wide[p], wide[p]) * test::dot(narrow[p], narrow[p]));
+    EXPECT_GT(cosine, 0.99) << model.parameters()[p]->name;
+  }
+  // The copies follow the weights.
+  for (Parameter* parameter : model.parameters()) parameter->value.fill(0);
+  model.weights_changed();
+  EXPECT_NEAR(model.nll(ids, Tensor({2, 30}, DType::int32))[0], std::log(102.0), 1e-5);  // 100 words and 2 bands
+}
+
 TEST(AdaptiveModel, ASavedModelIsTheSameModelToTheBit) {
   for (const Position position : positions) {
     const test::TemporaryFolder folder;

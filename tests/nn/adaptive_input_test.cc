@@ -57,6 +57,9 @@ TEST(AdaptiveInput, Bfloat16WithFloat32Gradients) {
   nn::adaptive_input(ids, weights, 4, y);
   const Doubles expected = test::adaptive_input_reference(bands, test::flatten(weights), ids.to_ints(), 4);
   EXPECT_TRUE(test::relative_diff(doubles(y), expected) <= 0x1p-8);
+  Tensor stream = Tensor::empty({300, 32});  // into a float32 stream nothing is rounded
+  nn::adaptive_input(ids, weights, 4, stream);
+  EXPECT_TRUE(test::relative_diff(doubles(stream), expected) <= 1e-6);
 
   nn::AdaptiveWeights wide, gradients = test::filled_like(weights, 0), wide_gradients = test::filled_like(weights, 0);
   for (const Tensor& table : weights.tables) wide.tables.push_back(table.to(DType::float32));
@@ -64,6 +67,9 @@ TEST(AdaptiveInput, Bfloat16WithFloat32Gradients) {
   nn::adaptive_input_backward(dy, ids, weights, 4, gradients);
   nn::adaptive_input_backward(dy.to(DType::float32), ids, wide, 4, wide_gradients);
   EXPECT_TRUE(test::relative_diff(test::flatten(gradients), test::flatten(wide_gradients)) <= 0x1p-7);
+  nn::AdaptiveWeights same = test::filled_like(weights, 0);
+  nn::adaptive_input_backward(dy.to(DType::float32), ids, weights, 4, same);
+  EXPECT_EQ(test::flatten(same), test::flatten(gradients));
 }
 
 TEST(AdaptiveInput, SameBitsAtAnyThreadCount) {
