@@ -1,5 +1,6 @@
 #include "text/sentencepiece_tokenizer.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/check.h"
@@ -25,6 +26,12 @@ std::string with_spaces(std::string_view piece) {
     at += space ? kSpaceMark.size() : 1;
   }
   return text;
+}
+
+/// Spaces, and the characters behind them up to the next space.
+size_t word_length(std::string_view text) {
+  const size_t letter = std::min(text.find_first_not_of(' '), text.size());
+  return std::min(text.find(' ', letter), text.size());
 }
 
 /// The same model for Hugging Face's tokenizers library.
@@ -72,6 +79,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
     std::string& text = texts_.emplace_back();
     if (piece.type == Type::normal) text = with_spaces(piece.text);
     has_space_ |= text == " ";
+    const size_t letter = text.find_first_not_of(' ');
+    words_apart_ &= letter == std::string::npos || text.find(' ', letter) == std::string::npos;
     if (piece.type == Type::unknown) text = "\xef\xbf\xbd";  // U+FFFD
     if (piece.type == Type::control && piece.text == kEndOfTextName) end_of_text_ = id;
     if (piece.type == Type::byte) {
@@ -91,15 +100,16 @@ uint64_t SentencePieceTokenizer::fingerprint() const { return fnv1a(model_, fnv1
 
 std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids;
+  Known known;
   while (!text.empty()) {
     const size_t length = unit_length(text);
-    encode_unit(text.substr(0, length), ids);
+    encode_unit(text.substr(0, length), known, ids);
     text.remove_prefix(length);
   }
   return ids;
 }
 
-void SentencePieceTokenizer::encode_unit(std::string_view unit, std::vector<int32_t>& ids) const {
+void SentencePieceTokenizer::encode_unit(std::string_view unit, Known& known, std::vector<int32_t>& ids) const {
   size_t begin = 0;  // of the characters not encoded yet
   for (size_t at = 0; at < unit.size();) {
     size_t length = utf8_sequence_length(unit, at);
@@ -107,21 +117,27 @@ void SentencePieceTokenizer::encode_unit(std::string_view unit, std::vector<int3
                        (has_space_ || unit[at] != ' ');
     if (length == 0) length = 1;
     if (!plain) {
-      encode_characters(unit.substr(begin, at - begin), ids);
+      encode_characters(unit.substr(begin, at - begin), known, ids);
       for (const char byte : unit.substr(at, length)) ids.push_back(bytes_[static_cast<unsigned char>(byte)]);
       begin = at + length;
     }
     at += length;
   }
-  encode_characters(unit.substr(begin), ids);
+  encode_characters(unit.substr(begin), known, ids);
 }
 
-void SentencePieceTokenizer::encode_characters(std::string_view characters, std::vector<int32_t>& ids) const {
-  if (characters.empty()) return;
-  std::vector<int> found;
-  const sentencepiece::util::Status status = processor_.Encode(characters, &found);
-  check(status.ok(), "[tokenizer] {}", status.ToString());
-  ids.insert(ids.end(), found.begin(), found.end());
+void SentencePieceTokenizer::encode_characters(std::string_view characters, Known& known,
+                                               std::vector<int32_t>& ids) const {
+  while (!characters.empty()) {
+    const std::string_view word = characters.substr(0, words_apart_ ? word_length(characters) : characters.size());
+    characters.remove_prefix(word.size());
+    const auto [entry, is_new] = known.try_emplace(word);
+    if (is_new) {
+      const sentencepiece::util::Status status = processor_.Encode(word, &entry->second);
+      check(status.ok(), "[tokenizer] {}", status.ToString());
+    }
+    ids.insert(ids.end(), entry->second.begin(), entry->second.end());
+  }
 }
 
 std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {

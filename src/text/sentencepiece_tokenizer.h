@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "alibi/tokenizer.h"
@@ -33,16 +34,20 @@ class SentencePieceTokenizer : public Tokenizer {
   void save(const std::filesystem::path& folder) const override;
 
  private:
-  void encode_unit(std::string_view unit, std::vector<int32_t>& ids) const;
+  /// Ids of words met before in the same text: most words of a text are.
+  using Known = std::unordered_map<std::string_view, std::vector<int>>;
+
+  void encode_unit(std::string_view unit, Known& known, std::vector<int32_t>& ids) const;
   /// A run of whole characters that the library takes as they are.
-  void encode_characters(std::string_view characters, std::vector<int32_t>& ids) const;
+  void encode_characters(std::string_view characters, Known& known, std::vector<int32_t>& ids) const;
 
   std::string model_;
   std::string_view kind_;
   std::vector<std::string> texts_;  ///< [vocab_size] what each id stands for
   std::vector<int32_t> bytes_;      ///< [256] ids
   int32_t end_of_text_ = -1;
-  bool has_space_ = false;  ///< else the library would write the bytes of its mark, which is another character
+  bool has_space_ = false;   ///< else the library would write the bytes of its mark, which is another character
+  bool words_apart_ = true;  ///< no piece goes on behind a space that follows other characters
   sentencepiece::SentencePieceProcessor processor_;
 };
 

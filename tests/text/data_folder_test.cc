@@ -28,7 +28,7 @@ Ids ids_of(const TokenStream& stream) { return {stream.tokens.begin(), stream.to
 
 std::string lines(int first, int count) {
   std::string text;
-  for (int i = 0; i < count; ++i) text += fmt::format("line {} has the words of line {}\n", first + i, i * 7);
+  for (int i = 0; i < count; ++i) text += fmt::format("line {} has the words of line {}\n", first + i % 97, i % 89 * 7);
   return text;
 }
 

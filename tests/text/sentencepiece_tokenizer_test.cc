@@ -103,6 +103,21 @@ TEST_P(SentencePiece, DecodingGivesTheTextBackWhateverItsBytes) {
   }
 }
 
+TEST_P(SentencePiece, IdsAreThoseOfTheLibrary) {
+  const TemporaryFolder folder;
+  tokenizer().save(folder.path());
+  sentencepiece::SentencePieceProcessor library;
+  ASSERT_TRUE(library.Load((folder / "tokenizer.model").string()).ok());
+  const std::string text = sample_text() + "  two  and   three spaces, \u20ac \n";
+  for (std::string_view rest = text; !rest.empty();) {
+    const size_t end = rest.find('\n');
+    std::vector<int> expected;
+    ASSERT_TRUE(library.Encode(rest.substr(0, end), &expected).ok());
+    EXPECT_EQ(tokenizer().encode(rest.substr(0, end)), expected);
+    rest.remove_prefix(end + 1);
+  }
+}
+
 TEST_P(SentencePiece, PiecesAreLongerThanBytes) {
   const std::string text = sample_text();
   EXPECT_EQ(tokenizer().kind(), GetParam());
