@@ -60,11 +60,6 @@ namespace {
 
 HWY_EXPORT(cross_entropy_rows);
 
-/// Rows whose logits exist at a time: at most 1024, fewer where a row is long (64 MiB of logits), never below 64.
-int64_t chunk_rows(int64_t vocab) {
-  return std::clamp<int64_t>((int64_t{1} << 24) / std::max<int64_t>(vocab, 1) / 64 * 64, 64, 1024);
-}
-
 /// dhidden and dweight are both null or both given.
 void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                 float gradient_scale, std::span<float> nll, Tensor* dhidden, Tensor* dweight) {
@@ -86,7 +81,7 @@ void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weigh
 
   prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(cross_entropy_rows);
-  const int64_t step = std::min(chunk_rows(vocab), in.rows);
+  const int64_t step = std::min(cross_entropy_chunk_rows(vocab), in.rows);
   const Tensor all_logits = Tensor::empty({step, vocab});
   // Gradients of the logits take their place, unless they are of another type.
   const bool apart = dhidden != nullptr && hidden.dtype() != DType::float32;
@@ -112,6 +107,10 @@ void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weigh
 }
 
 }  // namespace
+
+int64_t cross_entropy_chunk_rows(int64_t vocab) {
+  return std::clamp<int64_t>((int64_t{1} << 24) / std::max<int64_t>(vocab, 1) / 64 * 64, 64, 1024);
+}
 
 void linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets, std::span<float> nll) {
   run_chunks("linear_cross_entropy", hidden, weight, targets, 0, nll, nullptr, nullptr);

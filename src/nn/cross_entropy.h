@@ -1,11 +1,15 @@
 // Output projection and softmax cross-entropy in one: the logits exist for one chunk of rows at a time.
 #pragma once
 
+#include <cstdint>
 #include <span>
 
 #include "alibi/tensor.h"
 
 namespace alibi::nn {
+
+/// Rows whose logits exist at a time: at most 1024, fewer where a row is long (64 MiB of logits), never below 64.
+int64_t cross_entropy_chunk_rows(int64_t vocab);
 
 /// nll[row] = -log softmax(hidden[row] * weight')[target[row]], in nats, with hidden [rows, d], weight [vocab, d],
 /// targets int32 [rows]. A row whose target is -1 is ignored: its nll is 0. Throws Error naming a target outside

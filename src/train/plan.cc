@@ -5,6 +5,7 @@
 #include "alibi/train.h"
 #include "core/parallel.h"
 #include "model/training_buffers.h"
+#include "nn/cross_entropy.h"
 #include "nn/matmul_plan.h"
 #include "train/optimizer.h"
 
@@ -40,11 +41,11 @@ int64_t attention_workspace(const TransformerConfig& config, int64_t blocks, int
   return 2 * keys * float_bytes;
 }
 
-/// Logits and their gradients exist for a chunk of rows: nn/cross_entropy.cc.
+/// Logits and their gradients exist for a chunk of rows.
 int64_t logits_bytes(const LanguageModelConfig& config, int64_t rows, Precision precision) {
   int64_t widest = 0;
   for (const VocabularyBand& band : config.bands()) widest = std::max<int64_t>(widest, band.words);
-  const int64_t chunk = std::min(rows, std::clamp<int64_t>((int64_t{1} << 24) / widest / 64 * 64, 64, 1024));
+  const int64_t chunk = std::min(rows, nn::cross_entropy_chunk_rows(widest));
   return chunk * widest * (precision == Precision::bf16 ? 6 : 4);
 }
 

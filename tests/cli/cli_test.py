@@ -18,7 +18,8 @@ import time
 import unittest
 
 COMMAND = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/alibi"
-COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench capture")
+COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
+            "bench capture")
 METHODS = ("alibi", "sinusoidal", "rotary", "t5", "learned", "none")
 SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
 TINY_TRAINING = ("--length", "32", "--tokens", "4k", "--batch-tokens", "512")
@@ -101,6 +102,9 @@ class CalledWrongly(CliTest):
         for wrong in (("--dtype", "f64"), ("--position", "rotary"), ("--pass", "sideways"), ("--isa", "mmx"),
                       ("--tolerance", "2"), ("--tolerance", "x"), ("--kv-heads", "3")):
             self.fails(2, wrong[0], "bench", "attention", *wrong)
+        for wrong in (("--presets", "huge"), ("--presets", "wikitext103"), ("--positions", "polar"),
+                      ("--precision", "f64"), ("--lengths", "0"), ("--vocab-size", "0")):
+            self.fails(2, wrong[1], "bench", "train", *wrong)
         self.fails(1, self.valid, "bench", "attention", "--tensors", self.valid)
         self.fails(1, "tokens", "bench", "capture", self.model, self.valid, "--length", "5M", "--out", "unused")
 
@@ -460,6 +464,22 @@ class EndToEnd(CliTest):
         for point in results["points"]:
             self.assertGreater(point["seconds"], 0)
             self.assertLessEqual(point["visited"], 1)
+
+    def test_bench_train(self):
+        text = self.succeeds("bench", "train", "--presets", "tiny", "--lengths", "64,32", "--positions",
+                             "t5,none", "--batch-tokens", "128", "--vocab-size", "300", "--seconds", "0",
+                             "--precision", "f32", "--recompute", "--json", self.folder / "b.json")
+        left_out = self.succeeds("bench", "train", "--presets", "tiny", "--lengths", "64", "--longest", "0")
+        self.assertIn("left out", left_out)
+        points = self.json_of("b.json")["points"]
+        self.assertEqual([(p["length"], p["position"]) for p in points],
+                         [(n, p) for n in (64, 32) for p in ("t5", "none")])
+        self.assertIn("vocabulary 300", text)
+        for point in points:
+            self.assertEqual((point["tokens"], point["recompute"]), (128, True))
+            self.assertAlmostEqual(point["tokens_per_second"], 128 / point["seconds"])
+            self.assertGreater(point["matmul_share"], 0)
+            self.assertGreater(point["peak_bytes"], 16 * point["parameters"])
 
     def test_bench_on_what_a_model_computes(self):
         tensors = self.folder / "qkv.safetensors"

@@ -1,0 +1,128 @@
+#include "bench_train.h"
+
+#include <fmt/format.h>
+
+#include <climits>
+#include <cmath>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "alibi/runtime.h"
+#include "alibi/version.h"
+#include "bench/attention_report.h"
+#include "bench/train_bench.h"
+#include "bench/train_report.h"
+#include "commands.h"
+#include "common.h"
+#include "core/check.h"
+#include "report/format.h"
+#include "report/progress.h"
+
+namespace alibi::cli {
+namespace {
+
+struct TrainBenchCommand : CommonOptions {
+  std::vector<std::string> presets = {"tiny", "small", "base"};
+  std::vector<std::string> positions = {"alibi"};
+  std::vector<int64_t> lengths;  ///< empty: 512, 1024, 2048, 4096
+  std::string precision = "auto";
+  int64_t vocab_size = 0;  ///< 0: the preset's
+  bench::TrainBenchSettings settings;
+};
+
+/// A model by the names it was asked for.
+LanguageModelConfig config_of(const TrainBenchCommand& command, const std::string& name) {
+  LanguageModelConfig config = preset(name);
+  if (command.vocab_size > 0) config = with_vocab_size(config, static_cast<int>(command.vocab_size));
+  check_usage(!config.adaptive,
+              "[--presets] {} has an adaptive softmax, whose products depend on the text; choose another preset", name);
+  return config;
+}
+
+/// Every point of one preset.
+void run_preset(const TrainBenchCommand& command, const std::string& name, const std::vector<int64_t>& lengths,
+                bench::TrainBench& train_bench, const bench::MatmulCeilings& ceilings, Progress& progress,
+                nlohmann::ordered_json& json) {
+  const LanguageModelConfig config = config_of(command, name);
+  progress.clear();
+  fmt::print("{}", bench::train_table_head(name, config, command.settings));
+  std::fflush(stdout);
+  progress.begin(name);
+  size_t done = 0;
+  for (const int64_t length : lengths) {
+    for (const std::string& position : command.positions) {
+      const auto all = static_cast<double>(lengths.size() * command.positions.size());
+      progress.update(static_cast<double>(done++) / all, fmt::format("length {}, {}", length, position));
+      const LanguageModelConfig model = with_position(config, position_from(position), length);
+      const bench::TrainPoint point = train_bench.measure(name, model, length);
+      progress.clear();
+      fmt::print("{}", bench::train_table_row(point, ceilings.best()));
+      std::fflush(stdout);
+      json["points"].push_back(bench::to_json(point, ceilings.best()));
+    }
+  }
+}
+
+void run(TrainBenchCommand& command) {
+  command.settings.precision = precision_from(command.precision);
+  command.settings.seed = command.seed;
+  // What is misspelt should be told before anything is measured.
+  for (const std::string& name : command.presets) config_of(command, name);
+  for (const std::string& position : command.positions) position_from(position);
+  const std::vector<int64_t> lengths =
+      command.lengths.empty() ? std::vector<int64_t>{512, 1024, 2048, 4096} : command.lengths;
+  command.apply();
+
+  fmt::print("training, {}, {} threads, {}, alibi {}\n", cpu_name(), threads(), name_of(isa()), version);
+  std::fflush(stdout);
+  nlohmann::ordered_json json = {{"benchmark", "train"},
+                                 {"command", command_line()},
+                                 {"version", version},
+                                 {"cpu", cpu_name()},
+                                 {"isa", name_of(isa())},
+                                 {"threads", threads()},
+                                 {"points", nlohmann::ordered_json::array()}};
+  Progress progress(stderr);
+  progress.begin("ceilings");
+  progress.update(0);
+  const bool rounds = command.settings.precision == Precision::bf16;
+  bench::MatmulCeilings ceilings(rounds ? DType::bfloat16 : DType::float32);
+  bench::TrainBench train_bench(command.settings, ceilings);
+  for (const std::string& name : command.presets) {
+    run_preset(command, name, lengths, train_bench, ceilings, progress, json);
+  }
+  progress.clear();
+  fmt::print("\nbest oneDNN product: {} GFLOP/s in {}\n", format_integer(std::llround(ceilings.best() / 1e9)),
+             name_of(command.settings.precision));
+  json["ceilings"] = bench::to_json(ceilings);
+  command.write_json(json);
+}
+
+}  // namespace
+
+void add_bench_train(CLI::App& bench) {
+  auto options = std::make_shared<TrainBenchCommand>();
+  Command command(bench, "train", "Time, matrix products and memory of a step of training");
+  std::vector<std::string> names = preset_names();
+  std::erase_if(names, [](const std::string& name) { return preset(name).adaptive.has_value(); });
+  command.list("--presets", options->presets, fmt::format("Sizes of models: {}", fmt::join(names, ", ")));
+  command.counts("--lengths", options->lengths, "Training lengths [512, 1024, 2048, 4096]");
+  command.list("--positions", options->positions, "Position methods: alibi, sinusoidal, rotary, t5, learned, none");
+  add_precision(command, options->precision);
+  command.flag("--recompute", options->settings.recompute, "Compute activations twice instead of keeping them");
+  command.count("--batch-tokens", options->settings.batch_tokens, "Tokens of a step, whatever the length");
+  command.count("--micro-batch-tokens", options->settings.micro_batch_tokens, "Tokens at once");
+  command.count("--vocab-size", options->vocab_size, "Different tokens [the preset's]", 1, INT_MAX);
+  command.number("--seconds", options->settings.seconds, "Time for each point");
+  command.number("--longest", options->settings.longest,
+                 "Leave out points whose single step would take longer, in seconds");
+  options->add_to(command);
+  command.examples(
+      "  alibi bench train\n"
+      "  alibi bench train --presets small --lengths 1024,8192 --positions alibi,none,rotary --json train.json\n"
+      "  alibi bench train --presets base --precision f32 --batch-tokens 2048 --longest 120");
+  command.runs([options] { run(*options); });
+}
+
+}  // namespace alibi::cli

@@ -1,0 +1,69 @@
+// Measures steps of training: the speed and memory of a model of a given size at a given length.
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "alibi/language_model.h"
+#include "bench/ceilings.h"
+
+namespace alibi::bench {
+
+struct TrainBenchSettings {
+  Precision precision = Precision::f32;
+  bool recompute = false;
+  int64_t batch_tokens = 8192;  ///< of a step, rounded to whole blocks of the length, at least one
+  int64_t micro_batch_tokens = 8192;
+  double seconds = 3;      ///< time for each point
+  double longest = 30;     ///< points whose single step would take longer are left out
+  int64_t most_bytes = 0;  ///< and those that would need more memory; 0: most of what the machine has
+  uint64_t seed = 0;
+};
+
+/// A model at one length.
+struct TrainPoint {
+  std::string model;  ///< name of the preset
+  Position position = Position::alibi;
+  Precision precision = Precision::f32;
+  bool recompute = false;
+  int64_t length = 0;
+  int64_t tokens = 0;  ///< of a step
+  int64_t parameters = 0;
+  double model_flops = 0;  ///< nominal, of a step (training_flops_per_token): skipped work counts as done
+  // > 0: left out, as a step would have taken about this long, or training about this much memory.
+  double expected_seconds = 0;
+  int64_t expected_bytes = 0;
+
+  double seconds = 0;       ///< of a step, median
+  double best_seconds = 0;  ///< least
+  int64_t runs = 0;
+  double matmul_seconds = 0;  ///< of its matrix products alone, which ran in turns with it; median
+  double matmul_flops = 0;    ///< of those
+  double ceiling = 0;         ///< FLOP/s, median of the square products that ran in turns with it
+  int64_t peak_bytes = 0;     ///< tensors and workspaces at the peak of a step, with weights and optimizer
+  int64_t resident_before = 0,
+          peak_resident = 0;  ///< of the process, before the model was made and at most; 0: unknown
+  double loss = 0;            ///< of the first step
+
+  bool left_out() const { return expected_seconds > 0 || expected_bytes > 0; }
+  double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+  double matmul_share() const { return matmul_seconds / seconds; }
+  /// Nominal FLOP/s.
+  double rate() const { return model_flops / seconds; }
+};
+
+class TrainBench {
+ public:
+  /// `ceilings`, of the precision's data type, run in turns with what is measured.
+  TrainBench(const TrainBenchSettings& settings, MatmulCeilings& ceilings);
+
+  /// Makes the model (with_position() and so on are the caller's), trains some steps and forgets it.
+  TrainPoint measure(const std::string& name, const LanguageModelConfig& config, int64_t length);
+
+ private:
+  TrainBenchSettings settings_;
+  MatmulCeilings& ceilings_;
+  double best_rate_ = 0;  // nominal, of the points so far
+};
+
+}  // namespace alibi::bench

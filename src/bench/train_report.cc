@@ -1,0 +1,66 @@
+#include "bench/train_report.h"
+
+#include <fmt/format.h>
+
+#include <nlohmann/json.hpp>
+
+#include "report/format.h"
+
+namespace alibi::bench {
+
+std::string train_table_head(const std::string& name, const LanguageModelConfig& config,
+                             const TrainBenchSettings& settings) {
+  const TransformerConfig& t = config.transformer;
+  return fmt::format("\n{}, {}: {} layers of {}, {} heads, vocabulary {}, {} tokens a step{}\n", name,
+                     name_of(settings.precision), t.layers, t.d_model, t.heads, format_integer(config.vocab_size),
+                     format_integer(settings.batch_tokens), settings.recompute ? ", recomputing" : "") +
+         fmt::format("{:>8}  {:<10}  {:>8}  {:>9}  {:>9}  {:>6}  {:>9}  {:>8}  {:>8}\n", "length", "position",
+                     "tokens/s", "step", "products", "share", "of oneDNN", "memory", "resident");
+}
+
+std::string train_table_row(const TrainPoint& point, double ceiling) {
+  const std::string row = fmt::format("{:>8}  {:<10}  ", point.length, name_of(point.position));
+  if (point.expected_bytes > 0) {
+    return row + fmt::format("left out: it would take {} of memory\n", format_bytes(point.expected_bytes));
+  }
+  if (point.expected_seconds > 0) {
+    return row + fmt::format("left out: one step would take about {}\n", format_duration(point.expected_seconds));
+  }
+  return row + fmt::format("{:>8}  {:>6.0f} ms  {:>6.0f} ms  {:>4.0f} %  {:>7.1f} %  {:>8}  {:>8}\n",
+                           format_count(point.tokens_per_second()), 1e3 * point.seconds, 1e3 * point.matmul_seconds,
+                           100 * point.matmul_share(), 100 * point.rate() / ceiling, format_bytes(point.peak_bytes),
+                           format_bytes(point.peak_resident));
+}
+
+nlohmann::ordered_json to_json(const TrainPoint& point, double ceiling) {
+  nlohmann::ordered_json json = {{"model", point.model},
+                                 {"position", name_of(point.position)},
+                                 {"precision", name_of(point.precision)},
+                                 {"recompute", point.recompute},
+                                 {"length", point.length},
+                                 {"tokens", point.tokens},
+                                 {"parameters", point.parameters},
+                                 {"model_flops", point.model_flops}};
+  if (point.left_out()) {
+    json["left_out"] = true;
+    if (point.expected_seconds > 0) json["expected_seconds"] = point.expected_seconds;
+    if (point.expected_bytes > 0) json["expected_bytes"] = point.expected_bytes;
+    return json;
+  }
+  json["seconds"] = point.seconds;
+  json["best_seconds"] = point.best_seconds;
+  json["runs"] = point.runs;
+  json["tokens_per_second"] = point.tokens_per_second();
+  json["matmul_seconds"] = point.matmul_seconds;
+  json["matmul_flops"] = point.matmul_flops;
+  json["matmul_share"] = point.matmul_share();
+  json["ceiling_share"] = point.rate() / ceiling;
+  json["matmul_alongside"] = point.ceiling;
+  json["peak_bytes"] = point.peak_bytes;
+  json["resident_before_bytes"] = point.resident_before;
+  json["peak_resident_bytes"] = point.peak_resident;
+  json["loss"] = point.loss;
+  return json;
+}
+
+}  // namespace alibi::bench

@@ -1,0 +1,158 @@
+#include "bench/train_bench.h"
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "alibi/error.h"
+#include "bench/train_report.h"
+#include "bench/train_step.h"
+#include "testing.h"
+
+namespace alibi::bench {
+namespace {
+
+LanguageModelConfig small_config(Position position = Position::alibi) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  return with_position(config, position, 64);
+}
+
+/// Elements of a layer's four matrices and of the head.
+constexpr double layer_weights = 12 * 32 * 32, head_weights = 257 * 32;
+
+const TrainBenchSettings quick = {.batch_tokens = 256, .micro_batch_tokens = 192, .seconds = 0};
+
+/// Measured once for all tests.
+MatmulCeilings& ceilings() {
+  static MatmulCeilings measured(DType::float32);
+  return measured;
+}
+
+TEST(TrainStep, TokensOccurAlikeOften) {
+  const std::vector<int32_t> tokens = golden_ratio_tokens(9700, 97);
+  std::vector<int> times(97);
+  for (const int32_t token : tokens) ++times.at(static_cast<size_t>(token));
+  for (const int count : times) EXPECT_NEAR(count, 100, 3);
+  EXPECT_EQ(std::vector<int32_t>(tokens.begin(), tokens.begin() + 4), (std::vector<int32_t>{0, 59, 22, 82}));
+}
+
+TEST(TrainStep, TakesWholeBlocks) {
+  EXPECT_EQ(step_options(64, 300, 192).batch_tokens, 256);
+  EXPECT_EQ(step_options(64, 1, 192).batch_tokens, 64);
+}
+
+TEST(TrainStep, IsAnUpdateOfTraining) {
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    TrainOptions options = step_options(64, 256, 192);
+    options.precision = precision;
+    options.learning_rate = 500;  // it rises over 50,000 updates
+    TrainStep step(small_config(), options);
+    std::vector<float> losses;
+    for (int i = 0; i < 4; ++i) losses.push_back(static_cast<float>(step.run()));
+
+    LanguageModel model(small_config(), options.seed);
+    int64_t steps = 0;
+    TrainRun run;
+    run.should_stop = [&] { return ++steps == 4; };
+    EXPECT_EQ(losses, train(model, golden_ratio_tokens(256, 257), options, run).loss);
+    EXPECT_NE(losses.front(), losses.back());
+  }
+}
+
+TEST(TrainStep, AdaptiveModelsAreRefused) {
+  LanguageModelConfig config = small_config();
+  config.adaptive = AdaptiveConfig{.cutoffs = {100}, .factor = 2};
+  EXPECT_THROW(TrainStep(config, step_options(64, 256, 256)), UsageError);
+}
+
+TEST(StepProducts, AreThoseOfEveryMatrix) {
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    for (const bool recompute : {false, true}) {
+      TrainOptions options = step_options(64, 256, 192);
+      options.precision = precision;
+      options.recompute = recompute;
+      TrainStep step(small_config(Position::learned), options);
+      step.run();
+      StepProducts products(step);
+      // Queries, keys and values, and the wide feed-forward layer, are computed again.
+      const double again = recompute ? 2.0 * (3 + 4) * 32 * 32 : 0;
+      EXPECT_EQ(products.flops(), 256 * 2 * (3 * (2 * layer_weights + head_weights) + again));
+
+      step.model().zero_gradients();
+      products.run();
+      for (const Parameter* parameter : step.model().parameters()) {
+        const bool is_product = parameter->decays || parameter->name == "wte.weight";
+        const double size = test::max_abs(parameter->gradient.to_floats());
+        EXPECT_EQ(size > 0, is_product) << parameter->name;
+        EXPECT_TRUE(std::isfinite(size)) << parameter->name;
+      }
+    }
+  }
+}
+
+TEST(TrainBench, MeasuresAStep) {
+  for (const Position position : {Position::alibi, Position::t5}) {
+    TrainBenchSettings settings = quick;
+    settings.recompute = position == Position::t5;
+    TrainBench bench(settings, ceilings());
+    const TrainPoint point = bench.measure("own", small_config(position), 64);
+    ASSERT_FALSE(point.left_out());
+    EXPECT_EQ(point.tokens, 256);
+    EXPECT_EQ(point.parameters, LanguageModel(small_config(position)).parameter_count());
+    EXPECT_EQ(point.model_flops, 256 * training_flops_per_token(small_config(position), 64));
+    EXPECT_GE(point.runs, 1);
+    EXPECT_GT(point.best_seconds, 0);
+    EXPECT_LE(point.best_seconds, point.seconds);
+    EXPECT_GT(point.matmul_seconds, 0);
+    EXPECT_GT(point.matmul_flops, 0);
+    EXPECT_GT(point.ceiling, 0);
+    EXPECT_NEAR(point.loss, std::log(257), 2);
+    // At least weights, gradients and two moments.
+    EXPECT_GT(point.peak_bytes, 16 * point.parameters);
+    EXPECT_LE(point.resident_before, point.peak_resident);
+  }
+}
+
+TEST(TrainBench, WhatTakesTooLongOrTooMuchIsLeftOut) {
+  TrainBenchSettings settings = quick;
+  settings.longest = 0;
+  TrainPoint point = TrainBench(settings, ceilings()).measure("own", small_config(), 64);
+  EXPECT_TRUE(point.left_out());
+  EXPECT_GT(point.expected_seconds, 0);
+  EXPECT_NE(train_table_row(point, 1).find("left out: one step"), std::string::npos);
+  EXPECT_TRUE(to_json(point, 1)["left_out"]);
+  EXPECT_FALSE(to_json(point, 1).contains("seconds"));
+
+  settings = quick;
+  settings.most_bytes = 1 << 20;
+  point = TrainBench(settings, ceilings()).measure("own", small_config(), 64);
+  EXPECT_GT(point.expected_bytes, 1 << 20);
+  EXPECT_NE(train_table_row(point, 1).find("of memory"), std::string::npos);
+}
+
+TEST(TrainReport, Arithmetic) {
+  const TrainPoint point{.model = "base",
+                         .position = Position::sinusoidal,
+                         .length = 1024,
+                         .tokens = 8192,
+                         .model_flops = 6e12,
+                         .seconds = 4,
+                         .matmul_seconds = 3,
+                         .peak_bytes = 1 << 30};
+  const nlohmann::ordered_json json = to_json(point, 2e12);
+  EXPECT_EQ(json["tokens_per_second"], 2048);
+  EXPECT_EQ(json["matmul_share"], 0.75);
+  EXPECT_EQ(json["ceiling_share"], 0.75);
+  const std::string head = train_table_head("base", preset("base"), {}), row = train_table_row(point, 2e12);
+  EXPECT_EQ(head.size() - head.rfind('\n', head.size() - 2) - 1, row.size()) << head << row;
+  for (const char* text : {"sinusoidal", "2.05k", "4000 ms", "3000 ms", "75 %", "75.0 %", "1.00 GiB"}) {
+    EXPECT_NE(row.find(text), std::string::npos) << text << " in " << row;
+  }
+}
+
+}  // namespace
+}  // namespace alibi::bench
