@@ -15,7 +15,7 @@ namespace {
 /// Smaller files are read: there may be more of them than a process may map.
 constexpr uintmax_t kMapFrom = uintmax_t{1} << 20;
 
-OpenText in_memory(std::shared_ptr<const std::string> text) { return {*text, text}; }
+OpenText in_memory(const std::shared_ptr<const std::string>& text) { return {*text, text}; }
 
 }  // namespace
 
