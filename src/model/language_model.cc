@@ -67,6 +67,7 @@ LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
 LanguageModel LanguageModel::load(const std::filesystem::path& folder) {
   const LanguageModelConfig config = read_mpt_config(folder);  // first: what is no model folder should be told so
+  check_mpt_size(folder, config);
   LanguageModel model(config, 0, Tokenizer::load(folder));
   read_mpt_weights(folder, model.config(), model.parameters());
   return model;

@@ -143,6 +143,21 @@ LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
   return config;
 }
 
+void check_mpt_size(const std::filesystem::path& folder, const LanguageModelConfig& config) {
+  double elements = 0;
+  const Safetensors file(folder);
+  for (const TensorInfo& tensor : file.tensors()) {
+    double product = 1;
+    for (const int64_t extent : tensor.shape) product *= static_cast<double>(extent);
+    elements += product;
+  }
+  // What is missing is named by read_mpt_weights(); this is about memory.
+  constexpr double some = 1e6;
+  check(static_cast<double>(config.parameter_count()) <= 2 * elements + some,
+        "[model] {}: config.json describes {} parameters, the tensors of the folder have {:.0f}", folder.string(),
+        config.parameter_count(), elements);
+}
+
 void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters) {
   const Safetensors file(folder);

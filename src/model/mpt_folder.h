@@ -11,6 +11,9 @@ namespace alibi {
 
 /// Throws Error naming the file, the key, what was found and what was expected.
 LanguageModelConfig read_mpt_config(const std::filesystem::path& folder);
+/// Throws Error if the configuration is of a much larger model than the weights of the folder: nothing of its size
+/// should be allocated for them.
+void check_mpt_size(const std::filesystem::path& folder, const LanguageModelConfig& config);
 /// Fills the parameters; every one must be there with its shape, and nothing else.
 void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters);

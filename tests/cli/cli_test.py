@@ -147,7 +147,7 @@ class TrainingConfig(CliTest):
         text = self.succeeds("train", "--help")
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; and of two ways to say a thing the one that was taken.
-        left_out = {"help", "resume", "config", "json", "threads", "epochs", "warmup-steps", "vocab-size", "like"}
+        left_out = {"help", "resume", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size", "like"}
         self.assertEqual(options - left_out | {"text"}, set(written))
         again = self.folder / "again"
         self.succeeds("train", "--config", self.model / "train.json", "-o", again)
@@ -175,6 +175,20 @@ class TrainingConfig(CliTest):
             self.fails(code, mentions, "train", self.text, "-o", out, "--config", self.write(settings))
         self.fails(1, "nowhere.json", "train", self.text, "-o", out, "--config", "nowhere.json")
         self.assertFalse(out.exists())
+
+
+class TrainingPlan(CliTest):
+    def test_tells_before_it_starts(self):
+        file = self.folder / "plan.json"
+        text = self.succeeds("train", "--preset", "tiny", "--plan", "--tokens", "100k", "--json", file)
+        self.assertIn("820,480 parameters", text)
+        plan = json.loads(file.read_text())
+        self.assertEqual(plan["parameters"], 820480)
+        self.assertEqual(plan["updates"], 48)
+        self.assertEqual(plan["bytes"]["gradients"], 4 * 820480)
+        self.assertEqual(sum(v for k, v in plan["bytes"].items() if k != "all"), plan["bytes"]["all"])
+        self.assertGreater(plan["seconds"], 0)
+        self.fails(2, "--tokens", "train", "--plan", "--epochs", "2")
 
 
 class TrainingGoesOn(CliTest):

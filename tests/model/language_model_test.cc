@@ -7,6 +7,7 @@
 
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
+#include "alibi/runtime.h"
 #include "core/files.h"
 #include "testing.h"
 
@@ -166,6 +167,10 @@ TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
   EXPECT_NE(with("\"clip_qkv\": null", "\"clip_qkv\": 6").find("clip_qkv"), std::string::npos);
   EXPECT_NE(with("\"qk_ln\": false", "\"qk_ln\": true").find("qk_ln"), std::string::npos);
   EXPECT_NE(with("\"d_model\": 32", "\"d_model\": 64").find("shape"), std::string::npos);
+  const int64_t before = tensor_bytes();
+  reset_peak_tensor_bytes();
+  EXPECT_NE(with("\"n_layers\": 2", "\"n_layers\": 9999").find("describes"), std::string::npos);
+  EXPECT_EQ(peak_tensor_bytes(), before);  // nothing of that size was made
   EXPECT_NE(with("{", "").find("config.json"), std::string::npos);
   write_file(folder.path() / "config.json", config);
   for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, weights.size() / 2, weights.size() - 1}) {
