@@ -2,6 +2,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "alibi/runtime.h"
@@ -30,6 +31,10 @@ TrainPoint TrainBench::measure(const std::string& name, const LanguageModelConfi
 
   TrainPoint point;
   point.model = name;
+  point.layers = config.transformer.layers;
+  point.d_model = config.transformer.d_model;
+  point.heads = config.transformer.heads;
+  point.vocab_size = config.vocab_size;
   point.position = config.transformer.position;
   point.precision = options.precision;
   point.recompute = options.recompute;

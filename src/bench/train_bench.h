@@ -23,6 +23,7 @@ struct TrainBenchSettings {
 /// A model at one length.
 struct TrainPoint {
   std::string model;  ///< name of the preset
+  int layers = 0, d_model = 0, heads = 0, vocab_size = 0;
   Position position = Position::alibi;
   Precision precision = Precision::f32;
   bool recompute = false;

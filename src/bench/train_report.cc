@@ -34,6 +34,10 @@ std::string train_table_row(const TrainPoint& point, double ceiling) {
 
 nlohmann::ordered_json to_json(const TrainPoint& point, double ceiling) {
   nlohmann::ordered_json json = {{"model", point.model},
+                                 {"layers", point.layers},
+                                 {"d_model", point.d_model},
+                                 {"heads", point.heads},
+                                 {"vocab_size", point.vocab_size},
                                  {"position", name_of(point.position)},
                                  {"precision", name_of(point.precision)},
                                  {"recompute", point.recompute},

@@ -102,6 +102,7 @@ TEST(TrainBench, MeasuresAStep) {
     const TrainPoint point = bench.measure("own", small_config(position), 64);
     ASSERT_FALSE(point.left_out());
     EXPECT_EQ(point.tokens, 256);
+    EXPECT_EQ(to_json(point, 1)["d_model"], 32);
     EXPECT_EQ(point.parameters, LanguageModel(small_config(position)).parameter_count());
     EXPECT_EQ(point.model_flops, 256 * training_flops_per_token(small_config(position), 64));
     EXPECT_GE(point.runs, 1);
