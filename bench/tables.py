@@ -1,7 +1,9 @@
-"""Turns the JSON files of the attention benchmarks into the tables of docs/benchmarks.md.
+"""Turns the JSON files of the benchmarks into the tables of docs/benchmarks.md.
 
     build/alibi bench attention --json attention.json && python bench/tables.py attention.json
     python bench/peers/attention.py --alibi build/alibi --json peers.json && python bench/tables.py peers.json
+
+and likewise those of `alibi bench train` and bench/peers/train.py.
 """
 
 import json
@@ -103,10 +105,42 @@ def peers(results):
         print(table(["length", *names], rows))
 
 
+def train(results):
+    print(f"{results['cpu']}, {results['threads']} threads, `{results['isa']}`, alibi {results['version']}; best oneDNN "
+          f"product: {results['ceilings']['matmul'] / 1e9:.0f} GFLOP/s\n\n    {results['command']}\n")
+    rows = []
+    for point in results["points"]:
+        cells = [point["model"], point["precision"], f"{point['length']}", f"{point['tokens']}", point["position"]]
+        if "seconds" in point:
+            cells += [f"{point['tokens_per_second']:.0f}", time_text(point["seconds"]),
+                      f"{point['seconds'] / point['matmul_seconds']:.2f}", f"{100 * point['ceiling_share']:.0f} %",
+                      f"{point['peak_bytes'] / 2**20:.0f} MiB"]
+        else:
+            cells += ["left out", "", "", "", ""]
+        rows.append(cells)
+    print(table(["preset", "type", "length", "tokens a step", "position", "tokens/s", "step", "x its products",
+                 "of oneDNN", "memory"], rows))
+
+
+def train_peers(results):
+    print(f"PyTorch {results['torch']}, {results['threads']} threads; in brackets the peer's time and memory over ours\n")
+    for point in results["points"]:
+        ours = point["alibi"]
+        rows = [["alibi", f"{point['tokens'] / ours['seconds']:.0f}", f"{ours['memory'] / 2**20:.0f} MiB"]]
+        for way, peer in point["peers"].items():
+            rows.append([way, peer["note"], ""] if peer.get("note") else
+                        [way, f"{point['tokens'] / peer['seconds']:.0f} ({peer['seconds'] / ours['seconds']:.2f})",
+                         f"{peer['memory'] / 2**20:.0f} MiB ({peer['memory'] / ours['memory']:.2f})"])
+        print(f"**{point['preset']}, {point['precision']}, length {point['length']}, {point['tokens']} tokens a step** "
+              f"({point['cpu']}, `{point['isa']}`)\n")
+        print(table(["", "tokens/s", "memory"], rows))
+
+
 def main():
     for file in sys.argv[1:] or [sys.exit(__doc__)]:
         results = json.loads(pathlib.Path(file).read_text())
-        (peers if "torch" in results else attention)(results)
+        kinds = {"train": train, "train peers": train_peers}
+        kinds.get(results.get("benchmark"), peers if "torch" in results else attention)(results)
 
 
 if __name__ == "__main__":
