@@ -33,7 +33,9 @@ TEST(AdaptiveInput, MatchesFloat64) {
 }
 
 TEST(AdaptiveInput, GradientsAreThoseOfTheReferenceAndAreAdded) {
-  for (const auto& [bands, all_rows] : shapes) {
+  for (const auto& shape : shapes) {
+    const auto& bands = shape.first;  // not a structured binding: lambdas see it
+    const auto& all_rows = shape.second;
     const int64_t rows = std::min<int64_t>(all_rows, 29);
     const nn::AdaptiveWeights weights = test::random_weights(bands, 1);
     const Tensor ids = random_ids({rows}, 9, bands.vocab()), dy = random_tensor({rows, bands.d()}, 4);
