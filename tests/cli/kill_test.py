@@ -100,7 +100,8 @@ def main():
         undisturbed = time.monotonic() - start
         steps = lives(arguments, text, folder / "killed", max(0.3, 3 * undisturbed / arguments.kills))
         wrong = compare(folder / "undisturbed", folder / "killed")
-    print(f"{len(steps)} kills, after updates {', '.join(map(str, steps))} of {STEPS}; undisturbed: {undisturbed:.1f} s")
+    print(f"{len(steps)} kills, after updates {', '.join(map(str, steps))} of {STEPS}; "
+          f"undisturbed: {undisturbed:.1f} s")
     if wrong:
         sys.exit("not as in the undisturbed run: " + ", ".join(wrong))
     print("The same bits.")

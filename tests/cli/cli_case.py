@@ -1,0 +1,63 @@
+"""What the tests of the command share: it is run as a user does, with a small text and a small trained model.
+
+Each test is called as   NAME_test.py PATH-OF-ALIBI [unittest options]
+"""
+
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tempfile
+import unittest
+
+COMMAND = os.path.abspath(sys.argv.pop(1)) if len(sys.argv) > 1 else "build/alibi"
+METHODS = ("alibi", "sinusoidal", "rotary", "t5", "learned", "none")
+SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
+TINY_TRAINING = ("--length", "32", "--tokens", "4k", "--batch-tokens", "512")
+
+
+def run(*arguments, stdin=""):
+    words = [COMMAND, *map(str, arguments)]
+    # What a model writes need not be valid UTF-8.
+    return subprocess.run(words, input=stdin, capture_output=True, encoding="utf-8", errors="surrogateescape",
+                          timeout=300, check=False)
+
+
+class CliTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.folder = pathlib.Path(tempfile.mkdtemp(prefix="alibi-cli-test-"))
+        cls.addClassCleanup(shutil.rmtree, cls.folder)
+        cls.text = cls.folder / "text.txt"
+        cls.text.write_text("".join(SENTENCE.format(i) for i in range(400)))
+        cls.valid = cls.folder / "valid.txt"
+        cls.valid.write_text("".join(SENTENCE.format(i) for i in range(1000, 1030)))
+        cls.model = cls.folder / "model"
+        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.model, "--json", cls.folder / "train.json",
+                      *TINY_TRAINING)
+        assert trained.returncode == 0, trained.stderr
+
+    def succeeds(self, *arguments, stdin=""):
+        result = run(*arguments, stdin=stdin)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertEqual(result.stderr, "", "progress is for terminals only")
+        return result.stdout
+
+    def fails(self, code, mentions, *arguments, stdin=""):
+        """The exit code is right, and the message is one for people: what is wrong, where, and nothing else."""
+        result = run(*arguments, stdin=stdin)
+        self.assertEqual(result.returncode, code, f"{arguments}: {result.stderr}{result.stdout}")
+        self.assertTrue(result.stderr.startswith("alibi: error: "), result.stderr)
+        self.assertIn(str(mentions), result.stderr)
+        self.assertEqual(result.stderr.count("alibi: error: "), 1, result.stderr)
+
+    def json_of(self, name):
+        return json.loads((self.folder / name).read_text())
+
+    def copy_of_model(self, name):
+        copy = self.folder / name
+        shutil.copytree(self.model, copy)
+        self.addCleanup(shutil.rmtree, copy)
+        return copy

@@ -1,0 +1,225 @@
+"""What the commands compute and write: results, files, the same bits."""
+
+import json
+import math
+import unittest
+
+from cli_case import CliTest, METHODS, TINY_TRAINING
+
+
+class EndToEnd(CliTest):
+    def check_points(self, points, lengths):
+        self.assertEqual([point["length"] for point in points], lengths)
+        for point in points:
+            self.assertEqual(point["tokens"], self.valid.stat().st_size + 1)  # and the end of the text
+            self.assertTrue(math.isclose(point["perplexity"], math.exp(point["nll"]), rel_tol=1e-9), point)
+            bits = point["nll"] * point["tokens"] / math.log(2) / self.valid.stat().st_size
+            self.assertTrue(math.isclose(point["bits_per_byte"], bits, rel_tol=1e-9), point)
+
+    def test_train(self):
+        results = self.json_of("train.json")
+        self.assertEqual(results["position"], "alibi")
+        self.assertEqual(results["train_length"], 32)
+        self.assertEqual(results["train"]["tokens"], 4000 // 512 * 512)
+        self.assertEqual(results["corpus"], {"train_bytes": self.text.stat().st_size,
+                                             "valid_bytes": self.valid.stat().st_size})
+        loss = results["train"]["loss"]
+        self.assertEqual(len(loss), 4000 // 512)
+        self.assertLess(loss[-1], loss[0])
+        self.check_points(results["eval"], [32])
+
+    def test_eval_agrees_with_train(self):
+        out = self.folder / "eval.json"
+        self.succeeds("eval", self.model, self.valid, "--lengths", "32,33,5k", "--json", out)
+        points = json.loads(out.read_text())["eval"]
+        self.check_points(points, [32, 33, 5000])
+        trained = self.json_of("train.json")["eval"][0]
+        self.assertEqual(points[0]["nll"], trained["nll"], "a model read from disk is the model that was written")
+
+    def test_eval_stride_and_positions(self):
+        out = self.folder / "stride.json"
+        text = self.succeeds("eval", self.model, self.valid, "--lengths", "32,64", "--stride", "8", "--per-position",
+                             "--json", out)
+        self.assertIn("position", text)
+        results = json.loads(out.read_text())
+        self.check_points(results["eval"], [32, 64])
+        self.assertEqual([point["stride"] for point in results["eval"]], [8, 8])
+        self.assertEqual([len(entry["nll"]) for entry in results["per_position"]], [32, 64])
+
+    def test_eval_reads_standard_input(self):
+        piped, named = self.folder / "piped.json", self.folder / "named.json"
+        self.succeeds("eval", self.model, "-", "--json", piped, stdin=self.valid.read_text())
+        self.succeeds("eval", self.model, self.valid, "--json", named)
+        nll = [[point["nll"] for point in json.loads(file.read_text())["eval"]] for file in (piped, named)]
+        self.assertEqual(*nll)
+
+    def test_generate_follows_the_seed(self):
+        def generate(*more):
+            return self.succeeds("generate", self.model, "--prompt", "the quick", "--tokens", "100", *more)
+
+        first = generate("--seed", "1")
+        self.assertTrue(first.startswith("the quick"))
+        self.assertEqual(first, generate("--seed", "1", "--threads", "1"))
+        self.assertNotEqual(first, generate("--seed", "2"))
+
+    def test_generate_goes_past_the_training_length(self):
+        arguments = ("generate", self.model, "--prompt", "the quick", "--tokens", "200", "--temperature", "0")
+        text = self.succeeds(*arguments, "--json", self.folder / "generate.json")
+        results = self.json_of("generate.json")
+        self.assertEqual(len(results["text"].encode()), 200)
+        self.assertEqual(text, "the quick" + results["text"] + "\n")
+
+    def test_info(self):
+        text = self.succeeds("info", self.model, "--json", self.folder / "info.json")
+        self.assertIn("alibi", text)
+        results = self.json_of("info.json")
+        self.assertEqual(results["train_length"], 32)
+        self.assertEqual(results["parameters"], self.json_of("train.json")["parameters"])
+        self.assertEqual(sum(math.prod(t["shape"]) for t in results["tensors"]), results["parameters"])
+        self.assertEqual(len(results["slopes"]), results["heads"])
+
+    def test_info_of_the_cpu(self):
+        text = self.succeeds("info", "--cpu", "--json", self.folder / "cpu.json")
+        results = self.json_of("cpu.json")
+        self.assertIn(results["isa"], text)
+        self.assertIn(results["isa"], results["isas"])
+        self.assertIn("isa", self.succeeds("info", "--cpu", self.model))
+
+    def test_bench_attention(self):
+        text = self.succeeds("bench", "attention", "--lengths", "96,64", "--contexts", "200", "--heads", "4",
+                             "--kv-heads", "2", "--head-dim", "16", "--seconds", "0", "--json", self.folder / "b.json")
+        results = self.json_of("b.json")
+        self.assertIn(results["isa"], text)
+        points = [(p["dtype"], p["pass"], p["length"]) for p in results["points"] if p["tolerance"] == 0]
+        of_a_type = [("forward", 64), ("forward", 96), ("backward", 64), ("backward", 96), ("decode", 200)]
+        self.assertEqual(points, [(t, *point) for t in ("float32", "bfloat16") for point in of_a_type])
+        self.assertEqual(len(results["points"]), 2 * len(points))
+        for point in results["points"]:
+            self.assertGreater(point["seconds"], 0)
+            self.assertLessEqual(point["visited"], 1)
+
+    def test_bench_train(self):
+        text = self.succeeds("bench", "train", "--presets", "tiny", "--lengths", "64,32", "--positions",
+                             "t5,none", "--batch-tokens", "128", "--vocab-size", "300", "--seconds", "0",
+                             "--precision", "f32", "--recompute", "--json", self.folder / "b.json")
+        left_out = self.succeeds("bench", "train", "--presets", "tiny", "--lengths", "64", "--longest", "0")
+        self.assertIn("left out", left_out)
+        points = self.json_of("b.json")["points"]
+        self.assertEqual([(p["length"], p["position"]) for p in points],
+                         [(n, p) for n in (64, 32) for p in ("t5", "none")])
+        self.assertIn("vocabulary 300", text)
+        for point in points:
+            self.assertEqual((point["tokens"], point["recompute"]), (128, True))
+            self.assertAlmostEqual(point["tokens_per_second"], 128 / point["seconds"])
+            self.assertGreater(point["matmul_share"], 0)
+            self.assertGreater(point["peak_bytes"], 16 * point["parameters"])
+
+    def test_bench_on_what_a_model_computes(self):
+        tensors = self.folder / "qkv.safetensors"
+        self.succeeds("bench", "capture", self.model, self.valid, "--length", "300", "--out", tensors)
+        text = self.succeeds("bench", "attention", "--tensors", tensors, "--dtype", "f32", "--pass", "forward",
+                             "--tolerance", "2^-20", "--seconds", "0", "--json", self.folder / "b.json")
+        results = self.json_of("b.json")
+        self.assertIn("layer", text)
+        self.assertEqual([(p["length"], p["tolerance"]) for p in results["points"]], [(300, 2**-20)])
+        layers = results["points"][0]["visited_by_layer"]
+        self.assertEqual(len(results["visited_by_head"]["float32"]), len(layers))
+
+    def test_every_tokenizer_from_text_to_generation(self):
+        for kind, size in (("byte", ()), ("bpe", ("--vocab-size", "320")), ("unigram", ("--vocab-size", "320")),
+                           ("words", ("--min-count", "2"))):
+            with self.subTest(kind):
+                data, model, direct = (self.folder / f"{name}-{kind}" for name in ("data", "model", "direct"))
+                out = self.folder / "tokenize.json"
+                self.succeeds("tokenize", self.text, "--valid", self.valid, "-o", data, "--tokenizer", kind, *size,
+                              "--json", out)
+                written = json.loads(out.read_text())
+                self.assertEqual(written["tokenizer"]["kind"], kind)
+                self.assertEqual(written["valid"]["bytes"], self.valid.stat().st_size)
+                self.assertIn("as they were written", self.succeeds("tokenize", "--check", data))
+                self.succeeds("train", data, "-o", model, *TINY_TRAINING, "--json", self.folder / "t.json")
+                self.succeeds("train", self.text, "--valid", self.valid, "-o", direct, "--tokenizer", kind, *size,
+                              *TINY_TRAINING)
+                self.assertTrue((model / "model.safetensors").read_bytes() ==
+                                (direct / "model.safetensors").read_bytes(), "tokens or text, the model is the same")
+                self.assertIn(kind, self.succeeds("info", model))
+                config = json.loads((model / "config.json").read_text())
+                self.assertEqual(config["vocab_size"], written["tokenizer"]["vocab_size"])
+                ends = {"byte": 256, "bpe": 1, "unigram": 1, "words": 2}
+                self.assertEqual(config["bos_token_id"], ends[kind])
+                self.assertEqual(config.get("eos_token_id"), None if kind == "words" else ends[kind])
+                for text in (data, self.valid):
+                    self.succeeds("eval", model, text, "--lengths", "32", "--json", out)
+                    point = json.loads(out.read_text())["eval"][0]
+                    self.assertEqual(point["tokens"], written["valid"]["tokens"])
+                    self.assertEqual(point["bits_per_byte"], self.json_of("t.json")["eval"][0]["bits_per_byte"])
+                text = self.succeeds("generate", model, "--prompt", "the quick", "--tokens", "40", "--json", out)
+                self.assertTrue(text.startswith("the quick"))
+                self.assertGreater(len(text), len("the quick\n"))
+                if kind == "words":  # the others may write bytes that are no character
+                    self.assertEqual(text, "the quick" + json.loads(out.read_text())["text"] + "\n")
+
+    def test_tokens_of_another_tokenizer(self):
+        data = self.folder / "data-other"
+        self.succeeds("tokenize", self.text, "-o", data, "--tokenizer", "words")
+        self.fails(1, "another tokenizer", "eval", self.model, data)
+        self.fails(2, "tokenizer of its own", "train", data, "-o", self.folder / "none", "--tokenizer", "bpe")
+        self.succeeds("tokenize", self.text, "-o", data, "--like", self.model)
+        self.succeeds("eval", self.model, data)
+
+    def test_damaged_tokens(self):
+        data = self.folder / "data-damaged"
+        self.succeeds("tokenize", self.text, "-o", data)
+        tokens = data / "train.tokens"
+        whole = tokens.read_bytes()
+        tokens.write_bytes(whole[:-4])
+        self.fails(1, tokens, "train", data, "-o", self.folder / "none")
+        tokens.write_bytes(whole[:-4] + b"\0\0\0\0")
+        self.fails(1, "checksum", "tokenize", "--check", data)
+        self.fails(1, self.text, "tokenize", "--check", self.text)
+        self.fails(2, "TEXT is required", "tokenize", "-o", data)
+        self.fails(2, "-o DATA is required", "tokenize", self.text)
+        self.fails(2, "leave out TEXT", "tokenize", self.text, "--check", data)
+        self.fails(2, "expected byte", "tokenize", self.text, "-o", data, "--tokenizer", "letters")
+        self.fails(2, "expected at least", "tokenize", self.text, "-o", data, "--tokenizer", "bpe", "--vocab-size", "9")
+
+    def test_learned_positions_end(self):
+        model = self.folder / "learned"
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", model, "--position", "learned", *TINY_TRAINING)
+        self.succeeds("eval", model, self.valid)
+        self.fails(1, "32", "eval", model, self.valid, "--lengths", "33")
+
+    def test_same_seed_same_model_at_any_number_of_threads(self):
+        weights = []
+        for threads in (1, 2):
+            model = self.folder / f"threads-{threads}"
+            self.succeeds("train", self.text, "--valid", self.valid, "-o", model, "--threads", threads, *TINY_TRAINING)
+            weights.append((model / "model.safetensors").read_bytes())
+        self.assertTrue(weights[0] == weights[1])
+        self.assertTrue(weights[0] == (self.model / "model.safetensors").read_bytes())
+
+    def test_compare(self):
+        out = self.folder / "compare"
+        text = self.succeeds("compare", self.text, "--valid", self.valid, "--methods", ",".join(METHODS),
+                             "--train-length", "16", "--lengths", "16,24,128", "--tokens", "2k",
+                             "--batch-tokens", "256", "--sample-tokens", "40", "--out", out, "--json", self.folder / "copy.json", "--seed", "5")
+        self.assertIn("report.html", text)
+        results = json.loads((out / "results.json").read_text())
+        self.assertEqual(results, self.json_of("copy.json"))
+        self.assertEqual((results["train_length"], results["seed"]), (16, 5))
+        self.assertEqual([method["name"] for method in results["methods"]], list(METHODS))
+        for method in results["methods"]:
+            points = method["eval"]
+            if method["name"] == "learned":
+                self.assertTrue(all(point["perplexity"] is None for point in points if point["length"] > 16))
+                points = [point for point in points if point["length"] <= 16]
+                self.check_points(points, [16])
+            else:
+                self.check_points(points, [16, 24, 128])
+            self.succeeds("info", out / method["model_folder"])
+        for name in ("report.html", "figure.svg"):
+            self.assertGreater((out / name).stat().st_size, 1000)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

@@ -1,0 +1,158 @@
+"""Help, and what the command says when it is called wrongly or given bad files.
+
+Exit codes: 1 failed, 2 called wrongly.
+"""
+
+import json
+import unittest
+
+from cli_case import CliTest, TINY_TRAINING, run
+
+COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
+            "bench capture")
+
+
+class Help(CliTest):
+    def test_every_command_has_help_with_examples_and_common_options(self):
+        for command in COMMANDS:
+            text = self.succeeds(*command.split(), "--help")
+            for expected in ("Examples:", f"alibi {command}", "--json", "--threads", "--seed"):
+                self.assertIn(expected, text)
+            self.assertLessEqual(max(map(len, text.splitlines())), 160)
+
+    def test_the_command_lists_its_subcommands(self):
+        text = self.succeeds("--help")
+        for command in COMMANDS:
+            self.assertIn(command.split()[0], text)
+
+    def test_version(self):
+        self.assertRegex(self.succeeds("--version"), r"^alibi \d+\.\d+\.\d+\n$")
+
+
+class CalledWrongly(CliTest):
+    def test_no_command_or_an_unknown_one(self):
+        self.fails(2, "subcommand")
+        self.fails(2, "sing", "sing")
+
+    def test_missing_and_unknown_arguments(self):
+        self.fails(2, "MODEL", "info")
+        self.fails(2, "TEXT", "eval", self.model)
+        self.fails(2, "--out", "train", self.text)
+        self.fails(2, "--loud", "info", self.model, "--loud")
+
+    def test_bench(self):
+        for wrong in (("--dtype", "f64"), ("--position", "rotary"), ("--pass", "sideways"), ("--isa", "mmx"),
+                      ("--tolerance", "2"), ("--tolerance", "x"), ("--kv-heads", "3")):
+            self.fails(2, wrong[0], "bench", "attention", *wrong)
+        for wrong in (("--presets", "huge"), ("--presets", "wikitext103"), ("--positions", "polar"),
+                      ("--precision", "f64"), ("--lengths", "0"), ("--vocab-size", "0")):
+            self.fails(2, wrong[1], "bench", "train", *wrong)
+        self.fails(1, self.valid, "bench", "attention", "--tensors", self.valid)
+        self.fails(1, "tokens", "bench", "capture", self.model, self.valid, "--length", "5M", "--out", "unused")
+
+    def test_numbers(self):
+        out = self.folder / "unused"
+        for option in ("--length", "--tokens", "--batch-tokens"):
+            for value in ("0", "-1", "many", "1.5", "9999999999999999999", "1K"):
+                self.fails(2, value, "train", self.text, "-o", out, f"{option}={value}")
+        for value in ("0", "128,0", "128;256", "a"):
+            self.fails(2, "--lengths", "eval", self.model, self.valid, "--lengths", value)
+        for value in ("nan", "-1", "inf", "x"):
+            self.fails(2, "--temperature", "generate", self.model, f"--temperature={value}")
+        for value in ("0", "-2", "x", "100000"):
+            self.fails(2, "--threads", "info", self.model, f"--threads={value}")
+        for value in ("-1", "x", "99999999999999999999"):
+            self.fails(2, "--seed", "info", self.model, f"--seed={value}")
+        self.assertFalse(out.exists())
+
+    def test_the_library_refuses(self):
+        out = self.folder / "unused"
+        self.fails(2, "epic", "train", self.text, "-o", out, "--position", "epic")
+        self.fails(2, "huge", "train", self.text, "-o", out, "--preset", "huge")
+        self.fails(2, "epic", "compare", self.text, "--methods", "alibi,epic", "--out", out)
+        self.fails(2, "top_p", "generate", self.model, "--top-p", "1.5")
+        self.fails(2, "stride", "eval", self.model, self.valid, "--lengths", "64", "--stride", "65")
+        self.assertFalse(out.exists())
+
+    def test_tokens_and_epochs_exclude_each_other(self):
+        self.fails(2, "--epochs", "train", self.text, "-o", self.folder / "unused", "--tokens", "5k", "--epochs", "2")
+
+
+class BadFiles(CliTest):
+    def each_text_command(self, code, mentions, text, stdin=""):
+        self.fails(code, mentions, "eval", self.model, text, stdin=stdin)
+        self.fails(code, mentions, "train", text, "-o", self.folder / "out", *TINY_TRAINING, stdin=stdin)
+        self.fails(code, mentions, "compare", text, "--out", self.folder / "out", stdin=stdin)
+
+    def test_missing_file(self):
+        self.each_text_command(1, "nowhere.txt", self.folder / "nowhere.txt")
+
+    def test_empty_text(self):
+        empty = self.folder / "empty.txt"
+        empty.write_text("")
+        self.each_text_command(1, "empty", empty)
+        self.each_text_command(1, "empty", "-", stdin="")
+
+    def test_folder_without_text(self):
+        (self.folder / "hollow").mkdir(exist_ok=True)
+        self.each_text_command(1, "hollow", self.folder / "hollow")
+
+    def test_binary_file(self):
+        binary = self.folder / "binary.txt"
+        binary.write_bytes(bytes(range(256)) * 20)
+        self.each_text_command(1, "binary.txt", binary)
+
+    def test_unwritable_folder(self):
+        # Below a file no folder can be made, not even by root.
+        out = self.text / "out"
+        self.fails(1, out, "train", self.text, "-o", out, *TINY_TRAINING)
+        self.fails(1, out, "compare", self.text, "--out", out)
+        self.fails(1, out, "info", self.model, "--json", out / "info.json")
+        self.fails(1, self.folder, "info", self.model, "--json", self.folder)
+
+
+class DamagedModels(CliTest):
+    def each_model_command(self, mentions, model):
+        self.fails(1, mentions, "info", model)
+        self.fails(1, mentions, "generate", model)
+        self.fails(1, mentions, "eval", model, self.valid)
+
+    def test_missing(self):
+        self.each_model_command("nowhere", self.folder / "nowhere")
+        self.each_model_command(self.text, self.text)
+        for name in ("config.json", "model.safetensors"):
+            model = self.copy_of_model("missing-" + name)
+            (model / name).unlink()
+            self.each_model_command(name, model)
+
+    def test_truncated_weights(self):
+        model = self.copy_of_model("truncated")
+        weights = model / "model.safetensors"
+        whole = weights.read_bytes()
+        for size in (0, 4, 8, 100, len(whole) // 2, len(whole) - 1):
+            weights.write_bytes(whole[:size])
+            self.each_model_command("model.safetensors", model)
+
+    def test_header_that_promises_too_much(self):
+        model = self.copy_of_model("promises")
+        weights = model / "model.safetensors"
+        weights.write_bytes(b"\xff" * 8 + weights.read_bytes()[8:])
+        self.each_model_command("model.safetensors", model)
+
+    def test_broken_config(self):
+        model = self.copy_of_model("broken")
+        config = model / "config.json"
+        whole = config.read_text()
+        values = json.loads(whole)
+        key = next(k for k in ("d_model", "n_embd", "hidden_size") if k in values)
+        for text in ("", "{", "[]", whole[: len(whole) // 2], whole.replace(f'"{key}"', '"unheard_of"'),
+                     json.dumps({**values, key: "wide"}), json.dumps({**values, key: -1}),
+                     json.dumps({**values, key: 2 * values[key]})):
+            config.write_text(text)
+            result = run("info", model)
+            self.assertIn(result.returncode, (1, 2), text)
+            self.assertTrue(result.stderr.startswith("alibi: error: "), result.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)

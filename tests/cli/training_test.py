@@ -1,0 +1,194 @@
+"""Runs of `alibi train`: settings from files, plans, signals, resuming, full disks, early stop."""
+
+import json
+import math
+import re
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+from cli_case import COMMAND, CliTest, TINY_TRAINING
+
+
+class TrainingConfig(CliTest):
+    def write(self, settings):
+        file = self.folder / "config.json"
+        file.write_text(settings if isinstance(settings, str) else json.dumps(settings))
+        return file
+
+    def test_every_setting_is_written_and_read_again(self):
+        written = json.loads((self.model / "train.json").read_text())
+        text = self.succeeds("train", "--help")
+        options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
+        # How to compute, not what; and of two ways to say a thing the one that was taken.
+        left_out = {"help", "resume", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
+                    "like"}
+        self.assertEqual(options - left_out | {"text"}, set(written))
+        again = self.folder / "again"
+        self.succeeds("train", "--config", self.model / "train.json", "-o", again)
+        self.assertEqual(json.loads((again / "train.json").read_text()), {**written, "out": str(again)})
+        self.assertTrue((again / "model.safetensors").read_bytes() == (self.model / "model.safetensors").read_bytes())
+
+    def test_the_command_line_wins(self):
+        config = self.write({"text": [str(self.text)], "valid": str(self.valid), "length": 32, "tokens": "2k",
+                             "batch-tokens": 512, "clip": 0.25, "warmup": 0.5, "optimizer": "nag"})
+        out = self.folder / "wins"
+        self.succeeds("train", "--config", config, "-o", out, "--clip", "0.75", "--warmup-steps", "1", "--epochs",
+                      "0.1")
+        used = json.loads((out / "train.json").read_text())
+        self.assertEqual((used["clip"], used["warmup-steps"], used["optimizer"]), (0.75, 1, "nag"))
+        self.assertNotIn("warmup", used)
+        self.assertEqual(used["tokens"], math.ceil(0.1 * (self.text.stat().st_size + 1)))
+
+    def test_errors_name_the_key(self):
+        out = self.folder / "unused"
+        for settings, code, mentions in (
+                ({"learning_rate": 1}, 2, "did you mean 'learning-rate'"), ({"cilp": 1}, 2, "did you mean 'clip'"),
+                ({"clip": "wide"}, 2, "'clip'"), ({"clip": -1}, 2, "'clip'"), ({"length": 1.5}, 2, "'length'"),
+                ({"length": {}}, 2, "'length'"), ({"valid": [[]]}, 2, "'valid'"), ({"config": "x"}, 2, "'config'"),
+                ({"tokens": 5, "epochs": 1}, 2, "exclude"), ("{", 1, "config.json"), ("[]", 1, "config.json"),
+                ({"preset": "huge"}, 2, "huge"), ({"schedule": "steep"}, 2, "fairseq")):
+            self.fails(code, mentions, "train", self.text, "-o", out, "--config", self.write(settings))
+        self.fails(1, "nowhere.json", "train", self.text, "-o", out, "--config", "nowhere.json")
+        self.assertFalse(out.exists())
+
+
+class TrainingPlan(CliTest):
+    def test_tells_before_it_starts(self):
+        file = self.folder / "plan.json"
+        text = self.succeeds("train", "--preset", "tiny", "--plan", "--tokens", "100k", "--json", file)
+        self.assertIn("820,480 parameters", text)
+        plan = json.loads(file.read_text())
+        self.assertEqual(plan["parameters"], 820480)
+        self.assertEqual(plan["updates"], 48)
+        self.assertEqual(plan["bytes"]["gradients"], 4 * 820480)
+        self.assertEqual(sum(v for k, v in plan["bytes"].items() if k != "all"), plan["bytes"]["all"])
+        self.assertGreater(plan["seconds"], 0)
+        self.fails(2, "--tokens", "train", "--plan", "--epochs", "2")
+
+
+class TrainingGoesOn(CliTest):
+    LONG = ("--length", "32", "--tokens", "200k", "--batch-tokens", "256", "--checkpoint-minutes", "0")
+
+    def start(self, out, *options):
+        """A process that has begun to train."""
+        process = subprocess.Popen([COMMAND, "train", str(self.text), "-o", str(out), *options],
+                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8")
+        for stop in (process.stderr.close, process.stdout.close, process.wait, process.kill):
+            self.addCleanup(stop)
+        while not (out / "train.json").exists():
+            self.assertIsNone(process.poll(), "it ended before it had begun")
+            time.sleep(0.01)
+        return process
+
+    def updates(self, out):
+        metrics = out / "metrics.jsonl"
+        return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
+
+    def test_a_signal_saves_and_says_how_to_go_on(self):
+        for name, number in (("int", signal.SIGINT), ("term", signal.SIGTERM)):
+            out = self.folder / f"stopped-{name}"
+            process = self.start(out, *self.LONG)
+            process.send_signal(number)
+            output, errors = process.communicate(timeout=60)
+            self.assertEqual(process.returncode, 128 + number, errors)
+            self.assertIn(f"alibi train --resume {out}", output)
+            self.assertIn("once more", errors)
+            done = self.updates(out)
+            self.assertLess(done, 781)
+            self.assertEqual([path.name for path in (out / "checkpoints").iterdir()], [f"step-{done:06}"])
+            self.assertFalse((out / "model.safetensors").exists())
+            self.fails(1, "resume it", "train", self.text, "-o", out, *self.LONG)
+            self.fails(1, "learning_rate", "train", "--resume", out, "--learning-rate", "0.001")
+
+    def test_a_second_signal_ends_at_once(self):
+        out = self.folder / "stopped-twice"
+        process = self.start(out, "--batch-tokens", "2M", "--tokens", "2M")  # one update, of minutes
+        process.send_signal(signal.SIGINT)
+        process.stderr.readline()
+        self.assertIn("once more", process.stderr.readline())
+        process.send_signal(signal.SIGINT)
+        self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
+        self.assertEqual(list((out / "checkpoints").iterdir()), [])
+
+    def test_resume_by_folder_alone_and_a_complete_run(self):
+        out = self.folder / "resumed"
+        options = ("--valid", self.valid, *TINY_TRAINING)
+        self.succeeds("train", self.text, "-o", out, *options)
+        before = (out / "model.safetensors").read_bytes()
+        text = self.succeeds("train", "--resume", out, "--json", self.folder / "resumed.json")
+        self.assertIn("complete since update 7", text)
+        self.assertEqual(self.json_of("resumed.json")["train"]["resumed_step"], 7)
+        self.assertEqual(self.json_of("resumed.json")["train"]["loss"], self.json_of("train.json")["train"]["loss"])
+        self.assertTrue(before == (out / "model.safetensors").read_bytes())
+        # A folder that was moved, by the other spelling.
+        moved = self.folder / "moved"
+        out.rename(moved)
+        self.assertIn("complete", self.succeeds("train", "-o", moved, "--resume"))
+        self.assertTrue(before == (moved / "model.safetensors").read_bytes())
+
+    def test_resume_errors(self):
+        self.fails(1, "train.json", "train", "--resume", self.folder / "nowhere")
+        self.fails(2, "one of them", "train", self.text, "-o", "a", "--resume", "b")
+        self.fails(2, "--out", "train", self.text, "--resume")
+        other = self.folder / "longer.txt"
+        other.write_text(self.text.read_text() + "and one more line\n")
+        self.fails(1, "text_fingerprint", "train", other, "-o", self.model, "--resume")
+
+    def test_a_full_disk_loses_nothing(self):
+        out = self.folder / "full"
+
+        def limited():  # no file can grow past 1 MB: the weights have 3
+            signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+            resource.setrlimit(resource.RLIMIT_FSIZE, (1_000_000, 1_000_000))
+
+        words = [COMMAND, "train", str(self.text), "--valid", str(self.valid), "-o", str(out), *TINY_TRAINING,
+                 "--checkpoint-steps", "1"]
+        failed = subprocess.run(words, preexec_fn=limited, capture_output=True, encoding="utf-8", check=False)
+        self.assertEqual(failed.returncode, 1, failed.stderr)
+        self.assertIn("File too large", failed.stderr)
+        self.assertIn("no checkpoint yet", failed.stderr)
+        self.assertEqual(list((out / "checkpoints").iterdir()), [])
+        # With a checkpoint to fall back to.
+        process = subprocess.Popen(words, stdout=subprocess.DEVNULL)
+        while not list((out / "checkpoints").glob("step-*3")) and process.poll() is None:
+            time.sleep(0.005)
+        process.kill()
+        process.wait()
+        saved = sorted(path.name for path in (out / "checkpoints").glob("step-??????"))
+        self.assertIn("step-000003", saved)
+        failed = subprocess.run([*words, "--resume"], preexec_fn=limited, capture_output=True, encoding="utf-8",
+                                check=False)
+        self.assertEqual(failed.returncode, 1, failed.stderr)
+        self.assertIn(f"update {int(saved[-1][5:])} is whole", failed.stderr)
+        self.assertEqual(sorted(path.name for path in (out / "checkpoints").iterdir()), saved)
+        self.succeeds("train", "--resume", out)
+        self.assertTrue((out / "model.safetensors").read_bytes() == (self.model / "model.safetensors").read_bytes())
+
+    def test_early_stop_metrics_and_figure(self):
+        out = self.folder / "early"
+        other = self.folder / "other.txt"
+        other.write_text("".join(f"{i} ZYX WVU TSR QPO NML\n" for i in range(300)))
+        text = self.succeeds("train", self.text, "--valid", other, "-o", out, "--length", "32", "--tokens", "100k",
+                             "--batch-tokens", "512", "--eval-steps", "2", "--eval-tokens", "1k", "--patience", "4",
+                             "--keep", "1", "--json", self.folder / "early.json")
+        results = self.json_of("early.json")["train"]
+        self.assertIn("the best so far", text)
+        self.assertIn("no longer fell", text)
+        best = min(results["held_out"], key=lambda evaluation: evaluation["nll"])
+        self.assertEqual(results["weights_step"], best["step"])
+        self.assertEqual(results["steps"], best["step"] + 8)
+        kept = out / "checkpoints" / f"step-{best['step']:06}" / "model.safetensors"
+        self.assertTrue((out / "model.safetensors").read_bytes() == kept.read_bytes())
+        lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual([line["step"] for line in lines], list(range(1, results["steps"] + 1)))
+        self.assertEqual([{"step": line["step"], "nll": line["valid_loss"]} for line in lines if "valid_loss" in line],
+                         results["held_out"])
+        self.assertIn("held-out", (out / "loss.svg").read_text())
+        self.assertEqual(len(list((out / "tensorboard").iterdir())), 1)
+
+
+if __name__ == "__main__":
+    unittest.main(verbosity=1)
