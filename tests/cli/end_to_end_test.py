@@ -202,7 +202,8 @@ class EndToEnd(CliTest):
         out = self.folder / "compare"
         text = self.succeeds("compare", self.text, "--valid", self.valid, "--methods", ",".join(METHODS),
                              "--train-length", "16", "--lengths", "16,24,128", "--tokens", "2k",
-                             "--batch-tokens", "256", "--sample-tokens", "40", "--out", out, "--json", self.folder / "copy.json", "--seed", "5")
+                             "--batch-tokens", "256", "--sample-tokens", "40", "--out", out,
+                             "--json", self.folder / "copy.json", "--seed", "5")
         self.assertIn("report.html", text)
         results = json.loads((out / "results.json").read_text())
         self.assertEqual(results, self.json_of("copy.json"))
