@@ -60,8 +60,8 @@ ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, 
         p_low = _mm512_maskz_mov_ps(kept_low, p_low);
         p_high = _mm512_maskz_mov_ps(kept_high, p_high);
       }
-      rows[odd] = (__m512i)_mm512_cvtne2ps_pbh(ds_high, ds_low);
-      _mm512_store_si512(to.weights + row * 32, (__m512i)_mm512_cvtne2ps_pbh(p_high, p_low));
+      rows[odd] = to_bfloat16(ds_low, ds_high);
+      _mm512_store_si512(to.weights + row * 32, to_bfloat16(p_low, p_high));
       _mm512_store_si512(to.score_rows + row * 32, rows[odd]);
       if (part == BiasPart::total) {
         total_low = _mm512_add_ps(total_low, ds_low);

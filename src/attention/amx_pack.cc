@@ -90,9 +90,9 @@ void row_products_of(const Source& a, const Source& b, float* sums) {
     for (int i = 0; i < 16; ++i) {
       __m512 sum = _mm512_setzero_ps();
       for (int64_t column = 0; column < a.columns; column += 32) {
-        const auto left = (__m512bh)load_32<is_whole>(a, 16 * half + i, column);
-        const auto right = (__m512bh)load_32<is_whole>(b, 16 * half + i, column);
-        sum = _mm512_dpbf16_ps(sum, left, right);
+        const __m512i left = load_32<is_whole>(a, 16 * half + i, column);
+        const __m512i right = load_32<is_whole>(b, 16 * half + i, column);
+        sum = add_pair_products(sum, left, right);
       }
       r[i] = _mm512_castps_si512(sum);
     }
@@ -109,11 +109,10 @@ void row_products_of(const Source& a, const Source& b, float* sums) {
 ALIBI_AMX_INLINE void store_16(const Target& target, int64_t row, int64_t column, __m512 values) {
   if (row >= target.rows) return;
   uint16_t* at = target.data + row * target.stride + column;
-  const __m256i rounded = (__m256i)_mm512_cvtneps_pbh(values);
   if (column + 16 <= target.columns) {
-    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), rounded);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(at), to_bfloat16(values));
   } else {
-    _mm256_mask_storeu_epi16(at, static_cast<__mmask16>(lanes(target.columns, column, 16)), rounded);
+    _mm256_mask_storeu_epi16(at, static_cast<__mmask16>(lanes(target.columns, column, 16)), to_bfloat16(values));
   }
 }
 

@@ -50,7 +50,7 @@ ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
 template <bool drops>
 ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lanes& addend, const BlockDropout& dropout,
                                    uint16_t* weights, Sums& sums) {
-  const auto ones = (__m512bh)_mm512_set1_epi16(0x3f80);
+  const __m512i ones = _mm512_set1_epi16(0x3f80);
   for (int64_t pair = 0; pair < block_pairs; ++pair) {
     const float* row = scores + pair / 8 * 2 * tile_floats + pair % 8 * 32;
     const __m512 even_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row), factor, addend.low));
@@ -60,8 +60,8 @@ ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lan
     __m512i low = round_pairs(even_low, odd_low), high = round_pairs(even_high, odd_high);
     sums.exact.low = _mm512_add_ps(sums.exact.low, _mm512_add_ps(even_low, odd_low));
     sums.exact.high = _mm512_add_ps(sums.exact.high, _mm512_add_ps(even_high, odd_high));
-    sums.rounded.low = _mm512_dpbf16_ps(sums.rounded.low, (__m512bh)low, ones);
-    sums.rounded.high = _mm512_dpbf16_ps(sums.rounded.high, (__m512bh)high, ones);
+    sums.rounded.low = add_pair_products(sums.rounded.low, low, ones);
+    sums.rounded.high = add_pair_products(sums.rounded.high, high, ones);
     if (drops) {
       low = drop_pairs(low, dropout_bits(dropout.queries, dropout.pairs[pair]), dropout.threshold);
       high = drop_pairs(high, dropout_bits(dropout.queries + 16, dropout.pairs[pair]), dropout.threshold);

@@ -1,5 +1,4 @@
-// The AMX tile registers and the few AVX-512 idioms around them. Only the amx_*.cc files include this header; what is
-// between ALIBI_AMX_BEGIN and ALIBI_AMX_END is compiled for these instructions, whatever the rest of the file is for.
+// Blocks in tile registers, and the few AVX-512 idioms around them. Only the amx_*.cc files include this header.
 //
 // A tile has 16 rows of 64 bytes. C += A B with C [16][16] float32, A [16][32] bfloat16 and B [32][16] bfloat16, where
 // B lies as pairs of its rows: row p of the tile holds (B[2p][n], B[2p + 1][n]) for n = 0..15.
@@ -13,33 +12,7 @@
 // with step = 32 columns and column tile = 16 columns. Float32 blocks are [step][row half][column half][16][16].
 #pragma once
 
-// g++ 12 takes the undefined operands in its own header for mistakes (GCC bug 105593).
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wuninitialized"
-#pragma GCC diagnostic ignored "-Wmaybe-uninitialized"
-#endif
-#include <immintrin.h>
-#if defined(__GNUC__) && !defined(__clang__)
-#pragma GCC diagnostic pop
-#endif
-
-#include <cstdint>
-
-#define ALIBI_AMX_TARGETS \
-  "avx2,fma,avx512f,avx512bw,avx512vl,avx512dq,avx512cd,avx512bf16,amx-tile,amx-bf16,bmi,bmi2,lzcnt,popcnt"
-#define ALIBI_AMX_PRAGMA(text) _Pragma(#text)
-#if defined(__clang__)
-#define ALIBI_AMX_BEGIN_(targets) \
-  ALIBI_AMX_PRAGMA(clang attribute push(__attribute__((target(targets))), apply_to = function))
-#define ALIBI_AMX_BEGIN ALIBI_AMX_BEGIN_(ALIBI_AMX_TARGETS)
-#define ALIBI_AMX_END ALIBI_AMX_PRAGMA(clang attribute pop)
-#else
-#define ALIBI_AMX_BEGIN_(targets) ALIBI_AMX_PRAGMA(GCC push_options) ALIBI_AMX_PRAGMA(GCC target targets)
-#define ALIBI_AMX_BEGIN ALIBI_AMX_BEGIN_((ALIBI_AMX_TARGETS))
-#define ALIBI_AMX_END ALIBI_AMX_PRAGMA(GCC pop_options)
-#endif
-#define ALIBI_AMX_INLINE static inline __attribute__((always_inline))
+#include "attention/amx_instructions.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
@@ -50,42 +23,6 @@ inline constexpr int64_t tile_floats = 256;    ///< float32 values of a tile
 inline constexpr int64_t block_floats = 1024;  ///< of a 32 x 32 block of float32
 inline constexpr int64_t block_halves = 1024;  ///< of a 32 x 32 block of bfloat16
 inline constexpr int64_t vector_floats = 16;   ///< of a register
-
-/// While it lives, this thread's tile registers are in use, all eight of full size.
-class TileScope {
- public:
-  TileScope() {
-    struct alignas(64) Configuration {
-      uint8_t palette = 1, start_row = 0, reserved[14] = {};
-      uint16_t row_bytes[16] = {64, 64, 64, 64, 64, 64, 64, 64};
-      uint8_t rows[16] = {16, 16, 16, 16, 16, 16, 16, 16};
-    };
-    const Configuration configuration;
-    asm volatile("ldtilecfg %0" ::"m"(configuration));
-  }
-  ~TileScope() { asm volatile("tilerelease"); }
-  TileScope(const TileScope&) = delete;
-  TileScope& operator=(const TileScope&) = delete;
-};
-
-/// `stride` in bytes; 0 repeats one row.
-template <int tile>
-ALIBI_AMX_INLINE void load_tile(const void* data, int64_t stride = 64) {
-  asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(data), "r"(stride), "i"(tile) : "memory");
-}
-template <int tile>
-ALIBI_AMX_INLINE void store_tile(void* data) {
-  asm volatile("tilestored %%tmm%c2, (%0,%1,1)" ::"r"(data), "r"(int64_t{64}), "i"(tile) : "memory");
-}
-template <int tile>
-ALIBI_AMX_INLINE void zero_tile() {
-  asm volatile("tilezero %%tmm%c0" ::"i"(tile));
-}
-/// c += a b
-template <int c, int a, int b>
-ALIBI_AMX_INLINE void multiply_tiles() {
-  asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
-}
 
 /// A float32 block in tiles 0 to 3.
 ALIBI_AMX_INLINE void load_block(const float* block) {

@@ -14,6 +14,11 @@
 namespace alibi {
 namespace {
 
+#if defined(ALIBI_EMULATE_AMX)
+constexpr bool amx_emulated = true;  // attention/amx_emulated.h
+#else
+constexpr bool amx_emulated = false;
+#endif
 constexpr Isa all_isas[] = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
 
 #if defined(__x86_64__)
@@ -39,6 +44,7 @@ Isa detect() {
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
                       __builtin_cpu_supports("avx512cd");
   if (!avx512) return Isa::avx2;
+  if (amx_emulated) return Isa::amx;
   if (!cpuid_7(1, 'a', 5)) return Isa::avx512;
   const bool amx_tile = cpuid_7(0, 'd', 24);
   const bool amx_bf16 = cpuid_7(0, 'd', 22);
@@ -118,13 +124,14 @@ std::vector<Isa> available_isas() {
 void prepare_dispatch() { isa(); }
 
 std::string cpu_name() {
+  const std::string emulated = amx_emulated ? " (AMX emulated)" : "";
   std::ifstream info("/proc/cpuinfo");
   for (std::string line; std::getline(info, line);) {
     if (line.rfind("model name", 0) != 0) continue;
     const size_t colon = line.find(':');
-    if (colon != std::string::npos) return line.substr(line.find_first_not_of(' ', colon + 1));
+    if (colon != std::string::npos) return line.substr(line.find_first_not_of(' ', colon + 1)) + emulated;
   }
-  return "unknown CPU";
+  return "unknown CPU" + emulated;
 }
 
 }  // namespace alibi
