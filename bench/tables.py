@@ -113,12 +113,13 @@ def train(results):
         cells = [point["model"], point["precision"], f"{point['length']}", f"{point['tokens']}", point["position"]]
         if "seconds" in point:
             cells += [f"{point['tokens_per_second']:.0f}", time_text(point["seconds"]),
+                      f"{point['of_first']:.3f}" if "of_first" in point else "",
                       f"{point['seconds'] / point['matmul_seconds']:.2f}", f"{100 * point['ceiling_share']:.0f} %",
                       f"{point['peak_bytes'] / 2**20:.0f} MiB"]
         else:
-            cells += ["left out", "", "", "", ""]
+            cells += ["left out", "", "", "", "", ""]
         rows.append(cells)
-    print(table(["preset", "type", "length", "tokens a step", "position", "tokens/s", "step", "x its products",
+    print(table(["preset", "type", "length", "tokens a step", "position", "tokens/s", "step", "x first", "x its products",
                  "of oneDNN", "memory"], rows))
 
 

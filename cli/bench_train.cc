@@ -51,12 +51,15 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
   progress.begin(name);
   size_t done = 0;
   for (const int64_t length : lengths) {
+    progress.update(static_cast<double>(done++) / static_cast<double>(lengths.size()),
+                    fmt::format("length {}", length));
+    std::vector<LanguageModelConfig> models;
     for (const std::string& position : command.positions) {
-      const auto all = static_cast<double>(lengths.size() * command.positions.size());
-      progress.update(static_cast<double>(done++) / all, fmt::format("length {}, {}", length, position));
-      const LanguageModelConfig model = with_position(config, position_from(position), length);
-      const bench::TrainPoint point = train_bench.measure(name, model, length);
-      progress.clear();
+      models.push_back(with_position(config, position_from(position), length));
+    }
+    const std::vector<bench::TrainPoint> points = train_bench.measure(name, models, length);
+    progress.clear();
+    for (const bench::TrainPoint& point : points) {
       fmt::print("{}", bench::train_table_row(point, ceilings.best()));
       std::fflush(stdout);
       json["points"].push_back(bench::to_json(point, ceilings.best()));
@@ -108,7 +111,8 @@ void add_bench_train(CLI::App& bench) {
   std::erase_if(names, [](const std::string& name) { return preset(name).adaptive.has_value(); });
   command.list("--presets", options->presets, fmt::format("Sizes of models: {}", fmt::join(names, ", ")));
   command.counts("--lengths", options->lengths, "Training lengths [512, 1024, 2048, 4096]");
-  command.list("--positions", options->positions, "Position methods: alibi, sinusoidal, rotary, t5, learned, none");
+  command.list("--positions", options->positions,
+               "Position methods, which take turns: alibi, sinusoidal, rotary, t5, learned, none");
   add_precision(command, options->precision);
   command.flag("--recompute", options->settings.recompute, "Compute activations twice instead of keeping them");
   command.count("--batch-tokens", options->settings.batch_tokens, "Tokens of a step, whatever the length");

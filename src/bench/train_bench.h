@@ -2,9 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <string>
+#include <vector>
 
 #include "alibi/language_model.h"
+#include "alibi/train.h"
 #include "bench/ceilings.h"
 
 namespace alibi::bench {
@@ -30,13 +33,14 @@ struct TrainPoint {
   int64_t length = 0;
   int64_t tokens = 0;  ///< of a step
   int64_t parameters = 0;
-  double model_flops = 0;  ///< nominal, of a step (training_flops_per_token): skipped work counts as done
-  // > 0: left out, as a step would have taken about this long, or training about this much memory.
-  double expected_seconds = 0;
-  int64_t expected_bytes = 0;
+  double model_flops = 0;       ///< nominal, of a step (training_flops_per_token): skipped work counts as done
+  int64_t planned_bytes = 0;    ///< of training (plan_training)
+  double expected_seconds = 0;  ///< > 0: left out, as a step would have taken about this long
+  bool too_large = false;       ///< left out, as planned_bytes are more than allowed
 
   double seconds = 0;       ///< of a step, median
   double best_seconds = 0;  ///< least
+  double of_first = 0;      ///< seconds over those of the first model, if it ran in turns with this one, else 0
   int64_t runs = 0;
   double matmul_seconds = 0;  ///< of its matrix products alone, which ran in turns with it; median
   double matmul_flops = 0;    ///< of those
@@ -46,7 +50,7 @@ struct TrainPoint {
           peak_resident = 0;  ///< of the process, before the model was made and at most; 0: unknown
   double loss = 0;            ///< of the first step
 
-  bool left_out() const { return expected_seconds > 0 || expected_bytes > 0; }
+  bool left_out() const { return expected_seconds > 0 || too_large; }
   double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
   double matmul_share() const { return matmul_seconds / seconds; }
   /// Nominal FLOP/s.
@@ -58,10 +62,17 @@ class TrainBench {
   /// `ceilings`, of the precision's data type, run in turns with what is measured.
   TrainBench(const TrainBenchSettings& settings, MatmulCeilings& ceilings);
 
-  /// Makes the model (with_position() and so on are the caller's), trains some steps and forgets it.
-  TrainPoint measure(const std::string& name, const LanguageModelConfig& config, int64_t length);
+  /// Makes the models (with_position() and so on are the caller's), trains them some steps and forgets them. They take
+  /// turns, step by step, as many as memory holds at once. Their layers are to have the same shapes.
+  std::vector<TrainPoint> measure(const std::string& name, const std::vector<LanguageModelConfig>& configs,
+                                  int64_t length);
 
  private:
+  struct Running;
+  TrainPoint describe(const std::string& name, const LanguageModelConfig& config, const TrainOptions& options);
+  std::unique_ptr<Running> start(TrainPoint& point, const LanguageModelConfig& config, const TrainOptions& options);
+  void time(const std::vector<std::unique_ptr<Running>>& group);
+
   TrainBenchSettings settings_;
   MatmulCeilings& ceilings_;
   double best_rate_ = 0;  // nominal, of the points so far

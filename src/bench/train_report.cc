@@ -14,22 +14,23 @@ std::string train_table_head(const std::string& name, const LanguageModelConfig&
   return fmt::format("\n{}, {}: {} layers of {}, {} heads, vocabulary {}, {} tokens a step{}\n", name,
                      name_of(settings.precision), t.layers, t.d_model, t.heads, format_integer(config.vocab_size),
                      format_integer(settings.batch_tokens), settings.recompute ? ", recomputing" : "") +
-         fmt::format("{:>8}  {:<10}  {:>8}  {:>9}  {:>9}  {:>6}  {:>9}  {:>8}  {:>8}\n", "length", "position",
-                     "tokens/s", "step", "products", "share", "of oneDNN", "memory", "resident");
+         fmt::format("{:>8}  {:<10}  {:>8}  {:>9}  {:>7}  {:>9}  {:>6}  {:>9}  {:>8}  {:>8}\n", "length", "position",
+                     "tokens/s", "step", "x first", "products", "share", "of oneDNN", "memory", "resident");
 }
 
 std::string train_table_row(const TrainPoint& point, double ceiling) {
   const std::string row = fmt::format("{:>8}  {:<10}  ", point.length, name_of(point.position));
-  if (point.expected_bytes > 0) {
-    return row + fmt::format("left out: it would take {} of memory\n", format_bytes(point.expected_bytes));
+  if (point.too_large) {
+    return row + fmt::format("left out: it would take {} of memory\n", format_bytes(point.planned_bytes));
   }
   if (point.expected_seconds > 0) {
     return row + fmt::format("left out: one step would take about {}\n", format_duration(point.expected_seconds));
   }
-  return row + fmt::format("{:>8}  {:>6.0f} ms  {:>6.0f} ms  {:>4.0f} %  {:>7.1f} %  {:>8}  {:>8}\n",
-                           format_count(point.tokens_per_second()), 1e3 * point.seconds, 1e3 * point.matmul_seconds,
-                           100 * point.matmul_share(), 100 * point.rate() / ceiling, format_bytes(point.peak_bytes),
-                           format_bytes(point.peak_resident));
+  const std::string of_first = point.of_first > 0 ? fmt::format("{:.3f}", point.of_first) : "";
+  return row + fmt::format("{:>8}  {:>6.0f} ms  {:>7}  {:>6.0f} ms  {:>4.0f} %  {:>7.1f} %  {:>8}  {:>8}\n",
+                           format_count(point.tokens_per_second()), 1e3 * point.seconds, of_first,
+                           1e3 * point.matmul_seconds, 100 * point.matmul_share(), 100 * point.rate() / ceiling,
+                           format_bytes(point.peak_bytes), format_bytes(point.peak_resident));
 }
 
 nlohmann::ordered_json to_json(const TrainPoint& point, double ceiling) {
@@ -48,11 +49,12 @@ nlohmann::ordered_json to_json(const TrainPoint& point, double ceiling) {
   if (point.left_out()) {
     json["left_out"] = true;
     if (point.expected_seconds > 0) json["expected_seconds"] = point.expected_seconds;
-    if (point.expected_bytes > 0) json["expected_bytes"] = point.expected_bytes;
+    if (point.too_large) json["expected_bytes"] = point.planned_bytes;
     return json;
   }
   json["seconds"] = point.seconds;
   json["best_seconds"] = point.best_seconds;
+  if (point.of_first > 0) json["of_first"] = point.of_first;
   json["runs"] = point.runs;
   json["tokens_per_second"] = point.tokens_per_second();
   json["matmul_seconds"] = point.matmul_seconds;

@@ -94,13 +94,20 @@ TEST(StepProducts, AreThoseOfEveryMatrix) {
   }
 }
 
-TEST(TrainBench, MeasuresAStep) {
-  for (const Position position : {Position::alibi, Position::t5}) {
-    TrainBenchSettings settings = quick;
-    settings.recompute = position == Position::t5;
-    TrainBench bench(settings, ceilings());
-    const TrainPoint point = bench.measure("own", small_config(position), 64);
+TEST(TrainBench, MeasuresStepsInTurns) {
+  const std::vector<Position> positions = {Position::alibi, Position::t5};
+  TrainBench bench(quick, ceilings());
+  const std::vector<TrainPoint> points =
+      bench.measure("own", {small_config(positions[0]), small_config(positions[1])}, 64);
+  ASSERT_EQ(points.size(), 2);
+  EXPECT_EQ(points[0].of_first, 1);
+  EXPECT_EQ(points[1].of_first, points[1].seconds / points[0].seconds);
+  EXPECT_EQ(points[0].runs, points[1].runs);
+  for (size_t i = 0; i < points.size(); ++i) {
+    const Position position = positions[i];
+    const TrainPoint& point = points[i];
     ASSERT_FALSE(point.left_out());
+    EXPECT_EQ(point.position, position);
     EXPECT_EQ(point.tokens, 256);
     EXPECT_EQ(to_json(point, 1)["d_model"], 32);
     EXPECT_EQ(point.parameters, LanguageModel(small_config(position)).parameter_count());
@@ -114,14 +121,27 @@ TEST(TrainBench, MeasuresAStep) {
     EXPECT_NEAR(point.loss, std::log(257), 2);
     // At least weights, gradients and two moments.
     EXPECT_GT(point.peak_bytes, 16 * point.parameters);
+    EXPECT_LT(point.peak_bytes, 1.1 * static_cast<double>(point.planned_bytes)) << "its own, not its neighbours'";
     EXPECT_LE(point.resident_before, point.peak_resident);
   }
+}
+
+TEST(TrainBench, NotAllAtOnceWhereMemoryIsShort) {
+  TrainBench all(quick, ceilings());
+  const LanguageModelConfig config = small_config();
+  const int64_t bytes = all.measure("own", {config}, 64).front().planned_bytes;
+  TrainBenchSettings settings = quick;
+  settings.most_bytes = 5 * bytes / 2;
+  const std::vector<TrainPoint> points = TrainBench(settings, ceilings()).measure("own", {config, config, config}, 64);
+  EXPECT_GT(points[1].of_first, 0);
+  EXPECT_EQ(points[2].of_first, 0);
+  EXPECT_GT(points[2].seconds, 0);
 }
 
 TEST(TrainBench, WhatTakesTooLongOrTooMuchIsLeftOut) {
   TrainBenchSettings settings = quick;
   settings.longest = 0;
-  TrainPoint point = TrainBench(settings, ceilings()).measure("own", small_config(), 64);
+  TrainPoint point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
   EXPECT_TRUE(point.left_out());
   EXPECT_GT(point.expected_seconds, 0);
   EXPECT_NE(train_table_row(point, 1).find("left out: one step"), std::string::npos);
@@ -130,8 +150,9 @@ TEST(TrainBench, WhatTakesTooLongOrTooMuchIsLeftOut) {
 
   settings = quick;
   settings.most_bytes = 1 << 20;
-  point = TrainBench(settings, ceilings()).measure("own", small_config(), 64);
-  EXPECT_GT(point.expected_bytes, 1 << 20);
+  point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
+  EXPECT_TRUE(point.too_large);
+  EXPECT_GT(point.planned_bytes, 1 << 20);
   EXPECT_NE(train_table_row(point, 1).find("of memory"), std::string::npos);
 }
 
