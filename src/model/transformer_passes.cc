@@ -158,7 +158,7 @@ Tensor Transformer::forward(const Tensor& x_in, const StepSeed& seed) {
   for (size_t i = 0; i < s.layers.size(); ++i) {
     const State::Layer& layer = s.layers[i];
     TrainingBuffers::Layer& l = b.layers[i];
-    TrainingBuffers::Kept& kept = s.mode.recompute ? b.recomputed : l.kept;
+    TrainingBuffers::Kept& kept = s.kept_of(i);
     add_and_norm(s.norm(layer.norm1_weight, layer.norm1_bias), l.x, b.normed, l.statistics1);
     s.attend(i, b.normed, kept);
     nn::linear(kept.attended, s.operand(layer.out_weight), s.optional_value(layer.out_bias), b.branch);
@@ -189,8 +189,8 @@ Tensor Transformer::forward(const Tensor& x_in, const StepSeed& seed) {
 void Transformer::State::feed_forward_backward(size_t i) {
   TrainingBuffers& b = buffers;
   const Layer& layer = layers[i];
-  TrainingBuffers::Layer& l = b.layers[i];
-  TrainingBuffers::Kept& kept = mode.recompute ? b.recomputed : l.kept;
+  const TrainingBuffers::Layer& l = b.layers[i];
+  TrainingBuffers::Kept& kept = kept_of(i);
   const Tensor& dbranch = branch_gradient();
   // branch = down(dropout(activate(up(norm(middle)))))
   nn::normalize(l.middle, norm(layer.norm2_weight, layer.norm2_bias), l.statistics2, b.normed);
@@ -214,8 +214,8 @@ void Transformer::State::feed_forward_backward(size_t i) {
 void Transformer::State::attention_branch_backward(size_t i) {
   TrainingBuffers& b = buffers;
   const Layer& layer = layers[i];
-  TrainingBuffers::Layer& l = b.layers[i];
-  TrainingBuffers::Kept& kept = mode.recompute ? b.recomputed : l.kept;
+  const TrainingBuffers::Layer& l = b.layers[i];
+  TrainingBuffers::Kept& kept = kept_of(i);
   const Tensor& dbranch = branch_gradient();
   // branch = out(attention(rotary(qkv(norm(x)))))
   nn::normalize(l.x, norm(layer.norm1_weight, layer.norm1_bias), l.statistics1, b.normed);

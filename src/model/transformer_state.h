@@ -66,7 +66,10 @@ struct Transformer::State {
     return {config.dropout, draws(seed, layer, what)};
   }
 
-  // Training: the parts of a layer that the backward pass may do again.
+  // Training: the parts of a layer that the backward pass may do again, and where they are.
+  TrainingBuffers::Kept& kept_of(size_t layer) {
+    return mode.recompute ? buffers.recomputed : buffers.layers[layer].kept;
+  }
   void attend(size_t layer, const Tensor& normed, TrainingBuffers::Kept& kept);
   void expand(size_t layer, const Tensor& normed, TrainingBuffers::Kept& kept);
   /// Both leave the gradient of the norm's output in buffers.dnormed.
