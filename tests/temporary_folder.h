@@ -1,7 +1,6 @@
-// A folder for the files of one test, and the check that something throws with a message that says why.
+// A folder for the files of one test.
 #pragma once
 
-#include <gtest/gtest.h>
 #include <unistd.h>
 
 #include <filesystem>
@@ -42,18 +41,5 @@ class TemporaryFolder {
  private:
   std::filesystem::path path_;
 };
-
-/// The call throws E, and its message holds `part`.
-template <class E = Error, class Call>
-void expect_error(const Call& call, std::string_view part) {
-  try {
-    call();
-  } catch (const E& error) {
-    EXPECT_NE(std::string_view(error.what()).find(part), std::string_view::npos)
-        << "found the message: " << error.what() << "\nexpected it to hold: " << part;
-    return;
-  }
-  ADD_FAILURE() << "nothing was thrown; expected an error that says: " << part;
-}
 
 }  // namespace alibi::test

@@ -1,5 +1,5 @@
-// What tests of every room share: random tensors, comparisons that NaN cannot pass, numerical gradients, and loops over
-// instruction sets and thread counts.
+// What tests of every room share: random tensors, comparisons that NaN cannot pass, numerical gradients, messages of
+// errors, and loops over instruction sets and thread counts.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -9,9 +9,12 @@
 #include <cstring>
 #include <iterator>
 #include <limits>
+#include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include "alibi/error.h"
 #include "alibi/runtime.h"
 #include "alibi/tensor.h"
 #include "core/random.h"
@@ -107,6 +110,24 @@ std::vector<double> numerical_gradient(const F& f, std::vector<double> x, double
     gradient[i] = (above - below) / (2 * step);
   }
   return gradient;
+}
+
+/// The message of the E that the call throws; "no error" if nothing is thrown.
+template <class E = Error, class Call>
+std::string message_of(const Call& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "no error";
+}
+
+/// The call throws E, and its message holds `part`.
+template <class E = Error, class Call>
+void expect_error(const Call& call, std::string_view part) {
+  const std::string message = message_of<E>(call);
+  EXPECT_NE(message.find(part), std::string::npos) << "found: " << message << "\nexpected it to hold: " << part;
 }
 
 /// Puts the number of threads and the instruction set back when a test ends.

@@ -4,7 +4,6 @@
 #include "attention/decode_cases.h"
 #include "attention/kv_cache_norms.h"
 #include "core/check.h"
-#include "temporary_folder.h"
 
 namespace alibi::test {
 namespace {

@@ -3,7 +3,6 @@
 #include <gtest/gtest.h>
 
 #include "attention/kv_cache_state.h"
-#include "temporary_folder.h"
 #include "testing.h"
 
 namespace alibi::test {

@@ -2,7 +2,6 @@
 
 #include "alibi/attention.h"
 #include "alibi/kv_cache.h"
-#include "temporary_folder.h"
 #include "testing.h"
 
 namespace alibi::test {

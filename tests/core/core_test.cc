@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "testing.h"
 
 namespace alibi {
 namespace {
@@ -29,14 +30,10 @@ TEST(Parallel, EveryTaskRunsOnceAndNestedCallsToo) {
 TEST(Parallel, TheLowestFailingTaskIsReported) {
   set_threads(4);
   for (int round = 0; round < 50; ++round) {
-    try {
-      parallel_for(64, [](int64_t task) {
-        if (task >= 7) throw Error(std::to_string(task));
-      });
-      FAIL() << "no exception";
-    } catch (const Error& error) {
-      EXPECT_STREQ(error.what(), "7");
-    }
+    const auto fails_from_7 = [](int64_t task) {
+      if (task >= 7) throw Error(std::to_string(task));
+    };
+    EXPECT_EQ(test::message_of([&] { parallel_for(64, fails_from_7); }), "7");
   }
 }
 

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "temporary_folder.h"
+#include "testing.h"
 
 namespace alibi {
 namespace {

@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/random.h"
 #include "temporary_folder.h"
+#include "testing.h"
 
 namespace alibi {
 namespace {

@@ -8,7 +8,7 @@
 #include "core/random.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_samples.h"
-#include "temporary_folder.h"
+#include "testing.h"
 
 namespace alibi {
 namespace {

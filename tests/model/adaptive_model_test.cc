@@ -2,10 +2,8 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
-#include <functional>
 #include <set>
 
-#include "alibi/error.h"
 #include "alibi/evaluate.h"
 #include "alibi/train.h"
 #include "core/files.h"
@@ -16,6 +14,7 @@ namespace alibi {
 namespace {
 
 using test::doubles;
+using test::expect_error;
 using test::random_ids;
 
 constexpr Position positions[] = {Position::alibi, Position::sinusoidal, Position::rotary,
@@ -30,15 +29,6 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
   t.heads = 4;
   config.adaptive->cutoffs = {100, 180};
   return with_position(config, position, 16);
-}
-
-std::string message_of(const std::function<void()>& call) {
-  try {
-    call();
-  } catch (const Error& error) {
-    return error.what();
-  }
-  return "no error";
 }
 
 TEST(AdaptiveModel, LossIsMinusTheLogProbabilityAndThoseSumToOne) {
@@ -204,7 +194,7 @@ TEST(AdaptiveModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
     const size_t at = changed.find(from);
     EXPECT_NE(at, std::string::npos) << from;
     write_file(folder.path() / "config.json", changed.replace(at, from.size(), to));
-    return message_of([&] { LanguageModel::load(folder.path()); });
+    return test::message_of([&] { LanguageModel::load(folder.path()); });
   };
   const auto expect_says = [](const std::string& message, const std::string& part) {
     EXPECT_NE(message.find(part), std::string::npos) << message;
@@ -226,9 +216,9 @@ TEST(AdaptiveModel, IdsAndTargetsOutsideTheVocabularyAreNamed) {
   const LanguageModel model(small_config(), 1);
   Tensor ids = random_ids({1, 4}, 1, 257), targets = random_ids({1, 4}, 1, 257);
   targets.data<int32_t>()[1] = 257;
-  EXPECT_NE(message_of([&] { model.nll(ids, targets); }).find("target 257 at row 1"), std::string::npos);
+  expect_error([&] { model.nll(ids, targets); }, "target 257 at row 1");
   ids.data<int32_t>()[2] = 300;
-  EXPECT_NE(message_of([&] { model.logits(ids); }).find("id 300 at row 2"), std::string::npos);
+  expect_error([&] { model.logits(ids); }, "id 300 at row 2");
 }
 
 }  // namespace

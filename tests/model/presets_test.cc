@@ -2,6 +2,7 @@
 
 #include "alibi/error.h"
 #include "alibi/train.h"
+#include "testing.h"
 
 namespace alibi {
 namespace {
@@ -98,12 +99,7 @@ TEST(Presets, BadBandsAreNamed) {
   const auto message = [](const AdaptiveConfig& adaptive) {
     LanguageModelConfig config = preset("tiny");
     config.adaptive = adaptive;
-    try {
-      config.validate();
-    } catch (const UsageError& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return test::message_of<UsageError>([&] { config.validate(); });
   };
   EXPECT_EQ(message({{20, 100}, 4, 0.2f}), "no error");
   EXPECT_EQ(message({{100, 20}, 4, 0}),

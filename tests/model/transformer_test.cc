@@ -357,12 +357,7 @@ TEST(TransformerConfig, BadValuesAreNamed) {
   const auto message = [](auto change) {
     TransformerConfig config = small_config();
     change(config);
-    try {
-      config.validate();
-    } catch (const UsageError& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    return test::message_of<UsageError>([&] { config.validate(); });
   };
   EXPECT_NE(message([](auto& c) { c.heads = 5; }).find("multiple of heads"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.kv_heads = 2; }).find("kv_heads"), std::string::npos);

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 
-#include "alibi/error.h"
 #include "nn/adaptive_reference.h"
 
 namespace alibi {
@@ -95,12 +94,8 @@ TEST(AdaptiveInput, ErrorsNameTheArgument) {
   nn::AdaptiveWeights weights = test::random_weights(bands, 1);
   Tensor y = Tensor::empty({2, 8});
   const auto message = [&](int32_t id) {
-    try {
-      nn::adaptive_input(Tensor::from(std::vector<int32_t>{0, id}, {2}), weights, 1, y);
-    } catch (const Error& error) {
-      return std::string(error.what());
-    }
-    return std::string("no error");
+    const Tensor ids = Tensor::from(std::vector<int32_t>{0, id}, {2});
+    return test::message_of([&] { nn::adaptive_input(ids, weights, 1, y); });
   };
   EXPECT_EQ(message(10), "[adaptive_input] id 10 at row 1, expected 0 to 9");
   EXPECT_EQ(message(-1), "[adaptive_input] id -1 at row 1, expected 0 to 9");

@@ -12,6 +12,7 @@
 
 #include "shared_data.h"
 #include "temporary_folder.h"
+#include "testing.h"
 #include "text/text_encoding.h"
 
 namespace alibi {

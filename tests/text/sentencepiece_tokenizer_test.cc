@@ -15,6 +15,7 @@
 #include "core/random.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
+#include "testing.h"
 #include "text/stream.h"
 #include "text/units.h"
 

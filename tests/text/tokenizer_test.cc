@@ -10,6 +10,7 @@
 
 #include "core/files.h"
 #include "temporary_folder.h"
+#include "testing.h"
 #include "text/stream.h"
 
 namespace alibi {

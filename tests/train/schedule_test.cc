@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "alibi/train.h"
-#include "temporary_folder.h"
+#include "testing.h"
 
 namespace alibi {
 namespace {
