@@ -57,7 +57,7 @@ void complete(TrainSettings& settings, const Command& command) {
 
 TrainResult train_with_display(LanguageModel& model, const TrainingData& data, const TrainSettings& settings,
                                const TrainOptions& options, bool resumes) {
-  const double flops = training_flops_per_token(model.config(), options.length);
+  const double flops = training_flops_per_token(model.config(), options.length, data.train.tokens);
   const bool is_long = flops * static_cast<double>(options.tokens) > kFlopsWorthMeasuring;
   const DType type = options.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
   const double ceiling = is_long ? bench::MatmulCeilings(type).best() : 0;

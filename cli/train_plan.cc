@@ -45,7 +45,8 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   show_bytes("workspace", plan.workspace, "of both passes; less with --micro-batch-tokens");
   show_bytes("program", program, "and its libraries");
   show_bytes("in all", plan.bytes() + program, "");
-  fmt::print("\n{} FLOPs per token\n", format_count(plan.flops_per_token));
+  fmt::print("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", format_count(plan.flops_per_token),
+             config.adaptive ? " (if all were of the dearest band)" : "");
   constexpr double year = 365.25 * 24 * 3600;
   const std::string time =
       seconds < year ? format_duration(seconds) : fmt::format("{} years", format_ratio(seconds / year));

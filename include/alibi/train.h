@@ -88,16 +88,21 @@ TrainOptions paper_recipe();
 /// the names to choose from.
 TrainOptions training_defaults(std::string_view preset);
 
-/// FLOPs of one token in training: 6 for each parameter, and attention over half the length on average
-/// (Chowdhery et al. 2022, appendix B). Nothing is counted for what is computed again.
-double training_flops_per_token(const LanguageModelConfig& config, int64_t length);
+/// FLOPs of one token in training: 6 for each parameter that it is multiplied by, and attention over half the length on
+/// average (Chowdhery et al. 2022, appendix B). Tables of embeddings and positions that are looked up count nothing,
+/// the output projection counts, tied or not, and nothing is counted for what is computed again. With adaptive input
+/// and softmax a token is multiplied by the projection of its band on the way in; on the way out by the first table,
+/// and by projection and table of the target's band if that is another. `tokens`, those trained on, tell how often each
+/// band is met; where there are none, every token is taken for one of the dearest band, which is an upper bound.
+double training_flops_per_token(const LanguageModelConfig& config, int64_t length,
+                                std::span<const int32_t> tokens = {});
 
 /// What a run will take, known before anything is allocated.
 struct TrainPlan {
   int64_t parameters = 0;
   int64_t updates = 0;
   int64_t tokens = 0;
-  double flops_per_token = 0;  ///< training_flops_per_token
+  double flops_per_token = 0;  ///< training_flops_per_token; with an adaptive softmax its upper bound
   // Bytes.
   int64_t weights = 0;      ///< float32, and their bfloat16 copies in bf16 precision
   int64_t gradients = 0;    ///< float32

@@ -88,6 +88,10 @@ struct TransformerConfig {
   int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
   /// Throws UsageError that names the field.
   void validate() const;
+  /// Of the position table: learned positions' or T5's; 0 with the other methods.
+  int64_t position_parameter_count() const;
+  /// Of layers, final norm and position table.
+  int64_t parameter_count() const;
 };
 
 /// A learned tensor and, once training asked for it, its gradient.

@@ -2,7 +2,7 @@
 
 #include "alibi/language_model.h"
 #include "core/check.h"
-#include "nn/activation.h"
+#include "model/training_buffers.h"
 
 namespace alibi {
 namespace {
@@ -48,6 +48,21 @@ void TransformerConfig::validate() const {
   if (position == Position::learned) check_range("max_length (learned positions)", max_length, 1, int64_t{1} << 31);
 }
 
+int64_t TransformerConfig::position_parameter_count() const {
+  if (position == Position::learned) return max_length * d_model;
+  if (position == Position::t5) return int64_t{t5_buckets} * heads;
+  return 0;
+}
+
+int64_t TransformerConfig::parameter_count() const {
+  const int64_t width = d_model, hidden = ffn_dim(), bias_column = bias ? 1 : 0;
+  const int64_t norm_vectors = width * (bias && norm == Norm::layer_norm ? 2 : 1);
+  const int64_t attention = (qkv_dim(*this) + width) * (width + bias_column);
+  const int64_t feed_forward = up_dim(*this) * (width + bias_column) + width * (hidden + bias_column);
+  return layers * (2 * norm_vectors + attention + feed_forward) + (final_norm ? norm_vectors : 0) +
+         position_parameter_count();
+}
+
 void LanguageModelConfig::validate() const {
   transformer.validate();
   check_range("vocab_size", vocab_size, 1, 1 << 28);
@@ -82,16 +97,8 @@ std::vector<VocabularyBand> LanguageModelConfig::bands() const {
 }
 
 int64_t LanguageModelConfig::parameter_count() const {
-  const TransformerConfig& t = transformer;
-  const int64_t width = t.d_model, hidden = t.ffn_dim(), bias = t.bias ? 1 : 0;
-  const int64_t up = hidden * (nn::is_gated(t.activation) ? 2 : 1);
-  const int64_t qkv = int64_t{t.heads + 2 * t.key_heads()} * t.head_dim();
-  const int64_t norm = width * (t.bias && t.norm == Norm::layer_norm ? 2 : 1);
-  const int64_t attention = qkv * (width + bias) + width * (width + bias);
-  const int64_t feed_forward = up * (width + bias) + width * (hidden + bias);
-  int64_t count = t.layers * (2 * norm + attention + feed_forward) + (t.final_norm ? norm : 0);
-  if (t.position == Position::learned) count += t.max_length * width;
-  if (t.position == Position::t5) count += int64_t{t.t5_buckets} * t.heads;
+  const int64_t width = transformer.d_model;
+  int64_t count = transformer.parameter_count();
   const std::vector<VocabularyBand> parts = bands();
   for (const VocabularyBand& band : parts) count += band.words * band.width + (adaptive ? width * band.width : 0);
   return count + (static_cast<int64_t>(parts.size()) - 1) * width;  // the rows that stand for the other bands

@@ -113,12 +113,4 @@ TrainOptions paper_recipe() {
   return options;
 }
 
-double training_flops_per_token(const LanguageModelConfig& config, int64_t length) {
-  const TransformerConfig& t = config.transformer;
-  // Scores and their product with the values: 2 FLOPs each per channel and key, length / 2 keys, and twice that in the
-  // backward pass.
-  const double attention = 6.0 * t.layers * t.d_model * static_cast<double>(length);
-  return 6.0 * static_cast<double>(config.parameter_count()) + attention;
-}
-
 }  // namespace alibi
