@@ -1,12 +1,7 @@
 #if defined(__x86_64__)
-#include "attention/amx_backward.h"
-
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
-
 #include <algorithm>
 
+#include "attention/amx_backward.h"
 #include "attention/amx_pack.h"
 #include "core/memory.h"
 #include "core/parallel.h"
@@ -28,19 +23,6 @@ int64_t span_blocks(const Problem& problem) {
   };
   while (span > least && tasks() < enough_tasks) span /= 2;
   return span;
-}
-
-/// Faults of small pages would cost a skipping backward pass a fifth of its time. Only a hint: it may fail.
-void ask_for_huge_pages(void* memory, size_t bytes) {
-#if defined(__linux__)
-  constexpr uintptr_t page = 4096;
-  const auto begin = (reinterpret_cast<uintptr_t>(memory) + page - 1) / page * page;
-  const auto end = (reinterpret_cast<uintptr_t>(memory) + bytes) / page * page;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#else
-  static_cast<void>(memory);
-  static_cast<void>(bytes);
-#endif
 }
 
 /// The span pairs of one key/value head of one sequence, in waves.
@@ -181,7 +163,6 @@ GradientSums::GradientSums(const Problem& problem, const std::vector<BackwardPar
   if (most == 0) return;
   const size_t bytes = static_cast<size_t>(most * block_size_) * sizeof(float);
   memory_ = allocate(bytes, false);
-  ask_for_huge_pages(memory_.get(), bytes);
 }
 
 void GradientSums::start(const BackwardPart& part) {

@@ -22,7 +22,12 @@ DecodeBench::DecodeBench(const AttentionBenchSettings& settings, DType dtype)
     : settings_(settings),
       inputs_(chunk_inputs(settings, dtype)),
       cache_(1, settings.shape.key_heads(), settings.shape.head_dim, dtype),
-      memory_(settings.memory_bytes) {}
+      other_(1, settings.shape.key_heads(), settings.shape.head_dim, dtype),
+      memory_(settings.memory_bytes) {
+  constexpr int64_t few_keys = 512;
+  const AttentionInputs part = inputs_.first(few_keys);
+  other_.append(part.k, part.v);
+}
 
 void DecodeBench::fill(int64_t context) {
   check(context >= cache_.length(), "[bench] contexts must rise: {} after {}", context, cache_.length());
@@ -56,7 +61,10 @@ std::vector<AttentionPoint> DecodeBench::measure(int64_t context) {
     point.bytes_read = point.visited * row_bytes * static_cast<double>(context);
     point.flops = 4 * static_cast<double>(q.elements()) * static_cast<double>(context);
     const auto run = [&, options] { attention_decode(q, cache_, options, out); };
-    cold.push_back({.run = run, .prepare = [&] { memory_.read(); }});
+    cold.push_back({.run = run, .prepare = [&, options] {
+                      memory_.read();
+                      attention_decode(q, other_, options, out);
+                    }});
     warm.push_back({.run = run});
     points.push_back(std::move(point));
   }

@@ -10,8 +10,9 @@
 
 namespace alibi::bench {
 
-/// Contexts must rise: the cache grows from one to the next. Before each timed call the caches are emptied, as they are
-/// in a model, where all other layers run between two calls of one.
+/// Contexts must rise: the cache grows from one to the next. Before each timed call the processor's caches are emptied
+/// and another, small cache is decoded from: as in a model, where all other layers run between two calls of one, a
+/// layer's keys and values are far away, and the code is not.
 class DecodeBench {
  public:
   DecodeBench(const AttentionBenchSettings& settings, DType dtype);
@@ -26,6 +27,7 @@ class DecodeBench {
   AttentionBenchSettings settings_;
   AttentionInputs inputs_;  ///< the first rows of keys and values, and a query
   KvCache cache_;
+  KvCache other_;  ///< of another layer
   MemoryReader memory_;
 };
 

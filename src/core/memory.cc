@@ -3,8 +3,12 @@
 #if defined(__GLIBC__)
 #include <malloc.h>
 #endif
+#if defined(__linux__)
+#include <sys/mman.h>
+#endif
 
 #include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
@@ -26,6 +30,20 @@ void count(int64_t bytes) {
   }
 }
 
+/// With pages of 4 KiB, large tensors that are read once in a while (a key/value cache, weights) cost more time in page
+/// tables than in memory. Only a hint: it may fail.
+void ask_for_huge_pages(void* memory, size_t bytes) {
+#if defined(__linux__)
+  constexpr size_t huge = size_t{1} << 21;
+  const auto begin = (reinterpret_cast<uintptr_t>(memory) + huge - 1) / huge * huge;
+  const auto end = (reinterpret_cast<uintptr_t>(memory) + bytes) / huge * huge;
+  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
+#else
+  static_cast<void>(memory);
+  static_cast<void>(bytes);
+#endif
+}
+
 }  // namespace
 
 std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
@@ -40,6 +58,7 @@ std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
   void* data = base;
   size_t space = padded + alignment;
   data = std::align(alignment, padded, data, space);
+  ask_for_huge_pages(data, padded);
   count(static_cast<int64_t>(padded));
   return {data, [base, padded](void*) {
             std::free(base);

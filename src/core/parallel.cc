@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <limits>
@@ -84,14 +85,20 @@ class Pool {
     }
   }
 
-  /// Looks for some 20 microseconds whether it is so: a small operator's loop follows the one before sooner than a
-  /// sleeping thread wakes.
+  /// Looks for a while whether it is so: a small operator's loop follows the one before sooner than a sleeping thread
+  /// wakes, which takes tens of microseconds. (How long a pause is depends on the processor.)
   template <class Condition>
   static bool soon(const Condition& condition) {
-    for (int i = 0; i < 400; ++i) {
-      if (condition()) return true;
-      pause();
-    }
+    using Clock = std::chrono::steady_clock;
+    constexpr std::chrono::microseconds patience(50);
+    constexpr int pauses = 16;
+    const Clock::time_point end = Clock::now() + patience;
+    do {
+      for (int i = 0; i < pauses; ++i) {
+        if (condition()) return true;
+        pause();
+      }
+    } while (Clock::now() < end);
     return false;
   }
 
