@@ -138,6 +138,7 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
       q[d] = static_cast<float>(problem_.q.at<const bfloat16>(group.batch, query, head)[d]);
     }
   }
+  decode_arrange(q, cache_.stride, cache_.dtype);
   const HeadBias bias = problem_.bias(group.batch, head);
   const int64_t position = problem_.query_offset + query;
   const auto [begin, end] = Problem::keys_seen(bias, position, position, cache_.length);
@@ -189,7 +190,7 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
     DecodeRow& row = rows_[group.first_row + r];
     const double budget = tolerance * partials[r].sum;
     const auto rule = [&] {
-      return DecodeSkip(cache_.norms, head, problem_.scale, row, problem_.head_dim, partials[r].max, budget);
+      return DecodeSkip(cache_.norms, head, problem_.scale, row, cache_.stride, partials[r].max, budget);
     };
     if (row.begin < std::min(group.near_begin, row.position) && row.bias.slope_before > 0) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));

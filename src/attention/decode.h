@@ -21,7 +21,7 @@ struct CachedHead {
 
 /// One query of one head.
 struct DecodeRow {
-  const float* q;  ///< [stride], zeros beyond head_dim
+  const float* q;  ///< [stride], zeros beyond head_dim, as decode_arrange() leaves it
   HeadBias bias;
   int64_t position;
   int64_t begin, end;  ///< the keys it visits: those it sees, less those the skip rule drops
@@ -34,7 +34,11 @@ struct DecodePartial {
   float* out;      ///< [stride], sum of 2^(score - max) v
 };
 
-/// Adds the keys of [begin, end) that each row visits to its partial result. At most `decode_rows_together` rows.
+/// Brings a query into the order in which decode_range() takes the keys of a cache of this data type.
+void decode_arrange(float* row, int64_t stride, DType dtype);
+
+/// Of the keys of [begin, end) those that each row visits, as its partial result, which comes without any (`out`
+/// zeros). At most `decode_rows_together` rows.
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   DecodePartial* partials);
 
@@ -50,7 +54,7 @@ inline constexpr int64_t decode_rows_together = 64;
 class DecodeSkip {
  public:
   /// head: of the tree of norms. budget: tolerance times the row's sum so far, relative to max.
-  DecodeSkip(const NormTree& norms, int64_t head, float scale, const DecodeRow& row, int64_t head_dim, double max,
+  DecodeSkip(const NormTree& norms, int64_t head, float scale, const DecodeRow& row, int64_t stride, double max,
              double budget);
 
   /// Of the keys [begin, end), all before the row: the first that must be visited, or `end`.

@@ -4,127 +4,21 @@
 #define HWY_TARGET_INCLUDE "attention/decode_kernel.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <numbers>
 
 #include "attention/decode.h"
+#include "attention/decode_rows-inl.h"
 #include "attention/vector-inl.h"
-#include "hwy/cache_control.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
 /// Rows that share a pass over a block, so that their sums fit the registers.
 inline constexpr int row_tile = lanes == 16 ? 4 : 2;
-inline constexpr int key_tile = 4;
-/// Rows that are asked for before they are needed. Keys and values are two streams read in turns, which the hardware's
-/// own prefetching does not see through.
-inline constexpr int64_t rows_ahead = 8;
 inline constexpr float unseen = -std::numeric_limits<float>::infinity();
-
-HWY_INLINE Float Widen(const float* from) { return hn::Load(Floats(), from); }
-HWY_INLINE Float Widen(const bfloat16* from) {
-  const Words w;
-  const hn::Rebind<uint16_t, Words> half;
-  const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(from));
-  return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(w, bits)));
-}
-
-/// StoreSums: to[i] = sum of the lanes of v[i], for four vectors.
-#if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void StoreSums(const Float* v, float* to) {
-  for (int i = 0; i < key_tile; ++i) to[i] = hn::GetLane(v[i]);
-}
-#else
-/// The sum of each group of lanes that are four apart.
-template <class D>
-HWY_INLINE auto AddBlocks(D, hn::Vec<D> v) {
-  if constexpr (hn::MaxLanes(D()) > 4) {
-    const hn::Half<D> half;
-    return AddBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
-  } else {
-    return v;
-  }
-}
-
-HWY_INLINE void StoreSums(const Float* v, float* to) {
-  const Floats f;
-  const hn::Repartition<uint64_t, Floats> pairs;
-  const auto ab = hn::Add(hn::InterleaveLower(f, v[0], v[1]), hn::InterleaveUpper(f, v[0], v[1]));
-  const auto cd = hn::Add(hn::InterleaveLower(f, v[2], v[3]), hn::InterleaveUpper(f, v[2], v[3]));
-  const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, cd));
-  const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, cd));
-  const auto sums = AddBlocks(f, hn::Add(hn::BitCast(f, low), hn::BitCast(f, high)));
-  hn::StoreU(sums, hn::FixedTag<float, 4>(), to);
-}
-#endif
-
-/// scores[r][i] = q[r] k_i' for K keys.
-template <int R, int K, class T>
-HWY_INLINE void Dots(const float* const* q, const T* k, int64_t stride, float (*scores)[cache_block]) {
-  const Floats f;
-  Float sum[R][K];
-  HWY_UNROLL(4)
-  for (int r = 0; r < R; ++r) {
-    HWY_UNROLL(4)
-    for (int i = 0; i < K; ++i) sum[r][i] = hn::Zero(f);
-  }
-  for (int64_t d = 0; d < stride; d += lanes) {
-    Float key[K];
-    HWY_UNROLL(4)
-    for (int i = 0; i < K; ++i) {
-      if (d % (64 / sizeof(T)) == 0) hwy::Prefetch(k + (i + rows_ahead) * stride + d);
-      key[i] = Widen(k + i * stride + d);
-    }
-    HWY_UNROLL(4)
-    for (int r = 0; r < R; ++r) {
-      const Float query = hn::Load(f, q[r] + d);
-      HWY_UNROLL(4)
-      for (int i = 0; i < K; ++i) sum[r][i] = hn::MulAdd(query, key[i], sum[r][i]);
-    }
-  }
-  HWY_UNROLL(4)
-  for (int r = 0; r < R; ++r) {
-    if constexpr (K == key_tile) {
-      StoreSums(sum[r], scores[r]);
-    } else {
-      scores[r][0] = hn::GetLane(hn::SumOfLanes(f, sum[r][0]));
-    }
-  }
-}
-
-/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors of the row.
-template <int R, int N, class T>
-HWY_INLINE void AddValues(const T* v, int64_t stride, int64_t from, int64_t to, const float (*weights)[cache_block],
-                          float* const* out) {
-  const Floats f;
-  Float sum[R][N];
-  HWY_UNROLL(4)
-  for (int r = 0; r < R; ++r) {
-    HWY_UNROLL(4)
-    for (int n = 0; n < N; ++n) sum[r][n] = hn::Load(f, out[r] + n * lanes);
-  }
-  for (int64_t i = from; i < to; ++i) {
-    Float value[N];
-    HWY_UNROLL(4)
-    for (int n = 0; n < N; ++n) {
-      if ((n * lanes) % (64 / sizeof(T)) == 0) hwy::Prefetch(v + (i + rows_ahead) * stride + n * lanes);
-      value[n] = Widen(v + i * stride + n * lanes);
-    }
-    HWY_UNROLL(4)
-    for (int r = 0; r < R; ++r) {
-      const Float weight = hn::Set(f, weights[r][i]);
-      HWY_UNROLL(4)
-      for (int n = 0; n < N; ++n) sum[r][n] = hn::MulAdd(weight, value[n], sum[r][n]);
-    }
-  }
-  HWY_UNROLL(4)
-  for (int r = 0; r < R; ++r) {
-    HWY_UNROLL(4)
-    for (int n = 0; n < N; ++n) hn::Store(sum[r][n], f, out[r] + n * lanes);
-  }
-}
 
 /// ramp[i] = bias of key `first` + i less the returned base, in log2 units. A linear bias is counted from the block's
 /// key nearest to the row and its base kept in float64: so weights keep their precision at any distance.
@@ -219,6 +113,7 @@ inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* con
     for (int r = 0; r < R; ++r) out[r] += columns;
   };
   for (; d + wide <= head.stride; next(wide)) AddValues<R, 4>(v + d, head.stride, from, to, scores, out);
+  for (; d + 2 * lanes <= head.stride; next(2 * lanes)) AddValues<R, 2>(v + d, head.stride, from, to, scores, out);
   for (; d < head.stride; next(lanes)) AddValues<R, 1>(v + d, head.stride, from, to, scores, out);
 }
 
@@ -253,8 +148,16 @@ void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
 void DecodeRange(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                  DecodePartial* partials) {
   const FlushDenormals flush;
-  head.dtype == DType::float32 ? Visit<float>(head, scale, rows, begin, end, partials)
-                               : Visit<bfloat16>(head, scale, rows, begin, end, partials);
+  if (head.dtype == DType::float32) {
+    Visit<float>(head, scale, rows, begin, end, partials);
+  } else {
+    Visit<bfloat16>(head, scale, rows, begin, end, partials);
+    for (size_t r = 0; r < rows.size(); ++r) ArrangePairs(partials[r].out, head.stride, true);
+  }
+}
+
+void ArrangeQuery(float* row, int64_t stride, DType dtype) {
+  if (dtype == DType::bfloat16) ArrangePairs(row, stride, false);
 }
 
 }  // namespace alibi::kernels::HWY_NAMESPACE
@@ -266,6 +169,12 @@ HWY_AFTER_NAMESPACE();
 namespace alibi::kernels {
 
 HWY_EXPORT(DecodeRange);
+HWY_EXPORT(ArrangeQuery);
+
+void decode_arrange(float* row, int64_t stride, DType dtype) {
+  prepare_dispatch();
+  HWY_DYNAMIC_DISPATCH(ArrangeQuery)(row, stride, dtype);
+}
 
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   DecodePartial* partials) {

@@ -19,7 +19,7 @@ double norm_of(const float* row, int64_t size) {
 
 }  // namespace
 
-DecodeSkip::DecodeSkip(const NormTree& norms, int64_t head, float scale, const DecodeRow& row, int64_t head_dim,
+DecodeSkip::DecodeSkip(const NormTree& norms, int64_t head, float scale, const DecodeRow& row, int64_t stride,
                        double max, double budget)
     : norms_(norms),
       head_(head),
@@ -28,10 +28,10 @@ DecodeSkip::DecodeSkip(const NormTree& norms, int64_t head, float scale, const D
       slope_after_(static_cast<double>(row.bias.slope_after) * std::numbers::log2e),
       max_(max),
       budget_(budget) {
-  // The computed dot product may exceed the exact one by head_dim roundings.
-  const double rounding = 1 + static_cast<double>(head_dim + 2) * 0x1p-23;
+  // The computed dot product may exceed the exact one by as many roundings.
+  const double rounding = 1 + static_cast<double>(stride + 2) * 0x1p-23;
   const double magnitude = std::abs(static_cast<double>(scale)) * std::numbers::log2e;
-  reach_ = magnitude * norm_of(row.q, head_dim) * rounding;
+  reach_ = magnitude * norm_of(row.q, stride) * rounding;
 }
 
 double DecodeSkip::bound(float norm, double slope, int64_t distance, int64_t keys) const {
