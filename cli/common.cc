@@ -34,6 +34,24 @@ void CommonOptions::write_json(const std::string& results) const {
   if (!json.empty()) write_file(json, results);
 }
 
+void LearningRateChoice::add_to(Command& command) {
+  command.number("--learning-rate", peak, "Peak [the preset's]");
+  command.text("--schedule", schedule, "NAME", "cosine, linear, constant or fairseq [cosine]");
+  command.number("--warmup", warmup, "Part of the updates with rising rate [0.05]");
+  command.count("--warmup-steps", warmup_steps, "Or their number", 0);
+  command.exclude("--warmup-steps", "--warmup");
+}
+
+void LearningRateChoice::apply_to(TrainOptions& options) const {
+  if (!schedule.empty()) options.schedule_kind = schedule_from(schedule);
+  if (peak > 0) options.learning_rate = peak;
+  if (warmup >= 0) {
+    options.warmup_fraction = warmup;
+    options.warmup_steps = -1;
+  }
+  if (warmup_steps >= 0) options.warmup_steps = warmup_steps;
+}
+
 void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME", fmt::format("Size of the model: {}", fmt::join(preset_names(), ", ")));
 }
@@ -51,6 +69,10 @@ void add_precision(Command& command, std::string& precision) {
   command.text(
       "--precision", precision, "NAME",
       "Of training: f32; bf16: weights, activations and products in bfloat16; auto: bf16 where the CPU has it");
+}
+
+void add_dropout(Command& command, double& dropout) {
+  command.number("--dropout", dropout, "Part of the activations dropped in training [the preset's]");
 }
 
 void add_valid(Command& command, std::vector<std::string>& texts) {

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "alibi/train.h"
 #include "command.h"
 #include "report/progress.h"
 #include "text/make_tokenizer.h"
@@ -27,10 +28,22 @@ struct CommonOptions {
   void write_json(const std::string& results) const;
 };
 
+/// The learning rate over a run. Below zero and empty, and 0 for what must be positive: what the preset says.
+struct LearningRateChoice {
+  std::string schedule;
+  double peak = 0, warmup = -1;
+  int64_t warmup_steps = -1;
+
+  void add_to(Command& command);
+  void apply_to(TrainOptions& options) const;
+};
+
 void add_preset(Command& command, std::string& preset);
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().
 void add_precision(Command& command, std::string& precision);
+/// Below zero: the preset's.
+void add_dropout(Command& command, double& dropout);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
 /// Calls work(progress), which is shown on the terminal while it lasts.

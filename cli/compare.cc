@@ -24,7 +24,9 @@ struct Options : CommonOptions {
   std::string preset = "tiny";
   std::string out = "alibi-compare";
   int64_t train_length = 0, tokens = 0, batch_tokens = 0, eval_tokens = 0, sample_tokens = -1;
-  double learning_rate = 0;
+  TokenizerChoice tokenizer;
+  LearningRateChoice rate;
+  double dropout = -1;
   std::string precision = "auto";
 };
 
@@ -32,13 +34,15 @@ CompareOptions to_library(const Options& options) {
   CompareOptions compare = compare_defaults(options.preset);
   compare.texts = options.texts;
   compare.valid = options.valid;
+  compare.tokenizer = options.tokenizer;
   compare.methods.clear();
   for (const std::string& name : options.methods) compare.methods.push_back(position_from(name));
   compare.lengths = options.lengths;
   if (options.train_length > 0) compare.train.length = options.train_length;
   if (options.tokens > 0) compare.train.tokens = options.tokens;
   if (options.batch_tokens > 0) compare.train.batch_tokens = options.batch_tokens;
-  if (options.learning_rate > 0) compare.train.learning_rate = options.learning_rate;
+  options.rate.apply_to(compare.train);
+  if (options.dropout >= 0) compare.dropout = static_cast<float>(options.dropout);
   if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
   compare.sample_tokens = options.sample_tokens;
   compare.train.precision = precision_from(options.precision);
@@ -49,7 +53,7 @@ CompareOptions to_library(const Options& options) {
 }
 
 void show(const CompareStatus& status, Progress& progress, std::string& label) {
-  const std::string now = fmt::format("{} {}", status.phase, status.method);
+  const std::string now = status.method.empty() ? status.phase : fmt::format("{} {}", status.phase, status.method);
   if (now != label) {
     label = now;
     progress.begin(label);
@@ -82,8 +86,11 @@ void add_compare(CLI::App& app) {
   auto options = std::make_shared<Options>();
   Command command(app, "compare",
                   "Train position methods at a short length on the same batches, test each at longer ones");
-  command.texts(options->texts, false, "Text files, folders or - for standard input [the C++ headers of this machine]");
+  command.texts(options->texts, false,
+                "Text files, folders, - for standard input, or a folder of `alibi tokenize` [the C++ headers of this "
+                "machine]");
   add_valid(command, options->valid);
+  add_tokenizer(command, options->tokenizer);
   command.list("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none");
   command.count("--train-length", options->train_length, "Tokens the models see at once in training [128]");
   command.counts("--lengths", options->lengths,
@@ -91,7 +98,8 @@ void add_compare(CLI::App& app) {
   add_preset(command, options->preset);
   command.count("--tokens", options->tokens, "Tokens to train each model on [the preset's]");
   command.count("--batch-tokens", options->batch_tokens, "Tokens of an update [the preset's]");
-  command.number("--learning-rate", options->learning_rate, "Peak learning rate [the preset's]");
+  options->rate.add_to(command);
+  add_dropout(command, options->dropout);
   add_precision(command, options->precision);
   command.count("--eval-tokens", options->eval_tokens, "Held-out tokens to score [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
@@ -101,6 +109,7 @@ void add_compare(CLI::App& app) {
   command.examples(
       "  alibi compare\n"
       "  alibi compare novels/train --valid novels/valid --out novels-report\n"
+      "  alibi compare novels/ --tokenizer bpe --vocab-size 2000 --warmup-steps 20\n"
       "  alibi compare notes/ --methods alibi,learned --train-length 64 --lengths 64,256,1024 --tokens 2M");
   command.runs([options] { run(*options); });
 }

@@ -32,17 +32,13 @@ void add_model_options(Command& command, TrainSettings& s) {
                 "Of these at most so many at once: less memory, the same result up to rounding [8192]");
   add_precision(command, s.precision);
   command.flag("--recompute", s.recompute, "Less memory: activations are computed again when they are needed");
-  command.number("--dropout", s.dropout, "Part of the activations dropped in training [0]");
+  add_dropout(command, s.dropout);
 }
 
 void add_optimizer_options(Command& command, TrainSettings& s) {
   command.group("Optimizer");
   command.text("--optimizer", s.optimizer, "NAME", "adamw or nag [adamw]");
-  command.number("--learning-rate", s.learning_rate, "Peak [the preset's]");
-  command.text("--schedule", s.schedule, "NAME", "cosine, linear, constant or fairseq [cosine]");
-  command.number("--warmup", s.warmup, "Part of the updates with rising rate [0.05]");
-  command.count("--warmup-steps", s.warmup_steps, "Or their number", 0);
-  command.exclude("--warmup-steps", "--warmup");
+  s.rate.add_to(command);
   command.number("--final-fraction", s.final_fraction, "cosine, linear: the last rate, of the peak [0.1]");
   command.number("--warmup-from", s.warmup_from, "fairseq: the first rate [1e-07]");
   command.number("--floor", s.floor, "fairseq: the last rate [0.0001]");
@@ -96,11 +92,7 @@ TrainOptions train_options(const TrainSettings& s) {
   train.precision = precision_from(s.precision);
   train.recompute = s.recompute;
   if (!s.optimizer.empty()) train.optimizer = optimizer_from(s.optimizer);
-  if (!s.schedule.empty()) train.schedule_kind = schedule_from(s.schedule);
-  set(train.learning_rate, s.learning_rate, s.learning_rate > 0);
-  set(train.warmup_fraction, s.warmup, s.warmup >= 0);
-  set(train.warmup_steps, int64_t{-1}, s.warmup >= 0);
-  set(train.warmup_steps, s.warmup_steps, s.warmup_steps >= 0);
+  s.rate.apply_to(train);
   set(train.final_fraction, s.final_fraction, s.final_fraction >= 0);
   set(train.warmup_from, s.warmup_from, s.warmup_from >= 0);
   set(train.floor, s.floor, s.floor >= 0);
@@ -121,11 +113,7 @@ TrainOptions train_options(const TrainSettings& s) {
 
 LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
   LanguageModelConfig config = with_position(preset(s.preset), position_from(s.position), train_length);
-  TransformerConfig& t = config.transformer;
-  if (s.dropout >= 0) {
-    t.dropout = static_cast<float>(s.dropout);
-    if (t.embedding_dropout > 0) t.embedding_dropout = t.dropout;  // one rate in the models that have both
-  }
+  if (s.dropout >= 0) config = with_dropout(config, static_cast<float>(s.dropout));
   config.validate();
   return config;
 }

@@ -23,9 +23,10 @@ struct TrainSettings : CommonOptions {
   std::string precision = "auto";
   bool recompute = false;
   bool plan = false;
-  std::string optimizer, schedule;
-  double learning_rate = 0, warmup = -1, final_fraction = -1, warmup_from = -1, floor = -1;
-  int64_t warmup_steps = -1, period = -1;
+  std::string optimizer;
+  LearningRateChoice rate;
+  double final_fraction = -1, warmup_from = -1, floor = -1;
+  int64_t period = -1;
   double weight_decay = -1, beta1 = -1, beta2 = -1, eps = 0, momentum = -1, clip = -1;
   int64_t eval_steps = 0, eval_tokens = 0, patience = 0;
   int64_t checkpoint_steps = 0, keep = 2, log_steps = 1;

@@ -16,10 +16,12 @@ namespace alibi {
 struct CompareResults;  // src/report/results.h
 
 struct CompareOptions {
-  std::vector<std::string> texts;  ///< files, folders or "-"; empty: the default corpus
+  std::vector<std::string> texts;  ///< files, folders, "-", or a folder of `alibi tokenize`; empty: the default corpus
   std::vector<std::string> valid;  ///< held-out text; empty: the fixed split by file
+  TokenizerChoice tokenizer;       ///< for all methods; learned from the training text
   std::vector<Position> methods = {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5};
   std::string preset = "tiny";
+  std::optional<float> dropout;  ///< absent: the preset's
   std::vector<int64_t> lengths;  ///< to evaluate at; empty: 1, 1.25, 1.5, 2, 3, 4, 6, 8, 16 times the training length
   int64_t eval_tokens = 0;       ///< held-out tokens to score (a prefix of the stream); 0: the preset's
   int64_t sample_tokens = -1;    ///< tokens of generated text per method; -1: 4 times the training length; 0: none
@@ -30,8 +32,8 @@ struct CompareOptions {
 
 /// Where a comparison stands, for progress displays.
 struct CompareStatus {
-  std::string method;
-  std::string phase;        ///< "train", "evaluate", "generate"
+  std::string method;       ///< empty while the text is read
+  std::string phase;        ///< "read", "tokenize" and such, then for each method "train", "evaluate", "generate"
   TrainStatus train;        ///< in phase "train"
   int64_t length = 0;       ///< in phase "evaluate"
   double fraction = 0;      ///< of this phase

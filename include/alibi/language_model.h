@@ -55,6 +55,8 @@ std::vector<std::string> preset_names();
 /// The same model with another position method and what belongs to it (embedding scale, table of `train_length` rows).
 /// Adaptive models scale their embeddings by sqrt(d_model) with every method, as their authors did.
 LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length);
+/// The same model with another rate of dropout, also of the embeddings if it has dropout there.
+LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout);
 /// The same model with another vocabulary. Bands that would begin past its end are left out.
 LanguageModelConfig with_vocab_size(LanguageModelConfig config, int vocab_size);
 

@@ -38,6 +38,14 @@ class Tokenizer {
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& folder);
 };
 
+/// A tokenizer that is yet to be made from the text that is trained on.
+struct TokenizerChoice {
+  std::string kind = "byte";  ///< "byte", "bpe", "unigram" or "words"
+  int64_t vocab_size = 0;     ///< at most; 0: bpe and unigram 8192, words all
+  int64_t min_count = 1;      ///< words: rarer ones are unknown
+  std::string like = {};      ///< a model or data folder whose tokenizer is taken instead; empty: none
+};
+
 /// Ids 0 to 255 are the bytes themselves, 256 ends a text. decode(encode(text)) is the text, whatever its bytes.
 class ByteTokenizer : public Tokenizer {
  public:

@@ -7,12 +7,14 @@
 
 #include "alibi/runtime.h"
 #include "alibi/version.h"
+#include "compare/held_out.h"
+#include "compare/report_settings.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "report/html.h"
 #include "report/results.h"
 #include "text/corpus.h"
-#include "text/stream.h"
+#include "text/training_data.h"
 
 namespace alibi {
 namespace {
@@ -31,19 +33,6 @@ std::vector<int64_t> default_lengths(int64_t train_length) {
   for (const int64_t quarters : {4, 5, 6, 8, 12, 16, 24, 32, 64}) lengths.push_back((train_length * quarters + 2) / 4);
   lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
   return lengths;
-}
-
-std::string optimizer_text(const TrainOptions& t) {
-  const Schedule schedule = t.schedule();
-  const std::string kind = t.optimizer == Optimizer::nag
-                               ? fmt::format("NAG with momentum {:g}", t.momentum)
-                               : fmt::format("AdamW with betas {:g} and {:g}", t.beta1, t.beta2);
-  const std::string shape = t.schedule_kind == ScheduleKind::cosine
-                                ? fmt::format("cosine to {:g} %", 100 * t.final_fraction)
-                                : fmt::format("{} schedule", name_of(t.schedule_kind));
-  return fmt::format(
-      "{}, learning rate {:g} after {} updates of warmup, {}, weight decay {:g}, gradient clipped at {:g}", kind,
-      t.learning_rate, schedule.warmup_steps, shape, t.weight_decay, t.clip);
 }
 
 std::string utc_now() {
@@ -68,6 +57,7 @@ class Comparison {
  private:
   void check_options();
   void read_text();
+  LanguageModelConfig model_config(Position method) const;
   MethodResults run_method(Position method);
   void train_method(LanguageModel& model, MethodResults& results);
   void evaluate_method(const LanguageModel& model, MethodResults& results);
@@ -79,11 +69,10 @@ class Comparison {
   CompareOptions options_;
   const std::function<void(const CompareStatus&)>& on_status_;
   Clock::time_point start_ = Clock::now();
-  std::shared_ptr<const Tokenizer> tokenizer_ = std::make_shared<ByteTokenizer>();
-  Corpus corpus_;
+  TrainingData data_;
   std::string corpus_name_;
-  std::vector<int32_t> train_tokens_, valid_tokens_;
-  int64_t scored_bytes_ = 0;  // bytes of text in valid_tokens_
+  std::span<const int32_t> valid_tokens_;  // those that are scored
+  int64_t scored_bytes_ = 0;               // of text that they stand for
   size_t methods_done_ = 0;
   std::string method_;
 };
@@ -96,7 +85,7 @@ void Comparison::check_options() {
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   check_usage(twice == sorted.end(), "[compare] the method {} is named twice",
               twice == sorted.end() ? "" : name_of(*twice));
-  preset(options_.preset);  // throws with the names to choose from
+  for (const Position method : options_.methods) model_config(method);  // throws what is wrong with it
   if (options_.lengths.empty()) options_.lengths = default_lengths(options_.train.length);
   std::sort(options_.lengths.begin(), options_.lengths.end());
   options_.lengths.erase(std::unique(options_.lengths.begin(), options_.lengths.end()), options_.lengths.end());
@@ -117,17 +106,22 @@ void Comparison::read_text() {
   } else {
     corpus_name_ = fmt::format("{}", fmt::join(options_.texts, ", "));
   }
-  corpus_ = read_corpus(options_.texts, options_.valid);
-  train_tokens_ = encode_stream(*tokenizer_, corpus_.train);
-  valid_tokens_ = encode_stream(*tokenizer_, corpus_.valid);
+  data_ =
+      training_data(options_.texts, options_.valid, options_.tokenizer, [&](std::string_view work, double fraction) {
+        CompareStatus status;
+        status.phase = work;
+        status.fraction = fraction;
+        report(status, 0);
+      });
+  valid_tokens_ = data_.valid.tokens;
   if (static_cast<int64_t>(valid_tokens_.size()) > options_.eval_tokens) {
-    valid_tokens_.resize(static_cast<size_t>(options_.eval_tokens));
+    valid_tokens_ = valid_tokens_.first(static_cast<size_t>(options_.eval_tokens));
   }
   check(static_cast<int64_t>(valid_tokens_.size()) >= options_.lengths.back(),
         "[compare] the held-out text has {} tokens, fewer than the longest length, {}; give more text with --valid or "
         "shorter --lengths",
         valid_tokens_.size(), options_.lengths.back());
-  scored_bytes_ = static_cast<int64_t>(tokenizer_->decode(valid_tokens_).size());
+  scored_bytes_ = bytes_of_prefix(data_, valid_tokens_.size());
 }
 
 void Comparison::report(CompareStatus status, double method_fraction) const {
@@ -146,7 +140,7 @@ void Comparison::train_method(LanguageModel& model, MethodResults& results) {
   const int64_t every = std::max<int64_t>(1, options_.train.steps() / 200);
   double sum = 0;
   int64_t updates = 0;
-  const TrainResult trained = train(model, train_tokens_, options_.train, [&](const TrainStatus& train_status) {
+  const TrainResult trained = train(model, data_.train.tokens, options_.train, [&](const TrainStatus& train_status) {
     sum += train_status.loss;
     ++updates;
     if (train_status.step % every == 0 || train_status.step == train_status.steps) {
@@ -212,25 +206,31 @@ void Comparison::evaluate_method(const LanguageModel& model, MethodResults& resu
 }
 
 void Comparison::sample(const LanguageModel& model, MethodResults& results) {
-  const std::string text = corpus_.valid.front().text();
-  size_t end = std::min(text.size(), static_cast<size_t>(std::max<int64_t>(1, options_.train.length / 2)));
-  while (end < text.size() && end > 1 && (static_cast<unsigned char>(text[end]) & 0xC0) == 0x80) --end;
-  results.sample_prompt = text.substr(0, end);
+  const Tokenizer& tokenizer = *data_.tokenizer;
+  results.sample_prompt = beginning_of(tokenizer, valid_tokens_, std::max<int64_t>(1, options_.train.length / 2));
+  const auto prompt_tokens = static_cast<int64_t>(tokenizer.encode(results.sample_prompt).size());
   GenerateOptions generate_options;
   generate_options.max_tokens = options_.sample_tokens;
   generate_options.temperature = 0.8;
   generate_options.seed = options_.train.seed;
   const TransformerConfig& config = model.config().transformer;
   if (config.position == Position::learned) {
-    const int64_t room = config.max_length - static_cast<int64_t>(results.sample_prompt.size());
+    const int64_t room = config.max_length - prompt_tokens;
     if (room < generate_options.max_tokens) {
       generate_options.max_tokens = std::max<int64_t>(0, room);
       results.sample_note = fmt::format("learned positions end at {}", config.max_length);
     }
   }
-  int64_t written = 0;
-  generate_options.on_text = [&](std::string_view piece) {
-    written += static_cast<int64_t>(piece.size());
+  if (tokenizer.kind() != "byte") {
+    // The same draws, up to the training length.
+    GenerateOptions until_there = generate_options;
+    until_there.max_tokens = std::clamp<int64_t>(options_.train.length - prompt_tokens, 0, generate_options.max_tokens);
+    const std::string within = model.generate(results.sample_prompt, until_there);
+    results.sample_bytes_at_train_length = static_cast<int64_t>(results.sample_prompt.size() + within.size());
+  }
+  int64_t written = 0;  // a token gives one piece at most
+  generate_options.on_text = [&](std::string_view) {
+    ++written;
     CompareStatus status;
     status.phase = "generate";
     status.fraction = std::min(1.0, static_cast<double>(written) / static_cast<double>(generate_options.max_tokens));
@@ -240,13 +240,19 @@ void Comparison::sample(const LanguageModel& model, MethodResults& results) {
   results.sample = model.generate(results.sample_prompt, generate_options);
 }
 
+LanguageModelConfig Comparison::model_config(Position method) const {
+  LanguageModelConfig config = with_position(preset(options_.preset), method, options_.train.length);
+  if (options_.dropout) config = with_dropout(config, *options_.dropout);
+  if (data_.tokenizer) config = with_vocab_size(config, data_.tokenizer->vocab_size());
+  config.validate();
+  return config;
+}
+
 MethodResults Comparison::run_method(Position method) {
   method_ = name_of(method);
   MethodResults results;
   results.name = method_;
-  const LanguageModelConfig config =
-      with_vocab_size(with_position(preset(options_.preset), method, options_.train.length), tokenizer_->vocab_size());
-  LanguageModel model(config, options_.train.seed, tokenizer_);
+  LanguageModel model(model_config(method), options_.train.seed, data_.tokenizer);
   results.parameters = model.parameter_count();
   train_method(model, results);
   if (!options_.out.empty()) {
@@ -265,28 +271,19 @@ void Comparison::describe(CompareResults& results) const {
   results.threads = threads();
   results.preset = options_.preset;
   results.parameters = results.methods.front().parameters;
-  results.train_bytes = corpus_.train_bytes;
-  results.valid_bytes = corpus_.valid_bytes;
-  results.train_files = static_cast<int64_t>(corpus_.train.size());
-  results.valid_files = static_cast<int64_t>(corpus_.valid.size());
+  results.tokenizer = data_.tokenizer->kind();
+  results.vocab_size = data_.tokenizer->vocab_size();
+  results.train_bytes = data_.train_bytes;
+  results.valid_bytes = data_.valid_bytes;
+  results.train_files = data_.train_files;
+  results.valid_files = data_.valid_files;
   results.corpus_name = corpus_name_;
   results.command = options_.command;
   results.machine = fmt::format("{}, {} threads, {}", cpu_name(), threads(), name_of(isa()));
   results.version = version;
   results.seconds = seconds();
-  const TransformerConfig model = preset(options_.preset).transformer;
-  results.settings = {
-      {"model", fmt::format("{} layers, d_model {}, {} heads, feed-forward {}, {}", model.layers, model.d_model,
-                            model.heads, model.ffn_dim(), name_of(model.activation))},
-      {"text", corpus_name_},
-      {"held out", corpus_.split_rule},
-      {"tokenizer", "bytes"},
-      {"training", fmt::format("{} tokens in {} updates of {}, in blocks of {}, in {}", t.steps() * t.batch_tokens,
-                               t.steps(), t.batch_tokens, t.length, name_of(t.precision))},
-      {"optimizer", optimizer_text(t)},
-      {"evaluation", fmt::format("non-overlapping windows over {} held-out tokens", valid_tokens_.size())},
-      {"seed", fmt::format("{}", t.seed)},
-  };
+  results.settings = report_settings(options_, model_config(options_.methods.front()), data_, corpus_name_,
+                                     static_cast<int64_t>(valid_tokens_.size()));
 }
 
 CompareResults Comparison::run() {

@@ -79,6 +79,13 @@ LanguageModelConfig with_position(LanguageModelConfig config, Position position,
   return config;
 }
 
+LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout) {
+  TransformerConfig& t = config.transformer;
+  t.dropout = dropout;
+  if (t.embedding_dropout > 0) t.embedding_dropout = dropout;
+  return config;
+}
+
 LanguageModelConfig with_vocab_size(LanguageModelConfig config, int vocab_size) {
   config.vocab_size = vocab_size;
   if (config.adaptive) std::erase_if(config.adaptive->cutoffs, [&](int64_t cutoff) { return cutoff >= vocab_size; });

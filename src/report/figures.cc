@@ -58,7 +58,8 @@ std::string stop_note(const MethodResults& method) {
 }
 
 std::string one_run(const CompareResults& results) {
-  std::string text = fmt::format("Trained on windows of {} tokens", format_integer(results.train_length));
+  std::string text =
+      fmt::format("Trained on windows of {} {}", format_integer(results.train_length), token_name(results));
   if (!results.preset.empty()) text += fmt::format("; {} preset", results.preset);
   if (results.parameters > 0) {
     text += fmt::format(", {} parameters", format_count(static_cast<double>(results.parameters)));

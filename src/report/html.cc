@@ -45,7 +45,7 @@ std::string perplexity_section(const CompareResults& results) {
       results.seed, format_integer(results.train_length));
   return section("perplexity", "Perplexity against evaluation length",
                  figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" + perplexity_table(results) +
-                     details_table(results));
+                     bits_table(results) + details_table(results));
 }
 
 std::string cost_section(const CompareResults& results) {

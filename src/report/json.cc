@@ -216,6 +216,7 @@ std::string to_json(const CompareResults& results) {
                     {"valid_bytes", results.valid_bytes},
                     {"train_files", results.train_files},
                     {"valid_files", results.valid_files}};
+  json["tokenizer"] = {{"kind", results.tokenizer}, {"vocab_size", results.vocab_size}};
   json["methods"] = Json::array();
   for (const MethodResults& method : results.methods) json["methods"].push_back(method_json(method));
   json["command"] = results.command;
@@ -246,6 +247,9 @@ CompareResults results_from_json(std::string_view text) {
   top.get("parameters", results.parameters);
   const Reader corpus = top.object("corpus");
   corpus.get("name", results.corpus_name);
+  const Reader tokenizer = top.object("tokenizer");
+  tokenizer.get("kind", results.tokenizer);
+  tokenizer.get("vocab_size", results.vocab_size);
   corpus.get("train_bytes", results.train_bytes);
   corpus.get("valid_bytes", results.valid_bytes);
   corpus.get("train_files", results.train_files);

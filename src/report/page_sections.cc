@@ -62,6 +62,10 @@ std::string facts_section(const CompareResults& results) {
   if (results.train_bytes > 0) {
     out += fact("Text", format_bytes(results.train_bytes), "and " + format_bytes(results.valid_bytes) + " held out");
   }
+  if (!results.tokenizer.empty()) {
+    const bool bytes = results.tokenizer == "byte";
+    out += fact("Tokenizer", results.tokenizer, bytes ? "" : format_integer(results.vocab_size) + " different tokens");
+  }
   if (!results.methods.empty() && results.methods[0].train_tokens > 0) {
     out += fact("Training", format_count(static_cast<double>(results.methods[0].train_tokens)) + " tokens",
                 "per method, same batches");

@@ -11,6 +11,8 @@ namespace alibi {
 std::string facts_section(const CompareResults& results);
 /// Rows lengths, columns methods; each perplexity with its ratio to the one at the training length.
 std::string perplexity_table(const CompareResults& results);
+/// The same in bits per byte, without ratios.
+std::string bits_table(const CompareResults& results);
 /// Everything that was measured at each length, folded away.
 std::string details_table(const CompareResults& results);
 /// Speed and memory of each method.

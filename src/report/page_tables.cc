@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <iterator>
 
 #include "report/format.h"
@@ -52,21 +53,20 @@ std::string length_head(int64_t length, int64_t train_length) {
 
 std::string rate(double value) { return std::isfinite(value) && value > 0 ? format_count(value) : "–"; }
 
-}  // namespace
-
-std::string perplexity_table(const CompareResults& results) {
-  Table table(
-      "Perplexity. Bold: the lowest of its row. ×: against the same method at the training length (shaded row).",
-      column("Length") + method_columns(results));
+/// Rows lengths, columns methods; `more` may add to a cell.
+std::string length_table(const CompareResults& results, std::string_view caption, double EvaluationPoint::*value,
+                         const std::function<std::string(double)>& format,
+                         const std::function<std::string(const MethodResults&, const EvaluationPoint&)>& more) {
+  Table table(caption, column("Length") + method_columns(results));
   for (const int64_t length : all_lengths(results)) {
     double best = INFINITY;
     for (const MethodResults& method : results.methods) {
-      if (const auto* point = measured_at(method, length)) best = std::min(best, point->perplexity);
+      if (const auto* point = measured_at(method, length)) best = std::fmin(best, point->*value);
     }
     std::string cells;
     for (const MethodResults& method : results.methods) {
       const EvaluationPoint* point = measured_at(method, length);
-      if (point == nullptr) {
+      if (point == nullptr || !std::isfinite(point->*value)) {
         const EvaluationPoint* tried = evaluation_at(method, length);
         const std::string reason = tried == nullptr     ? "not tried"
                                    : tried->gap.empty() ? "not a finite number"
@@ -75,19 +75,36 @@ std::string perplexity_table(const CompareResults& results) {
             fmt::format("<td class=\"gap\" title=\"{}\">– <span class=\"more\"></span></td>", escape_markup(reason));
         continue;
       }
-      const std::string text = format_perplexity(point->perplexity);
-      const bool marked = results.methods.size() > 1 && text == format_perplexity(best);
-      const EvaluationPoint* base = measured_at(method, results.train_length);
-      const bool compare = base != nullptr && length != results.train_length;
-      cells += fmt::format(
-          "<td{}>{}{}</td>", marked ? " class=\"best\"" : "", text,
-          compare ? fmt::format(" <span class=\"more\">×{}</span>", format_ratio(point->perplexity / base->perplexity))
-                  : " <span class=\"more\"></span>");
+      const std::string text = format(point->*value);
+      const bool marked = results.methods.size() > 1 && text == format(best);
+      cells += fmt::format("<td{}>{} <span class=\"more\">{}</span></td>", marked ? " class=\"best\"" : "", text,
+                           more(method, *point));
     }
     table.row(length_head(length, results.train_length), cells,
               length == results.train_length ? " class=\"trained\"" : "");
   }
   return std::move(table).finish();
+}
+
+}  // namespace
+
+std::string perplexity_table(const CompareResults& results) {
+  const auto ratio = [&](const MethodResults& method, const EvaluationPoint& point) -> std::string {
+    const EvaluationPoint* base = measured_at(method, results.train_length);
+    if (base == nullptr || point.length == results.train_length) return "";
+    return "×" + format_ratio(point.perplexity / base->perplexity);
+  };
+  const std::string caption = fmt::format(
+      "Perplexity of {}. Bold: the lowest of its row. ×: against the same method at the training length (shaded row).",
+      token_name(results));
+  return length_table(results, caption, &EvaluationPoint::perplexity, format_perplexity, ratio);
+}
+
+std::string bits_table(const CompareResults& results) {
+  return length_table(
+      results, "Bits per byte, which do not depend on what tokens are. Bold: the lowest of its row.",
+      &EvaluationPoint::bits_per_byte, [](double value) { return fmt::format("{:.4f}", value); },
+      [](const MethodResults&, const EvaluationPoint&) { return std::string(); });
 }
 
 std::string details_table(const CompareResults& results) {

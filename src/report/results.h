@@ -55,6 +55,8 @@ struct CompareResults {
   int64_t parameters = 0;  ///< of the first method
   int64_t train_bytes = 0, valid_bytes = 0, train_files = 0, valid_files = 0;
   std::string corpus_name;  ///< how the user named the text
+  std::string tokenizer;    ///< byte, bpe, unigram, words; empty: not known
+  int64_t vocab_size = 0;
   std::vector<MethodResults> methods;
   // How to repeat it.
   std::string command;

@@ -30,6 +30,12 @@ int64_t longest_measured(const MethodResults& method) {
   return longest;
 }
 
+std::string token_name(const CompareResults& results) {
+  if (results.tokenizer.empty()) return "tokens";
+  if (results.tokenizer == "byte") return "bytes";
+  return results.tokenizer == "words" ? "words" : results.tokenizer + " tokens";
+}
+
 const MethodResults* find_method(const CompareResults& results, const char* name) {
   for (const MethodResults& method : results.methods) {
     if (method.name == name) return &method;

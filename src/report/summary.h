@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "report/results.h"
@@ -17,6 +18,9 @@ const EvaluationPoint* evaluation_at(const MethodResults& method, int64_t length
 const EvaluationPoint* measured_at(const MethodResults& method, int64_t length);
 /// The longest length with a number, or 0.
 int64_t longest_measured(const MethodResults& method);
+
+/// "bytes", "words", "bpe tokens"; "tokens" where the kind is not known.
+std::string token_name(const CompareResults& results);
 
 const MethodResults* find_method(const CompareResults& results, const char* name);
 

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <vector>
 
 #include "report/format.h"
@@ -42,26 +43,31 @@ std::string length_label(int64_t length, int64_t train_length) {
   return fmt::format("{} ({}x)", length, format_multiple(length, train_length));
 }
 
-std::vector<Row> perplexity_rows(const CompareResults& results) {
+/// Rows lengths, columns methods; lower is better.
+std::vector<Row> rows_by_length(const CompareResults& results, double EvaluationPoint::*value,
+                                const std::function<std::string(double)>& format) {
   std::vector<Row> rows(1, Row{"length"});
   // Every cell ends in '*' or ' ', so that the digits of a column stand under each other.
   for (const MethodResults& method : results.methods) rows[0].push_back(method.name + " ");
   for (const int64_t length : all_lengths(results)) {
     double best = INFINITY;
     for (const MethodResults& method : results.methods) {
-      if (const auto* point = measured_at(method, length)) best = std::min(best, point->perplexity);
+      if (const auto* point = measured_at(method, length)) best = std::fmin(best, point->*value);
     }
     Row row{length_label(length, results.train_length)};
     for (const MethodResults& method : results.methods) {
       const auto* point = measured_at(method, length);
-      const std::string text = point == nullptr ? "-" : format_perplexity(point->perplexity);
-      const bool marked = results.methods.size() > 1 && point != nullptr && text == format_perplexity(best);
+      const bool valid = point != nullptr && std::isfinite(point->*value);
+      const std::string text = valid ? format(point->*value) : "-";
+      const bool marked = results.methods.size() > 1 && valid && text == format(best);
       row.push_back(text + (marked ? "*" : " "));
     }
     rows.push_back(row);
   }
   return rows;
 }
+
+std::string format_bits(double value) { return fmt::format("{:.4f}", value); }
 
 std::string rate(const EvaluationPoint* point) {
   return point == nullptr || point->tokens_per_second <= 0 ? "-" : format_count(point->tokens_per_second);
@@ -105,9 +111,12 @@ std::string gap_notes(const CompareResults& results) {
 
 std::string comparison_table(const CompareResults& results) {
   if (results.methods.empty()) return "No method was compared.\n";
-  std::string out = fmt::format("Perplexity on held-out text by evaluation length, trained at {}{}\n\n",
-                                results.train_length, results.methods.size() > 1 ? " (* best of the row)" : "");
-  out += aligned(perplexity_rows(results)) + "\n";
+  std::string out =
+      fmt::format("Perplexity on held-out text by evaluation length, trained at {} {}{}\n\n", results.train_length,
+                  token_name(results), results.methods.size() > 1 ? " (* best of the row)" : "");
+  out += aligned(rows_by_length(results, &EvaluationPoint::perplexity, format_perplexity)) + "\n";
+  out += "Bits per byte of the same text\n\n";
+  out += aligned(rows_by_length(results, &EvaluationPoint::bits_per_byte, format_bits)) + "\n";
   out += aligned(speed_rows(results));
   const std::string notes = gap_notes(results);
   return notes.empty() ? out : out + "\n" + notes;

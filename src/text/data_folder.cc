@@ -49,6 +49,7 @@ TokenFile read_part(const std::filesystem::path& folder, const char* name, const
 struct Parts {
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenFile train, valid;
+  int64_t train_files = 0, valid_files = 0;
   std::string split_rule;
 };
 
@@ -64,13 +65,15 @@ Parts read_parts(const std::filesystem::path& folder) {
   parts.tokenizer = Tokenizer::load(folder);
   parts.train = read_part(folder, kTrainFile, data.object("train"), *parts.tokenizer);
   parts.valid = read_part(folder, kValidFile, data.object("valid"), *parts.tokenizer);
+  parts.train_files = data.object("train").get<int64_t>("documents");
+  parts.valid_files = data.object("valid").get<int64_t>("documents");
   parts.split_rule = data.get<std::string>("split_rule");
   return parts;
 }
 
 TrainingData to_data(const Parts& parts) {
-  return {parts.tokenizer,          parts.train.stream,       parts.valid.stream,
-          parts.train.header.bytes, parts.valid.header.bytes, parts.split_rule};
+  return {parts.tokenizer,          parts.train.stream, parts.valid.stream, parts.train.header.bytes,
+          parts.valid.header.bytes, parts.train_files,  parts.valid_files,  parts.split_rule};
 }
 
 }  // namespace

@@ -13,13 +13,6 @@
 
 namespace alibi {
 
-struct TokenizerChoice {
-  std::string kind = "byte";  ///< one of tokenizer_kinds()
-  int64_t vocab_size = 0;     ///< at most; 0: bpe and unigram 8192, words all
-  int64_t min_count = 1;      ///< words: rarer ones are unknown
-  std::string like = {};      ///< a model or data folder whose tokenizer is taken instead; empty: none
-};
-
 /// "byte", "bpe", "unigram", "words".
 const std::vector<std::string>& tokenizer_kinds();
 

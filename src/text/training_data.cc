@@ -57,6 +57,8 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
   data.valid = encode_into_memory(*data.tokenizer, corpus.valid, done, all, progress);
   data.train_bytes = corpus.train_bytes;
   data.valid_bytes = corpus.valid_bytes;
+  data.train_files = static_cast<int64_t>(corpus.train.size());
+  data.valid_files = static_cast<int64_t>(corpus.valid.size());
   data.split_rule = corpus.split_rule;
   return data;
 }

@@ -24,6 +24,8 @@ struct TrainingData {
   TokenStream train, valid;
   int64_t train_bytes = 0;  ///< of the text behind the tokens
   int64_t valid_bytes = 0;
+  int64_t train_files = 0;  ///< documents that it came in
+  int64_t valid_files = 0;
   std::string split_rule;  ///< one sentence for reports: what is held out, and by which rule
 };
 

@@ -221,6 +221,33 @@ class EndToEnd(CliTest):
         for name in ("report.html", "figure.svg"):
             self.assertGreater((out / name).stat().st_size, 1000)
 
+    def test_compare_with_a_tokenizer(self):
+        out, data = self.folder / "compare-bpe", self.folder / "data-bpe"
+        settings = ("--methods", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--tokens", "512",
+                    "--batch-tokens", "64", "--sample-tokens", "16", "--warmup-steps", "2", "--schedule", "linear",
+                    "--dropout", "0.1", "--out", out)
+        bpe = ("--tokenizer", "bpe", "--vocab-size", "300")
+        text = self.succeeds("compare", self.text, "--valid", self.valid, *bpe, *settings)
+        self.assertIn("bpe tokens", text)
+        self.assertIn("Bits per byte", text)
+        results = json.loads((out / "results.json").read_text())
+        self.assertEqual(results["tokenizer"], {"kind": "bpe", "vocab_size": 300})
+        self.assertIn("after 2 updates of warmup, linear schedule", results["settings"]["optimizer"])
+        self.assertIn("dropout 0.1", results["settings"]["model"])
+        points = [method["eval"] for method in results["methods"]]
+        for point in (point for of_method in points for point in of_method):
+            bits = point["nll"] * point["tokens"] / math.log(2) / self.valid.stat().st_size
+            self.assertTrue(math.isclose(point["bits_per_byte"], bits, rel_tol=1e-9), point)
+        self.assertIn("bpe", (out / "figure.svg").read_text())
+
+        self.succeeds("tokenize", self.text, "--valid", self.valid, "-o", data, *bpe)
+        self.succeeds("compare", data, *settings)
+        again = [method["eval"] for method in json.loads((out / "results.json").read_text())["methods"]]
+        self.assertEqual([[p["nll"] for p in of_method] for of_method in again],
+                         [[p["nll"] for p in of_method] for of_method in points])
+        self.fails(2, "tokenizer of its own", "compare", data, *bpe, *settings)
+        self.fails(2, "expected byte", "compare", self.text, "--tokenizer", "letters", "--out", out)
+
 
 if __name__ == "__main__":
     unittest.main(verbosity=1)

@@ -61,6 +61,8 @@ TEST(ReportPage, ShowsVerdictNumbersAndHowToRepeatIt) {
   EXPECT_NE(page.find(escape_markup(results.command)), std::string::npos);
   EXPECT_NE(page.find(results.machine), std::string::npos);
   EXPECT_NE(page.find("0.002, cosine to 0.0002"), std::string::npos);
+  EXPECT_NE(page.find("<dt>Tokenizer</dt><dd>bpe <span>8,192 different tokens</span></dd>"), std::string::npos);
+  EXPECT_NE(page.find("Perplexity of bpe tokens."), std::string::npos);
   EXPECT_NE(page.find("early token"), std::string::npos);
   EXPECT_NE(page.find("positions up to 128"), std::string::npos) << "the reason of a gap";
 }
@@ -79,6 +81,7 @@ TEST(ReportPage, TextFromOutsideCannotBecomeMarkup) {
   CompareResults results = testing::sample_results();
   const std::string bad = "</style><script>alert(\"1\")</script>&<!--";
   results.corpus_name = results.command = results.machine = results.version = results.preset = results.started = bad;
+  results.tokenizer = bad;
   results.settings = {{bad, bad}};
   for (MethodResults& method : results.methods) {
     method.name = method.sample = method.sample_prompt = method.sample_note = method.model_folder = bad;

@@ -73,6 +73,8 @@ TEST(ReportJson, ReadsWhatItWrote) {
   EXPECT_EQ(to_json(read), text);
   EXPECT_EQ(read.seed, ~0ull);
   EXPECT_EQ(read.settings, results.settings);
+  EXPECT_EQ(read.tokenizer, "bpe");
+  EXPECT_EQ(read.vocab_size, 8192);
   ASSERT_EQ(read.methods.size(), results.methods.size());
   EXPECT_TRUE(std::isnan(read.methods[0].loss[3].loss));
   EXPECT_EQ(read.methods[0].loss[4].loss, results.methods[0].loss[4].loss);

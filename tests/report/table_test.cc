@@ -56,6 +56,16 @@ TEST(ComparisonTable, MarksTheBestAndGaps) {
   EXPECT_NE(table.find("- learned at 160: [model]"), std::string::npos);
 }
 
+TEST(ComparisonTable, BitsPerByteFollowThePerplexities) {
+  const std::string table = comparison_table(testing::sample_results());
+  EXPECT_NE(table.find("trained at 128 bpe tokens"), std::string::npos) << table;
+  const size_t bits = table.find("Bits per byte");
+  ASSERT_NE(bits, std::string::npos);
+  // The base-2 logarithms of the perplexities, for the sample takes tokens for bytes: of 5.751 * 16^0.002 * 0.971875.
+  const std::string longest = line_with(table.substr(bits), "2048 (16x)");
+  EXPECT_NE(longest.find(" 2.4907*"), std::string::npos) << longest;
+}
+
 TEST(ComparisonTable, OneMethodHasNoBest) {
   const std::string table = comparison_table(testing::sample_results({{"alibi", 5.75, 0}}));
   EXPECT_EQ(table.find('*'), std::string::npos);

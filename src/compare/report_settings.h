@@ -1,0 +1,19 @@
+// The settings of a comparison in words, for its report.
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "alibi/compare.h"
+#include "text/training_data.h"
+
+namespace alibi {
+
+/// Names and values in the order of the report. `model` is that of any of the methods.
+std::vector<std::pair<std::string, std::string>> report_settings(const CompareOptions& options,
+                                                                 const LanguageModelConfig& model,
+                                                                 const TrainingData& data,
+                                                                 const std::string& corpus_name, int64_t scored_tokens);
+
+}  // namespace alibi
