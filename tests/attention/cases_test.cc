@@ -115,25 +115,30 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
     for (float& s : p) sum += s = std::exp(s - max);
     for (int64_t j = 0; j < c.keys; ++j) {
       float& weight = p[static_cast<size_t>(j)];
+      if (weight == 0) continue;  // not seen, or as good as
       weight = rounded(weight / sum, c.dtype);
-      for (int64_t n = 0; n < c.head_dim; ++n) {
-        out[query_at + static_cast<size_t>(n)] += weight * v[key_at(j) + static_cast<size_t>(n)];
-      }
+      float* to = &out[query_at];
+      const float* value = &v[key_at(j)];
+      for (int64_t n = 0; n < c.head_dim; ++n) to[n] += weight * value[n];
     }
     if (!gradients) continue;
     float delta = 0;
     for (int64_t j = 0; j < c.keys; ++j) {
       const auto y = static_cast<size_t>(j);
+      if (p[y] == 0) continue;
       dp[y] = rounded(dot(&dout[query_at], &v[key_at(j)]), c.dtype);
       delta += p[y] * dp[y];
     }
     for (int64_t j = 0; j < c.keys; ++j) {
       const auto y = static_cast<size_t>(j);
+      if (p[y] == 0) continue;
       const float ds = rounded(scale * p[y] * (dp[y] - delta), c.dtype);
-      for (size_t n = 0; n < static_cast<size_t>(c.head_dim); ++n) {
-        dq[query_at + n] += ds * k[key_at(j) + n];
-        dk[key_at(j) + n] += ds * q[query_at + n];
-        dv[key_at(j) + n] += p[y] * dout[query_at + n];
+      float *to_q = &dq[query_at], *to_k = &dk[key_at(j)], *to_v = &dv[key_at(j)];
+      const float *query = &q[query_at], *key = &k[key_at(j)], *dout_row = &dout[query_at];
+      for (int64_t n = 0; n < c.head_dim; ++n) {
+        to_q[n] += ds * key[n];
+        to_k[n] += ds * query[n];
+        to_v[n] += p[y] * dout_row[n];
       }
     }
   }
