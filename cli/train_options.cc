@@ -29,7 +29,7 @@ void add_model_options(Command& command, TrainSettings& s) {
   command.exclude("--epochs", "--tokens");
   command.count("--batch-tokens", s.batch_tokens, "Tokens of an update [the preset's]");
   command.count("--micro-batch-tokens", s.micro_batch_tokens,
-                "Of these at most so many at once: less memory, the same result up to rounding [8192]");
+                "Of these at most so many at once: less memory, the same result up to rounding [4096]");
   add_precision(command, s.precision);
   command.flag("--recompute", s.recompute, "Less memory: activations are computed again when they are needed");
   add_dropout(command, s.dropout);

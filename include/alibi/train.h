@@ -53,7 +53,7 @@ struct TrainOptions {
   int64_t length = 128;         ///< tokens of a block: the training length
   int64_t tokens = 1'000'000;   ///< tokens to train on in all; updates = tokens / batch_tokens, at least 1
   int64_t batch_tokens = 8192;  ///< tokens of an update, whatever the length (rounded to whole blocks, at least one)
-  int64_t micro_batch_tokens = 8192;     ///< at most this many at once; the gradients of the parts are summed
+  int64_t micro_batch_tokens = 4096;     ///< at most this many at once; the gradients of the parts are summed
   Precision precision = Precision::f32;  ///< of weights, activations and products (Transformer::set_precision)
   bool recompute = false;                ///< less memory, more time, the same bits (Transformer::set_recompute)
   Optimizer optimizer = Optimizer::adamw;

@@ -7,6 +7,7 @@
 //
 // Vectors run across queries, as in the forward pass. The queries of a key/value head are cut into a few chunks; each
 // adds up dk and dv for the keys it sees, and the chunks' sums are added in order, so no result depends on threads.
+#include <atomic>
 #include <cmath>
 #include <memory>
 
@@ -295,22 +296,32 @@ void vector_backward(const Problem& problem, const AttentionState& state, const 
         state.first_block.size(), index.size());
   std::vector<ChunkGroup> groups = chunk_groups(problem, state, index, sums);
   const ChunkOrder order(groups);
+  const auto write = [&](const ChunkGroup& group, int64_t key_block) {
+    const Chunk* chunks = group.chunks.data();
+    HWY_DYNAMIC_DISPATCH(WriteKeyGradients)(problem, chunks, chunks + group.chunks.size(), key_block);
+  };
+  const auto release = [](ChunkGroup& group) {
+    for (Chunk& chunk : group.chunks) release_sums(chunk);
+  };
+  // Of many groups each is written by the thread that ends its last chunk, and its memory serves the next; the key
+  // blocks of a few groups are shared by all threads.
+  constexpr size_t many = 8;
+  std::vector<std::atomic<size_t>> ended(groups.size());
+  const auto is_written_at_once = [&](const ChunkGroup& group) {
+    return groups.size() >= many || group.chunks.size() == 1;
+  };
   parallel_for(order.size(), [&](int64_t task) {
     const auto [group, chunk] = order.at(task);
     HWY_DYNAMIC_DISPATCH(BackwardChunk)(problem, state, index, *chunk);
-    if (group->chunks.size() > 1) return;
-    for (int64_t key_block = 0; key_block < group->key_blocks; ++key_block) {
-      HWY_DYNAMIC_DISPATCH(WriteKeyGradients)(problem, chunk, chunk + 1, key_block);
-    }
-    release_sums(*chunk);
+    const bool last = ++ended[static_cast<size_t>(group - groups.data())] == group->chunks.size();
+    if (!last || !is_written_at_once(*group)) return;
+    for (int64_t key_block = 0; key_block < group->key_blocks; ++key_block) write(*group, key_block);
+    release(*group);
   });
   for (ChunkGroup& group : groups) {
-    if (group.chunks.size() < 2) continue;
-    const Chunk* chunks = group.chunks.data();
-    parallel_for(group.key_blocks, [&](int64_t key_block) {
-      HWY_DYNAMIC_DISPATCH(WriteKeyGradients)(problem, chunks, chunks + group.chunks.size(), key_block);
-    });
-    for (Chunk& chunk : group.chunks) release_sums(chunk);
+    if (is_written_at_once(group)) continue;
+    parallel_for(group.key_blocks, [&](int64_t key_block) { write(group, key_block); });
+    release(group);
   }
   add_bias_gradients(problem, groups, sums);
 }

@@ -16,7 +16,7 @@ struct TrainBenchSettings {
   Precision precision = Precision::f32;
   bool recompute = false;
   int64_t batch_tokens = 8192;  ///< of a step, rounded to whole blocks of the length, at least one
-  int64_t micro_batch_tokens = 8192;
+  int64_t micro_batch_tokens = TrainOptions().micro_batch_tokens;
   double seconds = 3;      ///< time for each point
   double longest = 30;     ///< points whose single step would take longer are left out
   int64_t most_bytes = 0;  ///< and those that would need more memory; 0: most of what the machine has
