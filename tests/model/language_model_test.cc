@@ -3,12 +3,12 @@
 #include <gtest/gtest.h>
 
 #include <filesystem>
-#include <fstream>
 
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
 #include "core/files.h"
+#include "temporary_folder.h"
 #include "testing.h"
 
 namespace alibi {
@@ -16,6 +16,7 @@ namespace {
 
 using test::expect_error;
 using test::random_ids;
+using test::TemporaryFolder;
 
 LanguageModelConfig small_config(Position position = Position::alibi) {
   LanguageModelConfig config = preset("tiny");
@@ -24,18 +25,6 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
   config.transformer.heads = 4;
   return with_position(config, position, 16);
 }
-
-class Folder {
- public:
-  Folder() { std::filesystem::remove_all(path_); }
-  ~Folder() { std::filesystem::remove_all(path_); }
-  const std::filesystem::path& path() const { return path_; }
-
- private:
-  std::filesystem::path path_ =
-      std::filesystem::temp_directory_path() /
-      (std::string("alibi_model_") + testing::UnitTest::GetInstance()->current_test_info()->name());
-};
 
 TEST(LanguageModel, LossIsMinusTheLogOfTheSoftmaxOfTheLogits) {
   const LanguageModel model(small_config(), 1);
@@ -92,7 +81,7 @@ TEST(LanguageModel, GradientsAreThoseOfTheLoss) {
 TEST(LanguageModel, ASavedModelIsTheSameModelToTheBit) {
   for (const Position position :
        {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
-    const Folder folder;
+    const TemporaryFolder folder;
     const LanguageModel model(small_config(position), 9);
     model.save(folder.path());
     const LanguageModel loaded = LanguageModel::load(folder.path());
@@ -117,7 +106,7 @@ TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
   for (const Activation activation :
        {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::swiglu, Activation::geglu}) {
     for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
-      const Folder folder;
+      const TemporaryFolder folder;
       t.activation = activation;
       t.norm = norm;
       t.expansion = activation == Activation::swiglu ? 2.5 : 4;
@@ -140,7 +129,7 @@ TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
 }
 
 TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
-  const Folder folder;
+  const TemporaryFolder folder;
   LanguageModel(small_config(), 9).save(folder.path());
   const auto load = [&] { LanguageModel::load(folder.path()); };
   const std::string config = read_file(folder.path() / "config.json");
@@ -177,7 +166,7 @@ TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
 
 TEST(LanguageModel, OtherMptFilesAreRead) {
   // What llm-foundry writes: keys we do not write, a null where there is no value, learned_pos_emb next to alibi.
-  const Folder folder;
+  const TemporaryFolder folder;
   LanguageModel(small_config(), 9).save(folder.path());
   write_file(folder.path() / "config.json", R"({"architectures": ["MPTForCausalLM"], "model_type": "mpt",
     "attn_config": {"alibi": true, "alibi_bias_max": 8, "attn_impl": "torch", "attn_pdrop": 0, "clip_qkv": null,
