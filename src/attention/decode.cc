@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include "alibi/runtime.h"
 #include "attention/make_problem.h"
 #include "attention/skip.h"
 #include "core/check.h"
@@ -84,6 +85,7 @@ class Decode {
   void make_groups();
   void add_row(Group& group, int64_t query, int64_t head);
   void visit(const Group& group, int64_t begin, int64_t end, DecodePartial* partials) const;
+  void ask_for(const Group& group, int64_t key) const;
   void visit_near();
   void limit_rows(const Group& group, const DecodePartial* partials);
   void make_units();
@@ -157,6 +159,17 @@ void Decode::visit(const Group& group, int64_t begin, int64_t end, DecodePartial
   decode_range(head, problem_.scale, rows_of(group), begin, end, partials);
 }
 
+/// Asks for the first keys and values that a visit will read, which its own reading ahead comes too late for. For the
+/// visit that this thread makes next, as far as it can tell: tasks are taken in order.
+void Decode::ask_for(const Group& group, int64_t key) const {
+  constexpr int64_t line = 64, bytes = 4096;
+  const int64_t first = key * cache_.stride * static_cast<int64_t>(size_of(cache_.dtype));
+  for (const Tensor* tensor : {&cache_.k, &cache_.v}) {
+    const char* at = static_cast<const char*>(cache_.rows(*tensor, group.batch, group.kv_head)) + first;
+    for (int64_t b = 0; b < bytes; b += line) __builtin_prefetch(at + b);
+  }
+}
+
 /// Keys within near_keys of the queries, or the nearest ones there are.
 void set_near(const Problem& problem, Group& group) {
   const int64_t newest = group.seen_end - 1;
@@ -170,11 +183,16 @@ void set_near(const Problem& problem, Group& group) {
 
 void Decode::visit_near() {
   near_.emplace(rows_.size(), cache_.stride);
+  for (Group& group : groups_) {
+    if (group.seen_begin < group.seen_end) set_near(problem_, group);
+  }
+  const int64_t together = threads();
   parallel_ranges(static_cast<int64_t>(groups_.size()), grain(cache_, 2 * near_keys), [&](int64_t begin, int64_t end) {
     for (int64_t g = begin; g < end; ++g) {
       Group& group = groups_[static_cast<size_t>(g)];
       if (group.seen_begin == group.seen_end) continue;
-      set_near(problem_, group);
+      const auto next = static_cast<size_t>(g + together);
+      if (next < groups_.size()) ask_for(groups_[next], groups_[next].near_begin);
       DecodePartial* partials = &near_->all[group.first_row];
       visit(group, group.near_begin, group.near_end, partials);
       limit_rows(group, partials);
@@ -237,9 +255,12 @@ void Decode::make_units() {
 void Decode::visit_units() {
   int64_t longest = 0;
   for (const Unit& unit : units_) longest = std::max(longest, unit.end - unit.begin);
+  const int64_t together = threads();
   parallel_ranges(static_cast<int64_t>(units_.size()), grain(cache_, longest), [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) {
       const Unit& unit = units_[static_cast<size_t>(u)];
+      const auto next = static_cast<size_t>(u + together);
+      if (next < units_.size()) ask_for(groups_[units_[next].group], units_[next].begin);
       visit(groups_[unit.group], unit.begin, unit.end, &far_->all[unit.first_partial]);
     }
   });

@@ -53,7 +53,7 @@ HWY_INLINE void Widen(const bfloat16* from, Float* to) {
 }
 
 /// Brings a row of floats into the order in which Widen() takes bfloat16, or back.
-void ArrangePairs(float* row, int64_t stride, bool back) {
+inline void ArrangePairs(float* row, int64_t stride, bool back) {
   constexpr int64_t pair = 2 * lanes;
   for (float* at = row; at + pair <= row + stride; at += pair) {
     float before[pair];
