@@ -170,11 +170,12 @@ def run_peer(task):
 def run_alibi(options, precision, length):
     with tempfile.TemporaryDirectory() as folder:
         file = pathlib.Path(folder) / "alibi.json"
-        subprocess.run([options.alibi, "bench", "train", "--presets", options.preset, "--lengths", str(length),
-                        "--precision", precision, "--batch-tokens", str(options.batch_tokens), "--threads",
-                        str(options.threads), "--seconds", str(options.seconds), "--longest", str(options.longest),
-                        "--json", str(file),
-                        *(["--micro-batch-tokens", str(options.at_once)] if options.at_once else [])], check=True, stdout=subprocess.DEVNULL)
+        command = [options.alibi, "bench", "train", "--presets", options.preset, "--lengths", length,
+                   "--precision", precision, "--batch-tokens", options.batch_tokens, "--threads", options.threads,
+                   "--seconds", options.seconds, "--longest", options.longest, "--json", file]
+        if options.micro_batch_tokens:
+            command += ["--micro-batch-tokens", options.micro_batch_tokens]
+        subprocess.run(list(map(str, command)), check=True, stdout=subprocess.DEVNULL)
         results = json.loads(file.read_text())
     point = results["points"][0]
     if "seconds" not in point:
@@ -247,7 +248,8 @@ def main():
     parser.add_argument("--lengths", default="1024,8192")
     parser.add_argument("--precision", default="f32,bf16")
     parser.add_argument("--batch-tokens", type=int, default=8192, help="tokens of a step, whatever the length")
-    parser.add_argument("--at-once", type=int, help="of which alibi takes so many at once; PyTorch takes all [alibi's own]")
+    parser.add_argument("--micro-batch-tokens", type=int,
+                        help="of these alibi takes so many at once, PyTorch all [as alibi train does]")
     parser.add_argument("--ways", default="/".join(WAYS), help="of PyTorch, with / between them")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="time for the steps of each way in each round")
