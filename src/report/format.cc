@@ -58,6 +58,8 @@ std::string format_integer(int64_t value) {
   return digits;
 }
 
+std::string format_bits(double value) { return fmt::format("{:.4f}", value); }
+
 std::string format_perplexity(double value) {
   if (!std::isfinite(value)) return "-";
   if (value >= 999999.5) return fmt::format("{:.2e}", value);

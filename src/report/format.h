@@ -16,6 +16,8 @@ std::string format_count(double value);
 std::string format_integer(int64_t value);
 /// Four significant digits: "5.752", "12.71", "123.4", "12,345", "1.23e+07"; "-" if not finite.
 std::string format_perplexity(double value);
+/// Bits per byte: "1.8789".
+std::string format_bits(double value);
 /// How many times the training length: "8", "1.25".
 std::string format_multiple(int64_t length, int64_t train_length);
 

@@ -49,6 +49,7 @@ figure svg { display: block; width: 100%; height: auto; }
 .bars { display: grid; grid-template-columns: repeat(auto-fit, minmax(290px, 1fr)); gap: 26px 40px; }
 .mark { width: .72em; height: .72em; margin-right: .4em; vertical-align: -.04em; }
 table { border-collapse: collapse; width: 100%; font-size: 15px; font-variant-numeric: tabular-nums; }
+.scroll + .note { margin-top: 22px; }
 th, td { padding: 7px 0 7px 12px; text-align: right; white-space: nowrap; border-bottom: 1px solid var(--grid); }
 th:first-child, td:first-child { padding-left: 0; text-align: left; }
 thead th {

@@ -101,10 +101,9 @@ std::string perplexity_table(const CompareResults& results) {
 }
 
 std::string bits_table(const CompareResults& results) {
-  return length_table(
-      results, "Bits per byte, which do not depend on what tokens are. Bold: the lowest of its row.",
-      &EvaluationPoint::bits_per_byte, [](double value) { return fmt::format("{:.4f}", value); },
-      [](const MethodResults&, const EvaluationPoint&) { return std::string(); });
+  return length_table(results, "Bits per byte, which do not depend on what tokens are. Bold: the lowest of its row.",
+                      &EvaluationPoint::bits_per_byte, format_bits,
+                      [](const MethodResults&, const EvaluationPoint&) { return std::string(); });
 }
 
 std::string details_table(const CompareResults& results) {

@@ -67,8 +67,6 @@ std::vector<Row> rows_by_length(const CompareResults& results, double Evaluation
   return rows;
 }
 
-std::string format_bits(double value) { return fmt::format("{:.4f}", value); }
-
 std::string rate(const EvaluationPoint* point) {
   return point == nullptr || point->tokens_per_second <= 0 ? "-" : format_count(point->tokens_per_second);
 }
