@@ -88,6 +88,8 @@ class Cache {
     }
     const std::unique_lock lock(mutex_);  // all threads begin with the same shapes: one makes them, the others wait
     if (const auto found = primitives_.find(key); found != primitives_.end()) return found->second;
+    // Without memory for the code that it generates (1 MiB at most), oneDNN crashes.
+    require_memory("matmul", size_t{8} << 20);
     const auto made = std::make_shared<const Primitive>(product);
     // Ever new shapes (evaluation at every length) must not grow memory without end; starting over is rare and cheap.
     if (primitives_.size() >= capacity) primitives_.clear();
