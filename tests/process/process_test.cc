@@ -5,11 +5,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
+#include <cmath>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
+#include <cstdlib>
 #include <functional>
 #include <map>
 #include <string>
@@ -17,7 +19,9 @@
 #include <vector>
 
 #include "alibi/alibi.h"
+#include "core/isa.h"
 #include "core/parallel.h"
+#include "nn/onednn_engine.h"
 
 extern char** environ;
 
@@ -175,6 +179,24 @@ void main_returns_while_a_thread_computes() {
   while (rounds.load() < 2) std::this_thread::yield();
 }
 
+/// ALIBI_ISA=avx2 in the environment: a lesser machine, for oneDNN too. bfloat16 models run there all the same.
+void lesser_machine() {
+  if (isa_limit() != Isa::avx2) {
+    set_isa(best_isa());  // throws what is wrong with it
+    require(false, "ALIBI_ISA=avx2 is not heeded");
+  }
+  require(best_isa() == Isa::avx2 && available_isas().size() == 2, "more than AVX2 is offered");
+  const std::vector<float> predicted = predict();
+  require(dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx2, "oneDNN uses more than AVX2");
+  require(!nn::has_products(DType::bfloat16), "bfloat16 products on AVX2");
+  // In float32 and in bfloat16, one after the other.
+  float largest = 0;
+  for (size_t i = 0; i < predicted.size() / 2; ++i) {
+    largest = std::max(largest, std::abs(predicted[i] - predicted[i + predicted.size() / 2]));
+  }
+  require(largest > 0 && largest < 0.1f, "bfloat16 is not near float32");
+}
+
 const std::map<std::string, std::function<void()>>& scenarios() {
   static const auto* const all = new std::map<std::string, std::function<void()>>{
       {"first_use_of_attention", [] { first_use(attend); }},
@@ -185,6 +207,7 @@ const std::map<std::string, std::function<void()>>& scenarios() {
       {"children", children},
       {"children_of_a_process_that_computes", children_of_a_process_that_computes},
       {"main_returns_while_a_thread_computes", main_returns_while_a_thread_computes},
+      {"lesser_machine", lesser_machine},
   };
   return *all;
 }
@@ -218,6 +241,14 @@ TEST(Process, ThreadsChangeWhileOthersCompute) { run_processes("threads_change_w
 TEST(Process, TasksThatThrowInManyThreads) { run_processes("tasks_that_throw_in_many_threads", 3); }
 TEST(Process, Children) { run_processes("children", 3); }
 TEST(Process, ChildrenOfAProcessThatComputes) { run_processes("children_of_a_process_that_computes", 3); }
+TEST(Process, AlibiIsaMakesALesserMachine) {
+  if (best_isa() < Isa::avx2) GTEST_SKIP() << "this CPU has no AVX2";
+  const char* before = std::getenv("ALIBI_ISA");
+  const std::string kept = before == nullptr ? "" : before;
+  ::setenv("ALIBI_ISA", "avx2", 1);
+  run_processes("lesser_machine", 1);
+  before == nullptr ? ::unsetenv("ALIBI_ISA") : ::setenv("ALIBI_ISA", kept.c_str(), 1);
+}
 TEST(Process, MainReturnsWhileAThreadComputes) { run_processes("main_returns_while_a_thread_computes", 20); }
 
 }  // namespace
