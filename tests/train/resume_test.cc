@@ -179,6 +179,29 @@ TEST_F(Resume, TimeGoesOnWhereItStopped) {
   }
 }
 
+TEST_F(Resume, CheckpointsByTime) {
+  const auto written_within = [&](double minutes) {
+    LanguageModel model = small_model();
+    TrainRun run;
+    run.folder = folder / "model";
+    run.valid = valid;
+    run.checkpoint_minutes = minutes;
+    run.keep = 10;
+    run.on_step = [](const TrainStatus& status) {
+      if (status.step == 2) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    };
+    run.should_stop = [done = 0]() mutable { return ++done == 3; };
+    TrainOptions options = short_run();
+    train(model, tokens, options, run);
+    const std::set<std::string> names = checkpoints();
+    fs::remove_all(folder / "model");
+    return names;
+  };
+  EXPECT_EQ(written_within(0), std::set<std::string>{"step-000003"}) << "0: by updates alone";
+  EXPECT_EQ(written_within(0.1), std::set<std::string>{"step-000003"}) << "six seconds";
+  EXPECT_TRUE(written_within(0.1 / 60).contains("step-000002")) << "a tenth of a second";
+}
+
 TEST_F(Resume, ACheckpointIsAModelFolder) {
   LanguageModel model = small_model();
   go(model, varied_run(Optimizer::adamw), 5);
