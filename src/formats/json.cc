@@ -1,5 +1,6 @@
 #include "formats/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <type_traits>
@@ -113,6 +114,14 @@ struct Kind<std::vector<std::string>> {
   static bool matches(const Json& value) { return all_match<std::string>(value); }
 };
 
+template <>
+struct Kind<std::vector<std::vector<double>>> {
+  static constexpr const char* name = "a list of lists of numbers";
+  static bool matches(const Json& value) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), all_match<double>);
+  }
+};
+
 }  // namespace
 
 JsonObject::JsonObject(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
@@ -148,6 +157,7 @@ template double JsonObject::get(std::string_view) const;
 template std::string JsonObject::get(std::string_view) const;
 template std::vector<int64_t> JsonObject::get(std::string_view) const;
 template std::vector<std::string> JsonObject::get(std::string_view) const;
+template std::vector<std::vector<double>> JsonObject::get(std::string_view) const;
 
 int64_t JsonObject::get_int(std::string_view key, int64_t min, int64_t max) const {
   const int64_t value = get<int64_t>(key);

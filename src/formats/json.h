@@ -34,7 +34,7 @@ class JsonObject {
   const Json& raw() const { return json_; }
   const std::string& where() const { return where_; }
 
-  /// T is bool, int64_t, double, std::string, std::vector<int64_t> or std::vector<std::string>.
+  /// T is bool, int64_t, double, std::string, or a std::vector of int64_t, of std::string or of std::vector<double>.
   /// Throws Error that names the file and the key if it is missing or of another type. An int64_t may be written as a
   /// number with a fraction of zero, as some writers do; a double may be written as an integer.
   template <class T>
