@@ -1,6 +1,7 @@
 // Which files hold a tokenizer in a model folder.
 #pragma once
 
+#include <cstddef>
 #include <filesystem>
 #include <set>
 #include <string>
@@ -15,6 +16,9 @@ inline constexpr const char* kWordsFile = "dict.txt";
 inline constexpr const char* kSentencePieceFile = "tokenizer.model";
 /// A tokenizer of Hugging Face's library.
 inline constexpr const char* kHuggingFaceFile = "tokenizer.json";
+
+/// No tokenizer is larger; what claims to be is not read.
+inline constexpr size_t kMostTokenizerBytes = size_t{1} << 30;
 
 /// How others are to read the tokenizer; nothing here reads it.
 inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
