@@ -152,9 +152,11 @@ class KilledSaves(CliTest):
                     shutil.copy(words / name, path)
             process = subprocess.Popen([COMMAND, "train", "--resume", str(model)], stdout=subprocess.DEVNULL,
                                        stderr=subprocess.DEVNULL)
-            sign = ".saving." if i % 2 == 0 else ".saved"
-            while process.poll() is None and not any(name.startswith(sign) for name in os.listdir(model)):
-                pass
+            weights = (model / "model.safetensors").stat().st_ino
+            while process.poll() is None:  # until it begins to save, or to put its files in place
+                begun = any(name.startswith(".saving.") for name in os.listdir(model))
+                if (begun and i % 2 == 0) or (model / "model.safetensors").stat().st_ino != weights:
+                    break
             time.sleep(dice.uniform(0, 0.01))
             process.send_signal(signal.SIGKILL)
             process.wait()
