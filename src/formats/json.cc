@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <set>
-#include <system_error>
 #include <type_traits>
 
 #include "core/check.h"
@@ -11,7 +10,7 @@
 namespace alibi {
 namespace {
 
-constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;
+constexpr size_t kMaxFileBytes = size_t{256} << 20;
 
 /// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the bracket.
 std::string_view without_code(std::string_view message) {
@@ -185,10 +184,7 @@ Json parse_json(std::string_view text, std::string_view source) {
 }
 
 JsonObject read_json_object(const std::filesystem::path& path) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  check(error || size <= kMaxFileBytes, "[json] {}: is too large ({} bytes)", path.string(), size);
-  return {parse_json(read_file(path), path.string()), path.string() + ": "};
+  return {parse_json(read_file(path, kMaxFileBytes), path.string()), path.string() + ": "};
 }
 
 std::string to_text(const OrderedJson& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }

@@ -88,10 +88,9 @@ AdaptiveConfig adaptive_of(const JsonObject& json) {
 }  // namespace
 
 LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
-  check(std::filesystem::is_directory(folder), "[model] {}: no such folder", folder.string());
+  check(is_folder(folder), "[model] {}: no such folder", folder.string());
   const std::filesystem::path path = folder / "config.json";
-  check(std::filesystem::exists(path), "[model] {}: not a model folder, there is no config.json in it",
-        folder.string());
+  check(path_exists(path), "[model] {}: not a model folder, there is no config.json in it", folder.string());
   const JsonObject json = read_json_object(path);
   const std::string type = json.get<std::string>("model_type");
   check(type == "mpt", "[config] {}model_type is '{}', expected mpt", json.where(), type);

@@ -27,7 +27,7 @@ std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& fo
   const auto holds = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
   if (holds(kSentencePieceFile)) {
     const std::filesystem::path file = folder / kSentencePieceFile;
-    return std::make_shared<SentencePieceTokenizer>(read_file(file), file.string());
+    return std::make_shared<SentencePieceTokenizer>(read_file(file, kMostTokenizerBytes), file.string());
   }
   if (holds(kWordsFile)) return WordTokenizer::load(folder / kWordsFile);
   return load_byte_tokenizer(folder / kHuggingFaceFile);

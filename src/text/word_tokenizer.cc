@@ -89,7 +89,7 @@ WordTokenizer::WordTokenizer(std::vector<WordCount> words) : words_(std::move(wo
 }
 
 std::shared_ptr<const WordTokenizer> WordTokenizer::load(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
+  const std::string text = read_file(file, kMostTokenizerBytes);
   std::vector<WordCount> words;
   size_t line = 0;
   for (size_t begin = 0; begin < text.size();) {

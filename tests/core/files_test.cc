@@ -2,13 +2,11 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
-#include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
 
-#include <csignal>
 #include <cstring>
 #include <filesystem>
 #include <future>
@@ -243,19 +241,19 @@ TEST(AppendFile, KeepsWhatIsThereAndGrows) {
 
 TEST(AppendFile, AFullDiskIsAnError) {
   const test::TemporaryFolder folder;
-  rlimit before{};
-  ASSERT_EQ(getrlimit(RLIMIT_FSIZE, &before), 0);
-  const auto handler = std::signal(SIGXFSZ, SIG_IGN);
+  folder.write("old", "old");
   AppendFile file(folder / "log");
-  const rlimit small{1000, before.rlim_max};
-  ASSERT_EQ(setrlimit(RLIMIT_FSIZE, &small), 0);
-  EXPECT_NO_THROW(file.append(std::string(900, 'x')));
-  expect_error([&] { file.append(std::string(200, 'y')); }, "log");
-  expect_error([&] { write_file(folder / "whole", std::string(2000, 'z')); }, "whole");
-  setrlimit(RLIMIT_FSIZE, &before);
-  std::signal(SIGXFSZ, handler);
+  {
+    const test::FileSizeLimit limit(1000);
+    EXPECT_NO_THROW(file.append(std::string(900, 'x')));
+    expect_error([&] { file.append(std::string(200, 'y')); }, "log");
+    for (const char* name : {"whole", "old"}) {
+      expect_error([&] { write_file(folder / name, std::string(2000, 'z')); }, name);
+    }
+  }
+  EXPECT_EQ(read_file(folder / "old"), "old");
   EXPECT_FALSE(fs::exists(folder / "whole"));
-  EXPECT_EQ(entries_of(folder.path()), 1);
+  EXPECT_EQ(entries_of(folder.path()), 2);
 }
 
 TEST(Files, LeftoversAreKnownByTheirNames) {
