@@ -48,6 +48,14 @@ void LearningRateChoice::apply_to(TrainOptions& options) const {
   if (warmup_steps >= 0) options.warmup_steps = warmup_steps;
 }
 
+void choose_batch(TrainOptions& options, int64_t asked) {
+  if (asked > 0) options.batch_tokens = asked;
+  if (asked > 0 || options.batch_tokens <= options.tokens) return;
+  say("An update has {} tokens, all there are to train on; the preset's would have {}\n",
+      format_integer(options.tokens), format_integer(options.batch_tokens));
+  options.batch_tokens = options.tokens;
+}
+
 void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME", fmt::format("Size of the model: {}", fmt::join(preset_names(), ", ")));
 }

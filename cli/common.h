@@ -44,6 +44,9 @@ struct LearningRateChoice {
   void apply_to(TrainOptions& options) const;
 };
 
+/// The tokens of an update: as many as were asked for, or (0) the preset's, at most all. Says if these were too many.
+void choose_batch(TrainOptions& options, int64_t asked);
+
 void add_preset(Command& command, std::string& preset);
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().

@@ -40,7 +40,7 @@ CompareOptions to_library(const Options& options) {
   compare.lengths = options.lengths;
   if (options.train_length > 0) compare.train.length = options.train_length;
   if (options.tokens > 0) compare.train.tokens = options.tokens;
-  if (options.batch_tokens > 0) compare.train.batch_tokens = options.batch_tokens;
+  choose_batch(compare.train, options.batch_tokens);
   options.rate.apply_to(compare.train);
   if (options.dropout >= 0) compare.dropout = static_cast<float>(options.dropout);
   if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;

@@ -86,6 +86,11 @@ void run(Options& options) {
     positions.push_back({{"length", length}, {"stride", evaluation.stride}, {"nll", position_means(evaluation)}});
     if (options.per_position) evaluations.push_back(evaluation);
   }
+  const auto all = static_cast<int64_t>(text.stream.tokens.size());
+  if (const int64_t longest = *std::max_element(lengths.begin(), lengths.end()); longest > all) {
+    say("The text has {} tokens, fewer than the length {}: the model saw it whole\n", format_integer(all),
+        format_integer(longest));
+  }
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
 
   nlohmann::ordered_json json = {{"model", options.model},

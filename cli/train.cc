@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -142,13 +141,11 @@ void run(TrainSettings& settings, const Command& command) {
   const TrainingData data = with_progress([&](const TextProgress& progress) {
     return training_data(settings.texts, settings.valid, settings.tokenizer, progress);
   });
+  const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
+  if (settings.epochs > 0) options = train_options(settings, text_tokens);
+  options.check_text(text_tokens);  // before a model of that length is made
   config = with_vocab_size(config, data.tokenizer->vocab_size());
   LanguageModel model(config, settings.seed, data.tokenizer);
-  if (settings.epochs > 0) {
-    const double all = std::ceil(settings.epochs * static_cast<double>(data.train.tokens.size()));
-    check_usage(all < 1e15, "[train] {} epochs are too many", settings.epochs);
-    options.tokens = static_cast<int64_t>(all);
-  }
   say("{} parameters, {} bytes to train on, {} held out\n", format_integer(model.parameter_count()),
       format_integer(data.train_bytes), format_integer(data.valid_bytes));
   flush_output();

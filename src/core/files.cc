@@ -133,7 +133,8 @@ void keep_permissions(int descriptor, const struct stat& old, const fs::path& pa
       now.st_gid != old.st_gid) {
     [[maybe_unused]] const int ignored = ::fchown(descriptor, static_cast<uid_t>(-1), old.st_gid);
   }
-  check_call(::fchmod(descriptor, old.st_mode & 0777) == 0, "write", path);
+  // Where a file of our own cannot be changed, the file system knows no permissions.
+  check_call(::fchmod(descriptor, old.st_mode & 0777) == 0 || errno == EPERM || errno == ENOTSUP, "write", path);
 }
 
 /// A file that is to become the target.
@@ -141,7 +142,8 @@ class FileBeside {
  public:
   FileBeside(const Target& target, const fs::path& path) : target_(target), beside_(name_beside(target.path)) {
     if (target.info) check_call(::access(target.path.c_str(), W_OK) == 0, "write", path);
-    file_ = Descriptor(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
+    const mode_t mode = target.info ? target.info->st_mode & 0777 : 0666;  // never readable for more people
+    file_ = Descriptor(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     check_call(file_.get() >= 0, "write", path);
     is_there_ = true;
     if (target.info) keep_permissions(file_.get(), *target.info, path);

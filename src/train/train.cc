@@ -217,6 +217,7 @@ TrainResult Trainer::run() {
 TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
                   const TrainRun& run) {
   options.validate();
+  options.check_text(static_cast<int64_t>(tokens.size()));
   check(model.config().transformer.causal,
         "[train] the model is an encoder; next-token prediction needs a causal transformer");
   check_usage(options.eval_steps == 0 || !run.valid.empty(), "[train] eval_steps is {}, but there is no held-out text",
