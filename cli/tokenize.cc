@@ -9,6 +9,7 @@
 #include "common.h"
 #include "core/check.h"
 #include "report/format.h"
+#include "report/markup.h"
 #include "text/corpus.h"
 #include "text/data_folder.h"
 
@@ -70,7 +71,7 @@ void run(Options& options) {
   if (checks) {
     say("{}: all tokens are as they were written\n", folder);
   } else {
-    say("{}\nTokens: {} ({})\n", data.split_rule, folder, format_duration(seconds.count()));
+    say("{}\nTokens: {} ({})\n", visible_text(data.split_rule), folder, format_duration(seconds.count()));
   }
   nlohmann::ordered_json json = describe(folder, data);
   json["seconds"] = seconds.count();

@@ -291,7 +291,7 @@ void check_output_file(const fs::path& path) {
   if (target.descriptor) {
     const int flags = ::fcntl(*target.descriptor, F_GETFL);
     check_call(flags >= 0, "write", shown(path, target));
-    check((flags & O_ACCMODE) != O_RDONLY, "[write] {}: is open for reading only", shown(path, target));
+    check((flags & O_ACCMODE) != O_RDONLY, "[write] {}: is closed, or open for reading only", shown(path, target));
     return;
   }
   if (target.is_replaced()) make_folder(folder_of(target.path));

@@ -95,7 +95,7 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
  private:
-  struct Range* range_ = nullptr;  // what the handler knows of it
+  struct MappedRange* range_ = nullptr;  // what the handler knows of it
   void* data_ = nullptr;
   size_t size_ = 0;
 };

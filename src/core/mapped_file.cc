@@ -11,12 +11,12 @@
 namespace alibi {
 
 /// A place for one map. It is made once and used again, never freed: a signal handler may be looking at it.
-struct Range {
+struct MappedRange {
   // Written under the lock, read by the handler, which trusts them if the version is even and has not moved.
   std::atomic<uint64_t> version{0};
   std::atomic<uintptr_t> begin{0}, end{0};
   std::atomic<bool> torn{false};  // pages were replaced
-  Range* next = nullptr;          // fixed once it is in the list
+  MappedRange* next = nullptr;    // fixed once it is in the list
 
   // Under the lock.
   bool used = false;
@@ -27,11 +27,11 @@ struct Range {
 namespace {
 
 std::mutex mutex;  // of everything but what the handler does
-std::atomic<Range*> ranges{nullptr};
+std::atomic<MappedRange*> ranges{nullptr};
 struct sigaction previous {};
 uintptr_t page_bytes = 0;
 
-void set(Range& range, uintptr_t begin, uintptr_t end) {
+void set(MappedRange& range, uintptr_t begin, uintptr_t end) {
   ++range.version;
   range.begin = begin;
   range.end = end;
@@ -41,7 +41,7 @@ void set(Range& range, uintptr_t begin, uintptr_t end) {
 /// Puts zeros where the rest of a map was, from the page of `address` on. False if that lies in no map of ours. For the
 /// handler: atomics and system calls only. A map that is being read does not change, so its range is not missed.
 bool replace(uintptr_t address) {
-  for (Range* range = ranges; range != nullptr; range = range->next) {
+  for (MappedRange* range = ranges; range != nullptr; range = range->next) {
     const uint64_t version = range->version;
     const uintptr_t begin = range->begin, end = range->end;
     if (version % 2 != 0 || range->version != version || address < begin || address >= end) continue;
@@ -78,11 +78,11 @@ void install_handler() {
 }
 
 /// Under the lock.
-Range& free_range() {
-  for (Range* range = ranges; range != nullptr; range = range->next) {
+MappedRange& free_range() {
+  for (MappedRange* range = ranges; range != nullptr; range = range->next) {
     if (!range->used) return *range;
   }
-  auto* range = new Range;
+  auto* range = new MappedRange;
   range->next = ranges;
   ranges = range;
   return *range;
@@ -95,7 +95,7 @@ MappedFile::MappedFile(const std::filesystem::path& path) {
   if (size == 0) return;
   const std::lock_guard guard(mutex);
   install_handler();
-  Range& range = free_range();
+  MappedRange& range = free_range();
   range.path = path;
   void* mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
   check_call(mapped != MAP_FAILED, "read", path);
@@ -133,7 +133,7 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
 void check_mapped(const void* data) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   const std::lock_guard guard(mutex);
-  for (Range* range = ranges; range != nullptr; range = range->next) {
+  for (MappedRange* range = ranges; range != nullptr; range = range->next) {
     const uintptr_t begin = range->begin, end = range->end;
     if (address < begin || address >= end) continue;
     struct stat info {};
