@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <optional>
 
 #include "alibi/runtime.h"
 #include "alibi/version.h"
@@ -113,6 +114,7 @@ void Comparison::read_text() {
         status.fraction = fraction;
         report(status, 0);
       });
+  options_.train.check_text(static_cast<int64_t>(data_.train.tokens.size()));
   valid_tokens_ = data_.valid.tokens;
   if (static_cast<int64_t>(valid_tokens_.size()) > options_.eval_tokens) {
     valid_tokens_ = valid_tokens_.first(static_cast<size_t>(options_.eval_tokens));
@@ -290,7 +292,11 @@ CompareResults Comparison::run() {
   CompareResults results;
   results.started = utc_now();
   check_options();
-  if (!options_.out.empty()) make_folder(options_.out);
+  std::optional<FolderLock> lock;
+  if (!options_.out.empty()) {
+    make_folder(options_.out);
+    lock.emplace(options_.out);
+  }
   read_text();
   for (const Position method : options_.methods) {
     results.methods.push_back(run_method(method));

@@ -131,10 +131,9 @@ AdaptiveConfig adaptive_of(const JsonObject& json) {
 }  // namespace
 
 MptConfig read_mpt_config(const std::filesystem::path& folder) {
-  check(std::filesystem::is_directory(folder), "[model] {}: no such folder", folder.string());
+  check(is_folder(folder), "[model] {}: no such folder", folder.string());
   const std::filesystem::path path = folder / kConfigFile;
-  check(std::filesystem::exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(),
-        kConfigFile);
+  check(path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
   const JsonObject json = read_json_object(path, kMostConfigBytes);
   const std::string type = json.get<std::string>("model_type");
   check(type == "mpt", "[config] {}model_type is '{}', expected mpt", json.where(), type);

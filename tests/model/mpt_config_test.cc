@@ -13,7 +13,7 @@ constexpr const char* kLeast = R"({"model_type": "mpt", "d_model": 24, "n_heads"
 LanguageModelConfig config_of(const std::string& more) {
   const test::TemporaryFolder folder;
   folder.write("config.json", kLeast + more + "}");
-  return read_mpt_config(folder.path());
+  return read_mpt_config(folder.path()).model;
 }
 
 TEST(MptConfig, DefaultsAreThoseOfMpt) {
