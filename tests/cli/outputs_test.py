@@ -20,7 +20,8 @@ from cli_case import COMMAND, CliTest, SENTENCE, TINY_TRAINING, run
 
 TINY_COMPARE = ("--methods", "none", "--train-length", "8", "--lengths", "8", "--tokens", "256", "--batch-tokens", "64",
                 "--sample-tokens", "4")
-TINY_BENCH = ("bench", "attention", "--lengths", "16", "--contexts", "16", "--seconds", "0", "--dtype", "f32")
+TINY_BENCH = ("bench", "train", "--presets", "tiny", "--lengths", "16", "--batch-tokens", "16", "--vocab-size", "300",
+              "--seconds", "0")
 
 
 def small_files():
