@@ -193,12 +193,14 @@ int64_t Tensor::elements() const {
 }
 
 bool Tensor::contiguous() const {
+  bool ok = true;  // but a tensor without elements always is
   int64_t step = 1;
   for (size_t axis = shape_.size(); axis-- > 0;) {
-    if (shape_[axis] != 1 && strides_[axis] != step) return false;
+    if (shape_[axis] == 0) return true;
+    ok &= shape_[axis] == 1 || strides_[axis] == step;
     step *= shape_[axis];
   }
-  return true;
+  return ok;
 }
 
 template <class T>

@@ -1,5 +1,6 @@
 #include "formats/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 #include <type_traits>
@@ -9,8 +10,6 @@
 
 namespace alibi {
 namespace {
-
-constexpr size_t kMaxFileBytes = size_t{256} << 20;
 
 /// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the bracket.
 std::string_view without_code(std::string_view message) {
@@ -115,6 +114,14 @@ struct Kind<std::vector<std::string>> {
   static bool matches(const Json& value) { return all_match<std::string>(value); }
 };
 
+template <>
+struct Kind<std::vector<std::vector<double>>> {
+  static constexpr const char* name = "a list of lists of numbers";
+  static bool matches(const Json& value) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), all_match<double>);
+  }
+};
+
 }  // namespace
 
 JsonObject::JsonObject(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
@@ -150,6 +157,7 @@ template double JsonObject::get(std::string_view) const;
 template std::string JsonObject::get(std::string_view) const;
 template std::vector<int64_t> JsonObject::get(std::string_view) const;
 template std::vector<std::string> JsonObject::get(std::string_view) const;
+template std::vector<std::vector<double>> JsonObject::get(std::string_view) const;
 
 int64_t JsonObject::get_int(std::string_view key, int64_t min, int64_t max) const {
   const int64_t value = get<int64_t>(key);
@@ -183,8 +191,8 @@ Json parse_json(std::string_view text, std::string_view source) {
   return Json::parse(text);
 }
 
-JsonObject read_json_object(const std::filesystem::path& path) {
-  return {parse_json(read_file(path, kMaxFileBytes), path.string()), path.string() + ": "};
+JsonObject read_json_object(const std::filesystem::path& path, size_t most) {
+  return {parse_json(read_file(path, most), path.string()), path.string() + ": "};
 }
 
 std::string to_text(const OrderedJson& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }

@@ -1,14 +1,14 @@
 #include "text/data_folder.h"
 
-#include <unistd.h>
-
 #include <set>
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "core/files.h"
+#include "core/together.h"
 #include "formats/json.h"
 #include "text/stream.h"
 #include "text/token_file.h"
@@ -59,7 +59,7 @@ struct Parts {
   std::string split_rule;
 };
 
-Parts read_parts(const fs::path& folder) {
+Parts read_parts_of(const fs::path& folder) {
   const fs::path path = folder / kDataFile;
   check(path_exists(path), "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or it is no data folder",
         folder.string(), kDataFile);
@@ -76,67 +76,19 @@ Parts read_parts(const fs::path& folder) {
   return parts;
 }
 
+Parts read_parts(const fs::path& folder) { return read_together(folder, kDataFile, read_parts_of); }
+
 TrainingData to_data(const Parts& parts) {
   return {parts.tokenizer,          parts.train.stream, parts.valid.stream, parts.train.header.bytes,
           parts.valid.header.bytes, parts.train_files,  parts.valid_files,  parts.split_rule};
 }
 
-/// Where a new data folder is built: below the old one, so that its files need only be renamed.
-class Stage {
- public:
-  explicit Stage(const fs::path& folder)
-      : folder_(folder), path_(folder / fmt::format("{}{}.0.part", kName, ::getpid())) {
-    remove_leftovers();
-    make_folder(path_);
-  }
-  ~Stage() {
-    std::error_code ignored;
-    fs::remove_all(path_, ignored);
-  }
-  Stage(const Stage&) = delete;
-  Stage& operator=(const Stage&) = delete;
-
-  const fs::path& path() const { return path_; }
-
-  /// Throws Error if a file would replace something else than a file: a link is followed nowhere here.
-  void check_names(const std::set<std::string>& names) const {
-    for (const std::string& name : names) {
-      std::error_code ignored;
-      const fs::file_type type = fs::symlink_status(folder_ / name, ignored).type();
-      check(type == fs::file_type::regular || type == fs::file_type::not_found,
-            "[tokens] {}: is no regular file; remove it, or write into another folder", (folder_ / name).string());
-    }
-  }
-
-  /// The names of its files.
-  std::set<std::string> names() const {
-    std::set<std::string> names;
-    std::error_code error;
-    for (fs::directory_iterator entry(path_, error), end; !error && entry != end; entry.increment(error)) {
-      names.insert(entry->path().filename().string());
-    }
-    check(!error, "[tokens] {}: {}", path_.string(), error.message());
-    return names;
-  }
-
-  void move(const std::string& name) const { rename_synced(path_ / name, folder_ / name); }
-
- private:
-  static constexpr const char* kName = "new-tokens.";
-
-  /// Of processes that were killed; the caller holds the folder's lock.
-  void remove_leftovers() const {
-    std::vector<fs::path> leftovers;
-    std::error_code ignored;
-    for (fs::directory_iterator entry(folder_, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
-      const fs::path name = entry->path().filename();
-      if (name.string().starts_with(kName) && is_left_by_write_file(name)) leftovers.push_back(entry->path());
-    }
-    for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
-  }
-
-  fs::path folder_, path_;
-};
+/// The files of a data folder; they change together.
+std::set<std::string> data_file_names() {
+  std::set<std::string> names = tokenizer_file_names();
+  names.insert({kTrainFile, kValidFile, kDataFile});
+  return names;
+}
 
 }  // namespace
 
@@ -158,40 +110,34 @@ void prepare_data_folder(const fs::path& folder) {
 void write_data_folder(const fs::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
                        const TextProgress& progress) {
   prepare_data_folder(folder);
-  const FolderLock lock(folder);
-  const Stage stage(folder);
-  tokenizer.save(stage.path());
-  const std::set<std::string> tokenizer_files = stage.names();
-  stage.check_names(tokenizer_files);
-  stage.check_names({kTrainFile, kValidFile, kDataFile});
   const auto all = static_cast<double>(corpus.train_bytes + corpus.valid_bytes);
   int64_t done = 0;
   const auto on_bytes = [&](int64_t bytes) {
     done += bytes;
     if (progress) progress("tokenize", static_cast<double>(done) / all);
   };
-  OrderedJson train = write_part(stage.path() / kTrainFile, corpus.train, tokenizer, on_bytes);
-  OrderedJson valid = write_part(stage.path() / kValidFile, corpus.valid, tokenizer, on_bytes);
-  write_json(stage.path() / kDataFile, {{"version", kVersion},
-                                        {"tokenizer", tokenizer.kind()},
-                                        {"vocab_size", tokenizer.vocab_size()},
-                                        {"split_rule", corpus.split_rule},
-                                        {"train", std::move(train)},
-                                        {"valid", std::move(valid)}});
-  // From here on nothing is written that could be too much for the disk. Whatever of this has been done when the
-  // process is killed, a reader finds that fingerprints and checksums agree, or that they do not.
-  for (const std::string& name : tokenizer_files) stage.move(name);
-  remove_other_tokenizers(folder, tokenizer_files);
-  for (const char* name : {kTrainFile, kValidFile, kDataFile}) stage.move(name);
+  write_together(folder, data_file_names(), [&](const fs::path& part) {
+    tokenizer.save(part);
+    OrderedJson train = write_part(part / kTrainFile, corpus.train, tokenizer, on_bytes);
+    OrderedJson valid = write_part(part / kValidFile, corpus.valid, tokenizer, on_bytes);
+    write_json(part / kDataFile, {{"version", kVersion},
+                                  {"tokenizer", tokenizer.kind()},
+                                  {"vocab_size", tokenizer.vocab_size()},
+                                  {"split_rule", corpus.split_rule},
+                                  {"train", std::move(train)},
+                                  {"valid", std::move(valid)}});
+  });
 }
 
 TrainingData read_data_folder(const fs::path& folder) { return to_data(read_parts(folder)); }
 
-TrainingData check_data_folder(const fs::path& folder, const TextProgress& progress) {
+TrainingData check_data_folder(const fs::path& folder, const TextProgress& progress, DataPart part) {
   const Parts parts = read_parts(folder);
-  const auto all = static_cast<double>(parts.train.header.tokens + parts.valid.header.tokens);
-  double before = 0;
-  for (const auto& [file, name] : {std::pair{&parts.train, kTrainFile}, std::pair{&parts.valid, kValidFile}}) {
+  std::vector<std::pair<const TokenFile*, const char*>> files = {{&parts.valid, kValidFile}};
+  if (part == DataPart::both) files.emplace_back(&parts.train, kTrainFile);
+  double all = 0, before = 0;
+  for (const auto& [file, name] : files) all += static_cast<double>(file->header.tokens);
+  for (const auto& [file, name] : files) {
     const auto tokens = static_cast<double>(file->header.tokens);
     check_tokens(*file, folder / name, [&](double fraction) {
       if (progress) progress("check", (before + fraction * tokens) / all);

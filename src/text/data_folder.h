@@ -2,6 +2,7 @@
 // says what belongs together. docs/text.md has the formats.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -20,16 +21,19 @@ bool is_data_folder(const std::filesystem::path& folder);
 void prepare_data_folder(const std::filesystem::path& folder);
 
 /// Encodes the corpus. Neither its text nor its tokens have to fit into memory; the files do not depend on the number
-/// of threads. An older data folder in the same place stays whole until all of the new one is on the disk; then its
-/// files are replaced one after the other, and who reads in between gets an error, never a mixture.
+/// of threads. An older data folder in the same place is replaced as a whole, when all of the new one is on the disk
+/// (core/together.h).
 void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
                        const TextProgress& progress = {});
+
+enum class DataPart : uint8_t { both, valid };
 
 /// Maps the tokens. Throws Error that names the file if one is missing or damaged, or if they do not belong together;
 /// the ids themselves are not looked at.
 TrainingData read_data_folder(const std::filesystem::path& folder);
 
-/// The same, and reads all ids.
-TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress = {});
+/// The same, and reads all ids: of both parts, or of the held-out one alone. A second and a half for a billion.
+TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress = {},
+                               DataPart part = DataPart::both);
 
 }  // namespace alibi

@@ -26,4 +26,7 @@ struct SentencePieceModel {
 /// of well-formed pieces: then every text can be encoded, and decoding gives it back.
 SentencePieceModel read_sentencepiece_model(std::string_view bytes, std::string_view where);
 
+/// The same model without the texts that the library would encode while it reads it: nothing bounds their length.
+std::string without_self_test(std::string_view bytes);
+
 }  // namespace alibi

@@ -87,6 +87,14 @@ TEST(Tensor, SlicesAndStridesShareMemory) {
   EXPECT_EQ(t.reshape({4, -1}).shape(), (Shape{4, 6}));
 }
 
+TEST(Tensor, WithoutElementsIsContiguousWhateverItsShape) {
+  for (const Shape& shape : {Shape{0}, Shape{0, 0}, Shape{3, 0, 2}, Shape{0, 3, 0}}) {
+    EXPECT_TRUE(Tensor(shape).contiguous()) << to_string(shape);
+    EXPECT_EQ(Tensor(shape).reshape({0}).shape(), Shape{0}) << to_string(shape);
+  }
+  EXPECT_TRUE(Tensor({4, 3}).slice(0, 2, 2).contiguous());
+}
+
 TEST(Tensor, BadShapesAndTypesThrow) {
   EXPECT_THROW(Tensor({2, -1}), Error);
   EXPECT_THROW(Tensor({int64_t{1} << 40, int64_t{1} << 40}), Error);

@@ -1,0 +1,40 @@
+#include "models.h"
+
+#include "text/word_tokenizer.h"
+
+namespace alibi::fuzz {
+namespace {
+
+std::shared_ptr<const Tokenizer> words() {
+  return std::make_shared<WordTokenizer>(std::vector<WordCount>{{"the", 5}, {"cat", 2}, {"sat", 1}, {"on", 1}});
+}
+
+}  // namespace
+
+std::vector<LanguageModelConfig> small_configs() {
+  LanguageModelConfig base = preset("tiny");
+  base.vocab_size = words()->vocab_size();
+  base.transformer.layers = 1;
+  base.transformer.d_model = 4;
+  base.transformer.heads = 2;
+  base.transformer.dropout = 0;
+  std::vector<LanguageModelConfig> all;
+  for (const Position position :
+       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+    all.push_back(with_position(base, position, 8));
+  }
+  TransformerConfig& gated = all[2].transformer;
+  gated.activation = Activation::swiglu;
+  gated.norm = Norm::rms_norm;
+  gated.kv_heads = 1;
+  TransformerConfig& biased = all[3].transformer;
+  biased.bias = true;
+  biased.activation = Activation::relu;
+  biased.dropout = 0.1f;
+  all[1].adaptive = AdaptiveConfig{.cutoffs = {2, 5}, .factor = 2};
+  return all;
+}
+
+LanguageModel small_model(const LanguageModelConfig& config) { return LanguageModel(config, 1, words()); }
+
+}  // namespace alibi::fuzz

@@ -1,0 +1,11 @@
+#include "target.h"
+
+namespace alibi::fuzz {
+
+const std::vector<Target>& targets() {
+  static const std::vector<Target> all = {safetensors(),   config(),     tokenizer_json(),
+                                          sentencepiece(), token_file(), checkpoint()};
+  return all;
+}
+
+}  // namespace alibi::fuzz
