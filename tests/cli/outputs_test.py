@@ -389,7 +389,7 @@ class FilesThatShrink(OutputTest):
             shutil.rmtree(out, ignore_errors=True)
             with subprocess.Popen([COMMAND, "tokenize", str(text), "-o", str(out), "--tokenizer", "words"],
                                   stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8") as process:
-                while process.poll() is None and not list(out.glob("new-tokens.*/train.tokens.*")):
+                while process.poll() is None and not list(out.glob(".saving.*.part/train.tokens.*")):
                     time.sleep(0.001)
                 process.send_signal(signal.SIGSTOP)
                 os.truncate(text, 1000)

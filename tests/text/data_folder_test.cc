@@ -235,10 +235,10 @@ TEST(DataFolders, AnOldOneStaysWholeUntilTheNewOneIs) {
     const FolderLock other(data), another(fresh);
     fails("another process");
   }
-  fs::create_directory(data / "new-tokens.4711.0.part");  // of a process that was killed
+  fs::create_directory(data / ".saving.4711.part");  // of a process that was killed
   write_data_folder(data, corpus, *words);
   const auto files = files_of(data);
-  EXPECT_FALSE(files.contains("new-tokens.4711.0.part"));
+  EXPECT_FALSE(files.contains(".saving.4711.part"));
   write_data_folder(fresh, corpus, *words);
   EXPECT_TRUE(files == files_of(fresh)) << "nothing of the old one is left";
   write_data_folder(data, corpus, ByteTokenizer());
