@@ -20,7 +20,8 @@ from cli_case import COMMAND, CliTest, SENTENCE, TINY_TRAINING, run
 
 TINY_COMPARE = ("--methods", "none", "--train-length", "8", "--lengths", "8", "--tokens", "256", "--batch-tokens", "64",
                 "--sample-tokens", "4")
-TINY_BENCH = ("bench", "attention", "--lengths", "16", "--contexts", "16", "--seconds", "0", "--dtype", "f32")
+TINY_BENCH = ("bench", "train", "--presets", "tiny", "--lengths", "16", "--batch-tokens", "16", "--vocab-size", "300",
+              "--seconds", "0")
 
 
 def small_files():
@@ -153,6 +154,8 @@ class StandardOutput(OutputTest):
             result = self.run_in_folder(*words_of[name], preexec_fn=lambda: os.close(1))
             self.assertEqual((result.returncode, result.stdout), (1, ""))
             self.assertIn("standard output cannot be written: it is closed", result.stderr)
+        with open("/dev/full", "w", encoding="utf-8") as full:  # where text is all there is, at once
+            self.assertEqual(self.run_in_folder("generate", self.model, "--tokens", "10M", stdout=full).returncode, 1)
         # What else was asked for has been done.
         self.succeeds("info", self.folder / "out" / "model")
 
@@ -173,16 +176,13 @@ class StandardOutput(OutputTest):
                 os.close(descriptor)
 
         out = self.folder / "closed"
+        # While it trains, metrics.jsonl is open and text is printed.
         result = self.run_in_folder("train", self.text, "--valid", self.valid, "-o", out, *TINY_TRAINING,
-                                    preexec_fn=close_all)
+                                    "--eval-steps", "1", preexec_fn=close_all)
         self.assertEqual(result.returncode, 1)
-        for name in ("model.safetensors", "train.json", "config.json", "metrics.jsonl"):
-            whole = (self.model / name).read_bytes()
-            if name in ("model.safetensors", "config.json"):
-                self.assertTrue((out / name).read_bytes() == whole, name)
-            else:
-                self.assertNotIn(b"perplexity at", (out / name).read_bytes())
-        self.succeeds("info", out)
+        steps = [json.loads(line)["step"] for line in (out / "metrics.jsonl").read_text().splitlines()]
+        self.assertEqual(steps, list(range(1, 8)))
+        self.assertTrue((out / "model.safetensors").read_bytes() == (self.model / "model.safetensors").read_bytes())
         result = self.run_in_folder("eval", self.model, "-", preexec_fn=lambda: os.close(0))
         self.assertEqual(result.returncode, 1)
         self.assertIn("standard input cannot be read", result.stderr)
@@ -354,6 +354,15 @@ class Inputs(OutputTest):
             self.assertEqual(result.returncode, 1)
             self.assertRegex(result.stderr,
                              r"^alibi: error: \[read\] .*closed-to-others/config.json: Permission denied\n$")
+        model.chmod(0o755)
+        kept = self.folder / "for-all" / "kept.json"
+        kept.parent.mkdir()
+        kept.parent.chmod(0o777)
+        kept.write_text("kept")
+        kept.chmod(0o444)
+        result = self.run_in_folder("eval", model, self.valid, "--json", kept, preexec_fn=become_nobody)
+        self.assertEqual((result.returncode, result.stdout), (1, ""), "told before the work")
+        self.assertIn("kept.json: Permission denied", result.stderr)
 
 
 class FilesThatShrink(OutputTest):

@@ -125,8 +125,7 @@ TEST(MappedFile, MapsThatComeAndGoDoNotDisturb) {
 }
 
 /// In a process of its own: reads a page that is gone of a map that is not ours.
-void meet_a_foreign_fault(const fs::path& path, void (*handler)(int)) {
-  std::signal(SIGBUS, handler);
+void meet_a_foreign_fault(const fs::path& path) {
   const MappedFile ours(path);
   std::FILE* file = std::fopen(path.c_str(), "r");
   const auto* foreign =
@@ -138,17 +137,21 @@ void meet_a_foreign_fault(const fs::path& path, void (*handler)(int)) {
 TEST(MappedFileDeathTest, FaultsOfOthersGoWhereTheyWent) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");  // so that the handler is not installed yet
   const test::TemporaryFolder folder;
-  const fs::path path = folder.write("file", std::string(2 * kPage, 'a'));
-  EXPECT_EXIT(meet_a_foreign_fault(path, SIG_DFL), testing::KilledBySignal(SIGBUS), "");
-  folder.write("file", std::string(2 * kPage, 'a'));
-  EXPECT_EXIT(meet_a_foreign_fault(path, [](int) { ::_exit(7); }), testing::ExitedWithCode(7), "");
-  EXPECT_EXIT(
-      {
-        std::signal(SIGBUS, SIG_DFL);  // sanitizers have one of their own
-        const MappedFile ours(folder.write("other", "x"));
-        ::raise(SIGBUS);
-      },
-      testing::KilledBySignal(SIGBUS), "");
+  const auto path = [&] { return folder.write("file", std::string(2 * kPage, 'a')); };
+  const auto plain = [](int) { ::_exit(7); };
+  struct sigaction with_address {};
+  with_address.sa_flags = SA_SIGINFO;
+  with_address.sa_sigaction = [](int, siginfo_t* info, void* context) {
+    ::_exit(info->si_addr != nullptr && context != nullptr ? 8 : 9);
+  };
+  // Sanitizers have a handler of their own; SIG_DFL instead.
+  EXPECT_EXIT((std::signal(SIGBUS, SIG_DFL), meet_a_foreign_fault(path())), testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT((std::signal(SIGBUS, plain), meet_a_foreign_fault(path())), testing::ExitedWithCode(7), "");
+  EXPECT_EXIT((::sigaction(SIGBUS, &with_address, nullptr), meet_a_foreign_fault(path())), testing::ExitedWithCode(8),
+              "");
+  // One that is sent, and no fault.
+  EXPECT_EXIT((std::signal(SIGBUS, SIG_DFL), MappedFile(path()), ::raise(SIGBUS)), testing::KilledBySignal(SIGBUS), "");
+  EXPECT_EXIT((std::signal(SIGBUS, plain), MappedFile(path()), ::raise(SIGBUS)), testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

@@ -241,6 +241,8 @@ TEST(DataFolders, AnOldOneStaysWholeUntilTheNewOneIs) {
   EXPECT_FALSE(files.contains(".saving.4711.part"));
   write_data_folder(fresh, corpus, *words);
   EXPECT_TRUE(files == files_of(fresh)) << "nothing of the old one is left";
+  write_data_folder(data, corpus, ByteTokenizer());
+  EXPECT_TRUE(files_of(data) == old) << "nor of the other tokenizer, which would be read instead";
 }
 
 TEST(DataFolders, AMixtureOfTwoIsAnErrorOrOneOfThem) {
