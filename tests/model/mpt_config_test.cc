@@ -115,7 +115,7 @@ TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {
     t.max_length = position == Position::learned ? 33 : 0;
     const test::TemporaryFolder folder;
     LanguageModel(config, 1).save(folder.path());
-    const LanguageModelConfig found = read_mpt_config(folder.path());
+    const LanguageModelConfig found = read_mpt_config(folder.path()).model;
     const TransformerConfig& f = found.transformer;
     EXPECT_EQ(found.vocab_size, 300);
     EXPECT_EQ(found.train_length, 77);
