@@ -21,6 +21,14 @@ void note(bool written) {
   if (!written && failure == 0) failure = errno == 0 ? EIO : errno;
 }
 
+void report(const char* kind, std::string_view message) {
+  constexpr size_t most = 4000;  // a file may have put a lot in
+  std::string text = visible_text(message.substr(0, most));
+  if (message.size() > most) text += " ...";
+  text = fmt::format("alibi: {}: {}\n", kind, text);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
 }  // namespace
 
 void reserve_standard_files() {
@@ -74,12 +82,7 @@ void check_output_folder(const std::string& name, const char* option) {
   check_usage(name != "-", "[{}] '-' is standard output, expected the name of a folder", option);
 }
 
-void report_error(std::string_view message) {
-  constexpr size_t most = 4000;  // a file may have put a lot in
-  std::string text = visible_text(message.substr(0, most));
-  if (message.size() > most) text += " ...";
-  text = "alibi: error: " + text + "\n";
-  std::fwrite(text.data(), 1, text.size(), stderr);
-}
+void report_error(std::string_view message) { report("error", message); }
+void report_warning(std::string_view message) { report("warning", message); }
 
 }  // namespace alibi::cli

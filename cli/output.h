@@ -36,5 +36,6 @@ void check_output_folder(const std::string& name, const char* option);
 
 /// "alibi: error: MESSAGE" on standard error. What a terminal would obey in it is shown as an escape.
 void report_error(std::string_view message);
+void report_warning(std::string_view message);
 
 }  // namespace alibi::cli
