@@ -92,6 +92,7 @@ class Cache {
     }
     const std::unique_lock lock(mutex_);  // all threads begin with the same shapes: one makes them, the others wait
     if (const auto found = primitives_.find(key); found != primitives_.end()) return found->second;
+    const std::lock_guard memory(memory_mutex_);
     require_memory_for_code();
     const auto made = std::make_shared<const Primitive>(product);
     // Ever new shapes (evaluation at every length) must not grow memory without end; starting over is rare and cheap.
@@ -99,16 +100,20 @@ class Cache {
     return primitives_.emplace(key, made).first->second;
   }
 
+  /// Held while code is generated, and while a workspace grows: the memory that was seen to be there must stay there.
+  std::mutex& memory_mutex() { return memory_mutex_; }
+
   /// Whether another thread was at work in it when this process was forked.
   bool is_locked() {
-    if (!mutex_.try_lock()) return true;
-    mutex_.unlock();
-    return false;
+    const std::unique_lock primitives(mutex_, std::try_to_lock);
+    const std::unique_lock memory(memory_mutex_, std::try_to_lock);
+    return !primitives.owns_lock() || !memory.owns_lock();
   }
 
  private:
   static constexpr size_t capacity = 1024;
   std::shared_mutex mutex_;
+  std::mutex memory_mutex_;
   std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash> primitives_;
 };
 
@@ -131,7 +136,9 @@ void* workspace(size_t bytes) {
   thread_local std::shared_ptr<void> memory;
   thread_local size_t size = 0;
   if (size < bytes) {
+    const std::lock_guard growing(cache().memory_mutex());
     memory.reset();
+    size = 0;
     memory = allocate(bytes, false);
     size = bytes;
   }
@@ -155,9 +162,14 @@ void run(const Product& p) {
     if (p.bias != nullptr) {
       arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(primitive->bias, cpu, const_cast<void*>(p.bias)));
     }
-    if (!primitive->has_run.exchange(true)) require_memory_for_code();
+    std::unique_lock<std::mutex> generating;
+    if (!primitive->has_run.load()) {
+      generating = std::unique_lock(cache().memory_mutex());
+      require_memory_for_code();
+    }
     primitive->matmul.execute(stream, arguments);
     stream.wait();
+    if (generating.owns_lock()) primitive->has_run.store(true);
   } catch (const dnnl::error& error) {
     fail("[matmul] oneDNN cannot multiply [{}, {}] {} by [{}, {}] {}: {}", p.m, p.k, name_of(p.a.dtype), p.k, p.n,
          name_of(p.b.dtype), error.what());
