@@ -82,7 +82,7 @@ class LanguageModel {
   /// Reads a model folder: config.json and model.safetensors in the layout of Hugging Face's MPT, and a tokenizer.
   /// Throws Error that names the file and what is wrong with it.
   static LanguageModel load(const std::filesystem::path& folder);
-  /// Writes such a folder; each file whole or not at all.
+  /// Writes such a folder, as a whole: if the process is killed, it holds the old model or the new one.
   void save(const std::filesystem::path& folder) const;
 
   const LanguageModelConfig& config() const;
