@@ -167,8 +167,7 @@ void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSet
     }
   }
   progress.clear();
-  fmt::print("best oneDNN product: {} GFLOP/s, row-major operands {} GFLOP/s\n",
-             format_integer(std::llround(ceilings.best() / 1e9)),
+  fmt::print("best oneDNN product: {}\nwith row-major operands: {} GFLOP/s\n", ceilings.describe(),
              format_integer(std::llround(ceilings.plain.best() / 1e9)));
   json["ceilings"][name_of(dtype)] = bench::to_json(ceilings);
   if (settings.layers.empty()) return;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #include <climits>
-#include <cmath>
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -96,8 +95,7 @@ void run(TrainBenchCommand& command) {
     run_preset(command, name, lengths, train_bench, ceilings, progress, json);
   }
   progress.clear();
-  fmt::print("\nbest oneDNN product: {} GFLOP/s in {}\n", format_integer(std::llround(ceilings.best() / 1e9)),
-             name_of(command.settings.precision));
+  fmt::print("\nbest oneDNN product: {} ({})\n", ceilings.describe(), name_of(command.settings.precision));
   json["ceilings"] = bench::to_json(ceilings);
   command.write_json(json);
 }

@@ -44,7 +44,7 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(28);  // before the subcommands, which inherit it
   app.footer(
       "'alibi COMMAND --help' has the options of a command and examples.\n"
-      "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx forces an instruction set.");
+      "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx: the best instruction set that may be used.");
   add_compare(app);
   add_tokenize(app);
   add_train(app);

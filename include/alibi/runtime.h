@@ -8,23 +8,29 @@
 namespace alibi {
 
 /// Number of threads the library computes with; at first the number of cores this process may use.
-/// Results do not depend on it. Not to be called while another thread computes.
+/// Results do not depend on it.
+///
+/// Every function of the library may be called from any thread at any time; calls on the same object are as those on a
+/// standard container: one that changes it stands alone. Threads that compute at the same time share these threads:
+/// one of them has them at a time, the others go on alone. A child made by fork() starts threads of its own.
 int threads();
-/// Throws UsageError unless 1 <= count <= 1024.
+/// Waits until the loop that is running has ended. Throws UsageError unless 1 <= count <= 1024, and in a task of a loop
+/// of the library. The threads are started when they are first needed; if the system refuses, what needed them throws
+/// Error.
 void set_threads(int count);
 
 /// Instruction sets that kernels are written for, from plain to wide. Each includes the ones before it.
 enum class Isa : uint8_t { scalar, avx2, avx512, avx512_bf16, amx };
 
 const char* name_of(Isa isa);
-/// The best one this CPU and operating system offer.
+/// The best one this CPU and operating system offer, or what the environment variable ALIBI_ISA names: that makes any
+/// machine a lesser one, for oneDNN too. Throws Error if ALIBI_ISA is no instruction set or this CPU lacks it.
 Isa best_isa();
-/// The one in use: best_isa(), or what the environment variable ALIBI_ISA names.
-/// Throws Error if ALIBI_ISA is no instruction set or this CPU lacks it.
+/// The one that the library's own kernels use, best_isa() at first. Throws as best_isa() does.
 Isa isa();
-/// Forces one (for tests and benchmarks). Throws Error if this CPU lacks it.
+/// Forces one (for tests and benchmarks). Throws Error if it is better than best_isa().
 void set_isa(Isa isa);
-/// All that this CPU offers.
+/// All up to best_isa().
 std::vector<Isa> available_isas();
 /// The CPU's own name, e.g. for reports.
 std::string cpu_name();

@@ -109,11 +109,9 @@ nlohmann::ordered_json to_json(const AttentionPoint& point) {
 }
 
 nlohmann::ordered_json to_json(const MatmulCeilings& ceilings) {
-  return {{"matmul", ceilings.best()},
-          {"matmul_row_major", ceilings.plain.best()},
-          {"matmul_row_major_size", ceilings.plain.size()},
-          {"matmul_packed", ceilings.packed.best()},
-          {"matmul_packed_size", ceilings.packed.size()}};
+  return {{"dtype", name_of(ceilings.dtype)},          {"matmul", ceilings.best()},
+          {"matmul_row_major", ceilings.plain.best()}, {"matmul_row_major_size", ceilings.plain.size()},
+          {"matmul_packed", ceilings.packed.best()},   {"matmul_packed_size", ceilings.packed.size()}};
 }
 
 }  // namespace alibi::bench

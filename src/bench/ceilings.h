@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <memory>
+#include <string>
 
 #include "alibi/tensor.h"
 
@@ -32,10 +33,13 @@ class MatmulCeiling {
   double best_ = 0;
 };
 
-/// Both layouts of one data type.
+/// Both layouts of one data type, or of float32 where oneDNN has no products of that type on this CPU: what is computed
+/// with operands of that type is then widened, and can come near the rate of float32 at best.
 struct MatmulCeilings {
-  explicit MatmulCeilings(DType dtype)
-      : plain(dtype, MatmulCeiling::Layout::plain), packed(dtype, MatmulCeiling::Layout::packed) {}
+  explicit MatmulCeilings(DType asked_for);
+
+  /// "1,234 GFLOP/s", and which products are left out and why, if any.
+  std::string describe() const;
 
   /// One more product of each; returns the better rate.
   double run() {
@@ -44,6 +48,8 @@ struct MatmulCeilings {
   }
   double best() const { return std::max(plain.best(), packed.best()); }
 
+  DType asked_for;
+  DType dtype;  ///< of what was measured
   MatmulCeiling plain, packed;
 };
 

@@ -1,6 +1,7 @@
-#include <dlfcn.h>
+#include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 #include <oneapi/dnnl/dnnl.hpp>
 #include <utility>
@@ -11,19 +12,10 @@
 #include "bench/timing.h"
 #include "core/memory.h"
 #include "core/parallel.h"
+#include "nn/onednn_engine.h"
+#include "report/format.h"
 
 namespace alibi::bench {
-namespace {
-
-/// The threads are the library's own: oneDNN built with OpenMP would start others in each of them. Nothing in this
-/// process wants it otherwise, so it stays.
-void use_this_thread_alone() {
-  static const auto set_threads_of_openmp = reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads"));
-  if (set_threads_of_openmp != nullptr) set_threads_of_openmp(1);
-}
-
-}  // namespace
-
 struct MatmulCeiling::Products {
   /// What one thread multiplies.
   struct Operands {
@@ -35,7 +27,8 @@ struct MatmulCeiling::Products {
     return allocate(std::max<size_t>(desc.get_size(), 1), true);
   }
 
-  Products(DType dtype, Layout layout, int64_t n) : size(n), engine(dnnl::engine::kind::cpu, 0) {
+  Products(DType dtype, Layout layout, int64_t n) : size(n) {
+    dnnl::engine& engine = nn::engine();
     using Memory = dnnl::memory;
     const auto type = dtype == DType::bfloat16 ? Memory::data_type::bf16 : Memory::data_type::f32;
     const auto tag = layout == Layout::packed ? Memory::format_tag::any : Memory::format_tag::ab;
@@ -71,9 +64,9 @@ struct MatmulCeiling::Products {
   double run() {
     const double seconds = seconds_of([&] {
       parallel_for(static_cast<int64_t>(operands.size()), [&](int64_t thread) {
-        use_this_thread_alone();
+        const nn::OneThread one_thread;
         Operands& mine = operands[static_cast<size_t>(thread)];
-        dnnl::stream stream(engine);
+        dnnl::stream stream(nn::engine());
         for (int i = 0; i < repeats; ++i) {
           matmul.execute(stream, {{DNNL_ARG_SRC, mine.a},
                                   {DNNL_ARG_WEIGHTS, mine.b},
@@ -89,13 +82,12 @@ struct MatmulCeiling::Products {
 
   int64_t size;
   int repeats = 1;
-  dnnl::engine engine;
   dnnl::matmul matmul;
   std::vector<Operands> operands;
 };
 
 MatmulCeiling::MatmulCeiling(DType dtype, Layout layout) {
-  use_this_thread_alone();  // primitives are made for a number of threads
+  const nn::OneThread one_thread;  // primitives are made for a number of threads
   for (const int64_t size : {512, 1024, 1536}) {
     auto products = std::make_unique<Products>(dtype, layout, size);
     products->repeats = static_cast<int>(std::max<int64_t>(1, (int64_t{1} << 30) / (size * size * size)));
@@ -116,5 +108,18 @@ double MatmulCeiling::run() {
 }
 
 int64_t MatmulCeiling::size() const { return fastest_->size; }
+
+MatmulCeilings::MatmulCeilings(DType type)
+    : asked_for(type),
+      dtype(nn::has_products(type) ? type : DType::float32),
+      plain(dtype, MatmulCeiling::Layout::plain),
+      packed(dtype, MatmulCeiling::Layout::packed) {}
+
+std::string MatmulCeilings::describe() const {
+  const std::string rate = fmt::format("{} GFLOP/s", format_integer(std::llround(best() / 1e9)));
+  if (dtype == asked_for) return rate;
+  return fmt::format("{} in {}; products in {} are left out: oneDNN has none on this CPU", rate, name_of(dtype),
+                     name_of(asked_for));
+}
 
 }  // namespace alibi::bench

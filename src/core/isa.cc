@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdlib>
 #include <fstream>
+#include <mutex>
 #include <string>
 
 #include "core/check.h"
@@ -54,12 +55,14 @@ Isa detect() {
 Isa detect() { return Isa::scalar; }
 #endif
 
-Isa from_environment() {
+/// What ALIBI_ISA names, if it is set.
+std::optional<Isa> read_limit() {
   const char* name = std::getenv("ALIBI_ISA");
-  if (name == nullptr || *name == '\0') return best_isa();
+  if (name == nullptr || *name == '\0') return {};
   for (const Isa candidate : all_isas) {
     if (std::string(name_of(candidate)) != name) continue;
-    check(candidate <= best_isa(), "[isa] ALIBI_ISA={}, but this CPU offers {} at most", name, name_of(best_isa()));
+    static const Isa offered = detect();
+    check(candidate <= offered, "[isa] ALIBI_ISA={}, but this CPU offers {} at most", name, name_of(offered));
     return candidate;
   }
   fail("[isa] ALIBI_ISA={}, expected scalar, avx2, avx512, avx512_bf16 or amx", name);
@@ -68,10 +71,11 @@ Isa from_environment() {
 std::atomic<int> current{-1};
 
 void follow(Isa chosen) {
-  constexpr int64_t wide = HWY_AVX3 | HWY_AVX3_DL;
   int64_t disabled = 0;
 #if defined(__x86_64__)
-  if (chosen < Isa::avx512) disabled |= wide;
+  // The better a target, the lower its bit: newer versions of Highway know more of them.
+  if (chosen < Isa::avx512_bf16) disabled |= HWY_AVX3_DL - 1;
+  if (chosen < Isa::avx512) disabled |= HWY_AVX2 - 1;
   if (chosen < Isa::avx2) disabled |= HWY_AVX2 | HWY_SSE4 | HWY_SSSE3;
 #endif
   hwy::DisableTargets(disabled);
@@ -95,20 +99,29 @@ const char* name_of(Isa isa) {
   return "?";
 }
 
+std::optional<Isa> isa_limit() {
+  static const std::optional<Isa> limit = read_limit();
+  return limit;
+}
+
 Isa best_isa() {
-  static const Isa best = detect();
+  static const Isa best = isa_limit().value_or(detect());
   return best;
 }
 
 Isa isa() {
   const int chosen = current.load();
   if (chosen >= 0) return static_cast<Isa>(chosen);
-  set_isa(from_environment());
+  static std::once_flag first_use;  // by whichever thread comes first
+  std::call_once(first_use, [] {
+    if (current.load() < 0) set_isa(best_isa());
+  });
   return static_cast<Isa>(current.load());
 }
 
 void set_isa(Isa isa) {
-  check(isa <= best_isa(), "[isa] {} asked for, but this CPU offers {} at most", name_of(isa), name_of(best_isa()));
+  check(isa <= best_isa(), "[isa] {} asked for, but {} offers {} at most", name_of(isa),
+        isa_limit() ? "ALIBI_ISA" : "this CPU", name_of(best_isa()));
   follow(isa);
   current.store(static_cast<int>(isa));
 }

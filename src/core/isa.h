@@ -5,9 +5,15 @@
 // ALIBI_ISA and set_isa() hold for every kernel. Kernels that need more than AVX3 ask isa() themselves.
 #pragma once
 
+#include <optional>
+
 #include "alibi/runtime.h"
 
 namespace alibi {
+
+/// What the environment variable ALIBI_ISA names: nothing in this process may use more, other libraries included.
+/// Throws Error if that is no instruction set or this CPU lacks it.
+std::optional<Isa> isa_limit();
 
 /// Cheap after the first call.
 void prepare_dispatch();

@@ -66,6 +66,15 @@ std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
           }};
 }
 
+void require_memory(const char* operation, size_t bytes) {
+#if defined(__linux__)
+  void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  check(room != MAP_FAILED, "[{}] out of memory: {} bytes of tensors are alive, and the system gives no {} bytes more",
+        operation, alive.load(), bytes);
+  ::munmap(room, bytes);
+#endif
+}
+
 int64_t tensor_bytes() { return alive.load(); }
 int64_t peak_tensor_bytes() { return peak.load(); }
 void reset_peak_tensor_bytes() { peak.store(alive.load()); }

@@ -10,4 +10,8 @@ namespace alibi {
 /// undefined. Throws Error if the system has none left.
 std::shared_ptr<void> allocate(size_t bytes, bool zeros);
 
+/// Throws Error if the system would not give so much memory now; for calls into code that does not look whether it got
+/// any. `operation` begins the message.
+void require_memory(const char* operation, size_t bytes);
+
 }  // namespace alibi

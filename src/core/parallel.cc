@@ -1,5 +1,6 @@
 #include "core/parallel.h"
 
+#include <pthread.h>
 #include <sched.h>
 
 #include <algorithm>
@@ -8,8 +9,11 @@
 #include <condition_variable>
 #include <exception>
 #include <limits>
+#include <memory>
 #include <mutex>
+#include <system_error>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "alibi/runtime.h"
@@ -27,11 +31,30 @@ int default_threads() {
 /// True in a thread that is executing tasks: a nested call runs in place.
 thread_local bool inside = false;
 
-/// One loop at a time; the calling thread works too, so a pool of n threads has n - 1 workers.
+/// One loop at a time; the calling thread works too, so a pool of n threads has n - 1 workers. A pool is never
+/// destroyed: other threads may still compute while main() returns and the process takes down what is static.
 class Pool {
  public:
-  ~Pool() { resize(1); }
+  /// Waits for the loop that is running, if there is one.
+  void shrink(int count) {
+    const std::lock_guard one_loop(loop_mutex_);
+    if (size() > count) resize(count);
+  }
 
+  /// False if another thread's loop is running: nothing was done.
+  bool try_run(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
+    const std::unique_lock one_loop(loop_mutex_, std::try_to_lock);
+    if (!one_loop.owns_lock()) return false;
+    if (size() != threads()) resize(threads());
+    run(tasks, call, body);
+    return true;
+  }
+
+  /// Between these no loop runs.
+  void stop_loops() { loop_mutex_.lock(); }
+  void allow_loops() { loop_mutex_.unlock(); }
+
+ private:
   int size() const { return static_cast<int>(workers_.size()) + 1; }
 
   void resize(int count) {
@@ -43,11 +66,18 @@ class Pool {
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
     stop_.store(false);
-    for (int i = 1; i < count; ++i) workers_.emplace_back([this, seen = loop_.load()] { work(seen); });
+    workers_.reserve(static_cast<size_t>(count));
+    for (int i = 1; i < count; ++i) {
+      try {
+        workers_.emplace_back([this, seen = loop_.load()] { work(seen); });
+      } catch (const std::system_error& error) {
+        fail("[threads] the system refused the {}th of {} threads ({}); ask for fewer", i + 1, count,
+             error.code().message());
+      }
+    }
   }
 
   void run(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
-    const std::lock_guard one_loop(loop_mutex_);
     {
       const std::lock_guard lock(mutex_);
       tasks_ = tasks;
@@ -68,7 +98,6 @@ class Pool {
     if (failure_) std::rethrow_exception(std::exchange(failure_, nullptr));
   }
 
- private:
   void work(uint64_t seen) {
     for (;;) {
       if (!soon([&] { return stop_.load() || loop_.load() != seen; })) {
@@ -140,9 +169,32 @@ class Pool {
   std::exception_ptr failure_;
 };
 
+std::atomic<Pool*> current{nullptr};
+/// Of the parent process: its threads are not here. Kept, so that what looks for leaks finds no owner lost.
+std::atomic<Pool*> abandoned{nullptr};
+
+/// In a child made by fork() there is one thread, and the pool is made anew. Until then the pool stands still, so that
+/// the child gets no half-done loop with what that had locked. (A task that forks is in the midst of a loop.)
+void follow_forks() {
+  static Pool* stopped = nullptr;  // forks come one after the other
+  ::pthread_atfork(
+      [] {
+        stopped = inside ? nullptr : current.load();
+        if (stopped != nullptr) stopped->stop_loops();
+      },
+      [] {
+        if (stopped != nullptr) stopped->allow_loops();
+      },
+      [] { abandoned.store(current.exchange(nullptr)); });
+}
+
 Pool& pool() {
-  static Pool instance;
-  return instance;
+  static std::once_flag first_use;
+  std::call_once(first_use, follow_forks);
+  Pool* found = current.load();
+  if (found != nullptr) return *found;
+  auto made = std::make_unique<Pool>();
+  return current.compare_exchange_strong(found, made.get()) ? *made.release() : *found;
 }
 
 std::atomic<int> wanted{0};
@@ -152,26 +204,24 @@ std::atomic<int> wanted{0};
 int threads() {
   int count = wanted.load();
   if (count == 0) {
-    count = default_threads();
-    wanted.store(count);
+    const int all = default_threads();
+    count = wanted.compare_exchange_strong(count, all) ? all : count;
   }
   return count;
 }
 
 void set_threads(int count) {
   check_usage(count >= 1 && count <= 1024, "[threads] {} threads, expected 1 to 1024", count);
+  check_usage(!inside, "[threads] the number of threads cannot be changed in a task that they work on");
   wanted.store(count);
-  if (pool().size() > count) pool().resize(count);
+  pool().shrink(count);
 }
 
 void detail::parallel_for(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
   if (tasks <= 0) return;
-  if (tasks == 1 || inside || threads() == 1) {
-    for (int64_t task = 0; task < tasks; ++task) call(body, task);
-    return;
-  }
-  if (pool().size() != threads()) pool().resize(threads());
-  pool().run(tasks, call, body);
+  const bool alone = tasks == 1 || inside || threads() == 1;
+  if (!alone && pool().try_run(tasks, call, body)) return;
+  for (int64_t task = 0; task < tasks; ++task) call(body, task);
 }
 
 }  // namespace alibi

@@ -13,8 +13,8 @@ void parallel_for(int64_t tasks, void (*call)(const void* body, int64_t task), c
 
 /// Calls body(task) once for each task in [0, tasks), on as many threads as threads() says; tasks are handed out in
 /// rising order. How work is cut into tasks must follow from shapes alone, never from the number of threads: that is
-/// what makes results independent of it. A call from inside a task runs in the calling thread. The exception of the
-/// lowest task that threw is thrown again here, after all tasks ended.
+/// what makes results independent of it. A call from inside a task runs in the calling thread, and so does one that
+/// comes while another thread's loop has the threads. The exception of the lowest task that threw is thrown again here.
 template <class Body>
 void parallel_for(int64_t tasks, const Body& body) {
   detail::parallel_for(

@@ -139,6 +139,11 @@ void convert(const Tensor& x, Tensor& y) {
   parallel_ranges(x.elements(), grain, [&](int64_t begin, int64_t end) { kernel(arrays, begin, end); });
 }
 
+void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_type) {
+  prepare_dispatch();
+  HWY_DYNAMIC_DISPATCH(convert_range)({x, nullptr, y, x_type, {}, y_type}, 0, count);
+}
+
 void add_in_place(Tensor& y, const Tensor& x) { add(y, x, y); }
 
 void scale_in_place(Tensor& y, float factor) {

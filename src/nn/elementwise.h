@@ -10,6 +10,8 @@ namespace alibi::nn {
 void add(const Tensor& a, const Tensor& b, Tensor& y);
 /// y = x, rounded to nearest where y is bfloat16 and x float32.
 void convert(const Tensor& x, Tensor& y);
+/// The same for `count` values in a row of each, by the calling thread.
+void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_type);
 /// y += x
 void add_in_place(Tensor& y, const Tensor& x);
 /// y *= factor

@@ -1,8 +1,9 @@
 #include "nn/onednn.h"
 
-#include <dlfcn.h>
+#include <pthread.h>
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -12,44 +13,11 @@
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "nn/onednn_engine.h"
+#include "nn/widened_product.h"
 
 namespace alibi::nn {
 namespace {
-
-/// oneDNN built with OpenMP cuts a product by the number of threads, which would show in the bits. While this lives,
-/// the calling thread's products use that thread alone. The functions are looked up because another build of oneDNN
-/// may come without OpenMP.
-class OneThread {
- public:
-  OneThread() {
-    if (functions().set == nullptr || functions().get == nullptr) return;
-    before_ = functions().get();
-    if (before_ != 1) functions().set(1);
-  }
-  ~OneThread() {
-    if (before_ != 1) functions().set(before_);
-  }
-  OneThread(const OneThread&) = delete;
-  OneThread& operator=(const OneThread&) = delete;
-
- private:
-  struct Functions {
-    void (*set)(int) = nullptr;
-    int (*get)() = nullptr;
-  };
-  static const Functions& functions() {
-    static const Functions found{reinterpret_cast<void (*)(int)>(dlsym(RTLD_DEFAULT, "omp_set_num_threads")),
-                                 reinterpret_cast<int (*)()>(dlsym(RTLD_DEFAULT, "omp_get_max_threads"))};
-    return found;
-  }
-
-  int before_ = 1;
-};
-
-dnnl::engine& engine() {
-  static dnnl::engine instance(dnnl::engine::kind::cpu, 0);
-  return instance;
-}
 
 dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -118,11 +86,21 @@ class Cache {
       const auto found = primitives_.find(key);
       if (found != primitives_.end()) return found->second;
     }
+    const std::unique_lock lock(mutex_);  // all threads begin with the same shapes: one makes them, the others wait
+    if (const auto found = primitives_.find(key); found != primitives_.end()) return found->second;
+    // Without memory for the code that it generates (1 MiB at most), oneDNN crashes.
+    require_memory("matmul", size_t{8} << 20);
     const auto made = std::make_shared<const Primitive>(product);
-    const std::unique_lock lock(mutex_);
     // Ever new shapes (evaluation at every length) must not grow memory without end; starting over is rare and cheap.
     if (primitives_.size() >= capacity) primitives_.clear();
     return primitives_.emplace(key, made).first->second;
+  }
+
+  /// Whether another thread was at work in it when this process was forked.
+  bool is_locked() {
+    if (!mutex_.try_lock()) return true;
+    mutex_.unlock();
+    return false;
   }
 
  private:
@@ -131,9 +109,18 @@ class Cache {
   std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash> primitives_;
 };
 
+/// Never destroyed, as the engine. A forked child keeps it, unless it was in the hands of a thread that is not there.
 Cache& cache() {
-  static Cache instance;
-  return instance;
+  static std::atomic<Cache*> current{nullptr};
+  static std::atomic<Cache*> abandoned{nullptr};
+  static std::once_flag first_use;
+  std::call_once(first_use, [] {
+    current.store(new Cache);
+    ::pthread_atfork(nullptr, nullptr, [] {
+      if (current.load()->is_locked()) abandoned.store(current.exchange(new Cache));
+    });
+  });
+  return *current.load();
 }
 
 /// The calling thread's workspace, grown to what the largest product so far needed.
@@ -151,18 +138,19 @@ void* workspace(size_t bytes) {
 }  // namespace
 
 void run(const Product& p) {
+  if (p.a.dtype == DType::bfloat16 && !has_products(DType::bfloat16)) return run_widened(p);
   try {
+    dnnl::engine& cpu = engine();  // before anything else of oneDNN is used
     const OneThread one_thread;
     const std::shared_ptr<const Primitive> primitive = cache().find_or_make(p);
-    thread_local dnnl::stream stream(engine());
+    thread_local dnnl::stream stream(cpu);
     std::unordered_map<int, dnnl::memory> arguments{
-        {DNNL_ARG_SRC, dnnl::memory(primitive->a, engine(), p.a.data)},
-        {DNNL_ARG_WEIGHTS, dnnl::memory(primitive->b, engine(), p.b.data)},
-        {DNNL_ARG_DST, dnnl::memory(primitive->c, engine(), p.c.data)},
-        {DNNL_ARG_SCRATCHPAD,
-         dnnl::memory(primitive->scratchpad, engine(), workspace(primitive->scratchpad.get_size()))}};
+        {DNNL_ARG_SRC, dnnl::memory(primitive->a, cpu, p.a.data)},
+        {DNNL_ARG_WEIGHTS, dnnl::memory(primitive->b, cpu, p.b.data)},
+        {DNNL_ARG_DST, dnnl::memory(primitive->c, cpu, p.c.data)},
+        {DNNL_ARG_SCRATCHPAD, dnnl::memory(primitive->scratchpad, cpu, workspace(primitive->scratchpad.get_size()))}};
     if (p.bias != nullptr) {
-      arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(primitive->bias, engine(), const_cast<void*>(p.bias)));
+      arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(primitive->bias, cpu, const_cast<void*>(p.bias)));
     }
     primitive->matmul.execute(stream, arguments);
     stream.wait();

@@ -7,6 +7,7 @@
 #include "model/training_buffers.h"
 #include "nn/cross_entropy.h"
 #include "nn/matmul_plan.h"
+#include "nn/widened_product.h"
 #include "train/optimizer.h"
 
 namespace alibi {
@@ -96,6 +97,7 @@ TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& o
                                     logits_bytes(config, rows, options.precision)});
   // The embedded input, the final states and their gradient.
   plan.workspace = buffers.scratch + rows * width * (float_bytes + 2 * activation_bytes) + passing;
+  if (rounds) plan.workspace += threads() * nn::bytes_to_widen(DType::bfloat16);
   return plan;
 }
 

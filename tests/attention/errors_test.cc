@@ -113,6 +113,14 @@ TEST(AttentionErrors, Backward) {
   bad([](Call& c) { c.tensors.dq = Tensor({2, 5, 4, 16}, DType::bfloat16); }, "dq is bfloat16");
   bad([](Call& c) { c.tensors.dk = Tensor({2, 5, 2, 16}); }, "dk has shape");
   bad([](Call& c) { c.tensors.dv = Tensor(); }, "dv has shape");
+  // Elements that share memory: all queries of a head, all heads, two rows that overlap.
+  const Tensor memory({2, 7, 4, 16});
+  const auto overlapping = [&](Tensor& tensor, Shape strides) {
+    tensor = Tensor::view(memory.raw(), tensor.shape(), tensor.dtype(), std::move(strides));
+  };
+  bad([&](Call& c) { overlapping(c.tensors.dq, {320, 0, 16, 1}); }, "dq has strides [320, 0, 16, 1]");
+  bad([&](Call& c) { overlapping(c.tensors.dk, {224, 32, 0, 1}); }, "dk has strides [224, 32, 0, 1]");
+  bad([&](Call& c) { overlapping(c.tensors.dv, {224, 31, 16, 1}); }, "its elements overlap");
   bad([](Call& c) { c.tensors.state = {}; }, "state");
   bad([](Call& c) { c.tensors.state.first_block = c.tensors.state.last_block = {1, 2, 3}; }, "state");
   Call call;

@@ -88,6 +88,18 @@ TEST(KvCache, KeepsTheNormsOfItsKeys) {
   }
 }
 
+TEST(KvCache, TheNewestKeyMayBeTheLongest) {
+  KvCache cache(1, 2, 8);
+  const Tensor k({1, 2100, 2, 8});
+  for (int64_t j = 0; j < 2100; ++j) k.slice(1, j, j + 1).fill(1 + static_cast<float>(j));
+  int64_t begin = 0;
+  for (const int64_t end : {1, 2, 63, 64, 65, 1023, 1024, 1087, 1088, 1089, 2047, 2048, 2099, 2100}) {
+    cache.append(k.slice(1, begin, end), k.slice(1, begin, end));
+    begin = end;
+    expect_norms(cache);
+  }
+}
+
 TEST(KvCache, ACloneIsItsOwn) {
   KvCache cache(1, 1, 4);
   const Tensor k = random_tensor({1, 10, 1, 4}, 1);

@@ -100,6 +100,30 @@ TEST(AttentionPacked, EqualsSeparateCalls) {
   }
 }
 
+/// Keys and queries of the mask count from the start of the tensor, also where a sequence begins at an odd row.
+TEST(AttentionPacked, DropsWhatTheReferenceDrops) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    AttentionCase c{.queries = 200, .keys = 230, .heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = dtype};
+    c.options = {.slopes = slopes(4), .dropout = 0.3f, .dropout_seed = 5};
+    c.options.cu_seqlens_q = {0, 33, 70, 103, 200};
+    c.options.cu_seqlens_k = {0, 35, 94, 129, 230};
+    AttentionTensors t(c);
+    std::vector<double> out;
+    attention_reference(t.q, t.k, t.v, c.options, out);
+    AttentionReferenceGradients expected;
+    attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+    const double tolerance = dtype == DType::float32 ? 3e-6 : 2e-2;
+    for_each_isa([&] {
+      t.forward(c.options);
+      t.backward(c.options);
+      EXPECT_LE(relative_diff(doubles(t.out), out), tolerance);
+      EXPECT_LE(relative_diff(doubles(t.dq), expected.dq), tolerance);
+      EXPECT_LE(relative_diff(doubles(t.dk), expected.dk), tolerance);
+      EXPECT_LE(relative_diff(doubles(t.dv), expected.dv), tolerance);
+    });
+  }
+}
+
 TEST(AttentionGroups, EqualRepeatedHeads) {
   const AttentionCase grouped{.queries = 130, .keys = 130, .heads = 12, .kv_heads = 3, .head_dim = 16};
   AttentionTensors t(grouped), repeated(AttentionCase{.queries = 130, .keys = 130, .heads = 12, .kv_heads = 12});

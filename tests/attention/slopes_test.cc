@@ -72,6 +72,12 @@ TEST(RelativePositionBucket, CausalGolden) {
   EXPECT_EQ(bucket(-5), 0);  // not seen by causal attention
 }
 
+TEST(RelativePositionBucket, AnEdgeBelongsToTheUpperBucket) {
+  // ln(20 / 5) / ln(160 / 5) * 5 is 2, which floating point makes a little less.
+  EXPECT_EQ(relative_position_bucket(19, true, 10, 160), 6);
+  EXPECT_EQ(relative_position_bucket(20, true, 10, 160), 7);
+}
+
 TEST(RelativePositionBucket, BidirectionalGolden) {
   const auto bucket = [](int64_t distance) { return relative_position_bucket(distance, false, 32, 128); };
   for (int d = 0; d < 8; ++d) EXPECT_EQ(bucket(d), d);

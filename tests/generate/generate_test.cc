@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 
 #include "alibi/error.h"
 #include "alibi/language_model.h"
@@ -52,6 +53,17 @@ TEST(Sampling, LimitsHold) {
   EXPECT_EQ(drawn({.top_p = 0.1}), (std::vector<int32_t>{2}));
   EXPECT_EQ(drawn({}), (std::vector<int32_t>{0, 1, 2, 3}));
   EXPECT_EQ(drawn({}, 1), (std::vector<int32_t>{0, 2, 3}));
+}
+
+TEST(Sampling, TopPKeepsNoMoreThanItNeeds) {
+  // Equal logits: 0.5 of two is one of them, the lower id; 0.5 of four are two.
+  const auto drawn = [](const std::vector<float>& logits) {
+    std::set<int32_t> tokens;
+    for (uint64_t n = 0; n < 200; ++n) tokens.insert(sample_token(logits, {.top_p = 0.5}, Random(1), n, -1));
+    return tokens;
+  };
+  EXPECT_EQ(drawn({1, 1}), std::set<int32_t>{0});
+  EXPECT_EQ(drawn({2, 2, 2, 2}), (std::set<int32_t>{0, 1}));
 }
 
 TEST(Generate, GreedyTextIsTheMostLikelyTokenOfTheLogits) {

@@ -1,6 +1,10 @@
 #include "train/identity.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
+
+#include <functional>
+#include <set>
 
 #include "testing.h"
 #include "train/small_run.h"
@@ -60,6 +64,109 @@ TEST(Identity, SaysWhatDiffers) {
   older["unheard_of"] = 1;
   EXPECT_EQ(differences(identity, older),
             (std::vector<std::string>{"clip is 1.0, was not known", "unheard_of is not set, was 1"}));
+}
+
+/// Changes one thing at a time; expects it, and nothing else, to be named.
+class Named {
+ public:
+  Named() { config_.transformer = {.layers = 1, .d_model = 32, .heads = 4, .expansion = 2, .max_length = 16}; }
+
+  void training(const std::string& name, const std::function<void(TrainOptions&)>& change) {
+    TrainOptions options = test::short_run();
+    options.eval_steps = 4;
+    change(options);
+    expect_one(name, config_, options);
+  }
+  void model(const std::string& name, const std::function<void(LanguageModelConfig&)>& change) {
+    LanguageModelConfig config = config_;
+    change(config);
+    expect_one(name, config, base_options());
+  }
+  const std::set<std::string>& names() const { return names_; }
+  OrderedJson base() const { return identity(config_, base_options()); }
+
+ private:
+  static TrainOptions base_options() {
+    TrainOptions options = test::short_run();
+    options.eval_steps = 4;
+    return options;
+  }
+  static OrderedJson identity(const LanguageModelConfig& config, const TrainOptions& options) {
+    const std::vector<int32_t> tokens = test::stream(100);
+    return identity_of(LanguageModel(config, 1), tokens, tokens, options);
+  }
+  void expect_one(const std::string& name, const LanguageModelConfig& config, const TrainOptions& options) {
+    std::vector<std::string> found = differences(identity(config, options), Json::parse(base().dump()));
+    // Sizes change the number of parameters too.
+    std::erase_if(found, [&](const std::string& text) { return text.starts_with("parameters is"); });
+    ASSERT_EQ(found.size(), 1u) << name << ": " << fmt::format("{}", fmt::join(found, "; "));
+    EXPECT_TRUE(found[0].starts_with(name + " is ")) << found[0];
+    EXPECT_TRUE(names_.insert(name).second) << name;
+  }
+
+  LanguageModelConfig config_;
+  std::set<std::string> names_;
+};
+
+TEST(Identity, NamesEveryOptionThatDiffers) {
+  Named named;
+  named.training("length", [](auto& o) { o.length = 17; });
+  named.training("tokens", [](auto& o) { o.tokens += 1; });
+  named.training("batch_tokens", [](auto& o) { o.batch_tokens += 16; });
+  named.training("micro_batch_tokens", [](auto& o) { o.micro_batch_tokens += 16; });
+  named.training("precision", [](auto& o) { o.precision = Precision::bf16; });
+  named.training("optimizer", [](auto& o) { o.optimizer = Optimizer::nag; });
+  named.training("weight_decay", [](auto& o) { o.weight_decay = 0.25; });
+  named.training("beta1", [](auto& o) { o.beta1 = 0.25; });
+  named.training("beta2", [](auto& o) { o.beta2 = 0.25; });
+  named.training("eps", [](auto& o) { o.eps = 0.25; });
+  named.training("momentum", [](auto& o) { o.momentum = 0.25; });
+  named.training("clip", [](auto& o) { o.clip = 0.25; });
+  named.training("schedule", [](auto& o) { o.schedule_kind = ScheduleKind::linear; });
+  named.training("learning_rate", [](auto& o) { o.learning_rate = 0.25; });
+  named.training("warmup_fraction", [](auto& o) { o.warmup_fraction = 0.25; });
+  named.training("warmup_steps", [](auto& o) { o.warmup_steps = 7; });
+  named.training("final_fraction", [](auto& o) { o.final_fraction = 0.25; });
+  named.training("warmup_from", [](auto& o) { o.warmup_from = 0.25; });
+  named.training("floor", [](auto& o) { o.floor = 0.25; });
+  named.training("period", [](auto& o) { o.period = 7; });
+  named.training("eval_steps", [](auto& o) { o.eval_steps = 7; });
+  named.training("eval_tokens", [](auto& o) { o.eval_tokens = 7; });
+  named.training("patience", [](auto& o) { o.patience = 7; });
+  named.training("seed", [](auto& o) { o.seed = 7; });
+
+  named.model("position", [](auto& c) { c.transformer.position = Position::none; });
+  named.model("layers", [](auto& c) { c.transformer.layers = 2; });
+  named.model("d_model", [](auto& c) { c.transformer.d_model = 64, c.transformer.expansion = 1; });
+  named.model("heads", [](auto& c) { c.transformer.heads = 8; });
+  named.model("kv_heads", [](auto& c) { c.transformer.kv_heads = 2; });
+  named.model("ffn_dim", [](auto& c) { c.transformer.expansion = 3; });
+  named.model("dropout", [](auto& c) { c.transformer.dropout = 0.25f; });
+  named.model("attention_dropout", [](auto& c) { c.transformer.attention_dropout = 0.25f; });
+  named.model("activation_dropout", [](auto& c) { c.transformer.activation_dropout = 0.25f; });
+  named.model("embedding_dropout", [](auto& c) { c.transformer.embedding_dropout = 0.25f; });
+  named.model("alibi_bias_max", [](auto& c) { c.transformer.alibi_bias_max = 4; });
+  named.model("t5_buckets", [](auto& c) { c.transformer.t5_buckets = 16; });
+  named.model("t5_max_distance", [](auto& c) { c.transformer.t5_max_distance = 64; });
+  named.model("rotary_theta", [](auto& c) { c.transformer.rotary_theta = 500; });
+  named.model("max_length", [](auto& c) { c.transformer.max_length = 32; });
+  named.model("activation", [](auto& c) { c.transformer.activation = Activation::relu; });
+  named.model("norm", [](auto& c) { c.transformer.norm = Norm::rms_norm; });
+  named.model("norm_eps", [](auto& c) { c.transformer.norm_eps = 0.25f; });
+  named.model("bias", [](auto& c) { c.transformer.bias = false; });
+  named.model("final_norm", [](auto& c) { c.transformer.final_norm = true; });
+  named.model("tolerance", [](auto& c) { c.transformer.tolerance = 0.25f; });
+  named.model("vocab_size", [](auto& c) { c.vocab_size += 1; });
+  named.model("embedding_scale", [](auto& c) { c.embedding_scale = 0.25f; });
+  named.model("cutoffs", [](auto& c) { c.adaptive = AdaptiveConfig{.cutoffs = {100}}; });
+  named.model("adaptive_dropout", [](auto& c) { c.adaptive = AdaptiveConfig{.cutoffs = {}, .dropout = 0.25f}; });
+
+  std::set<std::string> all = named.names();
+  all.insert({"parameters", "text_tokens", "text_fingerprint", "held_out_fingerprint"});  // what is no option
+  std::set<std::string> keys;
+  const OrderedJson base = named.base();
+  for (const auto& [key, value] : base.items()) keys.insert(key);
+  EXPECT_EQ(all, keys) << "an option that this test does not change";
 }
 
 }  // namespace

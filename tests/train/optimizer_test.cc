@@ -34,6 +34,7 @@ TEST(Clipping, LeavesSmallGradientsAndShrinksLargeOnes) {
   EXPECT_EQ(clip_factor(0.05, 0.1), 1);
   EXPECT_EQ(clip_factor(1e9, 0), 1);
   EXPECT_NEAR(clip_factor(4, 0.1) * 4, 0.1, 1e-6);
+  EXPECT_NEAR(clip_factor(1e-7, 1e-8), 1e-8 / 1.1e-6, 1e-12);  // 1e-6 is added to the norm, as PyTorch does
 }
 
 // fairseq's update, written out: the buffer follows the learning rate, the decay is of the parameter itself.

@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
+#include <chrono>
 #include <filesystem>
 #include <fstream>
 #include <set>
+#include <thread>
 #include <utility>
 
 #include "alibi/train.h"
@@ -149,6 +151,32 @@ TEST_F(Resume, ACompleteRunHasNothingLeftToDo) {
   ASSERT_TRUE(newest_checkpoint(folder / "model").has_value());
   EXPECT_TRUE(newest_checkpoint(folder / "model")->finished);
   EXPECT_EQ(newest_checkpoint(folder / "model")->step, 12);
+}
+
+TEST_F(Resume, TimeGoesOnWhereItStopped) {
+  const TrainOptions options = varied_run(Optimizer::adamw);
+  LanguageModel model = small_model();
+  constexpr double slept = 0.1;
+  for (const int64_t stop : {3, 6}) {
+    TrainRun run;
+    run.folder = folder / "model";
+    run.resume = true;
+    run.valid = valid;
+    run.on_step = [&](const TrainStatus& status) {
+      if (status.step == 1) std::this_thread::sleep_for(std::chrono::duration<double>(slept));
+    };
+    run.should_stop = [done = 0]() mutable { return ++done == 3; };
+    const TrainResult result = train(model, tokens, options, run);
+    ASSERT_EQ(result.steps, stop);
+    EXPECT_GE(result.seconds, slept);
+  }
+  std::ifstream file(folder / "model" / "metrics.jsonl");
+  double before = 0;
+  for (std::string line; std::getline(file, line);) {
+    const auto seconds = Json::parse(line)["seconds"].get<double>();
+    EXPECT_GT(seconds, before);
+    before = seconds;
+  }
 }
 
 TEST_F(Resume, ACheckpointIsAModelFolder) {

@@ -1,0 +1,190 @@
+// How far the skip rule reaches, block by block: the numbers of visited blocks are those of the rule written out here
+// in float64. A rule that is too bold or too shy by a term shows in them long before it shows in an output.
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "alibi/kv_cache.h"
+#include "attention/blocks.h"
+#include "attention/cases.h"
+#include "attention/kv_cache_norms.h"
+#include "attention/make_problem.h"
+#include "attention/skip.h"
+
+namespace alibi {
+namespace {
+
+using namespace test;
+
+struct Uniform {
+  int64_t length = 0;
+  float slope = 0;
+  float tolerance = 0;
+  double score = 0;  ///< of every query with every key
+  bool causal = true;
+};
+
+/// Queries and keys that are all alike, so that every norm and every score is known.
+AttentionTensors tensors_of(const Uniform& u) {
+  AttentionTensors t({.queries = u.length, .keys = u.length, .head_dim = 16});
+  const auto value = static_cast<float>(std::sqrt(u.score / 4));  // scale 1/4, 16 products
+  t.q.fill(value);
+  t.k.fill(value);
+  return t;
+}
+
+AttentionOptions options_of(const Uniform& u) {
+  return {.slopes = {u.slope}, .causal = u.causal, .tolerance = u.tolerance};
+}
+
+/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h).
+class Rule {
+ public:
+  Rule(const Uniform& u, const kernels::Problem& problem)
+      : u_(u), problem_(problem), slope_(static_cast<double>(u.slope)) {
+    constexpr double log2e = std::numbers::log2e;
+    constexpr double rounding = (1 + 0x1p-16) * (1 + 0x1p-16);  // of the norms of a query and of a key
+    top_ = u.score * log2e;
+    reach_ = u.score * log2e * rounding;
+    slope2_ = slope_ * log2e;
+    slack_ = 0x1p-20 + 16 * 0x1p-23;
+  }
+
+  /// What is left of the budget, in powers of two, if the query at `position`, which has visited the keys [begin, end),
+  /// does without `remaining` keys that are `distance` away or more.
+  double left(int64_t position, int64_t begin, int64_t end, int64_t remaining, int64_t distance) {
+    // Of the weights visited, in units of the query's own key.
+    double sum = begin <= position ? series(position - std::min(position, end - 1), position - begin) : 0;
+    if (!u_.causal && end - 1 > position) sum += series(std::max(begin, position + 1) - position, end - 1 - position);
+    const double penalty = slope2_ * static_cast<double>(distance);
+    const double count = std::min(static_cast<double>(remaining), -1 / std::expm1(-slope_));
+    const double owed = reach_ - penalty - top_ + std::log2(count) + slack_ * (reach_ + penalty + top_);
+    return std::log2(static_cast<double>(kernels::skip_budget(problem_)) * sum) - owed;
+  }
+
+  /// A block of queries does without keys if each of them has something left.
+  bool holds(int64_t row, int64_t rows, const std::function<double(int64_t position)>& left) {
+    double least = INFINITY;
+    for (int64_t i = row; i < row + rows; ++i) least = std::min(least, left(i));
+    margin_ = std::min(margin_, std::abs(least));
+    return least >= 0;
+  }
+  /// How close a decision was: the kernels decide in float32.
+  double margin() const { return margin_; }
+
+ private:
+  /// Sum of exp(-slope d) for d in [first, last].
+  double series(int64_t first, int64_t last) const {
+    const auto at = [&](int64_t d) { return std::exp(-slope_ * static_cast<double>(d)); };
+    return (at(first) - at(last + 1)) / -std::expm1(-slope_);
+  }
+
+  const Uniform& u_;
+  const kernels::Problem& problem_;
+  double slope_, top_, reach_, slope2_, slack_;
+  double margin_ = INFINITY;
+};
+
+/// Key blocks that the query block [row, row + rows) visits, from the block of `diagonal` backwards and then forwards.
+int64_t blocks_visited(const Uniform& u, Rule& rule, int64_t row, int64_t rows, int64_t diagonal) {
+  constexpr int64_t size = kernels::key_rows;
+  const int64_t last = (u.causal ? row + rows - 1 : u.length - 1) / size;  // block that any row sees
+  int64_t begin = diagonal + 1;
+  for (; begin > 0; --begin) {
+    const int64_t end = begin * size;  // keys before it remain
+    const int64_t visited = std::min((diagonal + 1) * size, u.length);
+    if (end <= row &&
+        rule.holds(row, rows, [&](int64_t i) { return rule.left(i, end, visited, end, i - (end - 1)); })) {
+      break;
+    }
+  }
+  int64_t end = diagonal + 1;
+  for (; !u.causal && end <= last; ++end) {
+    const int64_t next = end * size;  // keys from it on remain
+    if (next > row + rows - 1 &&
+        rule.holds(row, rows, [&](int64_t i) { return rule.left(i, begin * size, next, u.length - next, next - i); })) {
+      break;
+    }
+  }
+  return std::min(end, last + 1) - begin;
+}
+
+TEST(AttentionSkipCounts, AreThoseOfTheRule) {
+  const Uniform cases[] = {
+      {.length = 1500, .slope = 0.05f, .tolerance = 0x1p-24f},                   // the geometric series counts
+      {.length = 1500, .slope = 1e-3f, .tolerance = 0.3f},                       // the number of keys counts
+      {.length = 1500, .slope = 0.02f, .tolerance = 0x1p-9f, .score = 1e5},      // the roundings count
+      {.length = 1100, .slope = 0.05f, .tolerance = 0x1p-12f, .causal = false},  // the same both ways
+      {.length = 1100, .slope = 3e-3f, .tolerance = 0.4f, .causal = false},
+      {.length = 1100, .slope = 0.03f, .tolerance = 0x1p-9f, .score = 1e5, .causal = false},
+  };
+  for (const Uniform& u : cases) {
+    SCOPED_TRACE(fmt::format("slope {} tolerance {} score {} causal {}", u.slope, u.tolerance, u.score, u.causal));
+    AttentionTensors t = tensors_of(u);
+    const AttentionOptions options = options_of(u);
+    const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, options);
+    Rule rule(u, problem);
+    int64_t expected = 0, total = 0;
+    for (const kernels::QueryTask& task : kernels::query_tasks(problem)) {
+      const int64_t diagonal = (task.row_end - 1) / kernels::key_rows;
+      for (int64_t row = task.row_begin; row < task.row_end; row += kernels::query_rows) {
+        const int64_t rows = std::min(kernels::query_rows, task.row_end - row);
+        const int64_t own = u.causal ? (row + rows - 1) / kernels::key_rows : diagonal;
+        expected += blocks_visited(u, rule, row, rows, own);
+        total += u.causal ? own + 1 : (u.length + kernels::key_rows - 1) / kernels::key_rows;
+      }
+    }
+    ASSERT_GT(rule.margin(), u.score > 0 ? 5e-2 : 1e-4) << "a decision that rounding could turn";
+    ASSERT_LT(expected, total) << "nothing is skipped";
+    for_each_isa([&] {
+      t.forward(options);
+      EXPECT_EQ(t.state.stats.blocks_total, total);
+      EXPECT_EQ(t.state.stats.blocks_visited, expected);
+    });
+  }
+}
+
+/// Decoding spends its budget on the oldest keys first, node by node of its tree. Where all keys are alike a node's
+/// bound is the exact sum of its weights: so the keys that go are as many blocks as the budget pays for.
+TEST(DecodeSkipCounts, AreWhatTheBudgetPaysFor) {
+  constexpr int64_t keys = 5000, block = kernels::cache_block, near = 2 * block;
+  const Tensor k({1, keys, 1, 16}), v({1, keys, 1, 16}), q({1, 1, 1, 16});
+  KvCache cache(1, 1, 16);
+  cache.append(k, v);
+  for (const bool causal : {true, false}) {  // both ways: from the middle
+    const int64_t position = causal ? keys - 1 : 2511;
+    for (const float slope : {0.1f, 0.01f, 2e-3f}) {
+      for (const float tolerance : {0x1p-24f, 1e-3f, 0.1f}) {
+        SCOPED_TRACE(fmt::format("slope {} tolerance {} causal {}", slope, tolerance, causal));
+        const auto weight = [&](int64_t j) {
+          return std::exp(-static_cast<double>(slope) * static_cast<double>(std::abs(position - j)));
+        };
+        const int64_t near_begin = (position - near + 1) / block * block;
+        const int64_t near_end = std::min(keys, (position + near + block - 1) / block * block);
+        double sum = 0;
+        for (int64_t j = near_begin; j < (causal ? position + 1 : near_end); ++j) sum += weight(j);
+        const double budget = static_cast<double>(causal ? tolerance : tolerance / 2) * sum;
+        int64_t begin = 0, end = keys;
+        for (double spent = 0; begin < near_begin; begin += block) {
+          for (int64_t j = begin; j < begin + block; ++j) spent += weight(j);
+          if (spent > budget) break;
+        }
+        for (double spent = 0; end > near_end;) {
+          const int64_t first = (end - 1) / block * block;
+          for (int64_t j = first; j < end; ++j) spent += weight(j);
+          if (spent > budget) break;
+          end = first;
+        }
+        Tensor out = Tensor::empty(q.shape());
+        AttentionState state;
+        const AttentionOptions options{
+            .slopes = {slope}, .causal = causal, .query_offset = position, .tolerance = tolerance};
+        attention_decode(q, cache, options, out, &state);
+        EXPECT_EQ(state.stats.blocks_visited, (end + block - 1) / block - begin / block);
+      }
+    }
+  }
+}
+
+}  // namespace
+}  // namespace alibi

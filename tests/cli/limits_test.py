@@ -1,0 +1,42 @@
+"""The command with too little of what it needs: memory, threads."""
+
+import resource
+import subprocess
+import unittest
+
+from cli_case import COMMAND, CliTest
+
+MIB = 1 << 20
+
+
+def run_within(address_space, *arguments):
+    """With a limit like that of `ulimit -v`, in bytes."""
+    def limit():
+        resource.setrlimit(resource.RLIMIT_AS, (address_space, address_space))
+    return subprocess.run([COMMAND, *map(str, arguments)], capture_output=True, encoding="utf-8", timeout=300,
+                          check=False, preexec_fn=limit)
+
+
+class LimitsTest(CliTest):
+    def test_small_memory_is_an_error_not_a_crash(self):
+        ends = set()
+        for mib in range(100, 340, 16):
+            result = run_within(mib * MIB, "eval", self.model, self.valid, "--threads", 2)
+            if result.returncode == 127:
+                continue  # not even the libraries could be loaded
+            ends.add(result.returncode)
+            self.assertIn(result.returncode, (0, 1), f"{mib} MiB: {result.stderr}")
+            if result.returncode == 1:
+                self.assertTrue(result.stderr.startswith("alibi: error: "), f"{mib} MiB: {result.stderr}")
+                self.assertRegex(result.stderr, "memory|threads", f"{mib} MiB")
+        self.assertIn(1, ends, "some of these limits must be too small")
+
+    def test_threads_that_the_system_refuses(self):
+        # Each has a stack of some MiB of address space.
+        result = run_within(1024 * MIB, "eval", self.model, self.valid, "--threads", 1024)
+        self.assertEqual(result.returncode, 1, result.stderr)
+        self.assertRegex(result.stderr, r"^alibi: error: \[threads\] the system refused the \d+th of 1024 threads")
+
+
+if __name__ == "__main__":
+    unittest.main()

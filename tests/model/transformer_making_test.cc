@@ -1,0 +1,116 @@
+// What a Transformer is made of: its parameters, the attention its position method asks for, tables, and what its
+// configuration refuses.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "alibi/transformer.h"
+#include "model/attention_observer.h"
+#include "model/position_embedding.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+TransformerConfig small_config() {
+  TransformerConfig config;
+  config.layers = 2;
+  config.d_model = 24;
+  config.heads = 3;
+  config.expansion = 2;
+  config.dropout = 0;
+  return config;
+}
+
+TEST(Transformer, SlopesOfEncoders) {
+  constexpr float closed = std::numeric_limits<float>::infinity();
+  const auto slopes_of = [](int heads, Bidirectional form) {
+    TransformerConfig config = small_config();
+    config.layers = 1;
+    config.heads = heads;
+    config.causal = false;
+    config.bidirectional = form;
+    AttentionOptions seen;
+    const ScopedAttentionObserver observer(
+        [&](const Tensor&, const Tensor&, const Tensor&, const AttentionOptions& options) { seen = options; });
+    Transformer(config, 7)(Tensor({1, 2, 24}));
+    return std::pair(seen.slopes, seen.slopes_after);
+  };
+  const auto is = [](std::vector<float> before, std::vector<float> after) { return std::pair(before, after); };
+  EXPECT_EQ(slopes_of(4, Bidirectional::symmetric), is(slopes(4), {}));
+  // Half of the heads look back, half ahead, with the slopes of half as many.
+  EXPECT_EQ(slopes_of(4, Bidirectional::one_sided),
+            is({0x1p-4f, closed, 0x1p-8f, closed}, {closed, 0x1p-4f, closed, 0x1p-8f}));
+  // Those of twice as many heads, alternating.
+  EXPECT_EQ(slopes_of(4, Bidirectional::two_slopes),
+            is({0x1p-1f, 0x1p-3f, 0x1p-5f, 0x1p-7f}, {0x1p-2f, 0x1p-4f, 0x1p-6f, 0x1p-8f}));
+}
+
+TEST(Transformer, FairseqInitializationHasItsBounds) {
+  TransformerConfig config = small_config();
+  config.initialization = Initialization::fairseq;
+  const Transformer model(config, 7);
+  const auto bound_of = [](const std::string& name) -> double {
+    if (name.find("Wqkv.weight") != std::string::npos) return std::sqrt(3.0 / 48);
+    if (name.find("out_proj.weight") != std::string::npos) return std::sqrt(6.0 / 48);
+    if (name.find("Wqkv.bias") != std::string::npos || name.find("up_proj") != std::string::npos) {
+      return 1 / std::sqrt(24.0);
+    }
+    return name.find("down_proj") != std::string::npos ? 1 / std::sqrt(48.0) : 0;  // 0: a constant
+  };
+  for (const Parameter& parameter : model.parameters()) {
+    const double bound = bound_of(parameter.name), largest = test::max_abs(parameter.value.to_floats());
+    if (bound == 0) {
+      const bool ones = parameter.name.find("norm") != std::string::npos && parameter.name.ends_with("weight");
+      for (const float value : parameter.value.to_floats()) EXPECT_EQ(value, ones ? 1 : 0) << parameter.name;
+    } else {
+      EXPECT_LE(largest, bound * (1 + 1e-6)) << parameter.name;
+      EXPECT_GT(largest, bound * 0.8) << parameter.name;
+    }
+  }
+}
+
+TEST(TransformerConfig, BadValuesAreNamed) {
+  const auto message = [](auto change) {
+    TransformerConfig config = small_config();
+    change(config);
+    return test::message_of<UsageError>([&] { config.validate(); });
+  };
+  EXPECT_NE(message([](auto& c) { c.heads = 5; }).find("multiple of heads"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.kv_heads = 2; }).find("kv_heads"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.dropout = 1; }).find("dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.activation_dropout = 1; }).find("activation_dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.embedding_dropout = -1; }).find("embedding_dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.expansion = 0; }).find("expansion"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.alibi_bias_max = -1; }).find("alibi_bias_max"), std::string::npos);
+  EXPECT_NE(message([](auto& c) {
+              c.position = Position::rotary;
+              c.d_model = 9;
+            }).find("even head_dim"),
+            std::string::npos);
+  EXPECT_NE(message([](auto& c) {
+              c.position = Position::learned;
+              c.max_length = 0;
+            }).find("max_length"),
+            std::string::npos);
+  EXPECT_THROW(position_from("alibis"), UsageError);
+}
+
+TEST(SinusoidalTable, IsVaswanisFormula) {
+  const SinusoidalTable table;
+  const Tensor rows = table.rows(50, 6);
+  for (int p = 0; p < 50; ++p) {
+    for (int i = 0; i < 3; ++i) {
+      const double angle = p / std::pow(10000.0, 2.0 * i / 6);
+      EXPECT_NEAR(rows.data<float>()[p * 6 + 2 * i], std::sin(angle), 1e-6);
+      EXPECT_NEAR(rows.data<float>()[p * 6 + 2 * i + 1], std::cos(angle), 1e-6);
+    }
+  }
+  EXPECT_GE(table.rows(70, 6).size(0), 70);
+  EXPECT_EQ(table.rows(20, 6).data<float>()[7 * 6], rows.data<float>()[7 * 6]);
+}
+
+}  // namespace
+}  // namespace alibi
