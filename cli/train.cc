@@ -75,6 +75,7 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   run.log_steps = settings.log_steps;
   run.valid = data.valid.tokens;
   run.on_step = [&](const TrainStatus& status) { display.update(status); };
+  run.on_warning = [](std::string_view warning) { fmt::print(stderr, "alibi: warning: {}\n", warning); };
   run.should_stop = [] { return StopSignals::received() != 0; };
   return train(model, data.train.tokens, options, run);
 }

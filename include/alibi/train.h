@@ -152,6 +152,9 @@ struct TrainRun {
   int64_t log_steps = 1;           ///< updates between two entries of the metrics
   std::span<const int32_t> valid;  ///< held-out tokens, for eval_steps
   std::function<void(const TrainStatus&)> on_step;
+  /// Told what went wrong but not so far that training cannot go on: a damaged checkpoint, in whose place an older one
+  /// is taken.
+  std::function<void(std::string_view)> on_warning;
   /// Asked after each update; true: a checkpoint is written and training returns.
   std::function<bool()> should_stop;
 };
@@ -193,7 +196,10 @@ struct CheckpointInfo {
   std::filesystem::path folder;
   int64_t step = 0;
   bool finished = false;
+  std::vector<std::string> damaged;  ///< newer ones that are not whole: what is wrong with each
 };
+/// Reads all of the checkpoint to see that it is whole. Throws Error if there are some and none is whole, or if a newer
+/// version wrote the newest.
 std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& model_folder);
 
 }  // namespace alibi

@@ -52,7 +52,7 @@ void write_all(int descriptor, std::string_view content, const std::filesystem::
 
 }  // namespace
 
-std::string read_file(const std::filesystem::path& path) {
+std::string read_file(const std::filesystem::path& path, size_t most) {
   const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
   check_call(descriptor.fd >= 0, "read", path);
   std::string content;
@@ -62,6 +62,7 @@ std::string read_file(const std::filesystem::path& path) {
     if (got < 0 && errno == EINTR) continue;
     check_call(got >= 0, "read", path);
     if (got == 0) return content;
+    check(content.size() + static_cast<size_t>(got) <= most, "[read] {}: has more than {} bytes", path.string(), most);
     content.append(buffer, static_cast<size_t>(got));
   }
 }

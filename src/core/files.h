@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <span>
@@ -10,8 +11,8 @@
 
 namespace alibi {
 
-/// The whole file. Throws Error with the path and the reason.
-std::string read_file(const std::filesystem::path& path);
+/// The whole file. Throws Error with the path and the reason, also if it has more than `most` bytes.
+std::string read_file(const std::filesystem::path& path, size_t most = SIZE_MAX);
 
 /// Writes beside the target, syncs, renames over it: after a crash there is the old file or the new one, nothing
 /// between. `write` is called once with an append function.

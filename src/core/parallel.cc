@@ -176,7 +176,7 @@ std::atomic<Pool*> abandoned{nullptr};
 /// In a child made by fork() there is one thread, and the pool is made anew. Until then the pool stands still, so that
 /// the child gets no half-done loop with what that had locked. (A task that forks is in the midst of a loop.)
 void follow_forks() {
-  static Pool* stopped = nullptr;  // forks come one after the other
+  thread_local Pool* stopped = nullptr;  // several threads may fork at the same time
   ::pthread_atfork(
       [] {
         stopped = inside ? nullptr : current.load();

@@ -1,8 +1,8 @@
 #include "formats/json.h"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
-#include <system_error>
 #include <type_traits>
 
 #include "core/check.h"
@@ -10,8 +10,6 @@
 
 namespace alibi {
 namespace {
-
-constexpr uintmax_t kMaxFileBytes = uintmax_t{256} << 20;
 
 /// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the bracket.
 std::string_view without_code(std::string_view message) {
@@ -116,6 +114,14 @@ struct Kind<std::vector<std::string>> {
   static bool matches(const Json& value) { return all_match<std::string>(value); }
 };
 
+template <>
+struct Kind<std::vector<std::vector<double>>> {
+  static constexpr const char* name = "a list of lists of numbers";
+  static bool matches(const Json& value) {
+    return value.is_array() && std::all_of(value.begin(), value.end(), all_match<double>);
+  }
+};
+
 }  // namespace
 
 JsonObject::JsonObject(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
@@ -151,6 +157,7 @@ template double JsonObject::get(std::string_view) const;
 template std::string JsonObject::get(std::string_view) const;
 template std::vector<int64_t> JsonObject::get(std::string_view) const;
 template std::vector<std::string> JsonObject::get(std::string_view) const;
+template std::vector<std::vector<double>> JsonObject::get(std::string_view) const;
 
 int64_t JsonObject::get_int(std::string_view key, int64_t min, int64_t max) const {
   const int64_t value = get<int64_t>(key);
@@ -184,11 +191,8 @@ Json parse_json(std::string_view text, std::string_view source) {
   return Json::parse(text);
 }
 
-JsonObject read_json_object(const std::filesystem::path& path) {
-  std::error_code error;
-  const uintmax_t size = std::filesystem::file_size(path, error);
-  check(error || size <= kMaxFileBytes, "[json] {}: is too large ({} bytes)", path.string(), size);
-  return {parse_json(read_file(path), path.string()), path.string() + ": "};
+JsonObject read_json_object(const std::filesystem::path& path, size_t most) {
+  return {parse_json(read_file(path, most), path.string()), path.string() + ": "};
 }
 
 std::string to_text(const OrderedJson& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }

@@ -34,7 +34,7 @@ class JsonObject {
   const Json& raw() const { return json_; }
   const std::string& where() const { return where_; }
 
-  /// T is bool, int64_t, double, std::string, std::vector<int64_t> or std::vector<std::string>.
+  /// T is bool, int64_t, double, std::string, or a std::vector of int64_t, of std::string or of std::vector<double>.
   /// Throws Error that names the file and the key if it is missing or of another type. An int64_t may be written as a
   /// number with a fraction of zero, as some writers do; a double may be written as an integer.
   template <class T>
@@ -67,8 +67,12 @@ class JsonObject {
 /// gives a key twice. `source` is the path to show.
 Json parse_json(std::string_view text, std::string_view source);
 
-/// A file that holds one JSON object. Files of more than 256 MiB are refused.
-JsonObject read_json_object(const std::filesystem::path& path);
+/// Most bytes of a file of JSON. Read, one may take thirty times as much memory: a value of three bytes, such as "",
+/// becomes an object of its own.
+inline constexpr size_t kMostJsonBytes = size_t{16} << 20;
+
+/// A file that holds one JSON object. Throws Error if it has more than `most` bytes.
+JsonObject read_json_object(const std::filesystem::path& path, size_t most = kMostJsonBytes);
 
 /// Two spaces per level and a line feed at the end. Numbers that JSON cannot express (NaN, infinities) become null;
 /// bytes that are not UTF-8 become U+FFFD.

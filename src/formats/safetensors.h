@@ -50,10 +50,17 @@ class Safetensors {
   /// Free text of the files' authors.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
+  /// The path of the file that holds it.
+  const std::string& source_of(std::string_view name) const;
+
+  /// Throws Error unless there is such a tensor of this shape, of a type that load_into() takes for `dtype`.
+  void check_loadable(std::string_view name, const Shape& shape, DType dtype) const;
   /// A copy: F32, BF16 and I32 as they are, F16 as float32. Throws Error for other types.
   Tensor load(std::string_view name) const;
   /// Copies into a contiguous tensor of the same shape, rounding floating-point numbers to its type.
   void load_into(std::string_view name, Tensor& out) const;
+  /// The same for numbers that are computed with. Throws Error that names the first that is infinite or none.
+  void load_finite_into(std::string_view name, Tensor& out) const;
 
  private:
   void open_file(const std::filesystem::path& path);

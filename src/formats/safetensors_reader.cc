@@ -1,3 +1,4 @@
+#include <atomic>
 #include <bit>
 #include <cstring>
 #include <utility>
@@ -33,6 +34,32 @@ void copy_bytes(const std::byte* data, Tensor& out) {
   auto* to = static_cast<std::byte*>(out.raw());
   parallel_ranges(static_cast<int64_t>(out.bytes()), kGrain * 4,
                   [&](int64_t begin, int64_t end) { std::memcpy(to + begin, data + begin, end - begin); });
+}
+
+/// Of the first number that is infinite or none; -1: there is none such.
+int64_t first_not_finite(const Tensor& tensor) {
+  std::atomic<int64_t> first = tensor.elements();
+  const auto search = [&]<class Bits>(const Bits* bits, Bits exponent) {
+    parallel_ranges(tensor.elements(), kGrain, [&](int64_t begin, int64_t end) {
+      bool found = false;
+      for (int64_t i = begin; i < end; ++i) found |= (bits[i] & exponent) == exponent;
+      if (!found) return;
+      int64_t at = begin;
+      while ((bits[at] & exponent) != exponent) ++at;
+      for (int64_t known = first; at < known && !first.compare_exchange_weak(known, at);) {
+      }
+    });
+  };
+  if (tensor.dtype() == DType::float32) search(static_cast<const uint32_t*>(tensor.raw()), uint32_t{0x7f800000});
+  if (tensor.dtype() == DType::bfloat16) search(static_cast<const uint16_t*>(tensor.raw()), uint16_t{0x7f80});
+  return first < tensor.elements() ? first.load() : -1;
+}
+
+/// The indices of an element by its number in row-major order.
+Shape place_of(int64_t element, const Shape& shape) {
+  Shape place(shape.size());
+  for (size_t axis = shape.size(); axis-- > 0; element /= shape[axis]) place[axis] = element % shape[axis];
+  return place;
 }
 
 float widen(uint16_t bf16_bits) { return std::bit_cast<float>(static_cast<uint32_t>(bf16_bits) << 16); }
@@ -96,28 +123,46 @@ const TensorInfo& Safetensors::info(std::string_view name) const {
   return *info;
 }
 
+const std::string& Safetensors::source_of(std::string_view name) const {
+  info(name);
+  return sources_[file_of_[by_name_.find(name)->second]];
+}
+
 Tensor Safetensors::load(std::string_view name) const {
   const TensorInfo& found = info(name);
   const DType dtype = found.dtype == "BF16" ? DType::bfloat16 : found.dtype == "I32" ? DType::int32 : DType::float32;
+  check_loadable(name, found.shape, dtype);
   Tensor result = Tensor::empty(found.shape, dtype);
   load_into(name, result);
   return result;
 }
 
-void Safetensors::load_into(std::string_view name, Tensor& out) const {
+void Safetensors::load_finite_into(std::string_view name, Tensor& out) const {
+  load_into(name, out);
+  const int64_t bad = first_not_finite(out);
+  if (bad < 0) return;
+  const float value = out.reshape({out.elements()}).slice(0, bad, bad + 1).to_floats().front();
+  fail("[safetensors] {}: \"{}\" {} is {}, expected finite numbers: the file is damaged, or its training failed",
+       source_of(name), name, to_string(place_of(bad, out.shape())), value);
+}
+
+void Safetensors::check_loadable(std::string_view name, const Shape& shape, DType dtype) const {
   const TensorInfo& found = info(name);
-  const size_t file = file_of_[by_name_.find(name)->second];
-  const std::string& source = sources_[file];
-  check(out.shape() == found.shape, "[safetensors] {}: \"{}\" has the shape {}, expected {}", source, name,
-        to_string(found.shape), to_string(out.shape()));
+  const std::string& source = source_of(name);
+  check(found.dtype == "F32" || found.dtype == "BF16" || found.dtype == "F16" || found.dtype == "I32",
+        "[safetensors] {}: \"{}\" is of type {}, expected F32, BF16, F16 or I32", source, name, found.dtype);
+  check(shape == found.shape, "[safetensors] {}: \"{}\" has the shape {}, expected {}", source, name,
+        to_string(found.shape), to_string(shape));
+  check((found.dtype == "I32") == (dtype == DType::int32), "[safetensors] {}: \"{}\" is of type {}, expected {}",
+        source, name, found.dtype, name_of(dtype));
+}
+
+void Safetensors::load_into(std::string_view name, Tensor& out) const {
+  check_loadable(name, out.shape(), out.dtype());
   check(out.contiguous(), "[safetensors] \"{}\" cannot be loaded into a tensor that is not contiguous", name);
-  const std::byte* data = files_[file].bytes().data() + found.begin;
-  const bool f32 = found.dtype == "F32", bf16 = found.dtype == "BF16", f16 = found.dtype == "F16";
-  const bool i32 = found.dtype == "I32";
-  check(f32 || bf16 || f16 || i32, "[safetensors] {}: \"{}\" is of type {}, expected F32, BF16, F16 or I32", source,
-        name, found.dtype);
-  check(i32 == (out.dtype() == DType::int32), "[safetensors] {}: \"{}\" is of type {}, expected {}", source, name,
-        found.dtype, name_of(out.dtype()));
+  const TensorInfo& found = info(name);
+  const std::byte* data = files_[file_of_[by_name_.find(name)->second]].bytes().data() + found.begin;
+  const bool f32 = found.dtype == "F32", bf16 = found.dtype == "BF16", i32 = found.dtype == "I32";
   const bool to_bf16 = out.dtype() == DType::bfloat16;
   if (i32 || (f32 && !to_bf16) || (bf16 && to_bf16)) return copy_bytes(data, out);
   if (bf16) return convert_all<uint16_t, float>(data, out, widen);

@@ -28,6 +28,7 @@ std::string LanguageModel::generate(std::string_view prompt, const GenerateOptio
   const Random random(options.seed, mix(0x9e4e, 0));
   std::string text;
   size_t shown = 0;
+  int32_t shown_token = ids.back();
   for (int64_t n = 0; n < options.max_tokens; ++n) {
     const int64_t length = static_cast<int64_t>(ids.size());
     const Tensor next = next_logits(Tensor::view(ids.data(), {1, length}, DType::int32));
@@ -35,9 +36,11 @@ std::string LanguageModel::generate(std::string_view prompt, const GenerateOptio
     const int32_t token = sample_token(logits, options, random, static_cast<uint64_t>(n), never);
     if (token == end_of_text && stops) break;
     ids.push_back(token);
-    // What the token adds may depend on the one before: a space between words.
-    const std::span<const int32_t> last_two = std::span(ids).last(2);
-    text += words.decode(last_two).substr(words.decode(last_two.first(1)).size());
+    // What the token adds may depend on the last one that stands for text: a space between words.
+    const int32_t last_two[] = {shown_token, token};
+    const std::string added = words.decode(last_two).substr(words.decode(std::span(last_two).first(1)).size());
+    if (!added.empty()) shown_token = token;
+    text += added;
     if (options.on_text) {
       const size_t whole = whole_characters(text, shown);
       if (whole > shown && !options.on_text(std::string_view(text).substr(shown, whole - shown))) return text;

@@ -3,6 +3,7 @@
 #include <numeric>
 
 #include "core/check.h"
+#include "core/together.h"
 #include "model/mpt_folder.h"
 #include "model/round_operand.h"
 #include "model/vocabulary.h"
@@ -66,16 +67,22 @@ LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
 LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
 LanguageModel LanguageModel::load(const std::filesystem::path& folder) {
-  const LanguageModelConfig config = read_mpt_config(folder);  // first: what is no model folder should be told so
-  check_mpt_size(folder, config);
-  LanguageModel model(config, 0, Tokenizer::load(folder));
-  read_mpt_weights(folder, model.config(), model.parameters());
-  return model;
+  return read_together(folder, "config.json", [](const std::filesystem::path& place) {
+    const MptConfig config = read_mpt_config(place);  // first: what is no model folder should be told so
+    const Safetensors weights(place);
+    check_mpt_weights(weights, config.model);
+    std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::load(place);
+    check_mpt_tokenizer(place, config, *tokenizer);
+    LanguageModel model(config.model, 0, std::move(tokenizer));
+    read_mpt_weights(weights, model.config(), model.parameters());
+    return model;
+  });
 }
 
 void LanguageModel::save(const std::filesystem::path& folder) const {
-  write_mpt_folder(folder, config(), parameters(), state_->tokenizer.get());
-  if (state_->tokenizer) state_->tokenizer->save(folder);
+  write_together(folder, mpt_file_names(), [&](const std::filesystem::path& part) {
+    write_mpt_files(part, config(), parameters(), state_->tokenizer.get());
+  });
 }
 
 const LanguageModelConfig& LanguageModel::config() const { return state_->config; }

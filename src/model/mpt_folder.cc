@@ -1,19 +1,62 @@
 #include "model/mpt_folder.h"
 
-#include <algorithm>
+#include <map>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "alibi/version.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "model/check_config.h"
+#include "model/parameter_spec.h"
 #include "nn/activation.h"
+#include "text/tokenizer_files.h"
 
 namespace alibi {
 namespace {
 
 constexpr int64_t largest = 1 << 28;
+constexpr const char* kConfigFile = "config.json";
+constexpr const char* kWeightsFile = "model.safetensors";
+/// Real ones have a thousandth of it.
+constexpr size_t kMostConfigBytes = size_t{1} << 20;
+
+/// The keys under which a file has the fields of a configuration, without those that are called the same.
+std::string key_of(std::string_view field, bool has_hidden_size, bool has_max_length) {
+  static const std::map<std::string_view, const char*> keys = {{"layers", "n_layers"},
+                                                               {"heads", "n_heads"},
+                                                               {"kv_heads", "attn_config.kv_n_heads"},
+                                                               {"dropout", "resid_pdrop"},
+                                                               {"attention_dropout", "attn_config.attn_pdrop"},
+                                                               {"activation_dropout", "alibi.activation_dropout"},
+                                                               {"embedding_dropout", "emb_pdrop"},
+                                                               {"alibi_bias_max", "attn_config.alibi_bias_max"},
+                                                               {"rotary_theta", "alibi.rotary_theta"},
+                                                               {"t5_buckets", "alibi.t5_buckets"},
+                                                               {"t5_max_distance", "alibi.t5_max_distance"},
+                                                               {"train_length", "max_seq_len"},
+                                                               {"embedding_scale", "alibi.embedding_scale"},
+                                                               {"adaptive.cutoffs", "alibi.adaptive.cutoffs"},
+                                                               {"adaptive.factor", "alibi.adaptive.factor"},
+                                                               {"adaptive.dropout", "alibi.adaptive.dropout"}};
+  if (field == "expansion") return has_hidden_size ? "ffn_config.ffn_hidden_size / d_model" : "expansion_ratio";
+  if (field == "max_length") return has_max_length ? "alibi.max_length" : "max_seq_len";
+  const auto found = keys.find(field);
+  return found == keys.end() ? std::string(field) : found->second;
+}
+
+/// What one of our names stands for.
+template <class Value>
+Value named(const JsonObject& json, const char* key, Value (*from)(std::string_view)) {
+  try {
+    return from(json.get<std::string>(key));
+  } catch (const UsageError& error) {
+    fail("{} ({}{})", error.what(), json.where(), key);
+  }
+}
 
 /// MPT's name of the norm and ours.
 Norm norm_of(const std::string& name, const std::string& where) {
@@ -50,7 +93,7 @@ void refuse_unsupported(const JsonObject& json, const JsonObject& attention) {
 Position position_of(const JsonObject& json, const JsonObject& attention, const JsonObject& own) {
   const bool uses_alibi = attention.get_or<bool>("alibi", false);
   if (own.has("position")) {
-    const Position position = position_from(own.get<std::string>("position"));
+    const Position position = named(own, "position", position_from);
     check(uses_alibi == (position == Position::alibi), "[config] {}alibi is {}, but {}position is '{}'",
           attention.where(), uses_alibi, own.where(), name_of(position));
     return position;
@@ -64,7 +107,7 @@ Position position_of(const JsonObject& json, const JsonObject& attention, const 
 }
 
 Activation activation_of(const JsonObject& json, const JsonObject& own) {
-  if (own.has("activation")) return activation_from(own.get<std::string>("activation"));
+  if (own.has("activation")) return named(own, "activation", activation_from);
   const JsonObject ffn = json.object_or_empty("ffn_config");
   const std::string type = ffn.get_or("ffn_type", "mptmlp");
   check(type == "mptmlp", "[config] {}ffn_type is '{}', expected mptmlp", ffn.where(), type);
@@ -87,12 +130,12 @@ AdaptiveConfig adaptive_of(const JsonObject& json) {
 
 }  // namespace
 
-LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
+MptConfig read_mpt_config(const std::filesystem::path& folder) {
   check(std::filesystem::is_directory(folder), "[model] {}: no such folder", folder.string());
-  const std::filesystem::path path = folder / "config.json";
-  check(std::filesystem::exists(path), "[model] {}: not a model folder, there is no config.json in it",
-        folder.string());
-  const JsonObject json = read_json_object(path);
+  const std::filesystem::path path = folder / kConfigFile;
+  check(std::filesystem::exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(),
+        kConfigFile);
+  const JsonObject json = read_json_object(path, kMostConfigBytes);
   const std::string type = json.get<std::string>("model_type");
   check(type == "mpt", "[config] {}model_type is '{}', expected mpt", json.where(), type);
   const JsonObject attention = json.object_or_empty("attn_config");
@@ -107,7 +150,7 @@ LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
   t.expansion = json.get_number_or("expansion_ratio", 4, 0, 64);
   const JsonObject ffn = json.object_or_empty("ffn_config");
   if (ffn.has("ffn_hidden_size")) {
-    t.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, largest)) / t.d_model;
+    t.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
   }
   config.vocab_size = static_cast<int>(json.get_int("vocab_size", 1, largest));
   config.train_length = json.get_int("max_seq_len", 0, int64_t{1} << 40);
@@ -139,78 +182,110 @@ LanguageModelConfig read_mpt_config(const std::filesystem::path& folder) {
   t.rotary_theta = own.get_number_or("rotary_theta", 10000, 0, 1e12);
   config.embedding_scale = static_cast<float>(own.get_number_or("embedding_scale", 1, 0, 1e6));
   if (own.has("adaptive")) config.adaptive = adaptive_of(own.object("adaptive"));
-  config.validate();
-  return config;
-}
+  const bool has_hidden_size = ffn.has("ffn_hidden_size"), has_max_length = own.has("max_length");
+  check_config(config, {[&](std::string_view field) { return key_of(field, has_hidden_size, has_max_length); },
+                        [&](const std::string& problem) { fail("[config] {}{}", json.where(), problem); }});
 
-void check_mpt_size(const std::filesystem::path& folder, const LanguageModelConfig& config) {
-  double elements = 0;
-  const Safetensors file(folder);
-  for (const TensorInfo& tensor : file.tensors()) {
-    double product = 1;
-    for (const int64_t extent : tensor.shape) product *= static_cast<double>(extent);
-    elements += product;
+  MptConfig result{config, {}, {}};
+  if (own.has("tokenizer")) {
+    const JsonObject tokenizer = own.object("tokenizer");
+    result.tokenizer_kind = tokenizer.get<std::string>("kind");
+    result.tokenizer_fingerprint = tokenizer.get<std::string>("fingerprint");
   }
-  // What is missing is named by read_mpt_weights(); this is about memory.
-  constexpr double some = 1e6;
-  check(static_cast<double>(config.parameter_count()) <= 2 * elements + some,
-        "[model] {}: config.json describes {} parameters, the tensors of the folder have {:.0f}", folder.string(),
-        config.parameter_count(), elements);
+  return result;
 }
 
-void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelConfig& config,
-                      const std::vector<Parameter*>& parameters) {
-  const Safetensors file(folder);
-  std::set<std::string> used;
-  const auto load = [&](const std::string& name, Tensor target) {
-    const std::string full = "transformer." + name;
-    file.load_into(full, target);
-    used.insert(full);
-  };
+void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& config, const Tokenizer& tokenizer) {
+  const std::string file = tokenizer_file(folder).string(), path = (folder / kConfigFile).string();
+  check(config.tokenizer_fingerprint.empty() || config.tokenizer_fingerprint == fingerprint_text(tokenizer),
+        "[model] {}: the weights were trained with a tokenizer of the kind '{}' and the fingerprint {}; {} holds "
+        "another one ({}, {}). Put back the file that belongs to them; if it gives the same ids, take alibi.tokenizer "
+        "out of {}",
+        path, config.tokenizer_kind, config.tokenizer_fingerprint, file, tokenizer.kind(), fingerprint_text(tokenizer),
+        kConfigFile);
+  check(tokenizer.vocab_size() <= config.model.vocab_size, "[model] {}: vocab_size is {}, but {} has {} tokens", path,
+        config.model.vocab_size, file, tokenizer.vocab_size());
+}
+
+namespace {
+
+/// A tensor of a file: all rows of a parameter, or some of them.
+struct Part {
+  std::string name;
+  size_t parameter;
+  std::optional<std::pair<int64_t, int64_t>> rows;
+
+  Tensor of(const Tensor& value) const { return rows ? value.slice(0, rows->first, rows->second) : value; }
+};
+
+/// How files cut the parameters, which are given as ParameterSpec or Parameter.
+template <class Name, class Rows>
+std::vector<Part> parts_of(const LanguageModelConfig& config, size_t parameters, const Name& name, const Rows& rows) {
   const bool gated = nn::is_gated(config.transformer.activation);
-  for (Parameter* parameter : parameters) {
-    const size_t up = parameter->name.find("ffn.up_proj.");
-    if (gated && up != std::string::npos) {  // ours holds gate | up in one matrix, MPT's mptglu keeps two
-      std::string gate = parameter->name;
-      gate.replace(up, 11, "ffn.gate_proj");
-      const int64_t half = parameter->value.size(0) / 2;
-      load(gate, parameter->value.slice(0, 0, half));
-      load(parameter->name, parameter->value.slice(0, half, 2 * half));
-    } else {
-      load(parameter->name, parameter->value);
-    }
-  }
-  for (const TensorInfo& tensor : file.tensors()) {
-    check(used.contains(tensor.name) || tensor.name == "lm_head.weight",
-          "[model] {}: the tensor {} has no place in the model that config.json describes", folder.string(),
-          tensor.name);
-  }
-}
-
-void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelConfig& config,
-                      const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer) {
-  const TransformerConfig& t = config.transformer;
-  check(t.causal, "[model] the MPT layout holds decoders only");
-  make_folder(folder);
-
-  const bool gated = nn::is_gated(t.activation);
-  std::vector<NamedTensor> tensors;
-  for (const Parameter* parameter : parameters) {
-    const std::string full = "transformer." + parameter->name;
+  std::vector<Part> parts;
+  for (size_t i = 0; i < parameters; ++i) {
+    const std::string full = "transformer." + name(i);
     const size_t up = full.find("ffn.up_proj.");
-    if (gated && up != std::string::npos) {
+    if (gated && up != std::string::npos) {  // ours holds gate | up in one matrix, MPT's mptglu keeps two
       std::string gate = full;
       gate.replace(up, 11, "ffn.gate_proj");
-      const int64_t half = parameter->value.size(0) / 2;
-      tensors.push_back({gate, parameter->value.slice(0, 0, half)});
-      tensors.push_back({full, parameter->value.slice(0, half, 2 * half)});
+      const int64_t all = rows(i);
+      parts.push_back({gate, i, std::pair(int64_t{0}, all / 2)});
+      parts.push_back({full, i, std::pair(all / 2, all)});
     } else {
-      tensors.push_back({full, parameter->value});
+      parts.push_back({full, i, {}});
     }
   }
-  write_safetensors(folder / "model.safetensors", tensors);
+  return parts;
+}
+
+template <class Pointer>
+std::vector<Part> parts_of(const LanguageModelConfig& config, const std::vector<Pointer>& parameters) {
+  return parts_of(
+      config, parameters.size(), [&](size_t i) { return parameters[i]->name; },
+      [&](size_t i) { return parameters[i]->value.size(0); });
+}
+
+}  // namespace
+
+void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config) {
+  const std::vector<ParameterSpec> specs = parameter_specs(config);
+  std::set<std::string> used;
+  for (const Part& part : parts_of(
+           config, specs.size(), [&](size_t i) { return specs[i].name; },
+           [&](size_t i) { return specs[i].shape[0]; })) {
+    Shape expected = specs[part.parameter].shape;
+    if (part.rows) expected[0] = part.rows->second - part.rows->first;
+    weights.check_loadable(part.name, expected, DType::float32);
+    used.insert(part.name);
+  }
+  for (const TensorInfo& tensor : weights.tensors()) {
+    check(used.contains(tensor.name) || tensor.name == "lm_head.weight",
+          "[model] {}: the tensor {} has no place in the model that {} describes", weights.source_of(tensor.name),
+          tensor.name, kConfigFile);
+  }
+}
+
+void read_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config,
+                      const std::vector<Parameter*>& parameters) {
+  for (const Part& part : parts_of(config, parameters)) {
+    Tensor target = part.of(parameters[part.parameter]->value);
+    weights.load_finite_into(part.name, target);
+  }
+}
+
+void write_mpt_files(const std::filesystem::path& folder, const LanguageModelConfig& config,
+                     const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer) {
+  const TransformerConfig& t = config.transformer;
+  check(t.causal, "[model] the MPT layout holds decoders only");
+  std::vector<NamedTensor> tensors;
+  for (const Part& part : parts_of(config, parameters)) {
+    tensors.push_back({part.name, part.of(parameters[part.parameter]->value)});
+  }
+  write_safetensors(folder / kWeightsFile, tensors);
 
   const bool uses_alibi = t.position == Position::alibi;
+  const bool gated = nn::is_gated(t.activation);
   const bool grouped = t.key_heads() != t.heads;
   const bool tanh = t.activation == Activation::gelu_tanh;
   OrderedJson attention = {{"alibi", uses_alibi},
@@ -270,8 +345,18 @@ void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelCo
     own["t5_buckets"] = t.t5_buckets;
     own["t5_max_distance"] = t.t5_max_distance;
   }
+  if (tokenizer != nullptr) {
+    own["tokenizer"] = {{"kind", tokenizer->kind()}, {"fingerprint", fingerprint_text(*tokenizer)}};
+    tokenizer->save(folder);
+  }
   json["alibi"] = own;
-  write_json(folder / "config.json", json);
+  write_json(folder / kConfigFile, json);
+}
+
+std::set<std::string> mpt_file_names() {
+  std::set<std::string> names = tokenizer_file_names();
+  names.insert({kConfigFile, kWeightsFile});
+  return names;
 }
 
 }  // namespace alibi

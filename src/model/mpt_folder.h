@@ -1,24 +1,35 @@
-// The model on disk: a Hugging Face MPT folder (config.json, model.safetensors). Keys that MPT does not have, for the
-// other position methods and for adaptive vocabularies, stand under "alibi".
+// The model on disk: a Hugging Face MPT folder (config.json, model.safetensors, a tokenizer). Keys that MPT does not
+// have, for the other position methods, for adaptive vocabularies and for the tokenizer, stand under "alibi".
 #pragma once
 
 #include <filesystem>
+#include <set>
+#include <string>
 #include <vector>
 
 #include "alibi/language_model.h"
+#include "formats/safetensors.h"
 
 namespace alibi {
 
+struct MptConfig {
+  LanguageModelConfig model;
+  std::string tokenizer_kind, tokenizer_fingerprint;  ///< of the tokenizer it was trained with; empty: not known
+};
+
 /// Throws Error naming the file, the key, what was found and what was expected.
-LanguageModelConfig read_mpt_config(const std::filesystem::path& folder);
-/// Throws Error if the configuration is of a much larger model than the weights of the folder: nothing of its size
-/// should be allocated for them.
-void check_mpt_size(const std::filesystem::path& folder, const LanguageModelConfig& config);
-/// Fills the parameters; every one must be there with its shape, and nothing else.
-void read_mpt_weights(const std::filesystem::path& folder, const LanguageModelConfig& config,
+MptConfig read_mpt_config(const std::filesystem::path& folder);
+/// Throws Error if the tokenizer of the folder is not the one that the weights were trained with, or does not fit.
+void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& config, const Tokenizer& tokenizer);
+/// Throws Error unless the file has every parameter with its shape, and nothing else. Nothing is allocated for them.
+void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config);
+/// Fills the parameters. Throws Error that names the tensor and the place of a number that is not finite.
+void read_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters);
-/// `tokenizer`, if there is one, gives the ids at which generation begins and ends.
-void write_mpt_folder(const std::filesystem::path& folder, const LanguageModelConfig& config,
-                      const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer = nullptr);
+/// Writes all files of the model. `tokenizer`, if there is one, gives the ids at which generation begins and ends.
+void write_mpt_files(const std::filesystem::path& folder, const LanguageModelConfig& config,
+                     const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer);
+/// What these may be called.
+std::set<std::string> mpt_file_names();
 
 }  // namespace alibi

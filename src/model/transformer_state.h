@@ -1,34 +1,24 @@
 // What a Transformer holds: its parameters, and what training keeps between the passes.
 #pragma once
 
-#include <string>
 #include <vector>
 
 #include "alibi/attention.h"
 #include "alibi/transformer.h"
 #include "core/random.h"
-#include "model/initialization.h"
 #include "model/position_embedding.h"
 #include "model/training_buffers.h"
+#include "model/transformer_layout.h"
 
 // Dimension letters: B batch, T length, R = B * T rows, C d_model, H heads, K key/value heads, D head_dim, F ffn_dim.
 
 namespace alibi {
 
-struct Transformer::State {
-  /// Places of a layer's parameters in the list; -1: there is none.
-  struct Layer {
-    int norm1_weight, norm1_bias, qkv_weight, qkv_bias, out_weight, out_bias;
-    int norm2_weight, norm2_bias, up_weight, up_bias, down_weight, down_bias;
-  };
-
+struct Transformer::State : TransformerLayout {
   enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
 
   TransformerConfig config;
   std::vector<Parameter> parameters;
-  std::vector<Layer> layers;
-  int final_norm_weight = -1, final_norm_bias = -1;
-  int position_table = -1;  // learned: wpe; t5: relative_bias
   SinusoidalTable sinusoids;
   AttentionOptions attention;  // what does not change from call to call
   TrainingMode mode;
@@ -36,7 +26,6 @@ struct Transformer::State {
 
   State(const TransformerConfig& config_in, uint64_t seed);
 
-  int add(const std::string& name, const Shape& shape, Start start, bool decays, uint64_t seed);
   const Tensor& value(int index) const { return parameters[static_cast<size_t>(index)].value; }
   const Tensor* optional_value(int index) const { return index < 0 ? nullptr : &value(index); }
   Tensor* gradient(int index) { return index < 0 ? nullptr : &parameters[static_cast<size_t>(index)].gradient; }

@@ -27,10 +27,7 @@ Random draws_of(uint64_t seed, uint64_t index) {
 class Table : public Vocabulary {
  public:
   Table(const LanguageModelConfig& config, uint64_t seed) : scale_(config.embedding_scale) {
-    const int width = config.transformer.d_model;
-    Parameter table{"wte.weight", Tensor::empty({config.vocab_size, width}), Tensor(), false};
-    initialize(table.value, of_table(width), draws_of(seed, 0));
-    parameters_.push_back(std::move(table));
+    parameters_.push_back(vocabulary_specs(config).front().make(draws_of(seed, 0)));
   }
 
   void embed(const Tensor& ids, Tensor& y) const override { nn::embedding(ids, parameters_[0].value, scale_, y); }
@@ -58,23 +55,18 @@ class Bands : public Vocabulary {
  public:
   Bands(const LanguageModelConfig& config, uint64_t seed)
       : scale_(config.embedding_scale), dropout_(config.adaptive->dropout) {
-    const int64_t d = config.transformer.d_model;
+    const std::vector<ParameterSpec> specs = vocabulary_specs(config);  // table, projection, table, projection ...
     const std::vector<VocabularyBand> bands = config.bands();
     for (size_t b = 0; b < bands.size(); ++b) {
-      const int64_t others = b == 0 ? static_cast<int64_t>(bands.size()) - 1 : 0;
-      Parameter table{fmt::format("wte.bands.{}.weight", b), Tensor::empty({bands[b].words + others, bands[b].width}),
-                      Tensor(), false};
-      Tensor words = table.value.slice(0, 0, bands[b].words);
-      initialize(words, of_table(bands[b].width), draws_of(seed, 3 * b + 1));
-      if (others > 0) {  // the rows that stand for the other bands
-        Tensor clusters = table.value.slice(0, bands[b].words, bands[b].words + others);
-        initialize(clusters, Start::xavier(d, others), draws_of(seed, 3 * b + 2));
+      Parameter table = specs[2 * b].make(draws_of(seed, 3 * b + 1));
+      const int64_t rows = table.value.size(0);
+      if (rows > bands[b].words) {  // the rows that stand for the other bands
+        Tensor clusters = table.value.slice(0, bands[b].words, rows);
+        initialize(clusters, Start::xavier(config.transformer.d_model, rows - bands[b].words),
+                   draws_of(seed, 3 * b + 2));
       }
-      Parameter projection{fmt::format("wte.bands.{}.projection", b), Tensor::empty({d, bands[b].width}), Tensor(),
-                           true};
-      initialize(projection.value, Start::xavier(bands[b].width, d), draws_of(seed, 3 * b + 3));
       parameters_.push_back(std::move(table));
-      parameters_.push_back(std::move(projection));
+      parameters_.push_back(specs[2 * b + 1].make(draws_of(seed, 3 * b + 3)));
     }
   }
 
@@ -119,6 +111,24 @@ class Bands : public Vocabulary {
 };
 
 }  // namespace
+
+std::vector<ParameterSpec> vocabulary_specs(const LanguageModelConfig& config) {
+  const int64_t width = config.transformer.d_model;
+  if (!config.adaptive) {
+    return {{"wte.weight", {config.vocab_size, width}, of_table(config.transformer.d_model), false}};
+  }
+  std::vector<ParameterSpec> specs;
+  const std::vector<VocabularyBand> bands = config.bands();
+  for (size_t b = 0; b < bands.size(); ++b) {
+    const VocabularyBand& band = bands[b];
+    const int64_t others = b == 0 ? static_cast<int64_t>(bands.size()) - 1 : 0;
+    specs.push_back(
+        {fmt::format("wte.bands.{}.weight", b), {band.words + others, band.width}, of_table(band.width), false});
+    specs.push_back(
+        {fmt::format("wte.bands.{}.projection", b), {width, band.width}, Start::xavier(band.width, width), true});
+  }
+  return specs;
+}
 
 std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config, uint64_t seed) {
   if (config.adaptive) return std::make_unique<Bands>(config, seed);

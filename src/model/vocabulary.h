@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/language_model.h"
+#include "model/parameter_spec.h"
 
 // Dimension letters: R rows, C d_model, V vocab_size.
 
@@ -33,6 +34,9 @@ class Vocabulary {
  protected:
   std::vector<Parameter> parameters_;
 };
+
+/// The parameters of make_vocabulary(), in that order.
+std::vector<ParameterSpec> vocabulary_specs(const LanguageModelConfig& config);
 
 /// One table [V, C], or the bands of config.adaptive.
 std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config, uint64_t seed);

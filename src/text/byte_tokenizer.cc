@@ -125,9 +125,9 @@ std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
 }
 
 void ByteTokenizer::save(const std::filesystem::path& folder) const {
-  write_json(folder / "tokenizer.json", tokenizer_json());
-  write_json(folder / "tokenizer_config.json", tokenizer_config_json());
-  remove_other_tokenizers(folder, {"tokenizer.json"});
+  write_json(folder / kHuggingFaceFile, tokenizer_json());
+  write_json(folder / kTokenizerConfigFile, tokenizer_config_json());
+  remove_other_tokenizers(folder, {kHuggingFaceFile});
 }
 
 }  // namespace alibi

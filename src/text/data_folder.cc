@@ -3,6 +3,7 @@
 #include <string>
 #include <system_error>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "core/files.h"
@@ -108,11 +109,13 @@ void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus
 
 TrainingData read_data_folder(const std::filesystem::path& folder) { return to_data(read_parts(folder)); }
 
-TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress) {
+TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress, DataPart part) {
   const Parts parts = read_parts(folder);
-  const auto all = static_cast<double>(parts.train.header.tokens + parts.valid.header.tokens);
-  double before = 0;
-  for (const auto& [file, name] : {std::pair{&parts.train, kTrainFile}, std::pair{&parts.valid, kValidFile}}) {
+  std::vector<std::pair<const TokenFile*, const char*>> files = {{&parts.valid, kValidFile}};
+  if (part == DataPart::both) files.emplace_back(&parts.train, kTrainFile);
+  double all = 0, before = 0;
+  for (const auto& [file, name] : files) all += static_cast<double>(file->header.tokens);
+  for (const auto& [file, name] : files) {
     const auto tokens = static_cast<double>(file->header.tokens);
     check_tokens(*file, folder / name, [&](double fraction) {
       if (progress) progress("check", (before + fraction * tokens) / all);

@@ -2,6 +2,7 @@
 // is written last. docs/text.md has the formats.
 #pragma once
 
+#include <cstdint>
 #include <filesystem>
 #include <functional>
 #include <memory>
@@ -20,11 +21,14 @@ bool is_data_folder(const std::filesystem::path& folder);
 void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
                        const TextProgress& progress = {});
 
+enum class DataPart : uint8_t { both, valid };
+
 /// Maps the tokens. Throws Error that names the file if one is missing or damaged, or if they do not belong together;
 /// the ids themselves are not looked at.
 TrainingData read_data_folder(const std::filesystem::path& folder);
 
-/// The same, and reads all ids.
-TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress = {});
+/// The same, and reads all ids: of both parts, or of the held-out one alone. A second and a half for a billion.
+TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress = {},
+                               DataPart part = DataPart::both);
 
 }  // namespace alibi

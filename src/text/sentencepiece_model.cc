@@ -8,9 +8,16 @@
 
 #include "core/check.h"
 #include "text/text_encoding.h"
+#include "text/units.h"
 
 namespace alibi {
 namespace {
+
+constexpr size_t kMostPieces = size_t{1} << 20;
+/// None that is longer could be found in a unit of text, and the library makes a call within a call for each byte.
+constexpr size_t kMostPieceBytes = kMaxUnit;
+/// Sums of those of a unit stay finite.
+constexpr float kMostScore = 1e30f;
 
 /// The fields of one message of a protocol buffer, one after the other.
 class Fields {
@@ -90,6 +97,8 @@ SentencePieceModel::Piece read_piece(std::string_view bytes, std::string_view wh
   SentencePieceModel::Piece piece;
   for (Fields fields(bytes, where); fields.next();) {
     if (fields.number() == 1) piece.text = fields.content();
+    check(piece.text.size() <= kMostPieceBytes, "[tokenizer] {}: a piece of {} bytes, expected at most {}", where,
+          piece.text.size(), kMostPieceBytes);
     if (fields.number() == 2) piece.score = fields.real();
     if (fields.number() == 3) {
       const uint64_t type = fields.integer();
@@ -97,6 +106,8 @@ SentencePieceModel::Piece read_piece(std::string_view bytes, std::string_view wh
       piece.type = static_cast<SentencePieceModel::Type>(type);
     }
   }
+  check(!piece.text.empty(), "[tokenizer] {}: a piece is empty", where);
+  check(std::abs(piece.score) <= kMostScore, "[tokenizer] {}: the score of a piece is {}", where, piece.score);
   return piece;
 }
 
@@ -130,9 +141,7 @@ void check_normalizer(std::string_view bytes, std::string_view where) {
 
 void check_pieces(const SentencePieceModel& model, std::string_view where) {
   using Type = SentencePieceModel::Type;
-  constexpr size_t most = size_t{1} << 24;
-  check(!model.pieces.empty() && model.pieces.size() <= most, "[tokenizer] {}: {} pieces, expected 1 to {}", where,
-        model.pieces.size(), most);
+  check(!model.pieces.empty(), "[tokenizer] {}: there are no pieces", where);
   std::unordered_set<std::string_view> texts;
   std::set<std::string_view> bytes;
   int unknown = 0;
@@ -140,8 +149,7 @@ void check_pieces(const SentencePieceModel& model, std::string_view where) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
     check(piece.type != Type::user_defined && piece.type != Type::unused,
           "[tokenizer] {}: piece {} is of type {}, which is not supported", where, id, static_cast<int>(piece.type));
-    check(std::isfinite(piece.score), "[tokenizer] {}: the score of piece {} is {}", where, id, piece.score);
-    bool well_formed = !piece.text.empty();
+    bool well_formed = true;
     for (size_t at = 0; well_formed && at < piece.text.size();) {
       const size_t length = utf8_sequence_length(piece.text, at);
       well_formed = length > 0 && piece.text[at] != '\0';
@@ -170,7 +178,10 @@ SentencePieceModel read_sentencepiece_model(std::string_view bytes, std::string_
   SentencePieceModel model;
   bool trainer = false, normalizer = false;
   for (Fields fields(bytes, where); fields.next();) {
-    if (fields.number() == 1) model.pieces.push_back(read_piece(fields.content(), where));
+    if (fields.number() == 1) {
+      check(model.pieces.size() < kMostPieces, "[tokenizer] {}: more than {} pieces", where, kMostPieces);
+      model.pieces.push_back(read_piece(fields.content(), where));
+    }
     if (fields.number() == 2) {
       check(!trainer, "[tokenizer] {}: two sets of training settings", where);
       model.algorithm = read_trainer(fields.content(), where);

@@ -15,6 +15,8 @@ namespace alibi {
 namespace {
 
 constexpr const char* kEndOfTextName = "</s>";
+/// Models of a quarter of a million pieces have 5 MB. Read, a file takes many times its size.
+constexpr size_t kMostBytes = size_t{64} << 20;
 /// U+2581, which the library writes for a space: the character itself would come back as one.
 constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 
@@ -96,6 +98,10 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
         processor_.GetPieceSize(), vocab_size());
 }
 
+std::shared_ptr<const SentencePieceTokenizer> SentencePieceTokenizer::load(const std::filesystem::path& file) {
+  return std::make_shared<SentencePieceTokenizer>(read_file(file, kMostBytes), file.string());
+}
+
 uint64_t SentencePieceTokenizer::fingerprint() const { return fnv1a(model_, fnv1a("sentencepiece")); }
 
 std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const {
@@ -153,15 +159,15 @@ void SentencePieceTokenizer::save(const std::filesystem::path& folder) const {
   write_file(folder / kSentencePieceFile, model_);
   // Hugging Face reads tokenizer.model with this class, but takes every such model for one of byte pairs.
   const bool bpe = kind_ == "bpe";
-  write_json(folder / "tokenizer_config.json", {{"tokenizer_class", bpe ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
-                                                {"bos_token", kEndOfTextName},
-                                                {"eos_token", kEndOfTextName},
-                                                {"unk_token", "<unk>"},
-                                                {"add_bos_token", false},
-                                                {"add_eos_token", false},
-                                                {"add_prefix_space", false},
-                                                {"legacy", false},
-                                                {"clean_up_tokenization_spaces", false}});
+  write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", bpe ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
+                                             {"bos_token", kEndOfTextName},
+                                             {"eos_token", kEndOfTextName},
+                                             {"unk_token", "<unk>"},
+                                             {"add_bos_token", false},
+                                             {"add_eos_token", false},
+                                             {"add_prefix_space", false},
+                                             {"legacy", false},
+                                             {"clean_up_tokenization_spaces", false}});
   if (!bpe) write_json(folder / kHuggingFaceFile, unigram_json(read_sentencepiece_model(model_, kSentencePieceFile)));
   remove_other_tokenizers(folder, bpe ? std::set<std::string>{kSentencePieceFile}
                                       : std::set<std::string>{kSentencePieceFile, kHuggingFaceFile});

@@ -24,6 +24,7 @@ class SentencePieceTokenizer : public Tokenizer {
  public:
   /// `model` as the library writes it; `where` names it in messages. Throws Error as read_sentencepiece_model() does.
   SentencePieceTokenizer(std::string model, const std::string& where);
+  static std::shared_ptr<const SentencePieceTokenizer> load(const std::filesystem::path& file);
 
   std::string_view kind() const override { return kind_; }
   int32_t vocab_size() const override { return static_cast<int32_t>(texts_.size()); }

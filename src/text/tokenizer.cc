@@ -1,7 +1,7 @@
 #include "alibi/tokenizer.h"
 
 #include "core/check.h"
-#include "core/files.h"
+#include "core/together.h"
 #include "formats/json.h"
 #include "text/byte_tokenizer.h"
 #include "text/sentencepiece_tokenizer.h"
@@ -20,18 +20,33 @@ std::shared_ptr<const Tokenizer> load_byte_tokenizer(const std::filesystem::path
   return std::make_shared<ByteTokenizer>();
 }
 
+std::shared_ptr<const Tokenizer> load_from(const std::filesystem::path& folder) {
+  const std::filesystem::path file = tokenizer_file(folder);
+  const std::string name = file.filename().string();
+  if (name == kSentencePieceFile) return SentencePieceTokenizer::load(file);
+  if (name == kWordsFile) return WordTokenizer::load(file);
+  return load_byte_tokenizer(file);
+}
+
 }  // namespace
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
-  std::error_code ignored;  // what cannot be seen is not there
-  const auto holds = [&](const char* name) { return std::filesystem::exists(folder / name, ignored); };
-  if (holds(kSentencePieceFile)) {
-    const std::filesystem::path file = folder / kSentencePieceFile;
-    return std::make_shared<SentencePieceTokenizer>(read_file(file), file.string());
-  }
-  if (holds(kWordsFile)) return WordTokenizer::load(folder / kWordsFile);
-  return load_byte_tokenizer(folder / kHuggingFaceFile);
+  return read_together(folder, "config.json", load_from);
 }
+
+std::set<std::string> tokenizer_file_names() {
+  return {kWordsFile, kSentencePieceFile, kHuggingFaceFile, kTokenizerConfigFile};
+}
+
+std::filesystem::path tokenizer_file(const std::filesystem::path& folder) {
+  std::error_code ignored;  // what cannot be seen is not there
+  for (const char* name : {kSentencePieceFile, kWordsFile}) {
+    if (std::filesystem::exists(folder / name, ignored)) return folder / name;
+  }
+  return folder / kHuggingFaceFile;
+}
+
+std::string fingerprint_text(const Tokenizer& tokenizer) { return fmt::format("{:016x}", tokenizer.fingerprint()); }
 
 void remove_other_tokenizers(const std::filesystem::path& folder, const std::set<std::string>& keep) {
   for (const char* name : {kWordsFile, kSentencePieceFile, kHuggingFaceFile}) {

@@ -41,7 +41,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
     const std::string& folder = texts.front();
     check_usage(valid.empty(), "[text] {}: what is held out was chosen when it was tokenized; leave out --valid",
                 folder);
-    TrainingData data = read_data_folder(folder);
+    TrainingData data = check_data_folder(folder, progress);
     const bool asked = choice.kind != TokenizerChoice().kind || choice.vocab_size != 0 || !choice.like.empty();
     check_usage(!asked, "[text] {}: it has a tokenizer of its own ({}, {} tokens); leave out the tokenizer's options",
                 folder, data.tokenizer->kind(), data.tokenizer->vocab_size());
@@ -66,7 +66,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
 ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
                          const TextProgress& progress, std::istream& standard_input) {
   if (is_data(texts)) {
-    const TrainingData data = read_data_folder(texts.front());
+    const TrainingData data = check_data_folder(texts.front(), progress, DataPart::valid);
     check(data.tokenizer->fingerprint() == tokenizer.fingerprint(),
           "[text] {}: its tokens are of another tokenizer ({}, {} tokens) than the model's ({}, {} tokens)",
           texts.front(), data.tokenizer->kind(), data.tokenizer->vocab_size(), tokenizer.kind(),

@@ -89,7 +89,7 @@ WordTokenizer::WordTokenizer(std::vector<WordCount> words) : words_(std::move(wo
 }
 
 std::shared_ptr<const WordTokenizer> WordTokenizer::load(const std::filesystem::path& file) {
-  const std::string text = read_file(file);
+  const std::string text = read_file(file, kMostTokenizerBytes);
   std::vector<WordCount> words;
   size_t line = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -182,12 +182,12 @@ void WordTokenizer::save(const std::filesystem::path& folder) const {
                      {"decoder", nullptr},
                      {"model", {{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", kNames[kUnknown]}}}};
   write_file(folder / kHuggingFaceFile, json.dump(0, ' ', false, Json::error_handler_t::replace) + "\n");
-  write_json(folder / "tokenizer_config.json", {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                                {"bos_token", kNames[kEnd]},
-                                                {"eos_token", kNames[kEnd]},
-                                                {"unk_token", kNames[kUnknown]},
-                                                {"pad_token", kNames[1]},
-                                                {"clean_up_tokenization_spaces", false}});
+  write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                             {"bos_token", kNames[kEnd]},
+                                             {"eos_token", kNames[kEnd]},
+                                             {"unk_token", kNames[kUnknown]},
+                                             {"pad_token", kNames[1]},
+                                             {"clean_up_tokenization_spaces", false}});
   remove_other_tokenizers(folder, {kWordsFile, kHuggingFaceFile});
 }
 

@@ -4,9 +4,14 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <system_error>
+#include <utility>
 
 #include "core/check.h"
+#include "core/checksum.h"
+#include "formats/safetensors.h"
+#include "model/mpt_folder.h"
 #include "train/identity.h"
 
 namespace alibi {
@@ -16,7 +21,8 @@ namespace fs = std::filesystem;
 
 constexpr const char* kStateFile = "training.json";
 constexpr const char* kTensorFile = "training.safetensors";
-constexpr int64_t kFormat = 1;
+constexpr const char* kChecksum = "xxh64";
+constexpr int64_t kFormat = 2;
 constexpr int64_t kMost = int64_t{1} << 53;  // what JSON can say exactly
 
 fs::path folder_of(const fs::path& model_folder) { return model_folder / "checkpoints"; }
@@ -45,31 +51,91 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
-/// Nothing if a file is missing or has not the size it was written with.
-std::optional<JsonObject> read_if_whole(const fs::path& checkpoint) {
-  try {
-    JsonObject state = read_json_object(checkpoint / kStateFile);
-    const JsonObject files = state.object("files");
-    for (const std::string& name : files.keys()) {
-      if (fs::file_size(checkpoint / name) != static_cast<uintmax_t>(files.get_int(name, 0, kMost))) return {};
+/// Of a file that is whole, but not for this version.
+class NewerFormat : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Of all keys but itself, in whatever order and spacing they are written.
+std::string checksum_of(Json state) {
+  state.erase(kChecksum);
+  return xxh64(state.dump(-1, ' ', false, Json::error_handler_t::replace));
+}
+
+JsonObject read_state_file(const fs::path& checkpoint) {
+  JsonObject json = read_json_object(checkpoint / kStateFile);
+  const int64_t format = json.get_int("format", 1, kMost);
+  if (format > 1) {  // 1 had none
+    const std::string expected = json.get<std::string>(kChecksum), found = checksum_of(json.raw());
+    check(found == expected, "[resume] {}its content has the checksum {}, expected {}", json.where(), found, expected);
+  }
+  if (format > kFormat) {
+    throw NewerFormat(fmt::format("[resume] {}written by a newer version of alibi: format is {}, expected at most {}",
+                                  json.where(), format, kFormat));
+  }
+  return json;
+}
+
+void check_file(const fs::path& path, int64_t bytes, const std::string& checksum) {
+  const uintmax_t size = fs::file_size(path);
+  check(size == static_cast<uintmax_t>(bytes), "[resume] {}: has {} bytes, expected {}", path.string(), size, bytes);
+  if (checksum.empty()) return;
+  const std::string found = xxh64_of_file(path);
+  check(found == checksum, "[resume] {}: has the checksum {}, expected {}: it is damaged", path.string(), found,
+        checksum);
+}
+
+void check_files(const fs::path& checkpoint, const JsonObject& json) {
+  const bool has_checksums = json.get<int64_t>("format") > 1;
+  const JsonObject files = json.object("files");
+  for (const char* name : {"config.json", "model.safetensors", kTensorFile}) {
+    check(files.has(name), "[json] {}{} is missing", files.where(), name);
+  }
+  for (const std::string& name : files.keys()) {
+    check(fs::path(name).filename() == name, "[json] {}{}: expected the name of a file", files.where(), name);
+    if (has_checksums) {
+      const JsonObject file = files.object(name);
+      const std::string checksum = file.get<std::string>(kChecksum);
+      check(checksum.size() == 16, "[json] {}{} is \"{}\", expected 16 hexadecimal digits", file.where(), kChecksum,
+            checksum);
+      check_file(checkpoint / name, file.get_int("bytes", 0, kMost), checksum);
+    } else {
+      check_file(checkpoint / name, files.get_int(name, 0, kMost), {});
     }
-    return state;
-  } catch (const std::exception&) {  // a damaged disk: an older checkpoint may do
-    return {};
   }
 }
 
-struct Found {
-  fs::path folder;
-  JsonObject state;
-};
-
-std::optional<Found> newest_whole(const fs::path& folder) {
-  for (const int64_t step : steps_in(folder)) {
-    const fs::path checkpoint = folder / name_of_step(step);
-    if (std::optional<JsonObject> state = read_if_whole(checkpoint)) return Found{checkpoint, *std::move(state)};
+TrainState read_state(const JsonObject& json) {
+  TrainState state;
+  state.step = json.get_int("step", 1, kMost);
+  state.tokens = json.get_int("tokens", 1, kMost);
+  state.seconds = json.get_number("seconds", 0, 1e15);
+  state.finished = json.get<bool>("finished");
+  for (const std::vector<double>& pair : json.get<std::vector<std::vector<double>>>("evaluations")) {
+    check(pair.size() == 2 && pair[0] == std::floor(pair[0]) && pair[0] >= 1 &&
+              pair[0] <= static_cast<double>(state.step) && std::isfinite(pair[1]),
+          "[json] {}evaluations holds [{}], expected an update and its loss", json.where(), fmt::join(pair, ", "));
+    state.evaluations.push_back({static_cast<int64_t>(pair[0]), pair[1]});
   }
-  return {};
+  return state;
+}
+
+/// Throws Error that says what is damaged.
+Checkpoint read_whole(const fs::path& folder) {
+  try {
+    const JsonObject json = read_state_file(folder);
+    Checkpoint result;
+    result.state = read_state(json);
+    result.identity = json.object("run").raw();
+    check(folder.filename() == name_of_step(result.state.step), "[json] {}step is {}, expected that of the folder",
+          json.where(), result.state.step);
+    check_files(folder, json);
+    result.info = {folder, result.state.step, result.state.finished, {}};
+    return result;
+  } catch (const fs::filesystem_error& error) {
+    fail("[resume] {}: {}", error.path1().string(), error.code().message());
+  }
 }
 
 /// A name that says that this is no checkpoint (any more); the leftovers of a killed process are found by it.
@@ -104,30 +170,10 @@ OrderedJson state_json(const TrainState& state, const OrderedJson& identity) {
           {"run", identity}};
 }
 
-TrainState read_state(const JsonObject& json) {
-  TrainState state;
-  state.step = json.get_int("step", 1, kMost);
-  state.tokens = json.get_int("tokens", 1, kMost);
-  state.seconds = json.get_number("seconds", 0, 1e15);
-  state.finished = json.get<bool>("finished");
-  for (const Json& pair : json.raw().at("evaluations")) {
-    state.evaluations.push_back({pair.at(0).get<int64_t>(), pair.at(1).get<double>()});
-  }
-  return state;
-}
-
-void copy_weights(const fs::path& folder, LanguageModel& model) {
-  const LanguageModel saved = LanguageModel::load(folder);
-  const std::vector<const Parameter*> from = saved.parameters();
-  const std::vector<Parameter*> to = model.parameters();
-  check(from.size() == to.size(), "[resume] {} holds {} parameters, expected {}", folder.string(), from.size(),
-        to.size());
-  for (size_t i = 0; i < to.size(); ++i) {
-    check(from[i]->name == to[i]->name && from[i]->value.shape() == to[i]->value.shape(),
-          "[resume] {} holds {} {}, expected {} {}", folder.string(), from[i]->name, from[i]->value.shape(),
-          to[i]->name, to[i]->value.shape());
-    to[i]->value.copy_from(from[i]->value);
-  }
+void read_weights(const fs::path& checkpoint, LanguageModel& model) {
+  const Safetensors file(checkpoint);
+  check_mpt_weights(file, model.config());
+  read_mpt_weights(file, model.config(), model.parameters());
   model.weights_changed();
 }
 
@@ -161,36 +207,38 @@ void Checkpoints::write(const LanguageModel& model, const OptimizerState& optimi
     }
   } const remove{part};
   make_folder(part);
-  model.save(part);
+  write_mpt_files(part, model.config(), model.parameters(), &model.tokenizer());
   std::vector<NamedTensor> tensors = optimizer.tensors();
   tensors.push_back({"loss", Tensor::from(state.loss, {static_cast<int64_t>(state.loss.size())})});
   write_safetensors(part / kTensorFile, tensors);
   OrderedJson json = state_json(state, identity);
   for (const auto& entry : fs::directory_iterator(part)) {
     if (!entry.is_regular_file()) continue;
-    json["files"][entry.path().filename().string()] = entry.file_size();
+    json["files"][entry.path().filename().string()] = {{"bytes", entry.file_size()},
+                                                       {kChecksum, xxh64_of_file(entry.path())}};
   }
+  json[kChecksum] = checksum_of(Json::parse(json.dump()));
   write_json(part / kStateFile, json);            // last; each of these files and the folder is synced
   if (fs::exists(target)) remove_folder(target);  // of a damaged disk, or it would have been resumed from
   rename_synced(part, target);
 }
 
-TrainState Checkpoints::resume(LanguageModel& model, OptimizerState& optimizer, const OrderedJson& identity) const {
-  const std::optional<Found> found = newest_whole(folder_);
-  check(found.has_value(), "[resume] {} holds no whole checkpoint; start without resuming", folder_.string());
-  const std::vector<std::string> different = differences(identity, found->state.object("run").raw());
+TrainState Checkpoints::resume(const Checkpoint& checkpoint, LanguageModel& model, OptimizerState& optimizer,
+                               const OrderedJson& identity) const {
+  const fs::path& folder = checkpoint.info.folder;
+  const std::vector<std::string> different = differences(identity, checkpoint.identity);
   check(different.empty(),
         "[resume] {} is of another run: {}. Give the same text and settings, or train into another folder",
-        found->folder.string(), fmt::join(different, "; "));
-  TrainState state = read_state(found->state);
-  const Safetensors file(found->folder / kTensorFile);
-  for (NamedTensor& entry : optimizer.tensors()) file.load_into(entry.name, entry.tensor);
-  const Tensor losses = file.load("loss");
-  check(losses.elements() == state.step, "[resume] {}: {} losses, expected {}", found->folder.string(),
-        losses.elements(), state.step);
+        folder.string(), fmt::join(different, "; "));
+  TrainState state = checkpoint.state;
+  const Safetensors file(folder / kTensorFile);
+  for (NamedTensor& entry : optimizer.tensors()) file.load_finite_into(entry.name, entry.tensor);
+  file.check_loadable("loss", {state.step}, DType::float32);
+  Tensor losses = Tensor::empty({state.step});
+  file.load_finite_into("loss", losses);
   state.loss = losses.to_floats();
-  copy_weights(found->folder, model);
-  // Newer ones are damaged. They must not outlive, as the newest, what is written from here on.
+  read_weights(folder, model);
+  // They must not outlive, as the newest, what is written from here on.
   for (const int64_t step : steps_in(folder_)) {
     if (step > state.step) remove_folder(folder_ / name_of_step(step));
   }
@@ -198,7 +246,7 @@ TrainState Checkpoints::resume(LanguageModel& model, OptimizerState& optimizer, 
 }
 
 void Checkpoints::load_weights(int64_t step, LanguageModel& model) const {
-  copy_weights(folder_ / name_of_step(step), model);
+  read_weights(read_whole(folder_ / name_of_step(step)).info.folder, model);
 }
 
 void Checkpoints::prune(int64_t keep, const std::optional<TrainEvaluation>& best) const {
@@ -212,10 +260,28 @@ void Checkpoints::remove_all() const {
   for (const int64_t step : steps_in(folder_)) remove_folder(folder_ / name_of_step(step));
 }
 
+std::optional<Checkpoint> find_newest(const fs::path& model_folder) {
+  const fs::path folder = folder_of(model_folder);
+  std::vector<std::string> damaged;
+  for (const int64_t step : steps_in(folder)) {
+    try {
+      Checkpoint found = read_whole(folder / name_of_step(step));
+      found.info.damaged = std::move(damaged);
+      return found;
+    } catch (const NewerFormat&) {
+      throw;
+    } catch (const Error& error) {  // a damaged disk: an older checkpoint may do
+      damaged.emplace_back(error.what());
+    }
+  }
+  check(damaged.empty(), "[resume] {} holds no whole checkpoint: {}. To begin anew, remove that folder",
+        folder.string(), fmt::join(damaged, "; "));
+  return {};
+}
+
 std::optional<CheckpointInfo> newest_checkpoint(const fs::path& model_folder) {
-  const std::optional<Found> found = newest_whole(folder_of(model_folder));
-  if (!found) return {};
-  return CheckpointInfo{found->folder, found->state.get_int("step", 1, kMost), found->state.get<bool>("finished")};
+  const std::optional<Checkpoint> found = find_newest(model_folder);
+  return found ? std::optional(found->info) : std::nullopt;
 }
 
 }  // namespace alibi

@@ -29,6 +29,16 @@ struct TrainState {
   int64_t evaluations_without_gain() const;
 };
 
+/// One that has been read as a whole.
+struct Checkpoint {
+  CheckpointInfo info;
+  TrainState state;  ///< without the losses of the updates
+  Json identity;     ///< see identity_of()
+};
+
+/// As newest_checkpoint().
+std::optional<Checkpoint> find_newest(const std::filesystem::path& model_folder);
+
 /// The checkpoints of one model folder, locked against other processes while this lives.
 class Checkpoints {
  public:
@@ -38,10 +48,11 @@ class Checkpoints {
   /// Writes beside, syncs every file and folder, renames: there is a whole checkpoint or none.
   void write(const LanguageModel& model, const OptimizerState& optimizer, const TrainState& state,
              const OrderedJson& identity) const;
-  /// Puts weights and optimizer where the newest whole checkpoint was. Throws Error if there is none, or one of a run
-  /// with another identity.
-  TrainState resume(LanguageModel& model, OptimizerState& optimizer, const OrderedJson& identity) const;
-  /// The weights that the model had after `step` updates.
+  /// Puts weights and optimizer where the checkpoint was, and removes newer ones, which are damaged. Throws Error if it
+  /// is of a run with another identity.
+  TrainState resume(const Checkpoint& checkpoint, LanguageModel& model, OptimizerState& optimizer,
+                    const OrderedJson& identity) const;
+  /// The weights that the model had after `step` updates. Throws Error if that checkpoint is damaged.
   void load_weights(int64_t step, LanguageModel& model) const;
   /// Removes all but the newest `keep` and the best.
   void prune(int64_t keep, const std::optional<TrainEvaluation>& best) const;

@@ -82,14 +82,20 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
 void Trainer::open_folder() {
   make_folder(run_.folder);
   checkpoints_.emplace(run_.folder);
-  const std::optional<CheckpointInfo> earlier = newest_checkpoint(run_.folder);
+  const std::optional<Checkpoint> earlier = find_newest(run_.folder);
   if (run_.resume && earlier) {
-    state_ = checkpoints_->resume(model_, optimizer_, identity_);
+    for (const std::string& damaged : earlier->info.damaged) {
+      if (run_.on_warning) {
+        run_.on_warning(fmt::format("a damaged checkpoint is left out, the one of update {} is taken: {}",
+                                    earlier->info.step, damaged));
+      }
+    }
+    state_ = checkpoints_->resume(*earlier, model_, optimizer_, identity_);
     seconds_before_ = state_.seconds;
   } else {
-    check(!earlier || earlier->finished,
+    check(!earlier || earlier->info.finished,
           "[train] {} holds a run that was stopped after {} updates; resume it, or train into another folder",
-          run_.folder.string(), earlier ? earlier->step : 0);
+          run_.folder.string(), earlier ? earlier->info.step : 0);
     checkpoints_->remove_all();
     if (!run_.settings.empty()) write_file(run_.folder / "train.json", run_.settings);
   }
@@ -157,7 +163,12 @@ void Trainer::write_or_explain(const Write& write) const {
   try {
     write();
   } catch (const Error& error) {
-    const std::optional<CheckpointInfo> newest = newest_checkpoint(run_.folder);
+    std::optional<CheckpointInfo> newest;
+    try {
+      newest = newest_checkpoint(run_.folder);
+    } catch (const Error& other) {
+      fail("{}. {}", error.what(), other.what());
+    }
     if (!newest) fail("{}. There is no checkpoint yet", error.what());
     fail("{}. The checkpoint of update {} is whole and can be resumed", error.what(), newest->step);
   }

@@ -53,6 +53,18 @@ TEST(AttentionForward, EveryLengthAroundTheBlocks) {
   }
 }
 
+TEST(AttentionForward, WindowsThatEndInTheCornerOfATile) {
+  // 16 n + 47: the last query and the first key of a tile are one too far apart, and all else is seen.
+  for (const int64_t window : {1, 15, 46, 47, 48, 63, 79, 95, 111, 127, 143, 144}) {
+    for (const bool causal : {true, false}) {
+      AttentionCase c{.queries = 200, .keys = 200, .head_dim = 8};
+      c.options.window = window;
+      c.options.causal = causal;
+      expect_forward(c);
+    }
+  }
+}
+
 TEST(AttentionForward, LargeScoresStayFinite) {
   AttentionCase c{.queries = 100, .keys = 100, .heads = 2, .kv_heads = 2, .head_dim = 64, .input_scale = 30};
   c.options.slopes = {0.5f, 0.01f};

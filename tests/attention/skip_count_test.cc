@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "alibi/kv_cache.h"
+#include "attention/amx_cases.h"
 #include "attention/blocks.h"
 #include "attention/cases.h"
 #include "attention/kv_cache_norms.h"
@@ -25,8 +26,8 @@ struct Uniform {
 };
 
 /// Queries and keys that are all alike, so that every norm and every score is known.
-AttentionTensors tensors_of(const Uniform& u) {
-  AttentionTensors t({.queries = u.length, .keys = u.length, .head_dim = 16});
+AttentionTensors tensors_of(const Uniform& u, DType dtype = DType::float32) {
+  AttentionTensors t({.queries = u.length, .keys = u.length, .head_dim = 16, .dtype = dtype});
   const auto value = static_cast<float>(std::sqrt(u.score / 4));  // scale 1/4, 16 products
   t.q.fill(value);
   t.k.fill(value);
@@ -141,6 +142,98 @@ TEST(AttentionSkipCounts, AreThoseOfTheRule) {
       EXPECT_EQ(t.state.stats.blocks_total, total);
       EXPECT_EQ(t.state.stats.blocks_visited, expected);
     });
+  }
+}
+
+/// Key blocks of 32 that a block of 32 queries visits on AMX (src/attention/amx_skip.h): the rule is solved for the
+/// distance, once before the first key is read, from the queries' own keys, and again after every eight blocks.
+class AmxRule {
+ public:
+  explicit AmxRule(const Uniform& u) : u_(u), slope_(static_cast<double>(u.slope)) {
+    constexpr double log2e = std::numbers::log2e, rounding = (1 + 0x1p-15) * (1 + 0x1p-15);
+    top_ = u.score * log2e;
+    reach_ = u.score * log2e * rounding;
+    log_count_ = std::log2(std::min(static_cast<double>(u.length), -1 / std::expm1(-slope_)));
+    log_budget_ = std::log2(static_cast<double>(u.tolerance) / (u.causal ? 1 : 2));
+  }
+
+  int64_t blocks_visited(int64_t row, int64_t rows) {
+    const int64_t blocks = (u_.length + 31) / 32, own = (row + rows - 1) / 32 + 1;
+    int64_t low = 0, high = u_.causal ? own : blocks, left = own, right = own;
+    const auto narrow = [&](const std::function<double(int64_t)>& log_sum) {
+      double least = 32, most = 0;
+      for (int64_t i = 0; i < rows; ++i) {
+        const double need = distance(log_sum(row + i));
+        least = std::min(least, static_cast<double>(i) - need);
+        most = std::max(most, static_cast<double>(i) + need);
+      }
+      const double before = static_cast<double>(row) + least, after = static_cast<double>(row) + most;
+      if (low < left) low = std::clamp(block_of(before), low, left);
+      if (high > right) high = std::clamp(block_of(after + 31), right, high);
+    };
+    narrow([&](int64_t) { return -reach_; });
+    while (left > low || right < high) {
+      if (left > low) {
+        left = std::max(left - 8, low);
+      } else {
+        right = std::min(right + 8, high);
+      }
+      narrow([&](int64_t i) { return top_ + std::log2(weights(i, 32 * left, std::min(32 * right, u_.length))); });
+    }
+    return right - left;
+  }
+
+  /// How close a distance came to the edge of a block, in keys.
+  double margin() const { return margin_; }
+
+ private:
+  double distance(double log_sum) const {
+    const bool before_the_first = log_sum < 0 || u_.score == 0;
+    const double max = u_.score == 0 ? 0 : before_the_first ? reach_ : top_;
+    const double slack = (reach_ + max) * 0x1p-12 + 0x1p-7;
+    const double need = (reach_ + log_count_ - log_sum - log_budget_ + slack) / (slope_ * std::numbers::log2e) + 1;
+    return std::max(0.0, need * (1 + 0x1p-20));
+  }
+  int64_t block_of(double key) {
+    const double block = std::max(0.0, key / 32);
+    if (block > 0) margin_ = std::min(margin_, 32 * std::abs(block - std::round(block)));
+    return static_cast<int64_t>(std::floor(block));
+  }
+  double weights(int64_t position, int64_t begin, int64_t end) const {
+    double sum = 0;
+    for (int64_t j = begin; j < (u_.causal ? std::min(end, position + 1) : end); ++j) {
+      sum += std::exp(-slope_ * static_cast<double>(std::abs(position - j)));
+    }
+    return sum;
+  }
+
+  const Uniform& u_;
+  double slope_, top_, reach_, log_count_, log_budget_;
+  double margin_ = INFINITY;
+};
+
+TEST(AttentionSkipCounts, AreThoseOfTheRuleOnAmx) {
+  SKIP_WITHOUT_AMX();
+  const double large = 16.0 * 16 * 4;  // queries and keys of 16: beyond the softmax without a maximum
+  const Uniform cases[] = {
+      {.length = 1000, .slope = 0.05f, .tolerance = 0x1p-11f},
+      {.length = 1000, .slope = 9e-4f, .tolerance = 0.9f},
+      {.length = 1000, .slope = 0.02f, .tolerance = 0x1p-9f, .score = large},
+      {.length = 700, .slope = 0.05f, .tolerance = 0x1p-11f, .causal = false},
+      {.length = 700, .slope = 0.03f, .tolerance = 0x1p-9f, .score = large, .causal = false},
+  };
+  for (const Uniform& u : cases) {
+    SCOPED_TRACE(fmt::format("slope {} tolerance {} score {} causal {}", u.slope, u.tolerance, u.score, u.causal));
+    AttentionTensors t = tensors_of(u, DType::bfloat16);
+    AmxRule rule(u);
+    int64_t expected = 0;
+    for (int64_t row = 0; row < u.length; row += 32) {
+      expected += rule.blocks_visited(row, std::min<int64_t>(32, u.length - row));
+    }
+    ASSERT_GT(rule.margin(), 1e-3) << "a decision that rounding could turn";
+    t.forward(options_of(u));
+    ASSERT_LT(expected, t.state.stats.blocks_total) << "nothing is skipped";
+    EXPECT_EQ(t.state.stats.blocks_visited, expected);
   }
 }
 

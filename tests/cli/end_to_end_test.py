@@ -62,6 +62,15 @@ class EndToEnd(CliTest):
         self.assertEqual(first, generate("--seed", "1", "--threads", "1"))
         self.assertNotEqual(first, generate("--seed", "2"))
 
+    def test_generate_limits(self):
+        def generate(*more):
+            return self.succeeds("generate", self.model, "--prompt", "the quick", "--tokens", "60", *more)
+
+        greedy = generate("--temperature", "0")
+        self.assertNotEqual(greedy, generate("--temperature", "3"))
+        for limit in (("--top-k", "1"), ("--top-p", "0.0001")):
+            self.assertEqual(greedy, generate("--temperature", "3", *limit))
+
     def test_generate_goes_past_the_training_length(self):
         arguments = ("generate", self.model, "--prompt", "the quick", "--tokens", "200", "--temperature", "0")
         text = self.succeeds(*arguments, "--json", self.folder / "generate.json")

@@ -42,6 +42,25 @@ class TrainingConfig(CliTest):
         self.assertNotIn("warmup", used)
         self.assertEqual(used["tokens"], math.ceil(0.1 * (self.text.stat().st_size + 1)))
 
+    def test_every_option_reaches_the_run(self):
+        default = json.loads((self.model / "train.json").read_text())
+        other = "bf16" if default["precision"] == "f32" else "f32"
+        given = {"length": 16, "tokens": 512, "batch-tokens": 256, "micro-batch-tokens": 128, "precision": other,
+                 "recompute": True, "dropout": 0.25, "optimizer": "nag", "learning-rate": 0.125, "schedule": "fairseq",
+                 "warmup": 0.75, "final-fraction": 0.5, "warmup-from": 1e-3, "floor": 0.0625, "period": 7,
+                 "weight-decay": 0.375, "beta1": 0.625, "beta2": 0.875, "eps": 1e-3, "momentum": 0.5, "clip": 0.25,
+                 "eval-steps": 1, "eval-tokens": 77, "patience": 3, "checkpoint-steps": 2, "checkpoint-minutes": 5,
+                 "keep": 3, "log-steps": 2, "seed": 9, "position": "none"}
+        out = self.folder / "all"
+        options = [word for name, value in given.items() for word in
+                   ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", out, *options)
+        used = json.loads((out / "train.json").read_text())
+        self.assertEqual({name: used[name] for name in given}, given)
+        self.assertEqual([name for name in given if used[name] == default[name]], [], "a value that shows nothing")
+        untested = {"text", "valid", "out", "preset", "tokenizer", "min-count"}
+        self.assertEqual(set(used), set(given) | untested)
+
     def test_errors_name_the_key(self):
         out = self.folder / "unused"
         for settings, code, mentions in (

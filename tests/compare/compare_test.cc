@@ -79,8 +79,16 @@ TEST(Compare, AllMethodsSeeTheTokensThatTrainingMakes) {
   // The same model as training alone makes.
   LanguageModel model(with_vocab_size(with_position(preset("tiny"), Position::none, 8), data.tokenizer->vocab_size()),
                       0, data.tokenizer);
-  train(model, data.train.tokens, options.train);
+  const TrainResult trained = train(model, data.train.tokens, options.train);
   EXPECT_EQ(results.methods[1].evaluations[0].nll, evaluate(model, data.valid.tokens, {.length = 8}).nll());
+  // So few updates are all points of the curve.
+  ASSERT_EQ(results.methods[1].loss.size(), 4u);
+  for (size_t i = 0; i < 4; ++i) {
+    const LossPoint& point = results.methods[1].loss[i];
+    EXPECT_EQ(point.step, static_cast<int64_t>(i) + 1);
+    EXPECT_EQ(point.tokens, 64 * point.step);
+    EXPECT_EQ(static_cast<float>(point.loss), trained.loss[i]);
+  }
 }
 
 TEST(Compare, ADataFolderGivesTheSameResults) {

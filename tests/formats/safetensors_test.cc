@@ -109,7 +109,7 @@ TEST(Safetensors, TypesThatCannotBeLoadedAreListedOnly) {
   const TemporaryFolder folder;
   const Safetensors file(
       folder.write("m.safetensors", test::safetensors_file(R"({"d":{"dtype":"F64","shape":[1],"data_offsets":[0,8]},)"
-                                                           R"("new":{"dtype":"F4","shape":[3],"data_offsets":[8,10]}})",
+                                                           R"("new":{"dtype":"F4","shape":[4],"data_offsets":[8,10]}})",
                                                            10)));
   EXPECT_EQ(file.tensors().size(), 2u);
   expect_error([&] { file.load("d"); }, "\"d\" is of type F64, expected F32, BF16, F16 or I32");

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <memory>
 #include <set>
 
 #include "alibi/error.h"
@@ -9,6 +10,7 @@
 #include "generate/sampling.h"
 #include "generate/utf8.h"
 #include "testing.h"
+#include "text/word_tokenizer.h"
 
 namespace alibi {
 namespace {
@@ -104,6 +106,21 @@ TEST(Generate, StreamsWholeCharactersAndStopsWhenAsked) {
   options.on_text = [&](std::string_view) { return ++calls < 3; };
   model.generate("x", options);
   EXPECT_EQ(calls, 3);
+}
+
+TEST(Generate, ModelsOfWordsEndTheirLines) {
+  // Their end of text is the end of a line, which neither stops them nor is kept from them.
+  LanguageModelConfig config = small_model().config();
+  const auto words = std::make_shared<WordTokenizer>(std::vector<WordCount>{{"a", 3}, {"b", 2}, {"c", 1}, {"d", 1}});
+  config.vocab_size = words->vocab_size();
+  const LanguageModel model(config, 1, words);
+  for (const bool stop : {true, false}) {
+    const std::string text = model.generate("a b", {.max_tokens = 60, .seed = 1, .stop_at_end_of_text = stop});
+    EXPECT_NE(text.find('\n'), std::string::npos) << text;
+    // Words stay apart, also where a token between them stands for no text.
+    const std::string trimmed = text.substr(text.find_first_not_of(' '));
+    EXPECT_EQ(words->decode(words->encode(text)), trimmed);
+  }
 }
 
 TEST(Generate, BadOptionsAreUsageErrors) {

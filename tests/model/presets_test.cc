@@ -103,7 +103,7 @@ TEST(Presets, BadBandsAreNamed) {
   };
   EXPECT_EQ(message({{20, 100}, 4, 0.2f}), "no error");
   EXPECT_EQ(message({{100, 20}, 4, 0}),
-            "[config] adaptive cutoffs are 100, 20, expected to rise from above 0 to below vocab_size, 257");
+            "[config] adaptive.cutoffs are 100, 20, expected to rise from above 0 to below vocab_size, 257");
   EXPECT_NE(message({{0}, 4, 0}).find("cutoffs are 0,"), std::string::npos);
   EXPECT_NE(message({{257}, 4, 0}).find("cutoffs are 257,"), std::string::npos);
   EXPECT_NE(message({{20}, 0, 0}).find("factor is 0"), std::string::npos);

@@ -299,6 +299,55 @@ TEST(Transformer, WithoutLayersTheFinalNormIsLeft) {
   EXPECT_TRUE(test::max_abs_diff(model.forward(x, seed), expected) <= 1e-5);
 }
 
+TEST(Transformer, EveryDropoutIsItsOwnInEachPartStepAndLayer) {
+  for (float TransformerConfig::*kind :
+       {&TransformerConfig::dropout, &TransformerConfig::attention_dropout, &TransformerConfig::activation_dropout,
+        &TransformerConfig::embedding_dropout}) {
+    TransformerConfig config = small_config();
+    config.*kind = 0.5f;
+    Transformer model(config, 7);
+    const Tensor x = random_tensor({2, 13, 24}, 1);
+    const Tensor first = model.forward(x, {3, 5, 1});
+    EXPECT_TRUE(test::same_bits(first, model.forward(x, {3, 5, 1})));
+    for (const StepSeed& other : {StepSeed{4, 5, 1}, StepSeed{3, 6, 1}, StepSeed{3, 5, 2}}) {
+      EXPECT_FALSE(test::same_bits(first, model.forward(x, other)));
+    }
+    if (kind == &TransformerConfig::embedding_dropout) continue;
+    // The layers made alike, and one of them without effect: the other sees the same, but for its mask.
+    std::vector<Parameter>& all = model.parameters();
+    const auto at = [&](const std::string& name) {
+      return std::find_if(all.begin(), all.end(), [&](const Parameter& p) { return p.name == name; });
+    };
+    for (const Parameter& parameter : all) {
+      if (!parameter.name.starts_with("blocks.0.")) continue;
+      at("blocks.1." + parameter.name.substr(9))->value.copy_from(parameter.value);
+    }
+    std::vector<Tensor> outputs;
+    for (const std::string idle : {"blocks.0.", "blocks.1."}) {
+      const Tensor out = at(idle + "attn.out_proj.weight")->value, down = at(idle + "ffn.down_proj.weight")->value;
+      const Tensor kept_out = out.clone(), kept_down = down.clone();
+      at(idle + "attn.out_proj.weight")->value.fill(0);
+      at(idle + "ffn.down_proj.weight")->value.fill(0);
+      outputs.push_back(model.forward(x, seed));
+      at(idle + "attn.out_proj.weight")->value.copy_from(kept_out);
+      at(idle + "ffn.down_proj.weight")->value.copy_from(kept_down);
+    }
+    EXPECT_GT(test::max_abs_diff(outputs[0], outputs[1]), 1e-3);
+  }
+}
+
+TEST(Transformer, InferenceOnManyRowsIsThatOnFew) {
+  // The feed-forward layer takes 4096 rows at a time.
+  TransformerConfig config = small_config();
+  config.layers = 1;
+  const Transformer model(config, 7);
+  const Tensor x = random_tensor({600, 7, 24}, 1), y = model(x);
+  for (const int64_t entry : {0, 584, 585, 586, 599}) {
+    const std::vector<double> alone = doubles(model(x.slice(0, entry, entry + 1)));
+    EXPECT_TRUE(test::max_abs_diff(y.slice(0, entry, entry + 1), alone) <= 1e-5) << entry;
+  }
+}
+
 TEST(Transformer, PublishedDefaultsTakeAnyLength) {
   const Transformer model(TransformerConfig{}, 1);
   EXPECT_EQ(model.config().layers, 6);

@@ -217,13 +217,17 @@ void run_processes(const std::string& scenario, int count) {
   for (int i = 0; i < count; ++i) {
     std::string program = "/proc/self/exe", argument = scenario;
     char* arguments[] = {program.data(), argument.data(), nullptr};
+    posix_spawnattr_t attributes;
+    ::posix_spawnattr_init(&attributes);
+    ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);  // what hangs is ended with its children
     pid_t child = 0;
-    ASSERT_EQ(::posix_spawn(&child, program.c_str(), nullptr, nullptr, arguments, environ), 0);
+    ASSERT_EQ(::posix_spawn(&child, program.c_str(), nullptr, &attributes, arguments, environ), 0);
+    ::posix_spawnattr_destroy(&attributes);
     const Clock::time_point end = Clock::now() + std::chrono::seconds(60);
     int status = 0;
     while (::waitpid(child, &status, WNOHANG) == 0) {
       if (Clock::now() > end) {
-        ::kill(child, SIGKILL);
+        ::kill(-child, SIGKILL);
         ::waitpid(child, &status, 0);
         FAIL() << scenario << " hangs (process " << i << ")";
       }

@@ -49,6 +49,19 @@ TEST(Axis, OneValueIsARangeToo) {
   EXPECT_LT(length_axis({}, 128, 500).low, length_axis({}, 128, 500).high);
 }
 
+TEST(Axis, LabelsHaveTheDigitsOfTheirSteps) {
+  const auto labels = [](const Axis& axis) {
+    std::vector<std::string> all;
+    for (const Tick& tick : axis.ticks) all.push_back(tick.label);
+    return all;
+  };
+  EXPECT_EQ(labels(linear_axis(0, 10)), (std::vector<std::string>{"0", "2", "4", "6", "8", "10"}));
+  EXPECT_EQ(labels(linear_axis(0, 10, 4)), (std::vector<std::string>{"0.0", "2.5", "5.0", "7.5", "10.0"}));
+  EXPECT_EQ(labels(linear_axis(0, 1)), (std::vector<std::string>{"0.0", "0.2", "0.4", "0.6", "0.8", "1.0"}));
+  EXPECT_EQ(labels(linear_axis(0, 0.1, 4)), (std::vector<std::string>{"0.000", "0.025", "0.050", "0.075", "0.100"}));
+  EXPECT_EQ(labels(linear_axis(5.1, 5.9)), (std::vector<std::string>{"5.2", "5.4", "5.6", "5.8"}));
+}
+
 TEST(Axis, ZeroHasNoSign) {
   for (const Tick& tick : linear_axis(0, 1).ticks) EXPECT_NE(tick.label[0], '-');
 }

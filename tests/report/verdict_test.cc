@@ -63,6 +63,7 @@ TEST(Verdict, ThreePercentIsTheLimit) {
   };
   EXPECT_EQ(of_none(5.14), "none's stayed within 3 %.");
   EXPECT_EQ(of_none(4.86), "none's stayed within 3 %.");
+  EXPECT_EQ(of_none(5.07), "none's stayed within 2 %.") << "1.4 %: a limit is rounded up";
   EXPECT_EQ(of_none(5.2), "none's rose by 4 %.");
   EXPECT_EQ(of_none(4.8), "none's fell by 4 %.");
   EXPECT_EQ(of_none(7.45), "none's rose by 49 %.");

@@ -208,6 +208,30 @@ TEST(DataFolders, AnUnfinishedOneIsNone) {
   expect_error([&] { read_data_folder(data); }, "did not finish");
 }
 
+TEST(TrainingData, DamagedTokensAreNamedBeforeAnythingIsTrained) {
+  const TemporaryFolder folder;
+  const Corpus corpus = corpus_in(folder);
+  write_data_folder(folder / "data", corpus, ByteTokenizer());
+  const std::vector<std::string> data = {(folder / "data").string()};
+  const auto damage = [&](const char* name, size_t token, int32_t id) {
+    std::string content = read_file(folder / "data" / name);
+    std::memcpy(content.data() + 64 + 4 * token, &id, sizeof id);
+    folder.write(fs::path("data") / name, content);
+  };
+  const auto train = [&] { training_data(data, {}); };
+  const auto score = [&] { text_to_score(ByteTokenizer(), data); };
+  EXPECT_NO_THROW(train());
+  damage("train.tokens", 777, 0x10000061);
+  expect_error(train, data[0] + "/train.tokens: token 777 is 268435553, expected 0 to 256: the file is damaged");
+  EXPECT_NO_THROW(score());  // which does not read it
+  damage("train.tokens", 777, -1);
+  expect_error(train, data[0] + "/train.tokens: token 777 is -1, expected 0 to 256");
+  damage("train.tokens", 777, 1);  // a token, but another one
+  expect_error(train, data[0] + "/train.tokens: the checksum is");
+  damage("valid.tokens", 5, 257);
+  expect_error(score, data[0] + "/valid.tokens: token 5 is 257, expected 0 to 256");
+}
+
 TEST(TrainingData, WhatDoesNotGoTogetherIsAUsageError) {
   const TemporaryFolder folder;
   const std::string data = (folder / "data").string(), text = folder.write("more", lines(0, 5));

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 #include <numeric>
@@ -225,6 +226,35 @@ TEST_P(SentencePiece, ADamagedModelIsRefusedOrStillGivesTextBack) {
   expect_error([&] { Tokenizer::load(folder.path()); }, file);
   folder.write("tokenizer.model", "");
   expect_error([&] { Tokenizer::load(folder.path()); }, file);
+}
+
+TEST_P(SentencePiece, ModelsThatAskTooMuchAreRefused) {
+  const auto small = train_on("the cat sat on the mat\nthe dog\n", {GetParam(), 290});
+  const TemporaryFolder folder;
+  small->save(folder.path());
+  const std::string good = read_file(folder / "tokenizer.model");
+  const auto field = [](int number, const std::string& content) {  // with its length in front
+    std::string bytes(1, static_cast<char>(number << 3 | 2));
+    size_t length = content.size();
+    for (; length >= 128; length >>= 7) bytes += static_cast<char>(length % 128 + 128);
+    return bytes + static_cast<char>(length) + content;
+  };
+  const auto piece = [&](const std::string& text, float score) {
+    std::string bytes = field(1, text) + static_cast<char>(2 << 3 | 5);
+    bytes.append(reinterpret_cast<const char*>(&score), sizeof score);
+    return field(1, bytes);
+  };
+  const auto load = [&](const std::string& more) { SentencePieceTokenizer(good + more, "m"); };
+  EXPECT_NO_THROW(load(piece(std::string(4096, 'a'), -1)));
+  // The library would go so deep that the stack ends.
+  expect_error([&] { load(piece(std::string(1 << 20, 'a'), -1)); }, "m: a piece of 1048576 bytes, expected at most");
+  expect_error([&] { load(piece("zz", 3e38f)); }, "m: the score of a piece is 3e+38");
+  expect_error([&] { load(piece("zz", std::nanf(""))); }, "m: the score of a piece is nan");
+  expect_error([&] { load(field(1, "")); }, "m: a piece is empty");
+  EXPECT_NO_THROW(load(field(4, field(1, field(1, "a") + field(2, "b")))));  // a test of itself that would fail
+  std::string many;
+  for (int i = 0; i < 1 << 20; ++i) many += piece(fmt::format("q{:x}", i), -1);
+  expect_error([&] { load(many); }, "m: more than 1048576 pieces");
 }
 
 TEST_P(SentencePiece, PiecesOfADocumentGiveTheIdsOfTheWhole) {

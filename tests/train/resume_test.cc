@@ -4,15 +4,20 @@
 #include <unistd.h>
 
 #include <chrono>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
+#include <functional>
+#include <limits>
 #include <set>
 #include <thread>
 #include <utility>
 
 #include "alibi/train.h"
+#include "core/checksum.h"
 #include "core/files.h"
 #include "formats/json.h"
+#include "formats/safetensors.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "train/small_run.h"
@@ -67,7 +72,30 @@ class Resume : public ::testing::Test {
     run.valid = valid;
     run.on_step = [&](const TrainStatus& status) { done = status.step; };
     run.should_stop = [&] { return done >= stop_after; };
+    warnings.clear();
+    run.on_warning = [&](std::string_view warning) { warnings.emplace_back(warning); };
     return train(model, tokens, options, run);
+  }
+
+  fs::path checkpoint(int64_t step) const { return folder / "model" / "checkpoints" / fmt::format("step-{:06}", step); }
+
+  /// Stops after 3 updates, with the checkpoints of 2 and 3.
+  void stop_after_three(const TrainOptions& options) {
+    checkpoint_steps = 1;
+    LanguageModel model = small_model();
+    go(model, options, 3);
+    checkpoint_steps = 0;
+    ASSERT_EQ(newest_checkpoint(folder / "model")->step, 3);
+  }
+
+  /// Changes training.json of a checkpoint as its writer might have, with the right checksum.
+  void edit_state(int64_t step, const std::function<void(Json&)>& edit) {
+    const fs::path path = checkpoint(step) / "training.json";
+    Json state = Json::parse(read_file(path));
+    edit(state);
+    state.erase("xxh64");
+    state["xxh64"] = xxh64(state.dump());
+    folder.write(path, state.dump());
   }
 
   std::set<std::string> checkpoints() const {
@@ -88,6 +116,7 @@ class Resume : public ::testing::Test {
   TemporaryFolder folder;
   std::vector<int32_t> tokens = stream(1003), valid = stream(400);
   int64_t checkpoint_steps = 0, keep = 2;
+  std::vector<std::string> warnings;
 };
 
 TEST_F(Resume, SameBitsAsARunThatWasNotStoppedAtAnyThreadCount) {
@@ -179,6 +208,29 @@ TEST_F(Resume, TimeGoesOnWhereItStopped) {
   }
 }
 
+TEST_F(Resume, CheckpointsByTime) {
+  const auto written_within = [&](double minutes) {
+    LanguageModel model = small_model();
+    TrainRun run;
+    run.folder = folder / "model";
+    run.valid = valid;
+    run.checkpoint_minutes = minutes;
+    run.keep = 10;
+    run.on_step = [](const TrainStatus& status) {
+      if (status.step == 2) std::this_thread::sleep_for(std::chrono::milliseconds(150));
+    };
+    run.should_stop = [done = 0]() mutable { return ++done == 3; };
+    TrainOptions options = short_run();
+    train(model, tokens, options, run);
+    const std::set<std::string> names = checkpoints();
+    fs::remove_all(folder / "model");
+    return names;
+  };
+  EXPECT_EQ(written_within(0), std::set<std::string>{"step-000003"}) << "0: by updates alone";
+  EXPECT_EQ(written_within(0.1), std::set<std::string>{"step-000003"}) << "six seconds";
+  EXPECT_TRUE(written_within(0.1 / 60).contains("step-000002")) << "a tenth of a second";
+}
+
 TEST_F(Resume, ACheckpointIsAModelFolder) {
   LanguageModel model = small_model();
   go(model, varied_run(Optimizer::adamw), 5);
@@ -254,6 +306,174 @@ TEST_F(Resume, HalfWrittenAndDamagedCheckpointsAreNotUsed) {
   EXPECT_FALSE(fs::exists(folder / "model" / "metrics.jsonl.77.0.part"));
   go(resumed, options);
   EXPECT_EQ(weights(resumed), weights(undisturbed));
+}
+
+TEST_F(Resume, AFlippedBitInAnyFileOfACheckpointLetsTheOlderOneBeTaken) {
+  const TrainOptions options = varied_run(Optimizer::adamw);
+  stop_after_three(options);
+  fs::copy(folder / "model", folder / "before", fs::copy_options::recursive);
+  LanguageModel undisturbed = small_model();
+  EXPECT_EQ(go(undisturbed, options, 5).resumed_step, 3);
+  EXPECT_TRUE(warnings.empty());
+  std::set<std::string> names;
+  for (const auto& entry : fs::directory_iterator(folder / "before/checkpoints/step-000003")) {
+    const std::string name = entry.path().filename().string();
+    SCOPED_TRACE(name);
+    names.insert(name);
+    fs::remove_all(folder / "model");
+    fs::copy(folder / "before", folder / "model", fs::copy_options::recursive);
+    std::string content = read_file(entry.path());
+    content[content.size() / 2] ^= 1;
+    folder.write(checkpoint(3) / name, content);
+    ASSERT_TRUE(newest_checkpoint(folder / "model").has_value());
+    EXPECT_EQ(newest_checkpoint(folder / "model")->step, 2);
+    LanguageModel resumed = small_model();
+    EXPECT_EQ(go(resumed, options, 5).resumed_step, 2);
+    ASSERT_EQ(warnings.size(), 1u);
+    EXPECT_NE(warnings[0].find((checkpoint(3) / name).string()), std::string::npos) << warnings[0];
+    EXPECT_NE(warnings[0].find("the one of update 2 is taken"), std::string::npos) << warnings[0];
+    EXPECT_EQ(weights(resumed), weights(undisturbed));
+    EXPECT_TRUE(newest_checkpoint(folder / "model")->damaged.empty());
+  }
+  EXPECT_EQ(names, (std::set<std::string>{"config.json", "model.safetensors", "tokenizer.json", "tokenizer_config.json",
+                                          "training.json", "training.safetensors"}));
+}
+
+TEST_F(Resume, NoFlippedBitOfTheStateGoesUnnoticed) {
+  stop_after_three(varied_run(Optimizer::adamw));
+  fs::remove_all(checkpoint(2));
+  const fs::path path = checkpoint(3) / "training.json";
+  const std::string good = read_file(path);
+  const Json before = Json::parse(good);
+  int harmless = 0;
+  for (size_t at = 0; at < good.size(); ++at) {
+    std::string content = good;
+    content[at] = static_cast<char>(content[at] ^ (1 << at % 8));
+    fs::remove(path);  // a file that is written over is brought to the disk, which takes a hundred times as long
+    folder.write(path, content);
+    if (test::message_of([&] { newest_checkpoint(folder / "model"); }) != "no error") continue;
+    ++harmless;  // a space that became another one
+    EXPECT_EQ(Json::parse(content), before) << "byte " << at;
+  }
+  EXPECT_LT(harmless, 300);
+  EXPECT_GT(good.size(), 1000u);
+}
+
+TEST_F(Resume, WithoutAWholeCheckpointNothingIsRemoved) {
+  const TrainOptions options = varied_run(Optimizer::adamw);
+  stop_after_three(options);
+  for (const int64_t step : {2, 3}) {
+    const fs::path path = checkpoint(step) / "training.safetensors";
+    std::string content = read_file(path);
+    content.back() ^= 64;
+    folder.write(path, content);
+  }
+  for (const bool resume : {true, false}) {
+    LanguageModel model = small_model();
+    const std::string message = test::message_of([&] { go(model, options, 5, resume); });
+    for (const char* part :
+         {"holds no whole checkpoint", "step-000003/training.safetensors: has the checksum",
+          "step-000002/training.safetensors: has the checksum", "To begin anew, remove that folder"}) {
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+    }
+  }
+  EXPECT_EQ(checkpoints(), (std::set<std::string>{"step-000002", "step-000003"}));
+}
+
+TEST_F(Resume, TheFormatIsLookedAt) {
+  const TrainOptions options = varied_run(Optimizer::adamw);
+  stop_after_three(options);
+  edit_state(3, [](Json& state) { state["format"] = 3; });
+  LanguageModel model = small_model();
+  // It is not damaged, so it is not left out for an older one, and stays.
+  expect_error([&] { go(model, options, 5); }, "training.json: written by a newer version of alibi: format is 3");
+  EXPECT_EQ(checkpoints(), (std::set<std::string>{"step-000002", "step-000003"}));
+  // Format 1 had sizes alone.
+  const fs::path path = checkpoint(3) / "training.json";
+  Json state = Json::parse(read_file(path));
+  state["format"] = 1;
+  state.erase("xxh64");
+  for (auto& [name, file] : state["files"].items()) file = file["bytes"].get<int64_t>();
+  folder.write(path, state.dump());
+  EXPECT_EQ(go(model, options, 5).resumed_step, 3);
+  EXPECT_TRUE(warnings.empty());
+}
+
+TEST_F(Resume, WrongFieldsOfTheStateAreNamed) {
+  const TrainOptions options = varied_run(Optimizer::adamw);
+  stop_after_three(options);
+  fs::remove_all(checkpoint(2));
+  const std::string good = read_file(checkpoint(3) / "training.json");
+  struct Wrong {
+    const char* key;
+    const char* value;
+    const char* says;
+  };
+  const std::vector<Wrong> all = {
+      {"/format", "\"2\"", "format is \"2\", expected an integer"},
+      {"/format", "0", "format is 0, expected 1 to"},
+      {"/step", "\"x\"", "step is \"x\", expected an integer"},
+      {"/step", "4", "step is 4, expected that of the folder"},
+      {"/tokens", "-1", "tokens is -1, expected 1 to"},
+      {"/seconds", "-1", "seconds is -1, expected 0 to"},
+      {"/seconds", "null", "seconds is missing"},
+      {"/finished", "0", "finished is 0, expected true or false"},
+      {"/evaluations", "3", "evaluations is 3, expected a list of lists of numbers"},
+      {"/evaluations", "[3]", "evaluations is an array of 1, expected a list of lists of numbers"},
+      {"/evaluations", "[[3]]", "evaluations holds [3], expected an update and its loss"},
+      {"/evaluations", "[[\"a\", 1]]", "evaluations is an array of 1, expected a list of lists of numbers"},
+      {"/evaluations", "[[1.5, 1]]", "evaluations holds [1.5, 1], expected an update and its loss"},
+      {"/evaluations", "[[4, 1]]", "evaluations holds [4, 1], expected an update and its loss"},
+      {"/run", "[]", "run is an array of 0, expected an object"},
+      {"/run", "null", "run is missing"},
+      {"/files", "{}", "files.config.json is missing"},
+      {"/files", "7", "files is 7, expected an object"},
+      {"/files/config.json", "7", "files.config.json is 7, expected an object"},
+      {"/files/config.json/bytes", "7", "config.json: has"},
+      {"/files/config.json/xxh64", "\"\"", "files.config.json.xxh64 is \"\", expected 16 hexadecimal digits"},
+      {"/files/more", R"({"bytes": 1, "xxh64": "0123456789abcdef"})", "more: No such file"},
+      {"/files/..~1x", R"({"bytes": 1, "xxh64": "0123456789abcdef"})", "files.../x: expected the name of a file"},
+  };
+  for (const Wrong& wrong : all) {
+    SCOPED_TRACE(fmt::format("{} = {}", wrong.key, wrong.value));
+    folder.write(checkpoint(3) / "training.json", good);
+    edit_state(3, [&](Json& state) { state[Json::json_pointer(wrong.key)] = Json::parse(wrong.value); });
+    LanguageModel model = small_model();
+    const std::string message = test::message_of([&] { go(model, options, 5); });
+    EXPECT_NE(message.find(checkpoint(3).string()), std::string::npos) << message;
+    EXPECT_NE(message.find(wrong.says), std::string::npos) << message;
+    EXPECT_EQ(message.find("exception"), std::string::npos) << message;
+  }
+}
+
+TEST_F(Resume, NumbersOfTheOptimizerThatAreNoneAreNamed) {
+  const TrainOptions options = varied_run(Optimizer::adamw);
+  stop_after_three(options);
+  const fs::path path = checkpoint(3) / "training.safetensors";
+  const std::string name = "v.blocks.1.ffn.down_proj.weight";
+  std::string content = read_file(path);
+  const float infinity = std::numeric_limits<float>::infinity();
+  std::memcpy(content.data() + Safetensors(path).info(name).begin + 4 * 130, &infinity, sizeof infinity);
+  folder.write(path, content);
+  edit_state(3, [&](Json& state) { state["files"]["training.safetensors"]["xxh64"] = xxh64(content); });
+  LanguageModel model = small_model();
+  expect_error([&] { go(model, options, 5); }, path.string() + ": \"" + name + "\" [1, 2] is inf");
+}
+
+TEST_F(Resume, ADamagedCheckpointOfTheBestWeightsIsNotTaken) {
+  for (size_t i = 0; i < valid.size(); ++i) valid[i] = static_cast<int32_t>("zyx wvu tsr qpo "[i % 16]);
+  TrainOptions options = varied_run(Optimizer::adamw);
+  options.tokens = 60 * 256;
+  options.eval_steps = 2;
+  options.patience = 3;
+  LanguageModel model = small_model();
+  const int64_t best = go(model, options).best->step;
+  const fs::path path = checkpoint(best) / "model.safetensors";
+  std::string content = read_file(path);
+  content.back() ^= 1;
+  folder.write(path, content);
+  LanguageModel again = small_model();
+  expect_error([&] { go(again, options); }, path.string() + ": has the checksum");
 }
 
 TEST_F(Resume, OneProcessAtATime) {

@@ -1,0 +1,20 @@
+#include "core/checksum.h"
+
+#include <fmt/format.h>
+
+#define XXH_INLINE_ALL
+#define XXH_NO_XXH3
+#include <xxhash.h>
+
+#include "core/files.h"
+
+namespace alibi {
+
+std::string xxh64(std::string_view bytes) { return fmt::format("{:016x}", XXH64(bytes.data(), bytes.size(), 0)); }
+
+std::string xxh64_of_file(const std::filesystem::path& path) {
+  const MappedFile file(path);
+  return xxh64({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
+}
+
+}  // namespace alibi

@@ -1,0 +1,133 @@
+#include "core/together.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <string_view>
+#include <system_error>
+#include <vector>
+
+#include "core/files.h"
+
+namespace alibi {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kSaved = ".saved";
+constexpr std::string_view kPartPrefix = ".saving.";
+
+/// A folder for one writing, gone at the end.
+struct Part {
+  fs::path path;
+
+  explicit Part(const fs::path& folder) : path(folder / fmt::format("{}{}.part", kPartPrefix, ::getpid())) {
+    make_folder(path);
+  }
+  ~Part() {
+    std::error_code ignored;
+    fs::remove_all(path, ignored);
+  }
+  Part(const Part&) = delete;
+  Part& operator=(const Part&) = delete;
+};
+
+std::vector<fs::path> entries_of(const fs::path& folder) {
+  std::error_code error;
+  std::vector<fs::path> entries;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    entries.push_back(entry->path());
+  }
+  check(!error, "[write] {}: {}", folder.string(), error.message());
+  return entries;
+}
+
+/// The second name of a file; a copy where a file cannot have two.
+void give_name(const fs::path& file, const fs::path& name) {
+  std::error_code error;
+  fs::create_hard_link(file, name, error);
+  if (!error) return;
+  const MappedFile content(file);
+  const std::span<const std::byte> bytes = content.bytes();
+  write_file(name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
+}
+
+/// Puts the files of .saved, which are the newest, where others look for them. Killed at any point, it can be done
+/// again from the beginning: .saved stays whole until it goes.
+void put_in_place(const fs::path& folder, const std::set<std::string>& owned) {
+  const fs::path saved = folder / kSaved;
+  const Part part(folder);
+  std::error_code error;
+  for (const fs::path& file : entries_of(saved)) {
+    const fs::path name = file.filename();
+    give_name(file, part.path / name);
+    fs::rename(part.path / name, folder / name, error);
+    check(!error, "[write] {}: {}", (folder / name).string(), error.message());
+  }
+  for (const std::string& name : owned) {
+    if (fs::exists(saved / name, error)) continue;
+    fs::remove(folder / name, error);
+    check(!error, "[write] {}: {}", (folder / name).string(), error.message());
+  }
+  rename_synced(saved, part.path / kSaved);  // syncs what was done before, too
+}
+
+}  // namespace
+
+void write_together(const fs::path& folder, const std::set<std::string>& owned,
+                    const std::function<void(const fs::path& part)>& write) {
+  make_folder(folder);
+  const FolderLock lock(folder);
+  for (const fs::path& entry : entries_of(folder)) {  // of killed writers: no other one can be at work
+    const std::string name = entry.filename().string();
+    std::error_code ignored;
+    if (name.starts_with(kPartPrefix) && entry.extension() == ".part") fs::remove_all(entry, ignored);
+  }
+  std::error_code error;
+  if (fs::is_directory(folder / kSaved, error)) put_in_place(folder, owned);
+  {
+    const Part part(folder);
+    write(part.path);
+    rename_synced(part.path, folder / kSaved);
+  }
+  put_in_place(folder, owned);
+}
+
+namespace {
+
+/// Not opened to be read: whatever it is, opening it does not wait and changes nothing.
+int open_inode(const fs::path& path) { return ::open(path.c_str(), O_PATH | O_CLOEXEC); }
+
+/// Whether the path leads to what the descriptor was opened for, or to nothing if that is -1.
+bool leads_to(const fs::path& path, int descriptor) {
+  struct stat there {
+  }, before{};
+  if (::stat(path.c_str(), &there) != 0) return descriptor < 0;
+  return descriptor >= 0 && ::fstat(descriptor, &before) == 0 && there.st_dev == before.st_dev &&
+         there.st_ino == before.st_ino;
+}
+
+}  // namespace
+
+TogetherSnapshot::TogetherSnapshot(const fs::path& folder, const std::string& marker)
+    : saved_(folder / kSaved),
+      marker_(folder / marker),
+      // The marker first: if it is the new one and .saved is not there, everything is in its place.
+      marker_descriptor_(open_inode(marker_)),
+      saved_descriptor_(open_inode(saved_)) {
+  place_ = saved_descriptor_ >= 0 ? saved_ : folder;
+}
+
+TogetherSnapshot::~TogetherSnapshot() {
+  if (marker_descriptor_ >= 0) ::close(marker_descriptor_);
+  if (saved_descriptor_ >= 0) ::close(saved_descriptor_);
+}
+
+bool TogetherSnapshot::still_holds() const {
+  // While .saved is there it alone counts; the marker beside it is being replaced.
+  if (saved_descriptor_ >= 0) return leads_to(saved_, saved_descriptor_);
+  return leads_to(saved_, -1) && leads_to(marker_, marker_descriptor_);
+}
+
+}  // namespace alibi
