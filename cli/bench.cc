@@ -127,17 +127,17 @@ class Table {
 
   void head(Pass pass, DType dtype) {
     progress_.clear();
-    fmt::print("{}", bench::table_head(pass, dtype));
-    std::fflush(stdout);
+    say_text(bench::table_head(pass, dtype));
+    flush_output();
   }
   void rows(const std::vector<AttentionPoint>& points, double ceiling) {
     progress_.clear();
     for (const AttentionPoint& point : points) {
-      fmt::print("{}", bench::table_row(point, ceiling));
+      say_text(bench::table_row(point, ceiling));
       json_["points"].push_back(bench::to_json(point));
       all_.push_back(point);
     }
-    std::fflush(stdout);
+    flush_output();
   }
   const std::vector<AttentionPoint>& all() const { return all_; }
 
@@ -167,12 +167,12 @@ void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSet
     }
   }
   progress.clear();
-  fmt::print("best oneDNN product: {}\nwith row-major operands: {} GFLOP/s\n", ceilings.describe(),
-             format_integer(std::llround(ceilings.plain.best() / 1e9)));
+  say("best oneDNN product: {}\nwith row-major operands: {} GFLOP/s\n", ceilings.describe(),
+      format_integer(std::llround(ceilings.plain.best() / 1e9)));
   json["ceilings"][name_of(dtype)] = bench::to_json(ceilings);
   if (settings.layers.empty()) return;
   const auto shares = attention_bench.visited_by_head(lengths.back());
-  fmt::print("{}", bench::head_table(shares, lengths.back()));
+  say_text(bench::head_table(shares, lengths.back()));
   json["visited_by_head"][name_of(dtype)] = shares;
 }
 
@@ -190,17 +190,17 @@ void run_contexts(const AttentionCommand& command, const bench::AttentionBenchSe
     const std::vector<AttentionPoint> points = decode_bench.measure(contexts[i]);
     table.rows(points, decode_bench.bandwidth());
   }
-  fmt::print("memory is read at {:.1f} GB/s\n", decode_bench.bandwidth() / 1e9);
+  say("memory is read at {:.1f} GB/s\n", decode_bench.bandwidth() / 1e9);
   json["bandwidth"][name_of(dtype)] = decode_bench.bandwidth();
 }
 
-void run_attention(const AttentionCommand& command) {
+void run_attention(AttentionCommand& command) {
   command.apply();
   if (!command.isa.empty()) force_isa(command.isa);
   const std::vector<DType> dtypes = dtypes_of(command);
   const bench::AttentionBenchSettings settings = settings_of(command);
 
-  fmt::print("{}\n{}, {} threads, {}, alibi {}\n", describe(settings), cpu_name(), threads(), name_of(isa()), version);
+  say("{}\n{}, {} threads, {}, alibi {}\n", describe(settings), cpu_name(), threads(), name_of(isa()), version);
   nlohmann::ordered_json json = {{"benchmark", "attention"},
                                  {"command", command_line()},
                                  {"version", version},
@@ -222,7 +222,7 @@ void run_attention(const AttentionCommand& command) {
       run_contexts(command, settings, dtype, progress, table, json);
     }
   }
-  fmt::print("{}", bench::memory_table(table.all()));
+  say_text(bench::memory_table(table.all()));
   command.write_json(json);
 }
 
@@ -233,17 +233,17 @@ struct CaptureCommand : CommonOptions {
   int64_t length = 16384;
 };
 
-void run_capture(const CaptureCommand& command) {
+void run_capture(CaptureCommand& command) {
   command.apply();
+  const std::filesystem::path out = output_file(command.out, "--out");
   const LanguageModel model = LanguageModel::load(command.model);
   std::vector<int32_t> tokens = encode_stream(model.tokenizer(), read_documents(command.texts));
   check(static_cast<int64_t>(tokens.size()) >= command.length,
         "[bench capture] the text has {} tokens, expected at least the length, {}", tokens.size(), command.length);
   tokens.resize(static_cast<size_t>(command.length));
   const std::vector<bench::AttentionInputs> layers = bench::capture(model, tokens);
-  bench::save_inputs(command.out, layers, {{"model", command.model}});
-  fmt::print("{} layers of queries, keys and values for {} tokens are in {}\n", layers.size(), command.length,
-             command.out);
+  bench::save_inputs(out, layers, {{"model", command.model}});
+  say("{} layers of queries, keys and values for {} tokens are in {}\n", layers.size(), command.length, command.out);
 }
 
 void add_attention(CLI::App& app) {
@@ -277,7 +277,7 @@ void add_capture(CLI::App& app) {
   Command command(app, "capture", "Save what a model's attention is given on a text, to be measured");
   command.model(options->model);
   command.texts(options->texts, true, "Text files, folders (all text files in them) or - for standard input");
-  command.text("--out", options->out, "FILE", "The safetensors file to write", /*required=*/true);
+  command.text("--out", options->out, "FILE", "The safetensors file to write; -: standard output", /*required=*/true);
   command.count("--length", options->length, "Tokens that the model sees at once");
   options->add_to(command);
   command.examples("  alibi bench capture model/ novels/valid --length 16384 --out qkv.safetensors");

@@ -45,8 +45,8 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
                 nlohmann::ordered_json& json) {
   const LanguageModelConfig config = config_of(command, name);
   progress.clear();
-  fmt::print("{}", bench::train_table_head(name, config, command.settings));
-  std::fflush(stdout);
+  say_text(bench::train_table_head(name, config, command.settings));
+  flush_output();
   progress.begin(name);
   size_t done = 0;
   for (const int64_t length : lengths) {
@@ -59,8 +59,8 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
     const std::vector<bench::TrainPoint> points = train_bench.measure(name, models, length);
     progress.clear();
     for (const bench::TrainPoint& point : points) {
-      fmt::print("{}", bench::train_table_row(point, ceilings.best()));
-      std::fflush(stdout);
+      say_text(bench::train_table_row(point, ceilings.best()));
+      flush_output();
       json["points"].push_back(bench::to_json(point, ceilings.best()));
     }
   }
@@ -76,8 +76,8 @@ void run(TrainBenchCommand& command) {
       command.lengths.empty() ? std::vector<int64_t>{512, 1024, 2048, 4096} : command.lengths;
   command.apply();
 
-  fmt::print("training, {}, {} threads, {}, alibi {}\n", cpu_name(), threads(), name_of(isa()), version);
-  std::fflush(stdout);
+  say("training, {}, {} threads, {}, alibi {}\n", cpu_name(), threads(), name_of(isa()), version);
+  flush_output();
   nlohmann::ordered_json json = {{"benchmark", "train"},
                                  {"command", command_line()},
                                  {"version", version},
@@ -95,7 +95,7 @@ void run(TrainBenchCommand& command) {
     run_preset(command, name, lengths, train_bench, ceilings, progress, json);
   }
   progress.clear();
-  fmt::print("\nbest oneDNN product: {} ({})\n", ceilings.describe(), name_of(command.settings.precision));
+  say("\nbest oneDNN product: {} ({})\n", ceilings.describe(), name_of(command.settings.precision));
   json["ceilings"] = bench::to_json(ceilings);
   command.write_json(json);
 }

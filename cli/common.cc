@@ -1,6 +1,5 @@
 #include "common.h"
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "alibi/language_model.h"
@@ -12,17 +11,14 @@ namespace alibi::cli {
 
 void CommonOptions::add_to(Command& command) {
   command.group("Common");
-  command.text("--json", json, "FILE", "Also write the results to this file, as JSON");
+  command.text("--json", json, "FILE", "Also write the results to this file, as JSON; -: to standard output");
   command.count("--threads", threads, "Threads to compute with; results do not depend on it [all cores]", 1, 1024);
   command.seed(seed);
 }
 
-void CommonOptions::apply() const {
+void CommonOptions::apply() {
   if (threads > 0) set_threads(static_cast<int>(threads));
-  if (json.empty()) return;
-  const std::filesystem::path file(json);
-  if (file.has_parent_path()) make_folder(file.parent_path());
-  check(!std::filesystem::is_directory(file), "[--json] {} is a folder, expected the name of a file", json);
+  if (!json.empty()) json_file_ = output_file(json, "--json");
 }
 
 void CommonOptions::write_json(const nlohmann::ordered_json& results) const {
@@ -31,7 +27,7 @@ void CommonOptions::write_json(const nlohmann::ordered_json& results) const {
 }
 
 void CommonOptions::write_json(const std::string& results) const {
-  if (!json.empty()) write_file(json, results);
+  if (!json_file_.empty()) write_file(json_file_, results);
 }
 
 void LearningRateChoice::add_to(Command& command) {
@@ -50,6 +46,14 @@ void LearningRateChoice::apply_to(TrainOptions& options) const {
     options.warmup_steps = -1;
   }
   if (warmup_steps >= 0) options.warmup_steps = warmup_steps;
+}
+
+void choose_batch(TrainOptions& options, int64_t asked) {
+  if (asked > 0) options.batch_tokens = asked;
+  if (asked > 0 || options.batch_tokens <= options.tokens) return;
+  say("An update has {} tokens, all there are to train on; the preset's would have {}\n",
+      format_integer(options.tokens), format_integer(options.batch_tokens));
+  options.batch_tokens = options.tokens;
 }
 
 void add_preset(Command& command, std::string& preset) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <cstdio>
+#include <filesystem>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -10,6 +11,7 @@
 
 #include "alibi/train.h"
 #include "command.h"
+#include "output.h"
 #include "report/progress.h"
 #include "text/make_tokenizer.h"
 
@@ -21,11 +23,15 @@ struct CommonOptions {
   uint64_t seed = 0;
 
   void add_to(Command& command);
-  /// Sets the number of threads, and makes sure before any work is done that the results can be written.
-  void apply() const;
+  /// Sets the number of threads, and makes sure before any work is done that the results can be written. To be called
+  /// before anything is said: --json may take standard output.
+  void apply();
   /// Writes the file of --json, if one was asked for.
   void write_json(const nlohmann::ordered_json& results) const;
   void write_json(const std::string& results) const;
+
+ private:
+  std::filesystem::path json_file_;  // where `json` leads
 };
 
 /// The learning rate over a run. Below zero and empty, and 0 for what must be positive: what the preset says.
@@ -37,6 +43,9 @@ struct LearningRateChoice {
   void add_to(Command& command);
   void apply_to(TrainOptions& options) const;
 };
+
+/// The tokens of an update: as many as were asked for, or (0) the preset's, at most all. Says if these were too many.
+void choose_batch(TrainOptions& options, int64_t asked);
 
 void add_preset(Command& command, std::string& preset);
 void add_tokenizer(Command& command, TokenizerChoice& choice);

@@ -40,7 +40,7 @@ CompareOptions to_library(const Options& options) {
   compare.lengths = options.lengths;
   if (options.train_length > 0) compare.train.length = options.train_length;
   if (options.tokens > 0) compare.train.tokens = options.tokens;
-  if (options.batch_tokens > 0) compare.train.batch_tokens = options.batch_tokens;
+  choose_batch(compare.train, options.batch_tokens);
   options.rate.apply_to(compare.train);
   if (options.dropout >= 0) compare.dropout = static_cast<float>(options.dropout);
   if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
@@ -67,7 +67,8 @@ void show(const CompareStatus& status, Progress& progress, std::string& label) {
   progress.update(status.fraction, fields, status.seconds_left);
 }
 
-void run(const Options& options) {
+void run(Options& options) {
+  check_output_folder(options.out, "--out");
   options.apply();
   CompareResults results;
   {
@@ -75,8 +76,8 @@ void run(const Options& options) {
     std::string label;
     results = compare(to_library(options), [&](const CompareStatus& status) { show(status, progress, label); });
   }
-  fmt::print("{}\n{}\n\n", comparison_table(results), verdict(results));
-  fmt::print("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
+  say("{}\n{}\n\n", comparison_table(results), verdict(results));
+  say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
   if (!options.json.empty()) options.write_json(to_json(results));
 }
 

@@ -42,7 +42,7 @@ std::vector<double> position_means(const Evaluation& evaluation) {
 
 /// Positions 0, 1, 2-3, 4-7, ...: the loss falls fast at first and then hardly.
 void print_positions(const Evaluation& evaluation) {
-  fmt::print("\n{:>17}  {:>8}\n", fmt::format("position (of {})", evaluation.length), "nll");
+  say("\n{:>17}  {:>8}\n", fmt::format("position (of {})", evaluation.length), "nll");
   const size_t count = evaluation.position_nll.size();
   for (size_t begin = 0, end = 1; begin < count; begin = end, end = std::min(count, 2 * end)) {
     double nll = 0;
@@ -52,11 +52,11 @@ void print_positions(const Evaluation& evaluation) {
       tokens += evaluation.position_tokens[i];
     }
     const std::string range = end - begin == 1 ? std::to_string(begin) : fmt::format("{}-{}", begin, end - 1);
-    fmt::print("{:>17}  {:>8.4f}\n", range, nll / static_cast<double>(tokens));
+    say("{:>17}  {:>8.4f}\n", range, nll / static_cast<double>(tokens));
   }
 }
 
-void run(const Options& options) {
+void run(Options& options) {
   options.apply();
   const LanguageModel model = LanguageModel::load(options.model);
   const std::vector<int64_t> lengths = options.lengths.empty() ? default_lengths(model.config()) : options.lengths;
@@ -72,19 +72,24 @@ void run(const Options& options) {
   auto evals = nlohmann::ordered_json::array();
   auto positions = nlohmann::ordered_json::array();
   std::vector<Evaluation> evaluations;
-  fmt::print("{:>8}  {:>8}  {:>10}  {:>10}  {:>9}  {:>8}\n", "length", "stride", "perplexity", "bits/byte", "tokens",
-             "tokens/s");
+  say("{:>8}  {:>8}  {:>10}  {:>10}  {:>9}  {:>8}\n", "length", "stride", "perplexity", "bits/byte", "tokens",
+      "tokens/s");
   for (const int64_t length : lengths) {
     EvaluateOptions evaluate_options;
     evaluate_options.length = length;
     evaluate_options.stride = options.stride;
     const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options);
-    fmt::print("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, evaluation.stride,
-               format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(bytes), evaluation.tokens,
-               format_count(evaluation.tokens_per_second()));
+    say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, evaluation.stride,
+        format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(bytes), evaluation.tokens,
+        format_count(evaluation.tokens_per_second()));
     evals.push_back(evaluation_json(evaluation, bytes));
     positions.push_back({{"length", length}, {"stride", evaluation.stride}, {"nll", position_means(evaluation)}});
     if (options.per_position) evaluations.push_back(evaluation);
+  }
+  const auto all = static_cast<int64_t>(text.stream.tokens.size());
+  if (const int64_t longest = *std::max_element(lengths.begin(), lengths.end()); longest > all) {
+    say("The text has {} tokens, fewer than the length {}: the model saw it whole\n", format_integer(all),
+        format_integer(longest));
   }
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
 

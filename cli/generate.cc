@@ -2,14 +2,12 @@
 #include <fmt/format.h>
 
 #include <chrono>
-#include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
 
 #include "alibi/language_model.h"
 #include "commands.h"
 #include "common.h"
-#include "core/check.h"
 
 namespace alibi::cli {
 namespace {
@@ -28,15 +26,16 @@ void run(Options options) {
   const LanguageModel model = LanguageModel::load(options.model);
 
   const auto start = std::chrono::steady_clock::now();
-  fmt::print("{}", options.prompt);
-  std::fflush(stdout);
+  say_text(options.prompt);
+  flush_output();
   options.generate.on_text = [](std::string_view text) {
-    const bool written = std::fwrite(text.data(), 1, text.size(), stdout) == text.size() && std::fflush(stdout) == 0;
-    check(written, "[generate] standard output cannot be written to");
+    say_text(text);
+    flush_output();
+    check_output();  // nothing else is left of the work
     return true;
   };
   const std::string text = model.generate(options.prompt, options.generate);
-  fmt::print("\n");
+  say_text("\n");
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
   options.write_json({{"model", options.model},

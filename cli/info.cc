@@ -98,18 +98,18 @@ std::string to_text(const nlohmann::ordered_json& value) {
   return value.dump();
 }
 
-void run(const Options& options) {
+void run(Options& options) {
   options.apply();
   check_usage(options.cpu || !options.model.empty(), "[info] MODEL is required, or --cpu");
   if (options.cpu) {
     const nlohmann::ordered_json cpu = describe_cpu();
-    for (const auto& [key, value] : cpu.items()) fmt::print("{:<16} {}\n", key, to_text(value));
+    for (const auto& [key, value] : cpu.items()) say("{:<16} {}\n", key, to_text(value));
     if (options.model.empty()) return options.write_json(cpu);
   }
   const LanguageModel model = LanguageModel::load(options.model);
   nlohmann::ordered_json json = {{"model", options.model}};
   json.update(describe(model));
-  for (const auto& [key, value] : json.items()) fmt::print("{:<16} {}\n", key, to_text(value));
+  for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, to_text(value));
 
   auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
   for (const Parameter* parameter : model.parameters()) {

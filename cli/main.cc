@@ -5,12 +5,15 @@
 #include <CLI/CLI.hpp>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <new>
+#include <sstream>
 #include <string>
 
 #include "alibi/error.h"
 #include "alibi/version.h"
 #include "commands.h"
+#include "output.h"
 #include "stop_signals.h"
 
 namespace alibi::cli {
@@ -29,9 +32,21 @@ std::string shell_quoted(const std::string& word) {
   return quoted + "'";
 }
 
-int report(const char* message, int code) {
-  fmt::print(stderr, "alibi: error: {}\n", message);
+int report(std::string_view message, int code) {
+  report_error(message);
   return code;
+}
+
+/// What the parser says, in our words where its own are hard to understand.
+std::string explain(const CLI::ParseError& error, const CLI::App* command) {
+  for (const CLI::App* deeper : command->get_subcommands()) return explain(error, deeper);
+  if (error.get_name() != "ArgumentMismatch") return error.what();
+  for (const CLI::Option* option : command->get_options()) {
+    if (option->get_expected_max() == 1 && option->count() > 1) {
+      return fmt::format("{} is given {} times, expected once", option->get_name(), option->count());
+    }
+  }
+  return error.what();
 }
 
 int run(int argc, char** argv) {
@@ -55,17 +70,22 @@ int run(int argc, char** argv) {
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version
-    return app.exit(asked);
+    std::ostringstream text;
+    app.exit(asked, text, text);
+    say_text(text.str());
   } catch (const CLI::ParseError& e) {
     const auto chosen = app.get_subcommands();
     const std::string name = chosen.empty() ? "" : chosen.front()->get_name() + " ";
     const auto unknown = chosen.empty() ? app.remaining() : std::vector<std::string>();
     const std::string what =
-        unknown.empty() ? e.what()
+        unknown.empty() ? explain(e, &app)
                         : fmt::format("there is no {} '{}'", unknown.front().starts_with('-') ? "option" : "command",
                                       unknown.front());
-    return report(fmt::format("{}\nRun 'alibi {}--help' for what is possible.", what, name).c_str(), 2);
+    report_error(what);
+    std::fputs(fmt::format("Run 'alibi {}--help' for what is possible.\n", name).c_str(), stderr);
+    return 2;
   }
+  finish_output();
   return 0;
 }
 
@@ -76,6 +96,7 @@ const std::string& command_line() { return typed; }
 }  // namespace alibi::cli
 
 int main(int argc, char** argv) {
+  alibi::cli::reserve_standard_files();
   try {
     return alibi::cli::run(argc, argv);
   } catch (const alibi::cli::Interrupted& stopped) {
@@ -84,6 +105,8 @@ int main(int argc, char** argv) {
     return alibi::cli::report(e.what(), 2);
   } catch (const std::bad_alloc&) {
     return alibi::cli::report("out of memory; a shorter length or a smaller batch needs less", 1);
+  } catch (const std::filesystem::filesystem_error& e) {
+    return alibi::cli::report("[files] " + e.path1().string() + ": " + e.code().message(), 1);
   } catch (const std::exception& e) {
     return alibi::cli::report(e.what(), 1);
   }

@@ -8,8 +8,8 @@
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
-#include "core/files.h"
 #include "report/format.h"
+#include "report/markup.h"
 #include "text/corpus.h"
 #include "text/data_folder.h"
 
@@ -23,8 +23,8 @@ struct Options : CommonOptions {
 };
 
 void print_part(const char* name, size_t tokens, int64_t bytes) {
-  fmt::print("{:<6} {:>14} tokens  {:>15} bytes  {:.3f} bytes per token\n", name, format_integer(tokens),
-             format_integer(bytes), static_cast<double>(bytes) / static_cast<double>(tokens));
+  say("{:<6} {:>14} tokens  {:>15} bytes  {:.3f} bytes per token\n", name, format_integer(tokens),
+      format_integer(bytes), static_cast<double>(bytes) / static_cast<double>(tokens));
 }
 
 nlohmann::ordered_json describe(const std::string& folder, const TrainingData& data) {
@@ -36,8 +36,7 @@ nlohmann::ordered_json describe(const std::string& folder, const TrainingData& d
 }
 
 void print(const TrainingData& data) {
-  fmt::print("{} tokenizer, {} different tokens\n", data.tokenizer->kind(),
-             format_integer(data.tokenizer->vocab_size()));
+  say("{} tokenizer, {} different tokens\n", data.tokenizer->kind(), format_integer(data.tokenizer->vocab_size()));
   print_part("train", data.train.tokens.size(), data.train_bytes);
   print_part("valid", data.valid.tokens.size(), data.valid_bytes);
 }
@@ -46,7 +45,7 @@ TrainingData write(const Options& options) {
   check_usage(!options.texts.empty(), "[tokenize] TEXT is required");
   check_usage(!options.out.empty(), "[tokenize] -o DATA is required: the folder to write");
   validate(options.tokenizer);
-  make_folder(options.out);
+  prepare_data_folder(options.out);
   return with_progress([&](const TextProgress& progress) {
     progress("read", 0);
     const Corpus corpus = read_corpus(options.texts, options.valid);
@@ -56,7 +55,8 @@ TrainingData write(const Options& options) {
   });
 }
 
-void run(const Options& options) {
+void run(Options& options) {
+  check_output_folder(options.out, "--out");
   options.apply();
   const auto start = std::chrono::steady_clock::now();
   const bool checks = !options.check.empty();
@@ -69,9 +69,9 @@ void run(const Options& options) {
   print(data);
   const std::string& folder = checks ? options.check : options.out;
   if (checks) {
-    fmt::print("{}: all tokens are as they were written\n", folder);
+    say("{}: all tokens are as they were written\n", folder);
   } else {
-    fmt::print("{}\nTokens: {} ({})\n", data.split_rule, folder, format_duration(seconds.count()));
+    say("{}\nTokens: {} ({})\n", visible_text(data.split_rule), folder, format_duration(seconds.count()));
   }
   nlohmann::ordered_json json = describe(folder, data);
   json["seconds"] = seconds.count();

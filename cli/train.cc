@@ -3,7 +3,6 @@
 
 #include <fmt/format.h>
 
-#include <cmath>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -17,6 +16,7 @@
 #include "formats/json.h"
 #include "report/progress.h"
 #include "stop_signals.h"
+#include "text/data_folder.h"
 #include "text/training_data.h"
 #include "train_display.h"
 #include "train_options.h"
@@ -43,15 +43,24 @@ void complete(TrainSettings& settings, const Command& command) {
   if (!settings.config.empty()) command.read_options(settings.config, not_settings);
   if (!named.empty()) settings.model = named;  // train.json has the name that the folder had
   check_usage(!settings.model.empty(), "[train] --out is missing: the model folder to write");
+  check_output_folder(settings.model, "--out");
   check_usage(!settings.texts.empty(), "[train] TEXT is missing: files or folders to train on, or -");
-  if (!resumes) return;
+  std::error_code ignored;
+  check_usage(
+      !is_data_folder(settings.model) ||
+          (settings.texts.size() == 1 && std::filesystem::equivalent(settings.texts.front(), settings.model, ignored)),
+      "[--out] {} is a folder of tokens, whose tokenizer the model's would replace; choose another folder",
+      settings.model);
+}
+
+void say_where_it_goes_on(const TrainSettings& settings) {
   const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
   if (!found) {
-    fmt::print("{} holds no checkpoint: starting from the beginning\n", settings.model);
+    say("{} holds no checkpoint: starting from the beginning\n", settings.model);
   } else if (found->finished) {
-    fmt::print("{}: training is complete since update {}\n", settings.model, format_integer(found->step));
+    say("{}: training is complete since update {}\n", settings.model, format_integer(found->step));
   } else {
-    fmt::print("Resuming after {} updates\n", format_integer(found->step));
+    say("Resuming after {} updates\n", format_integer(found->step));
   }
 }
 
@@ -75,20 +84,20 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   run.log_steps = settings.log_steps;
   run.valid = data.valid.tokens;
   run.on_step = [&](const TrainStatus& status) { display.update(status); };
-  run.on_warning = [](std::string_view warning) { fmt::print(stderr, "alibi: warning: {}\n", warning); };
+  run.on_warning = report_warning;
   run.should_stop = [] { return StopSignals::received() != 0; };
   return train(model, data.train.tokens, options, run);
 }
 
 void report_training(const TrainResult& trained, int64_t peak_bytes) {
-  fmt::print("{} tokens in {}, {} tokens/s, last loss {:.4f}, peak memory {}\n", format_integer(trained.tokens),
-             format_duration(trained.seconds), format_count(trained.tokens_per_second), trained.loss.back(),
-             format_bytes(peak_bytes));
+  say("{} tokens in {}, {} tokens/s, last loss {:.4f}, peak memory {}\n", format_integer(trained.tokens),
+      format_duration(trained.seconds), format_count(trained.tokens_per_second), trained.loss.back(),
+      format_bytes(peak_bytes));
   if (trained.end == TrainEnd::no_gain) {
-    fmt::print("Stopped after {} updates, for the held-out loss no longer fell\n", format_integer(trained.steps));
+    say("Stopped after {} updates, for the held-out loss no longer fell\n", format_integer(trained.steps));
   }
   if (trained.weights_step != trained.steps) {
-    fmt::print("The weights are the best ones, of update {}\n", format_integer(trained.weights_step));
+    say("The weights are the best ones, of update {}\n", format_integer(trained.weights_step));
   }
 }
 
@@ -124,6 +133,8 @@ void run(TrainSettings& settings, const Command& command) {
   if (settings.plan) return plan(settings, command);
   complete(settings, command);
   settings.apply();
+  const bool resumes = command.given("--resume");
+  if (resumes) say_where_it_goes_on(settings);
   TrainOptions options = train_options(settings);
   LanguageModelConfig config = model_config(settings, options.length);
   make_folder(settings.model);
@@ -131,22 +142,20 @@ void run(TrainSettings& settings, const Command& command) {
   const TrainingData data = with_progress([&](const TextProgress& progress) {
     return training_data(settings.texts, settings.valid, settings.tokenizer, progress);
   });
+  const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
+  if (settings.epochs > 0) options = train_options(settings, text_tokens);
+  options.check_text(text_tokens);  // before a model of that length is made
   config = with_vocab_size(config, data.tokenizer->vocab_size());
   LanguageModel model(config, settings.seed, data.tokenizer);
-  if (settings.epochs > 0) {
-    const double all = std::ceil(settings.epochs * static_cast<double>(data.train.tokens.size()));
-    check_usage(all < 1e15, "[train] {} epochs are too many", settings.epochs);
-    options.tokens = static_cast<int64_t>(all);
-  }
-  fmt::print("{} parameters, {} bytes to train on, {} held out\n", format_integer(model.parameter_count()),
-             format_integer(data.train_bytes), format_integer(data.valid_bytes));
-  std::fflush(stdout);
+  say("{} parameters, {} bytes to train on, {} held out\n", format_integer(model.parameter_count()),
+      format_integer(data.train_bytes), format_integer(data.valid_bytes));
+  flush_output();
 
-  const TrainResult trained = train_with_display(model, data, settings, options, command.given("--resume"));
+  const TrainResult trained = train_with_display(model, data, settings, options, resumes);
   const int64_t peak_bytes = peak_resident_bytes();
   if (trained.end == TrainEnd::asked) {
-    fmt::print("Stopped after {} of {} updates. To continue: alibi train --resume {}\n", format_integer(trained.steps),
-               format_integer(options.steps()), settings.model);
+    say("Stopped after {} of {} updates. To continue: alibi train --resume {}\n", format_integer(trained.steps),
+        format_integer(options.steps()), settings.model);
     throw Interrupted{StopSignals::received()};
   }
   model.release_training_memory();
@@ -156,9 +165,9 @@ void run(TrainSettings& settings, const Command& command) {
   EvaluateOptions evaluate_options;
   evaluate_options.length = options.length;
   const Evaluation evaluation = evaluate_with_progress(model, data.valid.tokens, evaluate_options);
-  fmt::print("held out: perplexity {}, {:.4f} bits per byte at length {}\n", format_perplexity(evaluation.perplexity()),
-             evaluation.bits_per_byte(data.valid_bytes), evaluation.length);
-  fmt::print("Model: {}\n", settings.model);
+  say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", format_perplexity(evaluation.perplexity()),
+      evaluation.bits_per_byte(data.valid_bytes), evaluation.length);
+  say("Model: {}\n", settings.model);
 
   settings.write_json({{"model", settings.model},
                        {"position", settings.position},

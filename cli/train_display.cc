@@ -3,8 +3,9 @@
 #include <fmt/format.h>
 
 #include <cmath>
-#include <cstdio>
 #include <string>
+
+#include "output.h"
 
 namespace alibi::cli {
 namespace {
@@ -34,13 +35,13 @@ void TrainDisplay::update(const TrainStatus& status) {
   if (is_due || status.valid_loss) progress_.clear();
   if (is_due) {
     last_line_ = now;
-    fmt::print("update {} of {}  {}\n", format_integer(status.step), format_integer(status.steps), fields);
+    say("update {} of {}  {}\n", format_integer(status.step), format_integer(status.steps), fields);
   }
   if (status.valid_loss) {
-    fmt::print("update {}: held out: loss {:.4f}, perplexity {}{}\n", format_integer(status.step), *status.valid_loss,
-               format_perplexity(std::exp(*status.valid_loss)), status.best ? ", the best so far" : "");
+    say("update {}: held out: loss {:.4f}, perplexity {}{}\n", format_integer(status.step), *status.valid_loss,
+        format_perplexity(std::exp(*status.valid_loss)), status.best ? ", the best so far" : "");
   }
-  if (is_due || status.valid_loss) std::fflush(stdout);
+  if (is_due || status.valid_loss) flush_output();
   // 0: the time left is shown already.
   progress_.update(static_cast<double>(status.step) / static_cast<double>(status.steps), fields, 0);
 }

@@ -1,5 +1,6 @@
 #include "train_options.h"
 
+#include <cmath>
 #include <filesystem>
 #include <nlohmann/json.hpp>
 
@@ -8,11 +9,17 @@
 namespace alibi::cli {
 namespace {
 
+std::string absolute(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path result = std::filesystem::absolute(path, error);
+  return error ? path : result.lexically_normal().string();  // the folder that we are in may have been removed
+}
+
 /// Paths that hold wherever the file is read from.
 std::vector<std::string> absolute(const std::vector<std::string>& paths) {
   std::vector<std::string> result;
   for (const std::string& path : paths) {
-    result.push_back(path == "-" ? path : std::filesystem::absolute(path).lexically_normal().string());
+    result.push_back(path == "-" ? path : absolute(path));
   }
   return result;
 }
@@ -80,14 +87,13 @@ void add_train_options(Command& command, TrainSettings& s) {
   s.add_to(command);
 }
 
-TrainOptions train_options(const TrainSettings& s) {
+TrainOptions train_options(const TrainSettings& s, std::optional<int64_t> text_tokens) {
   TrainOptions train = training_defaults(s.preset);
   const auto set = [](auto& value, auto chosen, bool is_chosen) {
     if (is_chosen) value = chosen;
   };
   set(train.length, s.length, s.length > 0);
   set(train.tokens, s.tokens, s.tokens > 0);
-  set(train.batch_tokens, s.batch_tokens, s.batch_tokens > 0);
   set(train.micro_batch_tokens, s.micro_batch_tokens, s.micro_batch_tokens > 0);
   train.precision = precision_from(s.precision);
   train.recompute = s.recompute;
@@ -107,6 +113,14 @@ TrainOptions train_options(const TrainSettings& s) {
   train.eval_tokens = s.eval_tokens;
   train.patience = s.patience;
   train.seed = s.seed;
+  if (text_tokens) {
+    const double all = std::ceil(s.epochs * static_cast<double>(*text_tokens));
+    check_usage(all < 1e15, "[train] {} epochs are too many", s.epochs);
+    train.tokens = static_cast<int64_t>(all);
+  } else if (s.epochs > 0) {
+    train.tokens = INT64_MAX;
+  }
+  choose_batch(train, s.batch_tokens);
   train.validate();
   return train;
 }
@@ -122,7 +136,7 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
   nlohmann::ordered_json json = {
       {"text", absolute(s.texts)},
       {"valid", absolute(s.valid)},
-      {"out", std::filesystem::absolute(s.model).lexically_normal().string()},
+      {"out", absolute(s.model)},
       {"position", s.position},
       {"preset", s.preset},
       {"tokenizer", s.tokenizer.kind},
@@ -164,7 +178,7 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
                {"seed", s.seed}});
   // What was not asked for is left out where 0 is no value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
-  if (!s.tokenizer.like.empty()) json["like"] = absolute({s.tokenizer.like}).front();
+  if (!s.tokenizer.like.empty()) json["like"] = absolute(s.tokenizer.like);
   return json;
 }
 

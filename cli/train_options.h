@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -35,8 +36,9 @@ struct TrainSettings : CommonOptions {
 
 void add_train_options(Command& command, TrainSettings& settings);
 
-/// What goes to the library, the preset's choices filled in. `--epochs` is left to the caller, who knows the text.
-TrainOptions train_options(const TrainSettings& settings);
+/// What goes to the library, the preset's choices filled in. With --epochs the number of tokens to train on holds only
+/// once that of the text is given.
+TrainOptions train_options(const TrainSettings& settings, std::optional<int64_t> text_tokens = {});
 LanguageModelConfig model_config(const TrainSettings& settings, int64_t train_length);
 
 /// All settings in force, by the names of their options, for train.json; `--config` reads it.

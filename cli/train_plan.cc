@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "alibi/runtime.h"
+#include "output.h"
 #include "report/format.h"
 #include "report/progress.h"
 
@@ -12,7 +13,7 @@ namespace alibi::cli {
 namespace {
 
 void show_bytes(const char* name, int64_t bytes, const char* what) {
-  fmt::print("  {:<12} {:>9}  {}\n", name, format_bytes(bytes), what);
+  say("  {:<12} {:>9}  {}\n", name, format_bytes(bytes), what);
 }
 
 double timed(const LanguageModelConfig& config, const TrainOptions& options) {
@@ -30,13 +31,13 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   const double seconds = timed(config, options);
   reset_peak_resident_bytes();
   const int64_t program = peak_resident_bytes();  // with the code that oneDNN made for the layer that was timed
-  fmt::print("{}: {} parameters, {} layers of {}, {} heads, feed-forward {}, vocabulary {}, {}\n", settings.preset,
-             format_integer(plan.parameters), t.layers, t.d_model, t.heads, t.ffn_dim(),
-             format_integer(config.vocab_size), name_of(t.position));
-  fmt::print("{} tokens in {} updates of {}, in blocks of {}, in {}\n\n", format_integer(plan.tokens),
-             format_integer(plan.updates), format_integer(plan.tokens / plan.updates), options.length,
-             name_of(options.precision));
-  fmt::print("Memory, without the text:\n");
+  say("{}: {} parameters, {} layers of {}, {} heads, feed-forward {}, vocabulary {}, {}\n", settings.preset,
+      format_integer(plan.parameters), t.layers, t.d_model, t.heads, t.ffn_dim(), format_integer(config.vocab_size),
+      name_of(t.position));
+  say("{} tokens in {} updates of {}, in blocks of {}, in {}\n\n", format_integer(plan.tokens),
+      format_integer(plan.updates), format_integer(plan.tokens / plan.updates), options.length,
+      name_of(options.precision));
+  say("Memory, without the text:\n");
   show_bytes("weights", plan.weights,
              options.precision == Precision::bf16 ? "float32, and bfloat16 copies" : "float32");
   show_bytes("gradients", plan.gradients, "float32");
@@ -45,13 +46,13 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   show_bytes("workspace", plan.workspace, "of both passes; less with --micro-batch-tokens");
   show_bytes("program", program, "and its libraries");
   show_bytes("in all", plan.bytes() + program, "");
-  fmt::print("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", format_count(plan.flops_per_token),
-             config.adaptive ? " (if all were of the dearest band)" : "");
+  say("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", format_count(plan.flops_per_token),
+      config.adaptive ? " (if all were of the dearest band)" : "");
   constexpr double year = 365.25 * 24 * 3600;
   const std::string time =
       seconds < year ? format_duration(seconds) : fmt::format("{} years", format_ratio(seconds / year));
-  fmt::print("{} on this machine, {} tokens/s (from a layer that was timed; not counted: evaluation, checkpoints)\n",
-             time, format_count(static_cast<double>(plan.tokens) / seconds));
+  say("{} on this machine, {} tokens/s (from a layer that was timed; not counted: evaluation, checkpoints)\n", time,
+      format_count(static_cast<double>(plan.tokens) / seconds));
   settings.write_json({{"preset", settings.preset},
                        {"position", name_of(t.position)},
                        {"parameters", plan.parameters},

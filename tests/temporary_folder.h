@@ -1,8 +1,10 @@
-// A folder for the files of one test.
+// A folder for the files of one test, and a disk that is full.
 #pragma once
 
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include <csignal>
 #include <filesystem>
 #include <fstream>
 #include <string>
@@ -40,6 +42,26 @@ class TemporaryFolder {
 
  private:
   std::filesystem::path path_;
+};
+
+/// While it lives, no file of this process can grow past `bytes`: writing more is an error as on a full disk.
+class FileSizeLimit {
+ public:
+  explicit FileSizeLimit(rlim_t bytes) : handler_(std::signal(SIGXFSZ, SIG_IGN)) {
+    const bool known = ::getrlimit(RLIMIT_FSIZE, &before_) == 0;
+    const rlimit small{bytes, before_.rlim_max};
+    if (!known || ::setrlimit(RLIMIT_FSIZE, &small) != 0) throw Error("cannot limit the size of files");
+  }
+  ~FileSizeLimit() {
+    ::setrlimit(RLIMIT_FSIZE, &before_);
+    std::signal(SIGXFSZ, handler_);
+  }
+  FileSizeLimit(const FileSizeLimit&) = delete;
+  FileSizeLimit& operator=(const FileSizeLimit&) = delete;
+
+ private:
+  rlimit before_{};
+  void (*handler_)(int);
 };
 
 }  // namespace alibi::test

@@ -50,9 +50,9 @@ struct Schedule {
 };
 
 struct TrainOptions {
-  int64_t length = 128;         ///< tokens of a block: the training length
-  int64_t tokens = 1'000'000;   ///< tokens to train on in all; updates = tokens / batch_tokens, at least 1
-  int64_t batch_tokens = 8192;  ///< tokens of an update, whatever the length (rounded to whole blocks, at least one)
+  int64_t length = 128;                  ///< tokens of a block: the training length
+  int64_t tokens = 1'000'000;            ///< tokens to train on in all; updates = tokens / batch_tokens
+  int64_t batch_tokens = 8192;           ///< of an update, whatever the length (rounded to whole blocks, at least one)
   int64_t micro_batch_tokens = 4096;     ///< at most this many at once; the gradients of the parts are summed
   Precision precision = Precision::f32;  ///< of weights, activations and products (Transformer::set_precision)
   bool recompute = false;                ///< less memory, more time, the same bits (Transformer::set_recompute)
@@ -76,7 +76,10 @@ struct TrainOptions {
   int64_t patience = 0;     ///< stop after so many evaluations without a new best, and keep the best; 0: never
   uint64_t seed = 0;        ///< order of the blocks, dropout
 
+  /// Throws UsageError for what makes no sense, also an update of more than all tokens.
   void validate() const;
+  /// Throws UsageError if the blocks are longer than a text of so many tokens.
+  void check_text(int64_t text_tokens) const;
   int64_t steps() const;
   Schedule schedule() const;
 };

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <optional>
 
 #include "alibi/runtime.h"
 #include "alibi/version.h"
@@ -20,12 +21,6 @@ namespace alibi {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// Held-out tokens to score when the user says nothing.
-int64_t default_eval_tokens(const std::string& name) {
-  if (name == "tiny") return 1 << 16;
-  return name == "small" || name == "wikitext103" ? 1 << 18 : 1 << 20;
-}
 
 /// 1, 1.25, 1.5, 2, 3, 4, 6, 8, 16 times the training length, rounded to whole tokens.
 std::vector<int64_t> default_lengths(int64_t train_length) {
@@ -92,10 +87,7 @@ void Comparison::check_options() {
   check_usage(options_.lengths.front() >= 1, "[compare] an evaluation length is {}, expected at least 1",
               options_.lengths.front());
   check_usage(options_.eval_tokens >= 0, "[compare] eval_tokens is {}, expected at least 0", options_.eval_tokens);
-  if (options_.eval_tokens == 0) {
-    // At least four windows of the longest length, so that no point hangs on one window.
-    options_.eval_tokens = std::max(default_eval_tokens(options_.preset), 4 * options_.lengths.back());
-  }
+  if (options_.eval_tokens == 0) options_.eval_tokens = tokens_to_score(options_.preset, options_.lengths.back());
   if (options_.sample_tokens < 0) options_.sample_tokens = 4 * options_.train.length;
 }
 
@@ -113,6 +105,7 @@ void Comparison::read_text() {
         status.fraction = fraction;
         report(status, 0);
       });
+  options_.train.check_text(static_cast<int64_t>(data_.train.tokens.size()));
   valid_tokens_ = data_.valid.tokens;
   if (static_cast<int64_t>(valid_tokens_.size()) > options_.eval_tokens) {
     valid_tokens_ = valid_tokens_.first(static_cast<size_t>(options_.eval_tokens));
@@ -290,7 +283,11 @@ CompareResults Comparison::run() {
   CompareResults results;
   results.started = utc_now();
   check_options();
-  if (!options_.out.empty()) make_folder(options_.out);
+  std::optional<FolderLock> lock;
+  if (!options_.out.empty()) {
+    make_folder(options_.out);
+    lock.emplace(options_.out);
+  }
   read_text();
   for (const Position method : options_.methods) {
     results.methods.push_back(run_method(method));

@@ -1,47 +1,40 @@
 #include "core/files.h"
 
-#include <fcntl.h>
+#include <linux/magic.h>
 #include <sys/file.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
+#include <sys/socket.h>
+#include <sys/statfs.h>
+#include <sys/un.h>
 
+#include <algorithm>
 #include <atomic>
-#include <cerrno>
+#include <charconv>
+#include <climits>
 #include <cstring>
-#include <system_error>
-#include <utility>
 
-#include "core/check.h"
+#include "core/descriptor.h"
 
 namespace alibi {
 namespace {
 
-std::string reason() { return std::generic_category().message(errno); }
+namespace fs = std::filesystem;
 
-/// `ok` is what a system call said. It has been evaluated when errno is read here; among the arguments of check() it
-/// need not have been.
-void check_call(bool ok, const char* operation, const std::filesystem::path& path) {
-  if (!ok) fail("[{}] {}: {}", operation, path.string(), reason());
+/// Of what a path leads to; nothing if nothing is there.
+std::optional<struct stat> status_of(const fs::path& path, const char* operation) {
+  struct stat info {};
+  if (::stat(path.c_str(), &info) == 0) return info;
+  check_call(errno == ENOENT || errno == ENOTDIR, operation, path);
+  return std::nullopt;
 }
 
-/// A file descriptor that closes itself.
-struct Descriptor {
-  int fd = -1;
-  explicit Descriptor(int descriptor) : fd(descriptor) {}
-  Descriptor(const Descriptor&) = delete;
-  Descriptor& operator=(const Descriptor&) = delete;
-  ~Descriptor() {
-    if (fd >= 0) ::close(fd);
-  }
-};
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : "."; }
 
-void sync_folder(const std::filesystem::path& folder) {
+void sync_folder(const fs::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.fd >= 0) ::fsync(descriptor.fd);  // some file systems cannot: the rename itself still holds
+  if (descriptor.get() >= 0) ::fsync(descriptor.get());  // some file systems cannot: the rename itself still holds
 }
 
-void write_all(int descriptor, std::string_view content, const std::filesystem::path& path) {
+void write_all(int descriptor, std::string_view content, const fs::path& path) {
   while (!content.empty()) {
     const ssize_t put = ::write(descriptor, content.data(), content.size());
     if (put < 0 && errno == EINTR) continue;
@@ -50,28 +43,218 @@ void write_all(int descriptor, std::string_view content, const std::filesystem::
   }
 }
 
-}  // namespace
+/// The links below these folders are none: reading one gives a description of the open file, not its path.
+bool is_in_proc(const fs::path& path) {
+  struct statfs info {};
+  return ::statfs(folder_of(path).c_str(), &info) == 0 && info.f_type == PROC_SUPER_MAGIC;
+}
 
-std::string read_file(const std::filesystem::path& path, size_t most) {
-  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  check_call(descriptor.fd >= 0, "read", path);
-  std::string content;
-  char buffer[1 << 16];
-  for (;;) {
-    const ssize_t got = ::read(descriptor.fd, buffer, sizeof buffer);
-    if (got < 0 && errno == EINTR) continue;
-    check_call(got >= 0, "read", path);
-    if (got == 0) return content;
-    check(content.size() + static_cast<size_t>(got) <= most, "[read] {}: has more than {} bytes", path.string(), most);
-    content.append(buffer, static_cast<size_t>(got));
+/// The number at the end of /dev/fd/1 and the like.
+std::optional<int> named_descriptor(const fs::path& path) {
+  const std::string name = path.lexically_normal().string();
+  if (name == "/dev/stdin") return STDIN_FILENO;
+  if (name == "/dev/stdout") return STDOUT_FILENO;
+  if (name == "/dev/stderr") return STDERR_FILENO;
+  for (const std::string& folder :
+       {std::string("/dev/fd/"), std::string("/proc/self/fd/"), fmt::format("/proc/{}/fd/", ::getpid())}) {
+    int number = 0;
+    if (!name.starts_with(folder)) continue;
+    const char* end = name.data() + name.size();
+    const auto [rest, problem] = std::from_chars(name.data() + folder.size(), end, number);
+    if (problem == std::errc() && rest == end && number >= 0) return number;
+  }
+  return std::nullopt;
+}
+
+/// Where a path leads.
+struct Target {
+  fs::path path;
+  std::optional<int> descriptor;    ///< an open file
+  std::optional<struct stat> info;  ///< nothing: it is not there yet
+  /// Written beside and renamed.
+  bool is_replaced() const { return !descriptor && (!info || (S_ISREG(info->st_mode) && !is_in_proc(path))); }
+};
+
+/// Follows the links at the end of the path, one after the other: the last one may lead to nothing.
+Target target_of(const fs::path& path, const char* operation) {
+  constexpr int most = 40;  // as many as the system follows
+  fs::path at = path.has_filename() ? path : path.parent_path();
+  for (int links = 0;; ++links) {
+    if (const std::optional<int> descriptor = named_descriptor(at)) return {at, descriptor, std::nullopt};
+    std::error_code error;
+    const fs::path next = is_in_proc(at) ? fs::path() : fs::read_symlink(at, error);
+    if (error || next.empty()) return {at, std::nullopt, status_of(at, operation)};
+    check(links < most, "[{}] {}: too many links: they go round", operation, path.string());
+    at = at.parent_path() / next;
   }
 }
 
-void write_file(const std::filesystem::path& path, std::string_view content) {
+/// For messages.
+std::string shown(const fs::path& path, const Target& target) {
+  if (target.descriptor == STDOUT_FILENO) return "standard output";
+  if (target.descriptor == STDERR_FILENO) return "standard error";
+  return path.string();
+}
+
+Descriptor connect_to(const fs::path& path) {
+  sockaddr_un address{};
+  address.sun_family = AF_UNIX;
+  check(path.native().size() < sizeof address.sun_path, "[write] {}: too long a path for a socket", path.string());
+  std::memcpy(address.sun_path, path.c_str(), path.native().size());
+  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  check_call(socket.get() >= 0, "write", path);
+  check_call(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "write", path);
+  return socket;
+}
+
+/// What is written as it is. A FIFO waits for its reader.
+Descriptor open_as_it_is(const Target& target) {
+  if (target.info && S_ISSOCK(target.info->st_mode)) return connect_to(target.path);
+  Descriptor opened(target.descriptor ? ::fcntl(*target.descriptor, F_DUPFD_CLOEXEC, 0)
+                                      : ::open(target.path.c_str(), O_WRONLY | O_NOCTTY | O_CLOEXEC));
+  check_call(opened.get() >= 0, "write", shown(target.path, target));
+  return opened;
+}
+
+/// A name beside the target that is_left_by_write_file() knows.
+fs::path name_beside(const fs::path& path) {
+  static std::atomic<uint64_t> counter{0};
+  const std::string end = fmt::format(".{}.{}.part", ::getpid(), counter.fetch_add(1));
+  const std::string name = path.filename().string();
+  return path.parent_path() / (name.substr(0, NAME_MAX - std::min<size_t>(end.size(), NAME_MAX)) + end);
+}
+
+/// A new file keeps who may read and write the old one.
+void keep_permissions(int descriptor, const struct stat& old, const fs::path& path) {
+  struct stat now {};
+  check_call(::fstat(descriptor, &now) == 0, "write", path);
+  // Only root can give a file away; for others the group may still be one of theirs.
+  if ((now.st_uid != old.st_uid || now.st_gid != old.st_gid) && ::fchown(descriptor, old.st_uid, old.st_gid) != 0 &&
+      now.st_gid != old.st_gid) {
+    [[maybe_unused]] const int ignored = ::fchown(descriptor, static_cast<uid_t>(-1), old.st_gid);
+  }
+  // Where a file of our own cannot be changed, the file system knows no permissions.
+  check_call(::fchmod(descriptor, old.st_mode & 0777) == 0 || errno == EPERM || errno == ENOTSUP, "write", path);
+}
+
+/// A file that is to become the target.
+class FileBeside {
+ public:
+  FileBeside(const Target& target, const fs::path& path) : target_(target), beside_(name_beside(target.path)) {
+    if (target.info) check_call(::access(target.path.c_str(), W_OK) == 0, "write", path);
+    const mode_t mode = target.info ? target.info->st_mode & 0777 : 0666;  // never readable for more people
+    file_ = Descriptor(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    check_call(file_.get() >= 0, "write", path);
+    is_there_ = true;
+    if (target.info) keep_permissions(file_.get(), *target.info, path);
+  }
+  ~FileBeside() {
+    if (is_there_) ::unlink(beside_.c_str());
+  }
+  FileBeside(const FileBeside&) = delete;
+  FileBeside& operator=(const FileBeside&) = delete;
+
+  int descriptor() const { return file_.get(); }
+  void rename(const fs::path& path) {
+    check_call(::fsync(file_.get()) == 0, "write", path);
+    file_ = Descriptor();
+    check_call(::rename(beside_.c_str(), target_.path.c_str()) == 0, "write", path);
+    is_there_ = false;
+    sync_folder(folder_of(target_.path));
+  }
+
+ private:
+  const Target& target_;
+  fs::path beside_;
+  Descriptor file_;
+  bool is_there_ = false;
+};
+
+void check_no_folder(const fs::path& path, const Target& target) {
+  check(path.has_filename() && (!target.info || !S_ISDIR(target.info->st_mode)),
+        "[write] {}: is a folder, expected the name of a file", path.string());
+}
+
+/// `wanted` is the path that was asked for, here or below.
+void make_folder(const fs::path& path, const fs::path& wanted) {
+  const Target target = target_of(path, "folder");
+  check(!target.descriptor, "[folder] {}: is an open file, expected a folder", wanted.string());
+  if (target.info) {
+    check(S_ISDIR(target.info->st_mode), "[folder] {}: {} is {}, expected a folder", wanted.string(),
+          target.path.string(), kind_of(target.info->st_mode));
+  } else {
+    if (target.path.has_parent_path() && target.path.has_relative_path())
+      make_folder(target.path.parent_path(), wanted);
+    check_call(::mkdir(target.path.c_str(), 0777) == 0 || errno == EEXIST, "folder", wanted);
+  }
+  check_call(::access(target.path.c_str(), W_OK | X_OK) == 0, "folder", wanted);
+}
+
+}  // namespace
+
+const char* kind_of(mode_t mode) {
+  switch (mode & S_IFMT) {
+    case S_IFREG:
+      return "a regular file";
+    case S_IFDIR:
+      return "a folder";
+    case S_IFIFO:
+      return "a FIFO";
+    case S_IFSOCK:
+      return "a socket";
+    case S_IFCHR:
+    case S_IFBLK:
+      return "a device";
+    default:
+      return "something else";
+  }
+}
+
+std::pair<Descriptor, size_t> open_regular(const fs::path& path) {
+  const auto check_regular = [&](const struct stat& info) {
+    check(S_ISREG(info.st_mode), "[read] {}: is {}, expected a regular file", path.string(), kind_of(info.st_mode));
+  };
+  struct stat info {};
+  check_call(::stat(path.c_str(), &info) == 0, "read", path);
+  check_regular(info);  // before it is opened, which devices may notice
+  Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
+  check_call(file.get() >= 0, "read", path);
+  check_call(::fstat(file.get(), &info) == 0, "read", path);
+  check_regular(info);
+  return {std::move(file), static_cast<size_t>(info.st_size)};
+}
+
+bool path_exists(const fs::path& path) { return status_of(path, "read").has_value(); }
+
+bool is_folder(const fs::path& path) {
+  const auto info = status_of(path, "read");
+  return info && S_ISDIR(info->st_mode);
+}
+
+std::string read_file(const fs::path& path, size_t most) {
+  const auto [file, size] = open_regular(path);
+  check(size <= most, "[read] {}: has {} bytes, expected at most {}", path.string(), size, most);
+  std::string content(size, '\0');
+  // One byte more than it should have, to see the end.
+  char more = 0;
+  for (size_t at = 0;;) {
+    const bool whole = at == size;
+    const ssize_t got = ::read(file.get(), whole ? &more : content.data() + at, whole ? 1 : size - at);
+    if (got < 0 && errno == EINTR) continue;
+    check_call(got >= 0, "read", path);
+    if (whole && got == 0) return content;
+    check(got > 0, "[read] {}: it has become smaller while it was read: {} bytes, {} before", path.string(), at, size);
+    check(!whole, "[read] {}: it has more than the {} bytes that it should have: it grows while it is read",
+          path.string(), size);
+    at += static_cast<size_t>(got);
+  }
+}
+
+void write_file(const fs::path& path, std::string_view content) {
   write_file(path, [&](const std::function<void(std::string_view)>& append) { append(content); });
 }
 
-void write_file(const std::filesystem::path& path,
+void write_file(const fs::path& path,
                 const std::function<void(const std::function<void(std::string_view)>& append)>& write) {
   write_file_with_header(path, 0, [&](const std::function<void(std::string_view)>& append) {
     write(append);
@@ -80,44 +263,46 @@ void write_file(const std::filesystem::path& path,
 }
 
 void write_file_with_header(
-    const std::filesystem::path& path, size_t header_size,
+    const fs::path& path, size_t header_size,
     const std::function<std::string(const std::function<void(std::string_view)>& append)>& write) {
-  static std::atomic<uint64_t> counter{0};
-  const std::filesystem::path beside = path.string() + fmt::format(".{}.{}.part", ::getpid(), counter.fetch_add(1));
-  struct Remove {
-    std::filesystem::path path;
-    bool armed = true;
-    ~Remove() {
-      if (armed) ::unlink(path.c_str());
-    }
-  } remove{beside};
-  {
-    const Descriptor descriptor(::open(beside.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666));
-    if (descriptor.fd < 0) remove.armed = false;
-    check_call(descriptor.fd >= 0, "write", path);
-    const auto append = [&](std::string_view part) { write_all(descriptor.fd, part, path); };
-    append(std::string(header_size, '\0'));
-    const std::string header = write(append);
-    check(header.size() == header_size, "[write] {}: a header of {} bytes, expected {}", path.string(), header.size(),
-          header_size);
-    check_call(::lseek(descriptor.fd, 0, SEEK_SET) == 0, "write", path);
-    append(header);
-    check_call(::fsync(descriptor.fd) == 0, "write", path);
+  const Target target = target_of(path, "write");
+  check_no_folder(path, target);
+  const std::string name = shown(path, target);
+  if (!target.is_replaced()) {
+    check(header_size == 0, "[write] {}: is no regular file; one is needed, for its beginning is written last", name);
+    const Descriptor opened = open_as_it_is(target);
+    write([&](std::string_view part) { write_all(opened.get(), part, name); });
+    return;
   }
-  check_call(::rename(beside.c_str(), path.c_str()) == 0, "write", path);
-  remove.armed = false;
-  sync_folder(path.has_parent_path() ? path.parent_path() : ".");
+  FileBeside file(target, path);
+  const auto append = [&](std::string_view part) { write_all(file.descriptor(), part, path); };
+  append(std::string(header_size, '\0'));
+  const std::string header = write(append);
+  check(header.size() == header_size, "[write] {}: a header of {} bytes, expected {}", name, header.size(),
+        header_size);
+  check_call(::lseek(file.descriptor(), 0, SEEK_SET) == 0, "write", path);
+  append(header);
+  file.rename(path);
 }
 
-void make_folder(const std::filesystem::path& path) {
-  std::error_code error;
-  std::filesystem::create_directories(path, error);
-  check(!error && std::filesystem::is_directory(path), "[folder] {}: {}", path.string(),
-        error ? error.message() : std::string("exists and is no folder"));
-  check_call(::access(path.c_str(), W_OK | X_OK) == 0, "folder", path);
+void check_output_file(const fs::path& path) {
+  const Target target = target_of(path, "write");
+  check_no_folder(path, target);
+  if (target.descriptor) {
+    const int flags = ::fcntl(*target.descriptor, F_GETFL);
+    check_call(flags >= 0, "write", shown(path, target));
+    check((flags & O_ACCMODE) != O_RDONLY, "[write] {}: is closed, or open for reading only", shown(path, target));
+    return;
+  }
+  if (target.is_replaced()) make_folder(folder_of(target.path));
+  if (target.info) check_call(::access(target.path.c_str(), W_OK) == 0, "write", path);
 }
 
-AppendFile::AppendFile(const std::filesystem::path& path)
+std::optional<int> descriptor_of(const fs::path& path) { return target_of(path, "write").descriptor; }
+
+void make_folder(const fs::path& path) { make_folder(path, path); }
+
+AppendFile::AppendFile(const fs::path& path)
     : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
   check_call(descriptor_ >= 0, "write", path);
 }
@@ -128,14 +313,14 @@ void AppendFile::append(std::string_view content) { write_all(descriptor_, conte
 
 void AppendFile::sync() { check_call(::fsync(descriptor_) == 0, "write", path_); }
 
-void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to) {
+void rename_synced(const fs::path& from, const fs::path& to) {
   check_call(::rename(from.c_str(), to.c_str()) == 0, "rename", from);
-  sync_folder(to.has_parent_path() ? to.parent_path() : ".");
+  sync_folder(folder_of(to));
 }
 
-bool is_left_by_write_file(const std::filesystem::path& name) {
+bool is_left_by_write_file(const fs::path& name) {
   // NAME.process.number.part
-  std::filesystem::path rest = name.filename();
+  fs::path rest = name.filename();
   if (rest.extension() != ".part") return false;
   rest = rest.stem();
   for (int i = 0; i < 2; ++i, rest = rest.stem()) {
@@ -145,7 +330,7 @@ bool is_left_by_write_file(const std::filesystem::path& name) {
   return true;
 }
 
-FolderLock::FolderLock(const std::filesystem::path& folder)
+FolderLock::FolderLock(const fs::path& folder)
     : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   check_call(descriptor_ >= 0, "lock", folder);
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
@@ -154,31 +339,5 @@ FolderLock::FolderLock(const std::filesystem::path& folder)
 }
 
 FolderLock::~FolderLock() { ::close(descriptor_); }
-
-MappedFile::MappedFile(const std::filesystem::path& path) {
-  const Descriptor descriptor(::open(path.c_str(), O_RDONLY | O_CLOEXEC));
-  check_call(descriptor.fd >= 0, "read", path);
-  struct stat info {};
-  check_call(::fstat(descriptor.fd, &info) == 0, "read", path);
-  check(S_ISREG(info.st_mode), "[read] {}: not a regular file", path.string());
-  if (info.st_size == 0) return;
-  void* mapped = ::mmap(nullptr, static_cast<size_t>(info.st_size), PROT_READ, MAP_PRIVATE, descriptor.fd, 0);
-  check_call(mapped != MAP_FAILED, "read", path);
-  data_ = mapped;
-  size_ = static_cast<size_t>(info.st_size);
-}
-
-MappedFile::~MappedFile() {
-  if (data_ != nullptr) ::munmap(data_, size_);
-}
-
-MappedFile::MappedFile(MappedFile&& other) noexcept
-    : data_(std::exchange(other.data_, nullptr)), size_(std::exchange(other.size_, 0)) {}
-
-MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
-  std::swap(data_, other.data_);
-  std::swap(size_, other.size_);
-  return *this;
-}
 
 }  // namespace alibi

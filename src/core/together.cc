@@ -73,12 +73,23 @@ void put_in_place(const fs::path& folder, const std::set<std::string>& owned) {
   rename_synced(saved, part.path / kSaved);  // syncs what was done before, too
 }
 
+/// What is replaced must be a file: a link would be lost, and is followed nowhere here.
+void check_replaceable(const fs::path& folder, const std::set<std::string>& names) {
+  for (const std::string& name : names) {
+    std::error_code ignored;
+    const fs::file_type type = fs::symlink_status(folder / name, ignored).type();
+    check(type == fs::file_type::regular || type == fs::file_type::not_found,
+          "[write] {}: is no regular file; remove it, or write into another folder", (folder / name).string());
+  }
+}
+
 }  // namespace
 
 void write_together(const fs::path& folder, const std::set<std::string>& owned,
                     const std::function<void(const fs::path& part)>& write) {
   make_folder(folder);
   const FolderLock lock(folder);
+  check_replaceable(folder, owned);
   for (const fs::path& entry : entries_of(folder)) {  // of killed writers: no other one can be at work
     const std::string name = entry.filename().string();
     std::error_code ignored;

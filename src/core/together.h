@@ -14,7 +14,8 @@ namespace alibi {
 /// `write` fills an empty folder; its files then replace those of the same names in `folder` (which is made), and files
 /// of the names `owned` that it did not write are removed. Other files stay. First FOLDER/.saving.PID.part is filled
 /// and synced; its renaming to FOLDER/.saved is the moment of change; then each file goes to its place, and .saved
-/// away. What a killed writer left is finished or removed before. Throws Error if another process is writing there.
+/// away. What a killed writer left is finished or removed before. Throws Error if another process is writing
+/// there, or if one of the names is taken by something else than a regular file.
 void write_together(const std::filesystem::path& folder, const std::set<std::string>& owned,
                     const std::function<void(const std::filesystem::path& part)>& write);
 

@@ -6,6 +6,7 @@
 #include <numbers>
 
 #include "core/check.h"
+#include "core/files.h"
 
 namespace alibi {
 
@@ -78,6 +79,7 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
         *target++ = t < windows[w].first_scored ? -1 : tokens[static_cast<size_t>(t)];
       }
     }
+    check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(ids, targets);
     const float* value = nll.data();
     for (size_t w = at; w < end; ++w) {

@@ -28,12 +28,14 @@ void convert_all(const std::byte* data, Tensor& out, const Convert& convert) {
   parallel_ranges(out.elements(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) to[i] = convert(element<From>(data, i));
   });
+  check_mapped(data);
 }
 
 void copy_bytes(const std::byte* data, Tensor& out) {
   auto* to = static_cast<std::byte*>(out.raw());
   parallel_ranges(static_cast<int64_t>(out.bytes()), kGrain * 4,
                   [&](int64_t begin, int64_t end) { std::memcpy(to + begin, data + begin, end - begin); });
+  check_mapped(data);
 }
 
 /// Of the first number that is infinite or none; -1: there is none such.
@@ -68,11 +70,10 @@ float widen(uint16_t bf16_bits) { return std::bit_cast<float>(static_cast<uint32
 
 Safetensors::Safetensors(const std::filesystem::path& path) {
   std::filesystem::path file = path;
-  if (std::filesystem::is_directory(path)) {
+  if (is_folder(path)) {
     file = path / "model.safetensors";
-    if (!std::filesystem::exists(file)) file = path / "model.safetensors.index.json";
-    check(std::filesystem::exists(file), "[safetensors] {}: holds neither model.safetensors nor its index",
-          path.string());
+    if (!path_exists(file)) file = path / "model.safetensors.index.json";
+    check(path_exists(file), "[safetensors] {}: holds neither model.safetensors nor its index", path.string());
   }
   file.extension() == ".json" ? open_index(file) : open_file(file);
 }
@@ -80,6 +81,7 @@ Safetensors::Safetensors(const std::filesystem::path& path) {
 void Safetensors::open_file(const std::filesystem::path& path) {
   MappedFile file(path);
   SafetensorsHeader header = parse_safetensors_header(file.bytes(), path.string());
+  check_mapped(file.bytes().data());
   for (TensorInfo& info : header.tensors) {
     const auto [entry, added] = by_name_.emplace(info.name, tensors_.size());
     check(added, "[safetensors] {}: \"{}\" is also in {}", path.string(), info.name,

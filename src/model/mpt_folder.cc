@@ -1,5 +1,6 @@
 #include "model/mpt_folder.h"
 
+#include <algorithm>
 #include <map>
 #include <optional>
 #include <set>
@@ -53,8 +54,9 @@ template <class Value>
 Value named(const JsonObject& json, const char* key, Value (*from)(std::string_view)) {
   try {
     return from(json.get<std::string>(key));
-  } catch (const UsageError& error) {
-    fail("{} ({}{})", error.what(), json.where(), key);
+  } catch (const UsageError& error) {  // "[config] there is no ..."
+    const std::string_view message = error.what();
+    fail("[config] {}{}: {}", json.where(), key, message.substr(std::min(message.size(), message.find("] ") + 2)));
   }
 }
 
@@ -131,10 +133,9 @@ AdaptiveConfig adaptive_of(const JsonObject& json) {
 }  // namespace
 
 MptConfig read_mpt_config(const std::filesystem::path& folder) {
-  check(std::filesystem::is_directory(folder), "[model] {}: no such folder", folder.string());
+  check(is_folder(folder), "[model] {}: no such folder", folder.string());
   const std::filesystem::path path = folder / kConfigFile;
-  check(std::filesystem::exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(),
-        kConfigFile);
+  check(path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
   const JsonObject json = read_json_object(path, kMostConfigBytes);
   const std::string type = json.get<std::string>("model_type");
   check(type == "mpt", "[config] {}model_type is '{}', expected mpt", json.where(), type);
@@ -212,38 +213,34 @@ namespace {
 /// A tensor of a file: all rows of a parameter, or some of them.
 struct Part {
   std::string name;
-  size_t parameter;
+  size_t parameter;  ///< its place in LanguageModel::parameters()
+  Shape shape;
   std::optional<std::pair<int64_t, int64_t>> rows;
 
   Tensor of(const Tensor& value) const { return rows ? value.slice(0, rows->first, rows->second) : value; }
 };
 
-/// How files cut the parameters, which are given as ParameterSpec or Parameter.
-template <class Name, class Rows>
-std::vector<Part> parts_of(const LanguageModelConfig& config, size_t parameters, const Name& name, const Rows& rows) {
+/// What the files of such a model hold.
+std::vector<Part> parts_of(const LanguageModelConfig& config) {
+  const std::vector<ParameterSpec> specs = parameter_specs(config);
   const bool gated = nn::is_gated(config.transformer.activation);
   std::vector<Part> parts;
-  for (size_t i = 0; i < parameters; ++i) {
-    const std::string full = "transformer." + name(i);
+  for (size_t i = 0; i < specs.size(); ++i) {
+    const std::string full = "transformer." + specs[i].name;
     const size_t up = full.find("ffn.up_proj.");
-    if (gated && up != std::string::npos) {  // ours holds gate | up in one matrix, MPT's mptglu keeps two
-      std::string gate = full;
-      gate.replace(up, 11, "ffn.gate_proj");
-      const int64_t all = rows(i);
-      parts.push_back({gate, i, std::pair(int64_t{0}, all / 2)});
-      parts.push_back({full, i, std::pair(all / 2, all)});
-    } else {
-      parts.push_back({full, i, {}});
+    if (!gated || up == std::string::npos) {
+      parts.push_back({full, i, specs[i].shape, {}});
+      continue;
     }
+    // Ours holds gate | up in one matrix, MPT's mptglu keeps two.
+    Shape half = specs[i].shape;
+    half[0] /= 2;
+    std::string gate = full;
+    gate.replace(up, 11, "ffn.gate_proj");
+    parts.push_back({gate, i, half, std::pair(int64_t{0}, half[0])});
+    parts.push_back({full, i, half, std::pair(half[0], 2 * half[0])});
   }
   return parts;
-}
-
-template <class Pointer>
-std::vector<Part> parts_of(const LanguageModelConfig& config, const std::vector<Pointer>& parameters) {
-  return parts_of(
-      config, parameters.size(), [&](size_t i) { return parameters[i]->name; },
-      [&](size_t i) { return parameters[i]->value.size(0); });
 }
 
 }  // namespace
@@ -253,14 +250,9 @@ void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& co
   const size_t tensors = weights.tensors().size();
   check(static_cast<size_t>(config.transformer.layers) <= tensors, "[model] {}: {} tensors, but {} says n_layers {}",
         fmt::join(weights.sources(), ", "), tensors, kConfigFile, config.transformer.layers);
-  const std::vector<ParameterSpec> specs = parameter_specs(config);
   std::set<std::string> used;
-  for (const Part& part : parts_of(
-           config, specs.size(), [&](size_t i) { return specs[i].name; },
-           [&](size_t i) { return specs[i].shape[0]; })) {
-    Shape expected = specs[part.parameter].shape;
-    if (part.rows) expected[0] = part.rows->second - part.rows->first;
-    weights.check_loadable(part.name, expected, DType::float32);
+  for (const Part& part : parts_of(config)) {
+    weights.check_loadable(part.name, part.shape, DType::float32);
     used.insert(part.name);
   }
   for (const TensorInfo& tensor : weights.tensors()) {
@@ -272,7 +264,7 @@ void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& co
 
 void read_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters) {
-  for (const Part& part : parts_of(config, parameters)) {
+  for (const Part& part : parts_of(config)) {
     Tensor target = part.of(parameters[part.parameter]->value);
     weights.load_finite_into(part.name, target);
   }
@@ -283,7 +275,7 @@ void write_mpt_files(const std::filesystem::path& folder, const LanguageModelCon
   const TransformerConfig& t = config.transformer;
   check(t.causal, "[model] the MPT layout holds decoders only");
   std::vector<NamedTensor> tensors;
-  for (const Part& part : parts_of(config, parameters)) {
+  for (const Part& part : parts_of(config)) {
     tensors.push_back({part.name, part.of(parameters[part.parameter]->value)});
   }
   write_safetensors(folder / kWeightsFile, tensors);

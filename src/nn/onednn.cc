@@ -29,6 +29,9 @@ dnnl::memory::desc describe(const Matrix& matrix, int64_t rows, int64_t columns)
   return dnnl::memory::desc({rows, columns}, type_of(matrix.dtype), strides);
 }
 
+/// Without memory for the code that it generates (1 MiB at a time at most), oneDNN crashes.
+void require_memory_for_code() { require_memory("matmul", size_t{8} << 20); }
+
 struct Primitive {
   explicit Primitive(const Product& p)
       : a(describe(p.a, p.m, p.k)), b(describe(p.b, p.k, p.n)), c(describe(p.c, p.m, p.n)) {
@@ -54,6 +57,7 @@ struct Primitive {
 
   dnnl::memory::desc a, b, c, bias, scratchpad;
   dnnl::matmul matmul;
+  mutable std::atomic<bool> has_run{false};  // some of its code is generated only then
 };
 
 /// Everything a primitive depends on.
@@ -88,8 +92,7 @@ class Cache {
     }
     const std::unique_lock lock(mutex_);  // all threads begin with the same shapes: one makes them, the others wait
     if (const auto found = primitives_.find(key); found != primitives_.end()) return found->second;
-    // Without memory for the code that it generates (1 MiB at most), oneDNN crashes.
-    require_memory("matmul", size_t{8} << 20);
+    require_memory_for_code();
     const auto made = std::make_shared<const Primitive>(product);
     // Ever new shapes (evaluation at every length) must not grow memory without end; starting over is rare and cheap.
     if (primitives_.size() >= capacity) primitives_.clear();
@@ -152,6 +155,7 @@ void run(const Product& p) {
     if (p.bias != nullptr) {
       arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(primitive->bias, cpu, const_cast<void*>(p.bias)));
     }
+    if (!primitive->has_run.exchange(true)) require_memory_for_code();
     primitive->matmul.execute(stream, arguments);
     stream.wait();
   } catch (const dnnl::error& error) {

@@ -66,20 +66,32 @@ void append_escaped(std::string& out, std::string_view character) {
   }
 }
 
+/// `replace(character)` for what should not be shown as it is, `keep(bytes)` for the others.
+template <class Replace, class Keep>
+void for_characters(std::string_view text, const Replace& replace, const Keep& keep) {
+  for (size_t at = 0; at < text.size();) {
+    const Character character = decode(text, at);
+    if (!character.valid || is_control(character.code) || is_unprintable(character.code)) {
+      replace(character);
+    } else {
+      keep(text.substr(at, character.bytes));
+    }
+    at += character.bytes;
+  }
+}
+
 template <class Replace>
 std::string convert(std::string_view text, const Replace& replace) {
   std::string out;
   out.reserve(text.size() + text.size() / 8);
-  for (size_t at = 0; at < text.size();) {
-    const Character character = decode(text, at);
-    if (!character.valid || is_control(character.code) || is_unprintable(character.code)) {
-      out += replace(character);
-    } else {
-      append_escaped(out, text.substr(at, character.bytes));
-    }
-    at += character.bytes;
-  }
+  for_characters(
+      text, [&](const Character& character) { out += replace(character); },
+      [&](std::string_view bytes) { append_escaped(out, bytes); });
   return out;
+}
+
+std::string code_of(const Character& character) {
+  return character.code < 0x100 ? fmt::format("\\x{:02x}", character.code) : fmt::format("\\u{:04x}", character.code);
 }
 
 }  // namespace
@@ -89,10 +101,18 @@ std::string escape_markup(std::string_view text) {
 }
 
 std::string visible_markup(std::string_view text) {
-  return convert(text, [](const Character& character) {
-    return character.code < 0x100 ? fmt::format("<i class=\"byte\">\\x{:02x}</i>", character.code)
-                                  : fmt::format("<i class=\"byte\">\\u{:04x}</i>", character.code);
-  });
+  return convert(
+      text, [](const Character& character) { return fmt::format("<i class=\"byte\">{}</i>", code_of(character)); });
+}
+
+std::string visible_text(std::string_view text) {
+  std::string out;
+  for_characters(
+      text, [&](const Character& character) { out += code_of(character); },
+      [&](std::string_view bytes) { out += bytes == "\n"   ? "\\n"
+                                           : bytes == "\t" ? "\\t"
+                                                           : bytes; });
+  return out;
 }
 
 size_t character_start(std::string_view text, size_t position) {

@@ -1,4 +1,4 @@
-// Text that goes into HTML and SVG.
+// Text that goes into HTML and SVG, and what a terminal would obey.
 #pragma once
 
 #include <string>
@@ -13,6 +13,9 @@ std::string escape_markup(std::string_view text);
 /// Generated text, which may hold anything: like escape_markup, but control characters, characters that reorder the
 /// line and bytes that are not UTF-8 are shown as <i class="byte">\x1b</i>. Line ends and tabs stay.
 std::string visible_markup(std::string_view text);
+
+/// For a terminal, on one line: what visible_markup() shows, line ends and tabs too, as \x1b. Markup stays as it is.
+std::string visible_text(std::string_view text);
 
 /// `position` moved forward to the next start of a UTF-8 character, by three bytes at most.
 size_t character_start(std::string_view text, size_t position);

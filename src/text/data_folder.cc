@@ -1,5 +1,6 @@
 #include "text/data_folder.h"
 
+#include <set>
 #include <string>
 #include <system_error>
 #include <utility>
@@ -7,20 +8,24 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "core/together.h"
 #include "formats/json.h"
 #include "text/stream.h"
 #include "text/token_file.h"
+#include "text/tokenizer_files.h"
 
 namespace alibi {
 namespace {
+
+namespace fs = std::filesystem;
 
 constexpr const char* kDataFile = "data.json";
 constexpr const char* kTrainFile = "train.tokens";
 constexpr const char* kValidFile = "valid.tokens";
 constexpr int64_t kVersion = 1;
 
-OrderedJson write_part(const std::filesystem::path& path, const std::vector<Document>& documents,
-                       const Tokenizer& tokenizer, const std::function<void(int64_t)>& on_bytes) {
+OrderedJson write_part(const fs::path& path, const std::vector<Document>& documents, const Tokenizer& tokenizer,
+                       const std::function<void(int64_t)>& on_bytes) {
   const TokenFileHeader header = write_token_file(path, tokenizer, [&](const AppendTokens& append) {
     encode_stream(tokenizer, documents, [&](std::span<const int32_t> ids, int64_t bytes) {
       append(ids, bytes);
@@ -33,16 +38,16 @@ OrderedJson write_part(const std::filesystem::path& path, const std::vector<Docu
           {"checksum", fmt::format("{:016x}", header.checksum)}};
 }
 
-TokenFile read_part(const std::filesystem::path& folder, const char* name, const JsonObject& data,
-                    const Tokenizer& tokenizer) {
-  const std::filesystem::path path = folder / name;
+TokenFile read_part(const fs::path& folder, const char* name, const JsonObject& data, const Tokenizer& tokenizer) {
+  const fs::path path = folder / name;
   TokenFile file = read_token_file(path);
   check(file.header.fingerprint == tokenizer.fingerprint() && file.header.vocab_size == tokenizer.vocab_size() &&
             file.header.end_of_text == tokenizer.end_of_text(),
-        "[tokens] {}: it was written with another tokenizer than the one in the folder", path.string());
+        "[tokens] {}: it was written with another tokenizer than the one in the folder; tokenize the text again",
+        path.string());
   check(fmt::format("{:016x}", file.header.checksum) == data.get<std::string>("checksum") &&
             file.header.tokens == data.get<int64_t>("tokens"),
-        "[tokens] {}: it is not the file that {} was written with", path.string(), kDataFile);
+        "[tokens] {}: it is not the file that {} was written with; tokenize the text again", path.string(), kDataFile);
   check(file.header.tokens > 0, "[tokens] {}: it holds no tokens", path.string());
   return file;
 }
@@ -54,11 +59,10 @@ struct Parts {
   std::string split_rule;
 };
 
-Parts read_parts(const std::filesystem::path& folder) {
-  const std::filesystem::path path = folder / kDataFile;
-  check(std::filesystem::exists(path),
-        "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or it is no data folder", folder.string(),
-        kDataFile);
+Parts read_parts_of(const fs::path& folder) {
+  const fs::path path = folder / kDataFile;
+  check(path_exists(path), "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or it is no data folder",
+        folder.string(), kDataFile);
   const JsonObject data = read_json_object(path);
   check(data.get<int64_t>("version") == kVersion, "[tokens] {}: version {}, expected {}", path.string(),
         data.get<int64_t>("version"), kVersion);
@@ -72,44 +76,62 @@ Parts read_parts(const std::filesystem::path& folder) {
   return parts;
 }
 
+Parts read_parts(const fs::path& folder) { return read_together(folder, kDataFile, read_parts_of); }
+
 TrainingData to_data(const Parts& parts) {
   return {parts.tokenizer,          parts.train.stream, parts.valid.stream, parts.train.header.bytes,
           parts.valid.header.bytes, parts.train_files,  parts.valid_files,  parts.split_rule};
 }
 
-}  // namespace
-
-bool is_data_folder(const std::filesystem::path& folder) {
-  std::error_code ignored;
-  return std::filesystem::exists(folder / kDataFile, ignored) || std::filesystem::exists(folder / kTrainFile, ignored);
+/// The files of a data folder; they change together.
+std::set<std::string> data_file_names() {
+  std::set<std::string> names = tokenizer_file_names();
+  names.insert({kTrainFile, kValidFile, kDataFile});
+  return names;
 }
 
-void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
-                       const TextProgress& progress) {
+}  // namespace
+
+bool is_data_folder(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::exists(folder / kDataFile, ignored) || fs::exists(folder / kTrainFile, ignored);
+}
+
+void prepare_data_folder(const fs::path& folder) {
   make_folder(folder);
-  std::error_code error;
-  std::filesystem::remove(folder / kDataFile, error);
-  check(!error, "[tokens] {}: {}", (folder / kDataFile).string(), error.message());
-  tokenizer.save(folder);
+  for (const char* name : {"config.json", "model.safetensors", "model.safetensors.index.json", "train.json"}) {
+    check_usage(!path_exists(folder / name),
+                "[tokens] {}: is a model folder, there is a {} in it, and its tokenizer would be replaced; choose "
+                "another folder",
+                folder.string(), name);
+  }
+}
+
+void write_data_folder(const fs::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
+                       const TextProgress& progress) {
+  prepare_data_folder(folder);
   const auto all = static_cast<double>(corpus.train_bytes + corpus.valid_bytes);
   int64_t done = 0;
   const auto on_bytes = [&](int64_t bytes) {
     done += bytes;
     if (progress) progress("tokenize", static_cast<double>(done) / all);
   };
-  OrderedJson train = write_part(folder / kTrainFile, corpus.train, tokenizer, on_bytes);
-  OrderedJson valid = write_part(folder / kValidFile, corpus.valid, tokenizer, on_bytes);
-  write_json(folder / kDataFile, {{"version", kVersion},
+  write_together(folder, data_file_names(), [&](const fs::path& part) {
+    tokenizer.save(part);
+    OrderedJson train = write_part(part / kTrainFile, corpus.train, tokenizer, on_bytes);
+    OrderedJson valid = write_part(part / kValidFile, corpus.valid, tokenizer, on_bytes);
+    write_json(part / kDataFile, {{"version", kVersion},
                                   {"tokenizer", tokenizer.kind()},
                                   {"vocab_size", tokenizer.vocab_size()},
                                   {"split_rule", corpus.split_rule},
                                   {"train", std::move(train)},
                                   {"valid", std::move(valid)}});
+  });
 }
 
-TrainingData read_data_folder(const std::filesystem::path& folder) { return to_data(read_parts(folder)); }
+TrainingData read_data_folder(const fs::path& folder) { return to_data(read_parts(folder)); }
 
-TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress, DataPart part) {
+TrainingData check_data_folder(const fs::path& folder, const TextProgress& progress, DataPart part) {
   const Parts parts = read_parts(folder);
   std::vector<std::pair<const TokenFile*, const char*>> files = {{&parts.valid, kValidFile}};
   if (part == DataPart::both) files.emplace_back(&parts.train, kTrainFile);

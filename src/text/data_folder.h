@@ -1,5 +1,5 @@
 // A corpus that was tokenized once and for all: train.tokens, valid.tokens, the tokenizer's files and data.json, which
-// is written last. docs/text.md has the formats.
+// says what belongs together. docs/text.md has the formats.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,13 @@ namespace alibi {
 /// Whether there is something of a data folder there, whole or not.
 bool is_data_folder(const std::filesystem::path& folder);
 
+/// Makes the folder. Throws UsageError if a model lies there, whose tokenizer would be replaced. For a caller who wants
+/// to know before the text is read; write_data_folder() does the same.
+void prepare_data_folder(const std::filesystem::path& folder);
+
 /// Encodes the corpus. Neither its text nor its tokens have to fit into memory; the files do not depend on the number
-/// of threads. An older data folder in the same place stops being one until the new one is whole.
+/// of threads. An older data folder in the same place is replaced as a whole, when all of the new one is on the disk
+/// (core/together.h).
 void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
                        const TextProgress& progress = {});
 

@@ -45,7 +45,9 @@ Document::Document(std::filesystem::path path_in, std::string name_in, const Ope
       name(std::move(name_in)),
       file_size_(static_cast<int64_t>(text.view().size())),
       end_(file_size_),
-      digest_(digest_of(text.view())) {}
+      digest_(digest_of(text.view())) {
+  check_mapped(text.view().data());
+}
 
 OpenText Document::open() const {
   const OpenText whole = memory_ ? in_memory(memory_) : open_file(path);
@@ -56,11 +58,20 @@ OpenText Document::open() const {
           std::make_shared<const OpenText>(whole)};
 }
 
+std::string Document::text() const {
+  const OpenText opened = open();
+  std::string copy(opened.view());
+  check_mapped(opened.view().data());
+  return copy;
+}
+
 Document Document::part(int64_t begin, int64_t end) const {
   Document part = *this;
   part.begin_ = begin_ + begin;
   part.end_ = begin_ + end;
-  part.digest_ = digest_of(part.open().view());
+  const OpenText text = part.open();
+  part.digest_ = digest_of(text.view());
+  check_mapped(text.view().data());
   return part;
 }
 

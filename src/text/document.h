@@ -18,7 +18,8 @@ struct Digest {
 };
 Digest digest_of(std::string_view bytes);
 
-/// The bytes of a document while they are in use.
+/// The bytes of a document while they are in use. They may be mapped: what is read from them holds if check_mapped()
+/// (core/files.h) says so afterwards.
 class OpenText {
  public:
   OpenText() = default;
@@ -45,7 +46,7 @@ class Document {
   const Digest& digest() const { return digest_; }
   /// Throws Error if the file can no longer be read or has another size than before.
   OpenText open() const;
-  std::string text() const { return std::string(open().view()); }
+  std::string text() const;
   /// The bytes from `begin` to `end` as a document of the same name.
   Document part(int64_t begin, int64_t end) const;
 

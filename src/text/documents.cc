@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <fstream>
-#include <iterator>
 #include <set>
 #include <system_error>
 #include <utility>
@@ -43,6 +43,16 @@ void list_files(const fs::path& folder, const fs::path& relative, std::set<fs::p
   open_folders.erase(entered);
 }
 
+/// All that comes, or what came until it was known not to be text: a device may never end. False if it cannot be read.
+bool read_stream(std::istream& stream, std::string& text) {
+  std::array<char, 1 << 16> block;
+  do {
+    stream.read(block.data(), block.size());
+    text.append(block.data(), static_cast<size_t>(stream.gcount()));
+  } while (stream && std::memchr(block.data(), 0, block.size()) == nullptr);
+  return !stream.bad() && !(&stream == &std::cin && std::ferror(stdin) != 0);
+}
+
 /// Whether the first block holds a NUL byte: spares reading a large binary file whole.
 bool begins_binary(const fs::path& path) {
   std::array<char, 8192> block;
@@ -72,8 +82,8 @@ class Reader {
   void read_standard_input() {
     check_usage(!standard_input_read_, "[text] standard input (-) can be read only once");
     standard_input_read_ = true;
-    std::string text(std::istreambuf_iterator<char>(standard_input_), {});
-    check(!standard_input_.bad(), "[text] standard input cannot be read");
+    std::string text;
+    check(read_stream(standard_input_, text), "[text] standard input cannot be read");
     check(!text.empty(), "[text] standard input is empty");
     const std::string reason = why_not_text(text);
     check(reason.empty(), "[text] standard input is not text: {}", reason);
@@ -82,13 +92,17 @@ class Reader {
 
   void read_named_file(const fs::path& path, bool regular) {
     if (!first_visit(path)) return;
-    if (!regular) return add(path, read_file(path));
+    if (!regular) return read_fifo(path);
     const OpenText text = open_file(path);
     check_text(path, text.view());
     documents_.emplace_back(path, path.filename().generic_string(), text);
   }
 
-  void add(const fs::path& path, std::string text) {
+  /// What a shell makes of <(zcat text.gz).
+  void read_fifo(const fs::path& path) {
+    std::ifstream stream(path, std::ios::binary);
+    std::string text;
+    check(stream.is_open() && read_stream(stream, text), "[text] {}: cannot be read", path.string());
     check_text(path, text);
     documents_.emplace_back(path, path.filename().generic_string(), std::move(text));
   }
@@ -96,6 +110,7 @@ class Reader {
   static void check_text(const fs::path& path, std::string_view text) {
     check(!text.empty(), "[text] {}: is empty", path.string());
     const std::string reason = why_not_text(text);
+    check_mapped(text.data());
     check(reason.empty(), "[text] {}: is not text: {}", path.string(), reason);
   }
 
@@ -113,7 +128,9 @@ class Reader {
       }
       if (begins_binary(path)) continue;
       const OpenText text = open_file(path);
-      if (text.view().empty() || !why_not_text(text.view()).empty()) continue;
+      const bool is_text = !text.view().empty() && why_not_text(text.view()).empty();
+      check_mapped(text.view().data());
+      if (!is_text) continue;
       found = true;
       documents_.emplace_back(path, std::move(name), text);
     }

@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "core/check.h"
+#include "core/files.h"
 #include "core/random.h"
 #include "text/pieces.h"
 #include "text/sentencepiece_tokenizer.h"
@@ -60,6 +61,7 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(const TokenizerChoice& choic
   const auto next = [&]() -> std::optional<std::string_view> {
     for (;;) {
       while (rest.empty()) {
+        check_mapped(open.view().data());
         if (document == documents.size()) {
           if (progress) progress("choosing tokens", 0);
           return std::nullopt;

@@ -89,6 +89,7 @@ TokenFile read_token_file(const std::filesystem::path& path) {
         sizeof(Layout));
   Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
+  check_mapped(bytes.data());
   check(std::string_view(layout.magic, sizeof layout.magic) == kMagic, "[tokens] {}: is no token file of alibi", where);
   check(layout.version == kVersion, "[tokens] {}: version {}, expected {}", where, layout.version, kVersion);
   check(layout.header_checksum == header_checksum(layout), "[tokens] {}: the header is damaged", where);
@@ -133,6 +134,7 @@ void check_tokens(const TokenFile& file, const std::filesystem::path& path,
            part[*bad], file.header.vocab_size - 1);
     }
     hash = checksum_of(part, hash);
+    check_mapped(ids.data());
     if (progress) progress(static_cast<double>(begin + part.size()) / static_cast<double>(ids.size()));
   }
   check(hash == file.header.checksum, "[tokens] {}: the checksum is {:016x}, expected {:016x}: the file is damaged",

@@ -68,7 +68,7 @@ std::string record_of(const OrderedJson& line) {
 /// The lines of updates 1 to `step`. The last line of a killed process may be torn; nothing behind it is kept.
 std::vector<OrderedJson> lines_until(const fs::path& path, int64_t step) {
   std::vector<OrderedJson> lines;
-  if (!fs::exists(path)) return lines;
+  if (!path_exists(path)) return lines;
   const std::string content = read_file(path);
   int64_t last = 0;
   for (size_t begin = 0, end; (end = content.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -88,10 +88,10 @@ std::vector<OrderedJson> lines_until(const fs::path& path, int64_t step) {
 fs::path new_tensorboard_file(const fs::path& folder, double time) {
   make_folder(folder);
   std::vector<fs::path> old;
-  for (const auto& entry : fs::directory_iterator(folder)) {
-    if (entry.path().filename().string().starts_with("events.out.tfevents.")) old.push_back(entry.path());
-  }
   std::error_code ignored;
+  for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
+    if (entry->path().filename().string().starts_with("events.out.tfevents.")) old.push_back(entry->path());
+  }
   for (const fs::path& path : old) fs::remove(path, ignored);
   return folder / fmt::format("events.out.tfevents.{:010}.alibi.{}", static_cast<int64_t>(time), ::getpid());
 }

@@ -55,6 +55,9 @@ void TrainOptions::validate() const {
   check_usage(batch_tokens >= 1 && micro_batch_tokens >= 1,
               "[train] batch_tokens is {} and micro_batch_tokens {}, expected at least 1", batch_tokens,
               micro_batch_tokens);
+  check_usage(batch_tokens <= tokens,
+              "[train] an update of {} tokens is more than the {} to train on; choose a smaller one, or more tokens",
+              batch_tokens, tokens);
   check_usage(std::isfinite(learning_rate) && learning_rate > 0, "[train] the learning rate is {}, expected above 0",
               learning_rate);
   check_fraction(warmup_fraction, "warmup_fraction");
@@ -74,6 +77,13 @@ void TrainOptions::validate() const {
               eval_tokens, patience);
   check_usage(patience == 0 || eval_steps > 0, "[train] patience is {} and eval_steps 0: nothing would be evaluated",
               patience);
+}
+
+void TrainOptions::check_text(int64_t text_tokens) const {
+  check_usage(length <= text_tokens,
+              "[train] the length is {}, and the text to train on has {} tokens; choose a shorter length, or give more "
+              "text",
+              length, text_tokens);
 }
 
 int64_t TrainOptions::steps() const { return std::max<int64_t>(1, tokens / batch_tokens); }

@@ -8,6 +8,7 @@
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
 #include "core/check.h"
+#include "core/files.h"
 #include "train/batches.h"
 #include "train/checkpoint.h"
 #include "train/identity.h"
@@ -44,7 +45,7 @@ class Trainer {
   LanguageModel& model_;
   const TrainOptions& options_;
   const TrainRun& run_;
-  std::span<const int32_t> valid_;
+  std::span<const int32_t> tokens_, valid_;
   BlockOrder order_;
   Schedule schedule_;
   int64_t steps_;
@@ -64,6 +65,7 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
     : model_(model),
       options_(options),
       run_(run),
+      tokens_(tokens),
       valid_(run.valid),
       order_(tokens, options.length, model.tokenizer().end_of_text(), options.seed),
       schedule_(options.schedule()),
@@ -76,6 +78,8 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
   model_.set_recompute(options.recompute);
   if (run.folder.empty()) return;
   identity_ = identity_of(model, tokens, valid_, options);
+  check_mapped(tokens.data());
+  check_mapped(valid_.data());
   open_folder();
 }
 
@@ -105,6 +109,7 @@ void Trainer::open_folder() {
 TrainStatus Trainer::update() {
   const Clock::time_point start = Clock::now();
   const auto [loss, tokens] = compute_gradients(model_, order_, state_.step, options_);
+  check_mapped(tokens_.data());
   const double norm = gradient_norm(parameters_);
   check(std::isfinite(loss) && std::isfinite(norm),
         "[train] step {}: the loss is {} and the gradient norm {}; nothing was updated. Try a lower learning rate "
@@ -223,6 +228,7 @@ TrainResult Trainer::run() {
 TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
                   const TrainRun& run) {
   options.validate();
+  options.check_text(static_cast<int64_t>(tokens.size()));
   check(model.config().transformer.causal,
         "[train] the model is an encoder; next-token prediction needs a causal transformer");
   check_usage(options.eval_steps == 0 || !run.valid.empty(), "[train] eval_steps is {}, but there is no held-out text",

@@ -138,6 +138,21 @@ TEST(DecodeSkip, ManySmallSharesSpendOneBudget) {
   }
 }
 
+TEST(DecodeSkip, KeysThatAreNotFiniteAreVisited) {
+  const DecodeCase c = long_case(0x1p-24f);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    DecodeInputs in = long_inputs();
+    in.k.slice(1, 70, 71).slice(3, 5, 6).fill(bad);
+    const KvCache cache = filled_cache(in.k, in.v);
+    Tensor out = Tensor::empty(in.q.shape());
+    attention_decode(in.q, cache, c.options(), out);
+    for (int64_t head = 0; head < 8; ++head) {
+      const bool matters = std::isnan(bad) || in.q.slice(2, head, head + 1).slice(3, 5, 6).to_floats()[0] > 0;
+      EXPECT_EQ(std::isnan(max_abs(out.slice(2, head, head + 1).to_floats())), matters) << head;
+    }
+  }
+}
+
 TEST(DecodeSkip, SlopesFromZeroToSteep) {
   const DecodeCase c = long_case(0x1p-24f);
   const DecodeInputs in = long_inputs();

@@ -65,6 +65,30 @@ TEST(AttentionForward, WindowsThatEndInTheCornerOfATile) {
   }
 }
 
+TEST(AttentionForward, WeightsAreRightToTheirLastPlaces) {
+  // Two keys and values that tell them apart: the ratio of the outputs is one exponential.
+  constexpr int64_t queries = 400;
+  AttentionCase c{.queries = queries, .keys = 2, .head_dim = 2};
+  c.options = {.causal = false, .scale = 1};
+  AttentionTensors t(c);
+  t.k.fill(0);
+  t.v.fill(0);
+  t.k.slice(1, 1, 2).fill(1);
+  for (int64_t key = 0; key < 2; ++key) t.v.slice(1, key, key + 1).slice(3, key, key + 1).fill(1);
+  t.q.fill(0);
+  for (int64_t row = 0; row < queries; ++row) t.q.data<float>()[2 * row] = -static_cast<float>(row) / 256;
+  for_each_isa([&] {
+    t.forward(c.options);
+    double worst = 0;
+    for (int64_t row = 0; row < queries; ++row) {
+      const float* out = t.out.data<float>() + 2 * row;
+      const double expected = std::exp(static_cast<double>(t.q.data<float>()[2 * row]));
+      worst = std::max(worst, std::abs(static_cast<double>(out[1]) / static_cast<double>(out[0]) / expected - 1));
+    }
+    EXPECT_LE(worst, 4e-7);
+  });
+}
+
 TEST(AttentionForward, LargeScoresStayFinite) {
   AttentionCase c{.queries = 100, .keys = 100, .heads = 2, .kv_heads = 2, .head_dim = 64, .input_scale = 30};
   c.options.slopes = {0.5f, 0.01f};

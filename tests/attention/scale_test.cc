@@ -42,6 +42,22 @@ TEST(AttentionScale, WeightsAtAMillionPositions) {
   EXPECT_LE(max_abs_diff(t.out, out), 1e-5);
 }
 
+TEST(AttentionScale, SumsOfEqualTermsDoNotDrift) {
+  // After a first key of weight 1 every other one adds the same odd number, whose rounding has always the same sign.
+  constexpr int64_t length = 1 << 19;
+  AttentionCase c{.queries = 1, .keys = length, .head_dim = 1};
+  c.options = {.query_offset = length - 1, .scale = 1};
+  AttentionTensors t(c);
+  t.q.fill(1);
+  t.k.fill(-1.1f);
+  t.k.slice(1, length - 1, length).fill(0);
+  const double expected = std::log(1 + static_cast<double>(length - 1) * std::exp(static_cast<double>(-1.1f)));
+  for_each_isa([&] {
+    t.forward(c.options);
+    EXPECT_NEAR(static_cast<double>(t.state.lse.to_floats()[0]), expected, 1.5e-6);
+  });
+}
+
 TEST(AttentionScale, MemoryGrowsWithLength) {
   // Peaks beyond the tensors, forward and backward, at L and 2 L: about twice as much, and far below L * L.
   const RuntimeGuard guard;

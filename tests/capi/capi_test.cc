@@ -4,6 +4,7 @@
 #include <limits>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "alibi/c.h"
@@ -150,6 +151,28 @@ TEST_F(CInterface, BackwardNeedsItsState) {
                  "dq has shape");
   alibi_attention_state_destroy(state);
   alibi_attention_state_destroy(nullptr);
+}
+
+TEST_F(CInterface, CountsTheBlocksThatWereVisited) {
+  std::vector<float> long_data(1000 * 8, 0.5f), long_out(1000 * 8);
+  const alibi_tensor in = view(long_data, 1000), to = view(long_out, 1000);
+  const float slopes[] = {1, 1};
+  options.slopes = slopes;
+  options.slopes_count = 2;
+  alibi_attention_state* state = nullptr;
+  ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
+  const auto blocks = [&](float tolerance) {
+    options.tolerance = tolerance;
+    EXPECT_EQ(alibi_attention(&in, &in, &in, &options, &to, state), ALIBI_OK);
+    std::pair<int64_t, int64_t> visited_of_total;
+    EXPECT_EQ(alibi_attention_state_blocks(state, &visited_of_total.first, &visited_of_total.second), ALIBI_OK);
+    return visited_of_total;
+  };
+  const auto all = blocks(0), some = blocks(0.01f);
+  EXPECT_EQ(all.first, all.second);
+  EXPECT_EQ(some.second, all.second);
+  EXPECT_TRUE(some.first > 0 && some.first < some.second / 2) << some.first << " of " << some.second;
+  alibi_attention_state_destroy(state);
 }
 
 TEST_F(CInterface, BucketsReachTheKernel) {

@@ -28,6 +28,19 @@ class EndToEnd(CliTest):
         self.assertLess(loss[-1], loss[0])
         self.check_points(results["eval"], [32])
 
+    def test_train_says_what_it_measured(self):
+        out = self.folder / "said"
+        text = self.succeeds("train", self.text, "--valid", self.valid, "-o", out, *TINY_TRAINING, "--json",
+                             self.folder / "said.json")
+        results = self.json_of("said.json")
+        self.assertIn(f"{results['train']['tokens']:,} tokens in ", text)
+        self.assertIn(f"last loss {results['train']['loss'][-1]:.4f}, ", text)
+
+    def test_eval_goes_to_eight_times_the_training_length(self):
+        out = self.folder / "lengths.json"
+        self.succeeds("eval", self.model, self.valid, "--json", out)
+        self.check_points(json.loads(out.read_text())["eval"], [32, 64, 128, 256])
+
     def test_eval_agrees_with_train(self):
         out = self.folder / "eval.json"
         self.succeeds("eval", self.model, self.valid, "--lengths", "32,33,5k", "--json", out)

@@ -72,6 +72,18 @@ TEST(Random, MomentsOfUniformAndNormal) {
   EXPECT_NEAR(normal_square / n, 1, 0.02);
 }
 
+TEST(Random, BelowIsTheHighHalfOfAProduct) {
+  __extension__ using Wide = unsigned __int128;
+  const Random random(7, 1);
+  for (const uint64_t n : {uint64_t{1}, uint64_t{10}, uint64_t{1} << 32, (uint64_t{1} << 40) + 12345, ~uint64_t{0}}) {
+    for (uint64_t i = 0; i < 200; ++i) {
+      const auto words = random.block(i);
+      const uint64_t word = uint64_t{words[0]} << 32 | words[1];
+      EXPECT_EQ(random.below(i, n), static_cast<uint64_t>(Wide{word} * n >> 64));
+    }
+  }
+}
+
 TEST(Tensor, SlicesAndStridesShareMemory) {
   std::vector<float> values(24);
   std::iota(values.begin(), values.end(), 0.f);

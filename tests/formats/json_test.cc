@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <filesystem>
 #include <limits>
 #include <string>
 #include <vector>
@@ -52,6 +53,9 @@ TEST(Json, ErrorsNameFileKeyFoundAndExpected) {
   expect_error([&] { json.get<int64_t>("x"); }, "f.json: x is 1.5, expected an integer");
   expect_error([&] { json.get<int64_t>("big"); }, "big is 18446744073709551615, expected an integer");
   expect_error([&] { json.get<int64_t>("huge"); }, "huge is 1e+300, expected an integer");
+  const JsonObject pairs = object_of(R"({"good": [[1, 2.5], [], [3]], "bad": [[1], 2]})");
+  EXPECT_EQ(pairs.get<std::vector<std::vector<double>>>("good"), (std::vector<std::vector<double>>{{1, 2.5}, {}, {3}}));
+  expect_error([&] { pairs.get<std::vector<std::vector<double>>>("bad"); }, "expected a list of lists of numbers");
   expect_error([&] { json.get<std::vector<int64_t>>("list"); }, "list is an array of 2, expected a list of integers");
   expect_error([&] { json.get<bool>("none"); }, "f.json: none is missing");
   expect_error([&] { json.object("inner").get<bool>("yes"); }, "f.json: inner.yes is 1, expected true or false");
@@ -112,6 +116,10 @@ TEST(Json, FilesAreReadAndWritten) {
   EXPECT_EQ(read_file(path), "{\n  \"z\": 1,\n  \"a\": [\n    1.5,\n    null\n  ],\n  \"text\": \"caf\xc3\xa9\"\n}\n");
   EXPECT_EQ(read_json_object(path).get<std::string>("text"), "caf\xc3\xa9");
   expect_error([&] { read_json_object(path).get<bool>("z"); }, path.string() + ": z is 1");
+  // What is too large is refused before it is read: memory is many times the size.
+  std::filesystem::resize_file(folder.write("large.json", ""), kMostJsonBytes + 1);
+  expect_error([&] { read_json_object(folder / "large.json"); }, "large.json");
+  expect_error([&] { read_json_object(path, 10); }, path.string());
   expect_error([&] { read_json_object(folder / "missing.json"); }, "missing.json");
   folder.write("list.json", "[]");
   expect_error([&] { read_json_object(folder / "list.json"); }, "list.json is an array of 0");

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/random.h"
+#include "formats/json.h"
 #include "formats/safetensors.h"
 #include "formats/safetensors_samples.h"
 #include "testing.h"
@@ -117,6 +118,12 @@ TEST(SafetensorsHeader, LiesAreNamed) {
       {R"("a":{"dtype":"F32","shape":[1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,1,2],"data_offsets":[0,8]})", "17 axes"},
       {R"("a":{"dtype":7,"shape":[2],"data_offsets":[0,8]})", "f: \"a\".dtype is 7, expected a string"},
       {R"("a":{"shape":[2],"data_offsets":[0,8]})", "f: \"a\".dtype is missing"},
+      {R"("a":{"dtype":"F5","shape":[2],"data_offsets":[0,8]})", "f: \"a\".dtype is \"F5\", which is no type"},
+      {R"("a":{"dtype":"F4","shape":[15],"data_offsets":[0,8]})", "spans 8 bytes, expected those of F4 [15]"},
+      {R"("a":{"dtype":"F4","shape":[17],"data_offsets":[0,8]})", "spans 8 bytes, expected those of F4 [17]"},
+      {R"("a":{"dtype":"F4","shape":[1048576,1048576],"data_offsets":[0,8]})",
+       "expected those of F4 [1048576, 1048576]"},
+      {R"("a":{"dtype":"F6_E2M3","shape":[8],"data_offsets":[0,8]})", "spans 8 bytes, expected those of F6_E2M3 [8]"},
       {R"("a":[1])", "f: \"a\" is an array of 1, expected an object"},
       {R"("a":{"dtype":"F32","shape":[1],"data_offsets":[0,4]})", "4 bytes after its last tensor"},
       {R"("a":{"dtype":"F32","shape":[1],"data_offsets":[4,8]})", "there is a gap"},
@@ -134,15 +141,26 @@ TEST(SafetensorsHeader, LiesAreNamed) {
   }
 }
 
+TEST(SafetensorsHeader, TypesOfLessThanAByteFillWholeBytes) {
+  const SafetensorsHeader header =
+      parse(safetensors_file(R"({"a":{"dtype":"F4","shape":[2,4],"data_offsets":[0,4]},)"
+                             R"("b":{"dtype":"F6_E3M2","shape":[4],"data_offsets":[4,7]}})",
+                             7));
+  ASSERT_EQ(header.tensors.size(), 2u);
+  EXPECT_EQ(header.tensors[1].end - header.tensors[1].begin, 3u);
+}
+
 TEST(SafetensorsHeader, LengthsThatLieAreRefusedBeforeAnythingIsAllocated) {
   const std::string good = safetensors_file("{}", 0);
   EXPECT_TRUE(parse(good).tensors.empty());
-  for (const uint64_t length :
-       {uint64_t{3}, uint64_t{100'000'000}, uint64_t{100'000'001}, uint64_t{1} << 63, ~uint64_t{0}, ~uint64_t{0} - 7}) {
+  for (const uint64_t length : {uint64_t{3}, uint64_t{kMostJsonBytes}, uint64_t{kMostJsonBytes} + 1, uint64_t{1} << 63,
+                                ~uint64_t{0}, ~uint64_t{0} - 7}) {
     std::string file = good;
     std::memcpy(file.data(), &length, 8);
     expect_error([&] { parse(file); }, "gives a header of");
   }
+  // Larger than JSON may be, though the file has it.
+  expect_error([&] { parse(safetensors_file(std::string(kMostJsonBytes + 1, ' '), 0)); }, "expected at most 16777216");
   expect_error([&] { parse(safetensors_file(std::string(5'000'000, '['), 0)); }, "nests deeper");
   expect_error([&] { parse(safetensors_file("[]", 0)); }, "expected an object");
   expect_error([&] { parse(std::string("GGUF")); }, "has 4 bytes, expected at least 8");

@@ -2,7 +2,9 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
 #include <set>
+#include <string>
 
 #include "alibi/evaluate.h"
 #include "alibi/train.h"
@@ -49,6 +51,24 @@ TEST(AdaptiveModel, LossIsMinusTheLogProbabilityAndThoseSumToOne) {
       for (size_t v = 0; v < 257; ++v) EXPECT_NEAR(last[b * 257 + v], log_p[(b * 9 + 8) * 257 + v], 1e-5);
     }
   }
+}
+
+TEST(AdaptiveModel, ASeedGivesTheSameWeightsInEveryVersion) {
+  const LanguageModel model(small_config(), 1);
+  // The last number of each, of the clusters in the first: each has random numbers of its own.
+  const std::map<std::string, double> expected = {
+      {"wte.bands.0.weight", -0.0043906318}, {"wte.bands.0.projection", -0.00457559759},
+      {"wte.bands.1.weight", 0.735880733},   {"wte.bands.1.projection", -0.384811282},
+      {"wte.bands.2.weight", -0.696957171},  {"wte.bands.2.projection", 0.330721498},
+  };
+  size_t found = 0;
+  for (const Parameter* parameter : model.parameters()) {
+    const auto entry = expected.find(parameter->name);
+    if (entry == expected.end()) continue;
+    EXPECT_NEAR(parameter->value.to_floats().back(), entry->second, 1e-6) << parameter->name;
+    ++found;
+  }
+  EXPECT_EQ(found, expected.size());
 }
 
 TEST(AdaptiveModel, GradientsAreThoseOfTheLoss) {

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 
 #include "alibi/error.h"
@@ -177,6 +178,34 @@ TEST(AdaptiveSoftmax, DropoutHasTheGradientsOfItsMasks) {
   check_direction(weights.tables[0], gradients.tables[0], 12, "head");
   check_direction(weights.tables[1], gradients.tables[1], 13, "table");
   check_direction(weights.projections[1], gradients.projections[1], 14, "projection");
+}
+
+// A row's gradient of a projection is its states times its gradient behind the projection: rows of zeros show the mask
+// of the states, columns of zeros that of the band.
+TEST(AdaptiveSoftmax, BandsHaveMasksOfTheirOwn) {
+  const Bands bands{{2, 3, 4}, {64, 64, 64}};
+  const nn::AdaptiveWeights weights = test::random_weights(bands, 1);
+  const Tensor hidden = random_tensor({1, 64}, 2);
+  std::vector<std::vector<bool>> masks;
+  for (const int32_t target : {3, 6}) {
+    nn::AdaptiveWeights gradients = test::filled_like(weights, 0);
+    Tensor dhidden({1, 64});
+    float nll = 0;
+    nn::adaptive_cross_entropy_with_gradients(hidden, weights, Tensor::from(std::vector<int32_t>{target}, {1}), 1, 0.5f,
+                                              Random(3, 4), {&nll, 1}, dhidden, gradients);
+    const Doubles gradient = doubles(gradients.projections[target == 3 ? 1 : 2]);
+    std::vector<bool> states(64), band(64);
+    for (size_t i = 0; i < 64 * 64; ++i) {
+      if (gradient[i] != 0) states[i / 64] = band[i % 64] = true;
+    }
+    masks.push_back(states);
+    masks.push_back(band);
+  }
+  EXPECT_EQ(masks[0], masks[2]) << "the states are the same for both bands";
+  for (const auto& mask : masks) EXPECT_NEAR(static_cast<double>(std::count(mask.begin(), mask.end(), true)), 32, 14);
+  EXPECT_NE(masks[1], masks[0]);
+  EXPECT_NE(masks[3], masks[2]);
+  EXPECT_NE(masks[1], masks[3]);
 }
 
 TEST(AdaptiveSoftmax, Bfloat16StatesWithFloat32LossesAndGradients) {

@@ -49,6 +49,24 @@ TEST(CrossEntropy, LargeLogitsNeitherOverflowNorVanish) {
   EXPECT_NEAR(nll, std::log(2.0), 1e-6);
 }
 
+TEST(CrossEntropy, TheSameLogitsFarBelowZeroGiveTheSameLoss) {
+  test::for_each_isa([] {
+    for (const int64_t vocab : {1, 2, 3, 16, 17, 31, 257}) {
+      const Tensor hidden = Tensor::from(std::vector<float>{1}, {1, 1}), weight = random_ids({vocab}, 3, 9);
+      Tensor near = Tensor::empty({vocab, 1}), far = Tensor::empty({vocab, 1});
+      for (int64_t i = 0; i < vocab; ++i) {
+        near.data<float>()[i] = static_cast<float>(weight.data<int32_t>()[i]);
+        far.data<float>()[i] = near.data<float>()[i] - 1024;
+      }
+      const Tensor target = Tensor::from(std::vector<int32_t>{static_cast<int32_t>(vocab - 1)}, {1});
+      float expected = 0, found = 0;
+      nn::linear_cross_entropy(hidden, near, target, {&expected, 1});
+      nn::linear_cross_entropy(hidden, far, target, {&found, 1});
+      EXPECT_TRUE(std::abs(found - expected) <= 1e-6f) << vocab << ": " << found << ", expected " << expected;
+    }
+  });
+}
+
 TEST(CrossEntropy, NanReachesTheLoss) {
   const Tensor hidden = Tensor::from(std::vector<float>{NAN, 1}, {1, 2}), weight = random_tensor({40, 2}, 1);
   float nll = 0;

@@ -142,6 +142,21 @@ TEST(Figures, PositionsAreAveragedOverGrowingBins) {
   for (size_t i = 1; i < points.size(); ++i) EXPECT_EQ(points[i].y, 2);
 }
 
+TEST(Figures, BinsOfPositionsFollowEachOtherAndLieAtTheirGeometricMiddle) {
+  CompareResults results = testing::sample_results({{"alibi", 5, 0}});
+  std::vector<double>& nll = results.methods[0].per_position_nll;
+  nll.clear();
+  for (int i = 1; i <= 1000; ++i) nll.push_back(i);  // the mean of a bin from a to b is (a + b) / 2, its x sqrt(a b)
+  const LineChart chart = position_chart(results);
+  double before = 0;
+  for (const ChartPoint& point : chart.series.at(0).points) {
+    const double half = std::sqrt(std::max(0.0, point.y * point.y - point.x * point.x));
+    EXPECT_NEAR(point.y - half, before + 1, 1e-6);
+    before = point.y + half;
+  }
+  EXPECT_NEAR(before, 1000, 1e-6);
+}
+
 TEST(Svg, RefusesNumbersThatAreNotFinite) {
   Svg svg("x", 10, 10, "t", "d");
   EXPECT_THROW(svg.line({0, NAN}, {1, 1}, {"red", 1, ""}), Error);

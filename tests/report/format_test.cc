@@ -74,6 +74,7 @@ TEST(Markup, Escapes) {
 
 TEST(Markup, StrangeBytesAreShown) {
   EXPECT_EQ(visible_markup("a\nb\t<"), "a\nb\t&lt;");
+  EXPECT_EQ(visible_text("a\nb\t<\x1b\xFF\xC2\x9B\u202Ecaf\xC3\xA9"), "a\\nb\\t<\\x1b\\xff\\x9b\\u202ecaf\xC3\xA9");
   EXPECT_EQ(visible_markup("\x1b"), "<i class=\"byte\">\\x1b</i>");
   EXPECT_EQ(visible_markup(std::string_view("\0", 1)), "<i class=\"byte\">\\x00</i>");
   EXPECT_EQ(visible_markup("\xFF"), "<i class=\"byte\">\\xff</i>");

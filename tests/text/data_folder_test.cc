@@ -4,8 +4,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <filesystem>
+#include <map>
 #include <set>
 #include <string>
 #include <vector>
@@ -13,6 +15,7 @@
 #include "core/files.h"
 #include "temporary_folder.h"
 #include "testing.h"
+#include "text/pieces.h"
 #include "text/stream.h"
 #include "text/token_file.h"
 
@@ -198,14 +201,137 @@ TEST(DataFolders, MissingAndForeignFilesAreNamed) {
   }
 }
 
-TEST(DataFolders, AnUnfinishedOneIsNone) {
+/// Everything in a folder, by name.
+std::map<std::string, std::string> files_of(const fs::path& folder) {
+  std::map<std::string, std::string> files;
+  for (const auto& entry : fs::directory_iterator(folder)) {
+    files[entry.path().filename().string()] = entry.is_regular_file() ? read_file(entry.path()) : "";
+  }
+  return files;
+}
+
+TEST(DataFolders, AnOldOneStaysWholeUntilTheNewOneIs) {
   const TemporaryFolder folder;
-  const fs::path data = folder / "data";
+  const fs::path data = folder / "data", fresh = folder / "fresh";
   const Corpus corpus = corpus_in(folder);
   write_data_folder(data, corpus, ByteTokenizer());
-  fs::remove(folder / "valid");  // the new one fails at its second part
-  expect_error([&] { write_data_folder(data, corpus, ByteTokenizer()); }, "valid");
-  expect_error([&] { read_data_folder(data); }, "did not finish");
+  const auto old = files_of(data);
+  const auto words = make_tokenizer({.kind = "words"}, corpus.train);
+  const auto fails = [&](const char* mentions) {
+    for (const fs::path& target : {data, fresh}) {
+      expect_error([&] { write_data_folder(target, corpus, *words); }, mentions);
+    }
+    EXPECT_TRUE(files_of(data) == old);
+    EXPECT_TRUE(files_of(fresh).empty());
+  };
+  {
+    const test::FileSizeLimit limit(100'000);  // train.tokens is larger
+    fails("File too large");
+  }
+  fs::rename(folder / "valid", folder / "away");  // the new one fails at its second part
+  fails("valid");
+  fs::rename(folder / "away", folder / "valid");
+  {
+    const FolderLock other(data), another(fresh);
+    fails("another process");
+  }
+  fs::create_directory(data / ".saving.4711.part");  // of a process that was killed
+  write_data_folder(data, corpus, *words);
+  const auto files = files_of(data);
+  EXPECT_FALSE(files.contains(".saving.4711.part"));
+  write_data_folder(fresh, corpus, *words);
+  EXPECT_TRUE(files == files_of(fresh)) << "nothing of the old one is left";
+  write_data_folder(data, corpus, ByteTokenizer());
+  EXPECT_TRUE(files_of(data) == old) << "nor of the other tokenizer, which would be read instead";
+}
+
+TEST(DataFolders, AMixtureOfTwoIsAnErrorOrOneOfThem) {
+  const TemporaryFolder folder;
+  const Corpus corpus = read_corpus({folder.write("some", lines(0, 60))}, {folder.write("valid", lines(10, 9))});
+  const Corpus other = read_corpus({folder.write("other", lines(50, 40))}, {folder.write("held", lines(60, 20))});
+  const auto words = make_tokenizer({.kind = "words"}, corpus.train);
+  const fs::path mixed = folder / "mixed";
+  struct Pair {
+    const Corpus& corpus;
+    std::shared_ptr<const Tokenizer> tokenizer;
+  };
+  const Pair old{corpus, std::make_shared<ByteTokenizer>()};
+  int errors = 0, whole = 0;
+  for (const Pair& now : {Pair{other, old.tokenizer}, Pair{other, words}}) {
+    fs::remove_all(folder / "old");
+    fs::remove_all(folder / "new");
+    write_data_folder(folder / "old", old.corpus, *old.tokenizer);
+    write_data_folder(folder / "new", now.corpus, *now.tokenizer);
+    const TrainingData before = read_data_folder(folder / "old"), after = read_data_folder(folder / "new");
+    const auto is = [](const TrainingData& a, const TrainingData& b) {
+      return ids_of(a.train) == ids_of(b.train) && ids_of(a.valid) == ids_of(b.valid) &&
+             a.tokenizer->fingerprint() == b.tokenizer->fingerprint();
+    };
+    const auto files = files_of(folder / "new");
+    for (unsigned chosen = 0; chosen < 1u << files.size(); ++chosen) {
+      fs::remove_all(mixed);
+      fs::copy(folder / "old", mixed);
+      unsigned bit = 0;
+      for (const auto& [name, content] : files) {
+        if ((chosen >> bit++ & 1u) != 0) folder.write("mixed/" + name, content);
+      }
+      try {
+        const TrainingData read = read_data_folder(mixed);
+        EXPECT_TRUE(is(read, before) || is(read, after)) << chosen;
+        ++whole;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("mixed"), std::string::npos) << error.what();
+        ++errors;
+      }
+    }
+  }
+  EXPECT_GT(errors, 20);
+  EXPECT_GT(whole, 6);
+}
+
+TEST(DataFolders, WhatIsInTheWayIsNamed) {
+  const TemporaryFolder folder;
+  const Corpus corpus = corpus_in(folder);
+  for (const char* name : {"config.json", "model.safetensors", "model.safetensors.index.json", "train.json"}) {
+    const fs::path model = folder / name / "model";
+    folder.write(model / name, "{}");
+    expect_error<UsageError>([&] { prepare_data_folder(model); }, name);
+    expect_error<UsageError>([&] { write_data_folder(model, corpus, ByteTokenizer()); }, "is a model folder");
+    EXPECT_EQ(files_of(model).size(), 1u);
+  }
+  const fs::path data = folder / "data";
+  for (const char* name : {"train.tokens", "data.json", "tokenizer.json"}) {
+    fs::create_directories(data);
+    fs::create_symlink("elsewhere", data / name);
+    expect_error([&] { write_data_folder(data, corpus, ByteTokenizer()); }, name);
+    EXPECT_EQ(files_of(data).size(), 1u);
+    fs::remove(data / name);
+  }
+}
+
+TEST(DataFolders, ATextThatShrinksIsAnError) {
+  const TemporaryFolder folder;
+  const std::string path = folder.write("text", lines(0, 60'000));  // large enough to be mapped
+  const std::vector<Document> documents = read_documents({path});
+  std::atomic<size_t> pieces = 0, taken = 0;
+  const auto shrink_and_read = [&](std::string_view text) {
+    if (pieces++ == 0) fs::resize_file(path, 100);
+    return ByteTokenizer().encode(text);
+  };
+  expect_error([&] { for_pieces(documents, shrink_and_read, [&](const Ids&, const Piece&) { ++taken; }); },
+               "become smaller");
+  EXPECT_GT(pieces, 4u);
+  EXPECT_EQ(taken, 0u);
+}
+
+TEST(DataFolders, TokensThatShrinkAreAnError) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "x.tokens";
+  const Ids ids(3 << 20, 65);  // several blocks
+  write_token_file(path, ByteTokenizer(), [&](const AppendTokens& append) { append(ids, 1); });
+  const TokenFile file = read_token_file(path);
+  const auto shrink = [&](double) { fs::resize_file(path, 64); };
+  expect_error([&] { check_tokens(file, path, shrink); }, "become smaller");
 }
 
 TEST(TrainingData, DamagedTokensAreNamedBeforeAnythingIsTrained) {

@@ -17,6 +17,8 @@
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "testing.h"
+#include "text/corpus.h"
+#include "text/make_tokenizer.h"
 #include "text/stream.h"
 #include "text/units.h"
 
@@ -264,6 +266,19 @@ TEST_P(SentencePiece, PiecesOfADocumentGiveTheIdsOfTheWhole) {
   std::vector<int32_t> expected = tokenizer().encode(text);
   expected.push_back(tokenizer().end_of_text());
   EXPECT_EQ(encode_stream(tokenizer(), {{"p", "p", text}}), expected);
+}
+
+TEST(MakeTokenizer, LearnsEightThousandPiecesIfTheTextHasThem) {
+  const Random random(2);
+  std::string text;
+  for (uint64_t word = 0; word < 20'000; ++word) {
+    const uint64_t letters = random.below(word, 26 * 26 * 26);
+    for (uint64_t rest = letters + 26 * 26; rest > 0; rest /= 26) text += static_cast<char>('a' + rest % 26);
+    text += word % 10 == 9 ? '\n' : ' ';
+  }
+  const TemporaryFolder folder;
+  const Corpus corpus = read_corpus({folder.write("text.txt", text)}, {});
+  EXPECT_EQ(make_tokenizer({.kind = "bpe"}, corpus.train)->vocab_size(), 8192);
 }
 
 TEST(SharedData, NovelsComeBackFromPieces) {

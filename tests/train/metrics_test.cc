@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 
@@ -79,6 +80,29 @@ TEST(Metrics, ALineAndAnEventForEachStep) {
     EXPECT_TRUE(found[0].contains(key)) << key;
   }
   EXPECT_EQ(event_steps(folder), (std::vector<int64_t>{1, 2, 3}));
+}
+
+TEST(Metrics, EventsHoldTheNumbersOfTheLineInTheirUnits) {
+  const test::TemporaryFolder folder;
+  Metrics metrics(folder.path(), 0);
+  metrics.add(status_of(2));
+  std::string content;
+  for (const auto& entry : fs::directory_iterator(folder / "tensorboard")) content = read_file(entry.path());
+  const auto value_of = [&](const std::string& tag) {
+    const size_t at = content.find(tag);
+    EXPECT_NE(at, std::string::npos) << tag;
+    float value = 0;  // behind the tag: a key of one byte, four bytes
+    std::memcpy(&value, content.data() + at + tag.size() + 1, sizeof value);
+    return value;
+  };
+  EXPECT_EQ(value_of("train/loss"), 0.5f);
+  EXPECT_EQ(value_of("train/perplexity"), std::exp(0.5f));
+  EXPECT_EQ(value_of("train/learning_rate"), 0.5f);
+  EXPECT_EQ(value_of("train/gradient_norm"), 2);
+  EXPECT_EQ(value_of("speed/tokens_per_second"), 1000);
+  EXPECT_EQ(value_of("memory/GiB"), 0x1p-10f);
+  EXPECT_EQ(value_of("valid/loss"), 3);
+  EXPECT_EQ(value_of("valid/perplexity"), static_cast<float>(std::exp(3.0)));
 }
 
 TEST(Metrics, ContinueAfterAStepWithoutThoseThatCameLater) {

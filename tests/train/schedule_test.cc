@@ -81,6 +81,8 @@ TEST(TrainOptions, WarmupInUpdatesOrAsAFraction) {
   options.batch_tokens = 10;
   options.warmup_fraction = 0.25;
   EXPECT_EQ(options.schedule().warmup_steps, 25);
+  options.tokens = 1010;
+  EXPECT_EQ(options.schedule().warmup_steps, 26) << "25.25, rounded up";
   options.warmup_steps = 7;
   EXPECT_EQ(options.schedule().warmup_steps, 7);
   options.warmup_steps = 0;

@@ -125,7 +125,8 @@ TEST(Train, BadOptionsAreUsageErrors) {
   LanguageModel model = small_model();
   for (const auto& change : std::vector<std::function<void(TrainOptions&)>>{
            [](auto& o) { o.length = 0; }, [](auto& o) { o.tokens = 0; }, [](auto& o) { o.learning_rate = 0; },
-           [](auto& o) { o.batch_tokens = 0; }, [](auto& o) { o.beta2 = 1; }, [](auto& o) { o.clip = -1; }}) {
+           [](auto& o) { o.batch_tokens = 0; }, [](auto& o) { o.beta2 = 1; }, [](auto& o) { o.clip = -1; },
+           [](auto& o) { o.batch_tokens = o.tokens + 1; }, [](auto& o) { o.length = 1001; }}) {
     TrainOptions options = short_run();
     change(options);
     EXPECT_THROW(train(model, stream(1000), options), UsageError);

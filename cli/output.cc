@@ -1,0 +1,88 @@
+#include "output.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <system_error>
+
+#include "core/check.h"
+#include "core/files.h"
+#include "report/markup.h"
+
+namespace alibi::cli {
+namespace {
+
+int failure = 0;                 // errno of the first text that could not be written
+std::string standard_output_is;  // the option whose file it is
+
+void note(bool written) {
+  if (!written && failure == 0) failure = errno == 0 ? EIO : errno;
+}
+
+void report(const char* kind, std::string_view message) {
+  constexpr size_t most = 4000;  // a file may have put a lot in
+  std::string text = visible_text(message.substr(0, most));
+  if (message.size() > most) text += " ...";
+  text = fmt::format("alibi: {}: {}\n", kind, text);
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+}  // namespace
+
+void reserve_standard_files() {
+  for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(descriptor, F_GETFD) >= 0) continue;
+    // The lowest free number is this one.
+    [[maybe_unused]] const int opened = ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+  }
+}
+
+void say_text(std::string_view text) {
+  errno = 0;
+  if (standard_output_is.empty()) {
+    note(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
+  } else {
+    std::fwrite(text.data(), 1, text.size(), stderr);
+  }
+}
+
+void flush_output() {
+  errno = 0;
+  note(std::fflush(stdout) == 0);
+}
+
+void check_output() {
+  check(failure == 0, "[output] standard output cannot be written: {}",
+        failure == EBADF ? "it is closed" : std::generic_category().message(failure));
+}
+
+void finish_output() {
+  flush_output();
+  errno = 0;
+  note(std::fclose(stdout) == 0);  // some file systems tell only then
+  check_output();
+}
+
+std::filesystem::path output_file(const std::string& name, const char* option) {
+  const std::filesystem::path path = name == "-" ? "/dev/stdout" : name;
+  if (descriptor_of(path) == STDOUT_FILENO) {
+    check_usage(standard_output_is.empty() || standard_output_is == option,
+                "[{}] {} is standard output, which {} is written to; choose another file for one of them", option, name,
+                standard_output_is);
+    flush_output();
+    standard_output_is = option;
+  }
+  check_output_file(path);
+  return path;
+}
+
+void check_output_folder(const std::string& name, const char* option) {
+  check_usage(name != "-", "[{}] '-' is standard output, expected the name of a folder", option);
+}
+
+void report_error(std::string_view message) { report("error", message); }
+void report_warning(std::string_view message) { report("warning", message); }
+
+}  // namespace alibi::cli

@@ -1,0 +1,149 @@
+// Maps that survive it when their file becomes smaller: the pages that are gone are replaced by zeros, and noted.
+#include <sys/mman.h>
+
+#include <atomic>
+#include <csignal>
+#include <mutex>
+
+#include "core/descriptor.h"
+#include "core/files.h"
+
+namespace alibi {
+
+/// A place for one map. It is made once and used again, never freed: a signal handler may be looking at it.
+struct MappedRange {
+  // Written under the lock, read by the handler, which trusts them if the version is even and has not moved.
+  std::atomic<uint64_t> version{0};
+  std::atomic<uintptr_t> begin{0}, end{0};
+  std::atomic<bool> torn{false};  // pages were replaced
+  MappedRange* next = nullptr;    // fixed once it is in the list
+
+  // Under the lock.
+  bool used = false;
+  Descriptor file;
+  std::filesystem::path path;
+};
+
+namespace {
+
+std::mutex mutex;  // of everything but what the handler does
+std::atomic<MappedRange*> ranges{nullptr};
+struct sigaction previous {};
+uintptr_t page_bytes = 0;
+
+void set(MappedRange& range, uintptr_t begin, uintptr_t end) {
+  ++range.version;
+  range.begin = begin;
+  range.end = end;
+  ++range.version;
+}
+
+/// Puts zeros where the rest of a map was, from the page of `address` on. False if that lies in no map of ours. For the
+/// handler: atomics and system calls only. A map that is being read does not change, so its range is not missed.
+bool replace(uintptr_t address) {
+  for (MappedRange* range = ranges; range != nullptr; range = range->next) {
+    const uint64_t version = range->version;
+    const uintptr_t begin = range->begin, end = range->end;
+    if (version % 2 != 0 || range->version != version || address < begin || address >= end) continue;
+    const uintptr_t page = address / page_bytes * page_bytes;
+    range->torn = true;
+    return ::mmap(reinterpret_cast<void*>(page), end - page, PROT_READ, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1,
+                  0) != MAP_FAILED;
+  }
+  return false;
+}
+
+void on_bus_error(int signal, siginfo_t* info, void* context) {
+  const int saved = errno;
+  // Not positive: somebody sent it.
+  const bool ours = info->si_code > 0 && replace(reinterpret_cast<uintptr_t>(info->si_addr));
+  errno = saved;
+  if (ours) return;
+  if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
+  if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
+  ::sigaction(signal, &previous, nullptr);
+  if (previous.sa_handler == SIG_DFL) ::raise(signal);  // comes when this handler returns
+}
+
+/// Under the lock.
+void install_handler() {
+  static bool installed = false;
+  if (std::exchange(installed, true)) return;
+  page_bytes = static_cast<uintptr_t>(::sysconf(_SC_PAGESIZE));
+  struct sigaction action {};
+  action.sa_sigaction = on_bus_error;
+  action.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_RESTART;
+  sigemptyset(&action.sa_mask);
+  ::sigaction(SIGBUS, &action, &previous);
+}
+
+/// Under the lock.
+MappedRange& free_range() {
+  for (MappedRange* range = ranges; range != nullptr; range = range->next) {
+    if (!range->used) return *range;
+  }
+  auto* range = new MappedRange;
+  range->next = ranges;
+  ranges = range;
+  return *range;
+}
+
+}  // namespace
+
+MappedFile::MappedFile(const std::filesystem::path& path) {
+  auto [file, size] = open_regular(path);
+  if (size == 0) return;
+  const std::lock_guard guard(mutex);
+  install_handler();
+  MappedRange& range = free_range();
+  range.path = path;
+  void* mapped = ::mmap(nullptr, size, PROT_READ, MAP_PRIVATE, file.get(), 0);
+  check_call(mapped != MAP_FAILED, "read", path);
+  range.used = true;
+  range.torn = false;
+  range.file = std::move(file);
+  const auto begin = reinterpret_cast<uintptr_t>(mapped);
+  set(range, begin, begin + size);
+  range_ = &range;
+  data_ = mapped;
+  size_ = size;
+}
+
+MappedFile::~MappedFile() {
+  if (range_ == nullptr) return;
+  const std::lock_guard guard(mutex);
+  set(*range_, 0, 0);
+  ::munmap(data_, size_);
+  range_->file = Descriptor();
+  range_->used = false;
+}
+
+MappedFile::MappedFile(MappedFile&& other) noexcept
+    : range_(std::exchange(other.range_, nullptr)),
+      data_(std::exchange(other.data_, nullptr)),
+      size_(std::exchange(other.size_, 0)) {}
+
+MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
+  std::swap(range_, other.range_);
+  std::swap(data_, other.data_);
+  std::swap(size_, other.size_);
+  return *this;
+}
+
+void check_mapped(const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const std::lock_guard guard(mutex);
+  for (MappedRange* range = ranges; range != nullptr; range = range->next) {
+    const uintptr_t begin = range->begin, end = range->end;
+    if (address < begin || address >= end) continue;
+    struct stat info {};
+    check_call(::fstat(range->file.get(), &info) == 0, "read", range->path);
+    const auto size = static_cast<size_t>(info.st_size);
+    check(size >= end - begin, "[read] {}: it has become smaller while it was read: {} bytes, {} before",
+          range->path.string(), size, end - begin);
+    check(!range->torn, "[read] {}: a part of it could not be read: it changed meanwhile, or its disk fails",
+          range->path.string());
+  }
+}
+
+}  // namespace alibi
