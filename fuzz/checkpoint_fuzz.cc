@@ -1,9 +1,7 @@
-// A checkpoint with one file of another content, and with the checksums that this asks for, which is continued from.
+// The newer of two checkpoints has one damaged file, and a run is continued from them.
 #include <iterator>
 
-#include "alibi/error.h"
 #include "core/checksum.h"
-#include "formats/json.h"
 #include "harness.h"
 #include "json_mutator.h"
 #include "models.h"
@@ -14,69 +12,87 @@
 namespace alibi::fuzz {
 namespace {
 
-constexpr const char* names[] = {"training.json", "training.safetensors", "model.safetensors", "config.json",
-                                 "dict.txt"};
+constexpr const char* kNames[] = {"training.json", "training.safetensors", "model.safetensors", "config.json",
+                                  "dict.txt"};
+constexpr unsigned kFiles = std::size(kNames);
+constexpr int64_t kNewest = 2;
+/// Kinds of inputs: one of the files as it is, or with checksums that fit it, so that it is read although it is
+/// damaged.
+constexpr unsigned kKinds = 2 * kFiles;
 
-/// A run that has one checkpoint.
+/// A run with a checkpoint after each of its two updates.
 struct Run {
   test::TemporaryFolder folder;
   LanguageModel model = small_model(small_configs().front());
   OptimizerState optimizer{TrainOptions(), (model.zero_gradients(), model.parameters())};
   OrderedJson identity = {{"seed", 1}, {"length", 16}};
-  std::filesystem::path checkpoint = folder / "checkpoints/step-000002";
+  std::filesystem::path newest = folder / "checkpoints/step-000002";
   Files good;
 
   Run() {
-    TrainState state;
-    state.step = 2;
-    state.tokens = 512;
-    state.seconds = 1.5;
-    state.loss = {5.5f, 5.25f};
-    state.evaluations = {{1, 5.5}, {2, 5.25}};
-    Checkpoints(folder.path()).write(model, optimizer, state, identity);
-    good = files_of(checkpoint);
-  }
-
-  /// Checksums would stop every change at the door; so they are made right, as far as there is a place for them.
-  void seal(const std::string& name, std::string_view content) const {
-    Json state;
-    try {
-      state = parse_json(name == "training.json" ? content : std::string_view(good.at("training.json")), name);
-    } catch (const Error&) {
-      return;
-    }
-    if (!state.is_object()) return;
-    if (name != "training.json") state["files"][name] = {{"bytes", content.size()}, {"xxh64", xxh64(content)}};
-    state.erase("xxh64");
-    state["xxh64"] = xxh64(state.dump());
-    write_file(checkpoint / "training.json", state.dump());
-  }
-
-  void resume() {
     const Checkpoints checkpoints(folder.path());
-    const std::optional<Checkpoint> newest = find_newest(folder.path());
-    demand(newest.has_value(), "there is a checkpoint");
-    const TrainState state = checkpoints.resume(*newest, model, optimizer, identity);
+    TrainState state;
+    state.seconds = 1.5;
+    for (state.step = 1; state.step <= kNewest; ++state.step) {
+      state.tokens += 256;
+      state.loss.push_back(5.5f);
+      state.evaluations.push_back({state.step, 5.25});
+      checkpoints.write(model, optimizer, state, identity);
+    }
+    good = files_of(newest);
+  }
+
+  /// The step that the run continues from.
+  int64_t resume() {
+    const Checkpoints checkpoints(folder.path());
+    const std::optional<Checkpoint> found = find_newest(folder.path());
+    demand(found.has_value(), "there is a checkpoint");
+    const TrainState state = checkpoints.resume(*found, model, optimizer, identity);
     demand(static_cast<int64_t>(state.loss.size()) == state.step, "every step has a loss");
+    return state.step;
   }
 };
 
+/// With the checksum of what it says.
+std::string sealed(Json state) {
+  state.erase("xxh64");
+  state["xxh64"] = xxh64(state.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return state.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
+void seal(const Run& run, const std::string& name, std::string_view content) {
+  if (name == kNames[0]) {
+    const Json state = Json::parse(content, nullptr, false);
+    if (state.is_object()) write_file(run.newest / name, sealed(state));
+  } else {
+    Json state = Json::parse(run.good.at(kNames[0]));
+    state["files"][name] = {{"bytes", content.size()}, {"xxh64", xxh64(content)}};
+    write_file(run.newest / kNames[0], sealed(state));
+  }
+}
+
 bool run(std::string_view input) {
   static Run whole;
-  const Choice choice = choose(input, std::size(names));
-  const std::string name = names[choice.kind];
-  write_file(whole.checkpoint / name, choice.content);
-  whole.seal(name, choice.content);
-  const bool taken = takes(input, whole.folder.path(), [&] { whole.resume(); });
-  write_files(whole.checkpoint, whole.good);
-  return taken;
+  const Choice choice = choose(input, kKinds);
+  const std::string name = kNames[choice.kind % kFiles];
+  const bool seals = choice.kind >= kFiles;
+  write_file(whole.newest / name, choice.content);
+  if (seals) seal(whole, name, choice.content);
+  int64_t step = 0;
+  takes(input, whole.folder.path(), [&] { step = whole.resume(); });
+  const bool same = choice.content == whole.good.at(name);
+  demand(seals || name == kNames[0] || step == (same ? kNewest : kNewest - 1),
+         "the newest whole checkpoint is continued from");
+  write_files(whole.newest, whole.good);
+  return step == kNewest;
 }
 
 std::vector<Seed> seeds() {
   const Run whole;
   std::vector<Seed> all;
-  for (unsigned kind = 0; kind < std::size(names); ++kind) {
-    all.push_back({names[kind], chosen(kind, whole.good.at(names[kind]))});
+  for (unsigned kind = 0; kind < kKinds; ++kind) {
+    const std::string name = kNames[kind % kFiles];
+    all.push_back({name + (kind < kFiles ? "" : ".sealed"), chosen(kind, whole.good.at(name))});
   }
   return all;
 }

@@ -50,7 +50,9 @@ class Safetensors {
   /// Free text of the files' authors.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
-  /// The path of the file that holds it.
+  /// The paths of the files.
+  const std::vector<std::string>& sources() const { return sources_; }
+  /// Of the one that holds it.
   const std::string& source_of(std::string_view name) const;
 
   /// Throws Error unless there is such a tensor of this shape, of a type that load_into() takes for `dtype`.
@@ -68,7 +70,7 @@ class Safetensors {
   const TensorInfo* find(std::string_view name) const;
 
   std::vector<MappedFile> files_;
-  std::vector<std::string> sources_;  // paths of the files
+  std::vector<std::string> sources_;
   std::vector<TensorInfo> tensors_;
   std::vector<size_t> file_of_;  // of each tensor
   std::map<std::string, size_t, std::less<>> by_name_;

@@ -246,6 +246,10 @@ std::vector<Part> parts_of(const LanguageModelConfig& config) {
 }  // namespace
 
 void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config) {
+  // Before anything is made for each layer.
+  const size_t tensors = weights.tensors().size();
+  check(static_cast<size_t>(config.transformer.layers) <= tensors, "[model] {}: {} tensors, but {} says n_layers {}",
+        fmt::join(weights.sources(), ", "), tensors, kConfigFile, config.transformer.layers);
   std::set<std::string> used;
   for (const Part& part : parts_of(config)) {
     weights.check_loadable(part.name, part.shape, DType::float32);
