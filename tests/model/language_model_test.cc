@@ -150,8 +150,9 @@ TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
   EXPECT_NE(with("\"d_model\": 32", "\"d_model\": 64").find("shape"), std::string::npos);
   const int64_t before = tensor_bytes();
   reset_peak_tensor_bytes();
-  EXPECT_NE(with("\"n_layers\": 2", "\"n_layers\": 9999").find("has no tensor \"transformer.blocks.2.norm_1"),
+  EXPECT_NE(with("\"n_layers\": 2", "\"n_layers\": 3").find("has no tensor \"transformer.blocks.2.norm_1"),
             std::string::npos);
+  EXPECT_NE(with("\"n_layers\": 2", "\"n_layers\": 9999").find("says n_layers 9999"), std::string::npos);
   EXPECT_EQ(peak_tensor_bytes(), before);  // nothing of that size was made
   EXPECT_NE(with("{", "").find("config.json"), std::string::npos);
   write_file(folder.path() / "config.json", config);

@@ -282,8 +282,10 @@ TEST(ModelFolder, ClaimsThatTheFileDoesNotKeepAreRefusedBeforeAnythingIsMade) {
   with("/vocab_size", 1 << 28);
   EXPECT_EQ(
       bytes_to_refuse(folder.path(), "\"transformer.wte.weight\" has the shape [257, 8], expected [268435456, 8]"), 0);
-  with("/n_layers", 10000);
+  with("/n_layers", 2);
   EXPECT_EQ(bytes_to_refuse(folder.path(), "has no tensor \"transformer.blocks.1.norm_1.weight\""), 0);
+  with("/n_layers", 10000);  // more layers than tensors: not even the names of what is missing are made
+  EXPECT_EQ(bytes_to_refuse(folder.path(), "13 tensors, but config.json says n_layers 10000"), 0);
   with("/ffn_config/ffn_hidden_size", 512);
   EXPECT_EQ(bytes_to_refuse(folder.path(), "ffn.up_proj.weight\" has the shape [8, 8], expected [512, 8]"), 0);
   Json wide = good;
