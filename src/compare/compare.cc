@@ -8,6 +8,7 @@
 
 #include "alibi/runtime.h"
 #include "alibi/version.h"
+#include "compare/defaults.h"
 #include "compare/held_out.h"
 #include "compare/report_settings.h"
 #include "core/check.h"
@@ -21,14 +22,6 @@ namespace alibi {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-/// 1, 1.25, 1.5, 2, 3, 4, 6, 8, 16 times the training length, rounded to whole tokens.
-std::vector<int64_t> default_lengths(int64_t train_length) {
-  std::vector<int64_t> lengths;
-  for (const int64_t quarters : {4, 5, 6, 8, 12, 16, 24, 32, 64}) lengths.push_back((train_length * quarters + 2) / 4);
-  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
-  return lengths;
-}
 
 std::string utc_now() {
   const std::time_t now = std::time(nullptr);
@@ -81,7 +74,7 @@ void Comparison::check_options() {
   check_usage(twice == sorted.end(), "[compare] the method {} is named twice",
               twice == sorted.end() ? "" : name_of(*twice));
   for (const Position method : options_.methods) model_config(method);  // throws what is wrong with it
-  if (options_.lengths.empty()) options_.lengths = default_lengths(options_.train.length);
+  if (options_.lengths.empty()) options_.lengths = lengths_to_measure(options_.train.length);
   std::sort(options_.lengths.begin(), options_.lengths.end());
   options_.lengths.erase(std::unique(options_.lengths.begin(), options_.lengths.end()), options_.lengths.end());
   check_usage(options_.lengths.front() >= 1, "[compare] an evaluation length is {}, expected at least 1",

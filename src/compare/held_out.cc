@@ -7,12 +7,6 @@
 
 namespace alibi {
 
-int64_t tokens_to_score(const std::string& preset, int64_t longest) {
-  const bool is_small = preset == "small" || preset == "wikitext103";
-  const int64_t of_preset = preset == "tiny" ? 1 << 16 : is_small ? 1 << 18 : 1 << 20;
-  return std::max(of_preset, 4 * longest);
-}
-
 int64_t bytes_of_prefix(const TrainingData& data, size_t tokens) {
   if (tokens == data.valid.tokens.size()) return data.valid_bytes;
   const auto decoded = [&](std::span<const int32_t> ids) {

@@ -10,10 +10,6 @@
 
 namespace alibi {
 
-/// Held-out tokens to score when the user says nothing: by the size of the model, and at least four windows of the
-/// longest length, so that no point hangs on one window.
-int64_t tokens_to_score(const std::string& preset, int64_t longest);
-
 /// Bytes of held-out text behind the first tokens: what they decode to, in proportion where decoding does not give the
 /// text back (`words`).
 int64_t bytes_of_prefix(const TrainingData& data, size_t tokens);

@@ -1,12 +1,14 @@
-// What the C interface refuses, and how it says so. That it works is shown by c_test.c.
+// What the C interface refuses, and how it says so, and that every option arrives. That it works is shown by c_test.c.
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include "alibi/attention.h"
 #include "alibi/c.h"
 #include "alibi/version.h"
 #include "testing.h"
@@ -129,6 +131,65 @@ TEST_F(CInterface, TakesTheOptionsOfALaterVersionIfTheyAskForNothing) {
   EXPECT_EQ(alibi_attention(&q, &k, &v, &later.known, &out, nullptr), ALIBI_OK);
   later.added = 1;
   expect_refused(alibi_attention(&q, &k, &v, &later.known, &out, nullptr), "does not know");
+}
+
+/// Each option alone changes what the C++ call with the same option gives, and the C call gives the same.
+TEST_F(CInterface, EveryOptionReachesTheKernel) {
+  constexpr int64_t length = 200;
+  std::vector<float> data[3], found(length * 8);
+  for (size_t i = 0; i < 3; ++i) data[i] = random_tensor({length * 8}, i).to_floats();
+  const auto tensor = [](std::vector<float>& values) { return Tensor::view(values.data(), {1, length, 2, 4}); };
+  const alibi_tensor c_q = view(data[0], length), c_k = view(data[1], length), c_v = view(data[2], length);
+  const alibi_tensor c_out = view(found, length);
+  const float slopes[] = {0.5f, 0.25f}, others[] = {0.125f, 1.0f}, steep[] = {1, 1};
+  const std::vector<float> table = random_tensor({8, 2}, 9).to_floats();
+  const std::vector<int32_t> offsets = {0, 30, 200};
+  using C = alibi_attention_options;
+  const auto set_slopes = [&](C& c, AttentionOptions& o, const float* values) {
+    c.slopes = values, c.slopes_count = 2, o.slopes = {values, values + 2};
+  };
+  const auto set_buckets = [&](C& c, AttentionOptions& o) {
+    c.buckets = table.data(), c.num_buckets = 8;
+    o.buckets = BucketedBias{Tensor::from(table, {8, 2}), 128};
+  };
+  const std::pair<const char*, std::function<void(C&, AttentionOptions&)>> changes[] = {
+      {"none", [](C&, AttentionOptions&) {}},
+      {"slopes", [&](C& c, AttentionOptions& o) { set_slopes(c, o, slopes); }},
+      {"bidirectional", [](C& c, AttentionOptions& o) { c.bidirectional = 1, o.causal = false; }},
+      {"slopes_after",
+       [&](C& c, AttentionOptions& o) {
+         set_slopes(c, o, slopes);
+         c.bidirectional = 1, o.causal = false;
+         c.slopes_after = others, c.slopes_after_count = 2, o.slopes_after = {others, others + 2};
+       }},
+      {"buckets", [&](C& c, AttentionOptions& o) { set_buckets(c, o); }},
+      {"max_distance",
+       [&](C& c, AttentionOptions& o) { set_buckets(c, o), c.max_distance = o.buckets->max_distance = 9; }},
+      {"query_offset", [](C& c, AttentionOptions& o) { c.query_offset = o.query_offset = -7; }},
+      {"window", [](C& c, AttentionOptions& o) { c.window = o.window = 5; }},
+      {"cu_seqlens",
+       [&](C& c, AttentionOptions& o) {
+         c.cu_seqlens_q = c.cu_seqlens_k = offsets.data(), c.cu_seqlens_q_count = c.cu_seqlens_k_count = 3;
+         o.cu_seqlens_q = o.cu_seqlens_k = offsets;
+       }},
+      {"dropout", [](C& c, AttentionOptions& o) { c.dropout = o.dropout = 0.5f; }},
+      {"dropout_seed",
+       [](C& c, AttentionOptions& o) { c.dropout = o.dropout = 0.5f, c.dropout_seed = o.dropout_seed = 3; }},
+      {"scale", [](C& c, AttentionOptions& o) { c.scale = o.scale = -2; }},
+      {"tolerance", [&](C& c, AttentionOptions& o) { set_slopes(c, o, steep), c.tolerance = o.tolerance = 0.25f; }},
+  };
+  std::vector<std::vector<float>> outputs;
+  for (const auto& [name, change] : changes) {
+    alibi_attention_options c = alibi_attention_options_default();
+    AttentionOptions o;
+    change(c, o);
+    Tensor expected({1, length, 2, 4});
+    attention(tensor(data[0]), tensor(data[1]), tensor(data[2]), o, expected);
+    ASSERT_EQ(alibi_attention(&c_q, &c_k, &c_v, &c, &c_out, nullptr), ALIBI_OK) << name << alibi_last_error();
+    EXPECT_EQ(found, expected.to_floats()) << name;
+    for (const auto& other : outputs) EXPECT_NE(found, other) << name << " changes nothing";
+    outputs.push_back(found);
+  }
 }
 
 TEST_F(CInterface, BackwardNeedsItsState) {

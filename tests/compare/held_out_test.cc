@@ -17,15 +17,6 @@ TrainingData data_with(const std::string& kind, const std::string& valid) {
   return training_data({folder.write("train.txt", train)}, {folder.write("valid.txt", valid)}, {.kind = kind});
 }
 
-TEST(HeldOut, FourWindowsOfTheLongestLengthAreScored) {
-  EXPECT_EQ(tokens_to_score("tiny", 2048), 65536);
-  EXPECT_EQ(tokens_to_score("tiny", 20000), 80000);
-  EXPECT_EQ(tokens_to_score("small", 2048), 262144);
-  EXPECT_EQ(tokens_to_score("wikitext103", 2048), 262144);
-  EXPECT_EQ(tokens_to_score("base", 2048), 1048576);
-  EXPECT_EQ(tokens_to_score("base", 300000), 1200000);
-}
-
 TEST(HeldOut, BytesOfAPrefixAreThoseOfItsText) {
   const std::string valid = "the cat sät on\nthe dog 7\n";
   for (const char* kind : {"byte", "bpe", "unigram"}) {

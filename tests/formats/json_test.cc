@@ -67,6 +67,17 @@ TEST(Json, ErrorsNameFileKeyFoundAndExpected) {
   expect_error([&] { object_of("[1]"); }, "f.json is an array of 1, expected an object");
 }
 
+TEST(Json, TheEndsOfARangeBelongToIt) {
+  const JsonObject json = object_of(R"({"n": 5, "x": 0.5})");
+  EXPECT_EQ(json.get_int("n", 5, 9), 5);
+  EXPECT_EQ(json.get_int("n", 1, 5), 5);
+  expect_error([&] { json.get_int("n", 6, 9); }, "expected 6 to 9");
+  EXPECT_EQ(json.get_number("x", 0.5, 1), 0.5);
+  EXPECT_EQ(json.get_number("x", 0, 0.5), 0.5);
+  EXPECT_EQ(object_of(R"({"big": 9223372036854775807})").get<int64_t>("big"), INT64_MAX);
+  EXPECT_EQ(object_of(R"({"low": -9223372036854775808})").get<int64_t>("low"), INT64_MIN);
+}
+
 TEST(Json, DamagedTextsGiveTheirPlace) {
   expect_error([] { parse_json("{\"a\": 1,\n  b}", "c.json"); }, "[json] c.json: parse error at line 2, column 3");
   expect_error([] { parse_json("", "c.json"); }, "[json] c.json: parse error at line 1");

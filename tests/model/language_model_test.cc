@@ -78,6 +78,24 @@ TEST(LanguageModel, GradientsAreThoseOfTheLoss) {
   }
 }
 
+TEST(LanguageModel, PrecisionMayBeSwitchedBetweenSteps) {
+  const Tensor ids = random_ids({2, 9}, 1, 257), targets = random_ids({2, 9}, 2, 257);
+  const auto gradients = [&](LanguageModel& model, Precision precision) {
+    model.set_precision(precision);
+    model.zero_gradients();
+    model.accumulate_gradients(ids, targets, 1, {});
+    std::vector<Tensor> all;
+    for (const Parameter* parameter : model.parameters()) all.push_back(parameter->gradient.clone());
+    return all;
+  };
+  LanguageModel switched(small_config(), 1);
+  for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f32}) {
+    LanguageModel fresh(small_config(), 1);
+    const std::vector<Tensor> expected = gradients(fresh, precision), found = gradients(switched, precision);
+    for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(test::same_bits(found[i], expected[i])) << i;
+  }
+}
+
 TEST(LanguageModel, ASavedModelIsTheSameModelToTheBit) {
   for (const Position position :
        {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {

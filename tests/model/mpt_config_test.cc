@@ -84,6 +84,13 @@ TEST(MptConfig, WhatWouldChangeTheResultIsRefusedByName) {
     refused(fmt::format(R"(, "{}": 2)", key), key);
   }
   refused(R"(, "tie_word_embeddings": false)", "tie_word_embeddings");
+  const auto contradicts = [](const char* uses_alibi, const char* position) {
+    const std::string config =
+        fmt::format(R"(, "attn_config": {{"alibi": {}}}, "alibi": {{"position": "{}"}})", uses_alibi, position);
+    EXPECT_NE(test::message_of([&] { config_of(config); }).find("position is '"), std::string::npos) << config;
+  };
+  contradicts("true", "rotary");
+  contradicts("false", "alibi");
   refused(R"(, "embedding_fraction": 0.5)", "embedding_fraction");
 }
 

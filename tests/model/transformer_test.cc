@@ -220,6 +220,24 @@ TEST_P(TransformerCase, MemoryIsWhatWasPredicted) {
   }
 }
 
+TEST(Transformer, RecomputingMayBeSwitchedAndGivesItsMemoryBack) {
+  Transformer model(small_config(), 7);
+  model.zero_gradients();
+  const Tensor x = random_tensor({2, 100, 24}, 1), dy = random_tensor({2, 100, 24}, 2);
+  std::vector<Tensor> outputs;
+  std::vector<int64_t> bytes;
+  for (const bool recompute : {false, true, false, true}) {
+    model.set_recompute(recompute);
+    outputs.push_back(model.forward(x, seed));
+    outputs.push_back(model.backward(dy).clone());
+    bytes.push_back(tensor_bytes() - static_cast<int64_t>(outputs.size() * x.bytes()));
+  }
+  for (size_t i = 2; i < outputs.size(); ++i) EXPECT_TRUE(test::same_bits(outputs[i], outputs[i % 2])) << i;
+  EXPECT_LT(bytes[1], bytes[0]);
+  EXPECT_EQ(bytes[2], bytes[0]);
+  EXPECT_EQ(bytes[3], bytes[1]);
+}
+
 TEST(Transformer, Bfloat16CopiesFollowTheWeights) {
   Transformer model(small_config(), 7);
   const Tensor x = random_tensor({1, 9, 24}, 1);

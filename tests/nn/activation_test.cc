@@ -66,6 +66,26 @@ TEST(Activation, GradientsOfRandomCotangents) {
   });
 }
 
+TEST(Activation, ManyRowsAreThoseOfOneEach) {
+  // Enough for several tasks.
+  constexpr int64_t rows = 700, n = 130;
+  for (const Activation kind : kinds) {
+    SCOPED_TRACE(name_of(kind));
+    const Tensor x = random_tensor({rows, width(kind, n)}, 1), dy = random_tensor({rows, n}, 2);
+    Tensor y({rows, n}), dx(x.shape()), again({rows, n});
+    nn::activate(kind, x, y);
+    nn::activate_backward(kind, dy, x, dx, &again);
+    for (const int64_t row : {int64_t{0}, int64_t{1}, rows / 2, rows - 1}) {
+      Tensor one({1, n}), done({1, width(kind, n)});
+      nn::activate(kind, x.slice(0, row, row + 1), one);
+      nn::activate_backward(kind, dy.slice(0, row, row + 1), x.slice(0, row, row + 1), done);
+      EXPECT_TRUE(test::same_bits(y.slice(0, row, row + 1), one));
+      EXPECT_TRUE(test::same_bits(again.slice(0, row, row + 1), one));
+      EXPECT_TRUE(test::same_bits(dx.slice(0, row, row + 1), done));
+    }
+  }
+}
+
 TEST(Activation, BackwardGivesTheValueAgain) {
   test::for_each_isa([] {
     for (const DType type : {DType::float32, DType::bfloat16}) {

@@ -114,6 +114,9 @@ TEST(Matmul, EmptyAxes) {
   EXPECT_TRUE(test::same_bits(c, before));
   nn::matmul(Tensor({3, 0}), false, Tensor({0, 4}), false, c, false);
   EXPECT_EQ(test::max_abs(c.to_floats()), 0);
+  const Tensor bias = random_tensor({4}, 2);
+  nn::linear(Tensor({3, 0}), Tensor({4, 0}), &bias, c);  // what is left is the bias
+  for (int64_t row = 0; row < 3; ++row) EXPECT_TRUE(test::same_bits(c.slice(0, row, row + 1).reshape({4}), bias));
   Tensor none({0, 4});
   nn::matmul(Tensor({0, 5}), false, Tensor({5, 4}), false, none, false);
 }

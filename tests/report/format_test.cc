@@ -55,7 +55,14 @@ TEST(Format, PerplexityAndRatio) {
   EXPECT_EQ(format_perplexity(9.9999), "10.00");
   EXPECT_EQ(format_perplexity(12.714), "12.71");
   EXPECT_EQ(format_perplexity(123.44), "123.4");
+  EXPECT_EQ(format_perplexity(9.9994), "9.999");
+  EXPECT_EQ(format_perplexity(9.9996), "10.00");
+  EXPECT_EQ(format_perplexity(99.994), "99.99");
+  EXPECT_EQ(format_perplexity(99.997), "100.0");
+  EXPECT_EQ(format_perplexity(999.94), "999.9");
   EXPECT_EQ(format_perplexity(999.97), "1,000");
+  EXPECT_EQ(format_perplexity(999999.4), "999,999");
+  EXPECT_EQ(format_perplexity(999999.6), "1.00e+06");
   EXPECT_EQ(format_perplexity(92355.4), "92,355");
   EXPECT_EQ(format_perplexity(12345678), "1.23e+07");
   EXPECT_EQ(format_perplexity(NAN), "-");

@@ -191,6 +191,13 @@ TEST(DataFolders, MissingAndForeignFilesAreNamed) {
   write_data_folder(data, corpus, ByteTokenizer());
   fs::copy_file(data / "train.tokens", data / "valid.tokens", fs::copy_options::overwrite_existing);
   expect_error(read, "it is not the file that data.json was written with");
+  for (const char* key : {"tokens", "checksum"}) {
+    write_data_folder(data, corpus, ByteTokenizer());
+    std::string json = read_file(data / "data.json");
+    json[json.find_first_of("0123456789", json.find(key) + std::strlen(key) + 2)] ^= 1;
+    write_file(data / "data.json", json);
+    expect_error(read, "it is not the file that data.json was written with");
+  }
   write_data_folder(data, corpus, ByteTokenizer());
   make_tokenizer({.kind = "words"}, corpus.train)->save(data);
   expect_error(read, "another tokenizer");

@@ -65,6 +65,22 @@ TEST(Documents, LinksAreFollowedLoopsEndAndFilesAreReadOnce) {
             (std::vector<std::string>{"linked/three", "one", "second_name"}));
 }
 
+TEST(Documents, AFolderOfSeveralNamesHasTheFirstOfThem) {
+  // Whatever the order in which the file system lists them.
+  const TemporaryFolder folder;
+  std::vector<std::string> expected;
+  for (int i = 0; i < 8; ++i) {
+    const std::string number = std::to_string(i);
+    folder.write("outside" + number + "/text", number);
+    fs::create_directories(folder / "in");
+    for (const char* letter : {"z", "a", "m"}) {
+      fs::create_directory_symlink(folder / ("outside" + number), folder / ("in/" + (letter + number)));
+    }
+    expected.push_back("a" + number + "/text");
+  }
+  EXPECT_EQ(names_of(read_documents({(folder / "in").string()})), expected);
+}
+
 TEST(Documents, InputsKeepTheirOrderAndAHiddenOneMayBeNamed) {
   const TemporaryFolder folder;
   const std::string b = folder.write("b", "B"), a = folder.write("a", "A"), hidden = folder.write(".h/.x", "H");

@@ -1,5 +1,6 @@
 #include "train/metrics.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -124,6 +125,17 @@ TEST(Metrics, ContinueAfterAStepWithoutThoseThatCameLater) {
   const Metrics anew(folder.path(), 0);
   EXPECT_TRUE(lines(folder).empty());
   EXPECT_TRUE(event_steps(folder).empty());
+}
+
+TEST(Metrics, ALineThatRepeatsAStepAndWhatFollowsAreLeftOut) {
+  const test::TemporaryFolder folder;
+  std::string content;
+  for (const int step : {1, 2, 2, 3})
+    content += fmt::format("{{\"step\": {}, \"time\": 1, \"loss\": {}}}\n", step, step);
+  folder.write("metrics.jsonl", content);
+  const Metrics metrics(folder.path(), 10);
+  EXPECT_EQ(lines(folder).size(), 2u);
+  EXPECT_EQ(event_steps(folder), (std::vector<int64_t>{1, 2}));
 }
 
 TEST(Metrics, WhatStandsInTheFileIsNoDanger) {
