@@ -120,7 +120,7 @@ std::string zsh_specs(const CommandOutline& command) {
 }
 
 std::string fish_lines(const CommandOutline& command) {
-  const std::string start = "complete -c alibi -n 'test \"(__alibi_command)\" = \"" + command.path + "\"'";
+  const std::string start = "complete -c alibi -n 'test (__alibi_command) = \"" + command.path + "\"'";
   const auto described = [](const std::string& help) { return " -d '" + escaped(help, "\\", "\\'") + "'"; };
   const auto values = [](const OptionOutline& option) -> std::string {
     switch (value_of(option)) {

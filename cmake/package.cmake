@@ -9,7 +9,7 @@ set(CPACK_STRIP_FILES ON)
 set(CPACK_DEBIAN_FILE_NAME DEB-DEFAULT)
 set(CPACK_DEBIAN_PACKAGE_SECTION science)
 set(CPACK_DEBIAN_PACKAGE_DESCRIPTION
-    "${PROJECT_DESCRIPTION}\nTransformers with attention with linear biases (ALiBi): the command alibi, the library for C++, and the operator\nalone for C and C++.")
+    "Transformers with attention with linear biases (ALiBi): the command alibi, the library for C++, and the operator\nalone for C and C++.")
 set(CPACK_DEBIAN_PACKAGE_SHLIBDEPS ON) # Depends: the packages of the libraries that are linked
 set(CPACK_DEBIAN_PACKAGE_GENERATE_SHLIBS ON)
 include(CPack)
