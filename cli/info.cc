@@ -11,6 +11,7 @@
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
+#include "model/mpt_folder.h"
 
 namespace alibi::cli {
 namespace {
@@ -108,6 +109,9 @@ void run_info(InfoCommand& options) {
   }
   const LanguageModel model = LanguageModel::load(options.model);
   nlohmann::ordered_json json = {{"model", options.model}};
+  const std::vector<std::string> differences = read_mpt_config(options.model).differences;
+  json["mpt"] = differences.empty();
+  if (!differences.empty()) json["differences_from_mpt"] = differences;
   json.update(describe(model));
   for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, to_text(value));
 
