@@ -33,6 +33,7 @@ void CommonOptions::write_json(const std::string& results) const {
 void LearningRateChoice::add_to(Command& command) {
   command.number("--learning-rate", peak, "Peak [the preset's]");
   command.text("--schedule", schedule, "NAME", "cosine, linear, constant or fairseq [cosine]");
+  command.choices("--schedule", {"cosine", "linear", "constant", "fairseq"});
   command.number("--warmup", warmup, "Part of the updates with rising rate [0.05]");
   command.count("--warmup-steps", warmup_steps, "Or their number", 0);
   command.exclude("--warmup-steps", "--warmup");
@@ -56,13 +57,24 @@ void choose_batch(TrainOptions& options, int64_t asked) {
   options.batch_tokens = options.tokens;
 }
 
+std::vector<std::string> position_names() {
+  std::vector<std::string> names;
+  for (const Position position :
+       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+    names.emplace_back(name_of(position));
+  }
+  return names;
+}
+
 void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME", fmt::format("Size of the model: {}", fmt::join(preset_names(), ", ")));
+  command.choices("--preset", preset_names());
 }
 
 void add_tokenizer(Command& command, TokenizerChoice& choice) {
   command.text("--tokenizer", choice.kind, "KIND",
                fmt::format("What tokens are, learned from the text: {}", fmt::join(tokenizer_kinds(), ", ")));
+  command.choices("--tokenizer", tokenizer_kinds());
   command.count("--vocab-size", choice.vocab_size,
                 "How many different tokens at most [bpe, unigram: 8192; words: all]");
   command.text("--like", choice.like, "MODEL", "Take the tokenizer of this model");
@@ -73,6 +85,7 @@ void add_precision(Command& command, std::string& precision) {
   command.text(
       "--precision", precision, "NAME",
       "Of training: f32; bf16: weights, activations and products in bfloat16; auto: bf16 where the CPU has it");
+  command.choices("--precision", {"f32", "bf16", "auto"});
 }
 
 void add_dropout(Command& command, double& dropout) {

@@ -47,6 +47,9 @@ struct LearningRateChoice {
 /// The tokens of an update: as many as were asked for, or (0) the preset's, at most all. Says if these were too many.
 void choose_batch(TrainOptions& options, int64_t asked);
 
+/// Names of all position methods.
+std::vector<std::string> position_names();
+
 void add_preset(Command& command, std::string& preset);
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().

@@ -93,6 +93,7 @@ void add_compare(CLI::App& app) {
   add_valid(command, options->valid);
   add_tokenizer(command, options->tokenizer);
   command.list("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none");
+  command.choices("--methods", position_names());
   command.count("--train-length", options->train_length, "Tokens the models see at once in training [128]");
   command.counts("--lengths", options->lengths,
                  "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");

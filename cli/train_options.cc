@@ -28,6 +28,7 @@ void add_model_options(Command& command, TrainSettings& s) {
   command.group("Model and text");
   add_valid(command, s.valid);
   command.text("--position", s.position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
+  command.choices("--position", position_names());
   add_preset(command, s.preset);
   add_tokenizer(command, s.tokenizer);
   command.count("--length", s.length, "Tokens the model sees at once in training [128]");
@@ -45,6 +46,7 @@ void add_model_options(Command& command, TrainSettings& s) {
 void add_optimizer_options(Command& command, TrainSettings& s) {
   command.group("Optimizer");
   command.text("--optimizer", s.optimizer, "NAME", "adamw or nag [adamw]");
+  command.choices("--optimizer", {"adamw", "nag"});
   s.rate.add_to(command);
   command.number("--final-fraction", s.final_fraction, "cosine, linear: the last rate, of the peak [0.1]");
   command.number("--warmup-from", s.warmup_from, "fairseq: the first rate [1e-07]");
