@@ -34,8 +34,7 @@ format:         ## format all C++ files in place
 lint:           ## check the format, then run clang-tidy on the library and the command
 	@scripts/install-dependencies build test lint
 	@scripts/format --check
-	@$(MAKE) --no-print-directory configure
-	@scripts/tidy $(BUILD)
+	@scripts/tidy
 
 install: build  ## install the library, its headers and the command under PREFIX
 	cmake --install $(BUILD) --prefix $(PREFIX)

@@ -17,7 +17,7 @@
 namespace alibi::cli {
 namespace {
 
-struct Options : CommonOptions {
+struct EvalCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
   std::vector<int64_t> lengths;  ///< empty: see default_lengths
@@ -56,7 +56,7 @@ void print_positions(const Evaluation& evaluation) {
   }
 }
 
-void run(Options& options) {
+void run_eval(EvalCommand& options) {
   options.apply();
   const LanguageModel model = LanguageModel::load(options.model);
   const std::vector<int64_t> lengths = options.lengths.empty() ? default_lengths(model.config()) : options.lengths;
@@ -107,7 +107,7 @@ void run(Options& options) {
 }  // namespace
 
 void add_eval(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<EvalCommand>();
   Command command(app, "eval", "Measure a model's perplexity on text, at any length");
   command.model(options->model);
   command.texts(options->texts, true,
@@ -122,7 +122,7 @@ void add_eval(CLI::App& app) {
       "  alibi eval model/ novels/valid\n"
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
-  command.runs([options] { run(*options); });
+  command.runs([options] { run_eval(*options); });
 }
 
 }  // namespace alibi::cli

@@ -12,14 +12,14 @@
 namespace alibi::cli {
 namespace {
 
-struct Options : CommonOptions {
+struct GenerateCommand : CommonOptions {
   std::string model;
   std::string prompt;
   int64_t top_k = 0;
   GenerateOptions generate;
 };
 
-void run(Options options) {
+void run_generate(GenerateCommand options) {
   options.apply();
   options.generate.seed = options.seed;
   options.generate.top_k = static_cast<int>(options.top_k);
@@ -52,7 +52,7 @@ void run(Options options) {
 }  // namespace
 
 void add_generate(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<GenerateCommand>();
   GenerateOptions& generate = options->generate;
   Command command(app, "generate", "Write text with a model, past its training length if asked");
   command.model(options->model);
@@ -65,7 +65,7 @@ void add_generate(CLI::App& app) {
   command.examples(
       "  alibi generate model/ --prompt 'Call me' --tokens 2000\n"
       "  alibi generate model/ --temperature 0.7 --seed 3 > text.txt");
-  command.runs([options] { run(*options); });
+  command.runs([options] { run_generate(*options); });
 }
 
 }  // namespace alibi::cli

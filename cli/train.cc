@@ -129,7 +129,7 @@ void plan(TrainSettings& settings, const Command& command) {
   show_plan(settings, config, options);
 }
 
-void run(TrainSettings& settings, const Command& command) {
+void run_train(TrainSettings& settings, const Command& command) {
   if (settings.plan) return plan(settings, command);
   complete(settings, command);
   settings.apply();
@@ -196,7 +196,7 @@ void add_train(CLI::App& app) {
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"
       "  zcat *.gz | alibi train - -o model/ --tokens 5M");
-  command.runs([settings, command] { run(*settings, command); });
+  command.runs([settings, command] { run_train(*settings, command); });
 }
 
 }  // namespace alibi::cli

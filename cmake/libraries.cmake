@@ -25,6 +25,7 @@ function(add_alibi_objects name)
   # Static and shared libraries are made of the same objects. Only what ALIBI_API marks is seen outside of a shared one.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                            VISIBILITY_INLINES_HIDDEN ON)
+  compile_folders_together(${name})
 endfunction()
 
 add_alibi_objects(alibi_operator_objects ${OPERATOR_SOURCES})

@@ -22,29 +22,44 @@ namespace {
 constexpr int64_t largest = 1 << 28;
 constexpr const char* kConfigFile = "config.json";
 constexpr const char* kWeightsFile = "model.safetensors";
+constexpr const char* kMptType = "mpt";
+/// For models that another program's MPT would refuse or, worse, run wrongly.
+constexpr const char* kOwnType = "alibi";
 /// Real ones have a thousandth of it.
 constexpr size_t kMostConfigBytes = size_t{1} << 20;
+/// How far others are told that an MPT runs, for they refuse longer texts. ALiBi itself has no end; some of them make a
+/// bias of that length in each pass. It is what the longest of MPT's own models was trained at.
+constexpr int64_t kLengthForOthers = 65536;
 
 /// The keys under which a file has the fields of a configuration, without those that are called the same.
-std::string key_of(std::string_view field, bool has_hidden_size, bool has_max_length) {
+struct PresentKeys {
+  bool hidden_size, max_length, train_length, attention_dropout, layer_norm_epsilon;
+};
+
+std::string key_of(std::string_view field, const PresentKeys& present) {
   static const std::map<std::string_view, const char*> keys = {{"layers", "n_layers"},
                                                                {"heads", "n_heads"},
                                                                {"kv_heads", "attn_config.kv_n_heads"},
                                                                {"dropout", "resid_pdrop"},
-                                                               {"attention_dropout", "attn_config.attn_pdrop"},
                                                                {"activation_dropout", "alibi.activation_dropout"},
                                                                {"embedding_dropout", "emb_pdrop"},
                                                                {"alibi_bias_max", "attn_config.alibi_bias_max"},
                                                                {"rotary_theta", "alibi.rotary_theta"},
                                                                {"t5_buckets", "alibi.t5_buckets"},
                                                                {"t5_max_distance", "alibi.t5_max_distance"},
-                                                               {"train_length", "max_seq_len"},
                                                                {"embedding_scale", "alibi.embedding_scale"},
                                                                {"adaptive.cutoffs", "alibi.adaptive.cutoffs"},
                                                                {"adaptive.factor", "alibi.adaptive.factor"},
                                                                {"adaptive.dropout", "alibi.adaptive.dropout"}};
-  if (field == "expansion") return has_hidden_size ? "ffn_config.ffn_hidden_size / d_model" : "expansion_ratio";
-  if (field == "max_length") return has_max_length ? "alibi.max_length" : "max_seq_len";
+  if (field == "expansion") return present.hidden_size ? "ffn_config.ffn_hidden_size / d_model" : "expansion_ratio";
+  if (field == "max_length" && present.max_length) return "alibi.max_length";
+  if (field == "train_length" || field == "max_length") {
+    return present.train_length ? "alibi.train_length" : "max_seq_len";
+  }
+  if (field == "attention_dropout") {
+    return present.attention_dropout ? "alibi.attention_dropout" : "attn_config.attn_pdrop";
+  }
+  if (field == "norm_eps" && present.layer_norm_epsilon) return "layer_norm_epsilon";
   const auto found = keys.find(field);
   return found == keys.end() ? std::string(field) : found->second;
 }
@@ -130,7 +145,34 @@ AdaptiveConfig adaptive_of(const JsonObject& json) {
   return adaptive;
 }
 
+/// Whether numbers that transformers takes as integers only are written with a fraction, as alibi once did.
+bool has_fractions_for_integers(const JsonObject& json, const JsonObject& attention) {
+  const auto wrong = [](const JsonObject& object, const char* key) {
+    return object.has(key) && !object.raw().at(key).is_number_integer();
+  };
+  return wrong(attention, "attn_pdrop") || wrong(attention, "alibi_bias_max") || wrong(json, "expansion_ratio");
+}
+
 }  // namespace
+
+std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config) {
+  const TransformerConfig& t = config.transformer;
+  std::vector<std::string> found;
+  const auto expect = [&](bool same, const std::string& difference) {
+    if (!same) found.push_back(difference);
+  };
+  expect(t.position == Position::alibi, fmt::format("position {}", name_of(t.position)));
+  expect(t.position != Position::alibi || t.alibi_bias_max == 8, fmt::format("alibi_bias_max {}", t.alibi_bias_max));
+  expect(t.activation == Activation::gelu, fmt::format("activation {}", name_of(t.activation)));
+  expect(t.norm == Norm::layer_norm, fmt::format("norm {}", name_of(t.norm)));
+  expect(!t.bias, "biases");
+  expect(t.key_heads() == t.heads, fmt::format("{} kv_heads for {} heads", t.key_heads(), t.heads));
+  expect(t.ffn_dim() == 4 * t.d_model, fmt::format("ffn_dim {} for d_model {}", t.ffn_dim(), t.d_model));
+  expect(t.final_norm, "no final norm");
+  expect(config.embedding_scale == 1, fmt::format("embedding_scale {}", config.embedding_scale));
+  expect(!config.adaptive, "adaptive vocabulary");
+  return found;
+}
 
 MptConfig read_mpt_config(const std::filesystem::path& folder) {
   check(is_folder(folder), "[model] {}: no such folder", folder.string());
@@ -138,7 +180,8 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
   check(path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
   const JsonObject json = read_json_object(path, kMostConfigBytes);
   const std::string type = json.get<std::string>("model_type");
-  check(type == "mpt", "[config] {}model_type is '{}', expected mpt", json.where(), type);
+  check(type == kMptType || type == kOwnType, "[config] {}model_type is '{}', expected {} or {}", json.where(), type,
+        kMptType, kOwnType);
   const JsonObject attention = json.object_or_empty("attn_config");
   const JsonObject own = json.object_or_empty("alibi");
   refuse_unsupported(json, attention);
@@ -154,15 +197,22 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
     t.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
   }
   config.vocab_size = static_cast<int>(json.get_int("vocab_size", 1, largest));
-  config.train_length = json.get_int("max_seq_len", 0, int64_t{1} << 40);
+  constexpr int64_t longest = int64_t{1} << 40;
+  const bool has_train_length = own.has("train_length");
+  if (!has_train_length || json.has("max_seq_len")) config.train_length = json.get_int("max_seq_len", 0, longest);
+  if (has_train_length) config.train_length = own.get_int("train_length", 0, longest);
   t.bias = !json.get_or<bool>("no_bias", true);
   t.norm = norm_of(json.get_or("norm_type", "low_precision_layernorm"), json.where());
-  t.norm_eps = static_cast<float>(json.get_number_or("norm_eps", 1e-5, 0, 1));
+  const bool has_layer_norm_epsilon = !json.has("norm_eps") && json.has("layer_norm_epsilon");
+  t.norm_eps =
+      static_cast<float>(json.get_number_or(has_layer_norm_epsilon ? "layer_norm_epsilon" : "norm_eps", 1e-5, 0, 1));
   t.final_norm = own.get_or<bool>("final_norm", true);
   t.embedding_dropout = static_cast<float>(json.get_number_or("emb_pdrop", 0, 0, 1));
   t.activation_dropout = static_cast<float>(own.get_number_or("activation_dropout", 0, 0, 1));
   t.dropout = static_cast<float>(json.get_number_or("resid_pdrop", 0, 0, 1));
-  t.attention_dropout = static_cast<float>(attention.get_number_or("attn_pdrop", 0, 0, 1));
+  t.attention_dropout =
+      static_cast<float>(own.has("attention_dropout") ? own.get_number_or("attention_dropout", 0, 0, 1)
+                                                      : attention.get_number_or("attn_pdrop", 0, 0, 1));
   t.alibi_bias_max = attention.get_number_or("alibi_bias_max", 8, 0, 1e6);
   const std::string kind = attention.get_or("attn_type", "multihead_attention");
   if (kind == "multiquery_attention") {
@@ -183,11 +233,21 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
   t.rotary_theta = own.get_number_or("rotary_theta", 10000, 0, 1e12);
   config.embedding_scale = static_cast<float>(own.get_number_or("embedding_scale", 1, 0, 1e6));
   if (own.has("adaptive")) config.adaptive = adaptive_of(own.object("adaptive"));
-  const bool has_hidden_size = ffn.has("ffn_hidden_size"), has_max_length = own.has("max_length");
-  check_config(config, {[&](std::string_view field) { return key_of(field, has_hidden_size, has_max_length); },
+  const PresentKeys present = {ffn.has("ffn_hidden_size"), own.has("max_length"), own.has("train_length"),
+                               own.has("attention_dropout"), has_layer_norm_epsilon};
+  check_config(config, {[&](std::string_view field) { return key_of(field, present); },
                         [&](const std::string& problem) { fail("[config] {}{}", json.where(), problem); }});
 
-  MptConfig result{config, {}, {}};
+  MptConfig result{config, {}, {}, differences_from_mpt(config)};
+  if (result.differences.empty()) {  // it could be one: is the file?
+    if (type != kMptType) result.differences.push_back(fmt::format("model_type {}", type));
+    if (has_fractions_for_integers(json, attention)) {
+      result.differences.emplace_back("attn_pdrop, alibi_bias_max or expansion_ratio is not written as an integer");
+    }
+    if (!json.has("layer_norm_epsilon") && t.norm_eps != TransformerConfig().norm_eps) {
+      result.differences.emplace_back("norm_eps without layer_norm_epsilon");
+    }
+  }
   if (own.has("tokenizer")) {
     const JsonObject tokenizer = own.object("tokenizer");
     result.tokenizer_kind = tokenizer.get<std::string>("kind");
@@ -243,6 +303,11 @@ std::vector<Part> parts_of(const LanguageModelConfig& config) {
   return parts;
 }
 
+OrderedJson integer_if_whole(double value) {
+  const auto whole = static_cast<int64_t>(value);
+  return static_cast<double>(whole) == value ? OrderedJson(whole) : OrderedJson(value);
+}
+
 }  // namespace
 
 void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config) {
@@ -280,14 +345,15 @@ void write_mpt_files(const std::filesystem::path& folder, const LanguageModelCon
   }
   write_safetensors(folder / kWeightsFile, tensors);
 
+  const bool is_mpt = differences_from_mpt(config).empty();
   const bool uses_alibi = t.position == Position::alibi;
   const bool gated = nn::is_gated(t.activation);
   const bool grouped = t.key_heads() != t.heads;
   const bool tanh = t.activation == Activation::gelu_tanh;
   OrderedJson attention = {{"alibi", uses_alibi},
-                           {"alibi_bias_max", t.alibi_bias_max},
+                           {"alibi_bias_max", integer_if_whole(t.alibi_bias_max)},
                            {"attn_impl", "torch"},
-                           {"attn_pdrop", t.attention_dropout},
+                           {"attn_pdrop", 0},  // transformers takes integers only: ours stands under "alibi"
                            {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"},
                            {"attn_uses_sequence_id", false},
                            {"clip_qkv", nullptr},
@@ -301,18 +367,18 @@ void write_mpt_files(const std::filesystem::path& folder, const LanguageModelCon
     ffn["ffn_act_fn"] = {{"name", name}};
     if (tanh) ffn["ffn_act_fn"]["approximate"] = "tanh";
   }
-  OrderedJson json = {{"architectures", {"MPTForCausalLM"}},
-                      {"model_type", "mpt"},
+  OrderedJson json = {{"architectures", {is_mpt ? "MPTForCausalLM" : "AlibiForCausalLM"}},
+                      {"model_type", is_mpt ? kMptType : kOwnType},
                       {"d_model", t.d_model},
                       {"n_heads", t.heads},
                       {"n_layers", t.layers},
                       {"expansion_ratio",
                        t.ffn_dim() % t.d_model == 0 ? OrderedJson(t.ffn_dim() / t.d_model) : OrderedJson(t.expansion)},
-                      {"max_seq_len", config.train_length},
                       {"vocab_size", config.vocab_size},
                       {"no_bias", !t.bias},
                       {"norm_type", t.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
-                      {"norm_eps", t.norm_eps},
+                      {"norm_eps", t.norm_eps},  // MPT's own code reads this one, transformers' the next
+                      {"layer_norm_epsilon", t.norm_eps},
                       {"learned_pos_emb", t.position == Position::learned},
                       {"emb_pdrop", t.embedding_dropout},
                       {"resid_pdrop", t.dropout},
@@ -322,14 +388,19 @@ void write_mpt_files(const std::filesystem::path& folder, const LanguageModelCon
                       {"torch_dtype", "float32"},
                       {"attn_config", attention},
                       {"ffn_config", ffn}};
+  if (is_mpt) json["max_seq_len"] = std::max(config.train_length, kLengthForOthers);
   if (tokenizer != nullptr) {
     json["bos_token_id"] = tokenizer->end_of_text();
     // One that ends lines does not end what is generated.
     if (!tokenizer->end_of_text_ends_lines()) json["eos_token_id"] = tokenizer->end_of_text();
   }
-  OrderedJson own = {{"version", version}, {"position", name_of(t.position)}, {"activation", name_of(t.activation)}};
+  OrderedJson own = {{"version", version},
+                     {"position", name_of(t.position)},
+                     {"activation", name_of(t.activation)},
+                     {"train_length", config.train_length}};
   if (config.embedding_scale != 1) own["embedding_scale"] = config.embedding_scale;
   if (!t.final_norm) own["final_norm"] = false;
+  if (t.attention_dropout > 0) own["attention_dropout"] = t.attention_dropout;
   if (t.activation_dropout > 0) own["activation_dropout"] = t.activation_dropout;
   if (config.adaptive) {
     const AdaptiveConfig& adaptive = *config.adaptive;

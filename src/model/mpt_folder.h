@@ -1,5 +1,6 @@
 // The model on disk: a Hugging Face MPT folder (config.json, model.safetensors, a tokenizer). Keys that MPT does not
-// have, for the other position methods, for adaptive vocabularies and for the tokenizer, stand under "alibi".
+// have, for the other position methods, for adaptive vocabularies and for the tokenizer, stand under "alibi". A model
+// that differs from an MPT keeps the layout under an architecture's name of its own, so that others refuse it.
 #pragma once
 
 #include <filesystem>
@@ -15,7 +16,11 @@ namespace alibi {
 struct MptConfig {
   LanguageModelConfig model;
   std::string tokenizer_kind, tokenizer_fingerprint;  ///< of the tokenizer it was trained with; empty: not known
+  std::vector<std::string> differences;  ///< why other programs do not run this folder as an MPT; empty: they do
 };
+
+/// What the MPT of Hugging Face's transformers would refuse in such a model, or do differently without a word.
+std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config);
 
 /// Throws Error naming the file, the key, what was found and what was expected.
 MptConfig read_mpt_config(const std::filesystem::path& folder);

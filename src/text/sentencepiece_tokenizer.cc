@@ -1,6 +1,7 @@
 #include "text/sentencepiece_tokenizer.h"
 
 #include <algorithm>
+#include <unordered_set>
 #include <utility>
 
 #include "core/check.h"
@@ -14,7 +15,7 @@
 namespace alibi {
 namespace {
 
-constexpr const char* kEndOfTextName = "</s>";
+constexpr const char* kPieceEndOfText = "</s>";
 /// Models of a quarter of a million pieces have 5 MB. Read, a file takes many times its size.
 constexpr size_t kMostBytes = size_t{64} << 20;
 /// U+2581, which the library writes for a space: the character itself would come back as one.
@@ -36,15 +37,55 @@ size_t word_length(std::string_view text) {
   return std::min(text.find(' ', letter), text.size());
 }
 
-/// The same model for Hugging Face's tokenizers library.
-OrderedJson unigram_json(const SentencePieceModel& model) {
-  using Type = SentencePieceModel::Type;
-  OrderedJson vocab = OrderedJson::array(), added = OrderedJson::array();
+/// A piece of byte pairs is made of any two others, the likelier ones first; SentencePiece knows their scores alone.
+Json merges_of(const SentencePieceModel& model) {
+  struct Merge {
+    float score;
+    std::string_view left, right;
+  };
+  std::unordered_set<std::string_view> pieces;
+  for (const SentencePieceModel::Piece& piece : model.pieces) {
+    if (piece.type == SentencePieceModel::Type::normal) pieces.insert(piece.text);
+  }
+  std::vector<Merge> merges;
+  for (const SentencePieceModel::Piece& piece : model.pieces) {
+    if (piece.type != SentencePieceModel::Type::normal) continue;
+    const std::string_view text = piece.text;
+    for (size_t at = utf8_sequence_length(text, 0); at < text.size(); at += utf8_sequence_length(text, at)) {
+      const std::string_view left = text.substr(0, at), right = text.substr(at);
+      if (pieces.contains(left) && pieces.contains(right)) merges.push_back({piece.score, left, right});
+    }
+  }
+  std::stable_sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) { return a.score > b.score; });
+  Json result = Json::array();
+  for (const Merge& merge : merges) result.push_back(fmt::format("{} {}", merge.left, merge.right));
+  return result;
+}
+
+/// The model alone for Hugging Face's tokenizers library.
+Json model_json(const SentencePieceModel& model) {
+  if (model.algorithm == SentencePieceModel::Algorithm::bpe) {
+    Json vocab = Json::object();
+    for (const SentencePieceModel::Piece& piece : model.pieces) vocab[piece.text] = vocab.size();
+    return {{"type", "BPE"},         {"dropout", nullptr}, {"unk_token", nullptr},      {"fuse_unk", false},
+            {"byte_fallback", true}, {"vocab", vocab},     {"merges", merges_of(model)}};
+  }
+  Json vocab = Json::array();
   size_t unknown = 0;
   for (const SentencePieceModel::Piece& piece : model.pieces) {
-    const size_t id = vocab.size();
-    vocab.push_back(OrderedJson::array({piece.text, piece.score}));
-    if (piece.type == Type::unknown) unknown = id;
+    if (piece.type == SentencePieceModel::Type::unknown) unknown = vocab.size();
+    vocab.push_back(Json::array({piece.text, piece.score}));
+  }
+  return {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", std::move(vocab)}, {"byte_fallback", true}};
+}
+
+/// The same tokenizer for Hugging Face's library. Its keys are sorted: looking one up among ordered ones takes as long
+/// as there are keys.
+Json tokenizer_json(const SentencePieceModel& model) {
+  using Type = SentencePieceModel::Type;
+  Json added = Json::array();
+  for (size_t id = 0; id < model.pieces.size(); ++id) {
+    const SentencePieceModel::Piece& piece = model.pieces[id];
     if (piece.type != Type::unknown && piece.type != Type::control) continue;
     added.push_back({{"id", id},
                      {"content", piece.text},
@@ -54,19 +95,19 @@ OrderedJson unigram_json(const SentencePieceModel& model) {
                      {"normalized", false},
                      {"special", true}});
   }
-  const OrderedJson to_mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
-  const OrderedJson to_space = {{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}};
-  return {{"version", "1.0"},
-          {"truncation", nullptr},
-          {"padding", nullptr},
-          {"added_tokens", std::move(added)},
-          {"normalizer", to_mark},
-          {"pre_tokenizer", nullptr},
-          {"post_processor", nullptr},
-          {"decoder",
-           {{"type", "Sequence"},
-            {"decoders", OrderedJson::array({to_space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}})}}},
-          {"model", {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", std::move(vocab)}, {"byte_fallback", true}}}};
+  const Json to_mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
+  const Json to_space = {{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}};
+  return {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", std::move(added)},
+      {"normalizer", to_mark},
+      {"pre_tokenizer", nullptr},
+      {"post_processor", nullptr},
+      {"decoder",
+       {{"type", "Sequence"}, {"decoders", Json::array({to_space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}})}}},
+      {"model", model_json(model)}};
 }
 
 }  // namespace
@@ -84,14 +125,14 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
     const size_t letter = text.find_first_not_of(' ');
     words_apart_ &= letter == std::string::npos || text.find(' ', letter) == std::string::npos;
     if (piece.type == Type::unknown) text = "\xef\xbf\xbd";  // U+FFFD
-    if (piece.type == Type::control && piece.text == kEndOfTextName) end_of_text_ = id;
+    if (piece.type == Type::control && piece.text == kPieceEndOfText) end_of_text_ = id;
     if (piece.type == Type::byte) {
       const int byte = std::stoi(piece.text.substr(3, 2), nullptr, 16);
       text = static_cast<char>(byte);
       bytes_[static_cast<size_t>(byte)] = id;
     }
   }
-  check(end_of_text_ >= 0, "[tokenizer] {}: no control piece is named {}", where, kEndOfTextName);
+  check(end_of_text_ >= 0, "[tokenizer] {}: no control piece is named {}", where, kPieceEndOfText);
   const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(without_self_test(model_));
   check(status.ok(), "[tokenizer] {}: {}", where, status.ToString());
   check(processor_.GetPieceSize() == vocab_size(), "[tokenizer] {}: the library reads {} pieces, expected {}", where,
@@ -157,20 +198,14 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
 
 void SentencePieceTokenizer::save(const std::filesystem::path& folder) const {
   write_file(folder / kSentencePieceFile, model_);
-  // Hugging Face reads tokenizer.model with this class, but takes every such model for one of byte pairs.
-  const bool bpe = kind_ == "bpe";
-  write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", bpe ? "LlamaTokenizer" : "PreTrainedTokenizerFast"},
-                                             {"bos_token", kEndOfTextName},
-                                             {"eos_token", kEndOfTextName},
+  write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                             {"bos_token", kPieceEndOfText},
+                                             {"eos_token", kPieceEndOfText},
                                              {"unk_token", "<unk>"},
-                                             {"add_bos_token", false},
-                                             {"add_eos_token", false},
-                                             {"add_prefix_space", false},
-                                             {"legacy", false},
                                              {"clean_up_tokenization_spaces", false}});
-  if (!bpe) write_json(folder / kHuggingFaceFile, unigram_json(read_sentencepiece_model(model_, kSentencePieceFile)));
-  remove_other_tokenizers(folder, bpe ? std::set<std::string>{kSentencePieceFile}
-                                      : std::set<std::string>{kSentencePieceFile, kHuggingFaceFile});
+  const Json json = tokenizer_json(read_sentencepiece_model(model_, kSentencePieceFile));
+  write_file(folder / kHuggingFaceFile, json.dump(0, ' ', false, Json::error_handler_t::replace) + "\n");
+  remove_other_tokenizers(folder, {kSentencePieceFile, kHuggingFaceFile});
 }
 
 }  // namespace alibi

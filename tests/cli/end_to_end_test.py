@@ -239,7 +239,12 @@ class EndToEnd(CliTest):
                 self.check_points(points, [16])
             else:
                 self.check_points(points, [16, 24, 128])
-            self.succeeds("info", out / method["model_folder"])
+            text = self.succeeds("info", out / method["model_folder"], "--json", self.folder / "method.json")
+            info = self.json_of("method.json")
+            # Only ALiBi's is what other programs know as an MPT.
+            self.assertEqual(info["mpt"], method["name"] == "alibi")
+            self.assertEqual(f"position {method['name']}" in info.get("differences_from_mpt", []), not info["mpt"])
+            self.assertIn("mpt ", text)
         for name in ("report.html", "figure.svg"):
             self.assertGreater((out / name).stat().st_size, 1000)
 

@@ -2,8 +2,12 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <tuple>
+#include <utility>
 
+#include "core/files.h"
+#include "formats/json.h"
 #include "model/mpt_folder.h"
 #include "temporary_folder.h"
 #include "testing.h"
@@ -92,6 +96,92 @@ TEST(MptConfig, WhatWouldChangeTheResultIsRefusedByName) {
   contradicts("true", "rotary");
   contradicts("false", "alibi");
   refused(R"(, "embedding_fraction": 0.5)", "embedding_fraction");
+}
+
+/// What is read from the folder of such a model, and its config.json as it is.
+std::pair<MptConfig, Json> saved(const LanguageModelConfig& config) {
+  const test::TemporaryFolder folder;
+  LanguageModel(config, 1).save(folder.path());
+  return {read_mpt_config(folder.path()), Json::parse(read_file(folder / "config.json"))};
+}
+
+LanguageModelConfig mpt_of_two_layers() {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 24;
+  config.transformer.heads = 6;
+  config.train_length = 77;
+  return config;
+}
+
+TEST(MptConfig, OthersFindNumbersOfTheTypesThatTheyInsistOn) {
+  LanguageModelConfig config = mpt_of_two_layers();
+  config.transformer.attention_dropout = 0.5f;
+  config.transformer.norm_eps = 0.25f;
+  const auto [read, json] = saved(config);
+  EXPECT_EQ(json["model_type"], "mpt");
+  EXPECT_EQ(json["architectures"][0], "MPTForCausalLM");
+  EXPECT_TRUE(read.differences.empty());
+  for (const char* key : {"d_model", "n_heads", "n_layers", "expansion_ratio", "max_seq_len", "vocab_size"}) {
+    EXPECT_TRUE(json[key].is_number_integer()) << key;
+  }
+  for (const char* key : {"attn_pdrop", "alibi_bias_max"}) {
+    EXPECT_TRUE(json["attn_config"][key].is_number_integer()) << key;
+  }
+  EXPECT_EQ(json["norm_eps"], json["layer_norm_epsilon"]);
+  EXPECT_EQ(read.model.transformer.norm_eps, 0.25f);
+  EXPECT_EQ(read.model.transformer.attention_dropout, 0.5f);
+  // They refuse to run past max_seq_len, and ALiBi is there to run past the length of training.
+  EXPECT_EQ(json["max_seq_len"], 65536);
+  EXPECT_EQ(read.model.train_length, 77);
+  config.train_length = 100000;
+  EXPECT_EQ(saved(config).second["max_seq_len"], 100000);
+}
+
+TEST(MptConfig, AModelThatIsNoMptIsNotCalledOne) {
+  const auto differs = [](const char* how, const std::function<void(LanguageModelConfig&)>& change) {
+    LanguageModelConfig config = mpt_of_two_layers();
+    change(config);
+    const auto [read, json] = saved(config);
+    EXPECT_EQ(json["model_type"], "alibi") << how;
+    EXPECT_EQ(json["architectures"][0], "AlibiForCausalLM") << how;
+    EXPECT_EQ(read.model.train_length, 77);
+    ASSERT_EQ(read.differences.size(), 1) << how;
+    EXPECT_EQ(read.differences[0], how);
+  };
+  using Config = LanguageModelConfig;
+  differs("position rotary", [](Config& c) { c.transformer.position = Position::rotary; });
+  differs("position none", [](Config& c) { c.transformer.position = Position::none; });
+  differs("alibi_bias_max 7.5", [](Config& c) { c.transformer.alibi_bias_max = 7.5; });
+  differs("activation swiglu", [](Config& c) { c.transformer.activation = Activation::swiglu; });
+  differs("activation relu", [](Config& c) { c.transformer.activation = Activation::relu; });
+  differs("activation gelu_tanh", [](Config& c) { c.transformer.activation = Activation::gelu_tanh; });
+  differs("norm rms_norm", [](Config& c) { c.transformer.norm = Norm::rms_norm; });
+  differs("biases", [](Config& c) { c.transformer.bias = true; });
+  differs("2 kv_heads for 6 heads", [](Config& c) { c.transformer.kv_heads = 2; });
+  differs("ffn_dim 48 for d_model 24", [](Config& c) { c.transformer.expansion = 2; });
+  differs("no final norm", [](Config& c) { c.transformer.final_norm = false; });
+  differs("embedding_scale 2", [](Config& c) { c.embedding_scale = 2; });
+  differs("adaptive vocabulary", [](Config& c) { c.adaptive = AdaptiveConfig{.cutoffs = {100}}; });
+}
+
+TEST(MptConfig, FoldersOfEarlierVersionsAreReadAndSaidNotToBeForOthers) {
+  const auto read = [](const std::string& more) {
+    const test::TemporaryFolder folder;
+    folder.write("config.json", kLeast + more + "}");
+    return read_mpt_config(folder.path());
+  };
+  const char* others = R"(, "no_bias": true, "attn_config": {"alibi": true, "attn_pdrop": 0, "alibi_bias_max": 8})";
+  const char* earlier =
+      R"(, "no_bias": true, "attn_config": {"alibi": true, "attn_pdrop": 0.25, "alibi_bias_max": 8.0})";
+  EXPECT_TRUE(read(others).differences.empty());
+  EXPECT_EQ(read(earlier).model.transformer.attention_dropout, 0.25f);
+  EXPECT_EQ(read(earlier).model.train_length, 512);
+  ASSERT_EQ(read(earlier).differences.size(), 1);
+  EXPECT_NE(read(earlier).differences[0].find("attn_pdrop"), std::string::npos);
+  // Their MPT has another key for it.
+  EXPECT_EQ(read(std::string(others) + R"(, "layer_norm_epsilon": 0.5)").model.transformer.norm_eps, 0.5f);
+  EXPECT_EQ(read(std::string(others) + R"(, "norm_eps": 0.5)").differences[0], "norm_eps without layer_norm_epsilon");
 }
 
 TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {

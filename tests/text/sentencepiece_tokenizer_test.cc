@@ -170,6 +170,23 @@ TEST_P(SentencePiece, WhatCannotBeLearnedFromIsToldInWords) {
   }
 }
 
+/// What byte-pair encoding makes of ASCII text with the merges and the vocabulary of a tokenizer.json.
+std::vector<int32_t> merged(const nlohmann::json& model, std::string_view text) {
+  std::vector<std::string> symbols;
+  for (const char c : text) symbols.push_back(c == ' ' ? "\u2581" : std::string(1, c));
+  for (const std::string merge : model["merges"]) {  // the likeliest first
+    const size_t space = merge.find(' ');
+    for (size_t i = 0; i + 1 < symbols.size(); ++i) {
+      if (symbols[i] != merge.substr(0, space) || symbols[i + 1] != merge.substr(space + 1)) continue;
+      symbols[i] += symbols[i + 1];
+      symbols.erase(symbols.begin() + static_cast<std::ptrdiff_t>(i) + 1);
+    }
+  }
+  std::vector<int32_t> ids;
+  for (const std::string& symbol : symbols) ids.push_back(model["vocab"][symbol]);
+  return ids;
+}
+
 TEST_P(SentencePiece, LoadsWhatWasSavedWithTheNamesThatHuggingFaceLooksFor) {
   const TemporaryFolder folder;
   ByteTokenizer().save(folder.path());  // an earlier model's
@@ -179,18 +196,23 @@ TEST_P(SentencePiece, LoadsWhatWasSavedWithTheNamesThatHuggingFaceLooksFor) {
   EXPECT_EQ(loaded->fingerprint(), tokenizer().fingerprint());
   EXPECT_EQ(loaded->encode("the cat sat"), tokenizer().encode("the cat sat"));
   const auto config = nlohmann::json::parse(read_file(folder / "tokenizer_config.json"));
+  EXPECT_EQ(config["tokenizer_class"], "PreTrainedTokenizerFast");
+  const auto json = nlohmann::json::parse(read_file(folder / "tokenizer.json"));
+  const auto& model = json["model"];
+  EXPECT_EQ(model["vocab"].size(), static_cast<size_t>(loaded->vocab_size()));
+  EXPECT_EQ(model["byte_fallback"], true);
+  EXPECT_EQ(json["added_tokens"][1]["content"], "</s>");
   if (loaded->kind() == "bpe") {
-    EXPECT_EQ(config["tokenizer_class"], "LlamaTokenizer");
-    EXPECT_FALSE(std::filesystem::exists(folder / "tokenizer.json"));  // it would be taken instead of the model
+    EXPECT_EQ(model["type"], "BPE");
+    EXPECT_EQ(model["vocab"]["</s>"], 1);
+    for (const char* text : {"the cat ranun", " stonering  thermal cat", "ly."}) {
+      EXPECT_EQ(merged(model, text), loaded->encode(text)) << text;
+    }
   } else {
-    const auto json = nlohmann::json::parse(read_file(folder / "tokenizer.json"));
-    EXPECT_EQ(json["model"]["type"], "Unigram");
-    EXPECT_EQ(json["model"]["vocab"].size(), static_cast<size_t>(loaded->vocab_size()));
-    EXPECT_EQ(json["model"]["vocab"][1][0], "</s>");
-    EXPECT_EQ(json["model"]["unk_id"], 0);
+    EXPECT_EQ(model["type"], "Unigram");
+    EXPECT_EQ(model["vocab"][1][0], "</s>");
+    EXPECT_EQ(model["unk_id"], 0);
   }
-  EXPECT_EQ(config["add_bos_token"], false);
-  EXPECT_EQ(config["add_prefix_space"], false);
 }
 
 TEST_P(SentencePiece, ADamagedModelIsRefusedOrStillGivesTextBack) {
