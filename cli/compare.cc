@@ -5,11 +5,11 @@
 
 #include <memory>
 
+#include "alibi/results.h"
 #include "commands.h"
 #include "common.h"
 #include "report/json.h"
 #include "report/progress.h"
-#include "report/results.h"
 #include "report/table.h"
 #include "report/verdict.h"
 
