@@ -4,8 +4,10 @@
 
 #if defined(__GNUC__)
 #define ALIBI_API __attribute__((visibility("default")))
+#define ALIBI_HIDDEN __attribute__((visibility("hidden")))
 #else
 #define ALIBI_API
+#define ALIBI_HIDDEN
 #endif
 
 #endif

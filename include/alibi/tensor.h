@@ -91,7 +91,7 @@ class ALIBI_API Tensor {
   void copy_from(const Tensor& other);
 
  private:
-  Tensor(Shape shape, DType dtype, Device device, bool zeros);
+  ALIBI_HIDDEN Tensor(Shape shape, DType dtype, Device device, bool zeros);
 
   std::shared_ptr<void> owner_;
   void* data_ = nullptr;

@@ -71,8 +71,7 @@ KernelState KernelState::restore(const Tensor& lse, const Tensor& blocks) {
   return state;
 }
 
-void kernels::check_blocks(const KernelState::State& state, KernelState::State::Kernel kernel,
-                           int64_t query_blocks) {
+void kernels::check_blocks(const KernelState::State& state, KernelState::State::Kernel kernel, int64_t query_blocks) {
   const auto found = static_cast<int64_t>(state.first_block.size());
   check(!state.is_of(kernel) || found == query_blocks,
         "[attention_backward] state has {} query blocks, expected {}; the state must come from the forward call with "

@@ -1,0 +1,272 @@
+// Calls every public function once, from outside of the source tree: what is declared can be linked, and what is needed
+// to call it can be included. scripts/test-installed sees whether one is missing here.
+#include <alibi/alibi.h>
+#include <alibi/c.h>
+
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace {
+
+using namespace alibi;
+
+int failures = 0;
+void expect(bool holds, const char* what) {
+  if (holds) return;
+  std::fprintf(stderr, "does not hold: %s\n", what);
+  ++failures;
+}
+
+struct Folder {
+  Folder() : path(std::filesystem::temp_directory_path() / "alibi-every-function.XXXXXX") {
+    std::string name = path.string();
+    if (::mkdtemp(name.data()) == nullptr) std::abort();
+    path = name;
+  }
+  ~Folder() { std::filesystem::remove_all(path); }
+  std::filesystem::path path;
+};
+
+void runtime() {
+  set_threads(threads());
+  set_isa(isa());
+  expect(name_of(best_isa()) != nullptr && !available_isas().empty() && !cpu_name().empty(), "there is a machine");
+  reset_peak_tensor_bytes();
+  reset_peak_resident_bytes();
+  expect(tensor_bytes() >= 0 && peak_tensor_bytes() >= 0 && peak_resident_bytes() >= 0, "memory is counted");
+}
+
+void tensors() {
+  const std::vector<float> values = {1, 2, 3, 4, 5, 6};
+  const std::vector<int32_t> ids = {1, 2, 3};
+  Tensor a = Tensor::from(values, {2, 3}), b({2, 3}, DType::float32, Device::cpu);
+  b.copy_from(a);
+  a.fill(0.5f);
+  const Tensor view = Tensor::view(b.raw(), {3, 2});
+  expect(b.reshape({-1}).size(0) == 6 && view.stride(0) == 2 && view.elements() == 6 && view.contiguous(), "views");
+  expect(b.slice(1, 1, 3).to_floats() == std::vector<float>{2, 3, 5, 6}, "slices");
+  expect(Tensor::from(ids, {3}).to_ints() == ids && Tensor::from(ids, {3}).data<int32_t>()[0] == 1, "ids");
+  const Tensor halves = b.to(DType::bfloat16);
+  expect(static_cast<float>(halves.data<bfloat16>()[1]) == 2 && static_cast<float>(bfloat16(3.0f)) == 3, "bfloat16");
+  expect(to_string(b.shape()) == "[2, 3]" && size_of(DType::int32) == 4 && name_of(b.dtype()) != nullptr, "names");
+  expect(b.data<float>()[5] == 6 && Tensor::empty({4}).bytes() == 16, "data");
+}
+
+void attend() {
+  const Tensor q = Tensor::empty({1, 4, 2, 8});
+  Tensor k = Tensor::empty({1, 6, 2, 8}), v = Tensor::empty({1, 6, 2, 8});
+  for (Tensor t : {q, k, v}) t.fill(0.25f);
+  AttentionOptions options;
+  options.slopes = slopes(2);
+  AttentionState state;
+  Tensor out = Tensor::empty(q.shape());
+  attention(q, k, v, options, out, &state);
+  expect(attention(q, k, v, options).to_floats() == out.to_floats(), "attention");
+  KernelState kept = KernelState::restore(state.kernel.saved_lse(), state.kernel.saved_blocks());
+  expect(KernelState::saved_words(1, 4, 2, options) == kept.saved_blocks().elements(), "states are kept");
+  const KernelState copy(kept);
+  state.kernel = copy;
+  Tensor dq = Tensor::empty(q.shape()), dk = Tensor::empty(k.shape()), dv = Tensor::empty(v.shape());
+  attention_backward(out, q, k, v, out, state, options, dq, dk, dv);
+  std::vector<double> expected;
+  attention_reference(q, k, v, options, expected);
+  expect(std::abs(expected[0] - 0.25) < 1e-6, "the reference");
+  AttentionReferenceGradients gradients;
+  attention_backward_reference(out, q, k, v, options, gradients);
+  Tensor lse = state.lse.clone();
+  merge_attention(out, state.lse, out, state.lse, out, lse);
+  expect(relative_position_bucket(3, true, 32, 128) == 3, "buckets");
+
+  KvCache cache(1, 2, 8);
+  cache.reserve(10);
+  cache.append(k, v);
+  KvCache other = cache.clone();
+  KvCache moved(std::move(other));
+  cache = std::move(moved);
+  cache.truncate(5);
+  expect(cache.batch() == 1 && cache.kv_heads() == 2 && cache.head_dim() == 8 && cache.dtype() == DType::float32 &&
+             cache.length() == 5 && cache.capacity() >= 10 && cache.bytes() > 0,
+         "the cache");
+  expect(cache.keys().size(1) == 5 && cache.values().size(1) == 5, "views of the cache");
+  attention_decode(q, cache, options, out);
+  expect(attention_decode(q, cache, options).to_floats() == out.to_floats(), "decoding");
+}
+
+void from_c() {
+  std::vector<float> data(3 * 16, 0.5f), lse(4), kernel_lse(4);
+  const auto tensor = [&](int part) {
+    return alibi_tensor{data.data() + 16 * part, ALIBI_FLOAT32, {1, 4, 1, 4}, {0, 0, 0, 0}};
+  };
+  const alibi_tensor q = tensor(0), out = tensor(1), gradient = tensor(2);
+  std::vector<float> more(32);
+  const alibi_tensor dk{more.data(), ALIBI_FLOAT32, {1, 4, 1, 4}, {0, 0, 0, 0}};
+  const alibi_tensor dv{more.data() + 16, ALIBI_FLOAT32, {1, 4, 1, 4}, {0, 0, 0, 0}};
+  const auto ok = [](alibi_status status) { expect(status == ALIBI_OK, alibi_last_error()); };
+  float slope = 0;
+  ok(alibi_slopes(1, 8, &slope));
+  ok(alibi_set_threads(threads()));
+  alibi_attention_options options = alibi_attention_options_default();
+  alibi_attention_state* state = nullptr;
+  ok(alibi_attention_state_create(&state));
+  ok(alibi_attention(&q, &q, &q, &options, &out, state));
+  size_t words = 0;
+  int64_t visited = 0, total = 0;
+  ok(alibi_attention_state_words(&q, &options, &words));
+  std::vector<int32_t> blocks(words);
+  ok(alibi_attention_state_lse(state, lse.data(), 4));
+  ok(alibi_attention_state_blocks(state, &visited, &total));
+  ok(alibi_attention_state_save(state, lse.data(), kernel_lse.data(), 4, blocks.data(), words));
+  ok(alibi_attention_state_restore(state, &q, lse.data(), kernel_lse.data(), blocks.data(), words));
+  ok(alibi_attention_backward(&out, &q, &q, &q, &out, state, &options, &gradient, &dk, &dv, nullptr, nullptr));
+  ok(alibi_attention_merge(&out, lse.data(), &out, lse.data(), &out, lse.data()));
+  alibi_attention_state_destroy(state);
+  alibi_kv_cache* cache = nullptr;
+  ok(alibi_kv_cache_create(1, 1, 4, ALIBI_FLOAT32, &cache));
+  ok(alibi_kv_cache_append(cache, &q, &q));
+  ok(alibi_kv_cache_truncate(cache, 4));
+  expect(alibi_kv_cache_length(cache) == 4, "the cache's length");
+  ok(alibi_attention_decode(&q, cache, &options, &out, nullptr));
+  alibi_kv_cache_destroy(cache);
+  expect(std::string(alibi_version()) == version, "the version");
+}
+
+void names() {
+  expect(position_from(name_of(Position::alibi)) == Position::alibi, "positions");
+  expect(activation_from(name_of(Activation::gelu)) == Activation::gelu, "activations");
+  expect(norm_from(name_of(Norm::rms_norm)) == Norm::rms_norm, "norms");
+  expect(bidirectional_from(name_of(Bidirectional::symmetric)) == Bidirectional::symmetric, "directions");
+  expect(precision_from(name_of(Precision::f32)) == Precision::f32, "precisions");
+  expect(precision_from("auto") == best_precision(), "the best precision");
+  expect(optimizer_from(name_of(Optimizer::nag)) == Optimizer::nag, "optimizers");
+  expect(schedule_from(name_of(ScheduleKind::cosine)) == ScheduleKind::cosine, "schedules");
+}
+
+TransformerConfig small() {
+  TransformerConfig config;
+  config.layers = 1;
+  config.d_model = 16;
+  config.heads = 2;
+  return config;
+}
+
+void transformer() {
+  const TransformerConfig config = small();
+  config.validate();
+  expect(config.parameter_count() > 0 && config.position_parameter_count() == 0, "counts");
+  Transformer made(config, 1);
+  Transformer model(std::move(made));
+  made = Transformer(config, 2);
+  Tensor x({1, 4, 16});
+  x.fill(1);
+  expect(model(x).shape() == x.shape() && model.config().layers == 1, "inference");
+  model.set_precision(Precision::f32);
+  model.set_recompute(model.precision() == Precision::bf16);
+  model.zero_gradients();
+  model.weights_changed();
+  const Tensor y = model.forward(x, {});
+  expect(model.backward(y).shape() == x.shape(), "training");
+  model.release_activations();
+  expect(model.parameters().size() == std::as_const(model).parameters().size(), "parameters");
+}
+
+std::shared_ptr<const Tokenizer> tokenizer(const std::filesystem::path& folder) {
+  const ByteTokenizer bytes;
+  bytes.save(folder);
+  expect(bytes.decode(bytes.encode("text")) == "text" && bytes.fingerprint() != 0, "bytes");
+  expect(make_tokenizer({.kind = "words"}, std::vector<std::string>{"a b a"})->kind() == "words", "words");
+  return Tokenizer::load(folder);
+}
+
+void language_model(const std::filesystem::path& folder) {
+  expect(!preset_names().empty(), "presets");
+  LanguageModelConfig config = with_vocab_size(with_dropout(with_position(preset("tiny"), Position::alibi, 8), 0), 257);
+  config.transformer = small();
+  config.validate();
+  expect(config.parameter_count() > 0 && config.bands().size() == 1, "the configuration");
+  LanguageModel made(config, 3, tokenizer(folder));
+  LanguageModel model(std::move(made));
+  made = LanguageModel(config);
+  const std::vector<int32_t> values = {1, 2, 3, 4};
+  const Tensor ids = Tensor::from(values, {1, 4});
+  expect(model.hidden(ids).size(2) == 16 && model.logits(ids).size(2) == 257, "inference");
+  expect(model.next_logits(ids).size(1) == 257 && model.nll(ids, ids).size() == 4, "scores");
+  model.set_precision(Precision::f32);
+  model.set_recompute(model.precision() == Precision::bf16);
+  model.zero_gradients();
+  expect(model.accumulate_gradients(ids, ids, 1, {}) > 0, "gradients");
+  model.weights_changed();
+  model.release_training_memory();
+  model.set_train_length(8);
+  expect(model.parameters().size() == std::as_const(model).parameters().size() && model.parameter_count() > 0,
+         "parameters");
+
+  std::vector<int32_t> text = model.tokenizer().encode(std::string(600, 'x'));
+  TrainOptions options = training_defaults("tiny");
+  options.length = 8;
+  options.tokens = 256;
+  options.batch_tokens = options.micro_batch_tokens = 64;
+  options.validate();
+  options.check_text(static_cast<int64_t>(text.size()));
+  expect(options.steps() == 4 && options.schedule().at(0) > 0 && paper_recipe().steps() > 0, "the plan");
+  expect(plan_training(config, options).bytes() > 0, "the plan's memory");
+  expect(estimate_seconds(config, options) > 0 && training_flops_per_token(config, 8) > 0, "the plan's time");
+  train(model, text, options);
+  TrainRun run;
+  run.folder = folder / "run";
+  const TrainResult result = train(model, text, options, run);
+  expect(result.steps == 4 && newest_checkpoint(run.folder).has_value(), "training");
+  const Evaluation found = evaluate(model, text, {.length = 16});
+  expect(found.perplexity() < 300 && found.nll() > 0 && found.tokens_per_second() > 0 && found.bits_per_byte(600) > 0,
+         "evaluation");
+  model.save(folder / "model");
+  const LanguageModel loaded = LanguageModel::load(folder / "model");
+  GenerateOptions generate;
+  generate.max_tokens = 4;
+  generate.temperature = 0;
+  expect(loaded.generate("x", generate) == model.generate("x", generate), "generation");
+  expect(loaded.config().vocab_size == 257, "the loaded model");
+
+  CompareOptions compared = compare_defaults("tiny");
+  std::filesystem::create_directory(folder / "text");
+  for (const char* name : {"a.txt", "b.txt"}) {
+    FILE* file = std::fopen((folder / "text" / name).c_str(), "w");
+    for (int i = 0; i < 200; ++i) std::fprintf(file, "line %d of a text that is %s\n", i, name);
+    std::fclose(file);
+  }
+  compared.texts = {(folder / "text" / "a.txt").string()};
+  compared.valid = {(folder / "text" / "b.txt").string()};
+  compared.methods = {Position::alibi};
+  compared.train.length = 8;
+  compared.train.tokens = 256;
+  compared.train.batch_tokens = compared.train.micro_batch_tokens = 64;
+  compared.lengths = {8, 16};
+  compared.eval_tokens = 64;
+  compared.sample_tokens = 0;
+  const CompareResults results = compare(compared);
+  expect(results.methods.size() == 1 && results.methods[0].evaluations.size() == 2, "a comparison");
+}
+
+}  // namespace
+
+int main() {
+  try {
+    const Folder folder;
+    runtime();
+    tensors();
+    attend();
+    from_c();
+    names();
+    transformer();
+    language_model(folder.path);
+  } catch (const Error& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+  return failures;
+}
