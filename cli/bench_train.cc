@@ -66,7 +66,7 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
   }
 }
 
-void run(TrainBenchCommand& command) {
+void run_bench_train(TrainBenchCommand& command) {
   command.settings.precision = precision_from(command.precision);
   command.settings.seed = command.seed;
   // What is misspelt should be told before anything is measured.
@@ -124,7 +124,7 @@ void add_bench_train(CLI::App& bench) {
       "  alibi bench train\n"
       "  alibi bench train --presets small --lengths 1024,8192 --positions alibi,none,rotary --json train.json\n"
       "  alibi bench train --presets base --precision f32 --batch-tokens 2048 --longest 120");
-  command.runs([options] { run(*options); });
+  command.runs([options] { run_bench_train(*options); });
 }
 
 }  // namespace alibi::cli

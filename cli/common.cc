@@ -56,6 +56,15 @@ void choose_batch(TrainOptions& options, int64_t asked) {
   options.batch_tokens = options.tokens;
 }
 
+ProgressOptions lines_without_terminal() {
+  ProgressOptions options;
+  options.line = [](std::string_view line) {
+    say("{}\n", line);
+    flush_output();
+  };
+  return options;
+}
+
 void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME", fmt::format("Size of the model: {}", fmt::join(preset_names(), ", ")));
 }

@@ -17,7 +17,7 @@ namespace alibi::cli {
 namespace {
 
 /// 0 and empty: what the preset says.
-struct Options : CommonOptions {
+struct CompareCommand : CommonOptions {
   std::vector<std::string> texts, valid;
   std::vector<std::string> methods = {"alibi", "sinusoidal", "rotary", "t5"};
   std::vector<int64_t> lengths;
@@ -30,7 +30,7 @@ struct Options : CommonOptions {
   std::string precision = "auto";
 };
 
-CompareOptions to_library(const Options& options) {
+CompareOptions to_library(const CompareCommand& options) {
   CompareOptions compare = compare_defaults(options.preset);
   compare.texts = options.texts;
   compare.valid = options.valid;
@@ -67,12 +67,12 @@ void show(const CompareStatus& status, Progress& progress, std::string& label) {
   progress.update(status.fraction, fields, status.seconds_left);
 }
 
-void run(Options& options) {
+void run_compare(CompareCommand& options) {
   check_output_folder(options.out, "--out");
   options.apply();
   CompareResults results;
   {
-    Progress progress(stderr);
+    Progress progress(stderr, lines_without_terminal());
     std::string label;
     results = compare(to_library(options), [&](const CompareStatus& status) { show(status, progress, label); });
   }
@@ -84,7 +84,7 @@ void run(Options& options) {
 }  // namespace
 
 void add_compare(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<CompareCommand>();
   Command command(app, "compare",
                   "Train position methods at a short length on the same batches, test each at longer ones");
   command.texts(options->texts, false,
@@ -112,7 +112,7 @@ void add_compare(CLI::App& app) {
       "  alibi compare novels/train --valid novels/valid --out novels-report\n"
       "  alibi compare novels/ --tokenizer bpe --vocab-size 2000 --warmup-steps 20\n"
       "  alibi compare notes/ --methods alibi,learned --train-length 64 --lengths 64,256,1024 --tokens 2M");
-  command.runs([options] { run(*options); });
+  command.runs([options] { run_compare(*options); });
 }
 
 }  // namespace alibi::cli

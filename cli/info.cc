@@ -16,7 +16,7 @@
 namespace alibi::cli {
 namespace {
 
-struct Options : CommonOptions {
+struct InfoCommand : CommonOptions {
   std::string model;
   bool cpu = false;
 };
@@ -99,7 +99,7 @@ std::string to_text(const nlohmann::ordered_json& value) {
   return value.dump();
 }
 
-void run(Options& options) {
+void run_info(InfoCommand& options) {
   options.apply();
   check_usage(options.cpu || !options.model.empty(), "[info] MODEL is required, or --cpu");
   if (options.cpu) {
@@ -126,7 +126,7 @@ void run(Options& options) {
 }  // namespace
 
 void add_info(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<InfoCommand>();
   Command command(app, "info", "Show what a model folder holds, or what the CPU offers");
   command.model(options->model, /*required=*/false);
   command.flag("--cpu", options->cpu, "Show the instruction set in use and what this CPU offers");
@@ -135,7 +135,7 @@ void add_info(CLI::App& app) {
       "  alibi info model/\n"
       "  alibi info model/ --json info.json      (also the name and shape of every tensor)\n"
       "  alibi info --cpu");
-  command.runs([options] { run(*options); });
+  command.runs([options] { run_info(*options); });
 }
 
 }  // namespace alibi::cli

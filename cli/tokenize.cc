@@ -16,7 +16,7 @@
 namespace alibi::cli {
 namespace {
 
-struct Options : CommonOptions {
+struct TokenizeCommand : CommonOptions {
   std::vector<std::string> texts, valid;
   std::string out, check;
   TokenizerChoice tokenizer;
@@ -41,7 +41,7 @@ void print(const TrainingData& data) {
   print_part("valid", data.valid.tokens.size(), data.valid_bytes);
 }
 
-TrainingData write(const Options& options) {
+TrainingData write(const TokenizeCommand& options) {
   check_usage(!options.texts.empty(), "[tokenize] TEXT is required");
   check_usage(!options.out.empty(), "[tokenize] -o DATA is required: the folder to write");
   validate(options.tokenizer);
@@ -55,7 +55,7 @@ TrainingData write(const Options& options) {
   });
 }
 
-void run(Options& options) {
+void run_tokenize(TokenizeCommand& options) {
   check_output_folder(options.out, "--out");
   options.apply();
   const auto start = std::chrono::steady_clock::now();
@@ -81,7 +81,7 @@ void run(Options& options) {
 }  // namespace
 
 void add_tokenize(CLI::App& app) {
-  auto options = std::make_shared<Options>();
+  auto options = std::make_shared<TokenizeCommand>();
   Command command(app, "tokenize", "Turn text into a folder of tokens to train on, also if it is larger than memory");
   command.texts(options->texts, false, "Text files, folders (all text files in them) or - for standard input");
   command.text("-o,--out", options->out, "DATA", "Folder to write: tokens and tokenizer");
@@ -95,7 +95,7 @@ void add_tokenize(CLI::App& app) {
       "  alibi tokenize wiki.train.tokens --valid wiki.valid.tokens -o wikitext/ --tokenizer words\n"
       "  alibi tokenize more/ -o more-data/ --like model/\n"
       "  alibi tokenize --check data/");
-  command.runs([options] { run(*options); });
+  command.runs([options] { run_tokenize(*options); });
 }
 
 }  // namespace alibi::cli

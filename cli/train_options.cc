@@ -62,7 +62,7 @@ void add_run_options(Command& command, TrainSettings& s) {
   command.group("Evaluation, checkpoints, metrics");
   command.count("--eval-steps", s.eval_steps, "Updates between two evaluations on held-out text; 0: at the end only",
                 0);
-  command.count("--eval-tokens", s.eval_tokens, "Held-out tokens to score in these; 0: all", 0);
+  command.count("--eval-tokens", s.eval_tokens, "Held-out tokens to score in these, and at the end; 0: all", 0);
   command.count("--patience", s.patience, "Stop after so many of them without a new best, and save the best; 0: never",
                 0);
   command.count("--checkpoint-steps", s.checkpoint_steps, "Updates between two checkpoints; 0: by time alone", 0);

@@ -1,20 +1,13 @@
 # Installs the library, its headers and the command, so that other projects can
 #   find_package(alibi) + target_link_libraries(x alibi::alibi), or pkg-config alibi.
-include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
-install(TARGETS alibi EXPORT alibi-targets)
+install(TARGETS alibi alibi_attention EXPORT alibi-targets)
 install(DIRECTORY include/alibi DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 
-# The same compile commands for static and shared, so that a compiler cache serves both.
-set_target_properties(alibi PROPERTIES DEFINE_SYMBOL "")
-
 if(TARGET alibi_cli)
   install(TARGETS alibi_cli)
-  # The installed command finds a shared library wherever the prefix is moved to.
-  file(RELATIVE_PATH lib_from_bin /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
-  set_target_properties(alibi_cli PROPERTIES INSTALL_RPATH "$ORIGIN/${lib_from_bin}")
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/alibi)

@@ -5,6 +5,7 @@
 #include <optional>
 #include <vector>
 
+#include "alibi/export.h"
 #include "alibi/tensor.h"
 
 namespace alibi {
@@ -12,7 +13,7 @@ namespace alibi {
 /// ALiBi slopes for any number of heads, in the published head order (paper section 3 and its code): for n a power of
 /// two, slope i is 2^(-bias_max * (i + 1) / n); otherwise those of the largest power of two below n, followed by every
 /// other slope of twice as many heads. Throws UsageError if heads < 1 or bias_max is not positive and finite.
-std::vector<float> slopes(int heads, double bias_max = 8.0);
+ALIBI_API std::vector<float> slopes(int heads, double bias_max = 8.0);
 
 /// T5's relative position bias: a learned scalar per head for each bucket of distances (Raffel et al. 2020, section
 /// 2.1). Causal: all buckets describe keys at or before the query. Bidirectional: the upper half is for keys after it.
@@ -22,7 +23,7 @@ struct BucketedBias {
 };
 
 /// Bucket of the key at position j for the query at position i, given distance = i - j.
-int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int max_distance);
+ALIBI_API int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int max_distance);
 
 /// A query row i has position query_offset + i; key row j has position j. distance = position of query - position of
 /// key. At most one of `slopes` and `buckets` is set; with neither the scores carry no bias.
@@ -66,8 +67,8 @@ struct AttentionState {
 /// Memory beyond the tensors is O(queries + keys). The same bits at any number of threads.
 /// Throws Error, naming the argument, if shapes, strides or options do not fit.
 /// Source: paper section 3, equation in the caption of figure 3; online softmax (Milakov & Gimelshein 2018).
-void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
-               AttentionState* state = nullptr);
+ALIBI_API void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                         Tensor& out, AttentionState* state = nullptr);
 
 /// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v.
 /// `state` is what the forward call with the same inputs and options filled.
@@ -78,28 +79,28 @@ struct AttentionBiasGradients {
   Tensor* dtable = nullptr;
   Tensor* dslopes = nullptr;
 };
-void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
-                        const AttentionState& state, const AttentionOptions& options, Tensor& dq, Tensor& dk,
-                        Tensor& dv, AttentionBiasGradients bias_gradients = {});
+ALIBI_API void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
+                                  const Tensor& out, const AttentionState& state, const AttentionOptions& options,
+                                  Tensor& dq, Tensor& dk, Tensor& dv, AttentionBiasGradients bias_gradients = {});
 
 /// Attention over the union of two disjoint sets of keys, from attention over each with the same queries (out_a, out_b
 /// [batch, queries, heads, head_dim]; lse_a, lse_b [batch, heads, queries], contiguous). Positions stay those of the
 /// whole: keys that begin at `first` are attended to with query_offset - first. out and lse may be inputs again.
 /// out_a and out_b may be float32 where out is bfloat16, so that parts are rounded once.
-void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b, Tensor& out,
-                     Tensor& lse);
+ALIBI_API void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b,
+                               Tensor& out, Tensor& lse);
 
 /// The same formula written plainly in float64, row by row: the oracle of the tests and a fallback to read.
 /// lse may be null. Outputs are [.., contiguous] double vectors shaped like q and [batch, heads, queries].
-void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
-                         std::vector<double>& out, std::vector<double>* lse = nullptr);
+ALIBI_API void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
+                                   std::vector<double>& out, std::vector<double>* lse = nullptr);
 
 struct AttentionReferenceGradients {
   std::vector<double> dq, dk, dv;  ///< shaped like q, k, v, contiguous
   std::vector<double> dtable;      ///< [num_buckets, heads], empty without buckets
   std::vector<double> dslopes;     ///< like `slopes`, empty without
 };
-void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
-                                  const AttentionOptions& options, AttentionReferenceGradients& gradients);
+ALIBI_API void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
+                                            const AttentionOptions& options, AttentionReferenceGradients& gradients);
 
 }  // namespace alibi

@@ -10,11 +10,7 @@
 #include <stdint.h>
 #include <string.h>
 
-#if defined(__GNUC__)
-#define ALIBI_API __attribute__((visibility("default")))
-#else
-#define ALIBI_API
-#endif
+#include "alibi/export.h"
 
 #ifdef __cplusplus
 extern "C" {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "alibi/evaluate.h"
+#include "alibi/export.h"
 #include "alibi/train.h"
 
 namespace alibi {
@@ -42,9 +43,10 @@ struct CompareStatus {
 };
 
 /// The defaults of a preset for training and comparing (tokens, rate, batch), which the caller may then change.
-CompareOptions compare_defaults(const std::string& preset);
+ALIBI_API CompareOptions compare_defaults(const std::string& preset);
 
 /// Trains every method on the same batches from the same seed, evaluates each, and writes the report if asked.
-CompareResults compare(const CompareOptions& options, const std::function<void(const CompareStatus&)>& on_status = {});
+ALIBI_API CompareResults compare(const CompareOptions& options,
+                                 const std::function<void(const CompareStatus&)>& on_status = {});
 
 }  // namespace alibi

@@ -6,6 +6,7 @@
 #include <span>
 #include <vector>
 
+#include "alibi/export.h"
 #include "alibi/language_model.h"
 
 namespace alibi {
@@ -18,7 +19,7 @@ struct EvaluateOptions {
   std::function<void(int64_t, int64_t)> on_progress = {};
 };
 
-struct Evaluation {
+struct ALIBI_API Evaluation {
   int64_t length = 0;
   int64_t stride = 0;
   int64_t tokens = 0;                    ///< tokens scored: all of the stream, each exactly once
@@ -37,6 +38,7 @@ struct Evaluation {
 /// Windows end at multiples of `stride`; window b scores its last `stride` targets and sees up to length - stride
 /// inputs before them (fewer at the start of the stream). docs/evaluation.md has the definition and its identities.
 /// Throws UsageError if length < 1 or stride is not in [0, length], Error if the model cannot run at that length.
-Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options);
+ALIBI_API Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
+                              const EvaluateOptions& options);
 
 }  // namespace alibi

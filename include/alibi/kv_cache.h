@@ -5,13 +5,14 @@
 #include <memory>
 
 #include "alibi/attention.h"
+#include "alibi/export.h"
 #include "alibi/tensor.h"
 
 namespace alibi {
 
 /// Keys and values of one attention layer. It grows with what is appended: there is no fixed limit to its length.
 /// With them it keeps the largest norm of every block of keys, which the skip rule asks before it reads a key.
-class KvCache {
+class ALIBI_API KvCache {
  public:
   /// float32, or bfloat16 for half the memory. Throws Error if an extent is not positive.
   KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype = DType::float32);
@@ -59,7 +60,7 @@ class KvCache {
 /// options.tolerance holds for each row as in attention(); skipped keys are not read, so that with linear biases the
 /// time of a call does not grow with the length of the cache. options.dropout and packed sequences are not supported.
 /// The same bits at any number of threads.
-void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
-                      AttentionState* state = nullptr);
+ALIBI_API void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
+                                AttentionState* state = nullptr);
 
 }  // namespace alibi

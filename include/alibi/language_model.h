@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "alibi/export.h"
 #include "alibi/tokenizer.h"
 #include "alibi/transformer.h"
 
@@ -31,7 +32,7 @@ struct VocabularyBand {
   int width = 0;  ///< elements of a vector
 };
 
-struct LanguageModelConfig {
+struct ALIBI_API LanguageModelConfig {
   TransformerConfig transformer;
   int vocab_size = 257;
   int64_t train_length = 0;  ///< length it was (last) trained at; what `max_seq_len` says on disk
@@ -50,15 +51,15 @@ struct LanguageModelConfig {
 /// biases, as MPT); the ALiBi paper's models wikitext103 (docs/recipe.md) and paper-1.3b. Throws UsageError with the
 /// names to choose from. The position method may be changed with `with_position`, the vocabulary with
 /// `with_vocab_size`.
-LanguageModelConfig preset(std::string_view name);
-std::vector<std::string> preset_names();
+ALIBI_API LanguageModelConfig preset(std::string_view name);
+ALIBI_API std::vector<std::string> preset_names();
 /// The same model with another position method and what belongs to it (embedding scale, table of `train_length` rows).
 /// Adaptive models scale their embeddings by sqrt(d_model) with every method, as their authors did.
-LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length);
+ALIBI_API LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length);
 /// The same model with another rate of dropout, also of the embeddings if it has dropout there.
-LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout);
+ALIBI_API LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout);
 /// The same model with another vocabulary. Bands that would begin past its end are left out.
-LanguageModelConfig with_vocab_size(LanguageModelConfig config, int vocab_size);
+ALIBI_API LanguageModelConfig with_vocab_size(LanguageModelConfig config, int vocab_size);
 
 struct GenerateOptions {
   int64_t max_tokens = 256;
@@ -71,7 +72,7 @@ struct GenerateOptions {
   std::function<bool(std::string_view)> on_text = {};
 };
 
-class LanguageModel {
+class ALIBI_API LanguageModel {
  public:
   explicit LanguageModel(const LanguageModelConfig& config, uint64_t seed = 0,
                          std::shared_ptr<const Tokenizer> tokenizer = nullptr);

@@ -9,10 +9,12 @@
 #include <string>
 #include <vector>
 
+#include "alibi/export.h"
+
 namespace alibi {
 
 /// Brain floating point: the upper half of a float32. Arithmetic is done in float32.
-struct bfloat16 {
+struct ALIBI_API bfloat16 {
   uint16_t bits = 0;
 
   bfloat16() = default;
@@ -24,8 +26,8 @@ struct bfloat16 {
 enum class DType : uint8_t { float32, bfloat16, int32 };
 
 /// Bytes of one element.
-size_t size_of(DType dtype);
-const char* name_of(DType dtype);
+ALIBI_API size_t size_of(DType dtype);
+ALIBI_API const char* name_of(DType dtype);
 
 /// Where the memory lies. CPU is the only backend today; models never ask.
 enum class Device : uint8_t { cpu };
@@ -33,11 +35,11 @@ enum class Device : uint8_t { cpu };
 using Shape = std::vector<int64_t>;
 
 /// "[2, 128, 256]"
-std::string to_string(const Shape& shape);
+ALIBI_API std::string to_string(const Shape& shape);
 
 /// A handle: copying it shares the memory. Shapes are written the way the field writes them, e.g.
 /// [batch, length, heads, head_dim]. Strides count elements. Owned memory is aligned to 64 bytes and starts as zeros.
-class Tensor {
+class ALIBI_API Tensor {
  public:
   /// No memory, no elements: `defined()` is false.
   Tensor() = default;

@@ -9,10 +9,12 @@
 #include <string_view>
 #include <vector>
 
+#include "alibi/export.h"
+
 namespace alibi {
 
 /// Ids are 0 .. vocab_size() - 1. A tokenizer does not change after it is made, so threads may share one.
-class Tokenizer {
+class ALIBI_API Tokenizer {
  public:
   virtual ~Tokenizer() = default;
 
@@ -47,7 +49,7 @@ struct TokenizerChoice {
 };
 
 /// Ids 0 to 255 are the bytes themselves, 256 ends a text. decode(encode(text)) is the text, whatever its bytes.
-class ByteTokenizer : public Tokenizer {
+class ALIBI_API ByteTokenizer : public Tokenizer {
  public:
   std::string_view kind() const override { return "byte"; }
   int32_t vocab_size() const override { return 257; }

@@ -10,6 +10,7 @@
 #include <string_view>
 #include <vector>
 
+#include "alibi/export.h"
 #include "alibi/language_model.h"
 
 namespace alibi {
@@ -27,15 +28,15 @@ enum class ScheduleKind : uint8_t {
   fairseq,   ///< half a cosine from the peak to `floor` over `period` updates, then the floor
 };
 
-const char* name_of(Optimizer);
-const char* name_of(ScheduleKind);
+ALIBI_API const char* name_of(Optimizer);
+ALIBI_API const char* name_of(ScheduleKind);
 /// These throw UsageError with the names to choose from.
-Optimizer optimizer_from(std::string_view name);
-ScheduleKind schedule_from(std::string_view name);
+ALIBI_API Optimizer optimizer_from(std::string_view name);
+ALIBI_API ScheduleKind schedule_from(std::string_view name);
 
 /// The learning rate of each update. All kinds rise linearly at first; the first of warmup_steps updates has the rate
 /// peak / warmup_steps, but warmup_from with ScheduleKind::fairseq.
-struct Schedule {
+struct ALIBI_API Schedule {
   ScheduleKind kind = ScheduleKind::cosine;
   double peak = 1e-3;
   int64_t warmup_steps = 0;
@@ -49,7 +50,7 @@ struct Schedule {
   double at(int64_t step) const;
 };
 
-struct TrainOptions {
+struct ALIBI_API TrainOptions {
   int64_t length = 128;                  ///< tokens of a block: the training length
   int64_t tokens = 1'000'000;            ///< tokens to train on in all; updates = tokens / batch_tokens
   int64_t batch_tokens = 8192;           ///< of an update, whatever the length (rounded to whole blocks, at least one)
@@ -86,10 +87,10 @@ struct TrainOptions {
 
 /// How the ALiBi paper trained on WikiText-103: 286,000 updates of 73,728 tokens at length 512, NAG with momentum 0.99,
 /// clipping at 0.1, warmup from 1e-7 to 1 over 16,000 updates, then a cosine to 1e-4 over 270,000.
-TrainOptions paper_recipe();
+ALIBI_API TrainOptions paper_recipe();
 /// What a preset is trained with when the user says nothing; wikitext103 by the paper's recipe. Throws UsageError with
 /// the names to choose from.
-TrainOptions training_defaults(std::string_view preset);
+ALIBI_API TrainOptions training_defaults(std::string_view preset);
 
 /// FLOPs of one token in training: 6 for each parameter that it is multiplied by, and attention over half the length on
 /// average (Chowdhery et al. 2022, appendix B). Tables of embeddings and positions that are looked up count nothing,
@@ -97,8 +98,8 @@ TrainOptions training_defaults(std::string_view preset);
 /// and softmax a token is multiplied by the projection of its band on the way in; on the way out by the first table,
 /// and by projection and table of the target's band if that is another. `tokens`, those trained on, tell how often each
 /// band is met; where there are none, every token is taken for one of the dearest band, which is an upper bound.
-double training_flops_per_token(const LanguageModelConfig& config, int64_t length,
-                                std::span<const int32_t> tokens = {});
+ALIBI_API double training_flops_per_token(const LanguageModelConfig& config, int64_t length,
+                                          std::span<const int32_t> tokens = {});
 
 /// What a run will take, known before anything is allocated.
 struct TrainPlan {
@@ -114,11 +115,11 @@ struct TrainPlan {
   int64_t workspace = 0;    ///< what both passes work in: streams, a chunk of logits, attention, partial sums
   int64_t bytes() const { return weights + gradients + optimizer + activations + workspace; }
 };
-TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& options);
+ALIBI_API TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& options);
 
 /// Seconds of the whole run, from one micro-batch (of at most 2048 tokens, or one block) through one layer and none of
 /// the same model. Takes a few seconds, and the memory of the vocabulary and a layer.
-double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& options);
+ALIBI_API double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& options);
 
 struct TrainStatus {
   int64_t step = 0;  ///< updates done
@@ -189,10 +190,10 @@ struct TrainResult {
 /// Deterministic: same model, tokens and options give the same bits at any number of threads, and a run that was killed
 /// and resumed gives the bits of one that was not. Throws Error if the checkpoint is of other tokens, another model or
 /// other options, and says which.
-TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
-                  const TrainRun& run);
-TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
-                  const std::function<void(const TrainStatus&)>& on_step = {});
+ALIBI_API TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
+                            const TrainRun& run);
+ALIBI_API TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
+                            const std::function<void(const TrainStatus&)>& on_step = {});
 
 /// Updates done by the newest whole checkpoint of a model folder, and whether its run was finished then.
 struct CheckpointInfo {
@@ -203,6 +204,6 @@ struct CheckpointInfo {
 };
 /// Reads all of the checkpoint to see that it is whole. Throws Error if there are some and none is whole, or if a newer
 /// version wrote the newest.
-std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& model_folder);
+ALIBI_API std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& model_folder);
 
 }  // namespace alibi

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "alibi/export.h"
 #include "alibi/tensor.h"
 
 namespace alibi {
@@ -41,23 +42,23 @@ enum class Bidirectional : uint8_t {
 /// losses and the residual stream are float32 in either.
 enum class Precision : uint8_t { f32, bf16 };
 /// bf16 where this CPU multiplies bfloat16 matrices by instruction (AMX-BF16, AVX512-BF16), f32 elsewhere.
-Precision best_precision();
+ALIBI_API Precision best_precision();
 
-const char* name_of(Position);
-const char* name_of(Activation);
-const char* name_of(Norm);
-const char* name_of(Bidirectional);
-const char* name_of(Precision);
+ALIBI_API const char* name_of(Position);
+ALIBI_API const char* name_of(Activation);
+ALIBI_API const char* name_of(Norm);
+ALIBI_API const char* name_of(Bidirectional);
+ALIBI_API const char* name_of(Precision);
 /// These throw UsageError with the names to choose from.
-Position position_from(std::string_view name);
-Activation activation_from(std::string_view name);
-Norm norm_from(std::string_view name);
-Bidirectional bidirectional_from(std::string_view name);
+ALIBI_API Position position_from(std::string_view name);
+ALIBI_API Activation activation_from(std::string_view name);
+ALIBI_API Norm norm_from(std::string_view name);
+ALIBI_API Bidirectional bidirectional_from(std::string_view name);
 /// "auto" is best_precision().
-Precision precision_from(std::string_view name);
+ALIBI_API Precision precision_from(std::string_view name);
 
 /// The defaults are those of the small PyTorch package that popularised the method.
-struct TransformerConfig {
+struct ALIBI_API TransformerConfig {
   int layers = 6;
   int d_model = 256;
   int heads = 8;         ///< divides d_model
@@ -113,7 +114,7 @@ struct StepSeed {
   uint64_t part = 0;  ///< micro-batch within the step
 };
 
-class Transformer {
+class ALIBI_API Transformer {
  public:
   explicit Transformer(const TransformerConfig& config, uint64_t seed = 0);
   ~Transformer();

@@ -6,13 +6,12 @@
 #include <numbers>
 
 #include "attention/amx_pack.h"
+#include "attention/amx_tiles.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels::amx {
 namespace {
-
-constexpr int64_t block = 32;
 
 /// A closed direction has no slope: nothing is seen there.
 float log2_slope(float slope) {
@@ -36,20 +35,20 @@ HeadPlan::HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_i
 
 std::pair<int64_t, int64_t> HeadPlan::blocks_seen(int64_t first, int64_t last) const {
   const auto [begin, end] = Problem::keys_seen(bias, first, last, keys);
-  return {begin / block, begin < end ? ceil_div(end, block) : begin / block};
+  return {begin / block_rows, begin < end ? ceil_div(end, block_rows) : begin / block_rows};
 }
 
 BlockNumbers::BlockNumbers(const Problem& problem, Of rows) {
   const int64_t heads = rows == Of::queries ? problem.heads : problem.kv_heads;
   for (const Sequence& sequence : problem.sequences) {
     base_.push_back(size_);
-    blocks_.push_back(ceil_div(rows == Of::queries ? sequence.queries : sequence.keys, block));
+    blocks_.push_back(ceil_div(rows == Of::queries ? sequence.queries : sequence.keys, block_rows));
     size_ += heads * blocks_.back();
   }
 }
 
 PackedKeys::PackedKeys(const Problem& problem)
-    : block_size_(steps_of(problem.head_dim) * block * block),
+    : block_size_(steps_of(problem.head_dim) * block_rows * block_rows),
       kv_heads_(problem.kv_heads),
       numbers_(problem, BlockNumbers::Of::keys) {
   const int64_t blocks = numbers_.size();
@@ -64,16 +63,16 @@ PackedKeys::PackedKeys(const Problem& problem)
     const int64_t count = numbers_.blocks(at_sequence);
     parallel_ranges(kv_heads_ * count, 16, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t head = i % kv_heads_, row = i / kv_heads_ * block;  // heads lie side by side in memory
-        const int64_t at = numbers_.at(at_sequence, head, row / block);
+        const int64_t head = i % kv_heads_, row = i / kv_heads_ * block_rows;  // heads lie side by side in memory
+        const int64_t at = numbers_.at(at_sequence, head, row / block_rows);
         const auto source = [&](const Rows& tensor) {
           return source_at(tensor, sequence.batch, sequence.key_begin + row, head, sequence.keys - row,
                            problem.head_dim);
         };
-        alignas(64) float row_norm[block];
+        alignas(64) float row_norm[block_rows];
         pack_rows(source(problem.k), rows_ + at * block_size_);
-        uint16_t* tiles = transposed_ + numbers_.at(at_sequence, head, 0) * block_size_ + row * block;
-        pack_transposed(source(problem.v), tiles, count * block * block);
+        uint16_t* tiles = transposed_ + numbers_.at(at_sequence, head, 0) * block_size_ + row * block_rows;
+        pack_transposed(source(problem.v), tiles, count * block_rows * block_rows);
         norms[static_cast<size_t>(at)] = row_norms(source(problem.k), row_norm);
         values[static_cast<size_t>(at)] = largest(source(problem.v));
       }

@@ -3,13 +3,12 @@
 
 #include "attention/amx_backward.h"
 #include "attention/amx_pack.h"
+#include "attention/amx_tiles.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels::amx {
 namespace {
-
-constexpr int64_t block = 32;
 
 /// Blocks of a span: as many as fit the second-level cache with all their forms, but few enough that the first wave
 /// has work for many threads. Follows from the shape alone, since results depend on it.
@@ -18,7 +17,7 @@ int64_t span_blocks(const Problem& problem) {
   int64_t span = std::max(least, most * 2 / std::max<int64_t>(2, steps_of(problem.head_dim)));
   const auto tasks = [&] {
     int64_t count = 0;
-    for (const Sequence& sequence : problem.sequences) count += ceil_div(sequence.keys, span * block);
+    for (const Sequence& sequence : problem.sequences) count += ceil_div(sequence.keys, span * block_rows);
     return count * problem.kv_heads;
   };
   while (span > least && tasks() < enough_tasks) span /= 2;
@@ -32,7 +31,7 @@ class SpanPairs {
       : span_(span),
         sequence_(sequence),
         kv_head_(kv_head),
-        key_blocks_(ceil_div(problem.sequences[sequence].keys, block)),
+        key_blocks_(ceil_div(problem.sequences[sequence].keys, block_rows)),
         query_blocks_(visited.numbers().blocks(sequence)),
         key_spans_(ceil_div(key_blocks_, span)),
         query_spans_(ceil_div(query_blocks_, span)),
@@ -112,9 +111,9 @@ VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const HeadPlan plan(problem, s, head);
-      for (int64_t row = 0; row < problem.sequences[s].queries; row += block) {
+      for (int64_t row = 0; row < problem.sequences[s].queries; row += block_rows) {
         const int64_t position = problem.query_offset + row;
-        const int64_t rows = std::min(block, problem.sequences[s].queries - row);
+        const int64_t rows = std::min(block_rows, problem.sequences[s].queries - row);
         const auto [first, last] = plan.blocks_seen(position, position + rows - 1);
         first_.push_back(static_cast<int32_t>(first));
         last_.push_back(static_cast<int32_t>(last));
@@ -137,7 +136,7 @@ std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBl
     }
     SpanPairs(problem, visited, sequence, number % problem.kv_heads, span).add_to(parts.back().waves);
     parts.back().end = number + 1;
-    tasks += ceil_div(problem.sequences[sequence].keys, span * block);
+    tasks += ceil_div(problem.sequences[sequence].keys, span * block_rows);
   }
   for (BackwardPart& part : parts) {
     for (std::vector<BackwardTask>& wave : part.waves) {
@@ -149,10 +148,10 @@ std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBl
 }
 
 GradientSums::GradientSums(const Problem& problem, const std::vector<BackwardPart>& parts)
-    : problem_(problem), block_size_(steps_of(problem.head_dim) * block * block) {
+    : problem_(problem), block_size_(steps_of(problem.head_dim) * block_rows * block_rows) {
   for (const Sequence& sequence : problem.sequences) {
-    query_blocks_.push_back(ceil_div(sequence.queries, block));
-    key_blocks_.push_back(ceil_div(sequence.keys, block));
+    query_blocks_.push_back(ceil_div(sequence.queries, block_rows));
+    key_blocks_.push_back(ceil_div(sequence.keys, block_rows));
   }
   int64_t most = 0;
   for (const BackwardPart& part : parts) {

@@ -6,7 +6,7 @@
 
 namespace alibi {
 
-struct KvCache::State {
+struct [[gnu::visibility("hidden")]] KvCache::State {
   State(int64_t batch_size, int64_t head_count, int64_t dim, DType type)
       : batch(batch_size), kv_heads(head_count), head_dim(dim), dtype(type), norms(batch_size * head_count) {}
 

@@ -54,18 +54,18 @@ double bias_at(const HeadBias& bias, int64_t distance) {
 }
 
 /// One row's weights: p of keys [begin, begin + p.size()).
-struct Row {
+struct WeightRow {
   int64_t begin = 0;
   std::vector<double> p;
   double lse = -std::numeric_limits<double>::infinity();
 };
 
-Row weights(const Problem& problem, const Sequence& sequence, const HeadBias& bias, int64_t head, int64_t i,
-            const std::vector<double>& q) {
+WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBias& bias, int64_t head, int64_t i,
+                  const std::vector<double>& q) {
   const int64_t position = problem.query_offset + i;
   const auto [begin, end] = Problem::keys_seen(bias, position, position, sequence.keys);
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
-  Row row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin))};
+  WeightRow row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin))};
   std::vector<double> k;
   double max = -std::numeric_limits<double>::infinity();
   for (int64_t j = begin; j < end; ++j) {
@@ -110,7 +110,7 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
       const DropoutMask mask(problem.dropout_seed, b, head);
       std::vector<double> query, value;
       queries.load(b, query_row, head, query);
-      const Row row = weights(problem, sequence, problem.bias(b, head), head, i, query);
+      const WeightRow row = weights(problem, sequence, problem.bias(b, head), head, i, query);
       double* to = &out[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key = row.begin + static_cast<int64_t>(n);
@@ -146,7 +146,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
       const int64_t query_row = sequence.query_begin + i;
       queries.load(b, query_row, head, query);
       douts.load(b, query_row, head, cotangent);
-      const Row row = weights(problem, sequence, bias, head, i, query);
+      const WeightRow row = weights(problem, sequence, bias, head, i, query);
       const int64_t key_begin = sequence.key_begin + row.begin;
       // dp_ij = z_ij dout_i v_j';  ds_ij = p_ij (dp_ij - sum_j p_ij dp_ij)
       dp.resize(row.p.size());

@@ -68,7 +68,7 @@ std::optional<Isa> read_limit() {
   fail("[isa] ALIBI_ISA={}, expected scalar, avx2, avx512, avx512_bf16 or amx", name);
 }
 
-std::atomic<int> current{-1};
+std::atomic<int> chosen_isa{-1};
 
 void follow(Isa chosen) {
   int64_t disabled = 0;
@@ -110,20 +110,20 @@ Isa best_isa() {
 }
 
 Isa isa() {
-  const int chosen = current.load();
+  const int chosen = chosen_isa.load();
   if (chosen >= 0) return static_cast<Isa>(chosen);
   static std::once_flag first_use;  // by whichever thread comes first
   std::call_once(first_use, [] {
-    if (current.load() < 0) set_isa(best_isa());
+    if (chosen_isa.load() < 0) set_isa(best_isa());
   });
-  return static_cast<Isa>(current.load());
+  return static_cast<Isa>(chosen_isa.load());
 }
 
 void set_isa(Isa isa) {
   check(isa <= best_isa(), "[isa] {} asked for, but {} offers {} at most", name_of(isa),
         isa_limit() ? "ALIBI_ISA" : "this CPU", name_of(best_isa()));
   follow(isa);
-  current.store(static_cast<int>(isa));
+  chosen_isa.store(static_cast<int>(isa));
 }
 
 std::vector<Isa> available_isas() {

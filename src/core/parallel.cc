@@ -169,7 +169,7 @@ class Pool {
   std::exception_ptr failure_;
 };
 
-std::atomic<Pool*> current{nullptr};
+std::atomic<Pool*> current_pool{nullptr};
 /// Of the parent process: its threads are not here. Kept, so that what looks for leaks finds no owner lost.
 std::atomic<Pool*> abandoned{nullptr};
 
@@ -179,22 +179,22 @@ void follow_forks() {
   thread_local Pool* stopped = nullptr;  // several threads may fork at the same time
   ::pthread_atfork(
       [] {
-        stopped = inside ? nullptr : current.load();
+        stopped = inside ? nullptr : current_pool.load();
         if (stopped != nullptr) stopped->stop_loops();
       },
       [] {
         if (stopped != nullptr) stopped->allow_loops();
       },
-      [] { abandoned.store(current.exchange(nullptr)); });
+      [] { abandoned.store(current_pool.exchange(nullptr)); });
 }
 
 Pool& pool() {
   static std::once_flag first_use;
   std::call_once(first_use, follow_forks);
-  Pool* found = current.load();
+  Pool* found = current_pool.load();
   if (found != nullptr) return *found;
   auto made = std::make_unique<Pool>();
-  return current.compare_exchange_strong(found, made.get()) ? *made.release() : *found;
+  return current_pool.compare_exchange_strong(found, made.get()) ? *made.release() : *found;
 }
 
 std::atomic<int> wanted{0};

@@ -13,7 +13,7 @@
 
 namespace alibi {
 
-struct LanguageModel::State {
+struct [[gnu::visibility("hidden")]] LanguageModel::State {
   LanguageModelConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
   Transformer transformer;

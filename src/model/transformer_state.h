@@ -14,7 +14,7 @@
 
 namespace alibi {
 
-struct Transformer::State : TransformerLayout {
+struct [[gnu::visibility("hidden")]] Transformer::State : TransformerLayout {
   enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
 
   TransformerConfig config;
@@ -46,8 +46,8 @@ struct Transformer::State : TransformerLayout {
   /// y = x with the positions that enter below the first layer; float32.
   void enter(const Tensor& x, Tensor& y) const;
   /// Rotates queries and keys where positions are rotary.
-  void rotate(Heads& heads) const;
-  void rotate_backward(Heads& dheads) const;
+  void rotate(Heads & heads) const;
+  void rotate_backward(Heads & dheads) const;
   Random draws(const StepSeed& seed, size_t layer, Draw what) const {
     return Random(seed.seed, mix(seed.step, seed.part, layer, static_cast<uint64_t>(what)));
   }

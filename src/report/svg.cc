@@ -10,7 +10,7 @@ namespace alibi {
 namespace {
 
 /// A coordinate with two decimals at most.
-std::string number(double value) {
+std::string svg_number(double value) {
   check(std::isfinite(value) && std::abs(value) < 1e7, "[svg] coordinate {}, expected a finite number", value);
   std::string text = fmt::format("{:.2f}", value);
   text.erase(text.find_last_not_of('0') + 1);
@@ -19,7 +19,7 @@ std::string number(double value) {
 }
 
 std::string stroke_attributes(const Stroke& stroke) {
-  std::string text = fmt::format(R"(stroke="{}" stroke-width="{}")", stroke.color, number(stroke.width));
+  std::string text = fmt::format(R"(stroke="{}" stroke-width="{}")", stroke.color, svg_number(stroke.width));
   if (!stroke.dashes.empty()) text += fmt::format(R"( stroke-dasharray="{}")", stroke.dashes);
   return text;
 }
@@ -49,14 +49,14 @@ Svg::Svg(std::string_view id, double width, double height, std::string_view titl
       R"(<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {0} {1}" width="{0}" height="{1}" role="img" )"
       R"(aria-labelledby="{2}-title {2}-desc" )"
       R"(font-family="system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif">)",
-      number(width), number(height), escape_markup(id));
+      svg_number(width), svg_number(height), escape_markup(id));
   out_ += fmt::format("\n<title id=\"{0}-title\">{1}</title>\n<desc id=\"{0}-desc\">{2}</desc>\n", escape_markup(id),
                       escape_markup(title), escape_markup(description));
 }
 
 void Svg::line(SvgPoint from, SvgPoint to, const Stroke& stroke) {
-  out_ += fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" {}/>)", number(from.x), number(from.y), number(to.x),
-                      number(to.y), stroke_attributes(stroke));
+  out_ += fmt::format(R"(<line x1="{}" y1="{}" x2="{}" y2="{}" {}/>)", svg_number(from.x), svg_number(from.y),
+                      svg_number(to.x), svg_number(to.y), stroke_attributes(stroke));
   out_ += "\n";
 }
 
@@ -64,7 +64,7 @@ void Svg::path(const std::vector<SvgPoint>& points, const Stroke& stroke) {
   if (points.size() < 2) return;
   std::string data;
   for (const SvgPoint& point : points) {
-    data += fmt::format("{}{} {}", data.empty() ? "M" : "L", number(point.x), number(point.y));
+    data += fmt::format("{}{} {}", data.empty() ? "M" : "L", svg_number(point.x), svg_number(point.y));
   }
   out_ += fmt::format(R"(<path d="{}" fill="none" stroke-linejoin="round" stroke-linecap="round" {}/>)", data,
                       stroke_attributes(stroke));
@@ -72,9 +72,9 @@ void Svg::path(const std::vector<SvgPoint>& points, const Stroke& stroke) {
 }
 
 void Svg::rectangle(SvgPoint top_left, double width, double height, std::string_view fill, double radius) {
-  out_ += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}")", number(top_left.x), number(top_left.y),
-                      number(width), number(height), fill);
-  if (radius > 0) out_ += fmt::format(R"( rx="{}")", number(radius));
+  out_ += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}")", svg_number(top_left.x),
+                      svg_number(top_left.y), svg_number(width), svg_number(height), fill);
+  if (radius > 0) out_ += fmt::format(R"( rx="{}")", svg_number(radius));
   out_ += "/>\n";
 }
 
@@ -87,13 +87,13 @@ void Svg::marker(Marker shape, SvgPoint at, double size, std::string_view color,
   const std::string inner = tooltip.empty() ? "" : fmt::format("<title>{}</title>", escape_markup(tooltip));
   const std::vector<SvgPoint> shape_corners = corners(shape);
   if (shape_corners.empty()) {
-    out_ += fmt::format(R"(<circle cx="{}" cy="{}" r="{}" {}>{}</circle>)", number(at.x), number(at.y),
-                        number(ring ? 0.42 * size : 0.5 * size), paint, inner);
+    out_ += fmt::format(R"(<circle cx="{}" cy="{}" r="{}" {}>{}</circle>)", svg_number(at.x), svg_number(at.y),
+                        svg_number(ring ? 0.42 * size : 0.5 * size), paint, inner);
   } else {
     std::string points;
     for (const SvgPoint& corner : shape_corners) {
-      points += fmt::format("{}{},{}", points.empty() ? "" : " ", number(at.x + size * corner.x),
-                            number(at.y + size * corner.y));
+      points += fmt::format("{}{},{}", points.empty() ? "" : " ", svg_number(at.x + size * corner.x),
+                            svg_number(at.y + size * corner.y));
     }
     out_ += fmt::format(R"(<polygon points="{}" {}>{}</polygon>)", points, paint, inner);
   }
@@ -107,8 +107,8 @@ void Svg::cross(SvgPoint at, double size, const Stroke& stroke) {
 }
 
 void Svg::text(SvgPoint at, std::string_view content, const TextStyle& style) {
-  out_ += fmt::format(R"(<text x="{}" y="{}" font-size="{}" fill="{}")", number(at.x), number(at.y), number(style.size),
-                      style.color);
+  out_ += fmt::format(R"(<text x="{}" y="{}" font-size="{}" fill="{}")", svg_number(at.x), svg_number(at.y),
+                      svg_number(style.size), style.color);
   if (style.anchor != Anchor::start) {
     out_ += fmt::format(R"( text-anchor="{}")", style.anchor == Anchor::middle ? "middle" : "end");
   }
@@ -134,7 +134,8 @@ std::string marker_picture(std::string_view method, const Theme& theme) {
   } else {
     std::string points;
     for (const SvgPoint& corner : corners(style.marker)) {
-      points += fmt::format("{}{},{}", points.empty() ? "" : " ", number(6 + 9 * corner.x), number(6 + 9 * corner.y));
+      points +=
+          fmt::format("{}{},{}", points.empty() ? "" : " ", svg_number(6 + 9 * corner.x), svg_number(6 + 9 * corner.y));
     }
     shape = fmt::format(R"(<polygon points="{}" fill="{}"/>)", points, color);
   }

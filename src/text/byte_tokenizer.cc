@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kBytes = 256;
 constexpr int32_t kEndOfText = 256;
-constexpr const char* kEndOfTextName = "<|endoftext|>";
+constexpr const char* kByteEndOfText = "<|endoftext|>";
 
 /// How byte-level tokenizers write each byte as a visible character, in UTF-8: printable Latin-1 stands for itself,
 /// the others take the code points from 256 on (GPT-2's encoder.py, bytes_to_unicode).
@@ -40,7 +40,7 @@ OrderedJson tokenizer_json() {
       {"truncation", nullptr},
       {"padding", nullptr},
       {"added_tokens", OrderedJson::array({{{"id", kEndOfText},
-                                            {"content", kEndOfTextName},
+                                            {"content", kByteEndOfText},
                                             {"single_word", false},
                                             {"lstrip", false},
                                             {"rstrip", false},
@@ -67,8 +67,8 @@ OrderedJson tokenizer_json() {
 OrderedJson tokenizer_config_json() {
   return {
       {"tokenizer_class", "PreTrainedTokenizerFast"},
-      {"bos_token", kEndOfTextName},
-      {"eos_token", kEndOfTextName},
+      {"bos_token", kByteEndOfText},
+      {"eos_token", kByteEndOfText},
       {"clean_up_tokenization_spaces", false},
   };
 }

@@ -35,8 +35,7 @@ Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::strin
                    std::istream& standard_input = std::cin);
 
 /// Inputs to train on when none are given: the C++ standard library's headers of this machine (of the newest compiler
-/// that has them), else the project's own sources where they still lie at the place of the build.
-/// Throws UsageError if there is neither. `root` is for tests: another root of the file system.
+/// that has them). Throws UsageError if there are none. `root` is for tests: another root of the file system.
 std::vector<std::string> default_corpus(const std::filesystem::path& root = "/");
 
 }  // namespace alibi

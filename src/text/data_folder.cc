@@ -22,7 +22,7 @@ namespace fs = std::filesystem;
 constexpr const char* kDataFile = "data.json";
 constexpr const char* kTrainFile = "train.tokens";
 constexpr const char* kValidFile = "valid.tokens";
-constexpr int64_t kVersion = 1;
+constexpr int64_t kDataVersion = 1;
 
 OrderedJson write_part(const fs::path& path, const std::vector<Document>& documents, const Tokenizer& tokenizer,
                        const std::function<void(int64_t)>& on_bytes) {
@@ -64,8 +64,8 @@ Parts read_parts_of(const fs::path& folder) {
   check(path_exists(path), "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or it is no data folder",
         folder.string(), kDataFile);
   const JsonObject data = read_json_object(path);
-  check(data.get<int64_t>("version") == kVersion, "[tokens] {}: version {}, expected {}", path.string(),
-        data.get<int64_t>("version"), kVersion);
+  check(data.get<int64_t>("version") == kDataVersion, "[tokens] {}: version {}, expected {}", path.string(),
+        data.get<int64_t>("version"), kDataVersion);
   Parts parts;
   parts.tokenizer = Tokenizer::load(folder);
   parts.train = read_part(folder, kTrainFile, data.object("train"), *parts.tokenizer);
@@ -120,7 +120,7 @@ void write_data_folder(const fs::path& folder, const Corpus& corpus, const Token
     tokenizer.save(part);
     OrderedJson train = write_part(part / kTrainFile, corpus.train, tokenizer, on_bytes);
     OrderedJson valid = write_part(part / kValidFile, corpus.valid, tokenizer, on_bytes);
-    write_json(part / kDataFile, {{"version", kVersion},
+    write_json(part / kDataFile, {{"version", kDataVersion},
                                   {"tokenizer", tokenizer.kind()},
                                   {"vocab_size", tokenizer.vocab_size()},
                                   {"split_rule", corpus.split_rule},

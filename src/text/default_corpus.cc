@@ -62,16 +62,9 @@ std::vector<std::string> default_corpus(const fs::path& root) {
   for (const fs::path& folder : candidates) {
     if (!folder.empty()) return {folder.string()};
   }
-  std::vector<std::string> sources;
-  for (const char* name : {"src", "include", "cli", "tests"}) {
-    const fs::path folder = root / fs::path(ALIBI_SOURCE_DIR).relative_path() / name;
-    std::error_code ignored;
-    if (fs::is_directory(folder, ignored) && !fs::is_empty(folder, ignored)) sources.push_back(folder.string());
-  }
-  check_usage(!sources.empty(),
-              "[text] no text given, and the default corpus (the C++ standard library's headers) is not on this "
-              "machine; name files, folders or - for standard input");
-  return sources;
+  fail_usage(
+      "[text] no text given, and the default corpus (the C++ standard library's headers) is not on this machine; name "
+      "files, folders or - for standard input");
 }
 
 }  // namespace alibi

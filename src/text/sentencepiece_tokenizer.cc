@@ -15,7 +15,7 @@
 namespace alibi {
 namespace {
 
-constexpr const char* kEndOfTextName = "</s>";
+constexpr const char* kPieceEndOfText = "</s>";
 /// Models of a quarter of a million pieces have 5 MB. Read, a file takes many times its size.
 constexpr size_t kMostBytes = size_t{64} << 20;
 /// U+2581, which the library writes for a space: the character itself would come back as one.
@@ -125,14 +125,14 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
     const size_t letter = text.find_first_not_of(' ');
     words_apart_ &= letter == std::string::npos || text.find(' ', letter) == std::string::npos;
     if (piece.type == Type::unknown) text = "\xef\xbf\xbd";  // U+FFFD
-    if (piece.type == Type::control && piece.text == kEndOfTextName) end_of_text_ = id;
+    if (piece.type == Type::control && piece.text == kPieceEndOfText) end_of_text_ = id;
     if (piece.type == Type::byte) {
       const int byte = std::stoi(piece.text.substr(3, 2), nullptr, 16);
       text = static_cast<char>(byte);
       bytes_[static_cast<size_t>(byte)] = id;
     }
   }
-  check(end_of_text_ >= 0, "[tokenizer] {}: no control piece is named {}", where, kEndOfTextName);
+  check(end_of_text_ >= 0, "[tokenizer] {}: no control piece is named {}", where, kPieceEndOfText);
   const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(without_self_test(model_));
   check(status.ok(), "[tokenizer] {}: {}", where, status.ToString());
   check(processor_.GetPieceSize() == vocab_size(), "[tokenizer] {}: the library reads {} pieces, expected {}", where,
@@ -199,8 +199,8 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
 void SentencePieceTokenizer::save(const std::filesystem::path& folder) const {
   write_file(folder / kSentencePieceFile, model_);
   write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                             {"bos_token", kEndOfTextName},
-                                             {"eos_token", kEndOfTextName},
+                                             {"bos_token", kPieceEndOfText},
+                                             {"eos_token", kPieceEndOfText},
                                              {"unk_token", "<unk>"},
                                              {"clean_up_tokenization_spaces", false}});
   const Json json = tokenizer_json(read_sentencepiece_model(model_, kSentencePieceFile));

@@ -34,7 +34,7 @@ struct Layout {
 static_assert(sizeof(Layout) == 64);
 
 constexpr std::string_view kMagic = "ALIBITOK";
-constexpr uint32_t kVersion = 1;
+constexpr uint32_t kTokenFileVersion = 1;
 
 uint64_t header_checksum(const Layout& layout) {
   return fnv1a({reinterpret_cast<const char*>(&layout), offsetof(Layout, header_checksum)});
@@ -43,7 +43,7 @@ uint64_t header_checksum(const Layout& layout) {
 std::string to_bytes(const TokenFileHeader& header) {
   Layout layout{};
   std::memcpy(layout.magic, kMagic.data(), kMagic.size());
-  layout.version = kVersion;
+  layout.version = kTokenFileVersion;
   layout.token_width = sizeof(int32_t);
   layout.tokens = header.tokens;
   layout.bytes = header.bytes;
@@ -91,7 +91,8 @@ TokenFile read_token_file(const std::filesystem::path& path) {
   std::memcpy(&layout, bytes.data(), sizeof layout);
   check_mapped(bytes.data());
   check(std::string_view(layout.magic, sizeof layout.magic) == kMagic, "[tokens] {}: is no token file of alibi", where);
-  check(layout.version == kVersion, "[tokens] {}: version {}, expected {}", where, layout.version, kVersion);
+  check(layout.version == kTokenFileVersion, "[tokens] {}: version {}, expected {}", where, layout.version,
+        kTokenFileVersion);
   check(layout.header_checksum == header_checksum(layout), "[tokens] {}: the header is damaged", where);
   check(layout.token_width == sizeof(int32_t), "[tokens] {}: ids of {} bytes, expected {}", where, layout.token_width,
         sizeof(int32_t));

@@ -13,13 +13,13 @@ namespace {
 const AttentionBenchSettings quick = {.shape = {.heads = 2, .head_dim = 16}, .seconds = 0, .memory_bytes = 1 << 20};
 
 /// Measured once for all tests.
-MatmulCeilings& ceilings() {
+MatmulCeilings& shared_ceilings() {
   static MatmulCeilings measured(DType::float32);
   return measured;
 }
 
 TEST(AttentionBench, OnePointForEachTolerance) {
-  AttentionBench bench(quick, DType::float32, 512, ceilings());
+  AttentionBench bench(quick, DType::float32, 512, shared_ceilings());
   for (const Pass pass : {Pass::forward, Pass::backward}) {
     const std::vector<AttentionPoint> points = bench.measure(pass, 512);
     ASSERT_EQ(points.size(), 2u);
@@ -54,7 +54,7 @@ TEST(AttentionBench, WhatWouldTakeTooLongIsLeftOut) {
   AttentionBenchSettings settings = quick;
   settings.longest = 0;
   settings.tolerances = {0};
-  AttentionBench bench(settings, DType::float32, 128, ceilings());
+  AttentionBench bench(settings, DType::float32, 128, shared_ceilings());
   const std::vector<AttentionPoint> points = bench.measure(Pass::forward, 128);
   ASSERT_EQ(points.size(), 1u);
   EXPECT_TRUE(points[0].left_out());
@@ -65,14 +65,14 @@ TEST(AttentionBench, WhatWouldTakeTooLongIsLeftOut) {
 TEST(AttentionBench, CapturedLayersCountEach) {
   AttentionBenchSettings settings = quick;
   settings.layers = {random_inputs(quick.shape, 192, 1), random_inputs(quick.shape, 192, 2)};
-  AttentionBench bench(settings, DType::float32, 192, ceilings());
+  AttentionBench bench(settings, DType::float32, 192, shared_ceilings());
   const std::vector<AttentionPoint> points = bench.measure(Pass::forward, 192);
   EXPECT_EQ(points[1].visited_each.size(), 2u);
   const auto shares = bench.visited_by_head(192);
   ASSERT_EQ(shares.size(), 2u);
   ASSERT_EQ(shares[0].size(), 2u);
   EXPECT_LE(shares[0][0], shares[0][1]);  // the steeper slope visits less
-  EXPECT_THROW(AttentionBench(settings, DType::float32, 193, ceilings()), std::exception);
+  EXPECT_THROW(AttentionBench(settings, DType::float32, 193, shared_ceilings()), std::exception);
 }
 
 TEST(DecodeBench, ReadsOnlyWhatItVisits) {

@@ -24,7 +24,7 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
 /// Elements of a layer's four matrices and of the head.
 constexpr double layer_weights = 12 * 32 * 32, head_weights = 257 * 32;
 
-const TrainBenchSettings quick = {.batch_tokens = 256, .micro_batch_tokens = 192, .seconds = 0};
+const TrainBenchSettings quick_training = {.batch_tokens = 256, .micro_batch_tokens = 192, .seconds = 0};
 
 /// Measured once for all tests.
 MatmulCeilings& ceilings() {
@@ -33,11 +33,11 @@ MatmulCeilings& ceilings() {
 }
 
 TEST(TrainStep, TokensOccurAlikeOften) {
-  const std::vector<int32_t> tokens = golden_ratio_tokens(9700, 97);
+  const std::vector<int32_t> stream = golden_ratio_tokens(9700, 97);
   std::vector<int> times(97);
-  for (const int32_t token : tokens) ++times.at(static_cast<size_t>(token));
+  for (const int32_t token : stream) ++times.at(static_cast<size_t>(token));
   for (const int count : times) EXPECT_NEAR(count, 100, 3);
-  EXPECT_EQ(std::vector<int32_t>(tokens.begin(), tokens.begin() + 4), (std::vector<int32_t>{0, 59, 22, 82}));
+  EXPECT_EQ(std::vector<int32_t>(stream.begin(), stream.begin() + 4), (std::vector<int32_t>{0, 59, 22, 82}));
 }
 
 TEST(TrainStep, TakesWholeBlocks) {
@@ -96,7 +96,7 @@ TEST(StepProducts, AreThoseOfEveryMatrix) {
 
 TEST(TrainBench, MeasuresStepsInTurns) {
   const std::vector<Position> positions = {Position::alibi, Position::t5};
-  TrainBench bench(quick, ceilings());
+  TrainBench bench(quick_training, ceilings());
   const std::vector<TrainPoint> points =
       bench.measure("own", {small_config(positions[0]), small_config(positions[1])}, 64);
   ASSERT_EQ(points.size(), 2);
@@ -127,10 +127,10 @@ TEST(TrainBench, MeasuresStepsInTurns) {
 }
 
 TEST(TrainBench, NotAllAtOnceWhereMemoryIsShort) {
-  TrainBench all(quick, ceilings());
+  TrainBench all(quick_training, ceilings());
   const LanguageModelConfig config = small_config();
   const int64_t bytes = all.measure("own", {config}, 64).front().planned_bytes;
-  TrainBenchSettings settings = quick;
+  TrainBenchSettings settings = quick_training;
   settings.most_bytes = 5 * bytes / 2;
   const std::vector<TrainPoint> points = TrainBench(settings, ceilings()).measure("own", {config, config, config}, 64);
   EXPECT_GT(points[1].of_first, 0);
@@ -139,7 +139,7 @@ TEST(TrainBench, NotAllAtOnceWhereMemoryIsShort) {
 }
 
 TEST(TrainBench, WhatTakesTooLongOrTooMuchIsLeftOut) {
-  TrainBenchSettings settings = quick;
+  TrainBenchSettings settings = quick_training;
   settings.longest = 0;
   TrainPoint point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
   EXPECT_TRUE(point.left_out());
@@ -148,7 +148,7 @@ TEST(TrainBench, WhatTakesTooLongOrTooMuchIsLeftOut) {
   EXPECT_TRUE(to_json(point, 1)["left_out"]);
   EXPECT_FALSE(to_json(point, 1).contains("seconds"));
 
-  settings = quick;
+  settings = quick_training;
   settings.most_bytes = 1 << 20;
   point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
   EXPECT_TRUE(point.too_large);

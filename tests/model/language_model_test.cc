@@ -18,7 +18,7 @@ using test::expect_error;
 using test::random_ids;
 using test::TemporaryFolder;
 
-LanguageModelConfig small_config(Position position = Position::alibi) {
+LanguageModelConfig language_model_config(Position position = Position::alibi) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
@@ -27,7 +27,7 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
 }
 
 TEST(LanguageModel, LossIsMinusTheLogOfTheSoftmaxOfTheLogits) {
-  const LanguageModel model(small_config(), 1);
+  const LanguageModel model(language_model_config(), 1);
   const Tensor ids = random_ids({2, 9}, 1, 257), targets = random_ids({2, 9}, 2, 257);
   const std::vector<float> logits = model.logits(ids).to_floats();
   const std::vector<float> nll = model.nll(ids, targets);
@@ -41,7 +41,7 @@ TEST(LanguageModel, LossIsMinusTheLogOfTheSoftmaxOfTheLogits) {
 
 TEST(LanguageModel, GradientsAreThoseOfTheLoss) {
   for (const Position position : {Position::alibi, Position::sinusoidal, Position::learned}) {
-    LanguageModel model(small_config(position), 1);
+    LanguageModel model(language_model_config(position), 1);
     const Tensor ids = random_ids({2, 9}, 1, 257);
     Tensor targets = random_ids({2, 9}, 2, 257);
     targets.data<int32_t>()[3] = -1;
@@ -88,9 +88,9 @@ TEST(LanguageModel, PrecisionMayBeSwitchedBetweenSteps) {
     for (const Parameter* parameter : model.parameters()) all.push_back(parameter->gradient.clone());
     return all;
   };
-  LanguageModel switched(small_config(), 1);
+  LanguageModel switched(language_model_config(), 1);
   for (const Precision precision : {Precision::f32, Precision::bf16, Precision::f32}) {
-    LanguageModel fresh(small_config(), 1);
+    LanguageModel fresh(language_model_config(), 1);
     const std::vector<Tensor> expected = gradients(fresh, precision), found = gradients(switched, precision);
     for (size_t i = 0; i < expected.size(); ++i) EXPECT_TRUE(test::same_bits(found[i], expected[i])) << i;
   }
@@ -100,7 +100,7 @@ TEST(LanguageModel, ASavedModelIsTheSameModelToTheBit) {
   for (const Position position :
        {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
     const TemporaryFolder folder;
-    const LanguageModel model(small_config(position), 9);
+    const LanguageModel model(language_model_config(position), 9);
     model.save(folder.path());
     const LanguageModel loaded = LanguageModel::load(folder.path());
     EXPECT_EQ(loaded.config().transformer.position, position);
@@ -114,7 +114,7 @@ TEST(LanguageModel, ASavedModelIsTheSameModelToTheBit) {
 }
 
 TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
-  LanguageModelConfig config = small_config();
+  LanguageModelConfig config = language_model_config();
   TransformerConfig& t = config.transformer;
   t.kv_heads = 2;
   t.bias = true;
@@ -148,7 +148,7 @@ TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
 
 TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
   const TemporaryFolder folder;
-  LanguageModel(small_config(), 9).save(folder.path());
+  LanguageModel(language_model_config(), 9).save(folder.path());
   const auto load = [&] { LanguageModel::load(folder.path()); };
   const std::string config = read_file(folder.path() / "config.json");
   const std::string weights = read_file(folder.path() / "model.safetensors");
@@ -187,7 +187,7 @@ TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
 TEST(LanguageModel, OtherMptFilesAreRead) {
   // What llm-foundry writes: keys we do not write, a null where there is no value, learned_pos_emb next to alibi.
   const TemporaryFolder folder;
-  LanguageModel(small_config(), 9).save(folder.path());
+  LanguageModel(language_model_config(), 9).save(folder.path());
   write_file(folder.path() / "config.json", R"({"architectures": ["MPTForCausalLM"], "model_type": "mpt",
     "attn_config": {"alibi": true, "alibi_bias_max": 8, "attn_impl": "torch", "attn_pdrop": 0, "clip_qkv": null,
                     "attn_type": "multihead_attention", "qk_ln": false, "softmax_scale": null, "prefix_lm": false},
@@ -205,7 +205,7 @@ TEST(LanguageModel, PresetsExistAndUnknownOnesListThem) {
 }
 
 TEST(LanguageModel, BadIdsAreNamed) {
-  const LanguageModel model(small_config(), 1);
+  const LanguageModel model(language_model_config(), 1);
   EXPECT_THROW(model.nll(random_ids({2, 9}, 1, 257), random_ids({2, 8}, 1, 257)), Error);
   Tensor ids = random_ids({1, 4}, 1, 257);
   ids.data<int32_t>()[2] = 300;

@@ -27,7 +27,7 @@ using test::ChildEnd;
 using test::expect_error;
 using test::TemporaryFolder;
 
-LanguageModelConfig small_config(Position position = Position::alibi) {
+LanguageModelConfig folder_config(Position position = Position::alibi) {
   LanguageModelConfig config;
   config.transformer.layers = 1;
   config.transformer.d_model = 8;
@@ -54,7 +54,7 @@ std::string summary(const LanguageModel& model) {
 }
 
 TEST(ModelFolder, KilledInASaveItHoldsTheOldModelOrTheNew) {
-  const LanguageModel old_model(small_config(), 1), new_model(small_config(), 2, words("a"));
+  const LanguageModel old_model(folder_config(), 1), new_model(folder_config(), 2, words("a"));
   std::set<std::string> found;
   for (int change = 0;; change += 3) {
     SCOPED_TRACE(change);
@@ -73,17 +73,17 @@ TEST(ModelFolder, ASaveReplacesTheModelAndNothingElse) {
   for (const char* name : {"checkpoints/step-000001/config.json", "train.json", "metrics.jsonl", "loss.svg"}) {
     folder.write(name, "kept");
   }
-  LanguageModel(small_config(), 1, words("a")).save(folder.path());
+  LanguageModel(folder_config(), 1, words("a")).save(folder.path());
   EXPECT_EQ(names_in(folder.path()),
             (std::set<std::string>{"checkpoints", "train.json", "metrics.jsonl", "loss.svg", "config.json", "dict.txt",
                                    "model.safetensors", "tokenizer.json", "tokenizer_config.json"}));
-  LanguageModel(small_config(), 2).save(folder.path());
+  LanguageModel(folder_config(), 2).save(folder.path());
   EXPECT_EQ(names_in(folder.path()),
             (std::set<std::string>{"checkpoints", "train.json", "metrics.jsonl", "loss.svg", "config.json",
                                    "model.safetensors", "tokenizer.json", "tokenizer_config.json"}));
   EXPECT_EQ(read_file(folder / "train.json"), "kept");
   // One without a tokenizer does not leave another's behind.
-  LanguageModelConfig config = small_config();
+  LanguageModelConfig config = folder_config();
   config.vocab_size = 300;
   LanguageModel(config, 3).save(folder.path());
   EXPECT_FALSE(fs::exists(folder / "tokenizer.json"));
@@ -91,7 +91,7 @@ TEST(ModelFolder, ASaveReplacesTheModelAndNothingElse) {
 
 TEST(ModelFolder, ATokenizerThatDoesNotBelongToTheWeightsIsRefused) {
   const TemporaryFolder folder;
-  LanguageModel(small_config(), 1, words("a")).save(folder.path());
+  LanguageModel(folder_config(), 1, words("a")).save(folder.path());
   EXPECT_EQ(LanguageModel::load(folder.path()).tokenizer().kind(), "words");
   const auto load = [&] { LanguageModel::load(folder.path()); };
   // The same words in another order: every id means another word, and nothing else would tell.
@@ -114,7 +114,7 @@ TEST(ModelFolder, ATokenizerThatDoesNotBelongToTheWeightsIsRefused) {
   // But one that is larger than the table cannot be right.
   config["vocab_size"] = 5;
   write_file(folder / "config.json", config.dump());
-  LanguageModelConfig five = small_config();
+  LanguageModelConfig five = folder_config();
   five.vocab_size = 5;
   const TemporaryFolder other;
   LanguageModel(five, 1).save(other.path());
@@ -132,7 +132,7 @@ void overwrite(const fs::path& file, const std::string& tensor, int64_t element,
 
 TEST(ModelFolder, NumbersThatAreNoneAreNamedWithTheirPlace) {
   const TemporaryFolder folder;
-  LanguageModelConfig config = small_config();
+  LanguageModelConfig config = folder_config();
   config.transformer.activation = Activation::swiglu;
   LanguageModel(config, 1).save(folder.path());
   const fs::path file = folder / "model.safetensors";
@@ -241,7 +241,7 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
   for (const Bad& bad : all) {
     SCOPED_TRACE(fmt::format("{} = {}", bad.key, bad.value));
     const std::string model = name_of(bad.position);
-    if (!fs::exists(folder / model)) LanguageModel(small_config(bad.position), 1).save(folder / model);
+    if (!fs::exists(folder / model)) LanguageModel(folder_config(bad.position), 1).save(folder / model);
     const fs::path file = folder / model / "config.json";
     Json config = Json::parse(read_file(file));
     const std::string good = config.dump();
@@ -272,7 +272,7 @@ int64_t bytes_to_refuse(const fs::path& folder, std::string_view says) {
 
 TEST(ModelFolder, ClaimsThatTheFileDoesNotKeepAreRefusedBeforeAnythingIsMade) {
   const TemporaryFolder folder;
-  LanguageModel(small_config(), 1).save(folder.path());
+  LanguageModel(folder_config(), 1).save(folder.path());
   const Json good = Json::parse(read_file(folder / "config.json"));
   const auto with = [&](const char* key, const Json& value) {
     Json changed = good;

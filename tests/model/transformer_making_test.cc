@@ -14,7 +14,7 @@
 namespace alibi {
 namespace {
 
-TransformerConfig small_config() {
+TransformerConfig making_config() {
   TransformerConfig config;
   config.layers = 2;
   config.d_model = 24;
@@ -27,7 +27,7 @@ TransformerConfig small_config() {
 TEST(Transformer, SlopesOfEncoders) {
   constexpr float closed = std::numeric_limits<float>::infinity();
   const auto slopes_of = [](int heads, Bidirectional form) {
-    TransformerConfig config = small_config();
+    TransformerConfig config = making_config();
     config.layers = 1;
     config.heads = heads;
     config.causal = false;
@@ -49,7 +49,7 @@ TEST(Transformer, SlopesOfEncoders) {
 }
 
 TEST(Transformer, FairseqInitializationHasItsBounds) {
-  TransformerConfig config = small_config();
+  TransformerConfig config = making_config();
   config.initialization = Initialization::fairseq;
   const Transformer model(config, 7);
   const auto bound_of = [](const std::string& name) -> double {
@@ -74,7 +74,7 @@ TEST(Transformer, FairseqInitializationHasItsBounds) {
 
 TEST(TransformerConfig, BadValuesAreNamed) {
   const auto message = [](auto change) {
-    TransformerConfig config = small_config();
+    TransformerConfig config = making_config();
     change(config);
     return test::message_of<UsageError>([&] { config.validate(); });
   };

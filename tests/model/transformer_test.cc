@@ -14,7 +14,7 @@ using test::dot;
 using test::doubles;
 using test::random_tensor;
 
-TransformerConfig small_config() {
+TransformerConfig transformer_config() {
   TransformerConfig config;
   config.layers = 2;
   config.d_model = 24;
@@ -36,41 +36,41 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Position position :
        {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
-    TransformerConfig config = small_config();
+    TransformerConfig config = transformer_config();
     config.position = position;
     config.max_length = 32;
     all.push_back({name_of(position), config});
   }
-  TransformerConfig config = small_config();
+  TransformerConfig config = transformer_config();
   config.activation = Activation::swiglu;
   config.norm = Norm::rms_norm;
   config.heads = 6;
   config.kv_heads = 2;
   config.bias = false;
   all.push_back({"swiglu_rms_grouped", config});
-  config = small_config();
+  config = transformer_config();
   config.dropout = 0.2f;
   config.attention_dropout = 0.1f;
   config.activation = Activation::gelu_tanh;
   config.final_norm = false;
   all.push_back({"dropout_without_final_norm", config});
-  config = small_config();
+  config = transformer_config();
   config.activation_dropout = 0.15f;
   config.embedding_dropout = 0.1f;
   config.position = Position::learned;  // its table is below the dropout
   config.max_length = 32;
   all.push_back({"dropout_of_activations_and_input", config});
   for (const Bidirectional form : {Bidirectional::symmetric, Bidirectional::one_sided, Bidirectional::two_slopes}) {
-    config = small_config();
+    config = transformer_config();
     config.causal = false;
     config.bidirectional = form;
     all.push_back({std::string("encoder_") + name_of(form), config});
   }
-  config = small_config();
+  config = transformer_config();
   config.causal = false;
   config.position = Position::t5;
   all.push_back({"encoder_t5", config});
-  config = small_config();
+  config = transformer_config();
   config.layers = 0;  // the final norm alone
   all.push_back({"no_layers", config});
   return all;
@@ -223,7 +223,7 @@ TEST_P(TransformerCase, MemoryIsWhatWasPredicted) {
 TEST(Transformer, RecomputingMayBeSwitchedAndGivesItsMemoryBack) {
   const test::RuntimeGuard guard;
   set_threads(1);  // others keep workspaces once they got a task, which may be late
-  Transformer model(small_config(), 7);
+  Transformer model(transformer_config(), 7);
   model.zero_gradients();
   const Tensor x = random_tensor({2, 100, 24}, 1), dy = random_tensor({2, 100, 24}, 2);
   std::vector<Tensor> outputs;
@@ -241,7 +241,7 @@ TEST(Transformer, RecomputingMayBeSwitchedAndGivesItsMemoryBack) {
 }
 
 TEST(Transformer, Bfloat16CopiesFollowTheWeights) {
-  Transformer model(small_config(), 7);
+  Transformer model(transformer_config(), 7);
   const Tensor x = random_tensor({1, 9, 24}, 1);
   model.set_precision(Precision::bf16);
   const Tensor before = model(x);
@@ -249,7 +249,7 @@ TEST(Transformer, Bfloat16CopiesFollowTheWeights) {
   model.weights_changed();
   const Tensor after = model(x);
   EXPECT_FALSE(test::same_bits(before, after));
-  Transformer other(small_config(), 8);
+  Transformer other(transformer_config(), 8);
   for (Parameter& parameter : other.parameters()) parameter.value.fill(0.01f);
   other.set_precision(Precision::bf16);
   EXPECT_TRUE(test::same_bits(after, other(x)));
@@ -276,7 +276,7 @@ TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {
 }
 
 TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSteps) {
-  TransformerConfig config = small_config();
+  TransformerConfig config = transformer_config();
   config.layers = 0;
   config.final_norm = false;
   config.embedding_dropout = 0.25f;
@@ -292,7 +292,7 @@ TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSt
   EXPECT_NEAR(dropped / static_cast<double>(y.size()), 0.25, 0.01);
   EXPECT_NE(y, model.forward(x, {3, 6, 1}).to_floats());
 
-  config = small_config();
+  config = transformer_config();
   config.activation_dropout = 0.25f;
   Transformer deep(config, 7);
   const Tensor input = random_tensor({2, 13, 24}, 1);
@@ -303,7 +303,7 @@ TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSt
 }
 
 TEST(Transformer, WithoutLayersTheFinalNormIsLeft) {
-  TransformerConfig config = small_config();
+  TransformerConfig config = transformer_config();
   config.layers = 0;
   Transformer model(config, 7);
   const Tensor x = random_tensor({2, 9, 24}, 1);
@@ -323,7 +323,7 @@ TEST(Transformer, EveryDropoutIsItsOwnInEachPartStepAndLayer) {
   for (float TransformerConfig::*kind :
        {&TransformerConfig::dropout, &TransformerConfig::attention_dropout, &TransformerConfig::activation_dropout,
         &TransformerConfig::embedding_dropout}) {
-    TransformerConfig config = small_config();
+    TransformerConfig config = transformer_config();
     config.*kind = 0.5f;
     Transformer model(config, 7);
     const Tensor x = random_tensor({2, 13, 24}, 1);
@@ -358,7 +358,7 @@ TEST(Transformer, EveryDropoutIsItsOwnInEachPartStepAndLayer) {
 
 TEST(Transformer, InferenceOnManyRowsIsThatOnFew) {
   // The feed-forward layer takes 4096 rows at a time.
-  TransformerConfig config = small_config();
+  TransformerConfig config = transformer_config();
   config.layers = 1;
   const Transformer model(config, 7);
   const Tensor x = random_tensor({600, 7, 24}, 1), y = model(x);
@@ -378,7 +378,7 @@ TEST(Transformer, PublishedDefaultsTakeAnyLength) {
 }
 
 TEST(Transformer, WithoutPositionsAPermutedEncoderInputGivesAPermutedOutput) {
-  TransformerConfig config = small_config();
+  TransformerConfig config = transformer_config();
   config.causal = false;
   for (const Position position : {Position::none, Position::alibi}) {
     config.position = position;
@@ -396,7 +396,7 @@ TEST(Transformer, WithoutPositionsAPermutedEncoderInputGivesAPermutedOutput) {
 }
 
 TEST(Transformer, LearnedPositionsEndAtTheirTable) {
-  TransformerConfig config = small_config();
+  TransformerConfig config = transformer_config();
   config.position = Position::learned;
   config.max_length = 10;
   const Transformer model(config);
@@ -405,7 +405,7 @@ TEST(Transformer, LearnedPositionsEndAtTheirTable) {
 }
 
 TEST(Transformer, BadInputIsNamed) {
-  Transformer model(small_config());
+  Transformer model(transformer_config());
   EXPECT_THROW(model(Tensor({2, 24})), Error);
   EXPECT_THROW(model(Tensor({2, 5, 23})), Error);
   EXPECT_THROW(model(Tensor({0, 5, 24})), Error);

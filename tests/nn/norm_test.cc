@@ -15,7 +15,7 @@ using test::random_tensor;
 using test::relative_diff;
 
 constexpr float eps = 1e-5f;
-constexpr double tolerance = 2e-6;
+constexpr double norm_tolerance = 2e-6;
 
 /// Values far from zero, so that a variance computed as E[x^2] - E[x]^2 would show.
 Tensor shifted(Shape shape, uint64_t seed, float shift) {
@@ -31,7 +31,7 @@ TEST(LayerNorm, MatchesFloat64AtOddSizes) {
       const Tensor x = shifted({5, n}, 1, 30), weight = random_tensor({n}, 2), bias = random_tensor({n}, 3);
       Tensor y({5, n}), mean({5}), rstd({5});
       nn::layer_norm(x, weight, &bias, eps, y, mean, rstd);
-      // One rounding of x - mean at 30 is 2e-6 of a unit, hence the wider tolerance.
+      // One rounding of x - mean at 30 is 2e-6 of a unit, hence the wider norm_tolerance.
       EXPECT_TRUE(relative_diff(doubles(y), norm_reference(doubles(x), doubles(weight), doubles(bias), eps, true)) <=
                   2e-5);
       nn::layer_norm(x, weight, nullptr, eps, y, mean, rstd);
@@ -47,7 +47,8 @@ TEST(RmsNorm, MatchesFloat64AtOddSizes) {
       const Tensor x = random_tensor({3, 2, n}, 1), weight = random_tensor({n}, 2);
       Tensor y({3, 2, n}), rstd({6});
       nn::rms_norm(x, weight, eps, y, rstd);
-      EXPECT_TRUE(relative_diff(doubles(y), norm_reference(doubles(x), doubles(weight), {}, eps, false)) <= tolerance);
+      EXPECT_TRUE(relative_diff(doubles(y), norm_reference(doubles(x), doubles(weight), {}, eps, false)) <=
+                  norm_tolerance);
     }
   });
 }
@@ -76,10 +77,10 @@ void check_gradients(bool centered, int64_t rows, int64_t n) {
   auto expected_bias = test::numerical_gradient([&](const auto& v) { return loss(xs, weights, v); }, biases);
   for (double& value : expected_weight) value += 1;
   for (double& value : expected_bias) value += 2;
-  EXPECT_TRUE(relative_diff(doubles(dx), expected_x) <= 2 * tolerance);
-  EXPECT_TRUE(relative_diff(doubles(dweight), expected_weight) <= tolerance);
+  EXPECT_TRUE(relative_diff(doubles(dx), expected_x) <= 2 * norm_tolerance);
+  EXPECT_TRUE(relative_diff(doubles(dweight), expected_weight) <= norm_tolerance);
   if (centered) {
-    EXPECT_TRUE(relative_diff(doubles(dbias), expected_bias) <= tolerance);
+    EXPECT_TRUE(relative_diff(doubles(dbias), expected_bias) <= norm_tolerance);
   }
 
   Tensor in_place = dy.clone();

@@ -18,9 +18,9 @@ using test::random_tensor;
 using test::relative_diff;
 
 /// A matrix [rows, columns] inside a larger one of sentinels.
-struct Framed {
+struct FramedMatrix {
   static constexpr float sentinel = 12352;  // bfloat16 holds it
-  Framed(int64_t rows, int64_t columns, uint64_t seed, DType dtype) : buffer({rows + 2, columns + 5}, dtype) {
+  FramedMatrix(int64_t rows, int64_t columns, uint64_t seed, DType dtype) : buffer({rows + 2, columns + 5}, dtype) {
     buffer.fill(sentinel);
     inside = buffer.slice(0, 1, rows + 1).slice(1, 2, columns + 2);
     inside.copy_from(random_tensor({rows, columns}, seed, 1, dtype));
@@ -49,9 +49,9 @@ TEST(WidenedProduct, IsTheProductOfWhatTheOperandsHold) {
       const bool has_bias = flags & 16;
       const DType type_of_bias = flags & 1 ? DType::bfloat16 : DType::float32;
       SCOPED_TRACE(fmt::format("m {} n {} k {} flags {}", m, n, k, flags));
-      const Framed a(transpose_a ? k : m, transpose_a ? m : k, ++seed, DType::bfloat16);
-      const Framed b(transpose_b ? n : k, transpose_b ? k : n, ++seed, DType::bfloat16);
-      Framed c(m, n, ++seed, type_of_c);
+      const FramedMatrix a(transpose_a ? k : m, transpose_a ? m : k, ++seed, DType::bfloat16);
+      const FramedMatrix b(transpose_b ? n : k, transpose_b ? k : n, ++seed, DType::bfloat16);
+      FramedMatrix c(m, n, ++seed, type_of_c);
       const Tensor bias = random_tensor({n}, ++seed, 1, type_of_bias);
       auto expected = matmul_reference(doubles(a.inside), transpose_a, doubles(b.inside), transpose_b, m, n, k);
       const auto before = doubles(c.inside), shifts = doubles(bias);

@@ -188,7 +188,7 @@ TEST(DefaultCorpus, TakesTheNewestHeadersItFinds) {
   EXPECT_EQ(default_corpus(root.path()), std::vector<std::string>{(root / "usr/include/c++/12").string()});
 }
 
-TEST(DefaultCorpus, FallsBackToTheProjectsSources) {
+TEST(DefaultCorpus, SaysWhatToNameWhereThereAreNoHeaders) {
   EXPECT_FALSE(default_corpus().empty());
   const TemporaryFolder root;
   expect_error<UsageError>([&] { default_corpus(root.path()); }, "name files, folders or -");

@@ -18,7 +18,7 @@ namespace fs = std::filesystem;
 using test::expect_error;
 using test::TemporaryFolder;
 
-std::vector<std::string> names_of(const std::vector<Document>& documents) {
+std::vector<std::string> document_names(const std::vector<Document>& documents) {
   std::vector<std::string> names;
   for (const Document& document : documents) names.push_back(document.name);
   return names;
@@ -28,7 +28,8 @@ TEST(Documents, AFolderIsReadInBytewiseOrderOfRelativePaths) {
   const TemporaryFolder folder;
   for (const char* name : {"b", "a/z.txt", "a.txt", "B", "a-b", "\xc3\xa9", "a/y/x"}) folder.write(name, name);
   const auto documents = read_documents({folder.path().string()});
-  EXPECT_EQ(names_of(documents), (std::vector<std::string>{"B", "a-b", "a.txt", "a/y/x", "a/z.txt", "b", "\xc3\xa9"}));
+  EXPECT_EQ(document_names(documents),
+            (std::vector<std::string>{"B", "a-b", "a.txt", "a/y/x", "a/z.txt", "b", "\xc3\xa9"}));
   for (const Document& document : documents) {
     EXPECT_EQ(document.text(), document.name);
     EXPECT_EQ(document.path, folder / document.name);
@@ -46,7 +47,7 @@ TEST(Documents, HiddenEmptyAndBinaryFilesOfAFolderAreSkipped) {
   folder.write("late_binary", std::string(10000, 'x') + std::string(1, '\0'));
   folder.write("compressed", "\x1f\x8b\x08\x12\x01\x02");
   ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);  // reading it would wait for ever
-  EXPECT_EQ(names_of(read_documents({folder.path().string()})), std::vector<std::string>{"text"});
+  EXPECT_EQ(document_names(read_documents({folder.path().string()})), std::vector<std::string>{"text"});
 }
 
 TEST(Documents, LinksAreFollowedLoopsEndAndFilesAreReadOnce) {
@@ -59,10 +60,11 @@ TEST(Documents, LinksAreFollowedLoopsEndAndFilesAreReadOnce) {
   fs::create_directory_symlink(folder.path() / "outside", folder.path() / "a" / "linked");
   fs::create_symlink(folder.path() / "b" / "two", folder.path() / "a" / "second_name");
   fs::create_symlink(folder.path() / "nowhere", folder.path() / "a" / "dangling");
-  EXPECT_EQ(names_of(read_documents({(folder / "a").string(), (folder / "b").string()})),
+  EXPECT_EQ(document_names(read_documents({(folder / "a").string(), (folder / "b").string()})),
             (std::vector<std::string>{"linked/three", "one", "second_name"}));
-  EXPECT_EQ(names_of(read_documents({(folder / "a").string(), (folder / "a").string(), (folder / "a/one").string()})),
-            (std::vector<std::string>{"linked/three", "one", "second_name"}));
+  EXPECT_EQ(
+      document_names(read_documents({(folder / "a").string(), (folder / "a").string(), (folder / "a/one").string()})),
+      (std::vector<std::string>{"linked/three", "one", "second_name"}));
 }
 
 TEST(Documents, AFolderOfSeveralNamesHasTheFirstOfThem) {
@@ -78,7 +80,7 @@ TEST(Documents, AFolderOfSeveralNamesHasTheFirstOfThem) {
     }
     expected.push_back("a" + number + "/text");
   }
-  EXPECT_EQ(names_of(read_documents({(folder / "in").string()})), expected);
+  EXPECT_EQ(document_names(read_documents({(folder / "in").string()})), expected);
 }
 
 TEST(Documents, InputsKeepTheirOrderAndAHiddenOneMayBeNamed) {
@@ -86,7 +88,7 @@ TEST(Documents, InputsKeepTheirOrderAndAHiddenOneMayBeNamed) {
   const std::string b = folder.write("b", "B"), a = folder.write("a", "A"), hidden = folder.write(".h/.x", "H");
   std::istringstream input("from the pipe\n");
   const auto documents = read_documents({b, "-", a, hidden, (folder / ".h").string() + "/../a"}, input);
-  EXPECT_EQ(names_of(documents), (std::vector<std::string>{"b", "-", "a", ".x"}));
+  EXPECT_EQ(document_names(documents), (std::vector<std::string>{"b", "-", "a", ".x"}));
   EXPECT_EQ(documents[1].text(), "from the pipe\n");
   EXPECT_EQ(documents[1].path, "-");
 }

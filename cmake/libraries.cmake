@@ -1,0 +1,75 @@
+# Three groups of sources, each compiled once:
+#   operator: attention, cached decoding and the C interface
+#   library:  everything else that has a public header, and what that needs
+#   tools:    what the command alone needs
+# and the libraries made of their objects:
+#   alibi_attention  operator                      installed, alibi::attention
+#   alibi            operator, library             installed, alibi::alibi
+#   alibi_internal   operator, library and tools   never installed: the command and the tests, which use private headers
+set(operator_dependencies Threads::Threads hwy::hwy fmt::fmt)
+set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sentencepiece ${CMAKE_DL_LIBS})
+
+file(GLOB OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
+list(APPEND OPERATOR_SOURCES src/core/isa.cc src/core/memory.cc src/core/parallel.cc src/core/tensor.cc)
+file(GLOB TOOLS_SOURCES CONFIGURE_DEPENDS src/bench/*.cc)
+list(TRANSFORM OPERATOR_SOURCES REPLACE "^src/" "${PROJECT_SOURCE_DIR}/src/")
+file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS src/*.cc)
+list(REMOVE_ITEM LIBRARY_SOURCES ${OPERATOR_SOURCES} ${TOOLS_SOURCES})
+
+function(add_alibi_objects name)
+  add_library(${name} OBJECT ${ARGN})
+  target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  # Highway targets compiled: EMU128 (the scalar path), AVX2, AVX3. See src/core/isa.h.
+  target_compile_definitions(${name} PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
+  target_link_libraries(${name} PRIVATE alibi_options)
+  # Static and shared libraries are made of the same objects. Only what ALIBI_API marks is seen outside of a shared one.
+  set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
+                                           VISIBILITY_INLINES_HIDDEN ON)
+endfunction()
+
+add_alibi_objects(alibi_operator_objects ${OPERATOR_SOURCES})
+target_link_libraries(alibi_operator_objects PRIVATE ${operator_dependencies})
+foreach(group LIBRARY TOOLS)
+  string(TOLOWER alibi_${group}_objects objects)
+  add_alibi_objects(${objects} ${${group}_SOURCES})
+  target_link_libraries(${objects} PRIVATE ${library_dependencies} nlohmann_json::nlohmann_json)
+  target_include_directories(${objects} SYSTEM PRIVATE ${XXHASH_INCLUDE_DIR})
+endforeach()
+
+function(finish_alibi_library name)
+  target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
+                                            $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
+  target_compile_features(${name} PUBLIC cxx_std_20)
+  target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:alibi_options> ${ARGN})
+endfunction()
+
+add_library(alibi_internal STATIC $<TARGET_OBJECTS:alibi_operator_objects> $<TARGET_OBJECTS:alibi_library_objects>
+                                  $<TARGET_OBJECTS:alibi_tools_objects>)
+finish_alibi_library(alibi_internal ${library_dependencies})
+target_include_directories(alibi_internal PUBLIC ${PROJECT_SOURCE_DIR}/src)
+
+add_library(alibi_attention $<TARGET_OBJECTS:alibi_operator_objects>)
+finish_alibi_library(alibi_attention ${operator_dependencies})
+add_library(alibi $<TARGET_OBJECTS:alibi_operator_objects> $<TARGET_OBJECTS:alibi_library_objects>)
+finish_alibi_library(alibi ${library_dependencies})
+
+# Before 1.0 a minor version may change the interface; the package's version file says the same.
+set(compatible_version ${PROJECT_VERSION_MAJOR})
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatible_version ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
+endif()
+foreach(library alibi_attention alibi)
+  string(REPLACE alibi_ "" exported ${library})
+  add_library(alibi::${exported} ALIAS ${library})
+  # alibi holds all of alibi_attention: one program with both would compute with two sets of threads, so CMake refuses.
+  set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${compatible_version}
+                                              EXPORT_NAME ${exported} INTERFACE_ALIBI_LIBRARY ${library}
+                                              COMPATIBLE_INTERFACE_STRING ALIBI_LIBRARY)
+  get_target_property(type ${library} TYPE)
+  if(type STREQUAL SHARED_LIBRARY AND UNIX AND NOT APPLE)
+    # Hidden visibility alone leaves instances of the standard library's templates.
+    set(symbols ${PROJECT_SOURCE_DIR}/cmake/exported_symbols.txt)
+    target_link_options(${library} PRIVATE LINKER:--version-script=${symbols} LINKER:--no-undefined)
+    set_property(TARGET ${library} APPEND PROPERTY LINK_DEPENDS ${symbols})
+  endif()
+endforeach()
