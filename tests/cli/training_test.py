@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from cli_case import COMMAND, CliTest, TINY_TRAINING
+from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING
 
 
 class TrainingConfig(CliTest):
@@ -86,6 +86,25 @@ class TrainingPlan(CliTest):
         self.assertEqual(sum(v for k, v in plan["bytes"].items() if k != "all"), plan["bytes"]["all"])
         self.assertGreater(plan["seconds"], 0)
         self.fails(2, "--tokens", "train", "--plan", "--epochs", "2")
+
+    def test_every_position_method_has_one(self):
+        for position in METHODS:
+            self.assertIn("on this machine", self.succeeds("train", "--plan", "--position", position, "--length", "48"))
+
+    def test_memory_is_told_at_once(self):
+        """The time takes a while to find out: it comes after what is known before."""
+        with subprocess.Popen([COMMAND, "train", "--preset", "wikitext103", "--plan"], stdout=subprocess.PIPE,
+                              text=True) as process:
+            started = time.monotonic()
+            lines = []
+            while not lines or "FLOPs per token" not in lines[-1]:
+                lines.append(process.stdout.readline())
+                self.assertNotEqual(lines[-1], "", lines)
+            at_once = time.monotonic() - started
+            self.assertTrue(any("in all" in line for line in lines), lines)
+            self.assertIsNone(process.poll(), "the time is not known yet")
+            self.assertIn("on this machine", process.stdout.read())
+            self.assertLess(at_once, (time.monotonic() - started) / 2)
 
 
 class TrainingGoesOn(CliTest):
