@@ -1,9 +1,12 @@
 // What the subcommands share: options that all of them have, and their effect.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -48,6 +51,13 @@ struct LearningRateChoice {
 void choose_batch(TrainOptions& options, int64_t asked);
 
 void add_preset(Command& command, std::string& preset);
+/// A help text and what the presets say where the option is not given: "Peak [the preset's; tiny: 0.004]", or the value
+/// alone where it is that of every preset.
+std::string with_preset_default(const char* help, const std::function<std::string(const TrainOptions&)>& value);
+template <class Value>
+std::string with_preset_default(const char* help, Value TrainOptions::*value) {
+  return with_preset_default(help, [value](const TrainOptions& options) { return fmt::format("{}", options.*value); });
+}
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().
 void add_precision(Command& command, std::string& precision);

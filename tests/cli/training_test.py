@@ -74,6 +74,33 @@ class TrainingConfig(CliTest):
         self.assertFalse(out.exists())
 
 
+class TrainingDefaults(CliTest):
+    def test_help_shows_the_numbers_that_a_run_takes(self):
+        entries = re.split(r"\n(?=  -)", self.succeeds("train", "--help"))  # long names have their text on another line
+        shown = []
+        for entry in entries:
+            name = re.match(r"  --([a-z0-9-]+) ", entry)
+            default = re.search(r"\[(the preset's; tiny: )?([^\]\s]+)\]$", entry.split("\n\n")[0].rstrip())
+            if name and default:
+                shown.append((name[1], *default.groups()))
+        self.succeeds("train", self.text, "-o", self.folder / "defaults", "--tokens", "5k")
+        taken = json.loads((self.folder / "defaults" / "train.json").read_text())
+        compared = 0
+        for name, of_tiny, value in shown:
+            if name in ("tokens", "precision", "threads"):
+                continue
+            with self.subTest(name):
+                self.assertEqual(str(taken[name]), str(type(taken[name])(value)))
+                compared += 1
+        self.assertGreater(compared, 20, shown)
+        # What the presets do not share is not shown as if it were everybody's.
+        for name in ("length", "batch-tokens", "learning-rate", "optimizer", "schedule", "warmup", "clip", "weight-decay",
+                     "micro-batch-tokens", "period"):
+            self.assertIn(name, [shown_name for shown_name, of_tiny, value in shown if of_tiny])
+        text = self.succeeds("compare", "--help")
+        self.assertRegex(text, r"--train-length N +Tokens the models see at once in training \[the preset's; tiny: 128\]")
+
+
 class TrainingPlan(CliTest):
     def test_tells_before_it_starts(self):
         file = self.folder / "plan.json"
