@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test build bench format lint install clean dependencies configure
+.PHONY: help demo test build bench format lint install package clean dependencies configure
 
 help:           ## list these commands
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -34,11 +34,17 @@ format:         ## format all C++ files in place
 lint:           ## check the format, then run clang-tidy on the library and the command
 	@scripts/install-dependencies build test lint
 	@scripts/format --check
-	@$(MAKE) --no-print-directory configure
-	@scripts/tidy $(BUILD)
+	@scripts/tidy
 
 install: build  ## install the library, its headers and the command under PREFIX
 	cmake --install $(BUILD) --prefix $(PREFIX)
+
+package:        ## make a .deb and a .tar.gz: the command, shared libraries, headers; in $(BUILD)-shared
+	@scripts/install-dependencies build package
+	@$(MAKE) --no-print-directory configure BUILD=$(BUILD)-shared \
+	  CMAKE_ARGS="-DBUILD_SHARED_LIBS=ON -DALIBI_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr $(CMAKE_ARGS)"
+	@cmake --build $(BUILD)-shared --parallel $(JOBS)
+	@cd $(BUILD)-shared && cpack
 
 clean:          ## remove the build folder
 	rm -rf $(BUILD)

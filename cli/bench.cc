@@ -252,15 +252,19 @@ void add_attention(CLI::App& app) {
   command.counts("--lengths", options->lengths, "Lengths of forward and backward [512, 1024, ... 131072]");
   command.counts("--contexts", options->contexts, "Keys in the cache when decoding [4096, 65536, 1048576]");
   command.list("--pass", options->passes, "What to measure");
+  command.choices("--pass", {"forward", "backward", "decode"});
   command.text("--dtype", options->dtype, "TYPE", "f32, bf16 or both");
+  command.choices("--dtype", {"f32", "bf16", "both"});
   command.list("--tolerance", options->tolerances,
                "Tolerances of the skip rule, 0 to visit every key [0 and the type's default: 2^-24, 2^-11]");
   command.text("--position", options->position, "NAME", "alibi, t5 or none");
+  command.choices("--position", {"alibi", "t5", "none"});
   command.count("--heads", options->heads, "Query heads");
   command.count("--kv-heads", options->kv_heads, "Key/value heads [as many as query heads]", 1);
   command.count("--head-dim", options->head_dim, "Values per head");
   command.text("--tensors", options->tensors, "FILE", "Use queries, keys and values that 'bench capture' saved");
   command.text("--isa", options->isa, "NAME", "Instruction set [the best this CPU has]");
+  command.choices("--isa", {"scalar", "avx2", "avx512", "avx512_bf16", "amx"});
   command.number("--seconds", options->seconds, "Time for each point");
   command.number("--longest", options->longest, "Leave out points whose single call would take longer, in seconds");
   options->add_to(command);

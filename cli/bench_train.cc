@@ -108,9 +108,11 @@ void add_bench_train(CLI::App& bench) {
   std::vector<std::string> names = preset_names();
   std::erase_if(names, [](const std::string& name) { return preset(name).adaptive.has_value(); });
   command.list("--presets", options->presets, fmt::format("Sizes of models: {}", fmt::join(names, ", ")));
+  command.choices("--presets", names);
   command.counts("--lengths", options->lengths, "Training lengths [512, 1024, 2048, 4096]");
   command.list("--positions", options->positions,
                "Position methods, which take turns: alibi, sinusoidal, rotary, t5, learned, none");
+  command.choices("--positions", position_names());
   add_precision(command, options->precision);
   command.flag("--recompute", options->settings.recompute, "Compute activations twice instead of keeping them");
   command.count("--batch-tokens", options->settings.batch_tokens, "Tokens of a step, whatever the length");

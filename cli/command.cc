@@ -15,6 +15,7 @@
 #include "core/check.h"
 #include "edit_distance.h"
 #include "formats/json.h"
+#include "outline.h"
 
 namespace alibi::cli {
 namespace {
@@ -50,6 +51,12 @@ CLI::Validator count_check(int64_t least, int64_t most) {
 
 std::string with_default(const std::string& help, const std::string& value) {
   return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
+}
+
+/// Of all options, by Command::choices().
+std::map<const CLI::Option*, std::vector<std::string>>& all_choices() {
+  static std::map<const CLI::Option*, std::vector<std::string>> choices;
+  return choices;
 }
 
 /// The key by which a file of options has it: "text" for TEXT, "learning-rate" for --learning-rate.
@@ -188,6 +195,10 @@ void Command::exclude(const std::string& name, const std::string& other) {
   app_->get_option(name)->excludes(app_->get_option(other));
 }
 
+void Command::choices(const std::string& name, std::vector<std::string> values) {
+  all_choices()[app_->get_option(name)] = std::move(values);
+}
+
 void Command::group(const std::string& title) { app_->option_defaults()->group(title); }
 
 void Command::examples(const std::string& lines) { app_->footer("Examples:\n" + lines); }
@@ -196,6 +207,53 @@ void Command::runs(std::function<void()> body) { app_->callback(std::move(body))
 
 CLI::App& add_command_group(CLI::App& app, const std::string& name, const std::string& description) {
   return *app.add_subcommand(name, description)->require_subcommand(1);
+}
+
+namespace {
+
+OptionOutline outline_of(const CLI::Option& option) {
+  OptionOutline outline;
+  for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
+  for (const std::string& name : option.get_lnames()) outline.names.push_back("--" + name);
+  if (option.get_positional()) outline.names = {option.get_name()};
+  if (option.get_expected_max() > 0) outline.value = option.get_type_name();
+  if (option.get_positional() && outline.value.empty()) outline.value = option.get_name();
+  outline.value_optional = outline.value.starts_with('[');
+  if (outline.value_optional) outline.value = outline.value.substr(1, outline.value.size() - 2);
+  outline.required = option.get_required();
+  outline.help = option.get_description();
+  outline.group = option.get_group();
+  outline.is_list = option.get_delimiter() != '\0';
+  outline.repeats = option.get_expected_max() > 1 && !outline.is_list;
+  const auto choices = all_choices().find(&option);
+  if (choices != all_choices().end()) outline.choices = choices->second;
+  return outline;
+}
+
+}  // namespace
+
+CommandOutline outline_of(const CLI::App& app, const std::string& path) {
+  CommandOutline outline;
+  outline.path = path;
+  outline.name = app.get_name();
+  outline.help = app.get_description();
+  outline.footer = app.get_footer();
+  for (const CLI::Option* option : app.get_options()) {
+    (option->get_positional() ? outline.arguments : outline.options).push_back(outline_of(*option));
+  }
+  for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {
+    outline.commands.push_back(outline_of(*command, path + "/" + command->get_name()));
+  }
+  return outline;
+}
+
+std::vector<const CommandOutline*> CommandOutline::all() const {
+  std::vector<const CommandOutline*> below;
+  for (const CommandOutline& command : commands) {
+    below.push_back(&command);
+    for (const CommandOutline* deeper : command.all()) below.push_back(deeper);
+  }
+  return below;
 }
 
 }  // namespace alibi::cli

@@ -42,6 +42,8 @@ class Command {
   /// A text that may be left out behind the name; given() says whether the option is there.
   void optional_text(const std::string& name, std::string& value, const std::string& type, const std::string& help);
   void exclude(const std::string& name, const std::string& other);
+  /// The values that the option takes, for completion (outline.h); what else is refused is not this one's business.
+  void choices(const std::string& name, std::vector<std::string> values);
 
   /// Options from here on stand under this title in the help.
   void group(const std::string& title);

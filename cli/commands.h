@@ -16,6 +16,8 @@ void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_info(CLI::App& app);
 void add_bench(CLI::App& app);
+void add_completion(CLI::App& app);
+void add_manual(CLI::App& app);
 
 /// The command line as it was typed, quoted for a shell.
 const std::string& command_line();

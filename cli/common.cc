@@ -36,6 +36,7 @@ void LearningRateChoice::add_to(Command& command) {
   command.text("--schedule", schedule, "NAME",
                with_preset_default("cosine, linear, constant or fairseq",
                                    [](const TrainOptions& o) { return std::string(name_of(o.schedule_kind)); }));
+  command.choices("--schedule", {"cosine", "linear", "constant", "fairseq"});
   command.number(
       "--warmup", warmup, with_preset_default("Part of the updates with rising rate", [](const TrainOptions& o) {
         return o.warmup_steps < 0 ? fmt::format("{}", o.warmup_fraction) : fmt::format("{} updates", o.warmup_steps);
@@ -80,13 +81,24 @@ std::string with_preset_default(const char* help, const std::function<std::strin
                       : fmt::format("{} [the preset's; {}: {}]", help, names.front(), first);
 }
 
+std::vector<std::string> position_names() {
+  std::vector<std::string> names;
+  for (const Position position :
+       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+    names.emplace_back(name_of(position));
+  }
+  return names;
+}
+
 void add_preset(Command& command, std::string& preset) {
   command.text("--preset", preset, "NAME", fmt::format("Size of the model: {}", fmt::join(preset_names(), ", ")));
+  command.choices("--preset", preset_names());
 }
 
 void add_tokenizer(Command& command, TokenizerChoice& choice) {
   command.text("--tokenizer", choice.kind, "KIND",
                fmt::format("What tokens are, learned from the text: {}", fmt::join(tokenizer_kinds(), ", ")));
+  command.choices("--tokenizer", tokenizer_kinds());
   command.count("--vocab-size", choice.vocab_size,
                 "How many different tokens at most [bpe, unigram: 8192; words: all]");
   command.text("--like", choice.like, "MODEL", "Take the tokenizer of this model");
@@ -97,6 +109,7 @@ void add_precision(Command& command, std::string& precision) {
   command.text(
       "--precision", precision, "NAME",
       "Of training: f32; bf16: weights, activations and products in bfloat16; auto: bf16 where the CPU has it");
+  command.choices("--precision", {"f32", "bf16", "auto"});
 }
 
 void add_dropout(Command& command, double& dropout) {

@@ -50,6 +50,9 @@ struct LearningRateChoice {
 /// The tokens of an update: as many as were asked for, or (0) the preset's, at most all. Says if these were too many.
 void choose_batch(TrainOptions& options, int64_t asked);
 
+/// Names of all position methods.
+std::vector<std::string> position_names();
+
 void add_preset(Command& command, std::string& preset);
 /// A help text and what the presets say where the option is not given: "Peak [the preset's; tiny: 0.004]", or the value
 /// alone where it is that of every preset.

@@ -5,11 +5,11 @@
 
 #include <memory>
 
+#include "alibi/results.h"
 #include "commands.h"
 #include "common.h"
 #include "report/json.h"
 #include "report/progress.h"
-#include "report/results.h"
 #include "report/table.h"
 #include "report/verdict.h"
 
@@ -93,6 +93,7 @@ void add_compare(CLI::App& app) {
   add_valid(command, options->valid);
   add_tokenizer(command, options->tokenizer);
   command.list("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none");
+  command.choices("--methods", position_names());
   command.count("--train-length", options->train_length,
                 with_preset_default("Tokens the models see at once in training", &TrainOptions::length));
   command.counts("--lengths", options->lengths,

@@ -112,6 +112,8 @@ int run(int argc, char** argv) {
   add_generate(app);
   add_info(app);
   add_bench(app);
+  add_completion(app);
+  add_manual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

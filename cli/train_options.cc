@@ -28,6 +28,7 @@ void add_model_options(Command& command, TrainSettings& s) {
   command.group("Model and text");
   add_valid(command, s.valid);
   command.text("--position", s.position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
+  command.choices("--position", position_names());
   add_preset(command, s.preset);
   add_tokenizer(command, s.tokenizer);
   command.count("--length", s.length,
@@ -50,6 +51,7 @@ void add_optimizer_options(Command& command, TrainSettings& s) {
   command.text("--optimizer", s.optimizer, "NAME", with_preset_default("adamw or nag", [](const TrainOptions& o) {
                  return std::string(name_of(o.optimizer));
                }));
+  command.choices("--optimizer", {"adamw", "nag"});
   s.rate.add_to(command);
   command.number("--final-fraction", s.final_fraction,
                  with_preset_default("cosine, linear: the last rate, of the peak", &TrainOptions::final_fraction));

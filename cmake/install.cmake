@@ -1,31 +1,49 @@
-# Installs the library, its headers and the command, so that other projects can
-#   find_package(alibi) + target_link_libraries(x alibi::alibi), or pkg-config alibi.
+# Installs the libraries, their headers and the command, so that other projects can
+#   find_package(alibi) + target_link_libraries(x alibi::alibi), or pkg-config alibi;
+# the operator alone is find_package(alibi COMPONENTS attention) + alibi::attention, or pkg-config alibi-attention.
 include(CMakePackageConfigHelpers)
-
-install(TARGETS alibi alibi_attention EXPORT alibi-targets)
-install(DIRECTORY include/alibi DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
-
-if(TARGET alibi_cli)
-  install(TARGETS alibi_cli)
-endif()
+include(${CMAKE_CURRENT_LIST_DIR}/pkgconfig.cmake)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/alibi)
-install(EXPORT alibi-targets NAMESPACE alibi:: DESTINATION ${package_dir})
-configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/alibi-config.cmake.in ${CMAKE_CURRENT_BINARY_DIR}/alibi-config.cmake
+foreach(library alibi_attention alibi)
+  install(TARGETS ${library} EXPORT ${library}-targets)
+  install(EXPORT ${library}-targets NAMESPACE alibi:: DESTINATION ${package_dir})
+endforeach()
+install(DIRECTORY include/alibi DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES LICENSE DESTINATION ${CMAKE_INSTALL_DOCDIR})
+install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
+if(TARGET alibi_cli)
+  install(TARGETS alibi_cli)
+  set(shell_files ${CMAKE_CURRENT_BINARY_DIR}/cli/shell)
+  install(FILES ${shell_files}/alibi.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(FILES ${shell_files}/alibi DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
+  install(FILES ${shell_files}/alibi.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
+  # Debian's zsh looks elsewhere for what packages bring.
+  set(zsh_folder site-functions)
+  if(CMAKE_INSTALL_PREFIX STREQUAL /usr AND EXISTS /etc/debian_version)
+    set(zsh_folder vendor-completions)
+  endif()
+  install(FILES ${shell_files}/_alibi DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${zsh_folder})
+endif()
+
+# By name where the standard library of C++ is not linked by itself: into C programs, from static libraries.
+set(cxx_library ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
+list(FILTER cxx_library INCLUDE REGEX "^(std)?c\\+\\+$")
+
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/alibi-config.cmake.in alibi-config.cmake
                               INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
-# Before 1.0 a minor version may change the interface.
-write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake COMPATIBILITY SameMinorVersion)
-install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake ${CMAKE_CURRENT_BINARY_DIR}/alibi-config.cmake ${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake
+# As SOVERSION.
+set(compatibility SameMajorVersion)
+if(PROJECT_VERSION_MAJOR EQUAL 0)
+  set(compatibility SameMinorVersion)
+endif()
+write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake COMPATIBILITY ${compatibility})
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake ${CMAKE_CURRENT_BINARY_DIR}/alibi-config.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake
         DESTINATION ${package_dir})
 
-# A static library brings no libraries of its own along; whoever links it must name them.
-if(BUILD_SHARED_LIBS)
-  set(pkgconfig_static_libs "")
-else()
-  set(pkgconfig_static_libs " -ldnnl -lhwy -lfmt -lsentencepiece_train -lsentencepiece -lstdc++ -lpthread")
-endif()
-file(RELATIVE_PATH prefix_from_pkgconfig /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
-string(REGEX REPLACE "/$" "" prefix_from_pkgconfig "${prefix_from_pkgconfig}")
-configure_file(${CMAKE_CURRENT_LIST_DIR}/alibi.pc.in ${CMAKE_CURRENT_BINARY_DIR}/alibi.pc @ONLY)
-install(FILES ${CMAKE_CURRENT_BINARY_DIR}/alibi.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+install_pkgconfig_file(alibi-attention alibi_attention "Attention with linear biases; C and C++"
+                       libhwy:hwy fmt:fmt -pthread)
+install_pkgconfig_file(alibi alibi "${PROJECT_DESCRIPTION}"
+                       libhwy:hwy fmt:fmt dnnl:dnnl sentencepiece_train:sentencepiece_train sentencepiece:sentencepiece
+                       -pthread)

@@ -25,6 +25,7 @@ function(add_alibi_objects name)
   # Static and shared libraries are made of the same objects. Only what ALIBI_API marks is seen outside of a shared one.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                            VISIBILITY_INLINES_HIDDEN ON)
+  compile_folders_together(${name})
 endfunction()
 
 add_alibi_objects(alibi_operator_objects ${OPERATOR_SOURCES})
@@ -36,6 +37,8 @@ foreach(group LIBRARY TOOLS)
   target_include_directories(${objects} SYSTEM PRIVATE ${XXHASH_INCLUDE_DIR})
 endforeach()
 
+set_target_properties(alibi_tools_objects PROPERTIES EXCLUDE_FROM_ALL ON)
+
 function(finish_alibi_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -43,7 +46,7 @@ function(finish_alibi_library name)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:alibi_options> ${ARGN})
 endfunction()
 
-add_library(alibi_internal STATIC $<TARGET_OBJECTS:alibi_operator_objects> $<TARGET_OBJECTS:alibi_library_objects>
+add_library(alibi_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:alibi_operator_objects> $<TARGET_OBJECTS:alibi_library_objects>
                                   $<TARGET_OBJECTS:alibi_tools_objects>)
 finish_alibi_library(alibi_internal ${library_dependencies})
 target_include_directories(alibi_internal PUBLIC ${PROJECT_SOURCE_DIR}/src)

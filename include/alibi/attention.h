@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <vector>
 
@@ -25,7 +26,8 @@ struct BucketedBias {
 /// Bucket of the key at position j for the query at position i, given distance = i - j.
 ALIBI_API int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int max_distance);
 
-/// A query row i has position query_offset + i; key row j has position j. distance = position of query - position of
+/// A query row i has position query_offset + i; key row j has position j: so for queries that are the last rows nothing
+/// need be said, and any other place, 0 included, can be. distance = position of query - position of
 /// key. At most one of `slopes` and `buckets` is set; with neither the scores carry no bias.
 struct AttentionOptions {
   std::vector<float> slopes = {};        ///< ALiBi, [heads] or [batch * heads]; empty: none. >= 0
@@ -33,7 +35,8 @@ struct AttentionOptions {
                                          ///< +infinity in either closes that direction for the head (distance 0 stays)
   std::optional<BucketedBias> buckets = {};  ///< T5 bias
   bool causal = true;                        ///< keys after the query are not seen
-  int64_t query_offset = 0;                  ///< position of the first query (cached decoding, chunks, shards)
+  std::optional<int64_t> query_offset = {};  ///< position of the first query (chunks, shards); absent: the queries are
+                                             ///< the last rows, keys - queries (of each packed sequence)
   float scale = 0;                           ///< factor of q k'; 0: 1 / sqrt(head_dim)
   int64_t window = 0;                        ///< > 0: only keys at |distance| < window are seen
   float dropout = 0;                         ///< probability that an attention weight is dropped, to the next multiple
@@ -42,7 +45,7 @@ struct AttentionOptions {
   float tolerance = 0;                     ///< skip rule (docs/attention.md): far keys whose summed weight is provably
                                            ///< <= tolerance * the row's sum are not visited; 0: visit every key
   std::vector<int32_t> cu_seqlens_q = {};  ///< packed sequences: row offsets [sequences + 1], batch must be 1; each
-  std::vector<int32_t> cu_seqlens_k = {};  ///< sequence's positions start at 0, and nothing attends across them
+  std::vector<int32_t> cu_seqlens_k = {};  ///< sequence's keys start at position 0, and nothing attends across them
 };
 
 /// What a call did.
@@ -51,26 +54,57 @@ struct AttentionStats {
   int64_t blocks_total = 0;    ///< pairs that causality, window and sequence bounds leave
 };
 
+/// What the kernel of a forward call left for its own backward pass. Opaque, but it can be kept as two plain tensors
+/// between the passes, as frameworks do, and restored, also in another process or by another kernel: one that did not
+/// make it visits every key. A handle: copies share the content.
+class ALIBI_API KernelState {
+ public:
+  KernelState();
+  ~KernelState();
+  KernelState(const KernelState&);
+  KernelState& operator=(const KernelState&);
+
+  /// [batch, heads, queries] float32; shares memory with the state (and often with AttentionState::lse).
+  Tensor saved_lse() const;
+  /// [saved_words()] int32.
+  Tensor saved_blocks() const;
+  /// Size of saved_blocks() after attention() with queries of this shape, known before it: it depends on no value but
+  /// the options. With tolerance 0 it is constant.
+  static int64_t saved_words(int64_t batch, int64_t queries, int64_t heads, const AttentionOptions& options);
+  /// Throws Error if the tensors are not those of a state.
+  static KernelState restore(const Tensor& saved_lse, const Tensor& saved_blocks);
+
+  struct State;  ///< kernel-private
+  State& state() const { return *state_; }
+
+ private:
+  std::shared_ptr<State> state_;
+};
+
 /// What the backward pass needs of the forward pass besides its inputs and output.
 struct AttentionState {
-  Tensor lse;       ///< [batch, heads, queries] float32: log of the sum of exp(score), scores in the relative form
-                    ///< -slope * |distance|; -infinity for a row without keys
-  Tensor lse_near;  ///< kernel-private: lse with linear biases counted from the nearest key
-  std::vector<int32_t> first_block;  ///< kernel-private: key blocks [first, last) visited by each query block
-  std::vector<int32_t> last_block;
+  Tensor lse;  ///< [batch, heads, queries] float32: log of the sum of exp(score), scores in the relative form
+               ///< -slope * |distance|; -infinity for a row without keys
   AttentionStats stats;
+  KernelState kernel;
 };
 
 /// q [batch, queries, heads, head_dim], k and v [batch, keys, kv_heads, head_dim], out like q; any strides with a unit
 /// inner stride. heads is a multiple of kv_heads; head h reads key/value head h / (heads / kv_heads). float32, or
 /// bfloat16 with float32 accumulation and statistics (all four alike). A query that sees no key gives zeros.
 /// Memory beyond the tensors is O(queries + keys). The same bits at any number of threads.
-/// Throws Error, naming the argument, if shapes, strides or options do not fit.
+/// out must share no memory with q, k or v: it is written while they are read. Throws Error, naming the argument, if
+/// shapes, strides or options do not fit, or if an output begins where an input does or lies across it.
 /// Source: paper section 3, equation in the caption of figure 3; online softmax (Milakov & Gimelshein 2018).
 ALIBI_API void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                          Tensor& out, AttentionState* state = nullptr);
 
-/// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v.
+/// The same; returns out, like q but contiguous.
+ALIBI_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
+                           AttentionState* state = nullptr);
+
+/// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v. They must share no
+/// memory with each other nor with an input.
 /// `state` is what the forward call with the same inputs and options filled.
 /// If dtable is given ([num_buckets, heads], float32) the gradient of the T5 bias table is ADDED to it;
 /// if dslopes is given (float32, shaped like `slopes`: [heads] or [batch * heads]) the gradient of the slopes (paper
@@ -85,7 +119,8 @@ ALIBI_API void attention_backward(const Tensor& dout, const Tensor& q, const Ten
 
 /// Attention over the union of two disjoint sets of keys, from attention over each with the same queries (out_a, out_b
 /// [batch, queries, heads, head_dim]; lse_a, lse_b [batch, heads, queries], contiguous). Positions stay those of the
-/// whole: keys that begin at `first` are attended to with query_offset - first. out and lse may be inputs again.
+/// whole: keys that begin at `first` are attended to with the query_offset of the whole - first. out and lse may be
+/// out_a and lse_a, or out_b and lse_b, themselves; any other overlap is an error.
 /// out_a and out_b may be float32 where out is bfloat16, so that parts are rounded once.
 ALIBI_API void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b,
                                Tensor& out, Tensor& lse);

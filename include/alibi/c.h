@@ -37,8 +37,11 @@ typedef struct alibi_tensor {
   int64_t strides[4]; /* in elements, the last one 1; all four 0: contiguous */
 } alibi_tensor;
 
-/* Start from alibi_attention_options_default(): zeros are the defaults. Fields are only ever added at the end, and
- * `size` tells which of them the caller knows. A null pointer to options means the defaults. */
+/* query_offset of queries that are the last rows. */
+#define ALIBI_LAST_ROWS INT64_MIN
+
+/* Start from alibi_attention_options_default(). Fields are only ever added at the end, and `size` tells which of them
+ * the caller knows: the others take their defaults. A null pointer to options means the defaults. */
 typedef struct alibi_attention_options {
   size_t size;               /* sizeof(alibi_attention_options) */
   const float* slopes;       /* ALiBi; null: none */
@@ -48,7 +51,7 @@ typedef struct alibi_attention_options {
   const float* buckets; /* T5 bias [num_buckets, heads], contiguous; null: none */
   int64_t num_buckets;
   int64_t max_distance;        /* of the T5 bias; 0: 128 */
-  int64_t query_offset;        /* position of the first query; decoding: 0 puts the queries last */
+  int64_t query_offset;        /* position of the first query; ALIBI_LAST_ROWS (the default): keys - queries */
   int64_t window;              /* > 0: only keys at |distance| < window are seen */
   const int32_t* cu_seqlens_q; /* packed sequences: row offsets, sequences + 1; null: none */
   size_t cu_seqlens_q_count;
@@ -65,6 +68,7 @@ static inline alibi_attention_options alibi_attention_options_default(void) {
   alibi_attention_options options;
   memset(&options, 0, sizeof options);
   options.size = sizeof options;
+  options.query_offset = ALIBI_LAST_ROWS;
   return options;
 }
 
@@ -87,6 +91,17 @@ ALIBI_API alibi_status alibi_attention_state_lse(const alibi_attention_state* st
 /* Blocks of keys that were visited, and that there are. */
 ALIBI_API alibi_status alibi_attention_state_blocks(const alibi_attention_state* state, int64_t* visited,
                                                     int64_t* total);
+
+/* The state as plain arrays, for a framework that keeps arrays between the passes. alibi_attention_state_words() is
+ * known before the forward call; lse and kernel_lse are [batch, heads, queries] (lse_count numbers each), blocks has
+ * `words` numbers. A state that was restored does not know its numbers of blocks. */
+ALIBI_API alibi_status alibi_attention_state_words(const alibi_tensor* q, const alibi_attention_options* options,
+                                                   size_t* words);
+ALIBI_API alibi_status alibi_attention_state_save(const alibi_attention_state* state, float* lse, float* kernel_lse,
+                                                  size_t lse_count, int32_t* blocks, size_t words);
+ALIBI_API alibi_status alibi_attention_state_restore(alibi_attention_state* state, const alibi_tensor* q,
+                                                     const float* lse, const float* kernel_lse, const int32_t* blocks,
+                                                     size_t words);
 
 /* q and out [batch, queries, heads, head_dim], k and v [batch, keys, kv_heads, head_dim]. options and state may be
  * null. */

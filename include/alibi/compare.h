@@ -10,11 +10,10 @@
 
 #include "alibi/evaluate.h"
 #include "alibi/export.h"
+#include "alibi/results.h"
 #include "alibi/train.h"
 
 namespace alibi {
-
-struct CompareResults;  // src/report/results.h
 
 struct CompareOptions {
   std::vector<std::string> texts;  ///< files, folders, "-", or a folder of `alibi tokenize`; empty: the default corpus

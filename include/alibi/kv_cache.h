@@ -33,8 +33,8 @@ class ALIBI_API KvCache {
   int64_t bytes() const;
 
   /// k and v [batch, new, kv_heads, head_dim], float32 or bfloat16, any strides with a unit inner stride; rounded to
-  /// the cache's data type where that is the narrower one. Throws Error, naming the argument, and leaves the cache as
-  /// it was.
+  /// the cache's data type where that is the narrower one. They may be keys() and values() themselves. Throws Error,
+  /// naming the argument, and leaves the cache as it was.
   void append(const Tensor& k, const Tensor& v);
   /// Allocates room for `keys` keys in all.
   void reserve(int64_t keys);
@@ -56,11 +56,14 @@ class ALIBI_API KvCache {
 /// attention() of a few queries over a cache: the same formula, errors and (optional) `state`, with each key and value
 /// read once for all queries and heads that share it, and with the keys split over the threads.
 /// q and out [batch, queries, heads, head_dim], float32 or bfloat16, whatever the cache holds. The queries are the last
-/// rows: position keys - queries + i; unless options.query_offset is set (not 0): query_offset + i.
+/// rows unless options.query_offset says where they are.
 /// options.tolerance holds for each row as in attention(); skipped keys are not read, so that with linear biases the
 /// time of a call does not grow with the length of the cache. options.dropout and packed sequences are not supported.
-/// The same bits at any number of threads.
+/// out may be q itself. The same bits at any number of threads.
 ALIBI_API void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                                 AttentionState* state = nullptr);
+/// The same; returns out, like q but contiguous.
+ALIBI_API Tensor attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options = {},
+                                  AttentionState* state = nullptr);
 
 }  // namespace alibi

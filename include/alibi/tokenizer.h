@@ -48,6 +48,12 @@ struct TokenizerChoice {
   std::string like = {};      ///< a model or data folder whose tokenizer is taken instead; empty: none
 };
 
+/// Makes it: learned from the texts (documents, each ended by its end), bpe and unigram from at most 16 MiB of them,
+/// chosen by a fixed rule, so that the same texts in the same order give the same tokenizer. Throws UsageError for a
+/// kind or a size that does not exist or is too small for the text, Error if the text is too small.
+ALIBI_API std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice,
+                                                          std::span<const std::string> texts);
+
 /// Ids 0 to 255 are the bytes themselves, 256 ends a text. decode(encode(text)) is the text, whatever its bytes.
 class ALIBI_API ByteTokenizer : public Tokenizer {
  public:

@@ -10,6 +10,7 @@
 #include "attention/amx_pack.h"
 #include "attention/amx_plan.h"
 #include "attention/blocks.h"
+#include "attention/kernel_state.h"
 #include "attention/skip.h"
 #include "attention/vector_kernel.h"
 #include "core/parallel.h"
@@ -35,10 +36,10 @@ bool in_range(const Problem& problem) {
 
 /// Every query must have a key at its own position, so that no row is empty and linear biases start from 0; and there
 /// must be enough queries to pay for packing the keys.
-bool fits(const Problem& problem, const Sequence& sequence) {
+bool fits(const Sequence& sequence) {
   constexpr int64_t enough_queries = 32, keys_per_query = 8;
   if (sequence.queries == 0) return true;
-  return problem.query_offset >= 0 && problem.query_offset + sequence.queries <= sequence.keys &&
+  return sequence.query_offset >= 0 && sequence.query_offset + sequence.queries <= sequence.keys &&
          (sequence.queries >= enough_queries || sequence.keys <= keys_per_query * sequence.queries);
 }
 
@@ -47,8 +48,7 @@ bool amx_supports(const Problem& problem) {
   constexpr int most_buckets = 4096;  // each task of the backward pass has sums of its own
   return isa() == Isa::amx && problem.dtype == DType::bfloat16 && problem.head_dim <= most_columns &&
          problem.num_buckets <= most_buckets && in_range(problem) &&
-         std::all_of(problem.sequences.begin(), problem.sequences.end(),
-                     [&](const Sequence& sequence) { return fits(problem, sequence); });
+         std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }
 
 /// The most work first.
@@ -78,8 +78,7 @@ void amx_forward(const Problem& problem, AttentionState* state) {
   if (!keys.finite()) return vector_forward(problem, state);
   const BlockNumbers numbers(problem, BlockNumbers::Of::queries);
   if (state != nullptr && may_skip(problem)) {
-    state->first_block.assign(static_cast<size_t>(state_size(numbers)), 0);
-    state->last_block.assign(static_cast<size_t>(state_size(numbers)), 0);
+    state->kernel.state().begin(KernelState::State::Kernel::amx, numbers.size());
   }
   const std::vector<ForwardTask> tasks = forward_tasks(problem, numbers);
   std::atomic<int64_t> visited{0}, total{0};
@@ -151,10 +150,7 @@ void amx_backward(const Problem& problem, const AttentionState& state, const Bia
     if (!finite) break;
   }
   if (finite) return bias.finish();
-  AttentionState every_block = state;  // the vector kernel numbers blocks its own way
-  every_block.first_block.clear();
-  every_block.last_block.clear();
-  vector_backward(problem, every_block, sums);
+  vector_backward(problem, state, sums);
 }
 
 }  // namespace

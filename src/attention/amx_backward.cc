@@ -212,7 +212,7 @@ class Backward {
       for (int64_t q = 0; q < task_.query_blocks; q += group_queries) run_group(head_of, k, q);
     }
     if (diagonals) {
-      const int64_t distance = problem_.query_offset + (task_.query_block - task_.key_block) * block_rows;
+      const int64_t distance = sequence_.query_offset + (task_.query_block - task_.key_block) * block_rows;
       diagonals->finish(problem_, distance, kept_, (*bias_)[static_cast<size_t>(head % problem_.group())]);
     }
     if (task_.last_of_queries) write_queries(head);
@@ -276,7 +276,7 @@ class Backward {
   }
 
   void make_pair(const Head& head, int64_t key, int64_t query, const PairTiles& to) {
-    const int64_t position = problem_.query_offset + (task_.query_block + query) * block_rows;
+    const int64_t position = sequence_.query_offset + (task_.query_block + query) * block_rows;
     const Ramp ramp = head.ramps.at(task_.key_block + key, position);
     ramp.load();
     for (int64_t step = 0; step < steps_; ++step) {

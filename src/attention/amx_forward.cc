@@ -16,6 +16,7 @@
 #include "attention/amx_softmax.h"
 #include "attention/amx_tiles.h"
 #include "attention/blocks.h"
+#include "attention/kernel_state.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
@@ -109,10 +110,10 @@ class Forward {
       }
       if (i + 1 < count_) prefetch(out_of(queries_[i + 1]));
       unpack_transposed(q.out, inverse, RowOrder::natural, out_of(q));
-      if (state == nullptr || state->first_block.empty()) continue;
+      if (state == nullptr || state->kernel.state().first_block.empty()) continue;
       const auto at = static_cast<size_t>(numbers.at(plan_.sequence, plan_.head, q.row / block_rows));
-      state->first_block[at] = static_cast<int32_t>(q.left);
-      state->last_block[at] = static_cast<int32_t>(q.right);
+      state->kernel.state().first_block[at] = static_cast<int32_t>(q.left);
+      state->kernel.state().last_block[at] = static_cast<int32_t>(q.right);
     }
   }
 
@@ -141,7 +142,7 @@ class Forward {
     q.row = block * block_rows;
     const int64_t left = sequence_.queries - q.row;
     q.rows = left < block_rows ? left : block_rows;
-    q.position = problem_.query_offset + q.row;
+    q.position = sequence_.query_offset + q.row;
     const auto [first, last] = plan_.blocks_seen(q.position, q.position + q.rows - 1);
     const int64_t own = (q.position + q.rows - 1) / block_rows;  // the last row's own key
     q.first = q.low = first;

@@ -43,10 +43,6 @@ class BlockNumbers {
   int64_t size_ = 0;
 };
 
-/// Entries of AttentionState's blocks. One more than there are, which no other kernel's number can equal: the backward
-/// pass does not take blocks for its own that are numbered differently.
-inline int64_t state_size(const BlockNumbers& queries) { return queries.size() + 1; }
-
 /// The keys of one key/value head of one sequence, block by block.
 struct KeyView {
   const uint16_t* rows = nullptr;        ///< keys: `rows` tiles, [block][step]

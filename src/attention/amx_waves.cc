@@ -4,6 +4,7 @@
 #include "attention/amx_backward.h"
 #include "attention/amx_pack.h"
 #include "attention/amx_tiles.h"
+#include "attention/kernel_state.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
@@ -102,21 +103,25 @@ class SpanPairs {
 
 VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state)
     : numbers_(problem, BlockNumbers::Of::queries) {
-  const auto size = static_cast<size_t>(state_size(numbers_));
-  if (state.first_block.size() == size && state.last_block.size() == size) {
-    first_ = state.first_block;
-    last_ = state.last_block;
-    return;
-  }
+  const KernelState::State& forward = state.kernel.state();
+  constexpr auto amx = KernelState::State::Kernel::amx;
+  check_blocks(forward, amx, numbers_.size());
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const HeadPlan plan(problem, s, head);
       for (int64_t row = 0; row < problem.sequences[s].queries; row += block_rows) {
-        const int64_t position = problem.query_offset + row;
+        const int64_t position = problem.sequences[s].query_offset + row;
         const int64_t rows = std::min(block_rows, problem.sequences[s].queries - row);
         const auto [first, last] = plan.blocks_seen(position, position + rows - 1);
-        first_.push_back(static_cast<int32_t>(first));
-        last_.push_back(static_cast<int32_t>(last));
+        if (forward.is_of(amx)) {
+          const size_t i = at(s, head, row / block_rows);
+          first_[i] = std::clamp(forward.first_block[i], static_cast<int32_t>(first), static_cast<int32_t>(last));
+          last_[i] = std::clamp(forward.last_block[i], first_[i], static_cast<int32_t>(last));
+        } else {
+          const size_t i = at(s, head, row / block_rows);
+          first_[i] = static_cast<int32_t>(first);
+          last_[i] = static_cast<int32_t>(last);
+        }
       }
     }
   }

@@ -19,7 +19,7 @@ QueryBlock query_block_at(const Problem& problem, const Sequence& sequence, int6
   block.head = head;
   block.row = row;
   block.rows = std::min(query_rows, sequence.queries - row);
-  block.position = problem.query_offset + row;
+  block.position = sequence.query_offset + row;
   block.bias = problem.bias(sequence.batch, head);
   const int64_t last_position = block.position + block.rows - 1;
   block.keys = sequence.keys;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include "attention/kernel_state.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
@@ -56,9 +57,11 @@ void BiasGradient::Add(const BiasGradient& other) {
 
 std::pair<int64_t, int64_t> visited_keys(const AttentionState& state, const BlockIndex& index, size_t sequence,
                                          const QueryBlock& block) {
-  if (state.first_block.empty()) return {block.first, block.last};
+  const KernelState::State& forward = state.kernel.state();
+  if (!forward.is_of(KernelState::State::Kernel::vector)) return {block.first, block.last};
   const auto at = static_cast<size_t>(index.at(sequence, block.head, block.row));
-  return {state.first_block[at], state.last_block[at]};
+  const int64_t first = std::clamp<int64_t>(forward.first_block[at], block.first, block.last);
+  return {first, std::clamp<int64_t>(forward.last_block[at], first, block.last)};
 }
 
 std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionState& state, const BlockIndex& index,

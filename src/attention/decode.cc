@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "alibi/runtime.h"
+#include "attention/kernel_state.h"
 #include "attention/make_problem.h"
 #include "attention/skip.h"
 #include "core/check.h"
@@ -51,6 +52,10 @@ struct Unit {
   int64_t begin = 0, end = 0;
   size_t first_partial = 0;
 };
+
+int64_t query_offset(const Problem& problem, const Group& group) {
+  return problem.sequences[static_cast<size_t>(group.batch)].query_offset;
+}
 
 /// Partial results, and the floats that they point to.
 struct Partials {
@@ -142,7 +147,7 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
   }
   decode_arrange(q, cache_.stride, cache_.dtype);
   const HeadBias bias = problem_.bias(group.batch, head);
-  const int64_t position = problem_.query_offset + query;
+  const int64_t position = query_offset(problem_, group) + query;
   const auto [begin, end] = Problem::keys_seen(bias, position, position, cache_.length);
   if (begin < end) {
     group.seen_begin = std::min(group.seen_begin, begin);
@@ -173,8 +178,8 @@ void Decode::ask_for(const Group& group, int64_t key) const {
 /// Keys within near_keys of the queries, or the nearest ones there are.
 void set_near(const Problem& problem, Group& group) {
   const int64_t newest = group.seen_end - 1;
-  const int64_t first = std::clamp(problem.query_offset + group.query_begin, group.seen_begin, newest);
-  const int64_t last = std::clamp(problem.query_offset + group.query_begin + group.queries - 1, first, newest);
+  const int64_t first = std::clamp(query_offset(problem, group) + group.query_begin, group.seen_begin, newest);
+  const int64_t last = std::clamp(query_offset(problem, group) + group.query_begin + group.queries - 1, first, newest);
   const int64_t begin = (first - near_keys + 1) / cache_block * cache_block;
   const int64_t end = ceil_div(last + near_keys, cache_block) * cache_block;
   group.near_begin = std::max(begin, group.seen_begin);
@@ -336,9 +341,7 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   const auto like_q = [&](const Tensor& view) {
     return Tensor::view(view.raw(), view.shape(), q.dtype(), view.strides());
   };
-  Problem problem = make_problem(operation, q, like_q(cache.keys()), like_q(cache.values()), out, options);
-  if (options.query_offset == 0) problem.query_offset = problem.keys - problem.queries;
-  return problem;
+  return make_problem(operation, q, like_q(cache.keys()), like_q(cache.values()), out, options);
 }
 
 }  // namespace
@@ -349,10 +352,16 @@ void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOpti
   if (state != nullptr) {
     *state = {};
     state->lse = Tensor::empty({problem.batch, problem.heads, problem.queries});
-    state->lse_near = state->lse;
+    state->kernel.state().lse = state->lse;
   }
   if (out.elements() == 0) return;
   Decode(problem, cache.state()).run(state);
+}
+
+Tensor attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, AttentionState* state) {
+  Tensor out = Tensor::empty(q.shape(), q.dtype());
+  attention_decode(q, cache, options, out, state);
+  return out;
 }
 
 }  // namespace alibi

@@ -174,6 +174,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   if (added == 0) return;
   const int64_t first = cache.length, length = first + added;
   check(added <= most_keys - first, "[kv_cache] {} keys and {} more, expected at most {}", first, added, most_keys);
+  const Tensor held_k = cache.k, held_v = cache.v;  // k and v may be views of them
   if (length > cache.capacity) reserve(std::max(length, std::min(most_keys, cache.capacity + cache.capacity / 2)));
   cache.norms.resize(length);
   // A task is a stretch of whole blocks of one head, so that no two tasks raise the same leaf.

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "attention/kernel_state.h"
 #include "core/check.h"
 
 namespace alibi::kernels {
@@ -40,6 +41,9 @@ void check_writable(const char* operation, const char* name, const Tensor& tenso
     covered = stride * (extent - 1) + covered;
   }
 }
+
+/// One past the last byte of a contiguous tensor.
+const char* end_of(const Tensor& tensor) { return static_cast<const char*>(tensor.raw()) + tensor.bytes(); }
 
 Rows rows_of(const Tensor& tensor) { return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)}; }
 
@@ -114,7 +118,10 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
   const auto& q_offsets = options.cu_seqlens_q;
   const auto& k_offsets = options.cu_seqlens_k;
   if (q_offsets.empty() && k_offsets.empty()) {
-    for (int64_t b = 0; b < problem.batch; ++b) problem.sequences.push_back({b, 0, problem.queries, 0, problem.keys});
+    for (int64_t b = 0; b < problem.batch; ++b) {
+      const int64_t last_rows = problem.keys - problem.queries;
+      problem.sequences.push_back({b, 0, problem.queries, 0, problem.keys, options.query_offset.value_or(last_rows)});
+    }
     return;
   }
   check(problem.batch == 1, "[{}] batch is {}, expected 1 with packed sequences", operation, problem.batch);
@@ -123,17 +130,19 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
   check(q_offsets.size() == k_offsets.size(), "[{}] options.cu_seqlens_q has {} offsets, cu_seqlens_k has {}",
         operation, q_offsets.size(), k_offsets.size());
   for (size_t i = 1; i < q_offsets.size(); ++i) {
+    const int64_t queries = q_offsets[i] - q_offsets[i - 1], keys = k_offsets[i] - k_offsets[i - 1];
     problem.sequences.push_back(
-        {0, q_offsets[i - 1], q_offsets[i] - q_offsets[i - 1], k_offsets[i - 1], k_offsets[i] - k_offsets[i - 1]});
+        {0, q_offsets[i - 1], queries, k_offsets[i - 1], keys, options.query_offset.value_or(keys - queries)});
   }
 }
 
 void set_options(const char* operation, const AttentionOptions& options, Problem& problem) {
   check(std::isfinite(options.scale), "[{}] options.scale is {}, expected a finite number", operation, options.scale);
   problem.scale = options.scale != 0 ? options.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
-  check(std::abs(options.query_offset) <= int64_t{1} << 40, "[{}] options.query_offset is {}, expected at most 2^40",
-        operation, options.query_offset);
-  problem.query_offset = options.query_offset;
+  constexpr int64_t most_offset = int64_t{1} << 40;
+  const int64_t offset = options.query_offset.value_or(0);
+  check(-most_offset <= offset && offset <= most_offset, "[{}] options.query_offset is {}, expected at most 2^40",
+        operation, offset);
   problem.causal = options.causal;
   check(options.window >= 0, "[{}] options.window is {}, expected >= 0", operation, options.window);
   problem.window = std::min(options.window, unbounded);
@@ -147,6 +156,16 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
 }
 
 }  // namespace
+
+void check_apart(const char* operation, const char* output_name, const Tensor& output, const char* name,
+                 const Tensor& tensor) {
+  if (output.elements() == 0 || tensor.elements() == 0) return;
+  const bool across = output.contiguous() && tensor.contiguous() &&
+                      static_cast<const char*>(output.raw()) < end_of(tensor) &&
+                      static_cast<const char*>(tensor.raw()) < end_of(output);
+  check(output.raw() != tensor.raw() && !across, "[{}] {} shares memory with {}, expected memory of its own", operation,
+        output_name, name);
+}
 
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options) {
@@ -175,6 +194,8 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   check_shape(operation, "v", v, k.shape(), "k");
   check_shape(operation, "out", out, q.shape(), "q");
   check_writable(operation, "out", out);
+  check_apart(operation, "out", out, "k", k);
+  check_apart(operation, "out", out, "v", v);
   problem.q = rows_of(q);
   problem.k = rows_of(k);
   problem.v = rows_of(v);
@@ -186,7 +207,7 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
 }
 
 BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
-                       const AttentionState& state, Tensor& dq, Tensor& dk, Tensor& dv,
+                       const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk, Tensor& dv,
                        const AttentionBiasGradients& bias_gradients) {
   constexpr const char* operation = "attention_backward";
   const Tensor* const likes[] = {&q, &q, &k, &v};
@@ -196,18 +217,31 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
        {std::pair<const char*, const Tensor*>{"dout", &dout}, {"dq", &dq}, {"dk", &dk}, {"dv", &dv}}) {
     check_tensor(operation, name, *tensor, problem.dtype);
     check_shape(operation, name, *tensor, likes[i]->shape(), like_names[i]);
-    if (tensor != &dout) check_writable(operation, name, *tensor);
     ++i;
+  }
+  const std::pair<const char*, const Tensor*> outputs[] = {{"dq", &dq}, {"dk", &dk}, {"dv", &dv}};
+  const std::pair<const char*, const Tensor*> inputs[] = {
+      {"dout", &dout}, {"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}};
+  for (const auto& [name, output] : outputs) {
+    check_writable(operation, name, *output);
+    for (const auto& [input_name, input] : inputs) check_apart(operation, name, *output, input_name, *input);
+    for (const auto& [other_name, other] : outputs) {
+      if (other == output) break;
+      check_apart(operation, name, *output, other_name, *other);
+    }
   }
   problem.dout = rows_of(dout);
   problem.dq = rows_of(dq);
   problem.dk = rows_of(dk);
   problem.dv = rows_of(dv);
   const Shape lse_shape = {problem.batch, problem.heads, problem.queries};
-  check(state.lse.defined() && state.lse_near.defined() && state.lse.shape() == lse_shape,
-        "[attention_backward] state.lse has shape {}, expected {}; the state must come from the forward call with the "
-        "same inputs and options",
-        state.lse.shape(), lse_shape);
+  const Tensor& near = state.kernel.state().lse;
+  for (const Tensor& lse : {state.lse, near}) {
+    check(lse.defined() && lse.shape() == lse_shape && lse.dtype() == DType::float32 && lse.contiguous(),
+          "[attention_backward] state.lse has shape {}, expected {}; the state must come from the forward call with "
+          "the same inputs and options",
+          lse.shape(), lse_shape);
+  }
   BiasSums sums;
   if (bias_gradients.dtable != nullptr) {
     const Tensor& dtable = *bias_gradients.dtable;

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "alibi/attention.h"
+#include "attention/make_problem.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -29,6 +30,13 @@ void check_lse(const char* name, const Tensor& lse, const Shape& shape) {
   check(lse.defined() && lse.shape() == shape && lse.dtype() == DType::float32 && lse.contiguous(),
         "[merge_attention] {} has shape {}, expected a contiguous float32 {}, [batch, heads, queries]", name,
         lse.shape(), shape);
+}
+
+/// Each element is read before it is written, so an output may be an input itself, but not lie across it.
+void check_same_or_apart(const char* output_name, const Tensor& output, const char* name, const Tensor& tensor) {
+  const bool same =
+      output.raw() == tensor.raw() && output.strides() == tensor.strides() && output.dtype() == tensor.dtype();
+  if (!same) kernels::check_apart("merge_attention", output_name, output, name, tensor);
 }
 
 /// Row (b, query, head) of a tensor of either type.
@@ -64,6 +72,10 @@ void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out
   check_lse("lse_a", lse_a, lse_shape);
   check_lse("lse_b", lse_b, lse_shape);
   check_lse("lse", lse, lse_shape);
+  check_same_or_apart("out", out, "out_a", out_a);
+  check_same_or_apart("out", out, "out_b", out_b);
+  check_same_or_apart("lse", lse, "lse_a", lse_a);
+  check_same_or_apart("lse", lse, "lse_b", lse_b);
   const float* const a = lse_a.data<float>();
   const float* const b = lse_b.data<float>();
   float* const merged = lse.data<float>();

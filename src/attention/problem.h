@@ -30,6 +30,7 @@ struct Sequence {
   int64_t batch = 0;
   int64_t query_begin = 0, queries = 0;
   int64_t key_begin = 0, keys = 0;
+  int64_t query_offset = 0;
 };
 
 struct Problem {
@@ -41,7 +42,6 @@ struct Problem {
   std::vector<Sequence> sequences;
 
   float scale = 0;
-  int64_t query_offset = 0;
   bool causal = true;
   int64_t window = 0;
   float dropout = 0;

@@ -62,7 +62,7 @@ struct WeightRow {
 
 WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBias& bias, int64_t head, int64_t i,
                   const std::vector<double>& q) {
-  const int64_t position = problem.query_offset + i;
+  const int64_t position = sequence.query_offset + i;
   const auto [begin, end] = Problem::keys_seen(bias, position, position, sequence.keys);
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
   WeightRow row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin))};
@@ -163,7 +163,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
       double* dq = &gradients.dq[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key_row = key_begin + static_cast<int64_t>(n);
-        const int64_t distance = problem.query_offset + i - row.begin - static_cast<int64_t>(n);
+        const int64_t distance = sequence.query_offset + i - row.begin - static_cast<int64_t>(n);
         keys.load(b, key_row, head / group, key);
         const double ds = row.p[n] * (dp[n] - delta);
         add_scaled(dq, static_cast<double>(problem.scale) * ds, key);

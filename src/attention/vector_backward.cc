@@ -13,6 +13,7 @@
 
 #include "attention/blocks.h"
 #include "attention/chunks.h"
+#include "attention/kernel_state.h"
 #include "attention/vector_kernel.h"
 #include "core/check.h"
 #include "core/parallel.h"
@@ -153,7 +154,8 @@ Block Start(const Problem& problem, const AttentionState& state, const Sequence&
   LoadQueries(problem, problem.q, sequence, queries, block.q, stride, block.q_lanes);
   LoadQueries(problem, problem.dout, sequence, queries, block.dout, stride, block.dout_lanes);
   std::fill_n(block.lse, query_rows, std::numeric_limits<float>::infinity());
-  const float* lse = state.lse_near.data<float>() + (b * problem.heads + queries.head) * problem.queries + row;
+  const float* lse =
+      state.kernel.state().lse.data<float>() + (b * problem.heads + queries.head) * problem.queries + row;
   for (int64_t x = 0; x < queries.rows; ++x) {
     // A row that saw no key has no weights.
     if (lse[x] != -std::numeric_limits<float>::infinity()) block.lse[x] = lse[x] * std::numbers::log2e_v<float>;
@@ -290,10 +292,7 @@ HWY_EXPORT(WriteKeyGradients);
 
 void vector_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
   const BlockIndex index(problem);
-  check(state.first_block.empty() || static_cast<int64_t>(state.first_block.size()) == index.size(),
-        "[attention_backward] state has {} query blocks, expected {}; the state must come from the forward call with "
-        "the same inputs, options and instruction set",
-        state.first_block.size(), index.size());
+  check_blocks(state.kernel.state(), KernelState::State::Kernel::vector, index.size());
   std::vector<ChunkGroup> groups = chunk_groups(problem, state, index, sums);
   const ChunkOrder order(groups);
   const auto write = [&](const ChunkGroup& group, int64_t key_block) {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "attention/blocks.h"
+#include "attention/kernel_state.h"
 #include "attention/skip.h"
 #include "attention/vector_kernel.h"
 #include "core/parallel.h"
@@ -151,7 +152,7 @@ void WriteRows(const Problem& problem, const Sequence& sequence, int64_t stride,
     const int64_t nearest = block.nearest(x);
     const float slope = block.position + x < 0 ? block.bias.slope_after : block.bias.slope_before;
     const double shift = nearest > 0 ? static_cast<double>(slope) * static_cast<double>(nearest) : 0.0;
-    state->lse_near.data<float>()[at] = static_cast<float>(near);
+    state->kernel.state().lse.data<float>()[at] = static_cast<float>(near);
     state->lse.data<float>()[at] = static_cast<float>(near - shift);
   }
 }
@@ -192,7 +193,7 @@ class Task {
       stats.blocks_total += r.block.last - r.block.first;
     }
     if (first >= last) return;
-    const int64_t position = problem_.query_offset + task_.row_end - 1;
+    const int64_t position = sequence_.query_offset + task_.row_end - 1;
     const int64_t diagonal = std::clamp(position < 0 ? 0 : position / key_rows, first, last - 1);
     bool more = true;
     for (int64_t key_block = diagonal; more && key_block >= first; --key_block) {
@@ -207,10 +208,10 @@ class Task {
   void Finish(AttentionState* state, const BlockIndex& index) {
     for (Running& r : running_) {
       WriteRows(problem_, sequence_, stride_, rows_, r, state);
-      if (state == nullptr || state->first_block.empty()) continue;
+      if (state == nullptr || state->kernel.state().first_block.empty()) continue;
       const auto at = static_cast<size_t>(index.at(task_.sequence, r.block.head, r.block.row));
-      state->first_block[at] = static_cast<int32_t>(r.first);
-      state->last_block[at] = static_cast<int32_t>(r.last);
+      state->kernel.state().first_block[at] = static_cast<int32_t>(r.first);
+      state->kernel.state().last_block[at] = static_cast<int32_t>(r.last);
     }
   }
 
@@ -359,8 +360,7 @@ void vector_forward(const Problem& problem, AttentionState* state) {
   norms.accumulate(problem);
   const BlockIndex index(problem);
   if (state != nullptr && !norms.empty()) {
-    state->first_block.assign(static_cast<size_t>(index.size()), 0);
-    state->last_block.assign(static_cast<size_t>(index.size()), 0);
+    state->kernel.state().begin(KernelState::State::Kernel::vector, index.size());
   }
   const std::vector<QueryTask> tasks = query_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};

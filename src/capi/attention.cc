@@ -39,6 +39,61 @@ alibi_status alibi_attention_state_blocks(const alibi_attention_state* state, in
   });
 }
 
+alibi_status alibi_attention_state_words(const alibi_tensor* q, const alibi_attention_options* options, size_t* words) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_attention_state_words";
+    const Tensor q_view = to_tensor(operation, "q", q);
+    check_pointer(operation, "words", words);
+    const AttentionOptions settings = to_options(operation, options, q_view);
+    *words = static_cast<size_t>(KernelState::saved_words(q_view.size(0), q_view.size(1), q_view.size(2), settings));
+  });
+}
+
+alibi_status alibi_attention_state_save(const alibi_attention_state* state, float* lse, float* kernel_lse,
+                                        size_t lse_count, int32_t* blocks, size_t words) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_attention_state_save";
+    check_pointer(operation, "state", state);
+    const Tensor& from = state->state.lse;
+    check(from.defined(), "[{}] state has not been through a forward call", operation);
+    const Tensor kernel = state->state.kernel.saved_lse(), saved = state->state.kernel.saved_blocks();
+    const auto expected = static_cast<size_t>(from.elements()), expected_words = static_cast<size_t>(saved.elements());
+    check(lse_count == expected, "[{}] lse_count is {}, expected {}, batch * heads * queries", operation, lse_count,
+          expected);
+    check(words == expected_words, "[{}] words is {}, expected {}, alibi_attention_state_words()", operation, words,
+          expected_words);
+    check_pointer(operation, "blocks", blocks);
+    if (lse_count > 0) {
+      check_pointer(operation, "lse", lse);
+      check_pointer(operation, "kernel_lse", kernel_lse);
+      std::copy_n(from.data<float>(), lse_count, lse);
+      std::copy_n(kernel.data<float>(), lse_count, kernel_lse);
+    }
+    std::copy_n(saved.data<int32_t>(), words, blocks);
+  });
+}
+
+alibi_status alibi_attention_state_restore(alibi_attention_state* state, const alibi_tensor* q, const float* lse,
+                                           const float* kernel_lse, const int32_t* blocks, size_t words) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_attention_state_restore";
+    check_pointer(operation, "state", state);
+    const Tensor q_view = to_tensor(operation, "q", q);
+    const Shape shape = {q_view.size(0), q_view.size(2), q_view.size(1)};
+    const auto copy = [&](const char* name, const float* values) {
+      if (q_view.elements() > 0) check_pointer(operation, name, values);
+      return Tensor::view(const_cast<float*>(values), shape).clone();
+    };
+    check_pointer(operation, "blocks", blocks);
+    check(words <= size_t{1} << 40, "[{}] words is {}, expected alibi_attention_state_words()", operation, words);
+    const Tensor saved = Tensor::view(const_cast<int32_t*>(blocks), {static_cast<int64_t>(words)}, DType::int32);
+    AttentionState restored;
+    restored.lse = copy("lse", lse);
+    restored.kernel = KernelState::restore(copy("kernel_lse", kernel_lse), saved);
+    state->state = restored;
+  });
+}
+
 alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor* k, const alibi_tensor* v,
                              const alibi_attention_options* options, const alibi_tensor* out,
                              alibi_attention_state* state) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdio>
+#include <cstring>
 #include <limits>
 
 #include "alibi/runtime.h"
@@ -49,15 +50,20 @@ std::vector<int32_t> to_offsets(const char* operation, const char* name, const i
 /// What this library knows of the caller's options.
 alibi_attention_options known(const char* operation, const alibi_attention_options& options) {
   constexpr size_t size = sizeof(alibi_attention_options);
-  check(options.size >= size, "[{}] options.size is {}, expected {}; start from alibi_attention_options_default()",
-        operation, options.size, size);
   constexpr size_t most = 4096;  // what a later version could come to; beyond it the field is not a size
-  check(options.size <= most, "[{}] options.size is {}, expected {}", operation, options.size, size);
-  // A later version's fields may be passed as long as they ask for nothing.
+  check(options.size >= sizeof options.size && options.size <= most &&
+            options.size % alignof(alibi_attention_options) == 0,
+        "[{}] options.size is {}, expected {} here; start from alibi_attention_options_default()", operation,
+        options.size, size);
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&options);
-  check(std::all_of(bytes + size, bytes + options.size, [](unsigned char byte) { return byte == 0; }),
-        "[{}] options sets fields that version {} of the library does not know", operation, version);
-  return options;
+  alibi_attention_options result = alibi_attention_options_default();
+  if (options.size > size) {  // a later version's fields may be passed as long as they ask for nothing
+    check(std::all_of(bytes + size, bytes + options.size, [](unsigned char byte) { return byte == 0; }),
+          "[{}] options sets fields that version {} of the library does not know", operation, version);
+  }
+  // Fields that an earlier version did not have keep their defaults.
+  std::memcpy(&result, bytes, std::min(size, options.size));
+  return result;
 }
 
 }  // namespace
@@ -121,7 +127,7 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
     result.buckets = bias;
   }
   result.causal = options.bidirectional == 0;
-  result.query_offset = options.query_offset;
+  if (options.query_offset != ALIBI_LAST_ROWS) result.query_offset = options.query_offset;
   result.scale = options.scale;
   result.window = options.window;
   result.dropout = options.dropout;

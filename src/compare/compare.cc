@@ -6,6 +6,7 @@
 #include <ctime>
 #include <optional>
 
+#include "alibi/results.h"
 #include "alibi/runtime.h"
 #include "alibi/version.h"
 #include "compare/defaults.h"
@@ -14,7 +15,6 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "report/html.h"
-#include "report/results.h"
 #include "text/corpus.h"
 #include "text/training_data.h"
 

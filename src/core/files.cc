@@ -176,7 +176,7 @@ void check_no_folder(const fs::path& path, const Target& target) {
 }
 
 /// `wanted` is the path that was asked for, here or below.
-void make_folder(const fs::path& path, const fs::path& wanted) {
+void make_folders(const fs::path& path, const fs::path& wanted) {
   const Target target = target_of(path, "folder");
   check(!target.descriptor, "[folder] {}: is an open file, expected a folder", wanted.string());
   if (target.info) {
@@ -184,7 +184,7 @@ void make_folder(const fs::path& path, const fs::path& wanted) {
           target.path.string(), kind_of(target.info->st_mode));
   } else {
     if (target.path.has_parent_path() && target.path.has_relative_path())
-      make_folder(target.path.parent_path(), wanted);
+      make_folders(target.path.parent_path(), wanted);
     check_call(::mkdir(target.path.c_str(), 0777) == 0 || errno == EEXIST, "folder", wanted);
   }
   check_call(::access(target.path.c_str(), W_OK | X_OK) == 0, "folder", wanted);
@@ -300,7 +300,7 @@ void check_output_file(const fs::path& path) {
 
 std::optional<int> descriptor_of(const fs::path& path) { return target_of(path, "write").descriptor; }
 
-void make_folder(const fs::path& path) { make_folder(path, path); }
+void make_folder(const fs::path& path) { make_folders(path, path); }
 
 AppendFile::AppendFile(const fs::path& path)
     : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {

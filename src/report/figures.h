@@ -4,9 +4,9 @@
 #include <string>
 #include <vector>
 
+#include "alibi/results.h"
 #include "report/bar_chart.h"
 #include "report/line_chart.h"
-#include "report/results.h"
 
 namespace alibi {
 

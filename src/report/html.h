@@ -4,7 +4,7 @@
 #include <filesystem>
 #include <string>
 
-#include "report/results.h"
+#include "alibi/results.h"
 
 namespace alibi {
 

@@ -3,7 +3,7 @@
 
 #include <string>
 
-#include "report/results.h"
+#include "alibi/results.h"
 
 namespace alibi {
 

@@ -113,4 +113,11 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, c
   return make_sentencepiece(choice, documents, progress);
 }
 
+std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, std::span<const std::string> texts) {
+  std::vector<Document> documents;
+  documents.reserve(texts.size());
+  for (const std::string& text : texts) documents.emplace_back("-", "-", text);
+  return make_tokenizer(choice, documents);
+}
+
 }  // namespace alibi

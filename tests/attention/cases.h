@@ -24,9 +24,10 @@ struct AttentionCase {
     return fmt::format(
         "batch {} queries {} keys {} heads {}/{} head_dim {} {} causal {} offset {} window {} slopes {}+{} buckets {} "
         "dropout {} tolerance {} sequences {} seed {}",
-        batch, queries, keys, heads, kv_heads, head_dim, name_of(dtype), options.causal, options.query_offset,
-        options.window, options.slopes.size(), options.slopes_after.size(), options.buckets.has_value(),
-        options.dropout, options.tolerance, options.cu_seqlens_q.size(), seed);
+        batch, queries, keys, heads, kv_heads, head_dim, name_of(dtype), options.causal,
+        options.query_offset.value_or(keys - queries), options.window, options.slopes.size(),
+        options.slopes_after.size(), options.buckets.has_value(), options.dropout, options.tolerance,
+        options.cu_seqlens_q.size(), seed);
   }
 };
 

@@ -90,10 +90,10 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
     const float before = slope_of(options.slopes);
     const float after = options.slopes_after.empty() ? before : slope_of(options.slopes_after);
     const float infinity = std::numeric_limits<float>::infinity();
-    const int64_t nearest = std::clamp<int64_t>(options.query_offset + i, 0, c.keys - 1);
+    const int64_t nearest = std::clamp<int64_t>(options.query_offset.value_or(c.keys - c.queries) + i, 0, c.keys - 1);
     float max = -infinity;
     for (int64_t j = 0; j < c.keys; ++j) {
-      const int64_t distance = options.query_offset + i - j;
+      const int64_t distance = options.query_offset.value_or(c.keys - c.queries) + i - j;
       float& s = p[static_cast<size_t>(j)];
       s = -infinity;
       if (options.causal && distance < 0) continue;

@@ -20,7 +20,7 @@ struct DecodeCase {
   DType dtype = DType::float32;
   bool causal = true;
   int64_t window = 0;
-  int64_t offset = 0;  // 0: the last rows
+  std::optional<int64_t> offset = {};  // absent: the last rows
   float tolerance = 0;
 
   AttentionOptions options() const {
@@ -33,10 +33,10 @@ struct DecodeCase {
     if (bias == Bias::buckets) result.buckets = BucketedBias{random_tensor({32, heads}, 5), 128};
     return result;
   }
-  /// The options for a call that has no cache to know the queries' place from.
+  /// The place said in numbers.
   AttentionOptions plain_options() const {
     AttentionOptions result = options();
-    if (offset == 0) result.query_offset = keys - queries;
+    if (!offset) result.query_offset = keys - queries;
     result.tolerance = 0;
     return result;
   }
@@ -44,8 +44,8 @@ struct DecodeCase {
     const char* const biases[] = {"none", "linear", "buckets"};
     return fmt::format(
         "batch {} keys {} queries {} heads {}/{} dim {} {} {} causal {} window {} offset {} tolerance {}", batch, keys,
-        queries, heads, kv_heads, head_dim, biases[static_cast<int>(bias)], name_of(dtype), causal, window, offset,
-        tolerance);
+        queries, heads, kv_heads, head_dim, biases[static_cast<int>(bias)], name_of(dtype), causal, window,
+        offset.value_or(keys - queries), tolerance);
   }
 };
 

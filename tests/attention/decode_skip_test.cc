@@ -123,13 +123,13 @@ TEST(DecodeSkip, ManySmallSharesSpendOneBudget) {
   for (const bool backwards : {true, false}) {
     DecodeCase c{.keys = keys, .heads = 1, .kv_heads = 1, .head_dim = 8, .tolerance = 1e-3f};
     c.causal = backwards;
-    c.offset = backwards ? 0 : 1;
+    if (!backwards) c.offset = 1;
     DecodeInputs in(c);
     in.q.fill(1);
     in.k.fill(0);
     in.v.fill(0);
     for (int64_t distance = near; distance < keys - 1; ++distance) {
-      const int64_t j = backwards ? keys - 1 - distance : c.offset + distance;
+      const int64_t j = backwards ? keys - 1 - distance : 1 + distance;
       const float score = std::log(1e-3f) + slope * static_cast<float>(distance);  // weight 0.001
       in.k.slice(1, j, j + 1).fill(score / std::sqrt(8.0f));                       // scale 1 / sqrt(8), 8 products
       in.v.slice(1, j, j + 1).fill(1);

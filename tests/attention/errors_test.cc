@@ -122,7 +122,9 @@ TEST(AttentionErrors, Backward) {
   bad([&](Call& c) { overlapping(c.tensors.dk, {224, 32, 0, 1}); }, "dk has strides [224, 32, 0, 1]");
   bad([&](Call& c) { overlapping(c.tensors.dv, {224, 31, 16, 1}); }, "its elements overlap");
   bad([](Call& c) { c.tensors.state = {}; }, "state");
-  bad([](Call& c) { c.tensors.state.first_block = c.tensors.state.last_block = {1, 2, 3}; }, "state");
+  bad([](Call& c) { c.tensors.dq = c.tensors.q; }, "dq shares memory with q");
+  bad([](Call& c) { c.tensors.dq = c.tensors.dout; }, "dq shares memory with dout");
+  bad([](Call& c) { c.tensors.dv = c.tensors.dk; }, "dv shares memory with dk");
   Call call;
   call.options.slopes = slopes(4);
   call.tensors.forward(call.options);

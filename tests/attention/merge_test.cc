@@ -22,7 +22,7 @@ Part attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOp
 /// Attention over keys [begin, end) of a whole.
 Part attend_part(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options, int64_t begin,
                  int64_t end) {
-  options.query_offset -= begin;
+  options.query_offset = options.query_offset.value_or(k.size(1) - q.size(1)) - begin;
   return attend(q, k.slice(1, begin, end), v.slice(1, begin, end), options);
 }
 

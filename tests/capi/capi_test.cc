@@ -1,6 +1,10 @@
 // What the C interface refuses, and how it says so, and that every option arrives. That it works is shown by c_test.c.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <cstddef>
+#include <cstdlib>
+#include <cstring>
 #include <functional>
 #include <limits>
 #include <string>
@@ -133,6 +137,30 @@ TEST_F(CInterface, TakesTheOptionsOfALaterVersionIfTheyAskForNothing) {
   expect_refused(alibi_attention(&q, &k, &v, &later.known, &out, nullptr), "does not know");
 }
 
+/// A caller that was compiled with fewer fields: what stands behind them in its memory is not looked at.
+TEST_F(CInterface, TakesTheOptionsOfAnEarlierVersion) {
+  const float slopes[] = {0.5f, 0.25f};
+  options = alibi_attention_options_default();
+  options.slopes = slopes;
+  options.slopes_count = 2;
+  ASSERT_EQ(forward(), ALIBI_OK);
+  const std::vector<float> expected = out_data;
+  const size_t fields[] = {offsetof(alibi_attention_options, slopes_after), offsetof(alibi_attention_options, buckets),
+                           offsetof(alibi_attention_options, query_offset), offsetof(alibi_attention_options, window),
+                           offsetof(alibi_attention_options, dropout_seed), offsetof(alibi_attention_options, dropout)};
+  for (const size_t size : fields) {
+    std::vector<unsigned char> earlier(size);
+    std::memcpy(earlier.data(), &options, size);
+    std::memcpy(earlier.data(), &size, sizeof size);
+    alibi_attention_options* const made = static_cast<alibi_attention_options*>(std::malloc(size));
+    std::memcpy(static_cast<void*>(made), earlier.data(), size);  // nothing behind it may be read
+    std::fill(out_data.begin(), out_data.end(), 0.0f);
+    EXPECT_EQ(alibi_attention(&q, &k, &v, made, &out, nullptr), ALIBI_OK) << alibi_last_error();
+    EXPECT_EQ(out_data, expected) << size;
+    std::free(made);
+  }
+}
+
 /// Each option alone changes what the C++ call with the same option gives, and the C call gives the same.
 TEST_F(CInterface, EveryOptionReachesTheKernel) {
   constexpr int64_t length = 200;
@@ -165,7 +193,7 @@ TEST_F(CInterface, EveryOptionReachesTheKernel) {
       {"buckets", [&](C& c, AttentionOptions& o) { set_buckets(c, o); }},
       {"max_distance",
        [&](C& c, AttentionOptions& o) { set_buckets(c, o), c.max_distance = o.buckets->max_distance = 9; }},
-      {"query_offset", [](C& c, AttentionOptions& o) { c.query_offset = o.query_offset = -7; }},
+      {"query_offset", [](C& c, AttentionOptions& o) { c.query_offset = -7, o.query_offset = -7; }},
       {"window", [](C& c, AttentionOptions& o) { c.window = o.window = 5; }},
       {"cu_seqlens",
        [&](C& c, AttentionOptions& o) {
@@ -244,6 +272,7 @@ TEST_F(CInterface, BucketsReachTheKernel) {
   options.buckets = table.data();
   options.num_buckets = 4;
   options.max_distance = 16;
+  options.query_offset = 0;
   ASSERT_EQ(forward(), ALIBI_OK);
   for (size_t i = 0; i < out_data.size(); ++i) EXPECT_EQ(out_data[i], v_data[i]);
 }
@@ -267,7 +296,7 @@ TEST_F(CInterface, MergesHalves) {
   near_v.data = v_data.data() + 24;
   ASSERT_EQ(alibi_attention(&q, &far, &far_v, &options, &part_a, state), ALIBI_OK);
   ASSERT_EQ(alibi_attention_state_lse(state, lse_a.data(), 6), ALIBI_OK);
-  options.query_offset -= 3;
+  options.query_offset = 2 - 3;
   ASSERT_EQ(alibi_attention(&q, &near, &near_v, &options, &part_b, state), ALIBI_OK);
   ASSERT_EQ(alibi_attention_state_lse(state, lse_b.data(), 6), ALIBI_OK);
   ASSERT_EQ(alibi_attention_merge(&part_a, lse_a.data(), &part_b, lse_b.data(), &part_a, lse.data()), ALIBI_OK);

@@ -7,8 +7,8 @@
 #include <set>
 #include <string>
 
+#include "alibi/results.h"
 #include "core/files.h"
-#include "report/results.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "text/data_folder.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "report/results.h"
+#include "alibi/results.h"
 
 namespace alibi::testing {
 

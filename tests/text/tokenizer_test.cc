@@ -66,6 +66,16 @@ TEST(ByteTokenizer, TheFileFollowsTheByteMapOfGpt2) {
   EXPECT_EQ(Json::parse(read_file(folder / "tokenizer_config.json"))["eos_token"], "<|endoftext|>");
 }
 
+TEST(Tokenizer, IsMadeFromTextsInMemory) {
+  const std::vector<std::string> texts = {"one two two", "three two one"};
+  const auto words = make_tokenizer({.kind = "words"}, texts);
+  EXPECT_EQ(words->kind(), "words");
+  EXPECT_EQ(words->decode(words->encode("three one")), "three one");
+  EXPECT_EQ(words->fingerprint(), make_tokenizer({.kind = "words"}, texts)->fingerprint());
+  EXPECT_EQ(make_tokenizer({}, texts)->vocab_size(), 257);
+  EXPECT_THROW(make_tokenizer({.kind = "syllables"}, texts), UsageError);
+}
+
 TEST(Tokenizer, LoadsWhatWasSaved) {
   const TemporaryFolder folder;
   ByteTokenizer().save(folder.path());

@@ -1,4 +1,4 @@
-// What a comparison measured: filled by src/compare, written and drawn by this room. Plain numbers, no model maths.
+// What a comparison measured, and what its report draws (results.json has the same). Plain numbers.
 #pragma once
 
 #include <cstdint>

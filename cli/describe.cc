@@ -1,0 +1,33 @@
+// What the command says about itself: `alibi completion` and `alibi manual`.
+#include <functional>
+#include <string>
+
+#include "command.h"
+#include "commands.h"
+#include "completion.h"
+#include "manual.h"
+#include "outline.h"
+#include "output.h"
+
+namespace alibi::cli {
+
+void add_completion(CLI::App& app) {
+  CLI::App& group = add_command_group(app, "completion", "Print what a shell needs to complete this command");
+  const auto add = [&](const std::string& shell, std::string (*script)(const CommandOutline&),
+                       const std::string& place) {
+    Command command(group, shell, "For " + shell);
+    command.examples("  alibi completion " + shell + " > " + place);
+    command.runs([&app, script] { say_text(script(outline_of(app))); });
+  };
+  add("bash", bash_completion, "~/.local/share/bash-completion/completions/alibi");
+  add("zsh", zsh_completion, "FOLDER/_alibi      (a folder of $fpath)");
+  add("fish", fish_completion, "~/.config/fish/completions/alibi.fish");
+}
+
+void add_manual(CLI::App& app) {
+  Command command(app, "manual", "Print the manual page");
+  command.examples("  alibi manual | man -l -");
+  command.runs([&app] { say_text(manual_page(outline_of(app))); });
+}
+
+}  // namespace alibi::cli

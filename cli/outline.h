@@ -1,0 +1,40 @@
+// What the command line is made of, as plain data: for what is generated from it (shell completion, the manual page).
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace alibi::cli {
+
+struct OptionOutline {
+  std::vector<std::string> names;  ///< "-o", "--out"; of an argument "TEXT"
+  std::string value;               ///< what help calls the value: "N", "FILE", ...; empty: a flag
+  std::string help;
+  std::string group;                 ///< title it stands under in the help
+  std::vector<std::string> choices;  ///< the values it takes, if these are few
+  bool is_list = false;              ///< values separated by commas
+  bool repeats = false;
+  bool value_optional = false;
+  bool required = false;
+};
+
+struct CommandOutline {
+  std::string path;  ///< "/bench/attention"; of the program itself ""
+  std::string name;
+  std::string help;
+  std::string footer;
+  std::vector<OptionOutline> options;
+  std::vector<OptionOutline> arguments;
+  std::vector<CommandOutline> commands;
+
+  /// All commands below, those that hold others before what they hold.
+  std::vector<const CommandOutline*> all() const;
+};
+
+CommandOutline outline_of(const CLI::App& app, const std::string& path = "");
+
+}  // namespace alibi::cli

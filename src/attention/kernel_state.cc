@@ -1,0 +1,82 @@
+#include "attention/kernel_state.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "attention/blocks.h"
+#include "core/check.h"
+
+namespace alibi {
+namespace {
+
+/// Before the blocks stand the kernel and their number.
+constexpr int64_t header_words = 2;
+/// The fewest queries that any kernel has in a block.
+constexpr int64_t least_query_rows = 32;
+static_assert(least_query_rows <= kernels::query_rows);
+
+}  // namespace
+
+KernelState::KernelState() : state_(std::make_shared<State>()) {}
+KernelState::~KernelState() = default;
+KernelState::KernelState(const KernelState&) = default;
+KernelState& KernelState::operator=(const KernelState&) = default;
+
+int64_t KernelState::saved_words(int64_t batch, int64_t queries, int64_t heads, const AttentionOptions& options) {
+  check(batch >= 0 && queries >= 0 && heads >= 0, "[attention] state of batch {}, {} queries and {} heads", batch,
+        queries, heads);
+  if (!(options.tolerance > 0)) return header_words;
+  int64_t blocks = 0;
+  if (options.cu_seqlens_q.empty()) blocks = batch * ceil_div(queries, least_query_rows);
+  for (size_t i = 1; i < options.cu_seqlens_q.size(); ++i) {
+    blocks += ceil_div(int64_t{options.cu_seqlens_q[i]} - options.cu_seqlens_q[i - 1], least_query_rows);
+  }
+  return header_words + 2 * heads * blocks;
+}
+
+Tensor KernelState::saved_lse() const { return state_->lse; }
+
+Tensor KernelState::saved_blocks() const {
+  const auto count = static_cast<int64_t>(state_->first_block.size());
+  Tensor saved({std::max(state_->words, header_words + 2 * count)}, DType::int32);
+  auto* words = saved.data<int32_t>();
+  words[0] = static_cast<int32_t>(state_->kernel);
+  words[1] = static_cast<int32_t>(count);
+  std::copy(state_->first_block.begin(), state_->first_block.end(), words + header_words);
+  std::copy(state_->last_block.begin(), state_->last_block.end(), words + header_words + count);
+  return saved;
+}
+
+KernelState KernelState::restore(const Tensor& lse, const Tensor& blocks) {
+  check(lse.defined() && lse.axes() == 3 && lse.dtype() == DType::float32 && lse.contiguous(),
+        "[attention] saved lse is {} {}, expected a contiguous float32 [batch, heads, queries]", name_of(lse.dtype()),
+        lse.shape());
+  check(blocks.defined() && blocks.axes() == 1 && blocks.dtype() == DType::int32 && blocks.contiguous() &&
+            blocks.elements() >= header_words,
+        "[attention] saved blocks are {} {}, expected contiguous int32 [words], at least {}", name_of(blocks.dtype()),
+        blocks.shape(), header_words);
+  const auto* words = blocks.data<int32_t>();
+  const int64_t kernel = words[0], count = words[1];
+  check(kernel >= 0 && kernel <= static_cast<int64_t>(State::Kernel::amx) && count >= 0 &&
+            header_words + 2 * count <= blocks.elements(),
+        "[attention] saved blocks begin with {} and {}, and hold {} words: no state begins so", kernel, count,
+        blocks.elements());
+  KernelState state;
+  State& kept = *state.state_;
+  kept.kernel = static_cast<State::Kernel>(kernel);
+  kept.lse = lse;
+  kept.first_block.assign(words + header_words, words + header_words + count);
+  kept.last_block.assign(words + header_words + count, words + header_words + 2 * count);
+  kept.words = blocks.elements();
+  return state;
+}
+
+void kernels::check_blocks(const KernelState::State& state, KernelState::State::Kernel kernel, int64_t query_blocks) {
+  const auto found = static_cast<int64_t>(state.first_block.size());
+  check(!state.is_of(kernel) || found == query_blocks,
+        "[attention_backward] state has {} query blocks, expected {}; the state must come from the forward call with "
+        "the same inputs and options",
+        found, query_blocks);
+}
+
+}  // namespace alibi
