@@ -1,5 +1,6 @@
 #include "common.h"
 
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "alibi/language_model.h"
@@ -31,10 +32,15 @@ void CommonOptions::write_json(const std::string& results) const {
 }
 
 void LearningRateChoice::add_to(Command& command) {
-  command.number("--learning-rate", peak, "Peak [the preset's]");
-  command.text("--schedule", schedule, "NAME", "cosine, linear, constant or fairseq [cosine]");
+  command.number("--learning-rate", peak, with_preset_default("Peak", &TrainOptions::learning_rate));
+  command.text("--schedule", schedule, "NAME",
+               with_preset_default("cosine, linear, constant or fairseq",
+                                   [](const TrainOptions& o) { return std::string(name_of(o.schedule_kind)); }));
   command.choices("--schedule", {"cosine", "linear", "constant", "fairseq"});
-  command.number("--warmup", warmup, "Part of the updates with rising rate [0.05]");
+  command.number(
+      "--warmup", warmup, with_preset_default("Part of the updates with rising rate", [](const TrainOptions& o) {
+        return o.warmup_steps < 0 ? fmt::format("{}", o.warmup_fraction) : fmt::format("{} updates", o.warmup_steps);
+      }));
   command.count("--warmup-steps", warmup_steps, "Or their number", 0);
   command.exclude("--warmup-steps", "--warmup");
 }
@@ -55,6 +61,24 @@ void choose_batch(TrainOptions& options, int64_t asked) {
   say("An update has {} tokens, all there are to train on; the preset's would have {}\n",
       format_integer(options.tokens), format_integer(options.batch_tokens));
   options.batch_tokens = options.tokens;
+}
+
+ProgressOptions lines_without_terminal() {
+  ProgressOptions options;
+  options.line = [](std::string_view line) {
+    say("{}\n", line);
+    flush_output();
+  };
+  return options;
+}
+
+std::string with_preset_default(const char* help, const std::function<std::string(const TrainOptions&)>& value) {
+  const std::vector<std::string> names = preset_names();
+  const std::string first = value(training_defaults(names.front()));
+  const bool is_everyones = std::all_of(
+      names.begin(), names.end(), [&](const std::string& name) { return value(training_defaults(name)) == first; });
+  return is_everyones ? fmt::format("{} [{}]", help, first)
+                      : fmt::format("{} [the preset's; {}: {}]", help, names.front(), first);
 }
 
 std::vector<std::string> position_names() {

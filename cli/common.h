@@ -1,9 +1,12 @@
 // What the subcommands share: options that all of them have, and their effect.
 #pragma once
 
+#include <fmt/format.h>
+
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <string_view>
@@ -51,6 +54,13 @@ void choose_batch(TrainOptions& options, int64_t asked);
 std::vector<std::string> position_names();
 
 void add_preset(Command& command, std::string& preset);
+/// A help text and what the presets say where the option is not given: "Peak [the preset's; tiny: 0.004]", or the value
+/// alone where it is that of every preset.
+std::string with_preset_default(const char* help, const std::function<std::string(const TrainOptions&)>& value);
+template <class Value>
+std::string with_preset_default(const char* help, Value TrainOptions::*value) {
+  return with_preset_default(help, [value](const TrainOptions& options) { return fmt::format("{}", options.*value); });
+}
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().
 void add_precision(Command& command, std::string& precision);
@@ -58,10 +68,13 @@ void add_precision(Command& command, std::string& precision);
 void add_dropout(Command& command, double& dropout);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
+/// For work that takes long: a line now and then among what is said, where there is no terminal.
+ProgressOptions lines_without_terminal();
+
 /// Calls work(progress), which is shown on the terminal while it lasts.
 template <class Work>
 auto with_progress(const Work& work) {
-  Progress line(stderr);
+  Progress line(stderr, lines_without_terminal());
   std::string label;
   return work([&](std::string_view what, double fraction) {
     if (label != what) line.begin(label = what);

@@ -72,7 +72,7 @@ void run_compare(CompareCommand& options) {
   options.apply();
   CompareResults results;
   {
-    Progress progress(stderr);
+    Progress progress(stderr, lines_without_terminal());
     std::string label;
     results = compare(to_library(options), [&](const CompareStatus& status) { show(status, progress, label); });
   }
@@ -94,12 +94,15 @@ void add_compare(CLI::App& app) {
   add_tokenizer(command, options->tokenizer);
   command.list("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none");
   command.choices("--methods", position_names());
-  command.count("--train-length", options->train_length, "Tokens the models see at once in training [128]");
+  command.count("--train-length", options->train_length,
+                with_preset_default("Tokens the models see at once in training", &TrainOptions::length));
   command.counts("--lengths", options->lengths,
                  "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
   add_preset(command, options->preset);
-  command.count("--tokens", options->tokens, "Tokens to train each model on [the preset's]");
-  command.count("--batch-tokens", options->batch_tokens, "Tokens of an update [the preset's]");
+  command.count("--tokens", options->tokens,
+                with_preset_default("Tokens to train each model on", &TrainOptions::tokens));
+  command.count("--batch-tokens", options->batch_tokens,
+                with_preset_default("Tokens of an update", &TrainOptions::batch_tokens));
   options->rate.add_to(command);
   add_dropout(command, options->dropout);
   add_precision(command, options->precision);

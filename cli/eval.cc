@@ -2,17 +2,23 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
+#include "core/files.h"
 #include "evaluation_output.h"
+#include "formats/json.h"
 #include "report/format.h"
 #include "text/training_data.h"
+#include "train/identity.h"
+#include "train/trained_on.h"
 
 namespace alibi::cli {
 namespace {
@@ -23,6 +29,7 @@ struct EvalCommand : CommonOptions {
   std::vector<int64_t> lengths;  ///< empty: see default_lengths
   int64_t stride = 0;            ///< 0: non-overlapping
   bool per_position = false;
+  bool held_out = false;
 };
 
 /// The training length, and beyond it where the model can go there.
@@ -32,28 +39,88 @@ std::vector<int64_t> default_lengths(const LanguageModelConfig& config) {
   return {length, 2 * length, 4 * length, 8 * length};
 }
 
-std::vector<double> position_means(const Evaluation& evaluation) {
-  std::vector<double> means;
-  for (size_t i = 0; i < evaluation.position_nll.size() && evaluation.position_tokens[i] > 0; ++i) {
-    means.push_back(evaluation.position_nll[i] / static_cast<double>(evaluation.position_tokens[i]));
-  }
-  return means;
+/// The positions that all windows score: those before are in the first window alone, which has no earlier text.
+size_t first_position(const Evaluation& evaluation) {
+  const auto all = evaluation.position_tokens.size();
+  const auto context = static_cast<size_t>(evaluation.length - evaluation.stride);
+  return context < all ? context : 0;  // else there was no other window
 }
 
-/// Positions 0, 1, 2-3, 4-7, ...: the loss falls fast at first and then hardly.
+nlohmann::ordered_json positions_json(const Evaluation& evaluation) {
+  auto nll = nlohmann::ordered_json::array(), tokens = nlohmann::ordered_json::array();
+  const size_t first = first_position(evaluation);
+  for (size_t i = first; i < evaluation.position_nll.size() && evaluation.position_tokens[i] > 0; ++i) {
+    nll.push_back(evaluation.position_nll[i] / static_cast<double>(evaluation.position_tokens[i]));
+    tokens.push_back(evaluation.position_tokens[i]);
+  }
+  return {{"length", evaluation.length},
+          {"stride", evaluation.stride},
+          {"first_position", first},
+          {"nll", nll},
+          {"tokens", tokens}};
+}
+
+/// The first position, the next, then 2, 4, 8 ...: the loss falls fast at first and then hardly.
 void print_positions(const Evaluation& evaluation) {
-  say("\n{:>17}  {:>8}\n", fmt::format("position (of {})", evaluation.length), "nll");
-  const size_t count = evaluation.position_nll.size();
-  for (size_t begin = 0, end = 1; begin < count; begin = end, end = std::min(count, 2 * end)) {
+  say("\n{:>17}  {:>8}  {:>9}\n", fmt::format("position (of {})", evaluation.length), "nll", "tokens");
+  const size_t first = first_position(evaluation), count = evaluation.position_nll.size();
+  for (size_t begin = first, end = first + 1; begin < count;
+       begin = end, end = std::min(count, first + 2 * (end - first))) {
     double nll = 0;
     int64_t tokens = 0;
     for (size_t i = begin; i < end; ++i) {
       nll += evaluation.position_nll[i];
       tokens += evaluation.position_tokens[i];
     }
+    if (tokens == 0) break;  // the text ended before
     const std::string range = end - begin == 1 ? std::to_string(begin) : fmt::format("{}-{}", begin, end - 1);
-    say("{:>17}  {:>8.4f}\n", range, nll / static_cast<double>(tokens));
+    say("{:>17}  {:>8.4f}  {:>9}\n", range, nll / static_cast<double>(tokens), tokens);
   }
+}
+
+/// The texts of the command line, or what the model's training held out.
+ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const TextProgress& progress) {
+  check_usage(options.held_out == options.texts.empty(), "[eval] {}",
+              options.held_out ? "--held-out is the text that the training held out; leave out TEXT"
+                               : "TEXT is missing: files or folders to score, - or --held-out");
+  if (!options.held_out) return text_to_score(tokenizer, options.texts, progress);
+  const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
+  check(path_exists(file), "[eval] {}: no such file; it says what was held out, and `alibi train` writes it",
+        file.string());
+  const JsonObject settings = read_json_object(file);
+  const auto texts = settings.get<std::vector<std::string>>("text");
+  const auto valid = settings.get_or("valid", std::vector<std::string>());
+  for (const std::vector<std::string>& inputs : {texts, valid}) {
+    check(std::find(inputs.begin(), inputs.end(), "-") == inputs.end(),
+          "[eval] {}: text came through standard input, which cannot be read again", file.string());
+  }
+  ScoredText text = held_out_text(tokenizer, texts, valid, progress);
+  const std::optional<TrainedOn> known = read_trained_on(options.model);
+  check(!known || known->held_out_fingerprint == fingerprint(text.stream.tokens),
+        "[eval] the text has changed since the training: what is held out of {} now is not what was then",
+        fmt::join(texts, ", "));
+  return text;
+}
+
+/// The part of the text that the model was trained on, if that can be told. A damaged file of ours does not keep a text
+/// from being scored.
+std::optional<double> part_trained_on(const std::string& model, const ScoredText& text) {
+  try {
+    const std::optional<TrainedOn> known = read_trained_on(model);
+    return known ? part_in(known->text, text.stream.tokens) : std::nullopt;
+  } catch (const Error& error) {
+    report_warning(error.what());
+    return std::nullopt;
+  }
+}
+
+/// Copied passages, such as licences, are in most texts.
+constexpr double kPartToWarnOf = 0.1;
+
+void warn_of(double part, const EvalCommand& options) {
+  report_warning(fmt::format(
+      "about {:.0f} % of this text is what {} was trained on: how well it predicts that says little about other text{}",
+      100 * part, options.model, options.held_out ? "" : "; --held-out scores what was held out"));
 }
 
 void run_eval(EvalCommand& options) {
@@ -64,9 +131,11 @@ void run_eval(EvalCommand& options) {
     check_usage(options.stride <= length, "[eval] the stride is {}, expected at most the length, {}", options.stride,
                 length);
   }
-  const ScoredText text = with_progress(
-      [&](const TextProgress& progress) { return text_to_score(model.tokenizer(), options.texts, progress); });
+  const ScoredText text =
+      with_progress([&](const TextProgress& progress) { return text_of(options, model.tokenizer(), progress); });
   const int64_t bytes = text.bytes;
+  const std::optional<double> trained_on = part_trained_on(options.model, text);
+  if (trained_on && *trained_on >= kPartToWarnOf) warn_of(*trained_on, options);
 
   reset_peak_resident_bytes();
   auto evals = nlohmann::ordered_json::array();
@@ -83,7 +152,7 @@ void run_eval(EvalCommand& options) {
         format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(bytes), evaluation.tokens,
         format_count(evaluation.tokens_per_second()));
     evals.push_back(evaluation_json(evaluation, bytes));
-    positions.push_back({{"length", length}, {"stride", evaluation.stride}, {"nll", position_means(evaluation)}});
+    positions.push_back(positions_json(evaluation));
     if (options.per_position) evaluations.push_back(evaluation);
   }
   const auto all = static_cast<int64_t>(text.stream.tokens.size());
@@ -98,6 +167,7 @@ void run_eval(EvalCommand& options) {
                                  {"train_length", model.config().train_length},
                                  {"threads", threads()},
                                  {"bytes", bytes},
+                                 {"part_trained_on", trained_on ? nlohmann::ordered_json(*trained_on) : nullptr},
                                  {"peak_bytes", peak_resident_bytes()},
                                  {"eval", evals}};
   if (options.per_position) json["per_position"] = positions;
@@ -110,16 +180,19 @@ void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalCommand>();
   Command command(app, "eval", "Measure a model's perplexity on text, at any length");
   command.model(options->model);
-  command.texts(options->texts, true,
+  command.texts(options->texts, false,
                 "Text files, folders (all text files in them), - for standard input, or a folder of `alibi tokenize`");
+  command.flag("--held-out", options->held_out, "Instead of TEXT: what `alibi train` held out when it made the model");
   command.counts("--lengths", options->lengths,
                  "Most tokens the model sees at once [1, 2, 4 and 8 times the training length]");
   command.count("--stride", options->stride,
                 "New tokens of each window; the fewer, the more context each has [the length: no overlap]");
-  command.flag("--per-position", options->per_position, "Also show the loss by position in the window");
+  command.flag("--per-position", options->per_position,
+               "Also show the loss by position in the window, where all windows have it");
   options->add_to(command);
   command.examples(
       "  alibi eval model/ novels/valid\n"
+      "  alibi eval model/ --held-out\n"
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
   command.runs([options] { run_eval(*options); });

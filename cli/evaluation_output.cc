@@ -4,6 +4,7 @@
 
 #include <cstdio>
 
+#include "common.h"
 #include "report/json.h"
 #include "report/progress.h"
 
@@ -11,7 +12,7 @@ namespace alibi::cli {
 
 Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
                                   EvaluateOptions options) {
-  Progress progress(stderr);
+  Progress progress(stderr, lines_without_terminal());
   progress.begin(fmt::format("evaluate at {}", options.length));
   options.on_progress = [&](int64_t scored, int64_t all) {
     progress.update(static_cast<double>(scored) / static_cast<double>(all));

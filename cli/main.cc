@@ -13,6 +13,7 @@
 #include "alibi/error.h"
 #include "alibi/version.h"
 #include "commands.h"
+#include "edit_distance.h"
 #include "output.h"
 #include "stop_signals.h"
 
@@ -37,11 +38,55 @@ int report(std::string_view message, int code) {
   return code;
 }
 
+/// The command that was called, as far as its name was understood.
+const CLI::App& called(const CLI::App& app) {
+  const auto deeper = app.get_subcommands();
+  return deeper.empty() ? app : called(*deeper.front());
+}
+
+/// "alibi bench train"
+std::string full_name(const CLI::App& command) {
+  return command.get_parent() == nullptr ? command.get_name()
+                                         : full_name(*command.get_parent()) + ' ' + command.get_name();
+}
+
+std::vector<std::string> names_of_options(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : command.get_options()) {
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
+    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+  }
+  return names;
+}
+
+std::vector<std::string> names_of_commands(const CLI::App& command) {
+  std::vector<std::string> names;
+  for (const CLI::App* sub : command.get_subcommands([](const CLI::App*) { return true; })) {
+    names.push_back(sub->get_name());
+  }
+  return names;
+}
+
+/// An option or a command that there is not, or an empty string.
+std::string explain_unknown(const CLI::App& command) {
+  const std::vector<std::string> unknown = command.remaining();
+  for (const std::string& word : unknown) {  // before anything that an option left unread may have caused
+    if (!word.starts_with('-') || word == "-" || word == "--") continue;
+    const std::string name = word.substr(0, word.find('='));
+    return fmt::format("there is no option '{}' of '{}'; did you mean '{}'?", name, full_name(command),
+                       nearest(name, names_of_options(command)));
+  }
+  const std::vector<std::string> commands = names_of_commands(command);
+  if (unknown.empty() || commands.empty()) return {};
+  return fmt::format("there is no command '{}'; did you mean '{} {}'?", unknown.front(), full_name(command),
+                     nearest(unknown.front(), commands));
+}
+
 /// What the parser says, in our words where its own are hard to understand.
-std::string explain(const CLI::ParseError& error, const CLI::App* command) {
-  for (const CLI::App* deeper : command->get_subcommands()) return explain(error, deeper);
+std::string explain(const CLI::ParseError& error, const CLI::App& command) {
+  if (const std::string unknown = explain_unknown(command); !unknown.empty()) return unknown;
   if (error.get_name() != "ArgumentMismatch") return error.what();
-  for (const CLI::Option* option : command->get_options()) {
+  for (const CLI::Option* option : command.get_options()) {
     if (option->get_expected_max() == 1 && option->count() > 1) {
       return fmt::format("{} is given {} times, expected once", option->get_name(), option->count());
     }
@@ -76,15 +121,9 @@ int run(int argc, char** argv) {
     app.exit(asked, text, text);
     say_text(text.str());
   } catch (const CLI::ParseError& e) {
-    const auto chosen = app.get_subcommands();
-    const std::string name = chosen.empty() ? "" : chosen.front()->get_name() + " ";
-    const auto unknown = chosen.empty() ? app.remaining() : std::vector<std::string>();
-    const std::string what =
-        unknown.empty() ? explain(e, &app)
-                        : fmt::format("there is no {} '{}'", unknown.front().starts_with('-') ? "option" : "command",
-                                      unknown.front());
-    report_error(what);
-    std::fputs(fmt::format("Run 'alibi {}--help' for what is possible.\n", name).c_str(), stderr);
+    const CLI::App& command = called(app);
+    report_error(explain(e, command));
+    std::fputs(fmt::format("Run '{} --help' for what is possible.\n", full_name(command)).c_str(), stderr);
     return 2;
   }
   finish_output();

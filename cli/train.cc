@@ -10,6 +10,7 @@
 #include "alibi/runtime.h"
 #include "bench/ceilings.h"
 #include "commands.h"
+#include "compare/held_out.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "evaluation_output.h"
@@ -164,9 +165,12 @@ void run_train(TrainSettings& settings, const Command& command) {
 
   EvaluateOptions evaluate_options;
   evaluate_options.length = options.length;
-  const Evaluation evaluation = evaluate_with_progress(model, data.valid.tokens, evaluate_options);
+  const size_t held_out = data.valid.tokens.size(), most = static_cast<size_t>(options.eval_tokens);
+  const std::span<const int32_t> scored = data.valid.tokens.first(most > 0 ? std::min(most, held_out) : held_out);
+  const Evaluation evaluation = evaluate_with_progress(model, scored, evaluate_options);
+  const int64_t bytes = bytes_of_prefix(data, scored.size());
   say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", format_perplexity(evaluation.perplexity()),
-      evaluation.bits_per_byte(data.valid_bytes), evaluation.length);
+      evaluation.bits_per_byte(bytes), evaluation.length);
   say("Model: {}\n", settings.model);
 
   settings.write_json({{"model", settings.model},
@@ -179,7 +183,7 @@ void run_train(TrainSettings& settings, const Command& command) {
                        {"tokenizer", {{"kind", data.tokenizer->kind()}, {"vocab_size", data.tokenizer->vocab_size()}}},
                        {"corpus", {{"train_bytes", data.train_bytes}, {"valid_bytes", data.valid_bytes}}},
                        {"train", training_json(trained, peak_bytes)},
-                       {"eval", nlohmann::ordered_json::array({evaluation_json(evaluation, data.valid_bytes)})}});
+                       {"eval", nlohmann::ordered_json::array({evaluation_json(evaluation, bytes)})}});
 }
 
 }  // namespace

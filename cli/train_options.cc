@@ -31,13 +31,16 @@ void add_model_options(Command& command, TrainSettings& s) {
   command.choices("--position", position_names());
   add_preset(command, s.preset);
   add_tokenizer(command, s.tokenizer);
-  command.count("--length", s.length, "Tokens the model sees at once in training [128]");
-  command.count("--tokens", s.tokens, "Tokens to train on [the preset's]");
+  command.count("--length", s.length,
+                with_preset_default("Tokens the model sees at once in training", &TrainOptions::length));
+  command.count("--tokens", s.tokens, with_preset_default("Tokens to train on", &TrainOptions::tokens));
   command.number("--epochs", s.epochs, "Or how often to see the text");
   command.exclude("--epochs", "--tokens");
-  command.count("--batch-tokens", s.batch_tokens, "Tokens of an update [the preset's]");
+  command.count("--batch-tokens", s.batch_tokens,
+                with_preset_default("Tokens of an update", &TrainOptions::batch_tokens));
   command.count("--micro-batch-tokens", s.micro_batch_tokens,
-                "Of these at most so many at once: less memory, the same result up to rounding [4096]");
+                with_preset_default("Of these at most so many at once: less memory, the same result up to rounding",
+                                    &TrainOptions::micro_batch_tokens));
   add_precision(command, s.precision);
   command.flag("--recompute", s.recompute, "Less memory: activations are computed again when they are needed");
   add_dropout(command, s.dropout);
@@ -45,26 +48,33 @@ void add_model_options(Command& command, TrainSettings& s) {
 
 void add_optimizer_options(Command& command, TrainSettings& s) {
   command.group("Optimizer");
-  command.text("--optimizer", s.optimizer, "NAME", "adamw or nag [adamw]");
+  command.text("--optimizer", s.optimizer, "NAME", with_preset_default("adamw or nag", [](const TrainOptions& o) {
+                 return std::string(name_of(o.optimizer));
+               }));
   command.choices("--optimizer", {"adamw", "nag"});
   s.rate.add_to(command);
-  command.number("--final-fraction", s.final_fraction, "cosine, linear: the last rate, of the peak [0.1]");
-  command.number("--warmup-from", s.warmup_from, "fairseq: the first rate [1e-07]");
-  command.number("--floor", s.floor, "fairseq: the last rate [0.0001]");
-  command.count("--period", s.period, "fairseq: updates from the peak to the floor; 0: the rest of the run", 0);
-  command.number("--weight-decay", s.weight_decay, "On matrices [0.1]");
-  command.number("--beta1", s.beta1, "AdamW [0.9]");
-  command.number("--beta2", s.beta2, "AdamW [0.98]");
-  command.number("--eps", s.eps, "AdamW [1e-08]");
-  command.number("--momentum", s.momentum, "NAG [0.99]");
-  command.number("--clip", s.clip, "Largest norm of the gradient; 0: any [1]");
+  command.number("--final-fraction", s.final_fraction,
+                 with_preset_default("cosine, linear: the last rate, of the peak", &TrainOptions::final_fraction));
+  command.number("--warmup-from", s.warmup_from,
+                 with_preset_default("fairseq: the first rate", &TrainOptions::warmup_from));
+  command.number("--floor", s.floor, with_preset_default("fairseq: the last rate", &TrainOptions::floor));
+  command.count(
+      "--period", s.period,
+      with_preset_default("fairseq: updates from the peak to the floor; 0: the rest of the run", &TrainOptions::period),
+      0);
+  command.number("--weight-decay", s.weight_decay, with_preset_default("On matrices", &TrainOptions::weight_decay));
+  command.number("--beta1", s.beta1, with_preset_default("AdamW", &TrainOptions::beta1));
+  command.number("--beta2", s.beta2, with_preset_default("AdamW", &TrainOptions::beta2));
+  command.number("--eps", s.eps, with_preset_default("AdamW", &TrainOptions::eps));
+  command.number("--momentum", s.momentum, with_preset_default("NAG", &TrainOptions::momentum));
+  command.number("--clip", s.clip, with_preset_default("Largest norm of the gradient; 0: any", &TrainOptions::clip));
 }
 
 void add_run_options(Command& command, TrainSettings& s) {
   command.group("Evaluation, checkpoints, metrics");
   command.count("--eval-steps", s.eval_steps, "Updates between two evaluations on held-out text; 0: at the end only",
                 0);
-  command.count("--eval-tokens", s.eval_tokens, "Held-out tokens to score in these; 0: all", 0);
+  command.count("--eval-tokens", s.eval_tokens, "Held-out tokens to score in these, and at the end; 0: all", 0);
   command.count("--patience", s.patience, "Stop after so many of them without a new best, and save the best; 0: never",
                 0);
   command.count("--checkpoint-steps", s.checkpoint_steps, "Updates between two checkpoints; 0: by time alone", 0);

@@ -5,6 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "alibi/runtime.h"
+#include "common.h"
 #include "output.h"
 #include "report/format.h"
 #include "report/progress.h"
@@ -17,10 +18,19 @@ void show_bytes(const char* name, int64_t bytes, const char* what) {
 }
 
 double timed(const LanguageModelConfig& config, const TrainOptions& options) {
-  Progress progress(stderr);
+  Progress progress(stderr, lines_without_terminal());
   progress.begin("timing a layer");
   progress.update(0);
-  return estimate_seconds(config, options);
+  return estimate_seconds(config, options, [&](double fraction) { progress.update(fraction); });
+}
+
+/// Of a program that computes: oneDNN loads what it needs at its first product.
+int64_t program_bytes() {
+  TrainOptions least = training_defaults("tiny");
+  least.batch_tokens = least.micro_batch_tokens = least.length;
+  estimate_seconds(preset("tiny"), least);
+  reset_peak_resident_bytes();
+  return peak_resident_bytes();
 }
 
 }  // namespace
@@ -28,9 +38,7 @@ double timed(const LanguageModelConfig& config, const TrainOptions& options) {
 void show_plan(const TrainSettings& settings, const LanguageModelConfig& config, const TrainOptions& options) {
   const TransformerConfig& t = config.transformer;
   const TrainPlan plan = plan_training(config, options);
-  const double seconds = timed(config, options);
-  reset_peak_resident_bytes();
-  const int64_t program = peak_resident_bytes();  // with the code that oneDNN made for the layer that was timed
+  const int64_t program = program_bytes();
   say("{}: {} parameters, {} layers of {}, {} heads, feed-forward {}, vocabulary {}, {}\n", settings.preset,
       format_integer(plan.parameters), t.layers, t.d_model, t.heads, t.ffn_dim(), format_integer(config.vocab_size),
       name_of(t.position));
@@ -48,6 +56,8 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   show_bytes("in all", plan.bytes() + program, "");
   say("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", format_count(plan.flops_per_token),
       config.adaptive ? " (if all were of the dearest band)" : "");
+  flush_output();  // what follows takes a while
+  const double seconds = timed(config, options);
   constexpr double year = 365.25 * 24 * 3600;
   const std::string time =
       seconds < year ? format_duration(seconds) : fmt::format("{} years", format_ratio(seconds / year));

@@ -35,7 +35,7 @@ struct VocabularyBand {
 struct ALIBI_API LanguageModelConfig {
   TransformerConfig transformer;
   int vocab_size = 257;
-  int64_t train_length = 0;  ///< length it was (last) trained at; what `max_seq_len` says on disk
+  int64_t train_length = 0;  ///< length it was (last) trained at
   float embedding_scale =
       1;  ///< token embeddings are multiplied by it (sinusoidal: sqrt(d_model), Vaswani section 3.4)
   std::optional<AdaptiveConfig> adaptive;  ///< absent: one table [vocab_size, d_model]

@@ -117,9 +117,11 @@ struct TrainPlan {
 };
 ALIBI_API TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& options);
 
-/// Seconds of the whole run, from one micro-batch (of at most 2048 tokens, or one block) through one layer and none of
-/// the same model. Takes a few seconds, and the memory of the vocabulary and a layer.
-ALIBI_API double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& options);
+/// Seconds of the whole run, from micro-batches of at most 1024 tokens (or one block) through a layer, and of at most
+/// 512 through the vocabulary. Takes some seconds, and the memory of either. `progress` gets the part of them that is
+/// over.
+ALIBI_API double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& options,
+                                  const std::function<void(double)>& progress = {});
 
 struct TrainStatus {
   int64_t step = 0;  ///< updates done

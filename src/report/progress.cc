@@ -27,21 +27,22 @@ int terminal_width(std::FILE* stream) {
 Progress::Progress(std::FILE* stream, ProgressOptions options) : stream_(stream), options_(std::move(options)) {
   active_ = stream_ != nullptr && (options_.even_without_terminal || isatty(fileno(stream_)) == 1);
   if (!options_.clock) options_.clock = steady_seconds;
+  written_ = active_ ? -INFINITY : options_.clock();
 }
 
 Progress::~Progress() { clear(); }
 
 void Progress::begin(std::string label) {
-  if (!active_) return;
+  if (!active_ && !options_.line) return;
   label_ = std::move(label);
   begun_ = options_.clock();
-  written_ = -INFINITY;
+  if (active_) written_ = -INFINITY;
 }
 
 void Progress::update(double fraction, std::string_view fields, double seconds_left) {
-  if (!active_) return;
+  if (!active_ && !options_.line) return;
   const double now = options_.clock();
-  if (now - written_ < options_.interval && fraction < 1) return;
+  if (active_ ? now - written_ < options_.interval && fraction < 1 : now - written_ < options_.line_interval) return;
   written_ = now;
   fraction = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0.0;
   // 100 % is kept for work that is done.
@@ -53,7 +54,11 @@ void Progress::update(double fraction, std::string_view fields, double seconds_l
     seconds_left = elapsed * (1 - fraction) / fraction;
   }
   if (seconds_left > 0) line += fmt::format("  {} left", format_duration(seconds_left));
-  write(line);
+  if (active_) {
+    write(line);
+  } else {
+    options_.line(line);
+  }
 }
 
 void Progress::clear() {

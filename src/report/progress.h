@@ -1,5 +1,5 @@
-// A line on the terminal that is rewritten while work goes on. The one part of the library that writes to a stream, and
-// only to the one the command line hands it.
+// A line on the terminal that is rewritten while work goes on, or a new one now and then elsewhere. The one part of the
+// library that writes to a stream, and only to the one the command line hands it.
 #pragma once
 
 #include <cstdio>
@@ -16,6 +16,9 @@ struct ProgressOptions {
   double interval = 0.1;               ///< seconds between two rewrites at least
   int width = 0;                       ///< columns; 0: asks the terminal
   std::function<double()> clock;       ///< seconds; empty: a steady clock
+  /// Gets a line now and then where there is no terminal; empty: nobody does.
+  std::function<void(std::string_view)> line = {};
+  double line_interval = 10;  ///< seconds between two of these, and before the first
 };
 
 /// "train alibi   31%  loss 2.345  25.3k tokens/s  1m 20s left"
@@ -27,6 +30,7 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
+  /// Whether there is a line on a terminal.
   bool active() const { return active_; }
   /// Starts a piece of work; the time left is counted from here.
   void begin(std::string label);
@@ -45,7 +49,7 @@ class Progress {
   bool shown_ = false;
   std::string label_;
   double begun_ = 0;
-  double written_ = 0;
+  double written_ = 0;  ///< when; also of what goes to options_.line
 };
 
 }  // namespace alibi

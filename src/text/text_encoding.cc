@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstdint>
 
 namespace alibi {
@@ -32,6 +33,26 @@ size_t utf8_sequence_length(std::string_view text, size_t at) {
     return between(at + 1, low, high) && continues(at + 2) && continues(at + 3) ? 4 : 0;
   }
   return 0;
+}
+
+std::vector<size_t> malformed_bytes(std::string_view text) {
+  std::vector<size_t> places;
+  for (size_t at = 0; at < text.size();) {
+    const size_t length = utf8_sequence_length(text, at);
+    if (length == 0) places.push_back(at);
+    at += std::max<size_t>(length, 1);
+  }
+  return places;
+}
+
+std::string well_formed(std::string_view text) {
+  std::string result;
+  size_t copied = 0;
+  for (const size_t at : malformed_bytes(text)) {
+    result.append(text, copied, at - copied).append("\xef\xbf\xbd");
+    copied = at + 1;
+  }
+  return result.append(text, copied);
 }
 
 std::string why_not_text(std::string_view bytes) {

@@ -4,12 +4,18 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <vector>
 
 namespace alibi {
 
 /// Length of the well-formed UTF-8 sequence that begins at `at`, or 0 if none does. at < text.size().
 /// Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
 size_t utf8_sequence_length(std::string_view text, size_t at);
+
+/// Where the bytes lie that belong to no well-formed sequence, rising.
+std::vector<size_t> malformed_bytes(std::string_view text);
+/// The text with U+FFFD in place of each of them.
+std::string well_formed(std::string_view text);
 
 /// Why the bytes are not text, or an empty string if they are. Text holds no NUL byte, and at most a tenth of its
 /// bytes are control characters or outside well-formed UTF-8: stray bytes and Western text in an 8-bit encoding pass,

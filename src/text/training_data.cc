@@ -32,6 +32,14 @@ bool is_data(const std::vector<std::string>& inputs) {
   return any;
 }
 
+ScoredText encoded(const Tokenizer& tokenizer, const std::vector<Document>& documents, const TextProgress& progress) {
+  ScoredText text;
+  text.bytes = bytes_of(documents);
+  int64_t done = 0;
+  text.stream = encode_into_memory(tokenizer, documents, done, text.bytes, progress);
+  return text;
+}
+
 }  // namespace
 
 TrainingData training_data(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
@@ -73,12 +81,13 @@ ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::stri
           tokenizer.vocab_size());
     return {data.valid, data.valid_bytes};
   }
-  const std::vector<Document> documents = read_documents(texts, standard_input);
-  ScoredText text;
-  text.bytes = bytes_of(documents);
-  int64_t done = 0;
-  text.stream = encode_into_memory(tokenizer, documents, done, text.bytes, progress);
-  return text;
+  return encoded(tokenizer, read_documents(texts, standard_input), progress);
+}
+
+ScoredText held_out_text(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
+                         const std::vector<std::string>& valid, const TextProgress& progress) {
+  if (is_data(texts)) return text_to_score(tokenizer, texts, progress);
+  return encoded(tokenizer, read_corpus(texts, valid).valid, progress);
 }
 
 }  // namespace alibi

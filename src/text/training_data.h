@@ -43,6 +43,11 @@ struct ScoredText {
   int64_t bytes = 0;
 };
 
+/// What training_data() holds out of the same texts, in a given tokenizer's tokens; of a data folder, its held-out
+/// part.
+ScoredText held_out_text(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
+                         const std::vector<std::string>& valid, const TextProgress& progress = {});
+
 /// The texts in tokens, or the held-out part of a data folder. Throws Error if that was written with another tokenizer.
 ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
                          const TextProgress& progress = {}, std::istream& standard_input = std::cin);

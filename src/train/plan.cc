@@ -53,15 +53,19 @@ int64_t logits_bytes(const LanguageModelConfig& config, int64_t rows, Precision 
   return chunk * widest * (precision == Precision::bf16 ? 6 : 4);
 }
 
-double seconds_of_micro_batch(LanguageModelConfig config, int layers, const TrainOptions& options, int64_t blocks) {
+/// Of a micro-batch of `blocks` through such a model: the fastest run after the first, which makes memory and code. A
+/// large model's runs hardly differ: one is enough.
+double seconds_of_micro_batch(LanguageModelConfig config, int layers, const TrainOptions& options, int64_t blocks,
+                              int64_t length) {
+  constexpr double enough = 1;
   config.transformer.layers = layers;
   LanguageModel model(config);
   model.set_precision(options.precision);
   model.set_recompute(options.recompute);
   model.zero_gradients();
-  const Tensor ids({blocks, options.length}, DType::int32);
+  const Tensor ids({blocks, length}, DType::int32);
   double best = 0;
-  for (uint64_t run = 0; run < 3; ++run) {  // the first makes memory and code
+  for (uint64_t run = 0; run < 3 && best < enough; ++run) {
     const auto start = std::chrono::steady_clock::now();
     model.accumulate_gradients(ids, ids, 1, {0, run, 0});
     const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
@@ -101,15 +105,25 @@ TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& o
   return plan;
 }
 
-double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& options) {
-  const int64_t blocks = std::min(blocks_at_once(options), std::max<int64_t>(1, int64_t{2048} / options.length));
-  const double none = seconds_of_micro_batch(config, 0, options, blocks);
-  const double one = seconds_of_micro_batch(config, 1, options, blocks);
-  const double micro_batch = none + config.transformer.layers * std::max(0.0, one - none);
+double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& options,
+                        const std::function<void(double)>& progress) {
+  int done = 0;
+  const auto timed = [&](const LanguageModelConfig& part, int layers, int64_t blocks, int64_t length) {
+    const double seconds = seconds_of_micro_batch(part, layers, options, blocks, length);
+    if (progress) progress(++done / 3.0);
+    return seconds / static_cast<double>(blocks * length);
+  };
+  // Enough rows for products to run at their rate. A layer's time depends on the length, the vocabulary's does not.
+  const int64_t blocks = std::min(blocks_at_once(options), std::max<int64_t>(1, int64_t{1024} / options.length));
+  const LanguageModelConfig few_words = with_vocab_size(config, std::min(config.vocab_size, 256));
+  const double neither = timed(few_words, 0, blocks, options.length);
+  const double layer = std::max(0.0, timed(few_words, 1, blocks, options.length) - neither);
+  const int64_t length = std::min<int64_t>(options.length, 512);
+  const double vocabulary = timed(config, 0, std::clamp<int64_t>(512 / length, 1, blocks), length);
   const TrainPlan plan = plan_training(config, options);
   // The update reads and writes every parameter, its gradient and its moments once: some 30 bytes at some 10 GB/s.
   const double update = 3e-9 * static_cast<double>(plan.parameters);
-  return static_cast<double>(plan.tokens) / static_cast<double>(blocks * options.length) * micro_batch +
+  return static_cast<double>(plan.tokens) * (vocabulary + config.transformer.layers * layer) +
          static_cast<double>(plan.updates) * update;
 }
 

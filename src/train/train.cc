@@ -15,6 +15,7 @@
 #include "train/loss_figure.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/trained_on.h"
 #include "train/update.h"
 
 namespace alibi {
@@ -103,6 +104,7 @@ void Trainer::open_folder() {
     checkpoints_->remove_all();
     if (!run_.settings.empty()) write_file(run_.folder / "train.json", run_.settings);
   }
+  write_trained_on(run_.folder, tokens_, run_.valid);
   metrics_.emplace(run_.folder, state_.step);
 }
 

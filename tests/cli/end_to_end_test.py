@@ -2,9 +2,10 @@
 
 import json
 import math
+import subprocess
 import unittest
 
-from cli_case import CliTest, METHODS, TINY_TRAINING
+from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING, run
 
 
 class EndToEnd(CliTest):
@@ -57,7 +58,21 @@ class EndToEnd(CliTest):
         results = json.loads(out.read_text())
         self.check_points(results["eval"], [32, 64])
         self.assertEqual([point["stride"] for point in results["eval"]], [8, 8])
-        self.assertEqual([len(entry["nll"]) for entry in results["per_position"]], [32, 64])
+        for entry, length in zip(results["per_position"], (32, 64), strict=True):
+            # Before these, there is the first window alone: few targets, all from the beginning of the text.
+            self.assertEqual(entry["first_position"], length - 8)
+            self.assertEqual((len(entry["nll"]), len(entry["tokens"])), (8, 8))
+            tokens = results["eval"][0]["tokens"]
+            self.assertLessEqual(max(entry["tokens"]) - min(entry["tokens"]), 1)
+            self.assertEqual(sum(entry["tokens"]), tokens - (length - 8))
+        table = [line.split() for line in text.split("position (of 32)")[1].split("position")[0].strip().splitlines()]
+        self.assertEqual([row[0] for row in table[1:]], ["24", "25", "26-27", "28-31"])
+        self.assertEqual([int(row[2]) for row in table[1:]], [sum(results["per_position"][0]["tokens"][a:b])
+                                                              for a, b in ((0, 1), (1, 2), (2, 4), (4, 8))])
+        # Without a stride all windows begin anew, and all positions count.
+        self.succeeds("eval", self.model, self.valid, "--lengths", "32", "--per-position", "--json", out)
+        entry = json.loads(out.read_text())["per_position"][0]
+        self.assertEqual((entry["first_position"], len(entry["nll"]), sum(entry["tokens"])), (0, 32, tokens))
 
     def test_eval_reads_standard_input(self):
         piped, named = self.folder / "piped.json", self.folder / "named.json"
@@ -65,6 +80,58 @@ class EndToEnd(CliTest):
         self.succeeds("eval", self.model, self.valid, "--json", named)
         nll = [[point["nll"] for point in json.loads(file.read_text())["eval"]] for file in (piped, named)]
         self.assertEqual(*nll)
+
+    def test_eval_warns_of_text_that_the_model_has_seen(self):
+        out = self.folder / "seen.json"
+        for text, least, most in ((self.text, 0.99, 1), (self.valid, 0, 0.01)):
+            result = run("eval", self.model, text, "--lengths", "32", "--json", out)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertEqual("warning" in result.stderr, least > 0, result.stderr)
+            self.assertTrue(least <= json.loads(out.read_text())["part_trained_on"] <= most)
+        self.assertIn("100 % of this text is what", run("eval", self.model, self.text, "--lengths", "32").stderr)
+        mixed = self.folder / "mixed.txt"
+        mixed.write_text(self.text.read_text()[:self.valid.stat().st_size] + self.valid.read_text())
+        self.assertRegex(run("eval", self.model, mixed, "--lengths", "32").stderr, r"about (4[5-9]|5[0-5]) % of this")
+        # A folder that does not say it, or says it wrongly, is scored all the same.
+        model = self.copy_of_model("forgotten")
+        (model / "trained_on.json").write_text("{")
+        result = run("eval", model, self.text, "--lengths", "32")
+        self.assertEqual((result.returncode, result.stderr.count("warning")), (0, 1))
+        (model / "trained_on.json").unlink()
+        self.succeeds("eval", model, self.text, "--lengths", "32")
+
+    def test_eval_scores_what_was_held_out(self):
+        book, model, out = self.folder / "book.txt", self.folder / "book-model", self.folder / "held-out.json"
+        book.write_text(self.text.read_text() + self.valid.read_text())
+        self.succeeds("train", book, "-o", model, *TINY_TRAINING, "--json", self.folder / "book.json")
+        trained = self.json_of("book.json")["eval"][0]
+        self.succeeds("eval", model, "--held-out", "--lengths", "32", "--json", out)
+        for key in ("tokens", "nll", "bits_per_byte"):
+            self.assertEqual(json.loads(out.read_text())["eval"][0][key], trained[key])
+        # All of the book is another matter.
+        self.assertRegex(run("eval", model, book, "--lengths", "32").stderr, r"warning: about [89]\d % of this text")
+        self.fails(2, "leave out TEXT", "eval", model, book, "--held-out")
+        self.fails(2, "TEXT is missing", "eval", model)
+        book.write_text(book.read_text() + "A new line.\n" * 20)
+        self.fails(1, "the text has changed since the training", "eval", model, "--held-out")
+        self.succeeds("eval", self.model, "--held-out")  # of --valid
+        piped = self.folder / "piped-model"
+        self.succeeds("train", "-", "-o", piped, *TINY_TRAINING, stdin=self.text.read_text())
+        self.fails(1, "standard input, which cannot be read again", "eval", piped, "--held-out")
+        (piped / "train.json").unlink()
+        self.fails(1, "train.json: no such file", "eval", piped, "--held-out")
+
+    def test_the_last_evaluation_has_a_limit(self):
+        def trained(*more):
+            self.succeeds("train", self.text, "--valid", self.valid, "-o", self.folder / "limited", *TINY_TRAINING,
+                          "--json", self.folder / "limited.json", *more)
+            return self.json_of("limited.json")["eval"][0]
+
+        self.assertEqual(trained("--eval-tokens", "100")["tokens"], 100)
+        everything = trained()
+        self.assertEqual(everything["tokens"], self.valid.stat().st_size + 1)
+        self.assertEqual(trained("--eval-tokens", "5M"), {**everything, "tokens_per_second":
+                                                         self.json_of("limited.json")["eval"][0]["tokens_per_second"]})
 
     def test_generate_follows_the_seed(self):
         def generate(*more):
@@ -90,6 +157,39 @@ class EndToEnd(CliTest):
         results = self.json_of("generate.json")
         self.assertEqual(len(results["text"].encode()), 200)
         self.assertEqual(text, "the quick" + results["text"] + "\n")
+
+    def test_generate_reads_its_prompt(self):
+        file = self.folder / "prompt.txt"
+        file.write_text("the quick\n")
+        words = ("--tokens", "20", "--seed", "1")
+        told = self.succeeds("generate", self.model, "--prompt", "the quick\n", *words)
+        self.assertTrue(told.startswith("the quick\n"))
+        for how in (("--prompt-file", file), ("--prompt", "-"), ("--prompt-file", "-")):
+            self.assertEqual(self.succeeds("generate", self.model, *how, *words, stdin=file.read_text()), told, how)
+        self.fails(2, "excludes", "generate", self.model, "--prompt", "a", "--prompt-file", file)
+        self.fails(2, "is a folder", "generate", self.model, "--prompt-file", self.folder)
+        self.fails(1, "none.txt", "generate", self.model, "--prompt-file", self.folder / "none.txt")
+
+    def test_generated_text_is_utf8(self):
+        """A model of bytes draws half characters now and then, at this temperature in nearly every place."""
+        result = subprocess.run([COMMAND, "generate", self.model, "--tokens", "300", "--temperature", "50", "--seed",
+                                 "3", "--json", self.folder / "bytes.json", "--prompt", b"na\xc3"],
+                                capture_output=True, check=True)
+        shown = result.stdout.decode()  # throws unless it is UTF-8
+        results = self.json_of("bytes.json")
+        self.assertEqual(shown, results["prompt"] + results["text"] + "\n")
+        self.assertEqual(results["prompt"], "na\ufffd")
+        # The bytes that were drawn can be put together again.
+        stray = {entry["at"]: entry["byte"] for entry in results["not_utf8"]}
+        self.assertGreater(len(stray), 20)
+        text = bytearray()
+        for character in results["text"]:
+            text += bytes([stray[len(text)]]) if len(text) in stray else character.encode()
+        self.assertEqual(len(text), 300)
+        for at in range(300):
+            if at in stray:
+                text[at] = ord("?")
+        text.decode()
 
     def test_info(self):
         text = self.succeeds("info", self.model, "--json", self.folder / "info.json")
@@ -171,7 +271,10 @@ class EndToEnd(CliTest):
                 self.assertEqual(config["bos_token_id"], ends[kind])
                 self.assertEqual(config.get("eos_token_id"), None if kind == "words" else ends[kind])
                 for text in (data, self.valid):
-                    self.succeeds("eval", model, text, "--lengths", "32", "--json", out)
+                    result = run("eval", model, text, "--lengths", "32", "--json", out)
+                    self.assertEqual(result.returncode, 0, result.stderr)
+                    # Where numbers are no words, all of the sentences are the same.
+                    self.assertEqual("trained on" in result.stderr, kind == "words", result.stderr)
                     point = json.loads(out.read_text())["eval"][0]
                     self.assertEqual(point["tokens"], written["valid"]["tokens"])
                     self.assertEqual(point["bits_per_byte"], self.json_of("t.json")["eval"][0]["bits_per_byte"])
@@ -187,7 +290,9 @@ class EndToEnd(CliTest):
         self.fails(1, "another tokenizer", "eval", self.model, data)
         self.fails(2, "tokenizer of its own", "train", data, "-o", self.folder / "none", "--tokenizer", "bpe")
         self.succeeds("tokenize", self.text, "-o", data, "--like", self.model)
-        self.succeeds("eval", self.model, data)
+        result = run("eval", self.model, data)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        self.assertIn("is what", result.stderr, "the model was trained on all of the text")
 
     def test_damaged_tokens(self):
         data = self.folder / "data-damaged"

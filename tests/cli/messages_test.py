@@ -32,7 +32,20 @@ class Help(CliTest):
 class CalledWrongly(CliTest):
     def test_no_command_or_an_unknown_one(self):
         self.fails(2, "subcommand")
-        self.fails(2, "sing", "sing")
+        self.fails(2, "there is no command 'sing'; did you mean 'alibi ", "sing")
+
+    def test_the_nearest_name_is_told(self):
+        for wrong, meant in (("trian", "alibi train"), ("evaluate", "alibi eval"), ("generat", "alibi generate")):
+            self.fails(2, f"there is no command '{wrong}'; did you mean '{meant}'?", wrong, self.model)
+        self.fails(2, "there is no command 'atention'; did you mean 'alibi bench attention'?", "bench", "atention")
+        for words, told in ((("train", self.text, "--lenght", "32"), "'--lenght' of 'alibi train'; did you mean '--length'"),
+                            (("eval", self.model, "--stride=3", "--thread=1"), "'--thread' of 'alibi eval'; did you mean '--threads'"),
+                            (("eval", "--stide", "4", self.model), "'--stide' of 'alibi eval'; did you mean '--stride'"),
+                            (("bench", "attention", "--head", "3"), "'--head' of 'alibi bench attention'; did you mean '--heads'"),
+                            (("--versoin",), "'--versoin' of 'alibi'; did you mean '--version'"),
+                            (("info", self.model, "-j"), "'-j' of 'alibi info'; did you mean '-h'")):
+            self.fails(2, f"there is no option {told}?", *words)
+        self.assertIn("\nRun 'alibi bench attention --help'", run("bench", "attention", "--head").stderr)
 
     def test_missing_and_unknown_arguments(self):
         self.fails(2, "MODEL", "info")

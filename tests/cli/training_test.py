@@ -9,7 +9,7 @@ import subprocess
 import time
 import unittest
 
-from cli_case import COMMAND, CliTest, TINY_TRAINING
+from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING
 
 
 class TrainingConfig(CliTest):
@@ -74,6 +74,33 @@ class TrainingConfig(CliTest):
         self.assertFalse(out.exists())
 
 
+class TrainingDefaults(CliTest):
+    def test_help_shows_the_numbers_that_a_run_takes(self):
+        entries = re.split(r"\n(?=  -)", self.succeeds("train", "--help"))  # long names have their text on another line
+        shown = []
+        for entry in entries:
+            name = re.match(r"  --([a-z0-9-]+) ", entry)
+            default = re.search(r"\[(the preset's; tiny: )?([^\]\s]+)\]$", entry.split("\n\n")[0].rstrip())
+            if name and default:
+                shown.append((name[1], *default.groups()))
+        self.succeeds("train", self.text, "-o", self.folder / "defaults", "--tokens", "5k")
+        taken = json.loads((self.folder / "defaults" / "train.json").read_text())
+        compared = 0
+        for name, of_tiny, value in shown:
+            if name in ("tokens", "precision", "threads"):
+                continue
+            with self.subTest(name):
+                self.assertEqual(str(taken[name]), str(type(taken[name])(value)))
+                compared += 1
+        self.assertGreater(compared, 20, shown)
+        # What the presets do not share is not shown as if it were everybody's.
+        for name in ("length", "batch-tokens", "learning-rate", "optimizer", "schedule", "warmup", "clip", "weight-decay",
+                     "micro-batch-tokens", "period"):
+            self.assertIn(name, [shown_name for shown_name, of_tiny, value in shown if of_tiny])
+        text = self.succeeds("compare", "--help")
+        self.assertRegex(text, r"--train-length N +Tokens the models see at once in training \[the preset's; tiny: 128\]")
+
+
 class TrainingPlan(CliTest):
     def test_tells_before_it_starts(self):
         file = self.folder / "plan.json"
@@ -86,6 +113,25 @@ class TrainingPlan(CliTest):
         self.assertEqual(sum(v for k, v in plan["bytes"].items() if k != "all"), plan["bytes"]["all"])
         self.assertGreater(plan["seconds"], 0)
         self.fails(2, "--tokens", "train", "--plan", "--epochs", "2")
+
+    def test_every_position_method_has_one(self):
+        for position in METHODS:
+            self.assertIn("on this machine", self.succeeds("train", "--plan", "--position", position, "--length", "48"))
+
+    def test_memory_is_told_at_once(self):
+        """The time takes a while to find out: it comes after what is known before."""
+        with subprocess.Popen([COMMAND, "train", "--preset", "wikitext103", "--plan"], stdout=subprocess.PIPE,
+                              text=True) as process:
+            started = time.monotonic()
+            lines = []
+            while not lines or "FLOPs per token" not in lines[-1]:
+                lines.append(process.stdout.readline())
+                self.assertNotEqual(lines[-1], "", lines)
+            at_once = time.monotonic() - started
+            self.assertTrue(any("in all" in line for line in lines), lines)
+            self.assertIsNone(process.poll(), "the time is not known yet")
+            self.assertIn("on this machine", process.stdout.read())
+            self.assertLess(at_once, (time.monotonic() - started) / 2)
 
 
 class TrainingGoesOn(CliTest):

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cstdlib>
 #include <string>
+#include <vector>
 
 namespace alibi {
 namespace {
@@ -41,6 +42,26 @@ TEST_F(ProgressTest, ShowsFieldsAndTimeLeft) {
   now_ += 10;
   progress.update(0.25, "loss 2.345");
   EXPECT_EQ(written(), "\rtrain alibi  25%  loss 2.345  30 s left\x1b[K");
+}
+
+TEST_F(ProgressTest, WithoutATerminalThereIsALineNowAndThen) {
+  std::vector<std::string> lines;
+  ProgressOptions plain = options();
+  plain.even_without_terminal = false;
+  plain.line = [&](std::string_view line) { lines.emplace_back(line); };
+  {
+    Progress progress(stream_, plain);
+    progress.begin("evaluate");
+    for (int second = 0; second < 9; ++second, ++now_) progress.update(second / 100.0);
+    progress.update(1);  // quick work says nothing, also at its end
+    EXPECT_TRUE(lines.empty());
+    progress.begin("evaluate again");  // much work in small pieces does
+    for (int second = 9; second < 40; ++second, ++now_) progress.update((second - 9) / 100.0, "at length 7");
+  }
+  EXPECT_EQ(lines, (std::vector<std::string>{"evaluate again   1%  at length 7  1m 39s left",
+                                             "evaluate again  11%  at length 7  1m 29s left",
+                                             "evaluate again  21%  at length 7  1m 19s left"}));
+  EXPECT_EQ(written(), "");
 }
 
 TEST_F(ProgressTest, WritesAtMostTenTimesASecond) {

@@ -36,6 +36,15 @@ TEST(Utf8, OverlongFormsAndStrayBytesAreMalformed) {
   }
 }
 
+TEST(Utf8, EachStrayByteIsReplacedAlone) {
+  const std::string text = "na\xc3\xafve \xe2\x82 \xff\xc3";
+  EXPECT_EQ(malformed_bytes(text), (std::vector<size_t>{7, 8, 10, 11}));
+  EXPECT_EQ(well_formed(text), "na\xc3\xafve \ufffd\ufffd \ufffd\ufffd");
+  EXPECT_EQ(well_formed(""), "");
+  EXPECT_EQ(well_formed("\x80"), "\ufffd");
+  EXPECT_EQ(well_formed("plain"), "plain");
+}
+
 TEST(TextOrNot, WhatPeopleCallTextPasses) {
   EXPECT_EQ(why_not_text(""), "");
   EXPECT_EQ(why_not_text("plain\r\n\tascii\f\n"), "");

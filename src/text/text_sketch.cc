@@ -1,0 +1,66 @@
+#include "text/text_sketch.h"
+
+#include <algorithm>
+
+#include "core/parallel.h"
+#include "core/random.h"
+
+namespace alibi {
+namespace {
+
+constexpr int64_t kSampled = 1 << 14;
+constexpr size_t kFewest = 8;
+constexpr int64_t kChunk = 1 << 18;
+/// Odd, so that no token's bits are shifted out of the sum over a passage.
+constexpr uint64_t kFactor = 0x9e3779b97f4a7c15;
+
+int64_t passages_in(std::span<const int32_t> tokens) {
+  return std::max<int64_t>(0, static_cast<int64_t>(tokens.size()) - kPassage + 1);
+}
+
+/// Hashes at most `most` of the passages, in the order of the text.
+std::vector<uint64_t> hashes_of(std::span<const int32_t> tokens, uint64_t most) {
+  uint64_t first_weight = 1;  // of a passage's first token
+  for (int64_t i = 1; i < kPassage; ++i) first_weight *= kFactor;
+  const int64_t passages = passages_in(tokens);
+  std::vector<std::vector<uint64_t>> found(static_cast<size_t>(ceil_div(passages, kChunk)));
+  parallel_for(static_cast<int64_t>(found.size()), [&](int64_t chunk) {
+    const auto id = [&](int64_t at) { return uint64_t{static_cast<uint32_t>(tokens[static_cast<size_t>(at)])} + 1; };
+    const int64_t begin = chunk * kChunk, end = std::min(begin + kChunk, passages);
+    uint64_t sum = 0;
+    for (int64_t at = begin; at < begin + kPassage - 1; ++at) sum = sum * kFactor + id(at);
+    for (int64_t at = begin; at < end; ++at) {
+      sum = sum * kFactor + id(at + kPassage - 1);
+      const uint64_t hash = mix(sum, 0);
+      if (hash <= most) found[static_cast<size_t>(chunk)].push_back(hash);
+      sum -= id(at) * first_weight;
+    }
+  });
+  std::vector<uint64_t> all;
+  for (const auto& some : found) all.insert(all.end(), some.begin(), some.end());
+  return all;
+}
+
+}  // namespace
+
+TextSketch sketch_of(std::span<const int32_t> tokens) {
+  TextSketch sketch;
+  const int64_t passages = passages_in(tokens);
+  sketch.most = passages <= kSampled ? UINT64_MAX : UINT64_MAX / static_cast<uint64_t>(passages) * kSampled;
+  sketch.hashes = hashes_of(tokens, sketch.most);
+  std::sort(sketch.hashes.begin(), sketch.hashes.end());
+  sketch.hashes.erase(std::unique(sketch.hashes.begin(), sketch.hashes.end()), sketch.hashes.end());
+  return sketch;
+}
+
+std::optional<double> part_in(const TextSketch& sketch, std::span<const int32_t> tokens) {
+  const std::vector<uint64_t> sampled = hashes_of(tokens, sketch.most);
+  if (sampled.size() < kFewest) return std::nullopt;
+  const auto is_known = [&](uint64_t hash) {
+    return std::binary_search(sketch.hashes.begin(), sketch.hashes.end(), hash);
+  };
+  const auto known = std::count_if(sampled.begin(), sampled.end(), is_known);
+  return static_cast<double>(known) / static_cast<double>(sampled.size());
+}
+
+}  // namespace alibi

@@ -1,0 +1,28 @@
+// How much of one text is in another, word for word, from a few kilobytes about the other.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <vector>
+
+namespace alibi {
+
+/// A sample of the passages of a stream of tokens: the hashes of those whose hash is at most `most`. Equal passages
+/// have equal hashes, so a passage is in the sample of every stream that it is in, or in none.
+struct TextSketch {
+  uint64_t most = 0;
+  std::vector<uint64_t> hashes;  ///< rising
+};
+
+/// Tokens of a passage. What is said often in a language is shorter, also in bytes.
+inline constexpr int64_t kPassage = 128;
+
+/// Of about 16,000 passages, evenly drawn; of all if there are not so many.
+TextSketch sketch_of(std::span<const int32_t> tokens);
+
+/// The part of the passages of `tokens` that are in the sketched stream: from the sampled ones. Nothing if fewer than
+/// eight are: the text is short, or less than about a two-thousandth of the other.
+std::optional<double> part_in(const TextSketch& sketch, std::span<const int32_t> tokens);
+
+}  // namespace alibi
