@@ -5,6 +5,7 @@
 
 #include "attention/blocks.h"
 #include "core/check.h"
+#include "core/parallel.h"
 
 namespace alibi {
 namespace {
