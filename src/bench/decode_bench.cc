@@ -9,11 +9,11 @@ namespace {
 
 /// The cache holds these many normal keys over and over: their norms are what counts, and making a million of them
 /// would take longer than measuring.
-constexpr int64_t chunk = 1 << 14;
+constexpr int64_t keys_at_once = 1 << 14;
 
 /// Batch 1, one query.
 AttentionInputs chunk_inputs(const AttentionBenchSettings& settings, DType dtype) {
-  return random_inputs(settings.shape, chunk, settings.seed).to(dtype);
+  return random_inputs(settings.shape, keys_at_once, settings.seed).to(dtype);
 }
 
 }  // namespace
@@ -33,7 +33,7 @@ void DecodeBench::fill(int64_t context) {
   check(context >= cache_.length(), "[bench] contexts must rise: {} after {}", context, cache_.length());
   cache_.reserve(context);
   while (cache_.length() < context) {
-    const AttentionInputs part = inputs_.first(std::min(chunk, context - cache_.length()));
+    const AttentionInputs part = inputs_.first(std::min(keys_at_once, context - cache_.length()));
     cache_.append(part.k, part.v);
   }
 }

@@ -12,12 +12,12 @@ namespace {
 template <class Enum, size_t n>
 using Names = std::array<std::pair<Enum, const char*>, n>;
 
-constexpr Names<Position, 6> positions{{{Position::alibi, "alibi"},
-                                        {Position::sinusoidal, "sinusoidal"},
-                                        {Position::rotary, "rotary"},
-                                        {Position::t5, "t5"},
-                                        {Position::learned, "learned"},
-                                        {Position::none, "none"}}};
+constexpr Names<Position, 6> position_names{{{Position::alibi, "alibi"},
+                                             {Position::sinusoidal, "sinusoidal"},
+                                             {Position::rotary, "rotary"},
+                                             {Position::t5, "t5"},
+                                             {Position::learned, "learned"},
+                                             {Position::none, "none"}}};
 constexpr Names<Activation, 5> activations{{{Activation::gelu, "gelu"},
                                             {Activation::gelu_tanh, "gelu_tanh"},
                                             {Activation::relu, "relu"},
@@ -49,13 +49,13 @@ Enum find_value(const Names<Enum, n>& names, std::string_view wanted, const char
 
 }  // namespace
 
-const char* name_of(Position value) { return find_name(positions, value); }
+const char* name_of(Position value) { return find_name(position_names, value); }
 const char* name_of(Activation value) { return find_name(activations, value); }
 const char* name_of(Norm value) { return find_name(norms, value); }
 const char* name_of(Bidirectional value) { return find_name(forms, value); }
 const char* name_of(Precision value) { return find_name(precisions, value); }
 
-Position position_from(std::string_view name) { return find_value(positions, name, "position method"); }
+Position position_from(std::string_view name) { return find_value(position_names, name, "position method"); }
 Activation activation_from(std::string_view name) { return find_value(activations, name, "activation"); }
 Norm norm_from(std::string_view name) { return find_value(norms, name, "norm"); }
 Bidirectional bidirectional_from(std::string_view name) { return find_value(forms, name, "bidirectional form"); }
