@@ -106,6 +106,8 @@ VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state
   const KernelState::State& forward = state.kernel.state();
   constexpr auto amx = KernelState::State::Kernel::amx;
   check_blocks(forward, amx, numbers_.size());
+  first_.resize(static_cast<size_t>(numbers_.size()));
+  last_.resize(first_.size());
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
     for (int64_t head = 0; head < problem.heads; ++head) {
       const HeadPlan plan(problem, s, head);
@@ -113,15 +115,12 @@ VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state
         const int64_t position = problem.sequences[s].query_offset + row;
         const int64_t rows = std::min(block_rows, problem.sequences[s].queries - row);
         const auto [first, last] = plan.blocks_seen(position, position + rows - 1);
-        if (forward.is_of(amx)) {
-          const size_t i = at(s, head, row / block_rows);
-          first_[i] = std::clamp(forward.first_block[i], static_cast<int32_t>(first), static_cast<int32_t>(last));
-          last_[i] = std::clamp(forward.last_block[i], first_[i], static_cast<int32_t>(last));
-        } else {
-          const size_t i = at(s, head, row / block_rows);
-          first_[i] = static_cast<int32_t>(first);
-          last_[i] = static_cast<int32_t>(last);
-        }
+        const size_t i = at(s, head, row / block_rows);
+        first_[i] = static_cast<int32_t>(first);
+        last_[i] = static_cast<int32_t>(last);
+        if (!forward.is_of(amx)) continue;
+        first_[i] = std::clamp(forward.first_block[i], first_[i], last_[i]);
+        last_[i] = std::clamp(forward.last_block[i], first_[i], last_[i]);
       }
     }
   }
