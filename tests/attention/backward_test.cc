@@ -67,27 +67,11 @@ TEST(AttentionBackward, RandomCasesInBfloat16) {
 }
 
 TEST(AttentionBackward, BucketsOfEveryReach) {
-  for (const auto& [buckets, distance] :
-       std::vector<std::pair<int64_t, int>>{{32, 128}, {4, 3}, {8, 20}, {12, 31}, {40, 33}, {64, 200}, {4, 1000}}) {
-    for (const bool causal : {true, false}) {
-      AttentionCase c{.queries = 150, .keys = 170, .heads = 2, .kv_heads = 1, .head_dim = 8};
-      c.options.buckets = random_buckets(2, 22, causal ? buckets : 2 * buckets, distance);
-      c.options.causal = causal;
-      c.options.query_offset = 11;
-      expect_backward(c);
-    }
-  }
+  for (const AttentionCase& c : cases_of_every_reach()) expect_backward(c);
 }
 
 TEST(AttentionBackward, ScalesOfEitherSign) {
-  for (const float scale : {-0.5f, -1e-3f, 1e-3f, 2.0f}) {
-    for (const DType dtype : {DType::float32, DType::bfloat16}) {
-      AttentionCase c{.queries = 70, .keys = 70, .heads = 2, .kv_heads = 2, .head_dim = 16, .dtype = dtype};
-      c.options.slopes = slopes(2);
-      c.options.scale = scale;
-      expect_backward(c);
-    }
-  }
+  for (const AttentionCase& c : cases_of_either_sign()) expect_backward(c);
 }
 
 TEST(AttentionBackward, ManyChunksOfQueries) {

@@ -70,4 +70,33 @@ struct PlainResult {
 };
 PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& tensors, bool gradients);
 
+/// T5 biases with few and many buckets, near and far.
+inline std::vector<AttentionCase> cases_of_every_reach() {
+  std::vector<AttentionCase> cases;
+  for (const auto& [buckets, distance] :
+       std::vector<std::pair<int64_t, int>>{{32, 128}, {4, 3}, {8, 20}, {12, 31}, {40, 33}, {64, 200}, {4, 1000}}) {
+    for (const bool causal : {true, false}) {
+      AttentionCase c{.queries = 150, .keys = 170, .heads = 2, .kv_heads = 1, .head_dim = 8};
+      c.options.buckets = random_buckets(2, 22, causal ? buckets : 2 * buckets, distance);
+      c.options.causal = causal;
+      c.options.query_offset = 11;
+      cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
+inline std::vector<AttentionCase> cases_of_either_sign() {
+  std::vector<AttentionCase> cases;
+  for (const float scale : {-0.5f, -1e-3f, 1e-3f, 2.0f}) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      AttentionCase c{.queries = 70, .keys = 70, .heads = 2, .kv_heads = 2, .head_dim = 16, .dtype = dtype};
+      c.options.slopes = slopes(2);
+      c.options.scale = scale;
+      cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
 }  // namespace alibi::test

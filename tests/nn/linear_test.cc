@@ -8,6 +8,7 @@
 #include <tuple>
 #include <vector>
 
+#include "nn/framed.h"
 #include "nn/matmul_plan.h"
 #include "nn/reference.h"
 #include "testing.h"
@@ -16,30 +17,13 @@ namespace alibi {
 namespace {
 
 using test::doubles;
+using test::Framed;
 using test::matmul_reference;
 using test::random_tensor;
 using test::relative_diff;
 
 /// Relative to the largest expected value: float32 sums of k products.
 constexpr double tolerance = 2e-6;
-
-/// rows x columns inside a larger buffer of sentinels: rows are strided, and any write outside shows.
-struct Framed {
-  static constexpr float sentinel = 12345.5f;
-  Framed(int64_t rows, int64_t columns, uint64_t seed) : buffer({rows + 2, columns + 7}) {
-    buffer.fill(sentinel);
-    inside = buffer.slice(0, 1, rows + 1).slice(1, 3, columns + 3);
-    inside.copy_from(random_tensor({rows, columns}, seed));
-  }
-  bool frame_is_intact() {
-    inside.fill(sentinel);
-    for (const float value : buffer.to_floats()) {
-      if (value != sentinel) return false;
-    }
-    return true;
-  }
-  Tensor buffer, inside;
-};
 
 TEST(Matmul, OddShapesTransposesStridesAndAccumulation) {
   const int64_t sizes[][3] = {{1, 1, 1},    {1, 65, 31},  {2, 3, 5},     {17, 64, 33},   {63, 127, 65},

@@ -5,6 +5,7 @@
 
 #include <vector>
 
+#include "nn/framed.h"
 #include "nn/onednn_engine.h"
 #include "nn/reference.h"
 #include "testing.h"
@@ -13,28 +14,14 @@ namespace alibi {
 namespace {
 
 using test::doubles;
+using test::Framed;
 using test::matmul_reference;
 using test::random_tensor;
 using test::relative_diff;
 
-/// A matrix [rows, columns] inside a larger one of sentinels.
-struct FramedMatrix {
-  static constexpr float sentinel = 12352;  // bfloat16 holds it
-  FramedMatrix(int64_t rows, int64_t columns, uint64_t seed, DType dtype) : buffer({rows + 2, columns + 5}, dtype) {
-    buffer.fill(sentinel);
-    inside = buffer.slice(0, 1, rows + 1).slice(1, 2, columns + 2);
-    inside.copy_from(random_tensor({rows, columns}, seed, 1, dtype));
-  }
-  nn::Matrix matrix(bool transposed) const { return {inside.raw(), inside.stride(0), transposed, inside.dtype()}; }
-  bool frame_is_intact() {
-    inside.fill(sentinel);
-    for (const float value : buffer.to_floats()) {
-      if (value != sentinel) return false;
-    }
-    return true;
-  }
-  Tensor buffer, inside;
-};
+nn::Matrix matrix_of(const Framed& framed, bool transposed) {
+  return {framed.inside.raw(), framed.inside.stride(0), transposed, framed.inside.dtype()};
+}
 
 /// The products' operands are rounded already, so only the sums differ, and a result that is rounded in the end.
 TEST(WidenedProduct, IsTheProductOfWhatTheOperandsHold) {
@@ -49,9 +36,9 @@ TEST(WidenedProduct, IsTheProductOfWhatTheOperandsHold) {
       const bool has_bias = flags & 16;
       const DType type_of_bias = flags & 1 ? DType::bfloat16 : DType::float32;
       SCOPED_TRACE(fmt::format("m {} n {} k {} flags {}", m, n, k, flags));
-      const FramedMatrix a(transpose_a ? k : m, transpose_a ? m : k, ++seed, DType::bfloat16);
-      const FramedMatrix b(transpose_b ? n : k, transpose_b ? k : n, ++seed, DType::bfloat16);
-      FramedMatrix c(m, n, ++seed, type_of_c);
+      const Framed a(transpose_a ? k : m, transpose_a ? m : k, ++seed, DType::bfloat16);
+      const Framed b(transpose_b ? n : k, transpose_b ? k : n, ++seed, DType::bfloat16);
+      Framed c(m, n, ++seed, type_of_c);
       const Tensor bias = random_tensor({n}, ++seed, 1, type_of_bias);
       auto expected = matmul_reference(doubles(a.inside), transpose_a, doubles(b.inside), transpose_b, m, n, k);
       const auto before = doubles(c.inside), shifts = doubles(bias);
@@ -61,9 +48,9 @@ TEST(WidenedProduct, IsTheProductOfWhatTheOperandsHold) {
       nn::run_widened({.m = m,
                        .n = n,
                        .k = k,
-                       .a = a.matrix(transpose_a),
-                       .b = b.matrix(transpose_b),
-                       .c = c.matrix(false),
+                       .a = matrix_of(a, transpose_a),
+                       .b = matrix_of(b, transpose_b),
+                       .c = matrix_of(c, false),
                        .bias = has_bias ? bias.raw() : nullptr,
                        .bias_dtype = type_of_bias,
                        .accumulate = accumulate});
