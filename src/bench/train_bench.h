@@ -9,6 +9,7 @@
 #include "alibi/language_model.h"
 #include "alibi/train.h"
 #include "bench/ceilings.h"
+#include "bench/step_products.h"
 
 namespace alibi::bench {
 
@@ -20,7 +21,18 @@ struct TrainBenchSettings {
   double seconds = 3;      ///< time for each point
   double longest = 30;     ///< points whose single step would take longer are left out
   int64_t most_bytes = 0;  ///< and those that would need more memory; 0: most of what the machine has
+  bool products = false;   ///< tell of each product
   uint64_t seed = 0;
+};
+
+/// All products of one kind in a step.
+struct ProductPoint {
+  ProductKind kind;
+  double seconds = 0;       ///< alone, among the other products, which ran in turns with the step; median
+  double step_seconds = 0;  ///< within the step; median
+
+  double flops() const { return static_cast<double>(kind.times) * kind.flops(); }
+  double rate() const { return flops() / seconds; }
 };
 
 /// A model at one length.
@@ -47,8 +59,9 @@ struct TrainPoint {
   double ceiling = 0;         ///< FLOP/s, median of the square products that ran in turns with it
   int64_t peak_bytes = 0;     ///< tensors and workspaces at the peak of a step, with weights and optimizer
   int64_t resident_before = 0,
-          peak_resident = 0;  ///< of the process, before the model was made and at most; 0: unknown
-  double loss = 0;            ///< of the first step
+          peak_resident = 0;                ///< of the process, before the model was made and at most; 0: unknown
+  double loss = 0;                          ///< of the first step
+  std::vector<ProductPoint> products = {};  ///< if asked for, what takes longest first
 
   bool left_out() const { return expected_seconds > 0 || too_large; }
   double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }

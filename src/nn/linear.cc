@@ -1,11 +1,13 @@
 #include "nn/linear.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/check.h"
 #include "core/parallel.h"
 #include "nn/matmul_plan.h"
 #include "nn/onednn.h"
+#include "nn/product_observer.h"
 #include "nn/reduce.h"
 #include "nn/shape.h"
 
@@ -66,7 +68,7 @@ struct Turned {
 };
 
 /// The product cut into tasks by its shape, each task one single-threaded oneDNN primitive.
-void run_in_tasks(Product p) {
+void compute_in_tasks(Product p) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return fill_without_products(p);
   const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(p.a.dtype));
@@ -121,6 +123,14 @@ Product product_of(const char* operation, const char* a_name, const Tensor& a, b
 }
 
 }  // namespace
+
+void run_in_tasks(const Product& product) {
+  const ProductObserver* const observer = product_observer();
+  if (observer == nullptr) return compute_in_tasks(product);
+  const auto begin = std::chrono::steady_clock::now();
+  compute_in_tasks(product);
+  (*observer)(product, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
 
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, Tensor& c, bool accumulate) {
   run_in_tasks(product_of("matmul", "a", a, transpose_a, "b", b, transpose_b, "c", c, accumulate));
