@@ -89,7 +89,7 @@ inline void Weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
 
 /// What a block's first pass asks for: its values, and the keys that are read next.
 template <class T>
-struct Upcoming {
+struct Ahead {
   const T* values = nullptr;
   const T* keys = nullptr;
 };
@@ -97,7 +97,7 @@ struct Upcoming {
 /// Keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
 template <int R, class T>
 inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* const* rows,
-                       DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, Upcoming<T> ask) {
+                       DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, Ahead<T> ask) {
   HWY_ALIGN float scores[R][cache_block];
   const T* k = static_cast<const T*>(head.k) + first * head.stride;
   const T* v = static_cast<const T*>(head.v) + first * head.stride;
@@ -140,7 +140,7 @@ void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
   for (int64_t first = begin / cache_block * cache_block; first < end; first += cache_block) {
     const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
     const int64_t after = first + cache_block;
-    Upcoming<T> ask{static_cast<const T*>(head.v) + first * head.stride,
+    Ahead<T> ask{static_cast<const T*>(head.v) + first * head.stride,
                     after < end ? static_cast<const T*>(head.k) + after * head.stride : static_cast<const T*>(next)};
     const DecodeRow* whole[decode_rows_together];
     DecodePartial* into[decode_rows_together];
