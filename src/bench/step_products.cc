@@ -13,22 +13,21 @@
 namespace alibi::bench {
 namespace {
 
-/// Memory that a parameter has, and which of its tensors it is.
+/// Memory of a parameter: its value, the rounded copy, or the gradient.
 struct Known {
   const std::byte* begin;
   const std::byte* end;
   const Parameter* parameter;
-  bool is_gradient;
 };
 
-class Parameters {
+class ParameterMemory {
  public:
-  explicit Parameters(const std::vector<Parameter*>& parameters) {
+  explicit ParameterMemory(const std::vector<Parameter*>& parameters) {
     for (const Parameter* parameter : parameters) {
       for (const Tensor* tensor : {&parameter->value, &parameter->rounded, &parameter->gradient}) {
         if (!tensor->defined()) continue;
         const auto* begin = static_cast<const std::byte*>(tensor->raw());
-        known_.push_back({begin, begin + tensor->bytes(), parameter, tensor == &parameter->gradient});
+        known_.push_back({begin, begin + tensor->bytes(), parameter});
       }
     }
   }
@@ -53,7 +52,7 @@ std::string without_layer(std::string name) {
   return name;
 }
 
-ProductKind kind_of(const nn::Product& product, const Parameters& parameters) {
+ProductKind kind_of(const nn::Product& product, const ParameterMemory& parameters) {
   ProductKind kind;
   kind.product = product;
   if (const Known* c = parameters.find(product.c.data)) {
@@ -91,6 +90,10 @@ std::vector<RecordedProduct> record_products(const std::function<void()>& work) 
   return recorded;
 }
 
+ProductKind kind_of(const nn::Product& product, const std::vector<Parameter*>& parameters) {
+  return kind_of(product, ParameterMemory(parameters));
+}
+
 double ProductKind::flops() const {
   return 2 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
 }
@@ -108,7 +111,7 @@ std::string ProductKind::operands() const {
 
 StepProducts::StepProducts(const std::vector<RecordedProduct>& step, const std::vector<Parameter*>& parameters,
                            uint64_t seed) {
-  const Parameters known(parameters);
+  const ParameterMemory known(parameters);
   for (const RecordedProduct& recorded : step) {
     const nn::Product& product = recorded.product;
     ProductKind kind = kind_of(product, known);

@@ -34,6 +34,8 @@ struct ProductKind {
   std::string operands() const;
 };
 
+ProductKind kind_of(const nn::Product& product, const std::vector<Parameter*>& parameters);
+
 /// Runs the products of a step again, back to back in their order, through the function that the layers use: the same
 /// shapes, layouts, types, weights and gradients (which it spoils: a step sets them to zero first); one set of
 /// activations serves all layers. Those of attention, which is one operator, are not among them.

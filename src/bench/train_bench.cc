@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/runtime.h"
+#include "bench/record_sections.h"
 #include "bench/timing.h"
 #include "bench/train_step.h"
 
@@ -115,7 +116,8 @@ void TrainBench::time(const std::vector<std::unique_ptr<Running>>& group) {
                          constexpr size_t enough = 10;
                          if (ceiling_rates.size() < enough) ceiling_rates.push_back(ceilings_.run());
                        }});
-  run_in_turns(works, {.seconds = settings_.seconds, .least_runs = first_seconds >= settings_.seconds ? 1 : 3});
+  const int least_runs = first_seconds >= settings_.seconds ? 1 : 3;
+  run_in_turns(works, {.seconds = settings_.seconds, .least_runs = least_runs});
 
   for (size_t i = 0; i < group.size(); ++i) {
     TrainPoint& point = group[i]->point;
@@ -128,7 +130,18 @@ void TrainBench::time(const std::vector<std::unique_ptr<Running>>& group) {
     if (settings_.products)
       point.products = product_points(products.kinds(), medians(alone), medians(group[i]->in_steps));
     best_rate_ = std::max(best_rate_, point.rate());
+    if (!settings_.replay_threads.empty()) point.replays = replay_step(group[i]->step, least_runs);
   }
+}
+
+std::vector<Replay> TrainBench::replay_step(TrainStep& step, int runs) const {
+  const auto record = [&] { return record_sections([&] { step.run(); }, step.model().parameters()); };
+  Recording recording = record();
+  for (int run = 1; run < runs; ++run) keep_shorter(recording, record());
+  std::vector<Replay> replays;
+  for (const int64_t threads : settings_.replay_threads)
+    replays.push_back(replay(recording, static_cast<int>(threads)));
+  return replays;
 }
 
 std::vector<TrainPoint> TrainBench::measure(const std::string& name, const std::vector<LanguageModelConfig>& configs,

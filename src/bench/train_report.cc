@@ -63,7 +63,58 @@ std::string products_table(const TrainPoint& point, double ceiling) {
   return text;
 }
 
+std::string replay_table(const TrainPoint& point) {
+  std::string text;
+  for (const Replay& replayed : point.replays) {
+    text += fmt::format("\nreplay of {}, length {}, {}: {} threads, step {:.1f} ms, {:.1f} % of ideal\n", point.model,
+                        point.length, name_of(point.position), replayed.threads, 1e3 * replayed.seconds,
+                        100 * replayed.share_of_ideal()) +
+            fmt::format("{:<66}  {:>6}  {:>11}  {:>9}  {:>9}  {:>9}\n", "section", "times", "tasks", "work", "replayed",
+                        "lost");
+    const auto row = [&](const std::string& name, int64_t sections, const std::string& tasks, double work,
+                         double seconds) {
+      text += fmt::format("{:<66}  {:>6}  {:>11}  {:>6.1f} ms  {:>6.2f} ms  {:>7.2f} %\n", name, sections, tasks,
+                          1e3 * work, 1e3 * seconds, 100 * (seconds - work / replayed.threads) / replayed.seconds);
+    };
+    constexpr double worth_a_row = 0.002;
+    ReplayedPart rest{.name = "the rest"};
+    for (const ReplayedPart& part : replayed.parts) {
+      if (replayed.lost(part) < worth_a_row * replayed.seconds) {
+        rest.sections += part.sections;
+        rest.work += part.work;
+        rest.seconds += part.seconds;
+        continue;
+      }
+      const std::string tasks = part.most_tasks == 0 ? "serial"
+                                : part.least_tasks == part.most_tasks
+                                    ? fmt::format("{}", part.most_tasks)
+                                    : fmt::format("{}-{}", part.least_tasks, part.most_tasks);
+      row(part.name, part.sections, tasks, part.work, part.seconds);
+    }
+    row(rest.name, rest.sections, "", rest.work, rest.seconds);
+  }
+  return text;
+}
+
 namespace {
+
+nlohmann::ordered_json to_json(const Replay& replayed) {
+  nlohmann::ordered_json json = {{"threads", replayed.threads},
+                                 {"work_seconds", replayed.work},
+                                 {"seconds", replayed.seconds},
+                                 {"share_of_ideal", replayed.share_of_ideal()},
+                                 {"sections", nlohmann::ordered_json::array()}};
+  for (const ReplayedPart& part : replayed.parts) {
+    json["sections"].push_back({{"name", part.name},
+                                {"times", part.sections},
+                                {"least_tasks", part.least_tasks},
+                                {"most_tasks", part.most_tasks},
+                                {"work_seconds", part.work},
+                                {"seconds", part.seconds},
+                                {"lost_seconds", replayed.lost(part)}});
+  }
+  return json;
+}
 
 nlohmann::ordered_json to_json(const ProductPoint& product, const TrainPoint& point, double ceiling) {
   const nn::Product& p = product.kind.product;
@@ -120,6 +171,7 @@ nlohmann::ordered_json to_json(const TrainPoint& point, double ceiling) {
   json["peak_resident_bytes"] = point.peak_resident;
   json["loss"] = point.loss;
   for (const ProductPoint& product : point.products) json["products"].push_back(to_json(product, point, ceiling));
+  for (const Replay& replayed : point.replays) json["replays"].push_back(to_json(replayed));
   return json;
 }
 

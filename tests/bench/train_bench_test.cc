@@ -125,6 +125,22 @@ TEST(TrainBench, TellsOfEachProduct) {
   EXPECT_NE(table.find("+= dy' x"), std::string::npos) << table;
 }
 
+TEST(TrainBench, ReplaysAStepOnOtherThreads) {
+  TrainBenchSettings settings = quick_training;
+  settings.replay_threads = {1, 64};
+  const TrainPoint point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
+  ASSERT_EQ(point.replays.size(), 2);
+  EXPECT_NEAR(point.replays[0].share_of_ideal(), 1, 1e-9);
+  EXPECT_LT(point.replays[1].share_of_ideal(), 0.9) << "so small a step has no work for them";
+  const nlohmann::ordered_json json = to_json(point, 1)["replays"];
+  ASSERT_EQ(json.size(), 2);
+  EXPECT_EQ(json[1]["threads"], 64);
+  EXPECT_EQ(json[1]["sections"][0]["name"], point.replays[1].parts[0].name);
+  const std::string table = replay_table(point);
+  EXPECT_NE(table.find("64 threads"), std::string::npos) << table;
+  EXPECT_NE(table.find(point.replays[1].parts[0].name), std::string::npos) << table;
+}
+
 TEST(TrainBench, NotAllAtOnceWhereMemoryIsShort) {
   TrainBench all(quick_training, ceilings());
   const LanguageModelConfig config = small_config();
