@@ -108,6 +108,7 @@ struct TileBuffers {
   float* scores;  ///< [key_rows][query_rows]
   HWY_ALIGN float factor[query_rows];
   Ramp ramp;
+  Upcoming upcoming;  ///< keys and values of the next tile
 };
 
 /// Takes the keys [key, key + count) into a query block.
@@ -117,7 +118,7 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   const QueryBlock& block = running.block;
   const int64_t count = std::min(key_rows, block.key_end - key);
   FillRamp(block, key, tile.ramp);
-  Scores(problem, block, running.queries, tile.keys, stride, count, tile.ramp, tile.scores);
+  Scores(problem, block, running.queries, tile.keys, stride, count, tile.ramp, tile.upcoming, tile.scores);
   if (RaiseMax(tile.scores, count, block.rows, running.max, tile.factor)) {
     for (int64_t i = 0; i < problem.head_dim; ++i) {
       float* at = running.out + i * query_rows;
@@ -133,7 +134,7 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
     return;
   }
   Product<Left::columns>(tile.values, stride, tile.scores, query_rows, problem.head_dim, block.rows, count,
-                         Add{running.out, query_rows});
+                         tile.upcoming, Add{running.out, query_rows});
 }
 
 /// Divides by the sums and writes the block's rows and log-sum-exps.
@@ -291,6 +292,10 @@ class Task {
         const int64_t count = std::min(key_rows, sequence_.keys - key);
         LoadKeys(problem_, problem_.k, sequence_, key, count, kv_head_, tile_.keys, stride_);
         LoadKeys(problem_, problem_.v, sequence_, key, count, kv_head_, tile_.values, stride_);
+        const int64_t next = before ? key - key_rows : key + key_rows;
+        if (next >= 0 && next < sequence_.keys) {
+          tile_.upcoming.Start(problem_, sequence_, next, std::min(key_rows, sequence_.keys - next), kv_head_);
+        }
         loaded = true;
       }
       Fold(problem_, sequence_, key, stride_, tile_, r);

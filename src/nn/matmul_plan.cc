@@ -14,10 +14,11 @@ namespace {
 
 // Costs are counted in multiplications at oneDNN's best rate, of which a core does some 50 (AVX2) to 60 (AVX-512) in a
 // nanosecond. Fitted to products of 512 to 4096 on two cores of an AMD EPYC (Zen 4), oneDNN 2.6.
-constexpr double operand_cost = 12;  // of an element that a task reads and packs
-constexpr double result_cost = 16;   // of an element that a task writes
-constexpr double partial_cost = 48;  // of an element of a partial sum, written, read again and added
-constexpr double turn_cost = 65;     // of an element that is turned
+constexpr double operand_cost = 12;             // of an element that a task reads and packs, with AVX2
+constexpr double operand_cost_any_layout = 20;  // with AVX-512, which multiplies faster
+constexpr double result_cost = 16;              // of an element that a task writes
+constexpr double partial_cost = 48;             // of an element of a partial sum, written, read again and added
+constexpr double turn_cost = 65;                // of an element that is turned
 constexpr double call_cost = 1 << 17;
 constexpr double least_cost = 1 << 22;  // of a task that is worth handing to another thread (some 80 microseconds)
 
@@ -31,7 +32,7 @@ constexpr double copied = 1.03, read_in_place = 1.8;
 /// `few_tasks` that are worth it. Half as many count as much as this part of the time on two threads: less, where even
 /// half of them keep many threads busy.
 constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, most_tasks = 256;
-constexpr double halved = 0.03, halved_of_many = 0.01;
+constexpr double halved = 0.04, halved_of_many = 0.01;
 
 constexpr int64_t block_m = 32, block_n = 64, block_k = 256;  // of the kernels
 
@@ -48,7 +49,8 @@ double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulP
     const bool inner_first = (shape.a_inner_first || plan.turn_a) && (shape.b_inner_first || plan.turn_b);
     if (!inner_first) rate = 1 / m + 1 / n < least_to_copy ? copied : read_in_place;
   }
-  const double task = rate * m * n * k + operand_cost * (m * k + k * n) + result_cost * m * n + call_cost;
+  const double element = kernels == ProductKernels::inner_first ? operand_cost : operand_cost_any_layout;
+  const double task = rate * m * n * k + element * (m * k + k * n) + result_cost * m * n + call_cost;
   const double all_m = static_cast<double>(shape.m), all_n = static_cast<double>(shape.n);
   const double turned =
       static_cast<double>((plan.turn_a ? shape.m : 0) + (plan.turn_b ? shape.n : 0)) * static_cast<double>(shape.k);
