@@ -13,6 +13,7 @@
 #include "attention/skip.h"
 #include "attention/vector_kernel.h"
 #include "core/parallel.h"
+#include "core/pieces.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/vector_forward.cc"
@@ -374,11 +375,12 @@ HWY_EXPORT(MeasureKeys);
 
 void vector_forward(const Problem& problem, AttentionState* state) {
   KeyNorms norms(problem);
-  for (size_t s = 0; s < problem.sequences.size() && !norms.empty(); ++s) {
-    parallel_for(norms.blocks(s), [&](int64_t key_block) {
-      HWY_DYNAMIC_DISPATCH(MeasureKeys)(problem, s, key_block, norms);
-    });
-  }
+  Pieces key_blocks(1);
+  for (size_t s = 0; s < problem.sequences.size() && !norms.empty(); ++s) key_blocks.add(norms.blocks(s));
+  parallel_for(key_blocks.size(), [&](int64_t task) {
+    const Piece block = key_blocks.at(task);
+    HWY_DYNAMIC_DISPATCH(MeasureKeys)(problem, block.array, block.begin, norms);
+  });
   norms.accumulate(problem);
   const BlockIndex index(problem);
   if (state != nullptr && !norms.empty()) {
