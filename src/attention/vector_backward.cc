@@ -16,6 +16,7 @@
 #include "attention/kernel_state.h"
 #include "attention/vector_kernel.h"
 #include "core/check.h"
+#include "core/memory.h"
 #include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -301,6 +302,7 @@ HWY_EXPORT(BackwardChunk);
 HWY_EXPORT(WriteKeyGradients);
 
 void vector_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
+  const KeepMemory keep;  // the sums of a chunk serve the next
   const BlockIndex index(problem);
   check_blocks(state.kernel.state(), KernelState::State::Kernel::vector, index.size());
   std::vector<ChunkGroup> groups = chunk_groups(problem, state, index, sums);
