@@ -141,7 +141,7 @@ void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
     const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
     const int64_t after = first + cache_block;
     Ahead<T> ask{static_cast<const T*>(head.v) + first * head.stride,
-                    after < end ? static_cast<const T*>(head.k) + after * head.stride : static_cast<const T*>(next)};
+                 after < end ? static_cast<const T*>(head.k) + after * head.stride : static_cast<const T*>(next)};
     const DecodeRow* whole[decode_rows_together];
     DecodePartial* into[decode_rows_together];
     int64_t count = 0;

@@ -108,6 +108,68 @@ inline void FillRamp(const QueryBlock& block, int64_t key, Ramp& ramp) {
   }
 }
 
+/// What the lanes of a tile see of its keys, in whole register tiles: lane x sees key y if low <= x - y <= high.
+struct Seen {
+  Seen(const QueryBlock& block, int64_t key, int64_t count, const Ramp& ramp)
+      : low(block.bias.least - (block.position - key)),
+        high(block.bias.most - (block.position - key)),
+        keys(count),
+        rows(block.rows),
+        narrow(ramp.masked) {}
+
+  /// Keys that any of the lanes sees.
+  Range Keys(int64_t lane, int64_t width) const {
+    const int64_t begin = std::clamp<int64_t>(lane - high, 0, keys) / tile_rows * tile_rows;
+    const int64_t end = std::clamp<int64_t>(lane + width - low, begin, keys);
+    return {begin, std::min(round_up(end, tile_rows), keys)};
+  }
+  /// Lanes that see any of the keys of a register tile.
+  Range Lanes(int64_t key) const {
+    const int64_t begin = std::clamp<int64_t>(key + low, 0, rows);
+    return {begin, std::clamp<int64_t>(key + tile_rows + high, begin, rows)};
+  }
+
+  int64_t low, high;
+  int64_t keys, rows;
+  bool narrow;
+};
+
+/// Parts of products that have a tile's keys as rows, its lanes as columns;
+struct KeysByLanes {
+  const Seen& seen;
+  int64_t depth;
+  bool Narrow() const { return seen.narrow; }
+  Range Rows(int64_t lane, int64_t width) const { return seen.Keys(lane, width); }
+  Range Depth(int64_t, int64_t, int64_t) const { return {0, depth}; }
+};
+/// its lanes as columns, its keys as the inner dimension;
+struct SumsOfKeys {
+  const Seen& seen;
+  int64_t rows;
+  bool Narrow() const { return seen.narrow; }
+  Range Rows(int64_t, int64_t) const { return {0, rows}; }
+  Range Depth(int64_t, int64_t lane, int64_t width) const { return seen.Keys(lane, width); }
+};
+/// its keys as rows, its lanes as the inner dimension.
+struct SumsOfLanes {
+  const Seen& seen;
+  static bool Narrow() { return false; }
+  Range Rows(int64_t, int64_t) const { return {0, seen.keys}; }
+  Range Depth(int64_t key, int64_t, int64_t) const { return seen.Lanes(key); }
+};
+
+/// Zeros for the lanes of a group where nothing was computed.
+HWY_INLINE void ZeroUnseen(float* tile, int64_t lane, int64_t width, Range seen, int64_t count) {
+  const Floats f;
+  const auto zero = [&](int64_t begin, int64_t end) HWY_ATTR {
+    for (int64_t y = begin; y < end; ++y) {
+      for (int64_t c = lane; c < lane + width; c += lanes) hn::Store(hn::Zero(f), f, tile + y * query_rows + c);
+    }
+  };
+  zero(0, seen.begin);
+  zero(seen.end, count);
+}
+
 /// How q k' becomes a score: no key of the tile is masked; keys that are not seen score -infinity whatever they hold;
 /// the same with the bias of query blocks outside of the keys.
 enum class Tail { open, masked, outside };
@@ -133,12 +195,13 @@ struct StoreScores {
   }
 };
 
-/// scores[key][lane]; queries is [head_dim][query_rows], keys [key_rows][stride].
+/// scores[key][lane] of what is seen; queries is [head_dim][query_rows], keys [key_rows][stride].
 inline void Scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
-                   int64_t stride, int64_t count, const Ramp& ramp, Upcoming& upcoming, float* scores) {
+                   int64_t stride, const Seen& seen, const Ramp& ramp, Upcoming& upcoming, float* scores) {
   const float scale = problem.scale * std::numbers::log2e_v<float>;
   const auto product = [&](const auto& finish) HWY_ATTR {
-    Product<Left::rows>(keys, stride, queries, query_rows, count, block.rows, problem.head_dim, upcoming, finish);
+    const KeysByLanes part{seen, problem.head_dim};
+    Product<Left::rows>(keys, stride, queries, query_rows, block.rows, part, upcoming, finish);
   };
   if (ramp.outside) {
     product(StoreScores<Tail::outside>{scores, &ramp, scale});

@@ -98,30 +98,48 @@ class Upcoming {
   int64_t rows_ = 0;  // left to ask for
 };
 
-/// c = finish(a * b) for `rows` rows (rounded up to whole tiles: all operands have that room) and `columns` lanes
-/// (rounded up to whole vectors). finish(row, column, values) stores. Asks for a row of what comes next with each tile.
-template <Left left, class Finish>
-HWY_INLINE void Product(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows,
-                        int64_t columns, int64_t depth, Upcoming& upcoming, const Finish& finish) {
+struct Range {
+  int64_t begin = 0, end = 0;
+};
+
+/// visit(first vector, number of vectors) for the groups of columns that register tiles are wide. Narrow ones, where
+/// what is not seen is left out, leave out more.
+template <class Visit>
+HWY_INLINE void ForGroups(int64_t columns, bool narrow, const Visit& visit) {
   const int64_t vectors = (columns + lanes - 1) / lanes;
   for (int64_t n = 0; n < vectors;) {
     const int64_t left_over = vectors - n;
-    const int64_t width = left_over == 4 ? 2 : HWY_MIN(left_over, 3);  // 2 + 2 is faster than 3 + 1
-    for (int64_t r = 0; r < rows; r += tile_rows) {
-      const float* a_tile = a + (left == Left::rows ? r * a_stride : r);
-      const float* b_tile = b + n * lanes;
+    const int64_t width =
+        left_over == 4 || narrow ? HWY_MIN(left_over, 2) : HWY_MIN(left_over, 3);  // 2 + 2 beats 3 + 1
+    visit(n, width);
+    n += width;
+  }
+}
+
+/// c = finish(a * b) for a number of columns (rounded up to whole vectors); finish(row, column, values) stores. `part`
+/// says which rows a group of columns has (rounded up to whole tiles: all operands have that room), and which of the
+/// inner dimension its tiles need. Asks for a row of what comes next with each tile.
+template <Left left, class Part, class Finish>
+HWY_INLINE void Product(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t columns,
+                        const Part& part, Upcoming& upcoming, const Finish& finish) {
+  ForGroups(columns, part.Narrow(), [&](int64_t n, int64_t width) HWY_ATTR {
+    const Range rows = part.Rows(n * lanes, width * lanes);
+    for (int64_t r = rows.begin; r < rows.end; r += tile_rows) {
+      const Range depth = part.Depth(r, n * lanes, width * lanes);
+      const float* a_tile = a + (left == Left::rows ? r * a_stride + depth.begin : depth.begin * a_stride + r);
+      const float* b_tile = b + depth.begin * b_stride + n * lanes;
+      const int64_t steps = depth.end - depth.begin;
       const auto at = finish.At(r, n * lanes);
       upcoming.Ask();
       if (width == 3) {
-        Tile<left, 3>(a_tile, a_stride, b_tile, b_stride, depth, at);
+        Tile<left, 3>(a_tile, a_stride, b_tile, b_stride, steps, at);
       } else if (width == 2) {
-        Tile<left, 2>(a_tile, a_stride, b_tile, b_stride, depth, at);
+        Tile<left, 2>(a_tile, a_stride, b_tile, b_stride, steps, at);
       } else {
-        Tile<left, 1>(a_tile, a_stride, b_tile, b_stride, depth, at);
+        Tile<left, 1>(a_tile, a_stride, b_tile, b_stride, steps, at);
       }
     }
-    n += width;
-  }
+  });
 }
 
 /// c = a * b.

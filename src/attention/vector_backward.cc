@@ -16,6 +16,7 @@
 #include "attention/kernel_state.h"
 #include "attention/vector_kernel.h"
 #include "core/check.h"
+#include "core/memory.h"
 #include "core/parallel.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -52,48 +53,52 @@ struct TileBuffers {
 
 /// weights: scores become exp2(score - lse); dscores: dout v' becomes weight * (dout v' - delta).
 template <bool masked, bool dropout>
-void DifferentiateSoftmax(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count,
+void DifferentiateSoftmax(const Problem& problem, const Sequence& sequence, int64_t key, const Seen& seen,
                           const Block& block, TileBuffers& tile) {
   const Floats f;
   const DropoutMask mask(problem.dropout_seed, sequence.batch, block.block.head);
   const uint32_t threshold = DropoutMask::threshold(problem.dropout);
   const Float kept = hn::Set(f, DropoutMask::scale(problem.dropout));
-  for (int64_t y = 0; y < count; ++y) {
-    const bool second = y % 2 != 0;
-    const uint32_t pair_key = dropout ? mask.pair_key(sequence.key_begin + key + y - second) : 0;
-    for (int64_t c = 0; c < block.block.rows; c += lanes) {
-      float* weight_at = tile.weights + y * query_rows + c;
-      float* dscore_at = tile.dscores + y * query_rows + c;
-      const Float weight = Exp2(hn::Sub(hn::Load(f, weight_at), hn::Load(f, block.lse + c)));
-      Float dweight = hn::Load(f, dscore_at);
-      Float used = weight;
-      if (dropout) {
-        const auto dropped = Dropped(DropoutBits(block.query_keys + c, pair_key), second, threshold);
-        used = hn::IfThenZeroElse(dropped, hn::Mul(weight, kept));
-        dweight = hn::IfThenZeroElse(dropped, hn::Mul(dweight, kept));
+  ForGroups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {
+    const Range keys = seen.Keys(n * lanes, width * lanes);
+    for (float* part : {tile.weights, tile.dscores}) ZeroUnseen(part, n * lanes, width * lanes, keys, seen.keys);
+    for (int64_t y = keys.begin; y < keys.end; ++y) {
+      const bool second = y % 2 != 0;
+      const uint32_t pair_key = dropout ? mask.pair_key(sequence.key_begin + key + y - second) : 0;
+      for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
+        float* weight_at = tile.weights + y * query_rows + c;
+        float* dscore_at = tile.dscores + y * query_rows + c;
+        const Float weight = Exp2(hn::Sub(hn::Load(f, weight_at), hn::Load(f, block.lse + c)));
+        Float dweight = hn::Load(f, dscore_at);
+        Float used = weight;
+        if (dropout) {
+          const auto dropped = Dropped(DropoutBits(block.query_keys + c, pair_key), second, threshold);
+          used = hn::IfThenZeroElse(dropped, hn::Mul(weight, kept));
+          dweight = hn::IfThenZeroElse(dropped, hn::Mul(dweight, kept));
+        }
+        Float dscore = hn::Mul(weight, hn::Sub(dweight, hn::Load(f, block.delta + c)));
+        if (masked) {  // dout v' of a key that is not seen may be infinity or NaN
+          const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
+          dscore = hn::IfThenZeroElse(hn::Eq(tile.ramp.Bias(c, y), unseen), dscore);
+        }
+        hn::Store(used, f, weight_at);
+        hn::Store(dscore, f, dscore_at);
       }
-      Float dscore = hn::Mul(weight, hn::Sub(dweight, hn::Load(f, block.delta + c)));
-      if (masked) {  // dout v' of a key that is not seen may be infinity or NaN
-        const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
-        dscore = hn::IfThenZeroElse(hn::Eq(tile.ramp.Bias(c, y), unseen), dscore);
-      }
-      hn::Store(used, f, weight_at);
-      hn::Store(dscore, f, dscore_at);
     }
-  }
-  const int64_t padding = (round_up(count, tile_rows) - count) * query_rows;
-  std::fill_n(tile.weights + count * query_rows, padding, 0.0f);
-  std::fill_n(tile.dscores + count * query_rows, padding, 0.0f);
+  });
+  const int64_t padding = (round_up(seen.keys, tile_rows) - seen.keys) * query_rows;
+  std::fill_n(tile.weights + seen.keys * query_rows, padding, 0.0f);
+  std::fill_n(tile.dscores + seen.keys * query_rows, padding, 0.0f);
 }
 
-void SoftmaxGradient(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, const Block& block,
-                     TileBuffers& tile) {
+void SoftmaxGradient(const Problem& problem, const Sequence& sequence, int64_t key, const Seen& seen,
+                     const Block& block, TileBuffers& tile) {
   if (tile.ramp.masked) {
-    problem.dropout > 0 ? DifferentiateSoftmax<true, true>(problem, sequence, key, count, block, tile)
-                        : DifferentiateSoftmax<true, false>(problem, sequence, key, count, block, tile);
+    problem.dropout > 0 ? DifferentiateSoftmax<true, true>(problem, sequence, key, seen, block, tile)
+                        : DifferentiateSoftmax<true, false>(problem, sequence, key, seen, block, tile);
   } else {
-    problem.dropout > 0 ? DifferentiateSoftmax<false, true>(problem, sequence, key, count, block, tile)
-                        : DifferentiateSoftmax<false, false>(problem, sequence, key, count, block, tile);
+    problem.dropout > 0 ? DifferentiateSoftmax<false, true>(problem, sequence, key, seen, block, tile)
+                        : DifferentiateSoftmax<false, false>(problem, sequence, key, seen, block, tile);
   }
 }
 
@@ -121,19 +126,20 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   const QueryBlock& queries = block.block;
   const int64_t count = std::min(key_rows, queries.key_end - key);
   FillRamp(queries, key, tile.ramp);
-  Scores(problem, queries, block.q_lanes, tile.keys, stride, count, tile.ramp, tile.upcoming, tile.weights);
-  Product<Left::rows>(tile.values, stride, block.dout_lanes, query_rows, count, queries.rows, problem.head_dim,
-                      tile.upcoming, Store{tile.dscores, query_rows});
-  SoftmaxGradient(problem, sequence, key, count, block, tile);
-  Product<Left::rows>(tile.weights, query_rows, block.dout, stride, count, problem.head_dim, queries.rows,
-                      tile.upcoming, Add{dv, stride});
-  Product<Left::rows>(tile.dscores, query_rows, block.q, stride, count, problem.head_dim, queries.rows, tile.upcoming,
+  const Seen seen(queries, key, count, tile.ramp);
+  Scores(problem, queries, block.q_lanes, tile.keys, stride, seen, tile.ramp, tile.upcoming, tile.weights);
+  Product<Left::rows>(tile.values, stride, block.dout_lanes, query_rows, queries.rows,
+                      KeysByLanes{seen, problem.head_dim}, tile.upcoming, Store{tile.dscores, query_rows});
+  SoftmaxGradient(problem, sequence, key, seen, block, tile);
+  Product<Left::rows>(tile.weights, query_rows, block.dout, stride, problem.head_dim, SumsOfLanes{seen}, tile.upcoming,
+                      Add{dv, stride});
+  Product<Left::rows>(tile.dscores, query_rows, block.q, stride, problem.head_dim, SumsOfLanes{seen}, tile.upcoming,
                       Add{dk, stride});
   if (tile.ramp.masked && !AllFinite(tile.keys, count * stride)) {
     AddCarefully(tile.keys, stride, tile.dscores, count, problem.head_dim, queries.rows, block.dq_lanes);
   } else {
-    Product<Left::columns>(tile.keys, stride, tile.dscores, query_rows, problem.head_dim, queries.rows, count,
-                           tile.upcoming, Add{block.dq_lanes, query_rows});
+    Product<Left::columns>(tile.keys, stride, tile.dscores, query_rows, queries.rows,
+                           SumsOfKeys{seen, problem.head_dim}, tile.upcoming, Add{block.dq_lanes, query_rows});
   }
   if (gradient != nullptr) AddBiasGradient(problem, queries, count, tile, *gradient);
 }
@@ -296,6 +302,7 @@ HWY_EXPORT(BackwardChunk);
 HWY_EXPORT(WriteKeyGradients);
 
 void vector_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
+  const KeepMemory keep;  // the sums of a chunk serve the next
   const BlockIndex index(problem);
   check_blocks(state.kernel.state(), KernelState::State::Kernel::vector, index.size());
   std::vector<ChunkGroup> groups = chunk_groups(problem, state, index, sums);

@@ -43,45 +43,61 @@ struct Running {
 };
 
 /// New maximum of each lane, the factor that brings sums of the old maximum to the new one, and whether any is not 1.
-bool RaiseMax(const float* scores, int64_t count, int64_t columns, float* max, float* factor) {
+bool RaiseMax(const float* scores, const Seen& seen, float* max, float* factor) {
   const Floats f;
   bool raised = false;
-  for (int64_t c = 0; c < columns; c += lanes) {
-    const Float old = hn::Load(f, max + c);
-    Float top = old;
-    for (int64_t y = 0; y < count; ++y) top = hn::Max(hn::Load(f, scores + y * query_rows + c), top);
-    const auto none = hn::Eq(top, hn::Set(f, -std::numeric_limits<float>::infinity()));
-    const Float alpha = hn::IfThenElse(none, hn::Set(f, 1.0f), Exp2(hn::Sub(old, top)));
-    raised |= !hn::AllTrue(f, hn::Eq(old, top));
-    hn::Store(top, f, max + c);
-    hn::Store(alpha, f, factor + c);
-  }
+  ForGroups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {
+    const Range keys = seen.Keys(n * lanes, width * lanes);
+    for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
+      const Float old = hn::Load(f, max + c);
+      constexpr int64_t parts = 4;  // maxima that need not wait for each other
+      Float tops[parts] = {old, old, old, old};
+      int64_t y = keys.begin;
+      const auto take = [&](Float& top, int64_t at)
+                            HWY_ATTR { top = hn::Max(hn::Load(f, scores + at * query_rows + c), top); };
+      for (; y + parts <= keys.end; y += parts) {
+        HWY_UNROLL(4)
+        for (int64_t part = 0; part < parts; ++part) take(tops[part], y + part);
+      }
+      for (; y < keys.end; ++y) take(tops[0], y);
+      const Float top = hn::Max(hn::Max(tops[0], tops[1]), hn::Max(tops[2], tops[3]));
+      const auto none = hn::Eq(top, hn::Set(f, -std::numeric_limits<float>::infinity()));
+      const Float alpha = hn::IfThenElse(none, hn::Set(f, 1.0f), Exp2(hn::Sub(old, top)));
+      raised |= !hn::AllTrue(f, hn::Eq(old, top));
+      hn::Store(top, f, max + c);
+      hn::Store(alpha, f, factor + c);
+    }
+  });
   return raised;
 }
 
 /// scores become weights exp2(score - max), and sum takes them in.
-void Weights(float* scores, int64_t count, int64_t columns, const float* factor, Running& running) {
+void Weights(float* scores, const Seen& seen, const float* factor, Running& running) {
   const Floats f;
-  for (int64_t c = 0; c < columns; c += lanes) {
-    const Float top = hn::Load(f, running.max + c);
-    const auto none = hn::Eq(top, hn::Set(f, -std::numeric_limits<float>::infinity()));
-    const Float shift = hn::IfThenZeroElse(none, top);
-    Float sum = hn::Zero(f);
-    for (int64_t y = 0; y < count; ++y) {
-      float* at = scores + y * query_rows + c;
-      const Float weight = Exp2(hn::Sub(hn::Load(f, at), shift));
-      sum = hn::Add(sum, weight);
-      hn::Store(weight, f, at);
+  ForGroups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {
+    const Range keys = seen.Keys(n * lanes, width * lanes);
+    ZeroUnseen(scores, n * lanes, width * lanes, keys, seen.keys);
+    for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
+      const Float top = hn::Load(f, running.max + c);
+      const auto none = hn::Eq(top, hn::Set(f, -std::numeric_limits<float>::infinity()));
+      const Float shift = hn::IfThenZeroElse(none, top);
+      Float sum = hn::Zero(f);
+      for (int64_t y = keys.begin; y < keys.end; ++y) {
+        float* at = scores + y * query_rows + c;
+        const Float weight = Exp2(hn::Sub(hn::Load(f, at), shift));
+        sum = hn::Add(sum, weight);
+        hn::Store(weight, f, at);
+      }
+      // Two-sum: the running sum must stay exact over a million keys.
+      const Float alpha = hn::Load(f, factor + c);
+      const Float old = hn::Mul(hn::Load(f, running.sum + c), alpha);
+      const Float total = hn::Add(old, sum);
+      const Float part = hn::Sub(total, old);
+      const Float lost = hn::Add(hn::Sub(old, hn::Sub(total, part)), hn::Sub(sum, part));
+      hn::Store(total, f, running.sum + c);
+      hn::Store(hn::MulAdd(hn::Load(f, running.sum_low + c), alpha, lost), f, running.sum_low + c);
     }
-    // Two-sum: the running sum must stay exact over a million keys.
-    const Float alpha = hn::Load(f, factor + c);
-    const Float old = hn::Mul(hn::Load(f, running.sum + c), alpha);
-    const Float total = hn::Add(old, sum);
-    const Float part = hn::Sub(total, old);
-    const Float lost = hn::Add(hn::Sub(old, hn::Sub(total, part)), hn::Sub(sum, part));
-    hn::Store(total, f, running.sum + c);
-    hn::Store(hn::MulAdd(hn::Load(f, running.sum_low + c), alpha, lost), f, running.sum_low + c);
-  }
+  });
 }
 
 void DropWeights(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, const Running& running,
@@ -118,8 +134,9 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   const QueryBlock& block = running.block;
   const int64_t count = std::min(key_rows, block.key_end - key);
   FillRamp(block, key, tile.ramp);
-  Scores(problem, block, running.queries, tile.keys, stride, count, tile.ramp, tile.upcoming, tile.scores);
-  if (RaiseMax(tile.scores, count, block.rows, running.max, tile.factor)) {
+  const Seen seen(block, key, count, tile.ramp);
+  Scores(problem, block, running.queries, tile.keys, stride, seen, tile.ramp, tile.upcoming, tile.scores);
+  if (RaiseMax(tile.scores, seen, running.max, tile.factor)) {
     for (int64_t i = 0; i < problem.head_dim; ++i) {
       float* at = running.out + i * query_rows;
       for (int64_t c = 0; c < block.rows; c += lanes) {
@@ -127,13 +144,13 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
       }
     }
   }
-  Weights(tile.scores, count, block.rows, tile.factor, running);
+  Weights(tile.scores, seen, tile.factor, running);
   if (problem.dropout > 0) DropWeights(problem, sequence, key, count, running, tile.scores);
   if (tile.ramp.masked && !AllFinite(tile.values, count * stride)) {
     AddCarefully(tile.values, stride, tile.scores, count, problem.head_dim, block.rows, running.out);
     return;
   }
-  Product<Left::columns>(tile.values, stride, tile.scores, query_rows, problem.head_dim, block.rows, count,
+  Product<Left::columns>(tile.values, stride, tile.scores, query_rows, block.rows, SumsOfKeys{seen, problem.head_dim},
                          tile.upcoming, Add{running.out, query_rows});
 }
 
