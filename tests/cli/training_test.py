@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import re
 import resource
 import signal
@@ -60,6 +61,20 @@ class TrainingConfig(CliTest):
         self.assertEqual([name for name in given if used[name] == default[name]], [], "a value that shows nothing")
         untested = {"text", "valid", "out", "preset", "tokenizer", "min-count"}
         self.assertEqual(set(used), set(given) | untested)
+
+    def test_the_settings_of_an_earlier_version_mean_the_same(self):
+        """earlier_train.json has what `alibi train` wrote before this version, no option with its default."""
+        file = pathlib.Path(__file__).with_name("earlier_train.json")
+        settings = json.loads(file.read_text())
+        words = [word for name, value in settings.items() if name not in ("text", "valid", "out") for word in
+                 ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
+        read, said = self.folder / "read", self.folder / "said"
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", read, "--config", file)
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", said, *words)
+        self.assertTrue((read / "model.safetensors").read_bytes() == (said / "model.safetensors").read_bytes())
+        used = json.loads((read / "train.json").read_text())
+        self.assertEqual({**used, "text": None, "valid": None, "out": None},
+                         {**settings, "text": None, "valid": None, "out": None})
 
     def test_errors_name_the_key(self):
         out = self.folder / "unused"
