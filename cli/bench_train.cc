@@ -49,6 +49,7 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
   flush_output();
   progress.begin(name);
   size_t done = 0;
+  std::string details;
   for (const int64_t length : lengths) {
     progress.update(static_cast<double>(done++) / static_cast<double>(lengths.size()),
                     fmt::format("length {}", length));
@@ -60,10 +61,13 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
     progress.clear();
     for (const bench::TrainPoint& point : points) {
       say_text(bench::train_table_row(point, ceilings.best()));
+      if (!point.products.empty()) details += bench::products_table(point, ceilings.best());
+      details += bench::replay_table(point);
       flush_output();
       json["points"].push_back(bench::to_json(point, ceilings.best()));
     }
   }
+  if (!details.empty()) say_text(details);
 }
 
 void run_bench_train(TrainBenchCommand& command) {
@@ -72,6 +76,9 @@ void run_bench_train(TrainBenchCommand& command) {
   // What is misspelt should be told before anything is measured.
   for (const std::string& name : command.presets) config_of(command, name);
   for (const std::string& position : command.positions) position_from(position);
+  for (const int64_t count : command.settings.replay_threads) {
+    check_usage(count <= 1024, "[--replay] {} threads, expected at most 1024", count);
+  }
   const std::vector<int64_t> lengths =
       command.lengths.empty() ? std::vector<int64_t>{512, 1024, 2048, 4096} : command.lengths;
   command.apply();
@@ -115,6 +122,9 @@ void add_bench_train(CLI::App& bench) {
   command.choices("--positions", position_names());
   add_precision(command, options->precision);
   command.flag("--recompute", options->settings.recompute, "Compute activations twice instead of keeping them");
+  command.flag("--products", options->settings.products, "Tell of each matrix product of a step");
+  command.counts("--replay", options->settings.replay_threads,
+                 "Record the parallel sections of a step and tell what it would take on so many threads");
   command.count("--batch-tokens", options->settings.batch_tokens, "Tokens of a step, whatever the length");
   command.count("--micro-batch-tokens", options->settings.micro_batch_tokens, "Tokens at once");
   command.count("--vocab-size", options->vocab_size, "Different tokens [the preset's]", 1, INT_MAX);
@@ -125,6 +135,7 @@ void add_bench_train(CLI::App& bench) {
   command.examples(
       "  alibi bench train\n"
       "  alibi bench train --presets small --lengths 1024,8192 --positions alibi,none,rotary --json train.json\n"
+      "  alibi bench train --presets small --lengths 1024 --products\n"
       "  alibi bench train --presets base --precision f32 --batch-tokens 2048 --longest 120");
   command.runs([options] { run_bench_train(*options); });
 }

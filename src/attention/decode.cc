@@ -89,8 +89,8 @@ class Decode {
 
   void make_groups();
   void add_row(Group& group, int64_t query, int64_t head);
-  void visit(const Group& group, int64_t begin, int64_t end, DecodePartial* partials) const;
-  void ask_for(const Group& group, int64_t key) const;
+  void visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const;
+  const void* keys_from(const Group& group, int64_t key) const;
   void visit_near();
   void limit_rows(const Group& group, const DecodePartial* partials);
   void make_units();
@@ -156,23 +156,19 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
   rows_.push_back({.q = q, .bias = bias, .position = position, .begin = begin, .end = end});
 }
 
-/// Starts the rows' partial results anew and visits keys [begin, end).
-void Decode::visit(const Group& group, int64_t begin, int64_t end, DecodePartial* partials) const {
+/// Starts the rows' partial results anew and visits keys [begin, end). `next`: the keys of the visit that this thread
+/// makes next, as far as one can tell: tasks are taken in order.
+void Decode::visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const {
   std::fill_n(partials->out, static_cast<int64_t>(group.rows) * cache_.stride, 0.0f);
   const CachedHead head{cache_.rows(cache_.k, group.batch, group.kv_head),
                         cache_.rows(cache_.v, group.batch, group.kv_head), cache_.dtype, cache_.stride};
-  decode_range(head, problem_.scale, rows_of(group), begin, end, partials);
+  decode_range(head, problem_.scale, rows_of(group), begin, end, next, partials);
 }
 
-/// Asks for the first keys and values that a visit will read, which its own reading ahead comes too late for. For the
-/// visit that this thread makes next, as far as it can tell: tasks are taken in order.
-void Decode::ask_for(const Group& group, int64_t key) const {
-  constexpr int64_t line = 64, bytes = 4096;
-  const int64_t first = key * cache_.stride * static_cast<int64_t>(size_of(cache_.dtype));
-  for (const Tensor* tensor : {&cache_.k, &cache_.v}) {
-    const char* at = static_cast<const char*>(cache_.rows(*tensor, group.batch, group.kv_head)) + first;
-    for (int64_t b = 0; b < bytes; b += line) __builtin_prefetch(at + b);
-  }
+/// The keys of a group from one on.
+const void* Decode::keys_from(const Group& group, int64_t key) const {
+  const auto* rows = static_cast<const char*>(cache_.rows(cache_.k, group.batch, group.kv_head));
+  return rows + key * cache_.stride * static_cast<int64_t>(size_of(cache_.dtype));
 }
 
 /// Keys within near_keys of the queries, or the nearest ones there are.
@@ -197,9 +193,9 @@ void Decode::visit_near() {
       Group& group = groups_[static_cast<size_t>(g)];
       if (group.seen_begin == group.seen_end) continue;
       const auto next = static_cast<size_t>(g + together);
-      if (next < groups_.size()) ask_for(groups_[next], groups_[next].near_begin);
+      const void* keys = next < groups_.size() ? keys_from(groups_[next], groups_[next].near_begin) : nullptr;
       DecodePartial* partials = &near_->all[group.first_row];
-      visit(group, group.near_begin, group.near_end, partials);
+      visit(group, group.near_begin, group.near_end, keys, partials);
       limit_rows(group, partials);
     }
   });
@@ -265,8 +261,8 @@ void Decode::visit_units() {
     for (int64_t u = begin; u < end; ++u) {
       const Unit& unit = units_[static_cast<size_t>(u)];
       const auto next = static_cast<size_t>(u + together);
-      if (next < units_.size()) ask_for(groups_[units_[next].group], units_[next].begin);
-      visit(groups_[unit.group], unit.begin, unit.end, &far_->all[unit.first_partial]);
+      const void* keys = next < units_.size() ? keys_from(groups_[units_[next].group], units_[next].begin) : nullptr;
+      visit(groups_[unit.group], unit.begin, unit.end, keys, &far_->all[unit.first_partial]);
     }
   });
 }

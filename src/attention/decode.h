@@ -38,9 +38,10 @@ struct DecodePartial {
 void decode_arrange(float* row, int64_t stride, DType dtype);
 
 /// Of the keys of [begin, end) those that each row visits, as its partial result, which comes without any (`out`
-/// zeros). At most `decode_rows_together` rows.
+/// zeros). At most `decode_rows_together` rows. `next`: the keys that this thread will likely read after these, or
+/// null.
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
-                  DecodePartial* partials);
+                  const void* next, DecodePartial* partials);
 
 inline constexpr int64_t decode_rows_together = 64;
 

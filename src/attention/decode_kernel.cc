@@ -8,6 +8,7 @@
 #include <cmath>
 #include <limits>
 #include <numbers>
+#include <type_traits>
 
 #include "attention/decode.h"
 #include "attention/decode_rows-inl.h"
@@ -30,8 +31,11 @@ inline double FillBias(const DecodeRow& row, int64_t first, float* ramp) {
   if (bias.table == nullptr && (nearest_before > 0 || nearest_after > 0)) {
     const bool before = nearest_before > 0;
     const float slope = before ? bias.slope_before : bias.slope_after;
-    for (int64_t i = 0; i < cache_block; ++i) {
-      ramp[i] = -slope * log2e * static_cast<float>(before ? cache_block - 1 - i : i);
+    const Floats f;
+    const Float step = hn::Set(f, before ? slope * log2e : -slope * log2e);
+    const Float origin = hn::Set(f, before ? static_cast<float>(cache_block - 1) : 0.0f);
+    for (int64_t i = 0; i < cache_block; i += lanes) {
+      hn::Store(hn::Mul(step, hn::Sub(hn::Iota(f, static_cast<float>(i)), origin)), f, ramp + i);
     }
     const auto nearest = static_cast<double>(before ? nearest_before : nearest_after);
     return -static_cast<double>(slope) * std::numbers::log2e * nearest;
@@ -83,10 +87,17 @@ inline void Weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
   partial.sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum)));
 }
 
+/// What a block's first pass asks for: its values, and the keys that are read next.
+template <class T>
+struct Ahead {
+  const T* values = nullptr;
+  const T* keys = nullptr;
+};
+
 /// Keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
 template <int R, class T>
 inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* const* rows,
-                       DecodePartial* const* partials, int64_t first, int64_t from, int64_t to) {
+                       DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, Ahead<T> ask) {
   HWY_ALIGN float scores[R][cache_block];
   const T* k = static_cast<const T*>(head.k) + first * head.stride;
   const T* v = static_cast<const T*>(head.v) + first * head.stride;
@@ -98,30 +109,39 @@ inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* con
   }
   int64_t i = from;
   for (; i + key_tile <= to; i += key_tile) {
-    Dots<R, key_tile>(q, k + i * head.stride, head.stride, reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
+    Dots<R, key_tile>(q, k + i * head.stride, head.stride, Offset(ask.values, i * head.stride),
+                      reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
   }
   for (; i < to; ++i) {
-    Dots<R, 1>(q, k + i * head.stride, head.stride, reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
+    Dots<R, 1>(q, k + i * head.stride, head.stride, Offset(ask.values, i * head.stride),
+               reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
   }
   for (int r = 0; r < R; ++r) {
     Weigh(*rows[r], scale, first, from, to, head.stride, scores[r], *partials[r]);
   }
-  constexpr int64_t wide = 4 * lanes;
+  constexpr int most = lanes == 16 || R > 1 ? 4 : 8;  // vectors of sums that the registers hold for each row
   int64_t d = 0;
-  const auto next = [&](int64_t columns) {
-    d += columns;
-    for (int r = 0; r < R; ++r) out[r] += columns;
+  const auto add = [&](auto vectors) HWY_ATTR {
+    constexpr int n = decltype(vectors)::value;
+    for (; d + n * lanes <= head.stride; d += n * lanes) {
+      AddValues<R, n>(v + d, head.stride, Offset(ask.keys, d), from, to, scores, out);
+      for (int r = 0; r < R; ++r) out[r] += n * lanes;
+    }
   };
-  for (; d + wide <= head.stride; next(wide)) AddValues<R, 4>(v + d, head.stride, from, to, scores, out);
-  for (; d + 2 * lanes <= head.stride; next(2 * lanes)) AddValues<R, 2>(v + d, head.stride, from, to, scores, out);
-  for (; d < head.stride; next(lanes)) AddValues<R, 1>(v + d, head.stride, from, to, scores, out);
+  add(std::integral_constant<int, most>());
+  if constexpr (most > 4) add(std::integral_constant<int, 4>());
+  add(std::integral_constant<int, 2>());
+  add(std::integral_constant<int, 1>());
 }
 
 template <class T>
 void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
-           DecodePartial* partials) {
+           const void* next, DecodePartial* partials) {
   for (int64_t first = begin / cache_block * cache_block; first < end; first += cache_block) {
     const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
+    const int64_t after = first + cache_block;
+    Ahead<T> ask{static_cast<const T*>(head.v) + first * head.stride,
+                    after < end ? static_cast<const T*>(head.k) + after * head.stride : static_cast<const T*>(next)};
     const DecodeRow* whole[decode_rows_together];
     DecodePartial* into[decode_rows_together];
     int64_t count = 0;
@@ -134,24 +154,29 @@ void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
         whole[count] = row;
         into[count++] = partial;
       } else {
-        VisitBlock<1, T>(head, scale, &row, &partial, first, row_from - first, row_to - first);
+        VisitBlock<1, T>(head, scale, &row, &partial, first, row_from - first, row_to - first, ask);
+        ask = {};
       }
     }
     int64_t r = 0;
     for (; r + row_tile <= count; r += row_tile) {
-      VisitBlock<row_tile, T>(head, scale, whole + r, into + r, first, from - first, to - first);
+      VisitBlock<row_tile, T>(head, scale, whole + r, into + r, first, from - first, to - first, ask);
+      ask = {};
     }
-    for (; r < count; ++r) VisitBlock<1, T>(head, scale, whole + r, into + r, first, from - first, to - first);
+    for (; r < count; ++r) {
+      VisitBlock<1, T>(head, scale, whole + r, into + r, first, from - first, to - first, ask);
+      ask = {};
+    }
   }
 }
 
 void DecodeRange(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
-                 DecodePartial* partials) {
+                 const void* next, DecodePartial* partials) {
   const FlushDenormals flush;
   if (head.dtype == DType::float32) {
-    Visit<float>(head, scale, rows, begin, end, partials);
+    Visit<float>(head, scale, rows, begin, end, next, partials);
   } else {
-    Visit<bfloat16>(head, scale, rows, begin, end, partials);
+    Visit<bfloat16>(head, scale, rows, begin, end, next, partials);
     for (size_t r = 0; r < rows.size(); ++r) ArrangePairs(partials[r].out, head.stride, true);
   }
 }
@@ -177,10 +202,10 @@ void decode_arrange(float* row, int64_t stride, DType dtype) {
 }
 
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
-                  DecodePartial* partials) {
+                  const void* next, DecodePartial* partials) {
   if (begin >= end) return;
   prepare_dispatch();
-  HWY_DYNAMIC_DISPATCH(DecodeRange)(head, scale, rows, begin, end, partials);
+  HWY_DYNAMIC_DISPATCH(DecodeRange)(head, scale, rows, begin, end, next, partials);
 }
 
 }  // namespace alibi::kernels

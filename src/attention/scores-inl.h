@@ -135,10 +135,10 @@ struct StoreScores {
 
 /// scores[key][lane]; queries is [head_dim][query_rows], keys [key_rows][stride].
 inline void Scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
-                   int64_t stride, int64_t count, const Ramp& ramp, float* scores) {
+                   int64_t stride, int64_t count, const Ramp& ramp, Upcoming& upcoming, float* scores) {
   const float scale = problem.scale * std::numbers::log2e_v<float>;
   const auto product = [&](const auto& finish) HWY_ATTR {
-    Product<Left::rows>(keys, stride, queries, query_rows, count, block.rows, problem.head_dim, finish);
+    Product<Left::rows>(keys, stride, queries, query_rows, count, block.rows, problem.head_dim, upcoming, finish);
   };
   if (ramp.outside) {
     product(StoreScores<Tail::outside>{scores, &ramp, scale});

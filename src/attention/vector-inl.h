@@ -59,11 +59,50 @@ HWY_INLINE void Tile(const float* HWY_RESTRICT a, int64_t a_stride, const float*
   }
 }
 
+/// Keys and values that will be copied soon. Asked for a row at a time between other work, they come to the
+/// second-level cache in time; rows of one head lie apart, so the processor does not foresee them.
+class Upcoming {
+ public:
+  void Start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
+    const auto size = static_cast<int64_t>(size_of(problem.dtype));
+    const auto start = [&](Stream& stream, const Rows& rows) {
+      const int64_t first = sequence.batch * rows.batch_stride + (sequence.key_begin + key) * rows.row_stride +
+                            kv_head * rows.head_stride;
+      stream = {static_cast<const char*>(rows.data) + first * size, rows.row_stride * size};
+    };
+    start(keys_, problem.k);
+    start(values_, problem.v);
+    bytes_ = problem.head_dim * size;
+    rows_ = count;
+  }
+
+  HWY_INLINE void Ask() {
+    if (rows_ == 0) return;
+    --rows_;
+    constexpr int64_t line = 64;
+    for (int64_t i = 0; i < bytes_; i += line) {
+      __builtin_prefetch(keys_.at + i, 0, 2);
+      __builtin_prefetch(values_.at + i, 0, 2);
+    }
+    keys_.at += keys_.step;
+    values_.at += values_.step;
+  }
+
+ private:
+  struct Stream {
+    const char* at = nullptr;
+    int64_t step = 0;
+  };
+  Stream keys_, values_;
+  int64_t bytes_ = 0;
+  int64_t rows_ = 0;  // left to ask for
+};
+
 /// c = finish(a * b) for `rows` rows (rounded up to whole tiles: all operands have that room) and `columns` lanes
-/// (rounded up to whole vectors). finish(row, column, values) stores.
+/// (rounded up to whole vectors). finish(row, column, values) stores. Asks for a row of what comes next with each tile.
 template <Left left, class Finish>
 HWY_INLINE void Product(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t rows,
-                        int64_t columns, int64_t depth, const Finish& finish) {
+                        int64_t columns, int64_t depth, Upcoming& upcoming, const Finish& finish) {
   const int64_t vectors = (columns + lanes - 1) / lanes;
   for (int64_t n = 0; n < vectors;) {
     const int64_t left_over = vectors - n;
@@ -72,6 +111,7 @@ HWY_INLINE void Product(const float* a, int64_t a_stride, const float* b, int64_
       const float* a_tile = a + (left == Left::rows ? r * a_stride : r);
       const float* b_tile = b + n * lanes;
       const auto at = finish.At(r, n * lanes);
+      upcoming.Ask();
       if (width == 3) {
         Tile<left, 3>(a_tile, a_stride, b_tile, b_stride, depth, at);
       } else if (width == 2) {
@@ -149,8 +189,10 @@ inline void AddCarefully(const float* block, int64_t stride, const float* weight
 
 /// head_dim values of any data type as float32, followed by zeros up to `padded` (a multiple of 16).
 HWY_INLINE void LoadRow(const float* from, int64_t size, float* to, int64_t padded) {
-  std::memcpy(to, from, static_cast<size_t>(size) * sizeof(float));
-  for (int64_t i = size; i < padded; ++i) to[i] = 0;
+  int64_t i = 0;
+  for (; i + lanes <= size; i += lanes) hn::StoreU(hn::LoadU(Floats(), from + i), Floats(), to + i);
+  for (; i < size; ++i) to[i] = from[i];
+  for (; i < padded; ++i) to[i] = 0;
 }
 HWY_INLINE void LoadRow(const bfloat16* from, int64_t size, float* to, int64_t padded) {
   const Words w;

@@ -47,6 +47,7 @@ struct TileBuffers {
   float *keys, *values;      ///< [key_rows][stride]
   float *weights, *dscores;  ///< [key_rows][query_rows]
   Ramp ramp;
+  Upcoming upcoming;  ///< keys and values of the next tile
 };
 
 /// weights: scores become exp2(score - lse); dscores: dout v' becomes weight * (dout v' - delta).
@@ -120,19 +121,19 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   const QueryBlock& queries = block.block;
   const int64_t count = std::min(key_rows, queries.key_end - key);
   FillRamp(queries, key, tile.ramp);
-  Scores(problem, queries, block.q_lanes, tile.keys, stride, count, tile.ramp, tile.weights);
+  Scores(problem, queries, block.q_lanes, tile.keys, stride, count, tile.ramp, tile.upcoming, tile.weights);
   Product<Left::rows>(tile.values, stride, block.dout_lanes, query_rows, count, queries.rows, problem.head_dim,
-                      Store{tile.dscores, query_rows});
+                      tile.upcoming, Store{tile.dscores, query_rows});
   SoftmaxGradient(problem, sequence, key, count, block, tile);
   Product<Left::rows>(tile.weights, query_rows, block.dout, stride, count, problem.head_dim, queries.rows,
-                      Add{dv, stride});
-  Product<Left::rows>(tile.dscores, query_rows, block.q, stride, count, problem.head_dim, queries.rows,
+                      tile.upcoming, Add{dv, stride});
+  Product<Left::rows>(tile.dscores, query_rows, block.q, stride, count, problem.head_dim, queries.rows, tile.upcoming,
                       Add{dk, stride});
   if (tile.ramp.masked && !AllFinite(tile.keys, count * stride)) {
     AddCarefully(tile.keys, stride, tile.dscores, count, problem.head_dim, queries.rows, block.dq_lanes);
   } else {
     Product<Left::columns>(tile.keys, stride, tile.dscores, query_rows, problem.head_dim, queries.rows, count,
-                           Add{block.dq_lanes, query_rows});
+                           tile.upcoming, Add{block.dq_lanes, query_rows});
   }
   if (gradient != nullptr) AddBiasGradient(problem, queries, count, tile, *gradient);
 }
@@ -228,6 +229,10 @@ void FoldBlocks(const Problem& problem, const AttentionState& state, Chunk& chun
       if (!loaded) {
         LoadKeys(problem, problem.k, sequence, key, count, chunk.kv_head, tile.keys, stride);
         LoadKeys(problem, problem.v, sequence, key, count, chunk.kv_head, tile.values, stride);
+        const int64_t next = key + key_rows;
+        if (key_block + 1 < last) {
+          tile.upcoming.Start(problem, sequence, next, std::min(key_rows, sequence.keys - next), chunk.kv_head);
+        }
         loaded = true;
       }
       BiasGradient* gradient =

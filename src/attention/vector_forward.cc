@@ -13,6 +13,7 @@
 #include "attention/skip.h"
 #include "attention/vector_kernel.h"
 #include "core/parallel.h"
+#include "core/pieces.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/vector_forward.cc"
@@ -107,6 +108,7 @@ struct TileBuffers {
   float* scores;  ///< [key_rows][query_rows]
   HWY_ALIGN float factor[query_rows];
   Ramp ramp;
+  Upcoming upcoming;  ///< keys and values of the next tile
 };
 
 /// Takes the keys [key, key + count) into a query block.
@@ -116,7 +118,7 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   const QueryBlock& block = running.block;
   const int64_t count = std::min(key_rows, block.key_end - key);
   FillRamp(block, key, tile.ramp);
-  Scores(problem, block, running.queries, tile.keys, stride, count, tile.ramp, tile.scores);
+  Scores(problem, block, running.queries, tile.keys, stride, count, tile.ramp, tile.upcoming, tile.scores);
   if (RaiseMax(tile.scores, count, block.rows, running.max, tile.factor)) {
     for (int64_t i = 0; i < problem.head_dim; ++i) {
       float* at = running.out + i * query_rows;
@@ -132,7 +134,7 @@ void Fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
     return;
   }
   Product<Left::columns>(tile.values, stride, tile.scores, query_rows, problem.head_dim, block.rows, count,
-                         Add{running.out, query_rows});
+                         tile.upcoming, Add{running.out, query_rows});
 }
 
 /// Divides by the sums and writes the block's rows and log-sum-exps.
@@ -290,6 +292,10 @@ class Task {
         const int64_t count = std::min(key_rows, sequence_.keys - key);
         LoadKeys(problem_, problem_.k, sequence_, key, count, kv_head_, tile_.keys, stride_);
         LoadKeys(problem_, problem_.v, sequence_, key, count, kv_head_, tile_.values, stride_);
+        const int64_t next = before ? key - key_rows : key + key_rows;
+        if (next >= 0 && next < sequence_.keys) {
+          tile_.upcoming.Start(problem_, sequence_, next, std::min(key_rows, sequence_.keys - next), kv_head_);
+        }
         loaded = true;
       }
       Fold(problem_, sequence_, key, stride_, tile_, r);
@@ -352,11 +358,12 @@ HWY_EXPORT(MeasureKeys);
 
 void vector_forward(const Problem& problem, AttentionState* state) {
   KeyNorms norms(problem);
-  for (size_t s = 0; s < problem.sequences.size() && !norms.empty(); ++s) {
-    parallel_for(norms.blocks(s), [&](int64_t key_block) {
-      HWY_DYNAMIC_DISPATCH(MeasureKeys)(problem, s, key_block, norms);
-    });
-  }
+  Pieces key_blocks(1);
+  for (size_t s = 0; s < problem.sequences.size() && !norms.empty(); ++s) key_blocks.add(norms.blocks(s));
+  parallel_for(key_blocks.size(), [&](int64_t task) {
+    const Piece block = key_blocks.at(task);
+    HWY_DYNAMIC_DISPATCH(MeasureKeys)(problem, block.array, block.begin, norms);
+  });
   norms.accumulate(problem);
   const BlockIndex index(problem);
   if (state != nullptr && !norms.empty()) {

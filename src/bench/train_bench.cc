@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/runtime.h"
+#include "bench/record_sections.h"
 #include "bench/timing.h"
 #include "bench/train_step.h"
 
@@ -29,7 +30,32 @@ struct TrainBench::Running {
   TrainPoint& point;
   TrainStep step;
   double first_seconds = 0;
+  std::vector<RecordedProduct> products;      // of the first step
+  std::vector<std::vector<double>> in_steps;  // seconds of each kind of product in each step that is timed
 };
+
+namespace {
+
+/// Median over the runs of each kind's seconds.
+std::vector<double> medians(const std::vector<std::vector<double>>& runs) {
+  std::vector<double> result(runs.front().size());
+  for (size_t kind = 0; kind < result.size(); ++kind) {
+    std::vector<double> values;
+    for (const std::vector<double>& run : runs) values.push_back(run[kind]);
+    result[kind] = median(std::move(values));
+  }
+  return result;
+}
+
+std::vector<ProductPoint> product_points(const std::vector<ProductKind>& kinds, const std::vector<double>& alone,
+                                         const std::vector<double>& in_step) {
+  std::vector<ProductPoint> points;
+  for (size_t i = 0; i < kinds.size(); ++i) points.push_back({kinds[i], alone[i], in_step[i]});
+  std::stable_sort(points.begin(), points.end(), [](const auto& a, const auto& b) { return a.seconds > b.seconds; });
+  return points;
+}
+
+}  // namespace
 
 TrainPoint TrainBench::describe(const std::string& name, const LanguageModelConfig& config,
                                 const TrainOptions& options) {
@@ -60,7 +86,9 @@ std::unique_ptr<TrainBench::Running> TrainBench::start(TrainPoint& point, const 
   const int64_t resident = peak_resident_bytes(), tensors = tensor_bytes();
   reset_peak_tensor_bytes();
   auto running = std::make_unique<Running>(point, config, options);
-  running->first_seconds = seconds_of([&] { point.loss = running->step.run(); });  // makes memory and code
+  running->first_seconds = seconds_of([&] {  // makes memory and code
+    running->products = record_products([&] { point.loss = running->step.run(); });
+  });
   point.peak_bytes = peak_tensor_bytes() - tensors;
   if (resident_known) {
     point.resident_before = resident;
@@ -70,22 +98,26 @@ std::unique_ptr<TrainBench::Running> TrainBench::start(TrainPoint& point, const 
 }
 
 void TrainBench::time(const std::vector<std::unique_ptr<Running>>& group) {
-  StepProducts products(group.front()->step);
+  StepProducts products(group.front()->products, group.front()->step.model().parameters(), settings_.seed);
   products.run();
+  std::vector<std::vector<double>> alone;
   std::vector<double> ceiling_rates;
   std::vector<Work> works;
   double first_seconds = 0;
   for (const auto& running : group) {
-    works.push_back({.run = [&] { running->step.run(); }});
+    works.push_back({.run = [&] {
+      running->in_steps.push_back(products.seconds_in(record_products([&] { running->step.run(); })));
+    }});
     first_seconds = std::max(first_seconds, running->first_seconds);
   }
-  works.push_back({.run = [&] { products.run(); },
+  works.push_back({.run = [&] { alone.push_back(products.run()); },
                    .prepare =
                        [&] {
                          constexpr size_t enough = 10;
                          if (ceiling_rates.size() < enough) ceiling_rates.push_back(ceilings_.run());
                        }});
-  run_in_turns(works, {.seconds = settings_.seconds, .least_runs = first_seconds >= settings_.seconds ? 1 : 3});
+  const int least_runs = first_seconds >= settings_.seconds ? 1 : 3;
+  run_in_turns(works, {.seconds = settings_.seconds, .least_runs = least_runs});
 
   for (size_t i = 0; i < group.size(); ++i) {
     TrainPoint& point = group[i]->point;
@@ -95,8 +127,21 @@ void TrainBench::time(const std::vector<std::unique_ptr<Running>>& group) {
     point.matmul_seconds = median(works.back().seconds);
     point.matmul_flops = products.flops();
     point.ceiling = median(ceiling_rates);
+    if (settings_.products)
+      point.products = product_points(products.kinds(), medians(alone), medians(group[i]->in_steps));
     best_rate_ = std::max(best_rate_, point.rate());
+    if (!settings_.replay_threads.empty()) point.replays = replay_step(group[i]->step, least_runs);
   }
+}
+
+std::vector<Replay> TrainBench::replay_step(TrainStep& step, int runs) const {
+  const auto record = [&] { return record_sections([&] { step.run(); }, step.model().parameters()); };
+  Recording recording = record();
+  for (int run = 1; run < runs; ++run) keep_shorter(recording, record());
+  std::vector<Replay> replays;
+  for (const int64_t threads : settings_.replay_threads)
+    replays.push_back(replay(recording, static_cast<int>(threads)));
+  return replays;
 }
 
 std::vector<TrainPoint> TrainBench::measure(const std::string& name, const std::vector<LanguageModelConfig>& configs,

@@ -14,6 +14,12 @@ std::string train_table_head(const std::string& name, const LanguageModelConfig&
 /// `ceiling`: the best rate of matrix products so far, FLOP/s.
 std::string train_table_row(const TrainPoint& point, double ceiling);
 
+/// The products of a point, one in a row.
+std::string products_table(const TrainPoint& point, double ceiling);
+
+/// The replays of a point: how each number of threads does, and what loses most.
+std::string replay_table(const TrainPoint& point);
+
 nlohmann::ordered_json to_json(const TrainPoint& point, double ceiling);
 
 }  // namespace alibi::bench

@@ -1,4 +1,4 @@
-// A step of training as `alibi train` does it, and the matrix products in it alone.
+// A step of training as `alibi train` does it.
 #pragma once
 
 #include <cstdint>
@@ -37,33 +37,5 @@ class TrainStep {
 
 /// Options of a step of `batch_tokens`: AdamW far from the end of its warmup, so that the model stays what it was.
 TrainOptions step_options(int64_t length, int64_t batch_tokens, int64_t micro_batch_tokens);
-
-/// The products of a step's linear layers and of its head, back to back: the same shapes, types, weights and gradients
-/// (which it spoils: a step sets them to zero first); one set of activations serves all layers. Those of attention,
-/// which is one operator, are not among them.
-class StepProducts {
- public:
-  explicit StepProducts(TrainStep& step);
-
-  void run();
-  /// Of one run: 2 for each multiplication and addition.
-  double flops() const;
-
- private:
-  struct Matrix {
-    Parameter* parameter;
-    int forward_passes;  // 2 where the backward pass computes the output again
-  };
-  void run_layers(int64_t rows);
-  void run_head(int64_t rows);
-  /// A [rows, columns] tensor at the beginning of the pool.
-  static Tensor part(const Tensor& pool, int64_t rows, int64_t columns);
-
-  std::vector<int64_t> rows_;  // of each micro-batch
-  std::vector<Matrix> layers_;
-  Parameter* head_ = nullptr;
-  Tensor inputs_, outputs_, dinputs_;  // pools for the widest layer
-  Tensor logits_, dlogits_;            // of a chunk of rows
-};
 
 }  // namespace alibi::bench

@@ -6,13 +6,18 @@
 #if defined(__linux__)
 #include <sys/mman.h>
 #endif
+#include <pthread.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
+#include <mutex>
+#include <new>
 #include <string>
+#include <vector>
 
 #include "alibi/runtime.h"
 #include "core/check.h"
@@ -44,6 +49,114 @@ void ask_for_huge_pages(void* memory, size_t bytes) {
 #endif
 }
 
+/// As malloc gave it.
+struct Block {
+  void* base = nullptr;
+  size_t size = 0;
+};
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define ALIBI_WATCHED_MEMORY 1
+#elif defined(__has_feature)
+#if __has_feature(address_sanitizer) || __has_feature(memory_sanitizer) || __has_feature(thread_sanitizer)
+#define ALIBI_WATCHED_MEMORY 1
+#endif
+#endif
+
+/// Large blocks that were given back, while a KeepMemory lives.
+class Kept {
+ public:
+  void enter() {
+    const std::lock_guard lock(mutex_);
+    if (keepers_++ == 0) most_ = static_cast<size_t>(alive.load());
+  }
+
+  void leave() {
+    const std::lock_guard lock(mutex_);
+    if (--keepers_ == 0) drop_until(0);
+  }
+
+  /// A kept block of this size or somewhat more; else nothing, after room was made for a new one.
+  Block take(size_t size) {
+    if (size < least || keepers_.load() == 0) return {};
+    const std::lock_guard lock(mutex_);
+    auto best = blocks_.end();
+    for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
+      if (block->size < size || block->size > size + size / 4) continue;
+      if (best == blocks_.end() || block->size < best->size) best = block;
+    }
+    const size_t used = static_cast<size_t>(alive.load()) + size;
+    most_ = std::max(most_, used);
+    if (best == blocks_.end()) {
+      drop_until(most_ - used);
+      return {};
+    }
+    const Block found = *best;
+    blocks_.erase(best);
+    bytes_.fetch_sub(found.size);
+    return found;
+  }
+
+  /// False if it is for the system.
+  bool put(Block block) {
+#ifdef ALIBI_WATCHED_MEMORY  // who looks for reads of freed memory must see it freed
+    return false;
+#endif
+    if (block.size < least || keepers_.load() == 0) return false;
+    const std::lock_guard lock(mutex_);
+    if (keepers_.load() == 0) return false;
+    try {
+      blocks_.push_back(block);
+    } catch (const std::bad_alloc&) {
+      return false;
+    }
+    bytes_.fetch_add(block.size);
+    return true;
+  }
+
+  /// Frees the blocks that were put longest ago, until no more than this is kept.
+  void shrink(size_t bytes) {
+    const std::lock_guard lock(mutex_);
+    drop_until(bytes);
+  }
+
+  size_t bytes() const { return bytes_.load(); }
+
+  std::mutex& mutex() { return mutex_; }
+
+ private:
+  static constexpr size_t least = size_t{1} << 17;  // malloc has its own lists of what is smaller
+
+  void drop_until(size_t bytes) {
+    size_t count = 0;
+    while (bytes_.load() > bytes) {
+      std::free(blocks_[count].base);
+      bytes_.fetch_sub(blocks_[count++].size);
+    }
+    blocks_.erase(blocks_.begin(), blocks_.begin() + static_cast<std::ptrdiff_t>(count));
+  }
+
+  std::mutex mutex_;
+  std::atomic<int> keepers_{0};
+  size_t most_ = 0;  // in use at the same time since the first keeper came
+  std::vector<Block> blocks_;
+  std::atomic<size_t> bytes_{0};
+};
+
+/// Never destroyed: tensors may outlive main(). A process forks while nobody changes it.
+Kept& kept() {
+  static Kept* const instance = [] {
+    static auto* const made = new Kept;
+    ::pthread_atfork([] { made->mutex().lock(); }, [] { made->mutex().unlock(); }, [] { made->mutex().unlock(); });
+    return made;
+  }();
+  return *instance;
+}
+
+/// From malloc, or from calloc for zeros: the kernel's fresh pages are zero already, and pages never touched cost
+/// nothing.
+void* from_system(size_t size, bool zeros) { return zeros ? std::calloc(size, 1) : std::malloc(size); }
+
 }  // namespace
 
 std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
@@ -51,20 +164,33 @@ std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
   constexpr size_t most = size_t{1} << 62;
   check(bytes <= most, "[tensor] {} bytes are more than memory can address", bytes);
   const size_t padded = bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
-  // Large blocks come from calloc: the kernel's fresh pages are zero already, and pages never touched cost nothing.
-  void* base = zeros ? std::calloc(padded + alignment, 1) : std::malloc(padded + alignment);
-  check(base != nullptr, "[tensor] out of memory: {} bytes asked for, {} bytes of tensors are alive", bytes,
+  Block block = kept().take(padded + alignment);
+  const bool used_before = block.base != nullptr;
+  if (!used_before) {
+    block = {from_system(padded + alignment, zeros), padded + alignment};
+    if (block.base == nullptr) {
+      kept().shrink(0);
+      block.base = from_system(block.size, zeros);
+    }
+  }
+  check(block.base != nullptr, "[tensor] out of memory: {} bytes asked for, {} bytes of tensors are alive", bytes,
         alive.load());
-  void* data = base;
-  size_t space = padded + alignment;
+  void* data = block.base;
+  size_t space = block.size;
   data = std::align(alignment, padded, data, space);
-  ask_for_huge_pages(data, padded);
+  if (!used_before) ask_for_huge_pages(data, padded);
+  if (used_before && zeros) std::memset(data, 0, padded);
   count(static_cast<int64_t>(padded));
-  return {data, [base, padded](void*) {
-            std::free(base);
+  return {data, [block, padded](void*) {
             count(-static_cast<int64_t>(padded));
+            if (!kept().put(block)) std::free(block.base);
           }};
 }
+
+KeepMemory::KeepMemory() { kept().enter(); }
+KeepMemory::~KeepMemory() { kept().leave(); }
+
+size_t kept_bytes() { return kept().bytes(); }
 
 void require_memory(const char* operation, size_t bytes) {
 #if defined(__linux__)

@@ -10,6 +10,19 @@ namespace alibi {
 /// undefined. Throws Error if the system has none left.
 std::shared_ptr<void> allocate(size_t bytes, bool zeros);
 
+/// While one lives, large blocks that are given back are kept for those who ask next, because the system's fresh pages
+/// cost as much as a small product: for loops that need the same memory again and again. What is in use and what is
+/// kept never exceed together what was in use at most; with the last of them goes what was kept.
+class KeepMemory {
+ public:
+  KeepMemory();
+  ~KeepMemory();
+  KeepMemory(const KeepMemory&) = delete;
+  KeepMemory& operator=(const KeepMemory&) = delete;
+};
+/// How much is kept now.
+size_t kept_bytes();
+
 /// Throws Error if the system would not give so much memory now; for calls into code that does not look whether it got
 /// any. `operation` begins the message.
 void require_memory(const char* operation, size_t bytes);

@@ -18,6 +18,7 @@
 
 #include "alibi/runtime.h"
 #include "core/check.h"
+#include "core/parallel_log.h"
 
 namespace alibi {
 namespace {
@@ -42,7 +43,7 @@ class Pool {
   }
 
   /// False if another thread's loop is running: nothing was done.
-  bool try_run(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
+  bool try_run(int64_t tasks, detail::TaskCall call, const void* body) {
     const std::unique_lock one_loop(loop_mutex_, std::try_to_lock);
     if (!one_loop.owns_lock()) return false;
     if (size() != threads()) resize(threads());
@@ -77,7 +78,7 @@ class Pool {
     }
   }
 
-  void run(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
+  void run(int64_t tasks, detail::TaskCall call, const void* body) {
     {
       const std::lock_guard lock(mutex_);
       tasks_ = tasks;
@@ -217,11 +218,21 @@ void set_threads(int count) {
   pool().shrink(count);
 }
 
-void detail::parallel_for(int64_t tasks, void (*call)(const void*, int64_t), const void* body) {
-  if (tasks <= 0) return;
+namespace {
+
+void run_loop(int64_t tasks, detail::TaskCall call, const void* body) {
   const bool alone = tasks == 1 || inside || threads() == 1;
   if (!alone && pool().try_run(tasks, call, body)) return;
   for (int64_t task = 0; task < tasks; ++task) call(body, task);
+}
+
+}  // namespace
+
+void detail::parallel_for(int64_t tasks, TaskCall call, const void* body, const CallSite& site) {
+  if (tasks <= 0) return;
+  ParallelLog* const log = inside ? nullptr : ParallelLog::current();
+  if (log == nullptr) return run_loop(tasks, call, body);
+  log->record(tasks, call, body, site, run_loop);
 }
 
 }  // namespace alibi

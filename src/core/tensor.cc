@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "core/parallel.h"
 
 namespace alibi {
 
@@ -264,7 +265,9 @@ std::vector<int32_t> Tensor::to_ints() const {
 
 void Tensor::fill(float value) {
   if (contiguous() && dtype_ == DType::float32) {
-    std::fill_n(static_cast<float*>(data_), elements(), value);
+    auto* const values = static_cast<float*>(data_);
+    parallel_ranges(elements(), int64_t{1} << 16,
+                    [&](int64_t begin, int64_t end) { std::fill(values + begin, values + end, value); });
     return;
   }
   const int64_t row_size = shape_.empty() ? 1 : shape_.back();

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "core/memory.h"
 
 namespace alibi {
 
@@ -61,6 +62,7 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   const int64_t longest = std::min(length, count);
   result.position_nll.assign(static_cast<size_t>(longest), 0.0);
   result.position_tokens.assign(static_cast<size_t>(longest), 0);
+  const KeepMemory keep;
   const auto start = std::chrono::steady_clock::now();
   for (size_t at = 0; at < windows.size();) {
     // Windows of one length go through the model together.

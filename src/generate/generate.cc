@@ -3,6 +3,7 @@
 
 #include "alibi/language_model.h"
 #include "core/check.h"
+#include "core/memory.h"
 #include "generate/sampling.h"
 #include "generate/utf8.h"
 
@@ -29,6 +30,7 @@ std::string LanguageModel::generate(std::string_view prompt, const GenerateOptio
   std::string text;
   size_t shown = 0;
   int32_t shown_token = ids.back();
+  const KeepMemory keep;
   for (int64_t n = 0; n < options.max_tokens; ++n) {
     const int64_t length = static_cast<int64_t>(ids.size());
     const Tensor next = next_logits(Tensor::view(ids.data(), {1, length}, DType::int32));

@@ -5,7 +5,7 @@
 #include "core/check.h"
 #include "core/together.h"
 #include "model/mpt_folder.h"
-#include "model/round_operand.h"
+#include "model/parameters.h"
 #include "model/vocabulary.h"
 #include "nn/elementwise.h"
 
@@ -182,21 +182,14 @@ void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_reco
 
 void LanguageModel::weights_changed() {
   if (precision() == Precision::bf16) {
-    for (Parameter& parameter : state_->vocabulary->parameters()) round_operand(parameter);
+    std::vector<Parameter*> operands;
+    for (Parameter& parameter : state_->vocabulary->parameters()) operands.push_back(&parameter);
+    round_operands(operands);
   }
   state_->transformer.weights_changed();
 }
 
-void LanguageModel::zero_gradients() {
-  for (Parameter& parameter : state_->vocabulary->parameters()) {
-    if (parameter.gradient.defined()) {
-      parameter.gradient.fill(0);
-    } else {
-      parameter.gradient = Tensor(parameter.value.shape());
-    }
-  }
-  state_->transformer.zero_gradients();
-}
+void LanguageModel::zero_gradients() { alibi::zero_gradients(parameters()); }
 
 void LanguageModel::release_training_memory() {
   state_->embedded = Tensor();

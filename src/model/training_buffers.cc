@@ -53,6 +53,7 @@ void TrainingBuffers::prepare(const TransformerConfig& config, const TrainingMod
   batch = batch_in;
   length = length_in;
   const int64_t rows = batch * length;
+  if (keep == nullptr) keep = std::make_unique<const KeepMemory>();
   each(config, mode, rows, [](Kind, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype); });
   const int64_t width = config.d_model, hidden = config.ffn_dim(), qkv = qkv_dim(config);
   const int64_t first = rows * std::max<int64_t>(hidden, qkv);

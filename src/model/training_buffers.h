@@ -2,10 +2,12 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "alibi/attention.h"
 #include "alibi/transformer.h"
+#include "core/memory.h"
 #include "nn/activation.h"
 #include "nn/norm.h"
 
@@ -48,6 +50,7 @@ struct TrainingBuffers {
   };
 
   int64_t batch = 0, length = 0;
+  std::unique_ptr<const KeepMemory> keep;  // what operators need for a while: steps do not ask the system for it anew
   StepSeed seed;
   std::vector<Layer> layers;
   Kept recomputed;

@@ -5,7 +5,7 @@
 #include <limits>
 
 #include "core/check.h"
-#include "model/round_operand.h"
+#include "model/parameters.h"
 #include "model/transformer_state.h"
 
 namespace alibi {
@@ -61,13 +61,9 @@ std::vector<Parameter>& Transformer::parameters() { return state_->parameters; }
 const std::vector<Parameter>& Transformer::parameters() const { return state_->parameters; }
 
 void Transformer::zero_gradients() {
-  for (Parameter& parameter : state_->parameters) {
-    if (parameter.gradient.defined()) {
-      parameter.gradient.fill(0);
-    } else {
-      parameter.gradient = Tensor(parameter.value.shape());
-    }
-  }
+  std::vector<Parameter*> all;
+  for (Parameter& parameter : state_->parameters) all.push_back(&parameter);
+  alibi::zero_gradients(all);
 }
 
 void Transformer::release_activations() { state_->buffers = TrainingBuffers(); }
@@ -88,11 +84,13 @@ void Transformer::set_recompute(bool recompute) {
 
 void Transformer::weights_changed() {
   if (precision() != Precision::bf16) return;
+  std::vector<Parameter*> operands;
   for (const State::Layer& layer : state_->layers) {
     for (const int index : {layer.qkv_weight, layer.out_weight, layer.up_weight, layer.down_weight}) {
-      round_operand(state_->parameters[static_cast<size_t>(index)]);
+      operands.push_back(&state_->parameters[static_cast<size_t>(index)]);
     }
   }
+  round_operands(operands);
 }
 
 }  // namespace alibi

@@ -1,11 +1,13 @@
 #include "nn/linear.h"
 
 #include <algorithm>
+#include <chrono>
 
 #include "core/check.h"
 #include "core/parallel.h"
 #include "nn/matmul_plan.h"
 #include "nn/onednn.h"
+#include "nn/product_observer.h"
 #include "nn/reduce.h"
 #include "nn/shape.h"
 
@@ -38,14 +40,42 @@ void fill_without_products(const Product& p) {
   for (int64_t row = 0; row < p.m; ++row) c.slice(0, row, row + 1).copy_from(bias);
 }
 
+ProductShape shape_of(const Product& p) {
+  const bool may_split_k = p.bias == nullptr && p.c.dtype == DType::float32 && p.c.stride == p.n;
+  return {p.m, p.n, p.k, !p.a.transposed, p.b.transposed, may_split_k};
+}
+
+/// An operand whose inner axis lies first, where the plan asks for it: a copy, made in tasks.
+struct Turned {
+  Turned(Matrix& operand, bool wanted, int64_t outer, int64_t inner, bool is_b)
+      : from(operand), lines(outer), k(inner) {
+    if (!wanted) return;
+    copy = Tensor::empty({lines, k});
+    tasks = ceil_div(lines, lines_of_task);
+    operand = {copy.raw(), k, is_b, DType::float32};
+  }
+
+  void run(int64_t task) const {
+    const int64_t line = task * lines_of_task;
+    turn(static_cast<const float*>(from.data) + line, from.stride, k, std::min(lines_of_task, lines - line),
+         copy.data<float>() + line * k);
+  }
+
+  static constexpr int64_t lines_of_task = 256;
+  Matrix from;
+  int64_t lines, k, tasks = 0;
+  Tensor copy;
+};
+
 /// The product cut into tasks by its shape, each task one single-threaded oneDNN primitive.
-void run_in_tasks(const Product& p) {
+void compute_in_tasks(Product p) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return fill_without_products(p);
-  const bool may_split_k = p.bias == nullptr && p.c.dtype == DType::float32 && p.c.stride == p.n;
-  const MatmulPlan plan = plan_matmul(p.m, p.n, p.k, may_split_k);
-  const bool in_pieces = plan.pieces_k > 1;
-  const Tensor partials = in_pieces ? Tensor::empty({plan.pieces_k, p.m, p.n}) : Tensor();
+  const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(p.a.dtype));
+  const Turned a(p.a, plan.turn_a, p.m, p.k, false), b(p.b, plan.turn_b, p.n, p.k, true);
+  parallel_for(a.tasks + b.tasks, [&](int64_t task) { task < a.tasks ? a.run(task) : b.run(task - a.tasks); });
+  const int64_t sums = plan.pieces_k - 1;
+  const Tensor partials = sums > 0 ? Tensor::empty({sums, p.m, p.n}) : Tensor();
   parallel_for(plan.tasks(), [&](int64_t task) {
     const int64_t piece = task / (plan.tiles_m * plan.tiles_n);
     const int64_t tile = task % (plan.tiles_m * plan.tiles_n);
@@ -57,8 +87,8 @@ void run_in_tasks(const Product& p) {
     part.k = std::min(plan.tile_k, p.k - inner);
     part.a = p.a.at(row, inner);
     part.b = p.b.at(inner, column);
-    if (in_pieces) {
-      part.c = Matrix{partials.data<float>() + piece * p.m * p.n, p.n}.at(row, column);
+    if (piece > 0) {
+      part.c = Matrix{partials.data<float>() + (piece - 1) * p.m * p.n, p.n}.at(row, column);
       part.accumulate = false;
     } else {
       part.c = p.c.at(row, column);
@@ -68,9 +98,7 @@ void run_in_tasks(const Product& p) {
     }
     run(part);
   });
-  if (in_pieces) {
-    add_partials(partials.data<float>(), plan.pieces_k, p.m * p.n, static_cast<float*>(p.c.data), p.accumulate);
-  }
+  if (sums > 0) add_partials(partials.data<float>(), sums, p.m * p.n, static_cast<float*>(p.c.data), true);
 }
 
 Product product_of(const char* operation, const char* a_name, const Tensor& a, bool transpose_a, const char* b_name,
@@ -95,6 +123,14 @@ Product product_of(const char* operation, const char* a_name, const Tensor& a, b
 }
 
 }  // namespace
+
+void run_in_tasks(const Product& product) {
+  const ProductObserver* const observer = product_observer();
+  if (observer == nullptr) return compute_in_tasks(product);
+  const auto begin = std::chrono::steady_clock::now();
+  compute_in_tasks(product);
+  (*observer)(product, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
+}
 
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, Tensor& c, bool accumulate) {
   run_in_tasks(product_of("matmul", "a", a, transpose_a, "b", b, transpose_b, "c", c, accumulate));

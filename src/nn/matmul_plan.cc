@@ -1,50 +1,150 @@
 #include "nn/matmul_plan.h"
 
 #include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <limits>
 
+#include "alibi/runtime.h"
 #include "core/parallel.h"
 
 namespace alibi::nn {
 namespace {
 
-/// Enough tasks to keep 16 threads busy.
-constexpr int64_t most_tasks = 32;
-/// Multiplications below which a task is not worth handing to another thread (some 50 microseconds).
-constexpr int64_t least_cost = int64_t{1} << 22;
-/// An element read, packed or written costs about as much as this many multiplications.
-constexpr int64_t element_cost = 16;
-constexpr int64_t most_pieces_k = 4;
+// Costs are counted in multiplications at oneDNN's best rate, of which a core does some 50 (AVX2) to 60 (AVX-512) in a
+// nanosecond. Fitted to products of 512 to 4096 on two cores of an AMD EPYC (Zen 4), oneDNN 2.6.
+constexpr double operand_cost = 12;             // of an element that a task reads and packs, with AVX2
+constexpr double operand_cost_any_layout = 20;  // with AVX-512, which multiplies faster
+constexpr double result_cost = 16;              // of an element that a task writes
+constexpr double partial_cost = 48;             // of an element of a partial sum, written, read again and added
+constexpr double turn_cost = 65;                // of an element that is turned
+constexpr double call_cost = 1 << 17;
+constexpr double least_cost = 1 << 22;  // of a task that is worth handing to another thread (some 80 microseconds)
 
-int64_t cost(int64_t m, int64_t n, int64_t k) { return m * n * k + element_cost * (m * k + k * n + m * n); }
+/// With AVX2 oneDNN's gemm copies operands into an order of its own where 1/m + 1/n of the product is below this (its
+/// nocopy_checker_avx2), and then runs alike in every layout; in smaller ones what is not inner axis first is read
+/// in place, a cache line and often a page for every few numbers.
+constexpr double least_to_copy = 0.0038;
+constexpr double copied = 1.03, read_in_place = 1.8;
 
-/// Half of x, in whole steps of the blocks that the kernels work in.
-int64_t half(int64_t x, int64_t block) { return ceil_div(ceil_div(x, 2), block) * block; }
+/// How many tasks there should be: as many as leave each `good_cost`, up to `most_tasks`; of a smaller product
+/// `few_tasks` that are worth it. Half as many count as much as this part of the time on two threads: less, where even
+/// half of them keep many threads busy.
+constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, most_tasks = 256;
+constexpr double halved = 0.04, halved_of_many = 0.01;
+
+constexpr int64_t block_m = 32, block_n = 64, block_k = 256;  // of the kernels
+
+int64_t tile_of(int64_t size, int64_t tiles, int64_t block) {
+  return std::min(size, ceil_div(ceil_div(size, tiles), block) * block);
+}
+
+/// The less, the better.
+double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulPlan& plan) {
+  const auto m = static_cast<double>(plan.tile_m), n = static_cast<double>(plan.tile_n);
+  const auto k = static_cast<double>(plan.tile_k);
+  double rate = 1;
+  if (kernels == ProductKernels::inner_first) {
+    const bool inner_first = (shape.a_inner_first || plan.turn_a) && (shape.b_inner_first || plan.turn_b);
+    if (!inner_first) rate = 1 / m + 1 / n < least_to_copy ? copied : read_in_place;
+  }
+  const double element = kernels == ProductKernels::inner_first ? operand_cost : operand_cost_any_layout;
+  const double task = rate * m * n * k + element * (m * k + k * n) + result_cost * m * n + call_cost;
+  const double all_m = static_cast<double>(shape.m), all_n = static_cast<double>(shape.n);
+  const double turned =
+      static_cast<double>((plan.turn_a ? shape.m : 0) + (plan.turn_b ? shape.n : 0)) * static_cast<double>(shape.k);
+  const double beside = turn_cost * turned + partial_cost * static_cast<double>(plan.pieces_k - 1) * all_m * all_n;
+  if (plan.tasks() > 1 && task < least_cost) return std::numeric_limits<double>::infinity();
+  const double time = static_cast<double>(ceil_div(plan.tasks(), 2) * 2) * task + beside;
+  const double work = all_m * all_n * static_cast<double>(shape.k);
+  const double wanted = std::clamp(work / good_cost, std::min(few_tasks, std::max(1.0, work / least_cost)), most_tasks);
+  const auto missing = [&](double limit) {
+    return std::max(0.0, std::log2(std::min(wanted, limit) / static_cast<double>(plan.tasks())));
+  };
+  return time * (1 + (halved - halved_of_many) * missing(many_tasks) + halved_of_many * missing(most_tasks));
+}
+
+/// Into how many tiles an axis is cut at most, and which numbers are tried.
+template <class Try>
+void for_each_count(int64_t size, int64_t block, int64_t most, const Try& attempt) {
+  const int64_t last = std::min(most, ceil_div(size, block));
+  for (int64_t count = 1; count <= last; count += count < 8 ? 1 : count / 4) attempt(count);
+}
+
+template <class Try>
+void for_each_plan(const ProductShape& shape, ProductKernels kernels, const Try& attempt) {
+  constexpr int64_t most_tiles = 256, most_pieces = 16;
+  const bool may_turn = kernels == ProductKernels::inner_first;
+  const bool turnable_a = may_turn && !shape.a_inner_first, turnable_b = may_turn && !shape.b_inner_first;
+  MatmulPlan plan{};
+  for (const bool turn : {false, true}) {
+    if (turn && !turnable_a && !turnable_b) continue;
+    plan.turn_a = turn && turnable_a;
+    plan.turn_b = turn && turnable_b;
+    for_each_count(shape.k, block_k, shape.may_split_k ? most_pieces : 1, [&](int64_t pieces) {
+      // Partial sums shall not take more memory than half of what is multiplied.
+      if ((pieces - 1) * shape.m * shape.n > shape.k * (shape.m + shape.n) / 2) return;
+      plan.tile_k = tile_of(shape.k, pieces, block_k);
+      plan.pieces_k = ceil_div(shape.k, plan.tile_k);
+      for_each_count(shape.m, block_m, most_tiles, [&](int64_t tiles_m) {
+        plan.tile_m = tile_of(shape.m, tiles_m, block_m);
+        plan.tiles_m = ceil_div(shape.m, plan.tile_m);
+        for_each_count(shape.n, block_n, most_tiles, [&](int64_t tiles_n) {
+          plan.tile_n = tile_of(shape.n, tiles_n, block_n);
+          plan.tiles_n = ceil_div(shape.n, plan.tile_n);
+          attempt(plan);
+        });
+      });
+    });
+  }
+}
+
+MatmulPlan search(const ProductShape& shape, ProductKernels kernels) {
+  MatmulPlan best{};
+  double least = std::numeric_limits<double>::infinity();
+  for_each_plan(shape, kernels, [&](const MatmulPlan& plan) {
+    const double cost = evaluate(shape, kernels, plan);
+    if (cost >= least) return;
+    least = cost;
+    best = plan;
+  });
+  return best;
+}
+
+/// The calling thread's last plans: a model asks for the same few again and again, and a search takes as long as a
+/// small product.
+struct Remembered {
+  ProductShape shape{};
+  ProductKernels kernels{};
+  MatmulPlan plan{};
+};
+
+bool same(const ProductShape& x, const ProductShape& y) {
+  return x.m == y.m && x.n == y.n && x.k == y.k && x.a_inner_first == y.a_inner_first &&
+         x.b_inner_first == y.b_inner_first && x.may_split_k == y.may_split_k;
+}
+
+size_t place_of(const ProductShape& shape) {
+  uint64_t hash = 0;
+  for (const int64_t word : {shape.m, shape.n, shape.k, int64_t{shape.a_inner_first}, int64_t{shape.b_inner_first}}) {
+    hash = (hash ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15ull;
+    hash ^= hash >> 29;
+  }
+  return static_cast<size_t>(hash);
+}
 
 }  // namespace
 
-MatmulPlan plan_matmul(int64_t m, int64_t n, int64_t k, bool may_split_k) {
-  constexpr int64_t block_m = 32, block_n = 64, block_k = 256;
-  MatmulPlan plan{m, n, k, 1, 1, 1};
-  while (plan.tasks() < most_tasks && cost(plan.tile_m, plan.tile_n, plan.tile_k) >= 2 * least_cost) {
-    // What a task packs or reads grows with tile_m + tile_n for each k, so the longer side is cut. An inner axis that
-    // is much longer than both is cut first: halves of it leave the tiles square and large.
-    const bool cut_k =
-        may_split_k && plan.pieces_k < most_pieces_k && plan.tile_k >= 8 * std::max(plan.tile_m, plan.tile_n);
-    const bool can_cut_m = plan.tile_m > block_m, can_cut_n = plan.tile_n > block_n;
-    if (cut_k) {
-      plan.tile_k = half(plan.tile_k, block_k);
-    } else if (can_cut_m && (plan.tile_m >= plan.tile_n || !can_cut_n)) {
-      plan.tile_m = half(plan.tile_m, block_m);
-    } else if (can_cut_n) {
-      plan.tile_n = half(plan.tile_n, block_n);
-    } else {
-      break;
-    }
-    plan.tiles_m = ceil_div(m, plan.tile_m);
-    plan.tiles_n = ceil_div(n, plan.tile_n);
-    plan.pieces_k = ceil_div(k, plan.tile_k);
-  }
-  return plan;
+ProductKernels product_kernels(DType dtype) {
+  return dtype == DType::float32 && best_isa() == Isa::avx2 ? ProductKernels::inner_first : ProductKernels::any_layout;
+}
+
+MatmulPlan plan_matmul(const ProductShape& shape, ProductKernels kernels) {
+  thread_local std::array<Remembered, 64> remembered;
+  Remembered& place = remembered[place_of(shape) % remembered.size()];
+  if (!same(place.shape, shape) || place.kernels != kernels) place = {shape, kernels, search(shape, kernels)};
+  return place.plan;
 }
 
 }  // namespace alibi::nn

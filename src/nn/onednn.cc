@@ -23,6 +23,10 @@ dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
+struct Transposition {
+  int64_t rows, columns, stride;
+};
+
 dnnl::memory::desc describe(const Matrix& matrix, int64_t rows, int64_t columns) {
   const dnnl::memory::dims strides =
       matrix.transposed ? dnnl::memory::dims{1, matrix.stride} : dnnl::memory::dims{matrix.stride, 1};
@@ -33,7 +37,18 @@ dnnl::memory::desc describe(const Matrix& matrix, int64_t rows, int64_t columns)
 /// arrangement of operands at once: 8.5 MiB were seen with AVX-512.
 void require_memory_for_code() { require_memory("matmul", size_t{24} << 20); }
 
+/// A product, or a transposition of a into c.
 struct Primitive {
+  explicit Primitive(const Transposition& t)
+      : a({t.rows, t.columns}, dnnl::memory::data_type::f32, dnnl::memory::dims{t.stride, 1}),
+        c({t.rows, t.columns}, dnnl::memory::data_type::f32, dnnl::memory::dims{1, t.rows}) {
+    dnnl::primitive_attr attributes;
+    attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+    const dnnl::reorder::primitive_desc made(engine(), a, engine(), c, attributes);
+    scratchpad = made.scratchpad_desc();
+    primitive = dnnl::reorder(made);
+  }
+
   explicit Primitive(const Product& p)
       : a(describe(p.a, p.m, p.k)), b(describe(p.b, p.k, p.n)), c(describe(p.c, p.m, p.n)) {
     // The library's own scratchpad belongs to the thread that made the primitive; any thread may run this one.
@@ -53,11 +68,11 @@ struct Primitive {
     const dnnl::matmul::primitive_desc made(wanted, attributes, engine());
 #endif
     scratchpad = made.scratchpad_desc();
-    matmul = dnnl::matmul(made);
+    primitive = dnnl::matmul(made);
   }
 
   dnnl::memory::desc a, b, c, bias, scratchpad;
-  dnnl::matmul matmul;
+  dnnl::primitive primitive;
   mutable std::atomic<bool> has_run{false};  // some of its code is generated only then
 };
 
@@ -73,6 +88,9 @@ Key key_of(const Product& p) {
   return {p.m, p.n, p.k, p.a.stride, p.b.stride, p.c.stride, flags, 0};
 }
 
+/// No product has this type of c.
+Key key_of(const Transposition& t) { return {t.rows, t.columns, 0, t.stride, 0, 0, -1, 0}; }
+
 struct KeyHash {
   size_t operator()(const Key& key) const {
     uint64_t hash = 0;
@@ -84,8 +102,9 @@ struct KeyHash {
 /// Primitives made so far. Making one generates code, which takes longer than many a product.
 class Cache {
  public:
-  std::shared_ptr<const Primitive> find_or_make(const Product& product) {
-    const Key key = key_of(product);
+  template <class Work>
+  std::shared_ptr<const Primitive> find_or_make(const Work& work) {
+    const Key key = key_of(work);
     {
       const std::shared_lock lock(mutex_);
       const auto found = primitives_.find(key);
@@ -95,7 +114,7 @@ class Cache {
     if (const auto found = primitives_.find(key); found != primitives_.end()) return found->second;
     const std::lock_guard memory(memory_mutex_);
     require_memory_for_code();
-    const auto made = std::make_shared<const Primitive>(product);
+    const auto made = std::make_shared<const Primitive>(work);
     // Ever new shapes (evaluation at every length) must not grow memory without end; starting over is rare and cheap.
     if (primitives_.size() >= capacity) primitives_.clear();
     return primitives_.emplace(key, made).first->second;
@@ -146,34 +165,50 @@ void* workspace(size_t bytes) {
   return memory.get();
 }
 
+/// Runs it on the operands that are not null.
+void execute(const Primitive& made, const void* a, const void* b, void* c, const void* bias) {
+  dnnl::engine& cpu = engine();
+  thread_local dnnl::stream stream(cpu);
+  const auto memory = [&](const dnnl::memory::desc& desc, const void* data) {
+    return dnnl::memory(desc, cpu, const_cast<void*>(data));
+  };
+  std::unordered_map<int, dnnl::memory> arguments{
+      {DNNL_ARG_SRC, memory(made.a, a)},
+      {DNNL_ARG_DST, memory(made.c, c)},
+      {DNNL_ARG_SCRATCHPAD, memory(made.scratchpad, workspace(made.scratchpad.get_size()))}};
+  if (b != nullptr) arguments.emplace(DNNL_ARG_WEIGHTS, memory(made.b, b));
+  if (bias != nullptr) arguments.emplace(DNNL_ARG_BIAS, memory(made.bias, bias));
+  std::unique_lock<std::mutex> generating;
+  if (!made.has_run.load()) {
+    generating = std::unique_lock(cache().memory_mutex());
+    require_memory_for_code();
+  }
+  made.primitive.execute(stream, arguments);
+  stream.wait();
+  if (generating.owns_lock()) made.has_run.store(true);
+}
+
 }  // namespace
 
 void run(const Product& p) {
   if (p.a.dtype == DType::bfloat16 && !has_products(DType::bfloat16)) return run_widened(p);
   try {
-    dnnl::engine& cpu = engine();  // before anything else of oneDNN is used
+    engine();  // before anything else of oneDNN is used
     const OneThread one_thread;
-    const std::shared_ptr<const Primitive> primitive = cache().find_or_make(p);
-    thread_local dnnl::stream stream(cpu);
-    std::unordered_map<int, dnnl::memory> arguments{
-        {DNNL_ARG_SRC, dnnl::memory(primitive->a, cpu, p.a.data)},
-        {DNNL_ARG_WEIGHTS, dnnl::memory(primitive->b, cpu, p.b.data)},
-        {DNNL_ARG_DST, dnnl::memory(primitive->c, cpu, p.c.data)},
-        {DNNL_ARG_SCRATCHPAD, dnnl::memory(primitive->scratchpad, cpu, workspace(primitive->scratchpad.get_size()))}};
-    if (p.bias != nullptr) {
-      arguments.emplace(DNNL_ARG_BIAS, dnnl::memory(primitive->bias, cpu, const_cast<void*>(p.bias)));
-    }
-    std::unique_lock<std::mutex> generating;
-    if (!primitive->has_run.load()) {
-      generating = std::unique_lock(cache().memory_mutex());
-      require_memory_for_code();
-    }
-    primitive->matmul.execute(stream, arguments);
-    stream.wait();
-    if (generating.owns_lock()) primitive->has_run.store(true);
+    execute(*cache().find_or_make(p), p.a.data, p.b.data, p.c.data, p.bias);
   } catch (const dnnl::error& error) {
     fail("[matmul] oneDNN cannot multiply [{}, {}] {} by [{}, {}] {}: {}", p.m, p.k, name_of(p.a.dtype), p.k, p.n,
          name_of(p.b.dtype), error.what());
+  }
+}
+
+void turn(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
+  try {
+    engine();
+    const OneThread one_thread;
+    execute(*cache().find_or_make(Transposition{rows, columns, stride}), from, nullptr, to, nullptr);
+  } catch (const dnnl::error& error) {
+    fail("[matmul] oneDNN cannot transpose [{}, {}]: {}", rows, columns, error.what());
   }
 }
 

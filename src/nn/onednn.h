@@ -34,4 +34,8 @@ struct Product {
 };
 void run(const Product& product);
 
+/// to [columns, rows] = the transpose of from [rows, columns], whose rows are `stride` elements apart; float32. On the
+/// calling thread alone.
+void turn(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to);
+
 }  // namespace alibi::nn

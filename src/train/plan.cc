@@ -21,10 +21,11 @@ int64_t blocks_at_once(const TrainOptions& options) {
   return std::min(update, std::max<int64_t>(1, options.micro_batch_tokens / options.length));
 }
 
-/// Partial sums of a weight's gradient [out, in] over the rows, where the product is cut along them.
-int64_t partial_sums(int64_t out, int64_t in, int64_t rows) {
-  const nn::MatmulPlan plan = nn::plan_matmul(out, in, rows, true);
-  return plan.pieces_k > 1 ? plan.pieces_k * out * in * float_bytes : 0;
+/// Copies that the gradient of a weight [out, in] makes of operands and sums, over so many rows.
+int64_t product_copies(int64_t out, int64_t in, int64_t rows, Precision precision) {
+  const DType dtype = precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
+  const nn::ProductShape shape{out, in, rows, false, false, true};
+  return nn::plan_matmul(shape, nn::product_kernels(dtype)).elements_of_copies(shape) * float_bytes;
 }
 
 /// What attention holds besides its arguments, for one layer.
@@ -95,8 +96,9 @@ TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& o
   const int64_t activation_bytes = rounds ? static_cast<int64_t>(sizeof(bfloat16)) : float_bytes;
   plan.activations = buffers.kept;
   // Of these only one exists at a time.
-  const int64_t passing = std::max({partial_sums(up_dim(t), width, rows), partial_sums(width, t.ffn_dim(), rows),
-                                    partial_sums(qkv_dim(t), width, rows),
+  const int64_t passing = std::max({product_copies(up_dim(t), width, rows, options.precision),
+                                    product_copies(width, t.ffn_dim(), rows, options.precision),
+                                    product_copies(qkv_dim(t), width, rows, options.precision),
                                     attention_workspace(t, blocks, options.length, options.precision),
                                     logits_bytes(config, rows, options.precision)});
   // The embedded input, the final states and their gradient.

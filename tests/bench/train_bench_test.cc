@@ -21,9 +21,6 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
   return with_position(config, position, 64);
 }
 
-/// Elements of a layer's four matrices and of the head.
-constexpr double layer_weights = 12 * 32 * 32, head_weights = 257 * 32;
-
 const TrainBenchSettings quick_training = {.batch_tokens = 256, .micro_batch_tokens = 192, .seconds = 0};
 
 /// Measured once for all tests.
@@ -69,31 +66,6 @@ TEST(TrainStep, AdaptiveModelsAreRefused) {
   EXPECT_THROW(TrainStep(config, step_options(64, 256, 256)), UsageError);
 }
 
-TEST(StepProducts, AreThoseOfEveryMatrix) {
-  for (const Precision precision : {Precision::f32, Precision::bf16}) {
-    for (const bool recompute : {false, true}) {
-      TrainOptions options = step_options(64, 256, 192);
-      options.precision = precision;
-      options.recompute = recompute;
-      TrainStep step(small_config(Position::learned), options);
-      step.run();
-      StepProducts products(step);
-      // Queries, keys and values, and the wide feed-forward layer, are computed again.
-      const double again = recompute ? 2.0 * (3 + 4) * 32 * 32 : 0;
-      EXPECT_EQ(products.flops(), 256 * 2 * (3 * (2 * layer_weights + head_weights) + again));
-
-      step.model().zero_gradients();
-      products.run();
-      for (const Parameter* parameter : step.model().parameters()) {
-        const bool is_product = parameter->decays || parameter->name == "wte.weight";
-        const double size = test::max_abs(parameter->gradient.to_floats());
-        EXPECT_EQ(size > 0, is_product) << parameter->name;
-        EXPECT_TRUE(std::isfinite(size)) << parameter->name;
-      }
-    }
-  }
-}
-
 TEST(TrainBench, MeasuresStepsInTurns) {
   const std::vector<Position> positions = {Position::alibi, Position::t5};
   TrainBench bench(quick_training, ceilings());
@@ -124,6 +96,49 @@ TEST(TrainBench, MeasuresStepsInTurns) {
     EXPECT_LT(point.peak_bytes, 1.1 * static_cast<double>(point.planned_bytes)) << "its own, not its neighbours'";
     EXPECT_LE(point.resident_before, point.peak_resident);
   }
+}
+
+TEST(TrainBench, TellsOfEachProduct) {
+  TrainBenchSettings settings = quick_training;
+  settings.products = true;
+  const TrainPoint point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
+  ASSERT_EQ(point.products.size(), 30);  // two micro-batches, of 192 and of 64 rows
+  double flops = 0, seconds = 0;
+  for (const ProductPoint& product : point.products) {
+    EXPECT_GT(product.step_seconds, 0);
+    EXPECT_LE(product.seconds, point.products.front().seconds);
+    flops += product.flops();
+    seconds += product.seconds;
+  }
+  EXPECT_EQ(flops, point.matmul_flops);
+  EXPECT_LT(seconds, 2 * point.matmul_seconds);
+  EXPECT_GT(seconds, point.matmul_seconds / 2);
+
+  const nlohmann::ordered_json json = to_json(point, 1e12)["products"];
+  ASSERT_EQ(json.size(), 30);
+  const ProductPoint& first = point.products.front();
+  EXPECT_EQ(json[0]["parameter"], first.kind.parameter);
+  EXPECT_EQ(json[0]["step_share"], first.seconds / point.seconds);
+  EXPECT_EQ(json[0]["ceiling_share"], first.flops() / first.seconds / 1e12);
+  const std::string table = products_table(point, 1e12);
+  EXPECT_NE(table.find("192 x 96 x 32 "), std::string::npos) << table;
+  EXPECT_NE(table.find("+= dy' x"), std::string::npos) << table;
+}
+
+TEST(TrainBench, ReplaysAStepOnOtherThreads) {
+  TrainBenchSettings settings = quick_training;
+  settings.replay_threads = {1, 64};
+  const TrainPoint point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
+  ASSERT_EQ(point.replays.size(), 2);
+  EXPECT_NEAR(point.replays[0].share_of_ideal(), 1, 1e-9);
+  EXPECT_LT(point.replays[1].share_of_ideal(), 0.9) << "so small a step has no work for them";
+  const nlohmann::ordered_json json = to_json(point, 1)["replays"];
+  ASSERT_EQ(json.size(), 2);
+  EXPECT_EQ(json[1]["threads"], 64);
+  EXPECT_EQ(json[1]["sections"][0]["name"], point.replays[1].parts[0].name);
+  const std::string table = replay_table(point);
+  EXPECT_NE(table.find("64 threads"), std::string::npos) << table;
+  EXPECT_NE(table.find(point.replays[1].parts[0].name), std::string::npos) << table;
 }
 
 TEST(TrainBench, NotAllAtOnceWhereMemoryIsShort) {

@@ -118,24 +118,50 @@ TEST(Matmul, ErrorsNameTheArgument) {
   EXPECT_NE(message(Tensor({2, 2}), column_major).find("unit inner stride"), std::string::npos);
 }
 
-TEST(MatmulPlan, CoversEverythingAndGivesWorkToManyThreads) {
+constexpr nn::ProductKernels all_kernels[] = {nn::ProductKernels::any_layout, nn::ProductKernels::inner_first};
+
+TEST(MatmulPlan, CoversEverything) {
   for (const int64_t m : {1, 31, 512, 8192}) {
     for (const int64_t n : {1, 192, 3072}) {
       for (const int64_t k : {1, 768, 8192}) {
-        const nn::MatmulPlan plan = nn::plan_matmul(m, n, k, true);
-        EXPECT_GE(plan.tile_m * plan.tiles_m, m);
-        EXPECT_GE(plan.tile_n * plan.tiles_n, n);
-        EXPECT_GE(plan.tile_k * plan.pieces_k, k);
-        EXPECT_LT(plan.tile_m * (plan.tiles_m - 1), m);
-        EXPECT_LT(plan.tile_n * (plan.tiles_n - 1), n);
-        EXPECT_LT(plan.tile_k * (plan.pieces_k - 1), k);
+        for (const nn::ProductKernels kernels : all_kernels) {
+          const nn::ProductShape shape{m, n, k, m % 2 == 0, n % 2 == 0, true};
+          const nn::MatmulPlan plan = nn::plan_matmul(shape, kernels);
+          EXPECT_GE(plan.tile_m * plan.tiles_m, m);
+          EXPECT_GE(plan.tile_n * plan.tiles_n, n);
+          EXPECT_GE(plan.tile_k * plan.pieces_k, k);
+          EXPECT_LT(plan.tile_m * (plan.tiles_m - 1), m);
+          EXPECT_LT(plan.tile_n * (plan.tiles_n - 1), n);
+          EXPECT_LT(plan.tile_k * (plan.pieces_k - 1), k);
+        }
       }
     }
   }
-  EXPECT_GE(nn::plan_matmul(8192, 128, 128, false).tasks(), 16);
-  EXPECT_GE(nn::plan_matmul(192, 192, 8192, true).tasks(), 16);
-  EXPECT_GE(nn::plan_matmul(512, 768, 768, false).tasks(), 16);
-  EXPECT_EQ(nn::plan_matmul(16, 64, 64, false).tasks(), 1);
+}
+
+TEST(MatmulPlan, GivesWorkToManyThreads) {
+  const auto tasks = [](int64_t m, int64_t n, int64_t k, bool gradient) {
+    return nn::plan_matmul({m, n, k, !gradient, !gradient, gradient}, nn::ProductKernels::any_layout).tasks();
+  };
+  EXPECT_GE(tasks(8192, 128, 128, false), 8);
+  EXPECT_GE(tasks(192, 192, 8192, true), 8);
+  EXPECT_GE(tasks(16384, 768, 768, false), 64);
+  EXPECT_GE(tasks(16384, 3072, 768, false), 128);
+  EXPECT_GE(tasks(768, 768, 16384, true), 32);
+  EXPECT_GE(tasks(3072, 768, 16384, true), 64);
+  EXPECT_EQ(tasks(16, 64, 64, false), 1);
+}
+
+TEST(MatmulPlan, TurnsWhatIsReadManyTimes) {
+  const auto plan = [](int64_t m, int64_t n, int64_t k, bool a_inner_first, bool b_inner_first) {
+    return nn::plan_matmul({m, n, k, a_inner_first, b_inner_first, false}, nn::ProductKernels::inner_first);
+  };
+  EXPECT_FALSE(plan(4096, 2048, 512, true, true).turn_b);
+  EXPECT_TRUE(plan(4096, 512, 2048, true, false).turn_b);
+  EXPECT_FALSE(plan(1, 512, 2048, true, false).turn_b) << "one row reads it once";
+  const nn::ProductShape gradient{512, 512, 4096, false, false, true};
+  EXPECT_TRUE(nn::plan_matmul(gradient, nn::ProductKernels::inner_first).turn_a);
+  EXPECT_FALSE(nn::plan_matmul(gradient, nn::ProductKernels::any_layout).turn_a);
 }
 
 TEST(Linear, ForwardWithAndWithoutBiasOverLeadingAxes) {

@@ -1,0 +1,42 @@
+// Several arrays cut into tasks together, so that many threads have enough to do also where each array is short.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+#include "core/parallel.h"
+
+namespace alibi {
+
+/// The elements [begin, end) of one of the arrays.
+struct Piece {
+  size_t array;
+  int64_t begin, end;
+};
+
+/// Pieces of at most `grain` elements, array after array.
+class Pieces {
+ public:
+  explicit Pieces(int64_t grain) : grain_(grain) {}
+
+  /// Another array.
+  void add(int64_t elements) {
+    elements_.push_back(elements);
+    ends_.push_back(size() + ceil_div(elements, grain_));
+  }
+  int64_t size() const { return ends_.empty() ? 0 : ends_.back(); }
+  Piece at(int64_t piece) const {
+    const auto array = static_cast<size_t>(std::upper_bound(ends_.begin(), ends_.end(), piece) - ends_.begin());
+    const int64_t begin = (piece - (array > 0 ? ends_[array - 1] : 0)) * grain_;
+    return {array, begin, std::min(begin + grain_, elements_[array])};
+  }
+
+ private:
+  int64_t grain_;
+  std::vector<int64_t> elements_;
+  std::vector<int64_t> ends_;  // of each array, the piece after its last
+};
+
+}  // namespace alibi
