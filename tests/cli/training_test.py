@@ -26,6 +26,7 @@ class TrainingConfig(CliTest):
         # How to compute, not what; and of two ways to say a thing the one that was taken.
         left_out = {"help", "resume", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
                     "like"}
+        self.assertIn('\n  "length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
         again = self.folder / "again"
         self.succeeds("train", "--config", self.model / "train.json", "-o", again)
