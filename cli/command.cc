@@ -5,49 +5,17 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <cctype>
-#include <charconv>
-#include <cmath>
-#include <limits>
 #include <map>
-#include <string_view>
 #include <utility>
 
 #include "core/check.h"
 #include "edit_distance.h"
 #include "formats/json.h"
+#include "numbers.h"
 #include "outline.h"
 
 namespace alibi::cli {
 namespace {
-
-template <class T>
-bool parse(std::string_view text, T& value) {
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
-  return problem == std::errc() && end == text.data() + text.size();
-}
-
-/// Replaces "5k" by "5000". Returns what is wrong, or nothing: the parser's convention.
-std::string to_count(std::string& text, int64_t least, int64_t most) {
-  std::string_view digits = text;
-  int64_t unit = 1;
-  if (digits.ends_with('k') || digits.ends_with('M')) {
-    unit = digits.ends_with('k') ? 1'000 : 1'000'000;
-    digits.remove_suffix(1);
-  }
-  int64_t value = 0;
-  if (!parse(digits, value) || value < 0 || value > std::numeric_limits<int64_t>::max() / unit ||
-      value * unit < least || value * unit > most) {
-    const std::string range =
-        most == INT64_MAX ? fmt::format("at least {}", least) : fmt::format("{} to {}", least, most);
-    return fmt::format("'{}' found, a whole number expected, {} (5k and 2M are understood)", text, range);
-  }
-  text = std::to_string(value * unit);
-  return {};
-}
-
-CLI::Validator count_check(int64_t least, int64_t most) {
-  return CLI::Validator([=](std::string& text) { return to_count(text, least, most); }, "", "count");
-}
 
 std::string with_default(const std::string& help, const std::string& value) {
   return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
@@ -59,12 +27,12 @@ std::map<const CLI::Option*, std::vector<std::string>>& all_choices() {
   return choices;
 }
 
-/// The key by which a file of options has it: "text" for TEXT, "learning-rate" for --learning-rate.
-std::string key_of(const CLI::Option& option) {
-  if (!option.get_lnames().empty()) return option.get_lnames().front();
+/// By which a file of options has it: "text" for TEXT, "learning-rate" for --learning-rate, and older names.
+std::vector<std::string> keys_of(const CLI::Option& option) {
+  if (!option.get_lnames().empty()) return option.get_lnames();
   std::string name = option.get_name();
   std::transform(name.begin(), name.end(), name.begin(), [](char c) { return static_cast<char>(std::tolower(c)); });
-  return name;
+  return {name};
 }
 
 /// As they would stand on the command line.
@@ -109,43 +77,55 @@ void Command::list(const std::string& name, std::vector<std::string>& values, co
   app_->add_option(name, values, with_default(help, now))->type_name("LIST")->delimiter(',')->allow_extra_args(false);
 }
 
+void Command::value(const std::string& names, const std::string& type, const std::string& help,
+                    std::function<std::string(const std::string&)> take) {
+  const auto take_or_throw = [name = names.substr(0, names.find(',')),
+                              take = std::move(take)](const CLI::results_t& words) {
+    const std::string wrong = take(words.front());
+    if (!wrong.empty()) throw CLI::ValidationError(name, wrong);
+    return true;
+  };
+  app_->add_option(names, take_or_throw, help)->type_name(type);
+}
+
 void Command::count(const std::string& name, int64_t& value, const std::string& help, int64_t least, int64_t most) {
-  app_->add_option(name, value, with_default(help, value < least ? "" : std::to_string(value)))
-      ->type_name("N")
-      ->transform(count_check(least, most));
+  OptionRange range{.least = static_cast<double>(least)};
+  if (most != INT64_MAX) range.most = static_cast<double>(most);
+  this->value(name, "N", with_default(help, value < least ? "" : std::to_string(value)),
+              [range, &value](const std::string& word) { return read_count(word, range, value); });
 }
 
 void Command::counts(const std::string& name, std::vector<int64_t>& values, const std::string& help) {
+  const auto check = [](std::string& word) {
+    int64_t count = 0;
+    const std::string wrong = read_count(word, {.least = 1}, count);
+    word = std::to_string(count);
+    return wrong;
+  };
   app_->add_option(name, values, help)
       ->type_name("LIST")
       ->delimiter(',')
       ->allow_extra_args(false)
-      ->transform(count_check(1, INT64_MAX));
+      ->transform(CLI::Validator(check, "", "count"));
 }
 
 void Command::seed(uint64_t& value) {
-  const auto check = [](std::string& text) {
-    uint64_t parsed = 0;
-    return parse(text, parsed) ? std::string() : fmt::format("'{}' found, a whole number of at least 0 expected", text);
-  };
-  app_->add_option("--seed", value, fmt::format("All random numbers follow from it [{}]", value))
-      ->type_name("N")
-      ->transform(CLI::Validator(check, "", "seed"));
+  this->value("--seed", "N", fmt::format("All random numbers follow from it [{}]", value),
+              [&value](const std::string& word) { return read_seed(word, value); });
 }
 
 void Command::number(const std::string& name, double& value, const std::string& help) {
-  const auto check = [](std::string& text) {
-    double parsed = 0;
-    return parse(text, parsed) && std::isfinite(parsed) && parsed >= 0
-               ? std::string()
-               : fmt::format("'{}' found, a number of at least 0 expected", text);
-  };
-  app_->add_option(name, value, with_default(help, value > 0 ? fmt::format("{:g}", value) : ""))
-      ->type_name("X")
-      ->transform(CLI::Validator(check, "", "number"));
+  this->value(name, "X", with_default(help, value > 0 ? fmt::format("{:g}", value) : ""),
+              [&value](const std::string& word) { return read_number(word, {.least = 0}, value); });
 }
 
-void Command::flag(const std::string& name, bool& value, const std::string& help) { app_->add_flag(name, value, help); }
+void Command::flag(const std::string& names, const std::string& help, std::function<void()> take) {
+  app_->add_flag_callback(names, std::move(take), help);
+}
+
+void Command::flag(const std::string& name, bool& value, const std::string& help) {
+  flag(name, help, [&value] { value = true; });
+}
 
 void Command::optional_text(const std::string& name, std::string& value, const std::string& type,
                             const std::string& help) {
@@ -158,8 +138,9 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
   const JsonObject file = read_json_object(json_file);
   std::map<std::string, CLI::Option*> known;
   for (CLI::Option* option : app_->get_options()) {
-    const std::string key = key_of(*option);
-    if (std::find(refused.begin(), refused.end(), key) == refused.end()) known[key] = option;
+    for (const std::string& key : keys_of(*option)) {
+      if (std::find(refused.begin(), refused.end(), key) == refused.end()) known[key] = option;
+    }
   }
   std::vector<std::string> names;
   for (const auto& entry : known) names.push_back(entry.first);
@@ -174,8 +155,9 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
     const auto& excluded = option->get_excludes();
     if (!file.has(key) || is_given(option) || std::any_of(excluded.begin(), excluded.end(), is_given)) continue;
     for (const CLI::Option* other : excluded) {
-      check_usage(!file.has(key_of(*other)), "[config] {}: '{}' and '{}' exclude each other", json_file, key,
-                  key_of(*other));
+      for (const std::string& other_key : keys_of(*other)) {
+        check_usage(!file.has(other_key), "[config] {}: '{}' and '{}' exclude each other", json_file, key, other_key);
+      }
     }
     settings.emplace_back(option, key);
   }

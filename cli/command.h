@@ -25,6 +25,9 @@ class Command {
   void texts(std::vector<std::string>& texts, bool required, const std::string& help);
   void text(const std::string& names, std::string& value, const std::string& type, const std::string& help,
             bool required = false);
+  /// Any value: `take` gets its word, keeps it, and says what is wrong, or nothing. Help is shown as it is.
+  void value(const std::string& names, const std::string& type, const std::string& help,
+             std::function<std::string(const std::string&)> take);
   /// One value each time the option is given.
   void repeated(const std::string& name, std::vector<std::string>& values, const std::string& type,
                 const std::string& help);
@@ -39,6 +42,7 @@ class Command {
   /// Finite and at least 0.
   void number(const std::string& name, double& value, const std::string& help);
   void flag(const std::string& name, bool& value, const std::string& help);
+  void flag(const std::string& names, const std::string& help, std::function<void()> take);
   /// A text that may be left out behind the name; given() says whether the option is there.
   void optional_text(const std::string& name, std::string& value, const std::string& type, const std::string& help);
   void exclude(const std::string& name, const std::string& other);

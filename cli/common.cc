@@ -31,36 +31,18 @@ void CommonOptions::write_json(const std::string& results) const {
   if (!json_file_.empty()) write_file(json_file_, results);
 }
 
-void LearningRateChoice::add_to(Command& command) {
-  command.number("--learning-rate", peak, with_preset_default("Peak", &TrainOptions::learning_rate));
-  command.text("--schedule", schedule, "NAME",
-               with_preset_default("cosine, linear, constant or fairseq",
-                                   [](const TrainOptions& o) { return std::string(name_of(o.schedule_kind)); }));
-  command.choices("--schedule", {"cosine", "linear", "constant", "fairseq"});
-  command.number(
-      "--warmup", warmup, with_preset_default("Part of the updates with rising rate", [](const TrainOptions& o) {
-        return o.warmup_steps < 0 ? fmt::format("{}", o.warmup_fraction) : fmt::format("{} updates", o.warmup_steps);
-      }));
-  command.count("--warmup-steps", warmup_steps, "Or their number", 0);
-  command.exclude("--warmup-steps", "--warmup");
-}
-
-void LearningRateChoice::apply_to(TrainOptions& options) const {
-  if (!schedule.empty()) options.schedule_kind = schedule_from(schedule);
-  if (peak > 0) options.learning_rate = peak;
-  if (warmup >= 0) {
-    options.warmup_fraction = warmup;
-    options.warmup_steps = -1;
+TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOptions>& given, uint64_t seed,
+                           std::optional<int64_t> tokens) {
+  TrainOptions options = training_defaults(preset);
+  given.apply_to(options);
+  options.seed = seed;
+  if (tokens) options.tokens = *tokens;
+  if (!given.has("batch_tokens") && options.batch_tokens > options.tokens) {
+    say("An update has {} tokens, all there are to train on; the preset's would have {}\n",
+        format_integer(options.tokens), format_integer(options.batch_tokens));
+    options.batch_tokens = options.tokens;
   }
-  if (warmup_steps >= 0) options.warmup_steps = warmup_steps;
-}
-
-void choose_batch(TrainOptions& options, int64_t asked) {
-  if (asked > 0) options.batch_tokens = asked;
-  if (asked > 0 || options.batch_tokens <= options.tokens) return;
-  say("An update has {} tokens, all there are to train on; the preset's would have {}\n",
-      format_integer(options.tokens), format_integer(options.batch_tokens));
-  options.batch_tokens = options.tokens;
+  return options;
 }
 
 ProgressOptions lines_without_terminal() {
@@ -72,21 +54,9 @@ ProgressOptions lines_without_terminal() {
   return options;
 }
 
-std::string with_preset_default(const char* help, const std::function<std::string(const TrainOptions&)>& value) {
-  const std::vector<std::string> names = preset_names();
-  const std::string first = value(training_defaults(names.front()));
-  const bool is_everyones = std::all_of(
-      names.begin(), names.end(), [&](const std::string& name) { return value(training_defaults(name)) == first; });
-  return is_everyones ? fmt::format("{} [{}]", help, first)
-                      : fmt::format("{} [the preset's; {}: {}]", help, names.front(), first);
-}
-
 std::vector<std::string> position_names() {
   std::vector<std::string> names;
-  for (const Position position :
-       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
-    names.emplace_back(name_of(position));
-  }
+  for (const auto& entry : enum_names<Position>) names.emplace_back(entry.name);
   return names;
 }
 
@@ -106,10 +76,11 @@ void add_tokenizer(Command& command, TokenizerChoice& choice) {
 }
 
 void add_precision(Command& command, std::string& precision) {
-  command.text(
-      "--precision", precision, "NAME",
-      "Of training: f32; bf16: weights, activations and products in bfloat16; auto: bf16 where the CPU has it");
-  command.choices("--precision", {"f32", "bf16", "auto"});
+  for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+    if (std::string_view(option.name) != "precision") continue;
+    command.text("--precision", precision, "NAME", help_text(choices_of(option), option.help, ""));
+    command.choices("--precision", choices_of(option));
+  }
 }
 
 void add_dropout(Command& command, double& dropout) {

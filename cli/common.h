@@ -1,19 +1,18 @@
 // What the subcommands share: options that all of them have, and their effect.
 #pragma once
 
-#include <fmt/format.h>
-
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
-#include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "alibi/train.h"
 #include "command.h"
+#include "given_options.h"
 #include "output.h"
 #include "report/progress.h"
 #include "text/make_tokenizer.h"
@@ -37,30 +36,15 @@ struct CommonOptions {
   std::filesystem::path json_file_;  // where `json` leads
 };
 
-/// The learning rate over a run. Below zero and empty, and 0 for what must be positive: what the preset says.
-struct LearningRateChoice {
-  std::string schedule;
-  double peak = 0, warmup = -1;
-  int64_t warmup_steps = -1;
-
-  void add_to(Command& command);
-  void apply_to(TrainOptions& options) const;
-};
-
-/// The tokens of an update: as many as were asked for, or (0) the preset's, at most all. Says if these were too many.
-void choose_batch(TrainOptions& options, int64_t asked);
+/// What the preset says, and what was given in its place. An update of the preset's that has more tokens than there are
+/// to train on is cut to these, which is said.
+TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOptions>& given, uint64_t seed,
+                           std::optional<int64_t> tokens = {});
 
 /// Names of all position methods.
 std::vector<std::string> position_names();
 
 void add_preset(Command& command, std::string& preset);
-/// A help text and what the presets say where the option is not given: "Peak [the preset's; tiny: 0.004]", or the value
-/// alone where it is that of every preset.
-std::string with_preset_default(const char* help, const std::function<std::string(const TrainOptions&)>& value);
-template <class Value>
-std::string with_preset_default(const char* help, Value TrainOptions::*value) {
-  return with_preset_default(help, [value](const TrainOptions& options) { return fmt::format("{}", options.*value); });
-}
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().
 void add_precision(Command& command, std::string& precision);

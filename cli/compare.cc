@@ -23,11 +23,10 @@ struct CompareCommand : CommonOptions {
   std::vector<int64_t> lengths;
   std::string preset = "tiny";
   std::string out = "alibi-compare";
-  int64_t train_length = 0, tokens = 0, batch_tokens = 0, eval_tokens = 0, sample_tokens = -1;
+  int64_t eval_tokens = 0, sample_tokens = -1;
   TokenizerChoice tokenizer;
-  LearningRateChoice rate;
   double dropout = -1;
-  std::string precision = "auto";
+  GivenOptions<TrainOptions> train;
 };
 
 CompareOptions to_library(const CompareCommand& options) {
@@ -38,15 +37,10 @@ CompareOptions to_library(const CompareCommand& options) {
   compare.methods.clear();
   for (const std::string& name : options.methods) compare.methods.push_back(position_from(name));
   compare.lengths = options.lengths;
-  if (options.train_length > 0) compare.train.length = options.train_length;
-  if (options.tokens > 0) compare.train.tokens = options.tokens;
-  choose_batch(compare.train, options.batch_tokens);
-  options.rate.apply_to(compare.train);
+  compare.train = train_options(options.preset, options.train, options.seed);
   if (options.dropout >= 0) compare.dropout = static_cast<float>(options.dropout);
   if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
   compare.sample_tokens = options.sample_tokens;
-  compare.train.precision = precision_from(options.precision);
-  compare.train.seed = options.seed;
   compare.out = options.out;
   compare.command = command_line();
   return compare;
@@ -90,26 +84,22 @@ void add_compare(CLI::App& app) {
   command.texts(options->texts, false,
                 "Text files, folders, - for standard input, or a folder of `alibi tokenize` [the C++ headers of this "
                 "machine]");
-  add_valid(command, options->valid);
-  add_tokenizer(command, options->tokenizer);
   command.list("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none");
   command.choices("--methods", position_names());
-  command.count("--train-length", options->train_length,
-                with_preset_default("Tokens the models see at once in training", &TrainOptions::length));
   command.counts("--lengths", options->lengths,
                  "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
-  add_preset(command, options->preset);
-  command.count("--tokens", options->tokens,
-                with_preset_default("Tokens to train each model on", &TrainOptions::tokens));
-  command.count("--batch-tokens", options->batch_tokens,
-                with_preset_default("Tokens of an update", &TrainOptions::batch_tokens));
-  options->rate.add_to(command);
-  add_dropout(command, options->dropout);
-  add_precision(command, options->precision);
   command.count("--eval-tokens", options->eval_tokens, "Held-out tokens to score [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
                 "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);
   command.text("-o,--out", options->out, "DIR", "Folder for report.html, figure.svg, results.json and the models");
+  command.group(OptionGroup::text);
+  add_valid(command, options->valid);
+  add_preset(command, options->preset);
+  add_tokenizer(command, options->tokenizer);
+  add_dropout(command, options->dropout);
+  options->train.add_to(command, OptionGroup::text, {{"length", "train-length"}});  // --lengths are those to test at
+  command.group(OptionGroup::optimizer);
+  options->train.add_to(command, OptionGroup::optimizer);
   options->add_to(command);
   command.examples(
       "  alibi compare\n"

@@ -85,14 +85,14 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
   return json;
 }
 
-std::string to_text(const nlohmann::ordered_json& value) {
+std::string as_text(const nlohmann::ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
   if (value.is_array()) {
     std::string text;
     for (const auto& item : value) {
       if (!text.empty()) text += ' ';
-      text += to_text(item);
+      text += as_text(item);
     }
     return text;
   }
@@ -104,7 +104,7 @@ void run_info(InfoCommand& options) {
   check_usage(options.cpu || !options.model.empty(), "[info] MODEL is required, or --cpu");
   if (options.cpu) {
     const nlohmann::ordered_json cpu = describe_cpu();
-    for (const auto& [key, value] : cpu.items()) say("{:<16} {}\n", key, to_text(value));
+    for (const auto& [key, value] : cpu.items()) say("{:<16} {}\n", key, as_text(value));
     if (options.model.empty()) return options.write_json(cpu);
   }
   const LanguageModel model = LanguageModel::load(options.model);
@@ -113,7 +113,7 @@ void run_info(InfoCommand& options) {
   json["mpt"] = differences.empty();
   if (!differences.empty()) json["differences_from_mpt"] = differences;
   json.update(describe(model));
-  for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, to_text(value));
+  for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, as_text(value));
 
   auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
   for (const Parameter* parameter : model.parameters()) {

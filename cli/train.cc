@@ -76,13 +76,10 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   TrainDisplay display(flops, ceiling);
   const StopSignals signals;
   TrainRun run;
+  settings.run.apply_to(run);
   run.folder = settings.model;
   run.resume = resumes;
-  run.settings = to_text(settings_json(settings, options, model.config()));
-  run.checkpoint_steps = settings.checkpoint_steps;
-  run.checkpoint_minutes = settings.checkpoint_minutes;
-  run.keep = settings.keep;
-  run.log_steps = settings.log_steps;
+  run.settings = to_text(settings_json(settings, options, run, model.config()));
   run.valid = data.valid.tokens;
   run.on_step = [&](const TrainStatus& status) { display.update(status); };
   run.on_warning = report_warning;

@@ -12,78 +12,9 @@
 
 #include "alibi/export.h"
 #include "alibi/language_model.h"
+#include "alibi/train_options.h"
 
 namespace alibi {
-
-enum class Optimizer : uint8_t {
-  adamw,  ///< Loshchilov & Hutter 2019
-  nag,  ///< Nesterov's accelerated gradient as fairseq has it: with c = rate / previous rate, p += momentum^2 c buffer
-        ///< - (1 + momentum) rate g, then buffer = momentum c buffer - rate g
-};
-
-enum class ScheduleKind : uint8_t {
-  cosine,    ///< half a cosine from the peak to final_fraction of it at the last update
-  linear,    ///< a straight line between the same ends
-  constant,  ///< the peak
-  fairseq,   ///< half a cosine from the peak to `floor` over `period` updates, then the floor
-};
-
-ALIBI_API const char* name_of(Optimizer);
-ALIBI_API const char* name_of(ScheduleKind);
-/// These throw UsageError with the names to choose from.
-ALIBI_API Optimizer optimizer_from(std::string_view name);
-ALIBI_API ScheduleKind schedule_from(std::string_view name);
-
-/// The learning rate of each update. All kinds rise linearly at first; the first of warmup_steps updates has the rate
-/// peak / warmup_steps, but warmup_from with ScheduleKind::fairseq.
-struct ALIBI_API Schedule {
-  ScheduleKind kind = ScheduleKind::cosine;
-  double peak = 1e-3;
-  int64_t warmup_steps = 0;
-  int64_t steps = 1;            ///< of the whole run
-  double final_fraction = 0.1;  ///< cosine, linear
-  double warmup_from = 1e-7;    ///< fairseq
-  double floor = 1e-4;          ///< fairseq
-  int64_t period = 0;           ///< fairseq; 0: the updates after the warmup
-  /// Rate of update `step` (counted from 0). Updates past the end keep the last rate: where fairseq would begin a new
-  /// period at 0.75 of the peak, this keeps the floor.
-  double at(int64_t step) const;
-};
-
-struct ALIBI_API TrainOptions {
-  int64_t length = 128;                  ///< tokens of a block: the training length
-  int64_t tokens = 1'000'000;            ///< tokens to train on in all; updates = tokens / batch_tokens
-  int64_t batch_tokens = 8192;           ///< of an update, whatever the length (rounded to whole blocks, at least one)
-  int64_t micro_batch_tokens = 4096;     ///< at most this many at once; the gradients of the parts are summed
-  Precision precision = Precision::f32;  ///< of weights, activations and products (Transformer::set_precision)
-  bool recompute = false;                ///< less memory, more time, the same bits (Transformer::set_recompute)
-  Optimizer optimizer = Optimizer::adamw;
-  double weight_decay = 0.1;  ///< matrices only
-  double beta1 = 0.9;         ///< AdamW
-  double beta2 = 0.98;        ///< AdamW
-  double eps = 1e-8;          ///< AdamW
-  double momentum = 0.99;     ///< NAG
-  double clip = 1.0;          ///< largest global norm of the gradient; 0: no clipping
-  ScheduleKind schedule_kind = ScheduleKind::cosine;
-  double learning_rate = 2e-3;    ///< peak
-  double warmup_fraction = 0.05;  ///< part of the updates with rising rate, where warmup_steps is not given
-  int64_t warmup_steps = -1;      ///< -1: by warmup_fraction
-  double final_fraction = 0.1;    ///< see Schedule for these
-  double warmup_from = 1e-7;
-  double floor = 1e-4;
-  int64_t period = 0;
-  int64_t eval_steps = 0;   ///< updates between two evaluations on held-out tokens; 0: none
-  int64_t eval_tokens = 0;  ///< held-out tokens to score, from the beginning; 0: all
-  int64_t patience = 0;     ///< stop after so many evaluations without a new best, and keep the best; 0: never
-  uint64_t seed = 0;        ///< order of the blocks, dropout
-
-  /// Throws UsageError for what makes no sense, also an update of more than all tokens.
-  void validate() const;
-  /// Throws UsageError if the blocks are longer than a text of so many tokens.
-  void check_text(int64_t text_tokens) const;
-  int64_t steps() const;
-  Schedule schedule() const;
-};
 
 /// How the ALiBi paper trained on WikiText-103: 286,000 updates of 73,728 tokens at length 512, NAG with momentum 0.99,
 /// clipping at 0.1, warmup from 1e-7 to 1 over 16,000 updates, then a cosine to 1e-4 over 270,000.
@@ -151,11 +82,12 @@ struct TrainRun {
   /// Continue from the newest whole checkpoint of the folder; if there is none yet, begin. Without it a folder with a
   /// run that is not finished is refused.
   bool resume = false;
-  std::string settings;            ///< written to train.json of the folder when a run begins; empty: not written
-  int64_t checkpoint_steps = 0;    ///< updates between two checkpoints; 0: by time alone
-  double checkpoint_minutes = 10;  ///< minutes between two checkpoints; 0: by updates alone
-  int64_t keep = 2;                ///< newest checkpoints that stay; the one with the best held-out loss always does
-  int64_t log_steps = 1;           ///< updates between two entries of the metrics
+  std::string settings;  ///< written to train.json of the folder when a run begins; empty: not written
+  // Described below.
+  int64_t checkpoint_steps = 0;
+  double checkpoint_minutes = 10;
+  int64_t keep = 2;
+  int64_t log_steps = 1;
   std::span<const int32_t> valid;  ///< held-out tokens, for eval_steps
   std::function<void(const TrainStatus&)> on_step;
   /// Told what went wrong but not so far that training cannot go on: a damaged checkpoint, in whose place an older one
@@ -164,6 +96,18 @@ struct TrainRun {
   /// Asked after each update; true: a checkpoint is written and training returns.
   std::function<bool()> should_stop;
 };
+
+template <>
+inline constexpr auto options_of<TrainRun> = std::to_array<Option<TrainRun>>({
+    {ALIBI_OPTION(TrainRun, checkpoint_steps), .group = OptionGroup::progress, .range = {.least = 0},
+     .help = "Updates between two checkpoints; 0: by time alone", .changes_result = false},
+    {ALIBI_OPTION(TrainRun, checkpoint_minutes), .range = {.least = 0},
+     .help = "Minutes between two; 0: by updates alone", .changes_result = false},
+    {ALIBI_OPTION(TrainRun, keep), .range = {.least = 1},
+     .help = "Newest checkpoints that stay; the best one does in any case", .changes_result = false},
+    {ALIBI_OPTION(TrainRun, log_steps), .range = {.least = 1}, .help = "Updates between two lines of metrics.jsonl",
+     .changes_result = false},
+});
 
 enum class TrainEnd : uint8_t {
   all_tokens,  ///< the updates asked for are done

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "alibi/activation.h"
+#include "alibi/enum_names.h"
 #include "alibi/export.h"
 #include "alibi/tensor.h"
 
@@ -43,6 +44,17 @@ enum class Bidirectional : uint8_t {
 enum class Precision : uint8_t { f32, bf16 };
 /// bf16 where this CPU multiplies bfloat16 matrices by instruction (AMX-BF16, AVX512-BF16), f32 elsewhere.
 ALIBI_API Precision best_precision();
+
+template <>
+inline constexpr auto enum_names<Position> = std::to_array<EnumName<Position>>({{Position::alibi, "alibi"},
+                                                                                {Position::sinusoidal, "sinusoidal"},
+                                                                                {Position::rotary, "rotary"},
+                                                                                {Position::t5, "t5"},
+                                                                                {Position::learned, "learned"},
+                                                                                {Position::none, "none"}});
+template <>
+inline constexpr auto enum_names<Precision> = std::to_array<EnumName<Precision>>({{Precision::f32, "f32"},
+                                                                                  {Precision::bf16, "bf16"}});
 
 ALIBI_API const char* name_of(Position);
 ALIBI_API const char* name_of(Activation);

@@ -5,6 +5,7 @@
 #include "core/check.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "train/described.h"
 
 namespace alibi {
 namespace {
@@ -17,31 +18,12 @@ uint64_t hash_of(std::span<const int32_t> tokens) {
   return hash;
 }
 
-OrderedJson options_json(const TrainOptions& o) {
-  return {{"length", o.length},
-          {"tokens", o.tokens},
-          {"batch_tokens", o.batch_tokens},
-          {"micro_batch_tokens", o.micro_batch_tokens},
-          {"precision", name_of(o.precision)},
-          {"optimizer", name_of(o.optimizer)},
-          {"weight_decay", o.weight_decay},
-          {"beta1", o.beta1},
-          {"beta2", o.beta2},
-          {"eps", o.eps},
-          {"momentum", o.momentum},
-          {"clip", o.clip},
-          {"schedule", name_of(o.schedule_kind)},
-          {"learning_rate", o.learning_rate},
-          {"warmup_fraction", o.warmup_fraction},
-          {"warmup_steps", o.warmup_steps},
-          {"final_fraction", o.final_fraction},
-          {"warmup_from", o.warmup_from},
-          {"floor", o.floor},
-          {"period", o.period},
-          {"eval_steps", o.eval_steps},
-          {"eval_tokens", o.eval_tokens},
-          {"patience", o.patience},
-          {"seed", o.seed}};
+OrderedJson options_json(const TrainOptions& options) {
+  OrderedJson json;
+  for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+    if (option.changes_result) json[option.name] = json_of(option.get(options));
+  }
+  return json;
 }
 
 OrderedJson model_json(const LanguageModel& model) {
@@ -101,9 +83,11 @@ OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tok
   return identity;
 }
 
-std::vector<std::string> differences(const OrderedJson& now, const Json& before) {
+std::vector<std::string> differences(const OrderedJson& now, const Json& known) {
   // Both through the text that a checkpoint holds: numbers are compared as they are written.
   const Json ours = Json::parse(now.dump());
+  Json before = Json::parse(options_json({}).dump());
+  before.update(known);
   std::vector<std::string> found;
   for (const auto& [key, value] : now.items()) {
     const auto was = before.find(key);

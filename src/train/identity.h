@@ -19,7 +19,8 @@ std::string fingerprint(std::span<const int32_t> tokens);
 OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tokens, std::span<const int32_t> valid,
                         const TrainOptions& options);
 
-/// One line for each value that differs: "learning_rate is 0.002, was 0.001".
-std::vector<std::string> differences(const OrderedJson& now, const Json& before);
+/// One line for each value that differs: "learning_rate is 0.002, was 0.001". An option that `known` lacks, because the
+/// version that wrote it did, had its default.
+std::vector<std::string> differences(const OrderedJson& now, const Json& known);
 
 }  // namespace alibi

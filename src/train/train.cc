@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "train/batches.h"
 #include "train/checkpoint.h"
+#include "train/described.h"
 #include "train/identity.h"
 #include "train/loss_figure.h"
 #include "train/metrics.h"
@@ -237,10 +238,7 @@ TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const T
               options.eval_steps);
   check_usage(!run.folder.empty() || (!run.resume && options.patience == 0),
               "[train] to resume, or to keep the best weights, a folder is needed");
-  check_usage(run.checkpoint_steps >= 0 && run.checkpoint_minutes >= 0 && run.keep >= 1 && run.log_steps >= 1,
-              "[train] checkpoint_steps, checkpoint_minutes, keep and log_steps are {}, {}, {} and {}, expected at "
-              "least 0, 0, 1 and 1",
-              run.checkpoint_steps, run.checkpoint_minutes, run.keep, run.log_steps);
+  check_ranges(run);
   return Trainer(model, tokens, options, run).run();
 }
 

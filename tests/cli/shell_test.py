@@ -37,7 +37,7 @@ class WhatTheyHold(CliTest):
             arguments = [*path[1:].split("/"), option, "nonsense"]
             if path in ("/train", "/tokenize"):
                 arguments += [self.text, "-o", self.folder / "unused"]
-            message = run(*arguments).stderr
+            message = run(*arguments).stderr.splitlines()[0]
             self.assertIn("nonsense", message)
             if option == "--isa":
                 continue  # the message has what this CPU offers

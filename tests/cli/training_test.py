@@ -2,6 +2,7 @@
 
 import json
 import math
+import pathlib
 import re
 import resource
 import signal
@@ -25,6 +26,7 @@ class TrainingConfig(CliTest):
         # How to compute, not what; and of two ways to say a thing the one that was taken.
         left_out = {"help", "resume", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
                     "like"}
+        self.assertIn('\n  "length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
         again = self.folder / "again"
         self.succeeds("train", "--config", self.model / "train.json", "-o", again)
@@ -39,18 +41,23 @@ class TrainingConfig(CliTest):
                       "0.1")
         used = json.loads((out / "train.json").read_text())
         self.assertEqual((used["clip"], used["warmup-steps"], used["optimizer"]), (0.75, 1, "nag"))
-        self.assertNotIn("warmup", used)
+        self.assertNotIn("warmup-fraction", used)
         self.assertEqual(used["tokens"], math.ceil(0.1 * (self.text.stat().st_size + 1)))
 
     def test_every_option_reaches_the_run(self):
         default = json.loads((self.model / "train.json").read_text())
-        other = "bf16" if default["precision"] == "f32" else "f32"
-        given = {"length": 16, "tokens": 512, "batch-tokens": 256, "micro-batch-tokens": 128, "precision": other,
-                 "recompute": True, "dropout": 0.25, "optimizer": "nag", "learning-rate": 0.125, "schedule": "fairseq",
-                 "warmup": 0.75, "final-fraction": 0.5, "warmup-from": 1e-3, "floor": 0.0625, "period": 7,
-                 "weight-decay": 0.375, "beta1": 0.625, "beta2": 0.875, "eps": 1e-3, "momentum": 0.5, "clip": 0.25,
-                 "eval-steps": 1, "eval-tokens": 77, "patience": 3, "checkpoint-steps": 2, "checkpoint-minutes": 5,
-                 "keep": 3, "log-steps": 2, "seed": 9, "position": "none"}
+        names = ("alibi", "none"), ("f32", "bf16"), ("adamw", "nag"), ("cosine", "linear")
+        fitting = {"length": 16, "tokens": 512, "batch-tokens": 256, "eval-steps": 1, "learning-rate": 0.125}
+        untested = {"text", "valid", "out", "preset", "tokenizer", "min-count"}
+
+        def other(value):
+            if isinstance(value, bool):
+                return not value
+            if isinstance(value, str):
+                return next(b if value == a else a for a, b in names if value in (a, b))
+            return value + 1 if isinstance(value, int) else value / 2 + 0.125
+
+        given = {name: fitting.get(name, other(value)) for name, value in default.items() if name not in untested}
         out = self.folder / "all"
         options = [word for name, value in given.items() for word in
                    ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
@@ -58,8 +65,22 @@ class TrainingConfig(CliTest):
         used = json.loads((out / "train.json").read_text())
         self.assertEqual({name: used[name] for name in given}, given)
         self.assertEqual([name for name in given if used[name] == default[name]], [], "a value that shows nothing")
-        untested = {"text", "valid", "out", "preset", "tokenizer", "min-count"}
         self.assertEqual(set(used), set(given) | untested)
+
+    def test_the_settings_of_an_earlier_version_mean_the_same(self):
+        """earlier_train.json has what `alibi train` wrote before this version, no option with its default."""
+        file = pathlib.Path(__file__).with_name("earlier_train.json")
+        settings = json.loads(file.read_text())
+        words = [word for name, value in settings.items() if name not in ("text", "valid", "out") for word in
+                 ([f"--{name}"] if value is True else [f"--{name}", str(value)])]
+        read, said = self.folder / "read", self.folder / "said"
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", read, "--config", file)
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", said, *words)
+        self.assertTrue((read / "model.safetensors").read_bytes() == (said / "model.safetensors").read_bytes())
+        used = json.loads((read / "train.json").read_text())
+        settings["warmup-fraction"] = settings.pop("warmup")  # its name since then
+        self.assertEqual({**used, "text": None, "valid": None, "out": None},
+                         {**settings, "text": None, "valid": None, "out": None})
 
     def test_errors_name_the_key(self):
         out = self.folder / "unused"
@@ -79,7 +100,7 @@ class TrainingDefaults(CliTest):
         entries = re.split(r"\n(?=  -)", self.succeeds("train", "--help"))  # long names have their text on another line
         shown = []
         for entry in entries:
-            name = re.match(r"  --([a-z0-9-]+) ", entry)
+            name = re.match(r"  --([a-z0-9-]+)[ ,]", entry)
             default = re.search(r"\[(the preset's; tiny: )?([^\]\s]+)\]$", entry.split("\n\n")[0].rstrip())
             if name and default:
                 shown.append((name[1], *default.groups()))
@@ -94,11 +115,11 @@ class TrainingDefaults(CliTest):
                 compared += 1
         self.assertGreater(compared, 20, shown)
         # What the presets do not share is not shown as if it were everybody's.
-        for name in ("length", "batch-tokens", "learning-rate", "optimizer", "schedule", "warmup", "clip", "weight-decay",
+        for name in ("length", "batch-tokens", "learning-rate", "optimizer", "schedule", "warmup-fraction", "clip", "weight-decay",
                      "micro-batch-tokens", "period"):
             self.assertIn(name, [shown_name for shown_name, of_tiny, value in shown if of_tiny])
         text = self.succeeds("compare", "--help")
-        self.assertRegex(text, r"--train-length N +Tokens the models see at once in training \[the preset's; tiny: 128\]")
+        self.assertRegex(text, r"--train-length N +Tokens the model sees at once in training \[the preset's; tiny: 128\]")
 
 
 class TrainingPlan(CliTest):

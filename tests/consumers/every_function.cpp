@@ -213,6 +213,9 @@ void language_model(const std::filesystem::path& folder) {
   options.batch_tokens = options.micro_batch_tokens = 64;
   options.validate();
   options.check_text(static_cast<int64_t>(text.size()));
+  for (const Option<TrainOptions>& option : options_of<TrainOptions>) option.set(options, option.get(options));
+  expect(options_of<TrainRun>.size() == 4 && OptionRange{.above = 0}.contains(1), "options are described");
+  expect(enum_value<Optimizer>(enum_name(Optimizer::nag)) == Optimizer::nag && !enum_list<Position>().empty(), "names");
   expect(options.steps() == 4 && options.schedule().at(0) > 0 && paper_recipe().steps() > 0, "the plan");
   expect(plan_training(config, options).bytes() > 0, "the plan's memory");
   expect(estimate_seconds(config, options) > 0 && training_flops_per_token(config, 8) > 0, "the plan's time");

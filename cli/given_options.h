@@ -1,0 +1,98 @@
+// The described options of a struct of the library (alibi/options.h) as options of a command.
+#pragma once
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "command.h"
+#include "train/described.h"
+
+namespace alibi::cli {
+
+/// "Help: cosine, linear or constant [default]"
+std::string help_text(const std::vector<std::string>& choices, const char* help, const std::string& default_text);
+/// Takes a word of the command line for a value, which says what kind it is. Gives what is wrong, or nothing.
+std::string read_value(const std::string& word, const OptionRange& range, const std::vector<std::string>& choices,
+                       OptionValue& value);
+
+/// The words that an option takes, if these are few.
+template <class Options>
+std::vector<std::string> choices_of(const Option<Options>& option) {
+  std::vector<std::string> choices(option.choices.begin(), option.choices.end());
+  if (option.automatic) choices.emplace_back("auto");
+  return choices;
+}
+
+template <class Options>
+std::string help_of(const Option<Options>& option) {
+  return help_text(choices_of(option), option.help, default_text(option));
+}
+
+/// Those options that were given.
+template <class Options>
+class GivenOptions {
+ public:
+  /// Adds the options that stand under this title; `called` has those that have another name in this command. This
+  /// object must stay where it is.
+  void add_to(Command& command, std::string_view group, const std::map<std::string_view, std::string>& called = {});
+  /// Changes what was given, and what is chosen for the machine unless it was.
+  void apply_to(Options& options) const;
+  bool has(std::string_view name) const { return values_.contains(name); }
+
+ private:
+  void add(Command& command, const Option<Options>& option, const std::string& name);
+
+  std::map<std::string_view, OptionValue> values_;
+};
+
+template <class Options>
+void GivenOptions<Options>::add_to(Command& command, std::string_view group,
+                                   const std::map<std::string_view, std::string>& called) {
+  std::string_view title;
+  for (const Option<Options>& option : options_of<Options>) {
+    if (option.group) title = option.group;
+    const auto other = called.find(option.name);
+    if (title == group) add(command, option, "--" + (other == called.end() ? option_key(option.name) : other->second));
+  }
+}
+
+template <class Options>
+void GivenOptions<Options>::add(Command& command, const Option<Options>& option, const std::string& name) {
+  const std::vector<std::string> choices = choices_of(option);
+  const OptionValue kind = default_of(option);
+  const std::string names = option.older_name ? name + ",--" + option_key(option.older_name) : name;
+  const char* type = std::holds_alternative<double>(kind) ? "X" : choices.empty() ? "N" : "NAME";
+  if (std::holds_alternative<bool>(kind)) {
+    command.flag(names, option.help, [this, &option] { values_[option.name] = true; });
+    return;
+  }
+  command.value(names, type, help_of(option), [this, &option, choices, kind](const std::string& word) {
+    OptionValue value = kind;
+    const std::string wrong = read_value(word, option.range, choices, value);
+    if (wrong.empty()) values_[option.name] = value;
+    return wrong;
+  });
+  if (!choices.empty()) command.choices(name, choices);
+  if (option.instead_of) command.exclude(name, "--" + option_key(option.instead_of));
+}
+
+template <class Options>
+void GivenOptions<Options>::apply_to(Options& options) const {
+  for (const Option<Options>& option : options_of<Options>) {
+    const bool is_other_way_given = option.instead_of && has(option.instead_of);
+    if (is_other_way_given) option.set(options, default_of(option));
+    const auto given = values_.find(option.name);
+    const bool is_automatic =
+        option.automatic && (given == values_.end() || given->second == OptionValue(std::string("auto")));
+    if (is_automatic) {
+      option.set(options, std::string(option.automatic()));
+    } else if (given != values_.end()) {
+      option.set(options, given->second);
+    }
+  }
+}
+
+}  // namespace alibi::cli

@@ -1,0 +1,49 @@
+#include "numbers.h"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <system_error>
+
+#include "train/described.h"
+
+namespace alibi::cli {
+namespace {
+
+/// The whole of the text.
+template <class T>
+bool parse(std::string_view text, T& value) {
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
+  return problem == std::errc() && end == text.data() + text.size();
+}
+
+}  // namespace
+
+std::string read_count(std::string_view word, const OptionRange& range, int64_t& value) {
+  std::string_view digits = word;
+  int64_t unit = 1, found = 0;
+  if (digits.ends_with('k') || digits.ends_with('M')) {
+    unit = digits.ends_with('k') ? 1'000 : 1'000'000;
+    digits.remove_suffix(1);
+  }
+  if (!parse(digits, found) || found < 0 || found > INT64_MAX / unit || !is_in(range, found * unit)) {
+    return fmt::format("'{}' found, a whole number expected, {} (5k and 2M are understood)", word, text_of(range));
+  }
+  value = found * unit;
+  return {};
+}
+
+std::string read_number(std::string_view word, const OptionRange& range, double& value) {
+  double found = 0;
+  if (!parse(word, found) || !is_in(range, found)) {
+    return fmt::format("'{}' found, a number expected, {}", word, text_of(range));
+  }
+  value = found;
+  return {};
+}
+
+std::string read_seed(std::string_view word, uint64_t& value) {
+  return parse(word, value) ? std::string() : fmt::format("'{}' found, a whole number of at least 0 expected", word);
+}
+
+}  // namespace alibi::cli

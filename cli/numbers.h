@@ -1,0 +1,20 @@
+// Numbers as words of the command line.
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include "alibi/options.h"
+
+namespace alibi::cli {
+
+/// These give what is wrong, or nothing: the parser's convention.
+
+/// A whole number of at least 0; 5k and 2M are understood.
+std::string read_count(std::string_view word, const OptionRange& range, int64_t& value);
+std::string read_number(std::string_view word, const OptionRange& range, double& value);
+/// Any of 64 bits.
+std::string read_seed(std::string_view word, uint64_t& value);
+
+}  // namespace alibi::cli

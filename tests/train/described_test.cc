@@ -1,0 +1,137 @@
+// Options as they are described: what every user of the description relies on, and the table in docs/training.md.
+#include "train/described.h"
+
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <filesystem>
+#include <limits>
+#include <set>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "core/files.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+template <class Options>
+class Described : public testing::Test {};
+using Structs = testing::Types<TrainOptions, TrainRun>;
+TYPED_TEST_SUITE(Described, Structs);
+
+TYPED_TEST(Described, EachOptionHasANameOfItsOwnAndHelp) {
+  std::set<std::string> names;
+  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+    EXPECT_TRUE(names.insert(option.name).second) << option.name;
+    EXPECT_TRUE(!option.older_name || names.insert(option.older_name).second) << option.name;
+    EXPECT_FALSE(std::string(option.help).empty()) << option.name;
+  }
+  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+    EXPECT_TRUE(!option.instead_of || names.contains(option.instead_of)) << option.name;
+  }
+  ASSERT_FALSE(names.empty());
+  EXPECT_NE(options_of<TypeParam>.front().group, nullptr);
+}
+
+TYPED_TEST(Described, DefaultsAreInRangeAndWhatIsSetIsRead) {
+  check_ranges(TypeParam());
+  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+    TypeParam options;
+    for (const char* choice : option.choices) {
+      option.set(options, std::string(choice));
+      EXPECT_EQ(option.get(options), OptionValue(std::string(choice)));
+    }
+    if (!option.choices.empty()) {
+      test::expect_error<UsageError>([&] { option.set(options, std::string("nonsense")); }, "choose from");
+    }
+    if (option.automatic) option.set(options, std::string(option.automatic()));
+  }
+}
+
+TYPED_TEST(Described, ANumberOutOfRangeIsNamedWithWhatIsExpected) {
+  constexpr double infinity = std::numeric_limits<double>::infinity();
+  int refused = 0;
+  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+    const OptionValue value = default_of(option);
+    for (const double wrong : {-2.0, 0.0, 1.0, 1.5, infinity, std::numeric_limits<double>::quiet_NaN()}) {
+      const bool is_whole = std::holds_alternative<int64_t>(value);
+      if (option.range.contains(wrong) || (is_whole && wrong != -2 && wrong != 0)) continue;
+      if (!is_whole && !std::holds_alternative<double>(value)) continue;
+      TypeParam options;
+      option.set(options, is_whole ? OptionValue(static_cast<int64_t>(wrong)) : OptionValue(wrong));
+      const std::string message = test::message_of([&] { check_ranges(options); });
+      EXPECT_NE(message.find(fmt::format("{} is {}, expected {}", option.name, wrong, text_of(option.range))),
+                std::string::npos)
+          << message;
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 4);
+}
+
+TEST(OptionRange, SaysWhatItTakes) {
+  EXPECT_EQ(text_of({.least = 1}), "at least 1");
+  EXPECT_EQ(text_of({.above = 0}), "above 0");
+  EXPECT_EQ(text_of({.least = 0, .most = 1}), "0 to 1");
+  EXPECT_EQ(text_of({.least = 0, .below = 1}), "at least 0 and below 1");
+  const OptionRange half_open{.least = 0, .below = 1}, closed{.least = 0, .most = 1};
+  EXPECT_TRUE(half_open.contains(0) && !half_open.contains(1) && closed.contains(1) && !closed.contains(1.5));
+  EXPECT_TRUE(!OptionRange{.above = 0}.contains(0) && OptionRange{.above = 0}.contains(1e-300));
+}
+
+TEST(TrainOptions, EveryPresetsAreInRange) {
+  for (const std::string& name : preset_names()) training_defaults(name).validate();
+}
+
+TEST(TrainOptions, OneOfTwoWaysIsUsed) {
+  const auto used = [](const TrainOptions& options) {
+    std::set<std::string> names;
+    for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+      if (is_used(option, options)) names.insert(option.name);
+    }
+    return names;
+  };
+  TrainOptions options;
+  EXPECT_TRUE(used(options).contains("warmup_fraction") && !used(options).contains("warmup_steps"));
+  options.warmup_steps = 0;
+  EXPECT_TRUE(!used(options).contains("warmup_fraction") && used(options).contains("warmup_steps"));
+  options.warmup_steps = -2;
+  test::expect_error<UsageError>([&] { options.validate(); }, "warmup_steps is -2, expected at least 0, or -1");
+}
+
+template <class Options>
+std::string rows() {
+  std::string text;
+  for (const Option<Options>& option : options_of<Options>) {
+    if (option.group && option.group == std::string_view(OptionGroup::common)) break;  // every command has these
+    std::vector<std::string> takes(option.choices.begin(), option.choices.end());
+    if (option.automatic) takes.emplace_back("auto");
+    if (takes.empty()) takes.push_back(text_of(option.range));
+    text += fmt::format("| `--{}` | {} | {} | {} | {} |\n", option_key(option.name), option.help, default_text(option),
+                        fmt::join(takes, ", "), option.changes_result ? "" : "the same");
+  }
+  return text;
+}
+
+/// ALIBI_WRITE_DOCS=1 writes it anew.
+TEST(OptionsTable, OfTheDocumentationIsThatOfTheOptions) {
+  const std::filesystem::path file = std::filesystem::path(ALIBI_TEST_SOURCE_DIR) / "../docs/training.md";
+  std::string page = read_file(file);
+  const std::string begin = "<!-- made by tests/train/described_test.cc -->\n\n", end = "\n<!-- to here -->";
+  const size_t start = page.find(begin) + begin.size(), to = page.find(end, start);
+  ASSERT_TRUE(start > begin.size() && to != std::string::npos) << "the comments around it are not found";
+  const std::string expected =
+      "| option | | default | takes | the result |\n|---|---|---|---|---|\n" + rows<TrainOptions>() + rows<TrainRun>();
+  if (std::getenv("ALIBI_WRITE_DOCS")) {
+    write_file(file, page.replace(start, to - start, expected));
+    GTEST_SKIP() << "wrote " << file;
+  }
+  EXPECT_EQ(page.substr(start, to - start), expected) << "to write it anew: ALIBI_WRITE_DOCS=1";
+}
+
+}  // namespace
+}  // namespace alibi
