@@ -28,7 +28,7 @@ TEST(StepProducts, AreThoseOfOneBlockAndTheHead) {
   TrainStep step(narrow_config(1), step_options(64, 128, 64));  // two micro-batches of 64 rows
   const StepProducts products = products_of(step);
   using Row = std::tuple<std::string, std::string, int64_t, int64_t, int64_t, std::string>;
-  const std::vector<Row> by_hand = {
+  const std::vector<Row> expected = {
       {"attn.Wqkv", "y", 64, 96, 32, "x W'"},
       {"attn.out_proj", "y", 64, 32, 32, "x W'"},
       {"ffn.up_proj", "y", 64, 128, 32, "x W'"},
@@ -51,7 +51,7 @@ TEST(StepProducts, AreThoseOfOneBlockAndTheHead) {
     EXPECT_EQ(kind.times, 2) << kind.parameter << " " << kind.pass;
     EXPECT_EQ(kind.flops(), 2.0 * static_cast<double>(kind.product.m * kind.product.n * kind.product.k));
   }
-  EXPECT_EQ(found, by_hand);
+  EXPECT_EQ(found, expected);
 }
 
 TEST(StepProducts, LayersOfOneShapeAreOneKind) {
