@@ -34,7 +34,7 @@ constexpr double copied = 1.03, read_in_place = 1.8;
 constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, most_tasks = 256;
 constexpr double halved = 0.04, halved_of_many = 0.015;
 
-constexpr int64_t block_m = 32, block_n = 64, block_k = 256;  // of the kernels
+constexpr int64_t kernel_m = 32, kernel_n = 64, kernel_k = 256;  // of the kernels
 
 int64_t tile_of(int64_t size, int64_t tiles, int64_t block) {
   return std::min(size, ceil_div(ceil_div(size, tiles), block) * block);
@@ -82,16 +82,16 @@ void for_each_plan(const ProductShape& shape, ProductKernels kernels, const Try&
     if (turn && !turnable_a && !turnable_b) continue;
     plan.turn_a = turn && turnable_a;
     plan.turn_b = turn && turnable_b;
-    for_each_count(shape.k, block_k, shape.may_split_k ? most_pieces : 1, [&](int64_t pieces) {
+    for_each_count(shape.k, kernel_k, shape.may_split_k ? most_pieces : 1, [&](int64_t pieces) {
       // Partial sums shall not take more memory than half of what is multiplied.
       if ((pieces - 1) * shape.m * shape.n > shape.k * (shape.m + shape.n) / 2) return;
-      plan.tile_k = tile_of(shape.k, pieces, block_k);
+      plan.tile_k = tile_of(shape.k, pieces, kernel_k);
       plan.pieces_k = ceil_div(shape.k, plan.tile_k);
-      for_each_count(shape.m, block_m, most_tiles, [&](int64_t tiles_m) {
-        plan.tile_m = tile_of(shape.m, tiles_m, block_m);
+      for_each_count(shape.m, kernel_m, most_tiles, [&](int64_t tiles_m) {
+        plan.tile_m = tile_of(shape.m, tiles_m, kernel_m);
         plan.tiles_m = ceil_div(shape.m, plan.tile_m);
-        for_each_count(shape.n, block_n, most_tiles, [&](int64_t tiles_n) {
-          plan.tile_n = tile_of(shape.n, tiles_n, block_n);
+        for_each_count(shape.n, kernel_n, most_tiles, [&](int64_t tiles_n) {
+          plan.tile_n = tile_of(shape.n, tiles_n, kernel_n);
           plan.tiles_n = ceil_div(shape.n, plan.tile_n);
           attempt(plan);
         });
