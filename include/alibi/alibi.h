@@ -1,6 +1,7 @@
 // Everything. The pieces are small headers of their own.
 #pragma once
 
+#include "alibi/activation.h"
 #include "alibi/attention.h"
 #include "alibi/compare.h"
 #include "alibi/enum_names.h"

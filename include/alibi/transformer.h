@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "alibi/activation.h"
 #include "alibi/enum_names.h"
 #include "alibi/export.h"
 #include "alibi/tensor.h"
@@ -23,7 +24,6 @@ enum class Position : uint8_t {
   none,        ///< the causal mask alone
 };
 
-enum class Activation : uint8_t { gelu, gelu_tanh, relu, swiglu, geglu };
 enum class Norm : uint8_t { layer_norm, rms_norm };
 
 /// What the parameters are before training.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <numeric>
 
 #include "attention/kernel_state.h"
 #include "core/memory.h"
@@ -10,9 +11,10 @@
 namespace alibi::kernels {
 namespace {
 
-/// Chunks to aim for over all key/value heads: enough to keep threads busy and even, few enough that their sums stay
-/// small beside the tensors. A constant, since results depend on it.
-constexpr int64_t chunks_wanted = 16;
+/// Chunks to aim for over all key/value heads, constants since results depend on them: many, so that many threads are
+/// kept busy and even, as long as one head's are few and their sums small; and a few where they are not.
+constexpr int64_t chunks_wanted = 256, least_chunks_wanted = 16;
+constexpr int64_t few_of_head = 8, small_sums = int64_t{4} << 20;  // elements, were each to see all keys
 /// Rows that chunks begin at multiples of.
 constexpr int64_t chunk_grain = 4 * query_rows;
 
@@ -72,7 +74,11 @@ std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionStat
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
     const Sequence& sequence = problem.sequences[s];
     const int64_t grains = ceil_div(sequence.queries, chunk_grain);
-    const int64_t count = std::clamp<int64_t>(ceil_div(chunks_wanted, groups), 1, std::max<int64_t>(1, grains));
+    const int64_t sums_of_chunk = 2 * sequence.keys * round_up(problem.head_dim, 16);
+    const int64_t small = std::min(few_of_head, small_sums / std::max<int64_t>(1, sums_of_chunk));
+    const int64_t wanted =
+        std::max(ceil_div(least_chunks_wanted, groups), std::min(ceil_div(chunks_wanted, groups), small));
+    const int64_t count = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, grains));
     for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
       ChunkGroup& group = result.emplace_back();
       group.key_blocks = ceil_div(sequence.keys, key_rows);
@@ -104,11 +110,19 @@ std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionStat
 }
 
 ChunkOrder::ChunkOrder(std::vector<ChunkGroup>& groups) {
-  for (ChunkGroup& group : groups) {
-    for (Chunk& chunk : group.chunks) order_.emplace_back(&group, &chunk);
+  const auto work_of = [](const ChunkGroup* group) {
+    return std::accumulate(group->chunks.begin(), group->chunks.end(), int64_t{0},
+                           [](int64_t sum, const Chunk& chunk) { return sum + chunk.work; });
+  };
+  std::vector<std::pair<int64_t, ChunkGroup*>> by_work;
+  for (ChunkGroup& group : groups) by_work.emplace_back(work_of(&group), &group);
+  std::stable_sort(by_work.begin(), by_work.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+  for (const auto& [work, group] : by_work) {
+    const auto first = static_cast<std::ptrdiff_t>(order_.size());
+    for (Chunk& chunk : group->chunks) order_.emplace_back(group, &chunk);
+    std::stable_sort(order_.begin() + first, order_.end(),
+                     [](const auto& a, const auto& b) { return a.second->work > b.second->work; });
   }
-  std::stable_sort(order_.begin(), order_.end(),
-                   [](const auto& a, const auto& b) { return a.second->work > b.second->work; });
 }
 
 void allocate_sums(const Problem& problem, Chunk& chunk) {

@@ -55,7 +55,8 @@ std::pair<int64_t, int64_t> visited_keys(const AttentionState& state, const Bloc
 std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionState& state, const BlockIndex& index,
                                      const BiasSums& sums);
 
-/// All chunks, the most work first.
+/// All chunks, group after group, so that few groups' sums are alive at a time; the most work first, of the groups and
+/// within each.
 class ChunkOrder {
  public:
   explicit ChunkOrder(std::vector<ChunkGroup>& groups);

@@ -23,14 +23,15 @@ struct Recording {
 };
 
 /// Takes from each task and each serial part the shorter time of the two: what else ran on the machine made it longer.
-/// Throws Error if the sections differ.
+/// A section that was cut otherwise (by the keys that attention skipped) is taken whole. Throws Error if the sections
+/// differ.
 void keep_shorter(Recording& recording, const Recording& other);
 
 /// What it costs to hand work to threads, as the pool of core/parallel.cc does it.
 struct ReplayCosts {
   double per_thread = 0.1e-6;  ///< of a section, for each thread: they count themselves in and out one after another
   double per_task = 0.1e-6;    ///< tasks are handed out one after another
-  double patience = 50e-6;     ///< a thread without work looks for some so long, then it sleeps
+  double patience = 200e-6;    ///< a thread without work looks for some so long, then it sleeps
   double wake = 50e-6;         ///< from there it takes so long until it works
 };
 

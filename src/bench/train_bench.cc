@@ -130,7 +130,7 @@ void TrainBench::time(const std::vector<std::unique_ptr<Running>>& group) {
     if (settings_.products)
       point.products = product_points(products.kinds(), medians(alone), medians(group[i]->in_steps));
     best_rate_ = std::max(best_rate_, point.rate());
-    if (!settings_.replay_threads.empty()) point.replays = replay_step(group[i]->step, least_runs);
+    if (!settings_.replay_threads.empty()) point.replays = replay_step(group[i]->step, std::max(2, least_runs));
   }
 }
 

@@ -116,11 +116,12 @@ class Pool {
   }
 
   /// Looks for a while whether it is so: a small operator's loop follows the one before sooner than a sleeping thread
-  /// wakes, which takes tens of microseconds. (How long a pause is depends on the processor.)
+  /// wakes, which takes tens of microseconds, and of many threads some end their last task long before the others.
+  /// (How long a pause is depends on the processor.)
   template <class Condition>
   static bool soon(const Condition& condition) {
     using Clock = std::chrono::steady_clock;
-    constexpr std::chrono::microseconds patience(50);
+    constexpr std::chrono::microseconds patience(200);
     constexpr int pauses = 16;
     const Clock::time_point end = Clock::now() + patience;
     do {

@@ -1,8 +1,8 @@
 // Activation functions of the feed-forward block.
 #pragma once
 
+#include "alibi/activation.h"
 #include "alibi/tensor.h"
-#include "alibi/transformer.h"
 
 namespace alibi::nn {
 

@@ -61,7 +61,7 @@ struct Turned {
          copy.data<float>() + line * k);
   }
 
-  static constexpr int64_t lines_of_task = 256;
+  static constexpr int64_t lines_of_task = 128;
   Matrix from;
   int64_t lines, k, tasks = 0;
   Tensor copy;

@@ -32,7 +32,7 @@ constexpr double copied = 1.03, read_in_place = 1.8;
 /// `few_tasks` that are worth it. Half as many count as much as this part of the time on two threads: less, where even
 /// half of them keep many threads busy.
 constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, most_tasks = 256;
-constexpr double halved = 0.04, halved_of_many = 0.01;
+constexpr double halved = 0.04, halved_of_many = 0.015;
 
 constexpr int64_t block_m = 32, block_n = 64, block_k = 256;  // of the kernels
 

@@ -54,12 +54,13 @@ namespace alibi::nn {
 HWY_EXPORT(sum_partials);
 HWY_EXPORT(sum_rows);
 
-int64_t rows_per_partial(int64_t rows) { return std::max<int64_t>(64, ceil_div(rows, 32)); }
+int64_t rows_per_partial(int64_t rows) { return std::max<int64_t>(64, ceil_div(rows, 256)); }
 
 void add_partials(const float* partials, int64_t parts, int64_t n, float* out, bool accumulate) {
   prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(sum_partials);
-  parallel_ranges(n, 16384, [&](int64_t begin, int64_t end) {
+  const int64_t grain = std::max<int64_t>(256, 65536 / parts);
+  parallel_ranges(n, grain, [&](int64_t begin, int64_t end) {
     kernel(partials + begin, parts, n, end - begin, out + begin, accumulate);
   });
 }

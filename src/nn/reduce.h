@@ -5,7 +5,7 @@
 
 namespace alibi::nn {
 
-/// Rows that one task sums up before the partial sums are added in order: at most 32 partial sums.
+/// Rows that one task sums up before the partial sums are added in order: at most 256 partial sums.
 int64_t rows_per_partial(int64_t rows);
 
 /// out[i] (= or +=) sum over p of partials[p][i], in the order of p; partials is float32 [parts, n].

@@ -39,7 +39,7 @@ int64_t attention_workspace(const TransformerConfig& config, int64_t blocks, int
     return std::max<int64_t>(2 * keys * static_cast<int64_t>(sizeof(bfloat16)),
                              needs_sums ? (queries + 2 * keys) * float_bytes : 0);
   }
-  // Float32 sums of the gradients of keys and values, as vector_backward.cc holds them: of a few key/value heads all,
+  // Float32 sums of the gradients of keys and values, as vector/backward.cc holds them: of a few key/value heads all,
   // of many those that the threads work on. A chunk of queries reaches half of the keys or more.
   const int64_t groups = blocks * config.key_heads();
   const int64_t alive = groups < 8 ? groups : std::min<int64_t>(groups, threads() + 1);

@@ -1,7 +1,9 @@
 // Long contexts: precision at 131,072 and a million positions, and memory that grows with length.
+#include <algorithm>
 #include <cmath>
 
 #include "attention/cases.h"
+#include "core/parallel_log.h"
 
 namespace alibi {
 namespace {
@@ -77,6 +79,25 @@ TEST(AttentionScale, MemoryGrowsWithLength) {
     }
     EXPECT_LE(peaks[1], 2.5 * peaks[0]);
     EXPECT_LE(peaks[1], 0.1 * 4096 * 4096 * 4);
+  }
+}
+
+TEST(AttentionScale, ManyThreadsHaveWork) {
+  // Of the preset base: 12 heads, 4,096 tokens at once. Each pass is cut into enough for 64 threads.
+  for (const int64_t length : {1024, 2048}) {
+    AttentionCase c{.batch = 4096 / length, .queries = length, .keys = length, .heads = 12, .kv_heads = 12};
+    AttentionTensors t(c);
+    for (const bool backward : {false, true}) {
+      const ParallelLog log;
+      if (backward) {
+        t.backward(c.options);
+      } else {
+        t.forward(c.options);
+      }
+      size_t most = 0;
+      for (const ParallelSection& section : log.sections()) most = std::max(most, section.seconds.size());
+      EXPECT_GE(most, 160) << length << (backward ? " backward" : " forward");
+    }
   }
 }
 

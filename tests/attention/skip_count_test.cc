@@ -5,10 +5,10 @@
 #include <numbers>
 
 #include "alibi/kv_cache.h"
-#include "attention/amx_cases.h"
+#include "attention/amx/cases.h"
 #include "attention/blocks.h"
 #include "attention/cases.h"
-#include "attention/kv_cache_norms.h"
+#include "attention/decode/kv_cache_norms.h"
 #include "attention/make_problem.h"
 #include "attention/skip.h"
 

@@ -92,7 +92,13 @@ TEST(Replay, TheShorterOfTwoTimesCounts) {
   EXPECT_EQ(recording.sections[0].seconds, (std::vector<double>{3, 0.5, 2, 4, 1}));
   EXPECT_EQ(recording.sections[0].serial_seconds, 1);
   EXPECT_EQ(recording.serial_seconds, 0.5);
-  other.sections[0].seconds.pop_back();
+  other.sections[0].seconds = {5, 5, 1.5};  // 11.5, recording has 10.5
+  keep_shorter(recording, other);
+  EXPECT_EQ(recording.sections[0].seconds.size(), 5);
+  other.sections[0].seconds = {5, 5};
+  keep_shorter(recording, other);
+  EXPECT_EQ(recording.sections[0].seconds, (std::vector<double>{5, 5}));
+  other.sections[0].name = "another";
   EXPECT_THROW(keep_shorter(recording, other), Error);
   other.sections.clear();
   EXPECT_THROW(keep_shorter(recording, other), Error);

@@ -146,7 +146,7 @@ TEST(MatmulPlan, GivesWorkToManyThreads) {
   EXPECT_GE(tasks(8192, 128, 128, false), 8);
   EXPECT_GE(tasks(192, 192, 8192, true), 8);
   EXPECT_GE(tasks(16384, 768, 768, false), 64);
-  EXPECT_GE(tasks(16384, 3072, 768, false), 128);
+  EXPECT_GE(tasks(16384, 3072, 768, false), 96);
   EXPECT_GE(tasks(768, 768, 16384, true), 32);
   EXPECT_GE(tasks(3072, 768, 16384, true), 64);
   EXPECT_EQ(tasks(16, 64, 64, false), 1);

@@ -77,6 +77,14 @@ TEST(Figures, AreWellFormedAndHoldNoBadNumbers) {
   }
 }
 
+TEST(Figures, AreLabelledForThoseWhoDoNotSeeThem) {
+  const CompareResults results = testing::sample_results();
+  testing::expect_labelled(figure_svg(results), "perplexity");
+  testing::expect_labelled(draw(perplexity_chart(results), page_theme(), false), "perplexity");
+  testing::expect_labelled(draw(loss_chart(results), page_theme(), false), "loss");
+  testing::expect_labelled(draw(position_chart(results), page_theme(), false), "positions");
+}
+
 TEST(Figures, TextsDoNotOverlapAndLieInside) {
   for (const CompareResults& results : difficult_results()) {
     for (const std::string& svg : drawings(results)) {

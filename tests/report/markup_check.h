@@ -110,4 +110,18 @@ inline std::vector<Element> read_markup(std::string_view markup, bool html = fal
   return MarkupReader(markup, html).read();
 }
 
+/// The drawing's title and description are found by their ids, which belong to this drawing alone: a page holds many.
+inline void expect_labelled(const std::string& svg, std::string_view id) {
+  const std::vector<Element> elements = read_markup(svg);
+  const std::string name(id);
+  EXPECT_EQ(elements.back().attributes.at("aria-labelledby"), name + "-title " + name + "-desc");
+  int found = 0;
+  for (const Element& element : elements) {
+    const auto own = element.attributes.find("id");
+    if (own == element.attributes.end()) continue;
+    if (own->second == name + "-title" || own->second == name + "-desc") found += element.text.empty() ? 0 : 1;
+  }
+  EXPECT_EQ(found, 2) << svg.substr(0, 600);
+}
+
 }  // namespace alibi::testing

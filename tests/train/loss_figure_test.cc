@@ -27,6 +27,13 @@ TEST(LossFigure, ShowsTheLastLosses) {
   }
 }
 
+TEST(LossFigure, IsLabelledForThoseWhoDoNotSeeIt) {
+  TrainState state;
+  state.step = 2;
+  state.loss = {5, 4};
+  testing::expect_labelled(loss_figure(state, 100), "loss");
+}
+
 TEST(LossFigure, ManyUpdatesShareAPoint) {
   TrainState state;
   state.step = 1000;  // 334 points of three updates, the last of one

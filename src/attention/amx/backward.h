@@ -1,0 +1,91 @@
+// How the backward pass on AMX is cut. The keys and the queries of a sequence are cut into spans; a task takes one key
+// span and one query span, and adds its share to the gradients of both. Tasks run in waves: within a wave no two touch
+// the same span, so sums need neither locks nor copies, and the order of the waves fixes their bits. Heads whose waves
+// have work enough for many threads are done part by part, so that the sums of one part are memory for the next.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "attention/amx/plan.h"
+#include "attention/chunks.h"
+
+namespace alibi::kernels::amx {
+
+struct BackwardTask {
+  size_t sequence = 0;
+  int64_t kv_head = 0;
+  int64_t key_block = 0, key_blocks = 0;             ///< the key span
+  int64_t query_block = 0, query_blocks = 0;         ///< the query span, of all heads that read the key/value head
+  bool first_of_keys = false, last_of_keys = false;  ///< among the tasks of the key span
+  bool first_of_queries = false, last_of_queries = false;  ///< among those of the query span
+  int64_t work = 0;                                        ///< block pairs
+};
+
+/// Key blocks [first, last) that the forward pass visited for each query block.
+class VisitedBlocks {
+ public:
+  VisitedBlocks(const Problem& problem, const AttentionState& state);
+  int32_t first(size_t sequence, int64_t head, int64_t block) const { return first_[at(sequence, head, block)]; }
+  int32_t last(size_t sequence, int64_t head, int64_t block) const { return last_[at(sequence, head, block)]; }
+  const BlockNumbers& numbers() const { return numbers_; }
+
+ private:
+  size_t at(size_t sequence, int64_t head, int64_t block) const {
+    return static_cast<size_t>(numbers_.at(sequence, head, block));
+  }
+
+  BlockNumbers numbers_;
+  std::vector<int32_t> first_, last_;
+};
+
+/// Key/value heads that are done together: numbers [begin, end), counted head by head of each sequence, and their
+/// tasks in waves, each with the most work first.
+struct BackwardPart {
+  int64_t begin = 0, end = 0;
+  std::vector<std::vector<BackwardTask>> waves;
+};
+std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBlocks& visited);
+
+/// Float32 sums that outlive a task: those of spans that several tasks add to. Each part begins anew.
+class GradientSums {
+ public:
+  GradientSums(const Problem& problem, const std::vector<BackwardPart>& parts);
+  void start(const BackwardPart& part);
+  /// False where every span has one task, which keeps its own.
+  bool used() const { return used_; }
+  float* dq(size_t sequence, int64_t head, int64_t block) const {
+    const int64_t group = problem_.group();
+    return memory_at(sequence, head / group, head % group * query_blocks_[sequence] + block);
+  }
+  float* dk(size_t sequence, int64_t kv_head, int64_t block) const {
+    return memory_at(sequence, kv_head, problem_.group() * query_blocks_[sequence] + block);
+  }
+  float* dv(size_t sequence, int64_t kv_head, int64_t block) const {
+    return dk(sequence, kv_head, key_blocks_[sequence] + block);
+  }
+
+ private:
+  /// Blocks of one key/value head: dq of its group, dk, dv.
+  int64_t blocks_of(int64_t number) const;
+  float* memory_at(size_t sequence, int64_t kv_head, int64_t block) const {
+    const int64_t number = static_cast<int64_t>(sequence) * problem_.kv_heads + kv_head;
+    return static_cast<float*>(memory_.get()) + (base_[static_cast<size_t>(number - begin_)] + block) * block_size_;
+  }
+
+  const Problem& problem_;
+  int64_t block_size_;
+  std::vector<int64_t> query_blocks_, key_blocks_;  ///< of each sequence
+  std::shared_ptr<void> memory_;
+  bool used_ = false;
+  int64_t begin_ = 0;
+  std::vector<int64_t> base_;  ///< first block of each head of the part
+};
+
+/// `bias` takes the task's share of the gradient of the bias of each head of its group, unless it is null. False if an
+/// input held infinity or NaN, which these products do not keep apart: the results are void.
+bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
+                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>* bias);
+
+}  // namespace alibi::kernels::amx

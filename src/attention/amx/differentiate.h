@@ -1,0 +1,99 @@
+// From the scores of a 32 x 32 block and its dP to P^T and dS^T in the layouts of the backward pass's products.
+#pragma once
+
+#include "attention/amx/bias_gradient.h"
+#include "attention/amx/dropout.h"
+#include "attention/amx/tiles.h"
+
+ALIBI_AMX_BEGIN
+namespace alibi::kernels::amx {
+
+/// What a pair of blocks leaves for the sums.
+struct PairTiles {
+  uint16_t* weights;      ///< Z P^T: `rows` tiles
+  uint16_t* score_rows;   ///< dS^T: `rows` tiles
+  uint16_t* score_pairs;  ///< dS^T: `pairs` tiles, queries interleaved (RowOrder)
+};
+
+/// The numbers of a block pair that are not tiles.
+struct PairScalars {
+  float factor = 0;                    ///< of the scores
+  float base = 0;                      ///< to be added to them
+  const float* log_sums = nullptr;     ///< [32], log2
+  const float* minus_delta = nullptr;  ///< [32]
+  BlockDropout dropout = {};
+  int64_t key = 0, query = 0;  ///< block numbers within the spans
+};
+
+/// P^T and dS^T from the scores and dP^T - delta. With dropout Z is 0 or 1: the weights are Z P, and
+/// dS = P (Z dP - delta); everything lacks the factor of what is kept, which the caller applies to the sums.
+template <bool drops, BiasPart part>
+ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, const PairScalars& pair,
+                                    const PairTiles& to, DiagonalSums* sums) {
+  const __m512 scale = _mm512_set1_ps(pair.factor);
+  const __m512 base = _mm512_set1_ps(pair.base);
+  const __m512 low = _mm512_sub_ps(base, _mm512_load_ps(pair.log_sums));
+  const __m512 high = _mm512_sub_ps(base, _mm512_load_ps(pair.log_sums + vector_floats));
+  __m512 total_low = _mm512_setzero_ps(), total_high = _mm512_setzero_ps();
+  for (int64_t i = 0; i < block_pairs; ++i) {
+    __m512i bits_low = _mm512_setzero_si512(), bits_high = bits_low;
+    if (drops) {
+      bits_low = dropout_bits(pair.dropout.queries, pair.dropout.pairs[i]);
+      bits_high = dropout_bits(pair.dropout.queries + vector_floats, pair.dropout.pairs[i]);
+    }
+    __m512i rows[2];
+    for (int64_t odd = 0; odd < 2; ++odd) {
+      const int64_t row = 2 * i + odd;
+      const int64_t at = row / 16 * 2 * tile_floats + row % 16 * 16;
+      __m512 p_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(scores + at), scale, low));
+      __m512 p_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(scores + at + tile_floats), scale, high));
+      __m512 dp_low = _mm512_load_ps(dweights + at), dp_high = _mm512_load_ps(dweights + at + tile_floats);
+      __mmask16 kept_low = 0xffff, kept_high = 0xffff;
+      if (drops) {
+        kept_low = kept_lanes(bits_low, odd != 0, pair.dropout.threshold);
+        kept_high = kept_lanes(bits_high, odd != 0, pair.dropout.threshold);
+        dp_low = _mm512_mask_mov_ps(_mm512_load_ps(pair.minus_delta), kept_low, dp_low);
+        dp_high = _mm512_mask_mov_ps(_mm512_load_ps(pair.minus_delta + vector_floats), kept_high, dp_high);
+      }
+      const __m512 ds_low = _mm512_mul_ps(p_low, dp_low), ds_high = _mm512_mul_ps(p_high, dp_high);
+      if (drops) {
+        p_low = _mm512_maskz_mov_ps(kept_low, p_low);
+        p_high = _mm512_maskz_mov_ps(kept_high, p_high);
+      }
+      rows[odd] = to_bfloat16(ds_low, ds_high);
+      _mm512_store_si512(to.weights + row * 32, to_bfloat16(p_low, p_high));
+      _mm512_store_si512(to.score_rows + row * 32, rows[odd]);
+      if (part == BiasPart::total) {
+        total_low = _mm512_add_ps(total_low, ds_low);
+        total_high = _mm512_add_ps(total_high, ds_high);
+      }
+      if (part == BiasPart::diagonals) {
+        _mm512_storeu_ps(sums->skewed_row(row), ds_low);
+        _mm512_storeu_ps(sums->skewed_row(row) + vector_floats, ds_high);
+      }
+    }
+    _mm512_store_si512(to.score_pairs + i * 32, _mm512_unpacklo_epi16(rows[0], rows[1]));
+    _mm512_store_si512(to.score_pairs + tile_halves + i * 32, _mm512_unpackhi_epi16(rows[0], rows[1]));
+  }
+  if (part == BiasPart::total) sums->add_total(pair.key, pair.query, total_low, total_high);
+  if (part == BiasPart::diagonals) sums->add_diagonals(pair.key, pair.query);
+}
+
+/// The same with its choices made at run time.
+inline void differentiate(BiasPart part, const float* scores, const float* dweights, const PairScalars& pair,
+                          const PairTiles& to, DiagonalSums* sums) {
+  const bool drops = pair.dropout.queries != nullptr;
+  if (part == BiasPart::none) {
+    drops ? differentiate<true, BiasPart::none>(scores, dweights, pair, to, sums)
+          : differentiate<false, BiasPart::none>(scores, dweights, pair, to, sums);
+  } else if (part == BiasPart::total) {
+    drops ? differentiate<true, BiasPart::total>(scores, dweights, pair, to, sums)
+          : differentiate<false, BiasPart::total>(scores, dweights, pair, to, sums);
+  } else {
+    drops ? differentiate<true, BiasPart::diagonals>(scores, dweights, pair, to, sums)
+          : differentiate<false, BiasPart::diagonals>(scores, dweights, pair, to, sums);
+  }
+}
+
+}  // namespace alibi::kernels::amx
+ALIBI_AMX_END

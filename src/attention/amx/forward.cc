@@ -1,0 +1,343 @@
+// Forward attention on AMX. A task holds some blocks of 32 queries of one head. Each visits its key blocks from the
+// diagonal outwards, in items of several blocks: the scores of each block as S^T = K Q^T, so that a row's maximum, sum
+// and bias are vector lanes; the weights P^T, rounded to bfloat16 and laid out for the next product; and then
+// O^T += V^T P^T over the whole item.
+//
+// Where scale * |q| * max |k| is small, as it is in trained models, the softmax needs no running maximum: its reference
+// is 0 and nothing can overflow. Elsewhere it is the online softmax (Milakov & Gimelshein 2018), item by item.
+#if defined(__x86_64__)
+#include <cmath>
+#include <numbers>
+
+#include "attention/amx/pack.h"
+#include "attention/amx/plan.h"
+#include "attention/amx/ramp.h"
+#include "attention/amx/skip.h"
+#include "attention/amx/softmax.h"
+#include "attention/amx/tiles.h"
+#include "attention/blocks.h"
+#include "attention/kernel_state.h"
+
+ALIBI_AMX_BEGIN
+namespace alibi::kernels::amx {
+namespace {
+
+/// Key blocks of an item: enough to pay for loading and storing O, few enough that P stays in the first-level cache.
+constexpr int64_t item_blocks = 8;
+/// Scores that need no running maximum lie within +-this, in units of exp2: sums then keep 60 binary orders both ways.
+constexpr float safe_score = 64;
+
+/// A query block and its softmax so far.
+struct QueryState {
+  int64_t row = 0, rows = 0;
+  int64_t position = 0;         ///< of the first row
+  int64_t first = 0, last = 0;  ///< key blocks that any row sees
+  int64_t left = 0, right = 0;  ///< key blocks visited so far
+  int64_t low = 0, high = 0;    ///< key blocks that are to be visited
+  bool safe = false;            ///< needs no running maximum
+  uint16_t* queries = nullptr;  ///< `columns` tiles
+  float* out = nullptr;         ///< O^T, [step][column half][row half][16][16]
+  float* sum = nullptr;         ///< [32]: of exp2(score - max)
+  float* rounded = nullptr;     ///< [32]: of the same, rounded
+  float* max = nullptr;         ///< [32]: reference of the exponentials
+  float* norms = nullptr;       ///< [32]: bounds on |q|
+  uint32_t* shares = nullptr;   ///< [32]: in the dropout mask
+};
+
+/// Key blocks [begin, end) for one query block.
+struct Item {
+  int64_t begin = 0, end = 0;
+};
+
+class Forward {
+ public:
+  Forward(const Problem& problem, const ForwardTask& task, const KeyView& keys, float largest_value)
+      : problem_(problem),
+        sequence_(problem.sequences[task.sequence]),
+        plan_(problem, task.sequence, task.head),
+        keys_(keys),
+        steps_(steps_of(problem.head_dim)),
+        key_blocks_((plan_.keys + block_rows - 1) / block_rows),
+        skip_(problem, plan_),
+        mask_(problem.dropout_seed, sequence_.batch, task.head),
+        workspace_(Workspace::take(static_cast<size_t>(floats_needed()))),
+        ramps_(plan_, workspace_.part(Ramps::floats)),
+        scores_(workspace_.part(item_blocks * block_floats)),
+        weights_(halves(item_blocks * block_halves)) {
+    longest_key_ = keys.norm_from[0];
+    const float headroom = std::log2(static_cast<float>(plan_.keys)) + std::log2(std::fmax(largest_value, 1.0f));
+    sums_fit_ = headroom + safe_score < 120;
+    const int64_t blocks = (sequence_.queries + block_rows - 1) / block_rows;
+    const int64_t end =
+        blocks < task.block + ForwardTask::blocks_together ? blocks : task.block + ForwardTask::blocks_together;
+    prefetch(queries_at(task.block));
+    for (int64_t b = task.block; b < end; ++b) {
+      if (b + 1 < end) prefetch(queries_at(b + 1));
+      start(b);
+    }
+    if (problem.dropout > 0) fill_dropout();
+  }
+
+  void run(AttentionStats& stats) {
+    for (int64_t i = 0; i < count_; ++i) stats.blocks_total += queries_[i].last - queries_[i].first;
+    for (bool more = true; more;) {
+      more = false;
+      for (int64_t i = 0; i < count_; ++i) {
+        const Item item = next(queries_[i]);
+        if (item.begin == item.end) continue;
+        more = true;
+        visit(queries_[i], item);
+        stats.blocks_visited += item.end - item.begin;
+        if (skip_.active()) narrow(queries_[i], queries_[i].sum, queries_[i].max);
+      }
+    }
+  }
+
+  void finish(const BlockNumbers& numbers, AttentionState* state) {
+    prefetch(out_of(queries_[0]));
+    for (int64_t i = 0; i < count_; ++i) {
+      const QueryState& q = queries_[i];
+      alignas(64) float inverse[block_rows];
+      const __m512 kept = _mm512_set1_ps(DropoutMask::scale(problem_.dropout));
+      for (int64_t half = 0; half < block_rows; half += vector_floats) {
+        _mm512_store_ps(inverse + half, _mm512_div_ps(kept, _mm512_load_ps(q.rounded + half)));
+        if (state == nullptr) continue;
+        const __m512 log =
+            _mm512_mul_ps(_mm512_add_ps(log2_of(_mm512_load_ps(q.sum + half)), _mm512_load_ps(q.max + half)),
+                          _mm512_set1_ps(std::numbers::ln2_v<float>));
+        float* lse = state->lse.data<float>() + (sequence_.batch * problem_.heads + plan_.head) * problem_.queries;
+        _mm512_mask_storeu_ps(lse + sequence_.query_begin + q.row + half, lane_mask(q.rows, half), log);
+      }
+      if (i + 1 < count_) prefetch(out_of(queries_[i + 1]));
+      unpack_transposed(q.out, inverse, RowOrder::natural, out_of(q));
+      if (state == nullptr || state->kernel.state().first_block.empty()) continue;
+      const auto at = static_cast<size_t>(numbers.at(plan_.sequence, plan_.head, q.row / block_rows));
+      state->kernel.state().first_block[at] = static_cast<int32_t>(q.left);
+      state->kernel.state().last_block[at] = static_cast<int32_t>(q.right);
+    }
+  }
+
+ private:
+  int64_t floats_needed() const {
+    const int64_t each = steps_ * (block_halves / 2 + block_floats) + 5 * block_rows;
+    const int64_t shares = problem_.dropout > 0 ? key_blocks_ * block_pairs : 0;
+    return Ramps::floats + item_blocks * (block_floats + block_halves / 2) + ForwardTask::blocks_together * each +
+           shares;
+  }
+
+  uint16_t* halves(int64_t count) { return reinterpret_cast<uint16_t*>(workspace_.part(count / 2)); }
+
+  Source queries_at(int64_t block) const {
+    const int64_t row = block * block_rows;
+    return source_at(problem_.q, sequence_.batch, sequence_.query_begin + row, plan_.head, sequence_.queries - row,
+                     problem_.head_dim);
+  }
+  Target out_of(const QueryState& q) const {
+    return target_at(problem_.out, sequence_.batch, sequence_.query_begin + q.row, plan_.head, q.rows,
+                     problem_.head_dim);
+  }
+
+  void start(int64_t block) {
+    QueryState& q = queries_[count_++];
+    q.row = block * block_rows;
+    const int64_t left = sequence_.queries - q.row;
+    q.rows = left < block_rows ? left : block_rows;
+    q.position = sequence_.query_offset + q.row;
+    const auto [first, last] = plan_.blocks_seen(q.position, q.position + q.rows - 1);
+    const int64_t own = (q.position + q.rows - 1) / block_rows;  // the last row's own key
+    q.first = q.low = first;
+    q.last = q.high = last;
+    q.left = q.right = (own < key_blocks_ ? own : key_blocks_ - 1) + 1;
+    q.queries = halves(steps_ * block_halves);
+    q.out = workspace_.part(steps_ * block_floats);
+    q.sum = workspace_.part(block_rows);
+    q.rounded = workspace_.part(block_rows);
+    q.max = workspace_.part(block_rows);
+    q.norms = workspace_.part(block_rows);
+    q.shares = reinterpret_cast<uint32_t*>(workspace_.part(block_rows));
+    const Source source =
+        source_at(problem_.q, sequence_.batch, sequence_.query_begin + q.row, plan_.head, q.rows, problem_.head_dim);
+    pack_columns(source, q.queries);
+    const float longest = row_norms(source, q.norms);
+    q.safe = sums_fit_ && std::fabs(plan_.factor) * longest * longest_key_ + plan_.largest_bias <= safe_score;
+    const __m512 reference = _mm512_set1_ps(q.safe ? 0.0f : -HUGE_VALF);
+    const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    store_lanes(q.sum, zero);
+    store_lanes(q.rounded, zero);
+    store_lanes(q.max, {reference, reference});
+    if (!skip_.active()) return;
+    // Before the first key is read: every row sees its own key, whose score is at least -factor |q| max |k|.
+    alignas(64) float sum[block_rows], max[block_rows];
+    const __m512 reach = _mm512_set1_ps(-std::fabs(plan_.factor) * longest_key_);
+    const Lanes norms = load_lanes(q.norms);
+    store_lanes(max, {_mm512_mul_ps(norms.low, reach), _mm512_mul_ps(norms.high, reach)});
+    store_lanes(sum, {_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f)});
+    narrow(q, sum, max);
+  }
+
+  /// The shares of all query blocks, and of the keys that any of them visits.
+  void fill_dropout() {
+    int64_t first = key_blocks_, last = 0;
+    for (int64_t i = 0; i < count_; ++i) {
+      const QueryState& q = queries_[i];
+      fill_query_shares(mask_, sequence_.query_begin + q.row, q.shares);
+      first = q.low < first ? q.low : first;
+      last = q.high > last ? q.high : last;
+    }
+    pair_shares_ = reinterpret_cast<uint32_t*>(workspace_.part(key_blocks_ * block_pairs));
+    for (int64_t b = first; b < last; ++b) {
+      fill_pair_shares(mask_, sequence_.key_begin + b * block_rows, pair_shares_ + b * block_pairs);
+    }
+  }
+
+  static Item next(QueryState& q) {
+    Item item;
+    if (q.left > q.low) {
+      item = {q.left - item_blocks > q.low ? q.left - item_blocks : q.low, q.left};
+      q.left = item.begin;
+    } else if (q.right < q.high) {
+      item = {q.right, q.right + item_blocks < q.high ? q.right + item_blocks : q.high};
+      q.right = item.end;
+    }
+    return item;
+  }
+
+  void visit(QueryState& q, const Item& item) {
+    const __m512 factor = _mm512_set1_ps(plan_.factor);
+    const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    Sums sums = {zero, zero};
+    if (q.safe) {
+      visit_safely(q, item, factor, sums);
+    } else {
+      visit_online(q, item, factor, sums);
+    }
+    const bool first = q.right - q.left == item.end - item.begin;
+    add_lanes(q.sum, sums.exact);
+    add_lanes(q.rounded, sums.rounded);
+    add_values(q, item, first);
+  }
+
+  /// The scores of a key block; returns what is to be added to them.
+  float make_scores(const QueryState& q, int64_t block, float* scores) {
+    const Ramp ramp = ramps_.at(block, q.position);
+    ramp.load();
+    multiply_blocks(keys_.rows + block * steps_ * block_halves, block_halves, q.queries, steps_);
+    store_block(scores);
+    return ramp.base;
+  }
+
+  /// Weights of a key block, the given number within its item.
+  void weigh(const QueryState& q, int64_t block, int64_t number, const float* scores, __m512 factor,
+             const Lanes& addend, Sums& sums) {
+    uint16_t* weights = weights_ + number * block_halves;
+    if (problem_.dropout > 0) {
+      const BlockDropout dropout = {q.shares, pair_shares_ + block * block_pairs,
+                                    DropoutMask::threshold(problem_.dropout)};
+      make_weights<true>(scores, factor, addend, dropout, weights, sums);
+    } else {
+      make_weights<false>(scores, factor, addend, {}, weights, sums);
+    }
+  }
+
+  /// Weights against 0.
+  void visit_safely(const QueryState& q, const Item& item, __m512 factor, Sums& sums) {
+    for (int64_t b = 0; b < item.end - item.begin; ++b) {
+      float* scores = scores_ + b % 2 * block_floats;
+      const __m512 base = _mm512_set1_ps(make_scores(q, item.begin + b, scores));
+      weigh(q, item.begin + b, b, scores, factor, {base, base}, sums);
+    }
+  }
+
+  /// Weights against a running maximum: the scores of the whole item first.
+  void visit_online(QueryState& q, const Item& item, __m512 factor, Sums& sums) {
+    float bases[item_blocks];
+    const Lanes before = load_lanes(q.max);
+    Lanes max = before;
+    for (int64_t b = item.begin; b < item.end; ++b) {
+      float* scores = scores_ + (b - item.begin) * block_floats;
+      bases[b - item.begin] = make_scores(q, b, scores);
+      take_maximum(scores, factor, _mm512_set1_ps(bases[b - item.begin]), max);
+    }
+    store_lanes(q.max, max);
+    if (q.right - q.left > item.end - item.begin) {
+      rescale(q, {exp2_of(_mm512_sub_ps(before.low, max.low)), exp2_of(_mm512_sub_ps(before.high, max.high))});
+    }
+    for (int64_t b = 0; b < item.end - item.begin; ++b) {
+      const __m512 base = _mm512_set1_ps(bases[b]);
+      const Lanes addend = {_mm512_sub_ps(base, max.low), _mm512_sub_ps(base, max.high)};
+      weigh(q, item.begin + b, b, scores_ + b * block_floats, factor, addend, sums);
+    }
+  }
+
+  void rescale(QueryState& q, const Lanes& by) {
+    multiply_lanes(q.sum, by);
+    multiply_lanes(q.rounded, by);
+    for (int64_t row = 0; row < steps_ * block_floats; row += 16) {
+      const __m512 scale = row / tile_floats % 2 == 0 ? by.low : by.high;
+      _mm512_store_ps(q.out + row, _mm512_mul_ps(_mm512_load_ps(q.out + row), scale));
+    }
+  }
+
+  /// O^T += V^T P^T, 32 columns of the values at a time.
+  void add_values(QueryState& q, const Item& item, bool first) {
+    for (int64_t step = 0; step < steps_; ++step) {
+      float* out = q.out + step * block_floats;
+      if (first) {
+        zero_block();
+      } else {
+        load_block(out);
+      }
+      multiply_blocks(keys_.transposed + (step * key_blocks_ + item.begin) * block_halves, block_halves, weights_,
+                      item.end - item.begin);
+      store_block(out);
+    }
+  }
+
+  /// Takes key blocks that provably do not matter off [low, high).
+  void narrow(QueryState& q, const float* sums, const float* maxima) const {
+    const SkipRows rows = {q.position, q.rows, q.norms, sums, maxima};
+    if (q.low < q.left) {
+      const int64_t block = skip_.first_block(rows, keys_.norm_before[q.left]);
+      q.low = block > q.left ? q.left : block > q.low ? block : q.low;
+    }
+    if (q.high > q.right) {
+      const int64_t block = skip_.last_block(rows, keys_.norm_from[q.right]);
+      q.high = block < q.right ? q.right : block < q.high ? block : q.high;
+    }
+  }
+
+  const Problem& problem_;
+  const Sequence& sequence_;
+  HeadPlan plan_;
+  KeyView keys_;
+  int64_t steps_;
+  int64_t key_blocks_;
+  SkipRule skip_;
+  DropoutMask mask_;
+  Workspace workspace_;
+  Ramps ramps_;
+  float* scores_;
+  uint16_t* weights_;
+  float longest_key_ = 0;
+  bool sums_fit_ = false;
+  uint32_t* pair_shares_ = nullptr;  ///< [key_blocks][16], with dropout
+  int64_t count_ = 0;
+  QueryState queries_[ForwardTask::blocks_together];
+};
+
+}  // namespace
+
+AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const KeyView& keys, float largest_value,
+                            const BlockNumbers& numbers, AttentionState* state) {
+  const FlushDenormals flush;
+  const TileScope tiles;
+  AttentionStats stats;
+  Forward forward(problem, task, keys, largest_value);
+  forward.run(stats);
+  forward.finish(numbers, state);
+  return stats;
+}
+
+}  // namespace alibi::kernels::amx
+ALIBI_AMX_END
+#endif

@@ -1,0 +1,183 @@
+// The bias of a 32 x 32 block as the start of its product: tiles that hold bias / factor are loaded before q k' is
+// added to them, so that factor * tile is the biased score and the bias costs no arithmetic. Masked pairs hold a huge
+// negative number. Only what changes within a linear bias is in the tiles; `base` is the rest, so that the tiles stay
+// small whatever the distance, and nothing is lost beside the scores.
+//
+// Bias and visibility are functions of the distance, and the distances of a block are 63: row r of a tile is a stretch
+// of those 63 numbers, one further back than row r - 1. Tiles are loaded from them with a stride of minus one number.
+#pragma once
+
+#include <numbers>
+
+#include "attention/amx/plan.h"
+#include "attention/amx/tiles.h"
+
+ALIBI_AMX_BEGIN
+namespace alibi::kernels::amx {
+
+struct Ramp {
+  enum class Form : uint8_t {
+    constant,   ///< no tiles: the bias is `base` throughout
+    tiles,      ///< [key half][query half][16][16], divided by the factor
+    diagonals,  ///< of key row r and query column c at [31 + c - r], divided by the factor
+  };
+  Form form = Form::constant;
+  const float* values = nullptr;
+  float base = 0;  ///< to be added to the scores
+
+  /// Into tiles 0 to 3.
+  void load() const {
+    if (form == Form::tiles) return load_block(values);
+    if (form == Form::constant) return zero_block();
+    const float* first = values + block_rows - 1;
+    constexpr int64_t back = -static_cast<int64_t>(sizeof(float));
+    load_tile<0>(first, back);
+    load_tile<1>(first + vector_floats, back);
+    load_tile<2>(first - vector_floats, back);
+    load_tile<3>(first, back);
+  }
+};
+
+/// The ramps of one head. Holds the blocks of keys before the queries and after them, and the latest special one.
+class Ramps {
+ public:
+  static constexpr int64_t floats = 3 * block_floats + 2 * block_rows;
+
+  Ramps(const HeadPlan& plan, float* memory)
+      : plan_(plan),
+        before_(memory),
+        after_(memory + block_floats),
+        special_(memory + 2 * block_floats),
+        diagonals_(memory + 3 * block_floats) {
+    if (plan_.bias.table != nullptr) return;
+    fill_linear({.before = plan.before, .after = -plan.before});
+    spread(before_, block_rows);
+    fill_linear({.before = -plan.after, .after = plan.after});
+    spread(after_, block_rows);
+  }
+
+  /// For a key block and the query block whose first row has the given position. Valid until the next call.
+  Ramp at(int64_t key_block, int64_t position) {
+    const int64_t key = key_block * block_rows;
+    const int64_t offset = key - position;  // of the first key from the first query
+    const int64_t least = -offset - (block_rows - 1), most = block_rows - 1 - offset;  // distances in the block
+    const bool full = key + block_rows <= plan_.keys;
+    const bool whole = full && least >= plan_.bias.least && most <= plan_.bias.most;
+    if (whole && constant(least, most)) return {.base = constant_bias(least)};
+    Ramp ramp;
+    if (plan_.bias.table != nullptr) {
+      fill_table(least);
+    } else if (least >= 0) {
+      ramp.base = plan_.before * static_cast<float>(offset);
+      if (whole) return {Ramp::Form::tiles, before_, ramp.base};
+      fill_linear({.before = plan_.before, .after = -plan_.before});
+    } else if (most <= 0) {
+      ramp.base = plan_.after * -static_cast<float>(offset);
+      if (whole) return {Ramp::Form::tiles, after_, ramp.base};
+      fill_linear({.before = -plan_.after, .after = plan_.after});
+    } else {
+      fill_linear({.before = plan_.before, .after = plan_.after, .shift = -static_cast<float>(offset)});
+    }
+    if (!whole) mask(offset);
+    if (full) return {Ramp::Form::diagonals, diagonals_, ramp.base};
+    spread(special_, plan_.keys - key);
+    return {Ramp::Form::tiles, special_, ramp.base};
+  }
+
+ private:
+  /// -before * x for x >= 0 and after * x below, with x = c - r + shift.
+  struct Linear {
+    float before = 0, after = 0;
+    float shift = 0;
+  };
+
+  /// True if distances [least, most] have one bias.
+  bool constant(int64_t least, int64_t most) const {
+    if (plan_.bias.table != nullptr) return least >= plan_.bias.table_reach || most <= -plan_.bias.table_reach;
+    return (least >= 0 || plan_.after == 0) && (most <= 0 || plan_.before == 0);
+  }
+  float constant_bias(int64_t distance) const {
+    return plan_.bias.table == nullptr ? 0.0f : plan_.bias.at(distance) * std::numbers::log2e_v<float>;
+  }
+
+  void fill_linear(const Linear& linear) {
+    const __m512 inverse = _mm512_set1_ps(1 / plan_.factor);
+    for (int64_t i = 0; i < 2 * block_rows; i += vector_floats) {
+      const __m512 x = _mm512_add_ps(diagonal_numbers(i), _mm512_set1_ps(linear.shift));
+      const __mmask16 after = _mm512_cmp_ps_mask(x, _mm512_setzero_ps(), _CMP_LT_OQ);
+      const __m512 slope = _mm512_mask_mov_ps(_mm512_set1_ps(-linear.before), after, _mm512_set1_ps(linear.after));
+      _mm512_store_ps(diagonals_ + i, _mm512_mul_ps(_mm512_mul_ps(slope, x), inverse));
+    }
+  }
+
+  /// The T5 biases of 64 distances from `first` on.
+  void fill_table(int64_t first) {
+    const HeadBias& bias = plan_.bias;
+    const __m512 unit = _mm512_set1_ps(std::numbers::log2e_v<float> / plan_.factor);
+    const bool inside = first >= -bias.table_reach && first + 2 * block_rows - 1 <= bias.table_reach;
+    const __m512i last = _mm512_set1_epi64(bias.table_reach), least = _mm512_set1_epi64(-bias.table_reach);
+    for (int64_t i = 0; i < 2 * block_rows; i += vector_floats) {
+      __m512 values;
+      if (inside) {
+        values = _mm512_loadu_ps(bias.table + first + i);
+      } else {
+        const __m512i from = _mm512_setr_epi64(0, 1, 2, 3, 4, 5, 6, 7);
+        const auto part = [&](int64_t start) {
+          const __m512i distance = _mm512_add_epi64(from, _mm512_set1_epi64(start));
+          return _mm512_i64gather_ps(_mm512_max_epi64(least, _mm512_min_epi64(last, distance)), bias.table, 4);
+        };
+        values = _mm512_insertf32x8(_mm512_castps256_ps512(part(first + i)), part(first + i + 8), 1);
+      }
+      _mm512_store_ps(diagonals_ + i, _mm512_mul_ps(values, unit));
+    }
+  }
+
+  /// Hides the distances that are not seen.
+  void mask(int64_t offset) {
+    const __m512 masked = _mm512_set1_ps(masked_value());
+    const __m512 least = _mm512_set1_ps(relative(plan_.bias.least, offset));
+    const __m512 most = _mm512_set1_ps(relative(plan_.bias.most, offset));
+    for (int64_t i = 0; i < 2 * block_rows; i += vector_floats) {
+      const __m512 x = diagonal_numbers(i);
+      const __mmask16 hidden = _mm512_cmp_ps_mask(x, least, _CMP_LT_OQ) | _mm512_cmp_ps_mask(x, most, _CMP_GT_OQ);
+      _mm512_mask_store_ps(diagonals_ + i, hidden, masked);
+    }
+  }
+
+  /// Writes the diagonals out as tiles; keys from `keys` on are not there.
+  void spread(float* tiles, int64_t keys) const {
+    const __m512 masked = _mm512_set1_ps(masked_value());
+    for (int64_t row = 0; row < block_rows; ++row) {
+      float* to = tiles + row / 16 * 2 * tile_floats + row % 16 * 16;
+      const float* from = diagonals_ + block_rows - 1 - row;
+      _mm512_store_ps(to, row < keys ? _mm512_loadu_ps(from) : masked);
+      _mm512_store_ps(to + tile_floats, row < keys ? _mm512_loadu_ps(from + vector_floats) : masked);
+    }
+  }
+
+  /// c - r of the diagonals [i, i + 16).
+  static __m512 diagonal_numbers(int64_t i) {
+    const __m512 lane = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(i - (block_rows - 1))));
+  }
+
+  /// A distance's c - r, cut to what a block can reach.
+  static float relative(int64_t distance, int64_t offset) {
+    const int64_t x = distance + offset;
+    return static_cast<float>(x < -block_rows ? -block_rows : x > block_rows ? block_rows : x);
+  }
+
+  float masked_value() const {
+    constexpr float masked_score = -1e30f;
+    return masked_score / plan_.factor;
+  }
+
+  const HeadPlan& plan_;
+  float* before_;
+  float* after_;
+  float* special_;
+  float* diagonals_;  ///< [64], the last of which no block has
+};
+
+}  // namespace alibi::kernels::amx
+ALIBI_AMX_END

@@ -1,0 +1,84 @@
+// From the scores of a 32 x 32 block to its weights. A query is a lane: its maximum, sum and bias are vector elements.
+#pragma once
+
+#include "attention/amx/dropout.h"
+#include "attention/amx/tiles.h"
+
+ALIBI_AMX_BEGIN
+namespace alibi::kernels::amx {
+
+/// Two vectors, one lane for each query of a block.
+struct Lanes {
+  __m512 low, high;
+};
+ALIBI_AMX_INLINE Lanes load_lanes(const float* values) { return {_mm512_load_ps(values), _mm512_load_ps(values + 16)}; }
+ALIBI_AMX_INLINE void store_lanes(float* values, const Lanes& lanes) {
+  _mm512_store_ps(values, lanes.low);
+  _mm512_store_ps(values + 16, lanes.high);
+}
+
+ALIBI_AMX_INLINE void add_lanes(float* values, const Lanes& lanes) {
+  const Lanes old = load_lanes(values);
+  store_lanes(values, {_mm512_add_ps(old.low, lanes.low), _mm512_add_ps(old.high, lanes.high)});
+}
+ALIBI_AMX_INLINE void multiply_lanes(float* values, const Lanes& lanes) {
+  const Lanes old = load_lanes(values);
+  store_lanes(values, {_mm512_mul_ps(old.low, lanes.low), _mm512_mul_ps(old.high, lanes.high)});
+}
+
+/// The lanes [first, first + 16) that `rows` rows fill.
+ALIBI_AMX_INLINE __mmask16 lane_mask(int64_t rows, int64_t first) {
+  const int64_t left = rows - first;
+  return static_cast<__mmask16>(left <= 0 ? 0 : left >= 16 ? 0xffff : (1 << left) - 1);
+}
+
+/// Sums of weights, lane by lane: as they are, for the log-sum-exp and the skip rule, and rounded to bfloat16, which is
+/// what the values are multiplied by: divided by these, the weights add up to one. Dropout does not change them.
+struct Sums {
+  Lanes exact, rounded;
+};
+
+/// Pairs of weights rounded to bfloat16: those of an even key row below those of the next.
+ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
+  const __m512i half = _mm512_set1_epi32(0x8000);  // weights are positive: adding half a unit and cutting off rounds
+  const __m512i e = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(even), half), 16);
+  const __m512i o = _mm512_add_epi32(_mm512_castps_si512(odd), half);
+  return _mm512_mask_blend_epi16(0xaaaaaaaau, e, o);
+}
+
+/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums; what is dropped is zero in the tiles alone.
+template <bool drops>
+ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lanes& addend, const BlockDropout& dropout,
+                                   uint16_t* weights, Sums& sums) {
+  const __m512i ones = _mm512_set1_epi16(0x3f80);
+  for (int64_t pair = 0; pair < block_pairs; ++pair) {
+    const float* row = scores + pair / 8 * 2 * tile_floats + pair % 8 * 32;
+    const __m512 even_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row), factor, addend.low));
+    const __m512 odd_low = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + 16), factor, addend.low));
+    const __m512 even_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + tile_floats), factor, addend.high));
+    const __m512 odd_high = exp2_of(_mm512_fmadd_ps(_mm512_load_ps(row + tile_floats + 16), factor, addend.high));
+    __m512i low = round_pairs(even_low, odd_low), high = round_pairs(even_high, odd_high);
+    sums.exact.low = _mm512_add_ps(sums.exact.low, _mm512_add_ps(even_low, odd_low));
+    sums.exact.high = _mm512_add_ps(sums.exact.high, _mm512_add_ps(even_high, odd_high));
+    sums.rounded.low = add_pair_products(sums.rounded.low, low, ones);
+    sums.rounded.high = add_pair_products(sums.rounded.high, high, ones);
+    if (drops) {
+      low = drop_pairs(low, dropout_bits(dropout.queries, dropout.pairs[pair]), dropout.threshold);
+      high = drop_pairs(high, dropout_bits(dropout.queries + 16, dropout.pairs[pair]), dropout.threshold);
+    }
+    _mm512_store_si512(weights + pair * 32, low);
+    _mm512_store_si512(weights + tile_halves + pair * 32, high);
+  }
+}
+
+/// max = the larger of max and factor * S^T + base.
+ALIBI_AMX_INLINE void take_maximum(const float* scores, __m512 factor, __m512 base, Lanes& max) {
+  for (int64_t row = 0; row < block_rows; ++row) {
+    const float* at = scores + row / 16 * 2 * tile_floats + row % 16 * 16;
+    max.low = _mm512_max_ps(max.low, _mm512_fmadd_ps(_mm512_load_ps(at), factor, base));
+    max.high = _mm512_max_ps(max.high, _mm512_fmadd_ps(_mm512_load_ps(at + tile_floats), factor, base));
+  }
+}
+
+}  // namespace alibi::kernels::amx
+ALIBI_AMX_END

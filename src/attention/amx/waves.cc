@@ -1,0 +1,188 @@
+#if defined(__x86_64__)
+#include <algorithm>
+
+#include "attention/amx/backward.h"
+#include "attention/amx/pack.h"
+#include "attention/amx/tiles.h"
+#include "attention/kernel_state.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+
+namespace alibi::kernels::amx {
+namespace {
+
+/// Blocks of a span: as many as fit the second-level cache with all their forms, but few enough that the first wave
+/// has work for many threads. Follows from the shape alone, since results depend on it.
+int64_t span_blocks(const Problem& problem) {
+  constexpr int64_t most = 32, least = 4, enough_tasks = 16;
+  int64_t span = std::max(least, most * 2 / std::max<int64_t>(2, steps_of(problem.head_dim)));
+  const auto tasks = [&] {
+    int64_t count = 0;
+    for (const Sequence& sequence : problem.sequences) count += ceil_div(sequence.keys, span * block_rows);
+    return count * problem.kv_heads;
+  };
+  while (span > least && tasks() < enough_tasks) span /= 2;
+  return span;
+}
+
+/// The span pairs of one key/value head of one sequence, in waves.
+class SpanPairs {
+ public:
+  SpanPairs(const Problem& problem, const VisitedBlocks& visited, size_t sequence, int64_t kv_head, int64_t span)
+      : span_(span),
+        sequence_(sequence),
+        kv_head_(kv_head),
+        key_blocks_(ceil_div(problem.sequences[sequence].keys, block_rows)),
+        query_blocks_(visited.numbers().blocks(sequence)),
+        key_spans_(ceil_div(key_blocks_, span)),
+        query_spans_(ceil_div(query_blocks_, span)),
+        work_(static_cast<size_t>(key_spans_ * query_spans_), 0) {
+    for (int64_t g = 0; g < problem.group(); ++g) {
+      const int64_t head = kv_head * problem.group() + g;
+      for (int64_t q = 0; q < query_blocks_; ++q) {
+        const int64_t first = visited.first(sequence, head, q), last = visited.last(sequence, head, q);
+        for (int64_t k = first; k < last; k = (k / span + 1) * span) {
+          work_[at(k / span, q / span)] += std::min(last, (k / span + 1) * span) - k;
+        }
+      }
+    }
+  }
+
+  void add_to(std::vector<std::vector<BackwardTask>>& waves) const {
+    const int64_t count = std::max(key_spans_, query_spans_);
+    // In wave w, key span k meets query span (k + w) % count.
+    std::vector<int64_t> key_left(static_cast<size_t>(key_spans_), 0), query_left(static_cast<size_t>(query_spans_), 0);
+    for (int64_t k = 0; k < key_spans_; ++k) {
+      for (int64_t q = 0; q < query_spans_; ++q) {
+        if (work_[at(k, q)] == 0) continue;
+        ++key_left[static_cast<size_t>(k)];
+        ++query_left[static_cast<size_t>(q)];
+      }
+    }
+    const std::vector<int64_t> key_all = key_left, query_all = query_left;
+    for (int64_t w = 0; w < count; ++w) {
+      for (int64_t k = 0; k < key_spans_; ++k) {
+        const int64_t q = (k + w) % count;
+        const auto key = static_cast<size_t>(k), query = static_cast<size_t>(q);
+        const bool unseen = w == 0 && key_all[key] == 0;  // its gradients are zeros, which somebody must write
+        if (!unseen && (q >= query_spans_ || work_[at(k, q)] == 0)) continue;
+        BackwardTask task;
+        task.sequence = sequence_;
+        task.kv_head = kv_head_;
+        task.key_block = k * span_;
+        task.key_blocks = std::min(span_, key_blocks_ - task.key_block);
+        task.first_of_keys = unseen || key_left[key] == key_all[key];
+        task.last_of_keys = unseen || --key_left[key] == 0;
+        if (!unseen) {
+          task.query_block = q * span_;
+          task.query_blocks = std::min(span_, query_blocks_ - task.query_block);
+          task.first_of_queries = query_left[query] == query_all[query];
+          task.last_of_queries = --query_left[query] == 0;
+          task.work = work_[at(k, q)];
+        }
+        if (static_cast<int64_t>(waves.size()) <= w) waves.resize(static_cast<size_t>(w + 1));
+        waves[static_cast<size_t>(w)].push_back(task);
+      }
+    }
+  }
+
+ private:
+  size_t at(int64_t key_span, int64_t query_span) const {
+    return static_cast<size_t>(key_span * query_spans_ + query_span);
+  }
+
+  int64_t span_;
+  size_t sequence_;
+  int64_t kv_head_;
+  int64_t key_blocks_, query_blocks_;
+  int64_t key_spans_, query_spans_;
+  std::vector<int64_t> work_;  ///< [key_spans][query_spans], block pairs
+};
+
+}  // namespace
+
+VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state)
+    : numbers_(problem, BlockNumbers::Of::queries) {
+  const KernelState::State& forward = state.kernel.state();
+  constexpr auto amx = KernelState::State::Kernel::amx;
+  check_blocks(forward, amx, numbers_.size());
+  first_.resize(static_cast<size_t>(numbers_.size()));
+  last_.resize(first_.size());
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    for (int64_t head = 0; head < problem.heads; ++head) {
+      const HeadPlan plan(problem, s, head);
+      for (int64_t row = 0; row < problem.sequences[s].queries; row += block_rows) {
+        const int64_t position = problem.sequences[s].query_offset + row;
+        const int64_t rows = std::min(block_rows, problem.sequences[s].queries - row);
+        const auto [first, last] = plan.blocks_seen(position, position + rows - 1);
+        const size_t i = at(s, head, row / block_rows);
+        first_[i] = static_cast<int32_t>(first);
+        last_[i] = static_cast<int32_t>(last);
+        if (!forward.is_of(amx)) continue;
+        first_[i] = std::clamp(forward.first_block[i], first_[i], last_[i]);
+        last_[i] = std::clamp(forward.last_block[i], first_[i], last_[i]);
+      }
+    }
+  }
+}
+
+std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBlocks& visited) {
+  constexpr int64_t enough_tasks = 64;
+  const int64_t span = span_blocks(problem);
+  const int64_t heads = static_cast<int64_t>(problem.sequences.size()) * problem.kv_heads;
+  std::vector<BackwardPart> parts;
+  int64_t tasks = enough_tasks;
+  for (int64_t number = 0; number < heads; ++number) {
+    const auto sequence = static_cast<size_t>(number / problem.kv_heads);
+    if (tasks >= enough_tasks) {
+      parts.push_back({.begin = number, .end = number, .waves = {}});
+      tasks = 0;
+    }
+    SpanPairs(problem, visited, sequence, number % problem.kv_heads, span).add_to(parts.back().waves);
+    parts.back().end = number + 1;
+    tasks += ceil_div(problem.sequences[sequence].keys, span * block_rows);
+  }
+  for (BackwardPart& part : parts) {
+    for (std::vector<BackwardTask>& wave : part.waves) {
+      std::stable_sort(wave.begin(), wave.end(),
+                       [](const BackwardTask& a, const BackwardTask& b) { return a.work > b.work; });
+    }
+  }
+  return parts;
+}
+
+GradientSums::GradientSums(const Problem& problem, const std::vector<BackwardPart>& parts)
+    : problem_(problem), block_size_(steps_of(problem.head_dim) * block_rows * block_rows) {
+  for (const Sequence& sequence : problem.sequences) {
+    query_blocks_.push_back(ceil_div(sequence.queries, block_rows));
+    key_blocks_.push_back(ceil_div(sequence.keys, block_rows));
+  }
+  int64_t most = 0;
+  for (const BackwardPart& part : parts) {
+    int64_t blocks = 0;
+    for (int64_t number = part.begin; number < part.end; ++number) blocks += blocks_of(number);
+    if (part.waves.size() > 1) most = std::max(most, blocks);
+  }
+  if (most == 0) return;
+  const size_t bytes = static_cast<size_t>(most * block_size_) * sizeof(float);
+  memory_ = allocate(bytes, false);
+}
+
+void GradientSums::start(const BackwardPart& part) {
+  used_ = part.waves.size() > 1;
+  begin_ = part.begin;
+  base_.clear();
+  int64_t blocks = 0;
+  for (int64_t number = part.begin; number < part.end; ++number) {
+    base_.push_back(blocks);
+    blocks += blocks_of(number);
+  }
+}
+
+int64_t GradientSums::blocks_of(int64_t number) const {
+  const auto sequence = static_cast<size_t>(number / problem_.kv_heads);
+  return problem_.group() * query_blocks_[sequence] + 2 * key_blocks_[sequence];
+}
+
+}  // namespace alibi::kernels::amx
+#endif

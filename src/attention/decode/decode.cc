@@ -1,0 +1,363 @@
+// Decoding in three passes, each in parallel:
+//
+//   1. every group of rows that share keys visits its nearest keys, and the skip rule decides how far it must go on;
+//   2. what is left is cut into units of a fixed number of keys, each giving a partial result of its own;
+//   3. the partial results of each row are merged, from the nearest keys to the farthest unit.
+//
+// Groups, units and the order of merging follow from shapes and values alone, so the bits do not depend on threads.
+#include "attention/decode/decode.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+#include <optional>
+#include <vector>
+
+#include "alibi/runtime.h"
+#include "attention/kernel_state.h"
+#include "attention/make_problem.h"
+#include "attention/skip.h"
+#include "core/check.h"
+#include "core/parallel.h"
+
+namespace alibi {
+namespace {
+
+using namespace kernels;
+
+/// Keys on each side of the queries that are visited before the skip rule is asked.
+constexpr int64_t near_keys = 2 * cache_block;
+/// Bytes of keys and values that are worth a task of their own.
+constexpr int64_t task_bytes = 1 << 17;
+
+/// How many pieces of `keys` keys make a task.
+int64_t grain(const KvCache::State& cache, int64_t keys) {
+  const int64_t bytes = 2 * keys * cache.stride * static_cast<int64_t>(size_of(cache.dtype));
+  return std::max<int64_t>(1, task_bytes / std::max<int64_t>(1, bytes));
+}
+
+/// Rows that share the keys they read: queries [query_begin, query_begin + queries) of heads from head_begin on.
+struct Group {
+  int64_t batch = 0, kv_head = 0;
+  int64_t head_begin = 0, query_begin = 0, queries = 0;
+  size_t first_row = 0, rows = 0;        // within Decode::rows_, head by head
+  int64_t seen_begin = 0, seen_end = 0;  // keys that any of its rows sees
+  int64_t near_begin = 0, near_end = 0;  // visited first; empty without the skip rule
+  size_t first_unit = 0, units = 0;
+};
+
+/// Keys [begin, end) of a group, and the first of its rows' partial results.
+struct Unit {
+  size_t group = 0;
+  int64_t begin = 0, end = 0;
+  size_t first_partial = 0;
+};
+
+int64_t query_offset(const Problem& problem, const Group& group) {
+  return problem.sequences[static_cast<size_t>(group.batch)].query_offset;
+}
+
+/// Partial results, and the floats that they point to.
+struct Partials {
+  Partials(size_t count, int64_t stride) : all(count), out(Tensor::empty({static_cast<int64_t>(count), stride})) {
+    for (size_t i = 0; i < count; ++i) all[i].out = out.data<float>() + static_cast<int64_t>(i) * stride;
+  }
+
+  std::vector<DecodePartial> all;
+  Tensor out;
+};
+
+class Decode {
+ public:
+  Decode(const Problem& problem, const KvCache::State& cache)
+      : problem_(problem), cache_(cache), queries_(Tensor::empty({row_count(), cache.stride})) {
+    make_groups();
+  }
+
+  void run(AttentionState* state) {
+    const bool skips = may_skip(problem_);
+    if (skips) visit_near();
+    make_units();
+    visit_units();
+    merge(state);
+    if (state != nullptr) count_blocks(state->stats);
+  }
+
+ private:
+  int64_t row_count() const { return problem_.batch * problem_.queries * problem_.heads; }
+  std::span<const DecodeRow> rows_of(const Group& group) const { return {&rows_[group.first_row], group.rows}; }
+
+  void make_groups();
+  void add_row(Group& group, int64_t query, int64_t head);
+  void visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const;
+  const void* keys_from(const Group& group, int64_t key) const;
+  void visit_near();
+  void limit_rows(const Group& group, const DecodePartial* partials);
+  void make_units();
+  void visit_units();
+  void merge(AttentionState* state) const;
+  void merge_row(const Group& group, size_t row, AttentionState* state) const;
+  void count_blocks(AttentionStats& stats) const;
+
+  const Problem& problem_;
+  const KvCache::State& cache_;
+  Tensor queries_;               // [rows, stride] float32, in the order of rows_
+  std::vector<DecodeRow> rows_;  // group by group
+  std::vector<Group> groups_;
+  std::vector<Unit> units_;
+  std::optional<Partials> near_, far_;  // one for each row; one for each row of each unit
+};
+
+void Decode::make_groups() {
+  rows_.reserve(static_cast<size_t>(row_count()));
+  const int64_t heads = problem_.group();
+  const int64_t heads_together = std::min(heads, decode_rows_together);
+  const int64_t queries_together = std::max<int64_t>(1, decode_rows_together / heads_together);
+  for (int64_t b = 0; b < problem_.batch; ++b) {
+    for (int64_t kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
+      const int64_t heads_end = (kv_head + 1) * heads;
+      for (int64_t head = kv_head * heads; head < heads_end; head += heads_together) {
+        for (int64_t query = 0; query < problem_.queries; query += queries_together) {
+          Group group{.batch = b, .kv_head = kv_head, .head_begin = head, .query_begin = query};
+          group.queries = std::min(queries_together, problem_.queries - query);
+          group.first_row = rows_.size();
+          group.seen_begin = cache_.length;
+          for (int64_t h = head; h < std::min(head + heads_together, heads_end); ++h) {
+            for (int64_t i = 0; i < group.queries; ++i) add_row(group, query + i, h);
+          }
+          group.rows = rows_.size() - group.first_row;
+          group.seen_begin = std::min(group.seen_begin, group.seen_end);
+          groups_.push_back(group);
+        }
+      }
+    }
+  }
+}
+
+void Decode::add_row(Group& group, int64_t query, int64_t head) {
+  float* q = queries_.data<float>() + static_cast<int64_t>(rows_.size()) * cache_.stride;
+  for (int64_t d = 0; d < cache_.stride; ++d) {
+    if (d >= problem_.head_dim) {
+      q[d] = 0;
+    } else if (problem_.dtype == DType::float32) {
+      q[d] = problem_.q.at<const float>(group.batch, query, head)[d];
+    } else {
+      q[d] = static_cast<float>(problem_.q.at<const bfloat16>(group.batch, query, head)[d]);
+    }
+  }
+  decode_arrange(q, cache_.stride, cache_.dtype);
+  const HeadBias bias = problem_.bias(group.batch, head);
+  const int64_t position = query_offset(problem_, group) + query;
+  const auto [begin, end] = Problem::keys_seen(bias, position, position, cache_.length);
+  if (begin < end) {
+    group.seen_begin = std::min(group.seen_begin, begin);
+    group.seen_end = std::max(group.seen_end, end);
+  }
+  rows_.push_back({.q = q, .bias = bias, .position = position, .begin = begin, .end = end});
+}
+
+/// Starts the rows' partial results anew and visits keys [begin, end). `next`: the keys of the visit that this thread
+/// makes next, as far as one can tell: tasks are taken in order.
+void Decode::visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const {
+  std::fill_n(partials->out, static_cast<int64_t>(group.rows) * cache_.stride, 0.0f);
+  const CachedHead head{cache_.rows(cache_.k, group.batch, group.kv_head),
+                        cache_.rows(cache_.v, group.batch, group.kv_head), cache_.dtype, cache_.stride};
+  decode_range(head, problem_.scale, rows_of(group), begin, end, next, partials);
+}
+
+/// The keys of a group from one on.
+const void* Decode::keys_from(const Group& group, int64_t key) const {
+  const auto* rows = static_cast<const char*>(cache_.rows(cache_.k, group.batch, group.kv_head));
+  return rows + key * cache_.stride * static_cast<int64_t>(size_of(cache_.dtype));
+}
+
+/// Keys within near_keys of the queries, or the nearest ones there are.
+void set_near(const Problem& problem, Group& group) {
+  const int64_t newest = group.seen_end - 1;
+  const int64_t first = std::clamp(query_offset(problem, group) + group.query_begin, group.seen_begin, newest);
+  const int64_t last = std::clamp(query_offset(problem, group) + group.query_begin + group.queries - 1, first, newest);
+  const int64_t begin = (first - near_keys + 1) / cache_block * cache_block;
+  const int64_t end = ceil_div(last + near_keys, cache_block) * cache_block;
+  group.near_begin = std::max(begin, group.seen_begin);
+  group.near_end = std::min(end, group.seen_end);
+}
+
+void Decode::visit_near() {
+  near_.emplace(rows_.size(), cache_.stride);
+  for (Group& group : groups_) {
+    if (group.seen_begin < group.seen_end) set_near(problem_, group);
+  }
+  const int64_t together = threads();
+  parallel_ranges(static_cast<int64_t>(groups_.size()), grain(cache_, 2 * near_keys), [&](int64_t begin, int64_t end) {
+    for (int64_t g = begin; g < end; ++g) {
+      Group& group = groups_[static_cast<size_t>(g)];
+      if (group.seen_begin == group.seen_end) continue;
+      const auto next = static_cast<size_t>(g + together);
+      const void* keys = next < groups_.size() ? keys_from(groups_[next], groups_[next].near_begin) : nullptr;
+      DecodePartial* partials = &near_->all[group.first_row];
+      visit(group, group.near_begin, group.near_end, keys, partials);
+      limit_rows(group, partials);
+    }
+  });
+}
+
+/// Applies the skip rule to what the rows see beyond their near keys.
+void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
+  const double tolerance = static_cast<double>(skip_budget(problem_));
+  const int64_t head = group.batch * cache_.kv_heads + group.kv_head;
+  for (size_t r = 0; r < group.rows; ++r) {
+    DecodeRow& row = rows_[group.first_row + r];
+    const double budget = tolerance * partials[r].sum;
+    const auto rule = [&] {
+      return DecodeSkip(cache_.norms, head, problem_.scale, row, cache_.stride, partials[r].max, budget);
+    };
+    if (row.begin < std::min(group.near_begin, row.position) && row.bias.slope_before > 0) {
+      row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));
+    }
+    if (row.end > std::max(group.near_end, row.position + 1) && row.bias.slope_after > 0) {
+      row.end = rule().end_needed(std::max({group.near_end, row.position + 1, row.begin}), row.end);
+    }
+  }
+}
+
+void Decode::make_units() {
+  // Few enough units per group that merging them stays cheap; enough for the threads of a large machine.
+  constexpr int64_t least_keys = 512, most_units = 256;
+  const int64_t keys = round_up(std::max(least_keys, ceil_div(cache_.length, most_units)), cache_block);
+  size_t partials = 0;
+  for (size_t g = 0; g < groups_.size(); ++g) {
+    Group& group = groups_[g];
+    group.first_unit = units_.size();
+    if (group.seen_begin == group.seen_end) continue;
+    int64_t begin = group.seen_end, end = group.seen_begin;  // what the skip rule left
+    for (const DecodeRow& row : rows_of(group)) {
+      if (row.begin == row.end) continue;
+      begin = std::min(begin, row.begin);
+      end = std::max(end, row.end);
+    }
+    // Units end at multiples of their size, wherever the skip rule stopped. The nearest come first.
+    const auto add = [&](int64_t from, int64_t to) {
+      for (int64_t unit = (to - 1) / keys * keys; from < to && unit + keys > from; unit -= keys) {
+        units_.push_back({g, std::max(unit, from), std::min(unit + keys, to), partials});
+        partials += group.rows;
+      }
+    };
+    if (near_) {
+      add(begin, group.near_begin);
+      add(group.near_end, end);
+    } else {
+      add(begin, end);
+    }
+    group.units = units_.size() - group.first_unit;
+  }
+  far_.emplace(partials, cache_.stride);
+}
+
+void Decode::visit_units() {
+  int64_t longest = 0;
+  for (const Unit& unit : units_) longest = std::max(longest, unit.end - unit.begin);
+  const int64_t together = threads();
+  parallel_ranges(static_cast<int64_t>(units_.size()), grain(cache_, longest), [&](int64_t begin, int64_t end) {
+    for (int64_t u = begin; u < end; ++u) {
+      const Unit& unit = units_[static_cast<size_t>(u)];
+      const auto next = static_cast<size_t>(u + together);
+      const void* keys = next < units_.size() ? keys_from(groups_[units_[next].group], units_[next].begin) : nullptr;
+      visit(groups_[unit.group], unit.begin, unit.end, keys, &far_->all[unit.first_partial]);
+    }
+  });
+}
+
+void Decode::merge(AttentionState* state) const {
+  size_t partials = 0;
+  for (const Group& group : groups_) partials = std::max(partials, group.units + 1);
+  const int64_t row_bytes = static_cast<int64_t>(partials * sizeof(float)) * cache_.stride;
+  parallel_ranges(static_cast<int64_t>(groups_.size()), std::max<int64_t>(1, task_bytes / row_bytes),
+                  [&](int64_t begin, int64_t end) {
+                    for (int64_t g = begin; g < end; ++g) {
+                      const Group& group = groups_[static_cast<size_t>(g)];
+                      for (size_t r = 0; r < group.rows; ++r) merge_row(group, r, state);
+                    }
+                  });
+}
+
+/// out = sum over partials of 2^(max_p - max) out_p / sum over partials of 2^(max_p - max) sum_p
+void Decode::merge_row(const Group& group, size_t row, AttentionState* state) const {
+  const bool has_near = near_ && group.near_begin < group.near_end;
+  const auto for_each_partial = [&](const auto& body) {
+    if (has_near) body(near_->all[group.first_row + row]);
+    for (size_t u = 0; u < group.units; ++u) body(far_->all[units_[group.first_unit + u].first_partial + row]);
+  };
+  constexpr double nothing = -std::numeric_limits<double>::infinity();
+  double max = nothing, sum = 0;
+  for_each_partial([&](const DecodePartial& partial) { max = std::max(max, partial.max); });
+  std::vector<double> out(static_cast<size_t>(problem_.head_dim), 0.0);
+  for_each_partial([&](const DecodePartial& partial) {
+    const double weight = partial.max == nothing ? 1 : std::exp2(partial.max - max);
+    sum += weight * partial.sum;
+    for (size_t d = 0; d < out.size(); ++d) out[d] += weight * static_cast<double>(partial.out[d]);
+  });
+  // A row that sees no key has neither sum nor output; NaN stays NaN.
+  const double share = sum == 0 ? 0 : 1 / sum;
+  const int64_t head = group.head_begin + static_cast<int64_t>(row) / group.queries;
+  const int64_t query = group.query_begin + static_cast<int64_t>(row) % group.queries;
+  for (int64_t d = 0; d < problem_.head_dim; ++d) {
+    const auto value = static_cast<float>(out[static_cast<size_t>(d)] * share);
+    if (problem_.dtype == DType::float32) {
+      problem_.out.at<float>(group.batch, query, head)[d] = value;
+    } else {
+      problem_.out.at<bfloat16>(group.batch, query, head)[d] = bfloat16(value);
+    }
+  }
+  if (state == nullptr) return;
+  const int64_t at = (group.batch * problem_.heads + head) * problem_.queries + query;
+  state->lse.data<float>()[at] = static_cast<float>(std::numbers::ln2 * (max + std::log2(sum)));
+}
+
+void Decode::count_blocks(AttentionStats& stats) const {
+  const auto blocks = [](int64_t begin, int64_t end) {
+    return begin < end ? ceil_div(end, cache_block) - begin / cache_block : 0;
+  };
+  for (const Group& group : groups_) {
+    stats.blocks_total += blocks(group.seen_begin, group.seen_end);
+    int64_t begin = group.near_begin, end = group.near_end;
+    for (size_t u = group.first_unit; u < group.first_unit + group.units; ++u) {
+      begin = begin < end ? std::min(begin, units_[u].begin) : units_[u].begin;
+      end = std::max(end, units_[u].end);
+    }
+    stats.blocks_visited += blocks(begin, end);
+  }
+}
+
+Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& out) {
+  constexpr const char* operation = "attention_decode";
+  check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
+  check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
+        "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
+  // The cache converts by itself: its views pass as what q is.
+  const auto like_q = [&](const Tensor& view) {
+    return Tensor::view(view.raw(), view.shape(), q.dtype(), view.strides());
+  };
+  return make_problem(operation, q, like_q(cache.keys()), like_q(cache.values()), out, options);
+}
+
+}  // namespace
+
+void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
+                      AttentionState* state) {
+  const Problem problem = checked_problem(q, cache, options, out);
+  if (state != nullptr) {
+    *state = {};
+    state->lse = Tensor::empty({problem.batch, problem.heads, problem.queries});
+    state->kernel.state().lse = state->lse;
+  }
+  if (out.elements() == 0) return;
+  Decode(problem, cache.state()).run(state);
+}
+
+Tensor attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, AttentionState* state) {
+  Tensor out = Tensor::empty(q.shape(), q.dtype());
+  attention_decode(q, cache, options, out, state);
+  return out;
+}
+
+}  // namespace alibi

@@ -1,0 +1,80 @@
+// The parts of attention_decode: which keys a row must visit, visiting a range of keys, and merging the results.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <span>
+
+#include "attention/bias.h"
+#include "attention/decode/kv_cache_norms.h"
+#include "attention/decode/kv_cache_state.h"
+
+namespace alibi::kernels {
+
+/// Rows of keys and values of one head.
+struct CachedHead {
+  const void* k;
+  const void* v;
+  DType dtype;
+  int64_t stride;  ///< elements from row to row, a multiple of 16; beyond head_dim they are zeros
+};
+
+/// One query of one head.
+struct DecodeRow {
+  const float* q;  ///< [stride], zeros beyond head_dim, as decode_arrange() leaves it
+  HeadBias bias;
+  int64_t position;
+  int64_t begin, end;  ///< the keys it visits: those it sees, less those the skip rule drops
+};
+
+/// Attention of a row over some of its keys. Scores are in units of log2.
+struct DecodePartial {
+  double max = -std::numeric_limits<double>::infinity();
+  double sum = 0;  ///< of 2^(score - max)
+  float* out;      ///< [stride], sum of 2^(score - max) v
+};
+
+/// Brings a query into the order in which decode_range() takes the keys of a cache of this data type.
+void decode_arrange(float* row, int64_t stride, DType dtype);
+
+/// Of the keys of [begin, end) those that each row visits, as its partial result, which comes without any (`out`
+/// zeros). At most `decode_rows_together` rows. `next`: the keys that this thread will likely read after these, or
+/// null.
+void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+                  const void* next, DecodePartial* partials);
+
+inline constexpr int64_t decode_rows_together = 64;
+
+/// The skip rule (docs/attention.md) for one row that has visited a near range of keys. Far keys are dropped, farthest
+/// first, while the bound of the sum of their weights stays within a budget. A stretch of n keys at distance D or more,
+/// none longer than N, weighs at most
+///
+///     2^(c ||q|| N - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)       c = |scale| log2(e), m = slope log2(e)
+///
+/// and N comes from the tree of norms: whole far stretches are decided by one value each.
+class DecodeSkip {
+ public:
+  /// head: of the tree of norms. budget: tolerance times the row's sum so far, relative to max.
+  DecodeSkip(const NormTree& norms, int64_t head, float scale, const DecodeRow& row, int64_t stride, double max,
+             double budget);
+
+  /// Of the keys [begin, end), all before the row: the first that must be visited, or `end`.
+  int64_t first_needed(int64_t begin, int64_t end);
+  /// Of the keys [begin, end), all after the row: the end of those that must be visited, or `begin`.
+  int64_t end_needed(int64_t begin, int64_t end);
+
+ private:
+  double bound(float norm, double slope, int64_t distance, int64_t keys) const;
+  /// Takes the bound off the budget if it fits.
+  bool spend(double weight);
+
+  const NormTree& norms_;
+  int64_t head_;
+  int64_t position_;
+  double slope_before_, slope_after_;  // log2 units
+  double reach_;                       // largest score of a key of norm 1
+  double max_;
+  double budget_;
+};
+
+}  // namespace alibi::kernels

@@ -1,0 +1,212 @@
+// Visiting a range of a cache's keys with a few rows: dot products, the online softmax block by block, and the weighted
+// sum of the values. Each block of keys is read from memory once for all rows.
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/decode/kernel.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+#include <type_traits>
+
+#include "attention/decode/decode.h"
+#include "attention/decode/rows-inl.h"
+#include "attention/vector/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::kernels::HWY_NAMESPACE {
+
+/// Rows that share a pass over a block, so that their sums fit the registers.
+inline constexpr int row_tile = lanes == 16 ? 4 : 2;
+inline constexpr float unseen = -std::numeric_limits<float>::infinity();
+
+/// ramp[i] = bias of key `first` + i less the returned base, in log2 units. A linear bias is counted from the block's
+/// key nearest to the row and its base kept in float64: so weights keep their precision at any distance.
+inline double FillBias(const DecodeRow& row, int64_t first, float* ramp) {
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const HeadBias& bias = row.bias;
+  const int64_t nearest_before = row.position - (first + cache_block - 1);
+  const int64_t nearest_after = first - row.position;
+  if (bias.table == nullptr && (nearest_before > 0 || nearest_after > 0)) {
+    const bool before = nearest_before > 0;
+    const float slope = before ? bias.slope_before : bias.slope_after;
+    const Floats f;
+    const Float step = hn::Set(f, before ? slope * log2e : -slope * log2e);
+    const Float origin = hn::Set(f, before ? static_cast<float>(cache_block - 1) : 0.0f);
+    for (int64_t i = 0; i < cache_block; i += lanes) {
+      hn::Store(hn::Mul(step, hn::Sub(hn::Iota(f, static_cast<float>(i)), origin)), f, ramp + i);
+    }
+    const auto nearest = static_cast<double>(before ? nearest_before : nearest_after);
+    return -static_cast<double>(slope) * std::numbers::log2e * nearest;
+  }
+  for (int64_t i = 0; i < cache_block; ++i) ramp[i] = log2e * bias.at(row.position - first - i);
+  return 0;
+}
+
+/// Turns a row's dot products with keys [from, to) of a block into weights relative to the row's new maximum.
+inline void Weigh(const DecodeRow& row, float scale, int64_t first, int64_t from, int64_t to, int64_t stride,
+                  float* scores, DecodePartial& partial) {
+  const Floats f;
+  HWY_ALIGN float ramp[cache_block];
+  const double base = FillBias(row, first, ramp);
+  const Float factor = hn::Set(f, scale * std::numbers::log2e_v<float>);
+  Float top = hn::Set(f, unseen);
+  const auto hide = [&](int64_t i) {
+    scores[i] = 0;
+    ramp[i] = unseen;
+  };
+  for (int64_t i = 0; i < from; ++i) hide(i);
+  for (int64_t i = to; i < cache_block; ++i) hide(i);
+  for (int64_t i = 0; i < cache_block; i += lanes) {
+    const Float score = hn::MulAdd(hn::Load(f, scores + i), factor, hn::Load(f, ramp + i));
+    hn::Store(score, f, scores + i);
+    top = hn::Max(top, score);
+  }
+  const float block_max = hn::GetLane(hn::MaxOfLanes(f, top));
+  const double max = base + static_cast<double>(block_max);
+  if (max > partial.max) {
+    const auto shrink = static_cast<float>(std::exp2(partial.max - max));
+    for (int64_t d = 0; d < stride; d += lanes) {
+      hn::Store(hn::Mul(hn::Load(f, partial.out + d), hn::Set(f, shrink)), f, partial.out + d);
+    }
+    partial.sum *= static_cast<double>(shrink);
+    partial.max = max;
+  }
+  // 2^(score - block_max) 2^(block_max - max): far blocks lose no bits to the size of their scores. While all scores
+  // are -infinity the weights are 0, or NaN where a score is.
+  const bool none = block_max == unseen;
+  const Float shift = hn::Set(f, none ? 0.0f : block_max);
+  const Float share = hn::Set(f, none ? 1.0f : static_cast<float>(std::exp2(max - partial.max)));
+  Float sum = hn::Zero(f);
+  for (int64_t i = 0; i < cache_block; i += lanes) {
+    const Float weight = hn::Mul(Exp2(hn::Sub(hn::Load(f, scores + i), shift)), share);
+    hn::Store(weight, f, scores + i);
+    sum = hn::Add(sum, weight);
+  }
+  partial.sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum)));
+}
+
+/// What a block's first pass asks for: its values, and the keys that are read next.
+template <class T>
+struct Ahead {
+  const T* values = nullptr;
+  const T* keys = nullptr;
+};
+
+/// Keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
+template <int R, class T>
+inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* const* rows,
+                       DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, Ahead<T> ask) {
+  HWY_ALIGN float scores[R][cache_block];
+  const T* k = static_cast<const T*>(head.k) + first * head.stride;
+  const T* v = static_cast<const T*>(head.v) + first * head.stride;
+  const float* q[R];
+  float* out[R];
+  for (int r = 0; r < R; ++r) {
+    q[r] = rows[r]->q;
+    out[r] = partials[r]->out;
+  }
+  int64_t i = from;
+  for (; i + key_tile <= to; i += key_tile) {
+    Dots<R, key_tile>(q, k + i * head.stride, head.stride, Offset(ask.values, i * head.stride),
+                      reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
+  }
+  for (; i < to; ++i) {
+    Dots<R, 1>(q, k + i * head.stride, head.stride, Offset(ask.values, i * head.stride),
+               reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
+  }
+  for (int r = 0; r < R; ++r) {
+    Weigh(*rows[r], scale, first, from, to, head.stride, scores[r], *partials[r]);
+  }
+  constexpr int most = lanes == 16 || R > 1 ? 4 : 8;  // vectors of sums that the registers hold for each row
+  int64_t d = 0;
+  const auto add = [&](auto vectors) HWY_ATTR {
+    constexpr int n = decltype(vectors)::value;
+    for (; d + n * lanes <= head.stride; d += n * lanes) {
+      AddValues<R, n>(v + d, head.stride, Offset(ask.keys, d), from, to, scores, out);
+      for (int r = 0; r < R; ++r) out[r] += n * lanes;
+    }
+  };
+  add(std::integral_constant<int, most>());
+  if constexpr (most > 4) add(std::integral_constant<int, 4>());
+  add(std::integral_constant<int, 2>());
+  add(std::integral_constant<int, 1>());
+}
+
+template <class T>
+void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+           const void* next, DecodePartial* partials) {
+  for (int64_t first = begin / cache_block * cache_block; first < end; first += cache_block) {
+    const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
+    const int64_t after = first + cache_block;
+    Ahead<T> ask{static_cast<const T*>(head.v) + first * head.stride,
+                 after < end ? static_cast<const T*>(head.k) + after * head.stride : static_cast<const T*>(next)};
+    const DecodeRow* whole[decode_rows_together];
+    DecodePartial* into[decode_rows_together];
+    int64_t count = 0;
+    for (size_t r = 0; r < rows.size(); ++r) {
+      const DecodeRow* row = &rows[r];
+      DecodePartial* partial = &partials[r];
+      const int64_t row_from = std::max(from, row->begin), row_to = std::min(to, row->end);
+      if (row_from >= row_to) continue;
+      if (row_from == from && row_to == to) {
+        whole[count] = row;
+        into[count++] = partial;
+      } else {
+        VisitBlock<1, T>(head, scale, &row, &partial, first, row_from - first, row_to - first, ask);
+        ask = {};
+      }
+    }
+    int64_t r = 0;
+    for (; r + row_tile <= count; r += row_tile) {
+      VisitBlock<row_tile, T>(head, scale, whole + r, into + r, first, from - first, to - first, ask);
+      ask = {};
+    }
+    for (; r < count; ++r) {
+      VisitBlock<1, T>(head, scale, whole + r, into + r, first, from - first, to - first, ask);
+      ask = {};
+    }
+  }
+}
+
+void DecodeRange(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+                 const void* next, DecodePartial* partials) {
+  const FlushDenormals flush;
+  if (head.dtype == DType::float32) {
+    Visit<float>(head, scale, rows, begin, end, next, partials);
+  } else {
+    Visit<bfloat16>(head, scale, rows, begin, end, next, partials);
+    for (size_t r = 0; r < rows.size(); ++r) ArrangePairs(partials[r].out, head.stride, true);
+  }
+}
+
+void ArrangeQuery(float* row, int64_t stride, DType dtype) {
+  if (dtype == DType::bfloat16) ArrangePairs(row, stride, false);
+}
+
+}  // namespace alibi::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "core/isa.h"
+
+namespace alibi::kernels {
+
+HWY_EXPORT(DecodeRange);
+HWY_EXPORT(ArrangeQuery);
+
+void decode_arrange(float* row, int64_t stride, DType dtype) {
+  prepare_dispatch();
+  HWY_DYNAMIC_DISPATCH(ArrangeQuery)(row, stride, dtype);
+}
+
+void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+                  const void* next, DecodePartial* partials) {
+  if (begin >= end) return;
+  prepare_dispatch();
+  HWY_DYNAMIC_DISPATCH(DecodeRange)(head, scale, rows, begin, end, next, partials);
+}
+
+}  // namespace alibi::kernels
+#endif

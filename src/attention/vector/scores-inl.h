@@ -1,0 +1,235 @@
+// Scores of a block of queries against a block of keys, in units of log2: scale q k' log2(e) + bias log2(e).
+// A tile is stored [key][query lane], so that each lane is a row of the attention matrix.
+
+#if defined(ALIBI_ATTENTION_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ALIBI_ATTENTION_SCORES_INL_H_
+#undef ALIBI_ATTENTION_SCORES_INL_H_
+#else
+#define ALIBI_ATTENTION_SCORES_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "attention/dropout.h"
+#include "attention/vector/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::kernels::HWY_NAMESPACE {
+
+/// The bias of every distance in a tile. Bias and visibility depend on the distance alone, and the distances of a tile
+/// are few: query lane x and key y (of the tile) lie at distance first + x + (key_rows - 1) - y.
+struct Ramp {
+  static constexpr int64_t size = query_rows + key_rows;
+  HWY_ALIGN float values[size];  ///< log2 units; -infinity where the key is not seen
+  int64_t first = 0;             ///< distance of values[0]
+  bool masked = false;           ///< some distance is not seen
+
+  /// For query blocks outside of the keys' positions, instead: slope * (far - near), with each row's own near. `values`
+  /// then only tells what is seen.
+  bool outside = false;
+  HWY_ALIGN float slopes[size];      ///< log2 units, negative
+  HWY_ALIGN float far[size];         ///< |distance| - base
+  HWY_ALIGN float near[query_rows];  ///< |distance of the nearest key| - base
+
+  /// The place of key y for the lanes from `lane` on.
+  static HWY_INLINE int64_t Index(int64_t lane, int64_t y) { return lane + (key_rows - 1) - y; }
+
+  HWY_INLINE Float Bias(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + Index(lane, y)); }
+  HWY_INLINE Float OutsideBias(int64_t lane, int64_t y) const {
+    const Floats f;
+    const Float distance = hn::Sub(hn::LoadU(f, far + Index(lane, y)), hn::Load(f, near + lane));
+    return hn::Mul(hn::LoadU(f, slopes + Index(lane, y)), distance);
+  }
+};
+
+/// Biases of -slope * |distance|; the distances fit 32 bits unless the block lies outside of the keys.
+inline void FillLinear(const HeadBias& bias, Ramp& ramp) {
+  const Floats f;
+  const Ints i;
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const auto first = hn::Set(i, static_cast<int32_t>(ramp.first));
+  const Float before = hn::Set(f, -bias.slope_before * log2e);
+  const Float after = hn::Set(f, bias.slope_after * log2e);
+  for (int64_t r = 0; r < Ramp::size; r += lanes) {
+    const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Iota(i, static_cast<int32_t>(r))));
+    const Float side = hn::IfThenElse(hn::Gt(distance, hn::Zero(f)), before, after);
+    // A closed direction's slope is infinite, which times a distance of 0 would not be a number.
+    const auto self = hn::Eq(distance, hn::Zero(f));
+    hn::Store(hn::IfThenZeroElse(self, hn::Mul(side, distance)), f, ramp.values + r);
+  }
+}
+
+inline void FillOutside(const QueryBlock& block, Ramp& ramp) {
+  const int64_t base = block.nearest(0);
+  for (int64_t r = 0; r < Ramp::size; ++r) {
+    const int64_t distance = ramp.first + r;
+    ramp.values[r] = 0;
+    ramp.slopes[r] = -block.bias.slope(distance) * std::numbers::log2e_v<float>;
+    ramp.far[r] = static_cast<float>(std::abs(distance) - base);
+  }
+  for (int64_t x = 0; x < query_rows; ++x) ramp.near[x] = static_cast<float>(block.nearest(x) - base);
+}
+
+inline void FillTable(const HeadBias& bias, Ramp& ramp) {
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const int64_t last = ramp.first + Ramp::size - 1;
+  if (ramp.first >= bias.table_reach || last <= -bias.table_reach) {
+    std::fill_n(ramp.values, Ramp::size, log2e * bias.at(ramp.first));
+  } else {
+    for (int64_t r = 0; r < Ramp::size; ++r) ramp.values[r] = log2e * bias.at(ramp.first + r);
+  }
+}
+
+inline void FillRamp(const QueryBlock& block, int64_t key, Ramp& ramp) {
+  const Floats f;
+  const Ints i;
+  const HeadBias& bias = block.bias;
+  ramp.first = block.position - key - (key_rows - 1);
+  ramp.outside = block.outside;
+  ramp.masked = ramp.first < bias.least || ramp.first + Ramp::size - 2 > bias.most;
+  if (bias.table != nullptr) {
+    FillTable(bias, ramp);
+  } else if (block.outside) {
+    FillOutside(block, ramp);
+  } else {
+    FillLinear(bias, ramp);
+  }
+  if (!ramp.masked) return;
+  const auto least = hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(bias.least - ramp.first, -1, Ramp::size)));
+  const auto most = hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(bias.most - ramp.first, -1, Ramp::size)));
+  const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
+  for (int64_t r = 0; r < Ramp::size; r += lanes) {
+    const auto index = hn::Iota(i, static_cast<int32_t>(r));
+    const auto not_seen = hn::Or(hn::Lt(index, least), hn::Gt(index, most));
+    const Float value = hn::Load(f, ramp.values + r);
+    hn::Store(hn::IfThenElse(hn::RebindMask(f, not_seen), unseen, value), f, ramp.values + r);
+  }
+}
+
+/// What the lanes of a tile see of its keys, in whole register tiles: lane x sees key y if low <= x - y <= high.
+struct Seen {
+  Seen(const QueryBlock& block, int64_t key, int64_t count, const Ramp& ramp)
+      : low(block.bias.least - (block.position - key)),
+        high(block.bias.most - (block.position - key)),
+        keys(count),
+        rows(block.rows),
+        narrow(ramp.masked) {}
+
+  /// Keys that any of the lanes sees.
+  Range Keys(int64_t lane, int64_t width) const {
+    const int64_t begin = std::clamp<int64_t>(lane - high, 0, keys) / tile_rows * tile_rows;
+    const int64_t end = std::clamp<int64_t>(lane + width - low, begin, keys);
+    return {begin, std::min(round_up(end, tile_rows), keys)};
+  }
+  /// Lanes that see any of the keys of a register tile.
+  Range Lanes(int64_t key) const {
+    const int64_t begin = std::clamp<int64_t>(key + low, 0, rows);
+    return {begin, std::clamp<int64_t>(key + tile_rows + high, begin, rows)};
+  }
+
+  int64_t low, high;
+  int64_t keys, rows;
+  bool narrow;
+};
+
+/// Parts of products that have a tile's keys as rows, its lanes as columns;
+struct KeysByLanes {
+  const Seen& seen;
+  int64_t depth;
+  bool Narrow() const { return seen.narrow; }
+  Range Rows(int64_t lane, int64_t width) const { return seen.Keys(lane, width); }
+  Range Depth(int64_t, int64_t, int64_t) const { return {0, depth}; }
+};
+/// its lanes as columns, its keys as the inner dimension;
+struct SumsOfKeys {
+  const Seen& seen;
+  int64_t rows;
+  bool Narrow() const { return seen.narrow; }
+  Range Rows(int64_t, int64_t) const { return {0, rows}; }
+  Range Depth(int64_t, int64_t lane, int64_t width) const { return seen.Keys(lane, width); }
+};
+/// its keys as rows, its lanes as the inner dimension.
+struct SumsOfLanes {
+  const Seen& seen;
+  static bool Narrow() { return false; }
+  Range Rows(int64_t, int64_t) const { return {0, seen.keys}; }
+  Range Depth(int64_t key, int64_t, int64_t) const { return seen.Lanes(key); }
+};
+
+/// Zeros for the lanes of a group where nothing was computed.
+HWY_INLINE void ZeroUnseen(float* tile, int64_t lane, int64_t width, Range seen, int64_t count) {
+  const Floats f;
+  const auto zero = [&](int64_t begin, int64_t end) HWY_ATTR {
+    for (int64_t y = begin; y < end; ++y) {
+      for (int64_t c = lane; c < lane + width; c += lanes) hn::Store(hn::Zero(f), f, tile + y * query_rows + c);
+    }
+  };
+  zero(0, seen.begin);
+  zero(seen.end, count);
+}
+
+/// How q k' becomes a score: no key of the tile is masked; keys that are not seen score -infinity whatever they hold;
+/// the same with the bias of query blocks outside of the keys.
+enum class Tail { open, masked, outside };
+
+template <Tail tail>
+struct StoreScores {
+  float* scores;
+  const Ramp* ramp;
+  float scale;
+  int64_t row0 = 0, column0 = 0;
+
+  HWY_INLINE StoreScores At(int64_t row, int64_t column) const { return {scores, ramp, scale, row, column}; }
+  HWY_INLINE void operator()(int64_t r, int64_t c, Float product) const {
+    const Floats f;
+    const int64_t row = row0 + r, column = column0 + c;
+    const Float bias = ramp->Bias(column, row);
+    Float score = hn::MulAdd(product, hn::Set(f, scale), tail == Tail::outside ? ramp->OutsideBias(column, row) : bias);
+    if (tail != Tail::open) {
+      const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
+      score = hn::IfThenElse(hn::Eq(bias, unseen), unseen, score);
+    }
+    hn::Store(score, f, scores + row * query_rows + column);
+  }
+};
+
+/// scores[key][lane] of what is seen; queries is [head_dim][query_rows], keys [key_rows][stride].
+inline void Scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
+                   int64_t stride, const Seen& seen, const Ramp& ramp, Upcoming& upcoming, float* scores) {
+  const float scale = problem.scale * std::numbers::log2e_v<float>;
+  const auto product = [&](const auto& finish) HWY_ATTR {
+    const KeysByLanes part{seen, problem.head_dim};
+    Product<Left::rows>(keys, stride, queries, query_rows, block.rows, part, upcoming, finish);
+  };
+  if (ramp.outside) {
+    product(StoreScores<Tail::outside>{scores, &ramp, scale});
+  } else if (ramp.masked) {
+    product(StoreScores<Tail::masked>{scores, &ramp, scale});
+  } else {
+    product(StoreScores<Tail::open>{scores, &ramp, scale});
+  }
+}
+
+/// The vector form of DropoutMask::bits.
+HWY_INLINE auto DropoutBits(const uint32_t* query_keys, uint32_t pair_key) {
+  const Words w;
+  auto x = hn::Add(hn::LoadU(w, query_keys), hn::Set(w, pair_key));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(w, 0x7feb352du));
+  x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(w, 0x846ca68bu));
+  return hn::Xor(x, hn::ShiftRight<16>(x));
+}
+
+/// True where the weight of the pair's first or second key is dropped.
+template <class V>
+HWY_INLINE auto Dropped(V bits, bool second, uint32_t threshold) {
+  const Words w;
+  const auto half = second ? hn::ShiftRight<16>(bits) : hn::And(bits, hn::Set(w, 0xffffu));
+  return hn::RebindMask(Floats(), hn::Lt(half, hn::Set(w, threshold)));
+}
+
+}  // namespace alibi::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // the include guard

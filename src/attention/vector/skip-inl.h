@@ -1,0 +1,80 @@
+// The skip rule's arithmetic (see skip.h). Every rounding is on the safe side: norms are rounded up, the exponent
+// carries a slack for its own rounding and for that of the scores, and NaN or infinity never skips.
+
+#if defined(ALIBI_ATTENTION_SKIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ALIBI_ATTENTION_SKIP_INL_H_
+#undef ALIBI_ATTENTION_SKIP_INL_H_
+#else
+#define ALIBI_ATTENTION_SKIP_INL_H_
+#endif
+
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "attention/skip.h"
+#include "attention/vector/vector-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::kernels::HWY_NAMESPACE {
+
+/// At least the norm of a row of `size` floats (a multiple of 16, padded with zeros).
+inline float NormBound(const float* row, int64_t size) {
+  const Floats f;
+  Float sum = hn::Zero(f);
+  for (int64_t i = 0; i < size; i += lanes) {
+    const Float value = hn::Load(f, row + i);
+    sum = hn::MulAdd(value, value, sum);
+  }
+  constexpr float relative = 1.0f + 0x1p-16f;  // sum and root err by less: size / 2 + 2 roundings
+  constexpr float flushed = 0x1p-125f;         // a square below 2^-126 counted as zero
+  const float squares = hn::GetLane(hn::SumOfLanes(f, sum)) + static_cast<float>(size) * flushed;
+  if (!(squares <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::infinity();
+  return std::sqrt(squares) * relative;
+}
+
+/// The remaining keys on one side of a query block.
+struct Remaining {
+  float norm = 0;        ///< bound on their norms
+  float slope = 0;       ///< of that side
+  int64_t keys = 0;      ///< their number
+  int64_t distance = 0;  ///< least distance to the block's first row, as its linear bias counts it
+  int step = 0;          ///< by which it changes from row to row; 0: no row's is less
+};
+
+/// True if no row of a block can owe more than budget * sum to the remaining keys. `max` and `sum` are the rows'
+/// running softmax, `norms` bounds on the queries' norms.
+inline bool MaySkip(const Problem& problem, const QueryBlock& block, const Remaining& remaining, float budget,
+                    const float* norms, const float* max, const float* sum) {
+  const Floats f;
+  const Ints i;
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const double slope = static_cast<double>(remaining.slope);
+  const double count = std::min(static_cast<double>(remaining.keys), slope > 0 ? -1 / std::expm1(-slope) : HUGE_VAL);
+  const Float log_count = hn::Set(f, static_cast<float>(std::log2(count)));
+  const Float reach = hn::Set(f, std::abs(problem.scale) * log2e * remaining.norm);
+  const Float slope2 = hn::Set(f, remaining.slope * log2e);
+  const Float slack = hn::Set(f, 0x1p-20f + static_cast<float>(problem.head_dim) * 0x1p-23f);
+  for (int64_t c = 0; c < block.rows; c += lanes) {
+    const auto lane = hn::Iota(i, static_cast<int32_t>(c));
+    const auto first = hn::Set(i, static_cast<int32_t>(remaining.distance));
+    const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Mul(lane, hn::Set(i, remaining.step))));
+    const Float top = hn::Load(f, max + c);
+    const Float score = hn::Mul(reach, hn::Load(f, norms + c));
+    const Float penalty = hn::Mul(slope2, distance);
+    const Float magnitude = hn::Add(hn::Add(score, penalty), hn::Abs(top));
+    Float exponent = hn::Add(hn::Sub(hn::Sub(score, penalty), top), log_count);
+    exponent = hn::MulAdd(magnitude, slack, exponent);
+    // Min gives its second operand for NaN: far too large a bound.
+    const Float bound = Exp2(hn::Min(exponent, hn::Set(f, 100.0f)));
+    const auto small = hn::Le(bound, hn::Mul(hn::Set(f, budget), hn::Load(f, sum + c)));
+    const auto padding = hn::RebindMask(f, hn::Gt(lane, hn::Set(i, static_cast<int32_t>(block.rows - 1))));
+    if (!hn::AllTrue(f, hn::Or(small, padding))) return false;
+  }
+  return true;
+}
+
+}  // namespace alibi::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // the include guard

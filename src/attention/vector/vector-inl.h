@@ -1,0 +1,299 @@
+// Building blocks of the vector kernels, compiled once per instruction set: small matrix products held in registers,
+// 2^x, and moving rows between tensors and blocks.
+
+#if defined(ALIBI_ATTENTION_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
+#ifdef ALIBI_ATTENTION_VECTOR_INL_H_
+#undef ALIBI_ATTENTION_VECTOR_INL_H_
+#else
+#define ALIBI_ATTENTION_VECTOR_INL_H_
+#endif
+
+#include <cstring>
+
+#include "alibi/tensor.h"
+#include "attention/blocks.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::kernels::HWY_NAMESPACE {
+
+namespace hn = hwy::HWY_NAMESPACE;
+using Floats = hn::CappedTag<float, 16>;
+using Ints = hn::RebindToSigned<Floats>;
+using Words = hn::RebindToUnsigned<Floats>;
+using Float = hn::Vec<Floats>;
+
+inline constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
+/// Rows of a register tile: with three vectors to a row it leaves registers for the operands.
+inline constexpr int tile_rows = lanes == 16 ? 8 : 4;
+
+/// How a product's left operand lies in memory: element (r, k) at a[r * stride + k] or at a[k * stride + r].
+enum class Left { rows, columns };
+
+/// One register tile of a * b: tile_rows rows, N vectors to a row. `finish` gets each row's vectors.
+template <Left left, int N, class Finish>
+HWY_INLINE void Tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT b, int64_t b_stride,
+                     int64_t depth, const Finish& finish) {
+  const Floats f;
+  Float sum[tile_rows][N];
+  HWY_UNROLL(8)
+  for (int r = 0; r < tile_rows; ++r) {
+    HWY_UNROLL(3)
+    for (int n = 0; n < N; ++n) sum[r][n] = hn::Zero(f);
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    Float right[N];
+    HWY_UNROLL(3)
+    for (int n = 0; n < N; ++n) right[n] = hn::Load(f, b + k * b_stride + n * lanes);
+    HWY_UNROLL(8)
+    for (int r = 0; r < tile_rows; ++r) {
+      const Float scalar = hn::Set(f, left == Left::rows ? a[r * a_stride + k] : a[k * a_stride + r]);
+      HWY_UNROLL(3)
+      for (int n = 0; n < N; ++n) sum[r][n] = hn::MulAdd(scalar, right[n], sum[r][n]);
+    }
+  }
+  HWY_UNROLL(8)
+  for (int r = 0; r < tile_rows; ++r) {
+    HWY_UNROLL(3)
+    for (int n = 0; n < N; ++n) finish(r, n * lanes, sum[r][n]);
+  }
+}
+
+/// Keys and values that will be copied soon. Asked for a row at a time between other work, they come to the
+/// second-level cache in time; rows of one head lie apart, so the processor does not foresee them.
+class Upcoming {
+ public:
+  void Start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
+    const auto size = static_cast<int64_t>(size_of(problem.dtype));
+    const auto start = [&](Stream& stream, const Rows& rows) {
+      const int64_t first = sequence.batch * rows.batch_stride + (sequence.key_begin + key) * rows.row_stride +
+                            kv_head * rows.head_stride;
+      stream = {static_cast<const char*>(rows.data) + first * size, rows.row_stride * size};
+    };
+    start(keys_, problem.k);
+    start(values_, problem.v);
+    bytes_ = problem.head_dim * size;
+    rows_ = count;
+  }
+
+  HWY_INLINE void Ask() {
+    if (rows_ == 0) return;
+    --rows_;
+    constexpr int64_t line = 64;
+    for (int64_t i = 0; i < bytes_; i += line) {
+      __builtin_prefetch(keys_.at + i, 0, 2);
+      __builtin_prefetch(values_.at + i, 0, 2);
+    }
+    keys_.at += keys_.step;
+    values_.at += values_.step;
+  }
+
+ private:
+  struct Stream {
+    const char* at = nullptr;
+    int64_t step = 0;
+  };
+  Stream keys_, values_;
+  int64_t bytes_ = 0;
+  int64_t rows_ = 0;  // left to ask for
+};
+
+struct Range {
+  int64_t begin = 0, end = 0;
+};
+
+/// visit(first vector, number of vectors) for the groups of columns that register tiles are wide. Narrow ones, where
+/// what is not seen is left out, leave out more.
+template <class Visit>
+HWY_INLINE void ForGroups(int64_t columns, bool narrow, const Visit& visit) {
+  const int64_t vectors = (columns + lanes - 1) / lanes;
+  for (int64_t n = 0; n < vectors;) {
+    const int64_t left_over = vectors - n;
+    const int64_t width =
+        left_over == 4 || narrow ? HWY_MIN(left_over, 2) : HWY_MIN(left_over, 3);  // 2 + 2 beats 3 + 1
+    visit(n, width);
+    n += width;
+  }
+}
+
+/// c = finish(a * b) for a number of columns (rounded up to whole vectors); finish(row, column, values) stores. `part`
+/// says which rows a group of columns has (rounded up to whole tiles: all operands have that room), and which of the
+/// inner dimension its tiles need. Asks for a row of what comes next with each tile.
+template <Left left, class Part, class Finish>
+HWY_INLINE void Product(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t columns,
+                        const Part& part, Upcoming& upcoming, const Finish& finish) {
+  ForGroups(columns, part.Narrow(), [&](int64_t n, int64_t width) HWY_ATTR {
+    const Range rows = part.Rows(n * lanes, width * lanes);
+    for (int64_t r = rows.begin; r < rows.end; r += tile_rows) {
+      const Range depth = part.Depth(r, n * lanes, width * lanes);
+      const float* a_tile = a + (left == Left::rows ? r * a_stride + depth.begin : depth.begin * a_stride + r);
+      const float* b_tile = b + depth.begin * b_stride + n * lanes;
+      const int64_t steps = depth.end - depth.begin;
+      const auto at = finish.At(r, n * lanes);
+      upcoming.Ask();
+      if (width == 3) {
+        Tile<left, 3>(a_tile, a_stride, b_tile, b_stride, steps, at);
+      } else if (width == 2) {
+        Tile<left, 2>(a_tile, a_stride, b_tile, b_stride, steps, at);
+      } else {
+        Tile<left, 1>(a_tile, a_stride, b_tile, b_stride, steps, at);
+      }
+    }
+  });
+}
+
+/// c = a * b.
+struct Store {
+  float* c;
+  int64_t stride;
+  HWY_INLINE Store At(int64_t row, int64_t column) const { return {c + row * stride + column, stride}; }
+  HWY_INLINE void operator()(int64_t row, int64_t column, Float value) const {
+    hn::Store(value, Floats(), c + row * stride + column);
+  }
+};
+
+/// c += a * b.
+struct Add {
+  float* c;
+  int64_t stride;
+  HWY_INLINE Add At(int64_t row, int64_t column) const { return {c + row * stride + column, stride}; }
+  HWY_INLINE void operator()(int64_t row, int64_t column, Float value) const {
+    float* to = c + row * stride + column;
+    hn::Store(hn::Add(hn::Load(Floats(), to), value), Floats(), to);
+  }
+};
+
+/// 2^x for x <= 1 to 1.5 units in the last place; 0 below -125.5, where results would be denormal; NaN for NaN.
+/// Coefficients: interpolation of (2^x - 1) / x at the Chebyshev nodes of [-1/2, 1/2], relative error 9e-9.
+HWY_INLINE Float Exp2(Float x) {
+  const Floats f;
+  const Words w;
+  const Float magic = hn::Set(f, 0x1.8p23f);  // adding it rounds to an integer, kept in the low bits
+  const Float shifted = hn::Add(x, magic);
+  const Float r = hn::Sub(x, hn::Sub(shifted, magic));
+  Float p = hn::Set(f, 0x1.44138ap-13f);
+  p = hn::MulAdd(p, r, hn::Set(f, 0x1.5f089p-10f));
+  p = hn::MulAdd(p, r, hn::Set(f, 0x1.3b2a54p-7f));
+  p = hn::MulAdd(p, r, hn::Set(f, 0x1.c6af6cp-5f));
+  p = hn::MulAdd(p, r, hn::Set(f, 0x1.ebfbep-3f));
+  p = hn::MulAdd(p, r, hn::Set(f, 0x1.62e43p-1f));
+  p = hn::MulAdd(p, r, hn::Set(f, 1.0f));
+  const auto power = hn::ShiftLeft<23>(hn::Add(hn::BitCast(w, shifted), hn::Set(w, 127u)));
+  return hn::IfThenZeroElse(hn::Lt(x, hn::Set(f, -125.5f)), hn::Mul(p, hn::BitCast(f, power)));
+}
+
+inline bool AllFinite(const float* values, int64_t count) {
+  const Floats f;
+  Float sum = hn::Zero(f);
+  for (int64_t i = 0; i < count; i += lanes) sum = hn::MulAdd(hn::Zero(f), hn::Load(f, values + i), sum);
+  return hn::AllTrue(f, hn::Eq(sum, hn::Zero(f)));  // 0 times infinity or NaN is NaN
+}
+
+/// out[i][lane] += sum over y of block[y][i] * weights[y][lane], where a weight of zero takes nothing, even of infinity
+/// or NaN: for masked tiles whose keys or values are not all finite. Rare, and slow.
+inline void AddCarefully(const float* block, int64_t stride, const float* weights, int64_t count, int64_t head_dim,
+                         int64_t columns, float* out) {
+  for (int64_t i = 0; i < head_dim; ++i) {
+    for (int64_t c = 0; c < columns; ++c) {
+      float sum = 0;
+      for (int64_t y = 0; y < count; ++y) {
+        const float weight = weights[y * query_rows + c];
+        if (weight != 0) sum += weight * block[y * stride + i];
+      }
+      out[i * query_rows + c] += sum;
+    }
+  }
+}
+
+/// head_dim values of any data type as float32, followed by zeros up to `padded` (a multiple of 16).
+HWY_INLINE void LoadRow(const float* from, int64_t size, float* to, int64_t padded) {
+  int64_t i = 0;
+  for (; i + lanes <= size; i += lanes) hn::StoreU(hn::LoadU(Floats(), from + i), Floats(), to + i);
+  for (; i < size; ++i) to[i] = from[i];
+  for (; i < padded; ++i) to[i] = 0;
+}
+HWY_INLINE void LoadRow(const bfloat16* from, int64_t size, float* to, int64_t padded) {
+  const Words w;
+  const hn::Rebind<uint16_t, Words> half;
+  const auto* bits = reinterpret_cast<const uint16_t*>(from);
+  int64_t i = 0;
+  for (; i + lanes <= size; i += lanes) {
+    const auto wide = hn::ShiftLeft<16>(hn::PromoteTo(w, hn::LoadU(half, bits + i)));
+    hn::StoreU(hn::BitCast(Floats(), wide), Floats(), to + i);
+  }
+  for (; i < size; ++i) to[i] = static_cast<float>(from[i]);
+  for (; i < padded; ++i) to[i] = 0;
+}
+
+/// Rows [row, row + count) of a head as a block of float32 with `stride` floats to a row.
+inline void LoadBlock(const Problem& problem, const Rows& from, int64_t batch, int64_t row, int64_t count, int64_t head,
+                      float* to, int64_t stride) {
+  for (int64_t i = 0; i < count; ++i) {
+    if (problem.dtype == DType::float32) {
+      LoadRow(from.at<const float>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
+    } else {
+      LoadRow(from.at<const bfloat16>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
+    }
+  }
+}
+
+/// The other way, rounding to the tensor's data type. The values may be scaled on the way.
+inline void StoreRow(const Problem& problem, const float* from, float scale, const Rows& to, int64_t batch, int64_t row,
+                     int64_t head) {
+  if (problem.dtype == DType::float32) {
+    float* values = to.at<float>(batch, row, head);
+    for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = scale * from[i];
+  } else {
+    bfloat16* values = to.at<bfloat16>(batch, row, head);
+    for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = bfloat16(scale * from[i]);
+  }
+}
+
+/// to[c][r] = from[r][c]; rows and columns are multiples of 4.
+inline void Transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows,
+                      int64_t columns) {
+#if HWY_TARGET == HWY_SCALAR
+  for (int64_t r = 0; r < rows; ++r) {
+    for (int64_t c = 0; c < columns; ++c) to[c * to_stride + r] = from[r * from_stride + c];
+  }
+#else
+  const hn::FixedTag<float, 4> four;
+  for (int64_t r = 0; r < rows; r += 4) {
+    for (int64_t c = 0; c < columns; c += 4) {
+      const float* at = from + r * from_stride + c;
+      const auto r0 = hn::Load(four, at), r1 = hn::Load(four, at + from_stride);
+      const auto r2 = hn::Load(four, at + 2 * from_stride), r3 = hn::Load(four, at + 3 * from_stride);
+      const auto even_low = hn::InterleaveLower(four, r0, r2), odd_low = hn::InterleaveLower(four, r1, r3);
+      const auto even_high = hn::InterleaveUpper(four, r0, r2), odd_high = hn::InterleaveUpper(four, r1, r3);
+      float* out = to + c * to_stride + r;
+      hn::Store(hn::InterleaveLower(four, even_low, odd_low), four, out);
+      hn::Store(hn::InterleaveUpper(four, even_low, odd_low), four, out + to_stride);
+      hn::Store(hn::InterleaveLower(four, even_high, odd_high), four, out + 2 * to_stride);
+      hn::Store(hn::InterleaveUpper(four, even_high, odd_high), four, out + 3 * to_stride);
+    }
+  }
+#endif
+}
+
+/// A block of queries as [head_dim][query_rows]: each lane is a query. Lanes beyond the block's rows are zeros.
+/// `rows` ([query_rows][stride]) keeps the rows as they are.
+inline void LoadQueries(const Problem& problem, const Rows& from, const Sequence& sequence, const QueryBlock& block,
+                        float* rows, int64_t stride, float* transposed) {
+  LoadBlock(problem, from, sequence.batch, sequence.query_begin + block.row, block.rows, block.head, rows, stride);
+  const int64_t padded = round_up(block.rows, lanes);
+  std::memset(rows + block.rows * stride, 0, static_cast<size_t>((padded - block.rows) * stride) * sizeof(float));
+  Transpose(rows, stride, transposed, query_rows, padded, round_up(problem.head_dim, 4));
+}
+
+/// Loads `count` keys or values, then zeros up to a whole register tile.
+inline void LoadKeys(const Problem& problem, const Rows& from, const Sequence& sequence, int64_t key, int64_t count,
+                     int64_t kv_head, float* to, int64_t stride) {
+  LoadBlock(problem, from, sequence.batch, sequence.key_begin + key, count, kv_head, to, stride);
+  const int64_t padded = round_up(count, tile_rows);
+  std::memset(to + count * stride, 0, static_cast<size_t>((padded - count) * stride) * sizeof(float));
+}
+
+}  // namespace alibi::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#endif  // the include guard

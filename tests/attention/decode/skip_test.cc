@@ -1,0 +1,199 @@
+// The skip rule in decoding: how far it reaches, and that it never drops more than it says.
+#include <gtest/gtest.h>
+
+#include "alibi/runtime.h"
+#include "attention/decode/cases.h"
+
+namespace alibi::test {
+namespace {
+
+/// Decodes with and without the skip rule and checks |difference| <= 2 tolerance max|v| (and rounding).
+/// Gives the share of blocks visited.
+double expect_bounded(const DecodeCase& c, const DecodeInputs& in, std::vector<float> slopes = {}) {
+  SCOPED_TRACE(c.name());
+  const KvCache cache = filled_cache(in.k, in.v);
+  AttentionOptions options = c.options();
+  if (!slopes.empty()) options.slopes = std::move(slopes);
+  Tensor skipped = Tensor::empty(in.q.shape());
+  AttentionState state;
+  attention_decode(in.q, cache, options, skipped, &state);
+  options.query_offset = c.plain_options().query_offset;
+  options.tolerance = 0;
+  std::vector<double> expected;
+  attention_reference(in.q, in.k, in.v, options, expected);
+  const double largest = std::max(1.0, max_abs(doubles(in.v)));
+  EXPECT_TRUE(max_abs_diff(skipped, expected) <= (2 * static_cast<double>(c.tolerance) + 3e-6) * largest)
+      << "differs by " << max_abs_diff(skipped, expected);
+  EXPECT_LE(state.stats.blocks_visited, state.stats.blocks_total);
+  EXPECT_GT(state.stats.blocks_visited, 0);
+  return static_cast<double>(state.stats.blocks_visited) / static_cast<double>(state.stats.blocks_total);
+}
+
+DecodeCase long_case(float tolerance) {
+  return {.keys = 12000, .heads = 8, .kv_heads = 8, .head_dim = 8, .tolerance = tolerance};
+}
+
+/// Random numbers for long_case, drawn once.
+DecodeInputs long_inputs() {
+  static const DecodeInputs drawn(long_case(0));
+  DecodeInputs copy = drawn;
+  copy.q = drawn.q.clone();
+  copy.k = drawn.k.clone();
+  copy.v = drawn.v.clone();
+  return copy;
+}
+
+TEST(DecodeSkip, DropsMostOfALongCache) {
+  for (const float tolerance : {0x1p-24f, 0x1p-11f, 1e-3f, 0.1f}) {
+    const DecodeCase c = long_case(tolerance);
+    EXPECT_LT(expect_bounded(c, long_inputs()), 0.2);
+  }
+}
+
+TEST(DecodeSkip, ReachesNoFartherInALongerCache) {
+  std::vector<int64_t> visited;
+  const DecodeCase c = long_case(0x1p-24f);
+  const DecodeInputs in = long_inputs();
+  KvCache cache = filled_cache(in.k, in.v);
+  for (int times = 0; times < 2; ++times) {
+    if (times == 1) {
+      for (int more = 0; more < 7; ++more) cache.append(in.k, in.v);
+    }
+    Tensor out = Tensor::empty(in.q.shape());
+    AttentionState state;
+    attention_decode(in.q, cache, c.options(), out, &state);
+    visited.push_back(state.stats.blocks_visited);
+  }
+  EXPECT_LT(visited[1], visited[0] * 5 / 4);
+}
+
+TEST(DecodeSkip, AHugeKeyFarAwayIsFound) {
+  const DecodeCase c = long_case(0x1p-24f);
+  for (const int64_t at : {0, 63, 64, 5000, 11500}) {
+    DecodeInputs in = long_inputs();
+    // Its score outweighs the penalty of every head but the steepest.
+    in.k.slice(1, at, at + 1).fill(0);
+    Tensor key = in.k.slice(1, at, at + 1);
+    key.copy_from(in.q);
+    for (int64_t h = 0; h < 8; ++h) {
+      for (int64_t d = 0; d < 8; ++d) key.data<float>()[h * key.stride(2) + d] *= 2000;
+    }
+    in.v.slice(1, at, at + 1).fill(9);
+    expect_bounded(c, in);
+  }
+}
+
+TEST(DecodeSkip, AnEarlyLongKeyCostsLittle) {
+  // A bound by prefix maxima would visit everything; the tree knows where the long key is.
+  const DecodeCase c = long_case(0x1p-24f);
+  DecodeInputs in = long_inputs();
+  Tensor key = in.k.slice(1, 0, 1);
+  for (int64_t i = 0; i < 8 * 8; ++i) key.data<float>()[i] *= 8;
+  EXPECT_LT(expect_bounded(c, in, std::vector<float>(8, 0.01f)), 0.25);
+}
+
+TEST(DecodeSkip, HugeQueriesEqualScoresAndGrowingNorms) {
+  const DecodeCase c = long_case(0x1p-24f);
+  {
+    DecodeInputs in = long_inputs();
+    in.q = random_tensor(in.q.shape(), 9, 50);
+    expect_bounded(c, in);
+  }
+  {
+    DecodeInputs in = long_inputs();
+    in.k.fill(0);
+    EXPECT_LT(expect_bounded(c, in), 0.2);
+  }
+  {
+    DecodeInputs in = long_inputs();  // norms grow with distance as fast as the penalty
+    for (int64_t j = 0; j < c.keys; ++j) {
+      for (int64_t i = 0; i < 8 * 8; ++i) {
+        in.k.data<float>()[j * 8 * 8 + i] *= 1 + 0.002f * static_cast<float>(c.keys - j);
+      }
+    }
+    expect_bounded(c, in);
+  }
+}
+
+TEST(DecodeSkip, ManySmallSharesSpendOneBudget) {
+  // Far keys whose norms make up for their distance: every block of 64 alone is worth less than the budget, all of them
+  // together a hundred times as much.
+  constexpr int64_t keys = 12000, near = 256;
+  constexpr float slope = 1e-3f;
+  for (const bool backwards : {true, false}) {
+    DecodeCase c{.keys = keys, .heads = 1, .kv_heads = 1, .head_dim = 8, .tolerance = 1e-3f};
+    c.causal = backwards;
+    if (!backwards) c.offset = 1;
+    DecodeInputs in(c);
+    in.q.fill(1);
+    in.k.fill(0);
+    in.v.fill(0);
+    for (int64_t distance = near; distance < keys - 1; ++distance) {
+      const int64_t j = backwards ? keys - 1 - distance : 1 + distance;
+      const float score = std::log(1e-3f) + slope * static_cast<float>(distance);  // weight 0.001
+      in.k.slice(1, j, j + 1).fill(score / std::sqrt(8.0f));                       // scale 1 / sqrt(8), 8 products
+      in.v.slice(1, j, j + 1).fill(1);
+    }
+    expect_bounded(c, in, {slope});
+  }
+}
+
+TEST(DecodeSkip, KeysThatAreNotFiniteAreVisited) {
+  const DecodeCase c = long_case(0x1p-24f);
+  for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
+    DecodeInputs in = long_inputs();
+    in.k.slice(1, 70, 71).slice(3, 5, 6).fill(bad);
+    const KvCache cache = filled_cache(in.k, in.v);
+    Tensor out = Tensor::empty(in.q.shape());
+    attention_decode(in.q, cache, c.options(), out);
+    for (int64_t head = 0; head < 8; ++head) {
+      const bool matters = std::isnan(bad) || in.q.slice(2, head, head + 1).slice(3, 5, 6).to_floats()[0] > 0;
+      EXPECT_EQ(std::isnan(max_abs(out.slice(2, head, head + 1).to_floats())), matters) << head;
+    }
+  }
+}
+
+TEST(DecodeSkip, SlopesFromZeroToSteep) {
+  const DecodeCase c = long_case(0x1p-24f);
+  const DecodeInputs in = long_inputs();
+  expect_bounded(c, in, {0, 0x1p-16f, 0x1p-10f, 1e-30f, 1, 4, 100, 1e30f});
+  EXPECT_EQ(expect_bounded(c, in, std::vector<float>(8, 0.0f)), 1) << "without a slope every key is visited";
+}
+
+TEST(DecodeSkip, BothDirectionsAndTheWindow) {
+  DecodeInputs in = long_inputs();
+  in.q = random_tensor({1, 2, 8, 8}, 6);
+  for (const int64_t offset : {1, 700, 6000, 11990, 12500}) {
+    for (const int64_t window : {0, 3000}) {
+      DecodeCase c = long_case(0x1p-20f);
+      c.causal = false;
+      c.offset = offset;
+      c.window = window;
+      c.queries = 2;
+      if (offset - window >= c.keys) continue;
+      const double visited = expect_bounded(c, in);
+      EXPECT_LT(visited, window == 0 ? 0.4 : 1.0) << "both directions are cut short";
+    }
+  }
+}
+
+TEST(DecodeSkip, Denormals) {
+  DecodeCase c = long_case(0x1p-24f);
+  c.keys = 2000;
+  DecodeInputs in(c, 1e-39f);
+  expect_bounded(c, in);
+  in.k = random_tensor(in.k.shape(), 4);
+  expect_bounded(c, in);
+}
+
+TEST(DecodeSkip, GroupsReachAsFarAsTheirFlattestHead) {
+  DecodeCase c = long_case(0x1p-24f);
+  c.kv_heads = 1;
+  DecodeInputs in = long_inputs();
+  in.k = in.k.slice(2, 0, 1);
+  in.v = in.v.slice(2, 0, 1);
+  EXPECT_LT(expect_bounded(c, in), 0.7);
+}
+
+}  // namespace
+}  // namespace alibi::test
