@@ -10,10 +10,13 @@
 #include <set>
 #include <string>
 #include <string_view>
+#include <type_traits>
 #include <vector>
 
 #include "core/files.h"
+#include "temporary_folder.h"
 #include "testing.h"
+#include "train/small_run.h"
 
 namespace alibi {
 namespace {
@@ -101,6 +104,35 @@ TEST(TrainOptions, OneOfTwoWaysIsUsed) {
   EXPECT_TRUE(!used(options).contains("warmup_fraction") && used(options).contains("warmup_steps"));
   options.warmup_steps = -2;
   test::expect_error<UsageError>([&] { options.validate(); }, "warmup_steps is -2, expected at least 0, or -1");
+}
+
+/// Of a run of some updates with this value of an option, or with what it has.
+template <class Options>
+std::vector<float> weights_with(const Option<Options>* option) {
+  const test::TemporaryFolder folder;
+  TrainOptions options = test::short_run();
+  options.tokens = 5 * options.batch_tokens;
+  TrainRun run;
+  run.folder = folder.path();
+  if constexpr (std::is_same_v<Options, TrainRun>) {
+    if (option) option->set(run, test::another(*option, run));
+  } else {
+    if (option) option->set(options, test::another(*option, options));
+  }
+  LanguageModel model = test::small_model(Position::alibi, 0.1f);
+  train(model, test::stream(1000), options, run);
+  return test::weights(model);
+}
+
+TYPED_TEST(Described, WhatIsSaidNotToChangeTheResultDoesNot) {
+  const std::vector<float> expected = weights_with<TypeParam>(nullptr);
+  int changed = 0;
+  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+    if (option.changes_result) continue;
+    EXPECT_TRUE(weights_with(&option) == expected) << option.name;
+    ++changed;
+  }
+  EXPECT_GT(changed, 0);
 }
 
 template <class Options>

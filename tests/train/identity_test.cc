@@ -124,21 +124,11 @@ class Named {
   std::set<std::string> names_;
 };
 
-/// Not what it is.
-OptionValue another(const Option<TrainOptions>& option, const TrainOptions& options) {
-  const OptionValue now = option.get(options);
-  if (const auto* flag = std::get_if<bool>(&now)) return !*flag;
-  if (const auto* count = std::get_if<int64_t>(&now)) return *count + 16;
-  if (const auto* seed = std::get_if<uint64_t>(&now)) return *seed + 1;
-  if (const auto* number = std::get_if<double>(&now)) return *number / 2 + 0.125;
-  return std::string(std::get<std::string>(now) == option.choices[0] ? option.choices[1] : option.choices[0]);
-}
-
 TEST(Identity, NamesEveryOptionThatDiffers) {
   Named named;
   for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
     named.training(option.changes_result ? option.name : "",
-                   [&](TrainOptions& o) { option.set(o, another(option, o)); });
+                   [&](TrainOptions& o) { option.set(o, test::another(option, o)); });
   }
 
   named.model("position", [](auto& c) { c.transformer.position = Position::none; });

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include "alibi/train.h"
@@ -35,6 +36,17 @@ inline TrainOptions short_run() {
   options.micro_batch_tokens = 128;
   options.learning_rate = 5e-3;
   return options;
+}
+
+/// A value of an option that it does not have.
+template <class Options>
+OptionValue another(const Option<Options>& option, const Options& options) {
+  const OptionValue now = option.get(options);
+  if (const auto* flag = std::get_if<bool>(&now)) return !*flag;
+  if (const auto* count = std::get_if<int64_t>(&now)) return *count + 16;
+  if (const auto* seed = std::get_if<uint64_t>(&now)) return *seed + 1;
+  if (const auto* number = std::get_if<double>(&now)) return *number / 2 + 0.125;
+  return std::string(std::get<std::string>(now) == option.choices[0] ? option.choices[1] : option.choices[0]);
 }
 
 inline std::vector<float> weights(const LanguageModel& model) {
