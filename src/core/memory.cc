@@ -76,13 +76,13 @@ class Kept {
     if (--keepers_ == 0) drop_until(0);
   }
 
-  /// A kept block of this size or somewhat more; else nothing, after room was made for a new one.
+  /// A kept block of this size or up to twice as much; else nothing, after room was made for a new one.
   Block take(size_t size) {
     if (size < least || keepers_.load() == 0) return {};
     const std::lock_guard lock(mutex_);
     auto best = blocks_.end();
     for (auto block = blocks_.begin(); block != blocks_.end(); ++block) {
-      if (block->size < size || block->size > size + size / 4) continue;
+      if (block->size < size || block->size / 2 > size) continue;
       if (best == blocks_.end() || block->size < best->size) best = block;
     }
     const size_t used = static_cast<size_t>(alive.load()) + size;

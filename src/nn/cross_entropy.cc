@@ -109,7 +109,9 @@ void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weigh
 }  // namespace
 
 int64_t cross_entropy_chunk_rows(int64_t vocab) {
-  return std::clamp<int64_t>((int64_t{1} << 24) / std::max<int64_t>(vocab, 1) / 64 * 64, 64, 1024);
+  const auto rows_of = [&](int64_t elements) { return elements / std::max<int64_t>(vocab, 1) / 64 * 64; };
+  // Of few words more rows at once, so that many threads have something to do.
+  return std::max(std::clamp<int64_t>(rows_of(int64_t{1} << 24), 64, 1024), std::min<int64_t>(rows_of(1 << 20), 4096));
 }
 
 void linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets, std::span<float> nll) {

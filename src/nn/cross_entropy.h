@@ -8,7 +8,8 @@
 
 namespace alibi::nn {
 
-/// Rows whose logits exist at a time: at most 1024, fewer where a row is long (64 MiB of logits), never below 64.
+/// Rows whose logits exist at a time: at most 1024, fewer where a row is long (64 MiB of logits), never below 64; up to
+/// 4096 of short ones (4 MiB).
 int64_t cross_entropy_chunk_rows(int64_t vocab);
 
 /// nll[row] = -log softmax(hidden[row] * weight')[target[row]], in nats, with hidden [rows, d], weight [vocab, d],

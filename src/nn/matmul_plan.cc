@@ -33,6 +33,8 @@ constexpr double copied = 1.03, read_in_place = 1.8;
 /// half of them keep many threads busy.
 constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, most_tasks = 256;
 constexpr double halved = 0.04, halved_of_many = 0.015;
+/// What many threads wait for the last of them counts with this weight.
+constexpr double waited = 0.05;
 
 constexpr int64_t kernel_m = 32, kernel_n = 64, kernel_k = 256;  // of the kernels
 
@@ -62,7 +64,10 @@ double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulP
   const auto missing = [&](double limit) {
     return std::max(0.0, std::log2(std::min(wanted, limit) / static_cast<double>(plan.tasks())));
   };
-  return time * (1 + (halved - halved_of_many) * missing(many_tasks) + halved_of_many * missing(most_tasks));
+  const auto tasks = static_cast<double>(plan.tasks());
+  const double rounds = std::ceil(tasks / many_tasks) * many_tasks / tasks;
+  const double waiting = wanted >= many_tasks && tasks >= many_tasks ? waited * (rounds - 1) : 0;
+  return time * (1 + (halved - halved_of_many) * missing(many_tasks) + halved_of_many * missing(most_tasks) + waiting);
 }
 
 /// Into how many tiles an axis is cut at most, and which numbers are tried.
