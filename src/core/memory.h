@@ -11,9 +11,9 @@ namespace alibi {
 std::shared_ptr<void> allocate(size_t bytes, bool zeros);
 
 /// While one lives, large blocks that are given back are kept for those who ask next, because the system's fresh pages
-/// cost as much as a small product: for loops that need the same memory again and again. A block serves requests of half
-/// its size or more. What is asked for and what is kept never exceed together what was asked for at most; with the last
-/// of them goes what was kept.
+/// cost as much as a small product: for loops that need the same memory again and again. A block serves requests of
+/// half its size or more. What is asked for and what is kept never exceed together what was asked for at most; with the
+/// last of them goes what was kept.
 class KeepMemory {
  public:
   KeepMemory();
