@@ -85,16 +85,19 @@ OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tok
 
 std::vector<std::string> differences(const OrderedJson& now, const Json& known) {
   // Both through the text that a checkpoint holds: numbers are compared as they are written.
-  const Json ours = Json::parse(now.dump());
-  Json before = Json::parse(options_json({}).dump());
-  before.update(known);
+  const auto complete = [](const Json& identity) {
+    Json all = Json::parse(options_json({}).dump());
+    all.update(identity);
+    return all;
+  };
+  const Json ours = complete(Json::parse(now.dump())), before = complete(known);
   std::vector<std::string> found;
-  for (const auto& [key, value] : now.items()) {
+  for (const auto& [key, value] : ours.items()) {
     const auto was = before.find(key);
     if (was == before.end()) {
-      found.push_back(fmt::format("{} is {}, was not known", key, ours[key].dump()));
-    } else if (*was != ours[key]) {
-      found.push_back(fmt::format("{} is {}, was {}", key, ours[key].dump(), was->dump()));
+      found.push_back(fmt::format("{} is {}, was not known", key, value.dump()));
+    } else if (*was != value) {
+      found.push_back(fmt::format("{} is {}, was {}", key, value.dump(), was->dump()));
     }
   }
   for (const auto& [key, value] : before.items()) {

@@ -151,6 +151,9 @@ TEST(Compare, SettingsOfTrainingReachItAndTheReport) {
   EXPECT_NE(results.methods[0].evaluations[0].nll, before);
   options.dropout = 1.5f;
   test::expect_error<UsageError>([&] { compare(options); }, "dropout is 1.5");
+  options.dropout = 0;
+  options.eval_tokens = -1;
+  test::expect_error<UsageError>([&] { compare(options); }, "eval_tokens is -1, expected at least 0");
 }
 
 }  // namespace
