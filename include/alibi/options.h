@@ -15,6 +15,7 @@
 
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
+#include "alibi/export.h"
 
 namespace alibi {
 
@@ -68,7 +69,7 @@ template <auto member>
 using Value = typename Parts<decltype(member)>::Type;
 
 template <class Enum>
-inline constexpr auto names = [] {
+ALIBI_HIDDEN inline constexpr auto names = [] {
   std::array<const char*, enum_names<Enum>.size()> result{};
   for (size_t i = 0; i < result.size(); ++i) result[i] = enum_names<Enum>[i].name;
   return result;
