@@ -417,5 +417,24 @@ TEST(Transformer, BadInputIsNamed) {
   EXPECT_NO_THROW(model.backward(Tensor({1, 5, 24})));
 }
 
+/// Keys whose weight bfloat16 could not show are left out, as many as with half its precision as tolerance.
+TEST(TransformerPrecision, Bfloat16RaisesTheTolerance) {
+  const Tensor x = test::random_tensor({1, 3000, 64}, 5);
+  const auto output = [&](float tolerance, Precision precision) {
+    TransformerConfig config;
+    config.layers = 1;
+    config.d_model = 64;
+    config.heads = 4;
+    config.tolerance = tolerance;
+    Transformer model(config, 3);
+    model.set_precision(precision);
+    return model(x);
+  };
+  const Tensor raised = output(0x1p-24f, Precision::bf16), asked_for = output(0x1p-11f, Precision::bf16);
+  EXPECT_TRUE(test::same_bits(raised, asked_for));
+  EXPECT_FALSE(test::same_bits(output(0, Precision::bf16), asked_for)) << "0 visits all keys";
+  EXPECT_FALSE(test::same_bits(output(0x1p-24f, Precision::f32), output(0x1p-11f, Precision::f32)));
+}
+
 }  // namespace
 }  // namespace alibi
