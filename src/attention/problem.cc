@@ -1,4 +1,4 @@
-#include "attention/make_problem.h"
+#include "attention/problem.h"
 
 #include <cmath>
 #include <string>
@@ -45,7 +45,9 @@ void check_writable(const char* operation, const char* name, const Tensor& tenso
 /// One past the last byte of a contiguous tensor.
 const char* end_of(const Tensor& tensor) { return static_cast<const char*>(tensor.raw()) + tensor.bytes(); }
 
-Rows rows_of(const Tensor& tensor) { return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)}; }
+TensorView view_of(const Tensor& tensor) {
+  return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
 
 void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, const Problem& problem) {
   const auto size = static_cast<int64_t>(slopes.size());
@@ -194,12 +196,10 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   check_shape(operation, "v", v, k.shape(), "k");
   check_shape(operation, "out", out, q.shape(), "q");
   check_writable(operation, "out", out);
-  check_apart(operation, "out", out, "k", k);
-  check_apart(operation, "out", out, "v", v);
-  problem.q = rows_of(q);
-  problem.k = rows_of(k);
-  problem.v = rows_of(v);
-  problem.out = rows_of(out);
+  problem.q = view_of(q);
+  problem.k = view_of(k);
+  problem.v = view_of(v);
+  problem.out = view_of(out);
   set_options(operation, options, problem);
   set_bias(operation, options, problem);
   set_sequences(operation, options, problem);
@@ -230,10 +230,10 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
       check_apart(operation, name, *output, other_name, *other);
     }
   }
-  problem.dout = rows_of(dout);
-  problem.dq = rows_of(dq);
-  problem.dk = rows_of(dk);
-  problem.dv = rows_of(dv);
+  problem.dout = view_of(dout);
+  problem.dq = view_of(dq);
+  problem.dk = view_of(dk);
+  problem.dv = view_of(dv);
   const Shape lse_shape = {problem.batch, problem.heads, problem.queries};
   const Tensor& near = state.kernel.state().lse;
   for (const Tensor& lse : {state.lse, near}) {
