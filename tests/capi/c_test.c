@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BATCH = 2, LENGTH = 70, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 8 };
 enum { Q_SIZE = BATCH * LENGTH * HEADS * HEAD_DIM, K_SIZE = BATCH * LENGTH * KV_HEADS * HEAD_DIM };
