@@ -251,8 +251,9 @@ void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chu
 void backward_chunk(const Problem& problem, const AttentionState& state, const BlockIndex& index, Chunk& chunk) {
   const FlushDenormals flush;
   allocate_sums(problem, chunk);
-  for_each_task(problem, chunk.kv_head, chunk.rows,
-                [&](const Range& heads, const Range& rows) { fold_blocks(problem, state, chunk, index, heads, rows); });
+  for_each_task(problem, chunk.kv_head, chunk.rows, [&](const Range& heads, const Range& rows) HWY_ATTR {
+    fold_blocks(problem, state, chunk, index, heads, rows);
+  });
 }
 
 void write_key_gradients(const Problem& problem, const std::vector<Chunk>& chunks, int64_t key_block) {
