@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 #include "formats/safetensors.h"
-#include "model/attention_observer.h"
+#include "model/pass.h"
 
 namespace alibi::bench {
 namespace {
@@ -78,11 +78,11 @@ AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint6
 
 std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens) {
   std::vector<AttentionInputs> layers;
-  const ScopedAttentionObserver observer(
-      [&](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-        layers.push_back({q.clone(), k.clone(), v.clone(), options});
-      });
-  model.hidden(Tensor::from(std::span<const int32_t>(tokens), {1, static_cast<int64_t>(tokens.size())}));
+  Pass pass;
+  pass.on_attention = [&](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+    layers.push_back({q.clone(), k.clone(), v.clone(), options});
+  };
+  hidden(model, Tensor::from(std::span<const int32_t>(tokens), {1, static_cast<int64_t>(tokens.size())}), pass);
   return layers;
 }
 

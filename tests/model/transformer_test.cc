@@ -4,7 +4,7 @@
 
 #include "alibi/error.h"
 #include "alibi/runtime.h"
-#include "model/training_buffers.h"
+#include "model/transformer_state.h"
 #include "testing.h"
 
 namespace alibi {
@@ -145,7 +145,7 @@ TEST_P(TransformerCase, SameBitsAtAnyThreadCount) {
   });
 }
 
-struct Pass {
+struct Step {
   Tensor y, dx;
   std::vector<Tensor> gradients;
 
@@ -156,16 +156,16 @@ struct Pass {
   }
 };
 
-Pass forward_and_backward(const TransformerConfig& config, Precision precision, bool recompute) {
+Step forward_and_backward(const TransformerConfig& config, Precision precision, bool recompute) {
   Transformer model(config, 7);
   model.set_precision(precision);
   model.set_recompute(recompute);
   model.zero_gradients();
   const Tensor y = model.forward(random_tensor({3, 29, 24}, 1), seed);
   const Tensor dx = model.backward(random_tensor({3, 29, 24}, 2).to(y.dtype())).clone();
-  Pass pass{y, dx, {}};
-  for (const Parameter& parameter : model.parameters()) pass.gradients.push_back(parameter.gradient);
-  return pass;
+  Step step{y, dx, {}};
+  for (const Parameter& parameter : model.parameters()) step.gradients.push_back(parameter.gradient);
+  return step;
 }
 
 TEST_P(TransformerCase, RecomputingGivesTheSameBits) {
@@ -179,8 +179,8 @@ TEST_P(TransformerCase, RecomputingGivesTheSameBits) {
 }
 
 TEST_P(TransformerCase, Bfloat16IsFloat32UpToRounding) {
-  const Pass exact = forward_and_backward(GetParam().config, Precision::f32, false);
-  const Pass rounded = forward_and_backward(GetParam().config, Precision::bf16, false);
+  const Step exact = forward_and_backward(GetParam().config, Precision::f32, false);
+  const Step rounded = forward_and_backward(GetParam().config, Precision::bf16, false);
   EXPECT_EQ(rounded.y.dtype(), DType::bfloat16);
   EXPECT_EQ(rounded.dx.dtype(), DType::float32);
   const auto distance = [](const Tensor& a, const Tensor& b) {
@@ -205,13 +205,14 @@ TEST_P(TransformerCase, Bfloat16HasTheSameBitsAtAnyThreadCount) {
 TEST_P(TransformerCase, MemoryIsWhatWasPredicted) {
   const int64_t batch = 2, length = 31;
   for (const Precision precision : {Precision::f32, Precision::bf16}) {
-    for (const bool recompute : {false, true}) {
-      const TrainingMode mode{precision, recompute};
-      const TrainingBuffers::Bytes expected = TrainingBuffers::predict(GetParam().config, mode, batch, length);
+    for (const Keep keep : {Keep::nothing, Keep::sums, Keep::all}) {
+      const PassMode mode{precision, keep};
+      const PassMemory::Bytes expected = PassMemory::predict(GetParam().config, mode, batch, length);
       const int64_t before = tensor_bytes();
-      TrainingBuffers buffers;
-      buffers.prepare(GetParam().config, mode, batch, length);
-      const int64_t states = recompute ? 1 : GetParam().config.layers;  // attention makes them when it runs
+      PassMemory memory;
+      memory.prepare(GetParam().config, mode, batch, length);
+      // Attention makes them when it runs.
+      const int64_t states = keep == Keep::nothing ? 0 : keep == Keep::sums ? 1 : GetParam().config.layers;
       const int64_t lse = states * batch * length * GetParam().config.heads * 4;
       // Blocks are rounded up to 64 bytes.
       EXPECT_NEAR(static_cast<double>(tensor_bytes() - before),
