@@ -15,6 +15,9 @@ namespace {
 /// In inference the feed-forward layer works on this many rows at a time: its wide hidden layer never exists for all.
 constexpr int64_t rows_at_a_time = 4096;
 
+/// Tokens up to which a cache is read by attention_decode(), beyond by attention().
+constexpr int64_t most_decoded = 16;
+
 /// Queries, keys and values of a row side by side.
 int64_t qkv_dim(const TransformerConfig& config) {
   return int64_t{config.heads + 2 * config.key_heads()} * config.head_dim();
@@ -165,7 +168,13 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   if (!pass.caches.empty()) {
     KvCache& cache = pass.caches[static_cast<size_t>(layer_)];
     cache.append(heads.k, heads.v);
-    return attention_decode(heads.q, cache, options, attended);
+    if (pass.position > 0) {  // else all it holds is what was just appended
+      if (pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype()) {
+        return attention_decode(heads.q, cache, options, attended);
+      }
+      heads.k = cache.keys();
+      heads.v = cache.values();
+    }
   }
   attention(heads.q, heads.k, heads.v, options, attended,
             pass.memory.mode.keep == Keep::nothing ? nullptr : &products.attention);

@@ -38,8 +38,13 @@ Transformer::State::State(const TransformerConfig& config_in, uint64_t seed)
 Tensor Transformer::State::walk(const Tensor& x_in, Keep keep, Pass& pass) const {
   const Tensor input = checked_input(x_in, config, DType::float32, "transformer");
   const int64_t batch = input.size(0), length = input.size(1), rows = batch * length, width = config.d_model;
-  check(pass.caches.empty() || pass.caches.size() == blocks.size(), "[transformer] {} caches for {} layers",
+  check(pass.caches.empty() || (pass.caches.size() == blocks.size() && config.causal && keep == Keep::nothing),
+        "[transformer] {} caches for {} layers: caches are for the inference of decoders, one a layer",
         pass.caches.size(), blocks.size());
+  for (const KvCache& cache : pass.caches) {
+    check(cache.length() == pass.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
+          cache.length(), pass.position);
+  }
   PassMemory& memory = pass.memory;
   memory.prepare(config, {precision, keep}, batch, length);
 

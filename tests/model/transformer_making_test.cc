@@ -8,25 +8,18 @@
 
 #include "alibi/transformer.h"
 #include "model/position.h"
+#include "model/small_transformer.h"
 #include "testing.h"
 
 namespace alibi {
 namespace {
 
-TransformerConfig making_config() {
-  TransformerConfig config;
-  config.layers = 2;
-  config.d_model = 24;
-  config.heads = 3;
-  config.expansion = 2;
-  config.dropout = 0;
-  return config;
-}
+using test::small_transformer;
 
 TEST(Transformer, SlopesOfEncoders) {
   constexpr float closed = std::numeric_limits<float>::infinity();
   const auto slopes_of = [](int heads, Bidirectional form) {
-    TransformerConfig config = making_config();
+    TransformerConfig config = small_transformer();
     config.layers = 1;
     config.heads = heads;
     config.causal = false;
@@ -46,7 +39,7 @@ TEST(Transformer, SlopesOfEncoders) {
 }
 
 TEST(Transformer, FairseqInitializationHasItsBounds) {
-  TransformerConfig config = making_config();
+  TransformerConfig config = small_transformer();
   config.initialization = Initialization::fairseq;
   const Transformer model(config, 7);
   const auto bound_of = [](const std::string& name) -> double {
@@ -71,7 +64,7 @@ TEST(Transformer, FairseqInitializationHasItsBounds) {
 
 TEST(TransformerConfig, BadValuesAreNamed) {
   const auto message = [](auto change) {
-    TransformerConfig config = making_config();
+    TransformerConfig config = small_transformer();
     change(config);
     return test::message_of<UsageError>([&] { config.validate(); });
   };
