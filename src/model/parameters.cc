@@ -1,21 +1,16 @@
 #include "model/parameters.h"
 
-#include <algorithm>
 #include <cmath>
 #include <numeric>
 #include <utility>
 
-#include "core/parallel.h"
-#include "core/pieces.h"
 #include "model/transformer_state.h"
 #include "model/vocabulary.h"
-#include "nn/elementwise.h"
+#include "nn/many.h"
+#include "nn/random_fill.h"
 
 namespace alibi {
 namespace {
-
-/// Elements for one task: some ten microseconds of reading and writing memory.
-constexpr int64_t parameter_grain = int64_t{1} << 15;
 
 std::vector<ParameterSpec> specs_of(const DeclareParameters& declare) {
   std::vector<ParameterSpec> specs;
@@ -33,13 +28,7 @@ Start Start::linear(int64_t fan_in) { return uniform(1 / std::sqrt(static_cast<f
 
 void Start::fill(Tensor& values, const Random& random) const {
   if (kind == Kind::constant) return values.fill(value);
-  float* to = values.data<float>();
-  parallel_ranges(values.elements(), 1 << 14, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) {
-      const auto counter = static_cast<uint64_t>(i);
-      to[i] = value * (kind == Kind::normal ? random.normal(counter) : 2 * random.uniform(counter) - 1);
-    }
-  });
+  kind == Kind::normal ? nn::fill_normal(random, value, values) : nn::fill_uniform(random, value, values);
 }
 
 int64_t ParameterSpec::elements() const {
@@ -92,40 +81,29 @@ std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters) {
 }
 
 void zero_gradients(const std::vector<Parameter*>& parameters) {
-  Pieces pieces(parameter_grain);
-  std::vector<float*> gradients;
+  nn::Tensors gradients;
   for (Parameter* parameter : parameters) {
     if (parameter->gradient.defined()) {
-      pieces.add(parameter->gradient.elements());
-      gradients.push_back(parameter->gradient.data<float>());
+      gradients.push_back(parameter->gradient);
     } else {
       parameter->gradient = Tensor(parameter->value.shape());
     }
   }
-  parallel_for(pieces.size(), [&](int64_t task) {
-    const Piece piece = pieces.at(task);
-    std::fill(gradients[piece.array] + piece.begin, gradients[piece.array] + piece.end, 0.0f);
-  });
+  nn::fill(gradients, 0);
 }
 
 void round_operands(const std::vector<Parameter*>& parameters, Precision precision) {
-  Pieces pieces(parameter_grain);
-  std::vector<const Parameter*> operands;
+  nn::Tensors values, rounded;
   for (Parameter* parameter : parameters) {
     if (!parameter->is_operand || precision == Precision::f32) {
       parameter->rounded = Tensor();
       continue;
     }
     if (!parameter->rounded.defined()) parameter->rounded = Tensor::empty(parameter->value.shape(), DType::bfloat16);
-    pieces.add(parameter->value.elements());
-    operands.push_back(parameter);
+    values.push_back(parameter->value);
+    rounded.push_back(parameter->rounded);
   }
-  parallel_for(pieces.size(), [&](int64_t task) {
-    const Piece piece = pieces.at(task);
-    const Parameter& parameter = *operands[piece.array];
-    nn::convert_row(parameter.value.data<float>() + piece.begin, DType::float32, piece.end - piece.begin,
-                    parameter.rounded.data<bfloat16>() + piece.begin, DType::bfloat16);
-  });
+  nn::convert(values, rounded);
 }
 
 }  // namespace alibi
