@@ -118,8 +118,10 @@ class ALIBI_API LanguageModel {
   /// Text after the prompt, of any length; positions go as far as it takes. The prompt starts a document.
   std::string generate(std::string_view prompt, const GenerateOptions& options = {}) const;
 
+  struct State;  ///< private to the library
+  const State& state() const { return *state_; }
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -14,12 +14,17 @@
 #include "compare/report_settings.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "model/position.h"
 #include "report/html.h"
 #include "text/corpus.h"
 #include "text/training_data.h"
 
 namespace alibi {
 namespace {
+
+std::string ended(const LanguageModel& model, int64_t end) {
+  return fmt::format("{} positions end at {}", name_of(model.config().transformer.position), end);
+}
 
 using Clock = std::chrono::steady_clock;
 
@@ -155,9 +160,9 @@ void Comparison::evaluate_method(const LanguageModel& model, MethodResults& resu
     EvaluationPoint point;
     point.length = options_.lengths[i];
     point.stride = point.length;
-    const TransformerConfig& config = model.config().transformer;
-    if (config.position == Position::learned && point.length > config.max_length) {
-      point.gap = fmt::format("learned positions end at {}", config.max_length);
+    const std::optional<int64_t> end = end_of_positions(model.config().transformer);
+    if (end && point.length > *end) {
+      point.gap = ended(model, *end);
       results.evaluations.push_back(point);
       continue;
     }
@@ -199,13 +204,10 @@ void Comparison::sample(const LanguageModel& model, MethodResults& results) {
   generate_options.max_tokens = options_.sample_tokens;
   generate_options.temperature = 0.8;
   generate_options.seed = options_.train.seed;
-  const TransformerConfig& config = model.config().transformer;
-  if (config.position == Position::learned) {
-    const int64_t room = config.max_length - prompt_tokens;
-    if (room < generate_options.max_tokens) {
-      generate_options.max_tokens = std::max<int64_t>(0, room);
-      results.sample_note = fmt::format("learned positions end at {}", config.max_length);
-    }
+  const std::optional<int64_t> end = end_of_positions(model.config().transformer);
+  if (end && *end - prompt_tokens < generate_options.max_tokens) {
+    generate_options.max_tokens = std::max<int64_t>(0, *end - prompt_tokens);
+    results.sample_note = ended(model, *end);
   }
   if (tokenizer.kind() != "byte") {
     // The same draws, up to the training length.
