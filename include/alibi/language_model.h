@@ -91,6 +91,11 @@ class ALIBI_API LanguageModel {
   const Tokenizer& tokenizer() const;
   int64_t parameter_count() const;
 
+  /// Moves the parameters: the model computes there from then on. Ids and targets may lie anywhere; tensors that are
+  /// returned lie on the device.
+  void to(Device device);
+  Device device() const;
+
   /// ids int32 [batch, length] -> final hidden states [batch, length, d_model].
   Tensor hidden(const Tensor& ids) const;
   /// ids int32 [batch, length] -> float32 [batch, length, vocab_size]; those of adaptive models are log-probabilities.

@@ -146,6 +146,9 @@ class ALIBI_API Transformer {
   /// to the gradients of the parameters.
   Tensor backward(const Tensor& dy);
 
+  /// Moves the parameters; inputs must lie there from then on, and results do.
+  void to(Device device);
+
   /// Of training and inference; f32 at first. In bf16 the tolerance of the skip rule is at least 2^-11, half the
   /// rounding of the type.
   void set_precision(Precision precision);

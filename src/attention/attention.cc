@@ -6,6 +6,7 @@
 #include "attention/kernel.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
+#include "core/check.h"
 #include "core/isa.h"
 
 namespace alibi {
@@ -16,7 +17,14 @@ using kernels::Problem;
 
 /// Calls run(kernel) with the kernels that support the problem, the fastest first, until one returns true.
 template <class Run>
-void run_kernel(const Problem& problem, const Run& run) {
+void run_kernel(const char* operation, const Problem& problem, const Run& run) {
+  if (problem.device != Device::cpu) {
+    const Kernel* const kernel = kernels::device_kernels().of(problem.device);
+    check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
+          "[{}] this build of alibi cannot do it on '{}'; copy the tensors with to(Device::cpu)", operation,
+          name_of(problem.device));
+    return;
+  }
   prepare_dispatch();
   for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
     if (kernel->supports(problem) && run(*kernel)) return;
@@ -35,6 +43,11 @@ bool lse_needs_shift(const Problem& problem) {
 
 }  // namespace
 
+PerDevice<Kernel>& kernels::device_kernels() {
+  static PerDevice<Kernel> kernels;
+  return kernels;
+}
+
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
                AttentionState* state) {
   const Problem problem = kernels::make_problem("attention", q, k, v, out, options);
@@ -43,18 +56,18 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   }
   if (state != nullptr) {
     const Shape shape = {problem.batch, problem.heads, problem.queries};
-    *state = {.lse = Tensor::empty(shape), .stats = {}, .kernel = {}};
+    *state = {.lse = Tensor::empty(shape, DType::float32, problem.device), .stats = {}, .kernel = {}};
     KernelState::State& kept = state->kernel.state();
-    kept.lse = lse_needs_shift(problem) ? Tensor::empty(shape) : state->lse;
+    kept.lse = lse_needs_shift(problem) ? Tensor::empty(shape, DType::float32, problem.device) : state->lse;
     kept.words = KernelState::saved_words(problem.batch, problem.queries, problem.heads, options);
   }
   if (out.elements() == 0) return;
-  run_kernel(problem, [&](const Kernel& kernel) { return kernel.forward(problem, state); });
+  run_kernel("attention", problem, [&](const Kernel& kernel) { return kernel.forward(problem, state); });
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                  AttentionState* state) {
-  Tensor out = Tensor::empty(q.shape(), q.dtype());
+  Tensor out = Tensor::empty(q.shape(), q.dtype(), q.device());
   attention(q, k, v, options, out, state);
   return out;
 }
@@ -72,7 +85,8 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
     }
     return;
   }
-  run_kernel(problem, [&](const Kernel& kernel) { return kernel.backward(problem, state, sums); });
+  run_kernel("attention_backward", problem,
+             [&](const Kernel& kernel) { return kernel.backward(problem, state, sums); });
 }
 
 }  // namespace alibi

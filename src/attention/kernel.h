@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/problem.h"
+#include "core/device.h"
 
 namespace alibi::kernels {
 
@@ -19,5 +20,9 @@ struct Kernel {
 const Kernel& amx_kernel();
 /// Float32 arithmetic on any instruction set; computes every problem.
 const Kernel& vector_kernel();
+
+/// The kernels of devices other than the CPU, one for each that this build has. What they are given holds addresses of
+/// the device: the tensors of the problem, of the sums and of the state. All else lies in the CPU's memory.
+PerDevice<Kernel>& device_kernels();
 
 }  // namespace alibi::kernels

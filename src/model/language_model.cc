@@ -40,7 +40,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   /// Hidden states in the type that products are computed in.
   Tensor rounded(const Tensor& states) const {
     if (transformer.precision() == Precision::f32) return states;
-    Tensor result = Tensor::empty(states.shape(), DType::bfloat16);
+    Tensor result = Tensor::empty(states.shape(), DType::bfloat16, states.device());
     nn::convert(states, result);
     return result;
   }
@@ -105,14 +105,23 @@ int64_t LanguageModel::parameter_count() const {
   return count;
 }
 
-Tensor hidden(const LanguageModel& model, const Tensor& ids, Pass& pass) {
-  LanguageModel::State::check_ids(ids, "language model");
+Tensor hidden(const LanguageModel& model, const Tensor& ids_in, Pass& pass) {
+  LanguageModel::State::check_ids(ids_in, "language model");
+  const Tensor ids = ids_in.to(model.device());
   const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
-  Tensor embedded = Tensor::empty({batch * length, width});
+  Tensor embedded = Tensor::empty({batch * length, width}, DType::float32, model.device());
   model.state().vocabulary->embed(ids.reshape({batch * length}), embedded);
   const Tensor x = embedded.reshape({batch, length, width});
   return model.state().transformer.state().walk(x, Keep::nothing, pass);
 }
+
+void LanguageModel::to(Device device) {
+  state_->embedded = state_->dhidden = Tensor();
+  state_->transformer.to(device);
+  move_parameters(pointers_to(state_->vocabulary_parameters), device);
+}
+
+Device LanguageModel::device() const { return state_->vocabulary_parameters.front().value.device(); }
 
 Tensor LanguageModel::hidden(const Tensor& ids) const {
   Pass pass;
@@ -122,7 +131,7 @@ Tensor LanguageModel::hidden(const Tensor& ids) const {
 Tensor LanguageModel::logits(const Tensor& ids) const {
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements(), vocab = config().vocab_size;
-  Tensor result = Tensor::empty({rows, vocab});
+  Tensor result = Tensor::empty({rows, vocab}, DType::float32, device());
   state_->vocabulary->logits(state_->rounded(states.reshape({rows, states.size(2)})), result);
   return result.reshape({ids.size(0), ids.size(1), vocab});
 }
@@ -131,7 +140,7 @@ Tensor LanguageModel::next_logits(const Tensor& ids) const {
   const Tensor states = hidden(ids);
   const int64_t batch = states.size(0), length = states.size(1), width = states.size(2);
   const Tensor last = states.slice(1, length - 1, length).clone().reshape({batch, width});
-  Tensor result = Tensor::empty({batch, config().vocab_size});
+  Tensor result = Tensor::empty({batch, config().vocab_size}, DType::float32, device());
   state_->vocabulary->logits(state_->rounded(last), result);
   return result;
 }
@@ -141,21 +150,23 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements();
   std::vector<float> result(static_cast<size_t>(rows));
-  state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}), result);
+  state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}).to(device()),
+                          result);
   return result;
 }
 
-double LanguageModel::accumulate_gradients(const Tensor& ids, const Tensor& targets, float gradient_scale,
+double LanguageModel::accumulate_gradients(const Tensor& ids_in, const Tensor& targets_in, float gradient_scale,
                                            const StepSeed& seed) {
   State& s = *state_;
-  State::check_targets(ids, targets, "language model training");
+  State::check_targets(ids_in, targets_in, "language model training");
+  const Tensor ids = ids_in.to(device()), targets = targets_in.to(device());
   check(s.vocabulary_parameters.front().gradient.defined(),
         "[language model training] there are no gradients to add to; call zero_gradients() first");
   const int64_t batch = ids.size(0), length = ids.size(1), rows = batch * length;
   const int64_t width = config().transformer.d_model;
   const auto reuse = [&](Tensor& tensor, DType dtype) {
     if (tensor.defined() && tensor.size(0) == rows && tensor.dtype() == dtype) return;
-    tensor = Tensor::empty({rows, width}, dtype);
+    tensor = Tensor::empty({rows, width}, dtype, device());
   };
   reuse(s.embedded, DType::float32);
   s.vocabulary->embed(ids.reshape({rows}), s.embedded);

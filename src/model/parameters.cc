@@ -80,13 +80,21 @@ std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters) {
   return all;
 }
 
+void move_parameters(const std::vector<Parameter*>& parameters, Device device) {
+  for (Parameter* parameter : parameters) {
+    for (Tensor* tensor : {&parameter->value, &parameter->gradient, &parameter->rounded}) {
+      if (tensor->defined()) *tensor = tensor->to(device);
+    }
+  }
+}
+
 void zero_gradients(const std::vector<Parameter*>& parameters) {
   nn::Tensors gradients;
   for (Parameter* parameter : parameters) {
     if (parameter->gradient.defined()) {
       gradients.push_back(parameter->gradient);
     } else {
-      parameter->gradient = Tensor(parameter->value.shape());
+      parameter->gradient = Tensor(parameter->value.shape(), DType::float32, parameter->value.device());
     }
   }
   nn::fill(gradients, 0);
@@ -99,8 +107,11 @@ void round_operands(const std::vector<Parameter*>& parameters, Precision precisi
       parameter->rounded = Tensor();
       continue;
     }
-    if (!parameter->rounded.defined()) parameter->rounded = Tensor::empty(parameter->value.shape(), DType::bfloat16);
-    values.push_back(parameter->value);
+    const Tensor& value = parameter->value;
+    if (!parameter->rounded.defined()) {
+      parameter->rounded = Tensor::empty(value.shape(), DType::bfloat16, value.device());
+    }
+    values.push_back(value);
     rounded.push_back(parameter->rounded);
   }
   nn::convert(values, rounded);

@@ -65,6 +65,9 @@ int64_t elements_of(const std::vector<ParameterSpec>& specs);
 
 std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters);
 
+/// Values, gradients and bfloat16 copies.
+void move_parameters(const std::vector<Parameter*>& parameters, Device device);
+
 /// Gradients that are zero; makes those that are not there.
 void zero_gradients(const std::vector<Parameter*>& parameters);
 /// The bfloat16 copies of operands: made or renewed in bf16, dropped in f32.

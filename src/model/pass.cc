@@ -6,10 +6,10 @@ namespace alibi {
 namespace {
 
 /// Reuses a tensor's memory from step to step where the shape stays.
-void reuse(Tensor& tensor, const Shape& shape, DType dtype) {
-  if (tensor.defined() && tensor.shape() == shape && tensor.dtype() == dtype) return;
+void reuse(Tensor& tensor, const Shape& shape, DType dtype, Device device) {
+  if (tensor.defined() && tensor.shape() == shape && tensor.dtype() == dtype && tensor.device() == device) return;
   tensor = Tensor();  // free before allocating: the peak holds one of them
-  tensor = Tensor::empty(shape, dtype);
+  tensor = Tensor::empty(shape, dtype, device);
 }
 
 }  // namespace
@@ -37,7 +37,7 @@ void PassMemory::prepare(const TransformerConfig& config, const PassMode& mode_i
   length = length_in;
   if (keep == nullptr && mode.keep != Keep::nothing) keep = std::make_unique<const KeepMemory>();
   each(config, batch * length,
-       [](bool, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype); });
+       [&](bool, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype, mode.device); });
   scratch.cut(config, mode, batch * length);
   if (mode.keep != Keep::nothing) return;
   for (BlockMemory& block : blocks) {

@@ -25,6 +25,7 @@ enum class Keep : uint8_t {
 struct PassMode {
   Precision precision = Precision::f32;
   Keep keep = Keep::all;
+  Device device = Device::cpu;  ///< where the input lies, and all that is made of it
 
   DType type() const { return precision == Precision::bf16 ? DType::bfloat16 : DType::float32; }
 };

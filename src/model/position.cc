@@ -48,15 +48,15 @@ class Sinusoidal : public PositionMethod {
   bool scales_embeddings() const override { return true; }
   void enter(const Tensor& x, int64_t first, Tensor& y) const override {
     const int64_t end = first + x.size(1);
-    nn::add_positions(x, table(end).slice(0, first, end), y);
+    nn::add_positions(x, table(end, x.device()).slice(0, first, end), y);
   }
 
  private:
   /// Grows to the longest length asked for, by several threads perhaps.
-  Tensor table(int64_t length) const {
+  Tensor table(int64_t length, Device device) const {
     const std::lock_guard lock(mutex_);
-    if (!table_.defined() || table_.size(0) < length) {
-      Tensor table = Tensor::empty({length, config_.d_model});
+    if (!table_.defined() || table_.size(0) < length || table_.device() != device) {
+      Tensor table = Tensor::empty({length, config_.d_model}, DType::float32, device);
       nn::sinusoids(table);
       table_ = table;
     }

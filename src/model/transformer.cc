@@ -46,7 +46,7 @@ Tensor Transformer::State::walk(const Tensor& x_in, Keep keep, Pass& pass) const
           cache.length(), pass.position);
   }
   PassMemory& memory = pass.memory;
-  memory.prepare(config, {precision, keep}, batch, length);
+  memory.prepare(config, {precision, keep, input.device()}, batch, length);
 
   Tensor x = memory.first();
   Tensor entered = x.reshape(input.shape());
@@ -59,7 +59,8 @@ Tensor Transformer::State::walk(const Tensor& x_in, Keep keep, Pass& pass) const
     stream.end(memory.last, x);
     return x.reshape(input.shape());
   }
-  Tensor y = Tensor::empty({rows, width}, keep == Keep::nothing ? DType::float32 : memory.mode.type());
+  const DType type = keep == Keep::nothing ? DType::float32 : memory.mode.type();
+  Tensor y = Tensor::empty({rows, width}, type, memory.mode.device);
   config.final_norm ? stream.leave(final_norm, memory.last, y) : stream.end(memory.last, y);
   return y.reshape(input.shape());
 }
@@ -114,6 +115,11 @@ Tensor Transformer::backward(const Tensor& dy_in) {
   check(parameters().empty() || parameters().front().gradient.defined(),
         "[transformer backward] there are no gradients to add to; call zero_gradients() first");
   return state_->walk_back(dy, pass);
+}
+
+void Transformer::to(Device device) {
+  release_activations();
+  move_parameters(pointers_to(state_->parameters), device);
 }
 
 void Transformer::zero_gradients() { alibi::zero_gradients(pointers_to(state_->parameters)); }

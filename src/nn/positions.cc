@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include "core/parallel.h"
+#include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
@@ -20,6 +21,7 @@ Rows checked_rows(const char* operation, const Tensor& x, const Tensor& table) {
 }  // namespace
 
 void sinusoids(Tensor& table) {
+  if (ran_elsewhere(&Operators::sinusoids, "sinusoids", table)) return;
   const Rows shape = rows_of("sinusoids", "the table", table);
   check_rows("sinusoids", "the table", table, shape, DType::float32);
   const auto features = static_cast<double>(shape.features);
@@ -35,6 +37,7 @@ void sinusoids(Tensor& table) {
 }
 
 void add_positions(const Tensor& x, const Tensor& table, Tensor& y) {
+  if (ran_elsewhere(&Operators::add_positions, "add_positions", x, table, y)) return;
   const auto [length, width] = checked_rows("add_positions", x, table);
   check_rows("add_positions", "y", y, {x.size(0) * length, width}, DType::float32);
   const float* from = x.data<float>();
@@ -49,6 +52,7 @@ void add_positions(const Tensor& x, const Tensor& table, Tensor& y) {
 }
 
 void add_positions_backward(const Tensor& dy, Tensor& dtable) {
+  if (ran_elsewhere(&Operators::add_positions_backward, "add_positions_backward", dy, dtable)) return;
   const auto [length, width] = checked_rows("add_positions_backward", dy, dtable);
   const int64_t batch = dy.size(0);
   const float* from = dy.data<float>();

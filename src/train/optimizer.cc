@@ -28,7 +28,9 @@ OptimizerState::OptimizerState(const TrainOptions& options, std::vector<Paramete
       options.optimizer == Optimizer::adamw ? std::vector<std::string>{"m", "v"} : std::vector<std::string>{"buffer"};
   memory_.resize(slots_.size());
   for (auto& slot : memory_) {
-    for (const Parameter* parameter : parameters_) slot.emplace_back(parameter->value.shape());
+    for (const Parameter* parameter : parameters_) {
+      slot.emplace_back(parameter->value.shape(), DType::float32, parameter->value.device());
+    }
   }
 }
 

@@ -23,7 +23,9 @@ nn::Tensors copies(const nn::Tensors& tensors) {
   return result;
 }
 
-std::span<float> flat(const Tensor& tensor) { return {tensor.data<float>(), static_cast<size_t>(tensor.elements())}; }
+std::span<float> elements_of(const Tensor& tensor) {
+  return {tensor.data<float>(), static_cast<size_t>(tensor.elements())};
+}
 
 void expect_same(const nn::Tensors& a, const nn::Tensors& b) {
   ASSERT_EQ(a.size(), b.size());
@@ -79,8 +81,9 @@ TEST(Many, OptimizersDoToEachWhatTheyDoToOne) {
     nn::AdamW own = adamw;
     nn::Nag own_nag = nag;
     if (!decays[i]) own.weight_decay = own_nag.weight_decay = 0;
-    nn::adamw(flat(one_w[i]), flat(gradients[i]), flat(one_m[i]), flat(one_v[i]), own, 3, 0.5f);
-    nn::nag(flat(one_nag[i]), flat(gradients[i]), flat(one_buffers[i]), own_nag, 0.5f);
+    nn::adamw(elements_of(one_w[i]), elements_of(gradients[i]), elements_of(one_m[i]), elements_of(one_v[i]), own, 3,
+              0.5f);
+    nn::nag(elements_of(one_nag[i]), elements_of(gradients[i]), elements_of(one_buffers[i]), own_nag, 0.5f);
   }
   expect_same(w, one_w);
   expect_same(m, one_m);
