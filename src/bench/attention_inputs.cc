@@ -74,7 +74,7 @@ AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint6
 
 std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens) {
   std::vector<AttentionInputs> layers;
-  Pass pass;
+  alibi::Pass pass;
   pass.on_attention = [&](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
     layers.push_back({q.clone(), k.clone(), v.clone(), options});
   };
