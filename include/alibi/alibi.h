@@ -4,6 +4,7 @@
 #include "alibi/activation.h"
 #include "alibi/attention.h"
 #include "alibi/compare.h"
+#include "alibi/context.h"
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
 #include "alibi/evaluate.h"

@@ -1,5 +1,6 @@
 #include "model/position.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <mutex>
@@ -52,11 +53,13 @@ class Sinusoidal : public PositionMethod {
   }
 
  private:
-  /// Grows to the longest length asked for, by several threads perhaps.
+  /// Grows to the longest length asked for, by several threads perhaps; a text that is read token by token asks for one
+  /// more each time.
   Tensor table(int64_t length, Device device) const {
     const std::lock_guard lock(mutex_);
     if (!table_.defined() || table_.size(0) < length || table_.device() != device) {
-      Tensor table = Tensor::empty({length, config_.d_model}, DType::float32, device);
+      const int64_t held = table_.defined() ? table_.size(0) : 0;
+      Tensor table = Tensor::empty({std::max(length, held + held / 2), config_.d_model}, DType::float32, device);
       nn::sinusoids(table);
       table_ = table;
     }
