@@ -8,6 +8,8 @@
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
+#include "alibi/evaluate_stream.h"
+#include "alibi/generate.h"
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
 #include "alibi/options.h"
