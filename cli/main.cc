@@ -110,6 +110,7 @@ int run(int argc, char** argv) {
   add_train(app);
   add_eval(app);
   add_generate(app);
+  add_score(app);
   add_info(app);
   add_bench(app);
   add_completion(app);

@@ -11,7 +11,7 @@ namespace alibi::cli {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
-std::string line;  // not changed while the handler is set
+std::string told_then;  // not changed while the handler is set
 
 void set_handlers(void (*handler)(int)) {
   struct sigaction action {};
@@ -24,14 +24,14 @@ void set_handlers(void (*handler)(int)) {
 void note(int signal) {
   noted = signal;
   set_handlers(SIG_DFL);
-  [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, line.data(), line.size());
+  [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, told_then.data(), told_then.size());
 }
 
 }  // namespace
 
 StopSignals::StopSignals(std::string_view message) {
   noted = 0;
-  line = message.empty() ? std::string() : fmt::format("\nalibi: {}\n", message);
+  told_then = message.empty() ? std::string() : fmt::format("\nalibi: {}\n", message);
   set_handlers(note);
 }
 

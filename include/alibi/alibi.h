@@ -15,6 +15,7 @@
 #include "alibi/options.h"
 #include "alibi/results.h"
 #include "alibi/runtime.h"
+#include "alibi/score.h"
 #include "alibi/tensor.h"
 #include "alibi/tokenizer.h"
 #include "alibi/train.h"

@@ -50,7 +50,7 @@ class Generation(CliTest):
         self.assertEqual(self.succeeds("generate", self.model, "--tokens", "0", "--prompt", "the"), "the\n")
         self.assertEqual(self.succeeds("generate", self.model, "--tokens", "0"), "\n")
         self.succeeds("generate", self.model, "--tokens", "5", "--prompt", "")
-        prompt = self.text.read_text() * 2  # read in many pieces
+        prompt = self.text.read_text()  # read in many pieces
         out = self.folder / "long.json"
         self.succeeds("generate", self.model, "--tokens", "5", "--prompt", "-", "--json", out, stdin=prompt)
         self.assertEqual(json.loads(out.read_text())["prompt_tokens"], len(prompt) + 1)
@@ -69,6 +69,60 @@ class Generation(CliTest):
             result = json.loads(out.read_text())
             self.assertEqual((result["text"] + "\n", result["ended"]), (text.decode(), "interrupted"))
             self.assertLess(0, result["tokens"])
+
+
+class Scoring(CliTest):
+    def scored(self, *more, stdin=""):
+        return [line.split("\t") for line in self.succeeds("score", self.model, *more, stdin=stdin).splitlines()]
+
+    def test_lines(self):
+        out = self.folder / "scores.json"
+        lines = self.scored(self.valid, "--length", "64", "--json", out)
+        text = self.valid.read_text()
+        self.assertEqual([line[2] for line in lines], text.splitlines())
+        for per_byte, bits, line in lines:
+            self.assertAlmostEqual(float(per_byte), float(bits) / (len(line) + 1), delta=0.01)
+        results = json.loads(out.read_text())
+        self.assertEqual((results["lines"], results["bytes"], results["length"]), (30, len(text), 64))
+        self.assertAlmostEqual(results["bits"], sum(float(bits) for _, bits, _ in lines), delta=0.2)
+        # The windows of an evaluation, but for the end of the text, which that scores too.
+        self.succeeds("eval", self.model, self.valid, "--lengths", "64", "--stride", "32", "--json", out)
+        self.assertAlmostEqual(json.loads(out.read_text())["eval"][0]["bits_per_byte"], results["bits_per_byte"],
+                               delta=0.02)
+        self.assertEqual(self.scored("--length", "64", stdin=text), lines)
+        self.assertEqual(self.scored("-", "--length", "64", stdin=text[:-1])[:-1], lines[:-1])
+        self.assertEqual(len(self.scored(self.valid, self.valid)), 60)
+
+    def test_what_is_unusual_is_found(self):
+        odd = "ZQX#11 @@ %%% 77:77:77 !!\n"
+        text = self.valid.read_text().splitlines(keepends=True)
+        lines = self.scored(stdin="".join([*text[:10], odd, *text[10:]]))
+        self.assertEqual(max(lines, key=lambda line: float(line[0]))[2] + "\n", odd)
+
+    def test_tokens_and_bytes_of_any_kind(self):
+        tokens = self.scored("--tokens", stdin="the q\tx")
+        self.assertEqual([json.loads(text) for _, text in tokens], list("the q\tx"))
+        raw = b"na\xc3\n\x00\n\n" + b"y" * 80000
+        found = subprocess.run([COMMAND, "score", self.model, "--length", "2k"], input=raw, capture_output=True, check=True).stdout
+        lines = [line.split(b"\t", 2)[2] for line in found.splitlines()]
+        self.assertEqual(lines[:3], [b"na\xc3", b"\x00", b""])
+        self.assertEqual(len(lines), 5)
+        self.assertEqual(b"".join(lines[3:]), b"y" * 80000)
+        self.assertEqual(self.scored(stdin=""), [])
+
+    def test_a_line_is_scored_when_it_is_there(self):
+        with subprocess.Popen([COMMAND, "score", str(self.model)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              encoding="utf-8") as process:
+            for line in ("the quick brown fox", "jumps over"):
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline().split("\t")[2], line + "\n")
+            process.stdin.close()
+            self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_errors(self):
+        self.fails(1, "is a folder", "score", self.model, self.folder)
+        self.fails(1, "none.txt: No such file", "score", self.model, self.folder / "none.txt")
 
 
 class Streaming(CliTest):

@@ -8,8 +8,8 @@ import unittest
 
 from cli_case import CliTest, TINY_TRAINING, run
 
-COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
-            "bench capture")
+COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "score", "info", "bench attention",
+            "bench train", "bench capture")
 
 
 class Help(CliTest):

@@ -7,8 +7,8 @@ import unittest
 
 from cli_case import CliTest, run
 
-COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
-            "bench capture")
+COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "score", "info", "bench attention",
+            "bench train", "bench capture")
 SHELLS = ("bash", "zsh", "fish")
 
 

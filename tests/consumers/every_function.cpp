@@ -245,6 +245,8 @@ void language_model(const std::filesystem::path& folder) {
   expect(
       stream.perplexity() < 300 && stream.nll() > 0 && stream.tokens_per_second() > 0 && stream.bits_per_byte(50) > 0,
       "one pass");
+  Scorer scorer(model, {.length = 4});
+  expect(scorer.score(text).size() == text.size() && scorer.length() == 4, "scores of tokens that come");
   model.save(folder / "model");
   const LanguageModel loaded = LanguageModel::load(folder / "model");
   GenerateOptions generate;
