@@ -7,6 +7,7 @@
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "commands.h"
 #include "common.h"
@@ -70,14 +71,17 @@ nlohmann::ordered_json sample_json(const Generation& sample) {
 /// Texts after a prompt, shown while they grow, until a signal comes.
 std::vector<Generation> write_samples(const GenerateCommand& options, Prompt prompt) {
   std::vector<Generation> samples;
-  for (int64_t i = 0; i < options.samples && StopSignals::received() == 0; ++i) {
-    if (options.samples > 1) say("--- {} of {}\n", i + 1, options.samples);
+  const auto write = [&](auto&& from) {
+    if (StopSignals::received() != 0) return;
+    const auto sample = static_cast<int64_t>(samples.size());
+    if (options.samples > 1) say("--- {} of {}\n", sample + 1, options.samples);
     say_text(well_formed(options.prompt));
     flush_output();
-    const bool last = i + 1 == options.samples;
-    samples.push_back(last ? std::move(prompt).go_on(options.generate, i) : prompt.go_on(options.generate, i));
+    samples.push_back(std::forward<decltype(from)>(from).go_on(options.generate, sample));
     say_text("\n");
-  }
+  };
+  for (int64_t i = 1; i < options.samples; ++i) write(prompt);
+  write(std::move(prompt));  // the last one needs no copy
   return samples;
 }
 

@@ -91,7 +91,7 @@ struct [[gnu::visibility("hidden")]] Prompt::Reading {
 };
 
 Prompt::Prompt(const LanguageModel& model, std::string_view text, std::optional<DType> cached)
-    : reading_(std::make_unique<Reading>(model, std::vector<int32_t>(), std::nullopt)) {
+    : reading_(new Reading{model, {}, {}}) {
   check(model.config().transformer.causal, "[generate] the model is an encoder; generation needs a causal transformer");
   const auto start = std::chrono::steady_clock::now();
   if (model.device() == Device::cpu) reading_->context.emplace(model, cached);
