@@ -8,7 +8,7 @@ import unittest
 
 from cli_case import CliTest, TINY_TRAINING, run
 
-COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
+COMMANDS = ("compare", "report", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
             "bench capture")
 
 

@@ -7,7 +7,7 @@ import unittest
 
 from cli_case import CliTest, run
 
-COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
+COMMANDS = ("compare", "report", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
             "bench capture")
 SHELLS = ("bash", "zsh", "fish")
 

@@ -235,6 +235,10 @@ void language_model(const std::filesystem::path& folder) {
   expect(loaded.generate("x", generate) == model.generate("x", generate), "generation");
   expect(loaded.config().vocab_size == 257, "the loaded model");
 
+  ModelOptions shape;
+  shape.layers = 2;
+  expect(with_options(config, shape, preset("tiny")).transformer.layers == 2, "options of a model");
+
   CompareOptions compared = compare_defaults("tiny");
   std::filesystem::create_directory(folder / "text");
   for (const char* name : {"a.txt", "b.txt"}) {

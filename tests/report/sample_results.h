@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/results.h"
+#include "report/summarize.h"
 
 namespace alibi::testing {
 
@@ -16,9 +17,11 @@ struct SampleMethod {
 };
 
 /// Perplexities at 1 to 16 times 128; "learned" cannot run past 128.
-inline MethodResults sample_method(const SampleMethod& spec, int index) {
-  MethodResults method;
-  method.name = spec.name;
+inline RunResults sample_run(const SampleMethod& spec, int index) {
+  RunResults method;
+  method.method = spec.name;
+  method.train_length = 128;
+  method.seed = 1;
   method.parameters = 1'180'000 + 16'384 * index;
   method.train_tokens = 2'097'152;
   method.train_tokens_per_second = 61000.0 - 4100 * index;
@@ -87,9 +90,10 @@ inline CompareResults sample_results(const std::vector<SampleMethod>& methods = 
   results.seconds = 291;
   results.settings = {
       {"Learning rate", "0.002, cosine to 0.0002"}, {"Batch", "32 windows of 128 tokens"}, {"Layers", "4"}};
-  for (size_t i = 0; i < methods.size(); ++i) {
-    results.methods.push_back(sample_method(methods[i], static_cast<int>(i)));
-  }
+  std::vector<RunResults> runs;
+  for (size_t i = 0; i < methods.size(); ++i) runs.push_back(sample_run(methods[i], static_cast<int>(i)));
+  results.methods = methods_of(runs, results.held_out);
+  results.runs_planned = results.runs_done();
   return results;
 }
 
