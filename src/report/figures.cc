@@ -7,8 +7,10 @@
 #include <functional>
 #include <limits>
 #include <set>
+#include <span>
 
 #include "report/format.h"
+#include "report/statistics.h"
 #include "report/summary.h"
 #include "report/verdict.h"
 
@@ -76,13 +78,6 @@ Interval band_of(const MethodResults& method, const Interval& nll, bool as_perpl
   return as_perplexity ? Interval{std::exp(nll.low), std::exp(nll.high)} : nll;
 }
 
-/// Mean over positions (first, last], 1-based; NaN if one of them is.
-double mean_of(const std::vector<double>& values, int64_t first, int64_t last) {
-  double sum = 0;
-  for (int64_t i = first; i < last; ++i) sum += values[static_cast<size_t>(i)];
-  return sum / static_cast<double>(last - first);
-}
-
 Series position_series(const MethodResults& method) {
   Series series{method.name, {}, "", ""};
   const auto count = static_cast<int64_t>(method.per_position_nll.size());
@@ -91,7 +86,11 @@ Series position_series(const MethodResults& method) {
     const double edge = static_cast<double>(begin + 1) * std::exp2(0.25);
     const int64_t end = std::clamp(static_cast<int64_t>(std::floor(edge)), begin + 1, count);
     const double middle = std::sqrt(static_cast<double>(begin + 1) * static_cast<double>(end));
-    series.points.push_back({middle, mean_of(method.per_position_nll, begin, end), ""});
+    series.points.push_back(
+        {middle,
+         mean_of(
+             std::span(method.per_position_nll).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))),
+         ""});
     begin = end;
   }
   if (!series.points.empty() && std::isfinite(series.points.back().y)) {

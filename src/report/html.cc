@@ -87,7 +87,7 @@ std::string context_part(const CompareResults& results) {
   text += figure(chart, "Each group of 16 tokens ends a window of so many tokens.");
   std::string notes;
   for (const MethodResults& method : results.methods) {
-    const std::optional<EarlyTokenCurse> curse = early_token_curse(method);
+    const std::optional<EarlyTokenCurse> curse = early_token_curse(results.held_out, method);
     if (!curse) continue;
     notes += fmt::format(
         "<li>{}: windows of {} lower the loss by {:.4f} nats against windows of {}; tokens that have all their text "

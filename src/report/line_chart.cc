@@ -147,7 +147,7 @@ class Drawing {
         svg_.text({x, frame_.bottom + 32}, tick.second, {theme_.muted, 11, Anchor::middle});
       }
     }
-    svg_.text({heading_ && !chart_.compact ? 20.0 : 0.0, frame_.top - (chart_.mark ? 30 : 14)}, chart_.y_label,
+    svg_.text({heading_ ? (chart_.compact ? 8.0 : 20.0) : 0.0, frame_.top - (chart_.mark ? 30 : 14)}, chart_.y_label,
               {theme_.muted, kTickSize});
     svg_.text({(frame_.left + frame_.right) / 2, height_ - 8}, chart_.x_label,
               {theme_.muted, kTickSize, Anchor::middle});

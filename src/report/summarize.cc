@@ -13,9 +13,9 @@
 namespace alibi {
 namespace {
 
-using Value = std::function<double(const RunResults&)>;
+using RunValue = std::function<double(const RunResults&)>;
 
-double mean_over(const std::vector<RunResults>& runs, const Value& value) {
+double mean_over(const std::vector<RunResults>& runs, const RunValue& value) {
   std::vector<double> values;
   for (const RunResults& run : runs) values.push_back(value(run));
   return mean_of(values);
@@ -191,11 +191,15 @@ AgainstBest against_best(const CompareResults& results, int64_t length) {
   return result;
 }
 
-std::optional<EarlyTokenCurse> early_token_curse(const MethodResults& method) {
-  EarlyTokenCurse curse{method.train_length, longest_measured(method)};
+std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const MethodResults& method) {
+  EarlyTokenCurse curse;
+  curse.from = method.train_length;
+  curse.to = longest_measured(method);
   const EvaluationPoint* first = measured_at(method, curse.from);
   if (first == nullptr || curse.to <= curse.from) return {};
   curse.gain = first->nll - measured_at(method, curse.to)->nll;
+  const std::optional<Difference> change = difference(held_out, method, curse.from, method, curse.to);
+  if (change && std::isfinite(change->interval.low) && !change->is_sure()) return {};
   std::optional<double> start, end;
   for (const ContextPoint& point : method.context) {
     if (point.context == curse.from) start = point.nll;

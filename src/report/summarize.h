@@ -50,7 +50,8 @@ struct EarlyTokenCurse {
   double with_text = 0;  ///< of targets with all their text
   double share = 0;      ///< of the gain, that is the curse; above 1: with their text they lose
 };
-/// From the training length to the longest. Nothing where a part was not measured, or where nothing was gained.
-std::optional<EarlyTokenCurse> early_token_curse(const MethodResults& method);
+/// From the training length to the longest. Nothing where a part was not measured, where nothing was gained, or where
+/// the interval of the gain holds zero.
+std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const MethodResults& method);
 
 }  // namespace alibi

@@ -85,7 +85,7 @@ std::vector<Row> difference_rows(const CompareResults& results) {
 std::string curse_notes(const CompareResults& results) {
   std::string notes;
   for (const MethodResults& method : results.methods) {
-    const std::optional<EarlyTokenCurse> curse = early_token_curse(method);
+    const std::optional<EarlyTokenCurse> curse = early_token_curse(results.held_out, method);
     if (!curse) continue;
     notes += fmt::format(
         "- {}: windows of {} lower the loss by {:.4f} nats against {}; targets with all their text gain "

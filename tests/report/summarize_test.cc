@@ -73,16 +73,20 @@ TEST(Summarize, SeveralTrainingLengthsAreLinesOfTheirOwn) {
 TEST(Summarize, TheEarlyTokenCurseIsWhatIsLeftOfTheGain) {
   RunResults run = run_of("a", 0, 2.0, 1.8);
   run.context = {{128, 1.70, {}, {}}, {1024, 1.65, {}, {}}};
-  std::optional<EarlyTokenCurse> curse = early_token_curse(methods_of({run}, {})[0]);
+  std::optional<EarlyTokenCurse> curse = early_token_curse({}, methods_of({run}, {})[0]);
   ASSERT_TRUE(curse.has_value());
   EXPECT_NEAR(curse->gain, 0.2, 1e-12);
   EXPECT_NEAR(curse->with_text, 0.05, 1e-12);
   EXPECT_NEAR(curse->share, 0.75, 1e-12);
   run.context.clear();
-  EXPECT_FALSE(early_token_curse(methods_of({run}, {})[0]).has_value());
+  EXPECT_FALSE(early_token_curse({}, methods_of({run}, {})[0]).has_value());
   run = run_of("a", 0, 2.0, 2.1);
   run.context = {{128, 1.70, {}, {}}, {1024, 1.65, {}, {}}};
-  EXPECT_FALSE(early_token_curse(methods_of({run}, {})[0]).has_value()) << "nothing was gained";
+  EXPECT_FALSE(early_token_curse({}, methods_of({run}, {})[0]).has_value()) << "nothing was gained";
+  // A gain that the seeds do not agree on.
+  std::vector<RunResults> runs{run_of("a", 0, 2.0, 1.8), run_of("a", 1, 2.0, 2.1), run_of("a", 2, 2.0, 1.9)};
+  for (RunResults& of_seed : runs) of_seed.context = run.context;
+  EXPECT_FALSE(early_token_curse({}, methods_of(runs, {})[0]).has_value());
 }
 
 TEST(Merge, RunsOfSeveralComparisonsAreOne) {
