@@ -15,6 +15,7 @@
 #include "core/files.h"
 #include "evaluation_output.h"
 #include "formats/json.h"
+#include "model/position.h"
 #include "report/format.h"
 #include "text/training_data.h"
 #include "train/identity.h"
@@ -35,7 +36,7 @@ struct EvalCommand : CommonOptions {
 /// The training length, and beyond it where the model can go there.
 std::vector<int64_t> default_lengths(const LanguageModelConfig& config) {
   const int64_t length = config.train_length > 0 ? config.train_length : 128;
-  if (config.transformer.position == Position::learned) return {std::min(length, config.transformer.max_length)};
+  if (const std::optional<int64_t> end = end_of_positions(config.transformer)) return {std::min(length, *end)};
   return {length, 2 * length, 4 * length, 8 * length};
 }
 

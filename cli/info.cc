@@ -4,6 +4,7 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <variant>
 
 #include "alibi/attention.h"
 #include "alibi/language_model.h"
@@ -12,6 +13,7 @@
 #include "common.h"
 #include "core/check.h"
 #include "model/mpt_folder.h"
+#include "model/position.h"
 
 namespace alibi::cli {
 namespace {
@@ -63,24 +65,12 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
     }
     json["adaptive_dropout"] = config.adaptive->dropout;
   }
-  switch (t.position) {
-    case Position::alibi:
-      json["alibi_bias_max"] = t.alibi_bias_max;
-      json["slopes"] = slopes(t.heads, t.alibi_bias_max);
-      break;
-    case Position::t5:
-      json["t5_buckets"] = t.t5_buckets;
-      json["t5_max_distance"] = t.t5_max_distance;
-      break;
-    case Position::rotary:
-      json["rotary_theta"] = t.rotary_theta;
-      break;
-    case Position::learned:
-      json["max_length"] = t.max_length;
-      break;
-    case Position::sinusoidal:
-    case Position::none:
-      break;
+  if (t.position == Position::alibi) {
+    json["alibi_bias_max"] = t.alibi_bias_max;
+    json["slopes"] = slopes(t.heads, t.alibi_bias_max);
+  }
+  for (const PositionField& field : make_position(t)->fields()) {
+    std::visit([&](auto member) { json[field.name] = t.*member; }, field.member);
   }
   return json;
 }

@@ -10,8 +10,8 @@ set(operator_dependencies Threads::Threads hwy::hwy fmt::fmt)
 set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sentencepiece ${CMAKE_DL_LIBS})
 
 file(GLOB_RECURSE OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
-list(APPEND OPERATOR_SOURCES src/core/isa.cc src/core/memory.cc src/core/parallel.cc src/core/parallel_log.cc
-     src/core/tensor.cc)
+list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc
+     src/core/parallel_log.cc src/core/tensor.cc)
 file(GLOB TOOLS_SOURCES CONFIGURE_DEPENDS src/bench/*.cc)
 list(TRANSFORM OPERATOR_SOURCES REPLACE "^src/" "${PROJECT_SOURCE_DIR}/src/")
 file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS src/*.cc)

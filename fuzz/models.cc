@@ -19,8 +19,7 @@ std::vector<LanguageModelConfig> small_configs() {
   base.transformer.heads = 2;
   base.transformer.dropout = 0;
   std::vector<LanguageModelConfig> all;
-  for (const Position position :
-       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+  for (const auto& [position, name] : enum_names<Position>) {
     all.push_back(with_position(base, position, 8));
   }
   TransformerConfig& gated = all[2].transformer;

@@ -91,6 +91,11 @@ class ALIBI_API LanguageModel {
   const Tokenizer& tokenizer() const;
   int64_t parameter_count() const;
 
+  /// Moves the parameters: the model computes there from then on. Ids and targets may lie anywhere; tensors that are
+  /// returned lie on the device.
+  void to(Device device);
+  Device device() const;
+
   /// ids int32 [batch, length] -> final hidden states [batch, length, d_model].
   Tensor hidden(const Tensor& ids) const;
   /// ids int32 [batch, length] -> float32 [batch, length, vocab_size]; those of adaptive models are log-probabilities.
@@ -118,8 +123,10 @@ class ALIBI_API LanguageModel {
   /// Text after the prompt, of any length; positions go as far as it takes. The prompt starts a document.
   std::string generate(std::string_view prompt, const GenerateOptions& options = {}) const;
 
+  struct State;  ///< private to the library
+  const State& state() const { return *state_; }
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -29,8 +29,10 @@ enum class DType : uint8_t { float32, bfloat16, int32 };
 ALIBI_API size_t size_of(DType dtype);
 ALIBI_API const char* name_of(DType dtype);
 
-/// Where the memory lies. CPU is the only backend today; models never ask.
-enum class Device : uint8_t { cpu };
+/// Where the memory lies, and who computes with it. Operators take tensors of one device. CPU is the only one that this
+/// version brings; asking for another throws Error.
+enum class Device : uint8_t { cpu, cuda };
+ALIBI_API const char* name_of(Device device);
 
 using Shape = std::vector<int64_t>;
 
@@ -70,9 +72,10 @@ class ALIBI_API Tensor {
   size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype_); }
   bool contiguous() const;
 
-  /// The first element. Throws Error if T is not the tensor's data type.
+  /// The first element. Throws Error if T is not the tensor's data type, or if it does not lie in the CPU's memory.
   template <class T>
   T* data() const;
+  /// Its address in the memory of the device.
   void* raw() const { return data_; }
 
   /// The part [begin, end) of an axis, sharing memory.
@@ -82,16 +85,19 @@ class ALIBI_API Tensor {
   /// A contiguous copy, of another data type if one is given.
   Tensor clone() const { return to(dtype_); }
   Tensor to(DType dtype) const;
+  /// Itself if it lies there, else a contiguous copy.
+  Tensor to(Device device) const;
   /// All elements as float32 or int32, in row-major order (for tests, files and small results).
   std::vector<float> to_floats() const;
   std::vector<int32_t> to_ints() const;
 
   void fill(float value);
-  /// Copies the elements of a tensor of the same shape, converting the data type where it differs.
+  /// Copies the elements of a tensor of the same shape, converting the data type where it differs, from any device.
   void copy_from(const Tensor& other);
 
  private:
   ALIBI_HIDDEN Tensor(Shape shape, DType dtype, Device device, bool zeros);
+  ALIBI_HIDDEN void copy_from_device(const Tensor& other);
 
   std::shared_ptr<void> owner_;
   void* data_ = nullptr;

@@ -111,9 +111,10 @@ struct ALIBI_API TransformerConfig {
 struct Parameter {
   std::string name;
   Tensor value;
-  Tensor gradient;      ///< undefined until Transformer::zero_gradients()
-  bool decays = false;  ///< weight decay applies (matrices; not norms, biases, position tables)
-  Tensor rounded = {};  ///< bfloat16 copy for products in bf16 precision; see Transformer::weights_changed()
+  Tensor gradient;          ///< undefined until Transformer::zero_gradients()
+  bool decays = false;      ///< weight decay applies (matrices; not norms, biases, position tables)
+  Tensor rounded = {};      ///< bfloat16 copy for products in bf16 precision; see Transformer::weights_changed()
+  bool is_operand = false;  ///< matrix products are computed with it: it has such a copy
 
   /// What products are computed with.
   const Tensor& operand() const { return rounded.defined() ? rounded : value; }
@@ -145,6 +146,9 @@ class ALIBI_API Transformer {
   /// to the gradients of the parameters.
   Tensor backward(const Tensor& dy);
 
+  /// Moves the parameters; inputs must lie there from then on, and results do.
+  void to(Device device);
+
   /// Of training and inference; f32 at first. In bf16 the tolerance of the skip rule is at least 2^-11, half the
   /// rounding of the type.
   void set_precision(Precision precision);
@@ -163,8 +167,10 @@ class ALIBI_API Transformer {
   /// Forgets what forward remembered and frees it.
   void release_activations();
 
+  struct State;  ///< private to the library
+  const State& state() const { return *state_; }
+
  private:
-  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -1,11 +1,12 @@
 // Checks of the arguments, and the choice of the kernel.
 #include "alibi/attention.h"
 
-#include <cmath>
+#include <utility>
 
+#include "attention/kernel.h"
 #include "attention/kernel_state.h"
-#include "attention/make_problem.h"
 #include "attention/problem.h"
+#include "core/check.h"
 #include "core/isa.h"
 
 namespace alibi {
@@ -14,10 +15,20 @@ namespace {
 using kernels::Kernel;
 using kernels::Problem;
 
-const Kernel& kernel_for(const Problem& problem) {
+/// Calls run(kernel) with the kernels that support the problem, the fastest first, until one returns true.
+template <class Run>
+void run_kernel(const char* operation, const Problem& problem, const Run& run) {
+  if (problem.device != Device::cpu) {
+    const Kernel* const kernel = kernels::device_kernels().of(problem.device);
+    check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
+          "[{}] this build of alibi cannot do it on '{}'; copy the tensors with to(Device::cpu)", operation,
+          name_of(problem.device));
+    return;
+  }
   prepare_dispatch();
-  const Kernel& amx = kernels::amx_kernel();
-  return amx.supports(problem) ? amx : kernels::vector_kernel();
+  for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
+    if (kernel->supports(problem) && run(*kernel)) return;
+  }
 }
 
 /// True if a query may lie outside of the keys' positions while scores carry a linear bias.
@@ -32,24 +43,31 @@ bool lse_needs_shift(const Problem& problem) {
 
 }  // namespace
 
+PerDevice<Kernel>& kernels::device_kernels() {
+  static PerDevice<Kernel> kernels;
+  return kernels;
+}
+
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
                AttentionState* state) {
   const Problem problem = kernels::make_problem("attention", q, k, v, out, options);
-  kernels::check_apart("attention", "out", out, "q", q);
+  for (const auto& [name, input] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
+    kernels::check_apart("attention", "out", out, name, *input);
+  }
   if (state != nullptr) {
     const Shape shape = {problem.batch, problem.heads, problem.queries};
-    *state = {.lse = Tensor::empty(shape), .stats = {}, .kernel = {}};
-    KernelState::State& kernel = state->kernel.state();
-    kernel.lse = lse_needs_shift(problem) ? Tensor::empty(shape) : state->lse;
-    kernel.words = KernelState::saved_words(problem.batch, problem.queries, problem.heads, options);
+    *state = {.lse = Tensor::empty(shape, DType::float32, problem.device), .stats = {}, .kernel = {}};
+    KernelState::State& kept = state->kernel.state();
+    kept.lse = lse_needs_shift(problem) ? Tensor::empty(shape, DType::float32, problem.device) : state->lse;
+    kept.words = KernelState::saved_words(problem.batch, problem.queries, problem.heads, options);
   }
   if (out.elements() == 0) return;
-  kernel_for(problem).forward(problem, state);
+  run_kernel("attention", problem, [&](const Kernel& kernel) { return kernel.forward(problem, state); });
 }
 
 Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                  AttentionState* state) {
-  Tensor out = Tensor::empty(q.shape(), q.dtype());
+  Tensor out = Tensor::empty(q.shape(), q.dtype(), q.device());
   attention(q, k, v, options, out, state);
   return out;
 }
@@ -67,7 +85,8 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
     }
     return;
   }
-  kernel_for(problem).backward(problem, state, sums);
+  run_kernel("attention_backward", problem,
+             [&](const Kernel& kernel) { return kernel.backward(problem, state, sums); });
 }
 
 }  // namespace alibi

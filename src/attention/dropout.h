@@ -17,16 +17,18 @@ class DropoutMask {
   DropoutMask(uint64_t seed, int64_t batch, int64_t head)
       : head_(mix(seed, static_cast<uint64_t>(batch), static_cast<uint64_t>(head))) {}
 
-  /// The share of a query row in the hash, and that of the pair whose first key is the given row. Rows count from the
-  /// start of the tensor.
-  uint32_t query_key(int64_t row) const {
+  /// The draw of a query row, and that of the pair whose first key is the given row: what is hashed is their sum. Rows
+  /// count from the start of the tensor.
+  uint32_t query_draw(int64_t row) const {
     return static_cast<uint32_t>(mix(head_, 2 * static_cast<uint64_t>(row)) >> 32);
   }
-  uint32_t pair_key(int64_t row) const { return static_cast<uint32_t>(mix(head_, 2 * static_cast<uint64_t>(row) + 1)); }
+  uint32_t pair_draw(int64_t row) const {
+    return static_cast<uint32_t>(mix(head_, 2 * static_cast<uint64_t>(row) + 1));
+  }
 
   /// lowbias32 (C. Wellons, hash-prospector) of the sum. The kernels do the same in vectors.
-  static uint32_t bits(uint32_t query_key, uint32_t pair_key) {
-    uint32_t x = query_key + pair_key;
+  static uint32_t bits(uint32_t query_draw, uint32_t pair_draw) {
+    uint32_t x = query_draw + pair_draw;
     x = (x ^ (x >> 16)) * 0x7feb352du;
     x = (x ^ (x >> 15)) * 0x846ca68bu;
     return x ^ (x >> 16);
@@ -44,7 +46,7 @@ class DropoutMask {
 
   /// Whether key row `key` of a sequence that begins at key_begin is kept.
   bool keeps(int64_t query_row, int64_t key_begin, int64_t key, uint32_t threshold) const {
-    const uint32_t pair = bits(query_key(query_row), pair_key(key_begin + key - key % 2));
+    const uint32_t pair = bits(query_draw(query_row), pair_draw(key_begin + key - key % 2));
     return half(pair, key % 2 != 0) >= threshold;
   }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "attention/blocks.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -12,9 +11,6 @@ namespace {
 
 /// Before the blocks stand the kernel and their number.
 constexpr int64_t header_words = 2;
-/// The fewest queries that any kernel has in a block.
-constexpr int64_t least_query_rows = 32;
-static_assert(least_query_rows <= kernels::query_rows);
 
 }  // namespace
 
@@ -28,9 +24,9 @@ int64_t KernelState::saved_words(int64_t batch, int64_t queries, int64_t heads, 
         queries, heads);
   if (!(options.tolerance > 0)) return header_words;
   int64_t blocks = 0;
-  if (options.cu_seqlens_q.empty()) blocks = batch * ceil_div(queries, least_query_rows);
+  if (options.cu_seqlens_q.empty()) blocks = batch * ceil_div(queries, State::least_query_rows);
   for (size_t i = 1; i < options.cu_seqlens_q.size(); ++i) {
-    blocks += ceil_div(int64_t{options.cu_seqlens_q[i]} - options.cu_seqlens_q[i - 1], least_query_rows);
+    blocks += ceil_div(int64_t{options.cu_seqlens_q[i]} - options.cu_seqlens_q[i - 1], State::least_query_rows);
   }
   return header_words + 2 * heads * blocks;
 }

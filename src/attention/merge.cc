@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "alibi/attention.h"
-#include "attention/make_problem.h"
+#include "attention/problem.h"
 #include "core/check.h"
 #include "core/parallel.h"
 

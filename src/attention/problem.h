@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "alibi/attention.h"
@@ -10,8 +11,18 @@
 
 namespace alibi::kernels {
 
+constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
+
+/// Rows, or blocks of them, [begin, end).
+struct Range {
+  int64_t begin = 0, end = 0;
+
+  int64_t size() const { return end - begin; }
+  bool empty() const { return begin >= end; }
+};
+
 /// A [batch, rows, heads, head_dim] tensor; strides count elements, the innermost is 1.
-struct Rows {
+struct TensorView {
   void* data = nullptr;
   int64_t batch_stride = 0;
   int64_t row_stride = 0;
@@ -35,10 +46,11 @@ struct Sequence {
 
 struct Problem {
   DType dtype = DType::float32;              ///< of q, k, v, out and their gradients: float32 or bfloat16
+  Device device = Device::cpu;               ///< of all tensors
   int64_t batch = 0, queries = 0, keys = 0;  ///< rows of the tensors
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
-  Rows q, k, v, out;
-  Rows dout, dq, dk, dv;  ///< backward only
+  TensorView q, k, v, out;
+  TensorView dout, dq, dk, dv;  ///< backward only
   std::vector<Sequence> sequences;
 
   float scale = 0;
@@ -79,8 +91,8 @@ struct Problem {
     return result;
   }
 
-  /// Keys that the queries at positions [first, last] of a sequence see between them, as [begin, end).
-  static std::pair<int64_t, int64_t> keys_seen(const HeadBias& bias, int64_t first, int64_t last, int64_t keys) {
+  /// Keys that the queries at positions [first, last] of a sequence see between them.
+  static Range keys_seen(const HeadBias& bias, int64_t first, int64_t last, int64_t keys) {
     const int64_t begin = std::clamp<int64_t>(first - bias.most, 0, keys);
     const int64_t end = std::clamp<int64_t>(last - bias.least + 1, begin, keys);
     return {begin, end};
@@ -100,19 +112,18 @@ struct BiasSums {
   float* dslopes = nullptr;  ///< [heads], or [batch * heads] if slopes_per_batch
 };
 
-/// A family of kernels. `forward` fills out and, unless state is null, lse and whatever private parts of the state its
-/// own backward pass reads; the tensors of the state are allocated by the caller. Both are asked only for problems
-/// that `supports` accepts.
-struct Kernel {
-  const char* name;
-  bool (*supports)(const Problem& problem);
-  void (*forward)(const Problem& problem, AttentionState* state);
-  void (*backward)(const Problem& problem, const AttentionState& state, const BiasSums& sums);
-};
+/// From tensors and options. Throws Error naming the argument; `operation` is what messages begin with.
+Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
+                     const AttentionOptions& options);
 
-/// Float32 arithmetic on any instruction set; supports every problem.
-const Kernel& vector_kernel();
-/// bfloat16 on machines with AMX.
-const Kernel& amx_kernel();
+/// Throws Error if an output begins where another tensor does, or if both are contiguous and share memory. (Views that
+/// lie in each other's gaps, as q, k and v of one product do, pass.)
+void check_apart(const char* operation, const char* output_name, const Tensor& output, const char* name,
+                 const Tensor& tensor);
+
+/// Checks the further arguments of attention_backward and puts them into the problem.
+BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
+                       const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk, Tensor& dv,
+                       const AttentionBiasGradients& bias_gradients);
 
 }  // namespace alibi::kernels

@@ -7,7 +7,7 @@
 #include <limits>
 
 #include "attention/dropout.h"
-#include "attention/make_problem.h"
+#include "attention/problem.h"
 #include "core/parallel.h"
 
 namespace alibi {
@@ -20,7 +20,7 @@ using kernels::Sequence;
 
 /// Rows of any data type as float64.
 struct DoubleRows {
-  const kernels::Rows& rows;
+  const kernels::TensorView& rows;
   DType dtype;
   int64_t head_dim;
 

@@ -1,12 +1,8 @@
 #include "attention/skip.h"
 
-#include <algorithm>
-
-#include "core/parallel.h"
-
 namespace alibi::kernels {
 
-bool may_skip(const Problem& problem) {
+bool skip_rule_applies(const Problem& problem) {
   const auto some = [](const std::vector<float>& slopes) {
     return std::any_of(slopes.begin(), slopes.end(), [](float slope) { return slope > 0; });
   };
@@ -14,27 +10,24 @@ bool may_skip(const Problem& problem) {
          (some(problem.slopes_before) || some(problem.slopes_after));
 }
 
-KeyNorms::KeyNorms(const Problem& problem) {
-  if (!may_skip(problem)) return;
-  int64_t size = 0;
-  for (const Sequence& sequence : problem.sequences) {
-    base_.push_back(size);
-    blocks_.push_back(ceil_div(sequence.keys, key_rows));
-    size += problem.kv_heads * (blocks_.back() + 1);
-  }
-  within_.assign(static_cast<size_t>(size), 0.0f);
-  before_ = from_ = within_;
+KeyNorms::KeyNorms(const Problem& problem, int64_t block_rows)
+    : blocks_(problem, BlockIndex::Of::keys, block_rows),
+      before_(static_cast<size_t>(blocks_.size()) + blocks_.sequences() * static_cast<size_t>(blocks_.heads()), 0.0f),
+      from_(before_) {}
+
+void KeyNorms::set(size_t sequence, int64_t kv_head, int64_t block, float norm) {
+  before_[at(sequence, kv_head, block + 1)] = norm;
+  from_[at(sequence, kv_head, block)] = norm;
 }
 
-void KeyNorms::accumulate(const Problem& problem) {
-  for (size_t s = 0; s < blocks_.size(); ++s) {
-    for (int64_t head = 0; head < problem.kv_heads; ++head) {
-      for (int64_t b = 0; b < blocks_[s]; ++b) {
-        before_[at(s, head, b + 1)] = std::max(before_[at(s, head, b)], within_[at(s, head, b)]);
-      }
-      for (int64_t b = blocks_[s]; b-- > 0;) {
-        from_[at(s, head, b)] = std::max(from_[at(s, head, b + 1)], within_[at(s, head, b)]);
-      }
+void KeyNorms::accumulate() {
+  for (size_t s = 0; s < blocks_.sequences(); ++s) {
+    const int64_t blocks = blocks_.blocks(s);
+    for (int64_t head = 0; head < blocks_.heads(); ++head) {
+      float* before = &before_[at(s, head, 0)];
+      float* from = &from_[at(s, head, 0)];
+      for (int64_t b = 1; b <= blocks; ++b) before[b] = std::max(before[b - 1], before[b]);
+      for (int64_t b = blocks; b-- > 0;) from[b] = std::max(from[b + 1], from[b]);
     }
   }
 }

@@ -6,9 +6,12 @@
 //
 //     exp(scale |q| N - m D - M) * min(number of remaining keys, 1 / (1 - exp(-m)))
 //
-// and once that is at most tolerance * l for every row of a query block, they are not visited.
+// and once that is at most tolerance * l for every row of a query block, they are not visited. Here is what the kernels
+// share of it; each evaluates the exponent as suits its blocks.
 #pragma once
 
+#include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <vector>
 
@@ -16,35 +19,49 @@
 
 namespace alibi::kernels {
 
-/// Upper bounds on the norms of keys, by key block: over all keys before it, and from it on.
-class KeyNorms {
- public:
-  /// Empty unless the problem asks for skipping and some head has a slope that allows it.
-  explicit KeyNorms(const Problem& problem);
-  bool empty() const { return before_.empty(); }
-  int64_t sequences() const { return static_cast<int64_t>(base_.size()); }
-  int64_t blocks(size_t sequence) const { return blocks_[sequence]; }
-
-  /// The largest norm within one block; to be set for every block, then `accumulate` makes the bounds.
-  float& block(size_t sequence, int64_t kv_head, int64_t block) { return within_[at(sequence, kv_head, block)]; }
-  void accumulate(const Problem& problem);
-
-  float before(size_t sequence, int64_t kv_head, int64_t block) const { return before_[at(sequence, kv_head, block)]; }
-  float from(size_t sequence, int64_t kv_head, int64_t block) const { return from_[at(sequence, kv_head, block)]; }
-
- private:
-  size_t at(size_t sequence, int64_t kv_head, int64_t block) const {
-    return static_cast<size_t>(base_[sequence] + kv_head * (blocks_[sequence] + 1) + block);
-  }
-
-  std::vector<int64_t> base_, blocks_;
-  std::vector<float> within_, before_, from_;
-};
-
-/// Whether a head may skip at all: its bias must be linear.
-bool may_skip(const Problem& problem);
+/// Whether the rule is asked at all: the caller allows it, and some head has a linear bias.
+bool skip_rule_applies(const Problem& problem);
 
 /// Share of the tolerance that each direction may use up.
 inline float skip_budget(const Problem& problem) { return problem.causal ? problem.tolerance : problem.tolerance / 2; }
+
+/// What keys at different distances weigh in units of the nearest: the sum of exp(-slope i) over i = 0, 1, 2, ...,
+/// endless,
+inline double weight_of_endless_keys(double slope) { return slope > 0 ? -1 / std::expm1(-slope) : HUGE_VAL; }
+/// an upper bound for a number of keys,
+inline double weight_bound(double slope, int64_t keys) {
+  return std::min(static_cast<double>(keys), weight_of_endless_keys(slope));
+}
+/// and within a rounding of it, at the price of another exponential.
+inline double weight_of_keys(double slope, int64_t keys) {
+  const auto count = static_cast<double>(keys);
+  return slope > 0 ? std::min(count, std::expm1(-slope * count) / std::expm1(-slope)) : count;
+}
+
+/// Upper bounds on the norms of the keys of each key/value head: over the blocks before each block, and from it on.
+class KeyNorms {
+ public:
+  KeyNorms(const Problem& problem, int64_t block_rows);
+  const BlockIndex& blocks() const { return blocks_; }
+
+  /// The bound for one block; different blocks may be set at the same time.
+  void set(size_t sequence, int64_t kv_head, int64_t block, float norm);
+  /// Makes the bounds below from those of all blocks.
+  void accumulate();
+
+  /// [blocks + 1] of a head.
+  const float* before(size_t sequence, int64_t kv_head) const { return &before_[at(sequence, kv_head, 0)]; }
+  const float* from(size_t sequence, int64_t kv_head) const { return &from_[at(sequence, kv_head, 0)]; }
+
+ private:
+  /// Each head has one entry more than it has blocks.
+  size_t at(size_t sequence, int64_t kv_head, int64_t block) const {
+    const int64_t heads_before = static_cast<int64_t>(sequence) * blocks_.heads() + kv_head;
+    return static_cast<size_t>(blocks_.at(sequence, kv_head, block) + heads_before);
+  }
+
+  BlockIndex blocks_;
+  std::vector<float> before_, from_;
+};
 
 }  // namespace alibi::kernels

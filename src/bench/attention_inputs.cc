@@ -3,10 +3,10 @@
 #include <fmt/format.h>
 
 #include "core/check.h"
-#include "core/parallel.h"
 #include "core/random.h"
 #include "formats/safetensors.h"
-#include "model/attention_observer.h"
+#include "model/pass.h"
+#include "nn/random_fill.h"
 
 namespace alibi::bench {
 namespace {
@@ -62,11 +62,7 @@ AttentionOptions attention_options(const AttentionShape& shape, uint64_t seed) {
 
 Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {
   Tensor tensor = Tensor::empty(shape);
-  float* values = tensor.data<float>();
-  const Random random(seed, stream);
-  parallel_ranges(tensor.elements(), 1 << 16, [&](int64_t begin, int64_t end) {
-    for (int64_t i = begin; i < end; ++i) values[i] = random.normal(static_cast<uint64_t>(i));
-  });
+  nn::fill_normal(Random(seed, stream), 1, tensor);
   return tensor;
 }
 
@@ -78,11 +74,11 @@ AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint6
 
 std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens) {
   std::vector<AttentionInputs> layers;
-  const ScopedAttentionObserver observer(
-      [&](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
-        layers.push_back({q.clone(), k.clone(), v.clone(), options});
-      });
-  model.hidden(Tensor::from(std::span<const int32_t>(tokens), {1, static_cast<int64_t>(tokens.size())}));
+  alibi::Pass pass;
+  pass.on_attention = [&](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
+    layers.push_back({q.clone(), k.clone(), v.clone(), options});
+  };
+  hidden(model, Tensor::from(std::span<const int32_t>(tokens), {1, static_cast<int64_t>(tokens.size())}), pass);
   return layers;
 }
 

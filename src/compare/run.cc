@@ -6,6 +6,7 @@
 
 #include "alibi/runtime.h"
 #include "core/check.h"
+#include "model/position.h"
 #include "train/checkpoint.h"
 
 namespace alibi {
@@ -48,14 +49,10 @@ class Run {
   void evaluate_context(double begun, double share);
   void keep_positions(const Evaluation& evaluation);
   void sample();
-  /// Learned positions end.
-  bool can_run_at(int64_t length) const {
-    const TransformerConfig& config = model_.config().transformer;
-    return config.position != Position::learned || length <= config.max_length;
-  }
-  std::string why_not() const {
-    return fmt::format("learned positions end at {}", model_.config().transformer.max_length);
-  }
+  /// Some methods' positions end.
+  std::optional<int64_t> end() const { return end_of_positions(model_.config().transformer); }
+  bool can_run_at(int64_t length) const { return !end() || length <= *end(); }
+  std::string why_not() const { return fmt::format("{} positions end at {}", results_.method, *end()); }
 
   const RunSetting& setting_;
   const CompareOptions& options_;
@@ -216,9 +213,8 @@ void Run::sample() {
   generate_options.max_tokens = options_.sample_tokens < 0 ? 4 * train_.length : options_.sample_tokens;
   generate_options.temperature = 0.8;
   generate_options.seed = train_.seed;
-  const int64_t room = model_.config().transformer.max_length - prompt_tokens;
   if (!can_run_at(prompt_tokens + generate_options.max_tokens)) {
-    generate_options.max_tokens = std::max<int64_t>(0, room);
+    generate_options.max_tokens = std::max<int64_t>(0, *end() - prompt_tokens);
     results_.sample_note = why_not();
   }
   if (tokenizer.kind() != "byte") {

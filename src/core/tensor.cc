@@ -6,6 +6,7 @@
 #include <limits>
 
 #include "core/check.h"
+#include "core/device.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
@@ -36,6 +37,8 @@ const char* name_of(DType dtype) {
   }
   return "?";
 }
+
+const char* name_of(Device device) { return device == Device::cpu ? "cpu" : "cuda"; }
 
 std::string to_string(const Shape& shape) { return fmt::format("[{}]", fmt::join(shape, ", ")); }
 
@@ -138,7 +141,7 @@ Tensor::Tensor(Shape shape, DType dtype, Device device, bool zeros)
     : shape_(std::move(shape)), dtype_(dtype), device_(device) {
   const size_t size = static_cast<size_t>(checked_elements(shape_)) * size_of(dtype);
   strides_ = contiguous_strides(shape_);
-  owner_ = allocate(size, zeros);
+  owner_ = device == Device::cpu ? allocate(size, zeros) : device_memory(device).allocate(size, zeros);
   data_ = owner_.get();
 }
 
@@ -208,6 +211,8 @@ template <class T>
 T* Tensor::data() const {
   check(dtype_ == dtype_of<T>(), "[tensor] asked for {} elements of a {} tensor", name_of(dtype_of<T>()),
         name_of(dtype_));
+  check(device_ == Device::cpu, "[tensor] asked for the elements of a tensor on '{}'; copy it with to(Device::cpu)",
+        name_of(device_));
   return static_cast<T*>(data_);
 }
 template float* Tensor::data<float>() const;
@@ -252,18 +257,26 @@ Tensor Tensor::to(DType dtype) const {
   return result;
 }
 
+Tensor Tensor::to(Device device) const {
+  if (device == device_) return *this;
+  Tensor result = empty(shape_, dtype_, device);
+  result.copy_from(*this);
+  return result;
+}
+
 std::vector<float> Tensor::to_floats() const {
-  const Tensor copy = to(DType::float32);
+  const Tensor copy = to(Device::cpu).to(DType::float32);
   return {copy.data<float>(), copy.data<float>() + copy.elements()};
 }
 
 std::vector<int32_t> Tensor::to_ints() const {
   check(dtype_ == DType::int32, "[tensor] asked for the int32 values of a {} tensor", name_of(dtype_));
-  const Tensor copy = clone();
+  const Tensor copy = to(Device::cpu).clone();
   return {copy.data<int32_t>(), copy.data<int32_t>() + copy.elements()};
 }
 
 void Tensor::fill(float value) {
+  if (device_ != Device::cpu) return device_memory(device_).fill(*this, value);
   if (contiguous() && dtype_ == DType::float32) {
     auto* const values = static_cast<float*>(data_);
     parallel_ranges(elements(), int64_t{1} << 16,
@@ -279,12 +292,14 @@ void Tensor::fill(float value) {
 
 void Tensor::copy_from(const Tensor& other) {
   check(shape_ == other.shape_, "[tensor] copy of shape {} into {}", other.shape_, shape_);
+  check((dtype_ == DType::int32) == (other.dtype_ == DType::int32), "[tensor] copy of {} into {}",
+        name_of(other.dtype_), name_of(dtype_));
+  if (device_ != other.device_) return copy_from_device(other);
+  if (device_ != Device::cpu) return device_memory(device_).copy(other, *this);
   if (dtype_ == other.dtype_ && contiguous() && other.contiguous()) {
     if (elements() > 0) std::memmove(data_, other.data_, bytes());
     return;
   }
-  check((dtype_ == DType::int32) == (other.dtype_ == DType::int32), "[tensor] copy of {} into {}",
-        name_of(other.dtype_), name_of(dtype_));
   const int64_t row_size = shape_.empty() ? 1 : shape_.back();
   const int64_t to_step = shape_.empty() ? 1 : strides_.back();
   const int64_t from_step = shape_.empty() ? 1 : other.strides_.back();
@@ -297,6 +312,20 @@ void Tensor::copy_from(const Tensor& other) {
       }
     }
   });
+}
+
+void Tensor::copy_from_device(const Tensor& other) {
+  if (dtype_ != other.dtype_ || !contiguous() || !other.contiguous()) {
+    // Only contiguous bytes cross over: the rest is done on either side.
+    Tensor bytes_here = empty(shape_, dtype_, device_);
+    bytes_here.copy_from_device(other.to(dtype_));
+    return copy_from(bytes_here);
+  }
+  if (elements() == 0) return;
+  check(device_ == Device::cpu || other.device_ == Device::cpu, "[tensor] copy from '{}' to '{}': go through the CPU",
+        name_of(other.device_), name_of(device_));
+  if (device_ == Device::cpu) return device_memory(other.device_).copy_to_cpu(data_, other.data_, bytes());
+  device_memory(device_).copy_from_cpu(data_, other.data_, bytes());
 }
 
 }  // namespace alibi

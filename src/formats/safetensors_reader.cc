@@ -140,6 +140,11 @@ Tensor Safetensors::load(std::string_view name) const {
 }
 
 void Safetensors::load_finite_into(std::string_view name, Tensor& out) const {
+  if (out.device() != Device::cpu) {
+    Tensor here = Tensor::empty(out.shape(), out.dtype());
+    load_finite_into(name, here);
+    return out.copy_from(here);
+  }
   load_into(name, out);
   const int64_t bad = first_not_finite(out);
   if (bad < 0) return;
@@ -162,6 +167,7 @@ void Safetensors::check_loadable(std::string_view name, const Shape& shape, DTyp
 void Safetensors::load_into(std::string_view name, Tensor& out) const {
   check_loadable(name, out.shape(), out.dtype());
   check(out.contiguous(), "[safetensors] \"{}\" cannot be loaded into a tensor that is not contiguous", name);
+  check(out.device() == Device::cpu, "[safetensors] \"{}\" is read into the CPU's memory alone", name);
   const TensorInfo& found = info(name);
   const std::byte* data = files_[file_of_[by_name_.find(name)->second]].bytes().data() + found.begin;
   const bool f32 = found.dtype == "F32", bf16 = found.dtype == "BF16", i32 = found.dtype == "I32";

@@ -54,7 +54,10 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   write_file(path, [&](const auto& append) {
     append({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
     append(header);
-    for (const auto& [name, tensor] : tensors) append({static_cast<const char*>(tensor.raw()), tensor.bytes()});
+    for (const auto& [name, tensor] : tensors) {
+      const Tensor here = tensor.to(Device::cpu);
+      append({static_cast<const char*>(here.raw()), here.bytes()});
+    }
   });
 }
 

@@ -33,7 +33,7 @@ std::string LanguageModel::generate(std::string_view prompt, const GenerateOptio
   const KeepMemory keep;
   for (int64_t n = 0; n < options.max_tokens; ++n) {
     const int64_t length = static_cast<int64_t>(ids.size());
-    const Tensor next = next_logits(Tensor::view(ids.data(), {1, length}, DType::int32));
+    const Tensor next = next_logits(Tensor::view(ids.data(), {1, length}, DType::int32)).to(Device::cpu);
     const std::span<const float> logits(next.data<float>(), static_cast<size_t>(next.elements()));
     const int32_t token = sample_token(logits, options, random, static_cast<uint64_t>(n), never);
     if (token == end_of_text && stops) break;

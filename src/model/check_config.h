@@ -1,6 +1,9 @@
 // Whether a configuration can be a model; fields are called what they are called where their values stand.
 #pragma once
 
+#include <fmt/format.h>
+
+#include <cstdint>
 #include <functional>
 #include <string>
 #include <string_view>
@@ -9,15 +12,32 @@
 
 namespace alibi {
 
-struct ConfigWords {
+inline constexpr int largest_extent = 1 << 20;  // keeps every product of two extents far from overflow
+
+/// The fields of a configuration, where it stands: what is wrong with one is said in the words of that place.
+struct ConfigFields {
   /// "heads" -> "n_heads". The fields of AdaptiveConfig are "adaptive.cutoffs" and so on.
   std::function<std::string(std::string_view field)> name;
   /// Throws; the text says what was found and what was expected.
   std::function<void(const std::string& problem)> refuse;
+
+  template <class Value>
+  void expect(bool ok, std::string_view field, const Value& value, std::string_view expected) const {
+    refuse_if(!ok, fmt::format("{} is {}, expected {}", name(field), value, expected));
+  }
+  void refuse_if(bool wrong, const std::string& problem) const {
+    if (wrong) refuse(problem);
+  }
+  void range(std::string_view field, int64_t value, int64_t low, int64_t high) const {
+    expect(value >= low && value <= high, field, value, fmt::format("{} to {}", low, high));
+  }
+  void rate(std::string_view field, float value) const {
+    expect(value >= 0 && value < 1, field, value, "at least 0 and below 1");
+  }
 };
 
 /// Refuses the first field that is wrong.
-void check_config(const TransformerConfig& config, const ConfigWords& words);
-void check_config(const LanguageModelConfig& config, const ConfigWords& words);
+void check_config(const TransformerConfig& config, const ConfigFields& fields);
+void check_config(const LanguageModelConfig& config, const ConfigFields& fields);
 
 }  // namespace alibi

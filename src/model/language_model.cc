@@ -6,6 +6,8 @@
 #include "core/together.h"
 #include "model/mpt_folder.h"
 #include "model/parameters.h"
+#include "model/pass.h"
+#include "model/transformer_state.h"
 #include "model/vocabulary.h"
 #include "nn/elementwise.h"
 
@@ -18,13 +20,16 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   std::shared_ptr<const Tokenizer> tokenizer;
   Transformer transformer;
   std::unique_ptr<Vocabulary> vocabulary;
+  std::vector<Parameter> vocabulary_parameters;
   Tensor embedded, dhidden;  // [R, C], kept between training steps
 
   State(const LanguageModelConfig& config_in, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer_in)
       : config(config_in),
         tokenizer(std::move(tokenizer_in)),
         transformer(validated(config_in).transformer, seed),
-        vocabulary(make_vocabulary(config, seed)) {
+        vocabulary(make_vocabulary(config)),
+        vocabulary_parameters(
+            make_parameters([this](const VisitParameter& visit) { vocabulary->declare(visit); }, seed)) {
     const int vocab = config.vocab_size;
     if (!tokenizer && vocab == ByteTokenizer().vocab_size()) tokenizer = std::make_shared<ByteTokenizer>();
     check_usage(!tokenizer || tokenizer->vocab_size() <= vocab,
@@ -35,7 +40,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   /// Hidden states in the type that products are computed in.
   Tensor rounded(const Tensor& states) const {
     if (transformer.precision() == Precision::f32) return states;
-    Tensor result = Tensor::empty(states.shape(), DType::bfloat16);
+    Tensor result = Tensor::empty(states.shape(), DType::bfloat16, states.device());
     nn::convert(states, result);
     return result;
   }
@@ -100,18 +105,33 @@ int64_t LanguageModel::parameter_count() const {
   return count;
 }
 
+Tensor hidden(const LanguageModel& model, const Tensor& ids_in, Pass& pass) {
+  LanguageModel::State::check_ids(ids_in, "language model");
+  const Tensor ids = ids_in.to(model.device());
+  const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
+  Tensor embedded = Tensor::empty({batch * length, width}, DType::float32, model.device());
+  model.state().vocabulary->embed(ids.reshape({batch * length}), embedded);
+  const Tensor x = embedded.reshape({batch, length, width});
+  return model.state().transformer.state().walk(x, Keep::nothing, pass);
+}
+
+void LanguageModel::to(Device device) {
+  state_->embedded = state_->dhidden = Tensor();
+  state_->transformer.to(device);
+  move_parameters(pointers_to(state_->vocabulary_parameters), device);
+}
+
+Device LanguageModel::device() const { return state_->vocabulary_parameters.front().value.device(); }
+
 Tensor LanguageModel::hidden(const Tensor& ids) const {
-  State::check_ids(ids, "language model");
-  const int64_t batch = ids.size(0), length = ids.size(1), width = config().transformer.d_model;
-  Tensor embedded = Tensor::empty({batch * length, width});
-  state_->vocabulary->embed(ids.reshape({batch * length}), embedded);
-  return state_->transformer(embedded.reshape({batch, length, width}));
+  Pass pass;
+  return alibi::hidden(*this, ids, pass);
 }
 
 Tensor LanguageModel::logits(const Tensor& ids) const {
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements(), vocab = config().vocab_size;
-  Tensor result = Tensor::empty({rows, vocab});
+  Tensor result = Tensor::empty({rows, vocab}, DType::float32, device());
   state_->vocabulary->logits(state_->rounded(states.reshape({rows, states.size(2)})), result);
   return result.reshape({ids.size(0), ids.size(1), vocab});
 }
@@ -120,7 +140,7 @@ Tensor LanguageModel::next_logits(const Tensor& ids) const {
   const Tensor states = hidden(ids);
   const int64_t batch = states.size(0), length = states.size(1), width = states.size(2);
   const Tensor last = states.slice(1, length - 1, length).clone().reshape({batch, width});
-  Tensor result = Tensor::empty({batch, config().vocab_size});
+  Tensor result = Tensor::empty({batch, config().vocab_size}, DType::float32, device());
   state_->vocabulary->logits(state_->rounded(last), result);
   return result;
 }
@@ -130,21 +150,23 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements();
   std::vector<float> result(static_cast<size_t>(rows));
-  state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}), result);
+  state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}).to(device()),
+                          result);
   return result;
 }
 
-double LanguageModel::accumulate_gradients(const Tensor& ids, const Tensor& targets, float gradient_scale,
+double LanguageModel::accumulate_gradients(const Tensor& ids_in, const Tensor& targets_in, float gradient_scale,
                                            const StepSeed& seed) {
   State& s = *state_;
-  State::check_targets(ids, targets, "language model training");
-  check(s.vocabulary->parameters().front().gradient.defined(),
+  State::check_targets(ids_in, targets_in, "language model training");
+  const Tensor ids = ids_in.to(device()), targets = targets_in.to(device());
+  check(s.vocabulary_parameters.front().gradient.defined(),
         "[language model training] there are no gradients to add to; call zero_gradients() first");
   const int64_t batch = ids.size(0), length = ids.size(1), rows = batch * length;
   const int64_t width = config().transformer.d_model;
   const auto reuse = [&](Tensor& tensor, DType dtype) {
     if (tensor.defined() && tensor.size(0) == rows && tensor.dtype() == dtype) return;
-    tensor = Tensor::empty({rows, width}, dtype);
+    tensor = Tensor::empty({rows, width}, dtype, device());
   };
   reuse(s.embedded, DType::float32);
   s.vocabulary->embed(ids.reshape({rows}), s.embedded);
@@ -159,35 +181,26 @@ double LanguageModel::accumulate_gradients(const Tensor& ids, const Tensor& targ
 }
 
 std::vector<Parameter*> LanguageModel::parameters() {
-  std::vector<Parameter*> all;
-  for (Parameter& parameter : state_->vocabulary->parameters()) all.push_back(&parameter);
+  std::vector<Parameter*> all = pointers_to(state_->vocabulary_parameters);
   for (Parameter& parameter : state_->transformer.parameters()) all.push_back(&parameter);
   return all;
 }
 
 std::vector<const Parameter*> LanguageModel::parameters() const {
   std::vector<const Parameter*> all;
-  for (const Parameter& parameter : std::as_const(*state_->vocabulary).parameters()) all.push_back(&parameter);
-  for (const Parameter& parameter : std::as_const(state_->transformer).parameters()) all.push_back(&parameter);
+  for (const Parameter& parameter : state_->vocabulary_parameters) all.push_back(&parameter);
+  for (const Parameter& parameter : state_->transformer.parameters()) all.push_back(&parameter);
   return all;
 }
 
 void LanguageModel::set_precision(Precision precision) {
-  for (Parameter& parameter : state_->vocabulary->parameters()) parameter.rounded = Tensor();
   state_->transformer.set_precision(precision);
   weights_changed();
 }
 Precision LanguageModel::precision() const { return state_->transformer.precision(); }
 void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_recompute(recompute); }
 
-void LanguageModel::weights_changed() {
-  if (precision() == Precision::bf16) {
-    std::vector<Parameter*> operands;
-    for (Parameter& parameter : state_->vocabulary->parameters()) operands.push_back(&parameter);
-    round_operands(operands);
-  }
-  state_->transformer.weights_changed();
-}
+void LanguageModel::weights_changed() { round_operands(parameters(), precision()); }
 
 void LanguageModel::zero_gradients() { alibi::zero_gradients(parameters()); }
 

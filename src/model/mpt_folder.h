@@ -10,20 +10,10 @@
 
 #include "alibi/language_model.h"
 #include "formats/safetensors.h"
+#include "model/mpt_config.h"
 
 namespace alibi {
 
-struct MptConfig {
-  LanguageModelConfig model;
-  std::string tokenizer_kind, tokenizer_fingerprint;  ///< of the tokenizer it was trained with; empty: not known
-  std::vector<std::string> differences;  ///< why other programs do not run this folder as an MPT; empty: they do
-};
-
-/// What the MPT of Hugging Face's transformers would refuse in such a model, or do differently without a word.
-std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config);
-
-/// Throws Error naming the file, the key, what was found and what was expected.
-MptConfig read_mpt_config(const std::filesystem::path& folder);
 /// Throws Error if the tokenizer of the folder is not the one that the weights were trained with, or does not fit.
 void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& config, const Tokenizer& tokenizer);
 /// Throws Error unless the file has every parameter with its shape, and nothing else. Nothing is allocated for them.

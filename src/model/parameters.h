@@ -1,16 +1,76 @@
-// What is done to all parameters at once, by all threads.
+// Parameters: what a model declares them to be, and what is done to all of them at once.
 #pragma once
 
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
 #include <vector>
 
-#include "alibi/transformer.h"
+#include "alibi/language_model.h"
+#include "core/random.h"
 
 namespace alibi {
 
+/// What elements hold before training: independent draws around 0, or one value.
+struct Start {
+  enum class Kind : uint8_t { constant, normal, uniform };
+  Kind kind;
+  float value;  ///< the constant, the standard deviation, or the bound on both sides
+
+  static Start constant(float value) { return {Kind::constant, value}; }
+  static Start normal(float deviation) { return {Kind::normal, deviation}; }
+  static Start uniform(float bound) { return {Kind::uniform, bound}; }
+  /// Glorot & Bengio 2010, equation 16, times a gain.
+  static Start xavier(int64_t fan_in, int64_t fan_out, float gain = 1);
+  /// What PyTorch gives the weight and the bias of a linear layer: within 1 / sqrt(fan_in).
+  static Start linear(int64_t fan_in);
+
+  /// Fills a contiguous float32 tensor; element i is a function of `random` and i.
+  void fill(Tensor& values, const Random& random) const;
+};
+
+/// All there is to say of a parameter, said once, by the layer that has it.
+struct ParameterSpec {
+  std::string name;
+  Shape shape;
+  Start start;
+  bool decays = false;
+  bool is_operand = false;
+  std::vector<std::string> parts = {};  ///< its equal parts, row after row, where files keep them apart
+  std::optional<uint64_t> stream = {};  ///< of random numbers; absent: that of its place among the parameters
+  struct LastRows {
+    int64_t rows;
+    Start start;
+    uint64_t stream;
+  };
+  std::optional<LastRows> last_rows = {};  ///< that start otherwise
+
+  int64_t elements() const;
+};
+
+/// Layers call it for each of their parameters, in order. `place` is where the layer looks for it once it is made.
+using VisitParameter = std::function<void(Parameter*& place, ParameterSpec spec)>;
+using DeclareParameters = std::function<void(const VisitParameter& visit)>;
+
+/// Makes what is declared; the places point into the result, also after it was moved.
+std::vector<Parameter> make_parameters(const DeclareParameters& declare, uint64_t seed);
+
+/// Those of LanguageModel::parameters(), in that order. Makes none of them.
+std::vector<ParameterSpec> parameter_specs(const LanguageModelConfig& config);
+std::vector<ParameterSpec> parameter_specs(const TransformerConfig& config);
+/// Those of them that are the position method's.
+std::vector<ParameterSpec> position_specs(const TransformerConfig& config);
+int64_t elements_of(const std::vector<ParameterSpec>& specs);
+
+std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters);
+
+/// Values, gradients and bfloat16 copies.
+void move_parameters(const std::vector<Parameter*>& parameters, Device device);
+
 /// Gradients that are zero; makes those that are not there.
 void zero_gradients(const std::vector<Parameter*>& parameters);
-
-/// Makes or renews their bfloat16 copies.
-void round_operands(const std::vector<Parameter*>& parameters);
+/// The bfloat16 copies of operands: made or renewed in bf16, dropped in f32.
+void round_operands(const std::vector<Parameter*>& parameters, Precision precision);
 
 }  // namespace alibi

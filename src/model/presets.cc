@@ -1,8 +1,10 @@
 // Models of sizes that people know.
 #include <cmath>
+#include <memory>
 
 #include "alibi/language_model.h"
 #include "core/check.h"
+#include "model/position.h"
 
 namespace alibi {
 namespace {
@@ -73,8 +75,10 @@ std::vector<std::string> preset_names() {
 LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length) {
   config.transformer.position = position;
   config.train_length = train_length;
-  config.transformer.max_length = position == Position::learned ? train_length : 0;
-  const bool scaled = position == Position::sinusoidal || config.adaptive.has_value();
+  config.transformer.max_length = 0;
+  const std::unique_ptr<PositionMethod> method = make_position(config.transformer);
+  method->fit(config.transformer, train_length);
+  const bool scaled = method->scales_embeddings() || config.adaptive.has_value();
   config.embedding_scale = scaled ? std::sqrt(static_cast<float>(config.transformer.d_model)) : 1.0f;
   return config;
 }

@@ -1,53 +1,88 @@
-// Making a Transformer: its parameters, and the attention its position method asks for.
 #include "alibi/transformer.h"
 
-#include <algorithm>
-#include <limits>
-
 #include "core/check.h"
-#include "model/parameters.h"
 #include "model/transformer_state.h"
+#include "nn/elementwise.h"
+
+// Dimension letters: B batch, T length, R = B * T rows, C d_model.
 
 namespace alibi {
+namespace {
 
-Transformer::State::State(const TransformerConfig& config_in, uint64_t seed)
-    : TransformerLayout(config_in), config(config_in) {
-  for (const ParameterSpec& spec : specs) parameters.push_back(spec.make(Random(seed, mix(0x1417, parameters.size()))));
-  attention.causal = config.causal;
-  if (config.position == Position::alibi) {
-    attention.tolerance = config.tolerance;
-    attention.slopes = slopes(config.heads, config.alibi_bias_max);
-    const size_t heads = static_cast<size_t>(config.heads);
-    if (!config.causal && config.bidirectional == Bidirectional::one_sided) {
-      constexpr float closed = std::numeric_limits<float>::infinity();
-      const std::vector<float> half = slopes((config.heads + 1) / 2, config.alibi_bias_max);
-      attention.slopes_after.resize(heads);
-      for (size_t h = 0; h < heads; ++h) {
-        attention.slopes[h] = h % 2 == 0 ? half[h / 2] : closed;
-        attention.slopes_after[h] = h % 2 == 0 ? closed : half[h / 2];
-      }
-    } else if (!config.causal && config.bidirectional == Bidirectional::two_slopes) {
-      const std::vector<float> both = slopes(2 * config.heads, config.alibi_bias_max);
-      attention.slopes_after.resize(heads);
-      for (size_t h = 0; h < heads; ++h) {
-        attention.slopes[h] = both[2 * h];
-        attention.slopes_after[h] = both[2 * h + 1];
-      }
-    }
-  }
+Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType type, const char* operation) {
+  check(x.axes() == 3 && x.size(2) == config.d_model && x.dtype() == type,
+        "[{}] x is {} {}, expected {} [batch, length, {}]", operation, name_of(x.dtype()), to_string(x.shape()),
+        name_of(type), config.d_model);
+  check(x.size(0) > 0 && x.size(1) > 0, "[{}] x has shape {}, expected at least one token", operation,
+        to_string(x.shape()));
+  return x.contiguous() ? x : x.clone();
 }
 
-AttentionOptions Transformer::State::attention_options(const StepSeed* step, size_t layer) const {
-  AttentionOptions options = attention;
-  if (mode.precision == Precision::bf16 && options.tolerance > 0) {
-    options.tolerance = std::max(options.tolerance, 0x1p-11f);
+}  // namespace
+
+TransformerLayers::TransformerLayers(const TransformerConfig& config_in)
+    : config(config_in), position(make_position(config)) {
+  for (int i = 0; i < config.layers; ++i) blocks.emplace_back(config, *position, i);
+}
+
+void TransformerLayers::declare(const VisitParameter& visit) {
+  position->declare(visit);
+  for (Block& block : blocks) block.declare(visit);
+  if (config.final_norm) final_norm.declare(visit, "norm_f", config);
+}
+
+Transformer::State::State(const TransformerConfig& config_in, uint64_t seed)
+    : TransformerLayers((config_in.validate(), config_in)),
+      parameters(make_parameters([this](const VisitParameter& visit) { declare(visit); }, seed)) {}
+
+Tensor Transformer::State::walk(const Tensor& x_in, Keep keep, Pass& pass) const {
+  const Tensor input = checked_input(x_in, config, DType::float32, "transformer");
+  const int64_t batch = input.size(0), length = input.size(1), rows = batch * length, width = config.d_model;
+  check(pass.caches.empty() || (pass.caches.size() == blocks.size() && config.causal && keep == Keep::nothing),
+        "[transformer] {} caches for {} layers: caches are for the inference of decoders, one a layer",
+        pass.caches.size(), blocks.size());
+  for (const KvCache& cache : pass.caches) {
+    check(cache.length() == pass.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
+          cache.length(), pass.position);
   }
-  if (config.position == Position::t5) options.buckets = BucketedBias{value(position_table), config.t5_max_distance};
-  if (step != nullptr && config.attention_dropout > 0) {
-    options.dropout = config.attention_dropout;
-    options.dropout_seed = mix(step->seed, step->step, step->part, layer);
+  PassMemory& memory = pass.memory;
+  memory.prepare(config, {precision, keep, input.device()}, batch, length);
+
+  Tensor x = memory.first();
+  Tensor entered = x.reshape(input.shape());
+  position->enter(input, pass.position, entered);
+  const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, Draw::embedding);
+  if (dropout.probability > 0) nn::dropout(x, dropout.probability, dropout.random, x);
+  ResidualStream stream(x, memory.branch);
+  for (const Block& block : blocks) block.forward(stream, pass);
+  if (!config.final_norm && keep == Keep::nothing) {
+    stream.end(memory.last, x);
+    return x.reshape(input.shape());
   }
-  return options;
+  const DType type = keep == Keep::nothing ? DType::float32 : memory.mode.type();
+  Tensor y = Tensor::empty({rows, width}, type, memory.mode.device);
+  config.final_norm ? stream.leave(final_norm, memory.last, y) : stream.end(memory.last, y);
+  return y.reshape(input.shape());
+}
+
+Tensor Transformer::State::walk_back(const Tensor& dy, Pass& pass) const {
+  PassMemory& memory = pass.memory;
+  const Tensor top = dy.reshape({memory.batch * memory.length, config.d_model});
+  Tensor& dx = memory.stream;
+  const bool branch_is_stream = precision == Precision::f32 && config.dropout == 0;
+  ResidualGradient stream(dx, branch_is_stream ? Tensor() : memory.branch);
+  if (config.final_norm) {
+    dx.fill(0);
+    stream.leave_backward(top, final_norm, memory.last);
+  } else {
+    stream.end_backward(top, memory.last);
+  }
+  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) block->backward(stream, pass);
+  const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, Draw::embedding);
+  if (dropout.probability > 0) nn::dropout_backward(dx, dropout.probability, dropout.random, dx);
+  const Tensor dinput = dx.reshape(dy.shape());
+  position->enter_backward(dinput, pass.position);
+  return dinput;
 }
 
 Transformer::Transformer(const TransformerConfig& config, uint64_t seed)
@@ -60,37 +95,50 @@ const TransformerConfig& Transformer::config() const { return state_->config; }
 std::vector<Parameter>& Transformer::parameters() { return state_->parameters; }
 const std::vector<Parameter>& Transformer::parameters() const { return state_->parameters; }
 
-void Transformer::zero_gradients() {
-  std::vector<Parameter*> all;
-  for (Parameter& parameter : state_->parameters) all.push_back(&parameter);
-  alibi::zero_gradients(all);
+Tensor Transformer::operator()(const Tensor& x) const {
+  Pass pass;
+  return state_->walk(x, Keep::nothing, pass);
 }
 
-void Transformer::release_activations() { state_->buffers = TrainingBuffers(); }
+Tensor Transformer::forward(const Tensor& x, const StepSeed& seed) {
+  state_->training.seed = seed;
+  return state_->walk(x, state_->recompute ? Keep::sums : Keep::all, state_->training);
+}
+
+Tensor Transformer::backward(const Tensor& dy_in) {
+  Pass& pass = state_->training;
+  const DType type = PassMode{precision()}.type();
+  const Tensor dy = checked_input(dy_in, config(), type, "transformer backward");
+  check(pass.memory.batch > 0 && dy.size(0) == pass.memory.batch && dy.size(1) == pass.memory.length,
+        "[transformer backward] dy has shape {}, expected that of the last forward call, [{}, {}, {}]",
+        to_string(dy.shape()), pass.memory.batch, pass.memory.length, config().d_model);
+  check(parameters().empty() || parameters().front().gradient.defined(),
+        "[transformer backward] there are no gradients to add to; call zero_gradients() first");
+  return state_->walk_back(dy, pass);
+}
+
+void Transformer::to(Device device) {
+  release_activations();
+  move_parameters(pointers_to(state_->parameters), device);
+}
+
+void Transformer::zero_gradients() { alibi::zero_gradients(pointers_to(state_->parameters)); }
+
+void Transformer::release_activations() { state_->training = Pass(); }
 
 void Transformer::set_precision(Precision precision) {
-  if (precision == state_->mode.precision) return;
-  state_->mode.precision = precision;
-  state_->buffers = TrainingBuffers();
-  for (Parameter& parameter : state_->parameters) parameter.rounded = Tensor();
+  if (precision == state_->precision) return;
+  state_->precision = precision;
+  release_activations();
   weights_changed();
 }
-Precision Transformer::precision() const { return state_->mode.precision; }
+Precision Transformer::precision() const { return state_->precision; }
 
 void Transformer::set_recompute(bool recompute) {
-  if (recompute != state_->mode.recompute) state_->buffers = TrainingBuffers();
-  state_->mode.recompute = recompute;
+  if (recompute != state_->recompute) release_activations();
+  state_->recompute = recompute;
 }
 
-void Transformer::weights_changed() {
-  if (precision() != Precision::bf16) return;
-  std::vector<Parameter*> operands;
-  for (const State::Layer& layer : state_->layers) {
-    for (const int index : {layer.qkv_weight, layer.out_weight, layer.up_weight, layer.down_weight}) {
-      operands.push_back(&state_->parameters[static_cast<size_t>(index)]);
-    }
-  }
-  round_operands(operands);
-}
+void Transformer::weights_changed() { round_operands(pointers_to(state_->parameters), precision()); }
 
 }  // namespace alibi

@@ -2,9 +2,9 @@
 
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include "core/check.h"
-#include "model/initialization.h"
 #include "nn/adaptive_input.h"
 #include "nn/adaptive_softmax.h"
 #include "nn/cross_entropy.h"
@@ -17,22 +17,27 @@ namespace {
 /// Standard deviation width^-0.5 makes the first logits of the tied projection about N(0, 1).
 Start of_table(int width) { return Start::normal(1 / std::sqrt(static_cast<float>(width))); }
 
-/// Apart from the streams of the transformer, which count up from 0.
-Random draws_of(uint64_t seed, uint64_t index) {
-  const uint64_t last = ~uint64_t{0};
-  return Random(seed, index == 0 ? mix(0x1417, last) : mix(0x1417, last, index));
-}
+/// Streams of random numbers apart from those of the transformer, which count up from 0.
+constexpr uint64_t past_the_layers = ~uint64_t{0};
+uint64_t stream_of_band(size_t index) { return mix(0x1417, past_the_layers, index); }
 
 /// The table of the embedding is the output projection too.
 class Table : public Vocabulary {
  public:
-  Table(const LanguageModelConfig& config, uint64_t seed) : scale_(config.embedding_scale) {
-    parameters_.push_back(vocabulary_specs(config).front().make(draws_of(seed, 0)));
+  explicit Table(const LanguageModelConfig& config)
+      : rows_(config.vocab_size), width_(config.transformer.d_model), scale_(config.embedding_scale) {}
+
+  void declare(const VisitParameter& visit) override {
+    visit(table_, {.name = "wte.weight",
+                   .shape = {rows_, width_},
+                   .start = of_table(width_),
+                   .is_operand = true,
+                   .stream = mix(0x1417, past_the_layers)});
   }
 
-  void embed(const Tensor& ids, Tensor& y) const override { nn::embedding(ids, parameters_[0].value, scale_, y); }
+  void embed(const Tensor& ids, Tensor& y) const override { nn::embedding(ids, table_->value, scale_, y); }
   void embed_backward(const Tensor& dy, const Tensor& ids) override {
-    nn::embedding_backward(dy, ids, scale_, parameters_[0].gradient);
+    nn::embedding_backward(dy, ids, scale_, table_->gradient);
   }
   void logits(const Tensor& states, Tensor& result) const override { nn::linear(states, table(), nullptr, result); }
   void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const override {
@@ -41,32 +46,46 @@ class Table : public Vocabulary {
   void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale, const StepSeed&,
                           std::span<float> result, Tensor& dstates) override {
     nn::linear_cross_entropy_with_gradients(states, table(), targets, gradient_scale, result, dstates,
-                                            parameters_[0].gradient);
+                                            table_->gradient);
   }
 
  private:
-  const Tensor& table() const { return parameters_[0].operand(); }
+  const Tensor& table() const { return table_->operand(); }
 
+  int rows_, width_;
   float scale_;
+  Parameter* table_ = nullptr;
 };
 
 /// Adaptive input and adaptive softmax with tied tables and projections.
 class Bands : public Vocabulary {
  public:
-  Bands(const LanguageModelConfig& config, uint64_t seed)
-      : scale_(config.embedding_scale), dropout_(config.adaptive->dropout) {
-    const std::vector<ParameterSpec> specs = vocabulary_specs(config);  // table, projection, table, projection ...
-    const std::vector<VocabularyBand> bands = config.bands();
-    for (size_t b = 0; b < bands.size(); ++b) {
-      Parameter table = specs[2 * b].make(draws_of(seed, 3 * b + 1));
-      const int64_t rows = table.value.size(0);
-      if (rows > bands[b].words) {  // the rows that stand for the other bands
-        Tensor clusters = table.value.slice(0, bands[b].words, rows);
-        initialize(clusters, Start::xavier(config.transformer.d_model, rows - bands[b].words),
-                   draws_of(seed, 3 * b + 2));
-      }
-      parameters_.push_back(std::move(table));
-      parameters_.push_back(specs[2 * b + 1].make(draws_of(seed, 3 * b + 3)));
+  explicit Bands(const LanguageModelConfig& config)
+      : width_(config.transformer.d_model),
+        scale_(config.embedding_scale),
+        dropout_(config.adaptive->dropout),
+        bands_(config.bands()),
+        tables_(bands_.size()),
+        projections_(bands_.size()) {}
+
+  void declare(const VisitParameter& visit) override {
+    for (size_t b = 0; b < bands_.size(); ++b) {
+      const VocabularyBand& band = bands_[b];
+      // The first has a row for each of the others too.
+      const int64_t others = b == 0 ? static_cast<int64_t>(bands_.size()) - 1 : 0;
+      ParameterSpec table{.name = fmt::format("wte.bands.{}.weight", b),
+                          .shape = {band.words + others, band.width},
+                          .start = of_table(band.width),
+                          .is_operand = true,
+                          .stream = stream_of_band(3 * b + 1)};
+      if (others > 0) table.last_rows = {others, Start::xavier(width_, others), stream_of_band(3 * b + 2)};
+      visit(tables_[b], std::move(table));
+      visit(projections_[b], {.name = fmt::format("wte.bands.{}.projection", b),
+                              .shape = {width_, band.width},
+                              .start = Start::xavier(band.width, width_),
+                              .decays = true,
+                              .is_operand = true,
+                              .stream = stream_of_band(3 * b + 3)});
     }
   }
 
@@ -84,7 +103,7 @@ class Bands : public Vocabulary {
   void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale, const StepSeed& seed,
                           std::span<float> result, Tensor& dstates) override {
     nn::AdaptiveWeights sums = gradients();
-    const Random draws(seed.seed, mix(seed.step, seed.part, ~uint64_t{0}));  // past the transformer's last layer
+    const Random draws(seed.seed, mix(seed.step, seed.part, past_the_layers));
     nn::adaptive_cross_entropy_with_gradients(states, weights(), targets, gradient_scale, dropout_, draws, result,
                                               dstates, sums);
   }
@@ -92,47 +111,28 @@ class Bands : public Vocabulary {
  private:
   nn::AdaptiveWeights weights() const {
     nn::AdaptiveWeights result;
-    for (size_t i = 0; i < parameters_.size(); i += 2) {
-      result.tables.push_back(parameters_[i].operand());
-      result.projections.push_back(parameters_[i + 1].operand());
-    }
+    for (const Parameter* table : tables_) result.tables.push_back(table->operand());
+    for (const Parameter* projection : projections_) result.projections.push_back(projection->operand());
     return result;
   }
   nn::AdaptiveWeights gradients() const {
     nn::AdaptiveWeights result;
-    for (size_t i = 0; i < parameters_.size(); i += 2) {
-      result.tables.push_back(parameters_[i].gradient);
-      result.projections.push_back(parameters_[i + 1].gradient);
-    }
+    for (const Parameter* table : tables_) result.tables.push_back(table->gradient);
+    for (const Parameter* projection : projections_) result.projections.push_back(projection->gradient);
     return result;
   }
 
+  int width_;
   float scale_, dropout_;
+  std::vector<VocabularyBand> bands_;
+  std::vector<Parameter*> tables_, projections_;
 };
 
 }  // namespace
 
-std::vector<ParameterSpec> vocabulary_specs(const LanguageModelConfig& config) {
-  const int64_t width = config.transformer.d_model;
-  if (!config.adaptive) {
-    return {{"wte.weight", {config.vocab_size, width}, of_table(config.transformer.d_model), false}};
-  }
-  std::vector<ParameterSpec> specs;
-  const std::vector<VocabularyBand> bands = config.bands();
-  for (size_t b = 0; b < bands.size(); ++b) {
-    const VocabularyBand& band = bands[b];
-    const int64_t others = b == 0 ? static_cast<int64_t>(bands.size()) - 1 : 0;
-    specs.push_back(
-        {fmt::format("wte.bands.{}.weight", b), {band.words + others, band.width}, of_table(band.width), false});
-    specs.push_back(
-        {fmt::format("wte.bands.{}.projection", b), {width, band.width}, Start::xavier(band.width, width), true});
-  }
-  return specs;
-}
-
-std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config, uint64_t seed) {
-  if (config.adaptive) return std::make_unique<Bands>(config, seed);
-  return std::make_unique<Table>(config, seed);
+std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config) {
+  if (config.adaptive) return std::make_unique<Bands>(config);
+  return std::make_unique<Table>(config);
 }
 
 }  // namespace alibi

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "alibi/language_model.h"
-#include "model/parameter_spec.h"
+#include "model/parameters.h"
 
 // Dimension letters: R rows, C d_model, V vocab_size.
 
@@ -16,8 +16,7 @@ class Vocabulary {
  public:
   virtual ~Vocabulary() = default;
 
-  std::vector<Parameter>& parameters() { return parameters_; }
-  const std::vector<Parameter>& parameters() const { return parameters_; }
+  virtual void declare(const VisitParameter& visit) = 0;
 
   /// ids int32 [R] -> y [R, C], float32
   virtual void embed(const Tensor& ids, Tensor& y) const = 0;
@@ -30,15 +29,9 @@ class Vocabulary {
   /// Overwrites dstates with, and adds to the gradients, gradient_scale * d(sum of nll).
   virtual void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale,
                                   const StepSeed& seed, std::span<float> result, Tensor& dstates) = 0;
-
- protected:
-  std::vector<Parameter> parameters_;
 };
 
-/// The parameters of make_vocabulary(), in that order.
-std::vector<ParameterSpec> vocabulary_specs(const LanguageModelConfig& config);
-
-/// One table [V, C], or the bands of config.adaptive.
-std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config, uint64_t seed);
+/// One table [V, C], or the bands of config.adaptive; its parameters are not made yet.
+std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config);
 
 }  // namespace alibi

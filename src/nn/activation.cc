@@ -159,6 +159,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "core/isa.h"
 #include "core/parallel.h"
+#include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
@@ -170,6 +171,7 @@ HWY_EXPORT(activate_backward_rows);
 bool is_gated(Activation kind) { return kind == Activation::swiglu || kind == Activation::geglu; }
 
 void activate(Activation kind, const Tensor& x, Tensor& y) {
+  if (ran_elsewhere(&Operators::activate, "activate", kind, x, y)) return;
   const Rows out = rows_of("activate", "y", y);
   const Rows in{out.rows, is_gated(kind) ? 2 * out.features : out.features};
   check_rows("activate", "x", x, in, y.dtype());
@@ -181,6 +183,7 @@ void activate(Activation kind, const Tensor& x, Tensor& y) {
 }
 
 void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tensor& dx, Tensor* y) {
+  if (ran_elsewhere(&Operators::activate_backward, "activate_backward", kind, dy, x, dx, y)) return;
   const Rows out = rows_of("activate_backward", "dy", dy);
   const Rows in{out.rows, is_gated(kind) ? 2 * out.features : out.features};
   check_rows("activate_backward", "x", x, in, dy.dtype());

@@ -89,6 +89,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "core/isa.h"
 #include "core/parallel.h"
+#include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
@@ -123,6 +124,7 @@ void drop(const char* operation, const Tensor& x, float probability, const Rando
 }  // namespace
 
 void add(const Tensor& a, const Tensor& b, Tensor& y) {
+  if (ran_elsewhere(&Operators::add, "add", a, b, y)) return;
   check_like("add", "b", b, a);
   check_like("add", "y", y, a);
   const Arrays arrays{a.raw(), b.raw(), y.raw(), a.dtype(), b.dtype(), y.dtype()};
@@ -132,6 +134,7 @@ void add(const Tensor& a, const Tensor& b, Tensor& y) {
 }
 
 void convert(const Tensor& x, Tensor& y) {
+  if (ran_elsewhere(&Operators::convert, "convert", x, y)) return;
   check_like("convert", "y", y, x);
   const Arrays arrays{x.raw(), nullptr, y.raw(), x.dtype(), {}, y.dtype()};
   prepare_dispatch();
@@ -147,6 +150,7 @@ void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_ty
 void add_in_place(Tensor& y, const Tensor& x) { add(y, x, y); }
 
 void scale_in_place(Tensor& y, float factor) {
+  if (ran_elsewhere(&Operators::scale_in_place, "scale_in_place", y, factor)) return;
   check_like("scale", "y", y, y);
   prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(scale_range);
@@ -155,10 +159,12 @@ void scale_in_place(Tensor& y, float factor) {
 }
 
 void dropout(const Tensor& x, float probability, const Random& random, Tensor& y) {
+  if (ran_elsewhere(&Operators::dropout, "dropout", x, probability, random, y)) return;
   drop("dropout", x, probability, random, y);
 }
 
 void dropout_backward(const Tensor& dy, float probability, const Random& random, Tensor& dx) {
+  if (ran_elsewhere(&Operators::dropout_backward, "dropout_backward", dy, probability, random, dx)) return;
   drop("dropout_backward", dy, probability, random, dx);
 }
 

@@ -51,6 +51,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "core/isa.h"
 #include "core/parallel.h"
+#include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
@@ -72,6 +73,7 @@ const int32_t* checked_ids(const char* operation, const Tensor& ids, int64_t row
 }  // namespace
 
 void embedding(const Tensor& ids, const Tensor& table, float scale, Tensor& y) {
+  if (ran_elsewhere(&Operators::embedding, "embedding", ids, table, scale, y)) return;
   const Rows shape = rows_of("embedding", "table", table);
   const Rows out{ids.elements(), shape.features};
   check_rows("embedding", "y", y, out, table.dtype());
@@ -86,6 +88,7 @@ void embedding(const Tensor& ids, const Tensor& table, float scale, Tensor& y) {
 }
 
 void embedding_backward(const Tensor& dy, const Tensor& ids, float scale, Tensor& dtable) {
+  if (ran_elsewhere(&Operators::embedding_backward, "embedding_backward", dy, ids, scale, dtable)) return;
   const Rows shape = rows_of("embedding_backward", "dtable", dtable);
   check_rows("embedding_backward", "dtable", dtable, shape, DType::float32);
   const Rows out{ids.elements(), shape.features};

@@ -157,6 +157,7 @@ HWY_AFTER_NAMESPACE();
 #if HWY_ONCE
 #include "core/isa.h"
 #include "core/parallel.h"
+#include "nn/operators.h"
 #include "nn/reduce.h"
 #include "nn/shape.h"
 
@@ -293,10 +294,13 @@ void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, 
 
 void residual_norm(const Tensor& x, const Tensor* branch, const BranchDropout& dropout, const NormParameters& norm,
                    Tensor& sum, Tensor* kept, Tensor& y, NormStatistics& statistics) {
+  if (ran_elsewhere(&Operators::residual_norm, "residual_norm", x, branch, dropout, norm, sum, kept, y, statistics))
+    return;
   norm_forward("residual_norm", x, branch, dropout, norm, &sum, kept, y, statistics);
 }
 
 void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics& statistics, Tensor& y) {
+  if (ran_elsewhere(&Operators::normalize, "normalize", x, norm, statistics, y)) return;
   const char* operation = "normalize";
   const Rows shape = rows_of(operation, "x", x);
   check_rows(operation, "y", y, shape, x.dtype());
@@ -314,6 +318,9 @@ void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics
 void residual_norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm,
                             const NormStatistics& statistics, const BranchDropout& dropout, Tensor& dsum,
                             Tensor* dbranch, Tensor* dweight, Tensor* dbias) {
+  if (ran_elsewhere(&Operators::residual_norm_backward, "residual_norm_backward", dy, x, norm, statistics, dropout,
+                    dsum, dbranch, dweight, dbias))
+    return;
   norm_backward("residual_norm_backward", dy, x, norm, statistics, nullptr, dropout, &dsum, dbranch, dweight, dbias);
 }
 

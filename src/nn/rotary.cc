@@ -45,6 +45,7 @@ HWY_AFTER_NAMESPACE();
 
 #include "core/isa.h"
 #include "core/parallel.h"
+#include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
@@ -127,10 +128,12 @@ void rotate(const char* operation, const Tensor& x, int64_t position_offset, flo
 }  // namespace
 
 void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y) {
+  if (ran_elsewhere(&Operators::rotary, "rotary", x, position_offset, theta, y)) return;
   rotate("rotary", x, position_offset, theta, 1, y);
 }
 
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx) {
+  if (ran_elsewhere(&Operators::rotary_backward, "rotary_backward", dy, position_offset, theta, dx)) return;
   rotate("rotary_backward", dy, position_offset, theta, -1, dx);
 }
 

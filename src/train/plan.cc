@@ -4,7 +4,8 @@
 #include "alibi/runtime.h"
 #include "alibi/train.h"
 #include "core/parallel.h"
-#include "model/training_buffers.h"
+#include "model/parameters.h"
+#include "model/pass.h"
 #include "nn/cross_entropy.h"
 #include "nn/matmul_plan.h"
 #include "nn/widened_product.h"
@@ -82,27 +83,31 @@ TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& o
   const bool rounds = options.precision == Precision::bf16;
   const int64_t blocks = blocks_at_once(options), rows = blocks * options.length, width = t.d_model;
   TrainPlan plan;
-  plan.parameters = config.parameter_count();
+  const std::vector<ParameterSpec> specs = parameter_specs(config);
+  plan.parameters = elements_of(specs);
   plan.updates = options.steps();
   plan.tokens = plan.updates * std::max<int64_t>(1, options.batch_tokens / options.length) * options.length;
   plan.flops_per_token = training_flops_per_token(config, options.length);
-  // Vectors have no copies, but they are few.
-  plan.weights = plan.parameters * (float_bytes + (rounds ? static_cast<int64_t>(sizeof(bfloat16)) : 0));
+  plan.weights = plan.parameters * float_bytes;
+  for (const ParameterSpec& spec : specs) {
+    if (rounds && spec.is_operand) plan.weights += spec.elements() * static_cast<int64_t>(sizeof(bfloat16));
+  }
   plan.gradients = plan.parameters * float_bytes;
   plan.optimizer = plan.parameters * float_bytes * (options.optimizer == Optimizer::adamw ? 2 : 1);
 
-  const TrainingBuffers::Bytes buffers =
-      TrainingBuffers::predict(t, {options.precision, options.recompute}, blocks, options.length);
+  const PassMode mode{options.precision, options.recompute ? Keep::sums : Keep::all};
+  const PassMemory::Bytes memory = PassMemory::predict(t, mode, blocks, options.length);
   const int64_t activation_bytes = rounds ? static_cast<int64_t>(sizeof(bfloat16)) : float_bytes;
-  plan.activations = buffers.kept;
+  plan.activations = memory.kept;
   // Of these only one exists at a time.
-  const int64_t passing = std::max({product_copies(up_dim(t), width, rows, options.precision),
-                                    product_copies(width, t.ffn_dim(), rows, options.precision),
-                                    product_copies(qkv_dim(t), width, rows, options.precision),
-                                    attention_workspace(t, blocks, options.length, options.precision),
-                                    logits_bytes(config, rows, options.precision)});
+  int64_t passing = std::max(attention_workspace(t, blocks, options.length, options.precision),
+                             logits_bytes(config, rows, options.precision));
+  for (const ParameterSpec& spec : parameter_specs(t)) {
+    if (!spec.is_operand) continue;
+    passing = std::max(passing, product_copies(spec.shape[0], spec.shape[1], rows, options.precision));
+  }
   // The embedded input, the final states and their gradient.
-  plan.workspace = buffers.scratch + rows * width * (float_bytes + 2 * activation_bytes) + passing;
+  plan.workspace = memory.scratch + rows * width * (float_bytes + 2 * activation_bytes) + passing;
   if (rounds) plan.workspace += threads() * nn::bytes_to_widen(DType::bfloat16);
   return plan;
 }

@@ -6,11 +6,11 @@
 
 #include "alibi/kv_cache.h"
 #include "attention/amx/cases.h"
-#include "attention/blocks.h"
 #include "attention/cases.h"
 #include "attention/decode/kv_cache_norms.h"
-#include "attention/make_problem.h"
+#include "attention/problem.h"
 #include "attention/skip.h"
+#include "attention/vector/blocks.h"
 
 namespace alibi {
 namespace {
@@ -127,9 +127,9 @@ TEST(AttentionSkipCounts, AreThoseOfTheRule) {
     Rule rule(u, problem);
     int64_t expected = 0, total = 0;
     for (const kernels::QueryTask& task : kernels::query_tasks(problem)) {
-      const int64_t diagonal = (task.row_end - 1) / kernels::key_rows;
-      for (int64_t row = task.row_begin; row < task.row_end; row += kernels::query_rows) {
-        const int64_t rows = std::min(kernels::query_rows, task.row_end - row);
+      const int64_t diagonal = (task.rows.end - 1) / kernels::key_rows;
+      for (int64_t row = task.rows.begin; row < task.rows.end; row += kernels::query_rows) {
+        const int64_t rows = std::min(kernels::query_rows, task.rows.end - row);
         const int64_t own = u.causal ? (row + rows - 1) / kernels::key_rows : diagonal;
         expected += blocks_visited(u, rule, row, rows, own);
         total += u.causal ? own + 1 : (u.length + kernels::key_rows - 1) / kernels::key_rows;

@@ -107,6 +107,27 @@ TEST(AttentionOutputs, DecodingMayOverwriteItsQueries) {
   }
 }
 
+TEST(AttentionOutputs, DecodingSharesNoMemoryWithTheCache) {
+  for (const auto& [type, cached] : {std::pair{DType::float32, DType::float32},
+                                     {DType::float32, DType::bfloat16},
+                                     {DType::bfloat16, DType::float32}}) {
+    SCOPED_TRACE(name_of(cached));
+    const AttentionCase c{.queries = 8, .keys = 64, .head_dim = 16, .dtype = type};
+    const AttentionTensors t(c);
+    KvCache cache(1, 1, 16, cached);
+    cache.reserve(640);
+    cache.append(t.k, t.v);
+    const Tensor held = cache.values();
+    const auto out_at = [&](int64_t byte) {
+      return Tensor::view(static_cast<char*>(held.raw()) + byte, t.q.shape(), type);
+    };
+    const auto bytes = static_cast<int64_t>(held.bytes());
+    Tensor inside = out_at(bytes - 64), behind = out_at(bytes);
+    EXPECT_THROW(attention_decode(t.q, cache, {}, inside), Error);
+    EXPECT_NO_THROW(attention_decode(t.q, cache, {}, behind));
+  }
+}
+
 TEST(AttentionOutputs, ACacheMayAppendWhatItHolds) {
   AttentionCase c{.queries = 1, .keys = 37, .heads = 2, .kv_heads = 2, .head_dim = 8};
   AttentionTensors t(c);

@@ -5,7 +5,6 @@
 #include <fstream>
 
 #include "alibi/error.h"
-#include "model/attention_observer.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -32,21 +31,6 @@ TEST(AttentionInputs, CapturesEveryLayerOfAModel) {
     EXPECT_EQ(layer.options.slopes, slopes(4));
   }
   EXPECT_GT(test::max_abs_diff(layers[0].q.to_floats(), layers[1].q.to_floats()), 0);
-}
-
-TEST(AttentionInputs, ObserversEndWithTheirScope) {
-  int seen = 0;
-  const auto count = [&](const Tensor&, const Tensor&, const Tensor&, const AttentionOptions&) { ++seen; };
-  const LanguageModel model = small_model(Position::none);
-  {
-    const ScopedAttentionObserver outer(count);
-    EXPECT_EQ(capture(model, tokens).size(), 2u);
-    EXPECT_EQ(seen, 0);  // the inner one takes its place
-    model.hidden(Tensor::from(std::span<const int32_t>(tokens), {1, 11}));
-    EXPECT_EQ(seen, 2);
-  }
-  model.hidden(Tensor::from(std::span<const int32_t>(tokens), {1, 11}));
-  EXPECT_EQ(seen, 2);
 }
 
 TEST(AttentionInputs, FilesGiveBackWhatWasSaved) {

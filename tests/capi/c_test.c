@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { BATCH = 2, LENGTH = 70, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 8 };
 enum { Q_SIZE = BATCH * LENGTH * HEADS * HEAD_DIM, K_SIZE = BATCH * LENGTH * KV_HEADS * HEAD_DIM };
@@ -161,6 +162,37 @@ static void test_backward(void) {
   expect_gradient(slopes + 3, 0.002f, (double)dslopes[3]);
 }
 
+/* As arrays and back, the state serves the backward pass to the same bits. */
+static void test_saved_state(void) {
+  static float lse[BATCH * HEADS * LENGTH], kernel_lse[BATCH * HEADS * LENGTH];
+  static float dq[Q_SIZE], dk[K_SIZE], dv[K_SIZE], dq_again[Q_SIZE];
+  static int32_t blocks[4096];
+  const size_t count = sizeof lse / sizeof *lse;
+  const alibi_tensor tq = view(q, LENGTH, HEADS), tk = view(k, LENGTH, KV_HEADS), tv = view(v, LENGTH, KV_HEADS);
+  const alibi_tensor to = view(out, LENGTH, HEADS), tdout = view(dout, LENGTH, HEADS);
+  const alibi_tensor tdq = view(dq, LENGTH, HEADS), tdk = view(dk, LENGTH, KV_HEADS), tdv = view(dv, LENGTH, KV_HEADS);
+  const alibi_tensor again = view(dq_again, LENGTH, HEADS);
+  const alibi_attention_options options = linear();
+  alibi_attention_state *state = NULL, *restored = NULL;
+  size_t words = 0;
+  EXPECT(alibi_attention_state_words(&tq, &options, &words) == ALIBI_OK);
+  EXPECT(words <= sizeof blocks / sizeof *blocks);
+  EXPECT(alibi_attention_state_create(&state) == ALIBI_OK && alibi_attention_state_create(&restored) == ALIBI_OK);
+  EXPECT(alibi_attention(&tq, &tk, &tv, &options, &to, state) == ALIBI_OK);
+  EXPECT(alibi_attention_state_save(state, lse, kernel_lse, count, blocks, words + 1) == ALIBI_ERROR);
+  EXPECT(alibi_attention_state_save(state, lse, kernel_lse, count, blocks, words) == ALIBI_OK);
+  EXPECT(alibi_attention_state_restore(restored, &tq, lse, kernel_lse, blocks, ((size_t)1 << 40) + 1) == ALIBI_ERROR);
+  EXPECT(strstr(alibi_last_error(), "words is 1099511627777, expected alibi_attention_state_words()") != NULL);
+  EXPECT(alibi_attention_state_restore(restored, &tq, lse, kernel_lse, blocks, words) == ALIBI_OK);
+  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL) ==
+         ALIBI_OK);
+  EXPECT(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, restored, &options, &again, &tdk, &tdv, NULL, NULL) ==
+         ALIBI_OK);
+  EXPECT(memcmp(dq, dq_again, sizeof dq) == 0);
+  alibi_attention_state_destroy(state);
+  alibi_attention_state_destroy(restored);
+}
+
 static void test_errors(void) {
   alibi_tensor tq = view(q, LENGTH, HEADS), tk = view(k, LENGTH, KV_HEADS);
   const alibi_tensor to = view(out, LENGTH, HEADS);
@@ -183,6 +215,7 @@ int main(void) {
   test_forward();
   test_decode();
   test_backward();
+  test_saved_state();
   test_errors();
   if (failures > 0) fprintf(stderr, "%d failures\n", failures);
   return failures > 0 ? EXIT_FAILURE : EXIT_SUCCESS;

@@ -53,6 +53,7 @@ void tensors() {
   expect(b.slice(1, 1, 3).to_floats() == std::vector<float>{2, 3, 5, 6}, "slices");
   expect(Tensor::from(ids, {3}).to_ints() == ids && Tensor::from(ids, {3}).data<int32_t>()[0] == 1, "ids");
   const Tensor halves = b.to(DType::bfloat16);
+  expect(b.to(Device::cpu).raw() == b.raw() && std::string(name_of(b.device())) == "cpu", "devices");
   expect(static_cast<float>(halves.data<bfloat16>()[1]) == 2 && static_cast<float>(bfloat16(3.0f)) == 3, "bfloat16");
   expect(to_string(b.shape()) == "[2, 3]" && size_of(DType::int32) == 4 && name_of(b.dtype()) != nullptr, "names");
   expect(b.data<float>()[5] == 6 && Tensor::empty({4}).bytes() == 16, "data");
@@ -172,6 +173,7 @@ void transformer() {
   const Tensor y = model.forward(x, {});
   expect(model.backward(y).shape() == x.shape(), "training");
   model.release_activations();
+  model.to(Device::cpu);
   expect(model.parameters().size() == std::as_const(model).parameters().size(), "parameters");
 }
 
@@ -191,6 +193,8 @@ void language_model(const std::filesystem::path& folder) {
   expect(config.parameter_count() > 0 && config.bands().size() == 1, "the configuration");
   LanguageModel made(config, 3, tokenizer(folder));
   LanguageModel model(std::move(made));
+  model.to(Device::cpu);
+  expect(model.device() == Device::cpu, "device");
   made = LanguageModel(config);
   const std::vector<int32_t> values = {1, 2, 3, 4};
   const Tensor ids = Tensor::from(values, {1, 4});

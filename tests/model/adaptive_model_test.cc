@@ -19,9 +19,6 @@ using test::doubles;
 using test::expect_error;
 using test::random_ids;
 
-constexpr Position positions[] = {Position::alibi, Position::sinusoidal, Position::rotary,
-                                  Position::t5,    Position::learned,    Position::none};
-
 /// The WikiText-103 model in small: bytes, of which those below 100 are the first band.
 LanguageModelConfig small_config(Position position = Position::alibi) {
   LanguageModelConfig config = with_vocab_size(preset("wikitext103"), 257);
@@ -34,7 +31,7 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
 }
 
 TEST(AdaptiveModel, LossIsMinusTheLogProbabilityAndThoseSumToOne) {
-  for (const Position position : positions) {
+  for (const auto& [position, name] : enum_names<Position>) {
     const LanguageModel model(small_config(position), 1);
     const Tensor ids = random_ids({2, 9}, 1, 257), targets = random_ids({2, 9}, 2, 257);
     const std::vector<float> log_p = model.logits(ids).to_floats(), nll = model.nll(ids, targets);
@@ -169,7 +166,7 @@ TEST(AdaptiveModel, MixedPrecisionStaysNearFloat32) {
 }
 
 TEST(AdaptiveModel, ASavedModelIsTheSameModelToTheBit) {
-  for (const Position position : positions) {
+  for (const auto& [position, name] : enum_names<Position>) {
     const test::TemporaryFolder folder;
     const LanguageModel model(small_config(position), 9);
     model.save(folder.path());

@@ -97,8 +97,7 @@ TEST(LanguageModel, PrecisionMayBeSwitchedBetweenSteps) {
 }
 
 TEST(LanguageModel, ASavedModelIsTheSameModelToTheBit) {
-  for (const Position position :
-       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+  for (const auto& [position, name] : enum_names<Position>) {
     const TemporaryFolder folder;
     const LanguageModel model(language_model_config(position), 9);
     model.save(folder.path());

@@ -48,8 +48,7 @@ TEST(Presets, ParametersAreCountedWithoutMakingThem) {
     base.transformer.d_model = 48;
     base.transformer.heads = 6;
     if (adaptive) base.adaptive = AdaptiveConfig{{20, 100}, 4, 0};
-    for (const Position position :
-         {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+    for (const auto& [position, name] : enum_names<Position>) {
       expect_counted(with_position(base, position, 37));
     }
     for (const bool bias : {false, true}) {

@@ -7,36 +7,26 @@
 #include <utility>
 
 #include "alibi/transformer.h"
-#include "model/attention_observer.h"
-#include "model/position_embedding.h"
+#include "model/position.h"
+#include "model/small_transformer.h"
 #include "testing.h"
 
 namespace alibi {
 namespace {
 
-TransformerConfig making_config() {
-  TransformerConfig config;
-  config.layers = 2;
-  config.d_model = 24;
-  config.heads = 3;
-  config.expansion = 2;
-  config.dropout = 0;
-  return config;
-}
+using test::small_transformer;
 
 TEST(Transformer, SlopesOfEncoders) {
   constexpr float closed = std::numeric_limits<float>::infinity();
   const auto slopes_of = [](int heads, Bidirectional form) {
-    TransformerConfig config = making_config();
+    TransformerConfig config = small_transformer();
     config.layers = 1;
     config.heads = heads;
     config.causal = false;
     config.bidirectional = form;
-    AttentionOptions seen;
-    const ScopedAttentionObserver observer(
-        [&](const Tensor&, const Tensor&, const Tensor&, const AttentionOptions& options) { seen = options; });
-    Transformer(config, 7)(Tensor({1, 2, 24}));
-    return std::pair(seen.slopes, seen.slopes_after);
+    AttentionOptions options;
+    make_position(config)->bias(options);
+    return std::pair(options.slopes, options.slopes_after);
   };
   const auto is = [](std::vector<float> before, std::vector<float> after) { return std::pair(before, after); };
   EXPECT_EQ(slopes_of(4, Bidirectional::symmetric), is(slopes(4), {}));
@@ -49,7 +39,7 @@ TEST(Transformer, SlopesOfEncoders) {
 }
 
 TEST(Transformer, FairseqInitializationHasItsBounds) {
-  TransformerConfig config = making_config();
+  TransformerConfig config = small_transformer();
   config.initialization = Initialization::fairseq;
   const Transformer model(config, 7);
   const auto bound_of = [](const std::string& name) -> double {
@@ -74,7 +64,7 @@ TEST(Transformer, FairseqInitializationHasItsBounds) {
 
 TEST(TransformerConfig, BadValuesAreNamed) {
   const auto message = [](auto change) {
-    TransformerConfig config = making_config();
+    TransformerConfig config = small_transformer();
     change(config);
     return test::message_of<UsageError>([&] { config.validate(); });
   };
@@ -96,20 +86,6 @@ TEST(TransformerConfig, BadValuesAreNamed) {
             }).find("max_length"),
             std::string::npos);
   EXPECT_THROW(position_from("alibis"), UsageError);
-}
-
-TEST(SinusoidalTable, IsVaswanisFormula) {
-  const SinusoidalTable table;
-  const Tensor rows = table.rows(50, 6);
-  for (int p = 0; p < 50; ++p) {
-    for (int i = 0; i < 3; ++i) {
-      const double angle = p / std::pow(10000.0, 2.0 * i / 6);
-      EXPECT_NEAR(rows.data<float>()[p * 6 + 2 * i], std::sin(angle), 1e-6);
-      EXPECT_NEAR(rows.data<float>()[p * 6 + 2 * i + 1], std::cos(angle), 1e-6);
-    }
-  }
-  EXPECT_GE(table.rows(70, 6).size(0), 70);
-  EXPECT_EQ(table.rows(20, 6).data<float>()[7 * 6], rows.data<float>()[7 * 6]);
 }
 
 }  // namespace

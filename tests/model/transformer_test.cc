@@ -4,7 +4,8 @@
 
 #include "alibi/error.h"
 #include "alibi/runtime.h"
-#include "model/training_buffers.h"
+#include "model/small_transformer.h"
+#include "model/transformer_state.h"
 #include "testing.h"
 
 namespace alibi {
@@ -13,19 +14,7 @@ namespace {
 using test::dot;
 using test::doubles;
 using test::random_tensor;
-
-TransformerConfig transformer_config() {
-  TransformerConfig config;
-  config.layers = 2;
-  config.d_model = 24;
-  config.heads = 3;
-  config.expansion = 2;
-  config.dropout = 0;
-  config.t5_buckets = 8;
-  config.t5_max_distance = 12;
-  config.final_norm = true;
-  return config;
-}
+using test::small_transformer;
 
 struct Case {
   std::string name;
@@ -34,43 +23,38 @@ struct Case {
 
 std::vector<Case> cases() {
   std::vector<Case> all;
-  for (const Position position :
-       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
-    TransformerConfig config = transformer_config();
-    config.position = position;
-    config.max_length = 32;
-    all.push_back({name_of(position), config});
+  for (const auto& [position, name] : enum_names<Position>) {
+    all.push_back({name, small_transformer(position)});
   }
-  TransformerConfig config = transformer_config();
+  TransformerConfig config = small_transformer();
   config.activation = Activation::swiglu;
   config.norm = Norm::rms_norm;
   config.heads = 6;
   config.kv_heads = 2;
   config.bias = false;
   all.push_back({"swiglu_rms_grouped", config});
-  config = transformer_config();
+  config = small_transformer();
   config.dropout = 0.2f;
   config.attention_dropout = 0.1f;
   config.activation = Activation::gelu_tanh;
   config.final_norm = false;
   all.push_back({"dropout_without_final_norm", config});
-  config = transformer_config();
+  config = small_transformer();
   config.activation_dropout = 0.15f;
   config.embedding_dropout = 0.1f;
   config.position = Position::learned;  // its table is below the dropout
-  config.max_length = 32;
   all.push_back({"dropout_of_activations_and_input", config});
   for (const Bidirectional form : {Bidirectional::symmetric, Bidirectional::one_sided, Bidirectional::two_slopes}) {
-    config = transformer_config();
+    config = small_transformer();
     config.causal = false;
     config.bidirectional = form;
     all.push_back({std::string("encoder_") + name_of(form), config});
   }
-  config = transformer_config();
+  config = small_transformer();
   config.causal = false;
   config.position = Position::t5;
   all.push_back({"encoder_t5", config});
-  config = transformer_config();
+  config = small_transformer();
   config.layers = 0;  // the final norm alone
   all.push_back({"no_layers", config});
   return all;
@@ -145,7 +129,7 @@ TEST_P(TransformerCase, SameBitsAtAnyThreadCount) {
   });
 }
 
-struct Pass {
+struct Step {
   Tensor y, dx;
   std::vector<Tensor> gradients;
 
@@ -156,16 +140,16 @@ struct Pass {
   }
 };
 
-Pass forward_and_backward(const TransformerConfig& config, Precision precision, bool recompute) {
+Step forward_and_backward(const TransformerConfig& config, Precision precision, bool recompute) {
   Transformer model(config, 7);
   model.set_precision(precision);
   model.set_recompute(recompute);
   model.zero_gradients();
   const Tensor y = model.forward(random_tensor({3, 29, 24}, 1), seed);
   const Tensor dx = model.backward(random_tensor({3, 29, 24}, 2).to(y.dtype())).clone();
-  Pass pass{y, dx, {}};
-  for (const Parameter& parameter : model.parameters()) pass.gradients.push_back(parameter.gradient);
-  return pass;
+  Step step{y, dx, {}};
+  for (const Parameter& parameter : model.parameters()) step.gradients.push_back(parameter.gradient);
+  return step;
 }
 
 TEST_P(TransformerCase, RecomputingGivesTheSameBits) {
@@ -179,8 +163,8 @@ TEST_P(TransformerCase, RecomputingGivesTheSameBits) {
 }
 
 TEST_P(TransformerCase, Bfloat16IsFloat32UpToRounding) {
-  const Pass exact = forward_and_backward(GetParam().config, Precision::f32, false);
-  const Pass rounded = forward_and_backward(GetParam().config, Precision::bf16, false);
+  const Step exact = forward_and_backward(GetParam().config, Precision::f32, false);
+  const Step rounded = forward_and_backward(GetParam().config, Precision::bf16, false);
   EXPECT_EQ(rounded.y.dtype(), DType::bfloat16);
   EXPECT_EQ(rounded.dx.dtype(), DType::float32);
   const auto distance = [](const Tensor& a, const Tensor& b) {
@@ -205,13 +189,14 @@ TEST_P(TransformerCase, Bfloat16HasTheSameBitsAtAnyThreadCount) {
 TEST_P(TransformerCase, MemoryIsWhatWasPredicted) {
   const int64_t batch = 2, length = 31;
   for (const Precision precision : {Precision::f32, Precision::bf16}) {
-    for (const bool recompute : {false, true}) {
-      const TrainingMode mode{precision, recompute};
-      const TrainingBuffers::Bytes expected = TrainingBuffers::predict(GetParam().config, mode, batch, length);
+    for (const Keep keep : {Keep::nothing, Keep::sums, Keep::all}) {
+      const PassMode mode{precision, keep};
+      const PassMemory::Bytes expected = PassMemory::predict(GetParam().config, mode, batch, length);
       const int64_t before = tensor_bytes();
-      TrainingBuffers buffers;
-      buffers.prepare(GetParam().config, mode, batch, length);
-      const int64_t states = recompute ? 1 : GetParam().config.layers;  // attention makes them when it runs
+      PassMemory memory;
+      memory.prepare(GetParam().config, mode, batch, length);
+      // Attention makes them when it runs.
+      const int64_t states = keep == Keep::nothing ? 0 : keep == Keep::sums ? 1 : GetParam().config.layers;
       const int64_t lse = states * batch * length * GetParam().config.heads * 4;
       // Blocks are rounded up to 64 bytes.
       EXPECT_NEAR(static_cast<double>(tensor_bytes() - before),
@@ -223,7 +208,7 @@ TEST_P(TransformerCase, MemoryIsWhatWasPredicted) {
 TEST(Transformer, RecomputingMayBeSwitchedAndGivesItsMemoryBack) {
   const test::RuntimeGuard guard;
   set_threads(1);  // others keep workspaces once they got a task, which may be late
-  Transformer model(transformer_config(), 7);
+  Transformer model(small_transformer(), 7);
   model.zero_gradients();
   const Tensor x = random_tensor({2, 100, 24}, 1), dy = random_tensor({2, 100, 24}, 2);
   std::vector<Tensor> outputs;
@@ -241,7 +226,7 @@ TEST(Transformer, RecomputingMayBeSwitchedAndGivesItsMemoryBack) {
 }
 
 TEST(Transformer, Bfloat16CopiesFollowTheWeights) {
-  Transformer model(transformer_config(), 7);
+  Transformer model(small_transformer(), 7);
   const Tensor x = random_tensor({1, 9, 24}, 1);
   model.set_precision(Precision::bf16);
   const Tensor before = model(x);
@@ -249,7 +234,7 @@ TEST(Transformer, Bfloat16CopiesFollowTheWeights) {
   model.weights_changed();
   const Tensor after = model(x);
   EXPECT_FALSE(test::same_bits(before, after));
-  Transformer other(transformer_config(), 8);
+  Transformer other(small_transformer(), 8);
   for (Parameter& parameter : other.parameters()) parameter.value.fill(0.01f);
   other.set_precision(Precision::bf16);
   EXPECT_TRUE(test::same_bits(after, other(x)));
@@ -276,7 +261,7 @@ TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {
 }
 
 TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSteps) {
-  TransformerConfig config = transformer_config();
+  TransformerConfig config = small_transformer();
   config.layers = 0;
   config.final_norm = false;
   config.embedding_dropout = 0.25f;
@@ -292,7 +277,7 @@ TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSt
   EXPECT_NEAR(dropped / static_cast<double>(y.size()), 0.25, 0.01);
   EXPECT_NE(y, model.forward(x, {3, 6, 1}).to_floats());
 
-  config = transformer_config();
+  config = small_transformer();
   config.activation_dropout = 0.25f;
   Transformer deep(config, 7);
   const Tensor input = random_tensor({2, 13, 24}, 1);
@@ -303,7 +288,7 @@ TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSt
 }
 
 TEST(Transformer, WithoutLayersTheFinalNormIsLeft) {
-  TransformerConfig config = transformer_config();
+  TransformerConfig config = small_transformer();
   config.layers = 0;
   Transformer model(config, 7);
   const Tensor x = random_tensor({2, 9, 24}, 1);
@@ -323,7 +308,7 @@ TEST(Transformer, EveryDropoutIsItsOwnInEachPartStepAndLayer) {
   for (float TransformerConfig::*kind :
        {&TransformerConfig::dropout, &TransformerConfig::attention_dropout, &TransformerConfig::activation_dropout,
         &TransformerConfig::embedding_dropout}) {
-    TransformerConfig config = transformer_config();
+    TransformerConfig config = small_transformer();
     config.*kind = 0.5f;
     Transformer model(config, 7);
     const Tensor x = random_tensor({2, 13, 24}, 1);
@@ -358,7 +343,7 @@ TEST(Transformer, EveryDropoutIsItsOwnInEachPartStepAndLayer) {
 
 TEST(Transformer, InferenceOnManyRowsIsThatOnFew) {
   // The feed-forward layer takes 4096 rows at a time.
-  TransformerConfig config = transformer_config();
+  TransformerConfig config = small_transformer();
   config.layers = 1;
   const Transformer model(config, 7);
   const Tensor x = random_tensor({600, 7, 24}, 1), y = model(x);
@@ -378,7 +363,7 @@ TEST(Transformer, PublishedDefaultsTakeAnyLength) {
 }
 
 TEST(Transformer, WithoutPositionsAPermutedEncoderInputGivesAPermutedOutput) {
-  TransformerConfig config = transformer_config();
+  TransformerConfig config = small_transformer();
   config.causal = false;
   for (const Position position : {Position::none, Position::alibi}) {
     config.position = position;
@@ -396,7 +381,7 @@ TEST(Transformer, WithoutPositionsAPermutedEncoderInputGivesAPermutedOutput) {
 }
 
 TEST(Transformer, LearnedPositionsEndAtTheirTable) {
-  TransformerConfig config = transformer_config();
+  TransformerConfig config = small_transformer();
   config.position = Position::learned;
   config.max_length = 10;
   const Transformer model(config);
@@ -405,7 +390,7 @@ TEST(Transformer, LearnedPositionsEndAtTheirTable) {
 }
 
 TEST(Transformer, BadInputIsNamed) {
-  Transformer model(transformer_config());
+  Transformer model(small_transformer());
   EXPECT_THROW(model(Tensor({2, 24})), Error);
   EXPECT_THROW(model(Tensor({2, 5, 23})), Error);
   EXPECT_THROW(model(Tensor({0, 5, 24})), Error);

@@ -258,6 +258,13 @@ TEST(AdaptiveSoftmax, NeverHoldsAllLogits) {
   reset_peak_tensor_bytes();
   nn::adaptive_cross_entropy_with_gradients(hidden, weights, targets, 1, 0, no_draws, nll, dhidden, gradients);
   EXPECT_LT(peak_tensor_bytes() - before, 4 * rows * bands.vocab() / 4);
+
+  // Beside all log-probabilities, which are the result, only some rows of the first softmax exist.
+  Tensor log_p = Tensor::empty({rows, bands.vocab()});
+  const int64_t with_result = tensor_bytes();
+  reset_peak_tensor_bytes();
+  nn::adaptive_log_probabilities(hidden, weights, log_p);
+  EXPECT_LT(peak_tensor_bytes() - with_result, 4 * rows * 2000 / 8);
 }
 
 TEST(AdaptiveSoftmax, ErrorsNameTheArgument) {

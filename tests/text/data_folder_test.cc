@@ -15,6 +15,7 @@
 #include "core/files.h"
 #include "temporary_folder.h"
 #include "testing.h"
+#include "text/hash.h"
 #include "text/pieces.h"
 #include "text/stream.h"
 #include "text/token_file.h"
@@ -111,6 +112,27 @@ TEST(TokenFile, DamageIsFound) {
   write_file(path, bytes);
   expect_error([&] { check_tokens(read_token_file(path), path); }, "token 0 is 257, expected 0 to 256");
   expect_error([&] { read_token_file(folder / "missing"); }, "missing");
+}
+
+TEST(TokenFile, AWholeHeaderThatAsksForSomethingElseIsRefused) {
+  const TemporaryFolder folder;
+  const fs::path path = folder / "x.tokens";
+  write_token_file(path, ByteTokenizer(), [](const AppendTokens& append) { append(Ids(100, 65), 100); });
+  const std::string good = read_file(path);
+  const auto with = [&](size_t at, int32_t value) {
+    std::string bytes = good;
+    std::memcpy(bytes.data() + at, &value, sizeof value);
+    const uint64_t checksum = fnv1a(std::string_view(bytes).substr(0, 56));
+    std::memcpy(bytes.data() + 56, &checksum, sizeof checksum);
+    write_file(path, bytes);
+    return [&] { read_token_file(path); };
+  };
+  with(8, 1)();  // as it was: the checksum is made rightly here
+  expect_error(with(8, 2), "version 2, expected 1");
+  expect_error(with(12, 2), "ids of 2 bytes, expected 4");
+  expect_error(with(48, 0), "a vocabulary of 0");
+  expect_error(with(52, 257), "with the end of text 257");
+  expect_error(with(52, -1), "with the end of text -1");
 }
 
 class DataFolder : public testing::TestWithParam<const char*> {};

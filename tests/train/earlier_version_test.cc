@@ -47,10 +47,7 @@ TrainOptions earlier_options() {
 }
 
 LanguageModel earlier_model() {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 1;
-  config.transformer.d_model = 4;
-  config.transformer.heads = 2;
+  LanguageModelConfig config = test::small_config(1, 4, 2);
   config.transformer.expansion = 2;
   config.transformer.dropout = 0.1f;
   return LanguageModel(config, 5);

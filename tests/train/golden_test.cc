@@ -13,6 +13,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "train/batches.h"
+#include "train/small_run.h"
 #include "train/update.h"
 
 namespace alibi {
@@ -39,10 +40,7 @@ TrainOptions golden_options() {
 }
 
 LanguageModel golden_model(Position position) {
-  LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.heads = 4;
+  LanguageModelConfig config = test::small_config();
   config.transformer.t5_buckets = 16;
   config.transformer.t5_max_distance = 40;
   return LanguageModel(with_position(config, position, golden_options().length), 11);

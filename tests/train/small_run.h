@@ -10,11 +10,16 @@
 
 namespace alibi::test {
 
-inline LanguageModel small_model(Position position = Position::alibi, float dropout = 0) {
+inline LanguageModelConfig small_config(int layers = 2, int d_model = 32, int heads = 4) {
   LanguageModelConfig config = preset("tiny");
-  config.transformer.layers = 2;
-  config.transformer.d_model = 32;
-  config.transformer.heads = 4;
+  config.transformer.layers = layers;
+  config.transformer.d_model = d_model;
+  config.transformer.heads = heads;
+  return config;
+}
+
+inline LanguageModel small_model(Position position = Position::alibi, float dropout = 0) {
+  LanguageModelConfig config = small_config();
   config.transformer.dropout = dropout;
   config.transformer.t5_buckets = 16;
   return LanguageModel(with_position(config, position, 16), 1);

@@ -60,8 +60,7 @@ TEST(BlockOrder, IsShuffledFromSeedAndEpoch) {
 }
 
 TEST(Train, LearnsWhatIsThereToLearn) {
-  for (const Position position :
-       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::learned, Position::none}) {
+  for (const auto& [position, name] : enum_names<Position>) {
     LanguageModel model = small_model(position);
     const TrainResult result = train(model, stream(3008), short_run());
     ASSERT_EQ(result.loss.size(), 30u);

@@ -23,7 +23,7 @@
 #include "attention/amx/pack.h"
 #include "attention/amx/ramp.h"
 #include "attention/amx/tiles.h"
-#include "attention/blocks.h"
+#include "attention/workspace.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
@@ -35,7 +35,7 @@ constexpr int64_t group_queries = 4;  ///< query blocks taken together
 class Backward {
  public:
   Backward(const Problem& problem, const BackwardTask& task, const AttentionState& state, const VisitedBlocks& visited,
-           const GradientSums& sums, std::vector<BiasGradient>* bias)
+           const GradientSums& sums, std::vector<BiasGradient>& bias)
       : problem_(problem),
         task_(task),
         state_(state),
@@ -60,9 +60,9 @@ class Backward {
         scores_(workspace_.part(block_floats)),
         dweights_(workspace_.part(block_floats)),
         pairs_(reinterpret_cast<uint16_t*>(workspace_.part(group_keys * group_queries * 3 * block_halves / 2))),
-        query_shares_(words(problem.dropout > 0 ? task.query_blocks * block_rows : 0)),
-        pair_shares_(words(problem.dropout > 0 ? task.key_blocks * block_pairs : 0)),
-        diagonals_(bias == nullptr ? nullptr : workspace_.part(diagonal_floats())) {
+        query_draws_(words(problem.dropout > 0 ? task.query_blocks * block_rows : 0)),
+        pair_draws_(words(problem.dropout > 0 ? task.key_blocks * block_pairs : 0)),
+        diagonals_(bias.empty() ? nullptr : workspace_.part(diagonal_floats())) {
     if (sums.used()) {
       dk_ = sums.dk(task.sequence, task.kv_head, task.key_block);
       dv_ = sums.dv(task.sequence, task.kv_head, task.key_block);
@@ -93,23 +93,19 @@ class Backward {
     const int64_t lanes = 2 * task_.query_blocks * block_rows;
     const int64_t pairs = 2 * block_floats + group_keys * group_queries * 3 * block_halves / 2;
     const int64_t sums = sums_.used() ? 0 : (2 * task_.key_blocks + task_.query_blocks) * block_size_;
-    const int64_t shares = problem_.dropout > 0 ? task_.query_blocks * block_rows + task_.key_blocks * block_pairs : 0;
-    return forms + lanes + Ramps::floats + pairs + sums + shares + (bias_ == nullptr ? 0 : diagonal_floats());
+    const int64_t draws = problem_.dropout > 0 ? task_.query_blocks * block_rows + task_.key_blocks * block_pairs : 0;
+    return forms + lanes + Ramps::floats + pairs + sums + draws + (bias_.empty() ? 0 : diagonal_floats());
   }
   int64_t diagonal_floats() const { return DiagonalSums::floats(task_.key_blocks, task_.query_blocks); }
   uint32_t* words(int64_t count) { return reinterpret_cast<uint32_t*>(workspace_.part(count)); }
 
   uint16_t* halves(int64_t blocks) { return reinterpret_cast<uint16_t*>(workspace_.part(blocks * block_size_ / 2)); }
 
-  /// Key blocks of the span, counted from its first, that a query block visits: [first, last).
-  struct Range {
-    int64_t first = 0, last = 0;
-  };
+  /// Key blocks of the span, counted from its first, that a query block visits.
   Range visited_keys(int64_t head, int64_t query) const {
-    const int64_t block = task_.query_block + query;
-    const int64_t first = visited_.first(task_.sequence, head, block) - task_.key_block;
-    const int64_t last = visited_.last(task_.sequence, head, block) - task_.key_block;
-    return {first > 0 ? first : 0, last < task_.key_blocks ? last : task_.key_blocks};
+    const Range& all = visited_.at(task_.sequence, head, task_.query_block + query);
+    const int64_t begin = all.begin - task_.key_block, end = all.end - task_.key_block;
+    return {begin > 0 ? begin : 0, end < task_.key_blocks ? end : task_.key_blocks};
   }
 
   /// Only the blocks that are visited: with skipping and windows those are few.
@@ -118,14 +114,14 @@ class Backward {
     for (int64_t g = 0; g < problem_.group(); ++g) {
       for (int64_t q = 0; q < task_.query_blocks; ++q) {
         const Range range = visited_keys(task_.kv_head * problem_.group() + g, q);
-        if (range.first >= range.last) continue;
-        any.first = range.first < any.first ? range.first : any.first;
-        any.last = range.last > any.last ? range.last : any.last;
+        if (range.begin >= range.end) continue;
+        any.begin = range.begin < any.begin ? range.begin : any.begin;
+        any.end = range.end > any.end ? range.end : any.end;
       }
     }
-    for (int64_t b = any.first; b < any.last; ++b) {
-      if (b == any.first) prefetch_keys(b);
-      if (b + 1 < any.last) prefetch_keys(b + 1);
+    for (int64_t b = any.begin; b < any.end; ++b) {
+      if (b == any.begin) prefetch_keys(b);
+      if (b + 1 < any.end) prefetch_keys(b + 1);
       const Source k = keys_at(problem_.k, b), v = keys_at(problem_.v, b);
       check_finite(k);
       check_finite(v);
@@ -137,7 +133,7 @@ class Backward {
 
   void check_finite(const Source& source) { finite_ = finite_ && std::isfinite(largest(source)); }
 
-  Source keys_at(const Rows& tensor, int64_t b) const {
+  Source keys_at(const TensorView& tensor, int64_t b) const {
     const int64_t row = (task_.key_block + b) * block_rows;
     return source_at(tensor, sequence_.batch, sequence_.key_begin + row, task_.kv_head, sequence_.keys - row,
                      problem_.head_dim);
@@ -147,7 +143,7 @@ class Backward {
     prefetch(keys_at(problem_.v, b));
   }
 
-  Source queries_at(const Rows& tensor, int64_t head, int64_t b) const {
+  Source queries_at(const TensorView& tensor, int64_t head, int64_t b) const {
     const int64_t row = (task_.query_block + b) * block_rows;
     return source_at(tensor, sequence_.batch, sequence_.query_begin + row, head, sequence_.queries - row,
                      problem_.head_dim);
@@ -162,7 +158,7 @@ class Backward {
     const float* lse = state_.lse.data<float>() + (sequence_.batch * problem_.heads + head) * problem_.queries;
     for (int64_t b = 0; b < task_.query_blocks; ++b) {
       const Range range = visited_keys(head, b);
-      if (range.first >= range.last) continue;
+      if (range.begin >= range.end) continue;
       if (b + 1 < task_.query_blocks) prefetch_queries(head, b + 1);
       const int64_t row = (task_.query_block + b) * block_rows;
       const int64_t rows = sequence_.queries - row;
@@ -188,11 +184,11 @@ class Backward {
     const DropoutMask mask(problem_.dropout_seed, sequence_.batch, head);
     for (int64_t b = 0; b < task_.query_blocks; ++b) {
       const int64_t row = (task_.query_block + b) * block_rows;
-      fill_query_shares(mask, sequence_.query_begin + row, query_shares_ + b * block_rows);
+      fill_query_draws(mask, sequence_.query_begin + row, query_draws_ + b * block_rows);
     }
     for (int64_t b = 0; b < task_.key_blocks; ++b) {
       const int64_t row = (task_.key_block + b) * block_rows;
-      fill_pair_shares(mask, sequence_.key_begin + row, pair_shares_ + b * block_pairs);
+      fill_pair_draws(mask, sequence_.key_begin + row, pair_draws_ + b * block_pairs);
     }
   }
 
@@ -206,14 +202,14 @@ class Backward {
     const HeadPlan plan(problem_, task_.sequence, head);
     Ramps ramps(plan, ramp_memory_);
     std::optional<DiagonalSums> diagonals;
-    if (bias_ != nullptr) diagonals.emplace(task_.key_blocks, task_.query_blocks, diagonals_);
+    if (!bias_.empty()) diagonals.emplace(task_.key_blocks, task_.query_blocks, diagonals_);
     const Head head_of = {plan, ramps, diagonals ? &*diagonals : nullptr};
     for (int64_t k = 0; k < task_.key_blocks; k += group_keys) {
       for (int64_t q = 0; q < task_.query_blocks; q += group_queries) run_group(head_of, k, q);
     }
     if (diagonals) {
       const int64_t distance = sequence_.query_offset + (task_.query_block - task_.key_block) * block_rows;
-      diagonals->finish(problem_, distance, kept_, (*bias_)[static_cast<size_t>(head % problem_.group())]);
+      diagonals->finish(problem_, distance, kept_, bias_[static_cast<size_t>(head % problem_.group())]);
     }
     if (task_.last_of_queries) write_queries(head);
   }
@@ -238,8 +234,8 @@ class Backward {
     bool key_seen[group_keys] = {};
     for (int64_t q = 0; q < queries; ++q) {
       const Range range = visited_keys(head.plan.head, query + q);
-      const int64_t begin = range.first > key ? range.first - key : 0;
-      const int64_t end = range.last < key + keys ? range.last - key : keys;
+      const int64_t begin = range.begin > key ? range.begin - key : 0;
+      const int64_t end = range.end < key + keys ? range.end - key : keys;
       for (int64_t k = begin; k < end; ++k) {
         make_pair(head, key + k, query + q, tiles_of(k, q));
         seen[k][q] = key_seen[k] = true;
@@ -301,7 +297,7 @@ class Backward {
                            .key = key,
                            .query = query};
     if (problem_.dropout > 0) {
-      scalars.dropout = {query_shares_ + query * block_rows, pair_shares_ + key * block_pairs,
+      scalars.dropout = {query_draws_ + query * block_rows, pair_draws_ + key * block_pairs,
                          DropoutMask::threshold(problem_.dropout)};
     }
     differentiate(part_of(head, ramp), scores_, dweights_, scalars, to, head.diagonals);
@@ -327,7 +323,7 @@ class Backward {
   void write_keys() {
     for (int64_t b = 0; b < task_.key_blocks; ++b) {
       const int64_t row = (task_.key_block + b) * block_rows;
-      const auto target = [&](const Rows& tensor) {
+      const auto target = [&](const TensorView& tensor) {
         return target_at(tensor, sequence_.batch, sequence_.key_begin + row, task_.kv_head, sequence_.keys - row,
                          problem_.head_dim);
       };
@@ -341,13 +337,13 @@ class Backward {
   const AttentionState& state_;
   const VisitedBlocks& visited_;
   const GradientSums& sums_;
-  std::vector<BiasGradient>* bias_;  ///< of each head of the group; null if nobody asked
+  std::vector<BiasGradient>& bias_;  ///< of each head of the group; empty if nobody asked
   float kept_;                       ///< what dropout multiplies the rest with
   const Sequence& sequence_;
   int64_t steps_;
   int64_t block_size_;  ///< values of a block: 32 * head_dim rounded up to 32
   Workspace workspace_;
-  // Blocks of the spans in the layouts of amx_tiles.h.
+  // Blocks of the spans in the layouts of tiles.h.
   uint16_t* keys_;             ///< `rows`
   uint16_t* keys_transposed_;  ///< `transposed`
   uint16_t* values_;           ///< `rows`
@@ -360,9 +356,9 @@ class Backward {
   float* ramp_memory_;
   float* scores_;
   float* dweights_;
-  uint16_t* pairs_;         ///< [group_keys][group_queries][3][32][32]
-  uint32_t* query_shares_;  ///< [query_blocks][32], with dropout
-  uint32_t* pair_shares_;   ///< [key_blocks][16], with dropout
+  uint16_t* pairs_;        ///< [group_keys][group_queries][3][32][32]
+  uint32_t* query_draws_;  ///< [query_blocks][32], with dropout
+  uint32_t* pair_draws_;   ///< [key_blocks][16], with dropout
   float* diagonals_;
   bool finite_ = true;
   // Sums: dK and dV as float32 blocks, dQ transposed.
@@ -374,7 +370,7 @@ class Backward {
 }  // namespace
 
 bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
-                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>* bias) {
+                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>& bias) {
   const FlushDenormals flush;
   const TileScope tiles;
   return Backward(problem, task, state, visited, sums, bias).run();

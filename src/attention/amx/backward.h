@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "attention/amx/plan.h"
-#include "attention/chunks.h"
+#include "attention/bias_gradient.h"
 
 namespace alibi::kernels::amx {
 
@@ -23,21 +23,18 @@ struct BackwardTask {
   int64_t work = 0;                                        ///< block pairs
 };
 
-/// Key blocks [first, last) that the forward pass visited for each query block.
+/// Key blocks that the forward pass visited for each query block.
 class VisitedBlocks {
  public:
   VisitedBlocks(const Problem& problem, const AttentionState& state);
-  int32_t first(size_t sequence, int64_t head, int64_t block) const { return first_[at(sequence, head, block)]; }
-  int32_t last(size_t sequence, int64_t head, int64_t block) const { return last_[at(sequence, head, block)]; }
-  const BlockNumbers& numbers() const { return numbers_; }
+  const Range& at(size_t sequence, int64_t head, int64_t block) const {
+    return visited_[static_cast<size_t>(index_.at(sequence, head, block))];
+  }
+  const BlockIndex& index() const { return index_; }
 
  private:
-  size_t at(size_t sequence, int64_t head, int64_t block) const {
-    return static_cast<size_t>(numbers_.at(sequence, head, block));
-  }
-
-  BlockNumbers numbers_;
-  std::vector<int32_t> first_, last_;
+  BlockIndex index_;
+  std::vector<Range> visited_;
 };
 
 /// Key/value heads that are done together: numbers [begin, end), counted head by head of each sequence, and their
@@ -83,9 +80,9 @@ class GradientSums {
   std::vector<int64_t> base_;  ///< first block of each head of the part
 };
 
-/// `bias` takes the task's share of the gradient of the bias of each head of its group, unless it is null. False if an
+/// `bias` takes the task's share of the gradient of the bias of each head of its group, unless it is empty. False if an
 /// input held infinity or NaN, which these products do not keep apart: the results are void.
 bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
-                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>* bias);
+                   const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>& bias);
 
 }  // namespace alibi::kernels::amx

@@ -6,7 +6,7 @@
 #include <cstring>
 
 #include "attention/amx/tiles.h"
-#include "attention/chunks.h"
+#include "attention/bias_gradient.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
@@ -68,7 +68,7 @@ class DiagonalSums {
       const int64_t first = distance + (i - (key_blocks_ - 1)) * block_rows - (block_rows - 1);
       for (int64_t d = 0; d < sums_size - 1; ++d) {
         const auto sum = static_cast<double>(sums_[i * sums_size + d]) * static_cast<double>(scale);
-        if (sum != 0) gradient.Add(problem, {}, first + d, sum);
+        if (sum != 0) gradient.add(problem, first + d, 0, sum);
       }
     }
   }

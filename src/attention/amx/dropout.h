@@ -1,4 +1,4 @@
-// The dropout mask (dropout.h) of a 32 x 32 block: a query's share of the hash is a lane, and one hash decides for the
+// The dropout mask (dropout.h) of a 32 x 32 block: a query's draw is a lane, and one hash decides for the
 // two key rows that a row of a `pairs` tile holds.
 #pragma once
 
@@ -10,18 +10,18 @@ namespace alibi::kernels::amx {
 
 inline constexpr int64_t block_pairs = block_rows / 2;
 
-/// The shares of a block's queries and of its pairs of keys.
+/// The draws of a block's queries and of its pairs of keys.
 struct BlockDropout {
   const uint32_t* queries = nullptr;  ///< [32]
   const uint32_t* pairs = nullptr;    ///< [16]
   uint32_t threshold = 0;
 };
 
-inline void fill_query_shares(const DropoutMask& mask, int64_t row, uint32_t* shares) {
-  for (int64_t i = 0; i < block_rows; ++i) shares[i] = mask.query_key(row + i);
+inline void fill_query_draws(const DropoutMask& mask, int64_t row, uint32_t* draws) {
+  for (int64_t i = 0; i < block_rows; ++i) draws[i] = mask.query_draw(row + i);
 }
-inline void fill_pair_shares(const DropoutMask& mask, int64_t row, uint32_t* shares) {
-  for (int64_t i = 0; i < block_pairs; ++i) shares[i] = mask.pair_key(row + 2 * i);
+inline void fill_pair_draws(const DropoutMask& mask, int64_t row, uint32_t* draws) {
+  for (int64_t i = 0; i < block_pairs; ++i) draws[i] = mask.pair_draw(row + 2 * i);
 }
 
 /// DropoutMask::bits of 16 queries and a pair of keys.

@@ -1,4 +1,4 @@
-// The instructions of amx_instructions.h in AVX-512, for tests; included by it alone. Sums are rounded after each
+// The instructions of instructions.h in AVX-512, for tests; included by it alone. Sums are rounded after each
 // product as the tile instruction does (Intel's Architecture Instruction Set Extensions Reference, TDPBF16PS), but in
 // another order, and denormals are kept.
 #pragma once

@@ -15,8 +15,8 @@
 #include "attention/amx/skip.h"
 #include "attention/amx/softmax.h"
 #include "attention/amx/tiles.h"
-#include "attention/blocks.h"
 #include "attention/kernel_state.h"
+#include "attention/workspace.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
@@ -31,7 +31,7 @@ constexpr float safe_score = 64;
 struct QueryState {
   int64_t row = 0, rows = 0;
   int64_t position = 0;         ///< of the first row
-  int64_t first = 0, last = 0;  ///< key blocks that any row sees
+  int64_t seen = 0;             ///< number of key blocks that any row sees
   int64_t left = 0, right = 0;  ///< key blocks visited so far
   int64_t low = 0, high = 0;    ///< key blocks that are to be visited
   bool safe = false;            ///< needs no running maximum
@@ -41,12 +41,7 @@ struct QueryState {
   float* rounded = nullptr;     ///< [32]: of the same, rounded
   float* max = nullptr;         ///< [32]: reference of the exponentials
   float* norms = nullptr;       ///< [32]: bounds on |q|
-  uint32_t* shares = nullptr;   ///< [32]: in the dropout mask
-};
-
-/// Key blocks [begin, end) for one query block.
-struct Item {
-  int64_t begin = 0, end = 0;
+  uint32_t* draws = nullptr;    ///< [32]: of dropout
 };
 
 class Forward {
@@ -79,11 +74,11 @@ class Forward {
   }
 
   void run(AttentionStats& stats) {
-    for (int64_t i = 0; i < count_; ++i) stats.blocks_total += queries_[i].last - queries_[i].first;
+    for (int64_t i = 0; i < count_; ++i) stats.blocks_total += queries_[i].seen;
     for (bool more = true; more;) {
       more = false;
       for (int64_t i = 0; i < count_; ++i) {
-        const Item item = next(queries_[i]);
+        const Range item = next(queries_[i]);
         if (item.begin == item.end) continue;
         more = true;
         visit(queries_[i], item);
@@ -93,7 +88,7 @@ class Forward {
     }
   }
 
-  void finish(const BlockNumbers& numbers, AttentionState* state) {
+  void finish(const BlockIndex& index, AttentionState* state) {
     prefetch(out_of(queries_[0]));
     for (int64_t i = 0; i < count_; ++i) {
       const QueryState& q = queries_[i];
@@ -110,19 +105,17 @@ class Forward {
       }
       if (i + 1 < count_) prefetch(out_of(queries_[i + 1]));
       unpack_transposed(q.out, inverse, RowOrder::natural, out_of(q));
-      if (state == nullptr || state->kernel.state().first_block.empty()) continue;
-      const auto at = static_cast<size_t>(numbers.at(plan_.sequence, plan_.head, q.row / block_rows));
-      state->kernel.state().first_block[at] = static_cast<int32_t>(q.left);
-      state->kernel.state().last_block[at] = static_cast<int32_t>(q.right);
+      if (state == nullptr) continue;
+      state->kernel.state().note_visited(index.at(plan_.sequence, plan_.head, q.row / block_rows), {q.left, q.right});
     }
   }
 
  private:
   int64_t floats_needed() const {
     const int64_t each = steps_ * (block_halves / 2 + block_floats) + 5 * block_rows;
-    const int64_t shares = problem_.dropout > 0 ? key_blocks_ * block_pairs : 0;
+    const int64_t draws = problem_.dropout > 0 ? key_blocks_ * block_pairs : 0;
     return Ramps::floats + item_blocks * (block_floats + block_halves / 2) + ForwardTask::blocks_together * each +
-           shares;
+           draws;
   }
 
   uint16_t* halves(int64_t count) { return reinterpret_cast<uint16_t*>(workspace_.part(count / 2)); }
@@ -143,10 +136,11 @@ class Forward {
     const int64_t left = sequence_.queries - q.row;
     q.rows = left < block_rows ? left : block_rows;
     q.position = sequence_.query_offset + q.row;
-    const auto [first, last] = plan_.blocks_seen(q.position, q.position + q.rows - 1);
+    const Range seen = plan_.blocks_seen(q.position, q.position + q.rows - 1);
     const int64_t own = (q.position + q.rows - 1) / block_rows;  // the last row's own key
-    q.first = q.low = first;
-    q.last = q.high = last;
+    q.seen = seen.size();
+    q.low = seen.begin;
+    q.high = seen.end;
     q.left = q.right = (own < key_blocks_ ? own : key_blocks_ - 1) + 1;
     q.queries = halves(steps_ * block_halves);
     q.out = workspace_.part(steps_ * block_floats);
@@ -154,7 +148,7 @@ class Forward {
     q.rounded = workspace_.part(block_rows);
     q.max = workspace_.part(block_rows);
     q.norms = workspace_.part(block_rows);
-    q.shares = reinterpret_cast<uint32_t*>(workspace_.part(block_rows));
+    q.draws = reinterpret_cast<uint32_t*>(workspace_.part(block_rows));
     const Source source =
         source_at(problem_.q, sequence_.batch, sequence_.query_begin + q.row, plan_.head, q.rows, problem_.head_dim);
     pack_columns(source, q.queries);
@@ -175,23 +169,23 @@ class Forward {
     narrow(q, sum, max);
   }
 
-  /// The shares of all query blocks, and of the keys that any of them visits.
+  /// The draws of all query blocks, and of the keys that any of them visits.
   void fill_dropout() {
     int64_t first = key_blocks_, last = 0;
     for (int64_t i = 0; i < count_; ++i) {
       const QueryState& q = queries_[i];
-      fill_query_shares(mask_, sequence_.query_begin + q.row, q.shares);
+      fill_query_draws(mask_, sequence_.query_begin + q.row, q.draws);
       first = q.low < first ? q.low : first;
       last = q.high > last ? q.high : last;
     }
-    pair_shares_ = reinterpret_cast<uint32_t*>(workspace_.part(key_blocks_ * block_pairs));
+    pair_draws_ = reinterpret_cast<uint32_t*>(workspace_.part(key_blocks_ * block_pairs));
     for (int64_t b = first; b < last; ++b) {
-      fill_pair_shares(mask_, sequence_.key_begin + b * block_rows, pair_shares_ + b * block_pairs);
+      fill_pair_draws(mask_, sequence_.key_begin + b * block_rows, pair_draws_ + b * block_pairs);
     }
   }
 
-  static Item next(QueryState& q) {
-    Item item;
+  static Range next(QueryState& q) {
+    Range item;
     if (q.left > q.low) {
       item = {q.left - item_blocks > q.low ? q.left - item_blocks : q.low, q.left};
       q.left = item.begin;
@@ -202,7 +196,7 @@ class Forward {
     return item;
   }
 
-  void visit(QueryState& q, const Item& item) {
+  void visit(QueryState& q, const Range& item) {
     const __m512 factor = _mm512_set1_ps(plan_.factor);
     const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     Sums sums = {zero, zero};
@@ -231,7 +225,7 @@ class Forward {
              const Lanes& addend, Sums& sums) {
     uint16_t* weights = weights_ + number * block_halves;
     if (problem_.dropout > 0) {
-      const BlockDropout dropout = {q.shares, pair_shares_ + block * block_pairs,
+      const BlockDropout dropout = {q.draws, pair_draws_ + block * block_pairs,
                                     DropoutMask::threshold(problem_.dropout)};
       make_weights<true>(scores, factor, addend, dropout, weights, sums);
     } else {
@@ -240,7 +234,7 @@ class Forward {
   }
 
   /// Weights against 0.
-  void visit_safely(const QueryState& q, const Item& item, __m512 factor, Sums& sums) {
+  void visit_safely(const QueryState& q, const Range& item, __m512 factor, Sums& sums) {
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
       float* scores = scores_ + b % 2 * block_floats;
       const __m512 base = _mm512_set1_ps(make_scores(q, item.begin + b, scores));
@@ -249,7 +243,7 @@ class Forward {
   }
 
   /// Weights against a running maximum: the scores of the whole item first.
-  void visit_online(QueryState& q, const Item& item, __m512 factor, Sums& sums) {
+  void visit_online(QueryState& q, const Range& item, __m512 factor, Sums& sums) {
     float bases[item_blocks];
     const Lanes before = load_lanes(q.max);
     Lanes max = before;
@@ -279,7 +273,7 @@ class Forward {
   }
 
   /// O^T += V^T P^T, 32 columns of the values at a time.
-  void add_values(QueryState& q, const Item& item, bool first) {
+  void add_values(QueryState& q, const Range& item, bool first) {
     for (int64_t step = 0; step < steps_; ++step) {
       float* out = q.out + step * block_floats;
       if (first) {
@@ -320,7 +314,7 @@ class Forward {
   uint16_t* weights_;
   float longest_key_ = 0;
   bool sums_fit_ = false;
-  uint32_t* pair_shares_ = nullptr;  ///< [key_blocks][16], with dropout
+  uint32_t* pair_draws_ = nullptr;  ///< [key_blocks][16], with dropout
   int64_t count_ = 0;
   QueryState queries_[ForwardTask::blocks_together];
 };
@@ -328,13 +322,13 @@ class Forward {
 }  // namespace
 
 AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const KeyView& keys, float largest_value,
-                            const BlockNumbers& numbers, AttentionState* state) {
+                            const BlockIndex& index, AttentionState* state) {
   const FlushDenormals flush;
   const TileScope tiles;
   AttentionStats stats;
   Forward forward(problem, task, keys, largest_value);
   forward.run(stats);
-  forward.finish(numbers, state);
+  forward.finish(index, state);
   return stats;
 }
 

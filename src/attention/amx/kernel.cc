@@ -1,19 +1,17 @@
 // bfloat16 attention on AMX: which problems it takes, and the work in tasks.
-#include "attention/vector/kernel.h"
+#include "attention/kernel.h"
 
 #include <algorithm>
 #include <atomic>
 #include <cmath>
-#include <numeric>
 #include <vector>
 
 #include "alibi/runtime.h"
 #include "attention/amx/backward.h"
 #include "attention/amx/pack.h"
 #include "attention/amx/plan.h"
-#include "attention/blocks.h"
+#include "attention/amx/tiles.h"
 #include "attention/kernel_state.h"
-#include "attention/skip.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels {
@@ -22,6 +20,8 @@ namespace alibi::kernels {
 namespace {
 
 using namespace amx;
+
+static_assert(block_rows >= KernelState::State::least_query_rows);
 
 /// Slopes, biases and scales far from one would leave float32's range in the units of the tiles.
 bool in_range(const Problem& problem) {
@@ -53,125 +53,76 @@ bool amx_supports(const Problem& problem) {
 }
 
 /// The most work first.
-std::vector<ForwardTask> forward_tasks(const Problem& problem, const BlockNumbers& numbers) {
+std::vector<ForwardTask> forward_tasks(const Problem& problem) {
+  constexpr int64_t rows = ForwardTask::blocks_together * block_rows;
   std::vector<ForwardTask> tasks;
-  std::vector<int64_t> work;
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    const Sequence& sequence = problem.sequences[s];
     for (int64_t head = 0; head < problem.heads; ++head) {
-      for (int64_t b = 0; b < numbers.blocks(s); b += ForwardTask::blocks_together) {
-        tasks.push_back({.sequence = s, .head = head, .block = b});
-        work.push_back(likely_keys(problem, query_block_at(problem, problem.sequences[s], head, 32 * b)));
+      for (int64_t row = 0; row < sequence.queries; row += rows) {
+        const int64_t work = likely_keys(problem, sequence, head, row, std::min(rows, sequence.queries - row));
+        tasks.push_back({.sequence = s, .head = head, .block = row / block_rows, .work = work});
       }
     }
   }
-  std::vector<size_t> order(tasks.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return work[a] > work[b]; });
-  std::vector<ForwardTask> sorted;
-  sorted.reserve(tasks.size());
-  for (const size_t i : order) sorted.push_back(tasks[i]);
-  return sorted;
+  most_work_first(tasks, &ForwardTask::work);
+  return tasks;
 }
 
-void amx_forward(const Problem& problem, AttentionState* state) {
+bool amx_forward(const Problem& problem, AttentionState* state) {
   const PackedKeys keys(problem);
   // Masked keys are multiplied by weights of 0 here, which only finite ones survive.
-  if (!keys.finite()) return vector_forward(problem, state);
-  const BlockNumbers numbers(problem, BlockNumbers::Of::queries);
-  if (state != nullptr && may_skip(problem)) {
-    state->kernel.state().begin(KernelState::State::Kernel::amx, numbers.size());
+  if (!keys.finite()) return false;
+  const BlockIndex index(problem, BlockIndex::Of::queries, block_rows);
+  if (state != nullptr && skip_rule_applies(problem)) {
+    state->kernel.state().begin(KernelState::State::Kernel::amx, index.size());
   }
-  const std::vector<ForwardTask> tasks = forward_tasks(problem, numbers);
+  const std::vector<ForwardTask> tasks = forward_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};
   parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) {
     const ForwardTask& task = tasks[static_cast<size_t>(i)];
     const KeyView view = keys.view(task.sequence, task.head / problem.group());
-    const AttentionStats stats = forward_task(problem, task, view, keys.largest_value(), numbers, state);
+    const AttentionStats stats = forward_task(problem, task, view, keys.largest_value(), index, state);
     visited += stats.blocks_visited;
     total += stats.blocks_total;
   });
   if (state != nullptr) state->stats = {.blocks_visited = visited, .blocks_total = total};
+  return true;
 }
 
-/// The gradient of the bias: each task of a wave has sums of its own, which are added in the order of the tasks.
-class BiasTotals {
- public:
-  BiasTotals(const Problem& problem, const BiasSums& sums)
-      : problem_(problem), sums_(sums), wanted_(sums.dslopes != nullptr || sums.dtable != nullptr) {
-    for (size_t s = 0; s < problem.sequences.size() && wanted_; ++s) {
-      for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
-        totals_.chunks.emplace_back(s, kv_head, 0, 0).bias = none();
-      }
-    }
-  }
-
-  void start(const std::vector<BackwardTask>& wave) {
-    if (wanted_) of_tasks_.assign(wave.size(), none());
-  }
-  std::vector<BiasGradient>* of_task(size_t task) { return wanted_ ? &of_tasks_[task] : nullptr; }
-  void add(const std::vector<BackwardTask>& wave) {
-    for (size_t i = 0; i < of_tasks_.size(); ++i) {
-      const size_t at = wave[i].sequence * static_cast<size_t>(problem_.kv_heads);
-      std::vector<BiasGradient>& total = totals_.chunks[at + static_cast<size_t>(wave[i].kv_head)].bias;
-      for (size_t g = 0; g < total.size(); ++g) total[g].Add(of_tasks_[i][g]);
-    }
-  }
-  void finish() const {
-    if (wanted_) add_bias_gradients(problem_, {totals_}, sums_);
-  }
-
- private:
-  std::vector<BiasGradient> none() const {
-    return std::vector<BiasGradient>(static_cast<size_t>(problem_.group()), BiasGradient(problem_));
-  }
-
-  const Problem& problem_;
-  const BiasSums& sums_;
-  bool wanted_;
-  ChunkGroup totals_;  ///< a chunk for each key/value head of each sequence
-  std::vector<std::vector<BiasGradient>> of_tasks_;
-};
-
-void amx_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
+bool amx_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
   const VisitedBlocks visited(problem, state);
   const std::vector<BackwardPart> parts = backward_parts(problem, visited);
   GradientSums gradients(problem, parts);
-  BiasTotals bias(problem, sums);
+  BiasGradients bias(problem, sums);
   std::atomic<bool> finite{true};
   for (const BackwardPart& part : parts) {
     gradients.start(part);
     for (const std::vector<BackwardTask>& wave : part.waves) {
-      bias.start(wave);
+      std::vector<std::vector<BiasGradient>> of_tasks(wave.size(), bias.of_task());
       parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
         const auto at = static_cast<size_t>(i);
-        if (!backward_task(problem, wave[at], state, visited, gradients, bias.of_task(at))) finite = false;
+        if (!backward_task(problem, wave[at], state, visited, gradients, of_tasks[at])) finite = false;
       });
-      bias.add(wave);
+      if (!finite) return false;
+      for (size_t i = 0; i < wave.size(); ++i) bias.add(wave[i].sequence, wave[i].kv_head, of_tasks[i]);
     }
-    if (!finite) break;
   }
-  if (finite) return bias.finish();
-  vector_backward(problem, state, sums);
+  bias.finish();
+  return true;
 }
+
+constexpr Kernel kernel = {.supports = amx_supports, .forward = amx_forward, .backward = amx_backward};
 
 }  // namespace
-
-const Kernel& amx_kernel() {
-  static constexpr Kernel kernel = {
-      .name = "amx", .supports = amx_supports, .forward = amx_forward, .backward = amx_backward};
-  return kernel;
-}
-
 #else
+namespace {
 
-const Kernel& amx_kernel() {
-  static constexpr Kernel kernel = {.name = "amx",
-                                    .supports = [](const Problem&) { return false; },
-                                    .forward = vector_forward,
-                                    .backward = vector_backward};
-  return kernel;
-}
+constexpr Kernel kernel = {.supports = [](const Problem&) { return false; }, .forward = nullptr, .backward = nullptr};
 
+}  // namespace
 #endif
+
+const Kernel& amx_kernel() { return kernel; }
 
 }  // namespace alibi::kernels

@@ -1,4 +1,4 @@
-// Blocks of up to 32 rows of a bfloat16 tensor, copied into the tile layouts of amx_tiles.h and back. What lies beyond
+// Blocks of up to 32 rows of a bfloat16 tensor, copied into the tile layouts of tiles.h and back. What lies beyond
 // the rows or the columns becomes zeros, and is neither read nor written in the tensor.
 #pragma once
 
@@ -23,10 +23,12 @@ using Target = HeadRows<uint16_t>;
 constexpr int64_t steps_of(int64_t head_dim) { return (head_dim + 31) / 32; }
 
 /// 32 rows at most from `row` of a tensor, of which `rows` are there.
-inline Source source_at(const Rows& tensor, int64_t batch, int64_t row, int64_t head, int64_t rows, int64_t columns) {
+inline Source source_at(const TensorView& tensor, int64_t batch, int64_t row, int64_t head, int64_t rows,
+                        int64_t columns) {
   return {tensor.at<const uint16_t>(batch, row, head), tensor.row_stride, rows < 32 ? rows : 32, columns};
 }
-inline Target target_at(const Rows& tensor, int64_t batch, int64_t row, int64_t head, int64_t rows, int64_t columns) {
+inline Target target_at(const TensorView& tensor, int64_t batch, int64_t row, int64_t head, int64_t rows,
+                        int64_t columns) {
   return {tensor.at<uint16_t>(batch, row, head), tensor.row_stride, rows < 32 ? rows : 32, columns};
 }
 

@@ -4,9 +4,8 @@
 
 #include <cstdint>
 #include <memory>
-#include <vector>
 
-#include "attention/problem.h"
+#include "attention/skip.h"
 
 namespace alibi::kernels::amx {
 
@@ -14,8 +13,8 @@ namespace alibi::kernels::amx {
 struct HeadPlan {
   HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_index);
 
-  /// Key blocks [begin, end) that the queries at positions [first, last] see between them.
-  std::pair<int64_t, int64_t> blocks_seen(int64_t first, int64_t last) const;
+  /// Key blocks that the queries at positions [first, last] see between them.
+  Range blocks_seen(int64_t first, int64_t last) const;
 
   size_t sequence = 0;
   int64_t head = 0;
@@ -25,22 +24,6 @@ struct HeadPlan {
   float after = 0;
   float largest_bias = 0;  ///< magnitude of the T5 biases; linear ones never raise a score
   int64_t keys = 0;
-};
-
-/// Numbers the blocks of 32 rows of several heads of each sequence.
-class BlockNumbers {
- public:
-  enum class Of : uint8_t { queries, keys };
-  BlockNumbers(const Problem& problem, Of rows);
-  int64_t size() const { return size_; }
-  int64_t blocks(size_t sequence) const { return blocks_[sequence]; }
-  int64_t at(size_t sequence, int64_t head, int64_t block) const {
-    return base_[sequence] + head * blocks_[sequence] + block;
-  }
-
- private:
-  std::vector<int64_t> base_, blocks_;
-  int64_t size_ = 0;
 };
 
 /// The keys of one key/value head of one sequence, block by block.
@@ -63,11 +46,10 @@ class PackedKeys {
  private:
   int64_t block_size_;  ///< values of a packed block
   int64_t kv_heads_;
-  BlockNumbers numbers_;
+  KeyNorms norms_;
   std::shared_ptr<void> memory_;
   uint16_t* rows_ = nullptr;
   uint16_t* transposed_ = nullptr;
-  std::vector<float> before_, from_;  ///< one more for each head than it has blocks
   bool finite_ = true;
   float largest_value_ = 0;
 };
@@ -78,9 +60,10 @@ struct ForwardTask {
   size_t sequence = 0;
   int64_t head = 0;
   int64_t block = 0;  ///< the first
+  int64_t work = 0;
 };
 
 AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const KeyView& keys, float largest_value,
-                            const BlockNumbers& numbers, AttentionState* state);
+                            const BlockIndex& index, AttentionState* state);
 
 }  // namespace alibi::kernels::amx

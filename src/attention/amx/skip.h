@@ -25,7 +25,9 @@ struct SkipRows {
 class SkipRule {
  public:
   SkipRule(const Problem& problem, const HeadPlan& plan)
-      : plan_(plan), active_(may_skip(problem)), log_budget_(active_ ? std::log2(skip_budget(problem)) : 0.0f) {
+      : plan_(plan),
+        active_(skip_rule_applies(problem)),
+        log_budget_(active_ ? std::log2(skip_budget(problem)) : 0.0f) {
     log_count_before_ = log_count(plan.before);
     log_count_after_ = log_count(plan.after);
   }
@@ -56,10 +58,8 @@ class SkipRule {
   }
 
  private:
-  /// log2 of min(number of keys, 1 / (1 - exp2(-slope))), the sum of a geometric series.
   float log_count(float slope) const {
-    const double geometric = slope > 0 ? -1 / std::expm1(-static_cast<double>(slope) * std::numbers::ln2) : HUGE_VAL;
-    return static_cast<float>(std::log2(std::fmin(static_cast<double>(plan_.keys), geometric)));
+    return static_cast<float>(std::log2(weight_bound(static_cast<double>(slope) * std::numbers::ln2, plan_.keys)));
   }
 
   static __m512 row_numbers(int64_t first) {

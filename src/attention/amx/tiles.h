@@ -1,4 +1,4 @@
-// Blocks in tile registers, and the few AVX-512 idioms around them. Only the amx_*.cc files include this header.
+// Blocks in tile registers, and the few AVX-512 idioms around them. Only the files of amx/ include this header.
 //
 // A tile has 16 rows of 64 bytes. C += A B with C [16][16] float32, A [16][32] bfloat16 and B [32][16] bfloat16, where
 // B lies as pairs of its rows: row p of the tile holds (B[2p][n], B[2p + 1][n]) for n = 0..15.

@@ -33,16 +33,16 @@ class SpanPairs {
         sequence_(sequence),
         kv_head_(kv_head),
         key_blocks_(ceil_div(problem.sequences[sequence].keys, block_rows)),
-        query_blocks_(visited.numbers().blocks(sequence)),
+        query_blocks_(visited.index().blocks(sequence)),
         key_spans_(ceil_div(key_blocks_, span)),
         query_spans_(ceil_div(query_blocks_, span)),
         work_(static_cast<size_t>(key_spans_ * query_spans_), 0) {
     for (int64_t g = 0; g < problem.group(); ++g) {
       const int64_t head = kv_head * problem.group() + g;
       for (int64_t q = 0; q < query_blocks_; ++q) {
-        const int64_t first = visited.first(sequence, head, q), last = visited.last(sequence, head, q);
-        for (int64_t k = first; k < last; k = (k / span + 1) * span) {
-          work_[at(k / span, q / span)] += std::min(last, (k / span + 1) * span) - k;
+        const Range& keys = visited.at(sequence, head, q);
+        for (int64_t k = keys.begin; k < keys.end; k = (k / span + 1) * span) {
+          work_[at(k / span, q / span)] += std::min(keys.end, (k / span + 1) * span) - k;
         }
       }
     }
@@ -102,25 +102,19 @@ class SpanPairs {
 }  // namespace
 
 VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state)
-    : numbers_(problem, BlockNumbers::Of::queries) {
+    : index_(problem, BlockIndex::Of::queries, block_rows) {
   const KernelState::State& forward = state.kernel.state();
   constexpr auto amx = KernelState::State::Kernel::amx;
-  check_blocks(forward, amx, numbers_.size());
-  first_.resize(static_cast<size_t>(numbers_.size()));
-  last_.resize(first_.size());
+  check_blocks(forward, amx, index_.size());
+  visited_.reserve(static_cast<size_t>(index_.size()));
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    const Sequence& sequence = problem.sequences[s];
     for (int64_t head = 0; head < problem.heads; ++head) {
       const HeadPlan plan(problem, s, head);
-      for (int64_t row = 0; row < problem.sequences[s].queries; row += block_rows) {
-        const int64_t position = problem.sequences[s].query_offset + row;
-        const int64_t rows = std::min(block_rows, problem.sequences[s].queries - row);
-        const auto [first, last] = plan.blocks_seen(position, position + rows - 1);
-        const size_t i = at(s, head, row / block_rows);
-        first_[i] = static_cast<int32_t>(first);
-        last_[i] = static_cast<int32_t>(last);
-        if (!forward.is_of(amx)) continue;
-        first_[i] = std::clamp(forward.first_block[i], first_[i], last_[i]);
-        last_[i] = std::clamp(forward.last_block[i], first_[i], last_[i]);
+      for (int64_t row = 0; row < sequence.queries; row += block_rows) {
+        const int64_t end = sequence.query_offset + std::min(row + block_rows, sequence.queries);
+        const Range seen = plan.blocks_seen(sequence.query_offset + row, end - 1);
+        visited_.push_back(forward.visited(amx, static_cast<int64_t>(visited_.size()), seen));
       }
     }
   }
@@ -143,10 +137,7 @@ std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBl
     tasks += ceil_div(problem.sequences[sequence].keys, span * block_rows);
   }
   for (BackwardPart& part : parts) {
-    for (std::vector<BackwardTask>& wave : part.waves) {
-      std::stable_sort(wave.begin(), wave.end(),
-                       [](const BackwardTask& a, const BackwardTask& b) { return a.work > b.work; });
-    }
+    for (std::vector<BackwardTask>& wave : part.waves) most_work_first(wave, &BackwardTask::work);
   }
   return parts;
 }

@@ -15,7 +15,7 @@
 
 #include "alibi/runtime.h"
 #include "attention/kernel_state.h"
-#include "attention/make_problem.h"
+#include "attention/problem.h"
 #include "attention/skip.h"
 #include "core/check.h"
 #include "core/parallel.h"
@@ -75,8 +75,7 @@ class Decode {
   }
 
   void run(AttentionState* state) {
-    const bool skips = may_skip(problem_);
-    if (skips) visit_near();
+    if (skip_rule_applies(problem_)) visit_near();
     make_units();
     visit_units();
     merge(state);
@@ -333,11 +332,15 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
   check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
         "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
+  const Tensor k = cache.keys(), v = cache.values();
   // The cache converts by itself: its views pass as what q is.
   const auto like_q = [&](const Tensor& view) {
     return Tensor::view(view.raw(), view.shape(), q.dtype(), view.strides());
   };
-  return make_problem(operation, q, like_q(cache.keys()), like_q(cache.values()), out, options);
+  Problem problem = make_problem(operation, q, like_q(k), like_q(v), out, options);
+  check_apart(operation, "out", out, "the cache's keys", k);
+  check_apart(operation, "out", out, "the cache's values", v);
+  return problem;
 }
 
 }  // namespace

@@ -8,6 +8,7 @@
 #include "attention/bias.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/kv_cache_state.h"
+#include "attention/problem.h"
 
 namespace alibi::kernels {
 
@@ -64,17 +65,18 @@ class DecodeSkip {
   int64_t end_needed(int64_t begin, int64_t end);
 
  private:
-  double bound(float norm, double slope, int64_t distance, int64_t keys) const;
-  /// Takes the bound off the budget if it fits.
-  bool spend(double weight);
+  /// What both do, from the farthest keys on.
+  template <bool before>
+  Range needed(Range keys);
+  /// Takes the bound of what a stretch of keys weighs off the budget, if it fits.
+  bool spend(float norm, float slope, int64_t distance, int64_t keys);
 
   const NormTree& norms_;
   int64_t head_;
-  int64_t position_;
-  double slope_before_, slope_after_;  // log2 units
-  double reach_;                       // largest score of a key of norm 1
+  const DecodeRow& row_;
   double max_;
   double budget_;
+  double reach_ = 0;  // largest score of a key of norm 1, log2 units
 };
 
 }  // namespace alibi::kernels

@@ -13,6 +13,7 @@
 #include "attention/decode/decode.h"
 #include "attention/decode/rows-inl.h"
 #include "attention/vector/vector-inl.h"
+#include "attention/workspace.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
@@ -21,9 +22,9 @@ namespace alibi::kernels::HWY_NAMESPACE {
 inline constexpr int row_tile = lanes == 16 ? 4 : 2;
 inline constexpr float unseen = -std::numeric_limits<float>::infinity();
 
-/// ramp[i] = bias of key `first` + i less the returned base, in log2 units. A linear bias is counted from the block's
+/// biases[i] = bias of key `first` + i less the returned base, in log2 units. A linear bias is counted from the block's
 /// key nearest to the row and its base kept in float64: so weights keep their precision at any distance.
-inline double FillBias(const DecodeRow& row, int64_t first, float* ramp) {
+inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
   constexpr float log2e = std::numbers::log2e_v<float>;
   const HeadBias& bias = row.bias;
   const int64_t nearest_before = row.position - (first + cache_block - 1);
@@ -35,31 +36,31 @@ inline double FillBias(const DecodeRow& row, int64_t first, float* ramp) {
     const Float step = hn::Set(f, before ? slope * log2e : -slope * log2e);
     const Float origin = hn::Set(f, before ? static_cast<float>(cache_block - 1) : 0.0f);
     for (int64_t i = 0; i < cache_block; i += lanes) {
-      hn::Store(hn::Mul(step, hn::Sub(hn::Iota(f, static_cast<float>(i)), origin)), f, ramp + i);
+      hn::Store(hn::Mul(step, hn::Sub(hn::Iota(f, static_cast<float>(i)), origin)), f, biases + i);
     }
     const auto nearest = static_cast<double>(before ? nearest_before : nearest_after);
     return -static_cast<double>(slope) * std::numbers::log2e * nearest;
   }
-  for (int64_t i = 0; i < cache_block; ++i) ramp[i] = log2e * bias.at(row.position - first - i);
+  for (int64_t i = 0; i < cache_block; ++i) biases[i] = log2e * bias.at(row.position - first - i);
   return 0;
 }
 
 /// Turns a row's dot products with keys [from, to) of a block into weights relative to the row's new maximum.
-inline void Weigh(const DecodeRow& row, float scale, int64_t first, int64_t from, int64_t to, int64_t stride,
+inline void weigh(const DecodeRow& row, float scale, int64_t first, int64_t from, int64_t to, int64_t stride,
                   float* scores, DecodePartial& partial) {
   const Floats f;
-  HWY_ALIGN float ramp[cache_block];
-  const double base = FillBias(row, first, ramp);
+  HWY_ALIGN float biases[cache_block];
+  const double base = fill_bias(row, first, biases);
   const Float factor = hn::Set(f, scale * std::numbers::log2e_v<float>);
   Float top = hn::Set(f, unseen);
   const auto hide = [&](int64_t i) {
     scores[i] = 0;
-    ramp[i] = unseen;
+    biases[i] = unseen;
   };
   for (int64_t i = 0; i < from; ++i) hide(i);
   for (int64_t i = to; i < cache_block; ++i) hide(i);
   for (int64_t i = 0; i < cache_block; i += lanes) {
-    const Float score = hn::MulAdd(hn::Load(f, scores + i), factor, hn::Load(f, ramp + i));
+    const Float score = hn::MulAdd(hn::Load(f, scores + i), factor, hn::Load(f, biases + i));
     hn::Store(score, f, scores + i);
     top = hn::Max(top, score);
   }
@@ -80,24 +81,24 @@ inline void Weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
   const Float share = hn::Set(f, none ? 1.0f : static_cast<float>(std::exp2(max - partial.max)));
   Float sum = hn::Zero(f);
   for (int64_t i = 0; i < cache_block; i += lanes) {
-    const Float weight = hn::Mul(Exp2(hn::Sub(hn::Load(f, scores + i), shift)), share);
+    const Float weight = hn::Mul(exp2_of(hn::Sub(hn::Load(f, scores + i), shift)), share);
     hn::Store(weight, f, scores + i);
     sum = hn::Add(sum, weight);
   }
   partial.sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum)));
 }
 
-/// What a block's first pass asks for: its values, and the keys that are read next.
+/// What the first pass over a block prefetches: its values, and the keys that are read next.
 template <class T>
-struct Ahead {
+struct ToPrefetch {
   const T* values = nullptr;
   const T* keys = nullptr;
 };
 
 /// Keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
 template <int R, class T>
-inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* const* rows,
-                       DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, Ahead<T> ask) {
+inline void visit_block(const CachedHead& head, float scale, const DecodeRow* const* rows,
+                        DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, ToPrefetch<T> ahead) {
   HWY_ALIGN float scores[R][cache_block];
   const T* k = static_cast<const T*>(head.k) + first * head.stride;
   const T* v = static_cast<const T*>(head.v) + first * head.stride;
@@ -109,22 +110,22 @@ inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* con
   }
   int64_t i = from;
   for (; i + key_tile <= to; i += key_tile) {
-    Dots<R, key_tile>(q, k + i * head.stride, head.stride, Offset(ask.values, i * head.stride),
+    dots<R, key_tile>(q, k + i * head.stride, head.stride, offset_by(ahead.values, i * head.stride),
                       reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
   }
   for (; i < to; ++i) {
-    Dots<R, 1>(q, k + i * head.stride, head.stride, Offset(ask.values, i * head.stride),
+    dots<R, 1>(q, k + i * head.stride, head.stride, offset_by(ahead.values, i * head.stride),
                reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
   }
   for (int r = 0; r < R; ++r) {
-    Weigh(*rows[r], scale, first, from, to, head.stride, scores[r], *partials[r]);
+    weigh(*rows[r], scale, first, from, to, head.stride, scores[r], *partials[r]);
   }
   constexpr int most = lanes == 16 || R > 1 ? 4 : 8;  // vectors of sums that the registers hold for each row
   int64_t d = 0;
   const auto add = [&](auto vectors) HWY_ATTR {
     constexpr int n = decltype(vectors)::value;
     for (; d + n * lanes <= head.stride; d += n * lanes) {
-      AddValues<R, n>(v + d, head.stride, Offset(ask.keys, d), from, to, scores, out);
+      add_values<R, n>(v + d, head.stride, offset_by(ahead.keys, d), from, to, scores, out);
       for (int r = 0; r < R; ++r) out[r] += n * lanes;
     }
   };
@@ -135,13 +136,14 @@ inline void VisitBlock(const CachedHead& head, float scale, const DecodeRow* con
 }
 
 template <class T>
-void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+void visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
            const void* next, DecodePartial* partials) {
   for (int64_t first = begin / cache_block * cache_block; first < end; first += cache_block) {
     const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
     const int64_t after = first + cache_block;
-    Ahead<T> ask{static_cast<const T*>(head.v) + first * head.stride,
-                 after < end ? static_cast<const T*>(head.k) + after * head.stride : static_cast<const T*>(next)};
+    ToPrefetch<T> ahead{
+        static_cast<const T*>(head.v) + first * head.stride,
+        after < end ? static_cast<const T*>(head.k) + after * head.stride : static_cast<const T*>(next)};
     const DecodeRow* whole[decode_rows_together];
     DecodePartial* into[decode_rows_together];
     int64_t count = 0;
@@ -154,35 +156,35 @@ void Visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
         whole[count] = row;
         into[count++] = partial;
       } else {
-        VisitBlock<1, T>(head, scale, &row, &partial, first, row_from - first, row_to - first, ask);
-        ask = {};
+        visit_block<1, T>(head, scale, &row, &partial, first, row_from - first, row_to - first, ahead);
+        ahead = {};
       }
     }
     int64_t r = 0;
     for (; r + row_tile <= count; r += row_tile) {
-      VisitBlock<row_tile, T>(head, scale, whole + r, into + r, first, from - first, to - first, ask);
-      ask = {};
+      visit_block<row_tile, T>(head, scale, whole + r, into + r, first, from - first, to - first, ahead);
+      ahead = {};
     }
     for (; r < count; ++r) {
-      VisitBlock<1, T>(head, scale, whole + r, into + r, first, from - first, to - first, ask);
-      ask = {};
+      visit_block<1, T>(head, scale, whole + r, into + r, first, from - first, to - first, ahead);
+      ahead = {};
     }
   }
 }
 
-void DecodeRange(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+void visit_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                  const void* next, DecodePartial* partials) {
   const FlushDenormals flush;
   if (head.dtype == DType::float32) {
-    Visit<float>(head, scale, rows, begin, end, next, partials);
+    visit<float>(head, scale, rows, begin, end, next, partials);
   } else {
-    Visit<bfloat16>(head, scale, rows, begin, end, next, partials);
-    for (size_t r = 0; r < rows.size(); ++r) ArrangePairs(partials[r].out, head.stride, true);
+    visit<bfloat16>(head, scale, rows, begin, end, next, partials);
+    for (size_t r = 0; r < rows.size(); ++r) arrange_pairs(partials[r].out, head.stride, true);
   }
 }
 
-void ArrangeQuery(float* row, int64_t stride, DType dtype) {
-  if (dtype == DType::bfloat16) ArrangePairs(row, stride, false);
+void arrange_query(float* row, int64_t stride, DType dtype) {
+  if (dtype == DType::bfloat16) arrange_pairs(row, stride, false);
 }
 
 }  // namespace alibi::kernels::HWY_NAMESPACE
@@ -193,19 +195,19 @@ HWY_AFTER_NAMESPACE();
 
 namespace alibi::kernels {
 
-HWY_EXPORT(DecodeRange);
-HWY_EXPORT(ArrangeQuery);
+HWY_EXPORT(visit_range);
+HWY_EXPORT(arrange_query);
 
 void decode_arrange(float* row, int64_t stride, DType dtype) {
   prepare_dispatch();
-  HWY_DYNAMIC_DISPATCH(ArrangeQuery)(row, stride, dtype);
+  HWY_DYNAMIC_DISPATCH(arrange_query)(row, stride, dtype);
 }
 
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   const void* next, DecodePartial* partials) {
   if (begin >= end) return;
   prepare_dispatch();
-  HWY_DYNAMIC_DISPATCH(DecodeRange)(head, scale, rows, begin, end, next, partials);
+  HWY_DYNAMIC_DISPATCH(visit_range)(head, scale, rows, begin, end, next, partials);
 }
 
 }  // namespace alibi::kernels

@@ -17,32 +17,31 @@ namespace alibi::kernels::HWY_NAMESPACE {
 /// Keys whose products with a query are summed together.
 inline constexpr int key_tile = 4;
 
-/// Asks for values that are needed soon, unless `at` is null. Keys and values are two streams read in turns,
-/// which the processor's own prefetching does not see through: so the keys' pass over a block asks for its values, the
-/// values' pass for the next keys. They go to the second-level cache, since a block of each may fill the first. Lines
-/// are asked for one after the other, whatever the order of the loads: across each other they cost a quarter of the
-/// rate.
+/// Prefetches `count` values, unless `at` is null. Keys and values are two streams read in turns, which the processor's
+/// own prefetching does not see through: so the keys' pass over a block prefetches its values, and the values' pass the
+/// next keys. They go to the second-level cache, since a block of each may fill the first. Lines are prefetched one
+/// after the other, whatever the order of the loads: across each other they cost a quarter of the rate.
 template <int64_t count, class T>
-HWY_INLINE void Ask(const T* at) {
+HWY_INLINE void prefetch(const T* at) {
   if (at == nullptr) return;
   constexpr int64_t line = 64, bytes = count * static_cast<int64_t>(sizeof(T));
   HWY_UNROLL(16)
   for (int64_t i = 0; i < bytes; i += line) __builtin_prefetch(reinterpret_cast<const char*>(at) + i, 0, 2);
 }
 template <class T>
-HWY_INLINE const T* Offset(const T* at, int64_t count) {
+HWY_INLINE const T* offset_by(const T* at, int64_t count) {
   return at == nullptr ? nullptr : at + count;
 }
 
 /// N vectors of a row. Those of bfloat16 are taken in pairs, as they lie, the even elements in the first and the odd
-/// ones in the second: it costs half of putting them in order. ArrangePairs() has queries and sums follow.
+/// ones in the second: it costs half of putting them in order. arrange_pairs() has queries and sums follow.
 template <int N>
-HWY_INLINE void Widen(const float* from, Float* to) {
+HWY_INLINE void widen(const float* from, Float* to) {
   HWY_UNROLL(4)
   for (int n = 0; n < N; ++n) to[n] = hn::Load(Floats(), from + n * lanes);
 }
 template <int N>
-HWY_INLINE void Widen(const bfloat16* from, Float* to) {
+HWY_INLINE void widen(const bfloat16* from, Float* to) {
   const Words w;
   if constexpr (N == 1) {
     const hn::Rebind<uint16_t, Words> half;
@@ -59,8 +58,8 @@ HWY_INLINE void Widen(const bfloat16* from, Float* to) {
   }
 }
 
-/// Brings a row of floats into the order in which Widen() takes bfloat16, or back.
-inline void ArrangePairs(float* row, int64_t stride, bool back) {
+/// Brings a row of floats into the order in which widen() takes bfloat16, or back.
+inline void arrange_pairs(float* row, int64_t stride, bool back) {
   constexpr int64_t pair = 2 * lanes;
   for (float* at = row; at + pair <= row + stride; at += pair) {
     float before[pair];
@@ -74,41 +73,41 @@ inline void ArrangePairs(float* row, int64_t stride, bool back) {
   }
 }
 
-/// StoreSums: to[i] = sum of the lanes of v[i], for four vectors.
+/// store_sums: to[i] = sum of the lanes of v[i], for four vectors.
 #if HWY_TARGET == HWY_SCALAR
-HWY_INLINE void StoreSums(const Float* v, float* to) {
+HWY_INLINE void store_sums(const Float* v, float* to) {
   for (int i = 0; i < key_tile; ++i) to[i] = hn::GetLane(v[i]);
 }
 #else
 /// The sum of each group of lanes that are four apart.
 template <class D>
-HWY_INLINE auto AddBlocks(D, hn::Vec<D> v) {
+HWY_INLINE auto add_blocks(D, hn::Vec<D> v) {
   if constexpr (hn::MaxLanes(D()) > 4) {
     const hn::Half<D> half;
-    return AddBlocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
+    return add_blocks(half, hn::Add(hn::LowerHalf(half, v), hn::UpperHalf(half, v)));
   } else {
     return v;
   }
 }
 
-HWY_INLINE void StoreSums(const Float* v, float* to) {
+HWY_INLINE void store_sums(const Float* v, float* to) {
   const Floats f;
   const hn::Repartition<uint64_t, Floats> pairs;
   const auto ab = hn::Add(hn::InterleaveLower(f, v[0], v[1]), hn::InterleaveUpper(f, v[0], v[1]));
   const auto cd = hn::Add(hn::InterleaveLower(f, v[2], v[3]), hn::InterleaveUpper(f, v[2], v[3]));
   const auto low = hn::InterleaveLower(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, cd));
   const auto high = hn::InterleaveUpper(pairs, hn::BitCast(pairs, ab), hn::BitCast(pairs, cd));
-  const auto sums = AddBlocks(f, hn::Add(hn::BitCast(f, low), hn::BitCast(f, high)));
+  const auto sums = add_blocks(f, hn::Add(hn::BitCast(f, low), hn::BitCast(f, high)));
   hn::StoreU(sums, hn::FixedTag<float, 4>(), to);
 }
 #endif
 
 /// sum[r][i] += q[r] k_i' over N vectors of K keys.
 template <int R, int K, int N, class T>
-HWY_INLINE void AddDots(const float* const* q, const T* k, int64_t stride, int64_t d, Float (*sum)[K]) {
+HWY_INLINE void add_dots(const float* const* q, const T* k, int64_t stride, int64_t d, Float (*sum)[K]) {
   Float key[K][N];
   HWY_UNROLL(4)
-  for (int i = 0; i < K; ++i) Widen<N>(k + i * stride + d, key[i]);
+  for (int i = 0; i < K; ++i) widen<N>(k + i * stride + d, key[i]);
   HWY_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     HWY_UNROLL(2)
@@ -120,9 +119,9 @@ HWY_INLINE void AddDots(const float* const* q, const T* k, int64_t stride, int64
   }
 }
 
-/// scores[r][i] = q[r] k_i' for K keys. Asks for as much from `ahead` on as it reads.
+/// scores[r][i] = q[r] k_i' for K keys. Prefetches as much from `ahead` on as it reads.
 template <int R, int K, class T>
-HWY_INLINE void Dots(const float* const* q, const T* k, int64_t stride, const T* ahead, float (*scores)[cache_block]) {
+HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const T* ahead, float (*scores)[cache_block]) {
   const Floats f;
   Float sum[R][K];
   HWY_UNROLL(4)
@@ -132,34 +131,34 @@ HWY_INLINE void Dots(const float* const* q, const T* k, int64_t stride, const T*
   }
   int64_t d = 0;
   for (; d + 4 * lanes <= stride; d += 4 * lanes) {
-    Ask<K * 4 * lanes>(Offset(ahead, K * d));
-    AddDots<R, K, 2>(q, k, stride, d, sum);
-    AddDots<R, K, 2>(q, k, stride, d + 2 * lanes, sum);
+    prefetch<K * 4 * lanes>(offset_by(ahead, K * d));
+    add_dots<R, K, 2>(q, k, stride, d, sum);
+    add_dots<R, K, 2>(q, k, stride, d + 2 * lanes, sum);
   }
   for (; d + 2 * lanes <= stride; d += 2 * lanes) {
-    Ask<K * 2 * lanes>(Offset(ahead, K * d));
-    AddDots<R, K, 2>(q, k, stride, d, sum);
+    prefetch<K * 2 * lanes>(offset_by(ahead, K * d));
+    add_dots<R, K, 2>(q, k, stride, d, sum);
   }
-  if (d < stride) AddDots<R, K, 1>(q, k, stride, d, sum);
+  if (d < stride) add_dots<R, K, 1>(q, k, stride, d, sum);
   HWY_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     if constexpr (K == key_tile) {
-      StoreSums(sum[r], scores[r]);
+      store_sums(sum[r], scores[r]);
     } else {
       scores[r][0] = hn::GetLane(hn::SumOfLanes(f, sum[r][0]));
     }
   }
 }
 
-/// Vectors that Widen() takes at once when there are N of them.
+/// Vectors that widen() takes at once when there are N of them.
 template <int N>
 inline constexpr int widened = N == 1 ? 1 : 2;
 
-/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors of the row. Asks for as much of `ahead` as it
-/// reads.
+/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors of the row. Prefetches as much of `ahead` as
+/// it reads.
 template <int R, int N, class T>
-HWY_INLINE void AddValues(const T* v, int64_t stride, const T* ahead, int64_t from, int64_t to,
-                          const float (*weights)[cache_block], float* const* out) {
+HWY_INLINE void add_values(const T* v, int64_t stride, const T* ahead, int64_t from, int64_t to,
+                           const float (*weights)[cache_block], float* const* out) {
   const Floats f;
   Float sum[R][N];
   HWY_UNROLL(4)
@@ -168,14 +167,14 @@ HWY_INLINE void AddValues(const T* v, int64_t stride, const T* ahead, int64_t fr
     for (int n = 0; n < N; ++n) sum[r][n] = hn::Load(f, out[r] + n * lanes);
   }
   for (int64_t i = from; i < to; ++i) {
-    Ask<N * lanes>(Offset(ahead, i * stride));
+    prefetch<N * lanes>(offset_by(ahead, i * stride));
     Float weight[R];
     HWY_UNROLL(4)
     for (int r = 0; r < R; ++r) weight[r] = hn::Set(f, weights[r][i]);
     HWY_UNROLL(4)
     for (int n = 0; n < N; n += widened<N>) {
       Float value[widened<N>];
-      Widen<widened<N>>(v + i * stride + n * lanes, value);
+      widen<widened<N>>(v + i * stride + n * lanes, value);
       HWY_UNROLL(4)
       for (int r = 0; r < R; ++r) {
         HWY_UNROLL(2)

@@ -1,14 +1,92 @@
+// Float32 attention: the work of a call in tasks.
+#include "attention/kernel.h"
+
+#include <atomic>
+#include <optional>
+
+#include "attention/kernel_state.h"
 #include "attention/vector/kernel.h"
+#include "core/memory.h"
+#include "core/parallel.h"
+#include "core/pieces.h"
 
 namespace alibi::kernels {
+namespace {
+
+KeyNorms measured_norms(const Problem& problem) {
+  KeyNorms norms(problem, key_rows);
+  Pieces key_blocks(1);
+  for (size_t s = 0; s < problem.sequences.size(); ++s) key_blocks.add(norms.blocks().blocks(s));
+  parallel_for(key_blocks.size(), [&](int64_t task) {
+    const Piece block = key_blocks.at(task);
+    vector_measure_keys(problem, block.array, block.begin, norms);
+  });
+  norms.accumulate();
+  return norms;
+}
+
+bool vector_forward(const Problem& problem, AttentionState* state) {
+  std::optional<KeyNorms> norms;
+  if (skip_rule_applies(problem)) norms = measured_norms(problem);
+  const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
+  if (state != nullptr && norms) state->kernel.state().begin(KernelState::State::Kernel::vector, index.size());
+  const std::vector<QueryTask> tasks = query_tasks(problem);
+  std::atomic<int64_t> visited{0}, total{0};
+  parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
+    const AttentionStats stats =
+        vector_forward_task(problem, tasks[static_cast<size_t>(task)], norms ? &*norms : nullptr, index, state);
+    visited += stats.blocks_visited;
+    total += stats.blocks_total;
+  });
+  if (state != nullptr) state->stats = {.blocks_visited = visited, .blocks_total = total};
+  return true;
+}
+
+bool vector_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
+  const KeepMemory keep;  // the sums of a chunk serve the next
+  const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
+  check_blocks(state.kernel.state(), KernelState::State::Kernel::vector, index.size());
+  BiasGradients bias(problem, sums);
+  std::vector<ChunkGroup> groups = chunk_groups(problem, state, index, bias);
+  const auto tasks = chunk_tasks(groups);
+  const auto write = [&](const ChunkGroup& group, int64_t key_block) {
+    vector_write_key_gradients(problem, group.chunks, key_block);
+  };
+  const auto release = [](ChunkGroup& group) {
+    for (Chunk& chunk : group.chunks) release_sums(chunk);
+  };
+  // Of many groups each is written by the thread that ends its last chunk, and its memory serves the next; the key
+  // blocks of a few groups are shared by all threads.
+  constexpr size_t many = 8;
+  std::vector<std::atomic<size_t>> ended(groups.size());
+  const auto is_written_at_once = [&](const ChunkGroup& group) {
+    return groups.size() >= many || group.chunks.size() == 1;
+  };
+  parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
+    const auto [group, chunk] = tasks[static_cast<size_t>(task)];
+    vector_backward_chunk(problem, state, index, *chunk);
+    const bool last = ++ended[static_cast<size_t>(group - groups.data())] == group->chunks.size();
+    if (!last || !is_written_at_once(*group)) return;
+    for (int64_t key_block = 0; key_block < group->key_blocks; ++key_block) write(*group, key_block);
+    release(*group);
+  });
+  for (ChunkGroup& group : groups) {
+    if (is_written_at_once(group)) continue;
+    parallel_for(group.key_blocks, [&](int64_t key_block) { write(group, key_block); });
+    release(group);
+  }
+  for (const ChunkGroup& group : groups) {
+    for (const Chunk& chunk : group.chunks) bias.add(chunk.sequence, chunk.kv_head, chunk.bias);
+  }
+  bias.finish();
+  return true;
+}
+
+}  // namespace
 
 const Kernel& vector_kernel() {
   static constexpr Kernel kernel = {
-      .name = "vector",
-      .supports = [](const Problem&) { return true; },
-      .forward = vector_forward,
-      .backward = vector_backward,
-  };
+      .supports = [](const Problem&) { return true; }, .forward = vector_forward, .backward = vector_backward};
   return kernel;
 }
 

@@ -20,7 +20,7 @@ namespace alibi::kernels::HWY_NAMESPACE {
 
 /// The bias of every distance in a tile. Bias and visibility depend on the distance alone, and the distances of a tile
 /// are few: query lane x and key y (of the tile) lie at distance first + x + (key_rows - 1) - y.
-struct Ramp {
+struct TileBiases {
   static constexpr int64_t size = query_rows + key_rows;
   HWY_ALIGN float values[size];  ///< log2 units; -infinity where the key is not seen
   int64_t first = 0;             ///< distance of values[0]
@@ -34,97 +34,99 @@ struct Ramp {
   HWY_ALIGN float near[query_rows];  ///< |distance of the nearest key| - base
 
   /// The place of key y for the lanes from `lane` on.
-  static HWY_INLINE int64_t Index(int64_t lane, int64_t y) { return lane + (key_rows - 1) - y; }
+  static HWY_INLINE int64_t index(int64_t lane, int64_t y) { return lane + (key_rows - 1) - y; }
 
-  HWY_INLINE Float Bias(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + Index(lane, y)); }
-  HWY_INLINE Float OutsideBias(int64_t lane, int64_t y) const {
+  HWY_INLINE Float at(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + index(lane, y)); }
+  HWY_INLINE Float outside_at(int64_t lane, int64_t y) const {
     const Floats f;
-    const Float distance = hn::Sub(hn::LoadU(f, far + Index(lane, y)), hn::Load(f, near + lane));
-    return hn::Mul(hn::LoadU(f, slopes + Index(lane, y)), distance);
+    const Float distance = hn::Sub(hn::LoadU(f, far + index(lane, y)), hn::Load(f, near + lane));
+    return hn::Mul(hn::LoadU(f, slopes + index(lane, y)), distance);
   }
 };
 
 /// Biases of -slope * |distance|; the distances fit 32 bits unless the block lies outside of the keys.
-inline void FillLinear(const HeadBias& bias, Ramp& ramp) {
+inline void fill_linear(const HeadBias& bias, TileBiases& biases) {
   const Floats f;
   const Ints i;
   constexpr float log2e = std::numbers::log2e_v<float>;
-  const auto first = hn::Set(i, static_cast<int32_t>(ramp.first));
+  const auto first = hn::Set(i, static_cast<int32_t>(biases.first));
   const Float before = hn::Set(f, -bias.slope_before * log2e);
   const Float after = hn::Set(f, bias.slope_after * log2e);
-  for (int64_t r = 0; r < Ramp::size; r += lanes) {
+  for (int64_t r = 0; r < TileBiases::size; r += lanes) {
     const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Iota(i, static_cast<int32_t>(r))));
     const Float side = hn::IfThenElse(hn::Gt(distance, hn::Zero(f)), before, after);
     // A closed direction's slope is infinite, which times a distance of 0 would not be a number.
     const auto self = hn::Eq(distance, hn::Zero(f));
-    hn::Store(hn::IfThenZeroElse(self, hn::Mul(side, distance)), f, ramp.values + r);
+    hn::Store(hn::IfThenZeroElse(self, hn::Mul(side, distance)), f, biases.values + r);
   }
 }
 
-inline void FillOutside(const QueryBlock& block, Ramp& ramp) {
+inline void fill_outside(const QueryBlock& block, TileBiases& biases) {
   const int64_t base = block.nearest(0);
-  for (int64_t r = 0; r < Ramp::size; ++r) {
-    const int64_t distance = ramp.first + r;
-    ramp.values[r] = 0;
-    ramp.slopes[r] = -block.bias.slope(distance) * std::numbers::log2e_v<float>;
-    ramp.far[r] = static_cast<float>(std::abs(distance) - base);
+  for (int64_t r = 0; r < TileBiases::size; ++r) {
+    const int64_t distance = biases.first + r;
+    biases.values[r] = 0;
+    biases.slopes[r] = -block.bias.slope(distance) * std::numbers::log2e_v<float>;
+    biases.far[r] = static_cast<float>(std::abs(distance) - base);
   }
-  for (int64_t x = 0; x < query_rows; ++x) ramp.near[x] = static_cast<float>(block.nearest(x) - base);
+  for (int64_t x = 0; x < query_rows; ++x) biases.near[x] = static_cast<float>(block.nearest(x) - base);
 }
 
-inline void FillTable(const HeadBias& bias, Ramp& ramp) {
+inline void fill_table(const HeadBias& bias, TileBiases& biases) {
   constexpr float log2e = std::numbers::log2e_v<float>;
-  const int64_t last = ramp.first + Ramp::size - 1;
-  if (ramp.first >= bias.table_reach || last <= -bias.table_reach) {
-    std::fill_n(ramp.values, Ramp::size, log2e * bias.at(ramp.first));
+  const int64_t last = biases.first + TileBiases::size - 1;
+  if (biases.first >= bias.table_reach || last <= -bias.table_reach) {
+    std::fill_n(biases.values, TileBiases::size, log2e * bias.at(biases.first));
   } else {
-    for (int64_t r = 0; r < Ramp::size; ++r) ramp.values[r] = log2e * bias.at(ramp.first + r);
+    for (int64_t r = 0; r < TileBiases::size; ++r) biases.values[r] = log2e * bias.at(biases.first + r);
   }
 }
 
-inline void FillRamp(const QueryBlock& block, int64_t key, Ramp& ramp) {
+inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) {
   const Floats f;
   const Ints i;
   const HeadBias& bias = block.bias;
-  ramp.first = block.position - key - (key_rows - 1);
-  ramp.outside = block.outside;
-  ramp.masked = ramp.first < bias.least || ramp.first + Ramp::size - 2 > bias.most;
+  biases.first = block.position - key - (key_rows - 1);
+  biases.outside = block.outside;
+  biases.masked = biases.first < bias.least || biases.first + TileBiases::size - 2 > bias.most;
   if (bias.table != nullptr) {
-    FillTable(bias, ramp);
+    fill_table(bias, biases);
   } else if (block.outside) {
-    FillOutside(block, ramp);
+    fill_outside(block, biases);
   } else {
-    FillLinear(bias, ramp);
+    fill_linear(bias, biases);
   }
-  if (!ramp.masked) return;
-  const auto least = hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(bias.least - ramp.first, -1, Ramp::size)));
-  const auto most = hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(bias.most - ramp.first, -1, Ramp::size)));
+  if (!biases.masked) return;
+  const auto least =
+      hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(bias.least - biases.first, -1, TileBiases::size)));
+  const auto most =
+      hn::Set(i, static_cast<int32_t>(std::clamp<int64_t>(bias.most - biases.first, -1, TileBiases::size)));
   const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
-  for (int64_t r = 0; r < Ramp::size; r += lanes) {
+  for (int64_t r = 0; r < TileBiases::size; r += lanes) {
     const auto index = hn::Iota(i, static_cast<int32_t>(r));
     const auto not_seen = hn::Or(hn::Lt(index, least), hn::Gt(index, most));
-    const Float value = hn::Load(f, ramp.values + r);
-    hn::Store(hn::IfThenElse(hn::RebindMask(f, not_seen), unseen, value), f, ramp.values + r);
+    const Float value = hn::Load(f, biases.values + r);
+    hn::Store(hn::IfThenElse(hn::RebindMask(f, not_seen), unseen, value), f, biases.values + r);
   }
 }
 
 /// What the lanes of a tile see of its keys, in whole register tiles: lane x sees key y if low <= x - y <= high.
 struct Seen {
-  Seen(const QueryBlock& block, int64_t key, int64_t count, const Ramp& ramp)
+  Seen(const QueryBlock& block, int64_t key, int64_t count, const TileBiases& biases)
       : low(block.bias.least - (block.position - key)),
         high(block.bias.most - (block.position - key)),
         keys(count),
         rows(block.rows),
-        narrow(ramp.masked) {}
+        narrow(biases.masked) {}
 
   /// Keys that any of the lanes sees.
-  Range Keys(int64_t lane, int64_t width) const {
+  Range keys_of(int64_t lane, int64_t width) const {
     const int64_t begin = std::clamp<int64_t>(lane - high, 0, keys) / tile_rows * tile_rows;
     const int64_t end = std::clamp<int64_t>(lane + width - low, begin, keys);
     return {begin, std::min(round_up(end, tile_rows), keys)};
   }
   /// Lanes that see any of the keys of a register tile.
-  Range Lanes(int64_t key) const {
+  Range lanes_of(int64_t key) const {
     const int64_t begin = std::clamp<int64_t>(key + low, 0, rows);
     return {begin, std::clamp<int64_t>(key + tile_rows + high, begin, rows)};
   }
@@ -138,28 +140,28 @@ struct Seen {
 struct KeysByLanes {
   const Seen& seen;
   int64_t depth;
-  bool Narrow() const { return seen.narrow; }
-  Range Rows(int64_t lane, int64_t width) const { return seen.Keys(lane, width); }
-  Range Depth(int64_t, int64_t, int64_t) const { return {0, depth}; }
+  bool narrow() const { return seen.narrow; }
+  Range rows_of(int64_t lane, int64_t width) const { return seen.keys_of(lane, width); }
+  Range depth_of(int64_t, int64_t, int64_t) const { return {0, depth}; }
 };
 /// its lanes as columns, its keys as the inner dimension;
 struct SumsOfKeys {
   const Seen& seen;
   int64_t rows;
-  bool Narrow() const { return seen.narrow; }
-  Range Rows(int64_t, int64_t) const { return {0, rows}; }
-  Range Depth(int64_t, int64_t lane, int64_t width) const { return seen.Keys(lane, width); }
+  bool narrow() const { return seen.narrow; }
+  Range rows_of(int64_t, int64_t) const { return {0, rows}; }
+  Range depth_of(int64_t, int64_t lane, int64_t width) const { return seen.keys_of(lane, width); }
 };
 /// its keys as rows, its lanes as the inner dimension.
 struct SumsOfLanes {
   const Seen& seen;
-  static bool Narrow() { return false; }
-  Range Rows(int64_t, int64_t) const { return {0, seen.keys}; }
-  Range Depth(int64_t key, int64_t, int64_t) const { return seen.Lanes(key); }
+  static bool narrow() { return false; }
+  Range rows_of(int64_t, int64_t) const { return {0, seen.keys}; }
+  Range depth_of(int64_t key, int64_t, int64_t) const { return seen.lanes_of(key); }
 };
 
 /// Zeros for the lanes of a group where nothing was computed.
-HWY_INLINE void ZeroUnseen(float* tile, int64_t lane, int64_t width, Range seen, int64_t count) {
+HWY_INLINE void zero_unseen(float* tile, int64_t lane, int64_t width, Range seen, int64_t count) {
   const Floats f;
   const auto zero = [&](int64_t begin, int64_t end) HWY_ATTR {
     for (int64_t y = begin; y < end; ++y) {
@@ -177,16 +179,17 @@ enum class Tail { open, masked, outside };
 template <Tail tail>
 struct StoreScores {
   float* scores;
-  const Ramp* ramp;
+  const TileBiases* biases;
   float scale;
   int64_t row0 = 0, column0 = 0;
 
-  HWY_INLINE StoreScores At(int64_t row, int64_t column) const { return {scores, ramp, scale, row, column}; }
+  HWY_INLINE StoreScores at(int64_t row, int64_t column) const { return {scores, biases, scale, row, column}; }
   HWY_INLINE void operator()(int64_t r, int64_t c, Float product) const {
     const Floats f;
     const int64_t row = row0 + r, column = column0 + c;
-    const Float bias = ramp->Bias(column, row);
-    Float score = hn::MulAdd(product, hn::Set(f, scale), tail == Tail::outside ? ramp->OutsideBias(column, row) : bias);
+    const Float bias = biases->at(column, row);
+    Float score =
+        hn::MulAdd(product, hn::Set(f, scale), tail == Tail::outside ? biases->outside_at(column, row) : bias);
     if (tail != Tail::open) {
       const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
       score = hn::IfThenElse(hn::Eq(bias, unseen), unseen, score);
@@ -196,26 +199,27 @@ struct StoreScores {
 };
 
 /// scores[key][lane] of what is seen; queries is [head_dim][query_rows], keys [key_rows][stride].
-inline void Scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
-                   int64_t stride, const Seen& seen, const Ramp& ramp, Upcoming& upcoming, float* scores) {
+inline void make_scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
+                        int64_t stride, const Seen& seen, const TileBiases& biases, Prefetcher& prefetcher,
+                        float* scores) {
   const float scale = problem.scale * std::numbers::log2e_v<float>;
   const auto product = [&](const auto& finish) HWY_ATTR {
     const KeysByLanes part{seen, problem.head_dim};
-    Product<Left::rows>(keys, stride, queries, query_rows, block.rows, part, upcoming, finish);
+    multiply<Left::rows>(keys, stride, queries, query_rows, block.rows, part, prefetcher, finish);
   };
-  if (ramp.outside) {
-    product(StoreScores<Tail::outside>{scores, &ramp, scale});
-  } else if (ramp.masked) {
-    product(StoreScores<Tail::masked>{scores, &ramp, scale});
+  if (biases.outside) {
+    product(StoreScores<Tail::outside>{scores, &biases, scale});
+  } else if (biases.masked) {
+    product(StoreScores<Tail::masked>{scores, &biases, scale});
   } else {
-    product(StoreScores<Tail::open>{scores, &ramp, scale});
+    product(StoreScores<Tail::open>{scores, &biases, scale});
   }
 }
 
 /// The vector form of DropoutMask::bits.
-HWY_INLINE auto DropoutBits(const uint32_t* query_keys, uint32_t pair_key) {
+HWY_INLINE auto dropout_bits(const uint32_t* query_draws, uint32_t pair_draw) {
   const Words w;
-  auto x = hn::Add(hn::LoadU(w, query_keys), hn::Set(w, pair_key));
+  auto x = hn::Add(hn::LoadU(w, query_draws), hn::Set(w, pair_draw));
   x = hn::Mul(hn::Xor(x, hn::ShiftRight<16>(x)), hn::Set(w, 0x7feb352du));
   x = hn::Mul(hn::Xor(x, hn::ShiftRight<15>(x)), hn::Set(w, 0x846ca68bu));
   return hn::Xor(x, hn::ShiftRight<16>(x));
@@ -223,7 +227,7 @@ HWY_INLINE auto DropoutBits(const uint32_t* query_keys, uint32_t pair_key) {
 
 /// True where the weight of the pair's first or second key is dropped.
 template <class V>
-HWY_INLINE auto Dropped(V bits, bool second, uint32_t threshold) {
+HWY_INLINE auto dropped_weights(V bits, bool second, uint32_t threshold) {
   const Words w;
   const auto half = second ? hn::ShiftRight<16>(bits) : hn::And(bits, hn::Set(w, 0xffffu));
   return hn::RebindMask(Floats(), hn::Lt(half, hn::Set(w, threshold)));

@@ -19,7 +19,7 @@ HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
 /// At least the norm of a row of `size` floats (a multiple of 16, padded with zeros).
-inline float NormBound(const float* row, int64_t size) {
+inline float norm_bound(const float* row, int64_t size) {
   const Floats f;
   Float sum = hn::Zero(f);
   for (int64_t i = 0; i < size; i += lanes) {
@@ -44,13 +44,12 @@ struct Remaining {
 
 /// True if no row of a block can owe more than budget * sum to the remaining keys. `max` and `sum` are the rows'
 /// running softmax, `norms` bounds on the queries' norms.
-inline bool MaySkip(const Problem& problem, const QueryBlock& block, const Remaining& remaining, float budget,
-                    const float* norms, const float* max, const float* sum) {
+inline bool negligible(const Problem& problem, const QueryBlock& block, const Remaining& remaining, float budget,
+                       const float* norms, const float* max, const float* sum) {
   const Floats f;
   const Ints i;
   constexpr float log2e = std::numbers::log2e_v<float>;
-  const double slope = static_cast<double>(remaining.slope);
-  const double count = std::min(static_cast<double>(remaining.keys), slope > 0 ? -1 / std::expm1(-slope) : HUGE_VAL);
+  const double count = weight_bound(static_cast<double>(remaining.slope), remaining.keys);
   const Float log_count = hn::Set(f, static_cast<float>(std::log2(count)));
   const Float reach = hn::Set(f, std::abs(problem.scale) * log2e * remaining.norm);
   const Float slope2 = hn::Set(f, remaining.slope * log2e);
@@ -66,7 +65,7 @@ inline bool MaySkip(const Problem& problem, const QueryBlock& block, const Remai
     Float exponent = hn::Add(hn::Sub(hn::Sub(score, penalty), top), log_count);
     exponent = hn::MulAdd(magnitude, slack, exponent);
     // Min gives its second operand for NaN: far too large a bound.
-    const Float bound = Exp2(hn::Min(exponent, hn::Set(f, 100.0f)));
+    const Float bound = exp2_of(hn::Min(exponent, hn::Set(f, 100.0f)));
     const auto small = hn::Le(bound, hn::Mul(hn::Set(f, budget), hn::Load(f, sum + c)));
     const auto padding = hn::RebindMask(f, hn::Gt(lane, hn::Set(i, static_cast<int32_t>(block.rows - 1))));
     if (!hn::AllTrue(f, hn::Or(small, padding))) return false;

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "alibi/tensor.h"
-#include "attention/blocks.h"
+#include "attention/vector/blocks.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -32,8 +32,8 @@ enum class Left { rows, columns };
 
 /// One register tile of a * b: tile_rows rows, N vectors to a row. `finish` gets each row's vectors.
 template <Left left, int N, class Finish>
-HWY_INLINE void Tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT b, int64_t b_stride,
-                     int64_t depth, const Finish& finish) {
+HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT b,
+                              int64_t b_stride, int64_t depth, const Finish& finish) {
   const Floats f;
   Float sum[tile_rows][N];
   HWY_UNROLL(8)
@@ -59,24 +59,24 @@ HWY_INLINE void Tile(const float* HWY_RESTRICT a, int64_t a_stride, const float*
   }
 }
 
-/// Keys and values that will be copied soon. Asked for a row at a time between other work, they come to the
+/// Prefetches keys and values that will be copied soon. A row at a time between other work, they come to the
 /// second-level cache in time; rows of one head lie apart, so the processor does not foresee them.
-class Upcoming {
+class Prefetcher {
  public:
-  void Start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
+  void start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
     const auto size = static_cast<int64_t>(size_of(problem.dtype));
-    const auto start = [&](Stream& stream, const Rows& rows) {
+    const auto begin = [&](Stream& stream, const TensorView& rows) {
       const int64_t first = sequence.batch * rows.batch_stride + (sequence.key_begin + key) * rows.row_stride +
                             kv_head * rows.head_stride;
       stream = {static_cast<const char*>(rows.data) + first * size, rows.row_stride * size};
     };
-    start(keys_, problem.k);
-    start(values_, problem.v);
+    begin(keys_, problem.k);
+    begin(values_, problem.v);
     bytes_ = problem.head_dim * size;
     rows_ = count;
   }
 
-  HWY_INLINE void Ask() {
+  HWY_INLINE void next_row() {
     if (rows_ == 0) return;
     --rows_;
     constexpr int64_t line = 64;
@@ -95,17 +95,13 @@ class Upcoming {
   };
   Stream keys_, values_;
   int64_t bytes_ = 0;
-  int64_t rows_ = 0;  // left to ask for
-};
-
-struct Range {
-  int64_t begin = 0, end = 0;
+  int64_t rows_ = 0;  // left to prefetch
 };
 
 /// visit(first vector, number of vectors) for the groups of columns that register tiles are wide. Narrow ones, where
 /// what is not seen is left out, leave out more.
 template <class Visit>
-HWY_INLINE void ForGroups(int64_t columns, bool narrow, const Visit& visit) {
+HWY_INLINE void for_groups(int64_t columns, bool narrow, const Visit& visit) {
   const int64_t vectors = (columns + lanes - 1) / lanes;
   for (int64_t n = 0; n < vectors;) {
     const int64_t left_over = vectors - n;
@@ -118,25 +114,24 @@ HWY_INLINE void ForGroups(int64_t columns, bool narrow, const Visit& visit) {
 
 /// c = finish(a * b) for a number of columns (rounded up to whole vectors); finish(row, column, values) stores. `part`
 /// says which rows a group of columns has (rounded up to whole tiles: all operands have that room), and which of the
-/// inner dimension its tiles need. Asks for a row of what comes next with each tile.
+/// inner dimension its tiles need. Prefetches a row of what comes next with each tile.
 template <Left left, class Part, class Finish>
-HWY_INLINE void Product(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t columns,
-                        const Part& part, Upcoming& upcoming, const Finish& finish) {
-  ForGroups(columns, part.Narrow(), [&](int64_t n, int64_t width) HWY_ATTR {
-    const Range rows = part.Rows(n * lanes, width * lanes);
+HWY_INLINE void multiply(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t columns,
+                         const Part& part, Prefetcher& prefetcher, const Finish& finish) {
+  for_groups(columns, part.narrow(), [&](int64_t n, int64_t width) HWY_ATTR {
+    const Range rows = part.rows_of(n * lanes, width * lanes);
     for (int64_t r = rows.begin; r < rows.end; r += tile_rows) {
-      const Range depth = part.Depth(r, n * lanes, width * lanes);
+      const Range depth = part.depth_of(r, n * lanes, width * lanes);
       const float* a_tile = a + (left == Left::rows ? r * a_stride + depth.begin : depth.begin * a_stride + r);
       const float* b_tile = b + depth.begin * b_stride + n * lanes;
-      const int64_t steps = depth.end - depth.begin;
-      const auto at = finish.At(r, n * lanes);
-      upcoming.Ask();
+      const auto at = finish.at(r, n * lanes);
+      prefetcher.next_row();
       if (width == 3) {
-        Tile<left, 3>(a_tile, a_stride, b_tile, b_stride, steps, at);
+        multiply_tile<left, 3>(a_tile, a_stride, b_tile, b_stride, depth.size(), at);
       } else if (width == 2) {
-        Tile<left, 2>(a_tile, a_stride, b_tile, b_stride, steps, at);
+        multiply_tile<left, 2>(a_tile, a_stride, b_tile, b_stride, depth.size(), at);
       } else {
-        Tile<left, 1>(a_tile, a_stride, b_tile, b_stride, steps, at);
+        multiply_tile<left, 1>(a_tile, a_stride, b_tile, b_stride, depth.size(), at);
       }
     }
   });
@@ -146,7 +141,7 @@ HWY_INLINE void Product(const float* a, int64_t a_stride, const float* b, int64_
 struct Store {
   float* c;
   int64_t stride;
-  HWY_INLINE Store At(int64_t row, int64_t column) const { return {c + row * stride + column, stride}; }
+  HWY_INLINE Store at(int64_t row, int64_t column) const { return {c + row * stride + column, stride}; }
   HWY_INLINE void operator()(int64_t row, int64_t column, Float value) const {
     hn::Store(value, Floats(), c + row * stride + column);
   }
@@ -156,7 +151,7 @@ struct Store {
 struct Add {
   float* c;
   int64_t stride;
-  HWY_INLINE Add At(int64_t row, int64_t column) const { return {c + row * stride + column, stride}; }
+  HWY_INLINE Add at(int64_t row, int64_t column) const { return {c + row * stride + column, stride}; }
   HWY_INLINE void operator()(int64_t row, int64_t column, Float value) const {
     float* to = c + row * stride + column;
     hn::Store(hn::Add(hn::Load(Floats(), to), value), Floats(), to);
@@ -165,7 +160,7 @@ struct Add {
 
 /// 2^x for x <= 1 to 1.5 units in the last place; 0 below -125.5, where results would be denormal; NaN for NaN.
 /// Coefficients: interpolation of (2^x - 1) / x at the Chebyshev nodes of [-1/2, 1/2], relative error 9e-9.
-HWY_INLINE Float Exp2(Float x) {
+HWY_INLINE Float exp2_of(Float x) {
   const Floats f;
   const Words w;
   const Float magic = hn::Set(f, 0x1.8p23f);  // adding it rounds to an integer, kept in the low bits
@@ -182,7 +177,7 @@ HWY_INLINE Float Exp2(Float x) {
   return hn::IfThenZeroElse(hn::Lt(x, hn::Set(f, -125.5f)), hn::Mul(p, hn::BitCast(f, power)));
 }
 
-inline bool AllFinite(const float* values, int64_t count) {
+inline bool all_finite(const float* values, int64_t count) {
   const Floats f;
   Float sum = hn::Zero(f);
   for (int64_t i = 0; i < count; i += lanes) sum = hn::MulAdd(hn::Zero(f), hn::Load(f, values + i), sum);
@@ -191,8 +186,8 @@ inline bool AllFinite(const float* values, int64_t count) {
 
 /// out[i][lane] += sum over y of block[y][i] * weights[y][lane], where a weight of zero takes nothing, even of infinity
 /// or NaN: for masked tiles whose keys or values are not all finite. Rare, and slow.
-inline void AddCarefully(const float* block, int64_t stride, const float* weights, int64_t count, int64_t head_dim,
-                         int64_t columns, float* out) {
+inline void add_carefully(const float* block, int64_t stride, const float* weights, int64_t count, int64_t head_dim,
+                          int64_t columns, float* out) {
   for (int64_t i = 0; i < head_dim; ++i) {
     for (int64_t c = 0; c < columns; ++c) {
       float sum = 0;
@@ -206,13 +201,13 @@ inline void AddCarefully(const float* block, int64_t stride, const float* weight
 }
 
 /// head_dim values of any data type as float32, followed by zeros up to `padded` (a multiple of 16).
-HWY_INLINE void LoadRow(const float* from, int64_t size, float* to, int64_t padded) {
+HWY_INLINE void load_row(const float* from, int64_t size, float* to, int64_t padded) {
   int64_t i = 0;
   for (; i + lanes <= size; i += lanes) hn::StoreU(hn::LoadU(Floats(), from + i), Floats(), to + i);
   for (; i < size; ++i) to[i] = from[i];
   for (; i < padded; ++i) to[i] = 0;
 }
-HWY_INLINE void LoadRow(const bfloat16* from, int64_t size, float* to, int64_t padded) {
+HWY_INLINE void load_row(const bfloat16* from, int64_t size, float* to, int64_t padded) {
   const Words w;
   const hn::Rebind<uint16_t, Words> half;
   const auto* bits = reinterpret_cast<const uint16_t*>(from);
@@ -226,20 +221,20 @@ HWY_INLINE void LoadRow(const bfloat16* from, int64_t size, float* to, int64_t p
 }
 
 /// Rows [row, row + count) of a head as a block of float32 with `stride` floats to a row.
-inline void LoadBlock(const Problem& problem, const Rows& from, int64_t batch, int64_t row, int64_t count, int64_t head,
-                      float* to, int64_t stride) {
+inline void load_block(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t count,
+                       int64_t head, float* to, int64_t stride) {
   for (int64_t i = 0; i < count; ++i) {
     if (problem.dtype == DType::float32) {
-      LoadRow(from.at<const float>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
+      load_row(from.at<const float>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
     } else {
-      LoadRow(from.at<const bfloat16>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
+      load_row(from.at<const bfloat16>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
     }
   }
 }
 
 /// The other way, rounding to the tensor's data type. The values may be scaled on the way.
-inline void StoreRow(const Problem& problem, const float* from, float scale, const Rows& to, int64_t batch, int64_t row,
-                     int64_t head) {
+inline void store_row(const Problem& problem, const float* from, float scale, const TensorView& to, int64_t batch,
+                      int64_t row, int64_t head) {
   if (problem.dtype == DType::float32) {
     float* values = to.at<float>(batch, row, head);
     for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = scale * from[i];
@@ -250,7 +245,7 @@ inline void StoreRow(const Problem& problem, const float* from, float scale, con
 }
 
 /// to[c][r] = from[r][c]; rows and columns are multiples of 4.
-inline void Transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows,
+inline void transpose(const float* from, int64_t from_stride, float* to, int64_t to_stride, int64_t rows,
                       int64_t columns) {
 #if HWY_TARGET == HWY_SCALAR
   for (int64_t r = 0; r < rows; ++r) {
@@ -277,18 +272,18 @@ inline void Transpose(const float* from, int64_t from_stride, float* to, int64_t
 
 /// A block of queries as [head_dim][query_rows]: each lane is a query. Lanes beyond the block's rows are zeros.
 /// `rows` ([query_rows][stride]) keeps the rows as they are.
-inline void LoadQueries(const Problem& problem, const Rows& from, const Sequence& sequence, const QueryBlock& block,
-                        float* rows, int64_t stride, float* transposed) {
-  LoadBlock(problem, from, sequence.batch, sequence.query_begin + block.row, block.rows, block.head, rows, stride);
+inline void load_queries(const Problem& problem, const TensorView& from, const Sequence& sequence,
+                         const QueryBlock& block, float* rows, int64_t stride, float* transposed) {
+  load_block(problem, from, sequence.batch, sequence.query_begin + block.row, block.rows, block.head, rows, stride);
   const int64_t padded = round_up(block.rows, lanes);
   std::memset(rows + block.rows * stride, 0, static_cast<size_t>((padded - block.rows) * stride) * sizeof(float));
-  Transpose(rows, stride, transposed, query_rows, padded, round_up(problem.head_dim, 4));
+  transpose(rows, stride, transposed, query_rows, padded, round_up(problem.head_dim, 4));
 }
 
 /// Loads `count` keys or values, then zeros up to a whole register tile.
-inline void LoadKeys(const Problem& problem, const Rows& from, const Sequence& sequence, int64_t key, int64_t count,
-                     int64_t kv_head, float* to, int64_t stride) {
-  LoadBlock(problem, from, sequence.batch, sequence.key_begin + key, count, kv_head, to, stride);
+inline void load_keys(const Problem& problem, const TensorView& from, const Sequence& sequence, int64_t key,
+                      int64_t count, int64_t kv_head, float* to, int64_t stride) {
+  load_block(problem, from, sequence.batch, sequence.key_begin + key, count, kv_head, to, stride);
   const int64_t padded = round_up(count, tile_rows);
   std::memset(to + count * stride, 0, static_cast<size_t>((padded - count) * stride) * sizeof(float));
 }

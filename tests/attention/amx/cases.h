@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "attention/cases.h"
-#include "attention/make_problem.h"
+#include "attention/kernel.h"
 #include "attention/problem.h"
 
 #define SKIP_WITHOUT_AMX()                                                             \

@@ -7,6 +7,14 @@ namespace {
 
 using namespace test;
 
+/// The forward pass against the reference, which visits every key whatever the tolerance.
+void expect_output(AttentionTensors& t, const AttentionOptions& options) {
+  std::vector<double> out;
+  attention_reference(t.q, t.k, t.v, options, out);
+  t.forward(options);
+  EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
+}
+
 TEST(AttentionAmx, ScoresOfEverySize) {
   // From scores of +-2, where the softmax needs no maximum, to +-1e4 and more.
   SKIP_WITHOUT_AMX();
@@ -27,18 +35,12 @@ TEST(AttentionAmx, OneHugeKeyAndHugeValues) {
     SCOPED_TRACE(row);
     AttentionTensors t(c);
     t.k.slice(1, row, row + 1).fill(1000);
-    std::vector<double> out;
-    attention_reference(t.q, t.k, t.v, c.options, out);
-    t.forward(c.options);
-    EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
+    expect_output(t, c.options);
   }
   AttentionCase c = amx_case(300, 300, 1, 64);
   AttentionTensors t(c);
   t.v.copy_from(random_tensor(t.v.shape(), 8, 1e36f));
-  std::vector<double> out;
-  attention_reference(t.q, t.k, t.v, c.options, out);
-  t.forward(c.options);
-  EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
+  expect_output(t, c.options);
 }
 
 TEST(AttentionAmx, SkippingKeepsItsBoundAndLeavesOutWork) {
@@ -84,12 +86,8 @@ TEST(AttentionAmx, SkippingFindsFarKeysThatMatter) {
     AttentionTensors t(c);
     c.options.causal = causal;
     t.k.slice(1, causal ? 3 : 590, causal ? 4 : 591).fill(40);  // wins wherever sum(q) > 0
-    std::vector<double> out;
-    attention_reference(t.q, t.k, t.v, c.options, out);
     c.options.tolerance = 0x1p-11f;
-    t.forward(c.options);
-    EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
-    c.options.tolerance = 0;
+    expect_output(t, c.options);
   }
 }
 
@@ -105,11 +103,8 @@ TEST(AttentionAmx, SkippingFindsFarKeysWhereNearOnesScoreLow) {
     t.k.fill(-3.5f);
     t.k.slice(1, 0, 200).fill(3.5f);
     t.k.slice(1, 450, 600).fill(causal ? -3.5f : 3.5f);
-    std::vector<double> out;
-    attention_reference(t.q, t.k, t.v, c.options, out);
     c.options.tolerance = 0x1p-11f;
-    t.forward(c.options);
-    EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
+    expect_output(t, c.options);
   }
 }
 
@@ -134,10 +129,7 @@ TEST(AttentionAmx, SumsOfHugeValuesDoNotOverflow) {
   t.q.fill(2.234375f);
   t.k.fill(2.234375f);
   t.v.copy_from(random_tensor(t.v.shape(), 8, 1e36f));
-  std::vector<double> out;
-  attention_reference(t.q, t.k, t.v, c.options, out);
-  t.forward(c.options);
-  EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
+  expect_output(t, c.options);
 }
 
 TEST(AttentionAmx, MaskedRowsMayHoldAnything) {

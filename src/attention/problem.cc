@@ -1,4 +1,4 @@
-#include "attention/make_problem.h"
+#include "attention/problem.h"
 
 #include <cmath>
 #include <string>
@@ -12,14 +12,15 @@ namespace {
 
 constexpr int64_t most_rows = (int64_t{1} << 31) - 4096;  // distances within a tile fit 32 bits
 
-void check_tensor(const char* operation, const char* name, const Tensor& tensor, DType dtype) {
+void check_tensor(const char* operation, const char* name, const Tensor& tensor, DType dtype, Device device) {
   check(tensor.defined() && tensor.axes() == 4, "[{}] {} has shape {}, expected [batch, length, heads, head_dim]",
         operation, name, tensor.shape());
   check(tensor.dtype() == dtype, "[{}] {} is {}, expected {} like q", operation, name, name_of(tensor.dtype()),
         name_of(dtype));
   check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[{}] {} has strides {}, expected a unit inner stride", operation,
         name, tensor.strides());
-  check(tensor.device() == Device::cpu, "[{}] {} does not lie in the CPU's memory", operation, name);
+  check(tensor.device() == device, "[{}] {} lies on '{}', q on '{}'; copy one of them with to(Device)", operation, name,
+        name_of(tensor.device()), name_of(device));
 }
 
 void check_shape(const char* operation, const char* name, const Tensor& tensor, const Shape& shape, const char* like) {
@@ -45,7 +46,9 @@ void check_writable(const char* operation, const char* name, const Tensor& tenso
 /// One past the last byte of a contiguous tensor.
 const char* end_of(const Tensor& tensor) { return static_cast<const char*>(tensor.raw()) + tensor.bytes(); }
 
-Rows rows_of(const Tensor& tensor) { return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)}; }
+TensorView view_of(const Tensor& tensor) {
+  return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
+}
 
 void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, const Problem& problem) {
   const auto size = static_cast<int64_t>(slopes.size());
@@ -172,10 +175,11 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   check(q.dtype() == DType::float32 || q.dtype() == DType::bfloat16, "[{}] q is {}, expected float32 or bfloat16",
         operation, name_of(q.dtype()));
   for (const auto& [name, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}}) {
-    check_tensor(operation, name, *tensor, q.dtype());
+    check_tensor(operation, name, *tensor, q.dtype(), q.device());
   }
   Problem problem;
   problem.dtype = q.dtype();
+  problem.device = q.device();
   problem.batch = q.size(0);
   problem.queries = q.size(1);
   problem.heads = q.size(2);
@@ -194,12 +198,10 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   check_shape(operation, "v", v, k.shape(), "k");
   check_shape(operation, "out", out, q.shape(), "q");
   check_writable(operation, "out", out);
-  check_apart(operation, "out", out, "k", k);
-  check_apart(operation, "out", out, "v", v);
-  problem.q = rows_of(q);
-  problem.k = rows_of(k);
-  problem.v = rows_of(v);
-  problem.out = rows_of(out);
+  problem.q = view_of(q);
+  problem.k = view_of(k);
+  problem.v = view_of(v);
+  problem.out = view_of(out);
   set_options(operation, options, problem);
   set_bias(operation, options, problem);
   set_sequences(operation, options, problem);
@@ -215,7 +217,7 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   size_t i = 0;
   for (const auto& [name, tensor] :
        {std::pair<const char*, const Tensor*>{"dout", &dout}, {"dq", &dq}, {"dk", &dk}, {"dv", &dv}}) {
-    check_tensor(operation, name, *tensor, problem.dtype);
+    check_tensor(operation, name, *tensor, problem.dtype, problem.device);
     check_shape(operation, name, *tensor, likes[i]->shape(), like_names[i]);
     ++i;
   }
@@ -230,14 +232,15 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
       check_apart(operation, name, *output, other_name, *other);
     }
   }
-  problem.dout = rows_of(dout);
-  problem.dq = rows_of(dq);
-  problem.dk = rows_of(dk);
-  problem.dv = rows_of(dv);
+  problem.dout = view_of(dout);
+  problem.dq = view_of(dq);
+  problem.dk = view_of(dk);
+  problem.dv = view_of(dv);
   const Shape lse_shape = {problem.batch, problem.heads, problem.queries};
   const Tensor& near = state.kernel.state().lse;
   for (const Tensor& lse : {state.lse, near}) {
-    check(lse.defined() && lse.shape() == lse_shape && lse.dtype() == DType::float32 && lse.contiguous(),
+    check(lse.defined() && lse.shape() == lse_shape && lse.dtype() == DType::float32 && lse.contiguous() &&
+              lse.device() == problem.device,
           "[attention_backward] state.lse has shape {}, expected {}; the state must come from the forward call with "
           "the same inputs and options",
           lse.shape(), lse_shape);
@@ -247,17 +250,21 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
     const Tensor& dtable = *bias_gradients.dtable;
     const Shape shape = {problem.num_buckets, problem.heads};
     check(!problem.distance_table.empty(), "[attention_backward] dtable is given, but options.buckets is not");
-    check(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 && dtable.contiguous(),
-          "[attention_backward] dtable has shape {}, expected a contiguous float32 {}", dtable.shape(), shape);
-    sums.dtable = dtable.data<float>();
+    check(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 && dtable.contiguous() &&
+              dtable.device() == problem.device,
+          "[attention_backward] dtable has shape {}, expected a contiguous float32 {} on '{}'", dtable.shape(), shape,
+          name_of(problem.device));
+    sums.dtable = static_cast<float*>(dtable.raw());
   }
   if (bias_gradients.dslopes != nullptr) {
     const Tensor& dslopes = *bias_gradients.dslopes;
     const int64_t count = problem.slopes_per_batch ? problem.batch * problem.heads : problem.heads;
     check(problem.distance_table.empty(), "[attention_backward] dslopes is given, but options.slopes is not");
-    check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 && dslopes.contiguous(),
-          "[attention_backward] dslopes has shape {}, expected a contiguous float32 [{}]", dslopes.shape(), count);
-    sums.dslopes = dslopes.data<float>();
+    check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 &&
+              dslopes.contiguous() && dslopes.device() == problem.device,
+          "[attention_backward] dslopes has shape {}, expected a contiguous float32 [{}] on '{}'", dslopes.shape(),
+          count, name_of(problem.device));
+    sums.dslopes = static_cast<float*>(dslopes.raw());
   }
   return sums;
 }

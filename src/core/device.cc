@@ -1,0 +1,23 @@
+#include "core/device.h"
+
+#include "core/check.h"
+
+namespace alibi {
+
+PerDevice<DeviceMemory>& device_memories() {
+  static PerDevice<DeviceMemory> memories;
+  return memories;
+}
+
+const DeviceMemory& device_memory(Device device) {
+  const DeviceMemory* const memory = device_memories().of(device);
+  check(memory != nullptr, "[tensor] this build of alibi has no device '{}'; use 'cpu'", name_of(device));
+  return *memory;
+}
+
+void check_same_device(const char* operation, const Tensor& a, const Tensor& b) {
+  check(a.device() == b.device(), "[{}] a tensor lies on '{}' and another on '{}'; copy with to(Device)", operation,
+        name_of(a.device()), name_of(b.device()));
+}
+
+}  // namespace alibi

@@ -1,0 +1,235 @@
+#include "model/block.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "core/check.h"
+#include "model/pass.h"
+#include "nn/activation.h"
+#include "nn/elementwise.h"
+
+namespace alibi {
+namespace {
+
+/// In inference the feed-forward layer works on this many rows at a time: its wide hidden layer never exists for all.
+constexpr int64_t rows_at_a_time = 4096;
+
+/// Tokens up to which a cache is read by attention_decode(), beyond by attention().
+constexpr int64_t most_decoded = 16;
+
+/// Queries, keys and values of a row side by side.
+int64_t qkv_dim(const TransformerConfig& config) {
+  return int64_t{config.heads + 2 * config.key_heads()} * config.head_dim();
+}
+/// Output of the first feed-forward layer: gate and value side by side where the activation has a gate.
+int64_t up_dim(const TransformerConfig& config) {
+  return int64_t{config.ffn_dim()} * (nn::is_gated(config.activation) ? 2 : 1);
+}
+
+/// What the matrices of a block, and the biases that are not zero, start as.
+struct Starts {
+  Start qkv, out, up, down, wide_bias, down_bias;
+
+  explicit Starts(const TransformerConfig& config)
+      : qkv(Start::constant(0)), out(qkv), up(qkv), down(qkv), wide_bias(qkv), down_bias(qkv) {
+    const int width = config.d_model, hidden = config.ffn_dim();
+    if (config.initialization == Initialization::fairseq) {
+      qkv = Start::xavier(width, width, 1 / std::numbers::sqrt2_v<float>);
+      out = Start::xavier(width, width);
+      up = wide_bias = Start::linear(width);
+      down = down_bias = Start::linear(hidden);
+      return;
+    }
+    // Linear layers start with the variance of PyTorch's default, 1 / (3 fan_in); projections back into the residual
+    // stream are divided by sqrt(2 * layers), as in GPT-2 and MPT, so that its variance does not grow with depth.
+    const auto deviation = [](int fan_in) { return std::sqrt(1.0f / (3.0f * static_cast<float>(fan_in))); };
+    const float residual = 1.0f / std::sqrt(2.0f * static_cast<float>(std::max(config.layers, 1)));
+    qkv = up = Start::normal(deviation(width));
+    out = Start::normal(deviation(width) * residual);
+    down = Start::normal(deviation(hidden) * residual);
+  }
+};
+
+}  // namespace
+
+void Block::declare(const VisitParameter& visit) {
+  const std::string at = fmt::format("blocks.{}.", layer_);
+  const int64_t width = config_.d_model;
+  const Starts starts(config_);
+  const auto bias = [&](Start start) { return config_.bias ? std::optional(start) : std::nullopt; };
+  std::vector<std::string> up_parts;
+  if (nn::is_gated(config_.activation)) up_parts = {at + "ffn.gate_proj", at + "ffn.up_proj"};
+
+  norm1_.declare(visit, at + "norm_1", config_);
+  qkv_.declare(visit, at + "attn.Wqkv", qkv_dim(config_), width, starts.qkv, bias(starts.wide_bias));
+  out_.declare(visit, at + "attn.out_proj", width, width, starts.out, bias(Start::constant(0)));
+  norm2_.declare(visit, at + "norm_2", config_);
+  up_.declare(visit, at + "ffn.up_proj", up_dim(config_), width, starts.up, bias(starts.wide_bias), up_parts);
+  down_.declare(visit, at + "ffn.down_proj", width, config_.ffn_dim(), starts.down, bias(starts.down_bias));
+}
+
+void BlockProducts::each(const TransformerConfig& config, const PassMode& mode, int64_t rows,
+                         const VisitTensor& visit) {
+  const bool kept = mode.keep != Keep::nothing;
+  visit(kept, qkv, {rows, qkv_dim(config)}, mode.type());
+  if (kept) visit(kept, attended, {rows, config.d_model}, mode.type());
+  visit(kept, up, {kept ? rows : std::min(rows, rows_at_a_time), up_dim(config)}, mode.type());
+}
+
+void BlockMemory::each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit) {
+  if (mode.keep != Keep::nothing) {
+    for (Junction* at : {&attention, &feed_forward}) {
+      visit(true, at->x, {rows, config.d_model}, mode.type());
+      at->each_statistic(config, rows, visit);
+    }
+  }
+  if (mode.keep != Keep::sums) products.each(config, mode, rows, visit);
+}
+
+void BlockScratch::each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit) {
+  const int64_t width = config.d_model, hidden = config.ffn_dim();
+  if (mode.keep == Keep::sums) recomputed.each(config, mode, rows, visit);
+  visit(false, normed, {rows, width}, mode.type());
+  const int64_t elements = mode.keep == Keep::nothing ? std::min(rows, rows_at_a_time) * hidden
+                                                      : rows * (std::max(hidden, qkv_dim(config)) + width);
+  visit(false, workspace, {elements}, mode.type());
+}
+
+void BlockScratch::cut(const TransformerConfig& config, const PassMode& mode, int64_t rows) {
+  const int64_t width = config.d_model, hidden = config.ffn_dim(), qkv = qkv_dim(config);
+  const auto part = [&](int64_t begin, int64_t rows_of_it, int64_t columns) {
+    return workspace.slice(0, begin, begin + rows_of_it * columns).reshape({rows_of_it, columns});
+  };
+  if (mode.keep == Keep::nothing) {
+    activated = part(0, std::min(rows, rows_at_a_time), hidden);
+    return;
+  }
+  activated = dhidden = part(0, rows, hidden);
+  dqkv = part(0, rows, qkv);
+  dattended = dnormed = part(rows * std::max(hidden, qkv), rows, width);
+}
+
+void Block::forward(ResidualStream& stream, Pass& pass) const {
+  BlockMemory& memory = pass.memory.of(layer_);
+  Tensor& normed = pass.memory.scratch.normed;
+  stream.leave(norm1_, memory.attention, normed);
+  attend(normed, pass);
+  out_.forward(pass.memory.products_of(layer_).attended, stream.branch);
+  stream.returns(pass.dropout(config_.dropout, layer_, Draw::attention_output));
+
+  stream.leave(norm2_, memory.feed_forward, normed);
+  feed_forward(normed, stream.branch, pass);
+  stream.returns(pass.dropout(config_.dropout, layer_, Draw::feed_forward));
+}
+
+void Block::backward(ResidualGradient& stream, Pass& pass) const {
+  const BlockMemory& memory = pass.memory.of(layer_);
+  BlockScratch& scratch = pass.memory.scratch;
+  nn::normalize(memory.feed_forward.x, norm2_.parameters(), memory.feed_forward.statistics, scratch.normed);
+  feed_forward_backward(stream.dbranch(), pass);
+  stream.leave_backward(scratch.dnormed, norm2_, memory.feed_forward);
+
+  nn::normalize(memory.attention.x, norm1_.parameters(), memory.attention.statistics, scratch.normed);
+  attention_backward(stream.dbranch(), pass);
+  stream.leave_backward(scratch.dnormed, norm1_, memory.attention);
+}
+
+Block::Heads Block::split(const Tensor& qkv, const Pass& pass) const {
+  const int64_t heads = config_.heads, kv = config_.key_heads();
+  const Tensor all = qkv.reshape({pass.memory.batch, pass.memory.length, heads + 2 * kv, config_.head_dim()});
+  return {all.slice(2, 0, heads), all.slice(2, heads, heads + kv), all.slice(2, heads + kv, heads + 2 * kv)};
+}
+
+AttentionOptions Block::attention_options(const Pass& pass) const {
+  AttentionOptions options;
+  options.causal = config_.causal;
+  position_.bias(options);
+  // Keys whose weight bfloat16 could not show.
+  if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
+    options.tolerance = std::max(options.tolerance, 0x1p-11f);
+  }
+  if (pass.seed && config_.attention_dropout > 0) {
+    options.dropout = config_.attention_dropout;
+    options.dropout_seed = mix(pass.seed->seed, pass.seed->step, pass.seed->part, static_cast<uint64_t>(layer_));
+  }
+  return options;
+}
+
+// attended = attention(rotary(qkv(normed)))
+void Block::attend(const Tensor& normed, Pass& pass) const {
+  BlockProducts& products = pass.memory.products_of(layer_);
+  qkv_.forward(normed, products.qkv);
+  Heads heads = split(products.qkv, pass);
+  position_.turn(heads.q, heads.k, pass.position);
+  const AttentionOptions options = attention_options(pass);
+  if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
+  Tensor attended = products.attended.reshape(heads.q.shape());
+  if (!pass.caches.empty()) {
+    KvCache& cache = pass.caches[static_cast<size_t>(layer_)];
+    cache.append(heads.k, heads.v);
+    if (pass.position > 0) {  // else all it holds is what was just appended
+      if (pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype()) {
+        return attention_decode(heads.q, cache, options, attended);
+      }
+      heads.k = cache.keys();
+      heads.v = cache.values();
+    }
+  }
+  attention(heads.q, heads.k, heads.v, options, attended,
+            pass.memory.mode.keep == Keep::nothing ? nullptr : &products.attention);
+}
+
+// dnormed and the gradients of branch = out(attended)
+void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
+  BlockScratch& scratch = pass.memory.scratch;
+  BlockProducts& products = pass.memory.products_of(layer_);
+  if (pass.memory.mode.keep == Keep::sums) attend(scratch.normed, pass);
+  out_.backward(dbranch, products.attended, scratch.dattended);
+  const Heads heads = split(products.qkv, pass);
+  Heads dheads = split(scratch.dqkv, pass);
+  const Shape& per_head = heads.q.shape();
+  alibi::attention_backward(scratch.dattended.reshape(per_head), heads.q, heads.k, heads.v,
+                            products.attended.reshape(per_head), products.attention, attention_options(pass), dheads.q,
+                            dheads.k, dheads.v, position_.bias_gradients());
+  position_.turn_backward(dheads.q, dheads.k, pass.position);
+  qkv_.backward(scratch.dqkv, scratch.normed, scratch.dnormed);
+}
+
+// y = down(dropout(activate(up(normed))))
+void Block::feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const {
+  Tensor& up = pass.memory.products_of(layer_).up;
+  Tensor& activated = pass.memory.scratch.activated;
+  const nn::BranchDropout dropout = pass.dropout(config_.activation_dropout, layer_, Draw::activation);
+  const int64_t rows = normed.size(0), most = up.size(0);  // in training they are the same
+  for (int64_t begin = 0; begin < rows; begin += most) {
+    const int64_t end = std::min(rows, begin + most);
+    Tensor up_part = up.slice(0, 0, end - begin), activated_part = activated.slice(0, 0, end - begin);
+    Tensor y_part = y.slice(0, begin, end);
+    up_.forward(normed.slice(0, begin, end), up_part);
+    nn::activate(config_.activation, up_part, activated_part);
+    if (dropout.probability > 0) nn::dropout(activated_part, dropout.probability, dropout.random, activated_part);
+    down_.forward(activated_part, y_part);
+  }
+}
+
+void Block::feed_forward_backward(const Tensor& dbranch, Pass& pass) const {
+  BlockScratch& scratch = pass.memory.scratch;
+  Tensor& up = pass.memory.products_of(layer_).up;
+  Tensor& dhidden = scratch.dhidden;
+  const nn::BranchDropout dropout = pass.dropout(config_.activation_dropout, layer_, Draw::activation);
+  if (pass.memory.mode.keep == Keep::sums) up_.forward(scratch.normed, up);
+  down_.backward_to_input(dbranch, scratch.activated, dhidden);
+  if (dropout.probability > 0) nn::dropout_backward(dhidden, dropout.probability, dropout.random, dhidden);
+  // The gradient of `up` takes the place of dhidden and the activated values that of `up`, or the other way round
+  // where a gate makes `up` the wider one.
+  const bool gated = nn::is_gated(config_.activation);
+  Tensor& dup = gated ? up : dhidden;
+  Tensor& activated = gated ? dhidden : up;
+  nn::activate_backward(config_.activation, dhidden, up, dup, &activated);
+  if (dropout.probability > 0) nn::dropout(activated, dropout.probability, dropout.random, activated);
+  down_.backward_to_parameters(dbranch, activated);
+  up_.backward(dup, scratch.normed, scratch.dnormed);
+}
+
+}  // namespace alibi

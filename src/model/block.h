@@ -1,0 +1,84 @@
+// A block of the transformer: its parameters, its memory, its forward and its backward pass.
+#pragma once
+
+#include <string>
+
+#include "alibi/attention.h"
+#include "alibi/transformer.h"
+#include "model/layers.h"
+#include "model/position.h"
+#include "model/residual_stream.h"
+
+// Dimension letters: B batch, T length, R = B * T rows, C d_model, H heads, K key/value heads, D head_dim, F ffn_dim.
+
+namespace alibi {
+
+struct Pass;
+struct PassMode;
+
+/// What the branches compute, which a backward pass either finds or computes again.
+struct BlockProducts {
+  Tensor qkv;       // [R, (H + 2K) * D], rotated where positions are rotary
+  Tensor attended;  // [R, C]; inference: it takes the place of `normed`
+  AttentionState attention;
+  Tensor up;  // [R, F], gated: [R, 2F]; inference: of some rows at a time
+
+  void each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit);
+};
+
+struct BlockMemory {
+  Junction attention, feed_forward;
+  BlockProducts products;
+
+  void each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit);
+};
+
+/// What all blocks work in, one after the other. Of two in a line, only one is alive at a time.
+struct BlockScratch {
+  BlockProducts recomputed;
+  Tensor normed;     // [R, C]
+  Tensor workspace;  // cut into the following
+  Tensor activated;  // [R, F] forward: output of the activation; inference: of some rows at a time
+  Tensor dhidden;    // [R, F] backward: gradient of that; or
+  Tensor dqkv;       // [R, (H + 2K) * D] gradient of qkv
+  Tensor dattended;  // [R, C] gradient of attended; or
+  Tensor dnormed;    // [R, C] of the norm's output
+
+  void each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit);
+  /// To be called once each() has made them.
+  void cut(const TransformerConfig& config, const PassMode& mode, int64_t rows);
+};
+
+class Block {
+ public:
+  /// Keeps references to both.
+  Block(const TransformerConfig& config, const PositionMethod& position, int layer)
+      : config_(config), position_(position), layer_(layer) {}
+
+  void declare(const VisitParameter& visit);
+
+  void forward(ResidualStream& stream, Pass& pass) const;
+  void backward(ResidualGradient& stream, Pass& pass) const;
+
+ private:
+  /// Queries, keys and values of [R, (H + 2K) * D] as [B, T, heads, D] views.
+  struct Heads {
+    Tensor q, k, v;
+  };
+  Heads split(const Tensor& qkv, const Pass& pass) const;
+  AttentionOptions attention_options(const Pass& pass) const;
+  /// What recomputing does again: normed -> products.attended, and the first half of the feed-forward layer.
+  void attend(const Tensor& normed, Pass& pass) const;
+  void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
+  /// Both leave the gradient of the norm's output in scratch.dnormed.
+  void feed_forward_backward(const Tensor& dbranch, Pass& pass) const;
+  void attention_backward(const Tensor& dbranch, Pass& pass) const;
+
+  const TransformerConfig& config_;
+  const PositionMethod& position_;
+  int layer_;
+  NormLayer norm1_, norm2_;
+  LinearLayer qkv_, out_, up_, down_;
+};
+
+}  // namespace alibi

@@ -1,0 +1,65 @@
+#include "model/pass.h"
+
+#include <utility>
+
+namespace alibi {
+namespace {
+
+/// Reuses a tensor's memory from step to step where the shape stays.
+void reuse(Tensor& tensor, const Shape& shape, DType dtype, Device device) {
+  if (tensor.defined() && tensor.shape() == shape && tensor.dtype() == dtype && tensor.device() == device) return;
+  tensor = Tensor();  // free before allocating: the peak holds one of them
+  tensor = Tensor::empty(shape, dtype, device);
+}
+
+}  // namespace
+
+const Tensor& PassMemory::first() const {
+  if (mode.keep == Keep::nothing || mode.precision == Precision::bf16) return stream;
+  return blocks.empty() ? last.x : blocks.front().attention.x;
+}
+
+void PassMemory::each(const TransformerConfig& config, int64_t rows, const VisitTensor& visit) {
+  const bool keeps = mode.keep != Keep::nothing;
+  blocks.resize(static_cast<size_t>(keeps ? config.layers : std::min(config.layers, 1)));
+  for (BlockMemory& block : blocks) block.each(config, mode, rows, visit);
+  if (keeps) visit(true, last.x, {rows, config.d_model}, mode.type());
+  if (config.final_norm || !keeps) last.each_statistic(config, rows, visit);
+  scratch.each(config, mode, rows, visit);
+  visit(false, stream, {rows, config.d_model}, DType::float32);
+  visit(false, branch, {rows, config.d_model}, mode.type());
+}
+
+void PassMemory::prepare(const TransformerConfig& config, const PassMode& mode_in, int64_t batch_in,
+                         int64_t length_in) {
+  mode = mode_in;
+  batch = batch_in;
+  length = length_in;
+  if (keep == nullptr && mode.keep != Keep::nothing) keep = std::make_unique<const KeepMemory>();
+  each(config, batch * length,
+       [&](bool, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype, mode.device); });
+  scratch.cut(config, mode, batch * length);
+  if (mode.keep != Keep::nothing) return;
+  for (BlockMemory& block : blocks) {
+    block.attention.statistics = block.feed_forward.statistics = last.statistics;
+    block.products.attended = scratch.normed;
+  }
+}
+
+PassMemory::Bytes PassMemory::predict(const TransformerConfig& config, const PassMode& mode, int64_t batch,
+                                      int64_t length) {
+  PassMemory none;
+  none.mode = mode;
+  Bytes bytes;
+  none.each(config, batch * length, [&](bool kept, Tensor&, const Shape& shape, DType dtype) {
+    int64_t elements = 1;
+    for (const int64_t extent : shape) elements *= extent;
+    (kept ? bytes.kept : bytes.scratch) += elements * static_cast<int64_t>(size_of(dtype));
+  });
+  // The log-sum-exps that attention keeps.
+  const int64_t states = mode.keep == Keep::all ? config.layers : mode.keep == Keep::sums ? 1 : 0;
+  bytes.kept += states * batch * length * config.heads * static_cast<int64_t>(sizeof(float));
+  return bytes;
+}
+
+}  // namespace alibi

@@ -1,0 +1,180 @@
+#include "model/position.h"
+
+#include <cmath>
+#include <limits>
+#include <mutex>
+
+#include "core/check.h"
+#include "nn/elementwise.h"
+#include "nn/positions.h"
+#include "nn/rotary.h"
+
+namespace alibi {
+namespace {
+
+/// Press et al. 2022: the scores of attention less slope * distance.
+class Alibi : public PositionMethod {
+ public:
+  using PositionMethod::PositionMethod;
+
+  void bias(AttentionOptions& options) const override {
+    options.tolerance = config_.tolerance;
+    options.slopes = slopes(config_.heads, config_.alibi_bias_max);
+    if (config_.causal || config_.bidirectional == Bidirectional::symmetric) return;
+    const auto heads = static_cast<size_t>(config_.heads);
+    options.slopes_after.resize(heads);
+    if (config_.bidirectional == Bidirectional::one_sided) {
+      constexpr float closed = std::numeric_limits<float>::infinity();
+      const std::vector<float> half = slopes((config_.heads + 1) / 2, config_.alibi_bias_max);
+      for (size_t h = 0; h < heads; ++h) {
+        options.slopes[h] = h % 2 == 0 ? half[h / 2] : closed;
+        options.slopes_after[h] = h % 2 == 0 ? closed : half[h / 2];
+      }
+    } else {
+      const std::vector<float> both = slopes(2 * config_.heads, config_.alibi_bias_max);
+      for (size_t h = 0; h < heads; ++h) {
+        options.slopes[h] = both[2 * h];
+        options.slopes_after[h] = both[2 * h + 1];
+      }
+    }
+  }
+};
+
+/// Vaswani et al. 2017, section 3.5: sines and cosines added to the input.
+class Sinusoidal : public PositionMethod {
+ public:
+  using PositionMethod::PositionMethod;
+
+  bool scales_embeddings() const override { return true; }
+  void enter(const Tensor& x, int64_t first, Tensor& y) const override {
+    const int64_t end = first + x.size(1);
+    nn::add_positions(x, table(end, x.device()).slice(0, first, end), y);
+  }
+
+ private:
+  /// Grows to the longest length asked for, by several threads perhaps.
+  Tensor table(int64_t length, Device device) const {
+    const std::lock_guard lock(mutex_);
+    if (!table_.defined() || table_.size(0) < length || table_.device() != device) {
+      Tensor table = Tensor::empty({length, config_.d_model}, DType::float32, device);
+      nn::sinusoids(table);
+      table_ = table;
+    }
+    return table_;
+  }
+
+  mutable std::mutex mutex_;
+  mutable Tensor table_;
+};
+
+/// Su et al. 2021: queries and keys of every layer rotated, all of head_dim.
+class Rotary : public PositionMethod {
+ public:
+  using PositionMethod::PositionMethod;
+
+  std::vector<PositionField> fields() const override { return {{"rotary_theta", &TransformerConfig::rotary_theta}}; }
+  void check(const ConfigFields& fields) const override {
+    fields.refuse_if(config_.head_dim() % 2 != 0,
+                     fmt::format("{} / {} is {}, expected an even head_dim for rotary positions",
+                                 fields.name("d_model"), fields.name("heads"), config_.head_dim()));
+    fields.expect(config_.rotary_theta > 1, "rotary_theta", config_.rotary_theta, "above 1");
+  }
+  void turn(Tensor& q, Tensor& k, int64_t first) const override {
+    nn::rotary(q, first, theta(), q);
+    nn::rotary(k, first, theta(), k);
+  }
+  void turn_backward(Tensor& dq, Tensor& dk, int64_t first) const override {
+    nn::rotary_backward(dq, first, theta(), dq);
+    nn::rotary_backward(dk, first, theta(), dk);
+  }
+
+ private:
+  float theta() const { return static_cast<float>(config_.rotary_theta); }
+};
+
+/// Raffel et al. 2020: a learned bias per head and bucket of distances, shared by the layers.
+class T5 : public PositionMethod {
+ public:
+  using PositionMethod::PositionMethod;
+
+  std::vector<PositionField> fields() const override {
+    return {{"t5_buckets", &TransformerConfig::t5_buckets}, {"t5_max_distance", &TransformerConfig::t5_max_distance}};
+  }
+  void check(const ConfigFields& fields) const override {
+    fields.range("t5_buckets", config_.t5_buckets, config_.causal ? 2 : 4, 4096);
+    fields.range("t5_max_distance", config_.t5_max_distance, config_.t5_buckets, largest_extent);
+  }
+  void declare(const VisitParameter& visit) override {
+    visit(
+        table_,
+        {.name = "relative_bias.weight", .shape = {config_.t5_buckets, config_.heads}, .start = Start::normal(0.02f)});
+  }
+  void bias(AttentionOptions& options) const override {
+    options.buckets = BucketedBias{table_->value, config_.t5_max_distance};
+  }
+  AttentionBiasGradients bias_gradients() const override { return {.dtable = &table_->gradient}; }
+
+ private:
+  Parameter* table_ = nullptr;
+};
+
+/// A table of max_length vectors added to the input.
+class Learned : public PositionMethod {
+ public:
+  using PositionMethod::PositionMethod;
+
+  std::vector<PositionField> fields() const override { return {{"max_length", &TransformerConfig::max_length}}; }
+  void check(const ConfigFields& fields) const override {
+    fields.range("max_length", config_.max_length, 1, int64_t{1} << 31);
+  }
+  std::optional<int64_t> end() const override { return config_.max_length; }
+  void fit(TransformerConfig& config, int64_t train_length) const override { config.max_length = train_length; }
+  void declare(const VisitParameter& visit) override {
+    visit(table_,
+          {.name = "wpe.weight", .shape = {config_.max_length, config_.d_model}, .start = Start::normal(0.02f)});
+  }
+  void enter(const Tensor& x, int64_t first, Tensor& y) const override {
+    const int64_t last = first + x.size(1);
+    alibi::check(last <= config_.max_length,
+                 "[transformer] learned positions end at {}, the input {} {}; no learned model runs past its table",
+                 config_.max_length, first > 0 ? "goes to" : "has length", last);
+    nn::add_positions(x, table_->value.slice(0, first, last), y);
+  }
+  void enter_backward(const Tensor& dy, int64_t first) const override {
+    Tensor rows = table_->gradient.slice(0, first, first + dy.size(1));
+    nn::add_positions_backward(dy, rows);
+  }
+
+ private:
+  Parameter* table_ = nullptr;
+};
+
+/// The causal mask alone.
+class None : public PositionMethod {
+ public:
+  using PositionMethod::PositionMethod;
+};
+
+}  // namespace
+
+void PositionMethod::enter(const Tensor& x, int64_t, Tensor& y) const { nn::convert(x, y); }
+
+std::unique_ptr<PositionMethod> make_position(const TransformerConfig& config) {
+  switch (config.position) {
+    case Position::alibi:
+      return std::make_unique<Alibi>(config);
+    case Position::sinusoidal:
+      return std::make_unique<Sinusoidal>(config);
+    case Position::rotary:
+      return std::make_unique<Rotary>(config);
+    case Position::t5:
+      return std::make_unique<T5>(config);
+    case Position::learned:
+      return std::make_unique<Learned>(config);
+    case Position::none:
+      return std::make_unique<None>(config);
+  }
+  fail_usage("[config] position is {}, which is none", static_cast<int>(config.position));
+}
+
+}  // namespace alibi

@@ -1,0 +1,64 @@
+// Position methods: a class for each, which holds all that a model does about where its tokens stand. Nothing else asks
+// which method a model has, but what reads and writes the files of other programs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <variant>
+#include <vector>
+
+#include "alibi/attention.h"
+#include "alibi/transformer.h"
+#include "model/check_config.h"
+#include "model/parameters.h"
+
+// Dimension letters: B batch, T length, C d_model, H heads, K key/value heads, D head_dim.
+
+namespace alibi {
+
+/// A field of the configuration that one method alone uses, and its name in files.
+struct PositionField {
+  const char* name;
+  std::variant<int TransformerConfig::*, int64_t TransformerConfig::*, double TransformerConfig::*> member;
+};
+
+class PositionMethod {
+ public:
+  /// Keeps a reference.
+  explicit PositionMethod(const TransformerConfig& config) : config_(config) {}
+  virtual ~PositionMethod() = default;
+  PositionMethod(const PositionMethod&) = delete;
+  PositionMethod& operator=(const PositionMethod&) = delete;
+
+  // What a configuration says of it.
+  virtual std::vector<PositionField> fields() const { return {}; }
+  virtual void check(const ConfigFields&) const {}
+  /// Positions that it has; absent: it does not end.
+  virtual std::optional<int64_t> end() const { return {}; }
+  /// Gives a configuration what the method needs to be trained at this length.
+  virtual void fit(TransformerConfig&, int64_t /*train_length*/) const {}
+  /// Token embeddings are multiplied by sqrt(d_model), so that what is added does not drown them.
+  virtual bool scales_embeddings() const { return false; }
+
+  // What it does in a model.
+  virtual void declare(const VisitParameter&) {}
+  /// Below the first layer: y = x with the positions from `first` on; [B, T, C] float32.
+  virtual void enter(const Tensor& x, int64_t first, Tensor& y) const;
+  virtual void enter_backward(const Tensor& /*dy*/, int64_t /*first*/) const {}
+  /// To the queries [B, T, H, D] and keys [B, T, K, D] of every layer.
+  virtual void turn(Tensor& /*q*/, Tensor& /*k*/, int64_t /*first*/) const {}
+  virtual void turn_backward(Tensor& /*dq*/, Tensor& /*dk*/, int64_t /*first*/) const {}
+  /// What it tells attention, in every layer.
+  virtual void bias(AttentionOptions&) const {}
+  virtual AttentionBiasGradients bias_gradients() const { return {}; }
+
+ protected:
+  const TransformerConfig& config_;
+};
+
+std::unique_ptr<PositionMethod> make_position(const TransformerConfig& config);
+
+/// Positions that such a model has; absent: it runs at any length.
+inline std::optional<int64_t> end_of_positions(const TransformerConfig& config) { return make_position(config)->end(); }
+
+}  // namespace alibi

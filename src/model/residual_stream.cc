@@ -1,0 +1,49 @@
+#include "model/residual_stream.h"
+
+#include <utility>
+
+#include "nn/elementwise.h"
+
+namespace alibi {
+
+void Junction::each_statistic(const TransformerConfig& config, int64_t rows, const VisitTensor& visit) {
+  if (config.norm == Norm::layer_norm) visit(true, statistics.mean, {rows}, DType::float32);
+  visit(true, statistics.rstd, {rows}, DType::float32);
+}
+
+void ResidualStream::leave(const NormLayer& norm, Junction& at, Tensor& y) {
+  at.returned = std::exchange(returning_, {});
+  const Tensor* returning = at.returned ? &branch : nullptr;
+  if (returning != nullptr && branch.dtype() != y.dtype()) {  // inference in bf16, whose result is float32
+    nn::add(x_, branch, x_);
+    returning = nullptr;
+  }
+  // In float32 the sum is kept where it stands and the stream goes on from there: no copy.
+  const bool goes_on_from_kept = at.x.defined() && at.x.dtype() == DType::float32;
+  Tensor sum = goes_on_from_kept ? at.x : x_;
+  nn::residual_norm(x_, returning, at.returned.value_or(nn::BranchDropout()), norm.parameters(), sum,
+                    at.x.defined() && !goes_on_from_kept ? &at.x : nullptr, y, at.statistics);
+  x_ = sum;
+}
+
+void ResidualGradient::leave_backward(const Tensor& dy, const NormLayer& norm, const Junction& at) {
+  nn::residual_norm_backward(dy, at.x, norm.parameters(), at.statistics, at.returned.value_or(nn::BranchDropout()), dx_,
+                             at.returned && branch_.defined() ? &branch_ : nullptr, &norm.weight->gradient,
+                             gradient_of(norm.bias));
+}
+
+void ResidualStream::end(Junction& at, Tensor& y) {
+  at.returned = std::exchange(returning_, {});
+  if (!at.returned) return nn::convert(x_, y);
+  if (at.returned->probability > 0) nn::dropout(branch, at.returned->probability, at.returned->random, branch);
+  nn::add(x_, branch, y);
+}
+
+void ResidualGradient::end_backward(const Tensor& dy, const Junction& at) {
+  nn::convert(dy, dx_);
+  if (at.returned && branch_.defined()) {
+    nn::dropout_backward(dx_, at.returned->probability, at.returned->random, branch_);
+  }
+}
+
+}  // namespace alibi

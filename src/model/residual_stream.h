@@ -1,0 +1,64 @@
+// The residual stream: what runs past all branches of the layers, and the passages between it and them.
+#pragma once
+
+#include <functional>
+#include <optional>
+
+#include "model/layers.h"
+#include "nn/norm.h"
+
+// Dimension letters: R rows, C d_model.
+
+namespace alibi {
+
+/// Called for every tensor of a pass that owns memory. `kept`: from the forward to the backward pass.
+using VisitTensor = std::function<void(bool kept, Tensor& tensor, const Shape& shape, DType dtype)>;
+
+/// Where one branch returned to the stream and a norm took what the next one sees; kept for the backward pass.
+struct Junction {
+  /// [R, C] the stream after the branch returned: float32, the stream itself; bfloat16, a copy; undefined: not kept.
+  Tensor x;
+  nn::NormStatistics statistics;
+  std::optional<nn::BranchDropout> returned;  ///< absent: no branch did
+
+  void each_statistic(const TransformerConfig& config, int64_t rows, const VisitTensor& visit);
+};
+
+/// Forward. A branch writes to `branch` and says so; the next passage adds it to the stream.
+class ResidualStream {
+ public:
+  /// x [R, C] float32; branch of the activations' type.
+  ResidualStream(const Tensor& x, const Tensor& branch_memory) : branch(branch_memory), x_(x) {}
+
+  Tensor branch;
+  void returns(const nn::BranchDropout& dropout) { returning_ = dropout; }
+
+  /// y = norm of the stream
+  void leave(const NormLayer& norm, Junction& at, Tensor& y);
+  /// y = the stream, which ends; y may be its memory.
+  void end(Junction& at, Tensor& y);
+
+ private:
+  Tensor x_;
+  std::optional<nn::BranchDropout> returning_;
+};
+
+/// Backward: the gradient of the stream, from the top down.
+class ResidualGradient {
+ public:
+  /// dx [R, C] float32; branch_memory undefined: the gradient of a branch is that of the stream, which saves the copy
+  /// where activations are float32 and nothing is dropped.
+  ResidualGradient(const Tensor& dx, const Tensor& branch_memory) : dx_(dx), branch_(branch_memory) {}
+
+  /// Of the branch that returned at the last passage.
+  const Tensor& dbranch() const { return branch_.defined() ? branch_ : dx_; }
+
+  /// Adds to the stream's gradient what dy, that of the norm's output, has for it.
+  void leave_backward(const Tensor& dy, const NormLayer& norm, const Junction& at);
+  void end_backward(const Tensor& dy, const Junction& at);
+
+ private:
+  Tensor dx_, branch_;
+};
+
+}  // namespace alibi

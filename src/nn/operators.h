@@ -1,0 +1,115 @@
+// The operators of this room, as a device other than the CPU brings them. Each operator begins with
+//   if (ran_elsewhere(&Operators::add, "add", a, b, y)) return;
+// and goes on for tensors of the CPU. Nothing above this room touches the elements of a tensor.
+#pragma once
+
+#include <type_traits>
+#include <utility>
+
+#include "core/check.h"
+#include "core/device.h"
+#include "nn/activation.h"
+#include "nn/adaptive_input.h"
+#include "nn/adaptive_softmax.h"
+#include "nn/cross_entropy.h"
+#include "nn/elementwise.h"
+#include "nn/embedding.h"
+#include "nn/linear.h"
+#include "nn/many.h"
+#include "nn/norm.h"
+#include "nn/positions.h"
+#include "nn/reduce.h"
+#include "nn/rotary.h"
+
+namespace alibi::nn {
+
+/// Null: the device has no such operator. Arguments that are no tensors lie in the CPU's memory, and so do results that
+/// are returned or written to a span.
+struct Operators {
+  decltype(&nn::activate) activate = nullptr;
+  decltype(&nn::activate_backward) activate_backward = nullptr;
+  decltype(&nn::adaptive_input) adaptive_input = nullptr;
+  decltype(&nn::adaptive_input_backward) adaptive_input_backward = nullptr;
+  decltype(&nn::adaptive_cross_entropy) adaptive_cross_entropy = nullptr;
+  decltype(&nn::adaptive_cross_entropy_with_gradients) adaptive_cross_entropy_with_gradients = nullptr;
+  decltype(&nn::adaptive_log_probabilities) adaptive_log_probabilities = nullptr;
+  decltype(&nn::linear_cross_entropy) linear_cross_entropy = nullptr;
+  decltype(&nn::linear_cross_entropy_with_gradients) linear_cross_entropy_with_gradients = nullptr;
+  decltype(&nn::add) add = nullptr;
+  void (*convert)(const Tensor&, Tensor&) = nullptr;
+  decltype(&nn::scale_in_place) scale_in_place = nullptr;
+  decltype(&nn::dropout) dropout = nullptr;
+  decltype(&nn::dropout_backward) dropout_backward = nullptr;
+  decltype(&nn::embedding) embedding = nullptr;
+  decltype(&nn::embedding_backward) embedding_backward = nullptr;
+  decltype(&nn::matmul) matmul = nullptr;
+  decltype(&nn::linear) linear = nullptr;
+  decltype(&nn::linear_backward) linear_backward = nullptr;
+  decltype(&nn::residual_norm) residual_norm = nullptr;
+  decltype(&nn::normalize) normalize = nullptr;
+  decltype(&nn::residual_norm_backward) residual_norm_backward = nullptr;
+  decltype(&nn::add_column_sums) add_column_sums = nullptr;
+  decltype(&nn::rotary) rotary = nullptr;
+  decltype(&nn::rotary_backward) rotary_backward = nullptr;
+  decltype(&nn::sinusoids) sinusoids = nullptr;
+  decltype(&nn::add_positions) add_positions = nullptr;
+  decltype(&nn::add_positions_backward) add_positions_backward = nullptr;
+  // Of many tensors at once (many.h).
+  void (*fill)(const Tensors&, float) = nullptr;
+  void (*convert_many)(const Tensors&, const Tensors&) = nullptr;
+  double (*sum_of_squares)(const Tensors&) = nullptr;
+  void (*adamw)(const Tensors&, const Tensors&, const Tensors&, const Tensors&, const std::vector<bool>&, const AdamW&,
+                int64_t, float) = nullptr;
+  void (*nag)(const Tensors&, const Tensors&, const Tensors&, const std::vector<bool>&, const Nag&, float) = nullptr;
+};
+
+/// Of this build; there are none for the CPU.
+PerDevice<Operators>& device_operators();
+
+/// Looks where the tensors among the arguments lie.
+class CommonDevice {
+ public:
+  explicit CommonDevice(const char* operation) : operation_(operation) {}
+  Device device() const { return first_ != nullptr ? first_->device() : Device::cpu; }
+
+  void look_at(const Tensor& tensor);
+  void look_at(const Tensor* tensor) {
+    if (tensor != nullptr) look_at(*tensor);
+  }
+  void look_at(const Tensors& tensors) {
+    for (const Tensor& tensor : tensors) look_at(tensor);
+  }
+  void look_at(const AdaptiveWeights& weights);
+  void look_at(const NormParameters& norm);
+  void look_at(const NormStatistics& statistics);
+  template <class Other>
+  requires(!std::is_pointer_v<Other>) void look_at(const Other&) {}
+
+ private:
+  const char* operation_;
+  const Tensor* first_ = nullptr;
+};
+
+/// The operator of the device that the arguments lie on; null for the CPU. Throws Error if they lie on several devices,
+/// or if the device lacks the operator.
+template <class Function, class... Arguments>
+Function* elsewhere(Function* Operators::*which, const char* operation, const Arguments&... arguments) {
+  CommonDevice place(operation);
+  (place.look_at(arguments), ...);
+  if (place.device() == Device::cpu) return nullptr;
+  const Operators* const operators = device_operators().of(place.device());
+  check(operators != nullptr && operators->*which != nullptr,
+        "[{}] this build of alibi cannot do it on '{}'; copy the tensors with to(Device::cpu)", operation,
+        name_of(place.device()));
+  return operators->*which;
+}
+
+/// Whether the arguments lie on a device, which then has run the operator.
+template <class... Parameters, class... Arguments>
+bool ran_elsewhere(void (*Operators::*which)(Parameters...), const char* operation, Arguments&&... arguments) {
+  auto* const there = elsewhere(which, operation, arguments...);
+  if (there != nullptr) there(std::forward<Arguments>(arguments)...);
+  return there != nullptr;
+}
+
+}  // namespace alibi::nn

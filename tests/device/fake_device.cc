@@ -1,0 +1,267 @@
+#include "device/fake_device.h"
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstring>
+#include <vector>
+
+#include "attention/kernel_state.h"
+#include "core/check.h"
+#include "core/isa.h"
+
+namespace alibi::test {
+namespace {
+
+std::atomic<int64_t> calls_so_far{0};
+
+/// The blocks of the device: where the program sees nothing, and where its bytes are.
+class Blocks {
+ public:
+  std::shared_ptr<void> make(size_t bytes) {
+    const size_t page = static_cast<size_t>(::sysconf(_SC_PAGESIZE));
+    const size_t size = (bytes + page) / page * page;
+    const int file = ::memfd_create("fake device", 0);
+    check(file >= 0 && ::ftruncate(file, static_cast<off_t>(size)) == 0, "[fake device] no memory");
+    void* const closed = ::mmap(nullptr, size, PROT_NONE, MAP_SHARED, file, 0);
+    void* const open = ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    ::close(file);
+    check(closed != MAP_FAILED && open != MAP_FAILED, "[fake device] no addresses");
+    const std::lock_guard lock(mutex_);
+    blocks_[static_cast<std::byte*>(closed)] = {static_cast<std::byte*>(open), size};
+    return {closed, [this](void* block) { drop(static_cast<std::byte*>(block)); }};
+  }
+
+  /// Where the bytes of an address are.
+  std::byte* open(const void* address) {
+    const auto* const at = static_cast<const std::byte*>(address);
+    const std::lock_guard lock(mutex_);
+    const auto after = blocks_.upper_bound(const_cast<std::byte*>(at));
+    check(after != blocks_.begin(), "[fake device] an address of another device");
+    const auto& [closed, block] = *std::prev(after);
+    check(at <= closed + block.size, "[fake device] an address of another device");
+    return block.open + (at - closed);
+  }
+
+ private:
+  struct Block {
+    std::byte* open;
+    size_t size;
+  };
+
+  void drop(std::byte* closed) {
+    const std::lock_guard lock(mutex_);
+    const auto found = blocks_.find(closed);
+    ::munmap(found->second.open, found->second.size);
+    ::munmap(closed, found->second.size);
+    blocks_.erase(found);
+  }
+
+  std::mutex mutex_;
+  std::map<std::byte*, Block> blocks_;
+};
+
+Blocks& blocks() {
+  static auto* const all = new Blocks;  // tensors may outlive it
+  return *all;
+}
+
+Tensor seen_by_cpu(const Tensor& tensor) {
+  if (!tensor.defined() || tensor.device() == Device::cpu) return tensor;
+  return Tensor::view(blocks().open(tensor.raw()), tensor.shape(), tensor.dtype(), tensor.strides());
+}
+
+std::vector<Tensor> seen_by_cpu(const std::vector<Tensor>& tensors) {
+  std::vector<Tensor> seen;
+  for (const Tensor& tensor : tensors) seen.push_back(seen_by_cpu(tensor));
+  return seen;
+}
+
+/// An argument of an operator as the CPU's sees it.
+template <class T>
+struct Argument {
+  explicit Argument(T given) : value(static_cast<T>(given)) {}
+  T get() { return static_cast<T>(value); }
+  T value;
+};
+template <class T>
+requires std::is_same_v<std::remove_const_t<T>, Tensor>
+struct Argument<T&> {
+  explicit Argument(const Tensor& given) : value(seen_by_cpu(given)) {}
+  T& get() { return value; }
+  Tensor value;
+};
+template <class T>
+requires std::is_same_v<std::remove_const_t<T>, Tensor>
+struct Argument<T*> {
+  explicit Argument(const Tensor* given) : there(given != nullptr), value(there ? seen_by_cpu(*given) : Tensor()) {}
+  T* get() { return there ? &value : nullptr; }
+  bool there;
+  Tensor value;
+};
+template <>
+struct Argument<const nn::Tensors&> {
+  explicit Argument(const nn::Tensors& given) : value(seen_by_cpu(given)) {}
+  const nn::Tensors& get() { return value; }
+  nn::Tensors value;
+};
+template <class T>
+requires std::is_same_v<std::remove_const_t<T>, nn::AdaptiveWeights>
+struct Argument<T&> {
+  explicit Argument(const nn::AdaptiveWeights& given)
+      : value{seen_by_cpu(given.tables), seen_by_cpu(given.projections)} {}
+  T& get() { return value; }
+  nn::AdaptiveWeights value;
+};
+template <>
+struct Argument<const nn::NormParameters&> {
+  explicit Argument(const nn::NormParameters& given)
+      : weight(given.weight), bias(given.bias), value{weight.value, bias.get(), given.eps, given.centered} {}
+  const nn::NormParameters& get() { return value; }
+  Argument<const Tensor&> weight;
+  Argument<const Tensor*> bias;
+  nn::NormParameters value;
+};
+template <class T>
+requires std::is_same_v<std::remove_const_t<T>, nn::NormStatistics>
+struct Argument<T&> {
+  explicit Argument(const nn::NormStatistics& given) : value{seen_by_cpu(given.mean), seen_by_cpu(given.rstd)} {}
+  T& get() { return value; }
+  nn::NormStatistics value;
+};
+
+template <auto Function>
+struct OnCpu;
+template <class Result, class... Parameters, Result (*Function)(Parameters...)>
+struct OnCpu<Function> {
+  static Result run(Parameters... parameters) {
+    ++calls_so_far;
+    return Function(Argument<Parameters>(parameters).get()...);
+  }
+};
+/// Of the functions of one name the one with this type.
+template <class Function, Function Chosen>
+constexpr Function on_cpu = OnCpu<Chosen>::run;
+
+nn::Operators all_operators() {
+  nn::Operators all;
+  all.activate = OnCpu<nn::activate>::run;
+  all.activate_backward = OnCpu<nn::activate_backward>::run;
+  all.adaptive_input = OnCpu<nn::adaptive_input>::run;
+  all.adaptive_input_backward = OnCpu<nn::adaptive_input_backward>::run;
+  all.adaptive_cross_entropy = OnCpu<nn::adaptive_cross_entropy>::run;
+  all.adaptive_cross_entropy_with_gradients = OnCpu<nn::adaptive_cross_entropy_with_gradients>::run;
+  all.adaptive_log_probabilities = OnCpu<nn::adaptive_log_probabilities>::run;
+  all.linear_cross_entropy = OnCpu<nn::linear_cross_entropy>::run;
+  all.linear_cross_entropy_with_gradients = OnCpu<nn::linear_cross_entropy_with_gradients>::run;
+  all.add = OnCpu<nn::add>::run;
+  all.convert = on_cpu<decltype(all.convert), nn::convert>;
+  all.scale_in_place = OnCpu<nn::scale_in_place>::run;
+  all.dropout = OnCpu<nn::dropout>::run;
+  all.dropout_backward = OnCpu<nn::dropout_backward>::run;
+  all.embedding = OnCpu<nn::embedding>::run;
+  all.embedding_backward = OnCpu<nn::embedding_backward>::run;
+  all.matmul = OnCpu<nn::matmul>::run;
+  all.linear = OnCpu<nn::linear>::run;
+  all.linear_backward = OnCpu<nn::linear_backward>::run;
+  all.residual_norm = OnCpu<nn::residual_norm>::run;
+  all.normalize = OnCpu<nn::normalize>::run;
+  all.residual_norm_backward = OnCpu<nn::residual_norm_backward>::run;
+  all.add_column_sums = OnCpu<nn::add_column_sums>::run;
+  all.rotary = OnCpu<nn::rotary>::run;
+  all.rotary_backward = OnCpu<nn::rotary_backward>::run;
+  all.sinusoids = OnCpu<nn::sinusoids>::run;
+  all.add_positions = OnCpu<nn::add_positions>::run;
+  all.add_positions_backward = OnCpu<nn::add_positions_backward>::run;
+  all.fill = on_cpu<decltype(all.fill), nn::fill>;
+  all.convert_many = on_cpu<decltype(all.convert_many), nn::convert>;
+  all.sum_of_squares = on_cpu<decltype(all.sum_of_squares), nn::sum_of_squares>;
+  all.adamw = on_cpu<decltype(all.adamw), nn::adamw>;
+  all.nag = on_cpu<decltype(all.nag), nn::nag>;
+  return all;
+}
+
+/// A problem of attention as the CPU's kernel sees it.
+void show(kernels::Problem& problem) {
+  for (kernels::TensorView* view :
+       {&problem.q, &problem.k, &problem.v, &problem.out, &problem.dout, &problem.dq, &problem.dk, &problem.dv}) {
+    if (view->data != nullptr) view->data = blocks().open(view->data);
+  }
+  problem.device = Device::cpu;
+}
+
+AttentionState seen_by_cpu(const AttentionState& state) {
+  AttentionState seen{seen_by_cpu(state.lse), state.stats, {}};
+  seen.kernel.state() = state.kernel.state();
+  seen.kernel.state().lse = seen_by_cpu(state.kernel.state().lse);
+  return seen;
+}
+
+const kernels::Kernel fake_kernel = {
+    .supports = [](const kernels::Problem&) { return true; },
+    .forward =
+        [](const kernels::Problem& there, AttentionState* state) {
+          ++calls_so_far;
+          prepare_dispatch();
+          kernels::Problem problem = there;
+          show(problem);
+          if (state == nullptr) return kernels::vector_kernel().forward(problem, nullptr);
+          AttentionState seen = seen_by_cpu(*state);
+          const bool done = kernels::vector_kernel().forward(problem, &seen);
+          const Tensor lse = state->kernel.state().lse;
+          state->stats = seen.stats;
+          state->kernel.state() = seen.kernel.state();
+          state->kernel.state().lse = lse;
+          return done;
+        },
+    .backward =
+        [](const kernels::Problem& there, const AttentionState& state, const kernels::BiasSums& sums_there) {
+          ++calls_so_far;
+          prepare_dispatch();
+          kernels::Problem problem = there;
+          show(problem);
+          kernels::BiasSums sums = sums_there;
+          for (float** sum : {&sums.dtable, &sums.dslopes}) {
+            if (*sum != nullptr) *sum = reinterpret_cast<float*>(blocks().open(*sum));
+          }
+          return kernels::vector_kernel().backward(problem, seen_by_cpu(state), sums);
+        },
+};
+
+}  // namespace
+
+FakeDevice::FakeDevice()
+    : memory_before_(device_memories().set(Device::cuda, this)),
+      operators_before_(nn::device_operators().set(Device::cuda, &operators_)),
+      kernel_before_(kernels::device_kernels().set(Device::cuda, &fake_kernel)),
+      operators_(all_operators()) {}
+
+FakeDevice::~FakeDevice() {
+  device_memories().set(Device::cuda, memory_before_);
+  nn::device_operators().set(Device::cuda, operators_before_);
+  kernels::device_kernels().set(Device::cuda, kernel_before_);
+}
+
+int64_t FakeDevice::calls() { return calls_so_far; }
+
+std::shared_ptr<void> FakeDevice::allocate(size_t bytes, bool zeros) const {
+  std::shared_ptr<void> block = blocks().make(bytes);
+  if (!zeros) std::memset(blocks().open(block.get()), 0xff, bytes);  // NaN
+  return block;
+}
+
+void FakeDevice::copy_from_cpu(void* to, const void* from, size_t bytes) const {
+  std::memcpy(blocks().open(to), from, bytes);
+}
+
+void FakeDevice::copy_to_cpu(void* to, const void* from, size_t bytes) const {
+  std::memcpy(to, blocks().open(from), bytes);
+}
+
+void FakeDevice::fill(Tensor& tensor, float value) const { seen_by_cpu(tensor).fill(value); }
+
+void FakeDevice::copy(const Tensor& from, Tensor& to) const { seen_by_cpu(to).copy_from(seen_by_cpu(from)); }
+
+}  // namespace alibi::test

@@ -1,0 +1,41 @@
+// A device for tests, registered as CUDA: its memory cannot be read by the program (an access ends it), and its
+// operators are the CPU's on the same bytes seen elsewhere. Whatever runs on it touches elements by operators alone.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+
+#include "attention/kernel.h"
+#include "core/device.h"
+#include "nn/operators.h"
+
+namespace alibi::test {
+
+class FakeDevice : public DeviceMemory {
+ public:
+  /// One lives at a time; it replaces what the build may have.
+  FakeDevice();
+  ~FakeDevice() override;
+  FakeDevice(const FakeDevice&) = delete;
+  FakeDevice& operator=(const FakeDevice&) = delete;
+
+  /// Operators that ran on it so far.
+  static int64_t calls();
+
+  std::shared_ptr<void> allocate(size_t bytes, bool zeros) const override;
+  void copy_from_cpu(void* to, const void* from, size_t bytes) const override;
+  void copy_to_cpu(void* to, const void* from, size_t bytes) const override;
+  void fill(Tensor& tensor, float value) const override;
+  void copy(const Tensor& from, Tensor& to) const override;
+
+ private:
+  const DeviceMemory* memory_before_;
+  const nn::Operators* operators_before_;
+  const kernels::Kernel* kernel_before_;
+  nn::Operators operators_;
+};
+
+}  // namespace alibi::test

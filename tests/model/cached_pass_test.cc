@@ -1,0 +1,87 @@
+// A text fed in pieces, with the keys and values of the tokens before in caches, gives what it gives as a whole.
+#include <gtest/gtest.h>
+
+#include "alibi/error.h"
+#include "model/small_transformer.h"
+#include "model/transformer_state.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+TransformerConfig cached_config(Position position) {
+  TransformerConfig config = test::small_transformer(position);
+  config.heads = 4;
+  config.kv_heads = 2;
+  return config;
+}
+
+std::vector<KvCache> caches_of(const TransformerConfig& config, int64_t batch, DType dtype) {
+  std::vector<KvCache> caches;
+  for (int i = 0; i < config.layers; ++i) caches.emplace_back(batch, config.key_heads(), config.head_dim(), dtype);
+  return caches;
+}
+
+Tensor in_pieces(const Transformer& model, const Tensor& x, const std::vector<int64_t>& pieces, DType dtype) {
+  std::vector<KvCache> caches = caches_of(model.config(), x.size(0), dtype);
+  Tensor y = Tensor::empty(x.shape());
+  Pass pass;
+  pass.caches = caches;
+  for (const int64_t piece : pieces) {
+    const int64_t end = pass.position + piece;
+    y.slice(1, pass.position, end).copy_from(model.state().walk(x.slice(1, pass.position, end), Keep::nothing, pass));
+    pass.position = end;
+  }
+  EXPECT_EQ(pass.position, x.size(1));
+  return y;
+}
+
+class CachedPass : public testing::TestWithParam<EnumName<Position>> {};
+INSTANTIATE_TEST_SUITE_P(, CachedPass, testing::ValuesIn(enum_names<Position>),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(CachedPass, PiecesGiveWhatTheWholeGives) {
+  const Transformer model(cached_config(GetParam().value), 7);
+  const Tensor x = test::random_tensor({2, 90, 24}, 1), whole = model(x);
+  EXPECT_TRUE(test::same_bits(in_pieces(model, x, {90}, DType::float32), whole));
+  for (const std::vector<int64_t>& pieces :
+       {std::vector<int64_t>{40, 1, 1, 5, 43}, {1, 88, 1}, std::vector<int64_t>(90, 1)}) {
+    EXPECT_TRUE(test::max_abs_diff(in_pieces(model, x, pieces, DType::float32), whole) <= 2e-5) << pieces.size();
+  }
+  const double rounded = test::max_abs_diff(in_pieces(model, x, {40, 1, 1, 5, 43}, DType::bfloat16), whole);
+  EXPECT_TRUE(rounded <= 3e-2) << rounded;
+  EXPECT_GT(rounded, 1e-5) << "bfloat16 caches were not read";
+}
+
+TEST_P(CachedPass, PiecesGiveWhatTheWholeGivesInBfloat16) {
+  Transformer model(cached_config(GetParam().value), 7);
+  model.set_precision(Precision::bf16);
+  const Tensor x = test::random_tensor({2, 50, 24}, 1), whole = model(x);
+  EXPECT_TRUE(test::max_abs_diff(in_pieces(model, x, {20, 1, 1, 28}, DType::bfloat16), whole) <= 6e-2);
+}
+
+TEST(Caches, ThatDoNotFitAreRefused) {
+  const TransformerConfig config = cached_config(Position::alibi);
+  const Transformer model(config, 7);
+  const Tensor x = test::random_tensor({2, 5, 24}, 1);
+  std::vector<KvCache> caches = caches_of(config, 2, DType::float32), few = caches_of(config, 2, DType::float32);
+  few.pop_back();
+  Pass pass;
+  pass.caches = few;
+  EXPECT_THROW(model.state().walk(x, Keep::nothing, pass), Error);
+  pass.caches = caches;
+  pass.position = 1;
+  EXPECT_THROW(model.state().walk(x, Keep::nothing, pass), Error);
+  pass.position = 0;
+  EXPECT_THROW(model.state().walk(x, Keep::all, pass), Error);
+  EXPECT_NO_THROW(model.state().walk(x, Keep::nothing, pass));
+  EXPECT_THROW(model.state().walk(x, Keep::nothing, pass), Error) << "they hold 5 tokens now";
+  TransformerConfig encoder = config;
+  encoder.causal = false;
+  caches = caches_of(config, 2, DType::float32);
+  pass.caches = caches;
+  EXPECT_THROW(Transformer(encoder, 7).state().walk(x, Keep::nothing, pass), Error);
+}
+
+}  // namespace
+}  // namespace alibi
