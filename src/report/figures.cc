@@ -229,7 +229,7 @@ LineChart context_chart(const CompareResults& results) {
   const Range range = y_range(chart.series);
   chart.y = range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
   chart.x = length_axis({contexts.begin(), contexts.end()}, results.train_length, chart.width - kBesidePlot);
-  chart.x_label = "Tokens of text that the model is shown (log scale), and as a multiple of the training length";
+  chart.x_label = "Tokens of text shown, and as a multiple of the training length";
   chart.y_label = "Mean loss in nats per token (lower is better)";
   if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
   chart.mark_label = fmt::format("training length {}", format_integer(results.train_length));

@@ -47,6 +47,8 @@ std::vector<std::string> drawings(const CompareResults& results) {
                                   draw(perplexity_chart(results), page_theme(), false),
                                   draw(loss_chart(results), page_theme(), false),
                                   draw(position_chart(results), page_theme(), false),
+                                  draw(context_chart(results), page_theme(), false),
+                                  draw(compacted(context_chart(results)), page_theme(), false),
                                   compact_figure_svg(results),
                                   draw(compacted(perplexity_chart(results)), page_theme(), false),
                                   draw(compacted(loss_chart(results)), page_theme(), false),

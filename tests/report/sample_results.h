@@ -48,6 +48,10 @@ inline RunResults sample_run(const SampleMethod& spec, int index) {
     }
     method.evaluations.push_back(point);
   }
+  for (int64_t context = 16; context <= (spec.name == "learned" ? 128 : 2048); context *= 2) {
+    const double past = context <= 128 ? 0 : std::log(static_cast<double>(context) / 128);
+    method.context.push_back({context, std::log(spec.base) - 0.2 + spec.growth * past, {}, {}});
+  }
   method.per_position_length = spec.name == "learned" ? 128 : 1024;
   for (int64_t i = 0; i < method.per_position_length; ++i) {
     const double past = i < 128 ? 0 : std::log(static_cast<double>(i) / 128);
