@@ -10,6 +10,7 @@ class App;
 namespace alibi::cli {
 
 void add_compare(CLI::App& app);
+void add_report(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);

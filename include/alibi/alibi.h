@@ -12,6 +12,7 @@
 #include "alibi/generate.h"
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
+#include "alibi/model_options.h"
 #include "alibi/options.h"
 #include "alibi/results.h"
 #include "alibi/runtime.h"

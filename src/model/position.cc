@@ -6,12 +6,16 @@
 #include <mutex>
 
 #include "core/check.h"
+#include "core/random.h"
 #include "nn/elementwise.h"
 #include "nn/positions.h"
 #include "nn/rotary.h"
 
 namespace alibi {
 namespace {
+
+/// Of random numbers: apart from those of what all methods share, so that this starts the same with each.
+constexpr uint64_t kStream = mix(0x1417, ~uint64_t{1});
 
 /// Press et al. 2022: the scores of attention less slope * distance.
 class Alibi : public PositionMethod {
@@ -108,9 +112,10 @@ class T5 : public PositionMethod {
     fields.range("t5_max_distance", config_.t5_max_distance, config_.t5_buckets, largest_extent);
   }
   void declare(const VisitParameter& visit) override {
-    visit(
-        table_,
-        {.name = "relative_bias.weight", .shape = {config_.t5_buckets, config_.heads}, .start = Start::normal(0.02f)});
+    visit(table_, {.name = "relative_bias.weight",
+                   .shape = {config_.t5_buckets, config_.heads},
+                   .start = Start::normal(0.02f),
+                   .stream = kStream});
   }
   void bias(AttentionOptions& options) const override {
     options.buckets = BucketedBias{table_->value, config_.t5_max_distance};
@@ -133,8 +138,10 @@ class Learned : public PositionMethod {
   std::optional<int64_t> end() const override { return config_.max_length; }
   void fit(TransformerConfig& config, int64_t train_length) const override { config.max_length = train_length; }
   void declare(const VisitParameter& visit) override {
-    visit(table_,
-          {.name = "wpe.weight", .shape = {config_.max_length, config_.d_model}, .start = Start::normal(0.02f)});
+    visit(table_, {.name = "wpe.weight",
+                   .shape = {config_.max_length, config_.d_model},
+                   .start = Start::normal(0.02f),
+                   .stream = kStream});
   }
   void enter(const Tensor& x, int64_t first, Tensor& y) const override {
     const int64_t last = first + x.size(1);

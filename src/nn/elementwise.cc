@@ -55,16 +55,6 @@ void convert_range(const Arrays& t, int64_t begin, int64_t end) {
             [&](const auto* x) { with_type(t.y, t.y_type, begin, [&](auto* y) { convert_as(x, end - begin, y); }); });
 }
 
-template <class T>
-void scale_as(T* y, int64_t n, float factor) {
-  const V f = set(factor);
-  each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR { store(hn::Mul(f, load(y + i, lanes)), y + i, lanes); });
-}
-void scale_range(void* y, DType dtype, float factor, int64_t begin, int64_t end) {
-  dtype == DType::bfloat16 ? scale_as(static_cast<bfloat16*>(y) + begin, end - begin, factor)
-                           : scale_as(static_cast<float*>(y) + begin, end - begin, factor);
-}
-
 template <class X, class Y>
 void dropout_as(const X* x, const Dropout& dropout, int64_t begin, int64_t end, Y* y) {
   constexpr int64_t piece = 512;
@@ -97,7 +87,6 @@ namespace {
 
 HWY_EXPORT(add_range);
 HWY_EXPORT(convert_range);
-HWY_EXPORT(scale_range);
 HWY_EXPORT(dropout_range);
 
 /// Elements per task.
@@ -145,17 +134,6 @@ void convert(const Tensor& x, Tensor& y) {
 void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_type) {
   prepare_dispatch();
   HWY_DYNAMIC_DISPATCH(convert_range)({x, nullptr, y, x_type, {}, y_type}, 0, count);
-}
-
-void add_in_place(Tensor& y, const Tensor& x) { add(y, x, y); }
-
-void scale_in_place(Tensor& y, float factor) {
-  if (ran_elsewhere(&Operators::scale_in_place, "scale_in_place", y, factor)) return;
-  check_like("scale", "y", y, y);
-  prepare_dispatch();
-  const auto kernel = HWY_DYNAMIC_DISPATCH(scale_range);
-  parallel_ranges(y.elements(), grain,
-                  [&](int64_t begin, int64_t end) { kernel(y.raw(), y.dtype(), factor, begin, end); });
 }
 
 void dropout(const Tensor& x, float probability, const Random& random, Tensor& y) {

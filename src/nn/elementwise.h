@@ -1,4 +1,4 @@
-// Sums, scaling and dropout of whole tensors.
+// Sums, conversion and dropout of whole tensors.
 #pragma once
 
 #include "alibi/tensor.h"
@@ -12,10 +12,6 @@ void add(const Tensor& a, const Tensor& b, Tensor& y);
 void convert(const Tensor& x, Tensor& y);
 /// The same for `count` values in a row of each, by the calling thread.
 void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_type);
-/// y += x
-void add_in_place(Tensor& y, const Tensor& x);
-/// y *= factor
-void scale_in_place(Tensor& y, float factor);
 
 /// Element i is dropped if random.uniform(i) < probability; the rest is divided by 1 - probability (Srivastava et al.
 /// 2014). The mask is a function of the element's index alone, so nothing is kept for the backward pass. y may be x, or

@@ -125,11 +125,6 @@ struct Remembered {
   MatmulPlan plan{};
 };
 
-bool same(const ProductShape& x, const ProductShape& y) {
-  return x.m == y.m && x.n == y.n && x.k == y.k && x.a_inner_first == y.a_inner_first &&
-         x.b_inner_first == y.b_inner_first && x.may_split_k == y.may_split_k;
-}
-
 size_t place_of(const ProductShape& shape) {
   uint64_t hash = 0;
   for (const int64_t word : {shape.m, shape.n, shape.k, int64_t{shape.a_inner_first}, int64_t{shape.b_inner_first}}) {
@@ -148,7 +143,7 @@ ProductKernels product_kernels(DType dtype) {
 MatmulPlan plan_matmul(const ProductShape& shape, ProductKernels kernels) {
   thread_local std::array<Remembered, 64> remembered;
   Remembered& place = remembered[place_of(shape) % remembered.size()];
-  if (!same(place.shape, shape) || place.kernels != kernels) place = {shape, kernels, search(shape, kernels)};
+  if (place.shape != shape || place.kernels != kernels) place = {shape, kernels, search(shape, kernels)};
   return place.plan;
 }
 

@@ -13,6 +13,8 @@ struct ProductShape {
   int64_t m, n, k;
   bool a_inner_first = true, b_inner_first = true;
   bool may_split_k = false;
+
+  bool operator==(const ProductShape&) const = default;
 };
 
 /// Tasks are tiles [tile_m, tile_n] of c, each summed over pieces of tile_k of the inner axis: the first piece into c,

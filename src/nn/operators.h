@@ -37,7 +37,6 @@ struct Operators {
   decltype(&nn::linear_cross_entropy_with_gradients) linear_cross_entropy_with_gradients = nullptr;
   decltype(&nn::add) add = nullptr;
   void (*convert)(const Tensor&, Tensor&) = nullptr;
-  decltype(&nn::scale_in_place) scale_in_place = nullptr;
   decltype(&nn::dropout) dropout = nullptr;
   decltype(&nn::dropout_backward) dropout_backward = nullptr;
   decltype(&nn::embedding) embedding = nullptr;

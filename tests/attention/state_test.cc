@@ -119,7 +119,7 @@ TEST(AttentionOutputs, DecodingSharesNoMemoryWithTheCache) {
     cache.append(t.k, t.v);
     const Tensor held = cache.values();
     const auto out_at = [&](int64_t byte) {
-      return Tensor::view(static_cast<char*>(held.raw()) + byte, t.q.shape(), type);
+      return Tensor::view(static_cast<char*>(held.raw()) + byte, t.q.shape(), c.dtype);
     };
     const auto bytes = static_cast<int64_t>(held.bytes());
     Tensor inside = out_at(bytes - 64), behind = out_at(bytes);

@@ -261,6 +261,10 @@ void language_model(const std::filesystem::path& folder) {
   expect(std::move(made_prompt).go_on(generate).text == sample.text && sample.tokens_per_second() > 0, "samples");
   expect(loaded.config().vocab_size == 257, "the loaded model");
 
+  ModelOptions shape;
+  shape.layers = 2;
+  expect(with_options(config, shape, preset("tiny")).transformer.layers == 2, "options of a model");
+
   CompareOptions compared = compare_defaults("tiny");
   std::filesystem::create_directory(folder / "text");
   for (const char* name : {"a.txt", "b.txt"}) {

@@ -158,7 +158,6 @@ nn::Operators all_operators() {
   all.linear_cross_entropy_with_gradients = OnCpu<nn::linear_cross_entropy_with_gradients>::run;
   all.add = OnCpu<nn::add>::run;
   all.convert = on_cpu<decltype(all.convert), nn::convert>;
-  all.scale_in_place = OnCpu<nn::scale_in_place>::run;
   all.dropout = OnCpu<nn::dropout>::run;
   all.dropout_backward = OnCpu<nn::dropout_backward>::run;
   all.embedding = OnCpu<nn::embedding>::run;
