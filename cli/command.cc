@@ -173,6 +173,22 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
   }
 }
 
+nlohmann::ordered_json Command::given_options(const std::vector<std::string>& left_out) const {
+  auto given = nlohmann::ordered_json::object();
+  for (const CLI::Option* option : app_->get_options()) {
+    const std::string key = keys_of(*option).front();
+    if (option->count() == 0 || std::find(left_out.begin(), left_out.end(), key) != left_out.end()) continue;
+    if (option->get_expected_max() == 0) {
+      given[key] = true;
+    } else if (option->get_expected_max() == 1) {
+      given[key] = option->results().empty() ? "" : option->results().back();
+    } else {
+      given[key] = option->results();
+    }
+  }
+  return given;
+}
+
 void Command::exclude(const std::string& name, const std::string& other) {
   app_->get_option(name)->excludes(app_->get_option(other));
 }

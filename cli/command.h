@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <nlohmann/json_fwd.hpp>
 #include <string>
 #include <vector>
 
@@ -56,6 +57,8 @@ class Command {
   /// names without dashes ("text" for TEXT). Throws UsageError for a key that is no option, or one of `refused`.
   /// For the body that runs() was given.
   void read_options(const std::string& json_file, const std::vector<std::string>& refused) const;
+  /// What the command line has, or read_options() gave, as such an object; without `left_out`.
+  nlohmann::ordered_json given_options(const std::vector<std::string>& left_out) const;
   /// Whether the command line has the option.
   bool given(const std::string& name) const;
 

@@ -10,10 +10,12 @@ class App;
 namespace alibi::cli {
 
 void add_compare(CLI::App& app);
+void add_report(CLI::App& app);
 void add_tokenize(CLI::App& app);
 void add_train(CLI::App& app);
 void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
+void add_score(CLI::App& app);
 void add_info(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);

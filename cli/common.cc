@@ -1,7 +1,9 @@
 #include "common.h"
 
 #include <algorithm>
+#include <filesystem>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "alibi/language_model.h"
 #include "alibi/runtime.h"
@@ -9,6 +11,18 @@
 #include "core/files.h"
 
 namespace alibi::cli {
+
+std::string absolute_path(const std::string& path) {
+  std::error_code error;
+  const std::filesystem::path result = std::filesystem::absolute(path, error);
+  return error ? path : result.lexically_normal().string();  // the folder that we are in may have been removed
+}
+
+std::vector<std::string> absolute_paths(const std::vector<std::string>& paths) {
+  std::vector<std::string> result;
+  for (const std::string& path : paths) result.push_back(path == "-" ? path : absolute_path(path));
+  return result;
+}
 
 void CommonOptions::add_to(Command& command) {
   command.group("Common");
@@ -84,7 +98,8 @@ void add_precision(Command& command, std::string& precision) {
 }
 
 void add_dropout(Command& command, double& dropout) {
-  command.number("--dropout", dropout, "Part of the activations dropped in training [the preset's]");
+  command.number("--dropout", dropout,
+                 "Part of the activations dropped in training; 0: none of any kind [the preset's]");
 }
 
 void add_valid(Command& command, std::vector<std::string>& texts) {

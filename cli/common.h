@@ -19,6 +19,10 @@
 
 namespace alibi::cli {
 
+/// Paths that hold wherever the file they are written to is read from; "-" stays.
+std::string absolute_path(const std::string& path);
+std::vector<std::string> absolute_paths(const std::vector<std::string>& paths);
+
 struct CommonOptions {
   std::string json;
   int64_t threads = 0;  ///< 0: the library's choice

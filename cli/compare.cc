@@ -3,15 +3,23 @@
 
 #include <fmt/format.h>
 
+#include <filesystem>
 #include <memory>
+#include <nlohmann/json.hpp>
+#include <sstream>
 
 #include "alibi/results.h"
 #include "commands.h"
 #include "common.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "formats/json.h"
+#include "numbers.h"
 #include "report/json.h"
 #include "report/progress.h"
 #include "report/table.h"
 #include "report/verdict.h"
+#include "stop_signals.h"
 
 namespace alibi::cli {
 namespace {
@@ -20,24 +28,73 @@ namespace {
 struct CompareCommand : CommonOptions {
   std::vector<std::string> texts, valid;
   std::vector<std::string> methods = {"alibi", "sinusoidal", "rotary", "t5"};
-  std::vector<int64_t> lengths;
+  std::vector<int64_t> lengths, train_lengths;
   std::string preset = "tiny";
-  std::string out = "alibi-compare";
-  int64_t eval_tokens = 0, sample_tokens = -1;
+  std::string out = "alibi-compare", resume, tune;
+  int64_t seeds = 1, stride = 0, eval_tokens = 0, sample_tokens = -1;
+  bool fresh = false;
   TokenizerChoice tokenizer;
   double dropout = -1;
+  GivenOptions<ModelOptions> model;
   GivenOptions<TrainOptions> train;
 };
 
-CompareOptions to_library(const CompareCommand& options) {
+/// Options that say what to do, not what is compared.
+const std::vector<std::string> kNotSettings = {"resume", "fresh", "out", "json", "threads", "help"};
+
+/// With --resume, what the folder's comparison was called with; the command line may add to it.
+void complete(CompareCommand& options, const Command& command) {
+  if (!command.given("--resume")) return;
+  check_usage(!options.fresh, "[compare] --resume goes on with a comparison, --fresh begins it anew; choose one");
+  check_usage(options.resume.empty() || !command.given("--out") || options.resume == options.out,
+              "[compare] --resume names {}, --out names {}; one of them is enough", options.resume, options.out);
+  if (!options.resume.empty()) options.out = options.resume;
+  const std::filesystem::path settings = std::filesystem::path(options.out) / "settings.json";
+  check_usage(path_exists(settings), "[compare] {}: there is no comparison to go on with ({} is missing)", options.out,
+              settings.string());
+  command.read_options(settings.string(), kNotSettings);
+}
+
+/// The command line, for --resume.
+std::string settings_of(const Command& command) {
+  nlohmann::ordered_json settings = command.given_options(kNotSettings);
+  for (const char* key : {"text", "valid", "like"}) {
+    if (settings.contains(key)) settings[key] = absolute_paths(settings[key].get<std::vector<std::string>>());
+  }
+  return to_text(settings);
+}
+
+/// "0.001,0.002", or from half the rate to four times it.
+std::vector<double> rates_to_try(const std::string& words, double usual) {
+  std::vector<double> rates;
+  if (words.empty()) {
+    for (const double factor : {0.5, 1.0, 2.0, 4.0}) rates.push_back(factor * usual);
+  }
+  std::istringstream in(words);
+  for (std::string word; std::getline(in, word, ',');) {
+    double rate = 0;
+    const std::string wrong = read_number(word, {.above = 0}, rate);
+    check_usage(wrong.empty(), "[--tune] {}", wrong);
+    rates.push_back(rate);
+  }
+  return rates;
+}
+
+CompareOptions to_library(const CompareCommand& options, bool tunes) {
   CompareOptions compare = compare_defaults(options.preset);
   compare.texts = options.texts;
   compare.valid = options.valid;
   compare.tokenizer = options.tokenizer;
   compare.methods.clear();
   for (const std::string& name : options.methods) compare.methods.push_back(position_from(name));
+  compare.seeds = options.seeds;
   compare.lengths = options.lengths;
+  compare.train_lengths = options.train_lengths;
+  compare.stride = options.stride;
+  compare.fresh = options.fresh;
   compare.train = train_options(options.preset, options.train, options.seed);
+  options.model.apply_to(compare.model);
+  if (tunes) compare.tune_rates = rates_to_try(options.tune, compare.train.learning_rate);
   if (options.dropout >= 0) compare.dropout = static_cast<float>(options.dropout);
   if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
   compare.sample_tokens = options.sample_tokens;
@@ -47,13 +104,16 @@ CompareOptions to_library(const CompareCommand& options) {
 }
 
 void show(const CompareStatus& status, Progress& progress, std::string& label) {
-  const std::string now = status.method.empty() ? status.phase : fmt::format("{} {}", status.phase, status.method);
+  std::string now = status.phase;
+  if (!status.method.empty()) {
+    now += fmt::format(" {} {}/{}", status.method, status.run + 1, status.runs);
+  }
   if (now != label) {
     label = now;
     progress.begin(label);
   }
   std::string fields;
-  if (status.phase == "train") {
+  if (status.phase == "train" || status.phase == "tune") {
     fields = fmt::format("loss {:.3f}  {} tokens/s", status.train.loss, format_count(status.train.tokens_per_second));
   } else if (status.phase == "evaluate") {
     fields = fmt::format("at length {}", status.length);
@@ -61,14 +121,25 @@ void show(const CompareStatus& status, Progress& progress, std::string& label) {
   progress.update(status.fraction, fields, status.seconds_left);
 }
 
-void run_compare(CompareCommand& options) {
+void run_compare(CompareCommand& options, const Command& command) {
+  complete(options, command);
   check_output_folder(options.out, "--out");
   options.apply();
+  CompareOptions asked = to_library(options, command.given("--tune"));
+  asked.settings = settings_of(command);
   CompareResults results;
   {
+    const StopSignals signals;
+    asked.should_stop = [] { return StopSignals::received() != 0; };
     Progress progress(stderr, lines_without_terminal());
     std::string label;
-    results = compare(to_library(options), [&](const CompareStatus& status) { show(status, progress, label); });
+    results = compare(asked, [&](const CompareStatus& status) { show(status, progress, label); });
+    if (const int signal = StopSignals::received(); signal != 0 && results.runs_done() < results.runs_planned) {
+      progress.clear();
+      say("Stopped after {} of {} runs. To continue: the same command, or alibi compare --resume {}\n",
+          results.runs_done(), results.runs_planned, options.out);
+      throw Interrupted{signal};
+    }
   }
   say("{}\n{}\n\n", comparison_table(results), verdict(results));
   say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
@@ -86,27 +157,44 @@ void add_compare(CLI::App& app) {
                 "machine]");
   command.list("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none");
   command.choices("--methods", position_names());
+  command.count("--seeds", options->seeds, "Train each method from so many seeds: --seed and those that follow");
+  command.counts("--train-lengths", options->train_lengths, "Train each method at each of these lengths");
   command.counts("--lengths", options->lengths,
                  "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
-  command.count("--eval-tokens", options->eval_tokens, "Held-out tokens to score [the preset's]");
+  command.count("--stride", options->stride,
+                "Test with a sliding window too, of so many new tokens [only windows that do not overlap]");
+  command.count("--eval-tokens", options->eval_tokens,
+                "Held-out tokens to score, evenly spread over the files [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
                 "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);
-  command.text("-o,--out", options->out, "DIR", "Folder for report.html, figure.svg, results.json and the models");
+  command.text("-o,--out", options->out, "DIR",
+               "Folder for the report and the models; the same command goes on where it was");
+  command.optional_text("--resume", options->resume, "DIR", "Go on with the comparison of this folder (or of --out)");
+  command.flag("--fresh", options->fresh, "Forget the comparison that the folder holds, and begin anew");
   command.group(OptionGroup::text);
   add_valid(command, options->valid);
   add_preset(command, options->preset);
   add_tokenizer(command, options->tokenizer);
   add_dropout(command, options->dropout);
   options->train.add_to(command, OptionGroup::text, {{"length", "train-length"}});  // --lengths are those to test at
+  command.exclude("--train-lengths", "--train-length");
+  command.group("Model and position");
+  options->model.add_to(command, "Model and position");
   command.group(OptionGroup::optimizer);
   options->train.add_to(command, OptionGroup::optimizer);
+  command.optional_text(
+      "--tune", options->tune, "RATES",
+      "Try learning rates with each method, on a part of the training text; take the best [0.5 to 4 times]");
   options->add_to(command);
   command.examples(
       "  alibi compare\n"
       "  alibi compare novels/train --valid novels/valid --out novels-report\n"
       "  alibi compare novels/ --tokenizer bpe --vocab-size 2000 --warmup-steps 20\n"
+      "  alibi compare novels/ --seeds 3 --methods alibi,sinusoidal,rotary\n"
+      "  alibi compare novels/ --methods alibi,sinusoidal --train-lengths 128,256,512 --seeds 3\n"
+      "  alibi compare --resume alibi-compare\n"
       "  alibi compare notes/ --methods alibi,learned --train-length 64 --lengths 64,256,1024 --tokens 2M");
-  command.runs([options] { run_compare(*options); });
+  command.runs([options, command] { run_compare(*options, command); });
 }
 
 }  // namespace alibi::cli

@@ -29,6 +29,7 @@ struct EvalCommand : CommonOptions {
   std::vector<std::string> texts;
   std::vector<int64_t> lengths;  ///< empty: see default_lengths
   int64_t stride = 0;            ///< 0: non-overlapping
+  bool stream = false;           ///< in one pass, besides the lengths that were asked for
   bool per_position = false;
   bool held_out = false;
 };
@@ -76,6 +77,16 @@ void print_positions(const Evaluation& evaluation) {
     if (tokens == 0) break;  // the text ended before
     const std::string range = end - begin == 1 ? std::to_string(begin) : fmt::format("{}-{}", begin, end - 1);
     say("{:>17}  {:>8.4f}  {:>9}\n", range, nll / static_cast<double>(tokens), tokens);
+  }
+}
+
+/// How loss and speed went along the text.
+void print_spans(const StreamEvaluation& stream) {
+  say("\n{:>17}  {:>8}  {:>9}  {:>8}\n", "place in the text", "nll", "tokens", "tokens/s");
+  for (const StreamSpan& span : stream.spans) {
+    const auto tokens = static_cast<double>(span.end - span.begin);
+    say("{:>17}  {:>8.4f}  {:>9}  {:>8}\n", fmt::format("{}-{}", span.begin, span.end - 1), span.nll_sum / tokens,
+        span.end - span.begin, format_count(tokens / span.seconds));
   }
 }
 
@@ -127,7 +138,8 @@ void warn_of(double part, const EvalCommand& options) {
 void run_eval(EvalCommand& options) {
   options.apply();
   const LanguageModel model = LanguageModel::load(options.model);
-  const std::vector<int64_t> lengths = options.lengths.empty() ? default_lengths(model.config()) : options.lengths;
+  std::vector<int64_t> lengths = options.lengths;
+  if (lengths.empty() && !options.stream) lengths = default_lengths(model.config());
   for (const int64_t length : lengths) {
     check_usage(options.stride <= length, "[eval] the stride is {}, expected at most the length, {}", options.stride,
                 length);
@@ -156,12 +168,21 @@ void run_eval(EvalCommand& options) {
     positions.push_back(positions_json(evaluation));
     if (options.per_position) evaluations.push_back(evaluation);
   }
-  const auto all = static_cast<int64_t>(text.stream.tokens.size());
-  if (const int64_t longest = *std::max_element(lengths.begin(), lengths.end()); longest > all) {
-    say("The text has {} tokens, fewer than the length {}: the model saw it whole\n", format_integer(all),
-        format_integer(longest));
+  std::optional<StreamEvaluation> stream;
+  if (options.stream) {
+    stream = evaluate_stream_with_progress(model, text.stream.tokens);
+    say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", "stream", 1, format_perplexity(stream->perplexity()),
+        stream->bits_per_byte(bytes), stream->tokens, format_count(stream->tokens_per_second()));
   }
+  const auto all = static_cast<int64_t>(text.stream.tokens.size());
+  const auto longest = std::max_element(lengths.begin(), lengths.end());
+  if (longest != lengths.end() && *longest > all) {
+    say("The text has {} tokens, fewer than the length {}: the model saw it whole\n", format_integer(all),
+        format_integer(*longest));
+  }
+  if (stream) say("Keys and values of the stream took {}\n", format_bytes(stream->cache_bytes));
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
+  if (stream && options.per_position) print_spans(*stream);
 
   nlohmann::ordered_json json = {{"model", options.model},
                                  {"position", name_of(model.config().transformer.position)},
@@ -171,6 +192,7 @@ void run_eval(EvalCommand& options) {
                                  {"part_trained_on", trained_on ? nlohmann::ordered_json(*trained_on) : nullptr},
                                  {"peak_bytes", peak_resident_bytes()},
                                  {"eval", evals}};
+  if (stream) json["stream"] = stream_json(*stream, bytes);
   if (options.per_position) json["per_position"] = positions;
   options.write_json(json);
 }
@@ -188,13 +210,16 @@ void add_eval(CLI::App& app) {
                  "Most tokens the model sees at once [1, 2, 4 and 8 times the training length]");
   command.count("--stride", options->stride,
                 "New tokens of each window; the fewer, the more context each has [the length: no overlap]");
+  command.flag("--stream", options->stream,
+               "In one pass, where each token sees everything before it; also at --lengths, if they are given");
   command.flag("--per-position", options->per_position,
-               "Also show the loss by position in the window, where all windows have it");
+               "Also show the loss by position in the window, where all windows have it, and along a stream");
   options->add_to(command);
   command.examples(
       "  alibi eval model/ novels/valid\n"
       "  alibi eval model/ --held-out\n"
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
+      "  alibi eval model/ book.txt --stream\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
   command.runs([options] { run_eval(*options); });
 }

@@ -20,6 +20,34 @@ Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const in
   return evaluate(model, tokens, options);
 }
 
+StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens) {
+  Progress progress(stderr, lines_without_terminal());
+  progress.begin("evaluate in one pass");
+  EvaluateStreamOptions options;
+  options.on_progress = [&](int64_t scored, int64_t all) {
+    progress.update(static_cast<double>(scored) / static_cast<double>(all));
+  };
+  return evaluate_stream(model, tokens, options);
+}
+
+nlohmann::ordered_json stream_json(const StreamEvaluation& stream, int64_t bytes) {
+  auto spans = nlohmann::ordered_json::array();
+  for (const StreamSpan& span : stream.spans) {
+    const auto tokens = static_cast<double>(span.end - span.begin);
+    spans.push_back({{"begin", span.begin},
+                     {"end", span.end},
+                     {"nll", span.nll_sum / tokens},
+                     {"tokens_per_second", tokens / span.seconds}});
+  }
+  return {{"tokens", stream.tokens},
+          {"nll", stream.nll()},
+          {"perplexity", stream.perplexity()},
+          {"bits_per_byte", stream.bits_per_byte(bytes)},
+          {"tokens_per_second", stream.tokens_per_second()},
+          {"cache_bytes", stream.cache_bytes},
+          {"spans", spans}};
+}
+
 nlohmann::ordered_json evaluation_json(const Evaluation& evaluation, int64_t bytes) {
   EvaluationPoint point;
   point.length = evaluation.length;

@@ -106,10 +106,12 @@ int run(int argc, char** argv) {
       "'alibi COMMAND --help' has the options of a command and examples.\n"
       "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx: the best instruction set that may be used.");
   add_compare(app);
+  add_report(app);
   add_tokenize(app);
   add_train(app);
   add_eval(app);
   add_generate(app);
+  add_score(app);
   add_info(app);
   add_bench(app);
   add_completion(app);

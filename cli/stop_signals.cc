@@ -1,14 +1,17 @@
 #include "stop_signals.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
 #include <csignal>
 #include <initializer_list>
+#include <string>
 
 namespace alibi::cli {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
+std::string told_then;  // not changed while the handler is set
 
 void set_handlers(void (*handler)(int)) {
   struct sigaction action {};
@@ -21,14 +24,14 @@ void set_handlers(void (*handler)(int)) {
 void note(int signal) {
   noted = signal;
   set_handlers(SIG_DFL);
-  constexpr char message[] = "\nalibi: finishing the update, then saving; once more ends at once\n";
-  [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, message, sizeof message - 1);
+  [[maybe_unused]] const ssize_t put = ::write(STDERR_FILENO, told_then.data(), told_then.size());
 }
 
 }  // namespace
 
-StopSignals::StopSignals() {
+StopSignals::StopSignals(std::string_view message) {
   noted = 0;
+  told_then = message.empty() ? std::string() : fmt::format("\nalibi: {}\n", message);
   set_handlers(note);
 }
 

@@ -1,12 +1,15 @@
 // SIGINT and SIGTERM while something runs that should come to an end first.
 #pragma once
 
+#include <string_view>
+
 namespace alibi::cli {
 
 /// While it lives, the first of these signals is only noted; the second one ends the process as if nobody listened.
 class StopSignals {
  public:
-  StopSignals();
+  /// `message` is what standard error is told when one comes; empty: nothing.
+  explicit StopSignals(std::string_view message = {});
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;

@@ -74,7 +74,7 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   reset_peak_resident_bytes();
 
   TrainDisplay display(flops, ceiling);
-  const StopSignals signals;
+  const StopSignals signals("finishing the update, then saving; once more ends at once");
   TrainRun run;
   settings.run.apply_to(run);
   run.folder = settings.model;

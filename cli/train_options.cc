@@ -1,28 +1,12 @@
 #include "train_options.h"
 
 #include <cmath>
-#include <filesystem>
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
 
 namespace alibi::cli {
 namespace {
-
-std::string absolute(const std::string& path) {
-  std::error_code error;
-  const std::filesystem::path result = std::filesystem::absolute(path, error);
-  return error ? path : result.lexically_normal().string();  // the folder that we are in may have been removed
-}
-
-/// Paths that hold wherever the file is read from.
-std::vector<std::string> absolute(const std::vector<std::string>& paths) {
-  std::vector<std::string> result;
-  for (const std::string& path : paths) {
-    result.push_back(path == "-" ? path : absolute(path));
-  }
-  return result;
-}
 
 template <class Options>
 void add_settings(nlohmann::ordered_json& json, const Options& options) {
@@ -81,9 +65,9 @@ LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
 nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions& options, const TrainRun& run,
                                      const LanguageModelConfig& config) {
   nlohmann::ordered_json json = {
-      {"text", absolute(s.texts)},
-      {"valid", absolute(s.valid)},
-      {"out", absolute(s.model)},
+      {"text", absolute_paths(s.texts)},
+      {"valid", absolute_paths(s.valid)},
+      {"out", absolute_path(s.model)},
       {"position", s.position},
       {"preset", s.preset},
       {"tokenizer", s.tokenizer.kind},
@@ -93,7 +77,7 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
   };
   // What was not asked for is left out where 0 is no value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
-  if (!s.tokenizer.like.empty()) json["like"] = absolute(s.tokenizer.like);
+  if (!s.tokenizer.like.empty()) json["like"] = absolute_path(s.tokenizer.like);
   add_settings(json, options);
   add_settings(json, run);
   return json;

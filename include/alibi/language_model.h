@@ -66,11 +66,20 @@ struct GenerateOptions {
   double temperature = 1.0;  ///< 0: the most likely token always
   int top_k = 0;             ///< only the k most likely tokens; 0: all
   double top_p = 1.0;        ///< the smallest set of tokens with this probability (nucleus sampling)
+  double min_p = 0;          ///< only tokens at least this times as probable as the most likely one
+  /// Tokens of the prompt and of what was written become less likely: logits above 0 are divided by it, others
+  /// multiplied (Keskar et al. 2019); 1: nothing, below 1: more likely.
+  double repetition_penalty = 1;
   uint64_t seed = 0;
-  bool stop_at_end_of_text = false;  ///< false: that token is never drawn
+  bool stop_at_end_of_text = false;    ///< false: that token is never drawn
+  std::vector<std::string> stop = {};  ///< the text ends before the first of these that would be in it
   /// Called with each new piece of text (whole characters); return false to stop.
   std::function<bool(std::string_view)> on_text = {};
+  /// Called with each token that was drawn, before its text; return false to stop: it is the last one.
+  std::function<bool(int32_t)> on_token = {};
 };
+
+class Context;  // alibi/context.h
 
 class ALIBI_API LanguageModel {
  public:
@@ -106,6 +115,13 @@ class ALIBI_API LanguageModel {
   /// of -1 is not scored (0). Never holds the logits of more than a part of the rows.
   std::vector<float> nll(const Tensor& ids, const Tensor& targets) const;
 
+  /// The same of ids [1, length] that stand after the tokens which the context has read; it has read them afterwards.
+  /// What it remembers is not computed again. Throws Error, and leaves the context as it was, if it belongs to another
+  /// model or the positions of this one end before the last id.
+  Tensor hidden(const Tensor& ids, Context& context) const;
+  Tensor next_logits(const Tensor& ids, Context& context) const;
+  std::vector<float> nll(const Tensor& ids, const Tensor& targets, Context& context) const;
+
   /// As Transformer's, for the whole model. Whoever changes values of parameters calls weights_changed() afterwards.
   void set_precision(Precision precision);
   Precision precision() const;
@@ -120,7 +136,8 @@ class ALIBI_API LanguageModel {
   /// Frees what training keeps between steps.
   void release_training_memory();
 
-  /// Text after the prompt, of any length; positions go as far as it takes. The prompt starts a document.
+  /// Text after the prompt, of any length; positions go as far as it takes. The prompt starts a document. Each token is
+  /// computed once, as alibi/generate.h tells, which has more: several texts after one prompt, and how each ended.
   std::string generate(std::string_view prompt, const GenerateOptions& options = {}) const;
 
   struct State;  ///< private to the library

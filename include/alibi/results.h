@@ -2,22 +2,41 @@
 #pragma once
 
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
 
 namespace alibi {
 
-/// One evaluation: all held-out tokens, cut into windows of `length` that advance by `stride`.
+/// Of 95 %; NaN: not known.
+struct Interval {
+  double low = std::numeric_limits<double>::quiet_NaN();
+  double high = std::numeric_limits<double>::quiet_NaN();
+};
+
+/// One evaluation: all scored tokens, cut into windows of `length` that advance by `stride`.
 struct EvaluationPoint {
   int64_t length = 0;
   int64_t stride = 0;
-  int64_t tokens = 0;            ///< tokens scored, each exactly once
-  double nll = 0;                ///< mean negative log-likelihood per token, nats
-  double perplexity = 0;         ///< exp(nll)
-  double bits_per_byte = 0;      ///< sum of the nll / ln 2 / bytes of text
-  double tokens_per_second = 0;  ///< tokens scored per second
-  std::string gap;               ///< not empty: why this length could not be evaluated (no number is then valid)
+  int64_t tokens = 0;                  ///< tokens scored, each exactly once; the same ones at every length
+  double nll = 0;                      ///< mean negative log-likelihood per token, nats
+  double perplexity = 0;               ///< exp(nll)
+  double bits_per_byte = 0;            ///< sum of the nll / ln 2 / bytes of text
+  double tokens_per_second = 0;        ///< tokens scored per second
+  std::vector<double> block_nll = {};  ///< sum of the nll of each block of the held-out text (HeldOut), nats
+  std::string gap = {};                ///< not empty: why this length could not be evaluated (no number is then valid)
+  // Of the means over several seeds, or of one seed over blocks of text:
+  double deviation = std::numeric_limits<double>::quiet_NaN();  ///< standard deviation of the nll between seeds
+  Interval interval = {};                                       ///< of the nll
+};
+
+/// Mean loss of the same targets, seen with so much text before them.
+struct ContextPoint {
+  int64_t context = 0;  ///< most tokens of input; targets see between context - 15 and context
+  double nll = 0;
+  std::vector<double> block_nll;  ///< sums over each group of 16 targets
+  Interval interval = {};         ///< as in EvaluationPoint
 };
 
 struct LossPoint {
@@ -26,18 +45,25 @@ struct LossPoint {
   double loss = 0;  ///< mean training nll per token since the last point, nats
 };
 
-struct MethodResults {
-  std::string name;  ///< alibi, sinusoidal, rotary, t5, learned, none
+/// One model: trained from one seed at one length, and measured.
+struct RunResults {
+  std::string method;  ///< alibi, sinusoidal, rotary, t5, learned, none
+  int64_t train_length = 0;
+  uint64_t seed = 0;
   int64_t parameters = 0;
   int64_t train_tokens = 0;
+  double learning_rate = 0;
   double train_seconds = 0;
   double train_tokens_per_second = 0;
+  double train_flops_per_token = 0;
   int64_t train_peak_bytes = 0;  ///< most resident memory of the process while this method trained
   std::vector<LossPoint> loss;
-  std::vector<EvaluationPoint> evaluations;  ///< rising lengths
+  std::vector<EvaluationPoint> evaluations;  ///< rising lengths, windows that do not overlap
+  std::vector<EvaluationPoint> sliding;      ///< the same with a smaller stride, if one was asked for
   int64_t eval_peak_bytes = 0;
   int64_t per_position_length = 0;
   std::vector<double> per_position_nll;  ///< mean nll of the tokens at each position of the window, nats
+  std::vector<ContextPoint> context;     ///< rising
   std::string sample_prompt;
   std::string sample;       ///< text generated after the prompt, far past the training length
   std::string sample_note;  ///< not empty: why the sample stops early
@@ -47,17 +73,45 @@ struct MethodResults {
   std::string model_folder;
 };
 
+/// A method at one training length: the means over its seeds (of perplexity the geometric mean), the text of the first.
+struct MethodResults : RunResults {
+  std::string name;              ///< the method; with several training lengths "alibi@128"
+  std::vector<uint64_t> seeds;   ///< of the runs that are in
+  std::vector<RunResults> runs;  ///< in the order of the seeds
+};
+
+/// A held-out file, and what was scored of it.
+struct HeldOutFile {
+  std::string name;
+  int64_t bytes = 0;
+  int64_t scored_bytes = 0;
+};
+
+/// What all runs are scored on.
+struct HeldOut {
+  int64_t bytes = 0;                  ///< behind the scored tokens
+  std::vector<int64_t> block_tokens;  ///< tokens of each block: stretches of the longest length, evenly spread
+  std::vector<HeldOutFile> files;     ///< empty: not known (a folder of tokens)
+};
+
 struct CompareResults {
-  int64_t train_length = 0;
-  uint64_t seed = 0;
+  int64_t train_length = 0;  ///< the shortest, if there are several
+  uint64_t seed = 0;         ///< the first
   int threads = 0;
   std::string preset;
   int64_t parameters = 0;  ///< of the first method
   int64_t train_bytes = 0, valid_bytes = 0, train_files = 0, valid_files = 0;
+  HeldOut held_out;
   std::string corpus_name;  ///< how the user named the text
   std::string tokenizer;    ///< byte, bpe, unigram, words; empty: not known
   int64_t vocab_size = 0;
   std::vector<MethodResults> methods;
+  int64_t runs_planned = 0;  ///< more than runs_done(): the comparison is not at its end
+  int64_t runs_done() const {
+    int64_t runs = 0;
+    for (const MethodResults& method : methods) runs += static_cast<int64_t>(method.runs.size());
+    return runs;
+  }
   // How to repeat it.
   std::string command;
   std::string machine;  ///< CPU, cores, instruction set

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
-#include <optional>
+#include <numeric>
 
 #include "alibi/results.h"
 #include "alibi/runtime.h"
@@ -12,19 +12,20 @@
 #include "compare/defaults.h"
 #include "compare/held_out.h"
 #include "compare/report_settings.h"
+#include "compare/run.h"
+#include "compare/run_store.h"
+#include "compare/tune.h"
 #include "core/check.h"
 #include "core/files.h"
-#include "model/position.h"
 #include "report/html.h"
+#include "report/summarize.h"
 #include "text/corpus.h"
 #include "text/training_data.h"
+#include "train/described.h"
+#include "train/identity.h"
 
 namespace alibi {
 namespace {
-
-std::string ended(const LanguageModel& model, int64_t end) {
-  return fmt::format("{} positions end at {}", name_of(model.config().transformer.position), end);
-}
 
 using Clock = std::chrono::steady_clock;
 
@@ -37,8 +38,30 @@ std::string utc_now() {
   return text;
 }
 
-/// Shares of a method's time, for the estimate of what is left.
-constexpr double train_share = 0.7, evaluate_share = 0.26;
+/// Everything that the results of the runs follow from, but which runs these are.
+OrderedJson identity_of(const CompareOptions& options, const TrainingData& data) {
+  OrderedJson identity;
+  for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+    const std::string_view name = option.name;
+    if (option.changes_result && name != "length" && name != "seed") {
+      identity[option.name] = json_of(option.get(options.train));
+    }
+  }
+  identity["preset"] = options.preset;
+  for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
+    identity[option.name] = json_of(option.get(options.model));
+  }
+  identity["dropout"] = options.dropout ? OrderedJson(*options.dropout) : OrderedJson(nullptr);
+  identity["tokenizer"] = data.tokenizer->fingerprint();
+  identity["text"] = fingerprint(data.train.tokens);
+  identity["held_out_text"] = fingerprint(data.valid.tokens);
+  identity["lengths"] = options.lengths;
+  identity["stride"] = options.stride;
+  identity["tune_rates"] = options.tune_rates;
+  identity["eval_tokens"] = options.eval_tokens;
+  identity["sample_tokens"] = options.sample_tokens;
+  return identity;
+}
 
 class Comparison {
  public:
@@ -50,43 +73,74 @@ class Comparison {
  private:
   void check_options();
   void read_text();
-  LanguageModelConfig model_config(Position method) const;
-  MethodResults run_method(Position method);
-  void train_method(LanguageModel& model, MethodResults& results);
-  void evaluate_method(const LanguageModel& model, MethodResults& results);
-  void sample(const LanguageModel& model, MethodResults& results);
-  void describe(CompareResults& results) const;
-  void report(CompareStatus status, double method_fraction) const;
+  std::vector<RunResults> planned_runs() const;
+  bool tune_methods(const RunSetting& setting);
+  TrainOptions train_options(const RunResults& run) const;
+  CompareResults results_of(const std::vector<RunResults>& done, size_t planned) const;
+  void report(CompareStatus status, double run_fraction) const;
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
   CompareOptions options_;
   const std::function<void(const CompareStatus&)>& on_status_;
   Clock::time_point start_ = Clock::now();
+  std::string started_ = utc_now();
   TrainingData data_;
   std::string corpus_name_;
-  std::span<const int32_t> valid_tokens_;  // those that are scored
-  int64_t scored_bytes_ = 0;               // of text that they stand for
-  size_t methods_done_ = 0;
-  std::string method_;
+  HeldOutPlan plan_;
+  HeldOut held_out_;
+  std::vector<Tuning> tunings_;  // of the methods, if asked
+  CompareStatus at_;             // the run that is going on
+  int64_t runs_done_here_ = 0;   // by this call, for the estimate
 };
 
+/// Lengths are compared at the same number of tokens in each update.
+void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
+  int64_t common = 1;
+  for (const int64_t length : lengths) common = std::min<int64_t>(std::lcm(common, length), INT32_MAX);
+  const int64_t nearest = std::max<int64_t>(1, (batch_tokens + common / 2) / common) * common;
+  for (const int64_t length : lengths) {
+    check_usage(lengths.size() == 1 || batch_tokens % length == 0,
+                "[compare] an update of {} tokens is not whole blocks of {}, so training lengths {} would not have the "
+                "same updates; --batch-tokens {} is the nearest that all of them divide",
+                batch_tokens, length, fmt::join(lengths, ", "), nearest);
+  }
+}
+
 void Comparison::check_options() {
+  if (options_.train_lengths.empty()) options_.train_lengths = {options_.train.length};
+  std::sort(options_.train_lengths.begin(), options_.train_lengths.end());
+  const auto repeated = std::unique(options_.train_lengths.begin(), options_.train_lengths.end());
+  options_.train_lengths.erase(repeated, options_.train_lengths.end());
+  options_.train.length = options_.train_lengths.front();
   options_.train.validate();
+  check_usage(options_.train.length >= 1, "[compare] a training length is {}, expected at least 1",
+              options_.train.length);
+  check_updates(options_.train_lengths, options_.train.batch_tokens);
+  check_usage(options_.seeds >= 1, "[compare] seeds is {}, expected at least 1", options_.seeds);
+  check_usage(options_.stride >= 0, "[compare] stride is {}, expected at least 0", options_.stride);
   check_usage(!options_.methods.empty(), "[compare] there are no methods to compare");
   std::vector<Position> sorted = options_.methods;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   check_usage(twice == sorted.end(), "[compare] the method {} is named twice",
               twice == sorted.end() ? "" : name_of(*twice));
-  for (const Position method : options_.methods) model_config(method);  // throws what is wrong with it
-  if (options_.lengths.empty()) options_.lengths = lengths_to_measure(options_.train.length);
-  std::sort(options_.lengths.begin(), options_.lengths.end());
-  options_.lengths.erase(std::unique(options_.lengths.begin(), options_.lengths.end()), options_.lengths.end());
-  check_usage(options_.lengths.front() >= 1, "[compare] an evaluation length is {}, expected at least 1",
-              options_.lengths.front());
+  for (const Position method : options_.methods) {
+    model_config(options_, method, options_.train.length, nullptr);  // throws what is wrong with it
+  }
+  std::vector<int64_t>& lengths = options_.lengths;
+  if (lengths.empty()) {
+    lengths = lengths_to_measure(options_.train.length);
+    lengths.insert(lengths.end(), options_.train_lengths.begin(), options_.train_lengths.end());
+  }
+  std::sort(lengths.begin(), lengths.end());
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  check_usage(lengths.front() >= 1, "[compare] an evaluation length is {}, expected at least 1", lengths.front());
   check_usage(options_.eval_tokens >= 0, "[compare] eval_tokens is {}, expected at least 0", options_.eval_tokens);
-  if (options_.eval_tokens == 0) options_.eval_tokens = tokens_to_score(options_.preset, options_.lengths.back());
-  if (options_.sample_tokens < 0) options_.sample_tokens = 4 * options_.train.length;
+  std::sort(options_.tune_rates.begin(), options_.tune_rates.end());
+  for (const double rate : options_.tune_rates) {
+    check_usage(std::isfinite(rate) && rate > 0, "[compare] a learning rate to try is {}, expected above 0", rate);
+  }
+  if (options_.eval_tokens == 0) options_.eval_tokens = tokens_to_score(options_.preset, lengths.back());
 }
 
 void Comparison::read_text() {
@@ -103,193 +157,133 @@ void Comparison::read_text() {
         status.fraction = fraction;
         report(status, 0);
       });
-  options_.train.check_text(static_cast<int64_t>(data_.train.tokens.size()));
-  valid_tokens_ = data_.valid.tokens;
-  if (static_cast<int64_t>(valid_tokens_.size()) > options_.eval_tokens) {
-    valid_tokens_ = valid_tokens_.first(static_cast<size_t>(options_.eval_tokens));
+  for (const int64_t length : options_.train_lengths) {
+    TrainOptions train = options_.train;
+    train.length = length;
+    train.check_text(static_cast<int64_t>(data_.train.tokens.size()));
   }
-  check(static_cast<int64_t>(valid_tokens_.size()) >= options_.lengths.back(),
-        "[compare] the held-out text has {} tokens, fewer than the longest length, {}; give more text with --valid or "
-        "shorter --lengths",
-        valid_tokens_.size(), options_.lengths.back());
-  scored_bytes_ = bytes_of_prefix(data_, valid_tokens_.size());
+  const auto stream = static_cast<int64_t>(data_.valid.tokens.size());
+  check(
+      std::min(stream, options_.eval_tokens) >= options_.lengths.back(),
+      "[compare] {} held-out tokens are to be scored, fewer than the longest length, {}; give more text with --valid, "
+      "more --eval-tokens or shorter --lengths",
+      std::min(stream, options_.eval_tokens), options_.lengths.back());
+  plan_ = plan_held_out(stream, options_.eval_tokens, options_.train.length, options_.lengths.back());
+  held_out_ = describe(data_, plan_.blocks);
 }
 
-void Comparison::report(CompareStatus status, double method_fraction) const {
-  if (!on_status_) return;
-  status.method = method_;
-  status.seconds = seconds();
-  const double done =
-      (static_cast<double>(methods_done_) + method_fraction) / static_cast<double>(options_.methods.size());
-  status.seconds_left = done > 0.01 ? status.seconds * (1 - done) / done : 0;
-  on_status_(status);
-}
-
-void Comparison::train_method(LanguageModel& model, MethodResults& results) {
-  reset_peak_resident_bytes();
-  // About 200 points make a curve; each is the mean of the updates since the last.
-  const int64_t every = std::max<int64_t>(1, options_.train.steps() / 200);
-  double sum = 0;
-  int64_t updates = 0;
-  const TrainResult trained = train(model, data_.train.tokens, options_.train, [&](const TrainStatus& train_status) {
-    sum += train_status.loss;
-    ++updates;
-    if (train_status.step % every == 0 || train_status.step == train_status.steps) {
-      results.loss.push_back({train_status.step, train_status.tokens, sum / static_cast<double>(updates)});
-      sum = 0;
-      updates = 0;
-    }
-    CompareStatus status;
-    status.phase = "train";
-    status.train = train_status;
-    status.fraction = static_cast<double>(train_status.step) / static_cast<double>(train_status.steps);
-    report(status, train_share * status.fraction);
-  });
-  results.train_tokens = trained.tokens;
-  results.train_seconds = trained.seconds;
-  results.train_tokens_per_second = trained.tokens_per_second;
-  results.train_peak_bytes = peak_resident_bytes();
-  model.release_training_memory();
-}
-
-void Comparison::evaluate_method(const LanguageModel& model, MethodResults& results) {
-  reset_peak_resident_bytes();
-  const int64_t count = static_cast<int64_t>(valid_tokens_.size());
-  const size_t lengths = options_.lengths.size();
-  for (size_t i = 0; i < lengths; ++i) {
-    EvaluationPoint point;
-    point.length = options_.lengths[i];
-    point.stride = point.length;
-    const std::optional<int64_t> end = end_of_positions(model.config().transformer);
-    if (end && point.length > *end) {
-      point.gap = ended(model, *end);
-      results.evaluations.push_back(point);
-      continue;
-    }
-    EvaluateOptions evaluate_options;
-    evaluate_options.length = point.length;
-    evaluate_options.on_progress = [&](int64_t done, int64_t) {
-      CompareStatus status;
-      status.phase = "evaluate";
-      status.length = point.length;
-      status.fraction = (static_cast<double>(i) + static_cast<double>(done) / static_cast<double>(count)) /
-                        static_cast<double>(lengths);
-      report(status, train_share + evaluate_share * status.fraction);
-    };
-    const Evaluation evaluation = evaluate(model, valid_tokens_, evaluate_options);
-    point.tokens = evaluation.tokens;
-    point.nll = evaluation.nll();
-    point.perplexity = evaluation.perplexity();
-    point.bits_per_byte = evaluation.bits_per_byte(scored_bytes_);
-    point.tokens_per_second = evaluation.tokens_per_second();
-    results.evaluations.push_back(point);
-    // Losses by position: at four times the training length both the start and the far end have many windows.
-    if (results.per_position_length == 0 || point.length <= 4 * options_.train.length) {
-      results.per_position_length = point.length;
-      results.per_position_nll.clear();
-      for (size_t p = 0; p < evaluation.position_nll.size(); ++p) {
-        results.per_position_nll.push_back(evaluation.position_nll[p] /
-                                           static_cast<double>(evaluation.position_tokens[p]));
+/// All methods from one seed before the next seed, so that there is a whole comparison early.
+std::vector<RunResults> Comparison::planned_runs() const {
+  std::vector<RunResults> runs;
+  for (int64_t seed = 0; seed < options_.seeds; ++seed) {
+    for (const int64_t length : options_.train_lengths) {
+      for (const Position method : options_.methods) {
+        RunResults run;
+        run.method = name_of(method);
+        run.train_length = length;
+        run.seed = options_.train.seed + static_cast<uint64_t>(seed);
+        runs.push_back(run);
       }
     }
   }
-  results.eval_peak_bytes = peak_resident_bytes();
+  return runs;
 }
 
-void Comparison::sample(const LanguageModel& model, MethodResults& results) {
-  const Tokenizer& tokenizer = *data_.tokenizer;
-  results.sample_prompt = beginning_of(tokenizer, valid_tokens_, std::max<int64_t>(1, options_.train.length / 2));
-  const auto prompt_tokens = static_cast<int64_t>(tokenizer.encode(results.sample_prompt).size());
-  GenerateOptions generate_options;
-  generate_options.max_tokens = options_.sample_tokens;
-  generate_options.temperature = 0.8;
-  generate_options.seed = options_.train.seed;
-  const std::optional<int64_t> end = end_of_positions(model.config().transformer);
-  if (end && *end - prompt_tokens < generate_options.max_tokens) {
-    generate_options.max_tokens = std::max<int64_t>(0, *end - prompt_tokens);
-    results.sample_note = ended(model, *end);
+/// False: stopped.
+bool Comparison::tune_methods(const RunSetting& setting) {
+  for (const Position method : options_.methods) {
+    if (options_.tune_rates.empty()) break;
+    at_.method = name_of(method);
+    tunings_.push_back(
+        tune(setting, method, [&](const CompareStatus& status, double fraction) { report(status, fraction); }));
+    if (tunings_.back().nll.size() < options_.tune_rates.size()) return false;
   }
-  if (tokenizer.kind() != "byte") {
-    // The same draws, up to the training length.
-    GenerateOptions until_there = generate_options;
-    until_there.max_tokens = std::clamp<int64_t>(options_.train.length - prompt_tokens, 0, generate_options.max_tokens);
-    const std::string within = model.generate(results.sample_prompt, until_there);
-    results.sample_bytes_at_train_length = static_cast<int64_t>(results.sample_prompt.size() + within.size());
+  return true;
+}
+
+TrainOptions Comparison::train_options(const RunResults& run) const {
+  TrainOptions train = options_.train;
+  train.length = run.train_length;
+  train.seed = run.seed;
+  for (const Tuning& tuning : tunings_) {
+    if (name_of(tuning.method) == run.method) train.learning_rate = tuning.best();
   }
-  int64_t written = 0;  // a token gives one piece at most
-  generate_options.on_text = [&](std::string_view) {
-    ++written;
-    CompareStatus status;
-    status.phase = "generate";
-    status.fraction = std::min(1.0, static_cast<double>(written) / static_cast<double>(generate_options.max_tokens));
-    report(status, train_share + evaluate_share + (1 - train_share - evaluate_share) * status.fraction);
-    return true;
-  };
-  results.sample = model.generate(results.sample_prompt, generate_options);
+  return train;
 }
 
-LanguageModelConfig Comparison::model_config(Position method) const {
-  LanguageModelConfig config = with_position(preset(options_.preset), method, options_.train.length);
-  if (options_.dropout) config = with_dropout(config, *options_.dropout);
-  if (data_.tokenizer) config = with_vocab_size(config, data_.tokenizer->vocab_size());
-  config.validate();
-  return config;
+void Comparison::report(CompareStatus status, double run_fraction) const {
+  if (!on_status_) return;
+  status.method = at_.method;
+  status.train_length = at_.train_length;
+  status.seed = at_.seed;
+  status.run = at_.run;
+  status.runs = at_.runs;
+  status.seconds = seconds();
+  const double done = static_cast<double>(runs_done_here_) + run_fraction;
+  const double left = static_cast<double>(at_.runs - at_.run) - run_fraction;
+  status.seconds_left = done > 0.01 ? status.seconds * left / done : 0;
+  on_status_(status);
 }
 
-MethodResults Comparison::run_method(Position method) {
-  method_ = name_of(method);
-  MethodResults results;
-  results.name = method_;
-  LanguageModel model(model_config(method), options_.train.seed, data_.tokenizer);
-  results.parameters = model.parameter_count();
-  train_method(model, results);
-  if (!options_.out.empty()) {
-    results.model_folder = (std::filesystem::path("models") / method_).string();
-    model.save(options_.out / results.model_folder);
-  }
-  evaluate_method(model, results);
-  if (options_.sample_tokens > 0) sample(model, results);
-  return results;
-}
-
-void Comparison::describe(CompareResults& results) const {
+CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_t planned) const {
   const TrainOptions& t = options_.train;
+  CompareResults results;
   results.train_length = t.length;
   results.seed = t.seed;
   results.threads = threads();
   results.preset = options_.preset;
-  results.parameters = results.methods.front().parameters;
   results.tokenizer = data_.tokenizer->kind();
   results.vocab_size = data_.tokenizer->vocab_size();
   results.train_bytes = data_.train_bytes;
   results.valid_bytes = data_.valid_bytes;
   results.train_files = data_.train_files;
   results.valid_files = data_.valid_files;
+  results.held_out = held_out_;
   results.corpus_name = corpus_name_;
+  results.methods = methods_of(done, held_out_);
+  if (!results.methods.empty()) results.parameters = results.methods.front().parameters;
+  results.runs_planned = static_cast<int64_t>(planned);
   results.command = options_.command;
   results.machine = fmt::format("{}, {} threads, {}", cpu_name(), threads(), name_of(isa()));
   results.version = version;
+  results.started = started_;
   results.seconds = seconds();
-  results.settings = report_settings(options_, model_config(options_.methods.front()), data_, corpus_name_,
-                                     static_cast<int64_t>(valid_tokens_.size()));
+  const Tokenizer* tokenizer = data_.tokenizer.get();
+  results.settings = report_settings(options_, model_config(options_, options_.methods.front(), t.length, tokenizer),
+                                     data_, corpus_name_, plan_, tunings_);
+  return results;
 }
 
 CompareResults Comparison::run() {
-  CompareResults results;
-  results.started = utc_now();
   check_options();
-  std::optional<FolderLock> lock;
-  if (!options_.out.empty()) {
-    make_folder(options_.out);
-    lock.emplace(options_.out);
-  }
+  RunStore store(options_.out);
   read_text();
-  for (const Position method : options_.methods) {
-    results.methods.push_back(run_method(method));
-    ++methods_done_;
+  store.open(identity_of(options_, data_), options_.fresh);
+  if (store.keeps() && !options_.settings.empty()) write_file(options_.out / "settings.json", options_.settings);
+  const RunSetting setting{options_, data_, plan_, held_out_.bytes, store};
+  const std::vector<RunResults> planned = planned_runs();
+  std::vector<RunResults> done;
+  if (!tune_methods(setting)) return results_of(done, planned.size());
+  CompareResults results;
+  for (const RunResults& begun : planned) {
+    at_.method = begun.method;
+    at_.train_length = begun.train_length;
+    at_.seed = begun.seed;
+    at_.run = static_cast<int64_t>(&begun - planned.data());
+    at_.runs = static_cast<int64_t>(planned.size());
+    StoredRun run = store.load(begun);
+    const bool was_done = run.done;
+    if (!was_done) {
+      run = run_to_end(setting, train_options(begun), std::move(run),
+                       [&](const CompareStatus& status, double fraction) { report(status, fraction); });
+      if (!run.done) return results_of(done, planned.size());
+      ++runs_done_here_;
+    }
+    done.push_back(std::move(run.results));
+    if (was_done && done.size() < planned.size()) continue;
+    results = results_of(done, planned.size());
+    if (store.keeps()) write_report(results, options_.out);
   }
-  describe(results);
-  if (!options_.out.empty()) write_report(results, options_.out);
   return results;
 }
 

@@ -14,7 +14,7 @@ std::vector<int64_t> lengths_to_measure(int64_t train_length) {
 int64_t tokens_to_score(const std::string& preset, int64_t longest) {
   const bool is_small = preset == "small" || preset == "wikitext103";
   const int64_t of_preset = preset == "tiny" ? 1 << 16 : is_small ? 1 << 18 : 1 << 20;
-  return std::max(of_preset, 4 * longest);
+  return std::max(of_preset, 16 * longest);
 }
 
 }  // namespace alibi

@@ -3,17 +3,121 @@
 #include <algorithm>
 #include <cmath>
 
+#include "core/parallel.h"
 #include "generate/utf8.h"
 
 namespace alibi {
+namespace {
+
+constexpr int64_t kGroup = 16;  // targets
+
+int64_t size_of(const std::vector<Segment>& segments) {
+  int64_t size = 0;
+  for (const Segment& segment : segments) size += segment.size();
+  return size;
+}
+
+/// So many stretches of [first, end), the room between and around them shared out evenly.
+std::vector<Segment> spread(std::vector<int64_t> sizes, int64_t first, int64_t end) {
+  int64_t taken = 0;
+  for (const int64_t size : sizes) taken += size;
+  const int64_t room = end - first - taken, count = static_cast<int64_t>(sizes.size());
+  std::vector<Segment> segments;
+  int64_t before = first;
+  for (int64_t i = 0; i < count; ++i) {
+    const int64_t begin = before + (2 * i + 1) * room / (2 * count);
+    const int64_t size = sizes[static_cast<size_t>(i)];
+    segments.push_back({begin, begin + size});
+    before += size;
+  }
+  return segments;
+}
+
+/// Bytes that tokens decode to where they stand: a tokenizer may treat the beginning of a text apart.
+int64_t decoded_size(const TrainingData& data, const Segment& segment) {
+  const auto decoded = [&](int64_t begin, int64_t end) {
+    const auto count = static_cast<size_t>(end - begin);
+    return static_cast<int64_t>(
+        data.tokenizer->decode(data.valid.tokens.subspan(static_cast<size_t>(begin), count)).size());
+  };
+  if (segment.begin == 0) return decoded(0, segment.end);
+  return decoded(segment.begin - 1, segment.end) - decoded(segment.begin - 1, segment.begin);
+}
+
+/// Bytes of text for each byte that decoding gives.
+double bytes_per_decoded(const TrainingData& data) {
+  if (data.tokenizer->kind() == "byte") return 1;
+  const auto all = static_cast<double>(data.tokenizer->decode(data.valid.tokens).size());
+  return static_cast<double>(data.valid_bytes) / all;
+}
+
+Segment overlap(const Segment& a, const Segment& b) {
+  const int64_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+}  // namespace
+
+std::vector<Segment> spread_blocks(int64_t stream, int64_t wanted, int64_t longest) {
+  wanted = std::min(wanted, stream);
+  std::vector<int64_t> sizes;
+  for (int64_t left = wanted; left > 0; left -= sizes.back()) sizes.push_back(std::min(left, longest));
+  return spread(std::move(sizes), 0, stream);
+}
+
+HeldOutPlan plan_held_out(int64_t stream, int64_t wanted, int64_t train_length, int64_t longest) {
+  HeldOutPlan plan;
+  plan.blocks = spread_blocks(stream, wanted, longest);
+  plan.tokens = size_of(plan.blocks);
+  for (int64_t context = kGroup; context <= longest; context *= 2) plan.contexts.push_back(context);
+  for (const int64_t context : {train_length, longest}) plan.contexts.push_back(context);
+  std::sort(plan.contexts.begin(), plan.contexts.end());
+  plan.contexts.erase(std::unique(plan.contexts.begin(), plan.contexts.end()), plan.contexts.end());
+  // All groups have the longest of the contexts before them, and there is as much text for groups as for that.
+  std::erase_if(plan.contexts, [&](int64_t context) { return context < kGroup || context > stream / 2; });
+  if (plan.contexts.empty()) return plan;
+  const int64_t first = plan.contexts.back();
+  // As many as make the whole curve cost about as much as two or three evaluations.
+  const int64_t affordable = std::clamp<int64_t>(2 * plan.tokens / first, 8, 64);
+  const int64_t groups = std::min(affordable, (stream - first) / kGroup);
+  plan.groups = spread(std::vector<int64_t>(static_cast<size_t>(groups), kGroup), first, stream);
+  return plan;
+}
+
+HeldOut describe(const TrainingData& data, const std::vector<Segment>& blocks) {
+  HeldOut held_out;
+  held_out.bytes = bytes_of(data, blocks);
+  for (const Segment& block : blocks) held_out.block_tokens.push_back(block.size());
+  const double factor = bytes_per_decoded(data);
+  int64_t begin = 0;
+  size_t next = 0;  // the first block that may reach into the file
+  for (const TextPart& part : data.valid_parts) {
+    const Segment tokens{begin, begin + part.tokens};
+    begin = tokens.end;
+    while (next < blocks.size() && blocks[next].end <= tokens.begin) ++next;
+    double bytes = 0;
+    int64_t scored = 0;
+    for (size_t i = next; i < blocks.size() && blocks[i].begin < tokens.end; ++i) {
+      const Segment both = overlap(blocks[i], tokens);
+      if (both.size() == 0) continue;
+      bytes += factor * static_cast<double>(decoded_size(data, both));
+      scored += both.size();
+    }
+    held_out.files.push_back({part.name, part.bytes, scored == part.tokens ? part.bytes : std::llround(bytes)});
+  }
+  return held_out;
+}
+
+int64_t bytes_of(const TrainingData& data, const std::vector<Segment>& segments) {
+  if (size_of(segments) == static_cast<int64_t>(data.valid.tokens.size())) return data.valid_bytes;
+  double bytes = 0;
+  for (const Segment& segment : segments) bytes += static_cast<double>(decoded_size(data, segment));
+  return std::llround(bytes_per_decoded(data) * bytes);
+}
 
 int64_t bytes_of_prefix(const TrainingData& data, size_t tokens) {
-  if (tokens == data.valid.tokens.size()) return data.valid_bytes;
-  const auto decoded = [&](std::span<const int32_t> ids) {
-    return static_cast<double>(data.tokenizer->decode(ids).size());
-  };
-  const double share = decoded(data.valid.tokens.first(tokens)) / decoded(data.valid.tokens);
-  return std::llround(share * static_cast<double>(data.valid_bytes));
+  if (tokens == 0) return 0;
+  return bytes_of(data, {{0, static_cast<int64_t>(tokens)}});
 }
 
 std::string beginning_of(const Tokenizer& tokenizer, std::span<const int32_t> stream, int64_t count) {

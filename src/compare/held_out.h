@@ -1,17 +1,40 @@
-// Parts of the held-out text, which may be known by its tokens alone.
+// Parts of the held-out text: which are scored, how many bytes stand behind them, and of which files they are.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <vector>
 
+#include "alibi/evaluate.h"
+#include "alibi/results.h"
 #include "text/training_data.h"
 
 namespace alibi {
 
-/// Bytes of held-out text behind the first tokens: what they decode to, in proportion where decoding does not give the
-/// text back (`words`).
+/// What a comparison scores. Each block is cut into windows of every length, so the targets are the same ones at all of
+/// them; no block is longer than the longest length.
+struct HeldOutPlan {
+  std::vector<Segment> blocks;
+  std::vector<Segment> groups;    ///< of 16 targets, which are scored with more and more text before them
+  std::vector<int64_t> contexts;  ///< how much, rising
+  int64_t tokens = 0;             ///< of the blocks
+};
+
+/// Blocks of `longest` tokens (the last one may be shorter), `wanted` tokens together, spread evenly over the stream
+/// and so over all files; the whole stream if it has no more.
+std::vector<Segment> spread_blocks(int64_t stream, int64_t wanted, int64_t longest);
+
+HeldOutPlan plan_held_out(int64_t stream, int64_t wanted, int64_t train_length, int64_t longest);
+
+/// Bytes and files behind the blocks.
+HeldOut describe(const TrainingData& data, const std::vector<Segment>& blocks);
+
+/// Bytes of held-out text behind the tokens: what they decode to, in proportion where decoding does not give the text
+/// back (`words`).
+int64_t bytes_of(const TrainingData& data, const std::vector<Segment>& segments);
+/// Behind the first tokens.
 int64_t bytes_of_prefix(const TrainingData& data, size_t tokens);
 
 /// Text of at most `count` tokens of the first document, in whole characters.

@@ -1,8 +1,10 @@
 #include "compare/report_settings.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include "report/format.h"
+#include "train/update.h"
 
 namespace alibi {
 namespace {
@@ -11,6 +13,19 @@ std::string model_text(const TransformerConfig& model) {
   std::string text = fmt::format("{} layers, d_model {}, {} heads, feed-forward {}, {}", model.layers, model.d_model,
                                  model.heads, model.ffn_dim(), name_of(model.activation));
   return model.dropout > 0 ? text + fmt::format(", dropout {:g}", model.dropout) : text;
+}
+
+/// What the methods themselves are given.
+std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
+  std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.embedding_scale);
+  for (const Position method : options.methods) {
+    if (method == Position::alibi) text += fmt::format("; alibi: slopes down to 2^-{:g}", options.model.bias_max);
+    if (method == Position::t5) {
+      text += fmt::format("; t5: {} buckets, one for all from distance {} on", options.model.t5_buckets,
+                          options.model.t5_max_distance);
+    }
+  }
+  return text;
 }
 
 std::string tokenizer_text(const TrainingData& data) {
@@ -33,24 +48,57 @@ std::string optimizer_text(const TrainOptions& t) {
       t.learning_rate, schedule.warmup_steps, shape, t.weight_decay, t.clip);
 }
 
+std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& plan) {
+  const std::string windows =
+      options.stride > 0 ? fmt::format("windows that do not overlap, and windows that slide by {}", options.stride)
+                         : "windows that do not overlap";
+  return fmt::format(
+      "{}, over {} held-out tokens in {} blocks, evenly spread over the files; the same targets at every "
+      "length",
+      windows, format_integer(plan.tokens), plan.blocks.size());
+}
+
+/// What an update really has: whole blocks.
+std::string training_text(const CompareOptions& options) {
+  const TrainOptions& t = options.train;
+  const int64_t update = blocks_per_update(t) * t.length;
+  return fmt::format("{} tokens in {} updates of {}, in blocks of {}, in {}", t.steps() * update, t.steps(), update,
+                     fmt::join(options.train_lengths, ", "), name_of(t.precision));
+}
+
+std::string tuning_text(const std::vector<Tuning>& tunings) {
+  if (tunings.empty()) return "none: the same learning rate for all methods, which may suit some better than others";
+  std::vector<std::string> parts;
+  for (const Tuning& tuning : tunings) {
+    parts.push_back(fmt::format("{} {:g}{}", name_of(tuning.method), tuning.best(),
+                                tuning.is_at_an_end() ? " (the last one tried: a rate beyond may be better)" : ""));
+  }
+  return fmt::format("learning rates {}: of {:g} the best on text carved out of the training text",
+                     fmt::join(parts, ", "), fmt::join(tunings.front().rates, ", "));
+}
+
+std::string seeds_text(const CompareOptions& options) {
+  const uint64_t first = options.train.seed;
+  if (options.seeds == 1) return fmt::format("{}", first);
+  return fmt::format("{} to {}", first, first + static_cast<uint64_t>(options.seeds) - 1);
+}
+
 }  // namespace
 
-std::vector<std::pair<std::string, std::string>> report_settings(const CompareOptions& options,
-                                                                 const LanguageModelConfig& model,
-                                                                 const TrainingData& data,
-                                                                 const std::string& corpus_name,
-                                                                 int64_t scored_tokens) {
-  const TrainOptions& t = options.train;
+std::vector<std::pair<std::string, std::string>> report_settings(
+    const CompareOptions& options, const LanguageModelConfig& model, const TrainingData& data,
+    const std::string& corpus_name, const HeldOutPlan& plan, const std::vector<Tuning>& tunings) {
   return {
       {"model", model_text(model.transformer)},
+      {"positions", positions_text(options, model)},
       {"text", corpus_name},
       {"held out", data.split_rule},
       {"tokenizer", tokenizer_text(data)},
-      {"training", fmt::format("{} tokens in {} updates of {}, in blocks of {}, in {}", t.steps() * t.batch_tokens,
-                               t.steps(), t.batch_tokens, t.length, name_of(t.precision))},
-      {"optimizer", optimizer_text(t)},
-      {"evaluation", fmt::format("non-overlapping windows over {} held-out tokens", scored_tokens)},
-      {"seed", fmt::format("{}", t.seed)},
+      {"training", training_text(options)},
+      {"optimizer", optimizer_text(options.train)},
+      {"tuning", tuning_text(tunings)},
+      {"evaluation", evaluation_text(options, plan)},
+      {options.seeds == 1 ? "seed" : "seeds", seeds_text(options)},
   };
 }
 

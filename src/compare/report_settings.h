@@ -6,14 +6,15 @@
 #include <vector>
 
 #include "alibi/compare.h"
+#include "compare/held_out.h"
+#include "compare/tune.h"
 #include "text/training_data.h"
 
 namespace alibi {
 
 /// Names and values in the order of the report. `model` is that of any of the methods.
-std::vector<std::pair<std::string, std::string>> report_settings(const CompareOptions& options,
-                                                                 const LanguageModelConfig& model,
-                                                                 const TrainingData& data,
-                                                                 const std::string& corpus_name, int64_t scored_tokens);
+std::vector<std::pair<std::string, std::string>> report_settings(
+    const CompareOptions& options, const LanguageModelConfig& model, const TrainingData& data,
+    const std::string& corpus_name, const HeldOutPlan& plan, const std::vector<Tuning>& tunings);
 
 }  // namespace alibi

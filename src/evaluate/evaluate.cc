@@ -20,26 +20,53 @@ double Evaluation::tokens_per_second() const { return static_cast<double>(tokens
 
 namespace {
 
-/// Targets [context, end) are seen by the model, targets [first_scored, end) are scored.
+/// Inputs of the targets [begin, end) are seen by the model, targets [first_scored, end) are scored.
 struct Window {
   int64_t begin, first_scored, end;
+  size_t segment;
   int64_t length() const { return end - begin; }
 };
 
-/// Every target is scored by exactly one window. A window scores `stride` new targets and shows up to length - stride
-/// before them. The windows at the start of the stream that could not be full all begin at 0, so the longest of them
-/// serves for all: its targets see the same inputs.
-std::vector<Window> cut_windows(int64_t tokens, int64_t length, int64_t stride) {
+/// Every target of the segment is scored by exactly one window. A window scores `stride` new targets and shows up to
+/// length - stride before them. The windows at the start of the stream that could not be full all begin at 0, so the
+/// longest of them serves for all: its targets see the same inputs.
+void cut_windows(const Segment& segment, size_t index, int64_t length, int64_t stride, std::vector<Window>& windows) {
   const int64_t context = length - stride;
-  std::vector<Window> windows;
-  int64_t scored = std::min(tokens, (context / stride + 1) * stride);
-  windows.push_back({0, 0, scored});
-  while (scored < tokens) {
-    const int64_t end = std::min(tokens, scored + stride);
-    windows.push_back({scored - context, scored, end});
+  int64_t scored = segment.begin;
+  if (scored < context) {
+    const int64_t at_start = (context - scored) / stride + 1;  // windows that begin at 0
+    const int64_t end = std::min(segment.end, scored + at_start * stride);
+    windows.push_back({0, scored, end, index});
     scored = end;
   }
+  while (scored < segment.end) {
+    const int64_t end = std::min(segment.end, scored + stride);
+    windows.push_back({scored - context, scored, end, index});
+    scored = end;
+  }
+}
+
+std::vector<Window> cut_windows(const std::vector<Segment>& segments, int64_t length, int64_t stride) {
+  std::vector<Window> windows;
+  for (size_t i = 0; i < segments.size(); ++i) cut_windows(segments[i], i, length, stride, windows);
+  // Those of one length go through the model together; of a single segment they lie side by side as they are.
+  if (segments.size() > 1) {
+    std::stable_sort(windows.begin(), windows.end(),
+                     [](const Window& a, const Window& b) { return a.length() > b.length(); });
+  }
   return windows;
+}
+
+std::vector<Segment> segments_to_score(const std::vector<Segment>& asked, int64_t tokens) {
+  if (asked.empty()) return {{0, tokens}};
+  int64_t at = 0;
+  for (const Segment& segment : asked) {
+    check_usage(segment.begin >= at && segment.begin < segment.end && segment.end <= tokens,
+                "[evaluate] a segment of the targets {} to {} behind {}, expected some that rise within the {} tokens",
+                segment.begin, segment.end, at, tokens);
+    at = segment.end;
+  }
+  return asked;
 }
 
 }  // namespace
@@ -52,16 +79,19 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
               length);
   check(model.config().transformer.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
   check(!tokens.empty(), "[evaluate] there are no tokens to score");
-  const int64_t count = static_cast<int64_t>(tokens.size());
+  const std::vector<Segment> segments = segments_to_score(options.segments, static_cast<int64_t>(tokens.size()));
   const int32_t first_input = model.tokenizer().end_of_text();
-  const std::vector<Window> windows = cut_windows(count, length, stride);
+  const std::vector<Window> windows = cut_windows(segments, length, stride);
+  int64_t count = 0, longest = 0;
+  for (const Segment& segment : segments) count += segment.size();
+  for (const Window& window : windows) longest = std::max(longest, window.length());
 
   Evaluation result;
   result.length = length;
   result.stride = stride;
-  const int64_t longest = std::min(length, count);
   result.position_nll.assign(static_cast<size_t>(longest), 0.0);
   result.position_tokens.assign(static_cast<size_t>(longest), 0);
+  result.segment_nll.assign(segments.size(), 0.0);
   const KeepMemory keep;
   const auto start = std::chrono::steady_clock::now();
   for (size_t at = 0; at < windows.size();) {
@@ -89,6 +119,7 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
         if (t < windows[w].first_scored) continue;
         const size_t position = static_cast<size_t>(t - windows[w].begin);
         result.nll_sum += static_cast<double>(*value);
+        result.segment_nll[windows[w].segment] += static_cast<double>(*value);
         result.position_nll[position] += static_cast<double>(*value);
         ++result.position_tokens[position];
         ++result.tokens;

@@ -1,9 +1,11 @@
 #include "alibi/language_model.h"
 
 #include <numeric>
+#include <span>
 
 #include "core/check.h"
 #include "core/together.h"
+#include "model/context_state.h"
 #include "model/mpt_folder.h"
 #include "model/parameters.h"
 #include "model/pass.h"
@@ -42,6 +44,13 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
     if (transformer.precision() == Precision::f32) return states;
     Tensor result = Tensor::empty(states.shape(), DType::bfloat16, states.device());
     nn::convert(states, result);
+    return result;
+  }
+
+  /// Of states [R, C].
+  Tensor logits(const Tensor& states) const {
+    Tensor result = Tensor::empty({states.size(0), config.vocab_size}, DType::float32, states.device());
+    vocabulary->logits(rounded(states), result);
     return result;
   }
 
@@ -128,20 +137,39 @@ Tensor LanguageModel::hidden(const Tensor& ids) const {
   return alibi::hidden(*this, ids, pass);
 }
 
+Tensor LanguageModel::hidden(const Tensor& ids, Context& context) const {
+  State::check_ids(ids, "language model");
+  Tensor all = Tensor::empty({1, ids.size(1), config().transformer.d_model});
+  read(*this, ids.to(device()), context,
+       [&](int64_t first, const Tensor& states) { all.slice(1, first, first + states.size(1)).copy_from(states); });
+  return all;
+}
+
 Tensor LanguageModel::logits(const Tensor& ids) const {
   const Tensor states = hidden(ids);
   const int64_t rows = ids.elements(), vocab = config().vocab_size;
-  Tensor result = Tensor::empty({rows, vocab}, DType::float32, device());
-  state_->vocabulary->logits(state_->rounded(states.reshape({rows, states.size(2)})), result);
-  return result.reshape({ids.size(0), ids.size(1), vocab});
+  return state_->logits(states.reshape({rows, states.size(2)})).reshape({ids.size(0), ids.size(1), vocab});
 }
 
-Tensor LanguageModel::next_logits(const Tensor& ids) const {
-  const Tensor states = hidden(ids);
+namespace {
+
+/// The states [batch, length, C] of the last tokens, as [batch, C].
+Tensor last_of(const Tensor& states) {
   const int64_t batch = states.size(0), length = states.size(1), width = states.size(2);
-  const Tensor last = states.slice(1, length - 1, length).clone().reshape({batch, width});
-  Tensor result = Tensor::empty({batch, config().vocab_size}, DType::float32, device());
-  state_->vocabulary->logits(state_->rounded(last), result);
+  return states.slice(1, length - 1, length).clone().reshape({batch, width});
+}
+
+}  // namespace
+
+Tensor LanguageModel::next_logits(const Tensor& ids) const { return state_->logits(last_of(hidden(ids))); }
+
+Tensor LanguageModel::next_logits(const Tensor& ids, Context& context) const {
+  State::check_ids(ids, "language model");
+  const int64_t length = ids.size(1);
+  Tensor result;
+  read(*this, ids.to(device()), context, [&](int64_t first, const Tensor& states) {
+    if (first + states.size(1) == length) result = state_->logits(last_of(states));
+  });
   return result;
 }
 
@@ -152,6 +180,19 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   std::vector<float> result(static_cast<size_t>(rows));
   state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}).to(device()),
                           result);
+  return result;
+}
+
+std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets_in, Context& context) const {
+  State::check_targets(ids, targets_in, "language model");
+  const Tensor targets = targets_in.reshape({ids.elements()}).to(device());
+  std::vector<float> result(static_cast<size_t>(ids.elements()));
+  read(*this, ids.to(device()), context, [&](int64_t first, const Tensor& states) {
+    const int64_t rows = states.size(1);
+    state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})),
+                            targets.slice(0, first, first + rows),
+                            std::span(result).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)));
+  });
   return result;
 }
 

@@ -38,9 +38,10 @@ int64_t ParameterSpec::elements() const {
 std::vector<Parameter> make_parameters(const DeclareParameters& declare, uint64_t seed) {
   std::vector<Parameter> made;
   std::vector<Parameter**> places;
+  uint64_t counted = 0;  // those without a stream of their own
   declare([&](Parameter*& place, ParameterSpec spec) {
     Parameter parameter{spec.name, Tensor::empty(spec.shape), {}, spec.decays, {}, spec.is_operand};
-    spec.start.fill(parameter.value, Random(seed, spec.stream.value_or(mix(0x1417, made.size()))));
+    spec.start.fill(parameter.value, Random(seed, spec.stream ? *spec.stream : mix(0x1417, counted++)));
     if (spec.last_rows) {
       const int64_t rows = spec.shape[0];
       Tensor last = parameter.value.slice(0, rows - spec.last_rows->rows, rows);

@@ -38,7 +38,7 @@ struct ParameterSpec {
   bool decays = false;
   bool is_operand = false;
   std::vector<std::string> parts = {};  ///< its equal parts, row after row, where files keep them apart
-  std::optional<uint64_t> stream = {};  ///< of random numbers; absent: that of its place among the parameters
+  std::optional<uint64_t> stream = {};  ///< of random numbers; absent: that of its place among those that have none
   struct LastRows {
     int64_t rows;
     Start start;

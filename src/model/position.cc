@@ -1,16 +1,21 @@
 #include "model/position.h"
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <mutex>
 
 #include "core/check.h"
+#include "core/random.h"
 #include "nn/elementwise.h"
 #include "nn/positions.h"
 #include "nn/rotary.h"
 
 namespace alibi {
 namespace {
+
+/// Of random numbers: apart from those of what all methods share, so that this starts the same with each.
+constexpr uint64_t kStream = mix(0x1417, ~uint64_t{1});
 
 /// Press et al. 2022: the scores of attention less slope * distance.
 class Alibi : public PositionMethod {
@@ -52,11 +57,13 @@ class Sinusoidal : public PositionMethod {
   }
 
  private:
-  /// Grows to the longest length asked for, by several threads perhaps.
+  /// Grows to the longest length asked for, by several threads perhaps; a text that is read token by token asks for one
+  /// more each time.
   Tensor table(int64_t length, Device device) const {
     const std::lock_guard lock(mutex_);
     if (!table_.defined() || table_.size(0) < length || table_.device() != device) {
-      Tensor table = Tensor::empty({length, config_.d_model}, DType::float32, device);
+      const int64_t held = table_.defined() ? table_.size(0) : 0;
+      Tensor table = Tensor::empty({std::max(length, held + held / 2), config_.d_model}, DType::float32, device);
       nn::sinusoids(table);
       table_ = table;
     }
@@ -105,9 +112,10 @@ class T5 : public PositionMethod {
     fields.range("t5_max_distance", config_.t5_max_distance, config_.t5_buckets, largest_extent);
   }
   void declare(const VisitParameter& visit) override {
-    visit(
-        table_,
-        {.name = "relative_bias.weight", .shape = {config_.t5_buckets, config_.heads}, .start = Start::normal(0.02f)});
+    visit(table_, {.name = "relative_bias.weight",
+                   .shape = {config_.t5_buckets, config_.heads},
+                   .start = Start::normal(0.02f),
+                   .stream = kStream});
   }
   void bias(AttentionOptions& options) const override {
     options.buckets = BucketedBias{table_->value, config_.t5_max_distance};
@@ -130,8 +138,10 @@ class Learned : public PositionMethod {
   std::optional<int64_t> end() const override { return config_.max_length; }
   void fit(TransformerConfig& config, int64_t train_length) const override { config.max_length = train_length; }
   void declare(const VisitParameter& visit) override {
-    visit(table_,
-          {.name = "wpe.weight", .shape = {config_.max_length, config_.d_model}, .start = Start::normal(0.02f)});
+    visit(table_, {.name = "wpe.weight",
+                   .shape = {config_.max_length, config_.d_model},
+                   .start = Start::normal(0.02f),
+                   .stream = kStream});
   }
   void enter(const Tensor& x, int64_t first, Tensor& y) const override {
     const int64_t last = first + x.size(1);

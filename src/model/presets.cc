@@ -87,6 +87,9 @@ LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout) {
   TransformerConfig& t = config.transformer;
   t.dropout = dropout;
   if (t.embedding_dropout > 0) t.embedding_dropout = dropout;
+  if (dropout > 0) return config;
+  t.attention_dropout = t.activation_dropout = 0;
+  if (config.adaptive) config.adaptive->dropout = 0;
   return config;
 }
 

@@ -6,8 +6,11 @@
 #include <cmath>
 #include <functional>
 #include <limits>
+#include <set>
+#include <span>
 
 #include "report/format.h"
+#include "report/statistics.h"
 #include "report/summary.h"
 #include "report/verdict.h"
 
@@ -64,14 +67,15 @@ std::string one_run(const CompareResults& results) {
   if (results.parameters > 0) {
     text += fmt::format(", {} parameters", format_count(static_cast<double>(results.parameters)));
   }
-  return text + fmt::format("; one run, seed {}", results.seed);
+  const size_t seeds = results.methods.empty() ? 1 : results.methods.front().seeds.size();
+  if (seeds < 2) return text + fmt::format("; one run, seed {}", results.seed);
+  return text + fmt::format("; means of {} seeds, bands: 95 % intervals", seeds);
 }
 
-/// Mean over positions (first, last], 1-based; NaN if one of them is.
-double mean_of(const std::vector<double>& values, int64_t first, int64_t last) {
-  double sum = 0;
-  for (int64_t i = first; i < last; ++i) sum += values[static_cast<size_t>(i)];
-  return sum / static_cast<double>(last - first);
+/// Between seeds. Over blocks of text it would be as wide as the texts differ, which is the same for all methods.
+Interval band_of(const MethodResults& method, const Interval& nll, bool as_perplexity) {
+  if (method.seeds.size() < 2) return {};
+  return as_perplexity ? Interval{std::exp(nll.low), std::exp(nll.high)} : nll;
 }
 
 Series position_series(const MethodResults& method) {
@@ -82,7 +86,11 @@ Series position_series(const MethodResults& method) {
     const double edge = static_cast<double>(begin + 1) * std::exp2(0.25);
     const int64_t end = std::clamp(static_cast<int64_t>(std::floor(edge)), begin + 1, count);
     const double middle = std::sqrt(static_cast<double>(begin + 1) * static_cast<double>(end));
-    series.points.push_back({middle, mean_of(method.per_position_nll, begin, end), ""});
+    series.points.push_back(
+        {middle,
+         mean_of(
+             std::span(method.per_position_nll).subspan(static_cast<size_t>(begin), static_cast<size_t>(end - begin))),
+         ""});
     begin = end;
   }
   if (!series.points.empty() && std::isfinite(series.points.back().y)) {
@@ -122,7 +130,8 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
       const bool valid = measured(point);
       const std::string text = valid ? format_perplexity(point.perplexity) : "";
       series.points.push_back({static_cast<double>(point.length), valid ? point.perplexity : NAN,
-                               fmt::format("{} at {}: {}", method->name, format_integer(point.length), text)});
+                               fmt::format("{} at {}: {}", method->name, format_integer(point.length), text),
+                               band_of(*method, point.interval, true)});
       if (valid) series.end_value = text;
     }
     chart.series.push_back(std::move(series));
@@ -198,6 +207,35 @@ LineChart position_chart(const CompareResults& results) {
   return chart;
 }
 
+LineChart context_chart(const CompareResults& results) {
+  LineChart chart;
+  chart.id = "context";
+  chart.title = "Loss of the same tokens against the text before them";
+  chart.description = "Mean loss of the same held-out tokens when more and more of the text before them is shown.";
+  chart.width = kPageFigureWidth;
+  chart.height = 330;
+  std::set<int64_t> contexts;
+  for (const MethodResults* method : drawing_order(results)) {
+    Series series{method->name, {}, "", ""};
+    for (const ContextPoint& point : method->context) {
+      contexts.insert(point.context);
+      series.points.push_back({static_cast<double>(point.context), point.nll,
+                               fmt::format("{}, {} tokens before: {:.4f}", method->name, point.context, point.nll),
+                               band_of(*method, point.interval, false)});
+      if (std::isfinite(point.nll)) series.end_value = fmt::format("{:.3f}", point.nll);
+    }
+    if (!series.points.empty()) chart.series.push_back(std::move(series));
+  }
+  const Range range = y_range(chart.series);
+  chart.y = range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
+  chart.x = length_axis({contexts.begin(), contexts.end()}, results.train_length, chart.width - kBesidePlot);
+  chart.x_label = "Tokens of text shown, and as a multiple of the training length";
+  chart.y_label = "Mean loss in nats per token (lower is better)";
+  if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
+  chart.mark_label = fmt::format("training length {}", format_integer(results.train_length));
+  return chart;
+}
+
 std::vector<BarChart> cost_charts(const CompareResults& results) {
   std::vector<BarChart> charts;
   add_bars(
@@ -223,6 +261,25 @@ std::vector<BarChart> cost_charts(const CompareResults& results) {
 
 std::string figure_svg(const CompareResults& results) {
   return draw(perplexity_chart(results, 720), print_theme(), true);
+}
+
+std::string compact_figure_svg(const CompareResults& results) {
+  return draw(compacted(perplexity_chart(results, 400)), print_theme(), true);
+}
+
+std::string figure_csv(const CompareResults& results) {
+  std::string csv = "length";
+  for (const MethodResults& method : results.methods) csv += fmt::format(",{0},{0}_low,{0}_high", method.name);
+  for (const int64_t length : all_lengths(results)) {
+    csv += fmt::format("\n{}", length);
+    for (const MethodResults& method : results.methods) {
+      const EvaluationPoint* point = measured_at(method, length);
+      const Interval interval = point == nullptr ? Interval{} : point->interval;
+      csv += fmt::format(",{},{},{}", point == nullptr ? std::nan("") : point->perplexity, std::exp(interval.low),
+                         std::exp(interval.high));
+    }
+  }
+  return csv + "\n";
 }
 
 }  // namespace alibi

@@ -20,10 +20,17 @@ LineChart perplexity_chart(const CompareResults& results, double width = kPageFi
 LineChart loss_chart(const CompareResults& results);
 /// Loss by the position of the token in its window: the early token curse (paper appendix B).
 LineChart position_chart(const CompareResults& results);
+/// Loss of the same tokens against how much text is shown before them.
+LineChart context_chart(const CompareResults& results);
 /// Speed of training and evaluation, and memory. Charts for which nothing was measured are left out.
 std::vector<BarChart> cost_charts(const CompareResults& results);
 
 /// The central figure as a file of its own, on white.
 std::string figure_svg(const CompareResults& results);
+/// The same for 400 pixels.
+std::string compact_figure_svg(const CompareResults& results);
+/// Its numbers, for other programs' figures (PGF/TikZ reads it): a line for each length, a column for each method's
+/// perplexity and for the ends of its 95 % interval; "nan" where there is none.
+std::string figure_csv(const CompareResults& results);
 
 }  // namespace alibi

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <optional>
 
 #include "core/files.h"
 #include "report/figures.h"
@@ -11,6 +12,7 @@
 #include "report/markup.h"
 #include "report/page_sections.h"
 #include "report/page_style.h"
+#include "report/summarize.h"
 #include "report/summary.h"
 #include "report/verdict.h"
 
@@ -20,9 +22,9 @@ namespace {
 
 std::string figure(const LineChart& chart, const std::string& caption) {
   return fmt::format(
-      "<figure>\n<div class=\"scroll\" tabindex=\"0\" role=\"region\" aria-label=\"{}\">{}</div>\n"
+      "<figure>\n<div class=\"wide\">{}</div>\n<div class=\"compact\">{}</div>\n"
       "<figcaption>{}</figcaption>\n</figure>\n",
-      escape_markup(chart.title), draw(chart, page_theme(), false), caption);
+      draw(chart, page_theme(), false), draw(compacted(chart), page_theme(), false), caption);
 }
 
 /// The verdict as HTML; "15 %" must not be torn apart at the end of a line.
@@ -32,6 +34,11 @@ std::string verdict_markup(const CompareResults& results) {
   return text;
 }
 
+std::string seeds_text(const CompareResults& results) {
+  const size_t seeds = results.methods.empty() ? 1 : results.methods.front().seeds.size();
+  return seeds < 2 ? fmt::format("once, from seed {}", results.seed) : fmt::format("from {} seeds", seeds);
+}
+
 std::string section(const char* id, std::string_view heading, const std::string& body) {
   return fmt::format("<section aria-labelledby=\"{0}-heading\">\n<h2 id=\"{0}-heading\">{1}</h2>\n{2}</section>\n", id,
                      heading, body);
@@ -39,13 +46,15 @@ std::string section(const char* id, std::string_view heading, const std::string&
 
 std::string perplexity_section(const CompareResults& results) {
   const std::string caption = fmt::format(
-      "Each model was trained once (seed {}) on windows of {} tokens, then read the same held-out text in windows of "
-      "each length. The dashed line marks the training length; everything to its right is longer than anything a model "
-      "saw in training.",
-      results.seed, format_integer(results.train_length));
+      "Each model was trained on windows of {} tokens ({}), then read the same held-out text in windows of each "
+      "length; "
+      "the tokens that are scored are the same ones. The dashed line marks the training length; everything to its "
+      "right "
+      "is longer than anything a model saw in training.",
+      format_integer(results.train_length), seeds_text(results));
   return section("perplexity", "Perplexity against evaluation length",
                  figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" + perplexity_table(results) +
-                     bits_table(results) + details_table(results));
+                     bits_table(results) + difference_table(results) + details_table(results));
 }
 
 std::string cost_section(const CompareResults& results) {
@@ -67,6 +76,28 @@ std::string loss_section(const CompareResults& results) {
       figure(chart, "Mean loss since the point before. All methods saw the same batches in the same order."));
 }
 
+/// Whether far text helps: the same targets, seen with more and more of it.
+std::string context_part(const CompareResults& results) {
+  const LineChart chart = context_chart(results);
+  if (chart.series.empty()) return "";
+  std::string text =
+      "<h3>The same tokens, with more text before them</h3>\n"
+      "<p>Here no token stands at the beginning of a window: the same held-out tokens, in groups of 16, are predicted "
+      "from 16, 32, 64 ... tokens of text. What falls here is what a method gains from far text.</p>\n";
+  text += figure(chart, "Each group of 16 tokens ends a window of so many tokens.");
+  std::string notes;
+  for (const MethodResults& method : results.methods) {
+    const std::optional<EarlyTokenCurse> curse = early_token_curse(results.held_out, method);
+    if (!curse) continue;
+    notes += fmt::format(
+        "<li>{}: windows of {} lower the loss by {:.4f} nats against windows of {}; tokens that have all their text "
+        "gain {:.4f}. So <strong>{:.0f}&nbsp;%</strong> of the gain is the early token curse.</li>\n",
+        escape_markup(method.name), format_integer(curse->to), curse->gain, format_integer(curse->from),
+        curse->with_text, 100 * curse->share);
+  }
+  return notes.empty() ? text : text + "<ul>\n" + notes + "</ul>\n";
+}
+
 std::string position_section(const CompareResults& results) {
   const LineChart chart = position_chart(results);
   if (chart.series.empty()) return "";
@@ -78,7 +109,7 @@ std::string position_section(const CompareResults& results) {
       "fails past its training length.</p>\n";
   return section("positions", "Loss by position: the early token curse",
                  text + figure(chart, "Neighbouring positions are averaged, the more the further to the right.") +
-                     position_table(results));
+                     position_table(results) + context_part(results));
 }
 
 std::string sample_section(const CompareResults& results) {
@@ -123,6 +154,8 @@ void write_report(const CompareResults& results, const std::filesystem::path& fo
   make_folder(folder);
   write_file(folder / "results.json", to_json(results));
   write_file(folder / "figure.svg", figure_svg(results));
+  write_file(folder / "figure-compact.svg", compact_figure_svg(results));
+  write_file(folder / "figure.csv", figure_csv(results));
   write_file(folder / "report.html", report_html(results));
 }
 

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "core/check.h"
+#include "report/summarize.h"
 
 namespace alibi {
 
@@ -19,7 +20,16 @@ Json numbers(const std::vector<double>& values) {
   return array;
 }
 
-Json method_json(const MethodResults& method) {
+Json interval_json(const Interval& interval) { return Json::array({number(interval.low), number(interval.high)}); }
+
+Json context_json(const ContextPoint& point) {
+  Json json = {{"context", point.context}, {"nll", number(point.nll)}};
+  if (std::isfinite(point.interval.low)) json["interval"] = interval_json(point.interval);
+  if (!point.block_nll.empty()) json["block_nll"] = numbers(point.block_nll);
+  return json;
+}
+
+Json run_json(const RunResults& method) {
   Json loss = Json::array(), loss_tokens = Json::array(), loss_steps = Json::array();
   for (const LossPoint& point : method.loss) {
     loss.push_back(number(point.loss));
@@ -28,18 +38,27 @@ Json method_json(const MethodResults& method) {
   }
   Json evaluations = Json::array();
   for (const EvaluationPoint& point : method.evaluations) evaluations.push_back(to_json(point));
+  Json sliding = Json::array(), context = Json::array();
+  for (const EvaluationPoint& point : method.sliding) sliding.push_back(to_json(point));
+  for (const ContextPoint& point : method.context) context.push_back(context_json(point));
   Json json = {
-      {"name", method.name},
+      {"method", method.method},
+      {"train_length", method.train_length},
+      {"seed", method.seed},
       {"parameters", method.parameters},
       {"train",
        {{"tokens", method.train_tokens},
+        {"learning_rate", number(method.learning_rate)},
         {"seconds", number(method.train_seconds)},
         {"tokens_per_second", number(method.train_tokens_per_second)},
+        {"flops_per_token", number(method.train_flops_per_token)},
         {"peak_bytes", method.train_peak_bytes},
         {"loss", loss},
         {"loss_tokens", loss_tokens},
         {"loss_steps", loss_steps}}},
       {"eval", evaluations},
+      {"sliding", sliding},
+      {"context", context},
       {"eval_peak_bytes", method.eval_peak_bytes},
       {"per_position", {{"length", method.per_position_length}, {"nll", numbers(method.per_position_nll)}}},
   };
@@ -49,6 +68,22 @@ Json method_json(const MethodResults& method) {
                     {"bytes_at_train_length", method.sample_bytes_at_train_length}};
   json["model_folder"] = method.model_folder;
   return json;
+}
+
+/// The means, with the numbers of each run behind them.
+Json method_json(const MethodResults& method) {
+  Json json = {{"name", method.name}, {"seeds", method.seeds}};
+  json.update(run_json(method));
+  json.erase("seed");
+  return json;
+}
+
+Json held_out_json(const HeldOut& held_out) {
+  Json files = Json::array();
+  for (const HeldOutFile& file : held_out.files) {
+    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"scored_bytes", file.scored_bytes}});
+  }
+  return {{"bytes", held_out.bytes}, {"block_tokens", held_out.block_tokens}, {"files", files}};
 }
 
 /// nlohmann's pretty printer puts each number of a loss curve on a line of its own; here such arrays take one line.
@@ -134,6 +169,14 @@ class Reader {
   std::string where_;
 };
 
+Interval read_interval(const Reader& json) {
+  std::vector<double> ends;
+  json.get("interval", ends);
+  if (ends.empty()) return {};
+  check(ends.size() == 2, "[results.json] an interval has {} ends, expected 2", ends.size());
+  return {ends[0], ends[1]};
+}
+
 EvaluationPoint read_evaluation(const Reader& json) {
   EvaluationPoint point;
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -145,7 +188,19 @@ EvaluationPoint read_evaluation(const Reader& json) {
   json.get("perplexity", point.perplexity);
   json.get("bits_per_byte", point.bits_per_byte);
   json.get("tokens_per_second", point.tokens_per_second);
+  json.get("block_nll", point.block_nll);
+  json.get("deviation", point.deviation);
+  point.interval = read_interval(json);
   json.get("error", point.gap);
+  return point;
+}
+
+ContextPoint read_context(const Reader& json) {
+  ContextPoint point;
+  json.get("context", point.context);
+  json.get("nll", point.nll);
+  json.get("block_nll", point.block_nll);
+  point.interval = read_interval(json);
   return point;
 }
 
@@ -166,17 +221,23 @@ std::vector<LossPoint> read_loss(const Reader& train) {
   return points;
 }
 
-MethodResults read_method(const Reader& json) {
-  MethodResults method;
-  json.get("name", method.name);
+RunResults read_run(const Reader& json) {
+  RunResults method;
+  json.get("method", method.method);
+  json.get("train_length", method.train_length);
+  json.get("seed", method.seed);
   json.get("parameters", method.parameters);
   const Reader train = json.object("train");
   train.get("tokens", method.train_tokens);
+  train.get("learning_rate", method.learning_rate);
+  train.get("flops_per_token", method.train_flops_per_token);
   train.get("seconds", method.train_seconds);
   train.get("tokens_per_second", method.train_tokens_per_second);
   train.get("peak_bytes", method.train_peak_bytes);
   method.loss = read_loss(train);
   json.each("eval", [&](const Reader& item) { method.evaluations.push_back(read_evaluation(item)); });
+  json.each("sliding", [&](const Reader& item) { method.sliding.push_back(read_evaluation(item)); });
+  json.each("context", [&](const Reader& item) { method.context.push_back(read_context(item)); });
   json.get("eval_peak_bytes", method.eval_peak_bytes);
   const Reader per_position = json.object("per_position");
   per_position.get("length", method.per_position_length);
@@ -190,7 +251,36 @@ MethodResults read_method(const Reader& json) {
   return method;
 }
 
+/// Of versions that knew one run of a method: it is that run.
+void add_as_run(const Reader& json, const CompareResults& results, std::vector<RunResults>& runs) {
+  RunResults run = read_run(json);
+  json.get("name", run.method);
+  if (run.train_length == 0) run.train_length = results.train_length;
+  run.seed = results.seed;
+  runs.push_back(std::move(run));
+}
+
+HeldOut read_held_out(const Reader& json) {
+  HeldOut held_out;
+  json.get("bytes", held_out.bytes);
+  json.get("block_tokens", held_out.block_tokens);
+  json.each("files", [&](const Reader& item) {
+    HeldOutFile file;
+    item.get("name", file.name);
+    item.get("bytes", file.bytes);
+    item.get("scored_bytes", file.scored_bytes);
+    held_out.files.push_back(std::move(file));
+  });
+  return held_out;
+}
+
 }  // namespace
+
+nlohmann::ordered_json to_json(const RunResults& run) { return run_json(run); }
+
+RunResults run_from_json(const nlohmann::json& json, const std::string& where) {
+  return read_run(Reader(Json::parse(json.dump()), where));
+}
 
 nlohmann::ordered_json to_json(const EvaluationPoint& point) {
   Json json = {{"length", point.length}, {"stride", point.stride}};
@@ -201,6 +291,9 @@ nlohmann::ordered_json to_json(const EvaluationPoint& point) {
   json["perplexity"] = unless_gap(point.perplexity);
   json["bits_per_byte"] = unless_gap(point.bits_per_byte);
   json["tokens_per_second"] = unless_gap(point.tokens_per_second);
+  if (std::isfinite(point.deviation)) json["deviation"] = point.deviation;
+  if (std::isfinite(point.interval.low)) json["interval"] = interval_json(point.interval);
+  if (!point.block_nll.empty()) json["block_nll"] = numbers(point.block_nll);
   if (gap) json["error"] = point.gap;
   return json;
 }
@@ -216,9 +309,15 @@ std::string to_json(const CompareResults& results) {
                     {"valid_bytes", results.valid_bytes},
                     {"train_files", results.train_files},
                     {"valid_files", results.valid_files}};
+  json["held_out"] = held_out_json(results.held_out);
   json["tokenizer"] = {{"kind", results.tokenizer}, {"vocab_size", results.vocab_size}};
   json["methods"] = Json::array();
   for (const MethodResults& method : results.methods) json["methods"].push_back(method_json(method));
+  json["runs"] = Json::array();
+  for (const MethodResults& method : results.methods) {
+    for (const RunResults& run : method.runs) json["runs"].push_back(run_json(run));
+  }
+  json["runs_planned"] = results.runs_planned;
   json["command"] = results.command;
   json["machine"] = results.machine;
   json["version"] = results.version;
@@ -254,7 +353,15 @@ CompareResults results_from_json(std::string_view text) {
   corpus.get("valid_bytes", results.valid_bytes);
   corpus.get("train_files", results.train_files);
   corpus.get("valid_files", results.valid_files);
-  top.each("methods", [&](const Reader& item) { results.methods.push_back(read_method(item)); });
+  results.held_out = read_held_out(top.object("held_out"));
+  std::vector<RunResults> runs;
+  if (json.contains("runs")) {
+    top.each("runs", [&](const Reader& item) { runs.push_back(read_run(item)); });
+  } else {
+    top.each("methods", [&](const Reader& item) { add_as_run(item, results, runs); });
+  }
+  results.methods = methods_of(runs, results.held_out);
+  top.get("runs_planned", results.runs_planned);
   top.get("command", results.command);
   top.get("machine", results.machine);
   top.get("version", results.version);

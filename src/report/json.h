@@ -12,10 +12,16 @@ namespace alibi {
 /// One element of "eval". Numbers that are not finite become null; a gap has "error" and null numbers.
 nlohmann::ordered_json to_json(const EvaluationPoint& point);
 
+/// One of "runs".
+nlohmann::ordered_json to_json(const RunResults& run);
+/// Throws Error as results_from_json() does; `where` begins the path of the key.
+RunResults run_from_json(const nlohmann::json& json, const std::string& where);
+
 /// The whole file, keys in a fixed order, arrays of numbers on one line. Text that is not UTF-8 is repaired (U+FFFD).
 std::string to_json(const CompareResults& results);
 
 /// Reads what to_json wrote. Keys that are missing keep their defaults, unknown keys are ignored, null numbers are NaN.
+/// Methods are made anew from their runs.
 /// Throws Error, naming the key, for text that is not JSON or values of the wrong kind.
 CompareResults results_from_json(std::string_view text);
 

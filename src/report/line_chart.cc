@@ -17,7 +17,8 @@ constexpr double kTickSize = 12;
 constexpr double kLabelSize = 13;
 constexpr double kLabelGap = 17;  ///< between the base lines of two labels
 
-std::string end_text(const Series& series) {
+std::string end_text(const Series& series, bool compact) {
+  if (compact) return series.end_value;
   return series.end_value.empty() ? series.method : series.method + " " + series.end_value;
 }
 
@@ -37,11 +38,13 @@ class Drawing {
   std::string finish() && {
     if (heading_) {
       svg_.rectangle({0, 0}, chart_.width, height_, theme_.ground);
-      svg_.text({20, 32}, chart_.title, {theme_.ink, 18, Anchor::start, true});
-      svg_.text({20, 53}, chart_.subtitle, {theme_.muted, 13});
+      svg_.text({20, 32}, chart_.title, {theme_.ink, chart_.compact ? 15.0 : 18.0, Anchor::start, true});
+      if (!chart_.compact) svg_.text({20, 53}, chart_.subtitle, {theme_.muted, 13});
     }
+    if (chart_.compact) draw_legend();
     draw_axes();
     draw_mark();
+    draw_bands();
     draw_lines();
     draw_end_labels();
     draw_notes();
@@ -55,18 +58,43 @@ class Drawing {
     double tick_width = 0, label_width = 0;
     for (const Tick& tick : chart_.y.ticks) tick_width = std::max(tick_width, text_width(tick.label, kTickSize));
     for (const Series& series : chart_.series) {
-      label_width = std::max(label_width, text_width(end_text(series), kLabelSize, true));
+      label_width = std::max(label_width, text_width(end_text(series, chart_.compact), kLabelSize, true));
       for (const ChartPoint& point : series.points) {
         if (std::isfinite(point.y)) last_x_ = std::max(last_x_, point.x);
       }
     }
     const bool two_rows = std::any_of(chart_.x.ticks.begin(), chart_.x.ticks.end(),
                                       [](const Tick& tick) { return !tick.second.empty(); });
-    frame_ = {tick_width + (heading_ ? 32 : 14),
-              heading_      ? 110.0
-              : chart_.mark ? 48.0
-                            : 34.0,
-              chart_.width - label_width - 40, height_ - (two_rows ? 62 : 48)};
+    legend_top_ = heading_ ? 52 : 12;
+    const double above = heading_ ? 110 : chart_.mark ? 48 : 34;
+    const double top = chart_.compact ? legend_top_ + place_legend() + 36 : above;
+    frame_ = {tick_width + (heading_ && !chart_.compact ? 32 : 14), top,
+              chart_.width - label_width - (chart_.compact ? 26 : 40), height_ - (two_rows ? 62 : 48)};
+  }
+
+  /// Names in rows; returns their height.
+  double place_legend() {
+    double x = legend_left_, y = 0;
+    for (const Series& series : chart_.series) {
+      const double width = 18 + text_width(series.method, kLabelSize, true) + 14;
+      if (x > legend_left_ && x + width > chart_.width) {
+        x = legend_left_;
+        y += kLabelGap + 3;
+      }
+      legend_.push_back({x, legend_top_ + y});
+      x += width;
+    }
+    return y + kLabelGap;
+  }
+
+  void draw_legend() {
+    for (size_t i = 0; i < legend_.size(); ++i) {
+      const Series& series = chart_.series[i];
+      const SvgPoint at = legend_[i];
+      svg_.line({at.x, at.y}, {at.x + 14, at.y}, {theme_.line(series.method), 2.2, ""});
+      svg_.marker(style_of(series.method).marker, {at.x + 7, at.y}, 8.5, theme_.line(series.method), theme_.ground);
+      svg_.text({at.x + 19, at.y + 4.5}, series.method, {theme_.text(series.method), kLabelSize, Anchor::start, true});
+    }
   }
 
   SvgPoint place(double x, double y) const {
@@ -119,7 +147,8 @@ class Drawing {
         svg_.text({x, frame_.bottom + 32}, tick.second, {theme_.muted, 11, Anchor::middle});
       }
     }
-    svg_.text({heading_ ? 20.0 : 0.0, frame_.top - (chart_.mark ? 30 : 14)}, chart_.y_label, {theme_.muted, kTickSize});
+    svg_.text({heading_ ? (chart_.compact ? 8.0 : 20.0) : 0.0, frame_.top - (chart_.mark ? 30 : 14)}, chart_.y_label,
+              {theme_.muted, kTickSize});
     svg_.text({(frame_.left + frame_.right) / 2, height_ - 8}, chart_.x_label,
               {theme_.muted, kTickSize, Anchor::middle});
   }
@@ -133,6 +162,29 @@ class Drawing {
     const bool right = x + width - 4 < chart_.width;
     svg_.text({right ? x - 4 : x + 4, frame_.top - 11}, chart_.mark_label,
               {theme_.ink, kTickSize, right ? Anchor::start : Anchor::end});
+  }
+
+  /// Under all lines.
+  void draw_bands() {
+    for (const Series& series : chart_.series) {
+      std::vector<SvgPoint> low, high;
+      const auto finish_band = [&] {
+        std::vector<SvgPoint> outline = high;
+        outline.insert(outline.end(), low.rbegin(), low.rend());
+        if (high.size() > 1) svg_.area(outline, theme_.line(series.method), 0.18);
+        low.clear();
+        high.clear();
+      };
+      for (const ChartPoint& point : series.points) {
+        if (std::isfinite(point.y) && std::isfinite(point.band.low) && std::isfinite(point.band.high)) {
+          low.push_back(place(point.x, std::max(point.band.low, chart_.y.low)));
+          high.push_back(place(point.x, std::max(point.band.high, chart_.y.low)));
+        } else {
+          finish_band();
+        }
+      }
+      finish_band();
+    }
   }
 
   void draw_lines() {
@@ -164,7 +216,7 @@ class Drawing {
       wanted.push_back(last == nullptr ? frame_.bottom : place(last->x, last->y).y);
     }
     const std::vector<double> heights = spread(wanted, kLabelGap, frame_.top + 4, frame_.bottom - 4);
-    const double x = frame_.right + 20;
+    const double x = frame_.right + (chart_.compact ? 12 : 20);
     for (size_t i = 0; i < labelled.size(); ++i) {
       const Series& series = *labelled[i];
       taken_.push_back({x, heights[i] - 9, chart_.width, heights[i] + 9});
@@ -199,9 +251,12 @@ class Drawing {
         svg_.cross({end.x + 20, end.y}, 8, {theme_.text(series.method), 2, ""});
         obstacles.push_back({end, {end.x + 25, end.y}});
       }
-      const double width = text_width(series.method + " " + note, kLabelSize, true);
-      const Box box = place_near({end.x + 20, end.y}, width, 16,
-                                 {frame_.left, frame_.top - 6, chart_.width - 4, frame_.bottom}, obstacles, taken_);
+      const double width = text_width(chart_.compact ? note : series.method + " " + note, kLabelSize, true);
+      Box box = place_near({end.x + 20, end.y}, width, 16,
+                           {frame_.left, frame_.top - 6, chart_.width - 4, frame_.bottom}, obstacles, taken_);
+      const double outside = std::max(0.0, box.right - (chart_.width - 4));  // where no place was free
+      box.left -= outside;
+      box.right -= outside;
       taken_.push_back(box);
       const double middle = (box.top + box.bottom) / 2;
       if (std::abs(middle - end.y) > 20) {
@@ -215,6 +270,10 @@ class Drawing {
   }
 
   void label(SvgPoint at, const Series& series, const std::string& note) {
+    if (chart_.compact) {
+      svg_.text(at, note.empty() ? series.end_value : note, {theme_.text(series.method), kLabelSize});
+      return;
+    }
     TextStyle style{theme_.text(series.method), kLabelSize, Anchor::start, true, note, theme_.muted};
     if (note.empty()) {
       style.suffix = series.end_value;
@@ -230,11 +289,40 @@ class Drawing {
   Svg svg_;
   Box frame_;
   double last_x_ = -INFINITY;
-  std::vector<Runs> lines_;  ///< of each series, in pixels
-  std::vector<Box> taken_;   ///< labels placed so far
+  double legend_left_ = heading_ ? 20 : 2, legend_top_ = 0;
+  std::vector<SvgPoint> legend_;  ///< where each name's mark begins
+  std::vector<Runs> lines_;       ///< of each series, in pixels
+  std::vector<Box> taken_;        ///< labels placed so far
 };
 
+/// Up to what is said in brackets or behind a comma.
+std::string shortened(const std::string& label) {
+  size_t end = label.size();
+  for (const char* rest : {" (", ", ", " = "}) end = std::min(end, label.find(rest));
+  return label.substr(0, end);
+}
+
 }  // namespace
+
+LineChart compacted(LineChart chart) {
+  constexpr double kBeside = 110;  // tick labels and values, roughly
+  chart.id += "-compact";
+  chart.width = 400;
+  chart.height = 380;
+  chart.compact = true;
+  chart.x_label = shortened(chart.x_label);
+  chart.y_label = shortened(chart.y_label);
+  double right = -INFINITY;  // of the last label that stays
+  for (Tick& tick : chart.x.ticks) {
+    if (tick.label.empty()) continue;
+    const double at = chart.x.fraction(tick.value) * (chart.width - kBeside);
+    const double half = 0.5 * std::max(text_width(tick.label, kTickSize), text_width(tick.second, 11)) + 2;
+    const bool touches = at - half < right;
+    if (touches) tick.label = tick.second = "";
+    if (!touches) right = at + half;
+  }
+  return chart;
+}
 
 std::string draw(const LineChart& chart, const Theme& theme, bool heading) {
   return Drawing(chart, theme, heading).finish();

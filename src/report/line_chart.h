@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "alibi/results.h"
 #include "report/axis.h"
 #include "report/theme.h"
 
@@ -14,6 +15,7 @@ struct ChartPoint {
   double x = 0;
   double y = 0;         ///< not finite: the line has a break here
   std::string tooltip;  ///< may be empty
+  Interval band = {};   ///< how sure y is, drawn as a band; NaN: not
 };
 
 struct Series {
@@ -34,7 +36,12 @@ struct LineChart {
   std::string mark_label;
   bool markers = true;
   double width = 720, height = 420;  ///< in pixels at full size; `heading` adds to the height
+  /// For a phone: names stand in rows above the plot, and beside the ends of the lines their values alone.
+  bool compact = false;
 };
+
+/// The same for 400 pixels, with another id; labels of ticks that would touch are left out, axes have short titles.
+LineChart compacted(LineChart chart);
 
 /// The SVG element. `heading`: with title and subtitle drawn and a ground of its own, for a file that stands alone.
 std::string draw(const LineChart& chart, const Theme& theme, bool heading);

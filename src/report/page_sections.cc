@@ -25,6 +25,20 @@ std::string setting(std::string_view name, const std::string& value) {
   return fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escape_markup(name), escape_markup(value));
 }
 
+/// The held-out files, with what was scored of each.
+std::string held_out_table(const HeldOut& held_out) {
+  if (held_out.files.empty()) return "";
+  std::string out = fmt::format(
+      "<details><summary>Held-out text: {} bytes scored, in {} files</summary>\n<div "
+      "class=\"settings\"><table>\n<tbody>\n",
+      format_integer(held_out.bytes), format_integer(static_cast<int64_t>(held_out.files.size())));
+  for (const HeldOutFile& file : held_out.files) {
+    out += setting(file.name,
+                   fmt::format("{} of {} bytes", format_integer(file.scored_bytes), format_integer(file.bytes)));
+  }
+  return out + "</tbody></table></div></details>\n";
+}
+
 /// Prompt and sample as one text, cut where the prompt ends and where the training length was reached.
 std::string sample_text(const MethodResults& method, int64_t train_length) {
   const std::string text = method.sample_prompt + method.sample;
@@ -123,7 +137,7 @@ std::string settings_section(const CompareResults& results) {
   add("Held-out text", corpus(results.valid_bytes, results.valid_files));
   for (const auto& [name, value] : results.settings) out += setting(name, value);
   for (const MethodResults& method : results.methods) out += setting(method.name + " model", method.model_folder);
-  return out + "</tbody></table></div>\n";
+  return out + "</tbody></table></div>\n" + held_out_table(results.held_out);
 }
 
 }  // namespace alibi

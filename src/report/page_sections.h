@@ -13,6 +13,8 @@ std::string facts_section(const CompareResults& results);
 std::string perplexity_table(const CompareResults& results);
 /// The same in bits per byte, without ratios.
 std::string bits_table(const CompareResults& results);
+/// How far each method lies above the best one at the training length and at the longest, with intervals.
+std::string difference_table(const CompareResults& results);
 /// Everything that was measured at each length, folded away.
 std::string details_table(const CompareResults& results);
 /// Speed and memory of each method.

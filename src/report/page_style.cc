@@ -44,7 +44,8 @@ figcaption { margin-top: 10px; }
 .note { margin-bottom: 8px; }
 .scroll { overflow-x: auto; }
 figure svg { display: block; width: 100%; height: auto; }
-.scroll > svg { min-width: 460px; }
+.compact { display: none; }
+@media (max-width: 560px) { .wide { display: none; } .compact { display: block; } }
 .name { white-space: nowrap; }
 .bars { display: grid; grid-template-columns: repeat(auto-fit, minmax(290px, 1fr)); gap: 26px 40px; }
 .mark { width: .72em; height: .72em; margin-right: .4em; vertical-align: -.04em; }

@@ -4,10 +4,12 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <optional>
 
 #include "report/format.h"
 #include "report/markup.h"
 #include "report/page_sections.h"
+#include "report/summarize.h"
 #include "report/summary.h"
 #include "report/svg.h"
 
@@ -106,12 +108,45 @@ std::string bits_table(const CompareResults& results) {
                       [](const MethodResults&, const EvaluationPoint&) { return std::string(); });
 }
 
+std::string difference_table(const CompareResults& results) {
+  if (results.methods.size() < 2) return "";
+  Table table(
+      "Perplexity against the lowest one of the length, paired by seed, or by block of text where there is one seed; "
+      "in "
+      "brackets the 95 % interval.",
+      column("Length") + method_columns(results));
+  const auto percent = [](double nll) { return fmt::format("{:+.1f}", 100 * std::expm1(nll)); };
+  for (const int64_t length : all_lengths(results)) {
+    const AgainstBest apart = against_best(results, length);
+    std::string cells;
+    for (size_t i = 0; i < results.methods.size(); ++i) {
+      const std::optional<Difference>& other = apart.others[i];
+      if (&results.methods[i] == apart.best) {
+        cells += "<td class=\"best\">best</td>";
+      } else if (!other) {
+        cells += "<td class=\"gap\">–</td>";
+      } else {
+        const bool known = std::isfinite(other->interval.low);
+        cells += cell(fmt::format("{} %{}", percent(other->nll),
+                                  known ? fmt::format(" <span class=\"more\">({} to {})</span>",
+                                                      percent(other->interval.low), percent(other->interval.high))
+                                        : ""));
+      }
+    }
+    table.row(length_head(length, results.train_length), cells);
+  }
+  return "<details><summary>Differences, and how sure they are</summary>\n" + std::move(table).finish() +
+         "</details>\n";
+}
+
 std::string details_table(const CompareResults& results) {
   Table table("Everything measured at each length.",
               column("Method") + column("Length") + column("Stride") + column("Tokens") + column("Loss, nats") +
                   column("Perplexity") + column("Bits per byte") + column("Tokens/s"));
   for (const MethodResults& method : results.methods) {
-    for (const EvaluationPoint& point : method.evaluations) {
+    std::vector<EvaluationPoint> points = method.evaluations;
+    points.insert(points.end(), method.sliding.begin(), method.sliding.end());
+    for (const EvaluationPoint& point : points) {
       if (!point.gap.empty()) {
         table.row(named(method.name),
                   cell(format_integer(point.length)) +

@@ -71,6 +71,15 @@ void Svg::path(const std::vector<SvgPoint>& points, const Stroke& stroke) {
   out_ += "\n";
 }
 
+void Svg::area(const std::vector<SvgPoint>& points, std::string_view fill, double opacity) {
+  std::string corners;
+  for (const SvgPoint& point : points) {
+    corners += fmt::format("{}{},{}", corners.empty() ? "" : " ", svg_number(point.x), svg_number(point.y));
+  }
+  out_ += fmt::format(R"(<polygon points="{}" fill="{}" fill-opacity="{}"/>)", corners, fill, svg_number(opacity));
+  out_ += "\n";
+}
+
 void Svg::rectangle(SvgPoint top_left, double width, double height, std::string_view fill, double radius) {
   out_ += fmt::format(R"(<rect x="{}" y="{}" width="{}" height="{}" fill="{}")", svg_number(top_left.x),
                       svg_number(top_left.y), svg_number(width), svg_number(height), fill);

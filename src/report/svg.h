@@ -38,6 +38,8 @@ class Svg {
 
   void line(SvgPoint from, SvgPoint to, const Stroke& stroke);
   void path(const std::vector<SvgPoint>& points, const Stroke& stroke);
+  /// What the closed line through the points holds.
+  void area(const std::vector<SvgPoint>& points, std::string_view fill, double opacity);
   void rectangle(SvgPoint top_left, double width, double height, std::string_view fill, double radius = 0);
   /// A marker of about `size` pixels; the tooltip may be empty.
   void marker(Marker shape, SvgPoint at, double size, std::string_view color, std::string_view ground,

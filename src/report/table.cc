@@ -5,9 +5,11 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <optional>
 #include <vector>
 
 #include "report/format.h"
+#include "report/summarize.h"
 #include "report/summary.h"
 
 namespace alibi {
@@ -43,6 +45,56 @@ std::string length_label(int64_t length, int64_t train_length) {
   return fmt::format("{} ({}x)", length, format_multiple(length, train_length));
 }
 
+/// The standard deviation between seeds, before the value so that the digits of values stand under each other.
+std::string spread(const EvaluationPoint& point, double EvaluationPoint::*value) {
+  if (!std::isfinite(point.deviation) || value != &EvaluationPoint::perplexity) return "";
+  return fmt::format("(sd {:.1f} %) ", 100 * point.deviation);
+}
+
+/// "+59 % (55 to 63)": of a perplexity against another.
+std::string against(const std::optional<Difference>& apart) {
+  if (!apart) return "-";
+  const auto percent = [](double nll) {
+    const double part = 100 * std::expm1(nll);
+    return std::abs(part) < 9.95 ? fmt::format("{:.1f}", part) : fmt::format("{:.0f}", part);
+  };
+  const Interval& interval = apart->interval;
+  const std::string value = fmt::format("+{} %", percent(apart->nll));
+  if (!std::isfinite(interval.low)) return value;
+  return fmt::format("{} ({} to {})", value, percent(interval.low), percent(interval.high));
+}
+
+/// Rows: the training length and the longest; how far each method lies above the best one.
+std::vector<Row> difference_rows(const CompareResults& results) {
+  std::vector<Row> rows(1, Row{"above the best at"});
+  for (const MethodResults& method : results.methods) rows[0].push_back(method.name);
+  const std::vector<int64_t> lengths = all_lengths(results);
+  for (const int64_t length : {results.train_length, lengths.empty() ? 0 : lengths.back()}) {
+    const AgainstBest apart = against_best(results, length);
+    if (apart.best == nullptr || (rows.size() == 2 && length == results.train_length)) continue;
+    Row row{length_label(length, results.train_length)};
+    for (size_t i = 0; i < results.methods.size(); ++i) {
+      row.push_back(&results.methods[i] == apart.best ? "best" : against(apart.others[i]));
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+/// One line for each method of which it can be told.
+std::string curse_notes(const CompareResults& results) {
+  std::string notes;
+  for (const MethodResults& method : results.methods) {
+    const std::optional<EarlyTokenCurse> curse = early_token_curse(results.held_out, method);
+    if (!curse) continue;
+    notes += fmt::format(
+        "- {}: windows of {} lower the loss by {:.4f} nats against {}; targets with all their text gain "
+        "{:.4f}, so {:.0f} % of it is the early token curse\n",
+        method.name, curse->to, curse->gain, curse->from, curse->with_text, 100 * curse->share);
+  }
+  return notes;
+}
+
 /// Rows lengths, columns methods; lower is better.
 std::vector<Row> rows_by_length(const CompareResults& results, double EvaluationPoint::*value,
                                 const std::function<std::string(double)>& format) {
@@ -60,7 +112,7 @@ std::vector<Row> rows_by_length(const CompareResults& results, double Evaluation
       const bool valid = point != nullptr && std::isfinite(point->*value);
       const std::string text = valid ? format(point->*value) : "-";
       const bool marked = results.methods.size() > 1 && valid && text == format(best);
-      row.push_back(text + (marked ? "*" : " "));
+      row.push_back((valid ? spread(*point, value) : "") + text + (marked ? "*" : " "));
     }
     rows.push_back(row);
   }
@@ -115,8 +167,12 @@ std::string comparison_table(const CompareResults& results) {
   out += aligned(rows_by_length(results, &EvaluationPoint::perplexity, format_perplexity)) + "\n";
   out += "Bits per byte of the same text\n\n";
   out += aligned(rows_by_length(results, &EvaluationPoint::bits_per_byte, format_bits)) + "\n";
+  if (results.methods.size() > 1) {
+    out += "Perplexity against the lowest of the length, paired by seed or by block of text (95 % intervals)\n\n";
+    out += aligned(difference_rows(results)) + "\n";
+  }
   out += aligned(speed_rows(results));
-  const std::string notes = gap_notes(results);
+  const std::string notes = curse_notes(results) + gap_notes(results);
   return notes.empty() ? out : out + "\n" + notes;
 }
 

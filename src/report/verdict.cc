@@ -1,64 +1,51 @@
 #include "report/verdict.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
+#include <optional>
+#include <set>
 #include <vector>
 
 #include "report/format.h"
+#include "report/summarize.h"
 #include "report/summary.h"
 
 namespace alibi {
 
 namespace {
 
-/// Changes up to this count as none: a second seed would move a small model about as much.
+/// Changes up to this count as none, where their interval lies within it.
 constexpr double kLevel = 0.03;
+/// A perplexity so many times the best one at the same length: what stays at it has not succeeded.
+constexpr double kPoor = 1.5;
 
-/// How one method's perplexity moved from the training length to the longest.
-struct Change {
-  std::string name;
-  double ratio = NAN;       ///< perplexity at the longest length / at the training length; NaN if one is missing
-  double deviation = 0;     ///< largest |ratio - 1| on the way
-  bool base = false;        ///< measured at the training length
-  int64_t last = 0;         ///< longest length with a number
-  bool not_finite = false;  ///< tried at the longest length, but the result was not a finite number
+/// One method's perplexity from its training length to the longest length.
+struct Course {
+  const MethodResults* method = nullptr;
+  const EvaluationPoint* base = nullptr;  ///< at the training length; null: not measured
+  const EvaluationPoint* end = nullptr;   ///< at the longest length; null: not measured
+  std::optional<Difference> change;       ///< of the nll
+  double deviation = 0;                   ///< largest |perplexity / that at the training length - 1| on the way
+  bool not_finite = false;                ///< tried at the longest length, but the result was not a finite number
 };
 
-Change change_of(const MethodResults& method, int64_t train_length, int64_t longest) {
-  Change change;
-  change.name = method.name;
-  change.last = longest_measured(method);
-  const EvaluationPoint* base = measured_at(method, train_length);
-  change.base = base != nullptr;
-  const EvaluationPoint* tried = evaluation_at(method, longest);
-  change.not_finite = tried != nullptr && tried->gap.empty() && !measured(*tried);
-  if (base == nullptr) return change;
-  for (const EvaluationPoint& point : method.evaluations) {
-    if (!measured(point) || point.length < train_length || point.length > longest) continue;
-    const double ratio = point.perplexity / base->perplexity;
-    change.deviation = std::max(change.deviation, std::abs(ratio - 1));
-    if (point.length == longest) change.ratio = ratio;
+std::vector<Course> courses(const CompareResults& results, int64_t longest) {
+  std::vector<Course> all;
+  for (const MethodResults& method : results.methods) {
+    Course course{&method, measured_at(method, method.train_length), measured_at(method, longest), {}, 0, false};
+    const EvaluationPoint* tried = evaluation_at(method, longest);
+    course.not_finite = tried != nullptr && tried->gap.empty() && !measured(*tried);
+    course.change = difference(results.held_out, method, method.train_length, method, longest);
+    for (const EvaluationPoint& point : method.evaluations) {
+      if (course.base == nullptr || !measured(point) || point.length < method.train_length) continue;
+      course.deviation = std::max(course.deviation, std::abs(point.perplexity / course.base->perplexity - 1));
+    }
+    all.push_back(course);
   }
-  return change;
-}
-
-/// Three significant digits, or four where three would hide that two numbers differ.
-std::string digits(double value, double other) {
-  const auto three = [](double x) {
-    return x >= 999.5 ? format_perplexity(x) : fmt::format("{:.{}f}", x, x >= 99.95 ? 0 : x >= 9.995 ? 1 : 2);
-  };
-  return three(value) == three(other) ? format_perplexity(value) : three(value);
-}
-
-/// "2.2-fold", "1,200-fold", or "by 12 %" for small changes.
-std::string rise(double ratio) {
-  if (ratio < 1.5) return fmt::format("by {:.0f} %", 100 * (ratio - 1));
-  if (ratio < 9.95) return fmt::format("{:.1f}-fold", ratio);
-  const double unit = std::pow(10.0, std::floor(std::log10(ratio)) - 1);  // two significant digits
-  const double rounded = std::round(ratio / unit) * unit;
-  return rounded < 1e9 ? format_integer(std::llround(rounded)) + "-fold" : fmt::format("{:.1e}-fold", ratio);
+  return all;
 }
 
 std::string join(const std::vector<std::string>& parts) {
@@ -70,96 +57,171 @@ std::string join(const std::vector<std::string>& parts) {
   return out;
 }
 
-/// One clause for each way in which the methods moved, joined by semicolons.
-std::string clauses(const std::vector<Change>& changes, int64_t train_length, int64_t longest) {
-  std::vector<std::string> rose, fell, level, ended, stopped, not_finite, unmeasured;
-  double level_deviation = 0;
-  for (const Change& change : changes) {
-    if (!change.base) {
-      unmeasured.push_back(change.name);
-    } else if (change.not_finite) {
-      not_finite.push_back(change.name + "'s");
-    } else if (std::isnan(change.ratio)) {
-      stopped.push_back(fmt::format("{} gave no result past {}", change.name, change.last));
-    } else if (change.ratio > 1 + kLevel) {
-      rose.push_back(fmt::format("{}'s {}{}", change.name, rose.empty() ? "rose " : "", rise(change.ratio)));
-    } else if (change.ratio < 1 - kLevel) {
-      fell.push_back(
-          fmt::format("{}'s {}by {:.0f} %", change.name, fell.empty() ? "fell " : "", 100 * (1 - change.ratio)));
-    } else if (change.deviation > kLevel) {
-      ended.push_back(change.name + "'s");
-    } else {
-      level.push_back(change.name + "'s");
-      level_deviation = std::max(level_deviation, change.deviation);
+bool is_known(const Interval& interval) { return std::isfinite(interval.low) && std::isfinite(interval.high); }
+
+/// "3.67 (3.60 to 3.74)"
+std::string with_interval(const EvaluationPoint& point) {
+  const std::string value = format_perplexity(point.perplexity);
+  if (!is_known(point.interval)) return value;
+  return fmt::format("{} ({} to {})", value, format_perplexity(std::exp(point.interval.low)),
+                     format_perplexity(std::exp(point.interval.high)));
+}
+
+/// 4.4 -> "4.4", 44 -> "44": of a part in hundredths.
+std::string percent(double part) {
+  const double value = std::abs(100 * part);
+  return value < 9.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
+
+/// "2.2-fold", "1,200-fold", or "by 12 %" for small changes; `ratio` > 1.
+std::string rise(double ratio) {
+  if (ratio < 1.5) return fmt::format("by {} %", percent(ratio - 1));
+  if (ratio < 9.95) return fmt::format("{:.1f}-fold", ratio);
+  const double unit = std::pow(10.0, std::floor(std::log10(ratio)) - 1);  // two significant digits
+  const double rounded = std::round(ratio / unit) * unit;
+  return rounded < 1e9 ? format_integer(std::llround(rounded)) + "-fold" : fmt::format("{:.1e}-fold", ratio);
+}
+
+/// What can be said of a change in words, such as "rose 2.2-fold".
+std::string moved(const Difference& change, double deviation) {
+  const double ratio = std::exp(change.nll);
+  if (!is_known(change.interval)) {
+    if (std::abs(ratio - 1) <= kLevel) return fmt::format("moved by {:+.1f} %", 100 * (ratio - 1));
+    return ratio > 1 ? "rose " + rise(ratio) : fmt::format("fell by {} %", percent(ratio - 1));
+  }
+  const double low = std::exp(change.interval.low), high = std::exp(change.interval.high);
+  if (low > 1 + kLevel) return "rose " + rise(ratio);
+  if (high < 1 - kLevel) return fmt::format("fell by {} %", percent(ratio - 1));
+  if (low >= 1 - kLevel && high <= 1 + kLevel) {
+    const double most = std::max(std::abs(low - 1), std::abs(high - 1));
+    if (deviation > kLevel) return fmt::format("ended within {} % of the start", percent(most));
+    return fmt::format("stayed within {} %", percent(std::max(most, deviation)));
+  }
+  if (change.is_sure()) {
+    return fmt::format("{} by {} % ({} to {})", ratio > 1 ? "rose" : "fell", percent(ratio - 1),
+                       percent(std::min(std::abs(low - 1), std::abs(high - 1))),
+                       percent(std::max(std::abs(low - 1), std::abs(high - 1))));
+  }
+  return fmt::format("moved by {:+.1f} to {:+.1f} %, up or down not decided", 100 * (low - 1), 100 * (high - 1));
+}
+
+/// Those measured at a length, the lowest perplexity first.
+std::vector<const MethodResults*> ranking(const CompareResults& results, int64_t length) {
+  std::vector<const MethodResults*> ranked;
+  for (const MethodResults& method : results.methods) {
+    if (measured_at(method, length) != nullptr) ranked.push_back(&method);
+  }
+  std::stable_sort(ranked.begin(), ranked.end(), [&](const MethodResults* a, const MethodResults* b) {
+    return measured_at(*a, length)->perplexity < measured_at(*b, length)->perplexity;
+  });
+  return ranked;
+}
+
+/// "alibi has the lowest perplexity, 3.67 (3.60 to 3.74), 72 % below the next, t5's 13.1"
+std::string best_at(const CompareResults& results, int64_t length) {
+  const std::vector<const MethodResults*> ranked = ranking(results, length);
+  const MethodResults& best = *ranked.front();
+  std::string text =
+      fmt::format("{} has the lowest perplexity, {}", best.name, with_interval(*measured_at(best, length)));
+  if (ranked.size() < 2)
+    return fmt::format("{}'s perplexity is {}", best.name, with_interval(*measured_at(best, length)));
+  std::vector<std::string> equals;
+  for (size_t i = 1; i < ranked.size(); ++i) {
+    const std::optional<Difference> apart = difference(results.held_out, best, length, *ranked[i], length);
+    if (apart && is_known(apart->interval) && !apart->is_sure()) {
+      equals.push_back(
+          fmt::format("{}'s {}", ranked[i]->name, format_perplexity(measured_at(*ranked[i], length)->perplexity)));
     }
   }
-  const double percent = std::max(1.0, std::ceil(100 * level_deviation - 1e-9));
+  if (!equals.empty()) {
+    return fmt::format("{}; {} cannot be told from it", text, join(equals));
+  }
+  const double next = measured_at(*ranked[1], length)->perplexity;
+  if (next > kPoor * measured_at(best, length)->perplexity) {
+    return fmt::format("{}; the next is {}'s {}", text, ranked[1]->name, format_perplexity(next));
+  }
+  const double below = 1 - measured_at(best, length)->perplexity / next;
+  return fmt::format("{}, {} % below the next, {}'s {}", text, percent(below), ranked[1]->name,
+                     format_perplexity(next));
+}
+
+/// One clause for each method, that of the best first.
+std::string changes(const CompareResults& results, const std::vector<Course>& all, int64_t longest) {
   std::vector<std::string> parts;
-  if (!rose.empty()) parts.push_back(join(rose));
-  if (!fell.empty()) parts.push_back(join(fell));
-  if (!level.empty()) parts.push_back(fmt::format("{} stayed within {:.0f} %", join(level), percent));
-  if (!ended.empty()) parts.push_back(fmt::format("{} ended within {:.0f} % of the start", join(ended), 100 * kLevel));
-  if (!not_finite.empty()) parts.push_back(fmt::format("{} was not a finite number at {}", join(not_finite), longest));
-  if (!stopped.empty()) parts.push_back(join(stopped));
-  if (!unmeasured.empty()) parts.push_back(fmt::format("{} gave no result at {}", join(unmeasured), train_length));
-  return fmt::format("{}", fmt::join(parts, "; "));
+  for (const Course& course : all) {
+    const std::string& name = course.method->name;
+    if (course.base == nullptr) {
+      parts.push_back(fmt::format("{} gave no result at {}", name, course.method->train_length));
+    } else if (course.not_finite) {
+      parts.push_back(fmt::format("{}'s was not a finite number", name));
+    } else if (!course.change) {
+      parts.push_back(fmt::format("{} gave no result past {}", name, longest_measured(*course.method)));
+    } else {
+      std::string part = fmt::format("{}'s {}", name, moved(*course.change, course.deviation));
+      // Level, or better, at a perplexity that others do not have even at the start.
+      const EvaluationPoint& best =
+          *measured_at(*ranking(results, course.method->train_length).front(), course.method->train_length);
+      const bool is_poor = course.base->perplexity > kPoor * best.perplexity;
+      if (is_poor && std::exp(course.change->nll) < 1 + 2 * kLevel) {
+        part += fmt::format(", but from {}, where the best had {}", format_perplexity(course.base->perplexity),
+                            format_perplexity(best.perplexity));
+      }
+      parts.push_back(part);
+    }
+  }
+  return fmt::format("From the training length to {}: {}.", longest, fmt::join(parts, "; "));
 }
 
 /// Nothing longer than the training length was measured: the numbers, without a comparison of lengths.
 std::string only_short(const CompareResults& results) {
-  std::vector<std::string> parts;
-  for (const MethodResults& method : results.methods) {
-    if (const auto* point = measured_at(method, results.train_length)) {
-      parts.push_back(fmt::format("{} ({})", digits(point->perplexity, NAN), method.name));
-    }
+  if (ranking(results, results.train_length).empty()) {
+    return fmt::format("Trained at {}, but no perplexity was measured there.", results.train_length);
   }
-  if (parts.empty()) return fmt::format("Trained at {}, but no perplexity was measured there.", results.train_length);
-  return fmt::format("At the training length, {}, perplexity was {}; no longer length was measured.",
-                     results.train_length, join(parts));
+  return fmt::format("At the training length, {}, {}; no longer length was measured.", results.train_length,
+                     best_at(results, results.train_length));
 }
 
-/// "fell from 5.75 at 128 to 5.64 at 1024 (8x)"
-std::string with_numbers(double first, double last, int64_t train_length, int64_t longest) {
-  const double ratio = last / first;
-  const char* verb = ratio < 1 - kLevel ? "fell" : ratio > 1 + kLevel ? "rose" : "went";
-  return fmt::format("{} from {} at {} to {} at {} ({}x)", verb, digits(first, last), train_length, digits(last, first),
-                     longest, format_multiple(longest, train_length));
+/// What the intervals are of.
+std::string basis(const CompareResults& results) {
+  std::set<uint64_t> seeds;
+  size_t fewest = SIZE_MAX;
+  bool any_interval = false;
+  for (const MethodResults& method : results.methods) {
+    seeds.insert(method.seeds.begin(), method.seeds.end());
+    fewest = std::min(fewest, method.seeds.size());
+    for (const EvaluationPoint& point : method.evaluations) any_interval = any_interval || is_known(point.interval);
+  }
+  const std::string unfinished =
+      fewest < seeds.size() ? " Not all runs are done: the means are of different seeds." : "";
+  if (fewest > 1) {
+    return fmt::format("Means of {} seeds ({}); intervals are of 95 %, between seeds.{}", seeds.size(),
+                       fmt::join(seeds, ", "), unfinished);
+  }
+  const std::string one = fmt::format("One seed ({}): ", fmt::join(seeds, ", "));
+  if (!unfinished.empty()) return unfinished.substr(1);
+  if (!any_interval) return one + "how sure this is, is not known.";
+  return one + "intervals are of 95 %, over blocks of the held-out text; another seed may differ by more.";
 }
 
 }  // namespace
 
 std::string verdict(const CompareResults& results) {
   if (results.methods.empty()) return "No method was compared.";
-  const int64_t train_length = results.train_length;
-  // The subject is alibi, as far as it was measured; without it, all methods are described alike.
-  const MethodResults* alibi = find_method(results, "alibi");
-  if (alibi != nullptr && (measured_at(*alibi, train_length) == nullptr || longest_measured(*alibi) <= train_length)) {
-    alibi = nullptr;
-  }
   int64_t longest = 0;
-  for (const MethodResults& method : results.methods) {
-    const bool usable = measured_at(method, train_length) != nullptr && (alibi == nullptr || &method == alibi);
-    if (usable) longest = std::max(longest, longest_measured(method));
-  }
-  if (longest <= train_length) return only_short(results);
+  for (const MethodResults& method : results.methods) longest = std::max(longest, longest_measured(method));
+  if (longest <= results.train_length) return fmt::format("{} {}", only_short(results), basis(results));
 
-  std::vector<Change> others;
-  for (const MethodResults& method : results.methods) {
-    if (&method != alibi) others.push_back(change_of(method, train_length, longest));
-  }
-  if (alibi == nullptr) {
-    return fmt::format("Perplexity from the training length, {}, to {} ({}x): {}.", train_length, longest,
-                       format_multiple(longest, train_length), clauses(others, train_length, longest));
-  }
-  const std::string subject = with_numbers(measured_at(*alibi, train_length)->perplexity,
-                                           measured_at(*alibi, longest)->perplexity, train_length, longest);
-  if (others.empty()) return fmt::format("Trained at {}, alibi's perplexity {}.", train_length, subject);
-  // "while" sets a contrast; where nothing else moved there is none to set.
-  const bool contrast = std::any_of(others.begin(), others.end(), [](const Change& change) {
-    return change.base && std::abs(change.ratio - 1) > kLevel;
-  });
-  return fmt::format("Trained at {}, alibi's perplexity {}{} {}.", train_length, subject, contrast ? ", while" : ";",
-                     clauses(others, train_length, longest));
+  std::set<int64_t> train_lengths;
+  for (const MethodResults& method : results.methods) train_lengths.insert(method.train_length);
+  const std::string where = train_lengths.size() > 1 ? fmt::format("At {}", longest)
+                                                     : fmt::format("At {}, {} times the training length,", longest,
+                                                                   format_multiple(longest, results.train_length));
+  std::string text =
+      fmt::format("{} {}. {}", where, best_at(results, longest), changes(results, courses(results, longest), longest));
+  const std::vector<const MethodResults*> at_start = ranking(results, results.train_length);
+  if (at_start.size() > 1)
+    text += fmt::format(" At {}, {}.", results.train_length, best_at(results, results.train_length));
+  return fmt::format("{} {}", text, basis(results));
 }
 
 }  // namespace alibi

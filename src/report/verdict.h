@@ -1,4 +1,4 @@
-// What the comparison showed, in one sentence.
+// What the comparison showed, in a few sentences.
 #pragma once
 
 #include <string>
@@ -7,8 +7,9 @@
 
 namespace alibi {
 
-/// One plain sentence about how perplexity moved from the training length to the longest length measured. It repeats
-/// numbers of this run and claims nothing beyond them.
+/// Plain sentences: which method is best at the longest length, how each moved from its training length to there, which
+/// is best at the training length, and what the intervals are of. They claim what the intervals carry: methods that
+/// cannot be told apart are named together. Numbers are those of this run, and nothing beyond them is claimed.
 std::string verdict(const CompareResults& results);
 
 }  // namespace alibi

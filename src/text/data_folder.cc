@@ -79,8 +79,9 @@ Parts read_parts_of(const fs::path& folder) {
 Parts read_parts(const fs::path& folder) { return read_together(folder, kDataFile, read_parts_of); }
 
 TrainingData to_data(const Parts& parts) {
-  return {parts.tokenizer,          parts.train.stream, parts.valid.stream, parts.train.header.bytes,
-          parts.valid.header.bytes, parts.train_files,  parts.valid_files,  parts.split_rule};
+  return {parts.tokenizer,          parts.train.stream,       parts.valid.stream,
+          parts.train.header.bytes, parts.valid.header.bytes, parts.train_files,
+          parts.valid_files,        parts.split_rule,         {}};
 }
 
 /// The files of a data folder; they change together.

@@ -11,12 +11,35 @@
 namespace alibi {
 namespace {
 
+/// Which tokens each document became: encode_stream() gives a document in one or more pieces, and never two in one.
+class PartCounter {
+ public:
+  explicit PartCounter(const std::vector<Document>& documents) {
+    for (const Document& document : documents) parts_.push_back({document.name, document.size(), 0});
+  }
+  void add(int64_t bytes, size_t tokens) {
+    while (at_ + 1 < parts_.size() && bytes_ >= parts_[at_].bytes) {
+      bytes_ = 0;
+      ++at_;
+    }
+    bytes_ += bytes;
+    parts_[at_].tokens += static_cast<int64_t>(tokens);
+  }
+  std::vector<TextPart> parts() && { return std::move(parts_); }
+
+ private:
+  std::vector<TextPart> parts_;
+  size_t at_ = 0;
+  int64_t bytes_ = 0;  // of the part so far
+};
+
 /// `done` of `all` bytes have been encoded before; counts on.
 TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<Document>& documents, int64_t& done,
-                               int64_t all, const TextProgress& progress) {
+                               int64_t all, const TextProgress& progress, PartCounter* parts = nullptr) {
   const auto tokens = std::make_shared<std::vector<int32_t>>();
   encode_stream(tokenizer, documents, [&](std::span<const int32_t> ids, int64_t bytes) {
     tokens->insert(tokens->end(), ids.begin(), ids.end());
+    if (parts) parts->add(bytes, ids.size());
     done += bytes;
     if (progress) progress("tokenize", static_cast<double>(done) / static_cast<double>(all));
   });
@@ -62,7 +85,9 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
   const int64_t all = corpus.train_bytes + corpus.valid_bytes;
   int64_t done = 0;
   data.train = encode_into_memory(*data.tokenizer, corpus.train, done, all, progress);
-  data.valid = encode_into_memory(*data.tokenizer, corpus.valid, done, all, progress);
+  PartCounter parts(corpus.valid);
+  data.valid = encode_into_memory(*data.tokenizer, corpus.valid, done, all, progress, &parts);
+  data.valid_parts = std::move(parts).parts();
   data.train_bytes = corpus.train_bytes;
   data.valid_bytes = corpus.valid_bytes;
   data.train_files = static_cast<int64_t>(corpus.train.size());

@@ -19,6 +19,13 @@ struct TokenStream {
   std::shared_ptr<const void> owner;  ///< keeps them where they are
 };
 
+/// A document as a part of a stream.
+struct TextPart {
+  std::string name;
+  int64_t bytes = 0;
+  int64_t tokens = 0;
+};
+
 struct TrainingData {
   std::shared_ptr<const Tokenizer> tokenizer;
   TokenStream train, valid;
@@ -26,7 +33,8 @@ struct TrainingData {
   int64_t valid_bytes = 0;
   int64_t train_files = 0;  ///< documents that it came in
   int64_t valid_files = 0;
-  std::string split_rule;  ///< one sentence for reports: what is held out, and by which rule
+  std::string split_rule;             ///< one sentence for reports: what is held out, and by which rule
+  std::vector<TextPart> valid_parts;  ///< of `valid`, in order; empty: not known (a folder of tokens)
 };
 
 /// What a model is trained on. Either `texts` is one folder that `alibi tokenize` wrote (see data_folder.h), which has

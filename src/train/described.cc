@@ -67,4 +67,9 @@ std::string default_text(const Option<TrainOptions>& option) {
 
 std::string default_text(const Option<TrainRun>& option) { return default_among(option, {TrainRun()}); }
 
+std::string default_text(const Option<ModelOptions>& option) {
+  const OptionValue value = default_of(option);
+  return is_in(option.range, value) ? text_of(value) : "the preset's";
+}
+
 }  // namespace alibi

@@ -4,6 +4,7 @@
 #include <string>
 #include <string_view>
 
+#include "alibi/model_options.h"
 #include "alibi/train.h"
 #include "core/check.h"
 #include "formats/json.h"
@@ -21,6 +22,7 @@ OrderedJson json_of(const OptionValue& value);
 /// What the command takes where the option is not given: "0.1", or "the preset's; tiny: 0.004". Empty: nothing to say.
 std::string default_text(const Option<TrainOptions>& option);
 std::string default_text(const Option<TrainRun>& option);
+std::string default_text(const Option<ModelOptions>& option);
 
 bool is_in(const OptionRange& range, const OptionValue& value);
 

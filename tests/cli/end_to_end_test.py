@@ -353,6 +353,26 @@ class EndToEnd(CliTest):
         for name in ("report.html", "figure.svg"):
             self.assertGreater((out / name).stat().st_size, 1000)
 
+    def test_report_of_two_comparisons(self):
+        short = ("--methods", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--tokens", "512",
+                 "--batch-tokens", "64", "--sample-tokens", "0", "--eval-tokens", "512")
+        for seed in ("0", "1"):
+            self.succeeds("compare", self.text, "--valid", self.valid, *short, "--seed", seed, "--out",
+                          self.folder / f"seed-{seed}")
+        merged = self.folder / "merged"
+        text = self.succeeds("report", self.folder / "seed-0", self.folder / "seed-1" / "results.json", "--out", merged)
+        self.assertIn("Means of 2 seeds (0, 1)", text)
+        results = json.loads((merged / "results.json").read_text())
+        self.assertEqual(len(results["runs"]), 4)
+        for seed in (0, 1):
+            one = json.loads((self.folder / f"seed-{seed}" / "results.json").read_text())
+            for run in one["runs"]:
+                self.assertIn(run, results["runs"])
+        self.fails(1, "no such file", "report", self.folder / "nothing")
+        self.succeeds("compare", self.text, "--valid", self.valid, *short[:-1], "256", "--out",
+                      self.folder / "other")
+        self.fails(1, "cannot be one report", "report", self.folder / "seed-0", self.folder / "other")
+
     def test_compare_with_a_tokenizer(self):
         out, data = self.folder / "compare-bpe", self.folder / "data-bpe"
         settings = ("--methods", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--tokens", "512",
@@ -373,8 +393,9 @@ class EndToEnd(CliTest):
         self.assertIn("bpe", (out / "figure.svg").read_text())
 
         self.succeeds("tokenize", self.text, "--valid", self.valid, "-o", data, *bpe)
-        self.succeeds("compare", data, *settings)
-        again = [method["eval"] for method in json.loads((out / "results.json").read_text())["methods"]]
+        again = self.folder / "compare-data"
+        self.succeeds("compare", data, *settings[:-1], again)
+        again = [method["eval"] for method in json.loads((again / "results.json").read_text())["methods"]]
         self.assertEqual([[p["nll"] for p in of_method] for of_method in again],
                          [[p["nll"] for p in of_method] for of_method in points])
         self.fails(2, "tokenizer of its own", "compare", data, *bpe, *settings)

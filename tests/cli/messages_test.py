@@ -6,10 +6,7 @@ Exit codes: 1 failed, 2 called wrongly.
 import json
 import unittest
 
-from cli_case import CliTest, TINY_TRAINING, run
-
-COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
-            "bench capture")
+from cli_case import CliTest, COMMANDS, TINY_TRAINING, run
 
 
 class Help(CliTest):

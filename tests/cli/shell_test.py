@@ -5,10 +5,8 @@ import shutil
 import subprocess
 import unittest
 
-from cli_case import CliTest, run
+from cli_case import CliTest, COMMANDS, run
 
-COMMANDS = ("compare", "tokenize", "train", "eval", "generate", "info", "bench attention", "bench train",
-            "bench capture")
 SHELLS = ("bash", "zsh", "fish")
 
 

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <map>
 #include <set>
@@ -41,6 +42,17 @@ CompareOptions short_run(const TemporaryFolder& folder) {
   return options;
 }
 
+/// The same with a model that costs next to nothing.
+CompareOptions shorter_run(const TemporaryFolder& folder) {
+  CompareOptions options = short_run(folder);
+  options.model.layers = 1;
+  options.model.d_model = 16;
+  options.model.heads = 2;
+  options.eval_tokens = 256;
+  options.sample_tokens = 0;
+  return options;
+}
+
 std::string setting(const CompareResults& results, const std::string& name) {
   for (const auto& [key, value] : results.settings) {
     if (key == name) return value;
@@ -65,7 +77,11 @@ TEST(Compare, AllMethodsSeeTheTokensThatTrainingMakes) {
     EXPECT_EQ(model.tokenizer().fingerprint(), data.tokenizer->fingerprint());
     ASSERT_EQ(method.evaluations.size(), 2u);
     for (const EvaluationPoint& point : method.evaluations) {
-      const Evaluation expected = evaluate(model, data.valid.tokens, {.length = point.length});
+      // Blocks of the longest length, of which the whole text is made: the same targets at both lengths.
+      std::vector<Segment> blocks;
+      const auto all = static_cast<int64_t>(data.valid.tokens.size());
+      for (int64_t at = 0; at < all; at += 32) blocks.push_back({at, std::min(all, at + 32)});
+      const Evaluation expected = evaluate(model, data.valid.tokens, {.length = point.length, .segments = blocks});
       EXPECT_EQ(point.nll, expected.nll());
       EXPECT_EQ(point.tokens, static_cast<int64_t>(data.valid.tokens.size()));
       const double bits = point.nll * static_cast<double>(point.tokens) / std::log(2.0);
@@ -80,7 +96,8 @@ TEST(Compare, AllMethodsSeeTheTokensThatTrainingMakes) {
   LanguageModel model(with_vocab_size(with_position(preset("tiny"), Position::none, 8), data.tokenizer->vocab_size()),
                       0, data.tokenizer);
   const TrainResult trained = train(model, data.train.tokens, options.train);
-  EXPECT_EQ(results.methods[1].evaluations[0].nll, evaluate(model, data.valid.tokens, {.length = 8}).nll());
+  const double expected_nll = evaluate(model, data.valid.tokens, {.length = 8}).nll();
+  EXPECT_NEAR(results.methods[1].evaluations[0].nll, expected_nll, 1e-9);
   // So few updates are all points of the curve.
   ASSERT_EQ(results.methods[1].loss.size(), 4u);
   for (size_t i = 0; i < 4; ++i) {
@@ -133,6 +150,127 @@ TEST(Compare, ProgressNamesTheWorkOnTheTextAndThenTheMethods) {
   EXPECT_TRUE(on_text.contains("tokenize"));
   const std::set<std::string> of_a_method{"train", "evaluate", "generate"};
   EXPECT_EQ(phases, (std::map<std::string, std::set<std::string>>{{"alibi", of_a_method}, {"none", of_a_method}}));
+}
+
+TEST(Compare, SeedsAndTrainingLengthsAreRunsThatStay) {
+  const TemporaryFolder folder;
+  CompareOptions options = shorter_run(folder);
+  options.out = folder / "out";
+  options.seeds = 2;
+  std::set<std::string> worked;
+  const auto run = [&] {
+    worked.clear();
+    return compare(options, [&](const CompareStatus& status) {
+      if (!status.method.empty()) {
+        worked.insert(status.method + std::to_string(status.train_length) + "-" + std::to_string(status.seed));
+      }
+    });
+  };
+  const CompareResults two = run();
+  EXPECT_EQ(worked, (std::set<std::string>{"alibi8-0", "alibi8-1", "none8-0", "none8-1"}));
+  EXPECT_EQ(two.methods[0].seeds, (std::vector<uint64_t>{0, 1}));
+  EXPECT_NE(two.methods[0].runs[0].evaluations[0].nll, two.methods[0].runs[1].evaluations[0].nll);
+  EXPECT_GT(two.methods[0].evaluations[0].deviation, 0);
+
+  options.seeds = 3;  // what is there is not done again
+  options.train_lengths = {8, 16};
+  const CompareResults more = run();
+  EXPECT_EQ(worked, (std::set<std::string>{"alibi8-2", "none8-2", "alibi16-0", "none16-0", "alibi16-1", "none16-1",
+                                           "alibi16-2", "none16-2"}));
+  ASSERT_EQ(more.methods.size(), 4u);
+  EXPECT_EQ(more.methods[2].name, "alibi@16");
+  EXPECT_EQ(more.methods[0].runs[1].evaluations[0].nll, two.methods[0].runs[1].evaluations[0].nll);
+
+  CompareOptions other = options;
+  other.train.learning_rate = 0.5;
+  test::expect_error<Error>([&] { compare(other); }, "learning_rate is 0.5, was 0.004");
+  other.fresh = true;
+  other.seeds = 1;
+  other.train_lengths = {8};
+  EXPECT_EQ(compare(other).runs_done(), 2);
+  test::expect_error<Error>([&] { compare(options); }, "holds another comparison");
+}
+
+TEST(Compare, TunedRatesAreThoseThatDoBest) {
+  const TemporaryFolder folder;
+  CompareOptions options = shorter_run(folder);
+  options.out = folder / "out";
+  options.tune_rates = {1e-9, 0.01, 1e-8};
+  const CompareResults results = compare(options);
+  for (const MethodResults& method : results.methods) EXPECT_EQ(method.learning_rate, 0.01);
+  EXPECT_NE(setting(results, "tuning").find("alibi 0.01 (the last one tried"), std::string::npos);
+  EXPECT_NE(setting(results, "tuning").find("of 1e-09, 1e-08, 0.01 the best"), std::string::npos);
+  // As if the rate had been given, and on all of the training text.
+  options.out = folder / "given";
+  options.tune_rates.clear();
+  options.train.learning_rate = 0.01;
+  const CompareResults given = compare(options);
+  EXPECT_EQ(given.methods[1].evaluations[0].nll, results.methods[1].evaluations[0].nll);
+  EXPECT_NE(setting(given, "tuning").find("none"), std::string::npos);
+}
+
+TEST(Compare, TrainingLengthsHaveTheSameUpdates) {
+  const TemporaryFolder folder;
+  CompareOptions options = shorter_run(folder);
+  options.train_lengths = {8, 24};
+  test::expect_error<UsageError>([&] { compare(options); }, "--batch-tokens 72 is the nearest");
+}
+
+TEST(Compare, WhatIsStoppedGoesOnToTheSameResults) {
+  const TemporaryFolder folder;
+  CompareOptions options = shorter_run(folder);
+  options.seeds = 2;
+  options.sample_tokens = 12;
+  options.stride = 4;
+  options.dropout = 0.1f;
+  const CompareResults expected = compare(options);
+  options.out = folder / "out";
+  // Stops later and later, at every place that asks.
+  CompareResults found;
+  int calls = 0;
+  do {
+    int left = ++calls;
+    options.should_stop = [&] { return --left == 0; };
+    found = compare(options);
+    ASSERT_LT(calls, 100);
+  } while (found.runs_done() < 4);
+  EXPECT_GT(calls, 3);
+  for (size_t m = 0; m < 2; ++m) {
+    for (size_t r = 0; r < 2; ++r) {
+      const RunResults &a = expected.methods[m].runs[r], &b = found.methods[m].runs[r];
+      ASSERT_EQ(a.evaluations.size(), b.evaluations.size());
+      ASSERT_EQ(a.sliding.size(), 2u);
+      for (size_t i = 0; i < a.evaluations.size(); ++i)
+        EXPECT_EQ(a.evaluations[i].block_nll, b.evaluations[i].block_nll);
+      for (size_t i = 0; i < a.sliding.size(); ++i) EXPECT_EQ(a.sliding[i].block_nll, b.sliding[i].block_nll);
+      for (size_t i = 0; i < a.context.size(); ++i) EXPECT_EQ(a.context[i].block_nll, b.context[i].block_nll);
+      for (size_t i = 0; i < a.loss.size(); ++i) EXPECT_EQ(a.loss[i].loss, b.loss[i].loss);
+      EXPECT_EQ(a.per_position_nll, b.per_position_nll);
+      EXPECT_EQ(a.sample, b.sample);
+    }
+  }
+}
+
+TEST(Compare, ShapeAndPositionsCanBeGiven) {
+  const TemporaryFolder folder;
+  CompareOptions options = short_run(folder);
+  options.methods = {Position::alibi, Position::sinusoidal, Position::t5};
+  options.sample_tokens = 0;
+  options.model.layers = 1;
+  options.model.d_model = 32;
+  options.model.heads = 2;
+  options.model.t5_buckets = 8;
+  options.model.t5_max_distance = 16;
+  const CompareResults results = compare(options);
+  EXPECT_NE(setting(results, "model").find("1 layers, d_model 32, 2 heads"), std::string::npos);
+  EXPECT_NE(setting(results, "positions").find("embeddings multiplied by 1 with every method"), std::string::npos);
+  EXPECT_NE(setting(results, "positions").find("t5: 8 buckets, one for all from distance 16 on"), std::string::npos);
+  EXPECT_EQ(results.methods[2].parameters, results.methods[0].parameters + 8 * 2);
+  const double unscaled = results.methods[1].evaluations[0].nll;
+  options.model.embedding_scale = 5;
+  EXPECT_NE(compare(options).methods[1].evaluations[0].nll, unscaled);
+  options.model.heads = 3;
+  test::expect_error<UsageError>([&] { compare(options); }, "heads");
 }
 
 TEST(Compare, SettingsOfTrainingReachItAndTheReport) {

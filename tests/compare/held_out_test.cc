@@ -2,7 +2,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <string>
+#include <vector>
 
 #include "temporary_folder.h"
 
@@ -38,6 +42,62 @@ TEST(HeldOut, BytesOfWordsAreInProportion) {
   ASSERT_EQ(data.valid_bytes, 60);
   EXPECT_EQ(bytes_of_prefix(data, 3), 30);
   EXPECT_EQ(bytes_of_prefix(data, 6), 60);
+}
+
+TEST(HeldOut, BlocksAreSpreadEvenlyAndHoldWhatWasWanted) {
+  for (const auto& [stream, wanted, longest] : std::vector<std::array<int64_t, 3>>{
+           {1000, 100, 10}, {1000, 95, 10}, {1000, 1000, 64}, {50, 1000, 8}, {1000, 7, 10}, {64, 64, 64}}) {
+    const std::vector<Segment> blocks = spread_blocks(stream, wanted, longest);
+    int64_t at = 0, most = 0, sum = 0;
+    for (const Segment& block : blocks) {
+      most = std::max(most, block.begin - at);
+      EXPECT_GE(block.begin, at);
+      EXPECT_LE(block.size(), longest);
+      sum += block.size();
+      at = block.end;
+    }
+    EXPECT_LE(at, stream);
+    EXPECT_EQ(sum, std::min(stream, wanted));
+    // No stretch is left out that is longer than its share of the rest, and half of one at each end.
+    const int64_t room = stream - sum, share = room / static_cast<int64_t>(blocks.size());
+    EXPECT_LE(most, share + 1);
+    EXPECT_LE(std::abs(blocks.front().begin - (stream - at)), 1);
+  }
+}
+
+TEST(HeldOut, ContextsHaveTheirTextAndTheSameTargets) {
+  const HeldOutPlan plan = plan_held_out(10000, 4096, 96, 1024);
+  EXPECT_EQ(plan.contexts, (std::vector<int64_t>{16, 32, 64, 96, 128, 256, 512, 1024}));
+  ASSERT_EQ(plan.groups.size(), 8u);
+  int64_t at = 1024;  // every group has the longest context before it
+  for (const Segment& group : plan.groups) {
+    EXPECT_GE(group.begin, at);
+    EXPECT_EQ(group.size(), 16);
+    at = group.end;
+  }
+  EXPECT_LE(at, 10000);
+  EXPECT_EQ(plan_held_out(100, 50, 8, 32).contexts, (std::vector<int64_t>{16, 32}));
+  EXPECT_TRUE(plan_held_out(20, 20, 8, 16).groups.empty());  // too short for any
+}
+
+TEST(HeldOut, FilesAreNamedWithWhatWasScoredOfThem) {
+  const test::TemporaryFolder folder;
+  const std::string a = folder.write("a.txt", std::string(1000, 'a')),
+                    b = folder.write("b.txt", std::string(3000, 'b'));
+  const TrainingData data = training_data({folder.write("train.txt", std::string(500, 't'))}, {a, b});
+  ASSERT_EQ(data.valid_parts.size(), 2u);
+  EXPECT_EQ(data.valid_parts[0].tokens, 1001);  // and the end of the text
+  EXPECT_EQ(data.valid_parts[1].tokens, 3001);
+  const HeldOut all = describe(data, {{0, 4002}});
+  EXPECT_EQ(all.bytes, 4000);
+  EXPECT_EQ(all.files[0].scored_bytes, 1000);
+  EXPECT_EQ(all.files[1].scored_bytes, 3000);
+  const HeldOut some = describe(data, {{900, 1100}, {2000, 2050}});
+  EXPECT_EQ(some.bytes, 249);  // an end of text is no byte
+  EXPECT_EQ(some.files[0].name, "a.txt");
+  EXPECT_EQ(some.files[0].scored_bytes, 100);
+  EXPECT_EQ(some.files[1].scored_bytes, 99 + 50);
+  EXPECT_EQ(some.block_tokens, (std::vector<int64_t>{200, 50}));
 }
 
 TEST(HeldOut, TheBeginningEndsWithItsDocumentAndInAWholeCharacter) {

@@ -202,6 +202,15 @@ void language_model(const std::filesystem::path& folder) {
   expect(model.next_logits(ids).size(1) == 257 && model.nll(ids, ids).size() == 4, "scores");
   model.set_precision(Precision::f32);
   model.set_recompute(model.precision() == Precision::bf16);
+  Context fresh(model, DType::float32);
+  Context context(std::move(fresh));
+  expect(model.hidden(ids, context).shape() == model.hidden(ids).shape(), "states after a context");
+  Context fork = context.fork();
+  fresh = std::move(fork);
+  fresh.rewind(2);
+  expect(model.next_logits(ids, context).size(1) == 257 && model.nll(ids, ids, fresh).size() == 4, "contexts");
+  expect(context.position() == 8 && fresh.position() == 6 && context.dtype() == DType::float32 && fresh.bytes() > 0,
+         "what contexts know");
   model.zero_gradients();
   expect(model.accumulate_gradients(ids, ids, 1, {}) > 0, "gradients");
   model.weights_changed();
@@ -231,13 +240,30 @@ void language_model(const std::filesystem::path& folder) {
   const Evaluation found = evaluate(model, text, {.length = 16});
   expect(found.perplexity() < 300 && found.nll() > 0 && found.tokens_per_second() > 0 && found.bits_per_byte(600) > 0,
          "evaluation");
+  expect(evaluate_stream(model, text).tokens == static_cast<int64_t>(text.size()), "evaluation in one pass");
+  const StreamEvaluation stream = evaluate_stream(model, std::span<const int32_t>(text).first(50));
+  expect(
+      stream.perplexity() < 300 && stream.nll() > 0 && stream.tokens_per_second() > 0 && stream.bits_per_byte(50) > 0,
+      "one pass");
+  Scorer scorer(model, {.length = 4});
+  expect(scorer.score(text).size() == text.size() && scorer.length() == 4, "scores of tokens that come");
   model.save(folder / "model");
   const LanguageModel loaded = LanguageModel::load(folder / "model");
   GenerateOptions generate;
   generate.max_tokens = 4;
   generate.temperature = 0;
   expect(loaded.generate("x", generate) == model.generate("x", generate), "generation");
+  Prompt made_prompt(loaded, "x");
+  Prompt prompt(std::move(made_prompt));
+  expect(prompt.tokens() == 2 && prompt.seconds() > 0 && prompt.bytes() > 0, "prompts");
+  const Generation sample = prompt.go_on(generate);
+  made_prompt = std::move(prompt);
+  expect(std::move(made_prompt).go_on(generate).text == sample.text && sample.tokens_per_second() > 0, "samples");
   expect(loaded.config().vocab_size == 257, "the loaded model");
+
+  ModelOptions shape;
+  shape.layers = 2;
+  expect(with_options(config, shape, preset("tiny")).transformer.layers == 2, "options of a model");
 
   CompareOptions compared = compare_defaults("tiny");
   std::filesystem::create_directory(folder / "text");

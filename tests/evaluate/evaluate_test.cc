@@ -56,6 +56,46 @@ TEST(Evaluate, IsTheDefinitionForEveryLengthAndStride) {
   }
 }
 
+TEST(Evaluate, SegmentsAreScoredWithTheTextBeforeThem) {
+  const std::vector<int32_t> tokens = stream(60);
+  const LanguageModel model = small_model();
+  const std::vector<Segment> segments{{3, 10}, {10, 11}, {20, 41}, {55, 60}};
+  for (const auto& [length, stride] :
+       std::vector<std::pair<int64_t, int64_t>>{{8, 8}, {8, 1}, {8, 3}, {16, 5}, {64, 9}, {64, 64}}) {
+    const Evaluation found =
+        evaluate(model, tokens, {.length = length, .stride = stride, .batch_tokens = 24, .segments = segments});
+    EXPECT_EQ(found.tokens, 7 + 1 + 21 + 5);
+    double all = 0;
+    for (size_t i = 0; i < segments.size(); ++i) {
+      // Target t of the segment sees what it would see in a stream that begins so many tokens before: all windows are
+      // cut from the segment's beginning.
+      double expected = 0;
+      for (int64_t t = segments[i].begin; t < segments[i].end; ++t) {
+        const int64_t offset = t - segments[i].begin, window = segments[i].begin + offset / stride * stride;
+        const int64_t begin = std::max<int64_t>(0, window - (length - stride)), seen = t - begin + 1;
+        std::vector<int32_t> ids, targets(static_cast<size_t>(seen), -1);
+        for (int64_t at = begin; at <= t; ++at) {
+          ids.push_back(at == 0 ? model.tokenizer().end_of_text() : tokens[static_cast<size_t>(at - 1)]);
+        }
+        targets.back() = tokens[static_cast<size_t>(t)];
+        const std::vector<float> nll = model.nll(Tensor::from(std::span<const int32_t>(ids), {1, seen}),
+                                                 Tensor::from(std::span<const int32_t>(targets), {1, seen}));
+        expected += static_cast<double>(nll.back());
+      }
+      EXPECT_TRUE(std::abs(found.segment_nll[i] - expected) <= 1e-4 * expected) << length << " " << stride << " " << i;
+      all += found.segment_nll[i];
+    }
+    EXPECT_TRUE(std::abs(found.nll_sum - all) <= 1e-9 * all);
+  }
+  const auto refused = [&](const std::vector<Segment>& wrong) {
+    test::expect_error<UsageError>([&] { evaluate(model, tokens, {.segments = wrong}); }, "expected some that rise");
+  };
+  refused({{3, 10}, {9, 12}});
+  refused({{3, 3}});
+  refused({{50, 61}});
+  refused({{-1, 5}});
+}
+
 TEST(Evaluate, FullStrideIsNonOverlapping) {
   const LanguageModel model = small_model();
   const std::vector<int32_t> tokens = stream(333);

@@ -1,3 +1,5 @@
+#include "alibi/generate.h"
+
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -8,6 +10,7 @@
 #include "alibi/error.h"
 #include "alibi/language_model.h"
 #include "generate/sampling.h"
+#include "generate/stop_strings.h"
 #include "generate/utf8.h"
 #include "testing.h"
 #include "text/word_tokenizer.h"
@@ -68,6 +71,52 @@ TEST(Sampling, TopPKeepsNoMoreThanItNeeds) {
   EXPECT_EQ(drawn({2, 2, 2, 2}), (std::set<int32_t>{0, 1}));
 }
 
+TEST(Sampling, MinPKeepsWhatIsNotMuchLessLikely) {
+  const std::vector<float> logits{0.0f, 1.0f, 2.0f, 1.5f};  // of the largest: 0.14, 0.37, 1, 0.61
+  const auto drawn = [&](double min_p, double top_p = 1) {
+    std::set<int32_t> tokens;
+    const GenerateOptions options{.top_p = top_p, .min_p = min_p};
+    for (uint64_t n = 0; n < 500; ++n) tokens.insert(sample_token(logits, options, Random(1), n, -1));
+    return tokens;
+  };
+  EXPECT_EQ(drawn(0.1), (std::set<int32_t>{0, 1, 2, 3}));
+  EXPECT_EQ(drawn(0.3), (std::set<int32_t>{1, 2, 3}));
+  EXPECT_EQ(drawn(0.6), (std::set<int32_t>{2, 3}));
+  EXPECT_EQ(drawn(1), std::set<int32_t>{2});
+  EXPECT_EQ(drawn(0.1, 0.3), std::set<int32_t>{2});
+}
+
+TEST(Sampling, RepetitionsArePenalizedOnEitherSideOfZero) {
+  const std::vector<float> logits{2.0f, -2.0f, 3.0f, -3.0f, 0.0f};
+  EXPECT_EQ(penalized(logits, {true, true, false, false, true}, 2), (std::vector<float>{1, -4, 3, -3, 0}));
+}
+
+/// What temperature 0 gives when the whole text is computed for every token.
+std::string written_without_a_context(const LanguageModel& model, const std::string& prompt, int64_t tokens) {
+  std::vector<int32_t> ids{256};
+  for (const char c : prompt) ids.push_back(static_cast<unsigned char>(c));
+  std::string text;
+  for (int64_t n = 0; n < tokens; ++n) {
+    const auto length = static_cast<int64_t>(ids.size());
+    const std::vector<float> logits =
+        model.next_logits(Tensor::from(std::span<const int32_t>(ids), {1, length})).to_floats();
+    ids.push_back(static_cast<int32_t>(std::max_element(logits.begin(), logits.begin() + 256) - logits.begin()));
+    text += static_cast<char>(ids.back());
+  }
+  return text;
+}
+
+TEST(Generate, WritesWhatComputingTheWholeTextEachTimeGives) {
+  for (const Position position :
+       {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5, Position::none}) {
+    const LanguageModel model = small_model(position);
+    const std::string prompt = "It was the best of times, it was";
+    EXPECT_EQ(model.generate(prompt, {.max_tokens = 80, .temperature = 0}),
+              written_without_a_context(model, prompt, 80))
+        << name_of(position);
+  }
+}
+
 TEST(Generate, GreedyTextIsTheMostLikelyTokenOfTheLogits) {
   const LanguageModel model = small_model();
   const std::string prompt = "Call me";
@@ -108,6 +157,106 @@ TEST(Generate, StreamsWholeCharactersAndStopsWhenAsked) {
   EXPECT_EQ(calls, 3);
 }
 
+TEST(Generate, EndsBeforeAStopStringAndNeverShowsABeginningOfIt) {
+  const LanguageModel model = small_model();
+  const std::string all = model.generate("x", {.max_tokens = 200, .seed = 4});
+  const std::string stop = all.substr(60, 5), later = all.substr(100, 2);
+  const size_t end = std::min(all.find(stop), all.find(later));
+  std::string streamed;
+  GenerateOptions options{.max_tokens = 200, .seed = 4, .stop = {later, "not there", stop}};
+  options.on_text = [&](std::string_view piece) {
+    streamed += piece;
+    EXPECT_LE(streamed.size(), end);
+    return true;
+  };
+  const Generation found = Prompt(model, "x").go_on(options);
+  EXPECT_EQ(found.text, all.substr(0, end));
+  EXPECT_EQ(found.end, GenerationEnd::stop);
+  EXPECT_EQ(streamed, found.text);
+  EXPECT_LT(found.tokens, 110);
+  // What was held back, because it could have been a stop string's beginning, is shown when there is no more.
+  streamed.clear();
+  options.stop = {all.substr(199) + "?"};
+  options.on_text = [&](std::string_view piece) {
+    streamed += piece;
+    return true;
+  };
+  EXPECT_EQ(Prompt(model, "x").go_on(options).end, GenerationEnd::tokens);
+  EXPECT_EQ(streamed, all);
+}
+
+TEST(StopStrings, AreFoundAcrossTokensAndHeldBackUntilThen) {
+  const StopStrings stops({"end", "\n\n"});
+  EXPECT_EQ(stops.find("the en", 4), std::nullopt);
+  EXPECT_EQ(stops.find("the end", 6), 4u);
+  EXPECT_EQ(stops.find("a\n\nend", 1), 1u);
+  EXPECT_EQ(stops.settled("the en"), 4u);
+  EXPECT_EQ(stops.settled("the ena"), 7u);
+  EXPECT_EQ(stops.settled("e\n"), 1u);
+  EXPECT_EQ(stops.settled(""), 0u);
+  EXPECT_EQ(StopStrings({}).settled("end"), 3u);
+  EXPECT_EQ(StopStrings({}).find("end", 0), std::nullopt);
+  EXPECT_THROW(StopStrings({"a", ""}), UsageError);
+}
+
+TEST(Generate, SeveralTextsGoOnFromOnePrompt) {
+  const LanguageModel model = small_model();
+  const GenerateOptions options{.max_tokens = 50, .seed = 5};
+  Prompt prompt(model, "Call me");
+  EXPECT_EQ(prompt.tokens(), 8);
+  EXPECT_GT(prompt.bytes(), 0);
+  const Generation first = prompt.go_on(options, 0), second = prompt.go_on(options, 1);
+  EXPECT_EQ(first.text, model.generate("Call me", options));
+  EXPECT_NE(first.text, second.text);
+  EXPECT_EQ(prompt.go_on(options, 1).text, second.text);
+  EXPECT_EQ(std::move(prompt).go_on(options, 0).text, first.text);
+  EXPECT_EQ(first.tokens, 50);
+  EXPECT_EQ(first.end, GenerationEnd::tokens);
+  EXPECT_GT(first.tokens_per_second(), 0);
+}
+
+TEST(Generate, APenaltyKeepsItFromRepeating) {
+  const LanguageModel model = small_model();
+  const auto distinct = [&](double penalty) {
+    const std::string text = model.generate("x", {.max_tokens = 60, .temperature = 0, .repetition_penalty = penalty});
+    return std::set<char>(text.begin(), text.end()).size();
+  };
+  EXPECT_LT(distinct(1), 60u);
+  EXPECT_EQ(distinct(1e6), 60u);
+  const std::string text = model.generate("abcdefgh", {.max_tokens = 60, .temperature = 0, .repetition_penalty = 1e6});
+  EXPECT_EQ(text.find_first_of("abcdefgh"), std::string::npos) << text;
+}
+
+TEST(Generate, TellsOfEachTokenAndEndsWhereTheCallerSays) {
+  const LanguageModel model = small_model();
+  std::vector<int32_t> tokens;
+  GenerateOptions options{.max_tokens = 30, .seed = 3};
+  options.on_token = [&](int32_t token) {
+    tokens.push_back(token);
+    return true;
+  };
+  const Prompt prompt(model, "x");
+  const std::string all = prompt.go_on(options).text;
+  EXPECT_EQ(model.tokenizer().decode(tokens), all);
+  options.on_token = [&](int32_t) { return false; };
+  std::string streamed;
+  options.on_text = [&](std::string_view piece) {
+    streamed += piece;
+    return true;
+  };
+  const Generation one = prompt.go_on(options);
+  EXPECT_EQ(one.end, GenerationEnd::callback);
+  EXPECT_EQ(one.text, all.substr(0, 1));
+  EXPECT_EQ(streamed, one.text);
+}
+
+TEST(Generate, LearnedPositionsEndWithAMessage) {
+  const LanguageModel model = small_model(Position::learned);        // 16 of them
+  EXPECT_EQ(model.generate("abc", {.max_tokens = 13}).size(), 13u);  // the last one is not read any more
+  test::expect_error([&] { model.generate("abc", {.max_tokens = 14}); }, "learned positions end at 16");
+  test::expect_error([&] { model.generate("a text that is longer than that", {}); }, "learned positions end at 16");
+}
+
 TEST(Generate, ModelsOfWordsEndTheirLines) {
   // Their end of text is the end of a line, which neither stops them nor is kept from them.
   LanguageModelConfig config = small_model().config();
@@ -128,6 +277,9 @@ TEST(Generate, BadOptionsAreUsageErrors) {
   EXPECT_THROW(model.generate("x", {.temperature = -1}), UsageError);
   EXPECT_THROW(model.generate("x", {.top_p = 0}), UsageError);
   EXPECT_THROW(model.generate("x", {.max_tokens = -1}), UsageError);
+  EXPECT_THROW(model.generate("x", {.min_p = 1.5}), UsageError);
+  EXPECT_THROW(model.generate("x", {.repetition_penalty = 0}), UsageError);
+  EXPECT_THROW(model.generate("x", {.stop = {""}}), UsageError);
 }
 
 TEST(Utf8, WholeCharactersEndBeforeAnUnfinishedOne) {

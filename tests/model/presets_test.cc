@@ -110,5 +110,18 @@ TEST(Presets, BadBandsAreNamed) {
   EXPECT_NE(message({{20}, 4, 1}).find("dropout is 1"), std::string::npos);
 }
 
+TEST(Presets, WithoutDropoutThereIsNoneOfAnyKind) {
+  const LanguageModelConfig config = with_dropout(preset("wikitext103"), 0);
+  const TransformerConfig& t = config.transformer;
+  for (const float rate :
+       {t.dropout, t.attention_dropout, t.activation_dropout, t.embedding_dropout, config.adaptive->dropout}) {
+    EXPECT_EQ(rate, 0);
+  }
+  const LanguageModelConfig some = with_dropout(preset("wikitext103"), 0.5f);
+  EXPECT_EQ(some.transformer.dropout, 0.5f);
+  EXPECT_EQ(some.transformer.embedding_dropout, 0.5f);
+  EXPECT_EQ(some.transformer.attention_dropout, 0.1f);
+}
+
 }  // namespace
 }  // namespace alibi

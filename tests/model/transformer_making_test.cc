@@ -16,6 +16,26 @@ namespace {
 
 using test::small_transformer;
 
+TEST(Transformer, WhatPositionMethodsShareStartsTheSame) {
+  TransformerConfig config = small_transformer();
+  config.position = Position::alibi;
+  const Transformer alibi(config, 3);
+  for (const auto& entry : enum_names<Position>) {
+    config.position = entry.value;
+    config.max_length = entry.value == Position::learned ? 16 : 0;
+    const Transformer other(config, 3);
+    size_t shared = 0;
+    for (const Parameter& one : alibi.parameters()) {
+      for (const Parameter& same : other.parameters()) {
+        if (one.name != same.name) continue;
+        ++shared;
+        EXPECT_EQ(one.value.to_floats(), same.value.to_floats()) << entry.name << " " << one.name;
+      }
+    }
+    EXPECT_EQ(shared, alibi.parameters().size()) << entry.name;
+  }
+}
+
 TEST(Transformer, SlopesOfEncoders) {
   constexpr float closed = std::numeric_limits<float>::infinity();
   const auto slopes_of = [](int heads, Bidirectional form) {

@@ -43,9 +43,16 @@ std::vector<CompareResults> difficult_results() {
 }
 
 std::vector<std::string> drawings(const CompareResults& results) {
-  std::vector<std::string> all = {figure_svg(results), draw(perplexity_chart(results), page_theme(), false),
+  std::vector<std::string> all = {figure_svg(results),
+                                  draw(perplexity_chart(results), page_theme(), false),
                                   draw(loss_chart(results), page_theme(), false),
-                                  draw(position_chart(results), page_theme(), false)};
+                                  draw(position_chart(results), page_theme(), false),
+                                  draw(context_chart(results), page_theme(), false),
+                                  draw(compacted(context_chart(results)), page_theme(), false),
+                                  compact_figure_svg(results),
+                                  draw(compacted(perplexity_chart(results)), page_theme(), false),
+                                  draw(compacted(loss_chart(results)), page_theme(), false),
+                                  draw(compacted(position_chart(results)), page_theme(), false)};
   for (const BarChart& chart : cost_charts(results)) all.push_back(draw(chart, page_theme()));
   return all;
 }
@@ -117,6 +124,50 @@ TEST(Figures, EveryMethodIsNamedAndEveryNumberHasAMarker) {
        {"alibi5.620", "sinusoidal14.53", "learnedcannot run past 128", "trained at 128", "2,048", "16×"}) {
     EXPECT_NE(texts.find(text), std::string::npos) << text << " in " << texts;
   }
+}
+
+TEST(Figures, TheCompactOneNamesEveryMethodAboveThePlot) {
+  const std::string svg = compact_figure_svg(testing::sample_results());
+  std::string texts;
+  double width = 0;
+  for (const Element& element : read_markup(svg)) {
+    if (element.name == "text") texts += element.text + "|";
+    if (element.name == "svg") width = number(element, "width");
+  }
+  EXPECT_EQ(width, 400);
+  for (const char* text : {"|alibi|", "|sinusoidal|", "|none|", "|5.620|", "|14.53|", "|cannot run past 128|"}) {
+    EXPECT_NE(texts.find(text), std::string::npos) << text << " in " << texts;
+  }
+}
+
+TEST(Figures, BandsAreThoseOfTheSeeds) {
+  CompareResults results = testing::sample_results({{"alibi", 5, 0}, {"rotary", 6, 0.1}});
+  const auto polygons_without_marker = [&] {
+    size_t count = 0;
+    for (const Element& element : read_markup(figure_svg(results)))
+      count += element.attributes.contains("fill-opacity");
+    return count;
+  };
+  EXPECT_EQ(polygons_without_marker(), 0u);
+  std::vector<RunResults> runs;
+  for (const MethodResults& method : results.methods) {
+    for (uint64_t seed = 0; seed < 3; ++seed) {
+      runs.push_back(method.runs[0]);
+      runs.back().seed = seed;
+      for (EvaluationPoint& point : runs.back().evaluations) point.nll += 0.01 * static_cast<double>(seed);
+    }
+  }
+  results.methods = methods_of(runs, {});
+  EXPECT_EQ(polygons_without_marker(), 2u);
+}
+
+TEST(Figures, NumbersForOtherPrograms) {
+  const std::string csv = figure_csv(testing::sample_results({{"alibi", 5, 0}, {"learned", 6, 0.1}}));
+  EXPECT_EQ(
+      csv.rfind("length,alibi,alibi_low,alibi_high,learned,learned_low,learned_high\n128,5,nan,nan,6,nan,nan\n160,", 0),
+      0u)
+      << csv;
+  EXPECT_NE(csv.find(",nan,nan,nan\n"), std::string::npos) << csv;
 }
 
 TEST(Figures, TheFileHasFixedColoursThePageHasVariables) {

@@ -28,7 +28,8 @@ CompareResults results() {
   all.train_length = 16;
   all.tokenizer = "byte";
   MethodResults first;
-  first.name = "alibi";
+  first.name = first.method = "alibi";
+  first.train_length = 16;
   first.train_tokens_per_second = 1234;
   first.train_seconds = 61;
   first.train_peak_bytes = int64_t{11} << 20;
@@ -36,7 +37,8 @@ CompareResults results() {
   first.evaluations = {point(16, 8), point(32, 4)};
   first.per_position_nll = {4, 3, 2, 1};
   MethodResults second;
-  second.name = "learned";
+  second.name = second.method = "learned";
+  second.train_length = 16;
   second.train_tokens_per_second = 2345;
   second.train_seconds = 62;
   second.train_peak_bytes = int64_t{33} << 20;

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/results.h"
+#include "report/summarize.h"
 
 namespace alibi::testing {
 
@@ -16,9 +17,11 @@ struct SampleMethod {
 };
 
 /// Perplexities at 1 to 16 times 128; "learned" cannot run past 128.
-inline MethodResults sample_method(const SampleMethod& spec, int index) {
-  MethodResults method;
-  method.name = spec.name;
+inline RunResults sample_run(const SampleMethod& spec, int index) {
+  RunResults method;
+  method.method = spec.name;
+  method.train_length = 128;
+  method.seed = 1;
   method.parameters = 1'180'000 + 16'384 * index;
   method.train_tokens = 2'097'152;
   method.train_tokens_per_second = 61000.0 - 4100 * index;
@@ -44,6 +47,10 @@ inline MethodResults sample_method(const SampleMethod& spec, int index) {
       point.tokens_per_second = 240000.0 / (1 + 0.12 * multiple) - 5000 * index;
     }
     method.evaluations.push_back(point);
+  }
+  for (int64_t context = 16; context <= (spec.name == "learned" ? 128 : 2048); context *= 2) {
+    const double past = context <= 128 ? 0 : std::log(static_cast<double>(context) / 128);
+    method.context.push_back({context, std::log(spec.base) - 0.2 + spec.growth * past, {}, {}});
   }
   method.per_position_length = spec.name == "learned" ? 128 : 1024;
   for (int64_t i = 0; i < method.per_position_length; ++i) {
@@ -87,9 +94,10 @@ inline CompareResults sample_results(const std::vector<SampleMethod>& methods = 
   results.seconds = 291;
   results.settings = {
       {"Learning rate", "0.002, cosine to 0.0002"}, {"Batch", "32 windows of 128 tokens"}, {"Layers", "4"}};
-  for (size_t i = 0; i < methods.size(); ++i) {
-    results.methods.push_back(sample_method(methods[i], static_cast<int>(i)));
-  }
+  std::vector<RunResults> runs;
+  for (size_t i = 0; i < methods.size(); ++i) runs.push_back(sample_run(methods[i], static_cast<int>(i)));
+  results.methods = methods_of(runs, results.held_out);
+  results.runs_planned = results.runs_done();
   return results;
 }
 

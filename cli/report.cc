@@ -1,0 +1,60 @@
+// alibi report: the report of one or several comparisons, drawn anew from their results.
+#include <fmt/format.h>
+
+#include <filesystem>
+#include <memory>
+
+#include "commands.h"
+#include "common.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "formats/json.h"
+#include "report/html.h"
+#include "report/json.h"
+#include "report/merge.h"
+#include "report/table.h"
+#include "report/verdict.h"
+
+namespace alibi::cli {
+namespace {
+
+struct ReportCommand : CommonOptions {
+  std::vector<std::string> inputs;
+  std::string out = "alibi-report";
+};
+
+/// A folder of `alibi compare`, or its results.json.
+NamedResults read_results(const std::string& input) {
+  std::filesystem::path file = input;
+  if (path_exists(file) && is_folder(file)) file /= "results.json";
+  check(path_exists(file), "[report] {}: no such file; `alibi compare` writes it", file.string());
+  return {input, results_from_json(read_file(file, kMostJsonBytes))};
+}
+
+void run_report(ReportCommand& options) {
+  check_output_folder(options.out, "--out");
+  options.apply();
+  std::vector<NamedResults> parts;
+  for (const std::string& input : options.inputs) parts.push_back(read_results(input));
+  const CompareResults results = merge(parts);
+  write_report(results, options.out);
+  say("{}\n{}\n\n", comparison_table(results), verdict(results));
+  say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
+  if (!options.json.empty()) options.write_json(to_json(results));
+}
+
+}  // namespace
+
+void add_report(CLI::App& app) {
+  auto options = std::make_shared<ReportCommand>();
+  Command command(app, "report", "Draw the report of comparisons anew; of several, as one");
+  command.texts(options->inputs, true, "Folders of `alibi compare`, or their results.json");
+  command.text("-o,--out", options->out, "DIR", "Folder for report.html, figure.svg and results.json");
+  options->add_to(command);
+  command.examples(
+      "  alibi report alibi-compare\n"
+      "  alibi report seeds-0-2/ seeds-3-5/ --out all-seeds");
+  command.runs([options] { run_report(*options); });
+}
+
+}  // namespace alibi::cli

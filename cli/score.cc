@@ -1,0 +1,160 @@
+// alibi score: how unlikely each line of a text is that need not end, as soon as the line is there.
+#include "alibi/score.h"
+
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <array>
+#include <cerrno>
+#include <cstring>
+#include <memory>
+#include <nlohmann/json.hpp>
+#include <numbers>
+
+#include "commands.h"
+#include "common.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "text/text_encoding.h"
+#include "text/units.h"
+
+namespace alibi::cli {
+namespace {
+
+/// A line that is longer is cut where no tokenizer notices, and its parts are lines of their own: memory is bounded.
+constexpr size_t kLongestLine = 1 << 16;
+
+/// The lines of a file, a pipe or standard input ("-"), each as soon as it is there.
+class Lines {
+ public:
+  explicit Lines(const std::string& input) : name_(input == "-" ? "standard input" : input) {
+    check(input == "-" || !is_folder(input), "[score] {} is a folder, expected files or - for standard input", input);
+    descriptor_ = input == "-" ? STDIN_FILENO : ::open(input.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
+    check(descriptor_ >= 0, "[score] {}: {}", name_, std::strerror(errno));
+  }
+  ~Lines() {
+    if (descriptor_ > STDIN_FILENO) ::close(descriptor_);
+  }
+  Lines(const Lines&) = delete;
+  Lines& operator=(const Lines&) = delete;
+
+  /// With its line feed, if it has one. False: there are no more.
+  bool next(std::string& line) {
+    for (size_t known = 0;;) {
+      size_t end = buffer_.find('\n', begin_ + known);
+      if (end != std::string::npos) {
+        ++end;
+      } else if (buffer_.size() - begin_ > kLongestLine + kMaxUnit) {
+        end = begin_ + units_length(std::string_view(buffer_).substr(begin_), kLongestLine);
+      } else {
+        known = buffer_.size() - begin_;
+        if (fill()) continue;
+        end = buffer_.size();
+      }
+      line.assign(buffer_, begin_, end - begin_);
+      begin_ = end;
+      return !line.empty();
+    }
+  }
+
+ private:
+  bool fill() {
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+    std::array<char, 1 << 16> more{};
+    ssize_t read = -1;
+    do {
+      read = ::read(descriptor_, more.data(), more.size());
+    } while (read < 0 && errno == EINTR);
+    check(read >= 0, "[score] {} cannot be read: {}", name_, std::strerror(errno));
+    buffer_.append(more.data(), static_cast<size_t>(read));
+    return read > 0;
+  }
+
+  std::string name_;
+  int descriptor_ = -1;
+  std::string buffer_;
+  size_t begin_ = 0;  // what was given away ends here
+};
+
+struct ScoreCommand : CommonOptions {
+  std::string model;
+  std::vector<std::string> texts;
+  int64_t length = 0;
+  bool tokens = false;
+};
+
+struct Scored {
+  int64_t lines = 0, tokens = 0, bytes = 0;
+  double bits = 0;
+};
+
+/// Losses of a line, which are shown line by line or token by token.
+void score_line(const std::string& line, const Tokenizer& words, Scorer& scorer, bool by_token, Scored& all) {
+  const std::vector<int32_t> ids = words.encode(line);
+  const std::vector<float> nll = scorer.score(ids);
+  double bits = 0;
+  for (size_t i = 0; i < ids.size(); ++i) {
+    const double of_token = static_cast<double>(nll[i]) / std::numbers::ln2;
+    bits += of_token;
+    if (by_token) {
+      const std::string text = words.decode(std::span(ids).subspan(i, 1));
+      say("{:.3f}\t{}\n", of_token, nlohmann::json(well_formed(text)).dump());
+    }
+  }
+  if (!by_token) {
+    say("{:.3f}\t{:.2f}\t", bits / static_cast<double>(line.size()), bits);
+    say_text(line);
+    if (!line.ends_with('\n')) say_text("\n");
+  }
+  flush_output();
+  check_output();  // nothing else is left of the work
+  ++all.lines;
+  all.tokens += static_cast<int64_t>(ids.size());
+  all.bytes += static_cast<int64_t>(line.size());
+  all.bits += bits;
+}
+
+void run_score(ScoreCommand options) {
+  options.apply();
+  if (options.texts.empty()) options.texts = {"-"};
+  const LanguageModel model = LanguageModel::load(options.model);
+  const Tokenizer& words = model.tokenizer();
+  Scorer scorer(model, {.length = options.length});
+  Scored all;
+  for (size_t i = 0; i < options.texts.size(); ++i) {
+    Lines lines(options.texts[i]);
+    const int32_t end_of_text = words.end_of_text();
+    if (i > 0) scorer.score(std::span(&end_of_text, 1));
+    for (std::string line; lines.next(line);) score_line(line, words, scorer, options.tokens, all);
+  }
+  options.write_json({{"model", options.model},
+                      {"length", scorer.length()},
+                      {"lines", all.lines},
+                      {"tokens", all.tokens},
+                      {"bytes", all.bytes},
+                      {"bits", all.bits},
+                      {"bits_per_byte", all.bytes > 0 ? all.bits / static_cast<double>(all.bytes) : 0}});
+}
+
+}  // namespace
+
+void add_score(CLI::App& app) {
+  auto options = std::make_shared<ScoreCommand>();
+  Command command(app, "score",
+                  "Tell how unlikely each line is, as it comes: bits per byte, bits, and the line, apart by tabs");
+  command.model(options->model);
+  command.texts(options->texts, false, "Files or pipes, - for standard input [standard input]");
+  command.count("--length", options->length,
+                "Most tokens it looks back at, half as many at least [the training length]");
+  command.flag("--tokens", options->tokens, "Each token instead: bits, and its text as a JSON string");
+  options->add_to(command);
+  command.examples(
+      "  tail -f server.log | alibi score model/\n"
+      "  alibi score model/ server.log | sort -rn | head\n"
+      "  alibi score model/ page.txt --tokens");
+  command.runs([options] { run_score(*options); });
+}
+
+}  // namespace alibi::cli

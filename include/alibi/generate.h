@@ -1,0 +1,61 @@
+// Texts that a model writes after a prompt, which is read once. Options: GenerateOptions, alibi/language_model.h.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "alibi/context.h"
+#include "alibi/export.h"
+#include "alibi/language_model.h"
+
+namespace alibi {
+
+enum class GenerationEnd : uint8_t {
+  tokens,       ///< as many as were asked for
+  end_of_text,  ///< the model drew that token
+  stop,         ///< one of GenerateOptions::stop
+  callback,     ///< on_text or on_token returned false
+};
+
+struct ALIBI_API Generation {
+  std::string text;
+  int64_t tokens = 0;  ///< drawn; those of a stop string that were cut off and an end of text are among them
+  GenerationEnd end = GenerationEnd::tokens;
+  double seconds = 0;  ///< from the first of them to the last
+
+  double tokens_per_second() const;
+};
+
+/// A document's beginning that a model has read, and goes on from as often as it is asked to. A model that does not lie
+/// in the CPU's memory, where contexts are, computes the text anew for each token.
+class ALIBI_API Prompt {
+ public:
+  /// Keeps a reference to the model. `cached` as for Context. Throws what Context and next_logits() throw.
+  Prompt(const LanguageModel& model, std::string_view text, std::optional<DType> cached = {});
+  ~Prompt();
+  Prompt(Prompt&&) noexcept;
+  Prompt& operator=(Prompt&&) noexcept;
+
+  /// Tokens read, the end of text before the first one included.
+  int64_t tokens() const;
+  /// What reading took.
+  double seconds() const;
+  /// Memory that keys and values occupy.
+  int64_t bytes() const;
+
+  /// One text. Those of different `sample` differ as if the seed were another; 0 is what LanguageModel::generate()
+  /// writes. Each goes on from a fork. Throws UsageError for options that make no sense.
+  Generation go_on(const GenerateOptions& options = {}, int64_t sample = 0) const&;
+  /// The last one, without a copy of what was read.
+  Generation go_on(const GenerateOptions& options = {}, int64_t sample = 0) &&;
+
+ private:
+  struct Reading;
+  std::unique_ptr<Reading> reading_;
+};
+
+}  // namespace alibi

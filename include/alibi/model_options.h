@@ -1,0 +1,45 @@
+// Shape of a model and what its position methods take, in place of what a preset says.
+#pragma once
+
+#include <cstdint>
+
+#include "alibi/export.h"
+#include "alibi/language_model.h"
+#include "alibi/options.h"
+
+namespace alibi {
+
+/// 0 of layers, d_model, heads and embedding_scale: the preset's.
+struct ModelOptions {
+  int64_t layers = 0;
+  int64_t d_model = 0;
+  int64_t heads = 0;
+  double embedding_scale = 0;
+  double bias_max = 8;
+  double tolerance = 0x1p-24;
+  int64_t t5_buckets = 32;
+  int64_t t5_max_distance = 128;
+};
+
+template <>
+inline constexpr auto options_of<ModelOptions> = std::to_array<Option<ModelOptions>>({
+    {ALIBI_OPTION(ModelOptions, layers), .group = "Model and position", .range = {.least = 1, .most = 10'000},
+     .help = "Blocks of the transformer"},
+    {ALIBI_OPTION(ModelOptions, d_model), .range = {.least = 1, .most = 1'000'000}, .help = "Width of the model"},
+    {ALIBI_OPTION(ModelOptions, heads), .range = {.least = 1, .most = 100'000}, .help = "Attention heads"},
+    {ALIBI_OPTION(ModelOptions, embedding_scale), .range = {.above = 0, .most = 1e6},
+     .help = "Factor of the token embeddings, the same with every method"},
+    {ALIBI_OPTION(ModelOptions, bias_max), .range = {.above = 0, .most = 1000},
+     .help = "alibi: slopes go down to 2^-X"},
+    {ALIBI_OPTION(ModelOptions, tolerance), .range = {.least = 0, .below = 1},
+     .help = "alibi: bound on the attention weight of keys that are not visited; 0: all are"},
+    {ALIBI_OPTION(ModelOptions, t5_buckets), .range = {.least = 2, .most = 100'000}, .help = "t5: different distances"},
+    {ALIBI_OPTION(ModelOptions, t5_max_distance), .range = {.least = 1, .most = 1e9},
+     .help = "t5: distance from which all are one"},
+});
+
+/// The model with these in place. The embedding scale is that of the options, or of `preset`, whatever the method.
+ALIBI_API LanguageModelConfig with_options(LanguageModelConfig config, const ModelOptions& options,
+                                           const LanguageModelConfig& preset);
+
+}  // namespace alibi

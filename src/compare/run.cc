@@ -1,0 +1,256 @@
+#include "compare/run.h"
+
+#include <algorithm>
+#include <cmath>
+#include <optional>
+
+#include "alibi/runtime.h"
+#include "core/check.h"
+#include "model/position.h"
+#include "train/checkpoint.h"
+
+namespace alibi {
+namespace {
+
+/// Shares of a run's time, for the estimate of what is left.
+constexpr double kTrainShare = 0.65, kEvaluateShare = 0.31;
+
+class Run {
+ public:
+  Run(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress)
+      : setting_(setting),
+        options_(setting.options),
+        train_(train),
+        run_(std::move(run)),
+        results_(run_.results),
+        progress_(progress),
+        model_(make_model()) {}
+
+  StoredRun to_end() {
+    if (!run_.trained && !train_model()) return run_;
+    if (!evaluate_all()) return run_;
+    if (options_.sample_tokens != 0 && results_.sample.empty()) sample();
+    run_.done = true;
+    setting_.store.save(run_);
+    return run_;
+  }
+
+ private:
+  LanguageModel make_model() const {
+    if (run_.trained) return LanguageModel::load(setting_.store.path_of(results_));
+    const LanguageModelConfig config =
+        model_config(options_, position_from(results_.method), train_.length, setting_.data.tokenizer.get());
+    return LanguageModel(config, train_.seed, setting_.data.tokenizer);
+  }
+  bool is_stopped() const { return options_.should_stop && options_.should_stop(); }
+  bool train_model();
+  bool evaluate_all();
+  EvaluationPoint evaluate_at(int64_t length, int64_t stride, double begun, double share);
+  void evaluate_context(double begun, double share);
+  void keep_positions(const Evaluation& evaluation);
+  void sample();
+  /// Some methods' positions end.
+  std::optional<int64_t> end() const { return end_of_positions(model_.config().transformer); }
+  bool can_run_at(int64_t length) const { return !end() || length <= *end(); }
+  std::string why_not() const { return fmt::format("{} positions end at {}", results_.method, *end()); }
+
+  const RunSetting& setting_;
+  const CompareOptions& options_;
+  const TrainOptions& train_;
+  StoredRun run_;
+  RunResults& results_;
+  const RunProgress& progress_;
+  LanguageModel model_;
+};
+
+/// About 200 points make a curve; each is the mean of the updates since the last.
+std::vector<LossPoint> loss_curve(const TrainResult& trained) {
+  const auto steps = static_cast<int64_t>(trained.loss.size()), every = std::max<int64_t>(1, steps / 200);
+  std::vector<LossPoint> curve;
+  double sum = 0;
+  int64_t updates = 0;
+  for (int64_t step = 1; step <= steps; ++step) {
+    sum += static_cast<double>(trained.loss[static_cast<size_t>(step - 1)]);
+    ++updates;
+    if (step % every != 0 && step != steps) continue;
+    const double tokens = static_cast<double>(trained.tokens) * static_cast<double>(step) / static_cast<double>(steps);
+    curve.push_back({step, std::llround(tokens), sum / static_cast<double>(updates)});
+    sum = 0;
+    updates = 0;
+  }
+  return curve;
+}
+
+bool Run::train_model() {
+  reset_peak_resident_bytes();
+  TrainRun run;
+  if (setting_.store.keeps()) {
+    run.folder = setting_.store.path_of(results_);
+    run.resume = true;
+    run.keep = 1;
+    run.checkpoint_minutes = 1;
+    run.valid = setting_.data.valid.tokens;
+  }
+  run.should_stop = options_.should_stop;
+  run.on_step = [&](const TrainStatus& train_status) {
+    CompareStatus status;
+    status.phase = "train";
+    status.train = train_status;
+    status.fraction = static_cast<double>(train_status.step) / static_cast<double>(train_status.steps);
+    progress_(status, kTrainShare * status.fraction);
+  };
+  const TrainResult trained = train(model_, setting_.data.train.tokens, train_, run);
+  if (trained.end == TrainEnd::asked) return false;
+  results_.parameters = model_.parameter_count();
+  results_.train_tokens = trained.tokens;
+  results_.learning_rate = train_.learning_rate;
+  results_.train_seconds = trained.seconds;
+  results_.train_tokens_per_second = trained.tokens_per_second;
+  results_.train_flops_per_token = training_flops_per_token(model_.config(), train_.length);
+  results_.train_peak_bytes = peak_resident_bytes();
+  results_.loss = loss_curve(trained);
+  model_.release_training_memory();
+  if (!setting_.store.keeps()) return true;
+  model_.save(run.folder);
+  run_.trained = true;
+  setting_.store.save(run_);
+  Checkpoints(run.folder).remove_all();  // the model is all that is needed from here on
+  return true;
+}
+
+/// Losses by position: at four times the training length both the start and the far end have many windows.
+void Run::keep_positions(const Evaluation& evaluation) {
+  if (results_.per_position_length != 0 && evaluation.length > 4 * train_.length) return;
+  results_.per_position_length = evaluation.length;
+  results_.per_position_nll.clear();
+  for (size_t p = 0; p < evaluation.position_nll.size(); ++p) {
+    results_.per_position_nll.push_back(evaluation.position_nll[p] /
+                                        static_cast<double>(evaluation.position_tokens[p]));
+  }
+}
+
+EvaluationPoint Run::evaluate_at(int64_t length, int64_t stride, double begun, double share) {
+  EvaluationPoint point;
+  point.length = length;
+  point.stride = stride;
+  if (!can_run_at(length)) {
+    point.gap = why_not();
+    return point;
+  }
+  EvaluateOptions evaluate_options;
+  evaluate_options.length = length;
+  evaluate_options.stride = stride;
+  evaluate_options.segments = setting_.held_out.blocks;
+  evaluate_options.on_progress = [&](int64_t done, int64_t all) {
+    CompareStatus status;
+    status.phase = "evaluate";
+    status.length = length;
+    status.fraction = std::min(1.0, begun + share * static_cast<double>(done) / static_cast<double>(all));
+    progress_(status, kTrainShare + kEvaluateShare * status.fraction);
+  };
+  const Evaluation evaluation = evaluate(model_, setting_.data.valid.tokens, evaluate_options);
+  point.tokens = evaluation.tokens;
+  point.nll = evaluation.nll();
+  point.perplexity = evaluation.perplexity();
+  point.bits_per_byte = evaluation.bits_per_byte(setting_.held_out_bytes);
+  point.tokens_per_second = evaluation.tokens_per_second();
+  point.block_nll = evaluation.segment_nll;
+  if (stride == length) keep_positions(evaluation);
+  return point;
+}
+
+/// The same targets with more and more text before them.
+void Run::evaluate_context(double begun, double share) {
+  const HeldOutPlan& plan = setting_.held_out;
+  for (size_t i = 0; i < plan.contexts.size(); ++i) {
+    const int64_t context = plan.contexts[i];
+    if (!can_run_at(context)) break;
+    CompareStatus status;
+    status.phase = "evaluate";
+    status.length = context;
+    status.fraction = begun + share * static_cast<double>(i) / static_cast<double>(plan.contexts.size());
+    progress_(status, kTrainShare + kEvaluateShare * status.fraction);
+    const int64_t stride = plan.groups.front().size();
+    const Evaluation evaluation =
+        evaluate(model_, setting_.data.valid.tokens, {.length = context, .stride = stride, .segments = plan.groups});
+    results_.context.push_back({context, evaluation.nll(), evaluation.segment_nll, {}});
+  }
+}
+
+/// One after the other, each kept when it is done; those that are there are not done again.
+bool Run::evaluate_all() {
+  reset_peak_resident_bytes();
+  struct Work {
+    int64_t length, stride;
+  };
+  std::vector<Work> works;
+  for (const int64_t length : options_.lengths) works.push_back({length, length});
+  for (const int64_t length : options_.lengths) {
+    if (options_.stride > 0 && options_.stride < length) works.push_back({length, options_.stride});
+  }
+  const double share = 1 / static_cast<double>(works.size() + 1);
+  size_t done = results_.evaluations.size() + results_.sliding.size();
+  for (; done < works.size(); ++done) {
+    if (is_stopped()) return false;
+    const auto [length, stride] = works[done];
+    auto& points = stride == length ? results_.evaluations : results_.sliding;
+    points.push_back(evaluate_at(length, stride, static_cast<double>(done) * share, share));
+    results_.eval_peak_bytes = std::max(results_.eval_peak_bytes, peak_resident_bytes());
+    setting_.store.save(run_);
+  }
+  if (!results_.context.empty() || setting_.held_out.groups.empty()) return true;
+  if (is_stopped()) return false;
+  evaluate_context(1 - share, share);
+  setting_.store.save(run_);
+  return true;
+}
+
+void Run::sample() {
+  const Tokenizer& tokenizer = *setting_.data.tokenizer;
+  results_.sample_prompt = beginning_of(tokenizer, setting_.data.valid.tokens, std::max<int64_t>(1, train_.length / 2));
+  const auto prompt_tokens = static_cast<int64_t>(tokenizer.encode(results_.sample_prompt).size());
+  GenerateOptions generate_options;
+  generate_options.max_tokens = options_.sample_tokens < 0 ? 4 * train_.length : options_.sample_tokens;
+  generate_options.temperature = 0.8;
+  generate_options.seed = train_.seed;
+  if (!can_run_at(prompt_tokens + generate_options.max_tokens)) {
+    generate_options.max_tokens = std::max<int64_t>(0, *end() - prompt_tokens);
+    results_.sample_note = why_not();
+  }
+  if (tokenizer.kind() != "byte") {
+    // The same draws, up to the training length.
+    GenerateOptions until_there = generate_options;
+    until_there.max_tokens = std::clamp<int64_t>(train_.length - prompt_tokens, 0, generate_options.max_tokens);
+    const std::string within = model_.generate(results_.sample_prompt, until_there);
+    results_.sample_bytes_at_train_length = static_cast<int64_t>(results_.sample_prompt.size() + within.size());
+  }
+  int64_t written = 0;  // a token gives one piece at most
+  generate_options.on_text = [&](std::string_view) {
+    ++written;
+    CompareStatus status;
+    status.phase = "generate";
+    status.fraction = std::min(1.0, static_cast<double>(written) / static_cast<double>(generate_options.max_tokens));
+    progress_(status, kTrainShare + kEvaluateShare + (1 - kTrainShare - kEvaluateShare) * status.fraction);
+    return true;
+  };
+  results_.sample = model_.generate(results_.sample_prompt, generate_options);
+}
+
+}  // namespace
+
+LanguageModelConfig model_config(const CompareOptions& options, Position method, int64_t train_length,
+                                 const Tokenizer* tokenizer) {
+  const LanguageModelConfig of_preset = preset(options.preset);
+  // Not each method's own embedding scale: methods differ in their positions alone.
+  LanguageModelConfig config = with_options(with_position(of_preset, method, train_length), options.model, of_preset);
+  if (options.dropout) config = with_dropout(config, *options.dropout);
+  if (tokenizer != nullptr) config = with_vocab_size(config, tokenizer->vocab_size());
+  config.validate();
+  return config;
+}
+
+StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress) {
+  return Run(setting, train, std::move(run), progress).to_end();
+}
+
+}  // namespace alibi

@@ -1,0 +1,33 @@
+// One run of a comparison: a model is trained and measured, part after part.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include "alibi/compare.h"
+#include "compare/held_out.h"
+#include "compare/run_store.h"
+
+namespace alibi {
+
+/// What all runs share.
+struct RunSetting {
+  const CompareOptions& options;  ///< every length and number in it is settled
+  const TrainingData& data;
+  const HeldOutPlan& held_out;
+  int64_t held_out_bytes = 0;
+  const RunStore& store;
+};
+
+/// Tells a phase, and how much of the run is over.
+using RunProgress = std::function<void(CompareStatus status, double fraction_of_run)>;
+
+/// The model of one method, before it is trained.
+LanguageModelConfig model_config(const CompareOptions& options, Position method, int64_t train_length,
+                                 const Tokenizer* tokenizer);
+
+/// Goes on with the run and keeps each part as soon as it is done. Returns early, with done = false, if
+/// options.should_stop says so.
+StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress);
+
+}  // namespace alibi

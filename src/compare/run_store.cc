@@ -1,0 +1,103 @@
+#include "compare/run_store.h"
+
+#include <system_error>
+
+#include "core/check.h"
+#include "report/json.h"
+#include "train/identity.h"
+
+namespace alibi {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr const char* kComparisonFile = "compare.json";
+constexpr const char* kRunFile = "run.json";
+constexpr const char* kModels = "models";
+constexpr int64_t kFormat = 1;
+
+JsonObject read_own(const fs::path& path) {
+  JsonObject json = read_json_object(path);
+  const int64_t format = json.get_int("format", 1, INT32_MAX);
+  check(format == kFormat, "[compare] {}written by a newer version of alibi: format is {}, expected {}", json.where(),
+        format, kFormat);
+  return json;
+}
+
+}  // namespace
+
+RunStore::RunStore(const fs::path& folder) : folder_(folder) {
+  if (!keeps()) return;
+  make_folder(folder_);
+  lock_.emplace(folder_);
+}
+
+void RunStore::open(const OrderedJson& identity, bool fresh) {
+  if (!keeps()) return;
+  const fs::path file = folder_ / kComparisonFile;
+  if (fresh) forget();
+  if (path_exists(file)) {
+    const std::vector<std::string> different = differences(identity, read_own(file).object("comparison").raw());
+    check(different.empty(),
+          "[compare] {} holds another comparison: {}. Give the same text and settings to go on with it, choose another "
+          "folder with --out, or begin anew with --fresh",
+          folder_.string(), fmt::join(different, "; "));
+    return;
+  }
+  forget();  // what earlier versions, or other programs, left there does not belong to this one
+  write_json(file, {{"format", kFormat}, {"comparison", identity}});
+}
+
+/// Removes what this class, and training in its name, wrote.
+void RunStore::forget() const {
+  std::error_code ignored;
+  for (fs::directory_iterator entry(folder_ / kModels, ignored), end; entry != end; entry.increment(ignored)) {
+    if (ignored) break;
+    if (path_exists(entry->path() / kRunFile)) fs::remove_all(entry->path(), ignored);
+  }
+  for (fs::directory_iterator entry(folder_, ignored), end; entry != end; entry.increment(ignored)) {
+    if (ignored) break;
+    const std::string name = entry->path().filename().string();
+    if (name.starts_with("note-") && name.ends_with(".json")) fs::remove(entry->path(), ignored);
+  }
+  fs::remove(folder_ / kComparisonFile, ignored);
+}
+
+std::string RunStore::model_folder(const RunResults& run) {
+  return fmt::format("{}/{}-{}-seed{}", kModels, run.method, run.train_length, run.seed);
+}
+
+StoredRun RunStore::load(const RunResults& begun) const {
+  StoredRun run{begun};
+  if (!keeps()) return run;
+  run.results.model_folder = model_folder(begun);
+  const fs::path file = path_of(begun) / kRunFile;
+  if (!path_exists(file)) {
+    make_folder(path_of(begun));
+    save(run);  // the folder is this comparison's from here on
+    return run;
+  }
+  const JsonObject json = read_own(file);
+  run.trained = json.get<bool>("trained");
+  run.done = json.get<bool>("done");
+  if (run.trained) run.results = run_from_json(json.object("run").raw(), file.string());
+  return run;
+}
+
+void RunStore::save(const StoredRun& run) const {
+  if (!keeps()) return;
+  write_json(path_of(run.results) / kRunFile,
+             {{"format", kFormat}, {"trained", run.trained}, {"done", run.done}, {"run", to_json(run.results)}});
+}
+
+std::optional<Json> RunStore::load_note(const std::string& name) const {
+  const fs::path file = folder_ / fmt::format("note-{}.json", name);
+  if (!keeps() || !path_exists(file)) return {};
+  return read_own(file).object("note").raw();
+}
+
+void RunStore::save_note(const std::string& name, const OrderedJson& note) const {
+  if (keeps()) write_json(folder_ / fmt::format("note-{}.json", name), {{"format", kFormat}, {"note", note}});
+}
+
+}  // namespace alibi

@@ -1,0 +1,72 @@
+#include "alibi/evaluate_stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+#include <numeric>
+
+#include "alibi/context.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "core/memory.h"
+#include "model/position.h"
+
+namespace alibi {
+
+double StreamEvaluation::nll() const { return nll_sum / static_cast<double>(tokens); }
+double StreamEvaluation::perplexity() const { return std::exp(nll()); }
+double StreamEvaluation::bits_per_byte(int64_t bytes) const {
+  return nll_sum / std::numbers::ln2 / static_cast<double>(bytes);
+}
+double StreamEvaluation::tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+
+StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int32_t> tokens,
+                                 const EvaluateStreamOptions& options) {
+  constexpr int64_t first_span = 256, tokens_together = 2048;
+  using Clock = std::chrono::steady_clock;
+  const TransformerConfig& config = model.config().transformer;
+  const auto count = static_cast<int64_t>(tokens.size());
+  check(config.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
+  check(count > 0, "[evaluate] there are no tokens to score");
+  const std::optional<int64_t> end_of_model = end_of_positions(config);
+  check(!end_of_model || count <= *end_of_model,
+        "[evaluate] {} positions end at {}, the text has {} tokens: the model cannot read it in one pass; score it in "
+        "windows of at most {}",
+        name_of(config.position), end_of_model.value_or(0), count, end_of_model.value_or(0));
+  const int32_t first_input = model.tokenizer().end_of_text();
+
+  StreamEvaluation result;
+  Context context(model, options.cached);
+  Tensor ids = Tensor::empty({1, tokens_together}, DType::int32);
+  const KeepMemory keep;
+  auto last = Clock::now();
+  while (result.tokens < count) {
+    const int64_t begin = result.tokens;
+    if (result.spans.empty() || begin == result.spans.back().end) {
+      result.spans.push_back({begin, std::min(count, begin == 0 ? first_span : 2 * begin)});
+    }
+    StreamSpan& span = result.spans.back();
+    const int64_t length = std::min(span.end - begin, tokens_together);
+    ids.data<int32_t>()[0] = begin == 0 ? first_input : tokens[static_cast<size_t>(begin - 1)];
+    const auto known = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(length));
+    std::copy_n(known.begin(), length - 1, ids.data<int32_t>() + 1);
+    const Tensor targets = Tensor::from(known, {1, length});
+    check_mapped(tokens.data());
+    const std::vector<float> nll = model.nll(Tensor::view(ids.raw(), {1, length}, DType::int32), targets, context);
+    span.nll_sum = std::accumulate(nll.begin(), nll.end(), span.nll_sum);
+    result.tokens += length;
+    const auto now = Clock::now();
+    span.seconds += std::chrono::duration<double>(now - last).count();
+    last = now;
+    if (options.on_progress) options.on_progress(result.tokens, count);
+  }
+  for (const StreamSpan& span : result.spans) {
+    result.nll_sum += span.nll_sum;
+    result.seconds += span.seconds;
+  }
+  result.cache_bytes = context.bytes();
+  return result;
+}
+
+}  // namespace alibi

@@ -1,0 +1,60 @@
+#include "alibi/score.h"
+
+#include <algorithm>
+
+#include "core/check.h"
+#include "model/position.h"
+
+namespace alibi {
+namespace {
+
+int64_t length_of(const LanguageModel& model, const ScoreOptions& options) {
+  const LanguageModelConfig& config = model.config();
+  check_usage(options.length >= 0, "[score] the length is {}, expected at least 0", options.length);
+  const int64_t trained = config.train_length > 0 ? config.train_length : 128;
+  const int64_t length = options.length > 0 ? options.length : trained;
+  const std::optional<int64_t> end = end_of_positions(config.transformer);
+  check(!end || length <= *end, "[score] {} positions end at {}, the length is {}; a shorter one is needed",
+        name_of(config.transformer.position), end.value_or(0), length);
+  return length;
+}
+
+Tensor as_ids(std::vector<int32_t>& ids) {
+  return Tensor::view(ids.data(), {1, static_cast<int64_t>(ids.size())}, DType::int32);
+}
+
+}  // namespace
+
+Scorer::Scorer(const LanguageModel& model, const ScoreOptions& options)
+    : model_(model),
+      length_(length_of(model, options)),
+      context_(model, options.cached),
+      last_(model.tokenizer().end_of_text()) {}
+
+void Scorer::begin_again() {
+  const int64_t keep = length_ / 2;
+  read_.erase(read_.begin(), read_.end() - keep);
+  context_.rewind(0);
+  if (keep > 0) model_.next_logits(as_ids(read_), context_);
+}
+
+std::vector<float> Scorer::score(std::span<const int32_t> tokens) {
+  std::vector<float> result;
+  result.reserve(tokens.size());
+  while (!tokens.empty()) {
+    if (context_.position() == length_) begin_again();
+    const auto room = static_cast<size_t>(length_ - context_.position());
+    const std::span<const int32_t> part = tokens.first(std::min(room, tokens.size()));
+    std::vector<int32_t> ids{last_};
+    ids.insert(ids.end(), part.begin(), part.end() - 1);
+    const Tensor targets = Tensor::from(part, {1, static_cast<int64_t>(part.size())});
+    const std::vector<float> nll = model_.nll(as_ids(ids), targets, context_);
+    result.insert(result.end(), nll.begin(), nll.end());
+    read_.insert(read_.end(), ids.begin(), ids.end());
+    last_ = part.back();
+    tokens = tokens.subspan(part.size());
+  }
+  return result;
+}
+
+}  // namespace alibi

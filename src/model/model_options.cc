@@ -1,0 +1,20 @@
+#include "alibi/model_options.h"
+
+namespace alibi {
+
+LanguageModelConfig with_options(LanguageModelConfig config, const ModelOptions& options,
+                                 const LanguageModelConfig& preset) {
+  TransformerConfig& t = config.transformer;
+  if (options.layers > 0) t.layers = static_cast<int>(options.layers);
+  if (options.d_model > 0) t.d_model = static_cast<int>(options.d_model);
+  if (options.heads > 0) t.heads = static_cast<int>(options.heads);
+  config.embedding_scale =
+      options.embedding_scale > 0 ? static_cast<float>(options.embedding_scale) : preset.embedding_scale;
+  t.alibi_bias_max = options.bias_max;
+  t.tolerance = static_cast<float>(options.tolerance);
+  t.t5_buckets = static_cast<int>(options.t5_buckets);
+  t.t5_max_distance = static_cast<int>(options.t5_max_distance);
+  return config;
+}
+
+}  // namespace alibi

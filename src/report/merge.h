@@ -1,0 +1,20 @@
+// Several comparisons as one: other methods, seeds or training lengths of the same text.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "alibi/results.h"
+
+namespace alibi {
+
+struct NamedResults {
+  std::string name;  ///< for messages
+  CompareResults results;
+};
+
+/// All their runs. Settings that differ are told with the name of each. Throws Error if they were not scored on the
+/// same tokens, or if two have a run of the same method, length and seed with other results.
+CompareResults merge(const std::vector<NamedResults>& parts);
+
+}  // namespace alibi

@@ -1,0 +1,218 @@
+#include "report/summarize.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <set>
+
+#include "report/statistics.h"
+#include "report/summary.h"
+
+namespace alibi {
+namespace {
+
+using RunValue = std::function<double(const RunResults&)>;
+
+double mean_over(const std::vector<RunResults>& runs, const RunValue& value) {
+  std::vector<double> values;
+  for (const RunResults& run : runs) values.push_back(value(run));
+  return mean_of(values);
+}
+
+std::vector<double> weights_of(const HeldOut& held_out) {
+  return {held_out.block_tokens.begin(), held_out.block_tokens.end()};
+}
+
+/// Whether all runs have as many points, so that point i of each is the same one.
+template <class Point>
+bool same_points(const std::vector<RunResults>& runs, std::vector<Point> RunResults::*points) {
+  return std::all_of(runs.begin(), runs.end(),
+                     [&](const RunResults& run) { return (run.*points).size() == (runs[0].*points).size(); });
+}
+
+void summarize_evaluations(MethodResults& method, std::vector<EvaluationPoint> RunResults::*points,
+                           const HeldOut& held_out) {
+  // A run that is not done has fewer of them.
+  std::erase_if(method.*points, [&](const EvaluationPoint& point) {
+    return std::any_of(method.runs.begin(), method.runs.end(), [&](const RunResults& run) {
+      return std::none_of((run.*points).begin(), (run.*points).end(),
+                          [&](const EvaluationPoint& other) { return other.length == point.length; });
+    });
+  });
+  for (EvaluationPoint& point : method.*points) {
+    std::vector<double> nll, bits, speed;
+    for (const RunResults& run : method.runs) {
+      for (const EvaluationPoint& other : run.*points) {
+        if (other.length != point.length) continue;
+        nll.push_back(other.nll);
+        bits.push_back(other.bits_per_byte);
+        speed.push_back(other.tokens_per_second);
+      }
+    }
+    if (!measured(point)) continue;
+    if (nll.size() == 1) {
+      if (point.block_nll.size() == held_out.block_tokens.size()) {
+        point.interval = bootstrap(point.block_nll, weights_of(held_out));
+      }
+      continue;
+    }
+    const Estimate of_seeds = estimate(nll);
+    point.nll = of_seeds.mean;
+    point.deviation = of_seeds.deviation;
+    point.interval = of_seeds.interval;
+    point.perplexity = std::exp(point.nll);
+    point.bits_per_byte = mean_of(bits);
+    point.tokens_per_second = mean_of(speed);
+    point.block_nll.clear();
+  }
+}
+
+void summarize_context(MethodResults& method) {
+  const std::vector<RunResults>& runs = method.runs;
+  if (!same_points(runs, &RunResults::context)) return method.context.clear();
+  for (size_t i = 0; i < method.context.size(); ++i) {
+    ContextPoint& point = method.context[i];
+    std::vector<double> nll;
+    for (const RunResults& run : runs) nll.push_back(run.context[i].nll);
+    if (runs.size() == 1) {
+      point.interval = bootstrap(point.block_nll, std::vector<double>(point.block_nll.size(), 16));
+      continue;
+    }
+    const Estimate of_seeds = estimate(nll);
+    point.nll = of_seeds.mean;
+    point.interval = of_seeds.interval;
+    point.block_nll.clear();
+  }
+}
+
+void summarize_curves(MethodResults& method) {
+  const std::vector<RunResults>& runs = method.runs;
+  if (same_points(runs, &RunResults::loss)) {
+    for (size_t i = 0; i < method.loss.size(); ++i) {
+      method.loss[i].loss = mean_over(runs, [i](const RunResults& run) { return run.loss[i].loss; });
+    }
+  }
+  if (same_points(runs, &RunResults::per_position_nll)) {
+    for (size_t i = 0; i < method.per_position_nll.size(); ++i) {
+      method.per_position_nll[i] = mean_over(runs, [i](const RunResults& run) { return run.per_position_nll[i]; });
+    }
+  }
+}
+
+const EvaluationPoint* point_of(const RunResults& run, int64_t length) {
+  for (const EvaluationPoint& point : run.evaluations) {
+    if (point.length == length && measured(point)) return &point;
+  }
+  return nullptr;
+}
+
+}  // namespace
+
+MethodResults summarize(std::vector<RunResults> runs, const HeldOut& held_out) {
+  std::stable_sort(runs.begin(), runs.end(), [](const auto& a, const auto& b) { return a.seed < b.seed; });
+  MethodResults method;
+  static_cast<RunResults&>(method) = runs.front();
+  method.name = method.method;
+  for (const RunResults& run : runs) method.seeds.push_back(run.seed);
+  method.runs = std::move(runs);
+  summarize_evaluations(method, &RunResults::evaluations, held_out);
+  summarize_evaluations(method, &RunResults::sliding, held_out);
+  summarize_context(method);
+  if (method.runs.size() == 1) return method;
+  summarize_curves(method);
+  method.train_seconds = mean_over(method.runs, [](const RunResults& run) { return run.train_seconds; });
+  method.train_tokens_per_second =
+      mean_over(method.runs, [](const RunResults& run) { return run.train_tokens_per_second; });
+  for (const RunResults& run : method.runs) {
+    method.train_peak_bytes = std::max(method.train_peak_bytes, run.train_peak_bytes);
+    method.eval_peak_bytes = std::max(method.eval_peak_bytes, run.eval_peak_bytes);
+  }
+  return method;
+}
+
+std::vector<MethodResults> methods_of(const std::vector<RunResults>& runs, const HeldOut& held_out) {
+  std::vector<std::vector<RunResults>> groups;
+  std::set<int64_t> train_lengths;
+  for (const RunResults& run : runs) {
+    train_lengths.insert(run.train_length);
+    const auto group = std::find_if(groups.begin(), groups.end(), [&](const auto& other) {
+      return other[0].method == run.method && other[0].train_length == run.train_length;
+    });
+    if (group == groups.end()) {
+      groups.push_back({run});
+    } else {
+      group->push_back(run);
+    }
+  }
+  std::vector<MethodResults> methods;
+  for (std::vector<RunResults>& group : groups) {
+    methods.push_back(summarize(std::move(group), held_out));
+    MethodResults& method = methods.back();
+    if (train_lengths.size() > 1) method.name = fmt::format("{}@{}", method.method, method.train_length);
+  }
+  return methods;
+}
+
+std::optional<Difference> difference(const HeldOut& held_out, const MethodResults& from, int64_t from_length,
+                                     const MethodResults& to, int64_t to_length) {
+  std::vector<double> of_seeds, of_blocks;
+  for (const RunResults& run : from.runs) {
+    for (const RunResults& other : to.runs) {
+      if (run.seed != other.seed) continue;
+      const EvaluationPoint *a = point_of(run, from_length), *b = point_of(other, to_length);
+      if (a == nullptr || b == nullptr) continue;
+      of_seeds.push_back(b->nll - a->nll);
+      const size_t blocks = held_out.block_tokens.size();
+      if (!of_blocks.empty() || a->block_nll.size() != blocks || b->block_nll.size() != blocks) continue;
+      for (size_t i = 0; i < blocks; ++i) of_blocks.push_back(b->block_nll[i] - a->block_nll[i]);
+    }
+  }
+  if (of_seeds.empty()) return {};
+  const Estimate paired = estimate(of_seeds);
+  Difference result{paired.mean, paired.interval, of_seeds.size()};
+  if (of_seeds.size() == 1 && !of_blocks.empty()) result.interval = bootstrap(of_blocks, weights_of(held_out));
+  return result;
+}
+
+AgainstBest against_best(const CompareResults& results, int64_t length) {
+  AgainstBest result;
+  for (const MethodResults& method : results.methods) {
+    const EvaluationPoint* point = measured_at(method, length);
+    if (point == nullptr) continue;
+    if (result.best == nullptr || point->nll < measured_at(*result.best, length)->nll) result.best = &method;
+  }
+  for (const MethodResults& method : results.methods) {
+    const bool is_other = result.best != nullptr && &method != result.best;
+    result.others.push_back(is_other ? difference(results.held_out, *result.best, length, method, length)
+                                     : std::nullopt);
+  }
+  return result;
+}
+
+std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const MethodResults& method) {
+  EarlyTokenCurse curse;
+  curse.from = method.train_length;
+  curse.to = longest_measured(method);
+  const EvaluationPoint* first = measured_at(method, curse.from);
+  if (first == nullptr || curse.to <= curse.from) return {};
+  curse.gain = first->nll - measured_at(method, curse.to)->nll;
+  const std::optional<Difference> change = difference(held_out, method, curse.from, method, curse.to);
+  if (change && std::isfinite(change->interval.low) && !change->is_sure()) return {};
+  std::optional<double> start, end;
+  for (const ContextPoint& point : method.context) {
+    if (point.context == curse.from) start = point.nll;
+    if (point.context == curse.to) end = point.nll;
+  }
+  for (const EvaluationPoint& point : method.sliding) {  // of more targets
+    if (point.length == curse.from) start = point.nll;
+    if (point.length == curse.to) end = point.nll;
+  }
+  if (!start || !end || !(curse.gain > 0)) return {};
+  curse.with_text = *start - *end;
+  curse.share = 1 - curse.with_text / curse.gain;
+  return curse;
+}
+
+}  // namespace alibi

@@ -1,0 +1,160 @@
+"""alibi generate and alibi eval --stream: a text is read and written token by token, each computed once.
+
+    python3 tests/cli/generation_test.py build/alibi
+"""
+
+import json
+import re
+import signal
+import subprocess
+import unittest
+
+from cli_case import COMMAND, CliTest, TINY_TRAINING
+
+
+class Generation(CliTest):
+    def generate(self, *more):
+        return self.succeeds("generate", self.model, "--prompt", "the quick", "--tokens", "60", *more)
+
+    def test_limits(self):
+        greedy = self.generate("--temperature", "0")
+        self.assertEqual(greedy, self.generate("--temperature", "3", "--min-p", "1"))
+        self.assertNotEqual(greedy, self.generate("--temperature", "0", "--repetition-penalty", "3"))
+        self.fails(2, "min_p is 2", "generate", self.model, "--min-p", "2")
+        self.fails(2, "repetition penalty is 0", "generate", self.model, "--repetition-penalty", "0")
+        self.fails(2, "stop string is empty", "generate", self.model, "--stop", "")
+
+    def test_stop_strings(self):
+        text = self.generate("--seed", "2", "--json", self.folder / "all.json")
+        written = self.json_of("all.json")
+        self.assertEqual((written["tokens"], written["ended"], written["prompt_tokens"]), (60, "tokens", 10))
+        self.assertGreater(written["tokens_per_second"], 0)
+        end = re.search("[ a-z]{2}", written["text"][25:])[0]  # whole characters
+        stopped = self.generate("--seed", "2", "--stop", "nowhere", "--stop", end, "--json", self.folder / "stop.json")
+        result = self.json_of("stop.json")
+        self.assertEqual(result["text"], written["text"][:written["text"].index(end)])
+        self.assertEqual(stopped, "the quick" + result["text"] + "\n")
+        self.assertTrue(text.startswith(stopped[:-1]))
+        self.assertEqual((result["ended"], result["stop"]), ("stop", ["nowhere", end]))
+
+    def test_samples(self):
+        text = self.generate("--samples", "3", "--json", self.folder / "samples.json")
+        results = self.json_of("samples.json")
+        texts = [sample["text"] for sample in results["samples"]]
+        self.assertEqual(len(set(texts)), 3)
+        self.assertEqual(text, "".join(f"--- {i + 1} of 3\nthe quick{t}\n" for i, t in enumerate(texts)))
+        self.assertEqual(self.generate(), f"the quick{texts[0]}\n")
+        self.assertEqual(results["text"], texts[0])
+
+    def test_nothing_and_much(self):
+        self.assertEqual(self.succeeds("generate", self.model, "--tokens", "0", "--prompt", "the"), "the\n")
+        self.assertEqual(self.succeeds("generate", self.model, "--tokens", "0"), "\n")
+        self.succeeds("generate", self.model, "--tokens", "5", "--prompt", "")
+        prompt = self.text.read_text()  # read in many pieces
+        out = self.folder / "long.json"
+        self.succeeds("generate", self.model, "--tokens", "5", "--prompt", "-", "--json", out, stdin=prompt)
+        self.assertEqual(json.loads(out.read_text())["prompt_tokens"], len(prompt) + 1)
+
+    def test_an_interrupt_ends_it_cleanly(self):
+        out = self.folder / "interrupted.json"
+        for number in (signal.SIGINT, signal.SIGTERM):
+            with subprocess.Popen([COMMAND, "generate", str(self.model), "--tokens", "10M", "--json", str(out)],
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                text = process.stdout.read(20)
+                process.send_signal(number)
+                rest, errors = process.communicate(timeout=60)
+            self.assertEqual((process.returncode, errors), (128 + number, b""))
+            text += rest
+            self.assertTrue(text.endswith(b"\n"))
+            result = json.loads(out.read_text())
+            self.assertEqual((result["text"] + "\n", result["ended"]), (text.decode(), "interrupted"))
+            self.assertLess(0, result["tokens"])
+
+
+class Scoring(CliTest):
+    def scored(self, *more, stdin=""):
+        return [line.split("\t") for line in self.succeeds("score", self.model, *more, stdin=stdin).splitlines()]
+
+    def test_lines(self):
+        out = self.folder / "scores.json"
+        lines = self.scored(self.valid, "--length", "64", "--json", out)
+        text = self.valid.read_text()
+        self.assertEqual([line[2] for line in lines], text.splitlines())
+        for per_byte, bits, line in lines:
+            self.assertAlmostEqual(float(per_byte), float(bits) / (len(line) + 1), delta=0.01)
+        results = json.loads(out.read_text())
+        self.assertEqual((results["lines"], results["bytes"], results["length"]), (30, len(text), 64))
+        self.assertAlmostEqual(results["bits"], sum(float(bits) for _, bits, _ in lines), delta=0.2)
+        # The windows of an evaluation, but for the end of the text, which that scores too.
+        self.succeeds("eval", self.model, self.valid, "--lengths", "64", "--stride", "32", "--json", out)
+        self.assertAlmostEqual(json.loads(out.read_text())["eval"][0]["bits_per_byte"], results["bits_per_byte"],
+                               delta=0.02)
+        self.assertEqual(self.scored("--length", "64", stdin=text), lines)
+        self.assertEqual(self.scored("-", "--length", "64", stdin=text[:-1])[:-1], lines[:-1])
+        self.assertEqual(len(self.scored(self.valid, self.valid)), 60)
+
+    def test_what_is_unusual_is_found(self):
+        odd = "ZQX#11 @@ %%% 77:77:77 !!\n"
+        text = self.valid.read_text().splitlines(keepends=True)
+        lines = self.scored(stdin="".join([*text[:10], odd, *text[10:]]))
+        self.assertEqual(max(lines, key=lambda line: float(line[0]))[2] + "\n", odd)
+
+    def test_tokens_and_bytes_of_any_kind(self):
+        tokens = self.scored("--tokens", stdin="the q\tx")
+        self.assertEqual([json.loads(text) for _, text in tokens], list("the q\tx"))
+        raw = b"na\xc3\n\x00\n\n" + b"y" * 80000
+        found = subprocess.run([COMMAND, "score", self.model, "--length", "2k"], input=raw, capture_output=True, check=True).stdout
+        lines = [line.split(b"\t", 2)[2] for line in found.splitlines()]
+        self.assertEqual(lines[:3], [b"na\xc3", b"\x00", b""])
+        self.assertEqual(len(lines), 5)
+        self.assertEqual(b"".join(lines[3:]), b"y" * 80000)
+        self.assertEqual(self.scored(stdin=""), [])
+
+    def test_a_line_is_scored_when_it_is_there(self):
+        with subprocess.Popen([COMMAND, "score", str(self.model)], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                              encoding="utf-8") as process:
+            for line in ("the quick brown fox", "jumps over"):
+                process.stdin.write(line + "\n")
+                process.stdin.flush()
+                self.assertEqual(process.stdout.readline().split("\t")[2], line + "\n")
+            process.stdin.close()
+            self.assertEqual(process.wait(timeout=60), 0)
+
+    def test_errors(self):
+        self.fails(1, "is a folder", "score", self.model, self.folder)
+        self.fails(1, "none.txt: No such file", "score", self.model, self.folder / "none.txt")
+
+
+class Streaming(CliTest):
+    def test_one_pass_is_one_window_over_everything(self):
+        out = self.folder / "stream.json"
+        length = self.valid.stat().st_size + 1
+        shown = self.succeeds("eval", self.model, self.valid, "--stream", "--lengths", f"32,{length}", "--json", out)
+        results = json.loads(out.read_text())
+        window, stream = results["eval"][1], results["stream"]
+        self.assertEqual(stream["tokens"], window["tokens"])
+        self.assertAlmostEqual(stream["nll"], window["nll"], delta=1e-5)
+        self.assertAlmostEqual(stream["bits_per_byte"], window["bits_per_byte"], delta=1e-5)
+        self.assertGreater(stream["cache_bytes"], 0)
+        self.assertEqual(stream["spans"][-1]["end"], length)
+        self.assertEqual([line.split()[0] for line in shown.splitlines()[1:4]], ["32", str(length), "stream"])
+
+    def test_alone_and_from_a_pipe(self):
+        out = self.folder / "piped.json"
+        shown = self.succeeds("eval", self.model, "-", "--stream", "--per-position", "--json", out,
+                              stdin=self.valid.read_text())
+        self.assertIn("256-511", shown)
+        piped = json.loads(out.read_text())
+        self.assertEqual(piped["eval"], [])
+        self.succeeds("eval", self.model, self.valid, "--stream", "--json", out)
+        self.assertEqual(json.loads(out.read_text())["stream"]["nll"], piped["stream"]["nll"])
+
+    def test_learned_positions_cannot(self):
+        model = self.folder / "learned"
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", model, "--position", "learned", *TINY_TRAINING)
+        self.fails(1, "learned positions end at 32", "eval", model, self.valid, "--stream")
+        self.fails(1, "learned positions end at 32", "generate", model, "--tokens", "100")
+
+
+if __name__ == "__main__":
+    unittest.main()

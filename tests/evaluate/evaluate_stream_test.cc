@@ -1,0 +1,73 @@
+// One pass over a text gives what one window over the same text gives.
+#include "alibi/evaluate_stream.h"
+
+#include <gtest/gtest.h>
+
+#include "alibi/error.h"
+#include "alibi/evaluate.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+LanguageModel streaming_model(Position position, int64_t positions = 5000) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  return LanguageModel(with_position(config, position, positions), 1);
+}
+
+class Streaming : public testing::TestWithParam<EnumName<Position>> {};
+INSTANTIATE_TEST_SUITE_P(, Streaming, testing::ValuesIn(enum_names<Position>),
+                         [](const auto& test) { return test.param.name; });
+
+TEST_P(Streaming, GivesWhatOneWindowGives) {
+  const LanguageModel model = streaming_model(GetParam().value);
+  for (const int64_t count : {1, 256, 4700}) {
+    const Tensor text = test::random_ids({count}, 1, 256);
+    const std::span<const int32_t> tokens(text.data<int32_t>(), static_cast<size_t>(count));
+    const Evaluation window = evaluate(model, tokens, {.length = count});
+    int64_t reported = 0;
+    EvaluateStreamOptions options;
+    options.on_progress = [&](int64_t scored, int64_t all) {
+      EXPECT_GT(scored, reported);
+      reported = scored;
+      EXPECT_EQ(all, count);
+    };
+    const StreamEvaluation stream = evaluate_stream(model, tokens, options);
+    EXPECT_EQ(stream.tokens, count);
+    EXPECT_EQ(reported, count);
+    EXPECT_TRUE(std::abs(stream.nll() - window.nll()) <= 1e-6) << stream.nll() << " " << window.nll();
+    EXPECT_GT(stream.cache_bytes, 0);
+    // Span by span, too.
+    double seconds = 0;
+    int64_t end = 0;
+    for (const StreamSpan& span : stream.spans) {
+      EXPECT_EQ(span.begin, end);
+      end = span.end;
+      seconds += span.seconds;
+      double expected = 0;
+      for (int64_t i = span.begin; i < span.end; ++i) expected += window.position_nll[static_cast<size_t>(i)];
+      EXPECT_TRUE(std::abs(span.nll_sum - expected) <= 1e-5 * static_cast<double>(span.end - span.begin)) << span.begin;
+    }
+    EXPECT_EQ(end, count);
+    EXPECT_DOUBLE_EQ(seconds, stream.seconds);
+    EXPECT_EQ(stream.spans.size(), count > 4096 ? 6u : 1u);
+  }
+}
+
+TEST(StreamingErrors, SayWhatIsWrong) {
+  const Tensor text = test::random_ids({50}, 1, 256);
+  const std::span<const int32_t> tokens(text.data<int32_t>(), 50);
+  test::expect_error([&] { evaluate_stream(streaming_model(Position::learned, 40), tokens); },
+                     "learned positions end at 40, the text has 50 tokens");
+  const LanguageModel model = streaming_model(Position::alibi);
+  test::expect_error([&] { evaluate_stream(model, {}); }, "no tokens");
+  LanguageModelConfig encoder = model.config();
+  encoder.transformer.causal = false;
+  test::expect_error([&] { evaluate_stream(LanguageModel(encoder), tokens); }, "encoder");
+}
+
+}  // namespace
+}  // namespace alibi

@@ -1,0 +1,72 @@
+// Tokens that come in parts have the losses that windows over the whole text give.
+#include "alibi/score.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include "alibi/error.h"
+#include "alibi/evaluate.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+LanguageModel scoring_model(Position position = Position::alibi) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  return LanguageModel(with_position(config, position, 64), 1);
+}
+
+std::vector<float> in_parts(const LanguageModel& model, std::span<const int32_t> tokens, int64_t length, size_t part) {
+  Scorer scorer(model, {.length = length});
+  std::vector<float> nll;
+  for (; !tokens.empty(); tokens = tokens.subspan(std::min(part, tokens.size()))) {
+    const std::vector<float> more = scorer.score(tokens.first(std::min(part, tokens.size())));
+    nll.insert(nll.end(), more.begin(), more.end());
+  }
+  return nll;
+}
+
+TEST(Scorer, GivesWhatOverlappingWindowsGive) {
+  const Tensor text = test::random_ids({200}, 1, 256);
+  const std::span<const int32_t> tokens(text.data<int32_t>(), 200);
+  for (const Position position : {Position::alibi, Position::rotary, Position::learned}) {
+    const LanguageModel model = scoring_model(position);
+    for (const int64_t length : {1, 8, 64}) {
+      const Evaluation expected =
+          evaluate(model, tokens, {.length = length, .stride = std::max<int64_t>(1, length / 2)});
+      const std::vector<float> whole = in_parts(model, tokens, length, 200);
+      ASSERT_EQ(whole.size(), 200u);
+      const double sum = std::accumulate(whole.begin(), whole.end(), 0.0);
+      EXPECT_TRUE(std::abs(sum - expected.nll_sum) <= 1e-5 * expected.nll_sum) << name_of(position) << " " << length;
+      for (const size_t part : {3, 90}) {
+        EXPECT_TRUE(test::max_abs_diff(in_parts(model, tokens, length, part), whole) <= 1e-4) << part;
+      }
+    }
+  }
+}
+
+TEST(Scorer, HoldsNoMoreForAnEndlessText) {
+  const LanguageModel model = scoring_model();
+  Scorer scorer(model);
+  EXPECT_EQ(scorer.length(), 64);
+  const Tensor text = test::random_ids({1024}, 1, 256);
+  const std::span<const int32_t> tokens(text.data<int32_t>(), 1024);
+  scorer.score(tokens);
+  const int64_t before = tensor_bytes();
+  for (int i = 0; i < 5; ++i) scorer.score(tokens);
+  EXPECT_EQ(tensor_bytes(), before);
+}
+
+TEST(Scorer, RefusesWhatTheModelCannotDo) {
+  const LanguageModel model = scoring_model(Position::learned);
+  test::expect_error([&] { Scorer scorer(model, {.length = 65}); }, "learned positions end at 64, the length is 65");
+  test::expect_error<UsageError>([&] { Scorer scorer(model, {.length = -1}); }, "the length is -1");
+}
+
+}  // namespace
+}  // namespace alibi
