@@ -31,7 +31,7 @@ struct CompareCommand : CommonOptions {
   std::vector<int64_t> lengths, train_lengths;
   std::string preset = "tiny";
   std::string out = "alibi-compare", resume, tune;
-  int64_t seeds = 1, stride = 0, eval_tokens = 0, sample_tokens = -1;
+  int64_t seeds = 1, stride = 0, eval_tokens = 0, sample_tokens = -1, speed_turns = 3;
   bool fresh = false;
   TokenizerChoice tokenizer;
   double dropout = -1;
@@ -98,6 +98,7 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   if (options.dropout >= 0) compare.dropout = static_cast<float>(options.dropout);
   if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
   compare.sample_tokens = options.sample_tokens;
+  compare.speed_turns = options.speed_turns;
   compare.out = options.out;
   compare.command = command_line();
   return compare;
@@ -106,7 +107,8 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
 void show(const CompareStatus& status, Progress& progress, std::string& label) {
   std::string now = status.phase;
   if (!status.method.empty()) {
-    now += fmt::format(" {} {}/{}", status.method, status.run + 1, status.runs);
+    now +=
+        status.runs == 0 ? " " + status.method : fmt::format(" {} {}/{}", status.method, status.run + 1, status.runs);
   }
   if (now != label) {
     label = now;
@@ -167,6 +169,8 @@ void add_compare(CLI::App& app) {
                 "Held-out tokens to score, evenly spread over the files [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
                 "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);
+  command.count("--speed-turns", options->speed_turns,
+                "Time training and evaluation so often at the end, all methods in turns; 0: not", 0);
   command.text("-o,--out", options->out, "DIR",
                "Folder for the report and the models; the same command goes on where it was");
   command.optional_text("--resume", options->resume, "DIR", "Go on with the comparison of this folder (or of --out)");

@@ -83,6 +83,7 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
       }
     }
   }
+  if (parts.size() > 1) all.speed.clear();  // these methods did not take turns with each other
   all.runs_planned = static_cast<int64_t>(runs.size());
   all.methods = methods_of(runs, all.held_out);
   all.command = fmt::format("{}", fmt::join(commands, "\n"));
