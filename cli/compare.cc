@@ -30,7 +30,7 @@ struct CompareCommand : CommonOptions {
   std::vector<std::string> methods = {"alibi", "sinusoidal", "rotary", "t5"};
   std::vector<int64_t> lengths, train_lengths;
   std::string preset = "tiny";
-  std::string out = "alibi-compare", resume, tune;
+  std::string out = "alibi-compare", resume, tune, field;
   int64_t seeds = 1, stride = 0, eval_tokens = 0, sample_tokens = -1, speed_turns = 3;
   bool fresh = false;
   TokenizerChoice tokenizer;
@@ -84,6 +84,7 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   CompareOptions compare = compare_defaults(options.preset);
   compare.texts = options.texts;
   compare.valid = options.valid;
+  compare.field = options.field;
   compare.tokenizer = options.tokenizer;
   compare.methods.clear();
   for (const std::string& name : options.methods) compare.methods.push_back(position_from(name));
@@ -152,6 +153,7 @@ void run_compare(CompareCommand& options, const Command& command) {
 
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareCommand>();
+  options->field = CompareOptions().field;
   Command command(app, "compare",
                   "Train position methods at a short length on the same batches, test each at longer ones");
   command.texts(options->texts, false,
@@ -177,6 +179,7 @@ void add_compare(CLI::App& app) {
   command.flag("--fresh", options->fresh, "Forget the comparison that the folder holds, and begin anew");
   command.group(OptionGroup::text);
   add_valid(command, options->valid);
+  add_field(command, options->field);
   add_preset(command, options->preset);
   add_tokenizer(command, options->tokenizer);
   add_dropout(command, options->dropout);

@@ -138,7 +138,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   make_folder(settings.model);
 
   const TrainingData data = with_progress([&](const TextProgress& progress) {
-    return training_data(settings.texts, settings.valid, settings.tokenizer, progress);
+    return training_data(settings.texts, settings.valid, settings.tokenizer, progress, std::cin, settings.field);
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs > 0) options = train_options(settings, text_tokens);

@@ -27,6 +27,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and the estimated time, and train nothing");
   command.group(OptionGroup::text);
   add_valid(command, s.valid);
+  add_field(command, s.field);
   command.text("--position", s.position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
   command.choices("--position", position_names());
   add_preset(command, s.preset);

@@ -19,6 +19,7 @@ namespace alibi {
 struct CompareOptions {
   std::vector<std::string> texts;  ///< files, folders, "-", or a folder of `alibi tokenize`; empty: the default corpus
   std::vector<std::string> valid;  ///< held-out text; empty: the fixed split by file
+  std::string field = "text";      ///< .jsonl: the field of each line's object that holds the text
   TokenizerChoice tokenizer;       ///< for all methods; learned from the training text
   std::vector<Position> methods = {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5};
   int64_t seeds = 1;                   ///< each method is trained from so many: train.seed and those that follow

@@ -153,13 +153,13 @@ void Comparison::read_text() {
   } else {
     corpus_name_ = fmt::format("{}", fmt::join(options_.texts, ", "));
   }
-  data_ =
-      training_data(options_.texts, options_.valid, options_.tokenizer, [&](std::string_view work, double fraction) {
-        CompareStatus status;
-        status.phase = work;
-        status.fraction = fraction;
-        report(status, 0);
-      });
+  const auto progress = [&](std::string_view work, double fraction) {
+    CompareStatus status;
+    status.phase = work;
+    status.fraction = fraction;
+    report(status, 0);
+  };
+  data_ = training_data(options_.texts, options_.valid, options_.tokenizer, progress, std::cin, options_.field);
   for (const int64_t length : options_.train_lengths) {
     TrainOptions train = options_.train;
     train.length = length;
