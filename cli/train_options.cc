@@ -78,6 +78,7 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
   };
   // What was not asked for is left out where 0 is no value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
+  if (s.field != kTextField) json["field"] = s.field;
   if (!s.tokenizer.like.empty()) json["like"] = absolute_path(s.tokenizer.like);
   add_settings(json, options);
   add_settings(json, run);

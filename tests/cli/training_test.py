@@ -25,7 +25,7 @@ class TrainingConfig(CliTest):
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; and of two ways to say a thing the one that was taken.
         left_out = {"help", "resume", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
-                    "like"}
+                    "like", "field"}
         self.assertIn('\n  "length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
         again = self.folder / "again"
