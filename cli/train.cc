@@ -193,6 +193,7 @@ void add_train(CLI::App& app) {
       "  alibi train novels/ -o model/\n"
       "  alibi train novels/train --valid novels/valid -o model/ --preset small --length 512 --epochs 2\n"
       "  alibi train novels/ -o model/ --eval-steps 200 --patience 5 --checkpoint-steps 100\n"
+      "  alibi train novels/ -o model/ --slopes 0.5,0.25,0.1,0.02 --slope-training learned\n"
       "  alibi train --preset wikitext103 --plan\n"
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"

@@ -36,6 +36,8 @@ void add_train_options(Command& command, TrainSettings& s) {
   s.train.add_to(command, OptionGroup::text);
   command.number("--epochs", s.epochs, "How often to see the text, in place of --tokens");
   command.exclude("--epochs", "--tokens");
+  command.group("Model and position");
+  s.shape.add_to(command, "Model and position");
   command.group(OptionGroup::optimizer);
   s.train.add_to(command, OptionGroup::optimizer);
   command.group(OptionGroup::progress);
@@ -57,7 +59,11 @@ TrainOptions train_options(const TrainSettings& s, std::optional<int64_t> text_t
 }
 
 LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
-  LanguageModelConfig config = with_position(preset(s.preset), position_from(s.position), train_length);
+  ModelOptions options;
+  s.shape.apply_to(options);
+  LanguageModelConfig config = preset(s.preset);
+  config = with_position(with_options(config, options, config), position_from(s.position), train_length);
+  if (options.embedding_scale > 0) config.embedding_scale = static_cast<float>(options.embedding_scale);
   if (s.dropout >= 0) config = with_dropout(config, static_cast<float>(s.dropout));
   config.validate();
   return config;
@@ -80,6 +86,11 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
   if (s.field != kTextField) json["field"] = s.field;
   if (!s.tokenizer.like.empty()) json["like"] = absolute_path(s.tokenizer.like);
+  ModelOptions shape;
+  s.shape.apply_to(shape);
+  for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
+    if (s.shape.has(option.name)) json[option_key(option.name)] = json_of(option.get(shape));
+  }
   add_settings(json, options);
   add_settings(json, run);
   return json;

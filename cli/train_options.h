@@ -23,6 +23,7 @@ struct TrainSettings : CommonOptions {
   TokenizerChoice tokenizer;
   double epochs = 0, dropout = -1;
   bool plan = false;
+  GivenOptions<ModelOptions> shape;
   GivenOptions<TrainOptions> train;
   GivenOptions<TrainRun> run;
 };

@@ -161,6 +161,8 @@ nn::Operators all_operators() {
   all.dropout_backward = OnCpu<nn::dropout_backward>::run;
   all.embedding = OnCpu<nn::embedding>::run;
   all.embedding_backward = OnCpu<nn::embedding_backward>::run;
+  all.exp2 = OnCpu<nn::exp2>::run;
+  all.exp2_backward = OnCpu<nn::exp2_backward>::run;
   all.matmul = OnCpu<nn::matmul>::run;
   all.linear = OnCpu<nn::linear>::run;
   all.linear_backward = OnCpu<nn::linear_backward>::run;
