@@ -68,7 +68,8 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
     if (part.results.machine != all.machine) all.machine += "; " + part.results.machine;
     commands.push_back(part.results.command);
     for (const MethodResults& method : part.results.methods) {
-      for (const RunResults& run : method.runs) {
+      for (RunResults run : method.runs) {
+        if (!part.label.empty()) run.method += ", " + part.label;
         const auto earlier = std::find_if(runs.begin(), runs.end(), [&](const RunResults& other) {
           return other.method == run.method && other.train_length == run.train_length && other.seed == run.seed;
         });
