@@ -154,7 +154,7 @@ class AmxRule {
     top_ = u.score * log2e;
     reach_ = u.score * log2e * rounding;
     log_count_ = std::log2(std::min(static_cast<double>(u.length), -1 / std::expm1(-slope_)));
-    log_budget_ = std::log2(static_cast<double>(u.tolerance) / (u.causal ? 1 : 2));
+    log_budget_ = std::log2(static_cast<double>(u.tolerance) / (u.causal ? 1 : 2) * (1 - 0x1p-9));
   }
 
   int64_t blocks_visited(int64_t row, int64_t rows) {
@@ -190,7 +190,7 @@ class AmxRule {
   double distance(double log_sum) const {
     const bool before_the_first = log_sum < 0 || u_.score == 0;
     const double max = u_.score == 0 ? 0 : before_the_first ? reach_ : top_;
-    const double slack = (reach_ + max) * 0x1p-12 + 0x1p-7;
+    const double slack = (reach_ + max) * 0x1p-12 + 0x1p-6;
     const double need = (reach_ + log_count_ - log_sum - log_budget_ + slack) / (slope_ * std::numbers::log2e) + 1;
     return std::max(0.0, need * (1 + 0x1p-20));
   }
@@ -256,7 +256,7 @@ TEST(DecodeSkipCounts, AreWhatTheBudgetPaysFor) {
         const int64_t near_end = std::min(keys, (position + near + block - 1) / block * block);
         double sum = 0;
         for (int64_t j = near_begin; j < (causal ? position + 1 : near_end); ++j) sum += weight(j);
-        const double budget = static_cast<double>(causal ? tolerance : tolerance / 2) * sum;
+        const double budget = static_cast<double>(causal ? tolerance : tolerance / 2) * (1 - 0x1p-9) * sum;
         int64_t begin = 0, end = keys;
         for (double spent = 0; begin < near_begin; begin += block) {
           for (int64_t j = begin; j < begin + block; ++j) spent += weight(j);

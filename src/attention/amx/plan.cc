@@ -7,6 +7,7 @@
 
 #include "attention/amx/pack.h"
 #include "attention/amx/tiles.h"
+#include "attention/workspace.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
@@ -53,6 +54,7 @@ PackedKeys::PackedKeys(const Problem& problem)
     const Sequence& sequence = problem.sequences[at_sequence];
     const int64_t count = index.blocks(at_sequence);
     parallel_ranges(kv_heads_ * count, 16, [&](int64_t begin, int64_t end) {
+      const FlushDenormals flush;
       for (int64_t i = begin; i < end; ++i) {
         const int64_t head = i % kv_heads_, row = i / kv_heads_ * block_rows;  // heads lie side by side in memory
         const int64_t at = index.at(at_sequence, head, row / block_rows);

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <cmath>
+#include <limits>
 #include <numbers>
 
 #include "attention/amx/plan.h"
@@ -67,24 +68,30 @@ class SkipRule {
     return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(first)));
   }
 
-  /// Within [0, 2^30]; the latter where nothing may be skipped. Every rounding is on the safe side.
+  /// Within [0, 2^32]; the latter, farther than any key, where nothing may be skipped. Every rounding is on the safe
+  /// side.
   __m512 distance_needed(const SkipRows& rows, int64_t half, float norm, float log_count, float slope) const {
-    constexpr float never = 0x1p30f;
+    constexpr float never = 0x1p32f;
     const __m512 norms = _mm512_load_ps(rows.norms + half), max = _mm512_load_ps(rows.maxima + half);
     const __m512 reach = _mm512_mul_ps(norms, _mm512_set1_ps(std::fabs(plan_.factor) * norm));
     const __m512 sum = log2_of(_mm512_load_ps(rows.sums + half));
     const __m512 owed = _mm512_sub_ps(_mm512_add_ps(reach, _mm512_set1_ps(log_count)),
                                       _mm512_add_ps(_mm512_add_ps(sum, max), _mm512_set1_ps(log_budget_)));
-    // Rounding of the scores and of this bound.
+    // Rounding of the scores and of this bound; of weights to bfloat16, by which kept and skipped ones may differ by
+    // log2((1 + 2^-8) / (1 - 2^-8)) = 0.0113; and of sums of weights, 256 to an addition.
+    const float fixed = 0x1p-6f + static_cast<float>(plan_.keys) * 0x1p-31f;
     const __m512 slack =
-        _mm512_fmadd_ps(_mm512_add_ps(reach, _mm512_abs_ps(max)), _mm512_set1_ps(0x1p-12f), _mm512_set1_ps(0x1p-7f));
+        _mm512_fmadd_ps(_mm512_add_ps(reach, _mm512_abs_ps(max)), _mm512_set1_ps(0x1p-12f), _mm512_set1_ps(fixed));
     const __m512 total = _mm512_add_ps(owed, slack);
-    // One more than needed, since positions and distances are rounded too; a slope of 0 needs all or nothing.
-    const __m512 inverse = _mm512_set1_ps(slope > 0x1p-30f ? 1 / slope : 0x1p30f);
-    __m512 need = _mm512_fmadd_ps(total, inverse, _mm512_set1_ps(1.0f));
-    need = _mm512_fmadd_ps(_mm512_abs_ps(need), _mm512_set1_ps(0x1p-20f), need);
+    // One more than needed, since positions and distances are rounded too. What a slope of 0 does not do at once it
+    // never does.
+    constexpr float most = std::numeric_limits<float>::max();
+    const float inverse = 1 / slope < most ? 1 / slope : most;
     // max and min give their second operand for NaN.
-    return _mm512_max_ps(_mm512_setzero_ps(), _mm512_min_ps(need, _mm512_set1_ps(never)));
+    __m512 need = _mm512_fmadd_ps(total, _mm512_set1_ps(inverse), _mm512_set1_ps(1.0f));
+    need = _mm512_max_ps(_mm512_setzero_ps(), need);
+    need = _mm512_fmadd_ps(need, _mm512_set1_ps(0x1p-20f), need);
+    return _mm512_min_ps(need, _mm512_set1_ps(never));
   }
 
   const HeadPlan& plan_;

@@ -17,6 +17,7 @@
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
 #include "attention/skip.h"
+#include "attention/workspace.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -188,6 +189,8 @@ void Decode::visit_near() {
   }
   const int64_t together = threads();
   parallel_ranges(static_cast<int64_t>(groups_.size()), grain(cache_, 2 * near_keys), [&](int64_t begin, int64_t end) {
+    const FlushDenormals
+        flush;  // as the visits, so that decisions and results are the same whatever the caller's setting
     for (int64_t g = begin; g < end; ++g) {
       Group& group = groups_[static_cast<size_t>(g)];
       if (group.seen_begin == group.seen_end) continue;
@@ -272,6 +275,7 @@ void Decode::merge(AttentionState* state) const {
   const int64_t row_bytes = static_cast<int64_t>(partials * sizeof(float)) * cache_.stride;
   parallel_ranges(static_cast<int64_t>(groups_.size()), std::max<int64_t>(1, task_bytes / row_bytes),
                   [&](int64_t begin, int64_t end) {
+                    const FlushDenormals flush;
                     for (int64_t g = begin; g < end; ++g) {
                       const Group& group = groups_[static_cast<size_t>(g)];
                       for (size_t r = 0; r < group.rows; ++r) merge_row(group, r, state);

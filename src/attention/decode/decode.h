@@ -76,7 +76,8 @@ class DecodeSkip {
   const DecodeRow& row_;
   double max_;
   double budget_;
-  double reach_ = 0;  // largest score of a key of norm 1, log2 units
+  double reach_ = 0;    // largest score of a key of norm 1, log2 units
+  double flushed_ = 0;  // by which denormal products may raise a score
 };
 
 }  // namespace alibi::kernels

@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "attention/decode/kv_cache_state.h"
+#include "attention/workspace.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -193,6 +194,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   // One token is too little work to wake other threads for.
   const int64_t heads_together = std::max<int64_t>(1, 1024 / std::min(added, blocks_together * cache_block));
   parallel_for(ceil_div(heads, heads_together) * tasks, [&](int64_t i) {
+    const kernels::FlushDenormals flush;  // norms are those of what the kernels read
     const int64_t head = i / tasks * heads_together;
     for (int64_t h = head; h < std::min(head + heads_together, heads); ++h) append_part(h, i % tasks);
   });
@@ -213,6 +215,7 @@ void KvCache::truncate(int64_t length) {
   cache.length = length;
   cache.norms.resize(length);
   if (length == 0) return;
+  const kernels::FlushDenormals flush;  // norms are those of what the kernels read
   // The last block's norm counts keys that are gone.
   const int64_t block = (length - 1) / cache_block;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {

@@ -24,16 +24,19 @@ double norm_of(const float* row, int64_t size) {
 DecodeSkip::DecodeSkip(const NormTree& norms, int64_t head, float scale, const DecodeRow& row, int64_t stride,
                        double max, double budget)
     : norms_(norms), head_(head), row_(row), max_(max), budget_(budget) {
-  // The computed dot product may exceed the exact one by as many roundings.
-  const double rounding = 1 + static_cast<double>(stride + 2) * 0x1p-23;
+  // The computed dot product may exceed the exact one by as many roundings; what is denormal counts as zero in it.
+  const double rounding = 1 + static_cast<double>(stride + 2) * 0x1p-23 + 0x1p-20;
   const double magnitude = std::abs(static_cast<double>(scale)) * std::numbers::log2e;
   reach_ = magnitude * norm_of(row.q, stride) * rounding;
+  flushed_ = magnitude * static_cast<double>(stride) * 0x1p-125;
 }
 
 bool DecodeSkip::spend(float norm, float slope, int64_t distance, int64_t keys) {
   const auto m = static_cast<double>(slope);
-  const double nearest =
-      reach_ * static_cast<double>(norm) - m * std::numbers::log2e * static_cast<double>(distance) - max_;
+  // Biases within a block of keys are rounded as the scores they are added to.
+  const double bias_rounding = 0x1p-20 * m * static_cast<double>(cache_block);
+  const double penalty = m * std::numbers::log2e * static_cast<double>(distance);
+  const double nearest = reach_ * static_cast<double>(norm) + flushed_ + bias_rounding - penalty - max_;
   const double weight = std::exp2(nearest) * weight_of_keys(m, keys);
   if (!(weight <= budget_)) return false;  // NaN is visited
   budget_ -= weight;

@@ -262,7 +262,6 @@ class Task {
   bool is_done(const Running& r, int64_t key_block, bool before) const {
     if (norms_ == nullptr) return false;
     const QueryBlock& block = r.block;
-    const float budget = skip_budget(problem_);
     Remaining remaining;
     if (before) {
       const int64_t end = (key_block + 1) * key_rows;  // keys before it remain
@@ -282,7 +281,7 @@ class Task {
                    .distance = begin - std::max<int64_t>(block.outside ? last : block.position, 0),
                    .step = block.outside ? 0 : -1};
     }
-    return negligible(problem_, block, remaining, budget, r.norms, r.max, r.sum);
+    return negligible(problem_, block, remaining, {r.norms, r.max, r.sum, r.sum_low});
   }
 
   /// Takes a key block into the query blocks that still want it; false if none wants any further in that direction.

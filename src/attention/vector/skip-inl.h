@@ -1,5 +1,6 @@
 // The skip rule's arithmetic (see skip.h). Every rounding is on the safe side: norms are rounded up, the exponent
-// carries a slack for its own rounding and for that of the scores, and NaN or infinity never skips.
+// carries a slack for its own rounding and for that of the scores, the budget one for all that does not grow with them,
+// and NaN or infinity never skips.
 
 #if defined(ALIBI_ATTENTION_SKIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ALIBI_ATTENTION_SKIP_INL_H_
@@ -42,10 +43,17 @@ struct Remaining {
   int step = 0;          ///< by which it changes from row to row; 0: no row's is less
 };
 
-/// True if no row of a block can owe more than budget * sum to the remaining keys. `max` and `sum` are the rows'
-/// running softmax, `norms` bounds on the queries' norms.
-inline bool negligible(const Problem& problem, const QueryBlock& block, const Remaining& remaining, float budget,
-                       const float* norms, const float* max, const float* sum) {
+/// Rows' running softmax, and bounds on their queries' norms.
+struct RunningRows {
+  const float* norms;
+  const float* max;
+  const float* sum;
+  const float* sum_low;  ///< what rounding took from the sum
+};
+
+/// True if no row of a block can owe more than its budget's share of its sum to the remaining keys.
+inline bool negligible(const Problem& problem, const QueryBlock& block, const Remaining& remaining,
+                       const RunningRows& rows) {
   const Floats f;
   const Ints i;
   constexpr float log2e = std::numbers::log2e_v<float>;
@@ -54,19 +62,24 @@ inline bool negligible(const Problem& problem, const QueryBlock& block, const Re
   const Float reach = hn::Set(f, std::abs(problem.scale) * log2e * remaining.norm);
   const Float slope2 = hn::Set(f, remaining.slope * log2e);
   const Float slack = hn::Set(f, 0x1p-20f + static_cast<float>(problem.head_dim) * 0x1p-23f);
+  // Sums of products that counted as zero where they were denormal.
+  const Float flushed =
+      hn::Set(f, std::abs(problem.scale) * log2e * 0x1p-100f * (static_cast<float>(problem.head_dim) * 0x1p-25f));
+  const Float budget = hn::Set(f, skip_budget(problem));
   for (int64_t c = 0; c < block.rows; c += lanes) {
     const auto lane = hn::Iota(i, static_cast<int32_t>(c));
     const auto first = hn::Set(i, static_cast<int32_t>(remaining.distance));
     const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Mul(lane, hn::Set(i, remaining.step))));
-    const Float top = hn::Load(f, max + c);
-    const Float score = hn::Mul(reach, hn::Load(f, norms + c));
+    const Float top = hn::Load(f, rows.max + c);
+    const Float sum = hn::Add(hn::Load(f, rows.sum + c), hn::Load(f, rows.sum_low + c));
+    const Float score = hn::MulAdd(reach, hn::Load(f, rows.norms + c), flushed);
     const Float penalty = hn::Mul(slope2, distance);
     const Float magnitude = hn::Add(hn::Add(score, penalty), hn::Abs(top));
     Float exponent = hn::Add(hn::Sub(hn::Sub(score, penalty), top), log_count);
     exponent = hn::MulAdd(magnitude, slack, exponent);
     // Min gives its second operand for NaN: far too large a bound.
     const Float bound = exp2_of(hn::Min(exponent, hn::Set(f, 100.0f)));
-    const auto small = hn::Le(bound, hn::Mul(hn::Set(f, budget), hn::Load(f, sum + c)));
+    const auto small = hn::Le(bound, hn::Mul(budget, sum));
     const auto padding = hn::RebindMask(f, hn::Gt(lane, hn::Set(i, static_cast<int32_t>(block.rows - 1))));
     if (!hn::AllTrue(f, hn::Or(small, padding))) return false;
   }
