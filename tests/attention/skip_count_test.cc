@@ -38,15 +38,15 @@ AttentionOptions options_of(const Uniform& u) {
   return {.slopes = {u.slope}, .causal = u.causal, .tolerance = u.tolerance};
 }
 
-/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h).
+/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h). The keys' centre is
+/// the key that they all are: so what bounds the remaining weights is their sum.
 class Rule {
  public:
   Rule(const Uniform& u, const kernels::Problem& problem)
       : u_(u), problem_(problem), slope_(static_cast<double>(u.slope)) {
     constexpr double log2e = std::numbers::log2e;
-    constexpr double rounding = (1 + 0x1p-16) * (1 + 0x1p-16);  // of the norms of a query and of a key
     top_ = u.score * log2e;
-    reach_ = u.score * log2e * rounding;
+    reach_ = 2 * u.score * log2e;  // of the key and of the centre, whose products are rounded
     slope2_ = slope_ * log2e;
     slack_ = 0x1p-20 + 16 * 0x1p-23;
   }
@@ -58,8 +58,8 @@ class Rule {
     double sum = begin <= position ? series(position - std::min(position, end - 1), position - begin) : 0;
     if (!u_.causal && end - 1 > position) sum += series(std::max(begin, position + 1) - position, end - 1 - position);
     const double penalty = slope2_ * static_cast<double>(distance);
-    const double count = std::min(static_cast<double>(remaining), -1 / std::expm1(-slope_));
-    const double owed = reach_ - penalty - top_ + std::log2(count) + slack_ * (reach_ + penalty + top_);
+    const double weights = std::log2(series(0, remaining - 1));  // of keys that follow each other from `distance` on
+    const double owed = weights - penalty + slack_ * (reach_ + penalty + top_ + std::abs(weights));
     return std::log2(static_cast<double>(kernels::skip_budget(problem_)) * sum) - owed;
   }
 
