@@ -38,8 +38,8 @@ AttentionOptions options_of(const Uniform& u) {
   return {.slopes = {u.slope}, .causal = u.causal, .tolerance = u.tolerance};
 }
 
-/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h). The keys' centre is
-/// the key that they all are: so what bounds the remaining weights is their sum.
+/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h). The keys' centre
+/// is the key that they all are: so what bounds the remaining weights is their sum.
 class Rule {
  public:
   Rule(const Uniform& u, const kernels::Problem& problem)

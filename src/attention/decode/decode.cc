@@ -207,11 +207,13 @@ void Decode::visit_near() {
 void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
   const double tolerance = static_cast<double>(skip_budget(problem_));
   const int64_t head = group.batch * cache_.kv_heads + group.kv_head;
+  std::vector<float> centre(cache_.centre(head), cache_.centre(head) + cache_.stride);
+  decode_arrange(centre.data(), cache_.stride, cache_.dtype);
   for (size_t r = 0; r < group.rows; ++r) {
     DecodeRow& row = rows_[group.first_row + r];
     const double budget = tolerance * partials[r].sum;
     const auto rule = [&] {
-      return DecodeSkip(cache_.norms, head, problem_.scale, row, cache_.stride, partials[r].max, budget);
+      return DecodeSkip(cache_, head, centre.data(), problem_.scale, row, partials[r].max, budget);
     };
     if (row.begin < std::min(group.near_begin, row.position) && row.bias.slope_before > 0) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));
