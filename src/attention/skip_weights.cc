@@ -31,7 +31,7 @@ float above(double x) { return static_cast<float>(x + 0x1p-22 * std::abs(x)); }
 
 /// A sample of a sequence's rows: few of a short one, which is little work itself.
 struct Sample {
-  explicit Sample(int64_t rows) : count(std::clamp<int64_t>(rows / 16, std::min<int64_t>(rows, 4), centre_rows)) {
+  explicit Sample(int64_t rows) : count(std::clamp<int64_t>(rows / 32, std::min<int64_t>(rows, 8), centre_rows)) {
     step = count > 0 ? rows / count : 1;
   }
   int64_t count = 0, step = 1;
@@ -47,6 +47,7 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
       norms_(problem, block_rows) {
   const size_t sequences = problem.sequences.size();
   centres_.resize(sequences * static_cast<size_t>(problem.kv_heads * size_));
+  centre_norms_.resize(sequences * static_cast<size_t>(problem.kv_heads));
   lengths_.resize(sequences * static_cast<size_t>(problem.heads));
   size_t entries = 0;
   for (size_t s = 0; s < sequences; ++s) {
@@ -65,8 +66,12 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
       const Sequence& sequence = problem.sequences[s];
       const Sample keys(sequence.keys), queries(sequence.queries);
       load_rows(problem, problem.k, sequence.batch, sequence.key_begin, keys.step, keys.count, kv_head, rows, size_);
-      make_centre(rows, keys.count, size_,
-                  &centres_[number(s, kv_head, problem.kv_heads) * static_cast<size_t>(size_)]);
+      const size_t centre_at = number(s, kv_head, problem.kv_heads);
+      float* const centre = &centres_[centre_at * static_cast<size_t>(size_)];
+      make_centre(rows, keys.count, size_, centre);
+      double squares = 0;
+      for (int64_t d = 0; d < size_; ++d) squares += static_cast<double>(centre[d]) * static_cast<double>(centre[d]);
+      centre_norms_[centre_at] = above(std::sqrt(squares));
       for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
         load_rows(problem, problem.q, sequence.batch, sequence.query_begin, queries.step, queries.count, head, rows,
                   size_);
@@ -113,9 +118,7 @@ WeightBounds::Head WeightBounds::head(size_t sequence, int64_t head) const {
   const int64_t kv_head = head / problem_.group();
   Head result;
   result.centre = &centres_[number(sequence, kv_head, problem_.kv_heads) * static_cast<size_t>(size_)];
-  double squares = 0;
-  for (int64_t d = 0; d < size_; ++d) squares += static_cast<double>(result.centre[d]) * result.centre[d];
-  result.centre_norm = above(std::sqrt(squares));
+  result.centre_norm = centre_norms_[number(sequence, kv_head, problem_.kv_heads)];
   const float typical = lengths_[number(sequence, head, problem_.heads)];
   for (size_t e = 0; e < levels; ++e) result.x[e] = typical * levels_of_typical[e];
   result.before = &before_[at(sequence, head, 0)];

@@ -8,8 +8,11 @@
 // chord lies above it, and grows beyond them no faster than the largest |k - c|. All logarithms are to base 2.
 #pragma once
 
+#include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
+#include <numbers>
 #include <vector>
 
 #include "attention/skip.h"
@@ -88,16 +91,19 @@ class WeightBounds {
 
   const Problem& problem_;
   int64_t block_rows_;
-  int64_t size_;                // of a centre: head_dim rounded up to a vector, the rest zeros
-  KeyNorms radii_, norms_;      // bounds on |k - c| and |k|
-  std::vector<float> centres_;  // [sequences][kv_heads][size]
-  std::vector<float> lengths_;  // [sequences][heads]: typical x
-  std::vector<size_t> base_;    // of each sequence in the following
+  int64_t size_;                     // of a centre: head_dim rounded up to a vector, the rest zeros
+  KeyNorms radii_, norms_;           // bounds on |k - c| and |k|
+  std::vector<float> centres_;       // [sequences][kv_heads][size]
+  std::vector<float> centre_norms_;  // [sequences][kv_heads]
+  std::vector<float> lengths_;       // [sequences][heads]: typical x
+  std::vector<size_t> base_;         // of each sequence in the following
   std::vector<Values> before_, from_;
 };
 
-/// A slope in powers of two; a finite one for a direction that is closed, of which nothing is asked.
-inline double slope_in_log2(float slope) { return std::min(static_cast<double>(slope) * 1.4426950408889634, 1e30); }
+/// A slope in powers of two. Of a direction that is closed nothing is asked: any will do.
+inline double slope_in_log2(float slope) {
+  return slope == HUGE_VALF ? 0 : std::min(static_cast<double>(slope) * std::numbers::log2e, 1e30);
+}
 
 /// What keys add to the bounds, block by block (skip_measure.cc).
 void measure_keys(const Problem& problem, size_t sequence, int64_t kv_head, int64_t block, WeightBounds& bounds);

@@ -1,9 +1,6 @@
 // The AMX kernels and the size of numbers: the softmax without a maximum and the one with it, what the skip rule may
 // leave out, and values that are not finite.
 #include "attention/amx/cases.h"
-#if defined(__x86_64__)
-#include "attention/amx/skip.h"
-#endif
 
 namespace alibi {
 namespace {
@@ -160,35 +157,6 @@ TEST(AttentionAmx, MaskedRowsMayHoldAnything) {
     }
   }
 }
-
-#if defined(__x86_64__)
-/// The first key block that 32 queries need which have collected `sum` from keys like the remaining ones, all of score
-/// 0.
-int64_t first_block_needed(float slope, float sum, int64_t keys) {
-  kernels::Problem problem;
-  problem.heads = problem.kv_heads = 1;
-  problem.scale = 1;
-  problem.tolerance = 0.5f;
-  problem.slopes_before = problem.slopes_after = {slope};
-  problem.sequences = {{.queries = 32, .keys = keys, .query_offset = keys - 32}};
-  if (slope == 0) problem.slopes_after = {1};  // the rule is asked if any head has a slope
-  const kernels::amx::HeadPlan plan(problem, 0, 0);
-  const kernels::amx::SkipRule rule(problem, plan);
-  alignas(64) float zeros[32] = {}, sums[32];
-  std::fill_n(sums, 32, sum);
-  return rule.first_block({.position = keys - 32, .rows = 32, .norms = zeros, .sums = sums, .maxima = zeros}, 1.0f);
-}
-
-TEST(AttentionAmx, TheSkipRuleReachesAsFarAsKeysMay) {
-  SKIP_WITHOUT_AMX();
-  constexpr int64_t most = (int64_t{1} << 31) - 4096, many = int64_t{1} << 24;
-  EXPECT_EQ(first_block_needed(0x1p-31f, 1, most), 0) << "a penalty of 1 over all keys";
-  EXPECT_GT(first_block_needed(0x1p-20f, 1, most), 0) << "2048 of it";
-  // Without a slope the remaining keys weigh their number: here within the rounding of twice what was collected.
-  EXPECT_EQ(first_block_needed(0, 2 * many, many), 0);
-  EXPECT_EQ(first_block_needed(0, 2.2f * many, many), (many - 32) / 32);
-}
-#endif
 
 }  // namespace
 }  // namespace alibi
