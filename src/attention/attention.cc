@@ -6,6 +6,7 @@
 #include "attention/kernel.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
+#include "attention/workspace.h"
 #include "core/check.h"
 #include "core/isa.h"
 
@@ -19,6 +20,7 @@ using kernels::Problem;
 template <class Run>
 bool run_on_cpu(const Problem& problem, const Run& run) {
   prepare_dispatch();
+  const kernels::FlushDenormals flush;  // here as in the threads, whatever the caller's setting
   for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
     if (kernel->supports(problem) && run(*kernel)) return true;
   }

@@ -22,8 +22,12 @@ namespace alibi::kernels {
 /// Whether the rule is asked at all: the caller allows it, and some head has a linear bias.
 bool skip_rule_applies(const Problem& problem);
 
-/// Share of the tolerance that each direction may use up.
-inline float skip_budget(const Problem& problem) { return problem.causal ? problem.tolerance : problem.tolerance / 2; }
+/// Share of the tolerance that each direction may use up, less what covers every rounding of the rule that does not
+/// grow with the scores: of sums of weights, of logarithms of counts, of 2^x, of the comparison itself.
+inline float skip_budget(const Problem& problem) {
+  constexpr float left_by_rounding = 1 - 0x1p-9f;
+  return (problem.causal ? problem.tolerance : problem.tolerance / 2) * left_by_rounding;
+}
 
 /// What keys at different distances weigh in units of the nearest: the sum of exp(-slope i) over i = 0, 1, 2, ...,
 /// endless,

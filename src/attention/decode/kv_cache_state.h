@@ -1,6 +1,8 @@
 // What a cache holds, as the decode kernels see it.
 #pragma once
 
+#include <vector>
+
 #include "alibi/kv_cache.h"
 #include "attention/decode/kv_cache_norms.h"
 
@@ -8,7 +10,12 @@ namespace alibi {
 
 struct [[gnu::visibility("hidden")]] KvCache::State {
   State(int64_t batch_size, int64_t head_count, int64_t dim, DType type)
-      : batch(batch_size), kv_heads(head_count), head_dim(dim), dtype(type), norms(batch_size * head_count) {}
+      : batch(batch_size),
+        kv_heads(head_count),
+        head_dim(dim),
+        dtype(type),
+        norms(batch_size * head_count),
+        radii(batch_size * head_count) {}
 
   int64_t batch, kv_heads, head_dim;
   DType dtype;
@@ -16,7 +23,13 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   int64_t capacity = 0;
   int64_t stride = 0;       ///< elements from key to key: head_dim rounded up to row_multiple, the rest zeros
   Tensor k, v;              ///< [batch, kv_heads, capacity, stride]: each head's rows in one stream
-  kernels::NormTree norms;  ///< of head b * kv_heads + h
+  kernels::NormTree norms;  ///< ||k||, of head b * kv_heads + h
+  kernels::NormTree radii;  ///< ||k - centre||
+  /// [batch * kv_heads, stride]: about the mean of the first keys, which follows from them alone and is zero while
+  /// there are fewer than centre_rows.
+  std::vector<float> centres;
+
+  const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 
   static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
 
