@@ -55,7 +55,9 @@ void run_report(ReportCommand& options) {
 void add_report(CLI::App& app) {
   auto options = std::make_shared<ReportCommand>();
   Command command(app, "report", "Draw the report of comparisons anew; of several, as one");
-  command.texts(options->inputs, true, "Folders of `alibi compare`, or their results.json; LABEL=FOLDER: its methods are called METHOD, LABEL");
+  command.texts(
+      options->inputs, true,
+      "Folders of `alibi compare`, or their results.json; LABEL=FOLDER: its methods are called METHOD, LABEL");
   command.text("-o,--out", options->out, "DIR", "Folder for report.html, figure.svg and results.json");
   options->add_to(command);
   command.examples(

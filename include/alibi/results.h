@@ -39,6 +39,21 @@ struct ContextPoint {
   Interval interval = {};         ///< as in EvaluationPoint
 };
 
+/// Attention weights of one head, by distance.
+struct HeadAttention {
+  int layer = 0, head = 0;                                  ///< counted from 0
+  double slope = std::numeric_limits<double>::quiet_NaN();  ///< NaN: the model has none
+  std::vector<double> weight;                               ///< mean weight of a key at the distances of each bin
+  std::vector<double> bias;  ///< what the bias alone would give it: the softmax of -slope * distance, or of T5's table
+};
+
+/// Where a model looks: what its heads do beyond their bias.
+struct AttentionMap {
+  int64_t length = 0;              ///< of the windows
+  std::vector<int64_t> distances;  ///< bin i holds the distances from distances[i] to distances[i + 1] - 1
+  std::vector<HeadAttention> heads;
+};
+
 struct LossPoint {
   int64_t step = 0;  ///< updates done
   int64_t tokens = 0;
@@ -64,6 +79,7 @@ struct RunResults {
   int64_t per_position_length = 0;
   std::vector<double> per_position_nll;  ///< mean nll of the tokens at each position of the window, nats
   std::vector<ContextPoint> context;     ///< rising
+  AttentionMap attention;                ///< of ALiBi models; no heads: not measured
   std::string sample_prompt;
   std::string sample;       ///< text generated after the prompt, far past the training length
   std::string sample_note;  ///< not empty: why the sample stops early

@@ -25,6 +25,18 @@ Json context_json(const ContextPoint& point) {
   return json;
 }
 
+Json attention_json(const AttentionMap& map) {
+  Json heads = Json::array();
+  for (const HeadAttention& head : map.heads) {
+    heads.push_back({{"layer", head.layer},
+                     {"head", head.head},
+                     {"slope", number(head.slope)},
+                     {"weight", numbers(head.weight)},
+                     {"bias", numbers(head.bias)}});
+  }
+  return {{"length", map.length}, {"distances", map.distances}, {"heads", heads}};
+}
+
 Json run_json(const RunResults& method) {
   Json loss = Json::array(), loss_tokens = Json::array(), loss_steps = Json::array();
   for (const LossPoint& point : method.loss) {
@@ -58,6 +70,7 @@ Json run_json(const RunResults& method) {
       {"eval_peak_bytes", method.eval_peak_bytes},
       {"per_position", {{"length", method.per_position_length}, {"nll", numbers(method.per_position_nll)}}},
   };
+  if (!method.attention.heads.empty()) json["attention"] = attention_json(method.attention);
   json["sample"] = {{"prompt", method.sample_prompt},
                     {"text", method.sample},
                     {"note", method.sample_note},

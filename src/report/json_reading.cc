@@ -82,6 +82,16 @@ Interval read_interval(const Reader& json) {
   return {ends[0], ends[1]};
 }
 
+HeadAttention read_head(const Reader& json) {
+  HeadAttention head;
+  json.get("layer", head.layer);
+  json.get("head", head.head);
+  json.get("slope", head.slope);
+  json.get("weight", head.weight);
+  json.get("bias", head.bias);
+  return head;
+}
+
 EvaluationPoint read_evaluation(const Reader& json) {
   EvaluationPoint point;
   const double nan = std::numeric_limits<double>::quiet_NaN();
@@ -143,6 +153,10 @@ RunResults read_run(const Reader& json) {
   json.each("eval", [&](const Reader& item) { method.evaluations.push_back(read_evaluation(item)); });
   json.each("sliding", [&](const Reader& item) { method.sliding.push_back(read_evaluation(item)); });
   json.each("context", [&](const Reader& item) { method.context.push_back(read_context(item)); });
+  const Reader attention = json.object("attention");
+  attention.get("length", method.attention.length);
+  attention.get("distances", method.attention.distances);
+  attention.each("heads", [&](const Reader& item) { method.attention.heads.push_back(read_head(item)); });
   json.get("eval_peak_bytes", method.eval_peak_bytes);
   const Reader per_position = json.object("per_position");
   per_position.get("length", method.per_position_length);
