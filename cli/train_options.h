@@ -15,7 +15,7 @@ namespace alibi::cli {
 /// Below zero and empty, and 0 for what must be positive: what the preset says.
 struct TrainSettings : CommonOptions {
   std::vector<std::string> texts, valid;
-  std::string model, resume, config;
+  std::string model, from, resume, config;
   std::string position = "alibi";
   std::string preset = "tiny";
   TokenizerChoice tokenizer;

@@ -5,6 +5,7 @@
 #include "alibi/attention.h"
 #include "alibi/compare.h"
 #include "alibi/context.h"
+#include "alibi/embed.h"
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
