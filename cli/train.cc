@@ -167,7 +167,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   const TrainingData data = with_progress([&](const TextProgress& progress) {
     TokenizerChoice choice = settings.tokenizer;
     if (!is_data_folder(settings.texts.front())) choice.like = settings.from.empty() ? choice.like : settings.from;
-    return training_data(settings.texts, settings.valid, choice, progress);
+    return training_data(settings.texts, settings.valid, choice, progress, std::cin, settings.field);
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs > 0) options = train_options(settings, text_tokens);

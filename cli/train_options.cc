@@ -31,6 +31,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and the estimated time, and train nothing");
   command.group(OptionGroup::text);
   add_valid(command, s.valid);
+  add_field(command, s.field);
   command.text("--position", s.position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
   command.choices("--position", position_names());
   add_preset(command, s.preset);
@@ -95,6 +96,7 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
   };
   // What was not asked for is left out where 0 is no value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
+  if (s.field != kTextField) json["field"] = s.field;
   if (!s.from.empty()) {  // which says the rest
     for (const char* key : {"position", "tokenizer", "vocab-size", "min-count"}) json.erase(key);
     json["from"] = absolute_path(s.from);

@@ -9,12 +9,14 @@
 
 #include "alibi/train.h"
 #include "common.h"
+#include "text/documents.h"
 
 namespace alibi::cli {
 
 /// Below zero and empty, and 0 for what must be positive: what the preset says.
 struct TrainSettings : CommonOptions {
   std::vector<std::string> texts, valid;
+  std::string field = kTextField;
   std::string model, from, resume, config;
   std::string position = "alibi";
   std::string preset = "tiny";

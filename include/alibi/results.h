@@ -80,6 +80,24 @@ struct MethodResults : RunResults {
   std::vector<RunResults> runs;  ///< in the order of the seeds
 };
 
+/// One kind of work, timed several times; the numbers are those of the median turn.
+struct SpeedPoint {
+  std::string work;    ///< "train" or "eval"
+  int64_t length = 0;  ///< of the windows
+  double tokens_per_second = 0;
+  double cpu_seconds = 0;  ///< processor time of all threads for a million tokens
+  double spread = 1;       ///< wall time of the slowest turn over that of the fastest
+};
+
+/// Speed of a trained model, measured after the runs: all methods take turns, so that what else the machine does meets
+/// all of them alike.
+struct MethodSpeed {
+  std::string method;
+  bool all_keys = false;  ///< the skip rule was off: attention read every key
+  std::vector<SpeedPoint> points;
+  std::string name() const { return all_keys ? method + ", all keys" : method; }
+};
+
 /// A held-out file, and what was scored of it.
 struct HeldOutFile {
   std::string name;
@@ -106,7 +124,8 @@ struct CompareResults {
   std::string tokenizer;    ///< byte, bpe, unigram, words; empty: not known
   int64_t vocab_size = 0;
   std::vector<MethodResults> methods;
-  int64_t runs_planned = 0;  ///< more than runs_done(): the comparison is not at its end
+  std::vector<MethodSpeed> speed;  ///< empty: not measured apart from the runs; all have the same points
+  int64_t runs_planned = 0;        ///< more than runs_done(): the comparison is not at its end
   int64_t runs_done() const {
     int64_t runs = 0;
     for (const MethodResults& method : methods) runs += static_cast<int64_t>(method.runs.size());

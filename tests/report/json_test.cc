@@ -73,8 +73,11 @@ TEST(ReportJson, ReadsWhatItWrote) {
   both(1, [](RunResults& run) { run.per_position_nll[5] = NAN; });
   both(2, [](RunResults& run) { run.evaluations[8].perplexity = NAN; });
   for (MethodResults& method : results.methods) method.sample = method.runs[0].sample = "plain \"text\"\n\xE2\x82\xAC";
+  results.speed = {{"alibi", true, {{"train", 128, 1e4, 200, 1.25}, {"eval", 2048, NAN, NAN, NAN}}}};
   const std::string text = to_json(results);
   const CompareResults read = results_from_json(text);
+  EXPECT_TRUE(read.speed[0].all_keys);
+  EXPECT_EQ(read.speed[0].points[0].cpu_seconds, 200);
   EXPECT_EQ(to_json(read), text);
   EXPECT_EQ(read.seed, ~0ull);
   EXPECT_EQ(read.settings, results.settings);
