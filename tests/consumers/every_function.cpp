@@ -250,7 +250,7 @@ void language_model(const std::filesystem::path& folder) {
   Scorer scorer(model, {.length = 4});
   expect(scorer.score(text).size() == text.size() && scorer.length() == 4, "scores of tokens that come");
   model.save(folder / "model");
-  const LanguageModel loaded = LanguageModel::load(folder / "model");
+  LanguageModel loaded = LanguageModel::load(folder / "model");
   GenerateOptions generate;
   generate.max_tokens = 4;
   generate.temperature = 0;
