@@ -9,6 +9,7 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "numbers.h"
 
 namespace alibi::cli {
 
@@ -95,6 +96,21 @@ void add_precision(Command& command, std::string& precision) {
     command.text("--precision", precision, "NAME", help_text(choices_of(option), option.help, ""));
     command.choices("--precision", choices_of(option));
   }
+}
+
+void add_interpolation(Command& command, Interpolation& interpolation) {
+  command.value(
+      "--interpolate", "X",
+      "alibi: divide the slopes by X; dynamic: by the length read / the training length, where that is longer",
+      [&interpolation](const std::string& word) {
+        interpolation.dynamic = word == "dynamic";
+        return interpolation.dynamic ? "" : read_number(word, {.above = 0, .most = 1e6}, interpolation.factor);
+      });
+}
+
+nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
+  if (interpolation.dynamic) return "dynamic";
+  return interpolation.factor;
 }
 
 void add_dropout(Command& command, double& dropout) {

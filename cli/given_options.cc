@@ -43,7 +43,11 @@ std::string read_value(const std::string& word, const OptionRange& range, const 
   if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
     return fmt::format("'{}' found; choose from {}", word, fmt::join(choices, ", "));
   }
-  value = word;
+  if (std::holds_alternative<bool>(value)) {
+    value = word == "true";
+  } else {
+    value = word;
+  }
   return {};
 }
 

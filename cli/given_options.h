@@ -23,6 +23,7 @@ template <class Options>
 std::vector<std::string> choices_of(const Option<Options>& option) {
   std::vector<std::string> choices(option.choices.begin(), option.choices.end());
   if (option.automatic) choices.emplace_back("auto");
+  if (default_of(option) == OptionValue(true)) choices = {"true", "false"};
   return choices;
 }
 
@@ -40,6 +41,7 @@ class GivenOptions {
   void add_to(Command& command, std::string_view group, const std::map<std::string_view, std::string>& called = {});
   /// Changes what was given, and what is chosen for the machine unless it was.
   void apply_to(Options& options) const;
+  bool empty() const { return values_.empty(); }
   bool has(std::string_view name) const { return values_.contains(name); }
 
  private:
@@ -68,7 +70,7 @@ void GivenOptions<Options>::add(Command& command, const Option<Options>& option,
                      : std::holds_alternative<double>(kind)            ? "X"
                      : choices.empty()                                 ? "N"
                                                                        : "NAME";
-  if (std::holds_alternative<bool>(kind)) {
+  if (kind == OptionValue(false)) {
     command.flag(names, option.help, [this, &option] { values_[option.name] = true; });
     return;
   }

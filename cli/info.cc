@@ -58,6 +58,10 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
                                  {"attention_dropout", t.attention_dropout},
                                  {"activation_dropout", t.activation_dropout},
                                  {"embedding_dropout", t.embedding_dropout}};
+  if (const auto mask = config.mask_token()) {
+    json["bidirectional"] = name_of(t.bidirectional);
+    json["mask_token"] = *mask;
+  }
   if (config.adaptive) {
     auto& bands = json["bands"] = nlohmann::ordered_json::array();
     for (const VocabularyBand& band : config.bands()) {

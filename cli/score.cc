@@ -82,6 +82,7 @@ struct ScoreCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
   int64_t length = 0;
+  Interpolation interpolation;
   bool tokens = false;
 };
 
@@ -119,7 +120,8 @@ void score_line(const std::string& line, const Tokenizer& words, Scorer& scorer,
 void run_score(ScoreCommand options) {
   options.apply();
   if (options.texts.empty()) options.texts = {"-"};
-  const LanguageModel model = LanguageModel::load(options.model);
+  LanguageModel model = LanguageModel::load(options.model);
+  model.set_interpolation(options.interpolation);
   const Tokenizer& words = model.tokenizer();
   Scorer scorer(model, {.length = options.length});
   Scored all;
@@ -148,6 +150,7 @@ void add_score(CLI::App& app) {
   command.texts(options->texts, false, "Files or pipes, - for standard input [standard input]");
   command.count("--length", options->length,
                 "Most tokens it looks back at, half as many at least [the training length]");
+  add_interpolation(command, options->interpolation);
   command.flag("--tokens", options->tokens, "Each token instead: bits, and its text as a JSON string");
   options->add_to(command);
   command.examples(

@@ -4,6 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "model/mpt_config.h"
+#include "model/position.h"
 
 namespace alibi::cli {
 namespace {
@@ -23,6 +25,8 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.text("-o,--out", s.model, "MODEL", "Model folder to write");
   command.optional_text("--resume", s.resume, "MODEL",
                         "Continue the run of this folder (or of --out) from its newest checkpoint");
+  command.text("--from", s.from, "MODEL",
+               "Begin with the weights of this model, in its shape and with its tokenizer: fine-tuning");
   command.text("--config", s.config, "FILE", "JSON with values for options that are not given, e.g. MODEL/train.json");
   command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and the estimated time, and train nothing");
   command.group(OptionGroup::text);
@@ -59,6 +63,14 @@ TrainOptions train_options(const TrainSettings& s, std::optional<int64_t> text_t
 }
 
 LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
+  if (!s.from.empty()) {
+    LanguageModelConfig config = read_mpt_config(s.from).model;
+    const std::optional<int64_t> end = end_of_positions(config.transformer);
+    check_usage(!end || train_length <= *end, "[train] {} has {} positions, which end at {}; --length is {}", s.from,
+                name_of(config.transformer.position), end.value_or(0), train_length);
+    config.train_length = train_length;
+    return s.dropout >= 0 ? with_dropout(config, static_cast<float>(s.dropout)) : config;
+  }
   ModelOptions options;
   s.shape.apply_to(options);
   LanguageModelConfig config = preset(s.preset);
@@ -85,7 +97,11 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
   // What was not asked for is left out where 0 is no value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
   if (s.field != kTextField) json["field"] = s.field;
-  if (!s.tokenizer.like.empty()) json["like"] = absolute_path(s.tokenizer.like);
+  if (!s.from.empty()) {  // which says the rest
+    for (const char* key : {"position", "tokenizer", "vocab-size", "min-count"}) json.erase(key);
+    json["from"] = absolute_path(s.from);
+  } else if (!s.tokenizer.like.empty())
+    json["like"] = absolute_path(s.tokenizer.like);
   ModelOptions shape;
   s.shape.apply_to(shape);
   for (const Option<ModelOptions>& option : options_of<ModelOptions>) {

@@ -17,7 +17,7 @@ namespace alibi::cli {
 struct TrainSettings : CommonOptions {
   std::vector<std::string> texts, valid;
   std::string field = kTextField;
-  std::string model, resume, config;
+  std::string model, from, resume, config;
   std::string position = "alibi";
   std::string preset = "tiny";
   TokenizerChoice tokenizer;

@@ -6,6 +6,7 @@
 #include "alibi/attention_map.h"
 #include "alibi/compare.h"
 #include "alibi/context.h"
+#include "alibi/embed.h"
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
 #include "alibi/evaluate.h"

@@ -16,6 +16,8 @@ struct ModelOptions {
   int64_t d_model = 0;
   int64_t heads = 0;
   double embedding_scale = 0;
+  bool causal = true;
+  Bidirectional bidirectional = Bidirectional::symmetric;
   double bias_max = 8;
   std::vector<double> slopes = {};
   SlopeTraining slope_training = SlopeTraining::fixed;
@@ -32,6 +34,9 @@ inline constexpr auto options_of<ModelOptions> = std::to_array<Option<ModelOptio
     {ALIBI_OPTION(ModelOptions, heads), .range = {.least = 1, .most = 100'000}, .help = "Attention heads"},
     {ALIBI_OPTION(ModelOptions, embedding_scale), .range = {.above = 0, .most = 1e6},
      .help = "Factor of the token embeddings, the same with every method"},
+    {ALIBI_OPTION(ModelOptions, causal),
+     .help = "false: an encoder, which sees the text on both sides and predicts tokens that are masked"},
+    {ALIBI_OPTION(ModelOptions, bidirectional), .help = "alibi, encoders: what looks back, and what ahead"},
     {ALIBI_OPTION(ModelOptions, bias_max), .range = {.above = 0, .most = 1000},
      .help = "alibi: slopes go down to 2^-X"},
     {ALIBI_OPTION(ModelOptions, slopes), .range = {.least = 0, .most = 1e6},

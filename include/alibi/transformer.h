@@ -61,6 +61,11 @@ inline constexpr auto enum_names<Position> = std::to_array<EnumName<Position>>({
                                                                                 {Position::learned, "learned"},
                                                                                 {Position::none, "none"}});
 template <>
+inline constexpr auto enum_names<Bidirectional> =
+    std::to_array<EnumName<Bidirectional>>({{Bidirectional::symmetric, "symmetric"},
+                                            {Bidirectional::one_sided, "one_sided"},
+                                            {Bidirectional::two_slopes, "two_slopes"}});
+template <>
 inline constexpr auto enum_names<SlopeTraining> =
     std::to_array<EnumName<SlopeTraining>>({{SlopeTraining::fixed, "fixed"},
                                             {SlopeTraining::learned, "learned"},

@@ -109,6 +109,7 @@ void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
 }
 
 void Comparison::check_options() {
+  check_usage(options_.model.causal, "[compare] encoders are not compared yet: causal is false, expected true");
   if (options_.train_lengths.empty()) options_.train_lengths = {options_.train.length};
   std::sort(options_.train_lengths.begin(), options_.train_lengths.end());
   const auto repeated = std::unique(options_.train_lengths.begin(), options_.train_lengths.end());

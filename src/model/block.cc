@@ -145,6 +145,10 @@ AttentionOptions Block::attention_options(const Pass& pass) const {
   AttentionOptions options;
   options.causal = config_.causal;
   position_.bias(layer_, options);
+  if (pass.slope_factor != 1) {
+    for (float& slope : options.slopes) slope *= pass.slope_factor;
+    for (float& slope : options.slopes_after) slope *= pass.slope_factor;
+  }
   // Keys whose weight bfloat16 could not show.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
     options.tolerance = std::max(options.tolerance, 0x1p-11f);

@@ -79,6 +79,7 @@ void read(const LanguageModel& model, const Tensor& ids, Context& context, const
         "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
         end.value_or(0), begin + length, name_of(config.position));
   const KeepMemory keep;
+  state.pass.slope_factor = slope_factor(model, begin + length);
   try {
     for (int64_t first = 0; first < length; first += tokens_at_a_time) {
       const int64_t tokens = std::min(tokens_at_a_time, length - first);

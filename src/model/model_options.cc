@@ -10,6 +10,8 @@ LanguageModelConfig with_options(LanguageModelConfig config, const ModelOptions&
   if (options.heads > 0) t.heads = static_cast<int>(options.heads);
   config.embedding_scale =
       options.embedding_scale > 0 ? static_cast<float>(options.embedding_scale) : preset.embedding_scale;
+  t.causal = options.causal;
+  t.bidirectional = options.bidirectional;
   t.alibi_bias_max = options.bias_max;
   t.alibi_slopes.assign(options.slopes.begin(), options.slopes.end());
   t.slope_training = options.slope_training;

@@ -16,11 +16,6 @@ inline constexpr auto enum_names<Activation> = std::to_array<EnumName<Activation
 template <>
 inline constexpr auto enum_names<Norm> = std::to_array<EnumName<Norm>>({{Norm::layer_norm, "layer_norm"},
                                                                         {Norm::rms_norm, "rms_norm"}});
-template <>
-inline constexpr auto enum_names<Bidirectional> =
-    std::to_array<EnumName<Bidirectional>>({{Bidirectional::symmetric, "symmetric"},
-                                            {Bidirectional::one_sided, "one_sided"},
-                                            {Bidirectional::two_slopes, "two_slopes"}});
 
 const char* name_of(Position value) { return enum_name(value); }
 const char* name_of(Activation value) { return enum_name(value); }

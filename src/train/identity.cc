@@ -41,6 +41,8 @@ OrderedJson model_json(const LanguageModel& model) {
           {"activation_dropout", t.activation_dropout},
           {"embedding_dropout", t.embedding_dropout},
           {"alibi_bias_max", t.alibi_bias_max},
+          {"causal", t.causal},
+          {"bidirectional", name_of(t.bidirectional)},
           {"slopes", t.alibi_slopes},
           {"slope_training", name_of(t.slope_training)},
           {"t5_buckets", t.t5_buckets},

@@ -251,7 +251,7 @@ void language_model(const std::filesystem::path& folder) {
   Scorer scorer(model, {.length = 4});
   expect(scorer.score(text).size() == text.size() && scorer.length() == 4, "scores of tokens that come");
   model.save(folder / "model");
-  const LanguageModel loaded = LanguageModel::load(folder / "model");
+  LanguageModel loaded = LanguageModel::load(folder / "model");
   GenerateOptions generate;
   generate.max_tokens = 4;
   generate.temperature = 0;
@@ -262,7 +262,15 @@ void language_model(const std::filesystem::path& folder) {
   const Generation sample = prompt.go_on(generate);
   made_prompt = std::move(prompt);
   expect(std::move(made_prompt).go_on(generate).text == sample.text && sample.tokens_per_second() > 0, "samples");
+  loaded.set_interpolation({.factor = 2});
+  expect(loaded.interpolation().factor == 2, "interpolation");
   expect(loaded.config().vocab_size == 257 && loaded.slopes().size() == 1, "the loaded model");
+
+  const std::vector<std::string> texts{"a text", "another"};
+  EmbedOptions pooled;
+  pooled.pooling = pooling_from(name_of(Pooling::last));
+  expect(embed(loaded, texts, pooled).size(0) == 2, "vectors of texts");
+  expect(!loaded.config().mask_token(), "a decoder masks nothing");
 
   ModelOptions shape;
   shape.layers = 2;

@@ -153,6 +153,17 @@ TEST(MptConfig, AModelThatIsNoMptIsNotCalledOne) {
   differs("position rotary", [](Config& c) { c.transformer.position = Position::rotary; });
   differs("position none", [](Config& c) { c.transformer.position = Position::none; });
   differs("alibi_bias_max 7.5", [](Config& c) { c.transformer.alibi_bias_max = 7.5; });
+  {
+    LanguageModelConfig config = mpt_of_two_layers();
+    config.transformer.causal = false;
+    config.transformer.bidirectional = Bidirectional::one_sided;
+    const auto [read, json] = saved(config);
+    EXPECT_EQ(json["architectures"][0], "AlibiForMaskedLM");
+    EXPECT_EQ(json["mask_token_id"], config.vocab_size - 1);
+    EXPECT_EQ(read.differences, std::vector<std::string>{"an encoder"});
+    EXPECT_FALSE(read.model.transformer.causal);
+    EXPECT_EQ(read.model.transformer.bidirectional, Bidirectional::one_sided);
+  }
   differs("slopes 0.5", [](Config& c) { c.transformer.alibi_slopes = {0.5f}; });
   differs("slopes that are learned", [](Config& c) { c.transformer.slope_training = SlopeTraining::learned; });
   differs("activation swiglu", [](Config& c) { c.transformer.activation = Activation::swiglu; });
