@@ -20,10 +20,12 @@ Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const in
   return evaluate(model, tokens, options);
 }
 
-StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens) {
+StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
+                                               const ContextOptions& context) {
   Progress progress(stderr, lines_without_terminal());
   progress.begin("evaluate in one pass");
   EvaluateStreamOptions options;
+  options.context = context;
   options.on_progress = [&](int64_t scored, int64_t all) {
     progress.update(static_cast<double>(scored) / static_cast<double>(all));
   };

@@ -12,7 +12,8 @@ namespace alibi::cli {
 
 Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens, EvaluateOptions options);
 
-StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens);
+StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
+                                               const ContextOptions& context = {});
 nlohmann::ordered_json stream_json(const StreamEvaluation& stream, int64_t bytes);
 
 /// The same object that `compare` writes into results.json. `bytes`: of the text behind the tokens.

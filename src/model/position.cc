@@ -22,6 +22,7 @@ class Alibi : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
 
+  bool bounds_far_keys() const override { return true; }
   void bias(AttentionOptions& options) const override {
     options.tolerance = config_.tolerance;
     options.slopes = slopes(config_.heads, config_.alibi_bias_max);
