@@ -14,6 +14,7 @@
 #include "bench/attention_bench.h"
 #include "bench/attention_report.h"
 #include "bench/decode_bench.h"
+#include "bench_generate.h"
 #include "bench_train.h"
 #include "commands.h"
 #include "common.h"
@@ -293,6 +294,7 @@ void add_capture(CLI::App& app) {
 void add_bench(CLI::App& app) {
   CLI::App& group = add_command_group(app, "bench", "Measure speed and memory on this machine");
   add_attention(group);
+  add_bench_generate(group);
   add_bench_train(group);
   add_capture(group);
 }

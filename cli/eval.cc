@@ -11,6 +11,7 @@
 #include "alibi/runtime.h"
 #include "commands.h"
 #include "common.h"
+#include "context_limits.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "evaluation_output.h"
@@ -34,6 +35,7 @@ struct EvalCommand : CommonOptions {
   bool per_position = false;
   bool held_out = false;
   std::string field = kTextField;
+  ContextOptions context;
 };
 
 /// The training length, and beyond it where the model can go there.
@@ -139,6 +141,9 @@ void warn_of(double part, const EvalCommand& options) {
 
 void run_eval(EvalCommand& options) {
   options.apply();
+  check_context_limits("eval", options.context);
+  check_usage(options.stream || !options.context.releases(),
+              "[eval] --memory and --tolerance bound what --stream keeps; windows keep nothing");
   LanguageModel model = LanguageModel::load(options.model);
   model.set_interpolation(options.interpolation);
   std::vector<int64_t> lengths = options.lengths;
@@ -174,7 +179,7 @@ void run_eval(EvalCommand& options) {
   }
   std::optional<StreamEvaluation> stream;
   if (options.stream) {
-    stream = evaluate_stream_with_progress(model, text.stream.tokens);
+    stream = evaluate_stream_with_progress(model, text.stream.tokens, options.context);
     say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", "stream", 1, format_perplexity(stream->perplexity()),
         stream->bits_per_byte(bytes), stream->tokens, format_count(stream->tokens_per_second()));
   }
@@ -184,7 +189,10 @@ void run_eval(EvalCommand& options) {
     say("The text has {} tokens, fewer than the length {}: the model saw it whole\n", format_integer(all),
         format_integer(*longest));
   }
-  if (stream) say("Keys and values of the stream took {}\n", format_bytes(stream->cache_bytes));
+  if (stream) {
+    say("Keys and values of the stream took {}\n{}", format_bytes(stream->cache_bytes),
+        describe_released(stream->certificate));
+  }
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
   if (stream && options.per_position) print_spans(*stream);
 
@@ -197,7 +205,10 @@ void run_eval(EvalCommand& options) {
                                  {"part_trained_on", trained_on ? nlohmann::ordered_json(*trained_on) : nullptr},
                                  {"peak_bytes", peak_resident_bytes()},
                                  {"eval", evals}};
-  if (stream) json["stream"] = stream_json(*stream, bytes);
+  if (stream) {
+    json["stream"] = stream_json(*stream, bytes);
+    json["stream"]["released"] = released_json(options.context, stream->certificate);
+  }
   if (options.per_position) json["per_position"] = positions;
   options.write_json(json);
 }
@@ -218,6 +229,7 @@ void add_eval(CLI::App& app) {
   command.flag("--stream", options->stream,
                "In one pass, where each token sees everything before it; also at --lengths, if they are given");
   add_interpolation(command, options->interpolation);
+  add_context_limits(command, options->context);
   command.flag("--per-position", options->per_position,
                "Also show the loss by position in the window, where all windows have it, and along a stream");
   add_field(command, options->field);
@@ -228,6 +240,7 @@ void add_eval(CLI::App& app) {
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
       "  alibi eval model/ book.txt --stream\n"
       "  alibi eval model/ book.txt --interpolate dynamic      (slopes x training length / length)\n"
+      "  alibi eval model/ library/ --stream --memory 256MiB\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
   command.runs([options] { run_eval(*options); });
 }

@@ -27,10 +27,12 @@ int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, size_t tokens)
   return std::max<int64_t>(1, std::llround(share * static_cast<double>(bytes)));
 }
 
-StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens) {
+StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
+                                               const ContextOptions& context) {
   Progress progress(stderr, lines_without_terminal());
   progress.begin("evaluate in one pass");
   EvaluateStreamOptions options;
+  options.context = context;
   options.on_progress = [&](int64_t scored, int64_t all) {
     progress.update(static_cast<double>(scored) / static_cast<double>(all));
   };

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,6 +12,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "context_limits.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "generate/sampling.h"
@@ -28,6 +30,7 @@ struct GenerateCommand : CommonOptions {
   int64_t top_k = 0;
   int64_t samples = 1;
   Interpolation interpolation;
+  ContextOptions context;
   GenerateOptions generate;
 };
 
@@ -92,6 +95,7 @@ void run_generate(GenerateCommand options) {
   options.generate.seed = options.seed;
   options.generate.top_k = static_cast<int>(options.top_k);
   check_options(options.generate);
+  check_context_limits("generate", options.context);
   options.generate.on_text = [](std::string_view text) {
     say_text(well_formed(text));
     flush_output();
@@ -103,7 +107,7 @@ void run_generate(GenerateCommand options) {
   LanguageModel model = LanguageModel::load(options.model);
   model.set_interpolation(options.interpolation);
   const auto start = std::chrono::steady_clock::now();
-  Prompt prompt(model, options.prompt);
+  Prompt prompt(model, options.prompt, options.context);
   const int64_t prompt_tokens = prompt.tokens();
   const double prompt_seconds = prompt.seconds();
   const StopSignals signals;  // from here on there is something to finish
@@ -111,17 +115,21 @@ void run_generate(GenerateCommand options) {
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
   auto all = nlohmann::ordered_json::array();
-  int64_t tokens = 0;
+  int64_t tokens = 0, cache_bytes = 0;
   double writing = 0;
+  ReleaseCertificate certificate;  // of the sample with the worst
   for (const Generation& sample : samples) {
     all.push_back(sample_json(sample));
     tokens += sample.tokens;
     writing += sample.seconds;
+    cache_bytes = std::max(cache_bytes, sample.cache_bytes);
+    if (certificate.keys == 0 || sample.certificate.worst > certificate.worst) certificate = sample.certificate;
   }
   if (isatty(STDERR_FILENO) == 1) {
     fmt::print(stderr, "{} tokens at {} tokens/s, after a prompt of {} in {}\n", format_integer(tokens),
                format_count(static_cast<double>(tokens) / writing), format_integer(prompt_tokens),
                format_duration(prompt_seconds));
+    fmt::print(stderr, "{}", describe_released(certificate));
   }
   nlohmann::ordered_json json = {{"model", options.model},
                                  {"prompt", well_formed(options.prompt)},
@@ -137,7 +145,9 @@ void run_generate(GenerateCommand options) {
                {"stop", options.generate.stop},
                {"interpolate", interpolation_json(options.interpolation)},
                {"seed", options.seed},
-               {"seconds", seconds.count()}});
+               {"seconds", seconds.count()},
+               {"cache_bytes", cache_bytes},
+               {"released", released_json(options.context, certificate)}});
   if (options.samples > 1) json["samples"] = all;
   options.write_json(json);
   if (StopSignals::received() != 0) {
@@ -168,12 +178,14 @@ void add_generate(CLI::App& app) {
   command.repeated("--stop", generate.stop, "TEXT", "End before this text; may be given several times");
   add_interpolation(command, options->interpolation);
   command.count("--samples", options->samples, "How many texts to write after the prompt, which is read once");
+  add_context_limits(command, options->context);
   options->add_to(command);
   command.examples(
       "  alibi generate model/ --prompt 'Call me' --tokens 2000\n"
       "  alibi generate model/ --prompt 'Q: why? A:' --stop Q: --samples 3\n"
       "  alibi generate model/ --prompt-file chapter.txt --json next.json\n"
       "  alibi generate model/ --prompt-file book.txt --interpolate dynamic\n"
+      "  alibi generate model/ --tokens 1M --memory 256MiB --json certificate.json\n"
       "  alibi generate model/ --temperature 0.7 --seed 3 > text.txt");
   command.runs([options] { run_generate(*options); });
 }

@@ -4,6 +4,7 @@
 
 #include <charconv>
 #include <system_error>
+#include <utility>
 
 #include "train/described.h"
 
@@ -39,6 +40,22 @@ std::string read_number(std::string_view word, const OptionRange& range, double&
     return fmt::format("'{}' found, a number expected, {}", word, text_of(range));
   }
   value = found;
+  return {};
+}
+
+std::string read_bytes(std::string_view word, int64_t& value) {
+  static constexpr std::pair<std::string_view, int> units[] = {{"KiB", 10}, {"MiB", 20}, {"GiB", 30}, {"TiB", 40}};
+  std::string_view digits = word;
+  int64_t unit = 1, found = 0;
+  for (const auto& [name, power] : units) {
+    if (!word.ends_with(name)) continue;
+    digits.remove_suffix(name.size());
+    unit = int64_t{1} << power;
+  }
+  if (!parse(digits, found) || found < 1 || found > INT64_MAX / unit) {
+    return fmt::format("'{}' found, bytes expected, such as 1048576, 512KiB, 256MiB or 2GiB", word);
+  }
+  value = found * unit;
   return {};
 }
 

@@ -14,6 +14,7 @@
 
 #include "commands.h"
 #include "common.h"
+#include "context_limits.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "text/text_encoding.h"
@@ -84,6 +85,7 @@ struct ScoreCommand : CommonOptions {
   int64_t length = 0;
   Interpolation interpolation;
   bool tokens = false;
+  ContextOptions context;
 };
 
 struct Scored {
@@ -119,11 +121,12 @@ void score_line(const std::string& line, const Tokenizer& words, Scorer& scorer,
 
 void run_score(ScoreCommand options) {
   options.apply();
+  check_context_limits("score", options.context);
   if (options.texts.empty()) options.texts = {"-"};
   LanguageModel model = LanguageModel::load(options.model);
   model.set_interpolation(options.interpolation);
   const Tokenizer& words = model.tokenizer();
-  Scorer scorer(model, {.length = options.length});
+  Scorer scorer(model, {.length = options.length, .context = options.context});
   Scored all;
   for (size_t i = 0; i < options.texts.size(); ++i) {
     Lines lines(options.texts[i]);
@@ -131,12 +134,14 @@ void run_score(ScoreCommand options) {
     if (i > 0) scorer.score(std::span(&end_of_text, 1));
     for (std::string line; lines.next(line);) score_line(line, words, scorer, options.tokens, all);
   }
+  if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}", describe_released(scorer.certificate()));
   options.write_json({{"model", options.model},
                       {"length", scorer.length()},
                       {"lines", all.lines},
                       {"tokens", all.tokens},
                       {"bytes", all.bytes},
                       {"bits", all.bits},
+                      {"released", released_json(options.context, scorer.certificate())},
                       {"bits_per_byte", all.bytes > 0 ? all.bits / static_cast<double>(all.bytes) : 0}});
 }
 
@@ -148,13 +153,16 @@ void add_score(CLI::App& app) {
                   "Tell how unlikely each line is, as it comes: bits per byte, bits, and the line, apart by tabs");
   command.model(options->model);
   command.texts(options->texts, false, "Files or pipes, - for standard input [standard input]");
-  command.count("--length", options->length,
-                "Most tokens it looks back at, half as many at least [the training length]");
+  command.count(
+      "--length", options->length,
+      "Most tokens it looks back at, half as many at least [the training length; all with a limit of memory]");
   add_interpolation(command, options->interpolation);
   command.flag("--tokens", options->tokens, "Each token instead: bits, and its text as a JSON string");
+  add_context_limits(command, options->context);
   options->add_to(command);
   command.examples(
       "  tail -f server.log | alibi score model/\n"
+      "  tail -f server.log | alibi score model/ --memory 64MiB\n"
       "  alibi score model/ server.log | sort -rn | head\n"
       "  alibi score model/ page.txt --tokens");
   command.runs([options] { run_score(*options); });

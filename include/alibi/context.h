@@ -12,20 +12,40 @@ namespace alibi {
 
 class LanguageModel;
 
+/// What a context keeps. With a limit of either kind it releases keys and values that lie past the reach of their head,
+/// steep heads' first, and bounds what they could have contributed: ReleaseCertificate.
+struct ContextOptions {
+  std::optional<DType> cached = {};      ///< float32, or bfloat16 for half the memory; absent: as the model's precision
+  std::optional<int64_t> memory = {};    ///< most bytes of keys and values
+  std::optional<double> tolerance = {};  ///< keys are released where they would weigh less than this share of a row
+  bool exact = false;                    ///< throw Error rather than pass the tolerance, or, without one, rounding
+
+  bool releases() const { return memory || tolerance; }
+};
+
+/// What the keys that a context has released could have contributed, at most (docs/attention.md).
+struct ReleaseCertificate {
+  double worst = 0;      ///< share of a softmax row's weight, over all tokens, layers and heads; 1: no bound is known
+  int64_t position = 0;  ///< of the token where that was,
+  int layer = 0, head = 0;
+  int64_t keys = 0;  ///< released, in all layers and heads; as many values
+};
+
 /// What a model remembers of the tokens that it has read: keys and values of every layer, which grow with the text,
 /// without a fixed limit. To be given to next_logits(), nll() or hidden() of that model, whose ids stand after these
 /// tokens.
 ///
 /// Long inputs are read in pieces of some thousand tokens, so memory beside the cache is bounded. How a text is cut
 /// into calls changes results by rounding; contexts that were read in the same calls give the same bits, forked and
-/// rewound ones too. A call that throws leaves the context as it was.
+/// rewound ones too. A call that throws leaves the context as it was; one that had released keys before that stays
+/// where it did so last.
 ///
 /// Whoever changes the parameters of the model makes a new context. One context serves one thread at a time.
 class ALIBI_API Context {
  public:
-  /// `cached`: float32, or bfloat16 for half the memory; absent: as the model's precision. Throws Error if the model is
-  /// an encoder, or does not lie in the CPU's memory.
-  explicit Context(const LanguageModel& model, std::optional<DType> cached = {});
+  /// Throws Error if the model is an encoder, or does not lie in the CPU's memory; UsageError for a limit if its
+  /// positions bound nothing, or if the limit is too small.
+  explicit Context(const LanguageModel& model, const ContextOptions& options = {});
   ~Context();
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
@@ -34,8 +54,11 @@ class ALIBI_API Context {
   int64_t position() const;
   /// Another context that has read the same, with memory of its own.
   Context fork() const;
-  /// Forgets all but the first `position` tokens. Throws Error if it has not read so many.
+  /// Forgets all but the first `position` tokens. Throws Error if it has not read so many, or if it has released keys
+  /// since then; the beginning, 0, is always there.
   void rewind(int64_t position);
+  /// Of all that was read since the beginning.
+  ReleaseCertificate certificate() const;
 
   DType dtype() const;
   /// Memory that keys and values occupy.

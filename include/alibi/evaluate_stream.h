@@ -3,17 +3,17 @@
 
 #include <cstdint>
 #include <functional>
-#include <optional>
 #include <span>
 #include <vector>
 
+#include "alibi/context.h"
 #include "alibi/export.h"
 #include "alibi/language_model.h"
 
 namespace alibi {
 
 struct EvaluateStreamOptions {
-  std::optional<DType> cached = {};  ///< what keys and values are kept in; absent: as the model's precision
+  ContextOptions context = {};  ///< what keys and values are kept in, and how many
   /// Called now and then with (tokens scored, tokens in all).
   std::function<void(int64_t, int64_t)> on_progress = {};
 };
@@ -29,7 +29,8 @@ struct ALIBI_API StreamEvaluation {
   int64_t tokens = 0;             ///< tokens scored: all of the stream
   double nll_sum = 0;             ///< sum of negative log-likelihoods, nats
   std::vector<StreamSpan> spans;  ///< the first 256 targets, then up to 512, 1024 ...
-  int64_t cache_bytes = 0;        ///< what keys and values took in the end
+  int64_t cache_bytes = 0;        ///< what keys and values took at most
+  ReleaseCertificate certificate;
   double seconds = 0;
 
   double nll() const;         ///< mean per token, nats
@@ -40,6 +41,7 @@ struct ALIBI_API StreamEvaluation {
 
 /// Targets and inputs are those of evaluate(); what it gives is what evaluate() gives in one window over the whole
 /// stream, to rounding, in memory that holds keys and values of the stream instead of the states of the window.
+/// A limit of the context releases keys, and the certificate bounds what that changed.
 /// Throws Error if the positions of the model end before the stream, or there are no tokens.
 ALIBI_API StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int32_t> tokens,
                                            const EvaluateStreamOptions& options = {});

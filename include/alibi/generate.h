@@ -25,7 +25,9 @@ struct ALIBI_API Generation {
   std::string text;
   int64_t tokens = 0;  ///< drawn; those of a stop string that were cut off and an end of text are among them
   GenerationEnd end = GenerationEnd::tokens;
-  double seconds = 0;  ///< from the first of them to the last
+  double seconds = 0;              ///< from the first of them to the last
+  int64_t cache_bytes = 0;         ///< what keys and values took in the end
+  ReleaseCertificate certificate;  ///< of the context, the prompt included
 
   double tokens_per_second() const;
 };
@@ -34,8 +36,9 @@ struct ALIBI_API Generation {
 /// in the CPU's memory, where contexts are, computes the text anew for each token.
 class ALIBI_API Prompt {
  public:
-  /// Keeps a reference to the model. `cached` as for Context. Throws what Context and next_logits() throw.
-  Prompt(const LanguageModel& model, std::string_view text, std::optional<DType> cached = {});
+  /// Keeps a reference to the model. Throws what Context and next_logits() throw; UsageError for a limit where the
+  /// model does not lie in the CPU's memory.
+  Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context = {});
   ~Prompt();
   Prompt(Prompt&&) noexcept;
   Prompt& operator=(Prompt&&) noexcept;

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <span>
 
 #include "alibi/attention.h"
 #include "alibi/export.h"
@@ -12,6 +13,9 @@ namespace alibi {
 
 /// Keys and values of one attention layer. It grows with what is appended: there is no fixed limit to its length.
 /// With them it keeps the largest norm of every block of keys, which the skip rule asks before it reads a key.
+///
+/// The oldest keys can be released, of each key/value head as many as it no longer needs. What is left of them is how
+/// long they were: released_share() bounds what they could have weighed.
 class ALIBI_API KvCache {
  public:
   /// float32, or bfloat16 for half the memory. Throws Error if an extent is not positive.
@@ -25,9 +29,11 @@ class ALIBI_API KvCache {
   int64_t kv_heads() const;
   int64_t head_dim() const;
   DType dtype() const;
-  /// Keys held for each batch entry; key j has position j.
+  /// Keys appended to each batch entry; key j has position j.
   int64_t length() const;
-  /// Keys it can hold without a new allocation.
+  /// The first key that a head still holds, in every batch entry: 0 unless some were released.
+  int64_t begin(int64_t kv_head) const;
+  /// The length it can have without a new allocation.
   int64_t capacity() const;
   /// Memory it occupies.
   int64_t bytes() const;
@@ -38,11 +44,16 @@ class ALIBI_API KvCache {
   void append(const Tensor& k, const Tensor& v);
   /// Allocates room for `keys` keys in all.
   void reserve(int64_t keys);
-  /// Forgets all but the first `length` keys.
+  /// Forgets all but the first `length` keys. Throws Error if one of these was released.
   void truncate(int64_t length);
 
+  /// Releases the keys of each kv_head that come before `begins` of it, less those that share a block of 64 with kept
+  /// ones, and leaves room for `room` keys more: the memory is given back, but for what a copy of the cache takes while
+  /// it is made. A head never gets keys back. Throws Error if there is not a number up to length() for each head.
+  void release(std::span<const int64_t> begins, int64_t room);
+
   /// Views [batch, length, kv_heads, head_dim], e.g. for attention() of a long chunk of queries. They hold until the
-  /// cache is changed or destroyed.
+  /// cache is changed or destroyed. Throws Error if keys were released; cached_attention() reads what is left.
   Tensor keys() const;
   Tensor values() const;
 
@@ -65,5 +76,17 @@ ALIBI_API void attention_decode(const Tensor& q, const KvCache& cache, const Att
 /// The same; returns out, like q but contiguous.
 ALIBI_API Tensor attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options = {},
                                   AttentionState* state = nullptr);
+
+/// attention() of many queries over a cache: the kernel of attention(), made for long chunks, over what each head still
+/// holds. q, out and `state` as there, in the cache's type; the queries stand behind what was released. No dropout, no
+/// packed sequences; buckets only while nothing was released.
+ALIBI_API void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
+                                AttentionState* state = nullptr);
+
+/// An upper bound of the share of its softmax weight that any of these queries, of any head, would have given to keys
+/// that the cache has released (docs/attention.md); 0 if there are none, 1 where nothing is known. `lse`: of the call
+/// that gave the queries' attention over the cache, with these options.
+ALIBI_API double released_share(const Tensor& q, const KvCache& cache, const AttentionOptions& options,
+                                const Tensor& lse);
 
 }  // namespace alibi

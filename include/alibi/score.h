@@ -2,7 +2,6 @@
 #pragma once
 
 #include <cstdint>
-#include <optional>
 #include <span>
 #include <vector>
 
@@ -13,8 +12,9 @@
 namespace alibi {
 
 struct ScoreOptions {
-  int64_t length = 0;                ///< most tokens a target is predicted from; 0: the model's training length
-  std::optional<DType> cached = {};  ///< what keys and values are kept in; absent: as the model's precision
+  int64_t length = 0;           ///< most tokens a target is predicted from; 0: the model's training length, or without
+                                ///< end where the context has a limit
+  ContextOptions context = {};  ///< with a limit, keys are released instead of read again
 };
 
 /// Tokens come as they are there, in parts of any size. Each is predicted from those before it: from all of them up to
@@ -27,6 +27,8 @@ class ALIBI_API Scorer {
   explicit Scorer(const LanguageModel& model, const ScoreOptions& options = {});
 
   int64_t length() const { return length_; }
+  /// Of the context since it began.
+  ReleaseCertificate certificate() const { return context_.certificate(); }
   /// Negative log-likelihood (nats) of each token.
   std::vector<float> score(std::span<const int32_t> tokens);
 

@@ -37,7 +37,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   const int32_t first_input = model.tokenizer().end_of_text();
 
   StreamEvaluation result;
-  Context context(model, options.cached);
+  Context context(model, options.context);
   Tensor ids = Tensor::empty({1, tokens_together}, DType::int32);
   const KeepMemory keep;
   auto last = Clock::now();
@@ -55,6 +55,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(Tensor::view(ids.raw(), {1, length}, DType::int32), targets, context);
     span.nll_sum = std::accumulate(nll.begin(), nll.end(), span.nll_sum);
+    result.cache_bytes = std::max(result.cache_bytes, context.bytes());
     result.tokens += length;
     const auto now = Clock::now();
     span.seconds += std::chrono::duration<double>(now - last).count();
@@ -65,7 +66,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     result.nll_sum += span.nll_sum;
     result.seconds += span.seconds;
   }
-  result.cache_bytes = context.bytes();
+  result.certificate = context.certificate();
   return result;
 }
 

@@ -8,16 +8,23 @@
 namespace alibi {
 namespace {
 
+/// Positions that a cache counts to; at a thousand tokens per second it is reached in two weeks.
+constexpr int64_t endless = int64_t{1} << 30;
+
 int64_t length_of(const LanguageModel& model, const ScoreOptions& options) {
   const LanguageModelConfig& config = model.config();
   check_usage(options.length >= 0, "[score] the length is {}, expected at least 0", options.length);
   const int64_t trained = config.train_length > 0 ? config.train_length : 128;
-  const int64_t length = options.length > 0 ? options.length : trained;
+  const int64_t unlimited = options.context.releases() ? endless : trained;
+  const int64_t length = options.length > 0 ? options.length : unlimited;
   const std::optional<int64_t> end = end_of_positions(config.transformer);
   check(!end || length <= *end, "[score] {} positions end at {}, the length is {}; a shorter one is needed",
         name_of(config.transformer.position), end.value_or(0), length);
   return length;
 }
+
+/// Of an endless context, what the next one begins with.
+constexpr size_t most_read_again = 1 << 16;
 
 Tensor as_ids(std::vector<int32_t>& ids) {
   return Tensor::view(ids.data(), {1, static_cast<int64_t>(ids.size())}, DType::int32);
@@ -28,11 +35,11 @@ Tensor as_ids(std::vector<int32_t>& ids) {
 Scorer::Scorer(const LanguageModel& model, const ScoreOptions& options)
     : model_(model),
       length_(length_of(model, options)),
-      context_(model, options.cached),
+      context_(model, options.context),
       last_(model.tokenizer().end_of_text()) {}
 
 void Scorer::begin_again() {
-  const int64_t keep = length_ / 2;
+  const auto keep = std::min(length_ / 2, static_cast<int64_t>(read_.size()));
   read_.erase(read_.begin(), read_.end() - keep);
   context_.rewind(0);
   if (keep > 0) model_.next_logits(as_ids(read_), context_);
@@ -51,6 +58,9 @@ std::vector<float> Scorer::score(std::span<const int32_t> tokens) {
     const std::vector<float> nll = model_.nll(as_ids(ids), targets, context_);
     result.insert(result.end(), nll.begin(), nll.end());
     read_.insert(read_.end(), ids.begin(), ids.end());
+    if (length_ == endless && read_.size() > 2 * most_read_again) {
+      read_.erase(read_.begin(), read_.end() - static_cast<int64_t>(most_read_again));
+    }
     last_ = part.back();
     tokens = tokens.subspan(part.size());
   }

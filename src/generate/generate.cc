@@ -90,11 +90,14 @@ struct [[gnu::visibility("hidden")]] Prompt::Reading {
   Generation go_on(const GenerateOptions& options, int64_t sample);
 };
 
-Prompt::Prompt(const LanguageModel& model, std::string_view text, std::optional<DType> cached)
+Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context)
     : reading_(new Reading{model, {}, {}}) {
   check(model.config().transformer.causal, "[generate] the model is an encoder; generation needs a causal transformer");
   const auto start = std::chrono::steady_clock::now();
-  if (model.device() == Device::cpu) reading_->context.emplace(model, cached);
+  if (model.device() == Device::cpu) reading_->context.emplace(model, context);
+  check_usage(reading_->context || !context.releases(),
+              "[generate] the model lies on {}: it computes the text anew for each token, and has no keys to release",
+              name_of(model.device()));
   std::vector<int32_t> ids = model.tokenizer().encode(text);
   ids.insert(ids.begin(), model.tokenizer().end_of_text());
   reading_->read(ids);
@@ -146,6 +149,10 @@ Generation Prompt::Reading::go_on(const GenerateOptions& options, int64_t sample
   text.show_rest();
   result.text = text.take();
   result.seconds = seconds_since(start);
+  if (context) {
+    result.cache_bytes = context->bytes();
+    result.certificate = context->certificate();
+  }
   return result;
 }
 

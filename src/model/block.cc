@@ -5,6 +5,7 @@
 #include <numbers>
 
 #include "core/check.h"
+#include "model/forgetting.h"
 #include "model/pass.h"
 #include "nn/activation.h"
 #include "nn/elementwise.h"
@@ -172,12 +173,17 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   if (!pass.caches.empty()) {
     KvCache& cache = pass.caches[static_cast<size_t>(layer_)];
     cache.append(heads.k, heads.v);
-    if (pass.position > 0) {  // else all it holds is what was just appended
-      if (pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype()) {
-        return attention_decode(heads.q, cache, options, attended);
+    if (pass.position > 0 || pass.forgetting != nullptr) {  // else all it holds is what was just appended
+      AttentionState state;
+      AttentionState* wanted = pass.forgetting != nullptr ? &state : nullptr;
+      const bool few = pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype();
+      if (few) {
+        attention_decode(heads.q, cache, options, attended, wanted);
+      } else {
+        cached_attention(heads.q, cache, options, attended, wanted);
       }
-      heads.k = cache.keys();
-      heads.v = cache.values();
+      if (wanted != nullptr) pass.forgetting->attended(layer_, heads.q, cache, options, state.lse);
+      return;
     }
   }
   attention(heads.q, heads.k, heads.v, options, attended,

@@ -2,24 +2,32 @@
 #pragma once
 
 #include <functional>
-#include <optional>
+#include <memory>
 #include <vector>
 
 #include "alibi/context.h"
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
+#include "model/forgetting.h"
 #include "model/pass.h"
 
 namespace alibi {
 
 struct [[gnu::visibility("hidden")]] Context::State {
   const LanguageModel::State* model = nullptr;  // whose it is: to be compared, not followed
+  TransformerConfig config;
+  ContextOptions options;
   DType dtype = DType::float32;
   std::vector<KvCache> caches;
+  std::unique_ptr<Forgetting> forgetting;  // null: all is kept
   Pass pass;  // the memory of the last one serves the next; its position is that of the context
 
-  /// Forgets all but the first tokens, in layers that hold more.
+  /// As if nothing had been read.
+  void begin();
+  /// Forgets all but the first tokens, in layers that hold more, or those that can still be gone back to.
   void cut(int64_t position);
+  /// The earliest position to go back to, but for the beginning.
+  int64_t earliest() const { return forgetting ? forgetting->released_at() : 0; }
 };
 
 /// Gives the final hidden states [1, tokens, d_model] of each piece of ids [1, length], and where in ids it begins, to

@@ -15,6 +15,8 @@
 
 namespace alibi {
 
+class Forgetting;
+
 /// What a pass leaves for a backward pass.
 enum class Keep : uint8_t {
   nothing,  ///< inference: one layer's memory serves all
@@ -67,11 +69,12 @@ using AttentionObserver =
 enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
 
 struct Pass {
-  int64_t position = 0;            ///< of the first token
-  std::span<KvCache> caches = {};  ///< of each layer: keys and values of the tokens before, which grow; empty: none
-  float slope_factor = 1;          ///< ALiBi's slopes are multiplied by it (Interpolation)
-  std::optional<StepSeed> seed;    ///< training: what dropout draws; absent: nothing is dropped
-  AttentionObserver on_attention;  ///< sees what each layer's attention is given, first layer first
+  int64_t position = 0;              ///< of the first token
+  std::span<KvCache> caches = {};    ///< of each layer: keys and values of the tokens before, which grow; empty: none
+  Forgetting* forgetting = nullptr;  ///< is told of each layer's attention over a cache
+  float slope_factor = 1;            ///< ALiBi's slopes are multiplied by it (Interpolation)
+  std::optional<StepSeed> seed;      ///< training: what dropout draws; absent: nothing is dropped
+  AttentionObserver on_attention;    ///< sees what each layer's attention is given, first layer first
   PassMemory memory;
 
   nn::BranchDropout dropout(float probability, int layer, Draw what) const {

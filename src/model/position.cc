@@ -56,6 +56,7 @@ class Alibi : public PositionMethod {
                        .stream = kStream});
   }
 
+  bool bounds_far_keys() const override { return true; }
   void bias(int layer, AttentionOptions& options) const override {
     options.tolerance = config_.tolerance;
     options.slopes = exponents_ == nullptr ? start() : learned(layer).to_floats();

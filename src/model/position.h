@@ -43,6 +43,9 @@ class PositionMethod {
   /// Token embeddings are multiplied by sqrt(d_model), so that what is added does not drown them.
   virtual bool scales_embeddings() const { return false; }
 
+  /// Keys weigh less the farther they are, without end: what far ones could weigh is bounded.
+  virtual bool bounds_far_keys() const { return false; }
+
   // What it does in a model.
   virtual void declare(const VisitParameter&) {}
   /// Below the first layer: y = x with the positions from `first` on; [B, T, C] float32.

@@ -165,6 +165,35 @@ class Streaming(CliTest):
         for wrong in ("0", "-2", "often", "inf"):
             self.fails(2, "--interpolate", "eval", self.model, self.valid, "--interpolate", wrong)
 
+    def test_bounded_memory_says_what_it_cost(self):
+        out = self.folder / "bounded.json"
+        text = self.folder / "long.txt"
+        text.write_text(self.valid.read_text() * 4)
+        whole = self.folder / "whole.json"
+        self.succeeds("eval", self.model, text, "--stream", "--json", whole)
+        everything = json.loads(whole.read_text())["stream"]
+        self.assertIsNone(everything["released"])
+        limit = everything["cache_bytes"] // 3
+        shown = self.succeeds("eval", self.model, text, "--stream", "--memory", str(limit), "--json", out)
+        stream = json.loads(out.read_text())["stream"]
+        self.assertLessEqual(stream["cache_bytes"], limit)
+        self.assertGreater(stream["released"]["keys"], 0)
+        self.assertTrue(0 < stream["released"]["worst_share"] <= 1)
+        self.assertIn("keys were released, which could have had at most", shown)
+        self.fails(1, "more than the tolerance", "eval", self.model, text, "--stream", "--memory", str(limit),
+                   "--tolerance", "1e-30", "--exact")
+        shown = self.succeeds("generate", self.model, "--tokens", "20", "--memory", "64MiB", "--json", out)
+        self.assertEqual(json.loads(out.read_text())["released"]["keys"], 0)
+        self.assertEqual(json.loads(out.read_text())["released"]["memory"], 64 << 20)
+        self.succeeds("score", self.model, text, "--memory", str(limit), "--json", out)
+        self.assertGreater(json.loads(out.read_text())["released"]["keys"], 0)
+
+    def test_limits_that_make_no_sense(self):
+        self.fails(2, "'12 apples' found, bytes expected", "generate", self.model, "--memory", "12 apples")
+        self.fails(2, "at least 384 are needed", "generate", self.model, "--memory", "1KiB")
+        self.fails(2, "add --memory or --tolerance", "generate", self.model, "--exact")
+        self.fails(2, "windows keep nothing", "eval", self.model, self.valid, "--memory", "1GiB")
+
     def test_learned_positions_cannot(self):
         model = self.folder / "learned"
         self.succeeds("train", self.text, "--valid", self.valid, "-o", model, "--position", "learned", *TINY_TRAINING)

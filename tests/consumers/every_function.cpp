@@ -97,6 +97,12 @@ void attend() {
   expect(cache.keys().size(1) == 5 && cache.values().size(1) == 5, "views of the cache");
   attention_decode(q, cache, options, out);
   expect(attention_decode(q, cache, options).to_floats() == out.to_floats(), "decoding");
+  Tensor again(out.shape());
+  AttentionState of_cache;
+  cached_attention(q, cache, options, again, &of_cache);
+  const std::vector<int64_t> begins = {0, 5};
+  cache.release(begins, 3);
+  expect(cache.begin(1) == 0 && released_share(q, cache, options, of_cache.lse) == 0, "a block that is needed stays");
 }
 
 void from_c() {
@@ -204,7 +210,7 @@ void language_model(const std::filesystem::path& folder) {
   expect(model.next_logits(ids).size(1) == 257 && model.nll(ids, ids).size() == 4, "scores");
   model.set_precision(Precision::f32);
   model.set_recompute(model.precision() == Precision::bf16);
-  Context fresh(model, DType::float32);
+  Context fresh(model, {DType::float32});
   Context context(std::move(fresh));
   expect(model.hidden(ids, context).shape() == model.hidden(ids).shape(), "states after a context");
   Context fork = context.fork();
@@ -213,6 +219,8 @@ void language_model(const std::filesystem::path& folder) {
   expect(model.next_logits(ids, context).size(1) == 257 && model.nll(ids, ids, fresh).size() == 4, "contexts");
   expect(context.position() == 8 && fresh.position() == 6 && context.dtype() == DType::float32 && fresh.bytes() > 0,
          "what contexts know");
+  expect(context.certificate().keys == 0 && Context(model, {.memory = 1 << 20}).certificate().worst == 0,
+         "what contexts release");
   model.zero_gradients();
   expect(model.accumulate_gradients(ids, ids, 1, {}) > 0, "gradients");
   model.weights_changed();
@@ -249,7 +257,8 @@ void language_model(const std::filesystem::path& folder) {
       stream.perplexity() < 300 && stream.nll() > 0 && stream.tokens_per_second() > 0 && stream.bits_per_byte(50) > 0,
       "one pass");
   Scorer scorer(model, {.length = 4});
-  expect(scorer.score(text).size() == text.size() && scorer.length() == 4, "scores of tokens that come");
+  expect(scorer.score(text).size() == text.size() && scorer.length() == 4 && scorer.certificate().keys == 0,
+         "scores of tokens that come");
   model.save(folder / "model");
   LanguageModel loaded = LanguageModel::load(folder / "model");
   GenerateOptions generate;

@@ -67,7 +67,7 @@ TEST_P(ContextOf, HalfTheMemoryAndBfloat16AreRounding) {
     return nll;
   };
   const std::vector<float> whole = model.nll(ids, targets);
-  const double apart = test::max_abs_diff(in_pieces(Context(model, DType::bfloat16)), whole);
+  const double apart = test::max_abs_diff(in_pieces(Context(model, {DType::bfloat16})), whole);
   EXPECT_TRUE(apart <= 2e-2) << apart;
   EXPECT_GT(apart, 1e-5) << "a cache in bfloat16 was not read";
   model.set_precision(Precision::bf16);
@@ -103,7 +103,7 @@ TEST_P(ContextOf, ForkedAndRewoundOnesGiveTheBitsOfFreshOnes) {
 TEST(ContextMemory, GrowsWithTheTextAndIsHalfInBfloat16) {
   const LanguageModel model = reader(Position::alibi);
   const Tensor ids = test::random_ids({1, 4000}, 1, 257);
-  Context wide(model), narrow(model, DType::bfloat16);
+  Context wide(model), narrow(model, {DType::bfloat16});
   EXPECT_LT(wide.bytes(), 1000);
   model.next_logits(ids, wide);
   // keys and values of 2 layers with 2 heads, whose rows of 8 elements take the 16 of a vector

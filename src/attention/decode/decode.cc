@@ -148,7 +148,9 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
   decode_arrange(q, cache_.stride, cache_.dtype);
   const HeadBias bias = problem_.bias(group.batch, head);
   const int64_t position = query_offset(problem_, group) + query;
-  const auto [begin, end] = Problem::keys_seen(bias, position, position, cache_.length);
+  Range seen = Problem::keys_seen(bias, position, position, cache_.length);
+  seen.begin = std::max(seen.begin, cache_.begin(group.kv_head));
+  const auto [begin, end] = Range{seen.begin, std::max(seen.begin, seen.end)};
   if (begin < end) {
     group.seen_begin = std::min(group.seen_begin, begin);
     group.seen_end = std::max(group.seen_end, end);
@@ -161,14 +163,16 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
 void Decode::visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const {
   std::fill_n(partials->out, static_cast<int64_t>(group.rows) * cache_.stride, 0.0f);
   const CachedHead head{cache_.rows(cache_.k, group.batch, group.kv_head),
-                        cache_.rows(cache_.v, group.batch, group.kv_head), cache_.dtype, cache_.stride};
+                        cache_.rows(cache_.v, group.batch, group.kv_head), cache_.dtype, cache_.stride,
+                        cache_.begin(group.kv_head)};
   decode_range(head, problem_.scale, rows_of(group), begin, end, next, partials);
 }
 
 /// The keys of a group from one on.
 const void* Decode::keys_from(const Group& group, int64_t key) const {
   const auto* rows = static_cast<const char*>(cache_.rows(cache_.k, group.batch, group.kv_head));
-  return rows + key * cache_.stride * static_cast<int64_t>(size_of(cache_.dtype));
+  const int64_t row = key - cache_.begin(group.kv_head);
+  return rows + row * cache_.stride * static_cast<int64_t>(size_of(cache_.dtype));
 }
 
 /// Keys within near_keys of the queries, or the nearest ones there are.
@@ -338,14 +342,14 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
   check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
         "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
-  const Tensor k = cache.keys(), v = cache.values();
-  // The cache converts by itself: its views pass as what q is.
-  const auto like_q = [&](const Tensor& view) {
-    return Tensor::view(view.raw(), view.shape(), q.dtype(), view.strides());
-  };
-  Problem problem = make_problem(operation, q, like_q(k), like_q(v), out, options);
-  check_apart(operation, "out", out, "the cache's keys", k);
-  check_apart(operation, "out", out, "the cache's values", v);
+  // The kernel knows where the cache's rows lie, and converts them: what is checked is that the shapes fit.
+  const KvCache::State& held = cache.state();
+  const Shape shape = {held.batch, held.length, held.kv_heads, held.head_dim};
+  Problem problem = make_problem(operation, q, Tensor::view(held.k.raw(), shape, q.dtype()),
+                                 Tensor::view(held.v.raw(), shape, q.dtype()), out, options);
+  const bool released = held.has_released();  // then the rows of the heads lie anywhere
+  check_apart(operation, "out", out, "the cache's keys", released ? held.k : cache.keys());
+  check_apart(operation, "out", out, "the cache's values", released ? held.v : cache.values());
   return problem;
 }
 

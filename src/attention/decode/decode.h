@@ -18,6 +18,7 @@ struct CachedHead {
   const void* v;
   DType dtype;
   int64_t stride;  ///< elements from row to row, a multiple of 16; beyond head_dim they are zeros
+  int64_t begin;   ///< the key of the first row, a multiple of cache_block
 };
 
 /// One query of one head.

@@ -7,6 +7,7 @@
 #include <limits>
 #include <utility>
 
+#include "attention/decode/cache_gap.h"
 #include "attention/decode/kv_cache_state.h"
 #include "attention/skip_centre.h"
 #include "attention/workspace.h"
@@ -76,7 +77,7 @@ template <class To>
 void write_rows(KvCache::State& cache, const Tensor& from, const Tensor& to, int64_t head, int64_t first, int64_t begin,
                 int64_t end) {
   const int64_t b = head / cache.kv_heads, h = head % cache.kv_heads;
-  To* row = to.data<To>() + (head * cache.capacity + begin) * cache.stride;
+  To* row = to.data<To>() + cache.row(b, h, begin) * cache.stride;
   for (int64_t i = begin; i < end; ++i, row += cache.stride) {
     if (from.dtype() == DType::float32) {
       copy_row(row_of<float>(from, b, i - first, h), cache.head_dim, row, cache.stride);
@@ -92,8 +93,8 @@ void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end
   float& longest = cache.norms.leaf(head, begin / cache_block);
   float& farthest = cache.radii.leaf(head, begin / cache_block);
   const float* centre = cache.centre(head);
-  for (int64_t i = begin; i < end; ++i) {
-    const T* row = cache.k.data<T>() + (head * cache.capacity + i) * cache.stride;
+  const T* row = cache.k.data<T>() + cache.row(head / cache.kv_heads, head % cache.kv_heads, begin) * cache.stride;
+  for (int64_t i = begin; i < end; ++i, row += cache.stride) {
     longest = std::max(longest, norm_above<false>(row, cache.stride, centre));
     farthest = std::max(farthest, norm_above<true>(row, cache.stride, centre));
   }
@@ -116,11 +117,12 @@ void rebuild(KvCache::State& cache, int64_t head, int64_t block) {
   cache.radii.rebuild(head, block);
 }
 
-/// The centre of the first keys, once there are enough.
+/// The centre of the first keys, once there are enough; none of them was released before.
 void set_centre(KvCache::State& cache, int64_t head) {
   std::vector<float> rows(static_cast<size_t>(kernels::centre_rows * cache.stride));
+  const int64_t first = cache.row(head / cache.kv_heads, head % cache.kv_heads, 0) * cache.stride;
   for (int64_t i = 0; i < kernels::centre_rows * cache.stride; ++i) {
-    const int64_t at = head * cache.capacity * cache.stride + i;
+    const int64_t at = first + i;
     rows[static_cast<size_t>(i)] =
         cache.dtype == DType::float32 ? cache.k.data<float>()[at] : widen(cache.k.data<bfloat16>()[at]);
   }
@@ -135,29 +137,33 @@ void write_block(KvCache::State& cache, const Tensor& k, const Tensor& v, int64_
   write_rows<T>(cache, v, cache.v, head, first, begin, end);
 }
 
-void set_capacity(KvCache::State& cache, int64_t capacity) {
-  const Shape shape = {cache.batch, cache.kv_heads, capacity, cache.stride};
-  Tensor k = Tensor::empty(shape, cache.dtype);
-  Tensor v = Tensor::empty(shape, cache.dtype);
-  const size_t row_bytes = static_cast<size_t>(cache.stride) * size_of(cache.dtype);
-  const size_t used = static_cast<size_t>(cache.length) * row_bytes;
-  if (used > 0) {
-    parallel_for(cache.batch * cache.kv_heads, [&](int64_t head) {
-      const size_t from = static_cast<size_t>(head * cache.capacity) * row_bytes;
-      const size_t to = static_cast<size_t>(head * capacity) * row_bytes;
-      std::memcpy(static_cast<char*>(k.raw()) + to, static_cast<const char*>(cache.k.raw()) + from, used);
-      std::memcpy(static_cast<char*>(v.raw()) + to, static_cast<const char*>(cache.v.raw()) + from, used);
+/// New memory for the keys of each head from `begins` on, and a copy of those there are.
+void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity) {
+  KvCache::State to(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
+  to.stride = cache.stride;
+  to.capacity = capacity;
+  to.begins = std::move(begins);
+  const Shape shape = {to.batch, to.rows_of_batch(), to.stride};
+  to.k = Tensor::empty(shape, to.dtype);
+  to.v = Tensor::empty(shape, to.dtype);
+  const size_t row_bytes = static_cast<size_t>(to.stride) * size_of(to.dtype);
+  if (cache.length > 0) {
+    parallel_for(to.batch * to.kv_heads, [&](int64_t head) {
+      const int64_t b = head / to.kv_heads, h = head % to.kv_heads, begin = to.begin(h);
+      const size_t at = static_cast<size_t>(to.row(b, h, begin)) * row_bytes;
+      const size_t from = static_cast<size_t>(cache.row(b, h, begin)) * row_bytes;
+      const size_t used = static_cast<size_t>(cache.length - begin) * row_bytes;
+      std::memcpy(static_cast<char*>(to.k.raw()) + at, static_cast<const char*>(cache.k.raw()) + from, used);
+      std::memcpy(static_cast<char*>(to.v.raw()) + at, static_cast<const char*>(cache.v.raw()) + from, used);
     });
   }
-  cache.k = std::move(k);
-  cache.v = std::move(v);
+  cache.k = std::move(to.k);
+  cache.v = std::move(to.v);
+  cache.begins = std::move(to.begins);
   cache.capacity = capacity;
 }
 
-Tensor view_of(const KvCache::State& cache, const Tensor& tensor) {
-  return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,
-                      {cache.kv_heads * cache.capacity * cache.stride, cache.stride, cache.capacity * cache.stride, 1});
-}
+void set_capacity(KvCache::State& cache, int64_t capacity) { move_rows(cache, cache.begins, capacity); }
 
 }  // namespace
 
@@ -192,10 +198,16 @@ int64_t KvCache::head_dim() const { return state_->head_dim; }
 DType KvCache::dtype() const { return state_->dtype; }
 int64_t KvCache::length() const { return state_->length; }
 int64_t KvCache::capacity() const { return state_->capacity; }
+int64_t KvCache::begin(int64_t kv_head) const {
+  check(kv_head >= 0 && kv_head < kv_heads(), "[kv_cache] kv_head is {}, expected 0 to {}", kv_head, kv_heads() - 1);
+  return state_->begin(kv_head);
+}
 int64_t KvCache::bytes() const {
   const size_t centres = state_->centres.size() * sizeof(float);
-  return static_cast<int64_t>(state_->k.bytes() + state_->v.bytes() + centres) + state_->norms.bytes() +
-         state_->radii.bytes();
+  int64_t sum = static_cast<int64_t>(state_->k.bytes() + state_->v.bytes() + centres) + state_->norms.bytes() +
+                state_->radii.bytes();
+  for (const kernels::ReleasedKeys& released : state_->released) sum += released.bytes();
+  return sum;
 }
 
 void KvCache::append(const Tensor& k, const Tensor& v) {
@@ -263,6 +275,8 @@ void KvCache::truncate(int64_t length) {
   State& cache = *state_;
   check(length >= 0 && length <= cache.length, "[kv_cache] cut to {} keys, expected 0 to {}, its length", length,
         cache.length);
+  const int64_t least = *std::max_element(cache.begins.begin(), cache.begins.end());
+  check(length >= least, "[kv_cache] cut to {} keys, but a head has released those before {}", length, least);
   cache.length = length;
   cache.norms.resize(length);
   cache.radii.resize(length);
@@ -272,10 +286,72 @@ void KvCache::truncate(int64_t length) {
   // The last block's norm counts keys that are gone.
   const int64_t block = (length - 1) / cache_block;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
+    if (cache.begin(head % cache.kv_heads) == length) continue;  // it holds none
     set_norms(cache, head, block, length);
     rebuild(cache, head, block);
   }
 }
+
+void KvCache::release(std::span<const int64_t> begins, int64_t room) {
+  State& cache = *state_;
+  check(static_cast<int64_t>(begins.size()) == cache.kv_heads, "[kv_cache] {} beginnings for {} heads", begins.size(),
+        cache.kv_heads);
+  check(room >= 0 && room <= most_keys - cache.length, "[kv_cache] room for {} keys after {}, expected at most {}",
+        room, cache.length, most_keys);
+  std::vector<int64_t> kept = cache.begins;
+  for (size_t h = 0; h < kept.size(); ++h) {
+    check(begins[h] >= 0 && begins[h] <= cache.length,
+          "[kv_cache] the keys of head {} are to begin at {}, expected 0 "
+          "to {}, its length",
+          h, begins[h], cache.length);
+    kept[h] = std::max(kept[h], begins[h] / cache_block * cache_block);
+  }
+  const std::vector<int64_t> before = cache.begins;
+  const int64_t capacity = ceil_div(cache.length + room, cache_block) * cache_block;
+  if (kept != before || capacity != cache.capacity) move_rows(cache, kept, capacity);
+  for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
+    const auto h = static_cast<size_t>(head % cache.kv_heads);
+    for (int64_t block = before[h] / cache_block; block < kept[h] / cache_block; ++block) {
+      cache.released[static_cast<size_t>(head)].add(
+          {block * cache_block, (block + 1) * cache_block, cache.norms.at(head, 0, block)});
+    }
+    cache.norms.release(head, kept[h] / cache_block);
+    cache.radii.release(head, kept[h] / cache_block);
+  }
+}
+
+void leave_gap(KvCache& cache_in, int64_t length) {
+  auto& cache = const_cast<KvCache::State&>(cache_in.state());  // it is the cache's own, which is not const
+  check(length % cache_block == 0, "[kv_cache] a gap up to {}, expected a multiple of {}", length, cache_block);
+  if (length <= cache.length) return;
+  std::vector<float> longest;
+  for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));
+  cache = KvCache::State(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
+  cache.stride = ceil_div(cache.head_dim, KvCache::State::row_multiple) * KvCache::State::row_multiple;
+  cache.centres.resize(static_cast<size_t>(cache.batch * cache.kv_heads * cache.stride));
+  cache.begins.assign(cache.begins.size(), length);
+  cache.length = length;
+  set_capacity(cache, length);
+  cache.norms.resize(length);
+  cache.radii.resize(length);
+  for (size_t head = 0; head < longest.size(); ++head) {
+    cache.released[head].add({0, length, longest[head]});
+    cache.norms.release(static_cast<int64_t>(head), length / cache_block);
+    cache.radii.release(static_cast<int64_t>(head), length / cache_block);
+  }
+}
+
+namespace {
+
+/// The rows of all heads as [batch, length, kv_heads, head_dim].
+Tensor view_of(const KvCache::State& cache, const Tensor& tensor) {
+  check(!cache.has_released(), "[kv_cache] keys were released: what is left of the heads has no common shape");
+  const int64_t of_head = cache.capacity * cache.stride;
+  return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,
+                      {cache.kv_heads * of_head, cache.stride, of_head, 1});
+}
+
+}  // namespace
 
 Tensor KvCache::keys() const { return view_of(*state_, state_->k); }
 Tensor KvCache::values() const { return view_of(*state_, state_->v); }

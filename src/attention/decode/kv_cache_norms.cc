@@ -11,7 +11,8 @@ void NormTree::resize(int64_t length) {
     size_t level = 0;
     for (int64_t nodes = ceil_div(length, cache_block); nodes > 0; nodes = ceil_div(nodes, fanout)) {
       if (level == levels.size()) levels.emplace_back();
-      levels[level++].resize(static_cast<size_t>(nodes), 0.0f);
+      Level& at = levels[level++];
+      at.nodes.resize(static_cast<size_t>(std::max<int64_t>(0, nodes - at.first)), 0.0f);
       if (nodes == 1) break;
     }
     levels.resize(level);
@@ -20,21 +21,36 @@ void NormTree::resize(int64_t length) {
 
 void NormTree::rebuild(int64_t head, int64_t block) {
   auto& levels = heads_[static_cast<size_t>(head)];
-  size_t node = static_cast<size_t>(block);
+  int64_t node = block;
   for (size_t level = 1; level < levels.size(); ++level) {
     node /= fanout;
-    const auto& below = levels[level - 1];
-    for (size_t i = node; i < levels[level].size(); ++i) {
-      const auto first = below.begin() + static_cast<int64_t>(i) * fanout;
-      levels[level][i] = *std::max_element(first, std::min(first + fanout, below.end()));
+    const Level& below = levels[level - 1];
+    for (int64_t i = std::max(node, levels[level].first); i < levels[level].end(); ++i) {
+      float longest = 0;
+      for (int64_t child = std::max(i * fanout, below.first); child < std::min((i + 1) * fanout, below.end());
+           ++child) {
+        longest = std::max(longest, below.at(child));
+      }
+      levels[level].at(i) = longest;
     }
+  }
+}
+
+void NormTree::release(int64_t head, int64_t block) {
+  for (Level& level : heads_[static_cast<size_t>(head)]) {
+    const int64_t first = std::min(block, level.end());
+    if (first > level.first) {
+      level.nodes.erase(level.nodes.begin(), level.nodes.begin() + (first - level.first));
+      level.first = first;
+    }
+    block /= fanout;
   }
 }
 
 int64_t NormTree::bytes() const {
   size_t floats = 0;
   for (const auto& levels : heads_) {
-    for (const auto& level : levels) floats += level.capacity();
+    for (const Level& level : levels) floats += level.nodes.capacity();
   }
   return static_cast<int64_t>(floats * sizeof(float));
 }

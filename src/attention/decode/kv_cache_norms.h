@@ -25,20 +25,36 @@ class NormTree {
 
   int levels() const { return static_cast<int>(heads_.front().size()); }
   float at(int64_t head, int level, int64_t node) const {
-    return heads_[static_cast<size_t>(head)][static_cast<size_t>(level)][static_cast<size_t>(node)];
+    return heads_[static_cast<size_t>(head)][static_cast<size_t>(level)].at(node);
+  }
+
+  /// Of all keys of a head.
+  float longest(int64_t head) const {
+    const std::vector<Level>& levels = heads_[static_cast<size_t>(head)];
+    return levels.empty() || levels.back().nodes.empty() ? 0 : levels.back().nodes.front();
   }
 
   /// Makes room for `length` keys in every head. New nodes are 0 until they are raised.
   void resize(int64_t length);
   /// The leaf of a block; different blocks may be written at the same time.
-  float& leaf(int64_t head, int64_t block) { return heads_[static_cast<size_t>(head)][0][static_cast<size_t>(block)]; }
+  float& leaf(int64_t head, int64_t block) { return heads_[static_cast<size_t>(head)][0].at(block); }
   /// Brings the upper levels up to date after leaves from `block` on have changed.
   void rebuild(int64_t head, int64_t block);
+  /// Drops what is known of the blocks before one; nodes that reach across it stay upper bounds.
+  void release(int64_t head, int64_t block);
 
   int64_t bytes() const;
 
  private:
-  std::vector<std::vector<std::vector<float>>> heads_;  // [head][level][node]
+  struct Level {
+    int64_t first = 0;  // those before were dropped
+    std::vector<float> nodes;
+
+    float& at(int64_t node) { return nodes[static_cast<size_t>(node - first)]; }
+    float at(int64_t node) const { return nodes[static_cast<size_t>(node - first)]; }
+    int64_t end() const { return first + static_cast<int64_t>(nodes.size()); }
+  };
+  std::vector<std::vector<Level>> heads_;  // [head][level]
 };
 
 }  // namespace alibi::kernels

@@ -1,0 +1,110 @@
+#include "bench_generate.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <climits>
+#include <cstdio>
+#include <memory>
+#include <nlohmann/json.hpp>
+
+#include "alibi/runtime.h"
+#include "alibi/version.h"
+#include "bench/generate_bench.h"
+#include "commands.h"
+#include "common.h"
+#include "core/check.h"
+#include "report/format.h"
+#include "report/progress.h"
+
+namespace alibi::cli {
+namespace {
+
+struct GenerateBenchCommand : CommonOptions {
+  std::string preset = "base";
+  std::string model;              ///< instead of the preset
+  std::vector<int64_t> contexts;  ///< empty: 512, 4096 ... 1048576
+  std::string precision = "auto";
+  int64_t vocab_size = 0;  ///< 0: the preset's
+  bench::GenerateBenchSettings settings;
+};
+
+LanguageModel model_of(const GenerateBenchCommand& command) {
+  if (!command.model.empty()) return LanguageModel::load(command.model);
+  LanguageModelConfig config = preset(command.preset);
+  if (command.vocab_size > 0) config = with_vocab_size(config, static_cast<int>(command.vocab_size));
+  return LanguageModel(config, command.seed);
+}
+
+void run_bench_generate(GenerateBenchCommand& command) {
+  command.settings.seed = command.seed;
+  const Precision precision = precision_from(command.precision);
+  command.apply();
+  std::vector<int64_t> contexts =
+      command.contexts.empty() ? std::vector<int64_t>{512, 4096, 32768, 262144, 1048576} : command.contexts;
+  std::sort(contexts.begin(), contexts.end());
+  LanguageModel model = model_of(command);
+  model.set_precision(precision);
+
+  const std::string weights = command.model.empty() ? fmt::format("{}, random weights", command.preset) : command.model;
+  bench::GenerateBench generate_bench(model, command.settings);
+  say("generation, {}, {} parameters, {} of weights ({}), {}, {} threads, {}, alibi {}\n", weights,
+      format_count(static_cast<double>(model.parameter_count())), format_bytes(generate_bench.weight_bytes()),
+      name_of(precision), cpu_name(), threads(), name_of(isa()), version);
+  flush_output();
+  std::vector<bench::GeneratePoint> points;
+  {
+    Progress progress(stderr, lines_without_terminal());
+    progress.begin("generate");
+    points =
+        generate_bench.measure(contexts, [&](double done, const std::string& what) { progress.update(done, what); });
+  }
+  say_text(bench::generate_table_head());
+  nlohmann::ordered_json json = {{"benchmark", "generate"},
+                                 {"command", command_line()},
+                                 {"version", version},
+                                 {"cpu", cpu_name()},
+                                 {"isa", name_of(isa())},
+                                 {"threads", threads()},
+                                 {"weights", weights},
+                                 {"precision", name_of(precision)},
+                                 {"parameters", model.parameter_count()},
+                                 {"weight_bytes", generate_bench.weight_bytes()},
+                                 {"bandwidth", generate_bench.bandwidth()},
+                                 {"points", nlohmann::ordered_json::array()}};
+  for (const bench::GeneratePoint& point : points) {
+    say_text(bench::generate_table_row(point, generate_bench.bandwidth()));
+    json["points"].push_back(bench::to_json(point, generate_bench.bandwidth()));
+  }
+  say("\nmemory is read at {:.1f} GB/s; weights: the share of it at which they are read\n"
+      "contexts hold the keys of a prompt of 512 tokens over and over; released: what those before `held` could weigh "
+      "at most\nfirst: time to the first token of a prompt of that length; *: from the rates at the contexts before\n",
+      generate_bench.bandwidth() / 1e9);
+  command.write_json(json);
+}
+
+}  // namespace
+
+void add_bench_generate(CLI::App& bench) {
+  auto options = std::make_shared<GenerateBenchCommand>();
+  Command command(bench, "generate", "Prompt and writing speed and memory of a model, by how much it has read");
+  command.text("--preset", options->preset, "NAME", fmt::format("A size: {}", fmt::join(preset_names(), ", ")));
+  command.choices("--preset", preset_names());
+  command.text("--model", options->model, "MODEL", "A model folder instead");
+  command.exclude("--model", "--preset");
+  command.counts("--contexts", options->contexts, "Tokens before [512, 4096, 32768, 262144, 1048576]");
+  add_precision(command, options->precision);
+  command.count("--held", options->settings.held, "Keys that heads hold at most; older ones count as released", 512);
+  command.count("--vocab-size", options->vocab_size, "Different tokens [the preset's]", 1, INT_MAX);
+  command.number("--seconds", options->settings.seconds, "Time for the tokens of each context");
+  command.number("--longest", options->settings.longest,
+                 "Do not read whole prompts that would take longer, in seconds");
+  options->add_to(command);
+  command.examples(
+      "  alibi bench generate\n"
+      "  alibi bench generate --preset small --contexts 512,262144 --json generate.json\n"
+      "  alibi bench generate --model model/");
+  command.runs([options] { run_bench_generate(*options); });
+}
+
+}  // namespace alibi::cli

@@ -1,0 +1,22 @@
+// The options that bound what a context keeps of a text, and what is said of the keys that it released.
+#pragma once
+
+#include <nlohmann/json_fwd.hpp>
+#include <string>
+
+#include "alibi/context.h"
+#include "command.h"
+
+namespace alibi::cli {
+
+/// --memory, --tolerance and --exact.
+void add_context_limits(Command& command, ContextOptions& options);
+/// For options that were given. `operation` begins the message.
+void check_context_limits(const std::string& operation, const ContextOptions& options);
+
+/// "5,120 keys were released, which ..."; empty if none was.
+std::string describe_released(const ReleaseCertificate& certificate);
+/// The limits and the certificate; null where nothing could be released.
+nlohmann::ordered_json released_json(const ContextOptions& options, const ReleaseCertificate& certificate);
+
+}  // namespace alibi::cli

@@ -1,0 +1,96 @@
+// attention() over a cache whose heads may begin at different keys: heads that begin at the same one go together.
+#include <algorithm>
+#include <vector>
+
+#include "alibi/kv_cache.h"
+#include "attention/decode/kv_cache_state.h"
+#include "core/check.h"
+
+namespace alibi {
+namespace {
+
+/// Key/value heads [first, last) that hold the keys from `begin` on.
+struct Run {
+  int64_t first = 0, last = 0;
+  int64_t begin = 0;
+};
+
+std::vector<Run> runs_of(const KvCache::State& cache) {
+  std::vector<Run> runs;
+  for (int64_t h = 0; h < cache.kv_heads; ++h) {
+    if (!runs.empty() && runs.back().begin == cache.begin(h)) {
+      runs.back().last = h + 1;
+    } else {
+      runs.push_back({h, h + 1, cache.begin(h)});
+    }
+  }
+  return runs;
+}
+
+/// [batch, keys, heads, head_dim] of the run's heads.
+Tensor view_of(const KvCache::State& cache, const Tensor& rows, const Run& run) {
+  return Tensor::view(
+      const_cast<void*>(cache.rows(rows, 0, run.first)),
+      {cache.batch, cache.length - run.begin, run.last - run.first, cache.head_dim}, cache.dtype,
+      {cache.rows_of_batch() * cache.stride, cache.stride, (cache.capacity - run.begin) * cache.stride, 1});
+}
+
+/// Of query heads [first, last) in each batch entry, if there is one for each.
+std::vector<float> slopes_of(const std::vector<float>& all, int64_t batch, int64_t heads, int64_t first, int64_t last) {
+  std::vector<float> some;
+  const int64_t entries = static_cast<int64_t>(all.size()) / heads;
+  for (int64_t b = 0; b < std::min(batch, entries); ++b) {
+    some.insert(some.end(), all.begin() + b * heads + first, all.begin() + b * heads + last);
+  }
+  return some;
+}
+
+}  // namespace
+
+void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
+                      AttentionState* state) {
+  constexpr const char* operation = "cached_attention";
+  check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
+  check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
+        "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
+  const KvCache::State& held = cache.state();
+  if (!held.has_released()) return attention(q, cache.keys(), cache.values(), options, out, state);
+
+  check(!options.buckets, "[{}] options.buckets is set, but the cache has released keys", operation);
+  check(q.defined() && q.axes() == 4 && q.size(0) == held.batch && q.size(2) % held.kv_heads == 0,
+        "[{}] q has shape {}, expected [{}, queries, a multiple of {}, {}]", operation, to_string(q.shape()),
+        held.batch, held.kv_heads, held.head_dim);
+  check(out.defined() && out.shape() == q.shape(), "[{}] out has shape {}, expected {}", operation,
+        to_string(out.shape()), to_string(q.shape()));
+  const int64_t queries = q.size(1), heads = q.size(2), group = heads / held.kv_heads;
+  for (const std::vector<float>* slopes : {&options.slopes, &options.slopes_after}) {
+    const auto count = static_cast<int64_t>(slopes->size());
+    check(count == 0 || count == heads || count == held.batch * heads,
+          "[{}] options has {} slopes, expected one for each of {} heads", operation, count, heads);
+  }
+  const int64_t offset = options.query_offset.value_or(held.length - queries);
+  const int64_t released = *std::max_element(held.begins.begin(), held.begins.end());
+  check(offset >= released, "[{}] queries at position {}, but keys before {} were released", operation, offset,
+        released);
+  if (state != nullptr) {
+    *state = {};
+    state->lse = Tensor::empty({held.batch, heads, queries});
+  }
+  for (const Run& run : runs_of(held)) {
+    const int64_t first = run.first * group, last = run.last * group;
+    AttentionOptions part = options;
+    part.query_offset = offset - run.begin;
+    part.slopes = slopes_of(options.slopes, held.batch, heads, first, last);
+    part.slopes_after = slopes_of(options.slopes_after, held.batch, heads, first, last);
+    Tensor part_out = out.slice(2, first, last);
+    AttentionState part_state;
+    attention(q.slice(2, first, last), view_of(held, held.k, run), view_of(held, held.v, run), part, part_out,
+              state != nullptr ? &part_state : nullptr);
+    if (state == nullptr) continue;
+    state->lse.slice(1, first, last).copy_from(part_state.lse);
+    state->stats.blocks_visited += part_state.stats.blocks_visited;
+    state->stats.blocks_total += part_state.stats.blocks_total;
+  }
+}
+
+}  // namespace alibi

@@ -1,0 +1,153 @@
+#include "model/forgetting.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "attention/decode/kv_cache_norms.h"
+#include "attention/decode/kv_cache_state.h"
+#include "attention/decode/released_share.h"
+#include "attention/skip.h"
+#include "core/check.h"
+#include "core/parallel.h"
+#include "model/position.h"
+#include "report/format.h"
+
+namespace alibi {
+namespace {
+
+using kernels::cache_block;
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+/// Enough for full speed, as contexts without a limit do.
+constexpr int64_t most_together = 2048;
+/// What a head keeps at least: what decoding visits without a question.
+constexpr int64_t least_kept = 2 * cache_block;
+/// Tokens of a text's beginning, whose rows have hardly any keys to be led by.
+constexpr int64_t unsettled = 64;
+/// Slopes below are taken for this one: their heads keep all that there is memory for.
+constexpr double flattest = 1e-9;
+/// Of the memory: for norms, and what is known of released keys.
+constexpr double for_norms = 1.0 / 32;
+
+}  // namespace
+
+Forgetting::Forgetting(const TransformerConfig& config, const ContextOptions& options, DType dtype)
+    : layers_(config.layers),
+      heads_(config.heads),
+      kv_heads_(config.key_heads()),
+      options_(options),
+      leads_(static_cast<size_t>(layers_ * heads_), -infinity),
+      key_bytes_(2 * ceil_div(config.head_dim(), KvCache::State::row_multiple) * KvCache::State::row_multiple *
+                 static_cast<int64_t>(size_of(dtype))) {
+  check_usage(make_position(config)->bounds_far_keys(),
+              "[context] {} positions put no bound on what far keys weigh; only alibi can release keys",
+              name_of(config.position));
+  check_usage(!options.tolerance || (*options.tolerance > 0 && *options.tolerance < 1),
+              "[context] the tolerance is {}, expected above 0 and below 1", options.tolerance.value_or(0));
+  tolerance_ = options.tolerance.value_or(dtype == DType::bfloat16 ? 0x1p-11 : 0x1p-24);
+
+  const auto of_token = static_cast<double>(layers_ * kv_heads_);
+  most_keys_ = options.memory ? static_cast<double>(*options.memory) * (1 - for_norms) / static_cast<double>(key_bytes_)
+                              : infinity;
+  // A quarter is for what is read next, the rest for what was read.
+  most_tokens_ = static_cast<int64_t>(std::min(most_keys_ / of_token / 4, static_cast<double>(most_together)));
+  most_tokens_ = most_tokens_ / cache_block * cache_block;
+  const double least = 6 * static_cast<double>(cache_block) * of_token;
+  check_usage(most_keys_ >= least, "[context] {} of memory hold {} tokens of this model; at least {} are needed, {}",
+              format_bytes(options.memory.value_or(0)), static_cast<int64_t>(most_keys_ / of_token), 6 * cache_block,
+              format_bytes(static_cast<int64_t>(std::ceil(least * static_cast<double>(key_bytes_) / (1 - for_norms)))));
+}
+
+int64_t Forgetting::needed_from(int64_t layer, int64_t kv_head, double log_share, int64_t position) const {
+  const int64_t group = heads_ / kv_heads_;
+  auto reach = static_cast<double>(least_kept);
+  for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+    // exp(lead - slope D) / (1 - exp(-slope)) <= exp(log_share)
+    const double slope = std::max(static_cast<double>(slopes_[static_cast<size_t>(head)]), flattest);
+    const double seen = leads_[static_cast<size_t>(layer * heads_ + head)];
+    const double lead = seen > -infinity ? seen + std::abs(seen) / 8 + 2 : 0;  // others may come that lead by more
+    const double needed = (lead + std::log(kernels::weight_of_endless_keys(slope)) - log_share) / slope;
+    reach = std::max(reach, std::isnan(needed) ? infinity : needed);
+  }
+  if (reach >= static_cast<double>(position)) return 0;
+  return (position - static_cast<int64_t>(std::ceil(reach))) / cache_block * cache_block;
+}
+
+std::vector<int64_t> Forgetting::plan(std::span<const KvCache> caches, double most_keys) const {
+  std::vector<int64_t> begins(static_cast<size_t>(layers_ * kv_heads_));
+  const int64_t position = caches.front().length();
+  if (position == 0) return begins;
+  const auto keys_at = [&](double log_share) {
+    double keys = 0;
+    for (int64_t layer = 0; layer < layers_; ++layer) {
+      for (int64_t h = 0; h < kv_heads_; ++h) {
+        int64_t& begin = begins[static_cast<size_t>(layer * kv_heads_ + h)];
+        begin = std::max(caches[static_cast<size_t>(layer)].begin(h), needed_from(layer, h, log_share, position));
+        keys += static_cast<double>(position - begin);
+      }
+    }
+    return keys;
+  };
+  // Below `all` the flattest head keeps all that it has; `none` keeps no more than the least.
+  double all = options_.tolerance ? std::log(*options_.tolerance) : -infinity, none = 1e9;
+  if (!(keys_at(all) > most_keys)) return begins;
+  all = std::max(all, -1e9);
+  for (int i = 0; i < 60; ++i) {
+    const double between = (all + none) / 2;
+    (keys_at(between) > most_keys ? all : none) = between;
+  }
+  keys_at(none);
+  return begins;
+}
+
+void Forgetting::make_room(std::span<KvCache> caches, int64_t tokens) {
+  const int64_t position = caches.front().length();
+  const bool lacks = std::any_of(caches.begin(), caches.end(),
+                                 [&](const KvCache& cache) { return cache.capacity() < position + tokens; });
+  if (!lacks) return;
+  // Room for as much as may be read at once, but no more than half of what there is: short texts take little.
+  const auto room_beside = [&](double kept) {
+    const auto half = std::min(static_cast<int64_t>(kept / 2), most_tokens_);
+    return ceil_div(position + std::max(tokens, half), cache_block) * cache_block - position;
+  };
+  const auto all_heads = static_cast<double>(layers_ * kv_heads_);
+  const int64_t most_room = room_beside(static_cast<double>(position));
+  const std::vector<int64_t> begins = plan(caches, most_keys_ - static_cast<double>(most_room) * all_heads);
+  double kept = 0;
+  for (const int64_t begin : begins) kept += static_cast<double>(position - begin) / all_heads;
+  const int64_t room = options_.memory ? most_room : room_beside(kept);
+  for (size_t layer = 0; layer < caches.size(); ++layer) {
+    const auto of_layer =
+        std::span(begins).subspan(layer * static_cast<size_t>(kv_heads_), static_cast<size_t>(kv_heads_));
+    for (int64_t h = 0; h < kv_heads_; ++h) {
+      const int64_t released = of_layer[static_cast<size_t>(h)] - caches[layer].begin(h);
+      if (released == 0) continue;
+      released_at_ = position;
+      certificate_.keys += released;
+    }
+    caches[layer].release(of_layer, room);
+  }
+}
+
+void Forgetting::attended(int layer, const Tensor& q, const KvCache& cache, const AttentionOptions& options,
+                          const Tensor& lse) {
+  slopes_ = options.slopes;
+  const kernels::ReleasedShares shares = kernels::released_shares(q, cache, options, lse, unsettled);
+  for (int64_t head = 0; head < heads_; ++head) {
+    double& lead = leads_[static_cast<size_t>(layer * heads_ + head)];
+    lead = std::max(lead, shares.lead[static_cast<size_t>(head)]);
+  }
+  if (!(shares.worst > certificate_.worst)) return;
+  const int64_t position = cache.length() - q.size(1) + shares.query;
+  check(!options_.exact || shares.worst <= tolerance_,
+        "[context] at token {} the keys that layer {} and head {} have released could have {:.2g} of the weight, more "
+        "than the tolerance {:.2g}; give more memory, release by a tolerance, or go on without being exact",
+        position, layer, shares.head, shares.worst, tolerance_);
+  certificate_.worst = shares.worst;
+  certificate_.position = position;
+  certificate_.layer = layer;
+  certificate_.head = static_cast<int>(shares.head);
+}
+
+}  // namespace alibi

@@ -1,0 +1,163 @@
+// Contexts with a limit: memory stays below it, what is released matters no more than the certificate says, and forks
+// and rewound contexts give the bits of fresh ones.
+#include <gtest/gtest.h>
+
+#include <vector>
+
+#include "alibi/context.h"
+#include "alibi/error.h"
+#include "alibi/evaluate_stream.h"
+#include "alibi/language_model.h"
+#include "model/context_state.h"
+#include "testing.h"
+
+namespace alibi {
+namespace {
+
+constexpr int64_t forgotten_length = 3000;
+constexpr int64_t token_bytes = 2 * 2 * 2 * 16 * 4;  // keys and values of 2 layers with 2 heads in rows of 16
+
+/// Four heads that share two of keys and values. A small bias_max makes all of them steep.
+LanguageModel steep_reader(double bias_max, Position position = Position::alibi) {
+  LanguageModelConfig config = preset("tiny");
+  config.transformer.layers = 2;
+  config.transformer.d_model = 32;
+  config.transformer.heads = 4;
+  config.transformer.kv_heads = 2;
+  config.transformer.alibi_bias_max = bias_max;
+  return LanguageModel(with_position(config, position, 4096), 3);
+}
+
+Tensor long_ids() { return test::random_ids({1, forgotten_length}, 1, 257); }
+Tensor long_targets() { return test::random_ids({1, forgotten_length}, 5, 257); }
+Tensor piece_of(const Tensor& ids, int64_t begin, int64_t end) {
+  return Tensor::view(ids.data<int32_t>() + begin, {1, end - begin}, DType::int32);
+}
+
+/// A chunk, then token by token, then chunks. `look` is called after each.
+template <class Look>
+std::vector<float> read_all(const LanguageModel& model, Context& context, const Look& look) {
+  const Tensor ids = long_ids(), next = long_targets();
+  std::vector<float> nll;
+  const auto read_to = [&](int64_t end) {
+    const int64_t begin = context.position();
+    const std::vector<float> more = model.nll(piece_of(ids, begin, end), piece_of(next, begin, end), context);
+    nll.insert(nll.end(), more.begin(), more.end());
+    look();
+  };
+  read_to(700);
+  for (int64_t end = 701; end < 1500; ++end) read_to(end);
+  read_to(2100);
+  read_to(forgotten_length);
+  return nll;
+}
+
+TEST(Forgetting, MemoryStaysBelowTheLimit) {
+  const LanguageModel model = steep_reader(2);
+  const std::vector<float> whole = model.nll(long_ids(), long_targets());
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    const int64_t limit = 600 * token_bytes * static_cast<int64_t>(size_of(dtype)) / 4;
+    Context context(model, {.cached = dtype, .memory = limit});
+    int64_t most = 0;
+    const std::vector<float> nll = read_all(model, context, [&] { most = std::max(most, context.bytes()); });
+    EXPECT_LE(most, limit);
+    EXPECT_GT(most, limit * 8 / 10) << "it uses what it may";
+    const ReleaseCertificate certificate = context.certificate();
+    EXPECT_GT(certificate.keys, (forgotten_length - 600) * 2 * 2);
+    EXPECT_GT(certificate.worst, 0);
+    EXPECT_LT(certificate.worst, 1e-6);
+    const double apart = test::max_abs_diff(nll, whole);
+    EXPECT_TRUE(apart <= (dtype == DType::float32 ? 1e-4 : 2e-2)) << apart;
+  }
+}
+
+TEST(Forgetting, ATooSmallMemoryIsReportedAsSuch) {
+  const LanguageModel model = steep_reader(8);  // its flattest head looks back some thousand tokens
+  Context context(model, {.memory = 600 * token_bytes});
+  const std::vector<float> nll = read_all(model, context, [] {});
+  EXPECT_GT(context.certificate().worst, 1e-3);
+  EXPECT_LE(context.certificate().worst, 1);
+  EXPECT_GT(context.state().caches.front().begin(0), context.state().caches.front().begin(1)) << "steep heads first";
+  EXPECT_GT(test::max_abs_diff(nll, model.nll(long_ids(), long_targets())), 1e-4) << "the bound was not for nothing";
+}
+
+TEST(Forgetting, ATolerancePutsAnEndToTheMemory) {
+  const LanguageModel model = steep_reader(2);
+  Context context(model, {.tolerance = 1e-5, .exact = true});
+  std::vector<int64_t> bytes;
+  const std::vector<float> nll = read_all(model, context, [&] { bytes.push_back(context.bytes()); });
+  EXPECT_LT(bytes.back(), 2 * 600 * token_bytes + 3000 * token_bytes / 4);
+  EXPECT_LT(bytes[700], 700 * token_bytes) << "while it reads token by token";
+  EXPECT_GT(context.certificate().keys, 0);
+  EXPECT_LE(context.certificate().worst, 1e-5);
+  EXPECT_TRUE(test::max_abs_diff(nll, model.nll(long_ids(), long_targets())) <= 2e-4);
+  const ReleaseCertificate none = Context(model).certificate();
+  EXPECT_EQ(none.keys, 0);
+  EXPECT_EQ(none.worst, 0);
+}
+
+TEST(Forgetting, ExactEndsBeforeTheBoundPassesTheTolerance) {
+  const LanguageModel model = steep_reader(8);
+  Context context(model, {.memory = 600 * token_bytes, .exact = true});
+  test::expect_error([&] { read_all(model, context, [] {}); }, "more than the tolerance 6e-08");
+  EXPECT_LE(context.certificate().worst, 0x1p-24);
+  EXPECT_GT(context.position(), 400);
+  EXPECT_LT(context.position(), 800);
+}
+
+TEST(Forgetting, ForkedAndRewoundOnesGiveTheBitsOfFreshOnes) {
+  const LanguageModel model = steep_reader(2);
+  const Tensor ids = long_ids(), others = test::random_ids({1, 30}, 9, 257);
+  const auto read_to = [&](Context& context, std::initializer_list<int64_t> ends) {
+    Tensor logits;
+    for (const int64_t end : ends) logits = model.next_logits(piece_of(ids, context.position(), end), context);
+    return logits;
+  };
+  const ContextOptions options{.memory = 600 * token_bytes};
+  Context fresh(model, options), kept(model, options);
+  const Tensor expected = read_to(fresh, {100, 1500, 1502, 1503, 2600});
+  const ReleaseCertificate certificate = fresh.certificate();
+  read_to(kept, {100, 1500});
+  Context fork = kept.fork();
+  model.next_logits(others, fork);
+  fork.rewind(1500);
+  test::expect_error([&] { fork.rewind(100); }, "keys were released at");
+  EXPECT_EQ(fork.position(), 1500);
+  for (Context* other : {&fork, &kept}) {
+    EXPECT_TRUE(test::same_bits(read_to(*other, {1502, 1503, 2600}), expected));
+    EXPECT_EQ(other->certificate().keys, certificate.keys);
+    EXPECT_EQ(other->certificate().worst, certificate.worst);
+    other->rewind(0);
+    EXPECT_EQ(other->certificate().keys, 0);
+    EXPECT_TRUE(test::same_bits(read_to(*other, {100, 1500, 1502, 1503, 2600}), expected));
+  }
+}
+
+TEST(Forgetting, EvaluationInOnePassReportsIt) {
+  const LanguageModel model = steep_reader(2);
+  const std::vector<int32_t> tokens = long_ids().to_ints();
+  const StreamEvaluation whole = evaluate_stream(model, tokens);
+  const StreamEvaluation bounded = evaluate_stream(model, tokens, {.context = {.memory = 600 * token_bytes}});
+  EXPECT_LE(bounded.cache_bytes, 600 * token_bytes);
+  EXPECT_GT(whole.cache_bytes, 3000 * token_bytes);
+  EXPECT_NEAR(bounded.nll(), whole.nll(), 1e-5);
+  EXPECT_GT(bounded.certificate.keys, 0);
+  EXPECT_LT(bounded.certificate.worst, 1e-6);
+}
+
+TEST(Forgetting, RefusesWhatMakesNoSense) {
+  const LanguageModel model = steep_reader(8);
+  const auto refuses = [&](const LanguageModel& of, const ContextOptions& options, const char* words) {
+    EXPECT_NE(test::message_of<UsageError>([&] { const Context context(of, options); }).find(words), std::string::npos)
+        << words;
+  };
+  refuses(model, {.memory = 1000}, "at least 384 are needed");
+  refuses(model, {.tolerance = 0}, "the tolerance is 0");
+  refuses(model, {.tolerance = 1}, "the tolerance is 1");
+  for (const Position position : {Position::rotary, Position::sinusoidal, Position::t5, Position::none}) {
+    refuses(steep_reader(8, position), {.memory = 1 << 20}, "only alibi can release keys");
+  }
+}
+
+}  // namespace
+}  // namespace alibi
