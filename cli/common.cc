@@ -102,6 +102,10 @@ void add_dropout(Command& command, double& dropout) {
                  "Part of the activations dropped in training; 0: none of any kind [the preset's]");
 }
 
+void add_field(Command& command, std::string& field) {
+  command.text("--field", field, "NAME", ".jsonl: the field of each line's object that holds the text");
+}
+
 void add_valid(Command& command, std::vector<std::string>& texts) {
   command.repeated("--valid", texts, "TEXT", "Text to hold out, may be repeated [some of the files, by a fixed rule]");
 }

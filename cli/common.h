@@ -54,6 +54,7 @@ void add_tokenizer(Command& command, TokenizerChoice& choice);
 void add_precision(Command& command, std::string& precision);
 /// Below zero: the preset's.
 void add_dropout(Command& command, double& dropout);
+void add_field(Command& command, std::string& field);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
 /// For work that takes long: a line now and then among what is said, where there is no terminal.

@@ -32,6 +32,7 @@ struct EvalCommand : CommonOptions {
   bool stream = false;           ///< in one pass, besides the lengths that were asked for
   bool per_position = false;
   bool held_out = false;
+  std::string field = kTextField;
 };
 
 /// The training length, and beyond it where the model can go there.
@@ -95,7 +96,7 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
   check_usage(options.held_out == options.texts.empty(), "[eval] {}",
               options.held_out ? "--held-out is the text that the training held out; leave out TEXT"
                                : "TEXT is missing: files or folders to score, - or --held-out");
-  if (!options.held_out) return text_to_score(tokenizer, options.texts, progress);
+  if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, std::cin, options.field);
   const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
   check(path_exists(file), "[eval] {}: no such file; it says what was held out, and `alibi train` writes it",
         file.string());
@@ -106,7 +107,7 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
     check(std::find(inputs.begin(), inputs.end(), "-") == inputs.end(),
           "[eval] {}: text came through standard input, which cannot be read again", file.string());
   }
-  ScoredText text = held_out_text(tokenizer, texts, valid, progress);
+  ScoredText text = held_out_text(tokenizer, texts, valid, progress, settings.get_or("field", kTextField));
   const std::optional<TrainedOn> known = read_trained_on(options.model);
   check(!known || known->held_out_fingerprint == fingerprint(text.stream.tokens),
         "[eval] the text has changed since the training: what is held out of {} now is not what was then",
@@ -214,6 +215,7 @@ void add_eval(CLI::App& app) {
                "In one pass, where each token sees everything before it; also at --lengths, if they are given");
   command.flag("--per-position", options->per_position,
                "Also show the loss by position in the window, where all windows have it, and along a stream");
+  add_field(command, options->field);
   options->add_to(command);
   command.examples(
       "  alibi eval model/ novels/valid\n"

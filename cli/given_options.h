@@ -64,7 +64,10 @@ void GivenOptions<Options>::add(Command& command, const Option<Options>& option,
   const std::vector<std::string> choices = choices_of(option);
   const OptionValue kind = default_of(option);
   const std::string names = option.older_name ? name + ",--" + option_key(option.older_name) : name;
-  const char* type = std::holds_alternative<double>(kind) ? "X" : choices.empty() ? "N" : "NAME";
+  const char* type = std::holds_alternative<std::vector<double>>(kind) ? "X,..."
+                     : std::holds_alternative<double>(kind)            ? "X"
+                     : choices.empty()                                 ? "N"
+                                                                       : "NAME";
   if (std::holds_alternative<bool>(kind)) {
     command.flag(names, option.help, [this, &option] { values_[option.name] = true; });
     return;

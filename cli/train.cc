@@ -138,7 +138,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   make_folder(settings.model);
 
   const TrainingData data = with_progress([&](const TextProgress& progress) {
-    return training_data(settings.texts, settings.valid, settings.tokenizer, progress);
+    return training_data(settings.texts, settings.valid, settings.tokenizer, progress, std::cin, settings.field);
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs > 0) options = train_options(settings, text_tokens);
@@ -193,6 +193,7 @@ void add_train(CLI::App& app) {
       "  alibi train novels/ -o model/\n"
       "  alibi train novels/train --valid novels/valid -o model/ --preset small --length 512 --epochs 2\n"
       "  alibi train novels/ -o model/ --eval-steps 200 --patience 5 --checkpoint-steps 100\n"
+      "  alibi train novels/ -o model/ --slopes 0.5,0.25,0.1,0.02 --slope-training learned\n"
       "  alibi train --preset wikitext103 --plan\n"
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"

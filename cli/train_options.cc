@@ -27,6 +27,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and the estimated time, and train nothing");
   command.group(OptionGroup::text);
   add_valid(command, s.valid);
+  add_field(command, s.field);
   command.text("--position", s.position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
   command.choices("--position", position_names());
   add_preset(command, s.preset);
@@ -35,6 +36,8 @@ void add_train_options(Command& command, TrainSettings& s) {
   s.train.add_to(command, OptionGroup::text);
   command.number("--epochs", s.epochs, "How often to see the text, in place of --tokens");
   command.exclude("--epochs", "--tokens");
+  command.group("Model and position");
+  s.shape.add_to(command, "Model and position");
   command.group(OptionGroup::optimizer);
   s.train.add_to(command, OptionGroup::optimizer);
   command.group(OptionGroup::progress);
@@ -56,7 +59,11 @@ TrainOptions train_options(const TrainSettings& s, std::optional<int64_t> text_t
 }
 
 LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
-  LanguageModelConfig config = with_position(preset(s.preset), position_from(s.position), train_length);
+  ModelOptions options;
+  s.shape.apply_to(options);
+  LanguageModelConfig config = preset(s.preset);
+  config = with_position(with_options(config, options, config), position_from(s.position), train_length);
+  if (options.embedding_scale > 0) config.embedding_scale = static_cast<float>(options.embedding_scale);
   if (s.dropout >= 0) config = with_dropout(config, static_cast<float>(s.dropout));
   config.validate();
   return config;
@@ -77,7 +84,13 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
   };
   // What was not asked for is left out where 0 is no value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
+  if (s.field != kTextField) json["field"] = s.field;
   if (!s.tokenizer.like.empty()) json["like"] = absolute_path(s.tokenizer.like);
+  ModelOptions shape;
+  s.shape.apply_to(shape);
+  for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
+    if (s.shape.has(option.name)) json[option_key(option.name)] = json_of(option.get(shape));
+  }
   add_settings(json, options);
   add_settings(json, run);
   return json;

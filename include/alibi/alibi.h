@@ -3,6 +3,7 @@
 
 #include "alibi/activation.h"
 #include "alibi/attention.h"
+#include "alibi/attention_map.h"
 #include "alibi/compare.h"
 #include "alibi/context.h"
 #include "alibi/enum_names.h"

@@ -96,6 +96,8 @@ class ALIBI_API LanguageModel {
   void save(const std::filesystem::path& folder) const;
 
   const LanguageModelConfig& config() const;
+  /// As Transformer's.
+  std::vector<std::vector<float>> slopes() const;
   void set_train_length(int64_t length);
   const Tokenizer& tokenizer() const;
   int64_t parameter_count() const;

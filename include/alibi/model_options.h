@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "alibi/export.h"
 #include "alibi/language_model.h"
@@ -16,6 +17,8 @@ struct ModelOptions {
   int64_t heads = 0;
   double embedding_scale = 0;
   double bias_max = 8;
+  std::vector<double> slopes = {};
+  SlopeTraining slope_training = SlopeTraining::fixed;
   double tolerance = 0x1p-24;
   int64_t t5_buckets = 32;
   int64_t t5_max_distance = 128;
@@ -31,6 +34,10 @@ inline constexpr auto options_of<ModelOptions> = std::to_array<Option<ModelOptio
      .help = "Factor of the token embeddings, the same with every method"},
     {ALIBI_OPTION(ModelOptions, bias_max), .range = {.above = 0, .most = 1000},
      .help = "alibi: slopes go down to 2^-X"},
+    {ALIBI_OPTION(ModelOptions, slopes), .range = {.least = 0, .most = 1e6},
+     .help = "alibi: instead, that of each head, separated by commas, or one for all"},
+    {ALIBI_OPTION(ModelOptions, slope_training),
+     .help = "alibi: whether slopes are learned, by each layer, from these or from random ones"},
     {ALIBI_OPTION(ModelOptions, tolerance), .range = {.least = 0, .below = 1},
      .help = "alibi: bound on the attention weight of keys that are not visited; 0: all are"},
     {ALIBI_OPTION(ModelOptions, t5_buckets), .range = {.least = 2, .most = 100'000}, .help = "t5: different distances"},

@@ -101,6 +101,8 @@ void LanguageModel::save(const std::filesystem::path& folder) const {
 
 const LanguageModelConfig& LanguageModel::config() const { return state_->config; }
 
+std::vector<std::vector<float>> LanguageModel::slopes() const { return state_->transformer.slopes(); }
+
 void LanguageModel::set_train_length(int64_t length) { state_->config.train_length = length; }
 
 const Tokenizer& LanguageModel::tokenizer() const {

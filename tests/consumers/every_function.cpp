@@ -143,6 +143,7 @@ void names() {
   expect(norm_from(name_of(Norm::rms_norm)) == Norm::rms_norm, "norms");
   expect(bidirectional_from(name_of(Bidirectional::symmetric)) == Bidirectional::symmetric, "directions");
   expect(precision_from(name_of(Precision::f32)) == Precision::f32, "precisions");
+  expect(slope_training_from(name_of(SlopeTraining::learned)) == SlopeTraining::learned, "training of slopes");
   expect(precision_from("auto") == best_precision(), "the best precision");
   expect(optimizer_from(name_of(Optimizer::nag)) == Optimizer::nag, "optimizers");
   expect(schedule_from(name_of(ScheduleKind::cosine)) == ScheduleKind::cosine, "schedules");
@@ -166,6 +167,7 @@ void transformer() {
   Tensor x({1, 4, 16});
   x.fill(1);
   expect(model(x).shape() == x.shape() && model.config().layers == 1, "inference");
+  expect(model.slopes().front() == slopes(2), "slopes");
   model.set_precision(Precision::f32);
   model.set_recompute(model.precision() == Precision::bf16);
   model.zero_gradients();
@@ -240,6 +242,7 @@ void language_model(const std::filesystem::path& folder) {
   const Evaluation found = evaluate(model, text, {.length = 16});
   expect(found.perplexity() < 300 && found.nll() > 0 && found.tokens_per_second() > 0 && found.bits_per_byte(600) > 0,
          "evaluation");
+  expect(!attention_map(model, text, 16).heads.empty(), "where a model looks");
   expect(evaluate_stream(model, text).tokens == static_cast<int64_t>(text.size()), "evaluation in one pass");
   const StreamEvaluation stream = evaluate_stream(model, std::span<const int32_t>(text).first(50));
   expect(
@@ -259,7 +262,7 @@ void language_model(const std::filesystem::path& folder) {
   const Generation sample = prompt.go_on(generate);
   made_prompt = std::move(prompt);
   expect(std::move(made_prompt).go_on(generate).text == sample.text && sample.tokens_per_second() > 0, "samples");
-  expect(loaded.config().vocab_size == 257, "the loaded model");
+  expect(loaded.config().vocab_size == 257 && loaded.slopes().size() == 1, "the loaded model");
 
   ModelOptions shape;
   shape.layers = 2;
