@@ -105,7 +105,7 @@ inline double slope_in_log2(float slope) {
   return slope == HUGE_VALF ? 0 : std::min(static_cast<double>(slope) * std::numbers::log2e, 1e30);
 }
 
-/// What keys add to the bounds, block by block (skip_measure.cc).
+/// What keys add to the bounds, block by block (vector/measure.cc).
 void measure_keys(const Problem& problem, size_t sequence, int64_t kv_head, int64_t block, WeightBounds& bounds);
 /// rows[i] = `count` rows of a head, `step` apart, as float32 with `size` values each.
 void load_rows(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t step, int64_t count,

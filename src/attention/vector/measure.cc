@@ -8,7 +8,7 @@
 #include "attention/workspace.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "attention/skip_measure.cc"
+#define HWY_TARGET_INCLUDE "attention/vector/measure.cc"
 #include "hwy/foreach_target.h"
 // Highway's order: foreach_target.h first.
 #include "attention/vector/skip-inl.h"
