@@ -4,6 +4,7 @@
 
 #include "core/check.h"
 #include "report/json.h"
+#include "train/checkpoint.h"
 #include "train/identity.h"
 
 namespace alibi {
@@ -35,6 +36,7 @@ RunStore::RunStore(const fs::path& folder) : folder_(folder) {
 void RunStore::open(const OrderedJson& identity, bool fresh) {
   if (!keeps()) return;
   const fs::path file = folder_ / kComparisonFile;
+  remove_leftovers(folder_);
   if (fresh) forget();
   if (path_exists(file)) {
     const std::vector<std::string> different = differences(identity, read_own(file).object("comparison").raw());
@@ -72,6 +74,7 @@ StoredRun RunStore::load(const RunResults& begun) const {
   if (!keeps()) return run;
   run.results.model_folder = model_folder(begun);
   const fs::path file = path_of(begun) / kRunFile;
+  remove_leftovers(path_of(begun));
   if (!path_exists(file)) {
     make_folder(path_of(begun));
     save(run);  // the folder is this comparison's from here on

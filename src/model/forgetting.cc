@@ -67,7 +67,7 @@ int64_t Forgetting::needed_from(int64_t layer, int64_t kv_head, double log_share
     const double slope = std::max(static_cast<double>(slopes_[static_cast<size_t>(head)]), flattest);
     const double seen = leads_[static_cast<size_t>(layer * heads_ + head)];
     const double lead = seen > -infinity ? seen + std::abs(seen) / 8 + 2 : 0;  // others may come that lead by more
-    const double needed = (lead + std::log(kernels::weight_of_endless_keys(slope)) - log_share) / slope;
+    const double needed = (lead - std::log(-std::expm1(-slope)) - log_share) / slope;
     reach = std::max(reach, std::isnan(needed) ? infinity : needed);
   }
   if (reach >= static_cast<double>(position)) return 0;

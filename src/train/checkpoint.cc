@@ -150,18 +150,6 @@ void remove_folder(const fs::path& path) {
   fs::remove_all(part, ignored);
 }
 
-void remove_leftovers(const fs::path& model_folder) {
-  std::vector<fs::path> leftovers;
-  for (const auto& entry : fs::directory_iterator(folder_of(model_folder))) {
-    if (entry.path().extension() == ".part") leftovers.push_back(entry.path());
-  }
-  for (const auto& entry : fs::directory_iterator(model_folder)) {
-    if (entry.is_regular_file() && is_left_by_write_file(entry.path())) leftovers.push_back(entry.path());
-  }
-  std::error_code ignored;
-  for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
-}
-
 OrderedJson state_json(const TrainState& state, const OrderedJson& identity) {
   OrderedJson evaluations = OrderedJson::array();
   for (const TrainEvaluation& evaluation : state.evaluations) evaluations.push_back({evaluation.step, evaluation.loss});
@@ -178,6 +166,20 @@ void read_weights(const fs::path& checkpoint, LanguageModel& model) {
 }
 
 }  // namespace
+
+void remove_leftovers(const fs::path& model_folder) {
+  std::vector<fs::path> leftovers;
+  std::error_code ignored;
+  for (fs::directory_iterator entry(folder_of(model_folder), ignored), end; entry != end; entry.increment(ignored)) {
+    if (ignored) break;
+    if (entry->path().extension() == ".part") leftovers.push_back(entry->path());
+  }
+  for (fs::directory_iterator entry(model_folder, ignored), end; entry != end; entry.increment(ignored)) {
+    if (ignored) break;
+    if (entry->is_regular_file(ignored) && is_left_by_write_file(entry->path())) leftovers.push_back(entry->path());
+  }
+  for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
+}
 
 std::optional<TrainEvaluation> TrainState::best() const {
   const auto lowest = std::min_element(evaluations.begin(), evaluations.end(),

@@ -39,6 +39,10 @@ struct Checkpoint {
 /// As newest_checkpoint().
 std::optional<Checkpoint> find_newest(const std::filesystem::path& model_folder);
 
+/// Removes what killed processes left of checkpoints and files that they were about to write. For whoever holds a lock
+/// on the folder or on one that it lies in.
+void remove_leftovers(const std::filesystem::path& model_folder);
+
 /// The checkpoints of one model folder, locked against other processes while this lives.
 class Checkpoints {
  public:

@@ -295,6 +295,21 @@ TEST(Compare, SettingsOfTrainingReachItAndTheReport) {
   test::expect_error<UsageError>([&] { compare(options); }, "eval_tokens is -1, expected at least 0");
 }
 
+TEST(Compare, WhatKilledOnesLeftIsRemoved) {
+  const TemporaryFolder folder;
+  CompareOptions options = shorter_run(folder);
+  options.out = folder / "out";
+  compare(options);
+  const std::filesystem::path model = options.out / "models" / "alibi-8-seed0";
+  const std::vector<std::filesystem::path> left = {folder.write("out/compare.json.99999.1.part", "{"),
+                                                   folder.write("out/models/alibi-8-seed0/run.json.99999.2.part", "{"),
+                                                   model / "checkpoints" / "step-000004.99999.part"};
+  std::filesystem::create_directories(left[2]);
+  compare(options);
+  for (const std::filesystem::path& path : left) EXPECT_FALSE(std::filesystem::exists(path)) << path;
+  EXPECT_TRUE(std::filesystem::exists(model / "run.json"));
+}
+
 TEST(Compare, SpeedIsMeasuredInTurnsWithTheSkipRuleAndWithout) {
   const TemporaryFolder folder;
   CompareOptions options = shorter_run(folder);
