@@ -1,6 +1,7 @@
 #include "command.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -162,7 +163,8 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
     settings.emplace_back(option, key);
   }
   for (const auto& [option, key] : settings) {
-    const std::vector<std::string> words = words_of(file.raw().at(key), fmt::format("{}: '{}'", json_file, key));
+    std::vector<std::string> words = words_of(file.raw().at(key), fmt::format("{}: '{}'", json_file, key));
+    if (words.size() > 1 && option->get_expected_max() == 1) words = {fmt::format("{}", fmt::join(words, ","))};
     if (words.empty() || (option->get_expected_max() == 0 && words.front() == "false")) continue;
     try {
       option->add_result(words);

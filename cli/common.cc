@@ -9,6 +9,7 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "numbers.h"
 
 namespace alibi::cli {
 
@@ -97,9 +98,28 @@ void add_precision(Command& command, std::string& precision) {
   }
 }
 
+void add_interpolation(Command& command, Interpolation& interpolation) {
+  command.value(
+      "--interpolate", "X",
+      "alibi: divide the slopes by X; dynamic: by the length read / the training length, where that is longer",
+      [&interpolation](const std::string& word) {
+        interpolation.dynamic = word == "dynamic";
+        return interpolation.dynamic ? "" : read_number(word, {.above = 0, .most = 1e6}, interpolation.factor);
+      });
+}
+
+nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
+  if (interpolation.dynamic) return "dynamic";
+  return interpolation.factor;
+}
+
 void add_dropout(Command& command, double& dropout) {
   command.number("--dropout", dropout,
                  "Part of the activations dropped in training; 0: none of any kind [the preset's]");
+}
+
+void add_field(Command& command, std::string& field) {
+  command.text("--field", field, "NAME", ".jsonl: the field of each line's object that holds the text");
 }
 
 void add_valid(Command& command, std::vector<std::string>& texts) {

@@ -52,8 +52,12 @@ void add_preset(Command& command, std::string& preset);
 void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().
 void add_precision(Command& command, std::string& precision);
+/// "4", "dynamic" or nothing: how a model reads.
+void add_interpolation(Command& command, Interpolation& interpolation);
+nlohmann::ordered_json interpolation_json(const Interpolation& interpolation);
 /// Below zero: the preset's.
 void add_dropout(Command& command, double& dropout);
+void add_field(Command& command, std::string& field);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
 /// For work that takes long: a line now and then among what is said, where there is no terminal.

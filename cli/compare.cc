@@ -30,8 +30,8 @@ struct CompareCommand : CommonOptions {
   std::vector<std::string> methods = {"alibi", "sinusoidal", "rotary", "t5"};
   std::vector<int64_t> lengths, train_lengths;
   std::string preset = "tiny";
-  std::string out = "alibi-compare", resume, tune;
-  int64_t seeds = 1, stride = 0, eval_tokens = 0, sample_tokens = -1;
+  std::string out = "alibi-compare", resume, tune, field;
+  int64_t seeds = 1, stride = 0, eval_tokens = 0, sample_tokens = -1, speed_turns = 3;
   bool fresh = false;
   TokenizerChoice tokenizer;
   double dropout = -1;
@@ -84,6 +84,7 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   CompareOptions compare = compare_defaults(options.preset);
   compare.texts = options.texts;
   compare.valid = options.valid;
+  compare.field = options.field;
   compare.tokenizer = options.tokenizer;
   compare.methods.clear();
   for (const std::string& name : options.methods) compare.methods.push_back(position_from(name));
@@ -98,6 +99,7 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   if (options.dropout >= 0) compare.dropout = static_cast<float>(options.dropout);
   if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
   compare.sample_tokens = options.sample_tokens;
+  compare.speed_turns = options.speed_turns;
   compare.out = options.out;
   compare.command = command_line();
   return compare;
@@ -106,7 +108,8 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
 void show(const CompareStatus& status, Progress& progress, std::string& label) {
   std::string now = status.phase;
   if (!status.method.empty()) {
-    now += fmt::format(" {} {}/{}", status.method, status.run + 1, status.runs);
+    now +=
+        status.runs == 0 ? " " + status.method : fmt::format(" {} {}/{}", status.method, status.run + 1, status.runs);
   }
   if (now != label) {
     label = now;
@@ -150,6 +153,7 @@ void run_compare(CompareCommand& options, const Command& command) {
 
 void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareCommand>();
+  options->field = CompareOptions().field;
   Command command(app, "compare",
                   "Train position methods at a short length on the same batches, test each at longer ones");
   command.texts(options->texts, false,
@@ -167,12 +171,15 @@ void add_compare(CLI::App& app) {
                 "Held-out tokens to score, evenly spread over the files [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
                 "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);
+  command.count("--speed-turns", options->speed_turns,
+                "Time training and evaluation so often at the end, all methods in turns; 0: not", 0);
   command.text("-o,--out", options->out, "DIR",
                "Folder for the report and the models; the same command goes on where it was");
   command.optional_text("--resume", options->resume, "DIR", "Go on with the comparison of this folder (or of --out)");
   command.flag("--fresh", options->fresh, "Forget the comparison that the folder holds, and begin anew");
   command.group(OptionGroup::text);
   add_valid(command, options->valid);
+  add_field(command, options->field);
   add_preset(command, options->preset);
   add_tokenizer(command, options->tokenizer);
   add_dropout(command, options->dropout);

@@ -31,8 +31,10 @@ struct EvalCommand : CommonOptions {
   std::vector<int64_t> lengths;  ///< empty: see default_lengths
   int64_t stride = 0;            ///< 0: non-overlapping
   bool stream = false;           ///< in one pass, besides the lengths that were asked for
+  Interpolation interpolation;
   bool per_position = false;
   bool held_out = false;
+  std::string field = kTextField;
   ContextOptions context;
 };
 
@@ -53,7 +55,7 @@ size_t first_position(const Evaluation& evaluation) {
 nlohmann::ordered_json positions_json(const Evaluation& evaluation) {
   auto nll = nlohmann::ordered_json::array(), tokens = nlohmann::ordered_json::array();
   const size_t first = first_position(evaluation);
-  for (size_t i = first; i < evaluation.position_nll.size() && evaluation.position_tokens[i] > 0; ++i) {
+  for (size_t i = first; i < evaluation.position_nll.size(); ++i) {  // of an encoder some have none: NaN, a null
     nll.push_back(evaluation.position_nll[i] / static_cast<double>(evaluation.position_tokens[i]));
     tokens.push_back(evaluation.position_tokens[i]);
   }
@@ -76,7 +78,7 @@ void print_positions(const Evaluation& evaluation) {
       nll += evaluation.position_nll[i];
       tokens += evaluation.position_tokens[i];
     }
-    if (tokens == 0) break;  // the text ended before
+    if (tokens == 0) continue;
     const std::string range = end - begin == 1 ? std::to_string(begin) : fmt::format("{}-{}", begin, end - 1);
     say("{:>17}  {:>8.4f}  {:>9}\n", range, nll / static_cast<double>(tokens), tokens);
   }
@@ -97,7 +99,7 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
   check_usage(options.held_out == options.texts.empty(), "[eval] {}",
               options.held_out ? "--held-out is the text that the training held out; leave out TEXT"
                                : "TEXT is missing: files or folders to score, - or --held-out");
-  if (!options.held_out) return text_to_score(tokenizer, options.texts, progress);
+  if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, std::cin, options.field);
   const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
   check(path_exists(file), "[eval] {}: no such file; it says what was held out, and `alibi train` writes it",
         file.string());
@@ -108,7 +110,7 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
     check(std::find(inputs.begin(), inputs.end(), "-") == inputs.end(),
           "[eval] {}: text came through standard input, which cannot be read again", file.string());
   }
-  ScoredText text = held_out_text(tokenizer, texts, valid, progress);
+  ScoredText text = held_out_text(tokenizer, texts, valid, progress, settings.get_or("field", kTextField));
   const std::optional<TrainedOn> known = read_trained_on(options.model);
   check(!known || known->held_out_fingerprint == fingerprint(text.stream.tokens),
         "[eval] the text has changed since the training: what is held out of {} now is not what was then",
@@ -142,7 +144,8 @@ void run_eval(EvalCommand& options) {
   check_context_limits("eval", options.context);
   check_usage(options.stream || !options.context.releases(),
               "[eval] --memory and --tolerance bound what --stream keeps; windows keep nothing");
-  const LanguageModel model = LanguageModel::load(options.model);
+  LanguageModel model = LanguageModel::load(options.model);
+  model.set_interpolation(options.interpolation);
   std::vector<int64_t> lengths = options.lengths;
   if (lengths.empty() && !options.stream) lengths = default_lengths(model.config());
   for (const int64_t length : lengths) {
@@ -166,10 +169,11 @@ void run_eval(EvalCommand& options) {
     evaluate_options.length = length;
     evaluate_options.stride = options.stride;
     const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options);
+    const int64_t scored = scored_bytes(evaluation, bytes, text.stream.tokens.size());
     say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, evaluation.stride,
-        format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(bytes), evaluation.tokens,
+        format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
         format_count(evaluation.tokens_per_second()));
-    evals.push_back(evaluation_json(evaluation, bytes));
+    evals.push_back(evaluation_json(evaluation, scored));
     positions.push_back(positions_json(evaluation));
     if (options.per_position) evaluations.push_back(evaluation);
   }
@@ -195,6 +199,7 @@ void run_eval(EvalCommand& options) {
   nlohmann::ordered_json json = {{"model", options.model},
                                  {"position", name_of(model.config().transformer.position)},
                                  {"train_length", model.config().train_length},
+                                 {"interpolate", interpolation_json(options.interpolation)},
                                  {"threads", threads()},
                                  {"bytes", bytes},
                                  {"part_trained_on", trained_on ? nlohmann::ordered_json(*trained_on) : nullptr},
@@ -223,15 +228,18 @@ void add_eval(CLI::App& app) {
                 "New tokens of each window; the fewer, the more context each has [the length: no overlap]");
   command.flag("--stream", options->stream,
                "In one pass, where each token sees everything before it; also at --lengths, if they are given");
+  add_interpolation(command, options->interpolation);
   add_context_limits(command, options->context);
   command.flag("--per-position", options->per_position,
                "Also show the loss by position in the window, where all windows have it, and along a stream");
+  add_field(command, options->field);
   options->add_to(command);
   command.examples(
       "  alibi eval model/ novels/valid\n"
       "  alibi eval model/ --held-out\n"
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
       "  alibi eval model/ book.txt --stream\n"
+      "  alibi eval model/ book.txt --interpolate dynamic      (slopes x training length / length)\n"
       "  alibi eval model/ library/ --stream --memory 256MiB\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
   command.runs([options] { run_eval(*options); });

@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstdio>
 
 #include "common.h"
@@ -18,6 +20,11 @@ Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const in
     progress.update(static_cast<double>(scored) / static_cast<double>(all));
   };
   return evaluate(model, tokens, options);
+}
+
+int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, size_t tokens) {
+  const double share = static_cast<double>(evaluation.tokens) / static_cast<double>(tokens);
+  return std::max<int64_t>(1, std::llround(share * static_cast<double>(bytes)));
 }
 
 StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,

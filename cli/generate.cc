@@ -29,6 +29,7 @@ struct GenerateCommand : CommonOptions {
   std::string prompt, prompt_file;
   int64_t top_k = 0;
   int64_t samples = 1;
+  Interpolation interpolation;
   ContextOptions context;
   GenerateOptions generate;
 };
@@ -103,7 +104,8 @@ void run_generate(GenerateCommand options) {
   };
   options.generate.on_token = [](int32_t) { return StopSignals::received() == 0; };
 
-  const LanguageModel model = LanguageModel::load(options.model);
+  LanguageModel model = LanguageModel::load(options.model);
+  model.set_interpolation(options.interpolation);
   const auto start = std::chrono::steady_clock::now();
   Prompt prompt(model, options.prompt, options.context);
   const int64_t prompt_tokens = prompt.tokens();
@@ -141,6 +143,7 @@ void run_generate(GenerateCommand options) {
                {"min_p", options.generate.min_p},
                {"repetition_penalty", options.generate.repetition_penalty},
                {"stop", options.generate.stop},
+               {"interpolate", interpolation_json(options.interpolation)},
                {"seed", options.seed},
                {"seconds", seconds.count()},
                {"cache_bytes", cache_bytes},
@@ -173,6 +176,7 @@ void add_generate(CLI::App& app) {
   command.number("--repetition-penalty", generate.repetition_penalty,
                  "Above 1: tokens that were there before become less likely");
   command.repeated("--stop", generate.stop, "TEXT", "End before this text; may be given several times");
+  add_interpolation(command, options->interpolation);
   command.count("--samples", options->samples, "How many texts to write after the prompt, which is read once");
   add_context_limits(command, options->context);
   options->add_to(command);
@@ -180,6 +184,7 @@ void add_generate(CLI::App& app) {
       "  alibi generate model/ --prompt 'Call me' --tokens 2000\n"
       "  alibi generate model/ --prompt 'Q: why? A:' --stop Q: --samples 3\n"
       "  alibi generate model/ --prompt-file chapter.txt --json next.json\n"
+      "  alibi generate model/ --prompt-file book.txt --interpolate dynamic\n"
       "  alibi generate model/ --tokens 1M --memory 256MiB --json certificate.json\n"
       "  alibi generate model/ --temperature 0.7 --seed 3 > text.txt");
   command.runs([options] { run_generate(*options); });

@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <sstream>
 #include <variant>
 
 #include "numbers.h"
@@ -30,10 +31,23 @@ std::string read_value(const std::string& word, const OptionRange& range, const 
   if (auto* count = std::get_if<int64_t>(&value)) return read_count(word, range, *count);
   if (auto* seed = std::get_if<uint64_t>(&value)) return read_seed(word, *seed);
   if (auto* number = std::get_if<double>(&value)) return read_number(word, range, *number);
+  if (auto* numbers = std::get_if<std::vector<double>>(&value)) {
+    std::istringstream in(word);
+    numbers->clear();
+    for (std::string one; std::getline(in, one, ',');) {
+      const std::string wrong = read_number(one, range, numbers->emplace_back());
+      if (!wrong.empty()) return wrong;
+    }
+    return numbers->empty() ? "numbers expected, separated by commas" : "";
+  }
   if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
     return fmt::format("'{}' found; choose from {}", word, fmt::join(choices, ", "));
   }
-  value = word;
+  if (std::holds_alternative<bool>(value)) {
+    value = word == "true";
+  } else {
+    value = word;
+  }
   return {};
 }
 

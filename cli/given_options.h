@@ -23,6 +23,7 @@ template <class Options>
 std::vector<std::string> choices_of(const Option<Options>& option) {
   std::vector<std::string> choices(option.choices.begin(), option.choices.end());
   if (option.automatic) choices.emplace_back("auto");
+  if (default_of(option) == OptionValue(true)) choices = {"true", "false"};
   return choices;
 }
 
@@ -40,6 +41,7 @@ class GivenOptions {
   void add_to(Command& command, std::string_view group, const std::map<std::string_view, std::string>& called = {});
   /// Changes what was given, and what is chosen for the machine unless it was.
   void apply_to(Options& options) const;
+  bool empty() const { return values_.empty(); }
   bool has(std::string_view name) const { return values_.contains(name); }
 
  private:
@@ -64,8 +66,11 @@ void GivenOptions<Options>::add(Command& command, const Option<Options>& option,
   const std::vector<std::string> choices = choices_of(option);
   const OptionValue kind = default_of(option);
   const std::string names = option.older_name ? name + ",--" + option_key(option.older_name) : name;
-  const char* type = std::holds_alternative<double>(kind) ? "X" : choices.empty() ? "N" : "NAME";
-  if (std::holds_alternative<bool>(kind)) {
+  const char* type = std::holds_alternative<std::vector<double>>(kind) ? "X,..."
+                     : std::holds_alternative<double>(kind)            ? "X"
+                     : choices.empty()                                 ? "N"
+                                                                       : "NAME";
+  if (kind == OptionValue(false)) {
     command.flag(names, option.help, [this, &option] { values_[option.name] = true; });
     return;
   }

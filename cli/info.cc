@@ -58,6 +58,10 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
                                  {"attention_dropout", t.attention_dropout},
                                  {"activation_dropout", t.activation_dropout},
                                  {"embedding_dropout", t.embedding_dropout}};
+  if (const auto mask = config.mask_token()) {
+    json["bidirectional"] = name_of(t.bidirectional);
+    json["mask_token"] = *mask;
+  }
   if (config.adaptive) {
     auto& bands = json["bands"] = nlohmann::ordered_json::array();
     for (const VocabularyBand& band : config.bands()) {
@@ -67,7 +71,13 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
   }
   if (t.position == Position::alibi) {
     json["alibi_bias_max"] = t.alibi_bias_max;
-    json["slopes"] = slopes(t.heads, t.alibi_bias_max);
+    const std::vector<std::vector<float>> layers = model.slopes();
+    json["slope_training"] = name_of(t.slope_training);
+    if (t.slope_training == SlopeTraining::fixed) {
+      json["slopes"] = layers.empty() ? std::vector<float>() : layers.front();
+    } else {
+      json["slopes"] = layers;
+    }
   }
   for (const PositionField& field : make_position(t)->fields()) {
     std::visit([&](auto member) { json[field.name] = t.*member; }, field.member);
@@ -81,7 +91,7 @@ std::string as_text(const nlohmann::ordered_json& value) {
   if (value.is_array()) {
     std::string text;
     for (const auto& item : value) {
-      if (!text.empty()) text += ' ';
+      if (!text.empty()) text += item.is_array() ? " | " : " ";
       text += as_text(item);
     }
     return text;

@@ -112,6 +112,7 @@ int run(int argc, char** argv) {
   add_eval(app);
   add_generate(app);
   add_score(app);
+  add_embed(app);
   add_info(app);
   add_bench(app);
   add_completion(app);

@@ -23,12 +23,19 @@ struct ReportCommand : CommonOptions {
   std::string out = "alibi-report";
 };
 
-/// A folder of `alibi compare`, or its results.json.
+/// A folder of `alibi compare`, or its results.json; LABEL= may stand before it.
 NamedResults read_results(const std::string& input) {
   std::filesystem::path file = input;
+  std::string label;
+  if (const size_t sign = input.find('='); sign != std::string::npos && !path_exists(file)) {
+    label = input.substr(0, sign);
+    file = input.substr(sign + 1);
+    check_usage(!label.empty() && label.find('@') == std::string::npos,
+                "[report] the label of '{}' is '{}', expected a word or some, without @", input, label);
+  }
   if (path_exists(file) && is_folder(file)) file /= "results.json";
   check(path_exists(file), "[report] {}: no such file; `alibi compare` writes it", file.string());
-  return {input, results_from_json(read_file(file, kMostJsonBytes))};
+  return {input, results_from_json(read_file(file, kMostJsonBytes)), label};
 }
 
 void run_report(ReportCommand& options) {
@@ -48,12 +55,15 @@ void run_report(ReportCommand& options) {
 void add_report(CLI::App& app) {
   auto options = std::make_shared<ReportCommand>();
   Command command(app, "report", "Draw the report of comparisons anew; of several, as one");
-  command.texts(options->inputs, true, "Folders of `alibi compare`, or their results.json");
+  command.texts(
+      options->inputs, true,
+      "Folders of `alibi compare`, or their results.json; LABEL=FOLDER: its methods are called METHOD, LABEL");
   command.text("-o,--out", options->out, "DIR", "Folder for report.html, figure.svg and results.json");
   options->add_to(command);
   command.examples(
       "  alibi report alibi-compare\n"
-      "  alibi report seeds-0-2/ seeds-3-5/ --out all-seeds");
+      "  alibi report seeds-0-2/ seeds-3-5/ --out all-seeds\n"
+      "  alibi report compared/ \"distance 32=t5-32/\" --out both-t5");
   command.runs([options] { run_report(*options); });
 }
 

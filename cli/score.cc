@@ -83,6 +83,7 @@ struct ScoreCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
   int64_t length = 0;
+  Interpolation interpolation;
   bool tokens = false;
   ContextOptions context;
 };
@@ -122,7 +123,8 @@ void run_score(ScoreCommand options) {
   options.apply();
   check_context_limits("score", options.context);
   if (options.texts.empty()) options.texts = {"-"};
-  const LanguageModel model = LanguageModel::load(options.model);
+  LanguageModel model = LanguageModel::load(options.model);
+  model.set_interpolation(options.interpolation);
   const Tokenizer& words = model.tokenizer();
   Scorer scorer(model, {.length = options.length, .context = options.context});
   Scored all;
@@ -154,6 +156,7 @@ void add_score(CLI::App& app) {
   command.count(
       "--length", options->length,
       "Most tokens it looks back at, half as many at least [the training length; all with a limit of memory]");
+  add_interpolation(command, options->interpolation);
   command.flag("--tokens", options->tokens, "Each token instead: bits, and its text as a JSON string");
   add_context_limits(command, options->context);
   options->add_to(command);

@@ -18,7 +18,7 @@ namespace {
 
 struct TokenizeCommand : CommonOptions {
   std::vector<std::string> texts, valid;
-  std::string out, check;
+  std::string out, check, field = kTextField;
   TokenizerChoice tokenizer;
 };
 
@@ -48,7 +48,7 @@ TrainingData write(const TokenizeCommand& options) {
   prepare_data_folder(options.out);
   return with_progress([&](const TextProgress& progress) {
     progress("read", 0);
-    const Corpus corpus = read_corpus(options.texts, options.valid);
+    const Corpus corpus = read_corpus(options.texts, options.valid, std::cin, options.field);
     const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(options.tokenizer, corpus.train, progress);
     write_data_folder(options.out, corpus, *tokenizer, progress);
     return read_data_folder(options.out);
@@ -86,6 +86,7 @@ void add_tokenize(CLI::App& app) {
   command.texts(options->texts, false, "Text files, folders (all text files in them) or - for standard input");
   command.text("-o,--out", options->out, "DATA", "Folder to write: tokens and tokenizer");
   add_valid(command, options->valid);
+  add_field(command, options->field);
   add_tokenizer(command, options->tokenizer);
   command.text("--check", options->check, "DATA", "Instead: read such a folder and see that it is undamaged");
   options->add_to(command);
@@ -93,6 +94,7 @@ void add_tokenize(CLI::App& app) {
       "  alibi tokenize novels/ -o data/ --tokenizer bpe --vocab-size 8000\n"
       "  alibi train data/ -o model/\n"
       "  alibi tokenize wiki.train.tokens --valid wiki.valid.tokens -o wikitext/ --tokenizer words\n"
+      "  alibi tokenize pages.jsonl.zst --field content -o data/ --tokenizer bpe\n"
       "  alibi tokenize more/ -o more-data/ --like model/\n"
       "  alibi tokenize --check data/");
   command.runs([options] { run_tokenize(*options); });

@@ -54,6 +54,28 @@ void complete(TrainSettings& settings, const Command& command) {
       settings.model);
 }
 
+/// With --from: what else cannot be said, and the tokenizer.
+void complete_from(TrainSettings& settings, const Command& command) {
+  if (settings.from.empty()) return;
+  for (const char* other : {"--position", "--tokenizer", "--vocab-size", "--min-count", "--like"}) {
+    check_usage(!command.given(other), "[train] --from begins with a model that has its own; leave out {}", other);
+  }
+  check_usage(settings.shape.empty(),
+              "[train] --from begins with a model that has its shape and its positions; leave "
+              "out their options");
+}
+
+/// The weights of --from. A text that came in tokens has to be in those of the model.
+void begin_from(const TrainSettings& settings, LanguageModel& model, const Tokenizer& words) {
+  const LanguageModel start = LanguageModel::load(settings.from);
+  check(words.fingerprint() == start.tokenizer().fingerprint(),
+        "[train] the text is in tokens of another tokenizer ({}, {} tokens) than that of {} ({}, {} tokens)",
+        words.kind(), words.vocab_size(), settings.from, start.tokenizer().kind(), start.tokenizer().vocab_size());
+  const std::vector<const Parameter*> values = start.parameters();
+  const std::vector<Parameter*> places = model.parameters();
+  for (size_t i = 0; i < places.size(); ++i) places[i]->value.copy_from(values[i]->value);
+}
+
 void say_where_it_goes_on(const TrainSettings& settings) {
   const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
   if (!found) {
@@ -130,21 +152,30 @@ void plan(TrainSettings& settings, const Command& command) {
 void run_train(TrainSettings& settings, const Command& command) {
   if (settings.plan) return plan(settings, command);
   complete(settings, command);
+  complete_from(settings, command);
   settings.apply();
   const bool resumes = command.given("--resume");
   if (resumes) say_where_it_goes_on(settings);
+  const std::string from = settings.from;
+  if (const auto newest = resumes && !from.empty() ? newest_checkpoint(settings.model) : std::nullopt) {
+    settings.from = newest->folder.string();  // a model of that shape, whatever became of the first one
+  }
   TrainOptions options = train_options(settings);
   LanguageModelConfig config = model_config(settings, options.length);
   make_folder(settings.model);
 
   const TrainingData data = with_progress([&](const TextProgress& progress) {
-    return training_data(settings.texts, settings.valid, settings.tokenizer, progress);
+    TokenizerChoice choice = settings.tokenizer;
+    if (!is_data_folder(settings.texts.front())) choice.like = settings.from.empty() ? choice.like : settings.from;
+    return training_data(settings.texts, settings.valid, choice, progress, std::cin, settings.field);
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs > 0) options = train_options(settings, text_tokens);
   options.check_text(text_tokens);  // before a model of that length is made
-  config = with_vocab_size(config, data.tokenizer->vocab_size());
+  if (settings.from.empty()) config = with_vocab_size(config, data.tokenizer->vocab_size());
   LanguageModel model(config, settings.seed, data.tokenizer);
+  if (!settings.from.empty()) begin_from(settings, model, *data.tokenizer);
+  settings.from = from;
   say("{} parameters, {} bytes to train on, {} held out\n", format_integer(model.parameter_count()),
       format_integer(data.train_bytes), format_integer(data.valid_bytes));
   flush_output();
@@ -162,16 +193,17 @@ void run_train(TrainSettings& settings, const Command& command) {
 
   EvaluateOptions evaluate_options;
   evaluate_options.length = options.length;
+  evaluate_options.mask_rate = options.mask_rate;
   const size_t held_out = data.valid.tokens.size(), most = static_cast<size_t>(options.eval_tokens);
   const std::span<const int32_t> scored = data.valid.tokens.first(most > 0 ? std::min(most, held_out) : held_out);
   const Evaluation evaluation = evaluate_with_progress(model, scored, evaluate_options);
-  const int64_t bytes = bytes_of_prefix(data, scored.size());
+  const int64_t bytes = scored_bytes(evaluation, bytes_of_prefix(data, scored.size()), scored.size());
   say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", format_perplexity(evaluation.perplexity()),
       evaluation.bits_per_byte(bytes), evaluation.length);
   say("Model: {}\n", settings.model);
 
   settings.write_json({{"model", settings.model},
-                       {"position", settings.position},
+                       {"position", name_of(model.config().transformer.position)},
                        {"preset", settings.preset},
                        {"parameters", model.parameter_count()},
                        {"train_length", options.length},
@@ -193,6 +225,9 @@ void add_train(CLI::App& app) {
       "  alibi train novels/ -o model/\n"
       "  alibi train novels/train --valid novels/valid -o model/ --preset small --length 512 --epochs 2\n"
       "  alibi train novels/ -o model/ --eval-steps 200 --patience 5 --checkpoint-steps 100\n"
+      "  alibi train novels/ -o model/ --slopes 0.5,0.25,0.1,0.02 --slope-training learned\n"
+      "  alibi train novels/ -o encoder/ --causal false\n"
+      "  alibi train letters/ -o tuned/ --from model/ --learning-rate 0.0005 --tokens 200k\n"
       "  alibi train --preset wikitext103 --plan\n"
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"

@@ -9,18 +9,21 @@
 
 #include "alibi/train.h"
 #include "common.h"
+#include "text/documents.h"
 
 namespace alibi::cli {
 
 /// Below zero and empty, and 0 for what must be positive: what the preset says.
 struct TrainSettings : CommonOptions {
   std::vector<std::string> texts, valid;
-  std::string model, resume, config;
+  std::string field = kTextField;
+  std::string model, from, resume, config;
   std::string position = "alibi";
   std::string preset = "tiny";
   TokenizerChoice tokenizer;
   double epochs = 0, dropout = -1;
   bool plan = false;
+  GivenOptions<ModelOptions> shape;
   GivenOptions<TrainOptions> train;
   GivenOptions<TrainRun> run;
 };

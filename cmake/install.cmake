@@ -38,7 +38,8 @@ if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(compatibility SameMinorVersion)
 endif()
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake COMPATIBILITY ${compatibility})
-install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake ${CMAKE_CURRENT_BINARY_DIR}/alibi-config.cmake
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake ${CMAKE_CURRENT_LIST_DIR}/FindZstandard.cmake
+              ${CMAKE_CURRENT_BINARY_DIR}/alibi-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake
         DESTINATION ${package_dir})
 
@@ -46,4 +47,4 @@ install_pkgconfig_file(alibi-attention alibi_attention "Attention with linear bi
                        libhwy:hwy fmt:fmt -pthread)
 install_pkgconfig_file(alibi alibi "${PROJECT_DESCRIPTION}"
                        libhwy:hwy fmt:fmt dnnl:dnnl sentencepiece_train:sentencepiece_train sentencepiece:sentencepiece
-                       -pthread)
+                       zlib:z libzstd:zstd -pthread)

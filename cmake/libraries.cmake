@@ -7,7 +7,8 @@
 #   alibi            operator, library             installed, alibi::alibi
 #   alibi_internal   operator, library and tools   never installed: the command and the tests, which use private headers
 set(operator_dependencies Threads::Threads hwy::hwy fmt::fmt)
-set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sentencepiece ${CMAKE_DL_LIBS})
+set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sentencepiece ZLIB::ZLIB Zstandard::zstd
+                         ${CMAKE_DL_LIBS})
 
 file(GLOB_RECURSE OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
 list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc

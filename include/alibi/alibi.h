@@ -3,8 +3,10 @@
 
 #include "alibi/activation.h"
 #include "alibi/attention.h"
+#include "alibi/attention_map.h"
 #include "alibi/compare.h"
 #include "alibi/context.h"
+#include "alibi/embed.h"
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
 #include "alibi/evaluate.h"

@@ -19,6 +19,7 @@ namespace alibi {
 struct CompareOptions {
   std::vector<std::string> texts;  ///< files, folders, "-", or a folder of `alibi tokenize`; empty: the default corpus
   std::vector<std::string> valid;  ///< held-out text; empty: the fixed split by file
+  std::string field = "text";      ///< .jsonl: the field of each line's object that holds the text
   TokenizerChoice tokenizer;       ///< for all methods; learned from the training text
   std::vector<Position> methods = {Position::alibi, Position::sinusoidal, Position::rotary, Position::t5};
   int64_t seeds = 1;                   ///< each method is trained from so many: train.seed and those that follow
@@ -30,6 +31,7 @@ struct CompareOptions {
   int64_t stride = 0;            ///< also evaluate with a window that slides by so many tokens; 0: not
   int64_t eval_tokens = 0;       ///< held-out tokens to score, spread evenly over its files; 0: the preset's
   int64_t sample_tokens = -1;    ///< tokens of generated text per method; -1: 4 times the training length; 0: none
+  int64_t speed_turns = 3;       ///< how often each method is timed at the end, if there is a folder; 0: not
   TrainOptions train;            ///< length, tokens, rates, seed: shared by all methods
   /// Not empty: of these learning rates each method gets the one that does best on text carved out of the training
   /// text.
@@ -50,8 +52,8 @@ struct CompareStatus {
   int64_t train_length = 0;
   uint64_t seed = 0;
   int64_t run = 0, runs = 0;  ///< this one, counted from 0, and all
-  /// "read", "tokenize" and such, then for each method "tune", if asked, and for each run "train", "evaluate",
-  /// "generate"
+  /// "read", "tokenize" and such, then for each method "tune", if asked, for each run "train", "evaluate", "generate",
+  /// and at the end "speed"
   std::string phase;
   TrainStatus train;        ///< in phase "train"
   int64_t length = 0;       ///< in phase "evaluate"

@@ -25,6 +25,8 @@ struct EvaluateOptions {
   /// What is scored; empty: the whole stream. Windows begin anew at each segment, so the targets do not depend on
   /// length and stride; a sliding window sees the text before its segment. Rising, without overlap.
   std::vector<Segment> segments = {};
+  double mask_rate = 0.15;  ///< encoders: part of the tokens that are scored
+  uint64_t mask_seed = 0;   ///< encoders: which
   /// Called now and then with (tokens scored, tokens in all).
   std::function<void(int64_t, int64_t)> on_progress = {};
 };
@@ -32,10 +34,10 @@ struct EvaluateOptions {
 struct ALIBI_API Evaluation {
   int64_t length = 0;
   int64_t stride = 0;
-  int64_t tokens = 0;                    ///< tokens scored: all of the segments, each exactly once
-  double nll_sum = 0;                    ///< sum of negative log-likelihoods, nats
-  std::vector<double> segment_nll;       ///< the same for each segment
-  std::vector<double> position_nll;      ///< [length] sums by position of the target in its window
+  int64_t tokens = 0;                ///< tokens scored: all of the segments, each exactly once; encoders: the masked
+  double nll_sum = 0;                ///< sum of negative log-likelihoods, nats
+  std::vector<double> segment_nll;   ///< the same for each segment
+  std::vector<double> position_nll;  ///< [length] sums by position of the target in its window
   std::vector<int64_t> position_tokens;  ///< [length] how many
   double seconds = 0;
 
@@ -48,6 +50,8 @@ struct ALIBI_API Evaluation {
 /// Targets are all tokens of the stream; the input of target t is token t - 1, the first one's is the end of text.
 /// Windows end at multiples of `stride`; window b scores its last `stride` targets and sees up to length - stride
 /// inputs before them (fewer at the start of the stream). docs/evaluation.md has the definition and its identities.
+/// Of an encoder the inputs are the tokens themselves, mask_rate of them treated as in training (alibi/train.h), and
+/// these are scored: the same ones at any length and stride, each from all of its window.
 /// Throws UsageError if length < 1, stride is not in [0, length] or the segments overlap or leave the stream, Error if
 /// the model cannot run at that length.
 ALIBI_API Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,

@@ -41,6 +41,8 @@ struct ALIBI_API LanguageModelConfig {
   std::optional<AdaptiveConfig> adaptive;  ///< absent: one table [vocab_size, d_model]
 
   void validate() const;
+  /// Encoders: the id that stands where a token is to be predicted, the last of the vocabulary. Absent: a decoder.
+  std::optional<int32_t> mask_token() const;
   /// Those of `adaptive`, or one band that is the table.
   std::vector<VocabularyBand> bands() const;
   /// Of the model that this describes, without making it.
@@ -58,8 +60,9 @@ ALIBI_API std::vector<std::string> preset_names();
 ALIBI_API LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length);
 /// The same model with another rate of dropout, also of the embeddings if it has dropout there.
 ALIBI_API LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout);
-/// The same model with another vocabulary. Bands that would begin past its end are left out.
-ALIBI_API LanguageModelConfig with_vocab_size(LanguageModelConfig config, int vocab_size);
+/// The same model with another vocabulary: of so many tokens, to which an encoder adds the mask. Bands that would begin
+/// past its end are left out.
+ALIBI_API LanguageModelConfig with_vocab_size(LanguageModelConfig config, int tokens);
 
 struct GenerateOptions {
   int64_t max_tokens = 256;
@@ -79,6 +82,13 @@ struct GenerateOptions {
   std::function<bool(int32_t)> on_token = {};
 };
 
+/// Position interpolation of ALiBi (Al-Khateeb et al. 2023, arXiv 2310.13017): slopes are multiplied by the length that
+/// the model was trained at / the length that it reads, so that distances lie where they lay in training.
+struct Interpolation {
+  double factor = 1;     ///< slopes are divided by it
+  bool dynamic = false;  ///< instead by the length of the text that was read / train_length, where that is longer
+};
+
 class Context;  // alibi/context.h
 
 class ALIBI_API LanguageModel {
@@ -96,6 +106,8 @@ class ALIBI_API LanguageModel {
   void save(const std::filesystem::path& folder) const;
 
   const LanguageModelConfig& config() const;
+  /// As Transformer's.
+  std::vector<std::vector<float>> slopes() const;
   void set_train_length(int64_t length);
   const Tokenizer& tokenizer() const;
   int64_t parameter_count() const;
@@ -121,6 +133,13 @@ class ALIBI_API LanguageModel {
   Tensor hidden(const Tensor& ids, Context& context) const;
   Tensor next_logits(const Tensor& ids, Context& context) const;
   std::vector<float> nll(const Tensor& ids, const Tensor& targets, Context& context) const;
+
+  /// How texts are read from here on, in every way but training; it is not saved. A text that is read in a context is
+  /// as long as it is after the call, so that with `dynamic` results depend on how it is cut into calls. Throws
+  /// UsageError if positions are others than ALiBi's, the factor is not positive, or dynamic has no train_length to go
+  /// by.
+  void set_interpolation(const Interpolation& interpolation);
+  const Interpolation& interpolation() const;
 
   /// As Transformer's, for the whole model. Whoever changes values of parameters calls weights_changed() afterwards.
   void set_precision(Precision precision);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <vector>
 
 #include "alibi/export.h"
 #include "alibi/language_model.h"
@@ -15,7 +16,11 @@ struct ModelOptions {
   int64_t d_model = 0;
   int64_t heads = 0;
   double embedding_scale = 0;
+  bool causal = true;
+  Bidirectional bidirectional = Bidirectional::symmetric;
   double bias_max = 8;
+  std::vector<double> slopes = {};
+  SlopeTraining slope_training = SlopeTraining::fixed;
   double tolerance = 0x1p-24;
   int64_t t5_buckets = 32;
   int64_t t5_max_distance = 128;
@@ -29,8 +34,15 @@ inline constexpr auto options_of<ModelOptions> = std::to_array<Option<ModelOptio
     {ALIBI_OPTION(ModelOptions, heads), .range = {.least = 1, .most = 100'000}, .help = "Attention heads"},
     {ALIBI_OPTION(ModelOptions, embedding_scale), .range = {.above = 0, .most = 1e6},
      .help = "Factor of the token embeddings, the same with every method"},
+    {ALIBI_OPTION(ModelOptions, causal),
+     .help = "false: an encoder, which sees the text on both sides and predicts tokens that are masked"},
+    {ALIBI_OPTION(ModelOptions, bidirectional), .help = "alibi, encoders: what looks back, and what ahead"},
     {ALIBI_OPTION(ModelOptions, bias_max), .range = {.above = 0, .most = 1000},
      .help = "alibi: slopes go down to 2^-X"},
+    {ALIBI_OPTION(ModelOptions, slopes), .range = {.least = 0, .most = 1e6},
+     .help = "alibi: instead, that of each head, separated by commas, or one for all"},
+    {ALIBI_OPTION(ModelOptions, slope_training),
+     .help = "alibi: whether slopes are learned, by each layer, from these or from random ones"},
     {ALIBI_OPTION(ModelOptions, tolerance), .range = {.least = 0, .below = 1},
      .help = "alibi: bound on the attention weight of keys that are not visited; 0: all are"},
     {ALIBI_OPTION(ModelOptions, t5_buckets), .range = {.least = 2, .most = 100'000}, .help = "t5: different distances"},

@@ -12,6 +12,7 @@
 #include <string>
 #include <type_traits>
 #include <variant>
+#include <vector>
 
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
@@ -20,9 +21,10 @@
 namespace alibi {
 
 /// What an option holds, which is the type of the member; of an enumeration the name.
-using OptionValue = std::variant<bool, int64_t, uint64_t, double, std::string>;
+using OptionValue = std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<double>>;
 
-/// The numbers that an option takes: all that lie within what is said of them. Infinity is none.
+/// The numbers that an option takes, of a list each of them: all that lie within what is said of them. Infinity is
+/// none.
 struct OptionRange {
   std::optional<double> least = {}, above = {}, most = {}, below = {};
   constexpr bool contains(double x) const {

@@ -39,6 +39,21 @@ struct ContextPoint {
   Interval interval = {};         ///< as in EvaluationPoint
 };
 
+/// Attention weights of one head, by distance.
+struct HeadAttention {
+  int layer = 0, head = 0;                                  ///< counted from 0
+  double slope = std::numeric_limits<double>::quiet_NaN();  ///< NaN: the model has none
+  std::vector<double> weight;                               ///< mean weight of a key at the distances of each bin
+  std::vector<double> bias;  ///< what the bias alone would give it: the softmax of -slope * distance, or of T5's table
+};
+
+/// Where a model looks: what its heads do beyond their bias.
+struct AttentionMap {
+  int64_t length = 0;              ///< of the windows
+  std::vector<int64_t> distances;  ///< bin i holds the distances from distances[i] to distances[i + 1] - 1
+  std::vector<HeadAttention> heads;
+};
+
 struct LossPoint {
   int64_t step = 0;  ///< updates done
   int64_t tokens = 0;
@@ -64,6 +79,7 @@ struct RunResults {
   int64_t per_position_length = 0;
   std::vector<double> per_position_nll;  ///< mean nll of the tokens at each position of the window, nats
   std::vector<ContextPoint> context;     ///< rising
+  AttentionMap attention;                ///< of ALiBi models; no heads: not measured
   std::string sample_prompt;
   std::string sample;       ///< text generated after the prompt, far past the training length
   std::string sample_note;  ///< not empty: why the sample stops early
@@ -78,6 +94,24 @@ struct MethodResults : RunResults {
   std::string name;              ///< the method; with several training lengths "alibi@128"
   std::vector<uint64_t> seeds;   ///< of the runs that are in
   std::vector<RunResults> runs;  ///< in the order of the seeds
+};
+
+/// One kind of work, timed several times; the numbers are those of the median turn.
+struct SpeedPoint {
+  std::string work;    ///< "train" or "eval"
+  int64_t length = 0;  ///< of the windows
+  double tokens_per_second = 0;
+  double cpu_seconds = 0;  ///< processor time of all threads for a million tokens
+  double spread = 1;       ///< wall time of the slowest turn over that of the fastest
+};
+
+/// Speed of a trained model, measured after the runs: all methods take turns, so that what else the machine does meets
+/// all of them alike.
+struct MethodSpeed {
+  std::string method;
+  bool all_keys = false;  ///< the skip rule was off: attention read every key
+  std::vector<SpeedPoint> points;
+  std::string name() const { return all_keys ? method + ", all keys" : method; }
 };
 
 /// A held-out file, and what was scored of it.
@@ -106,7 +140,8 @@ struct CompareResults {
   std::string tokenizer;    ///< byte, bpe, unigram, words; empty: not known
   int64_t vocab_size = 0;
   std::vector<MethodResults> methods;
-  int64_t runs_planned = 0;  ///< more than runs_done(): the comparison is not at its end
+  std::vector<MethodSpeed> speed;  ///< empty: not measured apart from the runs; all have the same points
+  int64_t runs_planned = 0;        ///< more than runs_done(): the comparison is not at its end
   int64_t runs_done() const {
     int64_t runs = 0;
     for (const MethodResults& method : methods) runs += static_cast<int64_t>(method.runs.size());

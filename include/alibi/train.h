@@ -131,6 +131,8 @@ struct TrainResult {
 /// Trains on the stream cut into contiguous blocks of `length` (the last may be shorter): targets are the block, inputs
 /// the same shifted by one IN THE STREAM (block k starts with the last token of block k - 1; the stream starts after an
 /// end of text). Each token is predicted once per epoch; the order of the blocks is shuffled from (seed, epoch).
+/// An encoder gets the block itself, with mask_rate of its tokens to be predicted: 80 % of these are masked, 10 % are
+/// other tokens, 10 % themselves (Devlin et al. 2019, section 3.1); which, is drawn anew for each update.
 /// Gradients are averaged over the update's tokens and clipped by their global norm.
 /// Throws Error naming the step if the loss stops being a number. Afterwards the model computes in float32.
 /// Deterministic: same model, tokens and options give the same bits at any number of threads, and a run that was killed

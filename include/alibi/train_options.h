@@ -81,6 +81,7 @@ struct ALIBI_API TrainOptions {
   double warmup_from = 1e-7;
   double floor = 1e-4;
   int64_t period = 0;
+  double mask_rate = 0.15;
   int64_t eval_steps = 0;
   int64_t eval_tokens = 0;
   int64_t patience = 0;
@@ -111,6 +112,8 @@ inline constexpr auto options_of<TrainOptions> = std::to_array<Option<TrainOptio
      .help = "Tokens of an update, whatever the length; rounded to whole blocks"},
     {ALIBI_OPTION(TrainOptions, micro_batch_tokens), .range = {.least = 1},
      .help = "Of these at most so many at once: less memory, the same result up to rounding"},
+    {ALIBI_OPTION(TrainOptions, mask_rate), .range = {.above = 0, .most = 1},
+     .help = "Encoders: part of the tokens that are predicted, of these 80 % masked, 10 % replaced, 10 % left"},
     {ALIBI_OPTION(TrainOptions, precision),
      .help = "Type of weights, activations and products (auto: bf16 where the CPU has it)",
      .automatic = [] { return name_of(best_precision()); }},

@@ -39,6 +39,14 @@ enum class Bidirectional : uint8_t {
   two_slopes,  ///< keys after the query have slopes of their own: those of twice as many heads, alternating
 };
 
+/// Whether training changes ALiBi's slopes. Learned ones are kept as exponents, so that they stay above 0; each layer
+/// has its own.
+enum class SlopeTraining : uint8_t {
+  fixed,
+  learned,         ///< from where the fixed ones are
+  learned_random,  ///< from 2^-x, where x is uniform between 0 and alibi_bias_max
+};
+
 /// The type of weights, activations and matrix products in training. Master weights, gradients of weights, statistics,
 /// losses and the residual stream are float32 in either.
 enum class Precision : uint8_t { f32, bf16 };
@@ -53,6 +61,16 @@ inline constexpr auto enum_names<Position> = std::to_array<EnumName<Position>>({
                                                                                 {Position::learned, "learned"},
                                                                                 {Position::none, "none"}});
 template <>
+inline constexpr auto enum_names<Bidirectional> =
+    std::to_array<EnumName<Bidirectional>>({{Bidirectional::symmetric, "symmetric"},
+                                            {Bidirectional::one_sided, "one_sided"},
+                                            {Bidirectional::two_slopes, "two_slopes"}});
+template <>
+inline constexpr auto enum_names<SlopeTraining> =
+    std::to_array<EnumName<SlopeTraining>>({{SlopeTraining::fixed, "fixed"},
+                                            {SlopeTraining::learned, "learned"},
+                                            {SlopeTraining::learned_random, "learned_random"}});
+template <>
 inline constexpr auto enum_names<Precision> = std::to_array<EnumName<Precision>>({{Precision::f32, "f32"},
                                                                                   {Precision::bf16, "bf16"}});
 
@@ -60,12 +78,14 @@ ALIBI_API const char* name_of(Position);
 ALIBI_API const char* name_of(Activation);
 ALIBI_API const char* name_of(Norm);
 ALIBI_API const char* name_of(Bidirectional);
+ALIBI_API const char* name_of(SlopeTraining);
 ALIBI_API const char* name_of(Precision);
 /// These throw UsageError with the names to choose from.
 ALIBI_API Position position_from(std::string_view name);
 ALIBI_API Activation activation_from(std::string_view name);
 ALIBI_API Norm norm_from(std::string_view name);
 ALIBI_API Bidirectional bidirectional_from(std::string_view name);
+ALIBI_API SlopeTraining slope_training_from(std::string_view name);
 /// "auto" is best_precision().
 ALIBI_API Precision precision_from(std::string_view name);
 
@@ -83,6 +103,10 @@ struct ALIBI_API TransformerConfig {
   bool causal = true;            ///< false: an encoder
   Position position = Position::alibi;
   double alibi_bias_max = 8;  ///< slopes go down to 2^-alibi_bias_max
+  /// Of each head, or one for all, in place of slopes(heads, alibi_bias_max). With Bidirectional::two_slopes each head
+  /// has two, first that of keys before the query.
+  std::vector<float> alibi_slopes = {};
+  SlopeTraining slope_training = SlopeTraining::fixed;
   Bidirectional bidirectional = Bidirectional::symmetric;
   int t5_buckets = 32;
   int t5_max_distance = 128;
@@ -135,6 +159,9 @@ class ALIBI_API Transformer {
   Transformer& operator=(Transformer&&) noexcept;
 
   const TransformerConfig& config() const;
+  /// ALiBi: those of each layer's heads, which may have been learned; empty with other positions. With slopes of their
+  /// own for keys after the query, these follow. Infinity: the head does not look that way.
+  std::vector<std::vector<float>> slopes() const;
 
   /// x [batch, length, d_model] -> the same shape. Inference: no dropout, nothing remembered, memory O(length).
   Tensor operator()(const Tensor& x) const;

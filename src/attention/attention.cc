@@ -6,6 +6,7 @@
 #include "attention/kernel.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
+#include "attention/workspace.h"
 #include "core/check.h"
 #include "core/isa.h"
 
@@ -17,18 +18,23 @@ using kernels::Problem;
 
 /// Calls run(kernel) with the kernels that support the problem, the fastest first, until one returns true.
 template <class Run>
-void run_kernel(const char* operation, const Problem& problem, const Run& run) {
-  if (problem.device != Device::cpu) {
-    const Kernel* const kernel = kernels::device_kernels().of(problem.device);
-    check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
-          "[{}] this build of alibi cannot do it on '{}'; copy the tensors with to(Device::cpu)", operation,
-          name_of(problem.device));
-    return;
-  }
+bool run_on_cpu(const Problem& problem, const Run& run) {
   prepare_dispatch();
+  const kernels::FlushDenormals flush;  // here as in the threads, whatever the caller's setting
   for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
-    if (kernel->supports(problem) && run(*kernel)) return;
+    if (kernel->supports(problem) && run(*kernel)) return true;
   }
+  return false;
+}
+
+/// Calls run(kernel) with the kernel of the problem's device.
+template <class Run>
+void run_kernel(const char* operation, const Problem& problem, const Run& run) {
+  const bool on_cpu = problem.device == Device::cpu;
+  const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
+  check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
+        "[{}] this build of alibi cannot do it on '{}'; copy the tensors with to(Device::cpu)", operation,
+        name_of(problem.device));
 }
 
 /// True if a query may lie outside of the keys' positions while scores carry a linear bias.
@@ -42,6 +48,21 @@ bool lse_needs_shift(const Problem& problem) {
 }
 
 }  // namespace
+
+const Kernel& kernels::cpu_kernel() {
+  static const Kernel kernel = {
+      .supports = [](const Problem& problem) { return vector_kernel().supports(problem); },
+      .forward =
+          [](const Problem& problem, AttentionState* state) {
+            return run_on_cpu(problem, [&](const Kernel& fastest) { return fastest.forward(problem, state); });
+          },
+      .backward =
+          [](const Problem& problem, const AttentionState& state, const BiasSums& sums) {
+            return run_on_cpu(problem, [&](const Kernel& fastest) { return fastest.backward(problem, state, sums); });
+          },
+  };
+  return kernel;
+}
 
 PerDevice<Kernel>& kernels::device_kernels() {
   static PerDevice<Kernel> kernels;

@@ -20,6 +20,8 @@ struct Kernel {
 const Kernel& amx_kernel();
 /// Float32 arithmetic on any instruction set; computes every problem.
 const Kernel& vector_kernel();
+/// Each problem by the fastest of these that computes it.
+const Kernel& cpu_kernel();
 
 /// The kernels of devices other than the CPU, one for each that this build has. What they are given holds addresses of
 /// the device: the tensors of the problem, of the sums and of the state. All else lies in the CPU's memory.

@@ -7,6 +7,7 @@
 
 #include "alibi/attention.h"
 #include "attention/problem.h"
+#include "attention/workspace.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -81,6 +82,7 @@ void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out
   float* const merged = lse.data<float>();
   constexpr int64_t grain = 256;
   parallel_ranges(batch * heads * queries, grain, [&](int64_t begin, int64_t end) {
+    const kernels::FlushDenormals flush;  // as attention() does, whatever the caller's setting
     for (int64_t i = begin; i < end; ++i) {
       constexpr double nothing = -std::numeric_limits<double>::infinity();
       const double log_a = static_cast<double>(a[i]), log_b = static_cast<double>(b[i]);

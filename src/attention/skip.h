@@ -1,13 +1,9 @@
 // The skip rule: when far keys provably do not matter, and how that is known before they are read. Derivation and
 // error statement: docs/attention.md.
 //
-// For a row with maximum M and sum l so far, slope m, and remaining keys at distances of at least D whose norms are at
-// most N, the remaining keys' weights sum to at most
-//
-//     exp(scale |q| N - m D - M) * min(number of remaining keys, 1 / (1 - exp(-m)))
-//
-// and once that is at most tolerance * l for every row of a query block, they are not visited. Here is what the kernels
-// share of it; each evaluates the exponent as suits its blocks.
+// Once what the remaining keys may weigh at most (skip_weights.h) is at most tolerance times the sum of the weights so
+// far, for every row of a query block, they are not visited. Here is when the rule is asked, what it may spend, and the
+// norms of keys.
 #pragma once
 
 #include <algorithm>
@@ -22,17 +18,14 @@ namespace alibi::kernels {
 /// Whether the rule is asked at all: the caller allows it, and some head has a linear bias.
 bool skip_rule_applies(const Problem& problem);
 
-/// Share of the tolerance that each direction may use up.
-inline float skip_budget(const Problem& problem) { return problem.causal ? problem.tolerance : problem.tolerance / 2; }
-
-/// What keys at different distances weigh in units of the nearest: the sum of exp(-slope i) over i = 0, 1, 2, ...,
-/// endless,
-inline double weight_of_endless_keys(double slope) { return slope > 0 ? -1 / std::expm1(-slope) : HUGE_VAL; }
-/// an upper bound for a number of keys,
-inline double weight_bound(double slope, int64_t keys) {
-  return std::min(static_cast<double>(keys), weight_of_endless_keys(slope));
+/// Share of the tolerance that each direction may use up, less what covers every rounding of the rule that does not
+/// grow with the scores: of sums of weights, of logarithms of counts, of 2^x, of the comparison itself.
+inline float skip_budget(const Problem& problem) {
+  constexpr float left_by_rounding = 1 - 0x1p-9f;
+  return (problem.causal ? problem.tolerance : problem.tolerance / 2) * left_by_rounding;
 }
-/// and within a rounding of it, at the price of another exponential.
+
+/// What keys at different distances weigh in units of the nearest: the sum of exp(-slope i) over i in [0, keys).
 inline double weight_of_keys(double slope, int64_t keys) {
   const auto count = static_cast<double>(keys);
   return slope > 0 ? std::min(count, std::expm1(-slope * count) / std::expm1(-slope)) : count;

@@ -14,6 +14,7 @@
 #include "compare/report_settings.h"
 #include "compare/run.h"
 #include "compare/run_store.h"
+#include "compare/speed.h"
 #include "compare/tune.h"
 #include "core/check.h"
 #include "core/files.h"
@@ -77,6 +78,7 @@ class Comparison {
   bool tune_methods(const RunSetting& setting);
   TrainOptions train_options(const RunResults& run) const;
   CompareResults results_of(const std::vector<RunResults>& done, size_t planned) const;
+  void write(const CompareResults& results) const;
   void report(CompareStatus status, double run_fraction) const;
   double seconds() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
 
@@ -107,6 +109,7 @@ void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
 }
 
 void Comparison::check_options() {
+  check_usage(options_.model.causal, "[compare] encoders are not compared yet: causal is false, expected true");
   if (options_.train_lengths.empty()) options_.train_lengths = {options_.train.length};
   std::sort(options_.train_lengths.begin(), options_.train_lengths.end());
   const auto repeated = std::unique(options_.train_lengths.begin(), options_.train_lengths.end());
@@ -118,6 +121,7 @@ void Comparison::check_options() {
   check_updates(options_.train_lengths, options_.train.batch_tokens);
   check_usage(options_.seeds >= 1, "[compare] seeds is {}, expected at least 1", options_.seeds);
   check_usage(options_.stride >= 0, "[compare] stride is {}, expected at least 0", options_.stride);
+  check_usage(options_.speed_turns >= 0, "[compare] speed_turns is {}, expected at least 0", options_.speed_turns);
   check_usage(!options_.methods.empty(), "[compare] there are no methods to compare");
   std::vector<Position> sorted = options_.methods;
   std::sort(sorted.begin(), sorted.end());
@@ -150,13 +154,13 @@ void Comparison::read_text() {
   } else {
     corpus_name_ = fmt::format("{}", fmt::join(options_.texts, ", "));
   }
-  data_ =
-      training_data(options_.texts, options_.valid, options_.tokenizer, [&](std::string_view work, double fraction) {
-        CompareStatus status;
-        status.phase = work;
-        status.fraction = fraction;
-        report(status, 0);
-      });
+  const auto progress = [&](std::string_view work, double fraction) {
+    CompareStatus status;
+    status.phase = work;
+    status.fraction = fraction;
+    report(status, 0);
+  };
+  data_ = training_data(options_.texts, options_.valid, options_.tokenizer, progress, std::cin, options_.field);
   for (const int64_t length : options_.train_lengths) {
     TrainOptions train = options_.train;
     train.length = length;
@@ -254,6 +258,10 @@ CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_
   return results;
 }
 
+void Comparison::write(const CompareResults& results) const {
+  if (!options_.out.empty()) write_report(results, options_.out);
+}
+
 CompareResults Comparison::run() {
   check_options();
   RunStore store(options_.out);
@@ -264,7 +272,6 @@ CompareResults Comparison::run() {
   const std::vector<RunResults> planned = planned_runs();
   std::vector<RunResults> done;
   if (!tune_methods(setting)) return results_of(done, planned.size());
-  CompareResults results;
   for (const RunResults& begun : planned) {
     at_.method = begun.method;
     at_.train_length = begun.train_length;
@@ -280,10 +287,14 @@ CompareResults Comparison::run() {
       ++runs_done_here_;
     }
     done.push_back(std::move(run.results));
-    if (was_done && done.size() < planned.size()) continue;
-    results = results_of(done, planned.size());
-    if (store.keeps()) write_report(results, options_.out);
+    if (!was_done && done.size() < planned.size()) write(results_of(done, planned.size()));
   }
+  at_.method.clear();
+  const auto speed =
+      measure_speed(setting, done, [&](const CompareStatus& status, double fraction) { report(status, fraction); });
+  CompareResults results = results_of(done, planned.size());
+  if (speed) results.speed = *speed;
+  write(results);
   return results;
 }
 

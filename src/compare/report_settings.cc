@@ -15,11 +15,25 @@ std::string model_text(const TransformerConfig& model) {
   return model.dropout > 0 ? text + fmt::format(", dropout {:g}", model.dropout) : text;
 }
 
+std::string slopes_text(const ModelOptions& model) {
+  const std::string given = model.slopes.empty() ? fmt::format("slopes down to 2^-{:g}", model.bias_max)
+                                                 : fmt::format("slopes {:g}", fmt::join(model.slopes, ", "));
+  switch (model.slope_training) {
+    case SlopeTraining::fixed:
+      return given;
+    case SlopeTraining::learned:
+      return given + " to begin with, learned by each layer";
+    case SlopeTraining::learned_random:
+      return fmt::format("slopes learned by each layer, from random ones between 2^-{:g} and 1", model.bias_max);
+  }
+  return given;
+}
+
 /// What the methods themselves are given.
 std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
   std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.embedding_scale);
   for (const Position method : options.methods) {
-    if (method == Position::alibi) text += fmt::format("; alibi: slopes down to 2^-{:g}", options.model.bias_max);
+    if (method == Position::alibi) text += "; alibi: " + slopes_text(options.model);
     if (method == Position::t5) {
       text += fmt::format("; t5: {} buckets, one for all from distance {} on", options.model.t5_buckets,
                           options.model.t5_max_distance);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <optional>
 
+#include "alibi/attention_map.h"
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "model/position.h"
@@ -47,6 +48,7 @@ class Run {
   bool evaluate_all();
   EvaluationPoint evaluate_at(int64_t length, int64_t stride, double begun, double share);
   void evaluate_context(double begun, double share);
+  void map_attention();
   void keep_positions(const Evaluation& evaluation);
   void sample();
   /// Some methods' positions end.
@@ -177,6 +179,14 @@ void Run::evaluate_context(double begun, double share) {
   }
 }
 
+/// Of the first ALiBi model, at up to four times its training length: the figure of one model is enough to look at.
+void Run::map_attention() {
+  if (position_from(results_.method) != Position::alibi || train_.seed != options_.train.seed) return;
+  const auto all = static_cast<int64_t>(setting_.data.valid.tokens.size());
+  const int64_t length = std::min(all, std::max<int64_t>(64, 4 * train_.length));
+  if (length >= 64) results_.attention = attention_map(model_, setting_.data.valid.tokens, length);
+}
+
 /// One after the other, each kept when it is done; those that are there are not done again.
 bool Run::evaluate_all() {
   reset_peak_resident_bytes();
@@ -198,9 +208,9 @@ bool Run::evaluate_all() {
     results_.eval_peak_bytes = std::max(results_.eval_peak_bytes, peak_resident_bytes());
     setting_.store.save(run_);
   }
-  if (!results_.context.empty() || setting_.held_out.groups.empty()) return true;
   if (is_stopped()) return false;
-  evaluate_context(1 - share, share);
+  if (results_.context.empty() && !setting_.held_out.groups.empty()) evaluate_context(1 - share, share);
+  if (results_.attention.heads.empty()) map_attention();
   setting_.store.save(run_);
   return true;
 }

@@ -4,10 +4,12 @@
 #include <chrono>
 #include <cmath>
 #include <numbers>
+#include <optional>
 
 #include "core/check.h"
 #include "core/files.h"
 #include "core/memory.h"
+#include "evaluate/masking.h"
 
 namespace alibi {
 
@@ -57,6 +59,36 @@ std::vector<Window> cut_windows(const std::vector<Segment>& segments, int64_t le
   return windows;
 }
 
+/// What a model is given at each place of the stream, and asked for.
+class Asked {
+ public:
+  Asked(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options)
+      : tokens_(tokens), before_(model.tokenizer().end_of_text()) {
+    const std::optional<int32_t> mask = model.config().mask_token();
+    if (!mask) return;
+    check_usage(options.mask_rate > 0 && options.mask_rate <= 1, "[evaluate] mask_rate is {}, expected above 0 to 1",
+                options.mask_rate);
+    masking_.emplace(options.mask_rate, Random(options.mask_seed, 0x3a5c), *mask);
+  }
+
+  Masking::Token at(int64_t place) const {
+    const int32_t token = tokens_[static_cast<size_t>(place)];
+    if (masking_) return (*masking_)(token, static_cast<uint64_t>(place));
+    return {place == 0 ? before_ : tokens_[static_cast<size_t>(place - 1)], token};
+  }
+  int64_t in(const Segment& segment) const {
+    if (!masking_) return segment.size();
+    int64_t count = 0;
+    for (int64_t t = segment.begin; t < segment.end; ++t) count += masking_->asks(static_cast<uint64_t>(t)) ? 1 : 0;
+    return count;
+  }
+
+ private:
+  std::span<const int32_t> tokens_;
+  int32_t before_;
+  std::optional<Masking> masking_;  // absent: a decoder, asked for every token
+};
+
 std::vector<Segment> segments_to_score(const std::vector<Segment>& asked, int64_t tokens) {
   if (asked.empty()) return {{0, tokens}};
   int64_t at = 0;
@@ -77,13 +109,14 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   check_usage(length >= 1, "[evaluate] the length is {}, expected at least 1", length);
   check_usage(stride >= 1 && stride <= length, "[evaluate] the stride is {}, expected 1 to the length, {}", stride,
               length);
-  check(model.config().transformer.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
   check(!tokens.empty(), "[evaluate] there are no tokens to score");
   const std::vector<Segment> segments = segments_to_score(options.segments, static_cast<int64_t>(tokens.size()));
-  const int32_t first_input = model.tokenizer().end_of_text();
+  const Asked asked(model, tokens, options);
   const std::vector<Window> windows = cut_windows(segments, length, stride);
   int64_t count = 0, longest = 0;
-  for (const Segment& segment : segments) count += segment.size();
+  for (const Segment& segment : segments) count += asked.in(segment);
+  check(count > 0, "[evaluate] none of the {} tokens is masked at a rate of {}; score more text", tokens.size(),
+        options.mask_rate);
   for (const Window& window : windows) longest = std::max(longest, window.length());
 
   Evaluation result;
@@ -107,16 +140,18 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
     int32_t* target = targets.data<int32_t>();
     for (size_t w = at; w < end; ++w) {
       for (int64_t t = windows[w].begin; t < windows[w].end; ++t) {
-        *id++ = t == 0 ? first_input : tokens[static_cast<size_t>(t - 1)];
-        *target++ = t < windows[w].first_scored ? -1 : tokens[static_cast<size_t>(t)];
+        const auto [input, asked_for] = asked.at(t);
+        *id++ = input;
+        *target++ = t < windows[w].first_scored ? -1 : asked_for;
       }
     }
     check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(ids, targets);
     const float* value = nll.data();
+    target = targets.data<int32_t>();
     for (size_t w = at; w < end; ++w) {
       for (int64_t t = windows[w].begin; t < windows[w].end; ++t, ++value) {
-        if (t < windows[w].first_scored) continue;
+        if (*target++ < 0) continue;
         const size_t position = static_cast<size_t>(t - windows[w].begin);
         result.nll_sum += static_cast<double>(*value);
         result.segment_nll[windows[w].segment] += static_cast<double>(*value);

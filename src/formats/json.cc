@@ -109,6 +109,11 @@ struct Kind<std::vector<int64_t>> {
   static bool matches(const Json& value) { return all_match<int64_t>(value); }
 };
 template <>
+struct Kind<std::vector<double>> {
+  static constexpr const char* name = "a list of numbers";
+  static bool matches(const Json& value) { return all_match<double>(value); }
+};
+template <>
 struct Kind<std::vector<std::string>> {
   static constexpr const char* name = "a list of strings";
   static bool matches(const Json& value) { return all_match<std::string>(value); }
@@ -156,6 +161,7 @@ template int64_t JsonObject::get(std::string_view) const;
 template double JsonObject::get(std::string_view) const;
 template std::string JsonObject::get(std::string_view) const;
 template std::vector<int64_t> JsonObject::get(std::string_view) const;
+template std::vector<double> JsonObject::get(std::string_view) const;
 template std::vector<std::string> JsonObject::get(std::string_view) const;
 template std::vector<std::vector<double>> JsonObject::get(std::string_view) const;
 

@@ -145,7 +145,11 @@ Block::Heads Block::split(const Tensor& qkv, const Pass& pass) const {
 AttentionOptions Block::attention_options(const Pass& pass) const {
   AttentionOptions options;
   options.causal = config_.causal;
-  position_.bias(options);
+  position_.bias(layer_, options);
+  if (pass.slope_factor != 1) {
+    for (float& slope : options.slopes) slope *= pass.slope_factor;
+    for (float& slope : options.slopes_after) slope *= pass.slope_factor;
+  }
   // Keys whose weight bfloat16 could not show.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
     options.tolerance = std::max(options.tolerance, 0x1p-11f);
@@ -195,9 +199,11 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   const Heads heads = split(products.qkv, pass);
   Heads dheads = split(scratch.dqkv, pass);
   const Shape& per_head = heads.q.shape();
-  alibi::attention_backward(scratch.dattended.reshape(per_head), heads.q, heads.k, heads.v,
-                            products.attended.reshape(per_head), products.attention, attention_options(pass), dheads.q,
-                            dheads.k, dheads.v, position_.bias_gradients());
+  position_.bias_backward(layer_, [&](const AttentionBiasGradients& bias_gradients) {
+    alibi::attention_backward(scratch.dattended.reshape(per_head), heads.q, heads.k, heads.v,
+                              products.attended.reshape(per_head), products.attention, attention_options(pass),
+                              dheads.q, dheads.k, dheads.v, bias_gradients);
+  });
   position_.turn_backward(dheads.q, dheads.k, pass.position);
   qkv_.backward(scratch.dqkv, scratch.normed, scratch.dnormed);
 }

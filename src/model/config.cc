@@ -74,6 +74,10 @@ int64_t TransformerConfig::position_parameter_count() const { return elements_of
 
 int64_t TransformerConfig::parameter_count() const { return elements_of(parameter_specs(*this)); }
 
+std::optional<int32_t> LanguageModelConfig::mask_token() const {
+  return transformer.causal ? std::nullopt : std::optional(vocab_size - 1);
+}
+
 std::vector<VocabularyBand> LanguageModelConfig::bands() const {
   std::vector<VocabularyBand> result{{0, vocab_size, transformer.d_model}};
   if (!adaptive) return result;

@@ -102,6 +102,7 @@ void read(const LanguageModel& model, const Tensor& ids, Context& context, const
         "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
         end.value_or(0), begin + length, name_of(config.position));
   const KeepMemory keep;
+  state.pass.slope_factor = slope_factor(model, begin + length);
   try {
     Forgetting* const forgetting = state.forgetting.get();
     const int64_t most = forgetting != nullptr ? forgetting->most_tokens() : tokens_at_a_time;

@@ -1,5 +1,7 @@
 #include "alibi/language_model.h"
 
+#include <algorithm>
+#include <cmath>
 #include <numeric>
 #include <span>
 
@@ -23,6 +25,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   Transformer transformer;
   std::unique_ptr<Vocabulary> vocabulary;
   std::vector<Parameter> vocabulary_parameters;
+  Interpolation interpolation;
   Tensor embedded, dhidden;  // [R, C], kept between training steps
 
   State(const LanguageModelConfig& config_in, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer_in)
@@ -32,11 +35,12 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
         vocabulary(make_vocabulary(config)),
         vocabulary_parameters(
             make_parameters([this](const VisitParameter& visit) { vocabulary->declare(visit); }, seed)) {
-    const int vocab = config.vocab_size;
+    const int vocab = config.mask_token().value_or(config.vocab_size);
     if (!tokenizer && vocab == ByteTokenizer().vocab_size()) tokenizer = std::make_shared<ByteTokenizer>();
     check_usage(!tokenizer || tokenizer->vocab_size() <= vocab,
-                "[language model] the tokenizer has {} tokens, vocab_size is {}",
-                tokenizer ? tokenizer->vocab_size() : 0, vocab);
+                "[language model] the tokenizer has {} tokens, vocab_size is {}{}",
+                tokenizer ? tokenizer->vocab_size() : 0, config.vocab_size,
+                config.mask_token() ? ", with the mask" : "");
   }
 
   /// Hidden states in the type that products are computed in.
@@ -101,6 +105,8 @@ void LanguageModel::save(const std::filesystem::path& folder) const {
 
 const LanguageModelConfig& LanguageModel::config() const { return state_->config; }
 
+std::vector<std::vector<float>> LanguageModel::slopes() const { return state_->transformer.slopes(); }
+
 void LanguageModel::set_train_length(int64_t length) { state_->config.train_length = length; }
 
 const Tokenizer& LanguageModel::tokenizer() const {
@@ -124,6 +130,25 @@ Tensor hidden(const LanguageModel& model, const Tensor& ids_in, Pass& pass) {
   return model.state().transformer.state().walk(x, Keep::nothing, pass);
 }
 
+float slope_factor(const LanguageModel& model, int64_t length) {
+  const auto [factor, dynamic] = model.interpolation();
+  const double longer = static_cast<double>(length) / static_cast<double>(model.config().train_length);
+  return static_cast<float>(1 / (dynamic ? std::max(1.0, longer) : factor));
+}
+
+void LanguageModel::set_interpolation(const Interpolation& interpolation) {
+  const bool does_something = interpolation.dynamic || interpolation.factor != 1;
+  const Position position = config().transformer.position;
+  check_usage(!does_something || position == Position::alibi,
+              "[interpolation] the model has {} positions; interpolation is of the slopes of alibi", name_of(position));
+  check_usage(interpolation.factor > 0 && std::isfinite(interpolation.factor),
+              "[interpolation] the factor is {}, expected a number above 0", interpolation.factor);
+  check_usage(!interpolation.dynamic || config().train_length > 0,
+              "[interpolation] the model does not say what length it was trained at; give a factor");
+  state_->interpolation = interpolation;
+}
+const Interpolation& LanguageModel::interpolation() const { return state_->interpolation; }
+
 void LanguageModel::to(Device device) {
   state_->embedded = state_->dhidden = Tensor();
   state_->transformer.to(device);
@@ -134,6 +159,7 @@ Device LanguageModel::device() const { return state_->vocabulary_parameters.fron
 
 Tensor LanguageModel::hidden(const Tensor& ids) const {
   Pass pass;
+  if (ids.axes() == 2) pass.slope_factor = slope_factor(*this, ids.size(1));
   return alibi::hidden(*this, ids, pass);
 }
 

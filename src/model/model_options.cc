@@ -10,7 +10,11 @@ LanguageModelConfig with_options(LanguageModelConfig config, const ModelOptions&
   if (options.heads > 0) t.heads = static_cast<int>(options.heads);
   config.embedding_scale =
       options.embedding_scale > 0 ? static_cast<float>(options.embedding_scale) : preset.embedding_scale;
+  t.causal = options.causal;
+  t.bidirectional = options.bidirectional;
   t.alibi_bias_max = options.bias_max;
+  t.alibi_slopes.assign(options.slopes.begin(), options.slopes.end());
+  t.slope_training = options.slope_training;
   t.tolerance = static_cast<float>(options.tolerance);
   t.t5_buckets = static_cast<int>(options.t5_buckets);
   t.t5_max_distance = static_cast<int>(options.t5_max_distance);

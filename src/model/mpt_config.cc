@@ -42,6 +42,8 @@ std::string key_of(std::string_view field, const PresentKeys& present) {
                                                                {"embedding_dropout", "emb_pdrop"},
                                                                {"alibi_bias_max", "attn_config.alibi_bias_max"},
                                                                {"embedding_scale", "alibi.embedding_scale"},
+                                                               {"alibi_slopes", "alibi.slopes"},
+                                                               {"slope_training", "alibi.slope_training"},
                                                                {"adaptive.cutoffs", "alibi.adaptive.cutoffs"},
                                                                {"adaptive.factor", "alibi.adaptive.factor"},
                                                                {"adaptive.dropout", "alibi.adaptive.dropout"}};
@@ -176,6 +178,11 @@ std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config)
   };
   expect(t.position == Position::alibi, fmt::format("position {}", name_of(t.position)));
   expect(t.position != Position::alibi || t.alibi_bias_max == 8, fmt::format("alibi_bias_max {}", t.alibi_bias_max));
+  const bool uses_alibi = t.position == Position::alibi;
+  expect(!uses_alibi || t.alibi_slopes.empty(), fmt::format("slopes {}", fmt::join(t.alibi_slopes, " ")));
+  expect(!uses_alibi || t.slope_training == SlopeTraining::fixed,
+         fmt::format("slopes that are {}", name_of(t.slope_training)));
+  expect(t.causal, "an encoder");
   expect(t.activation == Activation::gelu, fmt::format("activation {}", name_of(t.activation)));
   expect(t.norm == Norm::layer_norm, fmt::format("norm {}", name_of(t.norm)));
   expect(!t.bias, "biases");
@@ -227,6 +234,13 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
       static_cast<float>(own.has("attention_dropout") ? own.get_number_or("attention_dropout", 0, 0, 1)
                                                       : attention.get_number_or("attn_pdrop", 0, 0, 1));
   t.alibi_bias_max = attention.get_number_or("alibi_bias_max", 8, 0, 1e6);
+  t.causal = own.get_or<bool>("causal", true);
+  if (own.has("bidirectional")) t.bidirectional = named(own, "bidirectional", bidirectional_from);
+  if (own.has("slopes")) {
+    const auto slopes = own.get<std::vector<double>>("slopes");
+    t.alibi_slopes.assign(slopes.begin(), slopes.end());
+  }
+  if (own.has("slope_training")) t.slope_training = named(own, "slope_training", slope_training_from);
   const std::string kind = attention.get_or("attn_type", "multihead_attention");
   if (kind == "multiquery_attention") {
     t.kv_heads = 1;
@@ -294,7 +308,10 @@ OrderedJson mpt_config_json(const LanguageModelConfig& config, const Tokenizer* 
     ffn["ffn_act_fn"] = {{"name", name}};
     if (tanh) ffn["ffn_act_fn"]["approximate"] = "tanh";
   }
-  OrderedJson json = {{"architectures", {is_mpt ? "MPTForCausalLM" : "AlibiForCausalLM"}},
+  OrderedJson json = {{"architectures",
+                       {is_mpt     ? "MPTForCausalLM"
+                        : t.causal ? "AlibiForCausalLM"
+                                   : "AlibiForMaskedLM"}},
                       {"model_type", is_mpt ? kMptType : kOwnType},
                       {"d_model", t.d_model},
                       {"n_heads", t.heads},
@@ -329,6 +346,13 @@ OrderedJson mpt_config_json(const LanguageModelConfig& config, const Tokenizer* 
   if (!t.final_norm) own["final_norm"] = false;
   if (t.attention_dropout > 0) own["attention_dropout"] = t.attention_dropout;
   if (t.activation_dropout > 0) own["activation_dropout"] = t.activation_dropout;
+  if (!t.causal) {
+    own["causal"] = false;
+    own["bidirectional"] = name_of(t.bidirectional);
+    json["mask_token_id"] = *config.mask_token();
+  }
+  if (!t.alibi_slopes.empty()) own["slopes"] = t.alibi_slopes;
+  if (t.slope_training != SlopeTraining::fixed) own["slope_training"] = name_of(t.slope_training);
   if (config.adaptive) {
     const AdaptiveConfig& adaptive = *config.adaptive;
     own["adaptive"] = {{"cutoffs", adaptive.cutoffs}, {"factor", adaptive.factor}, {"dropout", adaptive.dropout}};

@@ -51,8 +51,9 @@ void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& c
         "out of {}",
         path, config.tokenizer_kind, config.tokenizer_fingerprint, file, tokenizer.kind(), fingerprint_text(tokenizer),
         kConfigFile);
-  check(tokenizer.vocab_size() <= config.model.vocab_size, "[model] {}: vocab_size is {}, but {} has {} tokens", path,
-        config.model.vocab_size, file, tokenizer.vocab_size());
+  const int tokens = config.model.mask_token().value_or(config.model.vocab_size);
+  check(tokenizer.vocab_size() <= tokens, "[model] {}: vocab_size is {}{}, but {} has {} tokens", path,
+        config.model.vocab_size, config.model.mask_token() ? ", with the mask" : "", file, tokenizer.vocab_size());
 }
 
 void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config) {
@@ -82,7 +83,6 @@ void read_mpt_weights(const Safetensors& weights, const LanguageModelConfig& con
 
 void write_mpt_files(const std::filesystem::path& folder, const LanguageModelConfig& config,
                      const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer) {
-  check(config.transformer.causal, "[model] the MPT layout holds decoders only");
   std::vector<NamedTensor> tensors;
   for (const Part& part : parts_of(config)) {
     tensors.push_back({part.name, part.of(parameters[part.parameter]->value)});

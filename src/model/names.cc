@@ -16,16 +16,12 @@ inline constexpr auto enum_names<Activation> = std::to_array<EnumName<Activation
 template <>
 inline constexpr auto enum_names<Norm> = std::to_array<EnumName<Norm>>({{Norm::layer_norm, "layer_norm"},
                                                                         {Norm::rms_norm, "rms_norm"}});
-template <>
-inline constexpr auto enum_names<Bidirectional> =
-    std::to_array<EnumName<Bidirectional>>({{Bidirectional::symmetric, "symmetric"},
-                                            {Bidirectional::one_sided, "one_sided"},
-                                            {Bidirectional::two_slopes, "two_slopes"}});
 
 const char* name_of(Position value) { return enum_name(value); }
 const char* name_of(Activation value) { return enum_name(value); }
 const char* name_of(Norm value) { return enum_name(value); }
 const char* name_of(Bidirectional value) { return enum_name(value); }
+const char* name_of(SlopeTraining value) { return enum_name(value); }
 const char* name_of(Precision value) { return enum_name(value); }
 
 Position position_from(std::string_view name) { return value_called<Position>(name, "position method"); }
@@ -33,6 +29,9 @@ Activation activation_from(std::string_view name) { return value_called<Activati
 Norm norm_from(std::string_view name) { return value_called<Norm>(name, "norm"); }
 Bidirectional bidirectional_from(std::string_view name) {
   return value_called<Bidirectional>(name, "bidirectional form");
+}
+SlopeTraining slope_training_from(std::string_view name) {
+  return value_called<SlopeTraining>(name, "training of slopes");
 }
 Precision precision_from(std::string_view name) {
   return name == "auto" ? best_precision() : value_called<Precision>(name, "precision besides auto");

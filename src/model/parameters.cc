@@ -6,6 +6,7 @@
 
 #include "model/transformer_state.h"
 #include "model/vocabulary.h"
+#include "nn/elementwise.h"
 #include "nn/many.h"
 #include "nn/random_fill.h"
 
@@ -27,8 +28,22 @@ Start Start::xavier(int64_t fan_in, int64_t fan_out, float gain) {
 Start Start::linear(int64_t fan_in) { return uniform(1 / std::sqrt(static_cast<float>(fan_in))); }
 
 void Start::fill(Tensor& values, const Random& random) const {
-  if (kind == Kind::constant) return values.fill(value);
-  kind == Kind::normal ? nn::fill_normal(random, value, values) : nn::fill_uniform(random, value, values);
+  switch (kind) {
+    case Kind::constant:
+      return values.fill(value);
+    case Kind::normal:
+      return nn::fill_normal(random, value, values);
+    case Kind::uniform: {
+      nn::fill_uniform(random, value, values);
+      if (center == 0) return;
+      Tensor moved = Tensor::empty(values.shape());
+      moved.fill(center);
+      return nn::add(values, moved, values);
+    }
+    case Kind::rows:
+      const Tensor one = Tensor::from(row, {1, static_cast<int64_t>(row.size())});
+      for (int64_t i = 0; i < values.size(0); ++i) values.slice(0, i, i + 1).copy_from(one);
+  }
 }
 
 int64_t ParameterSpec::elements() const {

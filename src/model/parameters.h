@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "alibi/language_model.h"
@@ -12,15 +13,19 @@
 
 namespace alibi {
 
-/// What elements hold before training: independent draws around 0, or one value.
+/// What elements hold before training: independent draws, one value, or the same row of values again and again.
 struct Start {
-  enum class Kind : uint8_t { constant, normal, uniform };
+  enum class Kind : uint8_t { constant, normal, uniform, rows };
   Kind kind;
-  float value;  ///< the constant, the standard deviation, or the bound on both sides
+  float value;       ///< the constant, the standard deviation, or the bound on both sides
+  float center = 0;  ///< of the uniform draws
+  std::vector<float> row = {};
 
   static Start constant(float value) { return {Kind::constant, value}; }
   static Start normal(float deviation) { return {Kind::normal, deviation}; }
   static Start uniform(float bound) { return {Kind::uniform, bound}; }
+  static Start between(float low, float high) { return {Kind::uniform, (high - low) / 2, (low + high) / 2}; }
+  static Start rows(std::vector<float> row) { return {Kind::rows, 0, 0, std::move(row)}; }
   /// Glorot & Bengio 2010, equation 16, times a gain.
   static Start xavier(int64_t fan_in, int64_t fan_out, float gain = 1);
   /// What PyTorch gives the weight and the bias of a linear layer: within 1 / sqrt(fan_in).

@@ -72,6 +72,7 @@ struct Pass {
   int64_t position = 0;              ///< of the first token
   std::span<KvCache> caches = {};    ///< of each layer: keys and values of the tokens before, which grow; empty: none
   Forgetting* forgetting = nullptr;  ///< is told of each layer's attention over a cache
+  float slope_factor = 1;            ///< ALiBi's slopes are multiplied by it (Interpolation)
   std::optional<StepSeed> seed;      ///< training: what dropout draws; absent: nothing is dropped
   AttentionObserver on_attention;    ///< sees what each layer's attention is given, first layer first
   PassMemory memory;
@@ -82,6 +83,9 @@ struct Pass {
             Random(seed->seed, mix(seed->step, seed->part, static_cast<uint64_t>(layer), static_cast<uint64_t>(what)))};
   }
 };
+
+/// By the interpolation that the model is set to, for a text of so many tokens.
+float slope_factor(const LanguageModel& model, int64_t length);
 
 /// LanguageModel::hidden() under a pass.
 Tensor hidden(const LanguageModel& model, const Tensor& ids, Pass& pass);

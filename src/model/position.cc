@@ -4,10 +4,12 @@
 #include <cmath>
 #include <limits>
 #include <mutex>
+#include <utility>
 
 #include "core/check.h"
 #include "core/random.h"
 #include "nn/elementwise.h"
+#include "nn/exp2.h"
 #include "nn/positions.h"
 #include "nn/rotary.h"
 
@@ -22,28 +24,98 @@ class Alibi : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
 
+  void check(const ConfigFields& fields) const override {
+    const std::vector<float>& given = config_.alibi_slopes;
+    const auto count = static_cast<size_t>(slopes_of_layer());
+    fields.refuse_if(
+        given.size() > 1 && given.size() != count,
+        fmt::format("{} are {} numbers, expected {} for {} heads{}, or one for all", fields.name("alibi_slopes"),
+                    given.size(), count, config_.heads, has_two_slopes() ? ", two for each" : ""));
+    for (const float slope : given) {
+      fields.expect(std::isfinite(slope) && slope >= 0, "alibi_slopes", slope, "numbers of at least 0");
+    }
+    if (!is_learned()) return;
+    fields.refuse_if(!is_symmetric(), fmt::format("{} is {}, expected {} for an encoder that is {}: attention has no "
+                                                  "gradient of the slopes after the query",
+                                                  fields.name("slope_training"), name_of(config_.slope_training),
+                                                  name_of(SlopeTraining::fixed), name_of(config_.bidirectional)));
+    for (const float slope : given) {
+      fields.expect(slope > 0, "alibi_slopes", slope, "numbers above 0, where they are learned");
+    }
+  }
+
+  void declare(const VisitParameter& visit) override {
+    if (!is_learned() || config_.layers == 0) return;
+    const auto low = static_cast<float>(std::max<double>(least_exponent, -config_.alibi_bias_max));
+    std::vector<float> exponents = start();
+    for (float& x : exponents) x = std::clamp(std::log2(x), least_exponent, most_exponent);
+    const bool random = config_.slope_training == SlopeTraining::learned_random;
+    visit(exponents_, {.name = "alibi.log2_slopes",
+                       .shape = {config_.layers, config_.heads},
+                       .start = random ? Start::between(low, 0) : Start::rows(std::move(exponents)),
+                       .stream = kStream});
+  }
+
   bool bounds_far_keys() const override { return true; }
-  void bias(AttentionOptions& options) const override {
+  void bias(int layer, AttentionOptions& options) const override {
     options.tolerance = config_.tolerance;
-    options.slopes = slopes(config_.heads, config_.alibi_bias_max);
-    if (config_.causal || config_.bidirectional == Bidirectional::symmetric) return;
+    options.slopes = exponents_ == nullptr ? start() : learned(layer).to_floats();
+    if (is_symmetric()) return;
     const auto heads = static_cast<size_t>(config_.heads);
+    const std::vector<float> given = std::move(options.slopes);
+    options.slopes.resize(heads);
     options.slopes_after.resize(heads);
-    if (config_.bidirectional == Bidirectional::one_sided) {
+    for (size_t h = 0; h < heads; ++h) {
       constexpr float closed = std::numeric_limits<float>::infinity();
-      const std::vector<float> half = slopes((config_.heads + 1) / 2, config_.alibi_bias_max);
-      for (size_t h = 0; h < heads; ++h) {
-        options.slopes[h] = h % 2 == 0 ? half[h / 2] : closed;
-        options.slopes_after[h] = h % 2 == 0 ? closed : half[h / 2];
-      }
-    } else {
-      const std::vector<float> both = slopes(2 * config_.heads, config_.alibi_bias_max);
-      for (size_t h = 0; h < heads; ++h) {
-        options.slopes[h] = both[2 * h];
-        options.slopes_after[h] = both[2 * h + 1];
+      if (has_two_slopes()) {
+        options.slopes[h] = given[2 * h];
+        options.slopes_after[h] = given[2 * h + 1];
+      } else {
+        options.slopes[h] = h % 2 == 0 ? given[h] : closed;
+        options.slopes_after[h] = h % 2 == 0 ? closed : given[h];
       }
     }
   }
+
+  void bias_backward(int layer, const TakeBiasGradients& attention_backward) const override {
+    if (exponents_ == nullptr) return attention_backward({});
+    const Tensor slopes = learned(layer);
+    Tensor dslopes(slopes.shape(), DType::float32, slopes.device());
+    attention_backward({.dtable = nullptr, .dslopes = &dslopes});
+    Tensor dexponents = exponents_->gradient.slice(0, layer, layer + 1);
+    nn::exp2_backward(dslopes, exponents_->value.slice(0, layer, layer + 1), least_exponent, most_exponent, dexponents);
+  }
+
+ private:
+  /// Slopes below add less than 0.001 to a score over a million tokens; those above leave the neighbours alone nothing.
+  static constexpr float least_exponent = -30, most_exponent = 10;
+
+  bool is_learned() const { return config_.slope_training != SlopeTraining::fixed; }
+  bool is_symmetric() const { return config_.causal || config_.bidirectional == Bidirectional::symmetric; }
+  bool has_two_slopes() const { return !config_.causal && config_.bidirectional == Bidirectional::two_slopes; }
+  int slopes_of_layer() const { return has_two_slopes() ? 2 * config_.heads : config_.heads; }
+
+  /// What all layers have, or begin with.
+  std::vector<float> start() const {
+    const auto count = static_cast<size_t>(slopes_of_layer());
+    const std::vector<float>& given = config_.alibi_slopes;
+    if (given.size() == 1) return std::vector<float>(count, given.front());
+    if (!given.empty()) return given;
+    if (is_symmetric() || has_two_slopes()) return slopes(slopes_of_layer(), config_.alibi_bias_max);
+    const std::vector<float> half = slopes((config_.heads + 1) / 2, config_.alibi_bias_max);  // one for both directions
+    std::vector<float> result(count);
+    for (size_t h = 0; h < count; ++h) result[h] = half[h / 2];
+    return result;
+  }
+
+  Tensor learned(int layer) const {
+    const Tensor exponents = exponents_->value.slice(0, layer, layer + 1);
+    Tensor result = Tensor::empty(exponents.shape(), DType::float32, exponents.device());
+    nn::exp2(exponents, least_exponent, most_exponent, result);
+    return result;
+  }
+
+  Parameter* exponents_ = nullptr;  // of the slopes, [layers, heads]; null: they are fixed
 };
 
 /// Vaswani et al. 2017, section 3.5: sines and cosines added to the input.
@@ -118,10 +190,12 @@ class T5 : public PositionMethod {
                    .start = Start::normal(0.02f),
                    .stream = kStream});
   }
-  void bias(AttentionOptions& options) const override {
+  void bias(int, AttentionOptions& options) const override {
     options.buckets = BucketedBias{table_->value, config_.t5_max_distance};
   }
-  AttentionBiasGradients bias_gradients() const override { return {.dtable = &table_->gradient}; }
+  void bias_backward(int, const TakeBiasGradients& attention_backward) const override {
+    attention_backward({.dtable = &table_->gradient, .dslopes = nullptr});
+  }
 
  private:
   Parameter* table_ = nullptr;

@@ -2,6 +2,7 @@
 // which method a model has, but what reads and writes the files of other programs.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <variant>
@@ -21,6 +22,8 @@ struct PositionField {
   const char* name;
   std::variant<int TransformerConfig::*, int64_t TransformerConfig::*, double TransformerConfig::*> member;
 };
+
+using TakeBiasGradients = std::function<void(const AttentionBiasGradients&)>;
 
 class PositionMethod {
  public:
@@ -51,9 +54,12 @@ class PositionMethod {
   /// To the queries [B, T, H, D] and keys [B, T, K, D] of every layer.
   virtual void turn(Tensor& /*q*/, Tensor& /*k*/, int64_t /*first*/) const {}
   virtual void turn_backward(Tensor& /*dq*/, Tensor& /*dk*/, int64_t /*first*/) const {}
-  /// What it tells attention, in every layer.
-  virtual void bias(AttentionOptions&) const {}
-  virtual AttentionBiasGradients bias_gradients() const { return {}; }
+  /// What it tells the attention of a layer.
+  virtual void bias(int /*layer*/, AttentionOptions&) const {}
+  /// Calls `attention_backward` with places for the gradients of that, and takes them in.
+  virtual void bias_backward(int /*layer*/, const TakeBiasGradients& attention_backward) const {
+    attention_backward({});
+  }
 
  protected:
   const TransformerConfig& config_;

@@ -93,9 +93,9 @@ LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout) {
   return config;
 }
 
-LanguageModelConfig with_vocab_size(LanguageModelConfig config, int vocab_size) {
-  config.vocab_size = vocab_size;
-  if (config.adaptive) std::erase_if(config.adaptive->cutoffs, [&](int64_t cutoff) { return cutoff >= vocab_size; });
+LanguageModelConfig with_vocab_size(LanguageModelConfig config, int tokens) {
+  config.vocab_size = config.transformer.causal ? tokens : tokens + 1;
+  if (config.adaptive) std::erase_if(config.adaptive->cutoffs, [&](int64_t cutoff) { return cutoff >= tokens; });
   return config;
 }
 

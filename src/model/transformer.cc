@@ -1,5 +1,7 @@
 #include "alibi/transformer.h"
 
+#include <utility>
+
 #include "core/check.h"
 #include "model/transformer_state.h"
 #include "nn/elementwise.h"
@@ -92,6 +94,16 @@ Transformer::Transformer(Transformer&&) noexcept = default;
 Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 
 const TransformerConfig& Transformer::config() const { return state_->config; }
+std::vector<std::vector<float>> Transformer::slopes() const {
+  std::vector<std::vector<float>> all;
+  for (int layer = 0; layer < config().layers && config().position == Position::alibi; ++layer) {
+    AttentionOptions options;
+    state_->position->bias(layer, options);
+    all.push_back(std::move(options.slopes));
+    all.back().insert(all.back().end(), options.slopes_after.begin(), options.slopes_after.end());
+  }
+  return all;
+}
 std::vector<Parameter>& Transformer::parameters() { return state_->parameters; }
 const std::vector<Parameter>& Transformer::parameters() const { return state_->parameters; }
 

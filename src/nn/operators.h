@@ -14,6 +14,7 @@
 #include "nn/cross_entropy.h"
 #include "nn/elementwise.h"
 #include "nn/embedding.h"
+#include "nn/exp2.h"
 #include "nn/linear.h"
 #include "nn/many.h"
 #include "nn/norm.h"
@@ -41,6 +42,8 @@ struct Operators {
   decltype(&nn::dropout_backward) dropout_backward = nullptr;
   decltype(&nn::embedding) embedding = nullptr;
   decltype(&nn::embedding_backward) embedding_backward = nullptr;
+  decltype(&nn::exp2) exp2 = nullptr;
+  decltype(&nn::exp2_backward) exp2_backward = nullptr;
   decltype(&nn::matmul) matmul = nullptr;
   decltype(&nn::linear) linear = nullptr;
   decltype(&nn::linear_backward) linear_backward = nullptr;

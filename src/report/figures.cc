@@ -236,7 +236,10 @@ LineChart context_chart(const CompareResults& results) {
   return chart;
 }
 
-std::vector<BarChart> cost_charts(const CompareResults& results) {
+namespace {
+
+/// From the runs themselves, which were not measured side by side.
+std::vector<BarChart> speed_charts_of_runs(const CompareResults& results) {
   std::vector<BarChart> charts;
   add_bars(
       charts, results, {"train-speed", "Training", "tokens per second", {}},
@@ -252,6 +255,28 @@ std::vector<BarChart> cost_charts(const CompareResults& results) {
   speed_at(results.train_length, "eval-speed");
   const std::vector<int64_t> lengths = all_lengths(results);
   if (!lengths.empty() && lengths.back() > results.train_length) speed_at(lengths.back(), "eval-speed-longest");
+  return charts;
+}
+
+std::vector<BarChart> speed_charts(const CompareResults& results) {
+  if (results.speed.empty()) return speed_charts_of_runs(results);
+  std::vector<BarChart> charts;
+  for (size_t i = 0; i < results.speed.front().points.size(); ++i) {
+    const SpeedPoint& first = results.speed.front().points[i];
+    BarChart chart{fmt::format("speed-{}", i), work_name(first), "tokens per second", {}};
+    for (const MethodSpeed& speed : results.speed) {
+      const double rate = i < speed.points.size() ? speed.points[i].tokens_per_second : NAN;
+      chart.bars.push_back({speed.name(), rate, std::isfinite(rate) ? format_count(rate) : "not possible"});
+    }
+    charts.push_back(std::move(chart));
+  }
+  return charts;
+}
+
+}  // namespace
+
+std::vector<BarChart> cost_charts(const CompareResults& results) {
+  std::vector<BarChart> charts = speed_charts(results);
   const auto bytes = [](double value) { return format_bytes(static_cast<int64_t>(value)); };
   add_bars(
       charts, results, {"train-memory", "Memory", "peak while training", {}},

@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "core/files.h"
+#include "report/attention_chart.h"
 #include "report/figures.h"
 #include "report/format.h"
 #include "report/json.h"
@@ -112,6 +113,21 @@ std::string position_section(const CompareResults& results) {
                      position_table(results) + context_part(results));
 }
 
+std::string attention_section(const CompareResults& results) {
+  for (const MethodResults& method : results.methods) {
+    const std::string drawn = draw_attention(method.attention, page_theme(), false);
+    if (drawn.empty()) continue;
+    return section(
+        "attention", "Where the heads look",
+        fmt::format("<p>How much weight a key gets on average at each distance, in windows of {} held-out tokens, in "
+                    "{}'s first model. The dashed line is what the head's slope alone would give: where the two "
+                    "differ, the model has learned where to look.</p>\n",
+                    format_integer(method.attention.length), escape_markup(method.name)) +
+            "<figure>\n" + drawn + "</figure>\n");
+  }
+  return "";
+}
+
 std::string sample_section(const CompareResults& results) {
   const std::string samples = samples_section(results);
   if (samples.empty()) return "";
@@ -142,7 +158,8 @@ std::string report_html(const CompareResults& results) {
                   title, verdict_markup(results));
   out += facts_section(results) + "</header>\n<main>\n";
   out += perplexity_section(results) + cost_section(results) + loss_section(results) + position_section(results) +
-         sample_section(results) + section("settings", "Settings, and how to repeat it", settings_section(results));
+         attention_section(results) + sample_section(results) +
+         section("settings", "Settings, and how to repeat it", settings_section(results));
   out +=
       "</main>\n<footer><p>Written by <code>alibi compare</code>. ALiBi: Press, Smith and Lewis,\n<cite>Train Short, "
       "Test Long: Attention with Linear Biases Enables Input Length Extrapolation</cite>, ICLR 2022.\nThe numbers of "
@@ -156,6 +173,11 @@ void write_report(const CompareResults& results, const std::filesystem::path& fo
   write_file(folder / "figure.svg", figure_svg(results));
   write_file(folder / "figure-compact.svg", compact_figure_svg(results));
   write_file(folder / "figure.csv", figure_csv(results));
+  for (const MethodResults& method : results.methods) {
+    const std::string drawn = draw_attention(method.attention, print_theme(), true);
+    if (!drawn.empty()) write_file(folder / "attention.svg", drawn);
+    if (!drawn.empty()) break;
+  }
   write_file(folder / "report.html", report_html(results));
 }
 

@@ -17,6 +17,10 @@ nlohmann::ordered_json to_json(const RunResults& run);
 /// Throws Error as results_from_json() does; `where` begins the path of the key.
 RunResults run_from_json(const nlohmann::json& json, const std::string& where);
 
+/// "speed".
+nlohmann::ordered_json to_json(const std::vector<MethodSpeed>& speeds);
+std::vector<MethodSpeed> speed_from_json(const nlohmann::json& json, const std::string& where);
+
 /// The whole file, keys in a fixed order, arrays of numbers on one line. Text that is not UTF-8 is repaired (U+FFFD).
 std::string to_json(const CompareResults& results);
 

@@ -68,7 +68,8 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
     if (part.results.machine != all.machine) all.machine += "; " + part.results.machine;
     commands.push_back(part.results.command);
     for (const MethodResults& method : part.results.methods) {
-      for (const RunResults& run : method.runs) {
+      for (RunResults run : method.runs) {
+        if (!part.label.empty()) run.method += ", " + part.label;
         const auto earlier = std::find_if(runs.begin(), runs.end(), [&](const RunResults& other) {
           return other.method == run.method && other.train_length == run.train_length && other.seed == run.seed;
         });
@@ -83,6 +84,7 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
       }
     }
   }
+  if (parts.size() > 1) all.speed.clear();  // these methods did not take turns with each other
   all.runs_planned = static_cast<int64_t>(runs.size());
   all.methods = methods_of(runs, all.held_out);
   all.command = fmt::format("{}", fmt::join(commands, "\n"));

@@ -11,6 +11,7 @@ namespace alibi {
 struct NamedResults {
   std::string name;  ///< for messages
   CompareResults results;
+  std::string label = {};  ///< not empty: its methods are called "METHOD, LABEL", so that they stand beside the others
 };
 
 /// All their runs. Settings that differ are told with the name of each. Throws Error if they were not scored on the

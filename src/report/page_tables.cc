@@ -164,27 +164,65 @@ std::string details_table(const CompareResults& results) {
          "</details>\n";
 }
 
-std::string cost_table(const CompareResults& results) {
+namespace {
+
+/// Of the runs, which were not measured side by side.
+std::string run_speed_table(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
   const int64_t longest = lengths.empty() ? 0 : lengths.back();
   const bool two = longest > results.train_length;
-  std::string header = column("Method") + column("Training took") + column("Train tokens/s") +
+  std::string header = column("Method") + column("Train tokens/s") +
                        column(fmt::format("Eval tokens/s at {}", format_integer(results.train_length)));
   if (two) header += column(fmt::format("Eval tokens/s at {}", format_integer(longest)));
-  Table table("Speed and peak resident memory of the process.",
-              header + column("Train memory") + column("Eval memory"));
+  Table table("Speed of the runs, one after the other.", header);
   const auto speed = [&](const MethodResults& method, int64_t length) {
     const EvaluationPoint* point = measured_at(method, length);
     return cell(rate(point == nullptr ? NAN : point->tokens_per_second));
   };
-  const auto memory = [](int64_t bytes) { return cell(bytes > 0 ? format_bytes(bytes) : "–"); };
   for (const MethodResults& method : results.methods) {
-    std::string cells = cell(method.train_seconds > 0 ? format_duration(method.train_seconds) : "–") +
-                        cell(rate(method.train_tokens_per_second)) + speed(method, results.train_length);
+    std::string cells = cell(rate(method.train_tokens_per_second)) + speed(method, results.train_length);
     if (two) cells += speed(method, longest);
-    table.row(named(method.name), cells + memory(method.train_peak_bytes) + memory(method.eval_peak_bytes));
+    table.row(named(method.name), cells);
   }
   return std::move(table).finish();
+}
+
+std::string turn_table(const CompareResults& results) {
+  std::string header = column("Method");
+  for (const SpeedPoint& point : results.speed.front().points) {
+    header += column(work_name(point) + ", tokens/s") + column("CPU s per million");
+  }
+  Table table(
+      "Speed of trained models, all methods taking turns: the median of the turns, and the processor time of all "
+      "threads.",
+      header);
+  for (const MethodSpeed& speed : results.speed) {
+    std::string cells;
+    for (const SpeedPoint& point : speed.points) {
+      const bool known = std::isfinite(point.cpu_seconds);
+      cells += cell(rate(point.tokens_per_second)) + cell(known ? format_ratio(point.cpu_seconds) : "–");
+    }
+    table.row(named(speed.name()), cells);
+  }
+  return std::move(table).finish();
+}
+
+}  // namespace
+
+std::string cost_table(const CompareResults& results) {
+  Table table(
+      "Time of the training, and peak resident memory of the process.",
+      column("Method") + column("Training took") + column("FLOPs") + column("Train memory") + column("Eval memory"));
+  const auto memory = [](int64_t bytes) { return cell(bytes > 0 ? format_bytes(bytes) : "–"); };
+  for (const MethodResults& method : results.methods) {
+    const double flops = method.train_flops_per_token * static_cast<double>(method.train_tokens);
+    table.row(named(method.name), cell(method.train_seconds > 0 ? format_duration(method.train_seconds) : "–") +
+                                      cell(flops > 0 ? fmt::format("{:.3g}", flops) : "–") +
+                                      memory(method.train_peak_bytes) + memory(method.eval_peak_bytes));
+  }
+  const std::string note = speed_note(results);
+  return (results.speed.empty() ? run_speed_table(results) : turn_table(results)) +
+         (note.empty() ? "" : "<p class=\"note\">" + escape_markup(note) + "</p>\n") + std::move(table).finish();
 }
 
 std::string position_table(const CompareResults& results) {

@@ -1,8 +1,12 @@
 #include "report/summary.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cmath>
 #include <set>
+
+#include "report/format.h"
 
 namespace alibi {
 
@@ -49,6 +53,23 @@ std::vector<int64_t> all_lengths(const CompareResults& results) {
     for (const EvaluationPoint& point : method.evaluations) lengths.insert(point.length);
   }
   return {lengths.begin(), lengths.end()};
+}
+
+std::string work_name(const SpeedPoint& point) {
+  return fmt::format("{} at {}", point.work == "train" ? "Training" : "Evaluation", format_integer(point.length));
+}
+
+std::string speed_note(const CompareResults& results) {
+  constexpr double kQuiet = 1.15;  // what turns on a machine of one's own differ by
+  double spread = 0;
+  for (const MethodSpeed& speed : results.speed) {
+    for (const SpeedPoint& point : speed.points) spread = std::fmax(spread, point.spread);
+  }
+  if (spread <= kQuiet) return "";
+  return fmt::format(
+      "The machine was disturbed while speed was measured: turns of the same work took up to {} times as long. "
+      "Processor time suffers less than wall time.",
+      format_ratio(spread));
 }
 
 }  // namespace alibi

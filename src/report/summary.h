@@ -27,4 +27,9 @@ const MethodResults* find_method(const CompareResults& results, const char* name
 /// All lengths tried by any method, rising.
 std::vector<int64_t> all_lengths(const CompareResults& results);
 
+/// "Training at 128", "Evaluation at 2,048".
+std::string work_name(const SpeedPoint& point);
+/// Empty, or that the machine did other things while speed was measured, and how far that shows.
+std::string speed_note(const CompareResults& results);
+
 }  // namespace alibi

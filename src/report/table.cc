@@ -123,20 +123,46 @@ std::string rate(const EvaluationPoint* point) {
   return point == nullptr || point->tokens_per_second <= 0 ? "-" : format_count(point->tokens_per_second);
 }
 
+/// Measured in turns: wall and processor time.
+std::vector<Row> turn_rows(const CompareResults& results) {
+  Row header{"tokens/s (CPU s per million)"};
+  for (const SpeedPoint& point : results.speed.front().points) {
+    header.push_back(fmt::format("{} at {}", point.work, point.length));
+  }
+  std::vector<Row> rows{header};
+  for (const MethodSpeed& speed : results.speed) {
+    Row row{speed.name()};
+    for (const SpeedPoint& point : speed.points) {
+      const bool known = std::isfinite(point.tokens_per_second);
+      row.push_back(
+          known ? fmt::format("{} ({})", format_count(point.tokens_per_second), format_ratio(point.cpu_seconds)) : "-");
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
+std::vector<Row> memory_rows(const CompareResults& results) {
+  std::vector<Row> rows{{"peak memory", "train", "eval"}};
+  const auto memory = [](int64_t bytes) { return bytes > 0 ? format_bytes(bytes) : "-"; };
+  for (const MethodResults& method : results.methods) {
+    rows.push_back({method.name, memory(method.train_peak_bytes), memory(method.eval_peak_bytes)});
+  }
+  return rows;
+}
+
+/// Of the runs, which were not measured side by side.
 std::vector<Row> speed_rows(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
   const int64_t longest = lengths.empty() ? 0 : lengths.back();
   const bool two = longest > results.train_length;
   Row header{"tokens/s", "train", fmt::format("eval at {}", results.train_length)};
   if (two) header.push_back(fmt::format("eval at {}", longest));
-  header.insert(header.end(), {"train memory", "eval memory"});
   std::vector<Row> rows{header};
-  const auto memory = [](int64_t bytes) { return bytes > 0 ? format_bytes(bytes) : "-"; };
   for (const MethodResults& method : results.methods) {
     Row row{method.name, method.train_tokens_per_second > 0 ? format_count(method.train_tokens_per_second) : "-",
             rate(measured_at(method, results.train_length))};
     if (two) row.push_back(rate(measured_at(method, longest)));
-    row.insert(row.end(), {memory(method.train_peak_bytes), memory(method.eval_peak_bytes)});
     rows.push_back(row);
   }
   return rows;
@@ -171,8 +197,11 @@ std::string comparison_table(const CompareResults& results) {
     out += "Perplexity against the lowest of the length, paired by seed or by block of text (95 % intervals)\n\n";
     out += aligned(difference_rows(results)) + "\n";
   }
-  out += aligned(speed_rows(results));
-  const std::string notes = curse_notes(results) + gap_notes(results);
+  out += aligned(results.speed.empty() ? speed_rows(results) : turn_rows(results)) + "\n";
+  out += aligned(memory_rows(results));
+  const std::string disturbed = speed_note(results);
+  const std::string notes =
+      (disturbed.empty() ? "" : "- " + disturbed + "\n") + curse_notes(results) + gap_notes(results);
   return notes.empty() ? out : out + "\n" + notes;
 }
 

@@ -31,9 +31,9 @@ inline constexpr std::array<MethodStyle, 9> kMethodStyles = {{
     {"other", "#56B4E9", "#1B6C98", "#0072B2", "#8FC7EA", Marker::ring},
 }};
 
-/// The last entry for a name that is not listed. "alibi@128" looks as alibi does.
+/// The last entry for a name that is not listed. "alibi@128" and "alibi, all keys" look as alibi does.
 constexpr const MethodStyle& style_of(std::string_view name) {
-  name = name.substr(0, name.find('@'));
+  name = name.substr(0, name.find_first_of("@,"));
   for (const MethodStyle& style : kMethodStyles) {
     if (style.name == name) return style;
   }

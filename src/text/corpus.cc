@@ -155,16 +155,16 @@ Corpus split_corpus(std::vector<Document> documents, std::vector<Document> valid
 }
 
 Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::string>& valid_inputs,
-                   std::istream& standard_input) {
+                   std::istream& standard_input, const std::string& field) {
   const auto reads_standard_input = [](const std::vector<std::string>& list) {
     return std::find(list.begin(), list.end(), "-") != list.end();
   };
   check_usage(!(reads_standard_input(inputs) && reads_standard_input(valid_inputs)),
               "[text] standard input (-) cannot be both training and validation text");
   if (inputs.empty()) inputs = default_corpus();
-  std::vector<Document> documents = read_documents(inputs, standard_input);
+  std::vector<Document> documents = read_documents(inputs, standard_input, field);
   if (valid_inputs.empty()) return split_corpus(std::move(documents));
-  return split_corpus(std::move(documents), read_documents(valid_inputs, standard_input));
+  return split_corpus(std::move(documents), read_documents(valid_inputs, standard_input, field));
 }
 
 }  // namespace alibi

@@ -30,9 +30,10 @@ Corpus split_corpus(std::vector<Document> documents);
 /// Throws Error if none is left.
 Corpus split_corpus(std::vector<Document> documents, std::vector<Document> valid);
 
-/// Reads both and splits: no inputs means the default corpus, no valid inputs means the rule above.
+/// Reads both as read_documents() does and splits: no inputs means the default corpus, no valid inputs means the rule
+/// above.
 Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::string>& valid_inputs = {},
-                   std::istream& standard_input = std::cin);
+                   std::istream& standard_input = std::cin, const std::string& field = kTextField);
 
 /// Inputs to train on when none are given: the C++ standard library's headers of this machine (of the newest compiler
 /// that has them). Throws UsageError if there are none. `root` is for tests: another root of the file system.

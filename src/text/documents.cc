@@ -11,6 +11,7 @@
 
 #include "core/check.h"
 #include "core/files.h"
+#include "text/packed.h"
 #include "text/text_encoding.h"
 
 namespace alibi {
@@ -53,17 +54,19 @@ bool read_stream(std::istream& stream, std::string& text) {
   return !stream.bad() && !(&stream == &std::cin && std::ferror(stdin) != 0);
 }
 
-/// Whether the first block holds a NUL byte: spares reading a large binary file whole.
+/// Whether the first block holds a NUL byte, and not a text that was compressed: spares reading a large binary file
+/// whole.
 bool begins_binary(const fs::path& path) {
   std::array<char, 8192> block;
   std::ifstream file(path, std::ios::binary);
   file.read(block.data(), block.size());
-  return std::memchr(block.data(), 0, static_cast<size_t>(file.gcount())) != nullptr;
+  const std::string_view beginning(block.data(), static_cast<size_t>(file.gcount()));
+  return !is_packed(beginning) && beginning.find('\0') != std::string_view::npos;
 }
 
 class Reader {
  public:
-  explicit Reader(std::istream& standard_input) : standard_input_(standard_input) {}
+  Reader(std::istream& standard_input, const std::string& field) : standard_input_(standard_input), field_(field) {}
 
   void read(const std::string& input) {
     if (input == "-") return read_standard_input();
@@ -93,9 +96,8 @@ class Reader {
   void read_named_file(const fs::path& path, bool regular) {
     if (!first_visit(path)) return;
     if (!regular) return read_fifo(path);
-    const OpenText text = open_file(path);
-    check_text(path, text.view());
-    documents_.emplace_back(path, path.filename().generic_string(), text);
+    const std::string reason = add_file(path, path.filename().generic_string());
+    check(reason.empty(), "[text] {}: {}", path.string(), reason);
   }
 
   /// What a shell makes of <(zcat text.gz).
@@ -103,15 +105,45 @@ class Reader {
     std::ifstream stream(path, std::ios::binary);
     std::string text;
     check(stream.is_open() && read_stream(stream, text), "[text] {}: cannot be read", path.string());
-    check_text(path, text);
+    const std::string reason = why_not_used(text);
+    check(reason.empty(), "[text] {}: {}", path.string(), reason);
     documents_.emplace_back(path, path.filename().generic_string(), std::move(text));
   }
 
-  static void check_text(const fs::path& path, std::string_view text) {
-    check(!text.empty(), "[text] {}: is empty", path.string());
+  static std::string why_not_used(std::string_view text) {
+    if (text.empty()) return "is empty";
     const std::string reason = why_not_text(text);
-    check_mapped(text.data());
-    check(reason.empty(), "[text] {}: is not text: {}", path.string(), reason);
+    return reason.empty() ? reason : "is not text: " + reason;
+  }
+
+  /// A regular file, or why it is no text.
+  std::string add_file(const fs::path& path, std::string name) {
+    const OpenText file = open_file(path);
+    const bool packed = is_packed(file.view());
+    std::string unpacked;
+    if (packed) {
+      unpacked = unpack(file.view(), path.string());
+      name = unpacked_name(name);
+    }
+    const std::string_view text = packed ? unpacked : file.view();
+    std::string reason = why_not_used(text);
+    if (reason.empty() && has_records(name)) {
+      add_records(path, name, text);
+    } else if (reason.empty() && packed) {
+      documents_.emplace_back(path, std::move(name), std::move(unpacked));
+    } else if (reason.empty()) {
+      documents_.emplace_back(path, std::move(name), file);
+    }
+    check_mapped(file.view().data());
+    return reason;
+  }
+
+  void add_records(const fs::path& path, const std::string& name, std::string_view lines) {
+    std::vector<Record> records = read_records(lines, field_, path.string());
+    check(!records.empty(), "[text] {}: no line of it has text in the field '{}'", path.string(), field_);
+    for (Record& record : records) {
+      documents_.emplace_back(path, fmt::format("{}:{}", name, record.line), std::move(record.text));
+    }
   }
 
   void read_folder(const fs::path& folder) {
@@ -127,12 +159,7 @@ class Reader {
         continue;
       }
       if (begins_binary(path)) continue;
-      const OpenText text = open_file(path);
-      const bool is_text = !text.view().empty() && why_not_text(text.view()).empty();
-      check_mapped(text.view().data());
-      if (!is_text) continue;
-      found = true;
-      documents_.emplace_back(path, std::move(name), text);
+      if (add_file(path, std::move(name)).empty()) found = true;
     }
     check(found, "[text] {}: holds no text files", folder.string());
   }
@@ -144,6 +171,7 @@ class Reader {
   }
 
   std::istream& standard_input_;
+  const std::string& field_;
   bool standard_input_read_ = false;
   std::set<fs::path> visited_;
   std::vector<Document> documents_;
@@ -151,9 +179,10 @@ class Reader {
 
 }  // namespace
 
-std::vector<Document> read_documents(const std::vector<std::string>& inputs, std::istream& standard_input) {
+std::vector<Document> read_documents(const std::vector<std::string>& inputs, std::istream& standard_input,
+                                     const std::string& field) {
   check_usage(!inputs.empty(), "[text] no text given; expected files, folders or - for standard input");
-  Reader reader(standard_input);
+  Reader reader(standard_input, field);
   for (const std::string& input : inputs) reader.read(input);
   return reader.take();
 }

@@ -66,7 +66,8 @@ ScoredText encoded(const Tokenizer& tokenizer, const std::vector<Document>& docu
 }  // namespace
 
 TrainingData training_data(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
-                           const TokenizerChoice& choice, const TextProgress& progress, std::istream& standard_input) {
+                           const TokenizerChoice& choice, const TextProgress& progress, std::istream& standard_input,
+                           const std::string& field) {
   validate(choice);
   if (is_data(texts)) {
     const std::string& folder = texts.front();
@@ -79,7 +80,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
     return data;
   }
   if (progress) progress("read", 0);
-  const Corpus corpus = read_corpus(texts, valid, standard_input);
+  const Corpus corpus = read_corpus(texts, valid, standard_input, field);
   TrainingData data;
   data.tokenizer = make_tokenizer(choice, corpus.train, progress);
   const int64_t all = corpus.train_bytes + corpus.valid_bytes;
@@ -97,7 +98,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
 }
 
 ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
-                         const TextProgress& progress, std::istream& standard_input) {
+                         const TextProgress& progress, std::istream& standard_input, const std::string& field) {
   if (is_data(texts)) {
     const TrainingData data = check_data_folder(texts.front(), progress, DataPart::valid);
     check(data.tokenizer->fingerprint() == tokenizer.fingerprint(),
@@ -106,13 +107,14 @@ ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::stri
           tokenizer.vocab_size());
     return {data.valid, data.valid_bytes};
   }
-  return encoded(tokenizer, read_documents(texts, standard_input), progress);
+  return encoded(tokenizer, read_documents(texts, standard_input, field), progress);
 }
 
 ScoredText held_out_text(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
-                         const std::vector<std::string>& valid, const TextProgress& progress) {
+                         const std::vector<std::string>& valid, const TextProgress& progress,
+                         const std::string& field) {
   if (is_data(texts)) return text_to_score(tokenizer, texts, progress);
-  return encoded(tokenizer, read_corpus(texts, valid).valid, progress);
+  return encoded(tokenizer, read_corpus(texts, valid, std::cin, field).valid, progress);
 }
 
 }  // namespace alibi

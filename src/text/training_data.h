@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "alibi/tokenizer.h"
+#include "text/documents.h"
 #include "text/make_tokenizer.h"
 
 namespace alibi {
@@ -43,7 +44,7 @@ struct TrainingData {
 /// Throws UsageError for what cannot be asked for together, Error as the readers do.
 TrainingData training_data(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
                            const TokenizerChoice& choice = {}, const TextProgress& progress = {},
-                           std::istream& standard_input = std::cin);
+                           std::istream& standard_input = std::cin, const std::string& field = kTextField);
 
 /// A text that a model is measured on.
 struct ScoredText {
@@ -54,10 +55,12 @@ struct ScoredText {
 /// What training_data() holds out of the same texts, in a given tokenizer's tokens; of a data folder, its held-out
 /// part.
 ScoredText held_out_text(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
-                         const std::vector<std::string>& valid, const TextProgress& progress = {});
+                         const std::vector<std::string>& valid, const TextProgress& progress = {},
+                         const std::string& field = kTextField);
 
 /// The texts in tokens, or the held-out part of a data folder. Throws Error if that was written with another tokenizer.
 ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
-                         const TextProgress& progress = {}, std::istream& standard_input = std::cin);
+                         const TextProgress& progress = {}, std::istream& standard_input = std::cin,
+                         const std::string& field = kTextField);
 
 }  // namespace alibi

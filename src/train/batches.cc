@@ -33,18 +33,41 @@ int64_t BlockOrder::length_of(int64_t block) const {
   return std::min(length_, static_cast<int64_t>(tokens_.size()) - block * length_);
 }
 
-Batch BlockOrder::batch(std::span<const int64_t> blocks) const {
-  const int64_t count = static_cast<int64_t>(blocks.size());
+Batch BlockOrder::empty_batch(std::span<const int64_t> blocks) const {
   const int64_t length = length_of(blocks.front());
-  Batch result{Tensor::empty({count, length}, DType::int32), Tensor::empty({count, length}, DType::int32)};
+  for (const int64_t block : blocks) {
+    check(length_of(block) == length, "[batches] blocks of {} and {} tokens in one batch", length, length_of(block));
+  }
+  const Shape shape{static_cast<int64_t>(blocks.size()), length};
+  return {Tensor::empty(shape, DType::int32), Tensor::empty(shape, DType::int32)};
+}
+
+Batch BlockOrder::masked_batch(std::span<const int64_t> blocks, const Masking& masking, int64_t first_place) const {
+  Batch result = empty_batch(blocks);
   int32_t* ids = result.ids.data<int32_t>();
   int32_t* targets = result.targets.data<int32_t>();
   for (const int64_t block : blocks) {
-    check(length_of(block) == length, "[batches] blocks of {} and {} tokens in one batch", length, length_of(block));
-    const int64_t begin = block * length_;
-    *ids++ = begin == 0 ? first_input_ : tokens_[static_cast<size_t>(begin - 1)];
-    ids = std::copy_n(tokens_.begin() + begin, length - 1, ids);
-    targets = std::copy_n(tokens_.begin() + begin, length, targets);
+    for (int64_t t = 0; t < length_of(block); ++t) {
+      const int32_t token = tokens_[static_cast<size_t>(block * length_ + t)];
+      const auto [input, target] = masking(token, static_cast<uint64_t>(first_place + t));
+      *ids++ = input;
+      *targets++ = target;
+    }
+    first_place += length_;
+  }
+  return result;
+}
+
+Batch BlockOrder::batch(std::span<const int64_t> blocks) const {
+  Batch result = empty_batch(blocks);
+  const int64_t length = result.ids.size(1);
+  int32_t* ids = result.ids.data<int32_t>();
+  int32_t* targets = result.targets.data<int32_t>();
+  for (const int64_t block : blocks) {
+    for (int64_t t = block * length_; t < block * length_ + length; ++t) {
+      *ids++ = t == 0 ? first_input_ : tokens_[static_cast<size_t>(t - 1)];
+      *targets++ = tokens_[static_cast<size_t>(t)];
+    }
   }
   return result;
 }

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/tensor.h"
+#include "evaluate/masking.h"
 
 namespace alibi {
 
@@ -28,8 +29,13 @@ class BlockOrder {
   int64_t length_of(int64_t block) const;
   /// The blocks in one batch; all must have the same length.
   Batch batch(std::span<const int64_t> blocks) const;
+  /// The same for an encoder: inputs are the tokens themselves, some of them masked, and these are the targets. The
+  /// first block's places in the masking begin at `first_place`, those of the next `length` later.
+  Batch masked_batch(std::span<const int64_t> blocks, const Masking& masking, int64_t first_place) const;
 
  private:
+  Batch empty_batch(std::span<const int64_t> blocks) const;
+
   std::span<const int32_t> tokens_;
   int64_t length_;
   int64_t blocks_;

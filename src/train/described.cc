@@ -27,6 +27,7 @@ std::string option_key(std::string_view name) {
 }
 
 std::string text_of(const OptionValue& value) {
+  if (const auto* list = std::get_if<std::vector<double>>(&value)) return fmt::format("{}", fmt::join(*list, ","));
   return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
 }
 
@@ -48,6 +49,8 @@ bool is_in(const OptionRange& range, const OptionValue& value) {
       [&](const auto& held) {
         if constexpr (std::is_arithmetic_v<std::decay_t<decltype(held)>>) {
           return range.contains(static_cast<double>(held));
+        } else if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::vector<double>>) {
+          return std::all_of(held.begin(), held.end(), [&](double x) { return range.contains(x); });
         } else {
           return true;
         }

@@ -18,9 +18,10 @@ uint64_t hash_of(std::span<const int32_t> tokens) {
   return hash;
 }
 
-OrderedJson options_json(const TrainOptions& options) {
+template <class Options>
+OrderedJson options_json(const Options& options) {
   OrderedJson json;
-  for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+  for (const Option<Options>& option : options_of<Options>) {
     if (option.changes_result) json[option.name] = json_of(option.get(options));
   }
   return json;
@@ -40,6 +41,10 @@ OrderedJson model_json(const LanguageModel& model) {
           {"activation_dropout", t.activation_dropout},
           {"embedding_dropout", t.embedding_dropout},
           {"alibi_bias_max", t.alibi_bias_max},
+          {"causal", t.causal},
+          {"bidirectional", name_of(t.bidirectional)},
+          {"slopes", t.alibi_slopes},
+          {"slope_training", name_of(t.slope_training)},
           {"t5_buckets", t.t5_buckets},
           {"t5_max_distance", t.t5_max_distance},
           {"rotary_theta", t.rotary_theta},
@@ -86,7 +91,10 @@ OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tok
 std::vector<std::string> differences(const OrderedJson& now, const Json& known) {
   // Both through the text that a checkpoint holds: numbers are compared as they are written.
   const auto complete = [](const Json& identity) {
-    Json all = Json::parse(options_json({}).dump());
+    Json all = Json::parse(options_json(TrainOptions()).dump());
+    for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
+      if (is_in(option.range, default_of(option))) all[option.name] = json_of(default_of(option));  // not the preset's
+    }
     all.update(identity);
     return all;
   };

@@ -138,6 +138,7 @@ TrainStatus Trainer::update() {
 void Trainer::evaluate_held_out(TrainStatus& status) {
   EvaluateOptions evaluate_options;
   evaluate_options.length = options_.length;
+  evaluate_options.mask_rate = options_.mask_rate;
   evaluate_options.batch_tokens = std::max(options_.length, options_.micro_batch_tokens);
   const double loss = evaluate(model_, valid_, evaluate_options).nll();
   check(std::isfinite(loss), "[train] step {}: the held-out loss is {}", state_.step, loss);
@@ -232,8 +233,6 @@ TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const T
                   const TrainRun& run) {
   options.validate();
   options.check_text(static_cast<int64_t>(tokens.size()));
-  check(model.config().transformer.causal,
-        "[train] the model is an encoder; next-token prediction needs a causal transformer");
   check_usage(options.eval_steps == 0 || !run.valid.empty(), "[train] eval_steps is {}, but there is no held-out text",
               options.eval_steps);
   check_usage(!run.folder.empty() || (!run.resume && options.patience == 0),

@@ -1,6 +1,7 @@
 #include "train/update.h"
 
 #include <algorithm>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -19,6 +20,18 @@ UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t st
     blocks.push_back(order.block_at(step * count + i));
     result.tokens += order.length_of(blocks.back());
   }
+  // Of an encoder only what is masked counts; which, depends on the update alone, however it is cut.
+  const std::optional<int32_t> mask = model.config().mask_token();
+  const Masking masking(options.mask_rate, Random(options.seed, mix(0x3a5c, static_cast<uint64_t>(step))),
+                        mask.value_or(0));
+  int64_t targets = mask ? 0 : result.tokens;
+  for (size_t i = 0; mask && i < blocks.size(); ++i) {
+    const auto first = static_cast<int64_t>(i) * options.length;
+    for (int64_t t = 0; t < order.length_of(blocks[i]); ++t) {
+      targets += masking.asks(static_cast<uint64_t>(first + t)) ? 1 : 0;
+    }
+  }
+  targets = std::max<int64_t>(1, targets);  // none: no gradients either
   model.zero_gradients();
   uint64_t part = 0;
   for (size_t begin = 0; begin < blocks.size(); ++part) {
@@ -28,12 +41,14 @@ UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t st
            order.length_of(blocks[end]) == order.length_of(blocks[begin])) {
       ++end;
     }
-    const Batch batch = order.batch(std::span(blocks).subspan(begin, end - begin));
-    result.loss += model.accumulate_gradients(batch.ids, batch.targets, 1.0f / static_cast<float>(result.tokens),
+    const std::span<const int64_t> together = std::span(blocks).subspan(begin, end - begin);
+    const Batch batch = mask ? order.masked_batch(together, masking, static_cast<int64_t>(begin) * options.length)
+                             : order.batch(together);
+    result.loss += model.accumulate_gradients(batch.ids, batch.targets, 1.0f / static_cast<float>(targets),
                                               {options.seed, static_cast<uint64_t>(step), part});
     begin = end;
   }
-  result.loss /= static_cast<double>(result.tokens);
+  result.loss /= static_cast<double>(targets);
   return result;
 }
 

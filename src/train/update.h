@@ -12,8 +12,8 @@ namespace alibi {
 int64_t blocks_per_update(const TrainOptions& options);
 
 struct UpdateLoss {
-  double loss = 0;  ///< mean nll (nats)
-  int64_t tokens = 0;
+  double loss = 0;     ///< mean nll (nats) of what was predicted
+  int64_t tokens = 0;  ///< seen
 };
 
 /// Leaves in the model the gradient of the mean loss over the blocks of update `step` (counted from 0).

@@ -2,6 +2,7 @@
 
 #include "alibi/attention.h"
 #include "alibi/kv_cache.h"
+#include "attention/workspace.h"
 #include "testing.h"
 
 namespace alibi::test {
@@ -127,6 +128,32 @@ TEST(Merge, ErrorsNameTheArgument) {
   expect_error([&] { merge_attention(out, lse, out, {}, result, result_lse); }, "[merge_attention] lse_b");
   expect_error([&] { merge_attention(out, lse, out, lse, wrong, result_lse); }, "[merge_attention] out ");
   expect_error([&] { merge_attention(out, lse, out, lse, result, wrong); }, "[merge_attention] lse ");
+}
+
+/// Runs it as it is, and with denormal numbers treated as zero by the caller: the results are the same bits.
+template <class Run>
+void expect_same_bits_under_any_setting(const Run& run) {
+  const std::vector<Tensor> plain = run();
+  const kernels::FlushDenormals flush;
+  const std::vector<Tensor> flushed = run();
+  for (size_t i = 0; i < plain.size(); ++i) EXPECT_TRUE(same_bits(flushed[i], plain[i])) << i;
+}
+
+TEST(Merge, TheCallersTreatmentOfDenormalsDoesNotShow) {
+  // Values near the least normal number, 1.2e-38: results are on both sides of it.
+  const Tensor q = random_tensor({1, 40, 2, 16}, 1), k = random_tensor({1, 200, 2, 16}, 2);
+  const Tensor v = random_tensor({1, 200, 2, 16}, 3, 3e-38f);
+  const AttentionOptions options{.slopes = slopes(2), .tolerance = 0x1p-11f};
+  const Part a = attend_part(q, k, v, options, 0, 170), b = attend_part(q, k, v, options, 170, 200);
+  expect_same_bits_under_any_setting([&] {
+    const Part whole = merged(a, b);
+    return std::vector{whole.out, whole.lse};
+  });
+  expect_same_bits_under_any_setting([&] {
+    KvCache cache(1, 2, 16);
+    cache.append(k, v);
+    return std::vector{attention_decode(q, cache, options)};
+  });
 }
 
 }  // namespace

@@ -38,15 +38,15 @@ AttentionOptions options_of(const Uniform& u) {
   return {.slopes = {u.slope}, .causal = u.causal, .tolerance = u.tolerance};
 }
 
-/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h).
+/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h). The keys' centre
+/// is the key that they all are: so what bounds the remaining weights is their sum.
 class Rule {
  public:
   Rule(const Uniform& u, const kernels::Problem& problem)
       : u_(u), problem_(problem), slope_(static_cast<double>(u.slope)) {
     constexpr double log2e = std::numbers::log2e;
-    constexpr double rounding = (1 + 0x1p-16) * (1 + 0x1p-16);  // of the norms of a query and of a key
     top_ = u.score * log2e;
-    reach_ = u.score * log2e * rounding;
+    reach_ = 2 * u.score * log2e;  // of the key and of the centre, whose products are rounded
     slope2_ = slope_ * log2e;
     slack_ = 0x1p-20 + 16 * 0x1p-23;
   }
@@ -58,8 +58,8 @@ class Rule {
     double sum = begin <= position ? series(position - std::min(position, end - 1), position - begin) : 0;
     if (!u_.causal && end - 1 > position) sum += series(std::max(begin, position + 1) - position, end - 1 - position);
     const double penalty = slope2_ * static_cast<double>(distance);
-    const double count = std::min(static_cast<double>(remaining), -1 / std::expm1(-slope_));
-    const double owed = reach_ - penalty - top_ + std::log2(count) + slack_ * (reach_ + penalty + top_);
+    const double weights = std::log2(series(0, remaining - 1));  // of keys that follow each other from `distance` on
+    const double owed = weights - penalty + slack_ * (reach_ + penalty + top_ + std::abs(weights));
     return std::log2(static_cast<double>(kernels::skip_budget(problem_)) * sum) - owed;
   }
 
@@ -145,70 +145,70 @@ TEST(AttentionSkipCounts, AreThoseOfTheRule) {
   }
 }
 
-/// Key blocks of 32 that a block of 32 queries visits on AMX (src/attention/amx_skip.h): the rule is solved for the
-/// distance, once before the first key is read, from the queries' own keys, and again after every eight blocks.
+/// Key blocks of 32 that a block of 32 queries visits on AMX (src/attention/amx/skip.h): the rule is asked once before
+/// the first key is read, when every query's own key is known to have the score of all, and again after eight blocks.
 class AmxRule {
  public:
   explicit AmxRule(const Uniform& u) : u_(u), slope_(static_cast<double>(u.slope)) {
-    constexpr double log2e = std::numbers::log2e, rounding = (1 + 0x1p-15) * (1 + 0x1p-15);
-    top_ = u.score * log2e;
-    reach_ = u.score * log2e * rounding;
-    log_count_ = std::log2(std::min(static_cast<double>(u.length), -1 / std::expm1(-slope_)));
-    log_budget_ = std::log2(static_cast<double>(u.tolerance) / (u.causal ? 1 : 2));
+    top_ = u.score * std::numbers::log2e;
+    log_budget_ = std::log2(static_cast<double>(u.tolerance) / (u.causal ? 1 : 2) * (1 - 0x1p-9));
   }
 
   int64_t blocks_visited(int64_t row, int64_t rows) {
     const int64_t blocks = (u_.length + 31) / 32, own = (row + rows - 1) / 32 + 1;
     int64_t low = 0, high = u_.causal ? own : blocks, left = own, right = own;
-    const auto narrow = [&](const std::function<double(int64_t)>& log_sum) {
-      double least = 32, most = 0;
-      for (int64_t i = 0; i < rows; ++i) {
-        const double need = distance(log_sum(row + i));
-        least = std::min(least, static_cast<double>(i) - need);
-        most = std::max(most, static_cast<double>(i) + need);
-      }
-      const double before = static_cast<double>(row) + least, after = static_cast<double>(row) + most;
-      if (low < left) low = std::clamp(block_of(before), low, left);
-      if (high > right) high = std::clamp(block_of(after + 31), right, high);
+    const auto narrow = [&](const std::function<double(int64_t)>& sum) {
+      const auto negligible = [&](int64_t begin, int64_t end) {
+        double most = -INFINITY;
+        for (int64_t i = row; i < row + rows; ++i) most = std::max(most, excess(i, begin, end, sum(i)));
+        margin_ = std::min(margin_, std::abs(most));
+        return most <= 0;
+      };
+      int64_t block = left;
+      while (block > low && !negligible(0, 32 * block)) --block;
+      low = block;
+      block = right;
+      while (block < high && !negligible(32 * block, u_.length)) ++block;
+      high = block;
     };
-    narrow([&](int64_t) { return -reach_; });
+    narrow([&](int64_t) { return 1.0; });
     while (left > low || right < high) {
       if (left > low) {
         left = std::max(left - 8, low);
       } else {
         right = std::min(right + 8, high);
       }
-      narrow([&](int64_t i) { return top_ + std::log2(weights(i, 32 * left, std::min(32 * right, u_.length))); });
+      narrow([&](int64_t i) {
+        const int64_t end = std::min(32 * right, u_.length);
+        return weights(i, 32 * left, u_.causal ? std::min(end, i + 1) : end);
+      });
     }
     return right - left;
   }
 
-  /// How close a distance came to the edge of a block, in keys.
+  /// How close a decision was.
   double margin() const { return margin_; }
 
  private:
-  double distance(double log_sum) const {
-    const bool before_the_first = log_sum < 0 || u_.score == 0;
-    const double max = u_.score == 0 ? 0 : before_the_first ? reach_ : top_;
-    const double slack = (reach_ + max) * 0x1p-12 + 0x1p-7;
-    const double need = (reach_ + log_count_ - log_sum - log_budget_ + slack) / (slope_ * std::numbers::log2e) + 1;
-    return std::max(0.0, need * (1 + 0x1p-20));
-  }
-  int64_t block_of(double key) {
-    const double block = std::max(0.0, key / 32);
-    if (block > 0) margin_ = std::min(margin_, 32 * std::abs(block - std::round(block)));
-    return static_cast<int64_t>(std::floor(block));
+  /// What the keys [begin, end) weigh over what they may, in powers of two.
+  double excess(int64_t position, int64_t begin, int64_t end, double sum) const {
+    const double nearest = static_cast<double>(begin == 0 ? position - (end - 1) : begin - position);
+    const double slope = slope_ * std::numbers::log2e;
+    double all = 0;  // in units of the nearest
+    for (int64_t j = begin; j < end; ++j) {
+      all += std::exp(-slope_ * static_cast<double>(begin == 0 ? end - 1 - j : j - begin));
+    }
+    const double slack = 3 * top_ * 0x1p-12 + 0x1p-6 + 0x1p-20 * (std::abs(slope * nearest) + std::log2(all));
+    return std::log2(all) - slope * nearest - std::log2(sum) - log_budget_ + slack;
   }
   double weights(int64_t position, int64_t begin, int64_t end) const {
     double sum = 0;
-    for (int64_t j = begin; j < (u_.causal ? std::min(end, position + 1) : end); ++j) {
-      sum += std::exp(-slope_ * static_cast<double>(std::abs(position - j)));
-    }
+    for (int64_t j = begin; j < end; ++j) sum += std::exp(-slope_ * static_cast<double>(std::abs(position - j)));
     return sum;
   }
 
   const Uniform& u_;
-  double slope_, top_, reach_, log_count_, log_budget_;
+  double slope_, top_, log_budget_;
   double margin_ = INFINITY;
 };
 
@@ -220,7 +220,7 @@ TEST(AttentionSkipCounts, AreThoseOfTheRuleOnAmx) {
       {.length = 1000, .slope = 9e-4f, .tolerance = 0.9f},
       {.length = 1000, .slope = 0.02f, .tolerance = 0x1p-9f, .score = large},
       {.length = 700, .slope = 0.05f, .tolerance = 0x1p-11f, .causal = false},
-      {.length = 700, .slope = 0.03f, .tolerance = 0x1p-9f, .score = large, .causal = false},
+      {.length = 700, .slope = 0.033f, .tolerance = 0x1p-9f, .score = large, .causal = false},
   };
   for (const Uniform& u : cases) {
     SCOPED_TRACE(fmt::format("slope {} tolerance {} score {} causal {}", u.slope, u.tolerance, u.score, u.causal));
@@ -256,7 +256,7 @@ TEST(DecodeSkipCounts, AreWhatTheBudgetPaysFor) {
         const int64_t near_end = std::min(keys, (position + near + block - 1) / block * block);
         double sum = 0;
         for (int64_t j = near_begin; j < (causal ? position + 1 : near_end); ++j) sum += weight(j);
-        const double budget = static_cast<double>(causal ? tolerance : tolerance / 2) * sum;
+        const double budget = static_cast<double>(causal ? tolerance : tolerance / 2) * (1 - 0x1p-9) * sum;
         int64_t begin = 0, end = keys;
         for (double spent = 0; begin < near_begin; begin += block) {
           for (int64_t j = begin; j < begin + block; ++j) spent += weight(j);

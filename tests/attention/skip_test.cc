@@ -56,6 +56,16 @@ TEST(AttentionSkip, LeavesOutMostOfALongContext) {
   }
 }
 
+TEST(AttentionSkip, WhatKeysHaveInCommonAndASinkCostLittle) {
+  const AttentionCase c = long_case(2000);
+  AttentionTensors t(c);
+  const double plain = visited_share(c, t, 0x1p-11f);
+  for (int64_t i = 0; i < t.k.elements(); ++i) t.k.data<float>()[i] += 4;
+  EXPECT_LT(visited_share(c, t, 0x1p-11f), 1.15 * plain);
+  for (int64_t i = 0; i < t.k.elements() / 2000; ++i) t.k.data<float>()[i] *= 4;  // the first key
+  EXPECT_LT(visited_share(c, t, 0x1p-11f), 1.5 * plain);
+}
+
 TEST(AttentionSkip, HoldsOnEveryInstructionSetAndDataType) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     AttentionCase c = long_case(700, false);

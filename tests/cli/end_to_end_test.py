@@ -1,11 +1,12 @@
 """What the commands compute and write: results, files, the same bits."""
 
+import gzip
 import json
 import math
 import subprocess
 import unittest
 
-from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING, run
+from cli_case import COMMAND, CliTest, METHODS, SENTENCE, TINY_TRAINING, run
 
 
 class EndToEnd(CliTest):
@@ -99,6 +100,18 @@ class EndToEnd(CliTest):
         self.assertEqual((result.returncode, result.stderr.count("warning")), (0, 1))
         (model / "trained_on.json").unlink()
         self.succeeds("eval", model, self.text, "--lengths", "32")
+
+    def test_records_in_a_compressed_file_are_trained_on_and_held_out(self):
+        pages, model = self.folder / "pages.jsonl.gz", self.folder / "pages-model"
+        with gzip.open(pages, "wt") as file:
+            for i in range(40):
+                file.write(json.dumps({"id": i, "body": "".join(SENTENCE.format(40 * i + j) for j in range(20))}) + "\n")
+        self.fails(1, "it has body, id", "train", pages, "-o", model, *TINY_TRAINING)
+        self.succeeds("train", pages, "--field", "body", "-o", model, *TINY_TRAINING)
+        self.succeeds("eval", model, "--held-out", "--lengths", "32")
+        whole = run("eval", model, pages, "--field", "body", "--lengths", "32")
+        self.assertEqual(whole.returncode, 0, whole.stderr)
+        self.assertIn("is what", whole.stderr)  # the model was trained on most of it
 
     def test_eval_scores_what_was_held_out(self):
         book, model, out = self.folder / "book.txt", self.folder / "book-model", self.folder / "held-out.json"

@@ -149,6 +149,22 @@ class Streaming(CliTest):
         self.succeeds("eval", self.model, self.valid, "--stream", "--json", out)
         self.assertEqual(json.loads(out.read_text())["stream"]["nll"], piped["stream"]["nll"])
 
+    def test_interpolation(self):
+        def nll(*options):
+            self.succeeds("eval", self.model, self.valid, "--json", self.folder / "out.json", *options)
+            return [entry["nll"] for entry in self.json_of("out.json")["eval"]]
+
+        plain, dynamic = nll("--lengths", "32,64"), nll("--lengths", "32,64", "--interpolate", "dynamic")
+        self.assertEqual(plain[0], dynamic[0], "the training length")
+        self.assertNotEqual(plain[1], dynamic[1])
+        self.assertEqual(nll("--lengths", "32", "--interpolate", "1"), plain[:1])
+        for command in ("generate", "score"):
+            arguments = (self.valid,) if command == "score" else ("--tokens", 40)
+            usual = self.succeeds(command, self.model, *arguments)
+            self.assertNotEqual(usual, self.succeeds(command, self.model, *arguments, "--interpolate", "8"), command)
+        for wrong in ("0", "-2", "often", "inf"):
+            self.fails(2, "--interpolate", "eval", self.model, self.valid, "--interpolate", wrong)
+
     def test_bounded_memory_says_what_it_cost(self):
         out = self.folder / "bounded.json"
         text = self.folder / "long.txt"

@@ -35,6 +35,8 @@ class WhatTheyHold(CliTest):
             arguments = [*path[1:].split("/"), option, "nonsense"]
             if path in ("/train", "/tokenize"):
                 arguments += [self.text, "-o", self.folder / "unused"]
+            if path == "/embed":
+                arguments.append(self.model)
             message = run(*arguments).stderr.splitlines()[0]
             self.assertIn("nonsense", message)
             if option == "--isa":

@@ -12,6 +12,10 @@ import unittest
 
 from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING
 
+# What the preset says, or most texts never need, is not among the settings of a run unless it was asked for.
+WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "causal", "bidirectional",
+                    "bias-max", "slopes", "slope-training", "tolerance", "t5-buckets", "t5-max-distance")
+
 
 class TrainingConfig(CliTest):
     def write(self, settings):
@@ -23,9 +27,9 @@ class TrainingConfig(CliTest):
         written = json.loads((self.model / "train.json").read_text())
         text = self.succeeds("train", "--help")
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
-        # How to compute, not what; and of two ways to say a thing the one that was taken.
-        left_out = {"help", "resume", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
-                    "like"}
+        # How to compute, not what; of two ways to say a thing the one that was taken; what the preset says.
+        left_out = {"help", "from", "resume", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
+                    "like", *WRITTEN_IF_GIVEN}
         self.assertIn('\n  "length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
         again = self.folder / "again"
@@ -67,6 +71,33 @@ class TrainingConfig(CliTest):
         self.assertEqual([name for name in given if used[name] == default[name]], [], "a value that shows nothing")
         self.assertEqual(set(used), set(given) | untested)
 
+    def test_the_shape_and_the_slopes_are_the_users(self):
+        out, again = self.folder / "shaped", self.folder / "shaped-again"
+        given = {"layers": 1, "d-model": 32, "heads": 2, "slopes": [0.5, 0.125], "slope-training": "learned",
+                 "tolerance": 0, "embedding-scale": 2}
+        words = [word for name, value in given.items() for word in
+                 (f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else str(value))]
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", out, *TINY_TRAINING, *words)
+        used = json.loads((out / "train.json").read_text())
+        self.assertEqual({name: used[name] for name in given}, given)
+        self.succeeds("train", "--config", out / "train.json", "-o", again)
+        self.assertEqual((again / "model.safetensors").read_bytes(), (out / "model.safetensors").read_bytes())
+        self.assertIn("training is complete", self.succeeds("train", "--resume", out))
+        self.succeeds("info", out, "--json", self.folder / "info.json")
+        info = self.json_of("info.json")
+        self.assertEqual([info[key] for key in ("layers", "d_model", "heads", "embedding_scale", "slope_training")],
+                         [1, 32, 2, 2, "learned"])
+        (slopes,) = info["slopes"]
+        for start, slope in zip((0.5, 0.125), slopes):
+            self.assertNotEqual(slope, start, "learned")
+            self.assertAlmostEqual(slope / start, 1, delta=0.2)
+        self.assertIn("slopes that are learned", info["differences_from_mpt"])
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", self.folder / "fixed", *TINY_TRAINING, "--slopes",
+                      "0.25")
+        self.assertRegex(self.succeeds("info", self.folder / "fixed"), r"\nslopes +0.25 0.25 0.25 0.25\n")
+        for wrong, mentions in (("0.5,steep", "steep"), ("-1", "-1"), ("0.5,0.5", "expected 4 for 4 heads"), ("", "")):
+            self.fails(2, mentions, "train", self.text, "-o", self.folder / "unused", "--slopes", wrong)
+
     def test_the_settings_of_an_earlier_version_mean_the_same(self):
         """earlier_train.json has what `alibi train` wrote before this version, no option with its default."""
         file = pathlib.Path(__file__).with_name("earlier_train.json")
@@ -79,6 +110,7 @@ class TrainingConfig(CliTest):
         self.assertTrue((read / "model.safetensors").read_bytes() == (said / "model.safetensors").read_bytes())
         used = json.loads((read / "train.json").read_text())
         settings["warmup-fraction"] = settings.pop("warmup")  # its name since then
+        settings["mask-rate"] = 0.15  # an option since then
         self.assertEqual({**used, "text": None, "valid": None, "out": None},
                          {**settings, "text": None, "valid": None, "out": None})
 
@@ -108,7 +140,7 @@ class TrainingDefaults(CliTest):
         taken = json.loads((self.folder / "defaults" / "train.json").read_text())
         compared = 0
         for name, of_tiny, value in shown:
-            if name in ("tokens", "precision", "threads"):
+            if name in ("tokens", "precision", "threads", *WRITTEN_IF_GIVEN):
                 continue
             with self.subTest(name):
                 self.assertEqual(str(taken[name]), str(type(taken[name])(value)))

@@ -39,6 +39,7 @@ CompareOptions short_run(const TemporaryFolder& folder) {
   options.train.batch_tokens = 64;
   options.train.tokens = 256;
   options.sample_tokens = 12;
+  options.speed_turns = 0;
   return options;
 }
 
@@ -292,6 +293,39 @@ TEST(Compare, SettingsOfTrainingReachItAndTheReport) {
   options.dropout = 0;
   options.eval_tokens = -1;
   test::expect_error<UsageError>([&] { compare(options); }, "eval_tokens is -1, expected at least 0");
+}
+
+TEST(Compare, SpeedIsMeasuredInTurnsWithTheSkipRuleAndWithout) {
+  const TemporaryFolder folder;
+  CompareOptions options = shorter_run(folder);
+  options.methods = {Position::alibi, Position::learned};
+  options.lengths = {8, 16, 32};
+  options.speed_turns = 2;
+  options.out = folder / "out";
+  const CompareResults results = compare(options);
+  ASSERT_EQ(results.speed.size(), 3u);
+  EXPECT_EQ(results.speed[0].name(), "alibi");
+  EXPECT_EQ(results.speed[1].name(), "alibi, all keys");
+  EXPECT_EQ(results.speed[2].name(), "learned");
+  for (const MethodSpeed& speed : results.speed) {
+    ASSERT_EQ(speed.points.size(), 3u);
+    EXPECT_EQ(speed.points[0].work, "train");
+    EXPECT_EQ(speed.points[0].length, 8);
+    EXPECT_EQ(speed.points[1].work, "eval");
+    EXPECT_EQ(speed.points[1].length, 8);
+    EXPECT_EQ(speed.points[2].length, 32);
+    for (const SpeedPoint& point : speed.points) {
+      const bool ends = speed.method == "learned" && point.length == 32;
+      EXPECT_EQ(std::isfinite(point.tokens_per_second) && point.tokens_per_second > 0, !ends);
+      EXPECT_EQ(std::isfinite(point.cpu_seconds) && point.cpu_seconds > 0, !ends);
+      EXPECT_EQ(point.spread >= 1, !ends);
+    }
+  }
+  // The same command does not measure again, and what was trained is as it was.
+  const CompareResults again = compare(options);
+  ASSERT_EQ(again.speed.size(), 3u);
+  EXPECT_EQ(again.speed[1].points[0].tokens_per_second, results.speed[1].points[0].tokens_per_second);
+  EXPECT_EQ(again.methods[0].evaluations[2].nll, results.methods[0].evaluations[2].nll);
 }
 
 }  // namespace

@@ -149,6 +149,7 @@ void names() {
   expect(norm_from(name_of(Norm::rms_norm)) == Norm::rms_norm, "norms");
   expect(bidirectional_from(name_of(Bidirectional::symmetric)) == Bidirectional::symmetric, "directions");
   expect(precision_from(name_of(Precision::f32)) == Precision::f32, "precisions");
+  expect(slope_training_from(name_of(SlopeTraining::learned)) == SlopeTraining::learned, "training of slopes");
   expect(precision_from("auto") == best_precision(), "the best precision");
   expect(optimizer_from(name_of(Optimizer::nag)) == Optimizer::nag, "optimizers");
   expect(schedule_from(name_of(ScheduleKind::cosine)) == ScheduleKind::cosine, "schedules");
@@ -172,6 +173,7 @@ void transformer() {
   Tensor x({1, 4, 16});
   x.fill(1);
   expect(model(x).shape() == x.shape() && model.config().layers == 1, "inference");
+  expect(model.slopes().front() == slopes(2), "slopes");
   model.set_precision(Precision::f32);
   model.set_recompute(model.precision() == Precision::bf16);
   model.zero_gradients();
@@ -248,6 +250,7 @@ void language_model(const std::filesystem::path& folder) {
   const Evaluation found = evaluate(model, text, {.length = 16});
   expect(found.perplexity() < 300 && found.nll() > 0 && found.tokens_per_second() > 0 && found.bits_per_byte(600) > 0,
          "evaluation");
+  expect(!attention_map(model, text, 16).heads.empty(), "where a model looks");
   expect(evaluate_stream(model, text).tokens == static_cast<int64_t>(text.size()), "evaluation in one pass");
   const StreamEvaluation stream = evaluate_stream(model, std::span<const int32_t>(text).first(50));
   expect(
@@ -257,7 +260,7 @@ void language_model(const std::filesystem::path& folder) {
   expect(scorer.score(text).size() == text.size() && scorer.length() == 4 && scorer.certificate().keys == 0,
          "scores of tokens that come");
   model.save(folder / "model");
-  const LanguageModel loaded = LanguageModel::load(folder / "model");
+  LanguageModel loaded = LanguageModel::load(folder / "model");
   GenerateOptions generate;
   generate.max_tokens = 4;
   generate.temperature = 0;
@@ -268,7 +271,15 @@ void language_model(const std::filesystem::path& folder) {
   const Generation sample = prompt.go_on(generate);
   made_prompt = std::move(prompt);
   expect(std::move(made_prompt).go_on(generate).text == sample.text && sample.tokens_per_second() > 0, "samples");
-  expect(loaded.config().vocab_size == 257, "the loaded model");
+  loaded.set_interpolation({.factor = 2});
+  expect(loaded.interpolation().factor == 2, "interpolation");
+  expect(loaded.config().vocab_size == 257 && loaded.slopes().size() == 1, "the loaded model");
+
+  const std::vector<std::string> texts{"a text", "another"};
+  EmbedOptions pooled;
+  pooled.pooling = pooling_from(name_of(Pooling::last));
+  expect(embed(loaded, texts, pooled).size(0) == 2, "vectors of texts");
+  expect(!loaded.config().mask_token(), "a decoder masks nothing");
 
   ModelOptions shape;
   shape.layers = 2;

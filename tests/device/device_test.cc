@@ -183,6 +183,14 @@ TEST_P(DeviceModel, TrainsAndRunsThereToTheSameBits) {
   expect_same(found, on(Device::cpu));
 }
 
+TEST(Device, SlopesAreLearnedThereToTheSameBits) {
+  const FakeDevice device;
+  LanguageModelConfig config = small_config(Position::alibi);
+  config.transformer.slope_training = SlopeTraining::learned_random;
+  const auto on = [&](Device where) { return results_on(where, config, Precision::f32, false, Optimizer::adamw); };
+  expect_same(on(Device::cuda), on(Device::cpu));
+}
+
 TEST(Device, ModelsInBfloat16AndOfBandsTrainThereToTheSameBits) {
   const FakeDevice device;
   LanguageModelConfig config = small_config(Position::alibi);

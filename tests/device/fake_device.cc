@@ -10,7 +10,6 @@
 
 #include "attention/kernel_state.h"
 #include "core/check.h"
-#include "core/isa.h"
 
 namespace alibi::test {
 namespace {
@@ -162,6 +161,8 @@ nn::Operators all_operators() {
   all.dropout_backward = OnCpu<nn::dropout_backward>::run;
   all.embedding = OnCpu<nn::embedding>::run;
   all.embedding_backward = OnCpu<nn::embedding_backward>::run;
+  all.exp2 = OnCpu<nn::exp2>::run;
+  all.exp2_backward = OnCpu<nn::exp2_backward>::run;
   all.matmul = OnCpu<nn::matmul>::run;
   all.linear = OnCpu<nn::linear>::run;
   all.linear_backward = OnCpu<nn::linear_backward>::run;
@@ -203,12 +204,11 @@ const kernels::Kernel fake_kernel = {
     .forward =
         [](const kernels::Problem& there, AttentionState* state) {
           ++calls_so_far;
-          prepare_dispatch();
           kernels::Problem problem = there;
           show(problem);
-          if (state == nullptr) return kernels::vector_kernel().forward(problem, nullptr);
+          if (state == nullptr) return kernels::cpu_kernel().forward(problem, nullptr);
           AttentionState seen = seen_by_cpu(*state);
-          const bool done = kernels::vector_kernel().forward(problem, &seen);
+          const bool done = kernels::cpu_kernel().forward(problem, &seen);
           const Tensor lse = state->kernel.state().lse;
           state->stats = seen.stats;
           state->kernel.state() = seen.kernel.state();
@@ -218,14 +218,13 @@ const kernels::Kernel fake_kernel = {
     .backward =
         [](const kernels::Problem& there, const AttentionState& state, const kernels::BiasSums& sums_there) {
           ++calls_so_far;
-          prepare_dispatch();
           kernels::Problem problem = there;
           show(problem);
           kernels::BiasSums sums = sums_there;
           for (float** sum : {&sums.dtable, &sums.dslopes}) {
             if (*sum != nullptr) *sum = reinterpret_cast<float*>(blocks().open(*sum));
           }
-          return kernels::vector_kernel().backward(problem, seen_by_cpu(state), sums);
+          return kernels::cpu_kernel().backward(problem, seen_by_cpu(state), sums);
         },
 };
 

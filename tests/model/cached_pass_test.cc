@@ -13,6 +13,7 @@ TransformerConfig cached_config(Position position) {
   TransformerConfig config = test::small_transformer(position);
   config.heads = 4;
   config.kv_heads = 2;
+  if (position == Position::alibi) config.slope_training = SlopeTraining::learned_random;
   return config;
 }
 

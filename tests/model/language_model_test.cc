@@ -145,6 +145,19 @@ TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
   }
 }
 
+TEST(LanguageModel, LearnedSlopesSurviveTheFolder) {
+  const TemporaryFolder folder;
+  LanguageModelConfig config = language_model_config();
+  config.transformer.slope_training = SlopeTraining::learned_random;
+  const LanguageModel model(config, 3);
+  model.save(folder.path());
+  const LanguageModel loaded = LanguageModel::load(folder.path());
+  EXPECT_EQ(loaded.slopes(), model.slopes());
+  EXPECT_EQ(loaded.config().transformer.slope_training, SlopeTraining::learned_random);
+  const Tensor ids = random_ids({1, 20}, 1, 257);
+  EXPECT_TRUE(test::same_bits(model.logits(ids), loaded.logits(ids)));
+}
+
 TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
   const TemporaryFolder folder;
   LanguageModel(language_model_config(), 9).save(folder.path());

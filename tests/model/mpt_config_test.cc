@@ -153,6 +153,19 @@ TEST(MptConfig, AModelThatIsNoMptIsNotCalledOne) {
   differs("position rotary", [](Config& c) { c.transformer.position = Position::rotary; });
   differs("position none", [](Config& c) { c.transformer.position = Position::none; });
   differs("alibi_bias_max 7.5", [](Config& c) { c.transformer.alibi_bias_max = 7.5; });
+  {
+    LanguageModelConfig config = mpt_of_two_layers();
+    config.transformer.causal = false;
+    config.transformer.bidirectional = Bidirectional::one_sided;
+    const auto [read, json] = saved(config);
+    EXPECT_EQ(json["architectures"][0], "AlibiForMaskedLM");
+    EXPECT_EQ(json["mask_token_id"], config.vocab_size - 1);
+    EXPECT_EQ(read.differences, std::vector<std::string>{"an encoder"});
+    EXPECT_FALSE(read.model.transformer.causal);
+    EXPECT_EQ(read.model.transformer.bidirectional, Bidirectional::one_sided);
+  }
+  differs("slopes 0.5", [](Config& c) { c.transformer.alibi_slopes = {0.5f}; });
+  differs("slopes that are learned", [](Config& c) { c.transformer.slope_training = SlopeTraining::learned; });
   differs("activation swiglu", [](Config& c) { c.transformer.activation = Activation::swiglu; });
   differs("activation relu", [](Config& c) { c.transformer.activation = Activation::relu; });
   differs("activation gelu_tanh", [](Config& c) { c.transformer.activation = Activation::gelu_tanh; });
@@ -210,6 +223,9 @@ TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {
     t.t5_max_distance = position == Position::t5 ? 99 : 128;
     t.rotary_theta = position == Position::rotary ? 500 : 10000;
     t.max_length = position == Position::learned ? 33 : 0;
+    t.alibi_slopes =
+        position == Position::alibi ? std::vector<float>{0.5f, 0.1f, 1, 2, 3e-5f, 1e-3f} : std::vector<float>();
+    t.slope_training = position == Position::alibi ? SlopeTraining::learned_random : SlopeTraining::fixed;
     const test::TemporaryFolder folder;
     LanguageModel(config, 1).save(folder.path());
     const LanguageModelConfig found = read_mpt_config(folder.path()).model;
@@ -226,6 +242,7 @@ TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {
               std::tuple(0.25f, 0.5f, 0.375f, 0.0625f));
     EXPECT_EQ(std::tuple(f.position, f.alibi_bias_max, f.activation, f.norm, f.norm_eps),
               std::tuple(position, 5.0, Activation::relu, Norm::layer_norm, 0.01f));
+    EXPECT_EQ(std::tuple(f.alibi_slopes, f.slope_training), std::tuple(t.alibi_slopes, t.slope_training));
     EXPECT_EQ(std::tuple(f.t5_buckets, f.t5_max_distance, f.rotary_theta, f.max_length),
               std::tuple(t.t5_buckets, t.t5_max_distance, t.rotary_theta, t.max_length));
     EXPECT_EQ(std::tuple(f.bias, f.final_norm, f.causal), std::tuple(true, false, true));

@@ -45,7 +45,7 @@ TEST(Transformer, SlopesOfEncoders) {
     config.causal = false;
     config.bidirectional = form;
     AttentionOptions options;
-    make_position(config)->bias(options);
+    make_position(config)->bias(0, options);
     return std::pair(options.slopes, options.slopes_after);
   };
   const auto is = [](std::vector<float> before, std::vector<float> after) { return std::pair(before, after); };
@@ -56,6 +56,63 @@ TEST(Transformer, SlopesOfEncoders) {
   // Those of twice as many heads, alternating.
   EXPECT_EQ(slopes_of(4, Bidirectional::two_slopes),
             is({0x1p-1f, 0x1p-3f, 0x1p-5f, 0x1p-7f}, {0x1p-2f, 0x1p-4f, 0x1p-6f, 0x1p-8f}));
+}
+
+TEST(Transformer, SlopesThatAreGiven) {
+  using Slopes = std::vector<std::vector<float>>;
+  TransformerConfig config = small_transformer();
+  EXPECT_EQ(Transformer(config).slopes(), Slopes(2, slopes(3)));
+  config.alibi_bias_max = 4;
+  EXPECT_EQ(Transformer(config).slopes(), Slopes(2, slopes(3, 4)));
+  config.alibi_slopes = {0.5f, 0, 2};
+  EXPECT_EQ(Transformer(config).slopes(), Slopes(2, {0.5f, 0, 2}));
+  config.alibi_slopes = {0.125f};
+  EXPECT_EQ(Transformer(config).slopes(), Slopes(2, {0.125f, 0.125f, 0.125f}));
+  EXPECT_EQ(config.position_parameter_count(), 0);
+  config.causal = false;
+  config.bidirectional = Bidirectional::two_slopes;
+  config.alibi_slopes = {1, 2, 3, 4, 5, 6};
+  EXPECT_EQ(Transformer(config).slopes(), Slopes(2, {1, 3, 5, 2, 4, 6}));
+  EXPECT_TRUE(Transformer(small_transformer(Position::none)).slopes().empty());
+}
+
+TEST(Transformer, LearnedSlopesBeginAsGivenOrByTheSeed) {
+  TransformerConfig config = small_transformer();
+  config.slope_training = SlopeTraining::learned;
+  EXPECT_EQ(config.position_parameter_count(), 2 * 3);
+  const auto expect_near = [](const std::vector<float>& found, const std::vector<float>& expected) {
+    ASSERT_EQ(found.size(), expected.size());
+    for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i] / expected[i], 1, 1e-6);
+  };
+  for (const std::vector<float>& layer : Transformer(config, 5).slopes()) expect_near(layer, slopes(3));
+  config.alibi_slopes = {0.75f};
+  for (const std::vector<float>& layer : Transformer(config, 5).slopes()) expect_near(layer, {0.75f, 0.75f, 0.75f});
+
+  config.slope_training = SlopeTraining::learned_random;
+  config.alibi_bias_max = 6;
+  const auto random = Transformer(config, 5).slopes();
+  EXPECT_EQ(Transformer(config, 5).slopes(), random);
+  EXPECT_NE(Transformer(config, 6).slopes(), random);
+  EXPECT_NE(random[0], random[1]);
+  config.heads = config.d_model;
+  for (const std::vector<float>& layer : Transformer(config, 5).slopes()) {
+    EXPECT_LE(*std::max_element(layer.begin(), layer.end()), 1);
+    EXPECT_GE(*std::max_element(layer.begin(), layer.end()), 0.25f);
+    EXPECT_GE(*std::min_element(layer.begin(), layer.end()), 0x1p-6f);
+    EXPECT_LE(*std::min_element(layer.begin(), layer.end()), 0x1p-4f);
+  }
+}
+
+TEST(Transformer, LearnedSlopesAreWhatAttentionTakes) {
+  TransformerConfig config = small_transformer();
+  config.slope_training = SlopeTraining::learned;
+  Transformer model(config, 5);
+  for (const float exponent : {-1e30f, -200.0f, 0.0f, 200.0f, 1e30f}) {
+    model.parameters().front().value.fill(exponent);
+    const float expected = std::exp2(std::clamp(exponent, -30.0f, 10.0f));
+    EXPECT_EQ(model.slopes(), std::vector(2, std::vector(3, expected)));
+    for (const float y : model(test::random_tensor({1, 9, 24}, 1)).to_floats()) EXPECT_TRUE(std::isfinite(y));
+  }
 }
 
 TEST(Transformer, FairseqInitializationHasItsBounds) {
@@ -95,6 +152,24 @@ TEST(TransformerConfig, BadValuesAreNamed) {
   EXPECT_NE(message([](auto& c) { c.embedding_dropout = -1; }).find("embedding_dropout"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.expansion = 0; }).find("expansion"), std::string::npos);
   EXPECT_NE(message([](auto& c) { c.alibi_bias_max = -1; }).find("alibi_bias_max"), std::string::npos);
+  const auto of_slopes = [&](std::vector<float> given, SlopeTraining training = SlopeTraining::fixed) {
+    return message([&](auto& c) {
+      c.alibi_slopes = std::move(given);
+      c.slope_training = training;
+    });
+  };
+  EXPECT_NE(of_slopes({1, 2}).find("alibi_slopes are 2 numbers, expected 3 for 3 heads, or one for all"),
+            std::string::npos);
+  EXPECT_NE(of_slopes({1, 2, -1}).find("alibi_slopes is -1"), std::string::npos);
+  EXPECT_NE(of_slopes({HUGE_VALF}).find("alibi_slopes is inf"), std::string::npos);
+  EXPECT_NE(of_slopes({NAN}).find("alibi_slopes is nan"), std::string::npos);
+  EXPECT_NE(of_slopes({0}, SlopeTraining::learned).find("above 0, where they are learned"), std::string::npos);
+  EXPECT_NE(message([](auto& c) {
+              c.slope_training = SlopeTraining::learned;
+              c.causal = false;
+              c.bidirectional = Bidirectional::two_slopes;
+            }).find("slope_training is learned, expected fixed for an encoder that is two_slopes"),
+            std::string::npos);
   EXPECT_NE(message([](auto& c) {
               c.position = Position::rotary;
               c.d_model = 9;

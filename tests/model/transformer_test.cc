@@ -55,6 +55,12 @@ std::vector<Case> cases() {
   config.position = Position::t5;
   all.push_back({"encoder_t5", config});
   config = small_transformer();
+  config.slope_training = SlopeTraining::learned;
+  all.push_back({"learned_slopes", config});
+  config.causal = false;
+  config.slope_training = SlopeTraining::learned_random;
+  all.push_back({"encoder_learned_slopes", config});
+  config = small_transformer();
   config.layers = 0;  // the final norm alone
   all.push_back({"no_layers", config});
   return all;

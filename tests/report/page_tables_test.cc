@@ -87,10 +87,30 @@ TEST(PageTables, Details) {
 
 TEST(PageTables, Cost) {
   EXPECT_EQ(rows_of(cost_table(results())),
-            (Rows{{"Method", "Training took", "Train tokens/s", "Eval tokens/s at 16", "Eval tokens/s at 32",
-                   "Train memory", "Eval memory"},
-                  {"alibi", "1m 01s", "1.23k", "1.60k", "3.20k", "11.0 MiB", "22.0 MiB"},
-                  {"learned", "1m 02s", "2.35k", "1.60k", "–", "33.0 MiB", "44.0 MiB"}}));
+            (Rows{{"Method", "Train tokens/s", "Eval tokens/s at 16", "Eval tokens/s at 32"},
+                  {"alibi", "1.23k", "1.60k", "3.20k"},
+                  {"learned", "2.35k", "1.60k", "–"},
+                  {"Method", "Training took", "FLOPs", "Train memory", "Eval memory"},
+                  {"alibi", "1m 01s", "–", "11.0 MiB", "22.0 MiB"},
+                  {"learned", "1m 02s", "–", "33.0 MiB", "44.0 MiB"}}));
+}
+
+TEST(PageTables, CostInTurns) {
+  CompareResults timed = results();
+  timed.speed = {{"alibi", false, {{"train", 16, 1234, 1620.4, 1.05}, {"eval", 32, 3200, 600, 1.1}}},
+                 {"alibi", true, {{"train", 16, 1200, 1700, 1.0}, {"eval", 32, 1600, 1200, 1.0}}},
+                 {"learned", false, {{"train", 16, 2350, 800, 1.0}, {"eval", 32, NAN, NAN, NAN}}}};
+  const Rows expected = {
+      {"Method", "Training at 16, tokens/s", "CPU s per million", "Evaluation at 32, tokens/s", "CPU s per million"},
+      {"alibi", "1.23k", "1,620", "3.20k", "600"},
+      {"alibi, all keys", "1.20k", "1,700", "1.60k", "1,200"},
+      {"learned", "2.35k", "800", "–", "–"}};
+  Rows found = rows_of(cost_table(timed));
+  found.resize(expected.size());
+  EXPECT_EQ(found, expected);
+  EXPECT_EQ(cost_table(timed).find("disturbed"), std::string::npos);
+  timed.speed[1].points[0].spread = 1.4;
+  EXPECT_NE(cost_table(timed).find("1.40 times as long"), std::string::npos);
 }
 
 TEST(PageTables, LossByPosition) {

@@ -6,6 +6,7 @@
 
 #include "report/merge.h"
 #include "report/sample_results.h"
+#include "report/theme.h"
 #include "testing.h"
 
 namespace alibi {
@@ -105,6 +106,10 @@ TEST(Merge, RunsOfSeveralComparisonsAreOne) {
 
   CompareResults other = one;
   other.methods[0].runs[0].evaluations[0].nll += 0.1;
+  const CompareResults labelled = merge({{"one", one}, {"other", other, "changed"}});
+  ASSERT_EQ(labelled.methods.size(), 4u);
+  EXPECT_EQ(labelled.methods[2].name, "alibi, changed");
+  EXPECT_EQ(style_of(labelled.methods[2].name).name, "alibi");
   test::expect_error<Error>([&] { merge({{"one", one}, {"other", other}}); }, "other results");
   other = one;
   other.held_out.bytes = 5;

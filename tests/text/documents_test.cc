@@ -45,8 +45,8 @@ TEST(Documents, HiddenEmptyAndBinaryFilesOfAFolderAreSkipped) {
   folder.write("empty", "");
   folder.write("binary", std::string("a\0b", 3));
   folder.write("late_binary", std::string(10000, 'x') + std::string(1, '\0'));
-  folder.write("compressed", "\x1f\x8b\x08\x12\x01\x02");
-  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);  // reading it would wait for ever
+  folder.write("compressed", "\x42\x5a\x68\x39\x01\x02\x90\x91\x92\x93");  // bzip2, which is not read
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);                 // reading it would wait for ever
   EXPECT_EQ(document_names(read_documents({folder.path().string()})), std::vector<std::string>{"text"});
 }
 

@@ -142,6 +142,10 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
   named.model("activation_dropout", [](auto& c) { c.transformer.activation_dropout = 0.25f; });
   named.model("embedding_dropout", [](auto& c) { c.transformer.embedding_dropout = 0.25f; });
   named.model("alibi_bias_max", [](auto& c) { c.transformer.alibi_bias_max = 4; });
+  named.model("causal", [](auto& c) { c.transformer.causal = false; });
+  named.model("bidirectional", [](auto& c) { c.transformer.bidirectional = Bidirectional::two_slopes; });
+  named.model("slopes", [](auto& c) { c.transformer.alibi_slopes = {0.5f}; });
+  named.model("slope_training", [](auto& c) { c.transformer.slope_training = SlopeTraining::learned; });
   named.model("t5_buckets", [](auto& c) { c.transformer.t5_buckets = 16; });
   named.model("t5_max_distance", [](auto& c) { c.transformer.t5_max_distance = 64; });
   named.model("rotary_theta", [](auto& c) { c.transformer.rotary_theta = 500; });

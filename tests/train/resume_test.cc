@@ -11,6 +11,7 @@
 #include <limits>
 #include <set>
 #include <thread>
+#include <tuple>
 #include <utility>
 
 #include "alibi/train.h"
@@ -121,12 +122,14 @@ class Resume : public ::testing::Test {
 
 TEST_F(Resume, SameBitsAsARunThatWasNotStoppedAtAnyThreadCount) {
   const test::RuntimeGuard guard;
-  for (const auto& [optimizer, precision] :
-       {std::pair(Optimizer::adamw, "f32"), std::pair(Optimizer::nag, "f32"), std::pair(Optimizer::adamw, "auto")}) {
+  for (const auto& [optimizer, precision, slopes] :
+       {std::tuple(Optimizer::adamw, "f32", SlopeTraining::fixed),
+        std::tuple(Optimizer::nag, "f32", SlopeTraining::learned),
+        std::tuple(Optimizer::adamw, "auto", SlopeTraining::learned_random)}) {
     TrainOptions options = varied_run(optimizer);
     options.precision = precision_from(precision);
     set_threads(1);
-    LanguageModel undisturbed = small_model(Position::alibi, 0.1f);
+    LanguageModel undisturbed = small_model(Position::alibi, 0.1f, slopes);
     TrainRun plain;
     plain.valid = valid;
     const Outcome expected = outcome(train(undisturbed, tokens, options, plain), undisturbed);
@@ -136,14 +139,14 @@ TEST_F(Resume, SameBitsAsARunThatWasNotStoppedAtAnyThreadCount) {
     int64_t done = 0;
     for (const int64_t stop : {1, 2, 5, 6, 11}) {
       set_threads(static_cast<int>(1 + stop % 3));
-      LanguageModel model = small_model(Position::alibi, 0.1f);
+      LanguageModel model = small_model(Position::alibi, 0.1f, slopes);
       const TrainResult part = go(model, options, stop);
       EXPECT_EQ(part.end, TrainEnd::asked);
       EXPECT_EQ(part.resumed_step, done);
       EXPECT_EQ(part.steps, stop);
       done = stop;
     }
-    LanguageModel model = small_model(Position::alibi, 0.1f);
+    LanguageModel model = small_model(Position::alibi, 0.1f, slopes);
     const TrainResult last = go(model, options);
     EXPECT_EQ(last.end, TrainEnd::all_tokens);
     EXPECT_EQ(last.tokens, 12 * 256 - 3 * 5);  // the stream's last block is 5 tokens short, in each of 3 epochs

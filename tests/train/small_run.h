@@ -18,9 +18,11 @@ inline LanguageModelConfig small_config(int layers = 2, int d_model = 32, int he
   return config;
 }
 
-inline LanguageModel small_model(Position position = Position::alibi, float dropout = 0) {
+inline LanguageModel small_model(Position position = Position::alibi, float dropout = 0,
+                                 SlopeTraining slope_training = SlopeTraining::fixed) {
   LanguageModelConfig config = small_config();
   config.transformer.dropout = dropout;
+  config.transformer.slope_training = slope_training;
   config.transformer.t5_buckets = 16;
   return LanguageModel(with_position(config, position, 16), 1);
 }

@@ -190,5 +190,22 @@ TEST(TrainPlan, MemoryIsWhatTensorsTake) {
   }
 }
 
+TEST(Train, LearnedSlopesMoveInEachLayerAndDoNotDecay) {
+  LanguageModel model = small_model(Position::alibi, 0, SlopeTraining::learned);
+  const auto before = model.slopes();
+  TrainOptions options = short_run();
+  options.weight_decay = 10;  // it would halve an exponent
+  train(model, stream(1000), options);
+  const auto after = model.slopes();
+  ASSERT_EQ(after.size(), 2u);
+  EXPECT_NE(after[0], after[1]);
+  for (size_t layer = 0; layer < 2; ++layer) {
+    for (size_t h = 0; h < before[layer].size(); ++h) {
+      EXPECT_NE(after[layer][h], before[layer][h]);
+      EXPECT_NEAR(std::log2(after[layer][h] / before[layer][h]), 0, 0.25);  // 30 updates at 5e-3 and less
+    }
+  }
+}
+
 }  // namespace
 }  // namespace alibi

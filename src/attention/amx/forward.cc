@@ -41,26 +41,28 @@ struct QueryState {
   float* rounded = nullptr;     ///< [32]: of the same, rounded
   float* max = nullptr;         ///< [32]: reference of the exponentials
   float* norms = nullptr;       ///< [32]: bounds on |q|
+  float* products = nullptr;    ///< [32]: of q and the keys' centre, as scores
+  float* shares = nullptr;      ///< [32]: where |q| lies on the chord of the skip rule
+  Levels levels;                ///< of that
   uint32_t* draws = nullptr;    ///< [32]: of dropout
 };
 
 class Forward {
  public:
-  Forward(const Problem& problem, const ForwardTask& task, const KeyView& keys, float largest_value)
+  Forward(const Problem& problem, const ForwardTask& task, const PackedKeys& keys)
       : problem_(problem),
         sequence_(problem.sequences[task.sequence]),
         plan_(problem, task.sequence, task.head),
-        keys_(keys),
+        keys_(keys.view(task.sequence, task.head / problem.group())),
         steps_(steps_of(problem.head_dim)),
         key_blocks_((plan_.keys + block_rows - 1) / block_rows),
-        skip_(problem, plan_),
+        skip_(problem, plan_, keys.bounds()),
         mask_(problem.dropout_seed, sequence_.batch, task.head),
         workspace_(Workspace::take(static_cast<size_t>(floats_needed()))),
         ramps_(plan_, workspace_.part(Ramps::floats)),
         scores_(workspace_.part(item_blocks * block_floats)),
         weights_(halves(item_blocks * block_halves)) {
-    longest_key_ = keys.norm_from[0];
-    const float headroom = std::log2(static_cast<float>(plan_.keys)) + std::log2(std::fmax(largest_value, 1.0f));
+    const float headroom = std::log2(static_cast<float>(plan_.keys)) + std::log2(std::fmax(keys.largest_value(), 1.0f));
     sums_fit_ = headroom + safe_score < 120;
     const int64_t blocks = (sequence_.queries + block_rows - 1) / block_rows;
     const int64_t end =
@@ -112,7 +114,7 @@ class Forward {
 
  private:
   int64_t floats_needed() const {
-    const int64_t each = steps_ * (block_halves / 2 + block_floats) + 5 * block_rows;
+    const int64_t each = steps_ * (block_halves / 2 + block_floats) + 7 * block_rows;
     const int64_t draws = problem_.dropout > 0 ? key_blocks_ * block_pairs : 0;
     return Ramps::floats + item_blocks * (block_floats + block_halves / 2) + ForwardTask::blocks_together * each +
            draws;
@@ -148,25 +150,26 @@ class Forward {
     q.rounded = workspace_.part(block_rows);
     q.max = workspace_.part(block_rows);
     q.norms = workspace_.part(block_rows);
+    q.products = workspace_.part(block_rows);
+    q.shares = workspace_.part(block_rows);
     q.draws = reinterpret_cast<uint32_t*>(workspace_.part(block_rows));
     const Source source =
         source_at(problem_.q, sequence_.batch, sequence_.query_begin + q.row, plan_.head, q.rows, problem_.head_dim);
     pack_columns(source, q.queries);
     const float longest = row_norms(source, q.norms);
-    q.safe = sums_fit_ && std::fabs(plan_.factor) * longest * longest_key_ + plan_.largest_bias <= safe_score;
+    q.safe = sums_fit_ && std::fabs(plan_.factor) * longest * keys_.longest + plan_.largest_bias <= safe_score;
     const __m512 reference = _mm512_set1_ps(q.safe ? 0.0f : -HUGE_VALF);
     const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
     store_lanes(q.sum, zero);
     store_lanes(q.rounded, zero);
     store_lanes(q.max, {reference, reference});
     if (!skip_.active()) return;
-    // Before the first key is read: every row sees its own key, whose score is at least -factor |q| max |k|.
-    alignas(64) float sum[block_rows], max[block_rows];
-    const __m512 reach = _mm512_set1_ps(-std::fabs(plan_.factor) * longest_key_);
-    const Lanes norms = load_lanes(q.norms);
-    store_lanes(max, {_mm512_mul_ps(norms.low, reach), _mm512_mul_ps(norms.high, reach)});
+    skip_.measure_queries(problem_, q.row, q.rows, q.norms, q.products, q.shares, q.levels);
+    // Before the first key is read: every row sees its own key.
+    alignas(64) float sum[block_rows], least[block_rows];
+    skip_.least_scores(q.norms, q.products, keys_.longest, least);
     store_lanes(sum, {_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f)});
-    narrow(q, sum, max);
+    narrow(q, sum, least);
   }
 
   /// The draws of all query blocks, and of the keys that any of them visits.
@@ -289,15 +292,9 @@ class Forward {
 
   /// Takes key blocks that provably do not matter off [low, high).
   void narrow(QueryState& q, const float* sums, const float* maxima) const {
-    const SkipRows rows = {q.position, q.rows, q.norms, sums, maxima};
-    if (q.low < q.left) {
-      const int64_t block = skip_.first_block(rows, keys_.norm_before[q.left]);
-      q.low = block > q.left ? q.left : block > q.low ? block : q.low;
-    }
-    if (q.high > q.right) {
-      const int64_t block = skip_.last_block(rows, keys_.norm_from[q.right]);
-      q.high = block < q.right ? q.right : block < q.high ? block : q.high;
-    }
+    const SkipRows rows = {q.position, q.rows, q.norms, q.products, q.shares, q.levels, sums, maxima};
+    q.low = skip_.first_block(rows, q.low, q.left);
+    q.high = skip_.last_block(rows, q.right, q.high);
   }
 
   const Problem& problem_;
@@ -312,7 +309,6 @@ class Forward {
   Ramps ramps_;
   float* scores_;
   uint16_t* weights_;
-  float longest_key_ = 0;
   bool sums_fit_ = false;
   uint32_t* pair_draws_ = nullptr;  ///< [key_blocks][16], with dropout
   int64_t count_ = 0;
@@ -321,12 +317,12 @@ class Forward {
 
 }  // namespace
 
-AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const KeyView& keys, float largest_value,
+AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const PackedKeys& keys,
                             const BlockIndex& index, AttentionState* state) {
   const FlushDenormals flush;
   const TileScope tiles;
   AttentionStats stats;
-  Forward forward(problem, task, keys, largest_value);
+  Forward forward(problem, task, keys);
   forward.run(stats);
   forward.finish(index, state);
   return stats;

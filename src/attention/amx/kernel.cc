@@ -81,8 +81,7 @@ bool amx_forward(const Problem& problem, AttentionState* state) {
   std::atomic<int64_t> visited{0}, total{0};
   parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) {
     const ForwardTask& task = tasks[static_cast<size_t>(i)];
-    const KeyView view = keys.view(task.sequence, task.head / problem.group());
-    const AttentionStats stats = forward_task(problem, task, view, keys.largest_value(), index, state);
+    const AttentionStats stats = forward_task(problem, task, keys, index, state);
     visited += stats.blocks_visited;
     total += stats.blocks_total;
   });

@@ -7,6 +7,7 @@
 
 #include "attention/amx/pack.h"
 #include "attention/amx/tiles.h"
+#include "attention/workspace.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
@@ -46,6 +47,7 @@ PackedKeys::PackedKeys(const Problem& problem)
   memory_ = allocate(static_cast<size_t>(2 * blocks * block_size_) * sizeof(uint16_t), false);
   rows_ = static_cast<uint16_t*>(memory_.get());
   transposed_ = rows_ + blocks * block_size_;
+  if (skip_rule_applies(problem)) bounds_.emplace(problem, block_rows);
   std::vector<float> values(static_cast<size_t>(blocks));
   const auto sequences = static_cast<int64_t>(problem.sequences.size());
   for (int64_t s = 0; s < sequences; ++s) {
@@ -53,6 +55,7 @@ PackedKeys::PackedKeys(const Problem& problem)
     const Sequence& sequence = problem.sequences[at_sequence];
     const int64_t count = index.blocks(at_sequence);
     parallel_ranges(kv_heads_ * count, 16, [&](int64_t begin, int64_t end) {
+      const FlushDenormals flush;
       for (int64_t i = begin; i < end; ++i) {
         const int64_t head = i % kv_heads_, row = i / kv_heads_ * block_rows;  // heads lie side by side in memory
         const int64_t at = index.at(at_sequence, head, row / block_rows);
@@ -66,11 +69,13 @@ PackedKeys::PackedKeys(const Problem& problem)
         pack_transposed(source(problem.v), tiles, count * block_rows * block_rows);
         norms_.set(at_sequence, head, row / block_rows, row_norms(source(problem.k), row_norm));
         values[static_cast<size_t>(at)] = largest(source(problem.v));
+        if (bounds_) measure_keys(problem, at_sequence, head, row / block_rows, *bounds_);
       }
     });
   }
   for (const float value : values) largest_value_ = std::max(largest_value_, value);
   norms_.accumulate();
+  if (bounds_) bounds_->accumulate();
   constexpr float most = std::numeric_limits<float>::max();
   finite_ = largest_value_ <= most;
   for (size_t sequence = 0; sequence < problem.sequences.size(); ++sequence) {
@@ -80,10 +85,7 @@ PackedKeys::PackedKeys(const Problem& problem)
 
 KeyView PackedKeys::view(size_t sequence, int64_t kv_head) const {
   const int64_t at = norms_.blocks().at(sequence, kv_head, 0) * block_size_;
-  return {.rows = rows_ + at,
-          .transposed = transposed_ + at,
-          .norm_before = norms_.before(sequence, kv_head),
-          .norm_from = norms_.from(sequence, kv_head)};
+  return {.rows = rows_ + at, .transposed = transposed_ + at, .longest = norms_.from(sequence, kv_head)[0]};
 }
 
 }  // namespace alibi::kernels::amx

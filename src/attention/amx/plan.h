@@ -4,8 +4,9 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 
-#include "attention/skip.h"
+#include "attention/skip_weights.h"
 
 namespace alibi::kernels::amx {
 
@@ -30,8 +31,7 @@ struct HeadPlan {
 struct KeyView {
   const uint16_t* rows = nullptr;        ///< keys: `rows` tiles, [block][step]
   const uint16_t* transposed = nullptr;  ///< values: `transposed` tiles, [step][block]
-  const float* norm_before = nullptr;    ///< [blocks + 1]: bound on the norms of the keys in the blocks before
-  const float* norm_from = nullptr;      ///< [blocks + 1]: and from a block on
+  float longest = 0;                     ///< bound on the norms of the keys
 };
 
 /// All keys and values of a call in tiles, and what must be known of them.
@@ -42,11 +42,14 @@ class PackedKeys {
   /// False if any key or value is infinite, not a number, or too large for its square.
   bool finite() const { return finite_; }
   float largest_value() const { return largest_value_; }
+  /// Null if the skip rule is not asked.
+  const WeightBounds* bounds() const { return bounds_ ? &*bounds_ : nullptr; }
 
  private:
   int64_t block_size_;  ///< values of a packed block
   int64_t kv_heads_;
   KeyNorms norms_;
+  std::optional<WeightBounds> bounds_;
   std::shared_ptr<void> memory_;
   uint16_t* rows_ = nullptr;
   uint16_t* transposed_ = nullptr;
@@ -63,7 +66,7 @@ struct ForwardTask {
   int64_t work = 0;
 };
 
-AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const KeyView& keys, float largest_value,
+AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const PackedKeys& keys,
                             const BlockIndex& index, AttentionState* state);
 
 }  // namespace alibi::kernels::amx

@@ -1,65 +1,126 @@
-// The skip rule (skip.h) for a block of 32 queries, solved for the distance: a row that has collected sum * exp2(max)
-// owes the keys at distance d and beyond at most exp2(reach - slope d) * count, so they may be skipped where d is at
-// least (reach + log2(count) - log2(budget sum) - max) / slope.
+// The skip rule (skip.h) for a block of 32 queries and the key blocks that it has not visited yet.
 #pragma once
 
 #include <cmath>
-#include <numbers>
 
 #include "attention/amx/plan.h"
 #include "attention/amx/softmax.h"
-#include "attention/skip.h"
+#include "attention/skip_weights.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 
 /// What the rule asks of a query block.
 struct SkipRows {
-  int64_t position = 0;           ///< of the first row
-  int64_t rows = 0;               ///< <= 32
-  const float* norms = nullptr;   ///< [32]: bounds on |q|
-  const float* sums = nullptr;    ///< [32]: of the weights so far
-  const float* maxima = nullptr;  ///< [32]: their reference
+  int64_t position = 0;             ///< of the first row
+  int64_t rows = 0;                 ///< <= 32
+  const float* norms = nullptr;     ///< [32]: bounds on |q|
+  const float* products = nullptr;  ///< [32]: of q and the keys' centre, as scores
+  const float* shares = nullptr;    ///< [32]: where |q| lies on the chord between
+  Levels levels;                    ///< these
+  const float* sums = nullptr;      ///< [32]: of the weights so far
+  const float* maxima = nullptr;    ///< [32]: their reference
 };
 
 class SkipRule {
  public:
-  SkipRule(const Problem& problem, const HeadPlan& plan)
-      : plan_(plan),
-        active_(skip_rule_applies(problem)),
-        log_budget_(active_ ? std::log2(skip_budget(problem)) : 0.0f) {
-    log_count_before_ = log_count(plan.before);
-    log_count_after_ = log_count(plan.after);
+  /// bounds: null if the rule is not asked.
+  SkipRule(const Problem& problem, const HeadPlan& plan, const WeightBounds* bounds)
+      : plan_(plan), active_(bounds != nullptr) {
+    if (!active_) return;
+    keys_ = bounds->head(plan.sequence, plan.head);
+    size_ = bounds->size();
+    log_budget_ = std::log2(skip_budget(problem));
   }
 
   bool active() const { return active_; }
 
-  /// The first key block that matters, given a bound on the norms of the keys before.
-  int64_t first_block(const SkipRows& rows, float norm) const {
-    __m512 least = _mm512_set1_ps(static_cast<float>(block_rows));
-    for (int64_t half = 0; half < block_rows; half += vector_floats) {
-      const __m512 need = distance_needed(rows, half, norm, log_count_before_, plan_.before);
-      least = _mm512_mask_min_ps(least, lane_mask(rows.rows, half), least, _mm512_sub_ps(row_numbers(half), need));
+  /// Products and shares of the queries [row, row + rows), given their norms.
+  void measure_queries(const Problem& problem, int64_t row, int64_t rows, const float* norms, float* products,
+                       float* shares, Levels& levels) const {
+    const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
+    store_lanes(products, zero);
+    store_lanes(shares, zero);
+    if (keys_.centre_norm != 0) {
+      const Sequence& sequence = problem.sequences[plan_.sequence];
+      centre_products(problem, sequence, plan_.head, row, rows, keys_.centre, size_, products);
     }
-    // Keys before position + least are far enough from every row.
-    const int64_t key = rows.position + static_cast<int64_t>(std::floor(_mm512_reduce_min_ps(least)));
-    return key < 0 ? 0 : key / block_rows;
+    const float unit = std::fabs(plan_.factor);
+    float least = HUGE_VALF, most = 0;
+    for (int64_t i = 0; i < rows; ++i) {
+      least = std::fmin(least, unit * norms[i]);
+      most = std::fmax(most, unit * norms[i]);
+    }
+    levels = keys_.levels_of(least, most);
+    for (int64_t i = 0; i < rows; ++i) shares[i] = levels.share(unit * norms[i]);
   }
 
-  /// The end of the key blocks that matter, given a bound on the norms of the keys after.
-  int64_t last_block(const SkipRows& rows, float norm) const {
-    __m512 most = _mm512_setzero_ps();
+  /// least[32] = a lower bound of every score of a row, its own key's among them.
+  void least_scores(const float* norms, const float* products, float longest_key, float* least) const {
+    const __m512 reach = _mm512_set1_ps(-std::fabs(plan_.factor) * longest_key);
+    const __m512 radius = _mm512_set1_ps(-std::fabs(plan_.factor) * keys_.radius_before[count()]);
     for (int64_t half = 0; half < block_rows; half += vector_floats) {
-      const __m512 need = distance_needed(rows, half, norm, log_count_after_, plan_.after);
-      most = _mm512_mask_max_ps(most, lane_mask(rows.rows, half), most, _mm512_add_ps(row_numbers(half), need));
+      const __m512 norm = _mm512_load_ps(norms + half);
+      const __m512 centred = _mm512_fmadd_ps(norm, radius, _mm512_load_ps(products + half));
+      _mm512_store_ps(least + half, _mm512_max_ps(_mm512_mul_ps(norm, reach), centred));
     }
-    const int64_t key = rows.position + static_cast<int64_t>(std::ceil(_mm512_reduce_max_ps(most)));
-    return (key + block_rows - 1) / block_rows;
+  }
+
+  /// Of the key blocks [low, left), left of those visited: the first that matters, or `left`.
+  int64_t first_block(const SkipRows& rows, int64_t low, int64_t left) const {
+    if (low >= left) return low;
+    const Lanes owed = owed_by(rows, keys_.norm_before[left], -plan_.before);
+    const auto negligible = [&](int64_t end) {
+      return fits(rows, owed, keys_.chord_before(rows.levels, end), plan_.before,
+                  rows.position - (end * block_rows - 1));
+    };
+    if (!negligible(low + 1)) return low;
+    int64_t end = low + 1, too_far = left + 1;
+    while (too_far - end > 1) {
+      const int64_t middle = end + (too_far - end) / 2;
+      (negligible(middle) ? end : too_far) = middle;
+    }
+    return end;
+  }
+
+  /// Of the key blocks [right, high): the end of those that matter, or `right`.
+  int64_t last_block(const SkipRows& rows, int64_t right, int64_t high) const {
+    if (high <= right) return high;
+    const Lanes owed = owed_by(rows, keys_.norm_from[right], plan_.after);
+    const auto negligible = [&](int64_t begin) {
+      return fits(rows, owed, keys_.chord_from(rows.levels, begin), plan_.after, begin * block_rows - rows.position);
+    };
+    if (!negligible(high - 1)) return high;
+    int64_t begin = high - 1, too_near = right - 1;
+    while (begin - too_near > 1) {
+      const int64_t middle = too_near + (begin - too_near) / 2;
+      (negligible(middle) ? begin : too_near) = middle;
+    }
+    return begin;
   }
 
  private:
-  float log_count(float slope) const {
-    return static_cast<float>(std::log2(weight_bound(static_cast<double>(slope) * std::numbers::ln2, plan_.keys)));
+  int64_t count() const { return (plan_.keys + block_rows - 1) / block_rows; }
+
+  /// The logarithm of what the remaining keys weigh over what they may, for a row, but for their number and distances:
+  /// those of the first row, which change by -slope_per_row from row to row. Every rounding is on the safe side.
+  Lanes owed_by(const SkipRows& rows, float norm, float slope_per_row) const {
+    Lanes owed;
+    // Rounding of weights to bfloat16, by which kept and skipped ones may differ by log2((1 + 2^-8) / (1 - 2^-8)) =
+    // 0.0113, and of sums of weights, 256 to an addition.
+    const __m512 fixed = _mm512_set1_ps(0x1p-6f + static_cast<float>(plan_.keys) * 0x1p-31f);
+    const __m512 reach = _mm512_set1_ps(std::fabs(plan_.factor) * (norm + keys_.centre_norm));
+    for (int64_t half = 0; half < block_rows; half += vector_floats) {
+      const __m512 max = _mm512_load_ps(rows.maxima + half), products = _mm512_load_ps(rows.products + half);
+      const __m512 sum = _mm512_add_ps(log2_of(_mm512_load_ps(rows.sums + half)), _mm512_set1_ps(log_budget_));
+      __m512 lanes = _mm512_sub_ps(_mm512_sub_ps(products, max), sum);
+      // Of the scores, which grows with them.
+      const __m512 rounded = _mm512_fmadd_ps(_mm512_load_ps(rows.norms + half), reach, _mm512_abs_ps(max));
+      lanes = _mm512_add_ps(lanes, _mm512_fmadd_ps(rounded, _mm512_set1_ps(0x1p-12f), fixed));
+      lanes = _mm512_fmadd_ps(row_numbers(half), _mm512_set1_ps(slope_per_row), lanes);
+      (half == 0 ? owed.low : owed.high) = lanes;
+    }
+    return owed;
   }
 
   static __m512 row_numbers(int64_t first) {
@@ -67,30 +128,26 @@ class SkipRule {
     return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(first)));
   }
 
-  /// Within [0, 2^30]; the latter where nothing may be skipped. Every rounding is on the safe side.
-  __m512 distance_needed(const SkipRows& rows, int64_t half, float norm, float log_count, float slope) const {
-    constexpr float never = 0x1p30f;
-    const __m512 norms = _mm512_load_ps(rows.norms + half), max = _mm512_load_ps(rows.maxima + half);
-    const __m512 reach = _mm512_mul_ps(norms, _mm512_set1_ps(std::fabs(plan_.factor) * norm));
-    const __m512 sum = log2_of(_mm512_load_ps(rows.sums + half));
-    const __m512 owed = _mm512_sub_ps(_mm512_add_ps(reach, _mm512_set1_ps(log_count)),
-                                      _mm512_add_ps(_mm512_add_ps(sum, max), _mm512_set1_ps(log_budget_)));
-    // Rounding of the scores and of this bound.
-    const __m512 slack =
-        _mm512_fmadd_ps(_mm512_add_ps(reach, _mm512_abs_ps(max)), _mm512_set1_ps(0x1p-12f), _mm512_set1_ps(0x1p-7f));
-    const __m512 total = _mm512_add_ps(owed, slack);
-    // One more than needed, since positions and distances are rounded too; a slope of 0 needs all or nothing.
-    const __m512 inverse = _mm512_set1_ps(slope > 0x1p-30f ? 1 / slope : 0x1p30f);
-    __m512 need = _mm512_fmadd_ps(total, inverse, _mm512_set1_ps(1.0f));
-    need = _mm512_fmadd_ps(_mm512_abs_ps(need), _mm512_set1_ps(0x1p-20f), need);
-    // max and min give their second operand for NaN.
-    return _mm512_max_ps(_mm512_setzero_ps(), _mm512_min_ps(need, _mm512_set1_ps(never)));
+  /// True if no row owes more than it may to remaining keys at this distance from the first row.
+  static bool fits(const SkipRows& rows, const Lanes& owed, const Chord& weights, float slope, int64_t distance) {
+    const float penalty = slope * static_cast<float>(distance);
+    const float rounding = 0x1p-20f * (std::fabs(penalty) + std::fabs(weights.low) + weights.rise);
+    const __m512 known = _mm512_set1_ps(weights.low - penalty + rounding), rise = _mm512_set1_ps(weights.rise);
+    const auto excess = [&](__m512 lanes, int64_t half) {
+      return _mm512_add_ps(_mm512_fmadd_ps(_mm512_load_ps(rows.shares + half), rise, known), lanes);
+    };
+    // False for NaN.
+    const __mmask16 low = _mm512_cmp_ps_mask(excess(owed.low, 0), _mm512_setzero_ps(), _CMP_LE_OQ);
+    const __mmask16 high = _mm512_cmp_ps_mask(excess(owed.high, 16), _mm512_setzero_ps(), _CMP_LE_OQ);
+    const auto all = [](__mmask16 found, __mmask16 wanted) { return (found & wanted) == wanted; };
+    return all(low, lane_mask(rows.rows, 0)) && all(high, lane_mask(rows.rows, 16));
   }
 
   const HeadPlan& plan_;
   bool active_;
-  float log_budget_;
-  float log_count_before_ = 0, log_count_after_ = 0;
+  WeightBounds::Head keys_;
+  int64_t size_ = 0;
+  float log_budget_ = 0;
 };
 
 }  // namespace alibi::kernels::amx

@@ -17,6 +17,7 @@
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
 #include "attention/skip.h"
+#include "attention/workspace.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -192,6 +193,8 @@ void Decode::visit_near() {
   }
   const int64_t together = threads();
   parallel_ranges(static_cast<int64_t>(groups_.size()), grain(cache_, 2 * near_keys), [&](int64_t begin, int64_t end) {
+    const FlushDenormals
+        flush;  // as the visits, so that decisions and results are the same whatever the caller's setting
     for (int64_t g = begin; g < end; ++g) {
       Group& group = groups_[static_cast<size_t>(g)];
       if (group.seen_begin == group.seen_end) continue;
@@ -208,11 +211,13 @@ void Decode::visit_near() {
 void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
   const double tolerance = static_cast<double>(skip_budget(problem_));
   const int64_t head = group.batch * cache_.kv_heads + group.kv_head;
+  std::vector<float> centre(cache_.centre(head), cache_.centre(head) + cache_.stride);
+  decode_arrange(centre.data(), cache_.stride, cache_.dtype);
   for (size_t r = 0; r < group.rows; ++r) {
     DecodeRow& row = rows_[group.first_row + r];
     const double budget = tolerance * partials[r].sum;
     const auto rule = [&] {
-      return DecodeSkip(cache_.norms, head, problem_.scale, row, cache_.stride, partials[r].max, budget);
+      return DecodeSkip(cache_, head, centre.data(), problem_.scale, row, partials[r].max, budget);
     };
     if (row.begin < std::min(group.near_begin, row.position) && row.bias.slope_before > 0) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));
@@ -276,6 +281,7 @@ void Decode::merge(AttentionState* state) const {
   const int64_t row_bytes = static_cast<int64_t>(partials * sizeof(float)) * cache_.stride;
   parallel_ranges(static_cast<int64_t>(groups_.size()), std::max<int64_t>(1, task_bytes / row_bytes),
                   [&](int64_t begin, int64_t end) {
+                    const FlushDenormals flush;
                     for (int64_t g = begin; g < end; ++g) {
                       const Group& group = groups_[static_cast<size_t>(g)];
                       for (size_t r = 0; r < group.rows; ++r) merge_row(group, r, state);
@@ -341,8 +347,9 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   const Shape shape = {held.batch, held.length, held.kv_heads, held.head_dim};
   Problem problem = make_problem(operation, q, Tensor::view(held.k.raw(), shape, q.dtype()),
                                  Tensor::view(held.v.raw(), shape, q.dtype()), out, options);
-  check_apart(operation, "out", out, "the cache's keys", held.k);
-  check_apart(operation, "out", out, "the cache's values", held.v);
+  const bool released = held.has_released();  // then the rows of the heads lie anywhere
+  check_apart(operation, "out", out, "the cache's keys", released ? held.k : cache.keys());
+  check_apart(operation, "out", out, "the cache's values", released ? held.v : cache.values());
   return problem;
 }
 

@@ -53,12 +53,14 @@ inline constexpr int64_t decode_rows_together = 64;
 ///
 ///     2^(c ||q|| N - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)       c = |scale| log2(e), m = slope log2(e)
 ///
-/// and N comes from the tree of norms: whole far stretches are decided by one value each.
+/// and N comes from the tree of norms: whole far stretches are decided by one value each. So is R, the largest distance
+/// from the keys' centre k0: where it is less, scale log2(e) q k0' + c ||q|| R stands for c ||q|| N.
 class DecodeSkip {
  public:
-  /// head: of the tree of norms. budget: tolerance times the row's sum so far, relative to max.
-  DecodeSkip(const NormTree& norms, int64_t head, float scale, const DecodeRow& row, int64_t stride, double max,
-             double budget);
+  /// centre: of the keys of the head, as decode_arrange() leaves it. budget: tolerance times the row's sum so far,
+  /// relative to max.
+  DecodeSkip(const KvCache::State& cache, int64_t head, const float* centre, float scale, const DecodeRow& row,
+             double max, double budget);
 
   /// Of the keys [begin, end), all before the row: the first that must be visited, or `end`.
   int64_t first_needed(int64_t begin, int64_t end);
@@ -70,14 +72,17 @@ class DecodeSkip {
   template <bool before>
   Range needed(Range keys);
   /// Takes the bound of what a stretch of keys weighs off the budget, if it fits.
-  bool spend(float norm, float slope, int64_t distance, int64_t keys);
+  bool spend(float norm, float radius, float slope, int64_t distance, int64_t keys);
 
-  const NormTree& norms_;
+  const NormTree &norms_, &radii_;
   int64_t head_;
   const DecodeRow& row_;
   double max_;
   double budget_;
-  double reach_ = 0;  // largest score of a key of norm 1, log2 units
+  double reach_ = 0;     // largest score of a key of norm 1, log2 units
+  double centre_ = 0;    // score of the keys' centre
+  double rounding_ = 0;  // of a score, by its largest magnitude
+  double flushed_ = 0;   // by which denormal products may raise a score
 };
 
 }  // namespace alibi::kernels

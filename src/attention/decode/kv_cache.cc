@@ -9,6 +9,8 @@
 
 #include "attention/decode/cache_gap.h"
 #include "attention/decode/kv_cache_state.h"
+#include "attention/skip_centre.h"
+#include "attention/workspace.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -32,14 +34,16 @@ void copy_row(const From* from, int64_t size, To* to, int64_t stride) {
   for (int64_t i = size; i < stride; ++i) to[i] = To(0.0f);
 }
 
-/// An upper bound of the row's norm, above it by a rounding at most; +infinity if an element is not finite.
-template <class T>
-float norm_above(const T* row, int64_t stride) {
+/// An upper bound of the row's distance from a centre, above it by a rounding at most; +infinity if an element is not
+/// finite. Without a centre: of its norm.
+template <bool centred, class T>
+float norm_above(const T* row, int64_t stride, const float* centre) {
   constexpr int64_t lanes = 8;  // sums that do not wait for each other; stride is a multiple
   double sums[lanes] = {};
   for (int64_t i = 0; i < stride; i += lanes) {
     for (int64_t lane = 0; lane < lanes; ++lane) {
-      const auto x = static_cast<double>(widen(row[i + lane]));
+      auto x = static_cast<double>(widen(row[i + lane]));
+      if constexpr (centred) x -= static_cast<double>(centre[i + lane]);
       sums[lane] += x * x;
     }
   }
@@ -83,25 +87,54 @@ void write_rows(KvCache::State& cache, const Tensor& from, const Tensor& to, int
   }
 }
 
-/// Raises the leaf of the block of keys [begin, end), which it holds.
+/// Raises the leaves of the block of keys [begin, end), which it holds.
 template <class T>
-void raise_norm(KvCache::State& cache, int64_t head, int64_t begin, int64_t end) {
+void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end) {
   float& longest = cache.norms.leaf(head, begin / cache_block);
+  float& farthest = cache.radii.leaf(head, begin / cache_block);
+  const float* centre = cache.centre(head);
   const T* row = cache.k.data<T>() + cache.row(head / cache.kv_heads, head % cache.kv_heads, begin) * cache.stride;
-  for (int64_t i = begin; i < end; ++i, row += cache.stride) longest = std::max(longest, norm_above(row, cache.stride));
+  for (int64_t i = begin; i < end; ++i, row += cache.stride) {
+    longest = std::max(longest, norm_above<false>(row, cache.stride, centre));
+    farthest = std::max(farthest, norm_above<true>(row, cache.stride, centre));
+  }
 }
 
-void raise_norm(KvCache::State& cache, int64_t head, int64_t begin, int64_t end) {
-  cache.dtype == DType::float32 ? raise_norm<float>(cache, head, begin, end)
-                                : raise_norm<bfloat16>(cache, head, begin, end);
+void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end) {
+  cache.dtype == DType::float32 ? raise_norms<float>(cache, head, begin, end)
+                                : raise_norms<bfloat16>(cache, head, begin, end);
+}
+
+/// Makes the leaf of a block anew, of its keys before `end`.
+void set_norms(KvCache::State& cache, int64_t head, int64_t block, int64_t end) {
+  cache.norms.leaf(head, block) = 0;
+  cache.radii.leaf(head, block) = 0;
+  raise_norms(cache, head, block * cache_block, end);
+}
+
+void rebuild(KvCache::State& cache, int64_t head, int64_t block) {
+  cache.norms.rebuild(head, block);
+  cache.radii.rebuild(head, block);
+}
+
+/// The centre of the first keys, once there are enough; none of them was released before.
+void set_centre(KvCache::State& cache, int64_t head) {
+  std::vector<float> rows(static_cast<size_t>(kernels::centre_rows * cache.stride));
+  const int64_t first = cache.row(head / cache.kv_heads, head % cache.kv_heads, 0) * cache.stride;
+  for (int64_t i = 0; i < kernels::centre_rows * cache.stride; ++i) {
+    const int64_t at = first + i;
+    rows[static_cast<size_t>(i)] =
+        cache.dtype == DType::float32 ? cache.k.data<float>()[at] : widen(cache.k.data<bfloat16>()[at]);
+  }
+  kernels::make_centre(rows.data(), kernels::centre_rows, cache.stride,
+                       &cache.centres[static_cast<size_t>(head * cache.stride)]);
 }
 
 template <class T>
-void append_block(KvCache::State& cache, const Tensor& k, const Tensor& v, int64_t head, int64_t first, int64_t begin,
-                  int64_t end) {
+void write_block(KvCache::State& cache, const Tensor& k, const Tensor& v, int64_t head, int64_t first, int64_t begin,
+                 int64_t end) {
   write_rows<T>(cache, k, cache.k, head, first, begin, end);
   write_rows<T>(cache, v, cache.v, head, first, begin, end);
-  raise_norm<T>(cache, head, begin, end);
 }
 
 /// New memory for the keys of each head from `begins` on, and a copy of those there are.
@@ -144,6 +177,7 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype)
   check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} is more than {}", batch, kv_heads, most);
   state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype);
   state_->stride = ceil_div(head_dim, State::row_multiple) * State::row_multiple;
+  state_->centres.resize(static_cast<size_t>(batch * kv_heads * state_->stride));
   set_capacity(*state_, 0);
 }
 
@@ -169,7 +203,9 @@ int64_t KvCache::begin(int64_t kv_head) const {
   return state_->begin(kv_head);
 }
 int64_t KvCache::bytes() const {
-  int64_t sum = static_cast<int64_t>(state_->k.bytes() + state_->v.bytes()) + state_->norms.bytes();
+  const size_t centres = state_->centres.size() * sizeof(float);
+  int64_t sum = static_cast<int64_t>(state_->k.bytes() + state_->v.bytes() + centres) + state_->norms.bytes() +
+                state_->radii.bytes();
   for (const kernels::ReleasedKeys& released : state_->released) sum += released.bytes();
   return sum;
 }
@@ -186,26 +222,46 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   const Tensor held_k = cache.k, held_v = cache.v;  // k and v may be views of them
   if (length > cache.capacity) reserve(std::max(length, std::min(most_keys, cache.capacity + cache.capacity / 2)));
   cache.norms.resize(length);
+  cache.radii.resize(length);
   // A task is a stretch of whole blocks of one head, so that no two tasks raise the same leaf.
   constexpr int64_t blocks_together = 16;
   const int64_t first_block = first / cache_block;
   const int64_t tasks = ceil_div(ceil_div(length, cache_block) - first_block, blocks_together);
   const int64_t heads = cache.batch * cache.kv_heads;
-  const auto append_part = [&](int64_t head, int64_t task) {
-    const int64_t block = first_block + task * blocks_together;
-    for (int64_t i = block; i < block + blocks_together && i * cache_block < length; ++i) {
-      const int64_t begin = std::max(first, i * cache_block), end = std::min(length, (i + 1) * cache_block);
-      cache.dtype == DType::float32 ? append_block<float>(cache, k, v, head, first, begin, end)
-                                    : append_block<bfloat16>(cache, k, v, head, first, begin, end);
-    }
-  };
   // One token is too little work to wake other threads for.
   const int64_t heads_together = std::max<int64_t>(1, 1024 / std::min(added, blocks_together * cache_block));
-  parallel_for(ceil_div(heads, heads_together) * tasks, [&](int64_t i) {
-    const int64_t head = i / tasks * heads_together;
-    for (int64_t h = head; h < std::min(head + heads_together, heads); ++h) append_part(h, i % tasks);
-  });
-  for (int64_t head = 0; head < heads; ++head) cache.norms.rebuild(head, first_block);
+  const auto for_each_block = [&](const auto& visit) {
+    parallel_for(ceil_div(heads, heads_together) * tasks, [&](int64_t i) {
+      const kernels::FlushDenormals flush;  // norms are those of what the kernels read
+      const int64_t block = first_block + i % tasks * blocks_together, head = i / tasks * heads_together;
+      for (int64_t h = head; h < std::min(head + heads_together, heads); ++h) {
+        for (int64_t b = block; b < block + blocks_together && b * cache_block < length; ++b) {
+          visit(h, std::max(first, b * cache_block), std::min(length, (b + 1) * cache_block));
+        }
+      }
+    });
+  };
+  const auto write = [&](int64_t head, int64_t begin, int64_t end) {
+    cache.dtype == DType::float32 ? write_block<float>(cache, k, v, head, first, begin, end)
+                                  : write_block<bfloat16>(cache, k, v, head, first, begin, end);
+  };
+  if (first < kernels::centre_rows && length >= kernels::centre_rows) {  // norms from the centre begin with this call
+    for_each_block(write);
+    parallel_for(heads, [&](int64_t head) {
+      const kernels::FlushDenormals flush;
+      set_centre(cache, head);
+      set_norms(cache, head, 0, std::min(length, cache_block));
+    });
+    for_each_block([&](int64_t head, int64_t begin, int64_t end) {
+      if (begin >= cache_block) raise_norms(cache, head, begin, end);
+    });
+  } else {
+    for_each_block([&](int64_t head, int64_t begin, int64_t end) {
+      write(head, begin, end);
+      raise_norms(cache, head, begin, end);
+    });
+  }
+  for (int64_t head = 0; head < heads; ++head) rebuild(cache, head, first_block);
   cache.length = length;
 }
 
@@ -223,14 +279,16 @@ void KvCache::truncate(int64_t length) {
   check(length >= least, "[kv_cache] cut to {} keys, but a head has released those before {}", length, least);
   cache.length = length;
   cache.norms.resize(length);
+  cache.radii.resize(length);
+  if (length < kernels::centre_rows) std::fill(cache.centres.begin(), cache.centres.end(), 0.0f);
   if (length == 0) return;
+  const kernels::FlushDenormals flush;  // norms are those of what the kernels read
   // The last block's norm counts keys that are gone.
   const int64_t block = (length - 1) / cache_block;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
     if (cache.begin(head % cache.kv_heads) == length) continue;  // it holds none
-    cache.norms.leaf(head, block) = 0;
-    raise_norm(cache, head, block * cache_block, length);
-    cache.norms.rebuild(head, block);
+    set_norms(cache, head, block, length);
+    rebuild(cache, head, block);
   }
 }
 
@@ -258,6 +316,7 @@ void KvCache::release(std::span<const int64_t> begins, int64_t room) {
           {block * cache_block, (block + 1) * cache_block, cache.norms.at(head, 0, block)});
     }
     cache.norms.release(head, kept[h] / cache_block);
+    cache.radii.release(head, kept[h] / cache_block);
   }
 }
 
@@ -269,13 +328,16 @@ void leave_gap(KvCache& cache_in, int64_t length) {
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));
   cache = KvCache::State(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
   cache.stride = ceil_div(cache.head_dim, KvCache::State::row_multiple) * KvCache::State::row_multiple;
+  cache.centres.resize(static_cast<size_t>(cache.batch * cache.kv_heads * cache.stride));
   cache.begins.assign(cache.begins.size(), length);
   cache.length = length;
   set_capacity(cache, length);
   cache.norms.resize(length);
+  cache.radii.resize(length);
   for (size_t head = 0; head < longest.size(); ++head) {
     cache.released[head].add({0, length, longest[head]});
     cache.norms.release(static_cast<int64_t>(head), length / cache_block);
+    cache.radii.release(static_cast<int64_t>(head), length / cache_block);
   }
 }
 

@@ -11,7 +11,8 @@ namespace alibi::kernels {
 /// Keys of a leaf of the tree, and of a block that decoding visits whole.
 inline constexpr int64_t cache_block = 64;
 
-/// Level 0 holds the largest ||k|| of each block of keys, level l + 1 the largest of `fanout` nodes of level l.
+/// Level 0 holds the largest ||k|| (or distance from a centre) of each block of keys, level l + 1 the largest of
+/// `fanout` nodes of level l.
 /// Every value is an upper bound of the exact norms: +infinity where a key is not finite.
 class NormTree {
  public:

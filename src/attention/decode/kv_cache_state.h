@@ -18,6 +18,7 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
         dtype(type),
         begins(static_cast<size_t>(head_count), 0),
         norms(batch_size * head_count),
+        radii(batch_size * head_count),
         released(static_cast<size_t>(batch_size * head_count)) {}
 
   int64_t batch, kv_heads, head_dim;
@@ -27,8 +28,14 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   int64_t stride = 0;           ///< elements from key to key: head_dim rounded up to row_multiple, the rest zeros
   std::vector<int64_t> begins;  ///< [kv_heads] the first key held, a multiple of kernels::cache_block
   Tensor k, v;                  ///< [batch, rows_of_batch(), stride]: the keys [begin, capacity) of each head in a line
-  kernels::NormTree norms;      ///< of head b * kv_heads + h
-  std::vector<kernels::ReleasedKeys> released;  ///< of the same
+  kernels::NormTree norms;      ///< ||k||, of head b * kv_heads + h
+  kernels::NormTree radii;      ///< ||k - centre||
+  std::vector<kernels::ReleasedKeys> released;  ///< of head b * kv_heads + h
+  /// [batch * kv_heads, stride]: about the mean of the first keys, which follows from them alone and is zero while
+  /// there are fewer than centre_rows.
+  std::vector<float> centres;
+
+  const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 
   static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
 

@@ -21,19 +21,27 @@ double norm_of(const float* row, int64_t size) {
 
 }  // namespace
 
-DecodeSkip::DecodeSkip(const NormTree& norms, int64_t head, float scale, const DecodeRow& row, int64_t stride,
-                       double max, double budget)
-    : norms_(norms), head_(head), row_(row), max_(max), budget_(budget) {
-  // The computed dot product may exceed the exact one by as many roundings.
-  const double rounding = 1 + static_cast<double>(stride + 2) * 0x1p-23;
+DecodeSkip::DecodeSkip(const KvCache::State& cache, int64_t head, const float* centre, float scale,
+                       const DecodeRow& row, double max, double budget)
+    : norms_(cache.norms), radii_(cache.radii), head_(head), row_(row), max_(max), budget_(budget) {
+  const int64_t stride = cache.stride;
+  // The computed dot product may exceed the exact one by as many roundings; what is denormal counts as zero in it.
+  rounding_ = static_cast<double>(stride + 2) * 0x1p-23 + 0x1p-20;
   const double magnitude = std::abs(static_cast<double>(scale)) * std::numbers::log2e;
-  reach_ = magnitude * norm_of(row.q, stride) * rounding;
+  reach_ = magnitude * norm_of(row.q, stride);
+  for (int64_t i = 0; i < stride; ++i) centre_ += static_cast<double>(row.q[i]) * static_cast<double>(centre[i]);
+  centre_ *= static_cast<double>(scale) * std::numbers::log2e;
+  flushed_ = magnitude * static_cast<double>(stride) * 0x1p-125;
 }
 
-bool DecodeSkip::spend(float norm, float slope, int64_t distance, int64_t keys) {
+bool DecodeSkip::spend(float norm, float radius, float slope, int64_t distance, int64_t keys) {
   const auto m = static_cast<double>(slope);
-  const double nearest =
-      reach_ * static_cast<double>(norm) - m * std::numbers::log2e * static_cast<double>(distance) - max_;
+  // Biases within a block of keys are rounded as the scores they are added to.
+  const double bias_rounding = 0x1p-20 * m * static_cast<double>(cache_block);
+  const double penalty = m * std::numbers::log2e * static_cast<double>(distance);
+  const double score = reach_ * static_cast<double>(norm);
+  const double less = std::min(score, centre_ + reach_ * static_cast<double>(radius));  // score, if that is NaN
+  const double nearest = less + score * rounding_ + flushed_ + bias_rounding - penalty - max_;
   const double weight = std::exp2(nearest) * weight_of_keys(m, keys);
   if (!(weight <= budget_)) return false;  // NaN is visited
   budget_ -= weight;
@@ -53,7 +61,7 @@ Range DecodeSkip::needed(Range keys) {
     const Range covered = {std::max(keys.begin, node * span), std::min(keys.end, (node + 1) * span)};
     const int64_t distance = before ? row_.position - (covered.end - 1) : covered.begin - row_.position;
     const float slope = before ? row_.bias.slope_before : row_.bias.slope_after;
-    if (spend(norms_.at(head_, level, node), slope, distance, covered.size())) {
+    if (spend(norms_.at(head_, level, node), radii_.at(head_, level, node), slope, distance, covered.size())) {
       far = before ? covered.end : covered.begin;
       while (level + 1 < norms_.levels() && far % NormTree::span(level + 1) == 0) ++level;
     } else if (level > 0) {

@@ -28,12 +28,14 @@ namespace {
 /// A query block and its softmax so far. All arrays have one entry per query lane.
 struct Running {
   QueryBlock block;
-  float* queries;                                ///< [head_dim][query_rows]
-  float* out;                                    ///< [head_dim][query_rows]: sum of exp2(score - max) v
-  float* max;                                    ///< of the scores so far, log2 units; starts at -infinity
-  float* sum;                                    ///< of exp2(score - max)
-  float* sum_low;                                ///< what rounding took from sum
-  float* norms;                                  ///< bounds on the queries' norms, for the skip rule
+  float* queries;                    ///< [head_dim][query_rows]
+  float* out;                        ///< [head_dim][query_rows]: sum of exp2(score - max) v
+  float* max;                        ///< of the scores so far, log2 units; starts at -infinity
+  float* sum;                        ///< of exp2(score - max)
+  float* sum_low;                    ///< what rounding took from sum
+  float *norms, *products, *shares;  ///< of the queries, for the skip rule
+  WeightBounds::Head keys;           ///< likewise
+  Levels levels;
   uint32_t* query_draws;                         ///< dropout
   Range visited;                                 ///< key blocks
   bool done_before = false, done_after = false;  ///< nothing more to visit in that direction
@@ -176,16 +178,16 @@ void write_rows(const Problem& problem, const Sequence& sequence, int64_t stride
 /// The query blocks of a task, ready for their first keys.
 class Task {
  public:
-  Task(const Problem& problem, const QueryTask& task, const KeyNorms* norms)
+  Task(const Problem& problem, const QueryTask& task, const WeightBounds* bounds)
       : problem_(problem),
         task_(task),
-        norms_(norms),
+        bounds_(bounds),
         sequence_(problem.sequences[task.sequence]),
         kv_head_(task.heads.begin / problem.group()),
         stride_(round_up(problem.head_dim, 16)) {
     const int64_t blocks = task.heads.size() * ceil_div(task.rows.size(), query_rows);
     const int64_t floats =
-        blocks * (2 * stride_ + 5) * query_rows + (2 * stride_ + query_rows) * key_rows + stride_ * query_rows;
+        blocks * (2 * stride_ + 7) * query_rows + (2 * stride_ + query_rows) * key_rows + stride_ * query_rows;
     Workspace workspace = Workspace::take(static_cast<size_t>(floats));
     tile_.keys = workspace.part(key_rows * stride_);
     tile_.values = workspace.part(key_rows * stride_);
@@ -239,16 +241,15 @@ class Task {
     running.sum = workspace.part(query_rows);
     running.sum_low = workspace.part(query_rows);
     running.norms = workspace.part(query_rows);
+    running.products = workspace.part(query_rows);
+    running.shares = workspace.part(query_rows);
     running.query_draws = reinterpret_cast<uint32_t*>(workspace.part(query_rows));
     load_queries(problem_, problem_.q, sequence_, block, rows_, stride_, running.queries);
     std::fill_n(running.out, stride_ * query_rows, 0.0f);
     std::fill_n(running.max, query_rows, -std::numeric_limits<float>::infinity());
     std::fill_n(running.sum, query_rows, 0.0f);
     std::fill_n(running.sum_low, query_rows, 0.0f);
-    if (norms_ != nullptr) {
-      std::fill_n(running.norms, query_rows, 0.0f);
-      for (int64_t x = 0; x < block.rows; ++x) running.norms[x] = norm_bound(rows_ + x * stride_, stride_);
-    }
+    if (bounds_ != nullptr) measure_queries(running);
     if (problem_.dropout > 0) {
       const DropoutMask mask(problem_.dropout_seed, sequence_.batch, block.head);
       for (int64_t x = 0; x < query_rows; ++x) {
@@ -258,31 +259,47 @@ class Task {
     return running;
   }
 
+  /// What the skip rule must know of the queries, which lie in rows_.
+  void measure_queries(Running& r) const {
+    r.keys = bounds_->head(task_.sequence, r.block.head);
+    for (float* values : {r.norms, r.products, r.shares}) std::fill_n(values, query_rows, 0.0f);
+    const float unit = std::abs(problem_.scale) * std::numbers::log2e_v<float>;
+    float least = std::numeric_limits<float>::infinity(), most = 0;
+    for (int64_t x = 0; x < r.block.rows; ++x) {
+      const float* query = rows_ + x * stride_;
+      r.norms[x] = norm_bound(query, stride_);
+      least = std::min(least, unit * r.norms[x]);
+      most = std::max(most, unit * r.norms[x]);
+      if (r.keys.centre_norm != 0) r.products[x] = scaled_product(problem_, query, r.keys.centre, stride_);
+    }
+    r.levels = r.keys.levels_of(least, most);
+    for (int64_t x = 0; x < r.block.rows; ++x) r.shares[x] = r.levels.share(unit * r.norms[x]);
+  }
+
   /// True once the keys from this block on, away from the diagonal, cannot matter.
   bool is_done(const Running& r, int64_t key_block, bool before) const {
-    if (norms_ == nullptr) return false;
+    if (bounds_ == nullptr) return false;
     const QueryBlock& block = r.block;
-    const float budget = skip_budget(problem_);
     Remaining remaining;
     if (before) {
       const int64_t end = (key_block + 1) * key_rows;  // keys before it remain
       if (end > block.position) return false;
-      remaining = {.norm = norms_->before(task_.sequence, kv_head_)[key_block + 1],
+      remaining = {.weights = r.keys.chord_before(r.levels, key_block + 1),
+                   .norm = r.keys.norm_before[key_block + 1] + r.keys.centre_norm,
                    .slope = block.bias.slope_before,
-                   .keys = end - block.seen.begin,
                    .distance = std::min(block.position, block.keys - 1) - (end - 1),
                    .step = block.outside ? 0 : 1};
     } else {
       const int64_t begin = key_block * key_rows;  // keys from it on remain
       const int64_t last = block.position + block.rows - 1;
       if (begin <= last) return false;
-      remaining = {.norm = norms_->from(task_.sequence, kv_head_)[key_block],
+      remaining = {.weights = r.keys.chord_from(r.levels, key_block),
+                   .norm = r.keys.norm_from[key_block] + r.keys.centre_norm,
                    .slope = block.bias.slope_after,
-                   .keys = block.seen.end - begin,
                    .distance = begin - std::max<int64_t>(block.outside ? last : block.position, 0),
                    .step = block.outside ? 0 : -1};
     }
-    return negligible(problem_, block, remaining, budget, r.norms, r.max, r.sum);
+    return negligible(problem_, block, remaining, {r.norms, r.products, r.shares, r.max, r.sum, r.sum_low});
   }
 
   /// Takes a key block into the query blocks that still want it; false if none wants any further in that direction.
@@ -321,7 +338,7 @@ class Task {
 
   const Problem& problem_;
   const QueryTask& task_;
-  const KeyNorms* norms_;  ///< null: the skip rule is not asked
+  const WeightBounds* bounds_;  ///< null: the skip rule is not asked
   const Sequence& sequence_;
   int64_t kv_head_;
   int64_t stride_;
@@ -332,31 +349,14 @@ class Task {
 
 }  // namespace
 
-AttentionStats forward_task(const Problem& problem, const QueryTask& query_task, const KeyNorms* norms,
+AttentionStats forward_task(const Problem& problem, const QueryTask& query_task, const WeightBounds* bounds,
                             const BlockIndex& index, AttentionState* state) {
   const FlushDenormals flush;
   AttentionStats stats;
-  Task task(problem, query_task, norms);
+  Task task(problem, query_task, bounds);
   task.run(stats);
   task.finish(state, index);
   return stats;
-}
-
-/// Fills in the norm bounds of one key block of every key/value head.
-void measure_keys(const Problem& problem, size_t s, int64_t key_block, KeyNorms& norms) {
-  const FlushDenormals flush;
-  const Sequence& sequence = problem.sequences[s];
-  const int64_t stride = round_up(problem.head_dim, 16);
-  const int64_t key = key_block * key_rows;
-  const int64_t count = std::min(key_rows, sequence.keys - key);
-  Workspace workspace = Workspace::take(static_cast<size_t>(key_rows * stride));
-  float* keys = workspace.part(key_rows * stride);
-  for (int64_t head = 0; head < problem.kv_heads; ++head) {
-    load_block(problem, problem.k, sequence.batch, sequence.key_begin + key, count, head, keys, stride);
-    float most = 0;
-    for (int64_t y = 0; y < count; ++y) most = std::max(most, norm_bound(keys + y * stride, stride));
-    norms.set(s, head, key_block, most);
-  }
 }
 
 }  // namespace alibi::kernels::HWY_NAMESPACE
@@ -366,15 +366,10 @@ HWY_AFTER_NAMESPACE();
 namespace alibi::kernels {
 
 HWY_EXPORT(forward_task);
-HWY_EXPORT(measure_keys);
 
-AttentionStats vector_forward_task(const Problem& problem, const QueryTask& task, const KeyNorms* norms,
+AttentionStats vector_forward_task(const Problem& problem, const QueryTask& task, const WeightBounds* bounds,
                                    const BlockIndex& index, AttentionState* state) {
-  return HWY_DYNAMIC_DISPATCH(forward_task)(problem, task, norms, index, state);
-}
-
-void vector_measure_keys(const Problem& problem, size_t sequence, int64_t key_block, KeyNorms& norms) {
-  HWY_DYNAMIC_DISPATCH(measure_keys)(problem, sequence, key_block, norms);
+  return HWY_DYNAMIC_DISPATCH(forward_task)(problem, task, bounds, index, state);
 }
 
 }  // namespace alibi::kernels

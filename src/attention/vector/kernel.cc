@@ -13,28 +13,32 @@
 namespace alibi::kernels {
 namespace {
 
-KeyNorms measured_norms(const Problem& problem) {
-  KeyNorms norms(problem, key_rows);
+/// Sets the bounds of all key blocks.
+void measure(const Problem& problem, WeightBounds& bounds) {
   Pieces key_blocks(1);
-  for (size_t s = 0; s < problem.sequences.size(); ++s) key_blocks.add(norms.blocks().blocks(s));
+  for (size_t s = 0; s < problem.sequences.size(); ++s) key_blocks.add(bounds.blocks().blocks(s));
   parallel_for(key_blocks.size(), [&](int64_t task) {
     const Piece block = key_blocks.at(task);
-    vector_measure_keys(problem, block.array, block.begin, norms);
+    for (int64_t head = 0; head < problem.kv_heads; ++head) {
+      measure_keys(problem, block.array, head, block.begin, bounds);
+    }
   });
-  norms.accumulate();
-  return norms;
+  bounds.accumulate();
 }
 
 bool vector_forward(const Problem& problem, AttentionState* state) {
-  std::optional<KeyNorms> norms;
-  if (skip_rule_applies(problem)) norms = measured_norms(problem);
+  std::optional<WeightBounds> bounds;
+  if (skip_rule_applies(problem)) {
+    bounds.emplace(problem, key_rows);
+    measure(problem, *bounds);
+  }
   const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
-  if (state != nullptr && norms) state->kernel.state().begin(KernelState::State::Kernel::vector, index.size());
+  if (state != nullptr && bounds) state->kernel.state().begin(KernelState::State::Kernel::vector, index.size());
   const std::vector<QueryTask> tasks = query_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};
   parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
     const AttentionStats stats =
-        vector_forward_task(problem, tasks[static_cast<size_t>(task)], norms ? &*norms : nullptr, index, state);
+        vector_forward_task(problem, tasks[static_cast<size_t>(task)], bounds ? &*bounds : nullptr, index, state);
     visited += stats.blocks_visited;
     total += stats.blocks_total;
   });

@@ -4,17 +4,14 @@
 #include <cstdint>
 #include <vector>
 
-#include "attention/skip.h"
+#include "attention/skip_weights.h"
 #include "attention/vector/blocks.h"
 #include "attention/vector/chunks.h"
 
 namespace alibi::kernels {
 
-/// Sets the norms of one key block of every key/value head.
-void vector_measure_keys(const Problem& problem, size_t sequence, int64_t key_block, KeyNorms& norms);
-
-/// Attention of a task's queries. norms: null if the skip rule is not asked.
-AttentionStats vector_forward_task(const Problem& problem, const QueryTask& task, const KeyNorms* norms,
+/// Attention of a task's queries. bounds: null if the skip rule is not asked.
+AttentionStats vector_forward_task(const Problem& problem, const QueryTask& task, const WeightBounds* bounds,
                                    const BlockIndex& index, AttentionState* state);
 
 /// dq of a chunk's queries, and its sums for dk, dv and the bias.

@@ -37,13 +37,13 @@ TEST(KvCache, TakesAnyStridesAndTypes) {
   }
 }
 
-/// The tree of norms bounds every key from above, closely, at every level.
-void expect_norms(const KvCache& cache) {
-  const auto& state = cache.state();
+/// A tree bounds every key's distance from zero, or from its head's centre, from above, closely, at every level.
+void expect_distances(const KvCache& cache, const kernels::NormTree& tree, bool centred) {
   const std::vector<double> keys = doubles(cache.keys());
   const int64_t dim = cache.head_dim();
   for (int64_t head = 0; head < cache.batch() * cache.kv_heads(); ++head) {
-    for (int level = 0; level < state.norms.levels(); ++level) {
+    const float* centre = cache.state().centre(head);
+    for (int level = 0; level < tree.levels(); ++level) {
       const int64_t span = kernels::NormTree::span(level);
       for (int64_t node = 0; node * span < cache.length(); ++node) {
         double longest = 0;
@@ -52,14 +52,45 @@ void expect_norms(const KvCache& cache) {
           double sum = 0;
           for (int64_t d = 0; d < dim; ++d) {
             const double x = keys[static_cast<size_t>(((b * cache.length() + j) * cache.kv_heads() + h) * dim + d)];
-            sum += x * x;
+            const double from = x - (centred ? static_cast<double>(centre[d]) : 0);
+            sum += from * from;
           }
           longest = std::max(longest, std::sqrt(sum));
         }
-        const auto bound = static_cast<double>(state.norms.at(head, level, node));
+        const auto bound = static_cast<double>(tree.at(head, level, node));
         ASSERT_TRUE(bound >= longest && bound <= longest * (1 + 1e-6)) << "level " << level << " node " << node;
       }
     }
+  }
+}
+
+void expect_norms(const KvCache& cache) {
+  expect_distances(cache, cache.state().norms, false);
+  expect_distances(cache, cache.state().radii, true);
+}
+
+TEST(KvCache, KeysAreMeasuredFromWhatTheFirstHaveInCommon) {
+  Tensor k = random_tensor({2, 500, 2, 8}, 1);
+  for (int64_t i = 0; i < k.elements(); ++i) k.data<float>()[i] += 3;
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    KvCache whole(2, 2, 8, dtype), pieces(2, 2, 8, dtype);
+    whole.append(k, k);
+    expect_norms(whole);
+    EXPECT_LT(whole.state().radii.at(0, 0, 0), whole.state().norms.at(0, 0, 0) / 1.5f);
+    int64_t begin = 0;
+    for (const int64_t end : {40, 63, 64, 65, 500}) {
+      pieces.append(k.slice(1, begin, end), k.slice(1, begin, end));
+      begin = end;
+      expect_norms(pieces);
+      EXPECT_EQ(pieces.state().centres == whole.state().centres, end >= 64) << end;
+    }
+    pieces.truncate(64);
+    EXPECT_EQ(pieces.state().centres, whole.state().centres);
+    pieces.truncate(63);
+    EXPECT_EQ(pieces.state().centres, std::vector<float>(pieces.state().centres.size(), 0.0f));
+    pieces.append(k.slice(1, 63, 500), k.slice(1, 63, 500));
+    expect_norms(pieces);
+    EXPECT_EQ(pieces.state().centres, whole.state().centres);
   }
 }
 

@@ -92,6 +92,14 @@ TEST(DecodeSkip, AnEarlyLongKeyCostsLittle) {
   EXPECT_LT(expect_bounded(c, in, std::vector<float>(8, 0.01f)), 0.25);
 }
 
+TEST(DecodeSkip, WhatKeysHaveInCommonCostsNothing) {
+  const DecodeCase c = long_case(0x1p-11f);
+  DecodeInputs in = long_inputs();
+  const double without = expect_bounded(c, in);
+  for (int64_t i = 0; i < in.k.elements(); ++i) in.k.data<float>()[i] += 4;
+  EXPECT_LT(expect_bounded(c, in), 1.2 * without);
+}
+
 TEST(DecodeSkip, HugeQueriesEqualScoresAndGrowingNorms) {
   const DecodeCase c = long_case(0x1p-24f);
   {

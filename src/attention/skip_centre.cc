@@ -1,0 +1,72 @@
+#include "attention/skip_centre.h"
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+namespace alibi::kernels {
+namespace {
+
+double squares(const float* row, int64_t size) {
+  constexpr int64_t lanes = 8;  // sums that do not wait for each other; size is a multiple
+  double sums[lanes] = {};
+  for (int64_t i = 0; i < size; i += lanes) {
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      sums[lane] += static_cast<double>(row[i + lane]) * static_cast<double>(row[i + lane]);
+    }
+  }
+  double sum = 0;
+  for (const double lane : sums) sum += lane;
+  return sum;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() - 1) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
+
+float median_norm(const float* rows, int64_t count, int64_t size) {
+  std::vector<double> all;
+  for (int64_t i = 0; i < count; ++i) {
+    const double sum = squares(rows + i * size, size);
+    all.push_back(std::isfinite(sum) ? sum : HUGE_VAL);
+  }
+  const auto norm = static_cast<float>(std::sqrt(median(all)));
+  return std::isfinite(norm) ? norm : 0;
+}
+
+void make_centre(const float* rows, int64_t count, int64_t size, float* centre) {
+  std::fill_n(centre, size, 0.0f);
+  std::vector<double> all, finite;
+  for (int64_t i = 0; i < count; ++i) {
+    all.push_back(squares(rows + i * size, size));
+    if (std::isfinite(all.back())) finite.push_back(all.back());
+  }
+  if (finite.size() < 2) return;
+  const double most = median(finite), number = static_cast<double>(finite.size());
+  std::vector<double> mean(static_cast<size_t>(size), 0.0);
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double sum = all[static_cast<size_t>(i)];
+    if (!std::isfinite(sum)) continue;
+    const double share = (sum > most ? std::sqrt(most / sum) : 1) / number;
+    total += std::min(sum, most);
+    for (int64_t d = 0; d < size; ++d) {
+      mean[static_cast<size_t>(d)] += share * static_cast<double>(rows[i * size + d]);
+    }
+  }
+  double length = 0;
+  for (const double x : mean) length += x * x;
+  // What the squared norm of a mean of as many rows is expected to be if they have no common part.
+  const double chance = (total / number - length) / (number - 1);
+  constexpr double clearly = 2;
+  if (!(length > clearly * chance)) return;
+  const double left = 1 - std::max(chance, 0.0) / length;
+  for (int64_t d = 0; d < size; ++d) centre[d] = static_cast<float>(left * mean[static_cast<size_t>(d)]);
+}
+
+}  // namespace alibi::kernels

@@ -1,0 +1,117 @@
+// What all keys before a key block, or from it on, may weigh at most for a query of given length: the remainder that
+// the skip rule compares with its budget (docs/attention.md). With the keys' centre c, for a query q,
+//
+//     s q k' = s q c' + s q (k - c)'  <=  s q c' + |s| |q| |k - c|
+//
+// so the remainder is exp(s q c') times a function of x = |s| |q|, the same for all queries: the sum over the keys of
+// exp(x |k - c| - slope * distance). Its logarithm is convex in x. It is kept for some values of x, between which the
+// chord lies above it, and grows beyond them no faster than the largest |k - c|. All logarithms are to base 2.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdint>
+#include <numbers>
+#include <vector>
+
+#include "attention/skip.h"
+
+namespace alibi::kernels {
+
+/// Between which two of the kept values the queries of a block lie, and where.
+struct Levels {
+  int low = 0, high = 0;
+  float from = 0;    ///< the low one
+  float width = 0;   ///< to the high one, or to the longest query if that lies beyond
+  float beyond = 0;  ///< by how much it does
+
+  /// In [0, 1], rounded up.
+  float share(float x) const { return width > 0 ? (x - from) / width * (1 + 0x1p-20f) : 0; }
+};
+
+/// The logarithm of a remainder for queries on the chord: low + share * rise.
+struct Chord {
+  float low = 0, rise = 0;
+};
+
+class WeightBounds {
+ public:
+  static constexpr int levels = 8;
+  using Values = std::array<float, levels>;
+
+  /// One query head of one sequence.
+  struct Head {
+    const float* centre = nullptr;   ///< [size]
+    float centre_norm = 0;           ///< 0: the centre is zero
+    Values x = {};                   ///< rising, from 0
+    const Values* before = nullptr;  ///< [blocks + 1]: keys before a block, distances counted from the last of them
+    const Values* from = nullptr;    ///< [blocks + 1]: keys from a block on, distances counted from the first of them
+    const float *radius_before = nullptr, *radius_from = nullptr;  ///< [blocks + 1]: bounds on |k - c|
+    const float *norm_before = nullptr, *norm_from = nullptr;      ///< [blocks + 1]: and on |k|
+
+    /// For queries of x in [least, most].
+    Levels levels_of(float least, float most) const;
+    Chord chord_before(const Levels& at, int64_t block) const { return chord(at, before[block], radius_before[block]); }
+    Chord chord_from(const Levels& at, int64_t block) const { return chord(at, from[block], radius_from[block]); }
+
+   private:
+    static Chord chord(const Levels& at, const Values& values, float radius) {
+      const float low = values[static_cast<size_t>(at.low)];
+      const float beyond = at.beyond == 0 ? 0 : at.beyond * radius;
+      return {low, values[static_cast<size_t>(at.high)] + beyond - low};
+    }
+  };
+
+  /// Takes centres and lengths from samples of keys and queries. What must follow for every block of every key/value
+  /// head is measure_keys(), and then accumulate().
+  WeightBounds(const Problem& problem, int64_t block_rows);
+  void accumulate();
+
+  Head head(size_t sequence, int64_t head) const;
+  const BlockIndex& blocks() const { return radii_.blocks(); }
+  int64_t block_rows() const { return block_rows_; }
+  int64_t size() const { return size_; }
+
+  /// For measure_keys(): different blocks may be measured at the same time.
+  void set_norms(size_t sequence, int64_t kv_head, int64_t block, float radius, float norm) {
+    radii_.set(sequence, kv_head, block, radius);
+    norms_.set(sequence, kv_head, block, norm);
+  }
+  Values& block_before(size_t sequence, int64_t head, int64_t block) { return before_[at(sequence, head, block + 1)]; }
+  Values& block_from(size_t sequence, int64_t head, int64_t block) { return from_[at(sequence, head, block)]; }
+
+ private:
+  size_t at(size_t sequence, int64_t head, int64_t block) const {
+    return base_[sequence] + static_cast<size_t>(head * (blocks().blocks(sequence) + 1) + block);
+  }
+  size_t number(size_t sequence, int64_t head, int64_t heads) const {
+    return sequence * static_cast<size_t>(heads) + static_cast<size_t>(head);
+  }
+
+  const Problem& problem_;
+  int64_t block_rows_;
+  int64_t size_;                     // of a centre: head_dim rounded up to a vector, the rest zeros
+  KeyNorms radii_, norms_;           // bounds on |k - c| and |k|
+  std::vector<float> centres_;       // [sequences][kv_heads][size]
+  std::vector<float> centre_norms_;  // [sequences][kv_heads]
+  std::vector<float> lengths_;       // [sequences][heads]: typical x
+  std::vector<size_t> base_;         // of each sequence in the following
+  std::vector<Values> before_, from_;
+};
+
+/// A slope in powers of two. Of a direction that is closed nothing is asked: any will do.
+inline double slope_in_log2(float slope) {
+  return slope == HUGE_VALF ? 0 : std::min(static_cast<double>(slope) * std::numbers::log2e, 1e30);
+}
+
+/// What keys add to the bounds, block by block (vector/measure.cc).
+void measure_keys(const Problem& problem, size_t sequence, int64_t kv_head, int64_t block, WeightBounds& bounds);
+/// rows[i] = `count` rows of a head, `step` apart, as float32 with `size` values each.
+void load_rows(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t step, int64_t count,
+               int64_t head, float* rows, int64_t size);
+/// products[i] = scale * log2(e) * q_i c' of the queries [row, row + count) of a sequence.
+void centre_products(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t count,
+                     const float* centre, int64_t size, float* products);
+
+}  // namespace alibi::kernels

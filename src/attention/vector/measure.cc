@@ -1,0 +1,131 @@
+// Reading queries and keys for the skip rule: what the keys of a block may weigh, and products with a centre.
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <numbers>
+
+#include "attention/skip_weights.h"
+#include "attention/workspace.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "attention/vector/measure.cc"
+#include "hwy/foreach_target.h"
+// Highway's order: foreach_target.h first.
+#include "attention/vector/skip-inl.h"
+#include "attention/vector/vector-inl.h"
+#include "hwy/highway.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::kernels::HWY_NAMESPACE {
+namespace {
+
+/// The most keys of a block.
+constexpr int64_t most_keys = 64;
+/// The most values of a row that centre_products() takes.
+constexpr int64_t most_centre_size = 256;
+
+/// log2 of the sum over keys of 2^(x |k - c| - slope * distance), rounded up. The first key is at distance `first`,
+/// each next one `step` farther.
+double log2_weights(const float* radii, float largest, int64_t count, float x, float slope, int64_t first, int step) {
+  const Floats f;
+  Float sum = hn::Zero(f);
+  const Float factor = hn::Set(f, x), top = hn::Set(f, largest), m = hn::Set(f, slope);
+  for (int64_t y = 0; y < count; y += lanes) {
+    const Float key = hn::Iota(f, static_cast<float>(y));
+    const Float distance = hn::MulAdd(key, hn::Set(f, static_cast<float>(step)), hn::Set(f, static_cast<float>(first)));
+    const Float score = hn::Mul(factor, hn::Sub(hn::Load(f, radii + y), top));
+    const auto real = hn::Lt(key, hn::Set(f, static_cast<float>(count)));
+    sum = hn::Add(sum, hn::IfThenElseZero(real, exp2_of(hn::NegMulAdd(m, distance, score))));
+  }
+  constexpr double rounding = 1 + 0x1p-14;  // exponents down to -126, their powers, and the sum
+  constexpr double flushed = most_keys * 0x1p-125;
+  const double weights = static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum))) * rounding + flushed;
+  const double reach = static_cast<double>(x) * static_cast<double>(largest);
+  return reach * (1 + 0x1p-22) + static_cast<double>(std::log2(static_cast<float>(weights)));
+}
+
+}  // namespace
+
+void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t block, WeightBounds& bounds) {
+  const FlushDenormals flush;
+  const Floats f;
+  const Sequence& sequence = problem.sequences[s];
+  const int64_t size = bounds.size(), rows = bounds.block_rows(), key = block * rows;
+  const int64_t count = std::min(rows, sequence.keys - key);
+  Workspace workspace = Workspace::take(static_cast<size_t>(rows * size));
+  float* const keys = workspace.part(rows * size);
+  load_block(problem, problem.k, sequence.batch, sequence.key_begin + key, count, kv_head, keys, size);
+  const WeightBounds::Head shared = bounds.head(s, kv_head * problem.group());
+  HWY_ALIGN float radii[most_keys] = {};
+  float largest = 0, longest = 0;
+  for (int64_t y = 0; y < count; ++y) {
+    float* const row = keys + y * size;
+    if (shared.centre_norm != 0) {
+      longest = std::max(longest, norm_bound(row, size));
+      for (int64_t d = 0; d < size; d += lanes) {
+        hn::Store(hn::Sub(hn::Load(f, row + d), hn::LoadU(f, shared.centre + d)), f, row + d);
+      }
+    }
+    radii[y] = norm_bound(row, size);
+    largest = std::max(largest, radii[y]);
+  }
+  bounds.set_norms(s, kv_head, block, largest, shared.centre_norm != 0 ? longest : largest);
+  for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
+    const HeadBias bias = problem.bias(sequence.batch, head);
+    const WeightBounds::Values x = bounds.head(s, head).x;
+    const auto fill = [&](WeightBounds::Values& values, float slope, int64_t first, int step) {
+      const auto m = static_cast<float>(slope_in_log2(slope));
+      for (size_t e = 0; e < values.size(); ++e) {
+        const double bound = largest <= std::numeric_limits<float>::max()
+                                 ? log2_weights(radii, largest, count, x[e], m, first, step)
+                                 : HUGE_VAL;
+        values[e] = static_cast<float>(bound + 0x1p-22 * std::abs(bound));
+      }
+    };
+    fill(bounds.block_before(s, head, block), bias.slope_before, rows - 1, -1);
+    if (!problem.causal) fill(bounds.block_from(s, head, block), bias.slope_after, 0, 1);
+  }
+}
+
+void load_strided(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t step,
+                  int64_t count, int64_t head, float* rows, int64_t size) {
+  for (int64_t i = 0; i < count; ++i) {
+    load_block(problem, from, batch, row + i * step, 1, head, rows + i * size, size);
+  }
+}
+
+void multiply_centre(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t count,
+                     const float* centre, int64_t size, float* products) {
+  HWY_ALIGN float values[most_centre_size];
+  for (int64_t i = 0; i < count; ++i) {
+    load_block(problem, problem.q, sequence.batch, sequence.query_begin + row + i, 1, head, values, size);
+    products[i] = scaled_product(problem, values, centre, size);
+  }
+}
+
+}  // namespace alibi::kernels::HWY_NAMESPACE
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+namespace alibi::kernels {
+
+HWY_EXPORT(measure_block);
+HWY_EXPORT(load_strided);
+HWY_EXPORT(multiply_centre);
+
+void measure_keys(const Problem& problem, size_t sequence, int64_t kv_head, int64_t block, WeightBounds& bounds) {
+  HWY_DYNAMIC_DISPATCH(measure_block)(problem, sequence, kv_head, block, bounds);
+}
+
+void load_rows(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t step, int64_t count,
+               int64_t head, float* rows, int64_t size) {
+  HWY_DYNAMIC_DISPATCH(load_strided)(problem, from, batch, row, step, count, head, rows, size);
+}
+
+void centre_products(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t count,
+                     const float* centre, int64_t size, float* products) {
+  HWY_DYNAMIC_DISPATCH(multiply_centre)(problem, sequence, head, row, count, centre, size, products);
+}
+
+}  // namespace alibi::kernels
+#endif

@@ -1,0 +1,192 @@
+#include "compare/speed.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <iterator>
+#include <memory>
+
+#include "core/check.h"
+#include "report/json.h"
+
+namespace alibi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr double kSeconds = 0.3;  // of one turn with one kind of work, if a unit of it is not longer
+constexpr const char* kNote = "speed";
+
+/// Wall and processor time for some tokens.
+struct Timing {
+  double tokens = 0, wall = 0, cpu = 0;
+};
+
+class Stopwatch {
+ public:
+  Timing read(int64_t tokens) const {
+    return {static_cast<double>(tokens), std::chrono::duration<double>(Clock::now() - wall_).count(),
+            static_cast<double>(std::clock() - cpu_) / CLOCKS_PER_SEC};
+  }
+
+ private:
+  Clock::time_point wall_ = Clock::now();
+  std::clock_t cpu_ = std::clock();
+};
+
+/// The model as it is, but that attention reads every key.
+LanguageModel without_skipping(const LanguageModel& model, const std::shared_ptr<const Tokenizer>& tokenizer) {
+  LanguageModelConfig config = model.config();
+  config.transformer.tolerance = 0;
+  LanguageModel same(config, 0, tokenizer);
+  const std::vector<const Parameter*> from = model.parameters();
+  const std::vector<Parameter*> to = same.parameters();
+  for (size_t i = 0; i < from.size(); ++i) to[i]->value.copy_from(from[i]->value);
+  same.weights_changed();
+  return same;
+}
+
+/// What one method does in its turn.
+class Entrant {
+ public:
+  Entrant(const RunSetting& setting, const RunResults& run, bool all_keys) : setting_(setting), run_(run) {
+    speed_.method = run.method;
+    speed_.all_keys = all_keys;
+    add_work("train", run.train_length, run.train_tokens_per_second);
+    for (const EvaluationPoint& point : run.evaluations) {
+      if (point.length != run.train_length && &point != &run.evaluations.back()) continue;
+      add_work("eval", point.length, point.tokens_per_second);
+    }
+  }
+
+  void take_turn() {
+    LanguageModel model = LanguageModel::load(setting_.store.path_of(run_));
+    if (speed_.all_keys) model = without_skipping(model, setting_.data.tokenizer);
+    for (Work& work : works_) {
+      if (!work.can_run) continue;
+      work.turns.push_back(work.name == "train" ? train_some(model, work) : evaluate_some(model, work));
+    }
+  }
+
+  MethodSpeed result() && {
+    for (Work& work : works_) {
+      SpeedPoint point{work.name, work.length, NAN, NAN, NAN};
+      if (!work.turns.empty()) {
+        std::sort(work.turns.begin(), work.turns.end(),
+                  [](const Timing& a, const Timing& b) { return a.wall < b.wall; });
+        const Timing& median = work.turns[work.turns.size() / 2];
+        point.tokens_per_second = median.tokens / median.wall;
+        point.cpu_seconds = 1e6 * median.cpu / median.tokens;
+        point.spread = work.turns.back().wall / work.turns.front().wall;
+      }
+      speed_.points.push_back(std::move(point));
+    }
+    return std::move(speed_);
+  }
+
+ private:
+  struct Work {
+    std::string name;
+    int64_t length = 0;
+    bool can_run = true;
+    int64_t tokens = 0;  // of a turn, in whole units
+    std::vector<Timing> turns = {};
+  };
+
+  void add_work(const char* name, int64_t length, double tokens_per_second) {
+    Work work{name, length, std::isfinite(tokens_per_second) && tokens_per_second > 0};
+    const bool trains = work.name == "train";
+    const int64_t unit = trains ? setting_.options.train.batch_tokens : length;
+    const auto all =
+        static_cast<int64_t>(trains ? setting_.data.train.tokens.size() : setting_.data.valid.tokens.size());
+    const double units = kSeconds * tokens_per_second / static_cast<double>(unit);
+    if (work.can_run)
+      work.tokens = unit * std::clamp<int64_t>(std::llround(units), 1, std::max<int64_t>(1, all / unit));
+    works_.push_back(std::move(work));
+  }
+
+  /// After one update that is not timed: it allocates.
+  Timing train_some(LanguageModel& model, const Work& work) const {
+    TrainOptions train_options = setting_.options.train;
+    train_options.length = work.length;
+    train_options.tokens = work.tokens + train_options.batch_tokens;
+    std::optional<Stopwatch> watch;
+    Timing timing;
+    int64_t first = 0;
+    train(model, setting_.data.train.tokens, train_options, [&](const TrainStatus& status) {
+      if (!watch) {
+        watch.emplace();
+        first = status.tokens;
+      } else {
+        timing = watch->read(status.tokens - first);
+      }
+    });
+    model.release_training_memory();
+    return timing;
+  }
+
+  Timing evaluate_some(const LanguageModel& model, const Work& work) const {
+    const std::span<const int32_t> tokens = setting_.data.valid.tokens;
+    const std::span<const int32_t> some = tokens.first(std::min(tokens.size(), static_cast<size_t>(work.tokens)));
+    const Stopwatch watch;
+    evaluate(model, some, {.length = work.length});
+    return watch.read(static_cast<int64_t>(some.size()));
+  }
+
+  const RunSetting& setting_;
+  const RunResults& run_;
+  MethodSpeed speed_;
+  std::vector<Work> works_;
+};
+
+bool skips_keys(const RunSetting& setting, const RunResults& run) {
+  return position_from(run.method) == Position::alibi && setting.options.model.tolerance > 0;
+}
+
+/// The first run of each method at the shortest training length.
+std::vector<RunResults> first_runs(const std::vector<RunResults>& runs) {
+  std::vector<RunResults> first;
+  for (const RunResults& run : runs) {
+    if (run.seed == runs.front().seed && run.train_length == runs.front().train_length) first.push_back(run);
+  }
+  return first;
+}
+
+}  // namespace
+
+std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting, const std::vector<RunResults>& runs,
+                                                      const RunProgress& progress) {
+  const int64_t turns = setting.options.speed_turns;
+  if (turns == 0 || !setting.store.keeps() || runs.empty()) return std::vector<MethodSpeed>{};
+  const std::vector<RunResults> first = first_runs(runs);
+  std::vector<Entrant> entrants;
+  std::vector<std::string> names;
+  for (const RunResults& run : first) {
+    for (const bool all_keys : {false, true}) {
+      if (all_keys && !skips_keys(setting, run)) continue;
+      entrants.emplace_back(setting, run, all_keys);
+      names.push_back(MethodSpeed{run.method, all_keys, {}}.name());
+    }
+  }
+  if (const std::optional<Json> known = setting.store.load_note(kNote); known && known->at("names") == Json(names)) {
+    return speed_from_json(known->at("speed"), kNote);
+  }
+  for (int64_t turn = 0; turn < turns; ++turn) {
+    for (size_t i = 0; i < entrants.size(); ++i) {
+      if (setting.options.should_stop && setting.options.should_stop()) return {};
+      CompareStatus status;
+      status.phase = "speed";
+      const int64_t count = std::ssize(entrants), done = turn * count + static_cast<int64_t>(i);
+      status.fraction = static_cast<double>(done) / static_cast<double>(turns * count);
+      progress(status, 0);
+      entrants[i].take_turn();
+    }
+  }
+  std::vector<MethodSpeed> speeds;
+  for (Entrant& entrant : entrants) speeds.push_back(std::move(entrant).result());
+  setting.store.save_note(kNote, {{"names", names}, {"speed", to_json(speeds)}});
+  return speeds;
+}
+
+}  // namespace alibi

@@ -1,0 +1,38 @@
+// The tokens that an encoder is asked for, and what stands in their place (Devlin et al. 2019, section 3.1).
+#pragma once
+
+#include <cstdint>
+
+#include "core/random.h"
+
+namespace alibi {
+
+class Masking {
+ public:
+  /// `mask` is the token after all others.
+  Masking(double rate, const Random& random, int32_t mask)
+      : below_(static_cast<uint64_t>(rate * 0x1p32)), random_(random), mask_(mask) {}
+
+  /// Whether the token at this place is asked for.
+  bool asks(uint64_t place) const { return random_.block(place)[0] < below_; }
+
+  struct Token {
+    int32_t input, target;  ///< target -1: not asked for
+  };
+  /// 80 % of those asked for are masked, 10 % are any token, 10 % stay.
+  Token operator()(int32_t token, uint64_t place) const {
+    const auto [chosen, how, other, unused] = random_.block(place);
+    if (chosen >= below_) return {token, -1};
+    constexpr uint32_t tenth = UINT32_MAX / 10;
+    if (how >= 2 * tenth) return {mask_, token};
+    if (how >= tenth) return {token, token};
+    return {static_cast<int32_t>((uint64_t{other} * static_cast<uint64_t>(mask_)) >> 32), token};
+  }
+
+ private:
+  uint64_t below_;
+  Random random_;
+  int32_t mask_;
+};
+
+}  // namespace alibi

@@ -1,0 +1,152 @@
+#include "text/packed.h"
+
+#include <zlib.h>
+#include <zstd.h>
+
+#include <algorithm>
+#include <array>
+#include <climits>
+#include <cstring>
+#include <memory>
+
+#include "core/check.h"
+#include "formats/json.h"
+
+namespace alibi {
+namespace {
+
+constexpr std::string_view kGzip = "\x1f\x8b", kZstandard = "\x28\xb5\x2f\xfd";
+constexpr size_t kPiece = size_t{1} << 18;
+
+bool ends_with_any(std::string_view name, std::initializer_list<std::string_view> endings) {
+  return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return name.ends_with(ending); });
+}
+
+/// Appends, and says whether it is still text.
+bool append_text(std::string& text, const char* bytes, size_t count) {
+  text.append(bytes, count);
+  return std::memchr(bytes, 0, count) == nullptr;
+}
+
+class Inflater {
+ public:
+  explicit Inflater(const std::string& name) : name_(name) {
+    constexpr int kGzipHeader = 16;
+    check(inflateInit2(&stream_, MAX_WBITS + kGzipHeader) == Z_OK, "[text] {}: zlib cannot begin", name_);
+  }
+  Inflater(const Inflater&) = delete;
+  Inflater& operator=(const Inflater&) = delete;
+  ~Inflater() { inflateEnd(&stream_); }
+
+  std::string unpack(std::string_view bytes) {
+    std::string text;
+    std::vector<char> piece(kPiece);
+    bool at_end = false;  // of a member: another may follow
+    while (!bytes.empty() || stream_.avail_in > 0) {
+      if (stream_.avail_in == 0) {
+        const size_t some = std::min<size_t>(bytes.size(), UINT_MAX);
+        stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));  // zlib does not write there
+        stream_.avail_in = static_cast<uInt>(some);
+        bytes.remove_prefix(some);
+      }
+      if (at_end) inflateReset(&stream_);
+      stream_.next_out = reinterpret_cast<Bytef*>(piece.data());
+      stream_.avail_out = static_cast<uInt>(piece.size());
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      check(result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR, "[text] {}: is damaged: {}", name_,
+            stream_.msg == nullptr ? "it is not what gzip wrote" : stream_.msg);
+      at_end = result == Z_STREAM_END;
+      if (!append_text(text, piece.data(), piece.size() - stream_.avail_out)) return text;
+    }
+    // What is left inside of the library comes without input.
+    while (!at_end) {
+      stream_.next_out = reinterpret_cast<Bytef*>(piece.data());
+      stream_.avail_out = static_cast<uInt>(piece.size());
+      const int result = inflate(&stream_, Z_NO_FLUSH);
+      const size_t came = piece.size() - stream_.avail_out;
+      at_end = result == Z_STREAM_END;
+      check(at_end || (result == Z_OK && came > 0), "[text] {}: is damaged: it ends too early", name_);
+      if (!append_text(text, piece.data(), came)) return text;
+    }
+    return text;
+  }
+
+ private:
+  const std::string& name_;
+  z_stream stream_{};
+};
+
+std::string unpack_zstandard(std::string_view bytes, const std::string& name) {
+  const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(), &ZSTD_freeDCtx);
+  check(context != nullptr, "[text] {}: Zstandard cannot begin", name);
+  std::string text;
+  std::vector<char> piece(kPiece);
+  ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};
+  size_t left = 0;
+  for (bool full = false; in.pos < in.size || full;) {
+    ZSTD_outBuffer out{piece.data(), piece.size(), 0};
+    left = ZSTD_decompressStream(context.get(), &out, &in);
+    check(ZSTD_isError(left) == 0, "[text] {}: is damaged: {}", name, ZSTD_getErrorName(left));
+    full = out.pos == out.size;
+    if (!append_text(text, piece.data(), out.pos)) return text;
+  }
+  check(left == 0, "[text] {}: is damaged: it ends too early", name);
+  return text;
+}
+
+std::string fields_of(const Json& object) {
+  std::vector<std::string> names;
+  constexpr size_t kMost = 20;
+  for (const auto& item : object.items()) {
+    if (names.size() == kMost) {
+      names.emplace_back("...");
+      break;
+    }
+    names.push_back(item.key());
+  }
+  return names.empty() ? "none" : fmt::format("{}", fmt::join(names, ", "));
+}
+
+}  // namespace
+
+bool is_packed(std::string_view beginning) { return beginning.starts_with(kGzip) || beginning.starts_with(kZstandard); }
+
+std::string unpack(std::string_view bytes, const std::string& name) {
+  return bytes.starts_with(kGzip) ? Inflater(name).unpack(bytes) : unpack_zstandard(bytes, name);
+}
+
+std::string unpacked_name(const std::string& name) {
+  const bool packed = ends_with_any(name, {".gz", ".zst"});
+  return packed ? name.substr(0, name.rfind('.')) : name;
+}
+
+bool has_records(const std::string& name) { return ends_with_any(name, {".jsonl", ".ndjson"}); }
+
+std::vector<Record> read_records(std::string_view lines, const std::string& field, const std::string& name) {
+  std::vector<Record> records;
+  int64_t number = 0;
+  while (!lines.empty()) {
+    const size_t end = std::min(lines.find('\n'), lines.size());
+    const std::string_view line = lines.substr(0, end);
+    lines.remove_prefix(std::min(lines.size(), end + 1));
+    ++number;
+    if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
+    check(line.size() <= kMostJsonBytes, "[text] {}, line {}: has {} bytes, expected at most {}", name, number,
+          line.size(), kMostJsonBytes);
+    const Json object = parse_json(line, fmt::format("{}, line {}", name, number));
+    check(object.is_object(), "[text] {}, line {}: is not a JSON object, which each line of such a file is", name,
+          number);
+    const auto found = object.find(field);
+    check(found != object.end(),
+          "[text] {}, line {}: has no field '{}'; it has {}. Name the one with the text with "
+          "--field",
+          name, number, field, fields_of(object));
+    check(found->is_string(), "[text] {}, line {}: the field '{}' is {}, expected a string", name, number, field,
+          found->type_name());
+    std::string text = found->get<std::string>();
+    if (!text.empty()) records.push_back({number, std::move(text)});
+  }
+  return records;
+}
+
+}  // namespace alibi

@@ -1,0 +1,223 @@
+// The measure itself, and cases constructed to come near the bounds.
+#include "attention/skip_change.h"
+
+#include "attention/kernel_state.h"
+#include "attention/problem.h"
+#include "attention/vector/blocks.h"
+
+namespace alibi::test {
+namespace {
+
+double row_norm(const std::vector<double>& values, size_t row, int64_t size) {
+  double sum = 0;
+  for (size_t i = row * static_cast<size_t>(size); i < (row + 1) * static_cast<size_t>(size); ++i) {
+    sum += values[i] * values[i];
+  }
+  return std::sqrt(sum);
+}
+
+double largest_norm(const std::vector<double>& values, int64_t size) {
+  double most = 0;
+  for (size_t row = 0; row < values.size() / static_cast<size_t>(size); ++row) {
+    most = std::max(most, row_norm(values, row, size));
+  }
+  return most;
+}
+
+std::vector<double> difference(const Tensor& found, const std::vector<double>& expected) {
+  std::vector<double> result = doubles(found);
+  for (size_t i = 0; i < result.size(); ++i) result[i] -= expected[i];
+  return result;
+}
+
+/// A change over its bound. Without a change that rounding does not explain there is nothing to measure.
+double over(double change, double bound, double rounding) {
+  return std::isnan(change) ? HUGE_VAL : change <= rounding ? 0 : (change - rounding) / bound;
+}
+
+struct Outcome {
+  std::vector<double> out, lse, dq, dk, dv, dslopes;
+};
+
+Outcome both_passes(const AttentionCase& c, AttentionTensors& t, float tolerance) {
+  AttentionOptions options = c.options;
+  options.tolerance = tolerance;
+  t.forward(options);
+  Tensor dslopes({c.heads});
+  t.backward(options, {.dslopes = &dslopes});
+  return {doubles(t.out), doubles(t.state.lse), doubles(t.dq), doubles(t.dk), doubles(t.dv), doubles(dslopes)};
+}
+
+/// One row of one head.
+struct WeighedRow {
+  int64_t batch = 0, head = 0, query = 0;
+  size_t number = 0;            ///< [batch][query][head]
+  double skipped = 0, all = 0;  ///< sums of weights
+  double distance = 0;          ///< farthest key seen
+};
+
+/// Calls visit(row) for each.
+template <class Visit>
+void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kernels::Problem& problem,
+                  const Visit& visit) {
+  const KernelState::State& state = t.state.kernel.state();
+  const bool amx = state.kernel == KernelState::State::Kernel::amx;
+  const int64_t query_rows = amx ? 32 : kernels::query_rows, key_rows = amx ? 32 : kernels::key_rows;
+  const int64_t blocks = (c.queries + query_rows - 1) / query_rows;
+  const std::vector<double> q = doubles(t.q), k = doubles(t.k);
+  for (int64_t b = 0; b < c.batch; ++b) {
+    for (int64_t head = 0; head < c.heads; ++head) {
+      const kernels::HeadBias bias = problem.bias(b, head);
+      for (int64_t i = 0; i < c.queries; ++i) {
+        WeighedRow row{.batch = b, .head = head, .query = i};
+        row.number = static_cast<size_t>((b * c.queries + i) * c.heads + head);
+        const int64_t position = problem.sequences[static_cast<size_t>(b)].query_offset + i;
+        const kernels::Range seen = kernels::Problem::keys_seen(bias, position, position, c.keys);
+        kernels::Range visited = seen;
+        if (!state.first_block.empty()) {
+          const auto at = static_cast<size_t>((b * c.heads + head) * blocks + i / query_rows);
+          visited = {state.first_block[at] * key_rows, state.last_block[at] * key_rows};
+        }
+        std::vector<double> scores;
+        double max = -HUGE_VAL;
+        for (int64_t j = seen.begin; j < seen.end; ++j) {
+          const auto key = static_cast<size_t>((b * c.keys + j) * c.kv_heads + head / problem.group());
+          double score = 0;
+          for (int64_t d = 0; d < c.head_dim; ++d) {
+            score += q[row.number * static_cast<size_t>(c.head_dim) + static_cast<size_t>(d)] *
+                     k[key * static_cast<size_t>(c.head_dim) + static_cast<size_t>(d)];
+          }
+          const int64_t distance = position - j;
+          row.distance = std::max(row.distance, static_cast<double>(std::abs(distance)));
+          score = static_cast<double>(problem.scale) * score -
+                  static_cast<double>(bias.slope(distance)) * static_cast<double>(std::abs(distance));
+          scores.push_back(score);
+          max = std::max(max, score);
+        }
+        for (int64_t j = seen.begin; j < seen.end; ++j) {
+          const double weight = std::exp(scores[static_cast<size_t>(j - seen.begin)] - max);
+          row.all += weight;
+          if (j < visited.begin || j >= visited.end) row.skipped += weight;
+        }
+        visit(row);
+      }
+    }
+  }
+}
+
+}  // namespace
+
+SkipChange skip_change(const AttentionCase& c, AttentionTensors& t, float tolerance, double noise) {
+  const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, c.options);
+  const Outcome all = both_passes(c, t, 0), some = both_passes(c, t, tolerance);
+  const auto tol = static_cast<double>(tolerance), scale = std::abs(static_cast<double>(problem.scale));
+  const double kept = 1 / (1 - static_cast<double>(c.options.dropout));
+  const std::vector<double> q = doubles(t.q), dout = doubles(t.dout);
+  const std::vector<double> dout_change = difference(t.out, all.out), dq_change = difference(t.dq, all.dq);
+  const double value = kept * largest_norm(doubles(t.v), c.head_dim), key = largest_norm(doubles(t.k), c.head_dim);
+  SkipChange change;
+  change.visited = static_cast<double>(t.state.stats.blocks_visited) / static_cast<double>(t.state.stats.blocks_total);
+  double dk_bound = 0, dv_bound = 0;
+  std::vector<double> dslopes_bound(static_cast<size_t>(c.heads), 0.0);
+  for_each_row(c, t, problem, [&](const WeighedRow& row) {
+    const double mass = row_norm(dout, row.number, c.head_dim), moved = mass * value;
+    if (row.all > 0) change.weights = std::max(change.weights, row.skipped / (row.all - row.skipped) / tol);
+    change.dropped += row.skipped / std::max(row.all, 1e-300);
+    change.out =
+        std::max(change.out, over(row_norm(dout_change, row.number, c.head_dim), 2 * tol * value, noise * value));
+    const auto lse = static_cast<size_t>((row.batch * c.heads + row.head) * c.queries + row.query);
+    if (some.lse[lse] != all.lse[lse]) {
+      change.lse = std::max(change.lse,
+                            over(std::abs(some.lse[lse] - all.lse[lse]), tol, 1e-6 + 0x1p-22 * std::abs(all.lse[lse])));
+    }
+    change.dq = std::max(change.dq, over(row_norm(dq_change, row.number, c.head_dim), 6 * tol * moved * scale * key,
+                                         noise * moved * scale * key));
+    dk_bound += 6 * tol * moved * scale * row_norm(q, row.number, c.head_dim);
+    dv_bound += 2 * tol * kept * mass;
+    dslopes_bound[static_cast<size_t>(row.head)] += 6 * tol * moved * row.distance;
+  });
+  const auto summed = [&](const Tensor& found, const std::vector<double>& expected) {
+    const std::vector<double> differences = difference(found, expected);
+    double sum = 0;
+    for (size_t row = 0; row < differences.size() / static_cast<size_t>(c.head_dim); ++row) {
+      sum += row_norm(differences, row, c.head_dim);
+    }
+    return sum;
+  };
+  change.dk = over(summed(t.dk, all.dk), dk_bound, noise / tol * dk_bound);
+  change.dv = over(summed(t.dv, all.dv), dv_bound, noise / tol * dv_bound);
+  for (size_t head = 0; head < dslopes_bound.size(); ++head) {
+    change.dslopes = std::max(change.dslopes, over(std::abs(some.dslopes[head] - all.dslopes[head]),
+                                                   dslopes_bound[head], noise / tol * dslopes_bound[head]));
+  }
+  return change;
+}
+
+}  // namespace alibi::test
+
+namespace alibi {
+namespace {
+
+using namespace test;
+
+TEST(AttentionSkipChange, EveryRowMayDropTheSameKey) {
+  // Slope 1, so keys of score 0 weigh 1.58 in sum. One key lies far back, with a score that leaves it just below the
+  // tolerance for every query: each row does as it may, and its value's gradient loses more than a whole weight.
+  constexpr int64_t key = 63, length = 4096 + key + 1;
+  constexpr float tolerance = 0x1p-10f;
+  AttentionCase c{.queries = length, .keys = length};
+  c.options.slopes = {1};
+  AttentionTensors t(c);
+  t.q.fill(0);
+  t.k.fill(0);
+  t.k.slice(1, key, key + 1).slice(3, 0, 1).fill(4);  // times a scale of 1/4
+  for (int64_t i = 0; i < length; ++i) {
+    t.q.data<float>()[i * c.head_dim] = static_cast<float>(i - key) + std::log(tolerance) - 0.2f;
+  }
+  t.dout.fill(1);
+  const SkipChange change = skip_change(c, t, tolerance, 1e-6);
+  EXPECT_LE(change.worst(), 1) << change.name();
+  EXPECT_GT(change.dropped, 1) << "the case is to drop more than a whole weight: " << change.name();
+  c.options.dropout = 0.5f;
+  EXPECT_LE(skip_change(c, t, tolerance, 1e-6).worst(), 1);
+}
+
+TEST(AttentionSkipChange, AFarVisitedKeyMovesTheGradientOfTheSlope) {
+  // Keys after the query are skipped near it; before it lies a visited key, far away, with much of the weight.
+  constexpr int64_t position = 16032;
+  constexpr float tolerance = 0.01f;
+  AttentionCase c{.queries = 1, .keys = position + 200};
+  c.options = {.slopes = {0.5f}, .slopes_after = {0.16f}, .causal = false, .query_offset = position};
+  AttentionTensors t(c);
+  t.q.fill(0);
+  t.q.data<float>()[0] = position / 2;
+  t.k.fill(0);
+  t.k.data<float>()[0] = 4;  // times a scale of 1/4: its score makes up for its penalty
+  t.v.fill(1);
+  t.v.slice(1, 0, 1).fill(-1);
+  t.dout.fill(1);
+  const SkipChange change = skip_change(c, t, tolerance, 1e-6);
+  EXPECT_LE(change.worst(), 1) << change.name();
+  const double nearest_skipped = 32, farthest = position;
+  EXPECT_GT(change.dslopes * farthest, nearest_skipped + 1 / 0.16)
+      << "less than the distance of the nearest skipped key";
+}
+
+TEST(AttentionSkipChange, NoRoundingTurnsADecision) {
+  // Equal scores and no slope: 64 keys remain, and the visited ones owe them 64 if the tolerance were 1/100. As a float
+  // it is less.
+  constexpr float tolerance = 0.01f;
+  for (const int64_t keys : {6463, 6464, 6465, 6500, 6600}) {
+    AttentionCase c{.queries = 1, .keys = keys, .heads = 2, .kv_heads = 1};
+    c.options.slopes = {0, 0.5f};  // the rule is asked if any head has a slope
+    AttentionTensors t(c);
+    t.k.fill(0);
+    for_each_isa([&] {
+      const SkipChange change = skip_change(c, t, tolerance, 1e-6);
+      EXPECT_LE(change.worst(), 1) << keys << ": " << change.name();
+    });
+  }
+}
+
+}  // namespace
+}  // namespace alibi
