@@ -39,7 +39,7 @@ int64_t bytes_of_weights(const LanguageModel& model) {
 GenerateBench::GenerateBench(const LanguageModel& model, const GenerateBenchSettings& settings)
     : model_(model),
       settings_(settings),
-      memory_(int64_t{1} << 29),
+      memory_(settings.memory_bytes),
       ids_(Tensor::empty({1, chunk}, DType::int32)),
       weight_bytes_(bytes_of_weights(model)) {
   const Random random(settings.seed);

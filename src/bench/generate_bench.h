@@ -16,9 +16,10 @@
 namespace alibi::bench {
 
 struct GenerateBenchSettings {
-  double seconds = 2;    ///< time for the tokens of each context
-  double longest = 10;   ///< prompts that would take longer are not read to their end, in seconds
-  int64_t held = 16384;  ///< keys that a head holds at most; older ones count as released
+  double seconds = 2;                       ///< time for the tokens of each context
+  double longest = 10;                      ///< prompts that would take longer are not read to their end, in seconds
+  int64_t held = 16384;                     ///< keys that a head holds at most; older ones count as released
+  int64_t memory_bytes = int64_t{1} << 29;  ///< read between tokens, as other programs do, and timed
   std::optional<DType> cached = {};
   uint64_t seed = 0;
 };

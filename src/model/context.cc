@@ -69,7 +69,7 @@ Context Context::fork() const {
 }
 
 void Context::State::cut(int64_t position) {
-  if (position == 0 && earliest() == 0) return begin();
+  if (position == 0 && forgetting && earliest() == 0) return begin();
   position = std::max(position, earliest());
   for (KvCache& cache : caches) cache.truncate(std::min(cache.length(), position));
   pass.position = position;
@@ -78,7 +78,7 @@ void Context::State::cut(int64_t position) {
 void Context::rewind(int64_t position) {
   check(position >= 0 && position <= this->position(), "[context] rewound to {}, expected 0 to {}, its position",
         position, this->position());
-  if (position == 0) return state_->begin();
+  if (position == 0 && state_->forgetting) return state_->begin();
   check(position >= state_->earliest(),
         "[context] rewound to {}, but keys were released at {}: it can go back to there, or to the beginning; a fork "
         "made before that keeps them",

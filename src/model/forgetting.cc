@@ -7,7 +7,6 @@
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/kv_cache_state.h"
 #include "attention/decode/released_share.h"
-#include "attention/skip.h"
 #include "core/check.h"
 #include "core/parallel.h"
 #include "model/position.h"
@@ -37,6 +36,7 @@ Forgetting::Forgetting(const TransformerConfig& config, const ContextOptions& op
       heads_(config.heads),
       kv_heads_(config.key_heads()),
       options_(options),
+      slopes_(static_cast<size_t>(layers_ * heads_), 0.0f),
       leads_(static_cast<size_t>(layers_ * heads_), -infinity),
       key_bytes_(2 * ceil_div(config.head_dim(), KvCache::State::row_multiple) * KvCache::State::row_multiple *
                  static_cast<int64_t>(size_of(dtype))) {
@@ -64,8 +64,9 @@ int64_t Forgetting::needed_from(int64_t layer, int64_t kv_head, double log_share
   auto reach = static_cast<double>(least_kept);
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     // exp(lead - slope D) / (1 - exp(-slope)) <= exp(log_share)
-    const double slope = std::max(static_cast<double>(slopes_[static_cast<size_t>(head)]), flattest);
-    const double seen = leads_[static_cast<size_t>(layer * heads_ + head)];
+    const auto at = static_cast<size_t>(layer * heads_ + head);
+    const double slope = std::max(static_cast<double>(slopes_[at]), flattest);
+    const double seen = leads_[at];
     const double lead = seen > -infinity ? seen + std::abs(seen) / 8 + 2 : 0;  // others may come that lead by more
     const double needed = (lead - std::log(-std::expm1(-slope)) - log_share) / slope;
     reach = std::max(reach, std::isnan(needed) ? infinity : needed);
@@ -132,7 +133,7 @@ void Forgetting::make_room(std::span<KvCache> caches, int64_t tokens) {
 
 void Forgetting::attended(int layer, const Tensor& q, const KvCache& cache, const AttentionOptions& options,
                           const Tensor& lse) {
-  slopes_ = options.slopes;
+  std::copy_n(options.slopes.begin(), heads_, slopes_.begin() + layer * heads_);
   const kernels::ReleasedShares shares = kernels::released_shares(q, cache, options, lse, unsettled);
   for (int64_t head = 0; head < heads_; ++head) {
     double& lead = leads_[static_cast<size_t>(layer * heads_ + head)];

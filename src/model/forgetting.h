@@ -43,7 +43,7 @@ class Forgetting {
   int64_t layers_, heads_, kv_heads_;
   ContextOptions options_;
   double tolerance_;           // for `exact`
-  std::vector<float> slopes_;  // [heads], as attention had them last
+  std::vector<float> slopes_;  // [layers * heads], as attention had them last
   std::vector<double> leads_;  // [layers * heads]
   int64_t key_bytes_;          // of a key and its value
   double most_keys_;           // of all heads of all layers

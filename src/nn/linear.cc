@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "core/parallel.h"
+#include "nn/few_rows.h"
 #include "nn/matmul_plan.h"
 #include "nn/onednn.h"
 #include "nn/operators.h"
@@ -72,6 +73,7 @@ struct Turned {
 void compute_in_tasks(Product p) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return fill_without_products(p);
+  if (is_of_few_rows(p)) return multiply_few_rows(p);
   const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(p.a.dtype));
   const Turned a(p.a, plan.turn_a, p.m, p.k, false), b(p.b, plan.turn_b, p.n, p.k, true);
   parallel_for(a.tasks + b.tasks, [&](int64_t task) { task < a.tasks ? a.run(task) : b.run(task - a.tasks); });

@@ -73,6 +73,27 @@ TEST(Matmul, Bfloat16WithResultsOfEitherType) {
   EXPECT_TRUE(relative_diff(doubles(narrow), expected) <= 0x1p-8);
 }
 
+TEST(Matmul, AFewRowsOfAnyTypeWithBias) {
+  // Up to four are a kernel of its own, which reads b four rows at a time; 200 rows are several tasks.
+  for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {3, 40}, {5, 33}, {203, 770}}) {
+    for (int64_t m = 1; m <= 5; ++m) {
+      for (const DType dtype : {DType::float32, DType::bfloat16}) {
+        SCOPED_TRACE(fmt::format("m {} n {} k {} {}", m, n, k, name_of(dtype)));
+        const Tensor x = random_tensor({m, k}, 1, 1, dtype), weight = random_tensor({n, k}, 2, 1, dtype);
+        const Tensor bias = random_tensor({n}, 3, 1, dtype);
+        auto expected = matmul_reference(doubles(x), false, doubles(weight), true, m, n, k);
+        const auto more = doubles(bias);
+        for (size_t i = 0; i < expected.size(); ++i) expected[i] += more[i % static_cast<size_t>(n)];
+        Tensor y({m, n}), same({m, n}, dtype);
+        nn::linear(x, weight, &bias, y);
+        nn::linear(x, weight, &bias, same);
+        EXPECT_TRUE(relative_diff(doubles(y), expected) <= tolerance);
+        EXPECT_TRUE(relative_diff(doubles(same), expected) <= (dtype == DType::float32 ? tolerance : 0x1p-8));
+      }
+    }
+  }
+}
+
 TEST(Matmul, AShapeSeenBeforeWithOtherStrides) {
   // Primitives are kept by shape; strides are part of it.
   const Tensor a = random_tensor({9, 12}, 1), b = random_tensor({12, 8}, 2);

@@ -1,0 +1,131 @@
+#include "nn/few_rows.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/few_rows.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "nn/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::nn {
+namespace HWY_NAMESPACE {
+
+/// Rows of b that are read side by side. They follow each other in memory, so the next ones are as far ahead as these
+/// are long, which is what is prefetched: the hardware alone stops at the ends of pages.
+constexpr int together = 4;
+
+template <class T>
+float widened(T x) {
+  return static_cast<float>(x);
+}
+
+/// c[i][j] = sum over k of a[i][k] b[j][k], for R rows of a and B rows of b.
+template <int R, int B, class T>
+HWY_INLINE void dots(const T* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t k, const T* b_end,
+                     float (*sums)[together]) {
+  V sum[R][B];
+  HWY_UNROLL(4)
+  for (int i = 0; i < R; ++i) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < B; ++j) sum[i][j] = zero();
+  }
+  each_vector(k, [&](int64_t at, auto lanes) HWY_ATTR {
+    V x[R];
+    HWY_UNROLL(4)
+    for (int i = 0; i < R; ++i) x[i] = load(a + i * a_stride + at, lanes);
+    HWY_UNROLL(4)
+    for (int j = 0; j < B; ++j) {
+      const T* const row = b + j * b_stride + at;
+      const T* const ahead = row + together * b_stride;
+      __builtin_prefetch(ahead < b_end ? ahead : row, 0, 2);
+      const V w = load(row, lanes);
+      HWY_UNROLL(4)
+      for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(x[i], w, sum[i][j]);
+    }
+  });
+  HWY_UNROLL(4)
+  for (int i = 0; i < R; ++i) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < B; ++j) sums[i][j] = nn::HWY_NAMESPACE::sum(sum[i][j]);
+  }
+}
+
+template <class T>
+void put(const Product& p, int64_t row, int64_t column, float value) {
+  T* const c = static_cast<T*>(p.c.data) + row * p.c.stride + column;
+  if (p.bias != nullptr) {
+    value += p.bias_dtype == DType::float32 ? static_cast<const float*>(p.bias)[column]
+                                            : widened(static_cast<const bfloat16*>(p.bias)[column]);
+  }
+  if (p.accumulate) value += widened(*c);
+  *c = T(value);
+}
+
+template <int R, class T>
+void columns_of(const Product& p, int64_t begin, int64_t end) {
+  const T* const a = static_cast<const T*>(p.a.data);
+  const T* const b = static_cast<const T*>(p.b.data);
+  const T* const b_end = b + (p.n - 1) * p.b.stride + p.k;
+  float sums[R][together];
+  for (int64_t j = begin; j < end;) {
+    const int64_t count = end - j >= together ? together : 1;
+    count == together ? dots<R, together>(a, p.a.stride, b + j * p.b.stride, p.b.stride, p.k, b_end, sums)
+                      : dots<R, 1>(a, p.a.stride, b + j * p.b.stride, p.b.stride, p.k, b_end, sums);
+    for (int i = 0; i < R; ++i) {
+      for (int64_t n = 0; n < count; ++n) {
+        p.c.dtype == DType::float32 ? put<float>(p, i, j + n, sums[i][n]) : put<bfloat16>(p, i, j + n, sums[i][n]);
+      }
+    }
+    j += count;
+  }
+}
+
+template <class T>
+void rows_of_type(const Product& p, int64_t begin, int64_t end) {
+  switch (p.m) {
+    case 1:
+      return columns_of<1, T>(p, begin, end);
+    case 2:
+      return columns_of<2, T>(p, begin, end);
+    case 3:
+      return columns_of<3, T>(p, begin, end);
+    default:
+      return columns_of<4, T>(p, begin, end);
+  }
+}
+
+/// Columns [begin, end) of c.
+void multiply_columns(const Product& p, int64_t begin, int64_t end) {
+  p.a.dtype == DType::float32 ? rows_of_type<float>(p, begin, end) : rows_of_type<bfloat16>(p, begin, end);
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace alibi::nn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <algorithm>
+
+#include "core/isa.h"
+#include "core/parallel.h"
+
+namespace alibi::nn {
+
+HWY_EXPORT(multiply_columns);
+
+bool is_of_few_rows(const Product& p) {
+  constexpr int64_t most_rows = 4;
+  return p.m > 0 && p.m <= most_rows && p.n > 0 && p.k > 0 && !p.a.transposed && p.b.transposed;
+}
+
+void multiply_few_rows(const Product& p) {
+  prepare_dispatch();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(multiply_columns);
+  constexpr int64_t task_bytes = 1 << 17;
+  const int64_t row_bytes = p.k * static_cast<int64_t>(size_of(p.b.dtype));
+  const int64_t rows = std::max<int64_t>(1, task_bytes / row_bytes / 4) * 4;
+  parallel_ranges(p.n, rows, [&](int64_t begin, int64_t end) { kernel(p, begin, end); });
+}
+
+}  // namespace alibi::nn
+#endif

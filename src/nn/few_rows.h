@@ -1,0 +1,14 @@
+// Products of a few rows with a large matrix, as in writing token by token: what they cost is reading the matrix.
+#pragma once
+
+#include "nn/onednn.h"
+
+namespace alibi::nn {
+
+/// Whether a product is one of those: up to four rows, both operands inner axis first.
+bool is_of_few_rows(const Product& product);
+
+/// The product, in tasks of rows of b. Each element of c is summed in an order that depends on k alone.
+void multiply_few_rows(const Product& product);
+
+}  // namespace alibi::nn
