@@ -76,9 +76,15 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(Tensor::view(ids.raw(), {1, length}, DType::int32), targets, context);
     span.nll_sum = std::accumulate(nll.begin(), nll.end(), span.nll_sum);
-  result.segment_nll.assign(segments.size(), 0.0);
+    for (size_t s = 0; s < segments.size(); ++s) {
+      const int64_t first = std::max(segments[s].begin, begin), end = std::min(segments[s].end, begin + length);
+      if (first >= end) continue;
+      result.segment_nll[s] =
+          std::accumulate(nll.begin() + (first - begin), nll.begin() + (end - begin), result.segment_nll[s]);
+      result.tokens += end - first;
+    }
     result.cache_bytes = std::max(result.cache_bytes, context.bytes());
-    result.tokens += length;
+    result.read += length;
     const auto now = Clock::now();
     span.seconds += std::chrono::duration<double>(now - last).count();
     last = now;
