@@ -166,7 +166,7 @@ EvaluationPoint Run::evaluate_in_one_pass(double begun, double share) {
 }
 
 EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
-  const auto [points, length, stride] = work;
+  const int64_t length = work.length, stride = work.stride;
   EvaluationPoint point;
   point.length = length;
   point.stride = stride;
@@ -192,7 +192,7 @@ EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
   point.bits_per_byte = evaluation.bits_per_byte(setting_.held_out_bytes);
   point.tokens_per_second = evaluation.tokens_per_second();
   point.block_nll = evaluation.segment_nll;
-  if (points == &RunResults::evaluations) keep_positions(evaluation);
+  if (work.points == &RunResults::evaluations) keep_positions(evaluation);
   return point;
 }
 
