@@ -56,8 +56,19 @@ class ALIBI_API Prompt {
   /// The last one, without a copy of what was read.
   Generation go_on(const GenerateOptions& options = {}, int64_t sample = 0) &&;
 
+  /// The same beginning, to go its own way.
+  Prompt fork() const;
+  /// Texts after several prompts at once, which may be of any lengths: the weights are read once for a token of each.
+  /// Text i draws as sample i; up to four give the bits that each gives alone, more of them but for rounding.
+  /// `options`: one for each prompt, or one for all. Throws UsageError if the prompts are not of one model in the CPU's
+  /// memory.
+  static std::vector<Generation> go_on_together(std::vector<Prompt> prompts,
+                                                const std::vector<GenerateOptions>& options);
+
  private:
   struct Reading;
+  class Writing;
+  explicit Prompt(std::unique_ptr<Reading> reading);
   std::unique_ptr<Reading> reading_;
 };
 

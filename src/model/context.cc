@@ -90,34 +90,53 @@ ReleaseCertificate Context::certificate() const {
   return state_->forgetting ? state_->forgetting->certificate() : ReleaseCertificate();
 }
 
-void read(const LanguageModel& model, const Tensor& ids, Context& context, const UseStates& use) {
-  Context::State& state = context.state();
-  check(&model.state() == state.model, "[context] it was made for another model");
+void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use) {
   check_device(model);
-  const int64_t begin = state.pass.position, length = ids.size(1);
-  check(ids.size(0) == 1, "[context] ids have shape {}, expected a batch of 1", to_string(ids.shape()));
+  const int64_t batch = ids.size(0), length = ids.size(1);
+  check(batch == std::ssize(contexts), "[context] ids have shape {}, expected a row for each of {} contexts",
+        to_string(ids.shape()), contexts.size());
   const TransformerConfig& config = model.config().transformer;
   const std::optional<int64_t> end = end_of_positions(config);
-  check(!end || length <= *end - begin,
-        "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
-        end.value_or(0), begin + length, name_of(config.position));
+  int64_t most = std::max<int64_t>(1, tokens_at_a_time / batch);
+  std::vector<Pass*> texts;
+  std::vector<int64_t> begins;
+  for (Context* const context : contexts) {
+    Context::State& state = context->state();
+    check(&model.state() == state.model, "[context] it was made for another model");
+    const int64_t begin = state.pass.position;
+    check(!end || length <= *end - begin,
+          "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
+          end.value_or(0), begin + length, name_of(config.position));
+    check(std::find(texts.begin(), texts.end(), &state.pass) == texts.end(),
+          "[context] a context is given twice; each row needs one of its own, which fork() makes");
+    if (state.forgetting) most = std::min(most, state.forgetting->most_tokens());
+    texts.push_back(&state.pass);
+    begins.push_back(begin);
+  }
   const KeepMemory keep;
-  state.pass.slope_factor = slope_factor(model, begin + length);
+  // One text is read under its own pass. Of several the first one's memory serves all.
+  Pass together;
+  together.texts = texts;
+  Pass& pass = batch == 1 ? *texts.front() : together;
+  if (batch > 1) together.memory = std::move(texts.front()->memory);
+  for (size_t i = 0; i < contexts.size(); ++i) texts[i]->slope_factor = slope_factor(model, begins[i] + length);
   try {
-    Forgetting* const forgetting = state.forgetting.get();
-    const int64_t most = forgetting != nullptr ? forgetting->most_tokens() : tokens_at_a_time;
     for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
       tokens = std::min(most, length - first);
-      if (forgetting != nullptr) forgetting->make_room(state.caches, tokens);
-      const Tensor piece = Tensor::view(ids.data<int32_t>() + first, {1, tokens}, DType::int32);
-      const Tensor states = hidden(model, piece, state.pass);
+      for (Context* const context : contexts) {
+        Context::State& state = context->state();
+        if (state.forgetting) state.forgetting->make_room(state.caches, tokens);
+      }
+      const Tensor piece = ids.slice(1, first, first + tokens);
+      const Tensor states = hidden(model, batch > 1 && tokens < length ? piece.clone() : piece, pass);
       use(first, states);
-      state.pass.position += tokens;
+      for (Pass* const text : texts) text->position += tokens;
     }
   } catch (...) {
-    state.cut(begin);
+    for (size_t i = 0; i < contexts.size(); ++i) contexts[i]->state().cut(begins[i]);
     throw;
   }
+  if (batch > 1) texts.front()->memory = std::move(together.memory);
 }
 
 }  // namespace alibi

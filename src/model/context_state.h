@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "alibi/context.h"
@@ -30,9 +31,10 @@ struct [[gnu::visibility("hidden")]] Context::State {
   int64_t earliest() const { return forgetting ? forgetting->released_at() : 0; }
 };
 
-/// Gives the final hidden states [1, tokens, d_model] of each piece of ids [1, length], and where in ids it begins, to
-/// `use`. A call that throws leaves the context as it was, whatever threw.
+/// Gives the final hidden states [batch, tokens, d_model] of each piece of ids [batch, length], and where in ids it
+/// begins, to `use`; each row is read by its own context. A call that throws leaves the contexts as they were, whatever
+/// threw.
 using UseStates = std::function<void(int64_t first, const Tensor& states)>;
-void read(const LanguageModel& model, const Tensor& ids, Context& context, const UseStates& use);
+void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use);
 
 }  // namespace alibi
