@@ -68,7 +68,7 @@ class ALIBI_API Prompt {
  private:
   struct Reading;
   class Writing;
-  explicit Prompt(std::unique_ptr<Reading> reading);
+  ALIBI_HIDDEN explicit Prompt(std::unique_ptr<Reading> reading);
   std::unique_ptr<Reading> reading_;
 };
 
