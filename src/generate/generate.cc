@@ -115,6 +115,7 @@ class [[gnu::visibility("hidden")]] Prompt::Writing {
     result_.text = text_.take();
     if (reading_.context) {
       result_.cache_bytes = reading_.context->bytes();
+      result_.shared_bytes = reading_.context->shared_bytes();
       result_.certificate = reading_.context->certificate();
     }
     return std::move(result_);
@@ -159,14 +160,14 @@ void Prompt::Reading::read_together(std::span<Reading* const> readings, std::spa
   }
 }
 
-std::vector<Generation> Prompt::go_on_together(std::vector<Prompt> prompts,
-                                               const std::vector<GenerateOptions>& options) {
+std::vector<Generation> Prompt::go_on_together(std::vector<Prompt> prompts, const std::vector<GenerateOptions>& options,
+                                               int64_t first_sample) {
   check_usage(options.size() == 1 || options.size() == prompts.size(),
               "[generate] {} options for {} prompts, expected one for each or one for all", options.size(),
               prompts.size());
   for (const GenerateOptions& each : options) check_options(each);
   std::vector<Generation> results(prompts.size());
-  std::vector<Writing> writings;
+  std::vector<std::optional<Writing>> writings;
   writings.reserve(prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
     Reading& reading = *prompts[i].reading_;
@@ -174,24 +175,28 @@ std::vector<Generation> Prompt::go_on_together(std::vector<Prompt> prompts,
                 "[generate] the prompts were read by different models, expected one");
     check_usage(reading.context.has_value(), "[generate] the model lies on {}, where texts are written one by one",
                 name_of(reading.model.device()));
-    writings.emplace_back(reading, options.size() == 1 ? options.front() : options[i], static_cast<int64_t>(i));
+    writings.emplace_back(std::in_place, reading, options.size() == 1 ? options.front() : options[i],
+                          first_sample + static_cast<int64_t>(i));
   }
   const KeepMemory keep;
   while (true) {
     std::vector<Reading*> readings;
     std::vector<int32_t> tokens;
     for (size_t i = 0; i < prompts.size(); ++i) {
-      if (!writings[i].goes_on()) continue;
-      const int32_t token = writings[i].draw();
-      if (!writings[i].goes_on()) continue;
-      readings.push_back(prompts[i].reading_.get());
-      tokens.push_back(token);
+      if (!writings[i]) continue;
+      const std::optional<int32_t> token = writings[i]->goes_on() ? std::optional(writings[i]->draw()) : std::nullopt;
+      if (writings[i]->goes_on()) {
+        readings.push_back(prompts[i].reading_.get());
+        tokens.push_back(*token);
+      } else {  // the others need its memory
+        results[i] = std::move(*writings[i]).finish();
+        writings[i].reset();
+        prompts[i].reading_->context.reset();
+      }
     }
-    if (readings.empty()) break;
+    if (readings.empty()) return results;
     Reading::read_together(readings, tokens);
   }
-  for (size_t i = 0; i < prompts.size(); ++i) results[i] = std::move(writings[i]).finish();
-  return results;
 }
 
 Prompt Prompt::fork() const { return Prompt(std::make_unique<Reading>(reading_->fork())); }

@@ -190,6 +190,7 @@ void Block::attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) co
       if (few) {
         attention_decode(heads.q, cache, options, attended, wanted);
       } else {
+        cache.own();  // it lies in one piece where many queries read it
         cached_attention(heads.q, cache, options, attended, wanted);
       }
       if (wanted != nullptr) text.forgetting->attended(layer_, heads.q, cache, options, state.lse);

@@ -54,13 +54,19 @@ int64_t Context::bytes() const {
   return sum;
 }
 
+int64_t Context::shared_bytes() const {
+  int64_t sum = 0;
+  for (const KvCache& cache : state_->caches) sum += cache.shared_bytes();
+  return sum;
+}
+
 Context Context::fork() const {
   auto copy = std::make_unique<State>();
   copy->model = state_->model;
   copy->config = state_->config;
   copy->options = state_->options;
   copy->dtype = state_->dtype;
-  for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.clone());
+  for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.fork());
   if (state_->forgetting) copy->forgetting = std::make_unique<Forgetting>(*state_->forgetting);
   copy->pass.caches = copy->caches;
   copy->pass.forgetting = copy->forgetting.get();

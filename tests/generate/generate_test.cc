@@ -217,8 +217,9 @@ TEST(Generate, SeveralTextsGoOnFromOnePrompt) {
 
 TEST(Generate, SeveralPromptsAreWrittenOnTogether) {
   const LanguageModel model = small_model();
-  const std::vector<std::string> beginnings = {"Call me", "x", "It was the best of times, it was", ""};
-  std::vector<GenerateOptions> options(4, {.max_tokens = 40, .seed = 5});
+  const std::vector<std::string> beginnings = {
+      "Call me", "x", "It was the best of times, it was", "", "y", "I", std::string(150, 'a'), "the end"};
+  std::vector<GenerateOptions> options(8, {.max_tokens = 40, .seed = 5});
   options[1].max_tokens = 3;  // ends long before the others
   options[2].repetition_penalty = 1.5;
   options[3].max_tokens = 0;
@@ -229,11 +230,12 @@ TEST(Generate, SeveralPromptsAreWrittenOnTogether) {
     alone.push_back(prompts[i].go_on(options[i], static_cast<int64_t>(i)));
   }
   const std::vector<Generation> together = Prompt::go_on_together(std::move(prompts), options);
-  ASSERT_EQ(together.size(), 4u);
+  ASSERT_EQ(together.size(), 8u);
   for (size_t i = 0; i < together.size(); ++i) {
-    EXPECT_EQ(together[i].text, alone[i].text) << i;  // up to four rows give the same bits
+    EXPECT_EQ(together[i].text, alone[i].text) << i;  // up to eight rows give the same bits
     EXPECT_EQ(together[i].tokens, options[i].max_tokens);
-    EXPECT_EQ(together[i].cache_bytes, alone[i].cache_bytes);
+    EXPECT_GT(together[i].cache_bytes, 0);
+    EXPECT_EQ(together[i].shared_bytes, 0) << "it had its prompt for itself";
   }
   // Samples of one prompt, each with callbacks of its own.
   const Prompt prompt(model, "Call me");
@@ -252,6 +254,22 @@ TEST(Generate, SeveralPromptsAreWrittenOnTogether) {
   EXPECT_EQ(samples[1].end, GenerationEnd::callback);
   EXPECT_LT(samples[1].tokens, 20);
   EXPECT_EQ(heard[2], samples[2].text);
+}
+
+TEST(Generate, SamplesOfALongPromptHoldItOnce) {
+  const LanguageModel model = small_model();
+  const Prompt prompt(model, std::string(3000, 'a'));
+  std::vector<Prompt> forks;
+  for (int i = 0; i < 5; ++i) forks.push_back(prompt.fork());
+  const GenerateOptions options{.max_tokens = 100, .seed = 7};
+  const std::vector<Generation> found = Prompt::go_on_together(std::move(forks), {options}, 2);
+  int64_t own = 0;
+  for (size_t i = 0; i < found.size(); ++i) {
+    EXPECT_EQ(found[i].text, prompt.go_on(options, static_cast<int64_t>(i) + 2).text) << i;
+    EXPECT_GE(found[i].cache_bytes, prompt.bytes());
+    own += found[i].cache_bytes - found[i].shared_bytes;
+  }
+  EXPECT_LT(own, prompt.bytes());
 }
 
 TEST(Generate, TogetherRefusesWhatDoesNotFit) {

@@ -30,7 +30,8 @@ std::vector<Run> runs_of(const KvCache::State& cache) {
 /// [batch, keys, heads, head_dim] of the run's heads.
 Tensor view_of(const KvCache::State& cache, const Tensor& rows, const Run& run) {
   return Tensor::view(
-      const_cast<void*>(cache.rows(rows, 0, run.first)),
+      static_cast<char*>(rows.raw()) +
+          static_cast<size_t>(cache.row(0, run.first, run.begin) * cache.stride) * size_of(cache.dtype),
       {cache.batch, cache.length - run.begin, run.last - run.first, cache.head_dim}, cache.dtype,
       {cache.rows_of_batch() * cache.stride, cache.stride, (cache.capacity - run.begin) * cache.stride, 1});
 }
