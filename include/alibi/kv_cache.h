@@ -90,7 +90,8 @@ ALIBI_API Tensor attention_decode(const Tensor& q, const KvCache& cache, const A
 
 /// attention() of many queries over a cache: the kernel of attention(), made for long chunks, over what each head still
 /// holds. q, out and `state` as there, in the cache's type; the queries stand behind what was released. No dropout, no
-/// packed sequences; buckets only while nothing was released.
+/// packed sequences; buckets only while all heads hold the same keys. Throws Error for a fork that shares keys: own()
+/// them.
 ALIBI_API void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                                 AttentionState* state = nullptr);
 

@@ -145,6 +145,7 @@ Block::Heads Block::split(const Tensor& qkv, const Pass& pass) const {
 AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) const {
   AttentionOptions options;
   options.causal = config_.causal;
+  options.window = config_.window;
   position_.bias(layer_, options);
   if (text.slope_factor != 1) {
     for (float& slope : options.slopes) slope *= text.slope_factor;

@@ -38,6 +38,18 @@ void Context::State::begin() {
   pass.caches = caches;
   pass.forgetting = forgetting.get();
   pass.position = 0;
+  window_released_at = 0;
+}
+
+void Context::State::make_room(int64_t tokens) {
+  if (forgetting) return forgetting->make_room(caches, tokens);
+  const int64_t position = pass.position, begin = position - config.window + 1;
+  if (config.window == 0 || begin <= 0 || caches.empty() || caches.front().capacity() >= position + tokens) return;
+  // No later token sees the keys before. Room for half as many as are kept: each is moved a few times.
+  const std::vector<int64_t> begins(static_cast<size_t>(config.key_heads()), begin);
+  const int64_t room = std::max(tokens, std::min(config.window / 2, tokens_at_a_time));
+  for (KvCache& cache : caches) cache.release(begins, room);
+  window_released_at = position;
 }
 
 Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -71,6 +83,7 @@ Context Context::fork() const {
   copy->pass.caches = copy->caches;
   copy->pass.forgetting = copy->forgetting.get();
   copy->pass.position = state_->pass.position;
+  copy->window_released_at = state_->window_released_at;
   return Context(std::move(copy));
 }
 
@@ -84,7 +97,7 @@ void Context::State::cut(int64_t position) {
 void Context::rewind(int64_t position) {
   check(position >= 0 && position <= this->position(), "[context] rewound to {}, expected 0 to {}, its position",
         position, this->position());
-  if (position == 0 && state_->forgetting) return state_->begin();
+  if (position == 0 && (state_->forgetting || state_->earliest() > 0)) return state_->begin();
   check(position >= state_->earliest(),
         "[context] rewound to {}, but keys were released at {}: it can go back to there, or to the beginning; a fork "
         "made before that keeps them",
@@ -129,10 +142,7 @@ void read(const LanguageModel& model, const Tensor& ids, std::span<Context* cons
   try {
     for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
       tokens = std::min(most, length - first);
-      for (Context* const context : contexts) {
-        Context::State& state = context->state();
-        if (state.forgetting) state.forgetting->make_room(state.caches, tokens);
-      }
+      for (Context* const context : contexts) context->state().make_room(tokens);
       const Tensor piece = ids.slice(1, first, first + tokens);
       const Tensor states = hidden(model, batch > 1 && tokens < length ? piece.clone() : piece, pass);
       use(first, states);

@@ -23,12 +23,16 @@ struct [[gnu::visibility("hidden")]] Context::State {
   std::unique_ptr<Forgetting> forgetting;  // null: all is kept
   Pass pass;  // the memory of the last one serves the next; its position is that of the context
 
+  int64_t window_released_at = 0;  // where keys that the window hides were released last
+
   /// As if nothing had been read.
   void begin();
   /// Forgets all but the first tokens, in layers that hold more, or those that can still be gone back to.
   void cut(int64_t position);
   /// The earliest position to go back to, but for the beginning.
-  int64_t earliest() const { return forgetting ? forgetting->released_at() : 0; }
+  int64_t earliest() const { return forgetting ? forgetting->released_at() : window_released_at; }
+  /// Before so many tokens are read: releases keys where that is to be.
+  void make_room(int64_t tokens);
 };
 
 /// Gives the final hidden states [batch, tokens, d_model] of each piece of ids [batch, length], and where in ids it
