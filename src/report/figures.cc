@@ -275,6 +275,14 @@ std::vector<BarChart> speed_charts(const CompareResults& results) {
   return charts;
 }
 
+/// A name may hold a comma (a method with its label), which must not end the field (RFC 4180).
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted;
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return fmt::format(R"("{}")", quoted);
+}
+
 }  // namespace
 
 std::vector<BarChart> cost_charts(const CompareResults& results) {
@@ -296,7 +304,9 @@ std::string compact_figure_svg(const CompareResults& results) {
 
 std::string figure_csv(const CompareResults& results) {
   std::string csv = "length";
-  for (const MethodResults& method : results.methods) csv += fmt::format(",{0},{0}_low,{0}_high", method.name);
+  for (const MethodResults& method : results.methods) {
+    for (const char* end : {"", "_low", "_high"}) csv += fmt::format(",{}", csv_field(method.name + end));
+  }
   for (const int64_t length : all_lengths(results)) {
     csv += fmt::format("\n{}", length);
     for (const MethodResults& method : results.methods) {
