@@ -257,19 +257,41 @@ TEST(Generate, SeveralPromptsAreWrittenOnTogether) {
 }
 
 TEST(Generate, SamplesOfALongPromptHoldItOnce) {
-  const LanguageModel model = small_model();
-  const Prompt prompt(model, std::string(3000, 'a'));
-  std::vector<Prompt> forks;
-  for (int i = 0; i < 5; ++i) forks.push_back(prompt.fork());
-  const GenerateOptions options{.max_tokens = 100, .seed = 7};
-  const std::vector<Generation> found = Prompt::go_on_together(std::move(forks), {options}, 2);
-  int64_t own = 0;
-  for (size_t i = 0; i < found.size(); ++i) {
-    EXPECT_EQ(found[i].text, prompt.go_on(options, static_cast<int64_t>(i) + 2).text) << i;
-    EXPECT_GE(found[i].cache_bytes, prompt.bytes());
-    own += found[i].cache_bytes - found[i].shared_bytes;
+  LanguageModel model = small_model();
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    model.set_precision(precision);
+    const Prompt prompt(model, std::string(3000, 'a'));
+    std::vector<Prompt> forks;
+    for (int i = 0; i < 5; ++i) forks.push_back(prompt.fork());
+    const GenerateOptions options{.max_tokens = 100, .seed = 7};
+    const std::vector<Generation> found = Prompt::go_on_together(std::move(forks), {options}, 2);
+    int64_t own = 0;
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].text, prompt.go_on(options, static_cast<int64_t>(i) + 2).text) << i;
+      EXPECT_GE(found[i].cache_bytes, prompt.bytes());
+      own += found[i].cache_bytes - found[i].shared_bytes;
+    }
+    EXPECT_LT(own, prompt.bytes());
   }
-  EXPECT_LT(own, prompt.bytes());
+}
+
+TEST(Generate, TogetherIsWhatEachIsAloneWithEveryVocabularyAndInstructionSet) {
+  LanguageModelConfig config = with_position(preset("tiny"), Position::alibi, 8);
+  config.vocab_size = 257;
+  config.adaptive = AdaptiveConfig{{50, 150}, 2, 0};
+  config.transformer.layers = 1;
+  config.transformer.bias = true;
+  const LanguageModel model(config, 1);
+  test::for_each_isa([&] {
+    const Prompt prompt(model, "Call me");
+    std::vector<Prompt> forks;
+    for (int i = 0; i < 7; ++i) forks.push_back(prompt.fork());
+    const GenerateOptions options{.max_tokens = 20, .seed = 7};
+    const std::vector<Generation> found = Prompt::go_on_together(std::move(forks), {options});
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].text, prompt.go_on(options, static_cast<int64_t>(i)).text) << i;
+    }
+  });
 }
 
 TEST(Generate, TogetherRefusesWhatDoesNotFit) {

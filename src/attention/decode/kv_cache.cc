@@ -140,7 +140,6 @@ void write_block(KvCache::State& cache, const Tensor& k, const Tensor& v, int64_
 /// of those there are.
 void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared) {
   KvCache::State to(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
-  to.stride = cache.stride;
   to.capacity = capacity;
   to.begins = std::move(begins);
   to.shared.end = shared;
@@ -187,8 +186,6 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype)
         name_of(dtype));
   check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} is more than {}", batch, kv_heads, most);
   state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype);
-  state_->stride = ceil_div(head_dim, State::row_multiple) * State::row_multiple;
-  state_->centres.resize(static_cast<size_t>(batch * kv_heads * state_->stride));
   set_capacity(*state_, 0);
 }
 
@@ -372,8 +369,6 @@ void leave_gap(KvCache& cache_in, int64_t length) {
   std::vector<float> longest;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));
   cache = KvCache::State(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
-  cache.stride = ceil_div(cache.head_dim, KvCache::State::row_multiple) * KvCache::State::row_multiple;
-  cache.centres.resize(static_cast<size_t>(cache.batch * cache.kv_heads * cache.stride));
   cache.begins.assign(cache.begins.size(), length);
   cache.length = length;
   set_capacity(cache, length);

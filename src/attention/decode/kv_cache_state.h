@@ -8,6 +8,7 @@
 #include "alibi/kv_cache.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/released_keys.h"
+#include "core/parallel.h"
 
 namespace alibi {
 
@@ -17,16 +18,20 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
         kv_heads(head_count),
         head_dim(dim),
         dtype(type),
+        stride(ceil_div(dim, row_multiple) * row_multiple),
         begins(static_cast<size_t>(head_count), 0),
         norms(batch_size * head_count),
         radii(batch_size * head_count),
-        released(static_cast<size_t>(batch_size * head_count)) {}
+        released(static_cast<size_t>(batch_size * head_count)),
+        centres(static_cast<size_t>(batch_size * head_count * stride)) {}
+
+  static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
 
   int64_t batch, kv_heads, head_dim;
   DType dtype;
+  int64_t stride;  ///< elements from key to key: head_dim rounded up to row_multiple, the rest zeros
   int64_t length = 0;
   int64_t capacity = 0;         ///< the length that there is room for
-  int64_t stride = 0;           ///< elements from key to key: head_dim rounded up to row_multiple, the rest zeros
   std::vector<int64_t> begins;  ///< [kv_heads] the first key held, a multiple of kernels::cache_block
   Tensor k, v;  ///< [batch, rows_of_batch(), stride]: the keys [own_begin, capacity) of each head in a line
   /// Of a fork: the keys [0, end) of each head, in the memory of the cache that it was made of, where they stay as they
@@ -55,8 +60,6 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
 
   const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 
-  static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
-
   int64_t begin(int64_t head) const { return begins[static_cast<size_t>(head)]; }
   bool has_released() const {
     return std::any_of(begins.begin(), begins.end(), [](int64_t b) { return b > 0; });
@@ -76,6 +79,9 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     for (int64_t h = 0; h < kv_heads; ++h) rows += capacity - own_begin(h);
     return rows;
   }
+
+  /// Of the shape that queries of a type see, whatever lies behind it: for checks of shapes.
+  Tensor as_seen(DType type) const { return Tensor::view(k.raw(), {batch, length, kv_heads, head_dim}, type); }
 
   /// The row of a key, and those after it until own_begin() or the end.
   const void* key_rows(int64_t b, int64_t head, int64_t key) const { return rows(k, shared.k, b, head, key); }
