@@ -72,8 +72,8 @@ class Generation(CliTest):
         out = self.folder / "interrupted.json"
         for number in (signal.SIGINT, signal.SIGTERM):
             with subprocess.Popen([COMMAND, "generate", str(self.model), "--tokens", "10M", "--json", str(out)],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-                text = process.stdout.read(20)
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+                text = process.stdout.read(20)  # no more, so that communicate() misses nothing
                 process.send_signal(number)
                 rest, errors = process.communicate(timeout=60)
             self.assertEqual((process.returncode, errors), (128 + number, b""))
@@ -86,7 +86,7 @@ class Generation(CliTest):
     def test_an_interrupt_ends_all_samples(self):
         out = self.folder / "interrupted.json"
         with subprocess.Popen([COMMAND, "generate", str(self.model), "--tokens", "10M", "--samples", "3", "--json",
-                               str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+                               str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
             text = process.stdout.read(40)
             process.send_signal(signal.SIGINT)
             rest, errors = process.communicate(timeout=60)
