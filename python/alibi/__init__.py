@@ -95,7 +95,7 @@ def attention(
     Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. A query that sees
     no key gives zeros. The same bits at any number of threads.
     """
-    run = torch_operator().attention if is_torch(q) else _numpy.attention
+    run = _numpy.attention if isinstance(q, np.ndarray) or not is_torch(q) else torch_operator().attention
     return run(q, k, v, alibi_slopes, causal, window_size, softmax_scale, dropout_p, query_offset, cu_seqlens_q,
                cu_seqlens_k, alibi_slopes_after, tolerance, return_lse, dropout_seed)  # fmt: skip
 

@@ -25,9 +25,10 @@ def bits_of(array: Any) -> Any:
 def _slopes(given: Any, q: Any, name: str) -> Any:
     if given is None:
         return None
-    if not (isinstance(given, np.ndarray) and given.dtype == _FLOAT32 and given.flags.c_contiguous):
+    if not (isinstance(given, np.ndarray) and given.dtype is _FLOAT32 and given.flags.c_contiguous):
         given = np.ascontiguousarray(given, _FLOAT32)
-    check_slopes(given.shape, q.shape[0], q.shape[2], name)
+    if given.shape != q.shape[2:3]:
+        check_slopes(given.shape, q.shape[0], q.shape[2], name)
     return given
 
 
@@ -65,12 +66,14 @@ def attention(
         check_axes(shape)
     if dropout_seed is None:
         dropout_seed = int(np.random.randint(1 << 62)) if dropout_p else 0
-    given = options(_slopes(alibi_slopes, q, "alibi_slopes"), _slopes(alibi_slopes_after, q, "alibi_slopes_after"),
-                    causal, window_size, softmax_scale, dropout_p, dropout_seed, query_offset, _offsets(cu_seqlens_q),
-                    _offsets(cu_seqlens_k), tolerance)  # fmt: skip
-    out = empty_like(q)
+    slopes = None if alibi_slopes is None else _slopes(alibi_slopes, q, "alibi_slopes")
+    after = None if alibi_slopes_after is None else _slopes(alibi_slopes_after, q, "alibi_slopes_after")
+    given = options(slopes, after, causal, window_size, softmax_scale, dropout_p, dropout_seed, query_offset,
+                    None if cu_seqlens_q is None else _offsets(cu_seqlens_q),
+                    None if cu_seqlens_k is None else _offsets(cu_seqlens_k), tolerance)  # fmt: skip
+    out = np.empty(shape, q.dtype) if isinstance(q, np.ndarray) else empty_like(q)
     lse = np.empty((shape[0], shape[2], shape[1]), np.float32) if return_lse else None
-    if out.dtype == _FLOAT32:
+    if out.dtype is _FLOAT32 or out.dtype == _FLOAT32:
         _core.attention(q, k, v, out, lse, None, None, given, False)
     else:
         _core.attention(bits_of(q), bits_of(k), bits_of(v), bits_of(out), lse, None, None, given, True)

@@ -41,10 +41,12 @@ def options(
     tolerance: float,
 ) -> tuple[Any, ...]:
     """What _core takes as one tuple."""
-    causal, window = window_of(causal, window_size)
+    window = 0
+    if window_size != EVERYWHERE:
+        causal, window = window_of(causal, window_size)
     if softmax_scale == 0:
         raise UsageError("[attention] softmax_scale is 0, expected another number; None: 1 / sqrt(head_dim)")
-    return (slopes, slopes_after, causal, window, softmax_scale, dropout_p, seed, query_offset, cu_seqlens_q,
+    return (slopes, slopes_after, bool(causal), window, softmax_scale, dropout_p, seed, query_offset, cu_seqlens_q,
             cu_seqlens_k, tolerance)  # fmt: skip
 
 
