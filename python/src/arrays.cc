@@ -1,9 +1,9 @@
 #include "arrays.h"
 
+#include <nanobind/ndarray.h>
+
 #include <cstring>
 #include <string>
-
-#include <nanobind/ndarray.h>
 
 #include "alibi/error.h"
 
@@ -24,8 +24,8 @@ namespace {
 /// Left to the end of the process: what Python holds cannot be released after the interpreter.
 struct Torch {
   nb::object tensor, float32, bfloat16, int32;
-  nb::object is_cpu = nb::str("is_cpu"), dtype = nb::str("dtype"), shape = nb::str("shape"),
-             stride = nb::str("stride"), data_ptr = nb::str("data_ptr");
+  nb::object is_cpu = nb::str("is_cpu"), dtype = nb::str("dtype"), shape = nb::str("shape"), stride = nb::str("stride"),
+             data_ptr = nb::str("data_ptr");
 };
 Torch* torch = nullptr;
 
@@ -55,7 +55,8 @@ Shape numbers(const nb::object& tuple) {
 Tensor view(void* data, Shape shape, Shape strides, DType dtype, const char* operation, const char* name) {
   alignas(64) static char nothing[64];
   if (data == nullptr) data = nothing;  // arrays without elements have no memory
-  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0) refuse(operation, name, "is not aligned to its elements");
+  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0)
+    refuse(operation, name, "is not aligned to its elements");
   return Tensor::view(data, std::move(shape), dtype, std::move(strides));
 }
 
@@ -110,7 +111,9 @@ void set_torch(nb::object tensor, nb::object float32, nb::object bfloat16, nb::o
 }
 
 Array::Array(nb::handle object, const char* operation, const char* name, bool bits) {
-  if (torch != nullptr && PyObject_IsInstance(object.ptr(), torch->tensor.ptr()) == 1) {
+  // Not isinstance(), which PyTorch answers in Python.
+  if (torch != nullptr && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object.type().ptr()),
+                                           reinterpret_cast<PyTypeObject*>(torch->tensor.ptr())) != 0) {
     keeper_ = nb::borrow(object);
     tensor = view_of_torch(object, operation, name);
     return;

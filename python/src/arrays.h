@@ -1,10 +1,10 @@
 // Arrays of Python as tensors over the same memory: NumPy's, PyTorch's, and whatever else has DLPack or a buffer.
 #pragma once
 
+#include <nanobind/nanobind.h>
+
 #include <cstdint>
 #include <vector>
-
-#include <nanobind/nanobind.h>
 
 #include "alibi/tensor.h"
 

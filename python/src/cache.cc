@@ -1,10 +1,10 @@
 // The cache of past keys and values, and attention of new queries over it.
+#include <nanobind/stl/string.h>
+
 #include <mutex>
 #include <optional>
 #include <string>
 #include <utility>
-
-#include <nanobind/stl/string.h>
 
 #include "alibi/error.h"
 #include "alibi/kv_cache.h"
@@ -82,8 +82,10 @@ void bind_cache(nb::module_& m) {
           "keys"_a)
       .def("length", [](SharedCache& cache) { return cache.use([](const KvCache& held) { return held.length(); }); })
       .def("bytes", [](SharedCache& cache) { return cache.use([](const KvCache& held) { return held.bytes(); }); })
-      .def("copy_keys", [](SharedCache& cache, nb::handle out) { copy_out(cache, out, true); }, "out"_a)
-      .def("copy_values", [](SharedCache& cache, nb::handle out) { copy_out(cache, out, false); }, "out"_a);
+      .def(
+          "copy_keys", [](SharedCache& cache, nb::handle out) { copy_out(cache, out, true); }, "out"_a)
+      .def(
+          "copy_values", [](SharedCache& cache, nb::handle out) { copy_out(cache, out, false); }, "out"_a);
   m.def("attention_decode", decode, "q"_a, "cache"_a, "out"_a, "lse"_a.none(), "options"_a, "bits"_a);
 }
 

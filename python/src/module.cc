@@ -1,9 +1,9 @@
 // The module _core, thin: the package's Python is what users call.
-#include <vector>
-
 #include <nanobind/nanobind.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
+
+#include <vector>
 
 #include "alibi/attention.h"
 #include "alibi/error.h"
@@ -18,7 +18,8 @@ using namespace nb::literals;
 NB_MODULE(_core, m) {
   // The later one is tried first.
   const nb::exception<alibi::Error> error(m, "Error", PyExc_RuntimeError);
-  const nb::exception<alibi::UsageError> usage_error(m, "UsageError", nb::make_tuple(error, nb::handle(PyExc_ValueError)));
+  const nb::exception<alibi::UsageError> usage_error(m, "UsageError",
+                                                     nb::make_tuple(error, nb::handle(PyExc_ValueError)));
   for (const nb::handle type : {nb::handle(error), nb::handle(usage_error)}) type.attr("__module__") = "alibi";
 
   m.attr("version") = std::string(alibi::version);
