@@ -32,7 +32,8 @@ struct CompareCommand : CommonOptions {
   std::string preset = "tiny";
   std::string out = "alibi-compare", resume, tune, field;
   int64_t seeds = 1, stride = 0, eval_tokens = 0, sample_tokens = -1, speed_turns = 3;
-  bool fresh = false;
+  bool fresh = false, stream = false;
+  Interpolation interpolation;
   TokenizerChoice tokenizer;
   double dropout = -1;
   GivenOptions<ModelOptions> model;
@@ -92,6 +93,8 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   compare.lengths = options.lengths;
   compare.train_lengths = options.train_lengths;
   compare.stride = options.stride;
+  compare.stream = options.stream;
+  if (options.interpolation.dynamic || options.interpolation.factor != 1) compare.interpolation = options.interpolation;
   compare.fresh = options.fresh;
   compare.train = train_options(options.preset, options.train, options.seed);
   options.model.apply_to(compare.model);
@@ -167,6 +170,8 @@ void add_compare(CLI::App& app) {
                  "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
   command.count("--stride", options->stride,
                 "Test with a sliding window too, of so many new tokens [only windows that do not overlap]");
+  command.flag("--stream", options->stream, "Test in one pass too, where each token sees all the text before it");
+  add_interpolation(command, options->interpolation);
   command.count("--eval-tokens", options->eval_tokens,
                 "Held-out tokens to score, evenly spread over the files [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
@@ -199,6 +204,7 @@ void add_compare(CLI::App& app) {
       "  alibi compare novels/ --tokenizer bpe --vocab-size 2000 --warmup-steps 20\n"
       "  alibi compare novels/ --seeds 3 --methods alibi,sinusoidal,rotary\n"
       "  alibi compare novels/ --methods alibi,sinusoidal --train-lengths 128,256,512 --seeds 3\n"
+      "  alibi compare novels/ --stride 64 --interpolate dynamic --stream\n"
       "  alibi compare --resume alibi-compare\n"
       "  alibi compare notes/ --methods alibi,learned --train-length 64 --lengths 64,256,1024 --tokens 2M");
   command.runs([options, command] { run_compare(*options, command); });

@@ -29,10 +29,12 @@ struct CompareOptions {
   std::optional<float> dropout;  ///< absent: the preset's; 0 turns all kinds of it off
   std::vector<int64_t> lengths;  ///< to evaluate at; empty: 1, 1.25, 1.5, 2, 3, 4, 6, 8, 16 times the training length
   int64_t stride = 0;            ///< also evaluate with a window that slides by so many tokens; 0: not
-  int64_t eval_tokens = 0;       ///< held-out tokens to score, spread evenly over its files; 0: the preset's
-  int64_t sample_tokens = -1;    ///< tokens of generated text per method; -1: 4 times the training length; 0: none
-  int64_t speed_turns = 3;       ///< how often each method is timed at the end, if there is a folder; 0: not
-  TrainOptions train;            ///< length, tokens, rates, seed: shared by all methods
+  bool stream = false;           ///< also evaluate in one pass, where each target sees all the text before it
+  std::optional<Interpolation> interpolation;  ///< also evaluate alibi with flatter slopes; absent: not
+  int64_t eval_tokens = 0;     ///< held-out tokens to score, spread evenly over its files; 0: the preset's
+  int64_t sample_tokens = -1;  ///< tokens of generated text per method; -1: 4 times the training length; 0: none
+  int64_t speed_turns = 3;     ///< how often each method is timed at the end, if there is a folder; 0: not
+  TrainOptions train;          ///< length, tokens, rates, seed: shared by all methods
   /// Not empty: of these learning rates each method gets the one that does best on text carved out of the training
   /// text.
   std::vector<double> tune_rates;

@@ -68,7 +68,7 @@ class ALIBI_API Context {
   State& state() { return *state_; }
 
  private:
-  explicit Context(std::unique_ptr<State> state);
+  ALIBI_HIDDEN explicit Context(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "alibi/context.h"
+#include "alibi/evaluate.h"
 #include "alibi/export.h"
 #include "alibi/language_model.h"
 
@@ -14,6 +15,9 @@ namespace alibi {
 
 struct EvaluateStreamOptions {
   ContextOptions context = {};  ///< what keys and values are kept in, and how many
+  /// What is scored; empty: the whole stream. What stands before and between is read, what is behind is not. Rising,
+  /// without overlap.
+  std::vector<Segment> segments = {};
   /// Called now and then with (tokens scored, tokens in all).
   std::function<void(int64_t, int64_t)> on_progress = {};
 };
@@ -21,22 +25,24 @@ struct EvaluateStreamOptions {
 /// Targets [begin, end) of the stream; each was predicted from begin + 1 to end inputs.
 struct StreamSpan {
   int64_t begin = 0, end = 0;
-  double nll_sum = 0;  ///< nats
+  double nll_sum = 0;  ///< nats, of those that were scored
   double seconds = 0;
 };
 
 struct ALIBI_API StreamEvaluation {
-  int64_t tokens = 0;             ///< tokens scored: all of the stream
-  double nll_sum = 0;             ///< sum of negative log-likelihoods, nats
-  std::vector<StreamSpan> spans;  ///< the first 256 targets, then up to 512, 1024 ...
-  int64_t cache_bytes = 0;        ///< what keys and values took at most
+  int64_t tokens = 0;               ///< tokens scored: all of the segments
+  int64_t read = 0;                 ///< tokens computed: up to the last of them
+  std::vector<double> segment_nll;  ///< nats, of each segment
+  double nll_sum = 0;               ///< sum of negative log-likelihoods, nats
+  std::vector<StreamSpan> spans;    ///< the first 256 targets, then up to 512, 1024 ...
+  int64_t cache_bytes = 0;          ///< what keys and values took at most
   ReleaseCertificate certificate;
   double seconds = 0;
 
   double nll() const;         ///< mean per token, nats
   double perplexity() const;  ///< exp(nll())
   double bits_per_byte(int64_t bytes) const;
-  double tokens_per_second() const;
+  double tokens_per_second() const;  ///< computed
 };
 
 /// Targets and inputs are those of evaluate(); what it gives is what evaluate() gives in one window over the whole

@@ -75,6 +75,10 @@ struct RunResults {
   std::vector<LossPoint> loss;
   std::vector<EvaluationPoint> evaluations;  ///< rising lengths, windows that do not overlap
   std::vector<EvaluationPoint> sliding;      ///< the same with a smaller stride, if one was asked for
+  /// alibi at lengths beyond the training length, with slopes made flatter for them, if it was asked for.
+  std::vector<EvaluationPoint> interpolated;
+  /// In one pass, if it was asked for: one, whose length is the most text that a target saw.
+  std::vector<EvaluationPoint> streaming;
   int64_t eval_peak_bytes = 0;
   int64_t per_position_length = 0;
   std::vector<double> per_position_nll;  ///< mean nll of the tokens at each position of the window, nats

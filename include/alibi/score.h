@@ -33,7 +33,7 @@ class ALIBI_API Scorer {
   std::vector<float> score(std::span<const int32_t> tokens);
 
  private:
-  void begin_again();
+  ALIBI_HIDDEN void begin_again();
 
   const LanguageModel& model_;
   int64_t length_;

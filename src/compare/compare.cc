@@ -58,6 +58,10 @@ OrderedJson identity_of(const CompareOptions& options, const TrainingData& data)
   identity["held_out_text"] = fingerprint(data.valid.tokens);
   identity["lengths"] = options.lengths;
   identity["stride"] = options.stride;
+  if (options.stream) identity["stream"] = true;  // absent in comparisons of earlier versions
+  if (const auto& interpolation = options.interpolation) {
+    identity["interpolation"] = interpolation->dynamic ? OrderedJson("dynamic") : OrderedJson(interpolation->factor);
+  }
   identity["tune_rates"] = options.tune_rates;
   identity["eval_tokens"] = options.eval_tokens;
   identity["sample_tokens"] = options.sample_tokens;

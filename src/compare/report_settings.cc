@@ -63,9 +63,13 @@ std::string optimizer_text(const TrainOptions& t) {
 }
 
 std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& plan) {
-  const std::string windows =
-      options.stride > 0 ? fmt::format("windows that do not overlap, and windows that slide by {}", options.stride)
-                         : "windows that do not overlap";
+  std::string windows = "windows that do not overlap";
+  if (options.stride > 0) windows += fmt::format(", and windows that slide by {}", options.stride);
+  if (const auto& interpolation = options.interpolation) {
+    windows += interpolation->dynamic ? ", alibi also with slopes times training length / length"
+                                      : fmt::format(", alibi also with slopes divided by {:g}", interpolation->factor);
+  }
+  if (options.stream) windows += ", and one pass in which each target sees all the text before it";
   return fmt::format(
       "{}, over {} held-out tokens in {} blocks, evenly spread over the files; the same targets at every "
       "length",

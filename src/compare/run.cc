@@ -5,6 +5,7 @@
 #include <optional>
 
 #include "alibi/attention_map.h"
+#include "alibi/evaluate_stream.h"
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "model/position.h"
@@ -46,7 +47,13 @@ class Run {
   bool is_stopped() const { return options_.should_stop && options_.should_stop(); }
   bool train_model();
   bool evaluate_all();
-  EvaluationPoint evaluate_at(int64_t length, int64_t stride, double begun, double share);
+  struct Work {
+    std::vector<EvaluationPoint> RunResults::*points;
+    int64_t length, stride;
+  };
+  std::vector<Work> works() const;
+  EvaluationPoint evaluate_at(const Work& work, double begun, double share);
+  EvaluationPoint evaluate_in_one_pass(double begun, double share);
   void evaluate_context(double begun, double share);
   void map_attention();
   void keep_positions(const Evaluation& evaluation);
@@ -131,7 +138,35 @@ void Run::keep_positions(const Evaluation& evaluation) {
   }
 }
 
-EvaluationPoint Run::evaluate_at(int64_t length, int64_t stride, double begun, double share) {
+EvaluationPoint Run::evaluate_in_one_pass(double begun, double share) {
+  EvaluationPoint point;
+  point.length = setting_.held_out.blocks.back().end;
+  point.stride = 1;
+  if (!can_run_at(point.length)) {
+    point.gap = fmt::format("{}, one pass over the text goes to {}", why_not(), point.length);
+    return point;
+  }
+  EvaluateStreamOptions stream_options;
+  stream_options.segments = setting_.held_out.blocks;
+  stream_options.on_progress = [&](int64_t done, int64_t all) {
+    CompareStatus status;
+    status.phase = "evaluate";
+    status.length = point.length;
+    status.fraction = std::min(1.0, begun + share * static_cast<double>(done) / static_cast<double>(all));
+    progress_(status, kTrainShare + kEvaluateShare * status.fraction);
+  };
+  const StreamEvaluation stream = evaluate_stream(model_, setting_.data.valid.tokens, stream_options);
+  point.tokens = stream.tokens;
+  point.nll = stream.nll();
+  point.perplexity = stream.perplexity();
+  point.bits_per_byte = stream.bits_per_byte(setting_.held_out_bytes);
+  point.tokens_per_second = stream.tokens_per_second();
+  point.block_nll = stream.segment_nll;
+  return point;
+}
+
+EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
+  const int64_t length = work.length, stride = work.stride;
   EvaluationPoint point;
   point.length = length;
   point.stride = stride;
@@ -157,7 +192,7 @@ EvaluationPoint Run::evaluate_at(int64_t length, int64_t stride, double begun, d
   point.bits_per_byte = evaluation.bits_per_byte(setting_.held_out_bytes);
   point.tokens_per_second = evaluation.tokens_per_second();
   point.block_nll = evaluation.segment_nll;
-  if (stride == length) keep_positions(evaluation);
+  if (work.points == &RunResults::evaluations) keep_positions(evaluation);
   return point;
 }
 
@@ -187,24 +222,38 @@ void Run::map_attention() {
   if (length >= 64) results_.attention = attention_map(model_, setting_.data.valid.tokens, length);
 }
 
+std::vector<Run::Work> Run::works() const {
+  std::vector<Work> works;
+  for (const int64_t length : options_.lengths) works.push_back({&RunResults::evaluations, length, length});
+  for (const int64_t length : options_.lengths) {
+    if (options_.stride > 0 && options_.stride < length) {
+      works.push_back({&RunResults::sliding, length, options_.stride});
+    }
+  }
+  const bool flattens = options_.interpolation && model_.config().transformer.position == Position::alibi;
+  for (const int64_t length : options_.lengths) {
+    if (flattens && length > train_.length) works.push_back({&RunResults::interpolated, length, length});
+  }
+  if (options_.stream) works.push_back({&RunResults::streaming, 0, 1});
+  return works;
+}
+
 /// One after the other, each kept when it is done; those that are there are not done again.
 bool Run::evaluate_all() {
   reset_peak_resident_bytes();
-  struct Work {
-    int64_t length, stride;
-  };
-  std::vector<Work> works;
-  for (const int64_t length : options_.lengths) works.push_back({length, length});
-  for (const int64_t length : options_.lengths) {
-    if (options_.stride > 0 && options_.stride < length) works.push_back({length, options_.stride});
-  }
-  const double share = 1 / static_cast<double>(works.size() + 1);
-  size_t done = results_.evaluations.size() + results_.sliding.size();
-  for (; done < works.size(); ++done) {
+  const std::vector<Work> all = works();
+  const double share = 1 / static_cast<double>(all.size() + 1);
+  size_t done =
+      results_.evaluations.size() + results_.sliding.size() + results_.interpolated.size() + results_.streaming.size();
+  for (; done < all.size(); ++done) {
     if (is_stopped()) return false;
-    const auto [length, stride] = works[done];
-    auto& points = stride == length ? results_.evaluations : results_.sliding;
-    points.push_back(evaluate_at(length, stride, static_cast<double>(done) * share, share));
+    const Work& work = all[done];
+    const double begun = static_cast<double>(done) * share;
+    if (work.points == &RunResults::interpolated) model_.set_interpolation(*options_.interpolation);
+    (results_.*work.points)
+        .push_back(work.points == &RunResults::streaming ? evaluate_in_one_pass(begun, share)
+                                                         : evaluate_at(work, begun, share));
+    model_.set_interpolation({});
     results_.eval_peak_bytes = std::max(results_.eval_peak_bytes, peak_resident_bytes());
     setting_.store.save(run_);
   }

@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/memory.h"
 #include "evaluate/masking.h"
+#include "evaluate/segments.h"
 
 namespace alibi {
 
@@ -88,18 +89,6 @@ class Asked {
   int32_t before_;
   std::optional<Masking> masking_;  // absent: a decoder, asked for every token
 };
-
-std::vector<Segment> segments_to_score(const std::vector<Segment>& asked, int64_t tokens) {
-  if (asked.empty()) return {{0, tokens}};
-  int64_t at = 0;
-  for (const Segment& segment : asked) {
-    check_usage(segment.begin >= at && segment.begin < segment.end && segment.end <= tokens,
-                "[evaluate] a segment of the targets {} to {} behind {}, expected some that rise within the {} tokens",
-                segment.begin, segment.end, at, tokens);
-    at = segment.end;
-  }
-  return asked;
-}
 
 }  // namespace
 

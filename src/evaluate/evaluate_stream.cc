@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "core/memory.h"
+#include "evaluate/segments.h"
 #include "model/position.h"
 
 namespace alibi {
@@ -19,16 +20,35 @@ double StreamEvaluation::perplexity() const { return std::exp(nll()); }
 double StreamEvaluation::bits_per_byte(int64_t bytes) const {
   return nll_sum / std::numbers::ln2 / static_cast<double>(bytes);
 }
-double StreamEvaluation::tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+double StreamEvaluation::tokens_per_second() const { return static_cast<double>(read) / seconds; }
+
+namespace {
+
+/// The targets of a piece of the stream that begins at `begin`: those of the segments; -1, not scored, elsewhere.
+Tensor targets_of(std::span<const int32_t> piece, int64_t begin, const std::vector<Segment>& segments) {
+  Tensor targets = Tensor::empty({1, static_cast<int64_t>(piece.size())}, DType::int32);
+  int32_t* to = targets.data<int32_t>();
+  std::fill_n(to, piece.size(), -1);
+  const int64_t end = begin + std::ssize(piece);
+  for (const Segment& segment : segments) {
+    const int64_t first = std::max(segment.begin, begin), last = std::min(segment.end, end);
+    if (first < last) std::copy(piece.begin() + (first - begin), piece.begin() + (last - begin), to + (first - begin));
+  }
+  return targets;
+}
+
+}  // namespace
 
 StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int32_t> tokens,
                                  const EvaluateStreamOptions& options) {
   constexpr int64_t first_span = 256, tokens_together = 2048;
   using Clock = std::chrono::steady_clock;
   const TransformerConfig& config = model.config().transformer;
-  const auto count = static_cast<int64_t>(tokens.size());
+  const auto all = static_cast<int64_t>(tokens.size());
   check(config.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
-  check(count > 0, "[evaluate] there are no tokens to score");
+  check(all > 0, "[evaluate] there are no tokens to score");
+  const std::vector<Segment> segments = segments_to_score(options.segments, all);
+  const int64_t count = segments.back().end;
   const std::optional<int64_t> end_of_model = end_of_positions(config);
   check(!end_of_model || count <= *end_of_model,
         "[evaluate] {} positions end at {}, the text has {} tokens: the model cannot read it in one pass; score it in "
@@ -37,12 +57,13 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   const int32_t first_input = model.tokenizer().end_of_text();
 
   StreamEvaluation result;
+  result.segment_nll.assign(segments.size(), 0.0);
   Context context(model, options.context);
   Tensor ids = Tensor::empty({1, tokens_together}, DType::int32);
   const KeepMemory keep;
   auto last = Clock::now();
-  while (result.tokens < count) {
-    const int64_t begin = result.tokens;
+  while (result.read < count) {
+    const int64_t begin = result.read;
     if (result.spans.empty() || begin == result.spans.back().end) {
       result.spans.push_back({begin, std::min(count, begin == 0 ? first_span : 2 * begin)});
     }
@@ -51,16 +72,23 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     ids.data<int32_t>()[0] = begin == 0 ? first_input : tokens[static_cast<size_t>(begin - 1)];
     const auto known = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(length));
     std::copy_n(known.begin(), length - 1, ids.data<int32_t>() + 1);
-    const Tensor targets = Tensor::from(known, {1, length});
+    const Tensor targets = targets_of(known, begin, segments);
     check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(Tensor::view(ids.raw(), {1, length}, DType::int32), targets, context);
     span.nll_sum = std::accumulate(nll.begin(), nll.end(), span.nll_sum);
+    for (size_t s = 0; s < segments.size(); ++s) {
+      const int64_t first = std::max(segments[s].begin, begin), end = std::min(segments[s].end, begin + length);
+      if (first >= end) continue;
+      result.segment_nll[s] =
+          std::accumulate(nll.begin() + (first - begin), nll.begin() + (end - begin), result.segment_nll[s]);
+      result.tokens += end - first;
+    }
     result.cache_bytes = std::max(result.cache_bytes, context.bytes());
-    result.tokens += length;
+    result.read += length;
     const auto now = Clock::now();
     span.seconds += std::chrono::duration<double>(now - last).count();
     last = now;
-    if (options.on_progress) options.on_progress(result.tokens, count);
+    if (options.on_progress) options.on_progress(result.read, count);
   }
   for (const StreamSpan& span : result.spans) {
     result.nll_sum += span.nll_sum;

@@ -53,9 +53,10 @@ Forgetting::Forgetting(const TransformerConfig& config, const ContextOptions& op
   // A quarter is for what is read next, the rest for what was read.
   most_tokens_ = static_cast<int64_t>(std::min(most_keys_ / of_token / 4, static_cast<double>(most_together)));
   most_tokens_ = most_tokens_ / cache_block * cache_block;
+  if (!options.memory) return;
   const double least = 6 * static_cast<double>(cache_block) * of_token;
   check_usage(most_keys_ >= least, "[context] {} of memory hold {} tokens of this model; at least {} are needed, {}",
-              format_bytes(options.memory.value_or(0)), static_cast<int64_t>(most_keys_ / of_token), 6 * cache_block,
+              format_bytes(*options.memory), static_cast<int64_t>(most_keys_ / of_token), 6 * cache_block,
               format_bytes(static_cast<int64_t>(std::ceil(least * static_cast<double>(key_bytes_) / (1 - for_norms)))));
 }
 

@@ -1,5 +1,7 @@
 #include "model/layers.h"
 
+#include <utility>
+
 #include "nn/linear.h"
 
 namespace alibi {
@@ -13,7 +15,7 @@ void LinearLayer::declare(const VisitParameter& visit, const std::string& name, 
   };
   visit(weight, {.name = name + ".weight",
                  .shape = {out, in},
-                 .start = weight_start,
+                 .start = std::move(weight_start),
                  .decays = true,
                  .is_operand = true,
                  .parts = suffixed(".weight")});

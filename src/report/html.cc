@@ -66,7 +66,8 @@ std::string cost_section(const CompareResults& results) {
     for (const BarChart& chart : charts) body += draw(chart, page_theme());
     body += "</figure>\n";
   }
-  return section("cost", "Speed and memory", body + "<h3>The numbers</h3>\n" + cost_table(results));
+  return section("cost", "Speed and memory",
+                 body + ways_table(results) + "<h3>The numbers</h3>\n" + cost_table(results));
 }
 
 std::string loss_section(const CompareResults& results) {

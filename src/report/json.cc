@@ -48,6 +48,9 @@ Json run_json(const RunResults& method) {
   for (const EvaluationPoint& point : method.evaluations) evaluations.push_back(to_json(point));
   Json sliding = Json::array(), context = Json::array();
   for (const EvaluationPoint& point : method.sliding) sliding.push_back(to_json(point));
+  Json interpolated = Json::array(), streaming = Json::array();
+  for (const EvaluationPoint& point : method.interpolated) interpolated.push_back(to_json(point));
+  for (const EvaluationPoint& point : method.streaming) streaming.push_back(to_json(point));
   for (const ContextPoint& point : method.context) context.push_back(context_json(point));
   Json json = {
       {"method", method.method},
@@ -66,6 +69,8 @@ Json run_json(const RunResults& method) {
         {"loss_steps", loss_steps}}},
       {"eval", evaluations},
       {"sliding", sliding},
+      {"interpolated", interpolated},
+      {"streaming", streaming},
       {"context", context},
       {"eval_peak_bytes", method.eval_peak_bytes},
       {"per_position", {{"length", method.per_position_length}, {"nll", numbers(method.per_position_nll)}}},

@@ -152,6 +152,8 @@ RunResults read_run(const Reader& json) {
   method.loss = read_loss(train);
   json.each("eval", [&](const Reader& item) { method.evaluations.push_back(read_evaluation(item)); });
   json.each("sliding", [&](const Reader& item) { method.sliding.push_back(read_evaluation(item)); });
+  json.each("interpolated", [&](const Reader& item) { method.interpolated.push_back(read_evaluation(item)); });
+  json.each("streaming", [&](const Reader& item) { method.streaming.push_back(read_evaluation(item)); });
   json.each("context", [&](const Reader& item) { method.context.push_back(read_context(item)); });
   const Reader attention = json.object("attention");
   attention.get("length", method.attention.length);

@@ -19,6 +19,8 @@ std::string difference_table(const CompareResults& results);
 std::string details_table(const CompareResults& results);
 /// Speed and memory of each method.
 std::string cost_table(const CompareResults& results);
+/// Empty if there were windows that do not overlap alone.
+std::string ways_table(const CompareResults& results);
 /// Loss of the first and of the last tokens of a window.
 std::string position_table(const CompareResults& results);
 /// One generated text for each method, with the place marked where it passed the training length.

@@ -145,7 +145,9 @@ std::string details_table(const CompareResults& results) {
                   column("Perplexity") + column("Bits per byte") + column("Tokens/s"));
   for (const MethodResults& method : results.methods) {
     std::vector<EvaluationPoint> points = method.evaluations;
-    points.insert(points.end(), method.sliding.begin(), method.sliding.end());
+    for (const auto* more : {&method.sliding, &method.interpolated, &method.streaming}) {
+      points.insert(points.end(), more->begin(), more->end());
+    }
     for (const EvaluationPoint& point : points) {
       if (!point.gap.empty()) {
         table.row(named(method.name),
@@ -162,6 +164,28 @@ std::string details_table(const CompareResults& results) {
   }
   return "<details><summary>All numbers: loss, bits per byte, tokens, speed</summary>\n" + std::move(table).finish() +
          "</details>\n";
+}
+
+std::string ways_table(const CompareResults& results) {
+  const std::vector<WayToRead> ways = ways_to_read(results);
+  if (ways.empty()) return "";
+  std::string header = column("Method");
+  for (const WayToRead& way : ways) header += column(escape_markup(way.name));
+  Table table("The same targets, read in different ways: perplexity, and tokens per second.", header);
+  for (size_t i = 0; i < results.methods.size(); ++i) {
+    std::string cells;
+    for (const WayToRead& way : ways) {
+      const EvaluationPoint* point = way.points[i];
+      if (point != nullptr && measured(*point)) {
+        cells += cell(fmt::format("{} <span class=\"more\">{}</span>", format_perplexity(point->perplexity),
+                                  rate(point->tokens_per_second)));
+      } else {
+        cells += fmt::format("<td class=\"gap\">{}</td>", point == nullptr ? "–" : escape_markup(point->gap));
+      }
+    }
+    table.row(named(results.methods[i].name), cells);
+  }
+  return "<h3>Windows, and one pass</h3>\n" + std::move(table).finish();
 }
 
 namespace {

@@ -119,6 +119,8 @@ MethodResults summarize(std::vector<RunResults> runs, const HeldOut& held_out) {
   method.runs = std::move(runs);
   summarize_evaluations(method, &RunResults::evaluations, held_out);
   summarize_evaluations(method, &RunResults::sliding, held_out);
+  summarize_evaluations(method, &RunResults::interpolated, held_out);
+  summarize_evaluations(method, &RunResults::streaming, held_out);
   summarize_context(method);
   if (method.runs.size() == 1) return method;
   summarize_curves(method);

@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <set>
+#include <utility>
 
 #include "report/format.h"
 
@@ -70,6 +72,39 @@ std::string speed_note(const CompareResults& results) {
       "The machine was disturbed while speed was measured: turns of the same work took up to {} times as long. "
       "Processor time suffers less than wall time.",
       format_ratio(spread));
+}
+
+std::vector<WayToRead> ways_to_read(const CompareResults& results) {
+  const std::vector<int64_t> lengths = all_lengths(results);
+  if (lengths.empty()) return {};
+  std::vector<WayToRead> ways;
+  const auto add = [&](const std::string& name, const std::function<const EvaluationPoint*(const MethodResults&)>& of) {
+    WayToRead way{name, {}};
+    for (const MethodResults& method : results.methods) way.points.push_back(of(method));
+    const bool any = std::any_of(way.points.begin(), way.points.end(), [](const auto* point) { return point; });
+    if (any) ways.push_back(std::move(way));
+  };
+  const int64_t longest = lengths.back();
+  const auto last = [](std::vector<EvaluationPoint> RunResults::*points) {
+    return
+        [points](const MethodResults& method) { return (method.*points).empty() ? nullptr : &(method.*points).back(); };
+  };
+  add(fmt::format("windows of {}", results.train_length),
+      [&](const MethodResults& method) { return evaluation_at(method, results.train_length); });
+  if (longest != results.train_length) {
+    add(fmt::format("windows of {}", longest),
+        [&](const MethodResults& method) { return evaluation_at(method, longest); });
+  }
+  const size_t windows = ways.size();
+  int64_t stride = 0;
+  for (const MethodResults& method : results.methods) {
+    if (!method.sliding.empty()) stride = method.sliding.back().stride;
+  }
+  add(fmt::format("{}, sliding by {}", longest, stride), last(&RunResults::sliding));
+  add(fmt::format("{}, flatter slopes", longest), last(&RunResults::interpolated));
+  add("in one pass", last(&RunResults::streaming));
+  if (ways.size() == windows) ways.clear();
+  return ways;
 }
 
 }  // namespace alibi

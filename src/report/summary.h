@@ -19,6 +19,15 @@ const EvaluationPoint* measured_at(const MethodResults& method, int64_t length);
 /// The longest length with a number, or 0.
 int64_t longest_measured(const MethodResults& method);
 
+/// A way in which the same targets were read, and what each method gave there; null: it was not asked for.
+struct WayToRead {
+  std::string name;
+  std::vector<const EvaluationPoint*> points;  ///< of each method
+};
+/// Windows of the training length and of the longest, that length with a sliding window and with flatter slopes, and
+/// one pass over all. Empty if there is nothing but windows that do not overlap.
+std::vector<WayToRead> ways_to_read(const CompareResults& results);
+
 /// "bytes", "words", "bpe tokens"; "tokens" where the kind is not known.
 std::string token_name(const CompareResults& results);
 

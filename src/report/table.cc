@@ -168,6 +168,22 @@ std::vector<Row> speed_rows(const CompareResults& results) {
   return rows;
 }
 
+/// Rows methods, columns ways to read the same text: perplexity, and what it costs.
+std::vector<Row> way_rows(const CompareResults& results, const std::vector<WayToRead>& ways) {
+  std::vector<Row> rows(1, Row{"perplexity, tokens/s"});
+  for (const WayToRead& way : ways) rows[0].push_back(way.name);
+  for (size_t i = 0; i < results.methods.size(); ++i) {
+    Row row{results.methods[i].name};
+    for (const WayToRead& way : ways) {
+      const EvaluationPoint* point = way.points[i];
+      const bool valid = point != nullptr && measured(*point);
+      row.push_back(valid ? fmt::format("{}, {:>5}", format_perplexity(point->perplexity), rate(point)) : "-");
+    }
+    rows.push_back(row);
+  }
+  return rows;
+}
+
 /// One line for each method that has gaps.
 std::string gap_notes(const CompareResults& results) {
   std::string notes;
@@ -176,9 +192,12 @@ std::string gap_notes(const CompareResults& results) {
     for (const EvaluationPoint& point : method.evaluations) {
       if (!measured(point) && first == nullptr) first = &point;
     }
-    if (first == nullptr) continue;
-    notes += fmt::format("- {} at {}: {}\n", method.name, first->length,
-                         first->gap.empty() ? "the result is not a finite number" : first->gap);
+    const auto note = [&](const std::string& where, const EvaluationPoint& point) {
+      notes += fmt::format("- {} {}: {}\n", method.name, where,
+                           point.gap.empty() ? "the result is not a finite number" : point.gap);
+    };
+    if (first != nullptr) note(fmt::format("at {}", first->length), *first);
+    if (!method.streaming.empty() && !measured(method.streaming[0])) note("in one pass", method.streaming[0]);
   }
   return notes;
 }
@@ -197,6 +216,8 @@ std::string comparison_table(const CompareResults& results) {
     out += "Perplexity against the lowest of the length, paired by seed or by block of text (95 % intervals)\n\n";
     out += aligned(difference_rows(results)) + "\n";
   }
+  const std::vector<WayToRead> ways = ways_to_read(results);
+  if (!ways.empty()) out += "Ways to read the same text\n\n" + aligned(way_rows(results, ways)) + "\n";
   out += aligned(results.speed.empty() ? speed_rows(results) : turn_rows(results)) + "\n";
   out += aligned(memory_rows(results));
   const std::string disturbed = speed_note(results);

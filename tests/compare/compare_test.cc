@@ -10,9 +10,12 @@
 
 #include "alibi/results.h"
 #include "core/files.h"
+#include "report/json.h"
+#include "report/table.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "text/data_folder.h"
+#include "text/text_encoding.h"
 
 namespace alibi {
 namespace {
@@ -223,6 +226,8 @@ TEST(Compare, WhatIsStoppedGoesOnToTheSameResults) {
   options.seeds = 2;
   options.sample_tokens = 12;
   options.stride = 4;
+  options.stream = true;
+  options.interpolation = Interpolation{.dynamic = true};
   options.dropout = 0.1f;
   const CompareResults expected = compare(options);
   options.out = folder / "out";
@@ -244,12 +249,55 @@ TEST(Compare, WhatIsStoppedGoesOnToTheSameResults) {
       for (size_t i = 0; i < a.evaluations.size(); ++i)
         EXPECT_EQ(a.evaluations[i].block_nll, b.evaluations[i].block_nll);
       for (size_t i = 0; i < a.sliding.size(); ++i) EXPECT_EQ(a.sliding[i].block_nll, b.sliding[i].block_nll);
+      ASSERT_EQ(a.streaming.size(), 1u);
+      EXPECT_EQ(a.streaming[0].block_nll, b.streaming.at(0).block_nll);
+      ASSERT_EQ(a.interpolated.size(), b.interpolated.size());
+      for (size_t i = 0; i < a.interpolated.size(); ++i)
+        EXPECT_EQ(a.interpolated[i].block_nll, b.interpolated[i].block_nll);
       for (size_t i = 0; i < a.context.size(); ++i) EXPECT_EQ(a.context[i].block_nll, b.context[i].block_nll);
       for (size_t i = 0; i < a.loss.size(); ++i) EXPECT_EQ(a.loss[i].loss, b.loss[i].loss);
       EXPECT_EQ(a.per_position_nll, b.per_position_nll);
-      EXPECT_EQ(a.sample, b.sample);
+      EXPECT_EQ(well_formed(a.sample), well_formed(b.sample));  // that of a file is
     }
   }
+}
+
+TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
+  const TemporaryFolder folder;
+  CompareOptions options = short_run(folder);
+  options.methods = {Position::alibi, Position::learned};
+  options.sample_tokens = 0;
+  options.stream = true;
+  options.interpolation = Interpolation{.factor = 2};
+  options.out = folder / "out";
+  const CompareResults results = compare(options);
+  const MethodResults &alibi = results.methods.at(0), &learned = results.methods.at(1);
+  ASSERT_EQ(alibi.streaming.size(), 1u);
+  EXPECT_EQ(alibi.streaming[0].tokens, alibi.evaluations[0].tokens);
+  EXPECT_GT(alibi.streaming[0].length, alibi.evaluations.back().length);
+  EXPECT_EQ(alibi.streaming[0].block_nll.size(), alibi.evaluations[0].block_nll.size());
+  ASSERT_FALSE(alibi.interpolated.empty());
+  for (const EvaluationPoint& flatter : alibi.interpolated) {
+    EXPECT_GT(flatter.length, results.train_length);
+    for (const EvaluationPoint& plain : alibi.evaluations) {
+      EXPECT_TRUE(plain.length != flatter.length || plain.nll != flatter.nll) << plain.length;
+    }
+  }
+  EXPECT_TRUE(learned.interpolated.empty());
+  ASSERT_EQ(learned.streaming.size(), 1u);
+  EXPECT_NE(learned.streaming[0].gap.find("learned positions end at"), std::string::npos);
+  const std::string table = comparison_table(results), page = read_file(options.out / "report.html");
+  for (const std::string* text : {&table, &page}) {
+    EXPECT_NE(text->find("in one pass"), std::string::npos);
+    EXPECT_NE(text->find("flatter slopes"), std::string::npos);
+    EXPECT_NE(text->find("learned positions end at"), std::string::npos);
+  }
+  // The model read it as evaluate_stream() does, with the slopes that it was trained with.
+  const LanguageModel model = LanguageModel::load(options.out / alibi.runs[0].model_folder);
+  EXPECT_EQ(model.interpolation().factor, 1);
+  const CompareResults read = results_from_json(read_file(options.out / "results.json"));
+  EXPECT_EQ(read.methods.at(0).streaming.at(0).nll, alibi.streaming[0].nll);
+  EXPECT_EQ(read.methods.at(0).interpolated.size(), alibi.interpolated.size());
 }
 
 TEST(Compare, ShapeAndPositionsCanBeGiven) {

@@ -69,5 +69,30 @@ TEST(StreamingErrors, SayWhatIsWrong) {
   test::expect_error([&] { evaluate_stream(LanguageModel(encoder), tokens); }, "encoder");
 }
 
+TEST(EvaluateStream, SegmentsSeeWhatStandsBeforeThem) {
+  const LanguageModel model(with_position(preset("tiny"), Position::alibi, 16), 3);
+  std::vector<int32_t> text;
+  for (int i = 0; i < 3000; ++i) text.push_back((i * i + 5 * i) % 256);
+  const std::vector<Segment> segments{{0, 10}, {250, 300}, {2040, 2060}, {2060, 2100}};
+  const StreamEvaluation some = evaluate_stream(model, text, {.segments = segments});
+  EXPECT_EQ(some.tokens, 120);
+  EXPECT_EQ(some.read, 2100);
+  double sum = 0;
+  for (size_t s = 0; s < segments.size(); ++s) {
+    const auto [begin, end] = segments[s];
+    const double before =
+        begin == 0 ? 0 : evaluate_stream(model, std::span(text).first(static_cast<size_t>(begin))).nll_sum;
+    const double with = evaluate_stream(model, std::span(text).first(static_cast<size_t>(end))).nll_sum;
+    EXPECT_NEAR(some.segment_nll.at(s), with - before, 1e-3) << s;
+    sum += some.segment_nll[s];
+  }
+  EXPECT_NEAR(some.nll_sum, sum, 1e-6);
+  const StreamEvaluation all = evaluate_stream(model, text);
+  EXPECT_EQ(all.tokens, 3000);
+  EXPECT_EQ(all.segment_nll.size(), 1u);
+  const std::vector<Segment> wrong{{0, 3001}};
+  test::expect_error<UsageError>([&] { evaluate_stream(model, text, {.segments = wrong}); }, "segment");
+}
+
 }  // namespace
 }  // namespace alibi

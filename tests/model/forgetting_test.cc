@@ -81,6 +81,22 @@ TEST(Forgetting, ATooSmallMemoryIsReportedAsSuch) {
   EXPECT_GT(test::max_abs_diff(nll, model.nll(long_ids(), long_targets())), 1e-4) << "the bound was not for nothing";
 }
 
+TEST(Forgetting, EachLayerHasSlopesOfItsOwn) {
+  LanguageModelConfig config = steep_reader(8).config();
+  config.transformer.slope_training = SlopeTraining::learned;
+  LanguageModel model(config, 3);
+  for (Parameter* parameter : model.parameters()) {
+    if (parameter->name != "alibi.log2_slopes") continue;
+    parameter->value.slice(0, 0, 1).fill(-1);
+    parameter->value.slice(0, 1, 2).fill(-5);
+  }
+  Context context(model, {.memory = 600 * token_bytes});
+  read_all(model, context, [] {});
+  const std::vector<KvCache>& layers = context.state().caches;
+  for (const int64_t head : {0, 1}) EXPECT_GT(layers[0].begin(head), layers[1].begin(head) + 300);
+  EXPECT_LT(context.certificate().worst, 1e-6);
+}
+
 TEST(Forgetting, ATolerancePutsAnEndToTheMemory) {
   const LanguageModel model = steep_reader(2);
   Context context(model, {.tolerance = 1e-5, .exact = true});

@@ -3,6 +3,7 @@
 
 #include <vector>
 
+#include "alibi/attention.h"
 #include "alibi/context.h"
 #include "alibi/evaluate.h"
 #include "alibi/evaluate_stream.h"

@@ -2,6 +2,8 @@
 // another's is seen.
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include "report/markup_check.h"
 #include "report/page_sections.h"
 

@@ -150,6 +150,7 @@ void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capac
   if (cache.length > 0) {
     parallel_for(to.batch * to.kv_heads, [&](int64_t head) {
       const int64_t b = head / to.kv_heads, h = head % to.kv_heads, begin = to.begin(h);
+      if (begin == cache.length) return;  // all its keys are released, and there may be no memory at all
       const size_t at = static_cast<size_t>(to.row(b, h, begin)) * row_bytes;
       const size_t from = static_cast<size_t>(cache.row(b, h, begin)) * row_bytes;
       const size_t used = static_cast<size_t>(cache.length - begin) * row_bytes;
