@@ -1,7 +1,8 @@
-"""Attention with linear biases (ALiBi) on CPUs, for NumPy arrays and PyTorch tensors.
+"""Attention with linear biases (ALiBi) on CPUs, for NumPy arrays and PyTorch tensors; language models that have it.
 
     import alibi
     out = alibi.attention(q, k, v, alibi_slopes=alibi.slopes(heads))
+    model = alibi.LanguageModel.load(folder)
 
 Arrays are [batch, length, heads, head_dim], float32 or bfloat16, of any strides whose last one is 1; nothing is copied,
 and no bias or mask of length x length is made. PyTorch is imported only where its tensors are used.
@@ -15,25 +16,39 @@ import numpy as np
 
 from . import _core, _numpy
 from ._cache import KvCache
+from ._compare import CompareResults, compare
 from ._core import Error, UsageError, set_threads, threads
 from ._flash import flash_attn_func, flash_attn_varlen_func
 from ._kind import is_torch, torch_operator
+from ._model import Evaluation, Generation, LanguageModel, Scores
 from ._options import EVERYWHERE, Window
+from ._progress import Progress, show_progress
+from ._training import TrainResult, train
 
 __version__ = _core.version
 __all__ = [
     "AlibiAttention",
+    "CompareResults",
     "Error",
+    "Evaluation",
+    "Generation",
     "KvCache",
+    "LanguageModel",
+    "Progress",
+    "Scores",
+    "TrainResult",
     "UsageError",
     "attention",
     "attention_decode",
+    "compare",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "merge_attention",
     "set_threads",
+    "show_progress",
     "slopes",
     "threads",
+    "train",
 ]
 
 

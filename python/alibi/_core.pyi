@@ -1,6 +1,7 @@
 from typing import Any
 
 version: str
+has_models: bool
 
 class Error(RuntimeError): ...
 class UsageError(Error, ValueError): ...
@@ -41,3 +42,72 @@ def attention_backward(
 ) -> None: ...
 def attention_decode(q: Any, cache: KvCache, out: Any, lse: Any, options: tuple[Any, ...], bits: bool) -> None: ...
 def merge_attention(out_a: Any, lse_a: Any, out_b: Any, lse_b: Any, out: Any, lse: Any, bits: bool) -> None: ...
+
+# What follows is there where has_models.
+
+class LanguageModel:
+    @staticmethod
+    def load(folder: str) -> LanguageModel: ...
+    def save(self, folder: str) -> None: ...
+    def describe(self) -> dict[str, Any]: ...
+    def slopes(self) -> list[list[float]]: ...
+    def encode(self, text: str) -> Any: ...
+    def decode(self, ids: Any) -> str: ...
+    def read(self, texts: list[str], field: str) -> tuple[Any, int]: ...
+    def hidden(self, ids: Any) -> Any: ...
+    def logits(self, ids: Any) -> Any: ...
+    def embed(self, texts: list[str], pooling: str, normalize: bool) -> Any: ...
+    def score(self, ids: Any, length: int) -> Any: ...
+    def evaluate(self, ids: Any, length: int, stride: int, on_progress: Any) -> dict[str, Any]: ...
+    def generate(
+        self,
+        prompt: str,
+        max_tokens: int,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        repetition_penalty: float,
+        seed: int,
+        stop_at_end_of_text: bool,
+        stop: list[str],
+        sample: int,
+        on_text: Any,
+    ) -> dict[str, Any]: ...
+
+def train(
+    texts: list[str],
+    valid: list[str],
+    field: str,
+    tokenizer: dict[str, Any],
+    from_model: str,
+    preset: str,
+    position: str,
+    dropout: float | None,
+    options: dict[str, Any],
+    out: str,
+    resume: bool,
+    on_progress: Any,
+) -> tuple[LanguageModel, dict[str, Any]]: ...
+def compare(
+    texts: list[str],
+    valid: list[str],
+    field: str,
+    tokenizer: dict[str, Any],
+    methods: list[str],
+    preset: str,
+    dropout: float | None,
+    seeds: int,
+    train_lengths: list[int],
+    lengths: list[int],
+    stride: int,
+    stream: bool,
+    eval_tokens: int,
+    sample_tokens: int,
+    speed_turns: int,
+    tune_rates: list[float],
+    options: dict[str, Any],
+    out: str,
+    fresh: bool,
+    on_progress: Any,
+) -> dict[str, Any]: ...

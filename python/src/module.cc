@@ -30,4 +30,12 @@ NB_MODULE(_core, m) {
   m.def("set_torch", &alibi::python::set_torch, "tensor"_a, "float32"_a, "bfloat16"_a, "int32"_a);
   alibi::python::bind_attention(m);
   alibi::python::bind_cache(m);
+#ifdef ALIBI_PYTHON_MODELS
+  m.attr("has_models") = true;
+  alibi::python::bind_model(m);
+  alibi::python::bind_training(m);
+  alibi::python::bind_compare(m);
+#else
+  m.attr("has_models") = false;
+#endif
 }
