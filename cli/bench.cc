@@ -14,8 +14,7 @@
 #include "bench/attention_bench.h"
 #include "bench/attention_report.h"
 #include "bench/decode_bench.h"
-#include "bench_generate.h"
-#include "bench_train.h"
+#include "bench_commands.h"
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
@@ -202,17 +201,11 @@ void run_attention(AttentionCommand& command) {
   const bench::AttentionBenchSettings settings = settings_of(command);
 
   say("{}\n{}, {} threads, {}, alibi {}\n", describe(settings), cpu_name(), threads(), name_of(isa()), version);
-  nlohmann::ordered_json json = {{"benchmark", "attention"},
-                                 {"command", command_line()},
-                                 {"version", version},
-                                 {"cpu", cpu_name()},
-                                 {"isa", name_of(isa())},
-                                 {"threads", threads()},
-                                 {"heads", settings.shape.heads},
-                                 {"kv_heads", settings.shape.key_heads()},
-                                 {"head_dim", settings.shape.head_dim},
-                                 {"position", settings.layers.empty() ? name_of(settings.shape.position) : "captured"},
-                                 {"points", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = bench_record(
+      "attention", {{"heads", settings.shape.heads},
+                    {"kv_heads", settings.shape.key_heads()},
+                    {"head_dim", settings.shape.head_dim},
+                    {"position", settings.layers.empty() ? name_of(settings.shape.position) : "captured"}});
   Progress progress(stderr);
   Table table(progress, json);
   for (const DType dtype : dtypes) {
@@ -290,6 +283,14 @@ void add_capture(CLI::App& app) {
 }
 
 }  // namespace
+
+nlohmann::ordered_json bench_record(const char* name, const nlohmann::ordered_json& more) {
+  nlohmann::ordered_json record = {{"benchmark", name}, {"command", command_line()}, {"version", version},
+                                   {"cpu", cpu_name()}, {"isa", name_of(isa())},     {"threads", threads()}};
+  if (!more.is_null()) record.update(more);
+  record["points"] = nlohmann::ordered_json::array();
+  return record;
+}
 
 void add_bench(CLI::App& app) {
   CLI::App& group = add_command_group(app, "bench", "Measure speed and memory on this machine");

@@ -1,5 +1,3 @@
-#include "bench_generate.h"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -11,6 +9,7 @@
 #include "alibi/runtime.h"
 #include "alibi/version.h"
 #include "bench/generate_bench.h"
+#include "bench_commands.h"
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
@@ -60,18 +59,11 @@ void run_bench_generate(GenerateBenchCommand& command) {
         generate_bench.measure(contexts, [&](double done, const std::string& what) { progress.update(done, what); });
   }
   say_text(bench::generate_table_head());
-  nlohmann::ordered_json json = {{"benchmark", "generate"},
-                                 {"command", command_line()},
-                                 {"version", version},
-                                 {"cpu", cpu_name()},
-                                 {"isa", name_of(isa())},
-                                 {"threads", threads()},
-                                 {"weights", weights},
-                                 {"precision", name_of(precision)},
-                                 {"parameters", model.parameter_count()},
-                                 {"weight_bytes", generate_bench.weight_bytes()},
-                                 {"bandwidth", generate_bench.bandwidth()},
-                                 {"points", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = bench_record("generate", {{"weights", weights},
+                                                          {"precision", name_of(precision)},
+                                                          {"parameters", model.parameter_count()},
+                                                          {"weight_bytes", generate_bench.weight_bytes()},
+                                                          {"bandwidth", generate_bench.bandwidth()}});
   for (const bench::GeneratePoint& point : points) {
     say_text(bench::generate_table_row(point, generate_bench.bandwidth()));
     json["points"].push_back(bench::to_json(point, generate_bench.bandwidth()));

@@ -1,5 +1,3 @@
-#include "bench_train.h"
-
 #include <fmt/format.h>
 
 #include <climits>
@@ -12,6 +10,7 @@
 #include "bench/attention_report.h"
 #include "bench/train_bench.h"
 #include "bench/train_report.h"
+#include "bench_commands.h"
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
@@ -85,13 +84,7 @@ void run_bench_train(TrainBenchCommand& command) {
 
   say("training, {}, {} threads, {}, alibi {}\n", cpu_name(), threads(), name_of(isa()), version);
   flush_output();
-  nlohmann::ordered_json json = {{"benchmark", "train"},
-                                 {"command", command_line()},
-                                 {"version", version},
-                                 {"cpu", cpu_name()},
-                                 {"isa", name_of(isa())},
-                                 {"threads", threads()},
-                                 {"points", nlohmann::ordered_json::array()}};
+  nlohmann::ordered_json json = bench_record("train");
   Progress progress(stderr);
   progress.begin("ceilings");
   progress.update(0);

@@ -16,6 +16,7 @@
 #include "formats/npy.h"
 #include "formats/safetensors.h"
 #include "report/format.h"
+#include "report/progress.h"
 #include "text/documents.h"
 #include "text/text_encoding.h"
 
@@ -84,13 +85,21 @@ void run_embed(EmbedCommand options) {
   const auto count = static_cast<int64_t>(all.texts.size()), width = int64_t{model.config().transformer.d_model};
   Tensor vectors = Tensor::empty({count, width});
   constexpr int64_t together = 256;
+  // Lines that are written tell by themselves how far it is.
+  Progress progress(stderr, options.out.empty() ? ProgressOptions() : lines_without_terminal());
+  progress.begin("embed");
   for (int64_t first = 0; first < count; first += together) {
     const int64_t end = std::min(count, first + together);
     const auto part = std::span(all.texts).subspan(static_cast<size_t>(first), static_cast<size_t>(end - first));
     const Tensor of_part = embed(model, part, options.embed);
     vectors.slice(0, first, end).copy_from(of_part);
-    if (options.out.empty()) say_vectors(all, static_cast<size_t>(first), of_part, options.whole);
+    if (options.out.empty()) {
+      say_vectors(all, static_cast<size_t>(first), of_part, options.whole);
+    } else {
+      progress.update(static_cast<double>(end) / static_cast<double>(count), fmt::format("{} of {}", end, count));
+    }
   }
+  progress.clear();
   if (kind == ".npy") write_npy(file, vectors);
   if (kind == ".safetensors") write_safetensors(file, {{"embeddings", vectors}});
   if (!options.out.empty()) say("{} vectors of {}: {}\n", format_integer(count), width, options.out);

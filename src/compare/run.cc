@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
+#include <iterator>
 #include <optional>
 
 #include "alibi/attention_map.h"
@@ -56,6 +58,7 @@ class Run {
   EvaluationPoint evaluate_in_one_pass(double begun, double share);
   void evaluate_context(double begun, double share);
   void map_attention();
+  std::function<void(int64_t done, int64_t all)> telling(int64_t length, double begun, double share) const;
   void keep_positions(const Evaluation& evaluation);
   void sample();
   /// Some methods' positions end.
@@ -88,6 +91,17 @@ std::vector<LossPoint> loss_curve(const TrainResult& trained) {
     updates = 0;
   }
   return curve;
+}
+
+/// Of an evaluation, in windows or in one pass.
+template <class Evaluated>
+void take(const Evaluated& evaluated, int64_t bytes, EvaluationPoint& point) {
+  point.tokens = evaluated.tokens;
+  point.nll = evaluated.nll();
+  point.perplexity = evaluated.perplexity();
+  point.bits_per_byte = evaluated.bits_per_byte(bytes);
+  point.tokens_per_second = evaluated.tokens_per_second();
+  point.block_nll = evaluated.segment_nll;
 }
 
 bool Run::train_model() {
@@ -138,6 +152,17 @@ void Run::keep_positions(const Evaluation& evaluation) {
   }
 }
 
+/// Shows how far an evaluation is that takes `share` of all, of which `begun` is over.
+std::function<void(int64_t, int64_t)> Run::telling(int64_t length, double begun, double share) const {
+  return [=, this](int64_t done, int64_t all) {
+    CompareStatus status;
+    status.phase = "evaluate";
+    status.length = length;
+    status.fraction = std::min(1.0, begun + share * static_cast<double>(done) / static_cast<double>(all));
+    progress_(status, kTrainShare + kEvaluateShare * status.fraction);
+  };
+}
+
 EvaluationPoint Run::evaluate_in_one_pass(double begun, double share) {
   EvaluationPoint point;
   point.length = setting_.held_out.blocks.back().end;
@@ -148,20 +173,9 @@ EvaluationPoint Run::evaluate_in_one_pass(double begun, double share) {
   }
   EvaluateStreamOptions stream_options;
   stream_options.segments = setting_.held_out.blocks;
-  stream_options.on_progress = [&](int64_t done, int64_t all) {
-    CompareStatus status;
-    status.phase = "evaluate";
-    status.length = point.length;
-    status.fraction = std::min(1.0, begun + share * static_cast<double>(done) / static_cast<double>(all));
-    progress_(status, kTrainShare + kEvaluateShare * status.fraction);
-  };
+  stream_options.on_progress = telling(point.length, begun, share);
   const StreamEvaluation stream = evaluate_stream(model_, setting_.data.valid.tokens, stream_options);
-  point.tokens = stream.tokens;
-  point.nll = stream.nll();
-  point.perplexity = stream.perplexity();
-  point.bits_per_byte = stream.bits_per_byte(setting_.held_out_bytes);
-  point.tokens_per_second = stream.tokens_per_second();
-  point.block_nll = stream.segment_nll;
+  take(stream, setting_.held_out_bytes, point);
   return point;
 }
 
@@ -178,20 +192,9 @@ EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
   evaluate_options.length = length;
   evaluate_options.stride = stride;
   evaluate_options.segments = setting_.held_out.blocks;
-  evaluate_options.on_progress = [&](int64_t done, int64_t all) {
-    CompareStatus status;
-    status.phase = "evaluate";
-    status.length = length;
-    status.fraction = std::min(1.0, begun + share * static_cast<double>(done) / static_cast<double>(all));
-    progress_(status, kTrainShare + kEvaluateShare * status.fraction);
-  };
+  evaluate_options.on_progress = telling(length, begun, share);
   const Evaluation evaluation = evaluate(model_, setting_.data.valid.tokens, evaluate_options);
-  point.tokens = evaluation.tokens;
-  point.nll = evaluation.nll();
-  point.perplexity = evaluation.perplexity();
-  point.bits_per_byte = evaluation.bits_per_byte(setting_.held_out_bytes);
-  point.tokens_per_second = evaluation.tokens_per_second();
-  point.block_nll = evaluation.segment_nll;
+  take(evaluation, setting_.held_out_bytes, point);
   if (work.points == &RunResults::evaluations) keep_positions(evaluation);
   return point;
 }
@@ -202,11 +205,7 @@ void Run::evaluate_context(double begun, double share) {
   for (size_t i = 0; i < plan.contexts.size(); ++i) {
     const int64_t context = plan.contexts[i];
     if (!can_run_at(context)) break;
-    CompareStatus status;
-    status.phase = "evaluate";
-    status.length = context;
-    status.fraction = begun + share * static_cast<double>(i) / static_cast<double>(plan.contexts.size());
-    progress_(status, kTrainShare + kEvaluateShare * status.fraction);
+    telling(context, begun, share)(static_cast<int64_t>(i), std::ssize(plan.contexts));
     const int64_t stride = plan.groups.front().size();
     const Evaluation evaluation =
         evaluate(model_, setting_.data.valid.tokens, {.length = context, .stride = stride, .segments = plan.groups});

@@ -192,13 +192,19 @@ KeepMemory::~KeepMemory() { kept().leave(); }
 
 size_t kept_bytes() { return kept().bytes(); }
 
-void require_memory(const char* operation, size_t bytes) {
+bool has_memory([[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
+  if (bytes == 0) return true;
   void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  check(room != MAP_FAILED, "[{}] out of memory: {} bytes of tensors are alive, and the system gives no {} bytes more",
-        operation, alive.load(), bytes);
+  if (room == MAP_FAILED) return false;
   ::munmap(room, bytes);
 #endif
+  return true;
+}
+
+void require_memory(const char* operation, size_t bytes) {
+  check(has_memory(bytes), "[{}] out of memory: {} bytes of tensors are alive, and the system gives no {} bytes more",
+        operation, alive.load(), bytes);
 }
 
 int64_t tensor_bytes() { return alive.load(); }

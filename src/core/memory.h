@@ -24,8 +24,10 @@ class KeepMemory {
 /// How much is kept now.
 size_t kept_bytes();
 
-/// Throws Error if the system would not give so much memory now; for calls into code that does not look whether it got
-/// any. `operation` begins the message.
+/// Whether the system would give so much memory now: for calls into code that does not look whether it got any.
+bool has_memory(size_t bytes);
+
+/// Throws Error if it would not. `operation` begins the message.
 void require_memory(const char* operation, size_t bytes);
 
 }  // namespace alibi

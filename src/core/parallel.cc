@@ -7,10 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdlib>
 #include <exception>
 #include <limits>
 #include <memory>
 #include <mutex>
+#include <string>
 #include <system_error>
 #include <thread>
 #include <utility>
@@ -18,6 +20,7 @@
 
 #include "alibi/runtime.h"
 #include "core/check.h"
+#include "core/memory.h"
 #include "core/parallel_log.h"
 
 namespace alibi {
@@ -31,6 +34,20 @@ int default_threads() {
 
 /// True in a thread that is executing tasks: a nested call runs in place.
 thread_local bool inside = false;
+
+/// glibc maps these addresses when a thread allocates for the first time, and keeps half of them for it. Where it gets
+/// none, it tries again whenever that thread allocates, and what another thread was promised (require_memory) is gone
+/// for a moment. So every worker gets them, at once, before it has anything to do.
+#if defined(__GLIBC__)
+constexpr size_t arena_bytes = size_t{128} << 20;
+#else
+constexpr size_t arena_bytes = 0;
+#endif
+
+void set_arena_aside() {
+  void* volatile first = std::malloc(1);  // volatile: else the compiler leaves both calls out
+  std::free(first);
+}
 
 /// One loop at a time; the calling thread works too, so a pool of n threads has n - 1 workers. A pool is never
 /// destroyed: other threads may still compute while main() returns and the process takes down what is static.
@@ -67,14 +84,20 @@ class Pool {
     for (std::thread& worker : workers_) worker.join();
     workers_.clear();
     stop_.store(false);
+    started_ = 0;
     workers_.reserve(static_cast<size_t>(count));
     for (int i = 1; i < count; ++i) {
+      const auto refused = [&](const std::string& why) {
+        fail("[threads] the system refused thread {} of {} ({}); ask for fewer", i + 1, count, why);
+      };
+      if (!has_memory(arena_bytes)) refused("no memory for what it allocates");
       try {
         workers_.emplace_back([this, seen = loop_.load()] { work(seen); });
       } catch (const std::system_error& error) {
-        fail("[threads] the system refused the {}th of {} threads ({}); ask for fewer", i + 1, count,
-             error.code().message());
+        refused(error.code().message());
       }
+      std::unique_lock lock(mutex_);
+      done_.wait(lock, [this] { return started_ == workers_.size(); });
     }
   }
 
@@ -100,6 +123,12 @@ class Pool {
   }
 
   void work(uint64_t seen) {
+    set_arena_aside();
+    {
+      const std::lock_guard lock(mutex_);
+      ++started_;
+      done_.notify_one();
+    }
     for (;;) {
       if (!soon([&] { return stop_.load() || loop_.load() != seen; })) {
         std::unique_lock lock(mutex_);
@@ -160,6 +189,7 @@ class Pool {
   std::condition_variable wake_;
   std::condition_variable done_;
   std::vector<std::thread> workers_;
+  size_t started_ = 0;  // of these
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> loop_{0};
   std::atomic<int> busy_{0};

@@ -99,6 +99,11 @@ Series position_series(const MethodResults& method) {
   return series;
 }
 
+Axis axis_of_losses(const std::vector<Series>& series) {
+  const Range range = y_range(series);
+  return range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
+}
+
 using Value = std::function<double(const MethodResults&)>;
 using Label = std::function<std::string(double)>;
 
@@ -169,8 +174,7 @@ LineChart loss_chart(const CompareResults& results) {
     }
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
-  const Range range = y_range(chart.series);
-  chart.y = range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
+  chart.y = axis_of_losses(chart.series);
   // A logarithmic scale gives the steep first part no more room than the long flat one.
   chart.x = tokens.empty() || tokens.low <= 0 ? linear_axis(0, 1) : logarithmic_axis(tokens.low, tokens.high);
   if (!tokens.empty()) chart.x.high = std::max(tokens.high, 1.01 * chart.x.low);
@@ -195,8 +199,7 @@ LineChart position_chart(const CompareResults& results) {
     last = std::max(last, static_cast<int64_t>(method->per_position_nll.size()));
     chart.series.push_back(std::move(series));
   }
-  const Range range = y_range(chart.series);
-  chart.y = range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
+  chart.y = axis_of_losses(chart.series);
   chart.x = position_axis(last);
   chart.x_label = "Position in the window = tokens the model can look back on (log scale)";
   chart.y_label = "Mean loss in nats per token (lower is better)";
@@ -226,8 +229,7 @@ LineChart context_chart(const CompareResults& results) {
     }
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
-  const Range range = y_range(chart.series);
-  chart.y = range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
+  chart.y = axis_of_losses(chart.series);
   chart.x = length_axis({contexts.begin(), contexts.end()}, results.train_length, chart.width - kBesidePlot);
   chart.x_label = "Tokens of text shown, and as a multiple of the training length";
   chart.y_label = "Mean loss in nats per token (lower is better)";
@@ -273,6 +275,14 @@ std::vector<BarChart> speed_charts(const CompareResults& results) {
   return charts;
 }
 
+/// A name may hold a comma (a method with its label), which must not end the field (RFC 4180).
+std::string csv_field(const std::string& text) {
+  if (text.find_first_of(",\"\n") == std::string::npos) return text;
+  std::string quoted;
+  for (const char c : text) quoted.append(c == '"' ? 2 : 1, c);
+  return fmt::format(R"("{}")", quoted);
+}
+
 }  // namespace
 
 std::vector<BarChart> cost_charts(const CompareResults& results) {
@@ -294,7 +304,9 @@ std::string compact_figure_svg(const CompareResults& results) {
 
 std::string figure_csv(const CompareResults& results) {
   std::string csv = "length";
-  for (const MethodResults& method : results.methods) csv += fmt::format(",{0},{0}_low,{0}_high", method.name);
+  for (const MethodResults& method : results.methods) {
+    for (const char* end : {"", "_low", "_high"}) csv += fmt::format(",{}", csv_field(method.name + end));
+  }
   for (const int64_t length : all_lengths(results)) {
     csv += fmt::format("\n{}", length);
     for (const MethodResults& method : results.methods) {

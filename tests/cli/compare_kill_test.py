@@ -6,18 +6,13 @@ Each life of the process ends by SIGKILL after a random time: while it reads, tr
 What must be the same in the end: everything in results.json but times, speeds and memory, and the weights.
 """
 
-import argparse
 import json
-import os
-import pathlib
 import random
-import signal
 import subprocess
 import sys
-import tempfile
-import time
 
-SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
+import kills
+
 SETTINGS = ("--methods", "alibi,none", "--seeds", "2", "--train-length", "16", "--lengths", "16,48,256", "--stride",
             "8", "--batch-tokens", "64", "--tokens", "4k", "--eval-tokens", "1024", "--sample-tokens", "60", "--dropout",
             "0.1", "--seed", "7")
@@ -34,19 +29,16 @@ def lives(arguments, text, out, seconds):
     dice = random.Random(arguments.seed)
     parts = []
     while True:
-        process = subprocess.Popen(command(arguments, text, out, 1 + len(parts) % 2), stdout=subprocess.PIPE,
-                                   stderr=subprocess.STDOUT, encoding="utf-8")
         is_last = len(parts) >= arguments.kills
-        try:
-            output, _ = process.communicate(timeout=None if is_last else dice.uniform(0.2, 1.8) * seconds)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+        ended = kills.live(command(arguments, text, out, 1 + len(parts) % 2),
+                           None if is_last else dice.uniform(0.2, 1.8) * seconds)
+        if ended is None:
             runs = [json.loads(path.read_text())["run"] for path in out.glob("models/*/run.json")]
             parts.append(sum(len(run["eval"]) + len(run["sliding"]) for run in runs))
             continue
-        if process.returncode != 0:
-            sys.exit(f"a continued comparison failed with exit code {process.returncode}:\n{output}")
+        code, output = ended
+        if code != 0:
+            sys.exit(f"a continued comparison failed with exit code {code}:\n{output}")
         return parts
 
 
@@ -74,24 +66,13 @@ def compare(expected, found):
         weights = [(out / run["model_folder"] / "model.safetensors").read_bytes() for out in (expected, found)]
         if weights[0] != weights[1]:
             wrong.append(f"weights of {run['model_folder']}")
-    wrong += [str(path) for path in found.rglob("*") if ".part" in path.name]
-    return wrong
+    return wrong + kills.half_written(found)
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("alibi")
-    parser.add_argument("--kills", type=int, default=6)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    arguments.alibi = os.path.abspath(arguments.alibi)
-    with tempfile.TemporaryDirectory(prefix="alibi-compare-kill-test-") as name:
-        folder = pathlib.Path(name)
-        text = folder / "text.txt"
-        text.write_text("".join(SENTENCE.format(i) for i in range(400)))
-        start = time.monotonic()
-        subprocess.run(command(arguments, text, folder / "undisturbed", 1), check=True, stdout=subprocess.DEVNULL)
-        undisturbed = time.monotonic() - start
+    arguments = kills.arguments_of(__doc__, kills=6)
+    with kills.folder_with_text("compare-kill-test") as (folder, text):
+        undisturbed = kills.seconds_of(command(arguments, text, folder / "undisturbed", 1))
         parts = lives(arguments, text, folder / "killed", undisturbed / (arguments.kills + 1))
         wrong = compare(folder / "undisturbed", folder / "killed")
         before = (folder / "killed" / "results.json").read_bytes()

@@ -7,18 +7,13 @@ life has another number of threads. What must be the same in the end: the weight
 the settings. metrics.jsonl must have every step once.
 """
 
-import argparse
 import json
-import os
 import pathlib
 import random
-import signal
-import subprocess
 import sys
-import tempfile
-import time
 
-SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from number {}\n"
+import kills
+
 STEPS = 160
 SETTINGS = ("--length", "16", "--batch-tokens", "64", "--tokens", str(64 * STEPS), "--dropout", "0.1",
             "--checkpoint-steps", "6", "--eval-steps", "40", "--eval-tokens", "500", "--seed", "7")
@@ -35,23 +30,19 @@ def lives(arguments, text, model, seconds):
     steps = []
     # If the machine is faster than it was, a run may end before all kills are done: then it begins anew.
     while True:
-        process = subprocess.Popen(command(arguments, text, model, 1 + len(steps) % 2, "--resume"),
-                                   stdout=subprocess.PIPE, stderr=subprocess.STDOUT, encoding="utf-8")
         is_last = len(steps) >= arguments.kills
-        try:
-            # Lives that are on average a little longer than it takes to get going, now and then very short ones.
-            limit = None if is_last else dice.uniform(0, 0.1 if dice.random() < 0.2 else seconds)
-            output, _ = process.communicate(timeout=limit)
-        except subprocess.TimeoutExpired:
-            process.send_signal(signal.SIGKILL)
-            process.communicate()
+        # Lives that are on average a little longer than it takes to get going, now and then very short ones.
+        limit = None if is_last else dice.uniform(0, 0.1 if dice.random() < 0.2 else seconds)
+        ended = kills.live(command(arguments, text, model, 1 + len(steps) % 2, "--resume"), limit)
+        if ended is None:
             metrics = model / "metrics.jsonl"
             steps.append(metrics.read_bytes().count(b"\n") if metrics.exists() else 0)
             if steps[-1] * arguments.kills < STEPS * len(steps):
                 seconds *= 1.1  # the kills are to be spread over the whole run
             continue
-        if process.returncode != 0:
-            sys.exit(f"a resumed run failed with exit code {process.returncode}:\n{output}")
+        code, output = ended
+        if code != 0:
+            sys.exit(f"a resumed run failed with exit code {code}:\n{output}")
         if is_last:
             return steps
         print(f"complete after {len(steps)} kills, beginning anew with shorter lives")
@@ -78,26 +69,16 @@ def compare(expected, found):
     wrong = [name for name in one if one[name] != other[name]]
     if other["steps of the metrics"] != list(range(1, STEPS + 1)):
         wrong.append("metrics without gaps")
-    leftovers = [str(path) for path in found.rglob("*") if ".part" in path.name]
+    leftovers = kills.half_written(found)
     if leftovers:
         wrong.append(f"no half-written files ({', '.join(leftovers)})")
     return wrong
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("alibi")
-    parser.add_argument("--kills", type=int, default=5)
-    parser.add_argument("--seed", type=int, default=1)
-    arguments = parser.parse_args()
-    arguments.alibi = os.path.abspath(arguments.alibi)
-    with tempfile.TemporaryDirectory(prefix="alibi-kill-test-") as name:
-        folder = pathlib.Path(name)
-        text = folder / "text.txt"
-        text.write_text("".join(SENTENCE.format(i) for i in range(400)))
-        start = time.monotonic()
-        subprocess.run(command(arguments, text, folder / "undisturbed", 1), check=True, stdout=subprocess.DEVNULL)
-        undisturbed = time.monotonic() - start
+    arguments = kills.arguments_of(__doc__, kills=5)
+    with kills.folder_with_text("kill-test") as (folder, text):
+        undisturbed = kills.seconds_of(command(arguments, text, folder / "undisturbed", 1))
         steps = lives(arguments, text, folder / "killed", max(0.3, 3 * undisturbed / arguments.kills))
         wrong = compare(folder / "undisturbed", folder / "killed")
     print(f"{len(steps)} kills, after updates {', '.join(map(str, steps))} of {STEPS}; "

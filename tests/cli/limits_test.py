@@ -21,11 +21,7 @@ class LimitsTest(CliTest):
     def test_small_memory_is_an_error_not_a_crash(self):
         ends = set()
         for mib in range(40, 340, 12):  # from where the libraries can just be loaded
-            # Known and not yet explained: between 140 and 170 MiB about one run in thirty ends by a signal.
-            for _ in range(3):
-                result = run_within(mib * MIB, "eval", self.model, self.valid, "--threads", 2)
-                if result.returncode >= 0:
-                    break
+            result = run_within(mib * MIB, "eval", self.model, self.valid, "--threads", 2)
             if result.returncode == 127:
                 continue  # not even the libraries could be loaded
             ends.add(result.returncode)
@@ -39,7 +35,7 @@ class LimitsTest(CliTest):
         # Each has a stack of some MiB of address space.
         result = run_within(1024 * MIB, "eval", self.model, self.valid, "--threads", 1024)
         self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertRegex(result.stderr, r"^alibi: error: \[threads\] the system refused the \d+th of 1024 threads")
+        self.assertRegex(result.stderr, r"^alibi: error: \[threads\] the system refused thread \d+ of 1024 ")
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
 #include "report/figures.h"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -168,6 +169,11 @@ TEST(Figures, NumbersForOtherPrograms) {
       0u)
       << csv;
   EXPECT_NE(csv.find(",nan,nan,nan\n"), std::string::npos) << csv;
+
+  CompareResults labelled = testing::sample_results({{"alibi", 5, 0}});
+  labelled.methods.front().name = R"(alibi, 2^-4 "flat")";
+  const std::string name = R"(alibi, 2^-4 ""flat"")";
+  EXPECT_EQ(figure_csv(labelled).rfind(fmt::format(R"(length,"{0}","{0}_low","{0}_high")", name), 0), 0u);
 }
 
 TEST(Figures, TheFileHasFixedColoursThePageHasVariables) {

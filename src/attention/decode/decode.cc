@@ -342,11 +342,10 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
   check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
         "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
-  // The kernel knows where the cache's rows lie, and converts them: what is checked is that the shapes fit.
+  // The kernel knows where the cache's rows lie, and converts them.
   const KvCache::State& held = cache.state();
-  const Shape shape = {held.batch, held.length, held.kv_heads, held.head_dim};
-  Problem problem = make_problem(operation, q, Tensor::view(held.k.raw(), shape, q.dtype()),
-                                 Tensor::view(held.v.raw(), shape, q.dtype()), out, options);
+  const Tensor keys = held.as_seen(q.dtype());
+  Problem problem = make_problem(operation, q, keys, keys, out, options);
   const bool released = held.has_released();  // then the rows of the heads lie anywhere
   check_apart(operation, "out", out, "the cache's keys", released ? held.k : cache.keys());
   check_apart(operation, "out", out, "the cache's values", released ? held.v : cache.values());

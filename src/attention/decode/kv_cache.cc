@@ -140,7 +140,6 @@ void write_block(KvCache::State& cache, const Tensor& k, const Tensor& v, int64_
 /// New memory for the keys of each head from `begins` on, and a copy of those there are.
 void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity) {
   KvCache::State to(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
-  to.stride = cache.stride;
   to.capacity = capacity;
   to.begins = std::move(begins);
   const Shape shape = {to.batch, to.rows_of_batch(), to.stride};
@@ -177,8 +176,6 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype)
         name_of(dtype));
   check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} is more than {}", batch, kv_heads, most);
   state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype);
-  state_->stride = ceil_div(head_dim, State::row_multiple) * State::row_multiple;
-  state_->centres.resize(static_cast<size_t>(batch * kv_heads * state_->stride));
   set_capacity(*state_, 0);
 }
 
@@ -328,8 +325,6 @@ void leave_gap(KvCache& cache_in, int64_t length) {
   std::vector<float> longest;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));
   cache = KvCache::State(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
-  cache.stride = ceil_div(cache.head_dim, KvCache::State::row_multiple) * KvCache::State::row_multiple;
-  cache.centres.resize(static_cast<size_t>(cache.batch * cache.kv_heads * cache.stride));
   cache.begins.assign(cache.begins.size(), length);
   cache.length = length;
   set_capacity(cache, length);

@@ -2,6 +2,7 @@
 // without a pass over the keys or even over all blocks.
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
 #include <vector>
@@ -10,6 +11,17 @@ namespace alibi::kernels {
 
 /// Keys of a leaf of the tree, and of a block that decoding visits whole.
 inline constexpr int64_t cache_block = 64;
+
+/// ||row||, but for roundings of float64.
+template <class T>
+double norm_of(const T* row, int64_t size) {
+  double sum = 0;
+  for (int64_t i = 0; i < size; ++i) {
+    const auto x = static_cast<double>(static_cast<float>(row[i]));
+    sum += x * x;
+  }
+  return std::sqrt(sum);
+}
 
 /// Level 0 holds the largest ||k|| (or distance from a centre) of each block of keys, level l + 1 the largest of
 /// `fanout` nodes of level l.

@@ -7,6 +7,7 @@
 #include "alibi/kv_cache.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/released_keys.h"
+#include "core/parallel.h"
 
 namespace alibi {
 
@@ -16,16 +17,20 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
         kv_heads(head_count),
         head_dim(dim),
         dtype(type),
+        stride(ceil_div(dim, row_multiple) * row_multiple),
         begins(static_cast<size_t>(head_count), 0),
         norms(batch_size * head_count),
         radii(batch_size * head_count),
-        released(static_cast<size_t>(batch_size * head_count)) {}
+        released(static_cast<size_t>(batch_size * head_count)),
+        centres(static_cast<size_t>(batch_size * head_count * stride)) {}
+
+  static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
 
   int64_t batch, kv_heads, head_dim;
   DType dtype;
+  int64_t stride;  ///< elements from key to key: head_dim rounded up to row_multiple, the rest zeros
   int64_t length = 0;
   int64_t capacity = 0;         ///< the length that there is room for
-  int64_t stride = 0;           ///< elements from key to key: head_dim rounded up to row_multiple, the rest zeros
   std::vector<int64_t> begins;  ///< [kv_heads] the first key held, a multiple of kernels::cache_block
   Tensor k, v;                  ///< [batch, rows_of_batch(), stride]: the keys [begin, capacity) of each head in a line
   kernels::NormTree norms;      ///< ||k||, of head b * kv_heads + h
@@ -36,8 +41,6 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   std::vector<float> centres;
 
   const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
-
-  static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
 
   int64_t begin(int64_t head) const { return begins[static_cast<size_t>(head)]; }
   bool has_released() const {
@@ -55,6 +58,9 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     for (const int64_t begin : begins) rows += capacity - begin;
     return rows;
   }
+
+  /// Of the shape that queries of a type see, whatever lies behind it: for checks of shapes.
+  Tensor as_seen(DType type) const { return Tensor::view(k.raw(), {batch, length, kv_heads, head_dim}, type); }
 
   /// The rows of a head from its first key on.
   const void* rows(const Tensor& from, int64_t b, int64_t head) const {

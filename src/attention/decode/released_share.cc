@@ -15,16 +15,6 @@ namespace {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-template <class T>
-double norm_of(const T* row, int64_t size) {
-  double sum = 0;
-  for (int64_t i = 0; i < size; ++i) {
-    const auto x = static_cast<double>(static_cast<float>(row[i]));
-    sum += x * x;
-  }
-  return std::sqrt(sum);
-}
-
 /// How far a computed exponent may lie from the exact one, whose terms have this magnitude: roundings of products and
 /// of log-sum-exps in float32, and where the kernels round weights to bfloat16, theirs (docs/attention.md).
 double slack(DType dtype, int64_t head_dim, double magnitude) {
@@ -38,8 +28,7 @@ ReleasedShares released_shares(const Tensor& q, const KvCache& cache, const Atte
                                const Tensor& lse, int64_t count_from) {
   constexpr const char* operation = "released_share";
   const KvCache::State& held = cache.state();
-  const Shape shape = {held.batch, held.length, held.kv_heads, held.head_dim};
-  const Tensor keys = Tensor::view(held.k.raw(), shape, q.dtype());  // what is checked is that the shapes fit
+  const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
   const Shape expected = {problem.batch, problem.heads, problem.queries};
   check(lse.defined() && lse.shape() == expected && lse.dtype() == DType::float32 && lse.contiguous(),

@@ -13,12 +13,6 @@ namespace {
 /// more keys visited.
 constexpr int most_nodes = 256;
 
-double norm_of(const float* row, int64_t size) {
-  double sum = 0;
-  for (int64_t i = 0; i < size; ++i) sum += static_cast<double>(row[i]) * static_cast<double>(row[i]);
-  return std::sqrt(sum);
-}
-
 }  // namespace
 
 DecodeSkip::DecodeSkip(const KvCache::State& cache, int64_t head, const float* centre, float scale,

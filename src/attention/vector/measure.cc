@@ -48,28 +48,25 @@ double log2_weights(const float* radii, float largest, int64_t count, float x, f
 
 void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t block, WeightBounds& bounds) {
   const FlushDenormals flush;
-  const Floats f;
   const Sequence& sequence = problem.sequences[s];
   const int64_t size = bounds.size(), rows = bounds.block_rows(), key = block * rows;
   const int64_t count = std::min(rows, sequence.keys - key);
-  Workspace workspace = Workspace::take(static_cast<size_t>(rows * size));
-  float* const keys = workspace.part(rows * size);
-  load_block(problem, problem.k, sequence.batch, sequence.key_begin + key, count, kv_head, keys, size);
+  const bool in_place = problem.dtype == DType::float32 && problem.head_dim == size;
+  Workspace workspace = Workspace::take(in_place ? 0 : static_cast<size_t>(rows * size));
+  float* const keys = in_place ? nullptr : workspace.part(rows * size);
+  if (!in_place) load_block(problem, problem.k, sequence.batch, sequence.key_begin + key, count, kv_head, keys, size);
   const WeightBounds::Head shared = bounds.head(s, kv_head * problem.group());
   HWY_ALIGN float radii[most_keys] = {};
+  const float* const centre = shared.centre_norm != 0 ? shared.centre : nullptr;
   float largest = 0, longest = 0;
   for (int64_t y = 0; y < count; ++y) {
-    float* const row = keys + y * size;
-    if (shared.centre_norm != 0) {
-      longest = std::max(longest, norm_bound(row, size));
-      for (int64_t d = 0; d < size; d += lanes) {
-        hn::Store(hn::Sub(hn::Load(f, row + d), hn::LoadU(f, shared.centre + d)), f, row + d);
-      }
-    }
-    radii[y] = norm_bound(row, size);
+    const float* const row =
+        in_place ? problem.k.at<const float>(sequence.batch, sequence.key_begin + key + y, kv_head) : keys + y * size;
+    if (centre != nullptr) longest = std::max(longest, norm_bound(row, size));
+    radii[y] = norm_bound(row, size, centre);
     largest = std::max(largest, radii[y]);
   }
-  bounds.set_norms(s, kv_head, block, largest, shared.centre_norm != 0 ? longest : largest);
+  bounds.set_norms(s, kv_head, block, largest, centre != nullptr ? longest : largest);
   for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
     const HeadBias bias = problem.bias(sequence.batch, head);
     const WeightBounds::Values x = bounds.head(s, head).x;

@@ -19,12 +19,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// At least the norm of a row of `size` floats (a multiple of 16, padded with zeros).
-inline float norm_bound(const float* row, int64_t size) {
+/// At least the norm of a row of `size` floats (a multiple of 16, padded with zeros), less a centre if there is one.
+inline float norm_bound(const float* row, int64_t size, const float* centre = nullptr) {
   const Floats f;
   Float sum = hn::Zero(f);
   for (int64_t i = 0; i < size; i += lanes) {
-    const Float value = hn::Load(f, row + i);
+    Float value = hn::LoadU(f, row + i);
+    if (centre != nullptr) value = hn::Sub(value, hn::LoadU(f, centre + i));
     sum = hn::MulAdd(value, value, sum);
   }
   constexpr float relative = 1.0f + 0x1p-16f;  // sum and root err by less: size / 2 + 2 roundings
