@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import _core, _numpy
+from ._attention import attention
 from ._cache import KvCache
 from ._compare import CompareResults, compare
 from ._core import Error, UsageError, set_threads, threads
@@ -66,53 +67,6 @@ def slopes(heads: int, bias_max: float = 8.0) -> np.ndarray[Any, Any]:
     n, followed by every other slope of twice as many heads.
     """
     return np.array(_slopes(heads, bias_max), np.float32)
-
-
-def attention(
-    q: Any,
-    k: Any,
-    v: Any,
-    *,
-    alibi_slopes: Any = None,
-    causal: bool = True,
-    window_size: Window = EVERYWHERE,
-    softmax_scale: float | None = None,
-    dropout_p: float = 0.0,
-    query_offset: int | None = None,
-    cu_seqlens_q: Any = None,
-    cu_seqlens_k: Any = None,
-    alibi_slopes_after: Any = None,
-    tolerance: float = 0.0,
-    return_lse: bool = False,
-    dropout_seed: int | None = None,
-) -> Any:
-    """softmax(q k' * softmax_scale - slope * |i - j|) v, over the keys j that query i sees.
-
-    q                   (batch, queries, heads, head_dim), float32 or bfloat16
-    k, v                (batch, keys, kv_heads, head_dim) like q; heads is a multiple of kv_heads
-    alibi_slopes        (heads,) or (batch, heads), float32, >= 0; None: no bias. A tensor of PyTorch's gets a gradient.
-    causal              True, the default: keys after the query are not seen. (flash_attn_func: False, as
-                        FlashAttention's.)
-    window_size         (left, right): keys from i - left to i + right are seen; -1: all on that side. Both sides alike,
-                        but causal attention, or right 0, has no right side.
-    softmax_scale       None: 1 / sqrt(head_dim)
-    dropout_p           probability that a weight is dropped; the rest is scaled up
-    query_offset        position of the first query, where key row j has position j; None: the queries are the last
-                        rows, keys - queries, as in FlashAttention (of each packed sequence)
-    cu_seqlens_q, _k    packed sequences: row offsets (sequences + 1,), int32; batch is 1 then
-    alibi_slopes_after  not causal: the slopes of keys after the query; None: alibi_slopes, symmetric; infinity closes
-                        that side for the head
-    tolerance           keys whose weight is provably no more than this share of a row's sum are not visited; 0: all are.
-                        2 ** -24 (float32) and 2 ** -11 (bfloat16) lie below the rounding of the result
-    return_lse          returns (out, lse), lse (batch, heads, queries) float32, which has no gradient
-    dropout_seed        None: drawn from the generator of PyTorch, or NumPy's global one
-
-    Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. A query that sees
-    no key gives zeros. The same bits at any number of threads.
-    """
-    run = _numpy.attention if isinstance(q, np.ndarray) or not is_torch(q) else torch_operator().attention
-    return run(q, k, v, alibi_slopes, causal, window_size, softmax_scale, dropout_p, query_offset, cu_seqlens_q,
-               cu_seqlens_k, alibi_slopes_after, tolerance, return_lse, dropout_seed)  # fmt: skip
 
 
 def attention_decode(

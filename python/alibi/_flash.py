@@ -4,20 +4,17 @@ from __future__ import annotations
 
 from typing import Any
 
+from ._attention import attention
 from ._core import UsageError
-from ._kind import is_torch, torch_operator
 from ._options import EVERYWHERE, Window
 
 
 def _attend(operation: str, q: Any, k: Any, v: Any, softcap: float, return_attn_probs: bool, **given: Any) -> Any:
-    from . import _numpy
-
     if softcap:
         raise UsageError(f"[{operation}] softcap is {softcap}, which is not there; expected 0")
     if return_attn_probs:
         raise UsageError(f"[{operation}] return_attn_probs: weights never lie in memory; attention() has return_lse")
-    run = torch_operator().attention if is_torch(q) else _numpy.attention
-    return run(q, k, v, **given)
+    return attention(q, k, v, **given)
 
 
 def flash_attn_func(

@@ -27,39 +27,24 @@ def window_of(causal: bool, window_size: Window) -> tuple[bool, int]:
     return False, left + 1
 
 
+def refuse_scale() -> None:
+    raise UsageError("[attention] softmax_scale is 0, expected another number; None: 1 / sqrt(head_dim)")
+
+
 def options(
     slopes: Any,
     slopes_after: Any,
     causal: bool,
     window_size: Window,
     softmax_scale: float | None,
-    dropout_p: float,
-    seed: int,
     query_offset: int | None,
-    cu_seqlens_q: Any,
-    cu_seqlens_k: Any,
     tolerance: float,
 ) -> tuple[Any, ...]:
-    """What _core takes as one tuple."""
-    window = 0
-    if window_size != EVERYWHERE:
-        causal, window = window_of(causal, window_size)
+    """What _core takes as one tuple, of attention over a cache. (attention() itself makes its own: a call costs time.)"""
+    causal, window = window_of(causal, window_size)
     if softmax_scale == 0:
-        raise UsageError("[attention] softmax_scale is 0, expected another number; None: 1 / sqrt(head_dim)")
-    return (slopes, slopes_after, bool(causal), window, softmax_scale, dropout_p, seed, query_offset, cu_seqlens_q,
-            cu_seqlens_k, tolerance)  # fmt: skip
-
-
-def check_slopes(shape: tuple[int, ...], batch: int, heads: int, name: str = "alibi_slopes") -> None:
-    if len(shape) == 1:
-        fits = shape[0] == heads
-    else:
-        fits = len(shape) == 2 and shape[0] == batch and shape[1] == heads
-    if not fits:
-        raise UsageError(
-            f"[attention] {name} has shape {tuple(shape)}, expected ({heads},), one for each head, "
-            f"or ({batch}, {heads}), for each head of each batch entry"
-        )
+        refuse_scale()
+    return slopes, slopes_after, causal, window, softmax_scale, 0.0, 0, query_offset, None, None, tolerance
 
 
 def check_axes(shape: tuple[int, ...], name: str = "q") -> None:

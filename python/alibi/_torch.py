@@ -10,11 +10,12 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils.dlpack import to_dlpack
 
 from . import _core
-from ._options import EVERYWHERE, Window, check_axes, check_slopes, options, window_of
+from ._options import EVERYWHERE, Window, check_axes, options, refuse_scale, window_of
 
-_core.set_torch(Tensor, torch.float32, torch.bfloat16, torch.int32)
+_core.set_torch(Tensor, to_dlpack)
 
 _OPTIONS = (
     "Tensor? slopes, Tensor? slopes_after, bool causal, SymInt window, float scale, float dropout_p, "
@@ -34,10 +35,6 @@ def _follow_threads() -> None:
         _core.set_threads(count)
 
 
-def _contiguous(tensor: Tensor | None) -> Tensor | None:
-    return tensor if tensor is None or tensor.is_contiguous() else tensor.contiguous()
-
-
 def _core_options(
     slopes: Tensor | None,
     slopes_after: Tensor | None,
@@ -52,8 +49,8 @@ def _core_options(
     tolerance: float,
 ) -> tuple[Any, ...]:
     seed = 0 if dropout_seed is None else int(dropout_seed.item())
-    return (_contiguous(slopes), _contiguous(slopes_after), causal, window, scale, dropout_p, seed, query_offset,
-            _contiguous(cu_seqlens_q), _contiguous(cu_seqlens_k), tolerance)  # fmt: skip
+    return (slopes, slopes_after, causal, window, scale, dropout_p, seed, query_offset, cu_seqlens_q, cu_seqlens_k,
+            tolerance)  # fmt: skip
 
 
 def _saved_words(q: Tensor, cu_seqlens_q: Tensor | None, tolerance: float) -> Any:
@@ -86,7 +83,9 @@ def _forward_fake(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor,
 
 
 def _gradients(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_gradient: bool) -> tuple[Tensor, ...]:
-    dslopes = torch.zeros_like(slopes, memory_format=torch.contiguous_format) if slopes_gradient else None
+    dslopes = None
+    if slopes_gradient and slopes is not None:
+        dslopes = torch.zeros_like(slopes, memory_format=torch.contiguous_format)
     return (*(x.new_empty(x.shape) for x in (q, k, v)),
             q.new_empty((0,), dtype=torch.float32) if dslopes is None else dslopes)  # fmt: skip
 
@@ -99,8 +98,9 @@ def _backward(
     result = _gradients(q, k, v, given[0], slopes_gradient)
     if dout.stride(-1) != 1:
         dout = dout.contiguous()
-    dslopes = result[3] if slopes_gradient else None
-    _core.attention_backward(dout, q, k, v, out, lse, kernel_lse, blocks, *result[:3], dslopes, _core_options(*given))
+    dq, dk, dv, dslopes = result
+    _core.attention_backward(dout, q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv,
+                             dslopes if slopes_gradient else None, _core_options(*given))  # fmt: skip
     return result
 
 
@@ -151,13 +151,23 @@ torch.library.register_autograd(
 _operator = torch.ops.alibi.attention.default
 
 _PLAIN = (Tensor, torch.nn.Parameter)
+_empty_like, _CONTIGUOUS = torch.empty_like, torch.contiguous_format
+
+
+# Bound once: looking them up takes as long as they do.
+_is_compiling = torch.compiler.is_compiling
+_is_grad_enabled = torch.is_grad_enabled
+_is_autocast_enabled = torch.is_autocast_enabled
+_modes = torch._C._len_torch_dispatch_stack
+_tracing_state = torch._C._get_tracing_state
+_transform = torch._C._functorch.peek_interpreter_stack
 
 
 def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_after: Tensor | None) -> bool:
     """True if nobody watches what happens to these tensors: no gradient, tracing, transform, mode or autocast."""
-    if torch.compiler.is_compiling():
+    if _is_compiling():
         return False
-    if torch.is_grad_enabled() and (
+    if _is_grad_enabled() and (
         q.requires_grad
         or k.requires_grad
         or v.requires_grad
@@ -169,26 +179,23 @@ def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_after
         type(q) in _PLAIN
         and type(k) in _PLAIN
         and type(v) in _PLAIN
-        and not torch.is_autocast_enabled("cpu")
-        and torch._C._len_torch_dispatch_stack() == 0
-        and torch._C._get_tracing_state() is None
-        and torch._C._functorch.peek_interpreter_stack() is None
+        and not _is_autocast_enabled("cpu")
+        and _modes() == 0
+        and _tracing_state() is None
+        and _transform() is None
         and forward_ad._current_level < 0
     )
 
 
-def _slopes(given: Any, q: Tensor, name: str) -> Tensor | None:
+def _slopes(given: Any) -> Tensor | None:
     if given is None:
         return None
     slopes: Tensor = given if isinstance(given, Tensor) else torch.as_tensor(given, dtype=torch.float32)
-    if slopes.dtype != torch.float32:
-        slopes = slopes.float()
-    check_slopes(slopes.shape, q.shape[0], q.shape[2], name)
-    return slopes
+    return slopes if slopes.dtype is torch.float32 else slopes.float()
 
 
-def _offsets(given: Any) -> Tensor | None:
-    return None if given is None else torch.as_tensor(given, dtype=torch.int32)
+def _offsets(given: Any) -> Tensor:
+    return torch.as_tensor(given, dtype=torch.int32)
 
 
 def attention(
@@ -210,24 +217,26 @@ def attention(
 ) -> Any:
     if q.dim() != 4:
         check_axes(tuple(q.shape))
-    slopes = None if alibi_slopes is None else _slopes(alibi_slopes, q, "alibi_slopes")
-    after = None if alibi_slopes_after is None else _slopes(alibi_slopes_after, q, "alibi_slopes_after")
-    cu_q, cu_k = _offsets(cu_seqlens_q), _offsets(cu_seqlens_k)
+    slopes = None if alibi_slopes is None else _slopes(alibi_slopes)
+    after = None if alibi_slopes_after is None else _slopes(alibi_slopes_after)
+    cu_q = None if cu_seqlens_q is None else _offsets(cu_seqlens_q)
+    cu_k = None if cu_seqlens_k is None else _offsets(cu_seqlens_k)
+    window = 0
+    if window_size is not EVERYWHERE:
+        causal, window = window_of(causal, window_size)
+    if softmax_scale == 0:
+        refuse_scale()
     if not dropout_p and _direct(q, k, v, slopes, after):
         _follow_threads()
-        given = options(_contiguous(slopes), _contiguous(after), causal, window_size, softmax_scale, 0.0, 0,
-                        query_offset, _contiguous(cu_q), _contiguous(cu_k), tolerance)  # fmt: skip
-        out = q.new_empty(q.shape)
+        given = (slopes, after, causal, window, softmax_scale, 0.0, 0, query_offset, cu_q, cu_k, tolerance)
+        out = _empty_like(q, memory_format=_CONTIGUOUS)
         lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
         _core.attention(q, k, v, out, lse, None, None, given, False)
         return (out, lse) if return_lse else out
-    if softmax_scale == 0:
-        raise _core.UsageError("[attention] softmax_scale is 0, expected another number; None: 1 / sqrt(head_dim)")
     seed = None
     if dropout_p:  # drawn here, so that a compiled or checkpointed graph draws it again
         seed = torch.randint(1 << 62, (1,)) if dropout_seed is None else torch.tensor([dropout_seed])
-    causal, window = window_of(causal, window_size)
-    out, lse, _, _ = _operator(q, k, v, slopes, after, causal, window, softmax_scale or 0.0, float(dropout_p), seed,
+    out, lse, _, _ = _operator(q, k, v, slopes, after, bool(causal), window, softmax_scale or 0.0, float(dropout_p), seed,
                                query_offset, cu_q, cu_k, float(tolerance))  # fmt: skip
     return (out, lse) if return_lse else out
 
@@ -252,9 +261,8 @@ def attention_decode(
     check_axes(tuple(q.shape))
     refuse_gradients("attention_decode", q)
     _follow_threads()
-    slopes, after = _slopes(alibi_slopes, q, "alibi_slopes"), _slopes(alibi_slopes_after, q, "alibi_slopes_after")
-    given = options(_contiguous(slopes), _contiguous(after), causal, window_size, softmax_scale, 0.0, 0, query_offset,
-                    None, None, tolerance)  # fmt: skip
+    given = options(_slopes(alibi_slopes), _slopes(alibi_slopes_after), causal, window_size, softmax_scale,
+                    query_offset, tolerance)  # fmt: skip
     out = q.new_empty(q.shape)
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
     _core.attention_decode(q, cache, out, lse, given, False)

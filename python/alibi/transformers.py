@@ -88,7 +88,8 @@ def _attend(module: Any, q: Tensor, k: Tensor, v: Tensor, tokens: Tensor, scale:
             part = attention(q[row, padded:], k[row, begin:], v[row, begin:], slopes, **given)
             rows.append(torch.nn.functional.pad(part, (0, 0, 0, 0, padded, 0)))
         out = torch.cat(rows)
-    return out.reshape(*out.shape[:2], -1)
+    joined: Tensor = out.reshape(*out.shape[:2], -1)
+    return joined
 
 
 def _cached(cache: Any, k: Tensor, v: Tensor, layer: int) -> tuple[Tensor, Tensor]:

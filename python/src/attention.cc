@@ -3,6 +3,7 @@
 
 #include <optional>
 
+#include "alibi/error.h"
 #include "arrays.h"
 #include "bindings.h"
 #include "options.h"
@@ -31,10 +32,14 @@ void copy_padded(Tensor& to, const Tensor& words) {
 void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in, nb::handle lse_in,
              nb::handle kernel_lse_in, nb::handle blocks_in, const nb::tuple& options_in, bool bits) {
   const Array q(q_in, operation, "q", bits), k(k_in, operation, "k", bits), v(v_in, operation, "v", bits);
-  Array out(out_in, operation, "out", bits);
+  Array out = Array::made_like(q.tensor, out_in, operation, "out");
+  if (q.tensor.axes() != 4) {
+    throw UsageError("[attention] q has shape " + to_string(q.tensor.shape()) +
+                     ", expected [batch, length, heads, head_dim]");
+  }
   std::optional<Array> lse = optional_array(lse_in, "lse"), kernel_lse = optional_array(kernel_lse_in, "kernel_lse"),
                        blocks = optional_array(blocks_in, "blocks");
-  const AttentionOptions options = options_of(options_in, operation);
+  const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
   const nb::gil_scoped_release others_run;
   if (!lse) return attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
   AttentionState state;
@@ -52,7 +57,7 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
       kernel_lse(kernel_lse_in, operation, "kernel_lse"), blocks(blocks_in, operation, "blocks");
   Array dq(dq_in, operation, "dq"), dk(dk_in, operation, "dk"), dv(dv_in, operation, "dv");
   std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes");
-  const AttentionOptions options = options_of(options_in, operation);
+  const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
   const nb::gil_scoped_release others_run;
   AttentionState state;
   state.lse = lse.tensor;
@@ -84,7 +89,7 @@ void bind_attention(nb::module_& m) {
   m.def(
       "saved_words",
       [](int64_t batch, int64_t queries, int64_t heads, const nb::tuple& options) {
-        return KernelState::saved_words(batch, queries, heads, options_of(options, operation));
+        return KernelState::saved_words(batch, queries, heads, options_of(options, operation, batch, heads));
       },
       "batch"_a, "queries"_a, "heads"_a, "options"_a);
 }

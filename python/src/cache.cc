@@ -54,7 +54,11 @@ void decode(nb::handle q_in, SharedCache& cache, nb::handle out_in, nb::handle l
   Array out(out_in, operation, "out", bits);
   std::optional<Array> lse;
   if (!lse_in.is_none()) lse.emplace(lse_in, operation, "lse");
-  const AttentionOptions options = options_of(options_in, operation);
+  if (q.tensor.axes() != 4) {
+    throw UsageError("[attention_decode] q has shape " + to_string(q.tensor.shape()) +
+                     ", expected [batch, length, heads, head_dim]");
+  }
+  const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
   cache.use([&](const KvCache& held) {
     AttentionState state;
     attention_decode(q.tensor, held, options, out.tensor, lse ? &state : nullptr);

@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "alibi/error.h"
+
 namespace alibi::python {
 namespace {
 
@@ -27,15 +29,27 @@ int64_t integer(nb::handle item, const char* operation, const char* name) {
   return value;
 }
 
+std::vector<float> slopes_of(nb::handle item, const char* operation, const char* name, int64_t batch, int64_t heads) {
+  if (item.is_none()) return {};
+  const Array slopes(item, operation, name);
+  const Shape& shape = slopes.tensor.shape();
+  if (shape != Shape{heads} && shape != Shape{batch, heads}) {
+    throw UsageError("[" + std::string(operation) + "] " + name + " has shape " + to_string(shape) + ", expected [" +
+                     std::to_string(heads) + "], one for each head, or [" + std::to_string(batch) + ", " +
+                     std::to_string(heads) + "], for each head of each batch entry");
+  }
+  return floats_of(slopes.tensor, operation, name);
+}
+
 }  // namespace
 
-AttentionOptions options_of(const nb::tuple& given, const char* operation) {
+AttentionOptions options_of(const nb::tuple& given, const char* operation, int64_t batch, int64_t heads) {
   const auto at = [&](Py_ssize_t i) { return nb::handle(PyTuple_GetItem(given.ptr(), i)); };
   if (given.size() != 11) throw nb::type_error("options are a tuple of 11");
   AttentionOptions options;
-  options.slopes = floats_of(at(0), operation, "alibi_slopes");
-  options.slopes_after = floats_of(at(1), operation, "alibi_slopes_after");
-  options.causal = at(2).ptr() == Py_True;
+  options.slopes = slopes_of(at(0), operation, "alibi_slopes", batch, heads);
+  options.slopes_after = slopes_of(at(1), operation, "alibi_slopes_after", batch, heads);
+  options.causal = PyObject_IsTrue(at(2).ptr()) == 1;
   options.window = integer(at(3), operation, "window_size");
   options.scale = at(4).is_none() ? 0.0f : static_cast<float>(real(at(4), operation, "softmax_scale"));
   options.dropout = static_cast<float>(real(at(5), operation, "dropout_p"));

@@ -115,15 +115,14 @@ def test_opcheck(given):
 
 def test_saved_words_are_as_many_as_the_library_says():
     from alibi import _core, _torch
-    from alibi._options import options
 
     for tolerance in (0.0, 1e-6):
         for queries in (1, 32, 33, 100):
-            given = options(None, None, True, (-1, -1), None, 0.0, 0, None, None, None, tolerance)
+            given = (None, None, True, 0, None, 0.0, 0, None, None, None, tolerance)
             q = torch.empty(3, queries, 5, 8)
             assert _torch._saved_words(q, None, tolerance) == _core.saved_words(3, queries, 5, given)
     offsets = np.array([0, 1, 33, 100], np.int32)
-    given = options(None, None, True, (-1, -1), None, 0.0, 0, None, offsets, offsets, 1e-6)
+    given = (None, None, True, 0, None, 0.0, 0, None, offsets, offsets, 1e-6)
     assert _torch._saved_words(torch.empty(1, 100, 5, 8), torch.tensor(offsets), 1e-6) >= _core.saved_words(1, 100, 5, given)
 
 
@@ -311,8 +310,8 @@ def test_flash_attention_and_the_cache():
 def test_errors():
     q, k, v = qkv()
     for call, message in [
-        (lambda: alibi.attention(q.double(), k, v), "q is torch.float64"),
-        (lambda: alibi.attention(q.half(), k, v), "q is torch.float16"),
+        (lambda: alibi.attention(q.double(), k, v), "q is float64"),
+        (lambda: alibi.attention(q.half(), k, v), "q is float16"),
         (lambda: alibi.attention(q, k.bfloat16(), v), "k is bfloat16"),
         (lambda: alibi.attention(q, k, v.to("meta")), "v is a"),
         (lambda: alibi.attention(q, k, v, alibi_slopes=torch.ones(3)), "alibi_slopes has shape"),
