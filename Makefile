@@ -8,10 +8,10 @@ CMAKE_ARGS ?=
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test build bench format lint install package clean dependencies configure
+.PHONY: help demo test build bench format lint install package wheel wheel-operator clean dependencies configure
 
 help:           ## list these commands
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 demo: configure ## train four position methods short, test them long, write a report (ARGS= for more options)
 	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_cli
@@ -45,6 +45,14 @@ package:        ## make a .deb and a .tar.gz: the command, shared libraries, hea
 	  CMAKE_ARGS="-DBUILD_SHARED_LIBS=ON -DALIBI_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr $(CMAKE_ARGS)"
 	@cmake --build $(BUILD)-shared --parallel $(JOBS)
 	@cd $(BUILD)-shared && cpack
+
+wheel:          ## make a wheel of the Python package that needs no library of this machine, in $(BUILD)-python/dist
+	@scripts/install-dependencies python
+	@scripts/build-wheel $(BUILD)-python
+
+wheel-operator: ## the same without language models, in $(BUILD)-python/dist-operator
+	@scripts/install-dependencies python
+	@scripts/build-wheel --operator $(BUILD)-python
 
 clean:          ## remove the build folder
 	rm -rf $(BUILD)

@@ -9,6 +9,7 @@
 
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
+#include "alibi/training_data.h"
 #include "commands.h"
 #include "common.h"
 #include "context_limits.h"
@@ -18,7 +19,6 @@
 #include "formats/json.h"
 #include "model/position.h"
 #include "report/format.h"
-#include "text/training_data.h"
 #include "train/identity.h"
 #include "train/trained_on.h"
 
@@ -99,7 +99,7 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
   check_usage(options.held_out == options.texts.empty(), "[eval] {}",
               options.held_out ? "--held-out is the text that the training held out; leave out TEXT"
                                : "TEXT is missing: files or folders to score, - or --held-out");
-  if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, std::cin, options.field);
+  if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, options.field);
   const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
   check(path_exists(file), "[eval] {}: no such file; it says what was held out, and `alibi train` writes it",
         file.string());

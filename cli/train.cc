@@ -8,6 +8,7 @@
 
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
+#include "alibi/training_data.h"
 #include "bench/ceilings.h"
 #include "commands.h"
 #include "compare/held_out.h"
@@ -18,7 +19,6 @@
 #include "report/progress.h"
 #include "stop_signals.h"
 #include "text/data_folder.h"
-#include "text/training_data.h"
 #include "train_display.h"
 #include "train_options.h"
 #include "train_plan.h"
@@ -167,7 +167,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   const TrainingData data = with_progress([&](const TextProgress& progress) {
     TokenizerChoice choice = settings.tokenizer;
     if (!is_data_folder(settings.texts.front())) choice.like = settings.from.empty() ? choice.like : settings.from;
-    return training_data(settings.texts, settings.valid, choice, progress, std::cin, settings.field);
+    return training_data(settings.texts, settings.valid, choice, progress, settings.field);
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs > 0) options = train_options(settings, text_tokens);

@@ -5,7 +5,7 @@ include(CMakePackageConfigHelpers)
 include(${CMAKE_CURRENT_LIST_DIR}/pkgconfig.cmake)
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/alibi)
-foreach(library alibi_attention alibi)
+foreach(library IN LISTS alibi_libraries)
   install(TARGETS ${library} EXPORT ${library}-targets)
   install(EXPORT ${library}-targets NAMESPACE alibi:: DESTINATION ${package_dir})
 endforeach()
@@ -45,6 +45,8 @@ install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake ${CMAKE_CURRENT_
 
 install_pkgconfig_file(alibi-attention alibi_attention "Attention with linear biases; C and C++"
                        libhwy:hwy fmt:fmt -pthread)
-install_pkgconfig_file(alibi alibi "${PROJECT_DESCRIPTION}"
-                       libhwy:hwy fmt:fmt dnnl:dnnl sentencepiece_train:sentencepiece_train sentencepiece:sentencepiece
-                       zlib:z libzstd:zstd -pthread)
+if(ALIBI_BUILD_MODELS)
+  install_pkgconfig_file(alibi alibi "${PROJECT_DESCRIPTION}"
+                         libhwy:hwy fmt:fmt dnnl:dnnl sentencepiece_train:sentencepiece_train
+                         sentencepiece:sentencepiece zlib:z libzstd:zstd -pthread)
+endif()

@@ -32,14 +32,6 @@ endfunction()
 
 add_alibi_objects(alibi_operator_objects ${OPERATOR_SOURCES})
 target_link_libraries(alibi_operator_objects PRIVATE ${operator_dependencies})
-foreach(group LIBRARY TOOLS)
-  string(TOLOWER alibi_${group}_objects objects)
-  add_alibi_objects(${objects} ${${group}_SOURCES})
-  target_link_libraries(${objects} PRIVATE ${library_dependencies} nlohmann_json::nlohmann_json)
-  target_include_directories(${objects} SYSTEM PRIVATE ${XXHASH_INCLUDE_DIR})
-endforeach()
-
-set_target_properties(alibi_tools_objects PROPERTIES EXCLUDE_FROM_ALL ON)
 
 function(finish_alibi_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
@@ -48,22 +40,36 @@ function(finish_alibi_library name)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:alibi_options> ${ARGN})
 endfunction()
 
-add_library(alibi_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:alibi_operator_objects> $<TARGET_OBJECTS:alibi_library_objects>
-                                  $<TARGET_OBJECTS:alibi_tools_objects>)
-finish_alibi_library(alibi_internal ${library_dependencies})
-target_include_directories(alibi_internal PUBLIC ${PROJECT_SOURCE_DIR}/src)
-
 add_library(alibi_attention $<TARGET_OBJECTS:alibi_operator_objects>)
 finish_alibi_library(alibi_attention ${operator_dependencies})
-add_library(alibi $<TARGET_OBJECTS:alibi_operator_objects> $<TARGET_OBJECTS:alibi_library_objects>)
-finish_alibi_library(alibi ${library_dependencies})
+set(alibi_libraries alibi_attention)
+
+if(ALIBI_BUILD_MODELS)
+  foreach(group LIBRARY TOOLS)
+    string(TOLOWER alibi_${group}_objects objects)
+    add_alibi_objects(${objects} ${${group}_SOURCES})
+    target_link_libraries(${objects} PRIVATE ${library_dependencies} nlohmann_json::nlohmann_json)
+    target_include_directories(${objects} SYSTEM PRIVATE ${XXHASH_INCLUDE_DIR})
+  endforeach()
+
+  set_target_properties(alibi_tools_objects PROPERTIES EXCLUDE_FROM_ALL ON)
+
+  add_library(alibi_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:alibi_operator_objects>
+                                    $<TARGET_OBJECTS:alibi_library_objects> $<TARGET_OBJECTS:alibi_tools_objects>)
+  finish_alibi_library(alibi_internal ${library_dependencies})
+  target_include_directories(alibi_internal PUBLIC ${PROJECT_SOURCE_DIR}/src)
+
+  add_library(alibi $<TARGET_OBJECTS:alibi_operator_objects> $<TARGET_OBJECTS:alibi_library_objects>)
+  finish_alibi_library(alibi ${library_dependencies})
+  list(APPEND alibi_libraries alibi)
+endif()
 
 # Before 1.0 a minor version may change the interface; the package's version file says the same.
 set(compatible_version ${PROJECT_VERSION_MAJOR})
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(compatible_version ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
 endif()
-foreach(library alibi_attention alibi)
+foreach(library IN LISTS alibi_libraries)
   string(REPLACE alibi_ "" exported ${library})
   add_library(alibi::${exported} ALIAS ${library})
   # alibi holds all of alibi_attention: one program with both would compute with two sets of threads, so CMake refuses.

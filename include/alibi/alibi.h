@@ -23,5 +23,6 @@
 #include "alibi/tokenizer.h"
 #include "alibi/train.h"
 #include "alibi/train_options.h"
+#include "alibi/training_data.h"
 #include "alibi/transformer.h"
 #include "alibi/version.h"

@@ -8,6 +8,7 @@
 
 #include "alibi/results.h"
 #include "alibi/runtime.h"
+#include "alibi/training_data.h"
 #include "alibi/version.h"
 #include "compare/defaults.h"
 #include "compare/held_out.h"
@@ -21,7 +22,6 @@
 #include "report/html.h"
 #include "report/summarize.h"
 #include "text/corpus.h"
-#include "text/training_data.h"
 #include "train/described.h"
 #include "train/identity.h"
 
@@ -164,7 +164,7 @@ void Comparison::read_text() {
     status.fraction = fraction;
     report(status, 0);
   };
-  data_ = training_data(options_.texts, options_.valid, options_.tokenizer, progress, std::cin, options_.field);
+  data_ = training_data(options_.texts, options_.valid, options_.tokenizer, progress, options_.field);
   for (const int64_t length : options_.train_lengths) {
     TrainOptions train = options_.train;
     train.length = length;

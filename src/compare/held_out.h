@@ -9,7 +9,7 @@
 
 #include "alibi/evaluate.h"
 #include "alibi/results.h"
-#include "text/training_data.h"
+#include "alibi/training_data.h"
 
 namespace alibi {
 

@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "alibi/compare.h"
+#include "alibi/training_data.h"
 #include "compare/held_out.h"
 #include "compare/tune.h"
-#include "text/training_data.h"
 
 namespace alibi {
 

@@ -7,9 +7,9 @@
 #include <functional>
 #include <memory>
 
+#include "alibi/training_data.h"
 #include "text/corpus.h"
 #include "text/make_tokenizer.h"
-#include "text/training_data.h"
 
 namespace alibi {
 

@@ -6,12 +6,10 @@
 #include <string>
 #include <vector>
 
+#include "alibi/training_data.h"
 #include "text/document.h"
 
 namespace alibi {
-
-/// The field of JSON Lines that holds the text, where nothing else is said.
-inline constexpr const char* kTextField = "text";
 
 /// Reads each input in the given order: a file, a folder or "-" (standard input), to see that it is text. What comes
 /// through a pipe, was compressed (gzip, Zstandard) or lies in records (.jsonl: the string `field` of each line, which

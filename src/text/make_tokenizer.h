@@ -2,22 +2,18 @@
 #pragma once
 
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include "alibi/tokenizer.h"
+#include "alibi/training_data.h"
 #include "text/document.h"
 
 namespace alibi {
 
 /// "byte", "bpe", "unigram", "words".
 const std::vector<std::string>& tokenizer_kinds();
-
-/// What is being done, and how much of it, in [0, 1].
-using TextProgress = std::function<void(std::string_view work, double fraction)>;
 
 /// Throws UsageError for a kind or a size that does not exist.
 void validate(const TokenizerChoice& choice);

@@ -6,7 +6,7 @@
 #include <functional>
 #include <span>
 
-#include "text/training_data.h"
+#include "alibi/training_data.h"
 
 namespace alibi {
 

@@ -1,11 +1,13 @@
-#include "text/training_data.h"
+#include "alibi/training_data.h"
 
 #include <algorithm>
+#include <iostream>
 #include <utility>
 
 #include "core/check.h"
 #include "text/corpus.h"
 #include "text/data_folder.h"
+#include "text/make_tokenizer.h"
 #include "text/stream.h"
 
 namespace alibi {
@@ -66,8 +68,7 @@ ScoredText encoded(const Tokenizer& tokenizer, const std::vector<Document>& docu
 }  // namespace
 
 TrainingData training_data(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
-                           const TokenizerChoice& choice, const TextProgress& progress, std::istream& standard_input,
-                           const std::string& field) {
+                           const TokenizerChoice& choice, const TextProgress& progress, const std::string& field) {
   validate(choice);
   if (is_data(texts)) {
     const std::string& folder = texts.front();
@@ -80,7 +81,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
     return data;
   }
   if (progress) progress("read", 0);
-  const Corpus corpus = read_corpus(texts, valid, standard_input, field);
+  const Corpus corpus = read_corpus(texts, valid, std::cin, field);
   TrainingData data;
   data.tokenizer = make_tokenizer(choice, corpus.train, progress);
   const int64_t all = corpus.train_bytes + corpus.valid_bytes;
@@ -98,7 +99,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
 }
 
 ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
-                         const TextProgress& progress, std::istream& standard_input, const std::string& field) {
+                         const TextProgress& progress, const std::string& field) {
   if (is_data(texts)) {
     const TrainingData data = check_data_folder(texts.front(), progress, DataPart::valid);
     check(data.tokenizer->fingerprint() == tokenizer.fingerprint(),
@@ -107,7 +108,7 @@ ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::stri
           tokenizer.vocab_size());
     return {data.valid, data.valid_bytes};
   }
-  return encoded(tokenizer, read_documents(texts, standard_input, field), progress);
+  return encoded(tokenizer, read_documents(texts, std::cin, field), progress);
 }
 
 ScoredText held_out_text(const Tokenizer& tokenizer, const std::vector<std::string>& texts,

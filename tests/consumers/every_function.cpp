@@ -307,6 +307,11 @@ void language_model(const std::filesystem::path& folder) {
   }
   compared.texts = {(folder / "text" / "a.txt").string()};
   compared.valid = {(folder / "text" / "b.txt").string()};
+  const TrainingData data = training_data(compared.texts, compared.valid);
+  expect(data.train.tokens.size() > 1000 && data.valid_bytes > 1000, "text to train on");
+  expect(text_to_score(*data.tokenizer, compared.valid).bytes == data.valid_bytes &&
+             held_out_text(*data.tokenizer, compared.texts, compared.valid).bytes == data.valid_bytes,
+         "text to measure on");
   compared.methods = {Position::alibi};
   compared.train.length = 8;
   compared.train.tokens = 256;

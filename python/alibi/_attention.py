@@ -1,0 +1,91 @@
+"""attention(), which is also the way of NumPy's arrays to the kernel: as few steps as can be, for small calls."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._kind import is_torch, torch_operator
+from ._numpy import bits_of, empty_like, offsets_of, slopes_of
+from ._options import EVERYWHERE, Window, check_axes, refuse_scale, window_of
+
+_FLOAT32 = np.dtype(np.float32)
+_ndarray, _empty, _attention = np.ndarray, np.empty, _core.attention
+
+
+def attention(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    alibi_slopes: Any = None,
+    causal: bool = True,
+    window_size: Window = EVERYWHERE,
+    softmax_scale: float | None = None,
+    dropout_p: float = 0.0,
+    query_offset: int | None = None,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
+    alibi_slopes_after: Any = None,
+    tolerance: float = 0.0,
+    return_lse: bool = False,
+    dropout_seed: int | None = None,
+) -> Any:
+    """softmax(q k' * softmax_scale - slope * |i - j|) v, over the keys j that query i sees.
+
+    q                   (batch, queries, heads, head_dim), float32 or bfloat16
+    k, v                (batch, keys, kv_heads, head_dim) like q; heads is a multiple of kv_heads
+    alibi_slopes        (heads,) or (batch, heads), float32, >= 0; None: no bias. A tensor of PyTorch's gets a gradient.
+    causal              True, the default: keys after the query are not seen. (flash_attn_func: False, as
+                        FlashAttention's.)
+    window_size         (left, right): keys from i - left to i + right are seen; -1: all on that side. Both sides alike,
+                        but causal attention, or right 0, has no right side.
+    softmax_scale       None: 1 / sqrt(head_dim)
+    dropout_p           probability that a weight is dropped; the rest is scaled up
+    query_offset        position of the first query, where key row j has position j; None: the queries are the last
+                        rows, keys - queries, as in FlashAttention (of each packed sequence)
+    cu_seqlens_q, _k    packed sequences: row offsets (sequences + 1,), int32; batch is 1 then
+    alibi_slopes_after  not causal: the slopes of keys after the query; None: alibi_slopes, symmetric; infinity closes
+                        that side for the head
+    tolerance           keys whose weight is provably no more than this share of a row's sum are not visited; 0: all are.
+                        2 ** -24 (float32) and 2 ** -11 (bfloat16) lie below the rounding of the result
+    return_lse          returns (out, lse), lse (batch, heads, queries) float32, which has no gradient
+    dropout_seed        None: drawn from the generator of PyTorch, or NumPy's global one
+
+    Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. A query that sees
+    no key gives zeros. The same bits at any number of threads.
+    """
+    plain = type(q) is _ndarray
+    if not plain and is_torch(q):
+        return torch_operator().attention(
+            q, k, v, alibi_slopes, causal, window_size, softmax_scale, dropout_p, query_offset, cu_seqlens_q,
+            cu_seqlens_k, alibi_slopes_after, tolerance, return_lse, dropout_seed)  # fmt: skip
+    shape = q.shape
+    if len(shape) != 4:
+        check_axes(shape)
+    if alibi_slopes is not None and (type(alibi_slopes) is not _ndarray or alibi_slopes.dtype is not _FLOAT32):
+        alibi_slopes = slopes_of(alibi_slopes)
+    if alibi_slopes_after is not None:
+        alibi_slopes_after = slopes_of(alibi_slopes_after)
+    window = 0
+    if window_size is not EVERYWHERE:
+        causal, window = window_of(causal, window_size)
+    if softmax_scale == 0:
+        refuse_scale()
+    if dropout_seed is None:
+        dropout_seed = int(np.random.randint(1 << 62)) if dropout_p else 0
+    if cu_seqlens_q is not None or cu_seqlens_k is not None:
+        cu_seqlens_q, cu_seqlens_k = offsets_of(cu_seqlens_q), offsets_of(cu_seqlens_k)
+    options = (alibi_slopes, alibi_slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset,
+               cu_seqlens_q, cu_seqlens_k, tolerance)  # fmt: skip
+    lse = np.empty((shape[0], shape[2], shape[1]), np.float32) if return_lse else None
+    if plain and q.dtype is _FLOAT32:
+        out = _empty(shape, _FLOAT32)
+        _attention(q, k, v, out, lse, None, None, options, False)
+    else:
+        out = empty_like(q)
+        bits = out.dtype != _FLOAT32
+        _attention(bits_of(q), bits_of(k), bits_of(v), bits_of(out), lse, None, None, options, bits)
+    return (out, lse) if return_lse else out

@@ -1,0 +1,64 @@
+"""The keys and values of past tokens."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._kind import is_torch, torch_operator
+from ._numpy import bits_of, is_bfloat16
+
+
+class KvCache:
+    """Keys and values of one attention layer, for attention_decode(). It grows with what is appended, without a limit.
+
+    batch, kv_heads, head_dim: its shape; dtype: "float32", or "bfloat16" for half the memory. It may be used from
+    several threads, one call at a time.
+    """
+
+    def __init__(self, batch: int, kv_heads: int, head_dim: int, dtype: str = "float32") -> None:
+        self._core = _core.KvCache(batch, kv_heads, head_dim, dtype)
+        self._shape = (batch, kv_heads, head_dim)
+        self.dtype = dtype
+
+    def append(self, k: Any, v: Any) -> None:
+        """k and v (batch, new, kv_heads, head_dim), float32 or bfloat16; rounded to bfloat16 where the cache is."""
+        if is_torch(k):
+            torch_operator().refuse_gradients("kv_cache", k, v)
+        self._core.append(bits_of(k), bits_of(v), is_bfloat16(k) or is_bfloat16(v))
+
+    def truncate(self, length: int) -> None:
+        """Forgets all but the first `length` keys."""
+        self._core.truncate(length)
+
+    def reserve(self, keys: int) -> None:
+        """Takes memory for `keys` keys in all."""
+        self._core.reserve(keys)
+
+    def keys(self) -> np.ndarray[Any, Any]:
+        """A copy, (batch, length, kv_heads, head_dim) float32."""
+        return self._copied(self._core.copy_keys)
+
+    def values(self) -> np.ndarray[Any, Any]:
+        """A copy, (batch, length, kv_heads, head_dim) float32."""
+        return self._copied(self._core.copy_values)
+
+    def _copied(self, copy: Any) -> np.ndarray[Any, Any]:
+        batch, kv_heads, head_dim = self._shape
+        out = np.empty((batch, len(self), kv_heads, head_dim), np.float32)
+        copy(out)
+        return out
+
+    @property
+    def nbytes(self) -> int:
+        """Memory it occupies."""
+        return self._core.bytes()
+
+    def __len__(self) -> int:
+        return self._core.length()
+
+    def __repr__(self) -> str:
+        batch, kv_heads, head_dim = self._shape
+        return f"KvCache(batch={batch}, kv_heads={kv_heads}, head_dim={head_dim}, dtype='{self.dtype}', keys={len(self)})"

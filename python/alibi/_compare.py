@@ -1,0 +1,176 @@
+"""Train short, test long."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from . import _core
+from ._model import need_models
+from ._progress import OnProgress, from_core
+from ._results import Result, axes, frame, table
+from ._text import Text, paths_of
+from ._training import tokenizer_choice
+
+
+@dataclass(frozen=True)
+class Point(Result):
+    """One evaluation: the held-out text in windows of `length` that advance by `stride`. nan where there is a `gap`."""
+
+    length: int
+    stride: int
+    tokens: int
+    nll: float
+    perplexity: float
+    bits_per_byte: float
+    tokens_per_second: float
+    low: float
+    """Of the 95 % interval of the nll; nan: not known."""
+    high: float
+    gap: str
+    """Not empty: why the model cannot be evaluated at this length."""
+
+
+@dataclass(frozen=True)
+class Method(Result):
+    """A position method at one training length; with several seeds the means."""
+
+    name: str
+    """The method; with several training lengths "alibi@128"."""
+    method: str
+    train_length: int
+    seeds: tuple[int, ...]
+    parameters: int
+    train_tokens: int
+    learning_rate: float
+    train_seconds: float
+    train_tokens_per_second: float
+    loss: tuple[tuple[int, int, float], ...]
+    """(updates, tokens, mean nll since the last one)"""
+    evaluations: tuple[Point, ...]
+    """Rising lengths, windows that do not overlap."""
+    sliding: tuple[Point, ...]
+    streaming: tuple[Point, ...]
+    sample_prompt: str
+    sample: str
+    model_folder: str
+    """Empty without `out`."""
+
+
+@dataclass(frozen=True)
+class CompareResults(Result):
+    """What a comparison measured."""
+
+    methods: tuple[Method, ...]
+    train_length: int
+    seed: int
+    preset: str
+    train_bytes: int
+    valid_bytes: int
+    tokenizer: str
+    vocab_size: int
+    runs_done: int
+    runs_planned: int
+    machine: str
+    threads: int
+    version: str
+    started: str
+    seconds: float
+    settings: dict[str, str]
+
+    def to_pandas(self) -> Any:
+        """A row for each method and length; `windows` says how they were read."""
+        rows = [
+            {"name": method.name, "method": method.method, "train_length": method.train_length, "windows": windows,
+             **point.to_dict()}
+            for method in self.methods
+            for windows in ("evaluations", "sliding", "streaming")
+            for point in getattr(method, windows)
+        ]  # fmt: skip
+        names = list(rows[0]) if rows else []
+        return frame({name: [row[name] for row in rows] for name in names})
+
+    def plot(self, ax: Any = None) -> Any:
+        """Perplexity by length, a line for each method; where they were trained is marked."""
+        ax = axes(ax)
+        for method in self.methods:
+            points = [point for point in method.evaluations if not point.gap]
+            ax.plot([p.length for p in points], [p.perplexity for p in points], "o-", markersize=3, label=method.name)
+        for length in sorted({method.train_length for method in self.methods}):
+            ax.axvline(length, color="grey", linestyle=":", linewidth=1)
+        ax.set_xscale("log", base=2)
+        ax.set_yscale("log")
+        ax.set(xlabel="length of the window (dotted: of training)", ylabel="perplexity")
+        ax.legend()
+        return ax
+
+    def _repr_html_(self) -> str:
+        lengths = sorted({point.length for method in self.methods for point in method.evaluations})
+        rows = []
+        for method in self.methods:
+            found = {point.length: point.perplexity for point in method.evaluations}
+            rows.append([method.name, *(found.get(length, float("nan")) for length in lengths)])
+        caption = f"Perplexity at each length; trained at {self.train_length} ({self.preset}, {self.vocab_size} tokens)"
+        return table(["method", *map(str, lengths)], rows, caption)
+
+
+def compare(
+    text: Text | None = None,
+    *,
+    valid: Text | None = None,
+    methods: Sequence[str] = ("alibi", "sinusoidal", "rotary", "t5"),
+    preset: str = "tiny",
+    seeds: int = 1,
+    train_lengths: Sequence[int] = (),
+    lengths: Sequence[int] = (),
+    stride: int = 0,
+    stream: bool = False,
+    eval_tokens: int = 0,
+    sample_tokens: int = 0,
+    tune_rates: Sequence[float] = (),
+    tokenizer: str = "byte",
+    vocab_size: int = 0,
+    min_count: int = 1,
+    like: str | os.PathLike[str] | None = None,
+    dropout: float | None = None,
+    out: str | os.PathLike[str] | None = None,
+    fresh: bool = False,
+    speed_turns: int = 0,
+    field: str = "text",
+    on_progress: OnProgress | None = None,
+    **options: Any,
+) -> CompareResults:
+    """Trains position methods at a short length on the same batches, and tests each at longer ones.
+
+    text, valid     as train()'s
+    methods         of alibi, sinusoidal, rotary, t5, learned, none
+    seeds           each method is trained from so many
+    train_lengths   each method is trained at each of these; none: at the option `length`
+    lengths         to test at; none: 1 to 16 times the training length
+    stride, stream  tests with a sliding window too; in one pass too
+    eval_tokens     held-out tokens to score; 0: the preset's
+    sample_tokens   of generated text; 0: none; -1: 4 times the training length
+    tune_rates      learning rates, of which each method gets its best
+    out             folder for report.html, the models, and what is needed to go on: the same call continues (give the
+                    text by its path then); fresh: it begins anew. speed_turns: how often speed is timed at the end
+    on_progress     is called with a Progress, e.g. alibi.show_progress; False ends with the runs that are done
+    options         those of train()
+
+    Ctrl-C ends it; with a folder the same call goes on from there.
+    """
+    need_models()
+    with paths_of("compare", text, valid) as (texts, held_out):
+        found = _core.compare(
+            texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), list(methods), preset,
+            dropout, seeds, list(train_lengths), list(lengths), stride, stream, eval_tokens, sample_tokens, speed_turns,
+            list(tune_rates), options, "" if out is None else os.fspath(out), fresh, from_core(on_progress),
+        )  # fmt: skip
+    measured = ("evaluations", "sliding", "streaming")
+    for method in found["methods"]:
+        method.update({name: tuple(Point(**point) for point in method[name]) for name in measured})
+        folder = os.path.join(os.fspath(out), method["model_folder"]) if out is not None else ""
+        method.update(loss=tuple(method["loss"]), seeds=tuple(method["seeds"]), model_folder=folder)
+    found["methods"] = tuple(Method(**method) for method in found["methods"])
+    return CompareResults(**found)

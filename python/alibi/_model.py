@@ -1,0 +1,308 @@
+"""Language models: what they write, how well they predict, what they compute."""
+
+from __future__ import annotations
+
+import html
+import os
+import queue
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Union
+
+import numpy as np
+
+from . import _core
+from ._core import UsageError
+from ._progress import OnProgress, from_core
+from ._results import Result, axes, frame, table
+from ._text import Text, paths_of
+
+Array = np.ndarray[Any, Any]
+Scored = Union[Text, Array]
+
+
+def need_models() -> None:
+    if not _core.has_models:
+        raise _core.Error("[models] this build of the package has the operator alone; build it with ALIBI_BUILD_MODELS=ON")
+
+
+@dataclass(frozen=True)
+class Generation(Result):
+    """A text that a model wrote. str() is the prompt and the text."""
+
+    prompt: str
+    text: str
+    tokens: int
+    end: str
+    """ "tokens": as many as were asked for; "end_of_text"; "stop"; "callback": on_text returned False."""
+    seconds: float
+    tokens_per_second: float
+
+    def __str__(self) -> str:
+        return self.prompt + self.text
+
+    def _repr_html_(self) -> str:
+        return (
+            f'<div style="white-space: pre-wrap"><b>{html.escape(self.prompt)}</b>{html.escape(self.text)}</div>'
+            f"<small>{self.tokens} tokens, {self.tokens_per_second:.0f} per second</small>"
+        )
+
+
+@dataclass(frozen=True)
+class Scores(Result):
+    """How well a model predicted each token of a text from those before it."""
+
+    ids: Array
+    """(tokens,) int32"""
+    nll: Array
+    """(tokens,) float32, nats"""
+    pieces: tuple[str, ...]
+    """The text of each token."""
+
+    @property
+    def mean(self) -> float:
+        """Nats per token."""
+        return float(self.nll.mean(dtype=np.float64))
+
+    @property
+    def perplexity(self) -> float:
+        return float(np.exp(self.mean))
+
+    def to_pandas(self) -> Any:
+        """A row for each token."""
+        return frame({"id": self.ids, "text": self.pieces, "nll": self.nll})
+
+    def plot(self, ax: Any = None) -> Any:
+        """The loss along the text, each token and the mean of 128; on new axes, or on `ax`."""
+        ax = axes(ax)
+        ax.plot(self.nll, ".", markersize=2, alpha=0.4, label="token")
+        if len(self.nll) >= 128:
+            ax.plot(np.arange(127, len(self.nll)), np.convolve(self.nll, np.full(128, 1 / 128), "valid"), label="mean of 128")
+        ax.set(xlabel="token", ylabel="nll (nats)")
+        ax.legend()
+        return ax
+
+    def _repr_html_(self) -> str:
+        """The text, a token the redder the less it was expected; of long ones the first 2000 tokens."""
+        shown = [
+            f'<span title="{loss:.2f}" style="background: rgba(220, 50, 30, {min(float(loss) / 12, 0.8):.2f})">'
+            f"{html.escape(piece)}</span>"
+            for piece, loss in zip(self.pieces[:2000], self.nll)
+        ]
+        rest = len(self.nll) - len(shown)
+        more = f"<small> … and {rest} tokens more</small>" if rest else ""
+        return (
+            f'<div style="white-space: pre-wrap">{"".join(shown)}{more}</div><small>{len(self.nll)} tokens, '
+            f"perplexity {self.perplexity:.4g}</small>"
+        )
+
+
+@dataclass(frozen=True)
+class Evaluation(Result):
+    """How well a model predicts a text, read in windows."""
+
+    length: int
+    stride: int
+    tokens: int
+    nll: float
+    """Mean per token, nats."""
+    perplexity: float
+    bits_per_byte: float
+    """nan of tokens whose text is not known."""
+    seconds: float
+    tokens_per_second: float
+    position_nll: Array
+    """(length,) mean by position in the window, nats; nan where none was scored."""
+    position_tokens: Array
+    """(length,) how many there were."""
+
+    def to_pandas(self) -> Any:
+        """A row for each position in the window."""
+        return frame({"position": np.arange(self.length), "nll": self.position_nll, "tokens": self.position_tokens})
+
+    def plot(self, ax: Any = None) -> Any:
+        """The loss by position in the window."""
+        ax = axes(ax)
+        ax.plot(self.position_nll)
+        ax.set(xlabel=f"position in the window of {self.length}", ylabel="nll (nats)")
+        return ax
+
+    def _repr_html_(self) -> str:
+        names = ("length", "stride", "tokens", "nll", "perplexity", "bits_per_byte", "tokens_per_second")
+        return table([name.replace("_", " ") for name in names], [[getattr(self, name) for name in names]])
+
+
+class LanguageModel:
+    """A language model: LanguageModel.load(folder), or train(...).model. Threads may share it."""
+
+    def __init__(self, model: Any) -> None:
+        if not _core.has_models or not isinstance(model, _core.LanguageModel):
+            raise UsageError("[LanguageModel] is made by LanguageModel.load(folder) or alibi.train(text)")
+        self._core = model
+        self._config: dict[str, Any] = model.describe()
+
+    @classmethod
+    def load(cls, folder: str | os.PathLike[str]) -> LanguageModel:
+        """Reads a model folder of `alibi train`, or of Hugging Face's MPT."""
+        need_models()
+        return cls(_core.LanguageModel.load(os.fspath(folder)))
+
+    def save(self, folder: str | os.PathLike[str]) -> None:
+        """Writes such a folder, which transformers reads too."""
+        self._core.save(os.fspath(folder))
+
+    @property
+    def config(self) -> dict[str, Any]:
+        """position, layers, d_model, heads, causal, vocab_size, train_length, parameters, tokenizer"""
+        return dict(self._config)
+
+    @property
+    def slopes(self) -> list[list[float]]:
+        """Of each layer and head; none if positions are not ALiBi's."""
+        return [list(layer) for layer in self._core.slopes()]
+
+    def encode(self, text: str) -> Array:
+        """Token ids, int32."""
+        ids: Array = self._core.encode(text)
+        return ids
+
+    def decode(self, ids: Any) -> str:
+        """What is no UTF-8 is replaced by U+FFFD."""
+        text: str = self._core.decode(_ids(ids))
+        return text
+
+    def hidden(self, ids: Any) -> Array:
+        """Final hidden states of ids (length,) or (batch, length): float32 (..., length, d_model)."""
+        return self._batched(self._core.hidden, ids)
+
+    def logits(self, ids: Any) -> Array:
+        """Of the token after each of ids (length,) or (batch, length): float32 (..., length, vocab_size)."""
+        return self._batched(self._core.logits, ids)
+
+    def _batched(self, compute: Callable[[Array], Array], ids: Any) -> Array:
+        ids = _ids(ids)
+        if ids.ndim not in (1, 2):
+            raise UsageError(f"[model] ids have shape {ids.shape}, expected (length,) or (batch, length)")
+        return compute(ids[None])[0] if ids.ndim == 1 else compute(ids)
+
+    def embed(self, texts: str | Sequence[str], *, pooling: str = "mean", normalize: bool = False) -> Array:
+        """A vector of each text, float32 (texts, d_model), of one text (d_model,): the hidden states' "mean", "last" or,
+        of encoders, "first"."""
+        vectors: Array = self._core.embed([texts] if isinstance(texts, str) else list(texts), pooling, normalize)
+        return vectors[0] if isinstance(texts, str) else vectors
+
+    def generate(
+        self,
+        prompt: str,
+        *,
+        max_tokens: int = 256,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        seed: int = 0,
+        stop: str | Sequence[str] = (),
+        stop_at_end_of_text: bool = False,
+        sample: int = 0,
+        on_text: Callable[[str], object] | None = None,
+    ) -> Generation:
+        """Text after the prompt, of any length.
+
+        temperature           0: the most likely token always
+        top_k, top_p, min_p   draw from the k most likely tokens, the smallest set of this probability, those at least
+                              this times as probable as the most likely one
+        repetition_penalty    above 1: tokens that were there become less likely
+        stop                  the text ends before the first of these that would be in it
+        stop_at_end_of_text   False: the end of text is never drawn
+        sample                another number, another text of the same seed
+        on_text               is called with each new piece of text; returns False to stop
+        """
+        stop = [stop] if isinstance(stop, str) else list(stop)
+        return Generation(
+            prompt=prompt,
+            **self._core.generate(prompt, max_tokens, temperature, top_k, top_p, min_p, repetition_penalty, seed,
+                                  stop_at_end_of_text, stop, sample, on_text),
+        )  # fmt: skip
+
+    def stream(self, prompt: str, **options: Any) -> Iterator[str]:
+        """The pieces of generate(), as they are written. Closing the iterator, also by leaving its loop, stops it."""
+        if "on_text" in options:
+            raise UsageError("[stream] on_text is what generate() takes; here the pieces are the iterator's")
+        pieces: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
+        closed = threading.Event()
+
+        def write(piece: str) -> bool:
+            pieces.put(piece)
+            return not closed.is_set()
+
+        def work() -> None:
+            try:
+                self.generate(prompt, on_text=write, **options)
+                pieces.put(None)
+            except BaseException as error:
+                pieces.put(error)
+
+        thread = threading.Thread(target=work, name="alibi-stream", daemon=True)
+        thread.start()
+        try:
+            while (piece := pieces.get()) is not None:
+                if isinstance(piece, BaseException):
+                    raise piece
+                yield piece
+        finally:
+            closed.set()
+            thread.join()
+
+    def score(self, text: str | Array, *, length: int = 0) -> Scores:
+        """How well each token of a text, or of ids, is predicted from those before it.
+
+        length  most tokens a target is predicted from; 0: the length that the model was trained at
+        """
+        ids = self.encode(text) if isinstance(text, str) else _ids(text)
+        return Scores(ids, self._core.score(ids, length), tuple(self.decode(ids[i : i + 1]) for i in range(len(ids))))
+
+    def evaluate(
+        self,
+        text: Scored,
+        *,
+        length: int = 0,
+        stride: int = 0,
+        field: str = "text",
+        on_progress: OnProgress | None = None,
+    ) -> Evaluation:
+        """Perplexity of a text in windows of `length` tokens that advance by `stride`.
+
+        text    a str, a pathlib.Path of a file or folder, several of these, or token ids
+        length  0: the length that the model was trained at; any other, shorter or longer
+        stride  0: windows do not overlap; 1: each token sees length - 1 others
+        field   .jsonl: the field that holds the text
+        """
+        if isinstance(text, np.ndarray):
+            ids, size = _ids(text), float("nan")
+        else:
+            with paths_of("evaluate", text) as (paths,):
+                ids, size = self._core.read(paths, field)
+        found = self._core.evaluate(ids, length or self._config["train_length"] or 128, stride, from_core(on_progress))
+        tokens, nll = found["position_tokens"], found["position_nll"]
+        with np.errstate(invalid="ignore"):
+            found["position_nll"] = nll / tokens
+        bits = found["nll"] * found["tokens"] / np.log(2)
+        # Of an encoder only some tokens are scored: the bytes behind them are a part of all.
+        return Evaluation(bits_per_byte=float(bits / (size * found["tokens"] / len(ids))), **found)
+
+    def __repr__(self) -> str:
+        config = self._config
+        return (
+            f"LanguageModel({config['position']}, layers={config['layers']}, d_model={config['d_model']}, "
+            f"heads={config['heads']}, vocab_size={config['vocab_size']}, train_length={config['train_length']}, "
+            f"parameters={config['parameters']})"
+        )
+
+
+def _ids(ids: Any) -> Array:
+    found = np.asarray(ids)
+    if found.size and found.dtype.kind not in "iu":
+        raise UsageError(f"[model] ids are {found.dtype}, expected integers")
+    return np.ascontiguousarray(found, np.int32)

@@ -1,0 +1,80 @@
+"""Attention as a module of PyTorch's, for those who write their own models."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+
+from . import _core
+from ._cache import KvCache
+from ._options import EVERYWHERE, Window
+from ._torch import attention, attention_decode
+
+
+class AlibiAttention(nn.Module):
+    """Multi-head self-attention with linear biases: projections to q, k and v, alibi.attention, and one back.
+
+    embed_dim        width of the model
+    num_heads        heads of embed_dim / num_heads
+    kv_heads         heads of keys and values, which divide num_heads; None: num_heads
+    bias             whether the projections have one
+    causal, window_size, dropout, tolerance
+                     as attention()'s; dropout acts in training alone
+    learned_slopes   slopes are parameters (their logarithms, so that they stay positive), and begin as alibi.slopes()
+
+    Slopes that are not learned are float32 whatever the module is cast to, and are in no state_dict.
+    """
+
+    def __init__(
+        self,
+        embed_dim: int,
+        num_heads: int,
+        *,
+        kv_heads: int | None = None,
+        bias: bool = False,
+        causal: bool = True,
+        window_size: Window = EVERYWHERE,
+        dropout: float = 0.0,
+        learned_slopes: bool = False,
+        tolerance: float = 0.0,
+    ) -> None:
+        super().__init__()
+        kv_heads = num_heads if kv_heads is None else kv_heads
+        if num_heads < 1 or kv_heads < 1 or embed_dim % num_heads or num_heads % kv_heads:
+            raise _core.UsageError(
+                f"[AlibiAttention] embed_dim {embed_dim}, num_heads {num_heads}, kv_heads {kv_heads}: expected heads "
+                "that divide embed_dim, and kv_heads that divide them"
+            )
+        self.embed_dim, self.num_heads, self.kv_heads = embed_dim, num_heads, kv_heads
+        self.head_dim = embed_dim // num_heads
+        self.causal, self.window_size, self.dropout, self.tolerance = causal, window_size, dropout, tolerance
+        self.qkv = nn.Linear(embed_dim, (num_heads + 2 * kv_heads) * self.head_dim, bias=bias)
+        self.out = nn.Linear(embed_dim, embed_dim, bias=bias)
+        self._slopes = torch.tensor(_core.slopes(num_heads, 8.0), dtype=torch.float32)
+        self.log_slopes = nn.Parameter(self._slopes.log()) if learned_slopes else None
+
+    @property
+    def slopes(self) -> Tensor:
+        """(num_heads,) float32"""
+        return self._slopes if self.log_slopes is None else self.log_slopes.float().exp()
+
+    def forward(self, x: Tensor, cache: KvCache | None = None) -> Tensor:
+        """x (batch, length, embed_dim) -> the same shape. With a cache x stands after what it holds, is appended to
+        it, and there is no gradient."""
+        batch, length, _ = x.shape
+        heads = self.qkv(x).view(batch, length, self.num_heads + 2 * self.kv_heads, self.head_dim)
+        q, k, v = heads.split((self.num_heads, self.kv_heads, self.kv_heads), dim=2)
+        if cache is None:
+            out = attention(q, k, v, self.slopes, self.causal, self.window_size, tolerance=self.tolerance,
+                            dropout_p=self.dropout if self.training else 0.0)  # fmt: skip
+        else:
+            cache.append(k, v)
+            out = attention_decode(q, cache._core, self.slopes, self.causal, self.window_size, None, None, None,
+                                   self.tolerance, False)  # fmt: skip
+        result: Tensor = self.out(out.reshape(batch, length, self.embed_dim))
+        return result
+
+    def extra_repr(self) -> str:
+        learned = ", learned slopes" if self.log_slopes is not None else ""
+        return f"{self.embed_dim}, heads={self.num_heads}, kv_heads={self.kv_heads}, causal={self.causal}{learned}"
+

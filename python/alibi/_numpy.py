@@ -1,0 +1,68 @@
+"""The operator on NumPy arrays, and on whatever else gives its memory by DLPack; results are NumPy arrays."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from . import _core
+from ._options import Window, check_axes, options
+
+_FLOAT32 = np.dtype(np.float32)
+_core.set_numpy(np.ndarray, _FLOAT32, np.dtype(np.int32), np.dtype(np.uint16), np.ones((2, 3), np.float32))
+
+
+def is_bfloat16(array: Any) -> bool:
+    """Of the package ml_dtypes: NumPy has no such type of its own."""
+    return isinstance(array, np.ndarray) and array.dtype.name == "bfloat16"
+
+
+def bits_of(array: Any) -> Any:
+    """bfloat16 as NumPy can hand it on."""
+    return array.view(np.uint16) if is_bfloat16(array) else array
+
+
+def slopes_of(given: Any) -> Any:
+    return None if given is None else np.asarray(given, _FLOAT32)
+
+
+def offsets_of(given: Any) -> Any:
+    return None if given is None else np.ascontiguousarray(given, np.int32)
+
+
+def empty_like(q: Any) -> np.ndarray[Any, Any]:
+    if isinstance(q, np.ndarray):
+        return np.empty(q.shape, q.dtype)
+    if str(q.dtype).endswith("bfloat16"):
+        raise _core.UsageError("[attention] q is bfloat16 of a library other than NumPy and PyTorch; cast it")
+    return np.empty(tuple(q.shape), np.float32)
+
+
+def attention_decode(
+    q: Any,
+    cache: _core.KvCache,
+    alibi_slopes: Any,
+    causal: bool,
+    window_size: Window,
+    softmax_scale: float | None,
+    query_offset: int | None,
+    alibi_slopes_after: Any,
+    tolerance: float,
+    return_lse: bool,
+) -> Any:
+    check_axes(q.shape)
+    given = options(slopes_of(alibi_slopes), slopes_of(alibi_slopes_after), causal, window_size, softmax_scale,
+                    query_offset, tolerance)  # fmt: skip
+    out = empty_like(q)
+    lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32) if return_lse else None
+    _core.attention_decode(bits_of(q), cache, bits_of(out), lse, given, is_bfloat16(q))
+    return (out, lse) if return_lse else out
+
+
+def merge_attention(out_a: Any, lse_a: Any, out_b: Any, lse_b: Any) -> Any:
+    out = empty_like(out_a)
+    lse = np.empty(lse_a.shape, np.float32)
+    _core.merge_attention(bits_of(out_a), np.ascontiguousarray(lse_a), bits_of(out_b), np.ascontiguousarray(lse_b),
+                          bits_of(out), lse, is_bfloat16(out_a))  # fmt: skip
+    return out, lse

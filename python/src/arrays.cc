@@ -1,0 +1,221 @@
+#include "arrays.h"
+
+#include <nanobind/ndarray.h>
+
+#include <algorithm>
+#include <cstring>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "alibi/error.h"
+
+namespace alibi::python {
+namespace {
+
+[[noreturn]] void refuse(const char* operation, const char* name, const std::string& why) {
+  throw UsageError("[" + std::string(operation) + "] " + name + " " + why);
+}
+
+[[noreturn]] void refuse_type(const char* operation, const char* name, nb::handle object) {
+  refuse(operation, name,
+         "is a " + std::string(nb::type_name(object.type()).c_str()) +
+             " that gives no memory of the CPU; expected a NumPy array or a PyTorch tensor on the CPU, "
+             "float32 or bfloat16");
+}
+
+/// Left to the end of the process, as the one below: what Python holds cannot be released after the interpreter.
+struct Torch {
+  nb::object tensor, to_dlpack;
+  nb::object data_ptr = nb::str("data_ptr");
+};
+Torch* torch = nullptr;
+
+/// The beginning of every array of NumPy's: what the macros of its headers, compiled into all modules that use them,
+/// read.
+struct ArrayFields {
+  PyObject head;
+  char* data;
+  int axes;
+  Py_ssize_t* shape;
+  Py_ssize_t* strides;  // bytes
+  PyObject* base;
+  PyObject* dtype;
+};
+
+/// The types as its dtype objects, of which there is one each for the byte order of this machine.
+struct NumPy {
+  nb::object array, float32, int32, uint16;
+};
+NumPy* numpy = nullptr;
+
+/// What DLPack's capsule holds (dlpack.h, version 0), as far as it is read.
+struct Exported {
+  void* data;
+  int32_t device, device_id;
+  int32_t axes;
+  nb::dlpack::dtype dtype;
+  int64_t* shape;
+  int64_t* strides;
+  uint64_t byte_offset;
+};
+constexpr int32_t on_cpu = 1;
+
+nb::object call(nb::handle function, nb::handle argument) {
+  PyObject* const result = PyObject_CallFunctionObjArgs(function.ptr(), argument.ptr(), nullptr);
+  if (result == nullptr) throw nb::python_error();
+  return nb::steal(result);
+}
+
+Tensor view(void* data, Shape shape, Shape strides, DType dtype, const char* operation, const char* name) {
+  alignas(64) static char nothing[64];
+  if (data == nullptr) data = nothing;  // arrays without elements have no memory
+  if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0)
+    refuse(operation, name, "is not aligned to its elements");
+  return Tensor::view(data, std::move(shape), dtype, std::move(strides));
+}
+
+/// Nothing if it is of a type that is not read in this way.
+std::optional<Tensor> view_of_numpy(nb::handle array, bool bits, const char* operation, const char* name) {
+  const auto& found = *reinterpret_cast<const ArrayFields*>(array.ptr());
+  DType type;
+  if (found.dtype == numpy->float32.ptr()) {
+    type = DType::float32;
+  } else if (found.dtype == numpy->int32.ptr()) {
+    type = DType::int32;
+  } else if (bits && found.dtype == numpy->uint16.ptr()) {
+    type = DType::bfloat16;
+  } else {
+    return std::nullopt;
+  }
+  const auto size = static_cast<Py_ssize_t>(size_of(type));
+  Shape shape(found.shape, found.shape + found.axes), strides;
+  if (std::find(shape.begin(), shape.end(), 0) == shape.end()) {  // NumPy's empty arrays have any strides
+    for (int axis = 0; axis < found.axes; ++axis) {
+      if (found.strides[axis] % size != 0) refuse(operation, name, "has strides within its elements");
+      strides.push_back(found.strides[axis] / size);
+    }
+  }
+  return view(found.data, std::move(shape), std::move(strides), type, operation, name);
+}
+
+DType type_of(const nb::dlpack::dtype& found, bool bits, const char* operation, const char* name) {
+  using Code = nb::dlpack::dtype_code;
+  const auto is = [&](Code code, int width) {
+    return found.code == static_cast<uint8_t>(code) && found.bits == width && found.lanes == 1;
+  };
+  if (is(Code::Float, 32)) return DType::float32;
+  if (is(Code::Bfloat, 16) || (bits && is(Code::UInt, 16))) return DType::bfloat16;
+  if (is(Code::Int, 32)) return DType::int32;
+  const char* const kind = found.code == static_cast<uint8_t>(Code::Float)  ? "float"
+                           : found.code == static_cast<uint8_t>(Code::Int)  ? "int"
+                           : found.code == static_cast<uint8_t>(Code::UInt) ? "uint"
+                                                                            : "another type of bits ";
+  refuse(operation, name, "is " + (kind + std::to_string(found.bits)) + ", expected float32 or bfloat16");
+}
+
+/// And the capsule that keeps the memory.
+std::pair<Tensor, nb::object> view_of_torch(nb::handle object, const char* operation, const char* name) {
+  PyObject* const made = PyObject_CallFunctionObjArgs(torch->to_dlpack.ptr(), object.ptr(), nullptr);
+  if (made == nullptr) {
+    PyErr_Clear();
+    refuse_type(operation, name, object);
+  }
+  nb::object capsule = nb::steal(made);
+  const auto* const found = static_cast<const Exported*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
+  if (found == nullptr) throw nb::python_error();
+  if (found->device != on_cpu) refuse_type(operation, name, object);
+  const DType type = type_of(found->dtype, false, operation, name);
+  Shape shape(found->shape, found->shape + found->axes), strides(found->strides, found->strides + found->axes);
+  char* const data = static_cast<char*>(found->data) + found->byte_offset;
+  return {view(data, std::move(shape), std::move(strides), type, operation, name), std::move(capsule)};
+}
+
+void* address_of_torch(nb::handle object) {
+  PyObject* const method = PyObject_GetAttr(object.ptr(), torch->data_ptr.ptr());
+  if (method == nullptr) throw nb::python_error();
+  const nb::object bound = nb::steal(method);
+  PyObject* const address = PyObject_CallNoArgs(bound.ptr());
+  if (address == nullptr) throw nb::python_error();
+  const nb::object number = nb::steal(address);
+  void* const data = PyLong_AsVoidPtr(number.ptr());
+  if (PyErr_Occurred() != nullptr) throw nb::python_error();
+  return data;
+}
+
+template <class T>
+std::vector<T> values_of(const Tensor& tensor, DType dtype, const char* operation, const char* name) {
+  if (tensor.dtype() != dtype) refuse(operation, name, "is not an array of " + std::string(name_of(dtype)));
+  const Tensor values = tensor.contiguous() ? tensor : tensor.clone();
+  const T* const begin = values.data<T>();
+  return {begin, begin + values.elements()};
+}
+
+bool is_torch(nb::handle object) {
+  // Not isinstance(), which PyTorch answers in Python.
+  return torch != nullptr && PyType_IsSubtype(reinterpret_cast<PyTypeObject*>(object.type().ptr()),
+                                              reinterpret_cast<PyTypeObject*>(torch->tensor.ptr())) != 0;
+}
+
+}  // namespace
+
+void set_torch(nb::object tensor, nb::object to_dlpack) {
+  if (torch == nullptr) torch = new Torch{std::move(tensor), std::move(to_dlpack)};
+}
+
+void set_numpy(nb::object array, nb::object float32, nb::object int32, nb::object uint16, nb::object probe) {
+  const auto& found = *reinterpret_cast<const ArrayFields*>(probe.ptr());
+  const bool as_known = found.axes == 2 && found.shape[0] == 2 && found.shape[1] == 3 && found.strides[0] == 12 &&
+                        found.strides[1] == 4 && found.dtype == float32.ptr() &&
+                        std::equal(found.data, found.data + 4, "\0\0\x80\x3f");
+  if (as_known && numpy == nullptr) {
+    numpy = new NumPy{std::move(array), std::move(float32), std::move(int32), std::move(uint16)};
+  }
+}
+
+Array Array::made_like(const Tensor& like, nb::handle object, const char* operation, const char* name) {
+  if (!is_torch(object)) return {object, operation, name, like.dtype() == DType::bfloat16};
+  Array array;
+  array.keeper_ = nb::borrow(object);
+  array.tensor = view(address_of_torch(object), like.shape(), {}, like.dtype(), operation, name);
+  return array;
+}
+
+Array::Array(nb::handle object, const char* operation, const char* name, bool bits) {
+  if (is_torch(object)) {
+    std::tie(tensor, keeper_) = view_of_torch(object, operation, name);
+    return;
+  }
+  keeper_ = nb::borrow(object);
+  if (numpy != nullptr && object.type().is(numpy->array)) {
+    if (std::optional<Tensor> found = view_of_numpy(object, bits, operation, name)) {
+      tensor = std::move(*found);
+      return;
+    }
+  }
+  using Any = nb::ndarray<nb::ro, nb::device::cpu>;
+  Any array;
+  if (!nb::try_cast(object, array, false)) {
+    PyErr_Clear();
+    refuse_type(operation, name, object);
+  }
+  Shape shape, strides;
+  for (size_t axis = 0; axis < array.ndim(); ++axis) {
+    shape.push_back(static_cast<int64_t>(array.shape(axis)));
+    strides.push_back(array.stride(axis));
+  }
+  tensor = view(const_cast<void*>(static_cast<const void*>(array.data())), std::move(shape), std::move(strides),
+                type_of(array.dtype(), bits, operation, name), operation, name);
+}
+
+std::vector<float> floats_of(const Tensor& tensor, const char* operation, const char* name) {
+  return values_of<float>(tensor, DType::float32, operation, name);
+}
+
+std::vector<int32_t> ints_of(nb::handle object, const char* operation, const char* name) {
+  if (object.is_none()) return {};
+  return values_of<int32_t>(Array(object, operation, name).tensor, DType::int32, operation, name);
+}
+
+}  // namespace alibi::python

@@ -1,0 +1,42 @@
+// Arrays of Python as tensors over the same memory: NumPy's, PyTorch's, and whatever else has DLPack or a buffer.
+#pragma once
+
+#include <nanobind/nanobind.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "alibi/tensor.h"
+
+namespace alibi::python {
+
+namespace nb = nanobind;
+
+/// Holds the array for as long as the tensor is used; made and destroyed with the interpreter's lock.
+class Array {
+ public:
+  /// float32, bfloat16 or int32; with `bits` 16-bit integers are bfloat16, for which NumPy has no type of its own.
+  /// Throws UsageError that names the argument.
+  Array(nb::handle object, const char* operation, const char* name, bool bits = false);
+  /// One that was made for a result, contiguous and of the type of `like`: of PyTorch's only the address is read.
+  static Array made_like(const Tensor& like, nb::handle object, const char* operation, const char* name);
+
+  Tensor tensor;
+
+ private:
+  Array() = default;
+  nb::object keeper_;
+};
+
+/// What PyTorch's tensors are told by, and its function that describes them: a tenth of the time of their method.
+void set_torch(nb::object tensor, nb::object to_dlpack);
+
+/// NumPy's type of arrays, its types of elements, and np.ones((2, 3), float32): if that lies in memory as is known,
+/// arrays are read there.
+void set_numpy(nb::object array, nb::object float32, nb::object int32, nb::object uint16, nb::object probe);
+
+/// The values of an array; UsageError that names it if they are of another type. None has none.
+std::vector<float> floats_of(const Tensor& tensor, const char* operation, const char* name);
+std::vector<int32_t> ints_of(nb::handle object, const char* operation, const char* name);
+
+}  // namespace alibi::python

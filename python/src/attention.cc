@@ -1,0 +1,97 @@
+// attention, its backward pass, and merging.
+#include "alibi/attention.h"
+
+#include <optional>
+
+#include "alibi/error.h"
+#include "arrays.h"
+#include "bindings.h"
+#include "options.h"
+
+namespace alibi::python {
+namespace {
+
+using namespace nb::literals;
+
+constexpr const char* operation = "attention";
+
+/// Of an argument that may be None.
+std::optional<Array> optional_array(nb::handle object, const char* name) {
+  if (object.is_none()) return std::nullopt;
+  return std::optional<Array>(std::in_place, object, operation, name);
+}
+
+/// The words that were saved, and zeros behind them.
+void copy_padded(Tensor& to, const Tensor& words) {
+  const int64_t count = words.elements();
+  if (to.elements() > count) to.slice(0, count, to.elements()).fill(0);
+  Tensor(to.slice(0, 0, count)).copy_from(words);
+}
+
+/// Writes out; lse and what the backward pass needs only where there is an array for it.
+void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in, nb::handle lse_in,
+             nb::handle kernel_lse_in, nb::handle blocks_in, const nb::tuple& options_in, bool bits) {
+  const Array q(q_in, operation, "q", bits), k(k_in, operation, "k", bits), v(v_in, operation, "v", bits);
+  Array out = Array::made_like(q.tensor, out_in, operation, "out");
+  if (q.tensor.axes() != 4) {
+    throw UsageError("[attention] q has shape " + to_string(q.tensor.shape()) +
+                     ", expected [batch, length, heads, head_dim]");
+  }
+  std::optional<Array> lse = optional_array(lse_in, "lse"), kernel_lse = optional_array(kernel_lse_in, "kernel_lse"),
+                       blocks = optional_array(blocks_in, "blocks");
+  const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
+  const nb::gil_scoped_release others_run;
+  if (!lse) return attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
+  AttentionState state;
+  attention(q.tensor, k.tensor, v.tensor, options, out.tensor, &state);
+  lse->tensor.copy_from(state.lse);
+  if (kernel_lse) kernel_lse->tensor.copy_from(state.kernel.saved_lse());
+  if (blocks) copy_padded(blocks->tensor, state.kernel.saved_blocks());
+}
+
+void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in,
+              nb::handle lse_in, nb::handle kernel_lse_in, nb::handle blocks_in, nb::handle dq_in, nb::handle dk_in,
+              nb::handle dv_in, nb::handle dslopes_in, const nb::tuple& options_in) {
+  const Array dout(dout_in, operation, "dout"), q(q_in, operation, "q"), k(k_in, operation, "k"),
+      v(v_in, operation, "v"), out(out_in, operation, "out"), lse(lse_in, operation, "lse"),
+      kernel_lse(kernel_lse_in, operation, "kernel_lse"), blocks(blocks_in, operation, "blocks");
+  Array dq(dq_in, operation, "dq"), dk(dk_in, operation, "dk"), dv(dv_in, operation, "dv");
+  std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes");
+  const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
+  const nb::gil_scoped_release others_run;
+  AttentionState state;
+  state.lse = lse.tensor;
+  state.kernel = KernelState::restore(kernel_lse.tensor, blocks.tensor);
+  Tensor sums;
+  if (dslopes) sums = dslopes->tensor.reshape({-1});
+  attention_backward(dout.tensor, q.tensor, k.tensor, v.tensor, out.tensor, state, options, dq.tensor, dk.tensor,
+                     dv.tensor, {.dtable = nullptr, .dslopes = dslopes ? &sums : nullptr});
+}
+
+void merge(nb::handle out_a_in, nb::handle lse_a_in, nb::handle out_b_in, nb::handle lse_b_in, nb::handle out_in,
+           nb::handle lse_in, bool bits) {
+  constexpr const char* merging = "merge_attention";
+  const Array out_a(out_a_in, merging, "out_a", bits), lse_a(lse_a_in, merging, "lse_a"),
+      out_b(out_b_in, merging, "out_b", bits), lse_b(lse_b_in, merging, "lse_b");
+  Array out(out_in, merging, "out", bits), lse(lse_in, merging, "lse");
+  const nb::gil_scoped_release others_run;
+  merge_attention(out_a.tensor, lse_a.tensor, out_b.tensor, lse_b.tensor, out.tensor, lse.tensor);
+}
+
+}  // namespace
+
+void bind_attention(nb::module_& m) {
+  m.def("attention", forward, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a.none(), "kernel_lse"_a.none(), "blocks"_a.none(),
+        "options"_a, "bits"_a);
+  m.def("attention_backward", backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "kernel_lse"_a, "blocks"_a,
+        "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(), "options"_a);
+  m.def("merge_attention", merge, "out_a"_a, "lse_a"_a, "out_b"_a, "lse_b"_a, "out"_a, "lse"_a, "bits"_a);
+  m.def(
+      "saved_words",
+      [](int64_t batch, int64_t queries, int64_t heads, const nb::tuple& options) {
+        return KernelState::saved_words(batch, queries, heads, options_of(options, operation, batch, heads));
+      },
+      "batch"_a, "queries"_a, "heads"_a, "options"_a);
+}
+
+}  // namespace alibi::python

@@ -1,0 +1,50 @@
+// Values of the library as Python's, and the other way round. With the interpreter's lock.
+#pragma once
+
+#include <nanobind/nanobind.h>
+#include <nanobind/ndarray.h>
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "alibi/error.h"
+#include "alibi/options.h"
+#include "alibi/tensor.h"
+#include "alibi/tokenizer.h"
+#include "alibi/training_data.h"
+#include "arrays.h"
+
+namespace alibi::python {
+
+/// A NumPy array that owns the values.
+template <class T>
+nb::object array_of(std::vector<T> values) {
+  auto* const held = new std::vector<T>(std::move(values));
+  const nb::capsule owner(held, [](void* p) noexcept { delete static_cast<std::vector<T>*>(p); });
+  const size_t size = held->size();
+  return nb::ndarray<nb::numpy, T>(held->data(), 1, &size, owner).cast();
+}
+/// Of a contiguous float32 tensor, without a copy.
+nb::object array_of(Tensor tensor);
+
+/// What is no UTF-8 is replaced: a model of bytes may write anything.
+nb::object text_of(std::string_view bytes);
+
+/// int32, one axis or two.
+Tensor ids_of(nb::handle array, const char* operation);
+std::span<const int32_t> tokens_of(const Tensor& ids);
+
+/// Sets those options of a struct that `given` (a dict) has and takes them out of it; others that the command chooses
+/// for the machine are chosen here too.
+template <class Options>
+void take_options(Options& options, nb::dict& given, const char* operation);
+/// Throws UsageError if some are left, which nothing has.
+void refuse_rest(const nb::dict& given, const char* operation);
+
+TokenizerChoice tokenizer_of(const nb::dict& given);
+
+}  // namespace alibi::python

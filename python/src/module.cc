@@ -1,0 +1,42 @@
+// The module _core, thin: the package's Python is what users call.
+#include <nanobind/nanobind.h>
+#include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
+
+#include <vector>
+
+#include "alibi/attention.h"
+#include "alibi/error.h"
+#include "alibi/runtime.h"
+#include "alibi/version.h"
+#include "arrays.h"
+#include "bindings.h"
+
+namespace nb = nanobind;
+using namespace nb::literals;
+
+NB_MODULE(_core, m) {
+  // The later one is tried first.
+  const nb::exception<alibi::Error> error(m, "Error", PyExc_RuntimeError);
+  const nb::exception<alibi::UsageError> usage_error(m, "UsageError",
+                                                     nb::make_tuple(error, nb::handle(PyExc_ValueError)));
+  for (const nb::handle type : {nb::handle(error), nb::handle(usage_error)}) type.attr("__module__") = "alibi";
+
+  m.attr("version") = std::string(alibi::version);
+  m.def("slopes", &alibi::slopes, "heads"_a, "bias_max"_a);
+  m.def("threads", &alibi::threads);
+  m.def("set_threads", &alibi::set_threads, "count"_a, nb::call_guard<nb::gil_scoped_release>());
+  m.def("isa", [] { return std::string(alibi::name_of(alibi::isa())); });
+  m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "int32"_a, "uint16"_a, "probe"_a);
+  m.def("set_torch", &alibi::python::set_torch, "tensor"_a, "to_dlpack"_a);
+  alibi::python::bind_attention(m);
+  alibi::python::bind_cache(m);
+#ifdef ALIBI_PYTHON_MODELS
+  m.attr("has_models") = true;
+  alibi::python::bind_model(m);
+  alibi::python::bind_training(m);
+  alibi::python::bind_compare(m);
+#else
+  m.attr("has_models") = false;
+#endif
+}

@@ -1,0 +1,14 @@
+// Attention's options as the package's own Python passes them.
+#pragma once
+
+#include "alibi/attention.h"
+#include "arrays.h"
+
+namespace alibi::python {
+
+/// (slopes, slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset, cu_seqlens_q,
+/// cu_seqlens_k, tolerance), as the package makes it; None: the default. Throws TypeError that names what is of
+/// the wrong type, UsageError for slopes that do not fit the batch and the heads.
+AttentionOptions options_of(const nb::tuple& given, const char* operation, int64_t batch, int64_t heads);
+
+}  // namespace alibi::python

@@ -1,0 +1,342 @@
+"""The operator in PyTorch."""
+
+import os
+import signal
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+
+import alibi
+import reference
+
+H, D, L = 4, 32, 70
+
+
+def qkv(dtype=torch.float32, grad=False, keys=L, seed=0, kv_heads=H):
+    torch.manual_seed(seed)
+    return [torch.randn(2, n, h, D, dtype=dtype).requires_grad_(grad) for n, h in ((L, H), (keys, kv_heads), (keys, kv_heads))]
+
+
+def slopes():
+    return torch.tensor(alibi.slopes(H))
+
+
+def sdpa(q, k, v, s, causal=True):
+    """In float64."""
+    q, k, v = (x.double().transpose(1, 2) for x in (q, k, v))
+    distance = torch.arange(q.shape[2])[:, None] + k.shape[2] - q.shape[2] - torch.arange(k.shape[2])[None]
+    bias = -s.double()[..., :, None, None] * distance.abs()
+    if causal:
+        bias = bias.masked_fill(distance < 0, float("-inf"))
+    k, v = (x.repeat_interleave(q.shape[1] // x.shape[1], 1) for x in (k, v))
+    return torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2)
+
+
+def assert_close(a, b, tolerance):
+    assert not torch.isnan(a).any() and (a.double() - b.double()).abs().max() <= tolerance
+
+
+@pytest.mark.parametrize("causal", [True, False])
+def test_same_bits_as_numpy_and_on_every_way_to_the_kernel(causal):
+    q, k, v = qkv(keys=90)
+    s = slopes()
+    expected = alibi.attention(q.numpy(), k.numpy(), v.numpy(), alibi_slopes=s.numpy(), causal=causal)
+    direct = alibi.attention(q, k, v, alibi_slopes=s, causal=causal)
+    dispatched = alibi.attention(*(x.clone().requires_grad_() for x in (q, k, v)), alibi_slopes=s, causal=causal)
+    assert dispatched.requires_grad and not direct.requires_grad
+    assert np.array_equal(direct.numpy(), expected) and np.array_equal(dispatched.detach().numpy(), expected)
+    for given in (alibi.slopes(H), list(alibi.slopes(H)), s.double()):
+        assert torch.equal(alibi.attention(q, k, v, alibi_slopes=given, causal=causal), direct)
+
+
+def test_bfloat16_and_strides_without_copies():
+    q, k, v = (torch.randn(2, H, L, D, dtype=torch.bfloat16).transpose(1, 2) for _ in range(3))
+    out, lse = alibi.attention(q, k, v, alibi_slopes=slopes(), return_lse=True)
+    assert out.dtype == torch.bfloat16 and lse.dtype == torch.float32 and out.is_contiguous()
+    assert_close(out, sdpa(q, k, v, slopes()), 2e-2)
+    assert torch.equal(out, alibi.attention(q.contiguous(), k.contiguous(), v.contiguous(), alibi_slopes=slopes()))
+
+
+@pytest.mark.parametrize("tolerance", [0.0, 2**-24])
+@pytest.mark.parametrize("causal", [True, False])
+@pytest.mark.parametrize("per_batch", [True, False])
+def test_gradients(causal, tolerance, per_batch):
+    q, k, v = qkv(grad=True, keys=90, kv_heads=2)
+    s = slopes()
+    s = (torch.stack([s, s / 3]) if per_batch else s).requires_grad_()
+    w = torch.randn(2, L, H, D)
+    ours = torch.autograd.grad((alibi.attention(q, k, v, alibi_slopes=s, causal=causal, tolerance=tolerance) * w).sum(), (q, k, v, s))
+    theirs = torch.autograd.grad((sdpa(q, k, v, s, causal) * w).sum(), (q, k, v, s))
+    for a, b in zip(ours, theirs):
+        assert a.shape == b.shape and a.dtype == torch.float32
+        assert_close(a, b, 1e-5 * max(1, b.abs().max()))
+
+
+def test_gradients_of_a_sum_and_of_slopes_alone():
+    q, k, v = qkv()
+    s = slopes().requires_grad_()
+    alibi.attention(q, k, v, alibi_slopes=s).sum().backward()  # its gradient has strides of 0
+    expected = torch.autograd.grad(sdpa(q, k, v, s).sum(), s)[0]
+    assert_close(s.grad, expected, 1e-6 * expected.abs().max())
+
+
+def test_gradients_of_packed_sequences():
+    q, k, v = (x[:1] for x in qkv())
+    q, k, v = (x.detach().requires_grad_() for x in (q, k, v))
+    offsets = torch.tensor([0, 20, 21, L], dtype=torch.int32)
+    for tolerance in (0.0, 1e-6):
+        out = alibi.attention(q, k, v, alibi_slopes=slopes(), cu_seqlens_q=offsets, cu_seqlens_k=offsets, tolerance=tolerance)
+        ours = torch.autograd.grad(out.square().sum(), (q, k, v))
+        parts = [sdpa(q[:, a:b], k[:, a:b], v[:, a:b], slopes()) for a, b in zip(offsets, offsets[1:])]
+        for a, b in zip(ours, torch.autograd.grad(torch.cat(parts, 1).square().sum(), (q, k, v))):
+            assert_close(a, b, 1e-4)
+
+
+def arguments(q, k, v, s, tolerance=0.0, seed=None, offsets=None):
+    return (q, k, v, s, None, True, 0, 0.0, 0.25 if seed is not None else 0.0, seed, None, offsets, offsets, tolerance)
+
+
+@pytest.mark.parametrize("given", ["plain", "tolerance", "dropout", "packed", "no slopes"])
+def test_opcheck(given):
+    q, k, v = qkv(grad=True)
+    s = None if given == "no slopes" else slopes().requires_grad_()
+    offsets = None
+    if given == "packed":
+        q, k, v = (x[:1].detach().requires_grad_() for x in (q, k, v))
+        offsets = torch.tensor([0, 33, L], dtype=torch.int32)
+    args = arguments(q, k, v, s, tolerance=1e-6 if given in ("tolerance", "packed") else 0.0,
+                     seed=torch.tensor([7]) if given == "dropout" else None, offsets=offsets)  # fmt: skip
+    torch.library.opcheck(torch.ops.alibi.attention.default, args)
+
+
+def test_saved_words_are_as_many_as_the_library_says():
+    from alibi import _core, _torch
+
+    for tolerance in (0.0, 1e-6):
+        for queries in (1, 32, 33, 100):
+            given = (None, None, True, 0, None, 0.0, 0, None, None, None, tolerance)
+            q = torch.empty(3, queries, 5, 8)
+            assert _torch._saved_words(q, None, tolerance) == _core.saved_words(3, queries, 5, given)
+    offsets = np.array([0, 1, 33, 100], np.int32)
+    given = (None, None, True, 0, None, 0.0, 0, None, offsets, offsets, 1e-6)
+    assert _torch._saved_words(torch.empty(1, 100, 5, 8), torch.tensor(offsets), 1e-6) >= _core.saved_words(1, 100, 5, given)
+
+
+@pytest.mark.parametrize("dynamic", [False, True])
+def test_compile_without_graph_breaks(dynamic):
+    def loss(q, k, v, s):
+        return alibi.attention(q * 1.5, k, v, alibi_slopes=s, tolerance=2**-24).square()
+
+    compiled = torch.compile(loss, fullgraph=True, backend="aot_eager", dynamic=dynamic)
+    for keys in (L, 90):
+        q, k, v = qkv(grad=True, keys=keys)
+        s = slopes().requires_grad_()
+        expected, found = loss(q, k, v, s), compiled(q, k, v, s)
+        assert torch.equal(expected, found)
+        for a, b in zip(*(torch.autograd.grad(x.sum(), (q, k, v, s)) for x in (expected, found))):
+            assert torch.equal(a, b)
+        with torch.no_grad():
+            assert torch.equal(compiled(q, k, v, s), expected)
+
+
+def test_autocast_leaves_slopes_in_float32():
+    q, k, v = qkv(grad=True)
+    s = (slopes() + 1e-3).requires_grad_()  # not to be told apart in bfloat16
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        out = alibi.attention(q, k, v, alibi_slopes=s)
+        with torch.no_grad():
+            assert torch.equal(alibi.attention(q, k, v, alibi_slopes=s), out)
+    assert out.dtype == torch.bfloat16
+    assert torch.equal(out, alibi.attention(q.bfloat16(), k.bfloat16(), v.bfloat16(), alibi_slopes=s))
+    gradients = torch.autograd.grad(out.float().sum(), (q, k, v, s))
+    assert all(x.dtype == torch.float32 for x in gradients)
+
+
+def test_dropout_repeats():
+    q, k, v = qkv(grad=True)
+
+    def attend(q, k, v):
+        return alibi.attention(q, k, v, alibi_slopes=alibi.slopes(H), dropout_p=0.3)
+
+    torch.manual_seed(1)
+    first = attend(q, k, v)
+    second = attend(q, k, v)
+    torch.manual_seed(1)
+    assert torch.equal(attend(q, k, v), first) and not torch.equal(first, second)
+    expected = torch.autograd.grad(first.square().sum(), (q, k, v))
+    torch.manual_seed(1)
+    again = torch.utils.checkpoint.checkpoint(attend, q, k, v, use_reentrant=False)
+    assert torch.equal(again, first)
+    assert all(torch.equal(a, b) for a, b in zip(torch.autograd.grad(again.square().sum(), (q, k, v)), expected))
+    compiled = torch.compile(attend, fullgraph=True, backend="aot_eager")
+    torch.manual_seed(1)
+    found = compiled(q, k, v)
+    assert torch.equal(found, first)
+    assert all(torch.equal(a, b) for a, b in zip(torch.autograd.grad(found.square().sum(), (q, k, v)), expected))
+
+
+def test_double_backward_is_an_error():
+    q, k, v = qkv(grad=True)
+    (gradient,) = torch.autograd.grad(alibi.attention(q, k, v, alibi_slopes=slopes()).square().sum(), q, create_graph=True)
+    with pytest.raises(alibi.Error, match="twice differentiable"):
+        gradient.sum().backward()
+
+
+def test_lse_has_no_gradient_and_slopes_after_none():
+    q, k, v = qkv(grad=True)
+    out, lse = alibi.attention(q, k, v, alibi_slopes=slopes(), return_lse=True)
+    assert out.requires_grad and not lse.requires_grad
+    after = (slopes() * 2).requires_grad_()
+    out = alibi.attention(q, k, v, alibi_slopes=slopes(), alibi_slopes_after=after, causal=False)
+    with pytest.raises(alibi.UsageError, match="alibi_slopes_after"):
+        out.sum().backward()
+
+
+def test_transforms_see_the_operator():
+    q, k, v = qkv()
+    s = slopes()
+    stacked = torch.vmap(lambda a, b, c: alibi.attention(a, b, c, alibi_slopes=s))(*(torch.stack([x, 2 * x]) for x in (q, k, v)))
+    assert_close(stacked[1], alibi.attention(2 * q, 2 * k, 2 * v, alibi_slopes=s), 1e-6)
+    with torch._subclasses.FakeTensorMode() as mode:
+        fake = [mode.from_tensor(x) for x in (q, k, v)]
+        assert alibi.attention(*fake).shape == q.shape
+    traced = torch.jit.trace(lambda a, b, c: alibi.attention(a, b, c), (q, k, v), check_trace=False)
+    assert torch.equal(traced(2 * q, k, v), alibi.attention(2 * q, k, v))
+
+
+def test_the_number_of_threads_follows_torch():
+    q, k, v = qkv()
+    before = torch.get_num_threads()
+    results = []
+    try:
+        for count in (1, 3):
+            torch.set_num_threads(count)
+            results.append(alibi.attention(q, k, v))
+            assert alibi.threads() == count
+            results.append(alibi.attention(*(x.clone().requires_grad_() for x in (q, k, v))).detach())
+            assert alibi.threads() == count
+    finally:
+        torch.set_num_threads(before)
+    assert all(torch.equal(results[0], other) for other in results)
+
+
+def test_a_forked_child_computes():
+    q, k, v = qkv(grad=True)
+    expected = alibi.attention(q, k, v, alibi_slopes=slopes())
+    child = os.fork()
+    if child == 0:
+        signal.alarm(60)
+        torch.set_num_threads(1)  # as workers of a DataLoader do
+        os._exit(0 if torch.equal(alibi.attention(q, k, v, alibi_slopes=slopes()), expected) else 1)
+    assert os.waitpid(child, 0)[1] == 0
+
+
+class Dataset(torch.utils.data.Dataset):
+    def __len__(self):
+        return 4
+
+    def __getitem__(self, i):
+        return alibi.attention(*qkv(seed=i), alibi_slopes=slopes())
+
+
+def test_workers_of_a_data_loader():
+    alibi.attention(*qkv())  # the threads are there
+    batches = list(torch.utils.data.DataLoader(Dataset(), batch_size=None, num_workers=2, timeout=120))
+    for i, batch in enumerate(batches):
+        assert torch.equal(batch, alibi.attention(*qkv(seed=i), alibi_slopes=slopes()))
+
+
+BITS = """
+import sys, hashlib
+{imports}
+import numpy as np
+q, k, v = np.random.default_rng(0).standard_normal((3, 2, 300, 4, 32), np.float32)
+before = alibi.attention(q, k, v, alibi_slopes=alibi.slopes(4), tolerance=2**-24)
+import torch
+torch.randn(300, 300) @ torch.randn(300, 300)
+a, b, c = (torch.tensor(x) for x in (q, k, v))
+after = alibi.attention(a, b, c, alibi_slopes=alibi.slopes(4), tolerance=2**-24).numpy()
+assert np.array_equal(before, after)
+compiled = torch.compile(lambda a, b, c: alibi.attention(a, b, c), fullgraph=True, backend="eager")
+assert torch.equal(compiled(a, b, c), alibi.attention(a, b, c))
+bits = before.tobytes()
+if alibi._core.has_models:  # whose products are oneDNN's, with an OpenMP of its own
+    text = "".join(f"line {{i}} of a text\\n" for i in range(2000))
+    bits += alibi.train(text, tokens=4096, layers=1, d_model=64, heads=2, length=64, batch_tokens=1024).loss.tobytes()
+print(hashlib.sha256(bits).hexdigest())
+"""
+
+
+def test_both_import_orders_give_the_same_bits_at_any_number_of_openmp_threads():
+    runs = []
+    for imports in ("import alibi", "import torch, alibi"):
+        for count in ("1", "4"):
+            runs.append(
+                subprocess.run(
+                    [sys.executable, "-c", BITS.format(imports=imports)],
+                    env={**os.environ, "OMP_NUM_THREADS": count},
+                    capture_output=True,
+                    text=True,
+                    check=False,
+                )
+            )
+    assert all(run.returncode == 0 for run in runs), [run.stderr[-500:] for run in runs]
+    assert len({run.stdout for run in runs}) == 1
+
+
+def test_flash_attention_and_the_cache():
+    q, k, v = qkv()
+    assert torch.equal(alibi.flash_attn_func(q, k, v, causal=True, alibi_slopes=slopes()),
+                       alibi.attention(q, k, v, alibi_slopes=slopes()))  # fmt: skip
+    offsets = torch.tensor([0, 2, L], dtype=torch.int32)
+    out = alibi.flash_attn_varlen_func(q[0], k[0], v[0], offsets, offsets, L, L, alibi_slopes=slopes())
+    assert_close(out[2:], sdpa(q[:1, 2:], k[:1, 2:], v[:1, 2:], slopes(), causal=False)[0], 1e-5)
+    cache = alibi.KvCache(2, H, D, dtype="bfloat16")
+    cache.append(k.bfloat16(), v.bfloat16())
+    expected = sdpa(q, k.bfloat16(), v.bfloat16(), slopes())[:, -1:]
+    assert_close(alibi.attention_decode(q[:, -1:], cache, alibi_slopes=slopes()), expected, 1e-4)
+    with pytest.raises(alibi.UsageError, match="no gradient"):
+        alibi.attention_decode(q[:, -1:].requires_grad_(), cache)
+    a = alibi.attention(q, k[:, :20], v[:, :20], alibi_slopes=slopes(), query_offset=0, return_lse=True)
+    b = alibi.attention(q, k[:, 20:], v[:, 20:], alibi_slopes=slopes(), query_offset=-20, return_lse=True)
+    out, lse = alibi.merge_attention(*a, *b)
+    assert_close(out, sdpa(q, k, v, slopes()), 1e-5)
+
+
+def test_errors():
+    q, k, v = qkv()
+    for call, message in [
+        (lambda: alibi.attention(q.double(), k, v), "q is float64"),
+        (lambda: alibi.attention(q.half(), k, v), "q is float16"),
+        (lambda: alibi.attention(q, k.bfloat16(), v), "k is bfloat16"),
+        (lambda: alibi.attention(q, k, v.to("meta")), "v is a"),
+        (lambda: alibi.attention(q, k, v, alibi_slopes=torch.ones(3)), "alibi_slopes has shape"),
+        (lambda: alibi.attention(q[0], k, v), r"expected \[batch"),
+        (lambda: alibi.attention(q.transpose(2, 3), k, v), "unit inner stride"),
+    ]:
+        with pytest.raises(alibi.Error, match=message):
+            call()
+
+
+def test_module():
+    torch.manual_seed(0)
+    module = alibi.AlibiAttention(64, 4, kv_heads=2, learned_slopes=True).eval()
+    x = torch.randn(2, 30, 64)
+    out = module(x)
+    assert out.shape == x.shape
+    out.sum().backward()
+    assert all(p.grad is not None and p.grad.abs().max() > 0 for p in module.parameters())
+    with torch.no_grad():
+        cache = alibi.KvCache(2, 2, 16)
+        parts = [module(x[:, :20], cache), *(module(x[:, i : i + 1], cache) for i in range(20, 30))]
+    assert_close(torch.cat(parts, 1), out, 1e-5)
+    assert "learned slopes" in repr(module)
+    half = alibi.AlibiAttention(64, 4, dropout=0.5).bfloat16()
+    assert half.slopes.dtype == torch.float32 and "slopes" not in " ".join(half.state_dict())
+    assert not torch.equal(half(x.bfloat16()), half(x.bfloat16()))
+    with pytest.raises(alibi.UsageError):
+        alibi.AlibiAttention(64, 5)
