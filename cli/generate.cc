@@ -72,21 +72,84 @@ nlohmann::ordered_json sample_json(const Generation& sample) {
           {"seconds", sample.seconds},        {"tokens_per_second", sample.tokens_per_second()}};
 }
 
-/// Texts after a prompt, shown while they grow, until a signal comes.
-std::vector<Generation> write_samples(const GenerateCommand& options, Prompt prompt) {
+/// What was written, and how long it took.
+struct Written {
   std::vector<Generation> samples;
-  const auto write = [&](auto&& from) {
-    if (StopSignals::received() != 0) return;
-    const auto sample = static_cast<int64_t>(samples.size());
-    if (options.samples > 1) say("--- {} of {}\n", sample + 1, options.samples);
-    say_text(well_formed(options.prompt));
-    flush_output();
-    samples.push_back(std::forward<decltype(from)>(from).go_on(options.generate, sample));
+  int64_t tokens = 0;
+  double seconds = 0;
+  int64_t cache_bytes = 0;         // the most that there was at a time
+  ReleaseCertificate certificate;  // of the sample with the worst
+
+  void add(Generation sample) {
+    tokens += sample.tokens;
+    if (certificate.keys == 0 || sample.certificate.worst > certificate.worst) certificate = sample.certificate;
+    samples.push_back(std::move(sample));
+  }
+};
+
+void show(std::string_view text) {
+  say_text(well_formed(text));
+  flush_output();
+  check_output();  // nothing else is left of the work
+}
+
+void begin_sample(const GenerateCommand& options, int64_t sample) {
+  if (options.samples > 1) say("--- {} of {}\n", sample + 1, options.samples);
+  show(options.prompt);
+}
+
+/// Samples [first, first + count) at once. The first is shown while it grows, the others after it.
+void write_together(const GenerateCommand& options, const Prompt& prompt, int64_t first, int64_t count,
+                    Written& written) {
+  std::vector<Prompt> forks;
+  std::vector<GenerateOptions> each(static_cast<size_t>(count), options.generate);
+  std::vector<std::string> texts(static_cast<size_t>(count));
+  for (size_t i = 0; i < each.size(); ++i) {
+    forks.push_back(prompt.fork());
+    each[i].on_text = [&text = texts[i], shown = i == 0](std::string_view more) {
+      shown ? show(more) : void(text += more);
+      return true;
+    };
+  }
+  begin_sample(options, first);
+  int64_t bytes = prompt.bytes();
+  for (Generation& sample : Prompt::go_on_together(std::move(forks), each, first)) {
+    bytes += sample.cache_bytes - sample.shared_bytes;
+    written.add(std::move(sample));
+  }
+  written.cache_bytes = std::max(written.cache_bytes, bytes);
+  say_text("\n");
+  for (int64_t i = 1; i < count; ++i) {
+    begin_sample(options, first + i);
+    show(texts[static_cast<size_t>(i)]);
     say_text("\n");
-  };
-  for (int64_t i = 1; i < options.samples; ++i) write(prompt);
-  write(std::move(prompt));  // the last one needs no copy
-  return samples;
+  }
+}
+
+/// Texts after a prompt, until a signal comes.
+Written write_samples(const GenerateCommand& options, Prompt prompt) {
+  /// So many rows are as fast as a few, and give the bits of one: a sample does not depend on how many there are.
+  constexpr int64_t many = 8;
+  const int64_t most_together = options.context.memory ? 1 : many;  // the limit is for what there is at a time
+  Written written;
+  const auto start = std::chrono::steady_clock::now();
+  if (options.samples == 1) {
+    begin_sample(options, 0);
+    GenerateOptions generate = options.generate;
+    generate.on_text = [](std::string_view text) {
+      show(text);
+      return true;
+    };
+    written.add(std::move(prompt).go_on(generate));
+    written.cache_bytes = written.samples.front().cache_bytes;
+    say_text("\n");
+  } else {
+    for (int64_t first = 0; first < options.samples && StopSignals::received() == 0; first += most_together) {
+      write_together(options, prompt, first, std::min(most_together, options.samples - first), written);
+    }
+  }
+  written.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return written;
 }
 
 void run_generate(GenerateCommand options) {
@@ -96,12 +159,6 @@ void run_generate(GenerateCommand options) {
   options.generate.top_k = static_cast<int>(options.top_k);
   check_options(options.generate);
   check_context_limits("generate", options.context);
-  options.generate.on_text = [](std::string_view text) {
-    say_text(well_formed(text));
-    flush_output();
-    check_output();  // nothing else is left of the work
-    return true;
-  };
   options.generate.on_token = [](int32_t) { return StopSignals::received() == 0; };
 
   LanguageModel model = LanguageModel::load(options.model);
@@ -111,31 +168,22 @@ void run_generate(GenerateCommand options) {
   const int64_t prompt_tokens = prompt.tokens();
   const double prompt_seconds = prompt.seconds();
   const StopSignals signals;  // from here on there is something to finish
-  const std::vector<Generation> samples = write_samples(options, std::move(prompt));
+  const Written written = write_samples(options, std::move(prompt));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
   auto all = nlohmann::ordered_json::array();
-  int64_t tokens = 0, cache_bytes = 0;
-  double writing = 0;
-  ReleaseCertificate certificate;  // of the sample with the worst
-  for (const Generation& sample : samples) {
-    all.push_back(sample_json(sample));
-    tokens += sample.tokens;
-    writing += sample.seconds;
-    cache_bytes = std::max(cache_bytes, sample.cache_bytes);
-    if (certificate.keys == 0 || sample.certificate.worst > certificate.worst) certificate = sample.certificate;
-  }
+  for (const Generation& sample : written.samples) all.push_back(sample_json(sample));
+  const double rate = static_cast<double>(written.tokens) / written.seconds;
   if (isatty(STDERR_FILENO) == 1) {
-    fmt::print(stderr, "{} tokens at {} tokens/s, after a prompt of {} in {}\n", format_integer(tokens),
-               format_count(static_cast<double>(tokens) / writing), format_integer(prompt_tokens),
-               format_duration(prompt_seconds));
-    fmt::print(stderr, "{}", describe_released(certificate));
+    fmt::print(stderr, "{} tokens at {} tokens/s, after a prompt of {} in {}\n", format_integer(written.tokens),
+               format_count(rate), format_integer(prompt_tokens), format_duration(prompt_seconds));
+    fmt::print(stderr, "{}", describe_released(written.certificate));
   }
   nlohmann::ordered_json json = {{"model", options.model},
                                  {"prompt", well_formed(options.prompt)},
                                  {"prompt_tokens", prompt_tokens},
                                  {"prompt_seconds", prompt_seconds}};
-  json.update(samples.empty() ? nlohmann::ordered_json::object() : all.front());
+  json.update(all.empty() ? nlohmann::ordered_json::object() : all.front());
   json.update({{"max_tokens", options.generate.max_tokens},
                {"temperature", options.generate.temperature},
                {"top_k", options.generate.top_k},
@@ -146,9 +194,12 @@ void run_generate(GenerateCommand options) {
                {"interpolate", interpolation_json(options.interpolation)},
                {"seed", options.seed},
                {"seconds", seconds.count()},
-               {"cache_bytes", cache_bytes},
-               {"released", released_json(options.context, certificate)}});
-  if (options.samples > 1) json["samples"] = all;
+               {"cache_bytes", written.cache_bytes},
+               {"released", released_json(options.context, written.certificate)}});
+  if (options.samples > 1) {
+    json["samples"] = all;
+    json["all_samples"] = {{"tokens", written.tokens}, {"seconds", written.seconds}, {"tokens_per_second", rate}};
+  }
   options.write_json(json);
   if (StopSignals::received() != 0) {
     flush_output();

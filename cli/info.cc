@@ -69,6 +69,7 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
     }
     json["adaptive_dropout"] = config.adaptive->dropout;
   }
+  if (t.window > 0) json["window"] = t.window;
   if (t.position == Position::alibi) {
     json["alibi_bias_max"] = t.alibi_bias_max;
     const std::vector<std::vector<float>> layers = model.slopes();

@@ -52,7 +52,8 @@ class ALIBI_API Context {
 
   /// Tokens read, which is the position of the next one.
   int64_t position() const;
-  /// Another context that has read the same, with memory of its own.
+  /// Another context that has read the same. What both have read is held once, until one of them reads more than a few
+  /// tokens at a time, or releases keys.
   Context fork() const;
   /// Forgets all but the first `position` tokens. Throws Error if it has not read so many, or if it has released keys
   /// since then; the beginning, 0, is always there.
@@ -61,8 +62,10 @@ class ALIBI_API Context {
   ReleaseCertificate certificate() const;
 
   DType dtype() const;
-  /// Memory that keys and values occupy.
+  /// Memory that keys and values occupy, what it shares included.
   int64_t bytes() const;
+  /// Of it, the memory of the context that it was forked from, which other forks of that one share.
+  int64_t shared_bytes() const;
 
   struct State;  ///< private to the library
   State& state() { return *state_; }

@@ -26,7 +26,8 @@ struct ALIBI_API Generation {
   int64_t tokens = 0;  ///< drawn; those of a stop string that were cut off and an end of text are among them
   GenerationEnd end = GenerationEnd::tokens;
   double seconds = 0;              ///< from the first of them to the last
-  int64_t cache_bytes = 0;         ///< what keys and values took in the end
+  int64_t cache_bytes = 0;         ///< what keys and values took in the end,
+  int64_t shared_bytes = 0;        ///< and of it what it shared with the prompt
   ReleaseCertificate certificate;  ///< of the context, the prompt included
 
   double tokens_per_second() const;
@@ -56,8 +57,19 @@ class ALIBI_API Prompt {
   /// The last one, without a copy of what was read.
   Generation go_on(const GenerateOptions& options = {}, int64_t sample = 0) &&;
 
+  /// The same beginning, to go its own way.
+  Prompt fork() const;
+  /// Texts after several prompts at once, which may be of any lengths: the weights are read once for a token of each.
+  /// Text i draws as sample first_sample + i; up to eight give the bits that each gives alone, more of them but for
+  /// rounding. `options`: one for each prompt, or one for all. Throws UsageError if the prompts are not of one model in
+  /// the CPU's memory.
+  static std::vector<Generation> go_on_together(std::vector<Prompt> prompts,
+                                                const std::vector<GenerateOptions>& options, int64_t first_sample = 0);
+
  private:
   struct Reading;
+  class Writing;
+  ALIBI_HIDDEN explicit Prompt(std::unique_ptr<Reading> reading);
   std::unique_ptr<Reading> reading_;
 };
 

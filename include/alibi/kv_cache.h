@@ -23,7 +23,12 @@ class ALIBI_API KvCache {
   ~KvCache();
   KvCache(KvCache&&) noexcept;
   KvCache& operator=(KvCache&&) noexcept;
+  /// A copy with memory of its own.
   KvCache clone() const;
+  /// A copy that reads what there is, but for the last keys of an unfinished block of 64, where it lies: what either
+  /// appends is its own. Keys that were released before end this: then it is a clone. Forks of a fork share what that
+  /// one shares, and copy the rest.
+  KvCache fork() const;
 
   int64_t batch() const;
   int64_t kv_heads() const;
@@ -35,8 +40,10 @@ class ALIBI_API KvCache {
   int64_t begin(int64_t kv_head) const;
   /// The length it can have without a new allocation.
   int64_t capacity() const;
-  /// Memory it occupies.
+  /// Memory it occupies, what it shares included.
   int64_t bytes() const;
+  /// Of it, the memory of the cache that it was forked from, which other forks of that one share.
+  int64_t shared_bytes() const;
 
   /// k and v [batch, new, kv_heads, head_dim], float32 or bfloat16, any strides with a unit inner stride; rounded to
   /// the cache's data type where that is the narrower one. They may be keys() and values() themselves. Throws Error,
@@ -52,8 +59,12 @@ class ALIBI_API KvCache {
   /// it is made. A head never gets keys back. Throws Error if there is not a number up to length() for each head.
   void release(std::span<const int64_t> begins, int64_t room);
 
+  /// Copies what it shares: keys() and values() of a fork lie in one piece from here on.
+  void own();
+
   /// Views [batch, length, kv_heads, head_dim], e.g. for attention() of a long chunk of queries. They hold until the
-  /// cache is changed or destroyed. Throws Error if keys were released; cached_attention() reads what is left.
+  /// cache is changed or destroyed. Throws Error if it shares keys, or if some were released; cached_attention() reads
+  /// what is left.
   Tensor keys() const;
   Tensor values() const;
 
@@ -79,7 +90,8 @@ ALIBI_API Tensor attention_decode(const Tensor& q, const KvCache& cache, const A
 
 /// attention() of many queries over a cache: the kernel of attention(), made for long chunks, over what each head still
 /// holds. q, out and `state` as there, in the cache's type; the queries stand behind what was released. No dropout, no
-/// packed sequences; buckets only while nothing was released.
+/// packed sequences; buckets only while all heads hold the same keys. Throws Error for a fork that shares keys: own()
+/// them.
 ALIBI_API void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                                 AttentionState* state = nullptr);
 

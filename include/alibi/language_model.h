@@ -134,6 +134,13 @@ class ALIBI_API LanguageModel {
   Tensor next_logits(const Tensor& ids, Context& context) const;
   std::vector<float> nll(const Tensor& ids, const Tensor& targets, Context& context) const;
 
+  /// Several texts at once, which may be at different places: ids [batch, length], row i read by contexts[i]; weights
+  /// are read once for all. What a row gets is what it would get alone, but for the rounding of products of more rows.
+  /// Throws Error as above, and if a context is given twice; then none has read anything.
+  Tensor hidden(const Tensor& ids, std::span<Context* const> contexts) const;
+  Tensor next_logits(const Tensor& ids, std::span<Context* const> contexts) const;
+  std::vector<float> nll(const Tensor& ids, const Tensor& targets, std::span<Context* const> contexts) const;
+
   /// How texts are read from here on, in every way but training; it is not saved. A text that is read in a context is
   /// as long as it is after the call, so that with `dynamic` results depend on how it is cut into calls. Throws
   /// UsageError if positions are others than ALiBi's, the factor is not positive, or dynamic has no train_length to go

@@ -22,6 +22,7 @@ struct ModelOptions {
   std::vector<double> slopes = {};
   SlopeTraining slope_training = SlopeTraining::fixed;
   double tolerance = 0x1p-24;
+  int64_t window = 0;
   int64_t t5_buckets = 32;
   int64_t t5_max_distance = 128;
 };
@@ -45,6 +46,8 @@ inline constexpr auto options_of<ModelOptions> = std::to_array<Option<ModelOptio
      .help = "alibi: whether slopes are learned, by each layer, from these or from random ones"},
     {ALIBI_OPTION(ModelOptions, tolerance), .range = {.least = 0, .below = 1},
      .help = "alibi: bound on the attention weight of keys that are not visited; 0: all are"},
+    {ALIBI_OPTION(ModelOptions, window), .range = {.least = 0, .most = 1e9},
+     .help = "Attention sees keys at a distance below it alone; 0: all keys"},
     {ALIBI_OPTION(ModelOptions, t5_buckets), .range = {.least = 2, .most = 100'000}, .help = "t5: different distances"},
     {ALIBI_OPTION(ModelOptions, t5_max_distance), .range = {.least = 1, .most = 1e9},
      .help = "t5: distance from which all are one"},

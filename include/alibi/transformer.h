@@ -108,6 +108,7 @@ struct ALIBI_API TransformerConfig {
   std::vector<float> alibi_slopes = {};
   SlopeTraining slope_training = SlopeTraining::fixed;
   Bidirectional bidirectional = Bidirectional::symmetric;
+  int64_t window = 0;  ///< > 0: attention sees keys at a distance below it alone (sliding-window attention)
   int t5_buckets = 32;
   int t5_max_distance = 128;
   double rotary_theta = 10000;

@@ -32,6 +32,7 @@ std::string slopes_text(const ModelOptions& model) {
 /// What the methods themselves are given.
 std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
   std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.embedding_scale);
+  if (options.model.window > 0) text += fmt::format("; attention sees the {} nearest keys", options.model.window);
   for (const Position method : options.methods) {
     if (method == Position::alibi) text += "; alibi: " + slopes_text(options.model);
     if (method == Position::t5) {

@@ -55,7 +55,8 @@ std::vector<double> bias_of(const AttentionOptions& options, int64_t head, int64
   const double slope = slope_of(options, head);
   for (int64_t distance = 0; distance < length; ++distance) {
     double& here = bias[static_cast<size_t>(distance)];
-    if (std::isfinite(slope)) here = -slope * static_cast<double>(distance);
+    if (options.window > 0 && distance >= options.window) here = -std::numeric_limits<double>::infinity();
+    if (std::isfinite(slope)) here -= slope * static_cast<double>(distance);
     if (!options.buckets) continue;
     const Tensor& table = options.buckets->table;
     const int bucket = relative_position_bucket(distance, options.causal, static_cast<int>(table.size(0)),

@@ -7,9 +7,8 @@
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "generate/growing_text.h"
 #include "generate/sampling.h"
-#include "generate/stop_strings.h"
-#include "generate/utf8.h"
 
 namespace alibi {
 namespace {
@@ -17,50 +16,6 @@ namespace {
 double seconds_since(std::chrono::steady_clock::time_point start) {
   return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
 }
-
-/// A text that grows by tokens, and is shown as far as it is settled.
-class GrowingText {
- public:
-  GrowingText(const Tokenizer& tokenizer, int32_t before, const GenerateOptions& options)
-      : tokenizer_(tokenizer), options_(options), stops_(options.stop), last_shown_(before) {}
-
-  /// Returns why the text ends, if it does.
-  std::optional<GenerationEnd> add(int32_t token) {
-    // What the token adds may depend on the last one that stands for text: a space between words.
-    const int32_t both[] = {last_shown_, token};
-    const std::string added = tokenizer_.decode(both).substr(tokenizer_.decode(std::span(both).first(1)).size());
-    if (!added.empty()) last_shown_ = token;
-    const size_t known = text_.size();
-    text_ += added;
-    if (const std::optional<size_t> stop = stops_.find(text_, known)) {
-      text_.resize(*stop);
-      return GenerationEnd::stop;
-    }
-    const std::string_view settled = std::string_view(text_).substr(0, stops_.settled(text_));
-    if (settled.size() > shown_) show_up_to(whole_characters(settled, shown_));
-    return listens_ ? std::nullopt : std::optional(GenerationEnd::callback);
-  }
-
-  /// What was held back, for nothing will follow.
-  void show_rest() { show_up_to(text_.size()); }
-
-  std::string take() { return std::move(text_); }
-
- private:
-  void show_up_to(size_t end) {
-    if (!options_.on_text || !listens_ || end <= shown_) return;
-    const size_t begin = std::exchange(shown_, end);
-    listens_ = options_.on_text(std::string_view(text_).substr(begin, end - begin));
-  }
-
-  const Tokenizer& tokenizer_;
-  const GenerateOptions& options_;
-  StopStrings stops_;
-  std::string text_;
-  size_t shown_ = 0;
-  bool listens_ = true;  // on_text wants more
-  int32_t last_shown_;
-};
 
 }  // namespace
 
@@ -88,7 +43,10 @@ struct [[gnu::visibility("hidden")]] Prompt::Reading {
   }
 
   Generation go_on(const GenerateOptions& options, int64_t sample);
+  static void read_together(std::span<Reading* const> readings, std::span<const int32_t> tokens);
 };
+
+Prompt::Prompt(std::unique_ptr<Reading> reading) : reading_(std::move(reading)) {}
 
 Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context)
     : reading_(new Reading{model, {}, {}}) {
@@ -118,43 +76,130 @@ Generation Prompt::go_on(const GenerateOptions& options, int64_t sample) const& 
 
 Generation Prompt::go_on(const GenerateOptions& options, int64_t sample) && { return reading_->go_on(options, sample); }
 
+/// One text that grows by a token at a time.
+class [[gnu::visibility("hidden")]] Prompt::Writing {
+ public:
+  Writing(Reading & reading, const GenerateOptions& options, int64_t sample)
+      : reading_(reading),
+        options_(options),
+        random_(options.seed, mix(0x9e4e, static_cast<uint64_t>(sample))),
+        text_(reading.model.tokenizer(), reading.ids.back(), options_) {
+    const Tokenizer& words = reading.model.tokenizer();
+    end_of_text_ = words.end_of_text();
+    stops_ = options_.stop_at_end_of_text && !words.end_of_text_ends_lines();
+    never_ = stops_ || words.end_of_text_ends_lines() ? -1 : end_of_text_;
+    if (options_.repetition_penalty == 1) return;
+    seen_.resize(reading_.logits.size());
+    for (const int32_t id : std::span(reading_.ids).subspan(1)) seen_[static_cast<size_t>(id)] = true;
+  }
+
+  bool goes_on() const { return !end_ && result_.tokens < options_.max_tokens; }
+
+  /// The next token, from the logits of what was read.
+  int32_t draw() {
+    std::vector<float>& logits = reading_.logits;
+    if (!seen_.empty()) logits = penalized(logits, seen_, options_.repetition_penalty);
+    const int32_t token = sample_token(logits, options_, random_, static_cast<uint64_t>(result_.tokens), never_);
+    ++result_.tokens;
+    if (!seen_.empty()) seen_[static_cast<size_t>(token)] = true;
+    const bool wanted = !options_.on_token || options_.on_token(token);
+    end_ = token == end_of_text_ && stops_ ? GenerationEnd::end_of_text : text_.add(token);
+    if (!end_ && !wanted) end_ = GenerationEnd::callback;
+    result_.seconds = seconds_since(start_);
+    return token;
+  }
+
+  Generation finish()&& {
+    result_.end = end_.value_or(GenerationEnd::tokens);
+    text_.show_rest();
+    result_.text = text_.take();
+    if (reading_.context) {
+      result_.cache_bytes = reading_.context->bytes();
+      result_.shared_bytes = reading_.context->shared_bytes();
+      result_.certificate = reading_.context->certificate();
+    }
+    return std::move(result_);
+  }
+
+ private:
+  Reading& reading_;
+  const GenerateOptions& options_;
+  Random random_;
+  GrowingText text_;
+  int32_t end_of_text_ = 0, never_ = -1;
+  bool stops_ = false;
+  std::vector<bool> seen_;  // empty: repetitions cost nothing
+  std::optional<GenerationEnd> end_;
+  Generation result_;
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+};
+
 Generation Prompt::Reading::go_on(const GenerateOptions& options, int64_t sample) {
   check_options(options);
-  const Tokenizer& words = model.tokenizer();
-  const int32_t end_of_text = words.end_of_text();
-  const bool stops = options.stop_at_end_of_text && !words.end_of_text_ends_lines();
-  const int32_t never = stops || words.end_of_text_ends_lines() ? -1 : end_of_text;
-  const bool penalizes = options.repetition_penalty != 1;
-  std::vector<bool> seen;
-  if (penalizes) {
-    seen.resize(logits.size());
-    for (const int32_t id : std::span(ids).subspan(1)) seen[static_cast<size_t>(id)] = true;
-  }
-  const Random random(options.seed, mix(0x9e4e, static_cast<uint64_t>(sample)));
-  GrowingText text(words, ids.back(), options);
-  Generation result;
-  const auto start = std::chrono::steady_clock::now();
   const KeepMemory keep;
-  std::optional<GenerationEnd> end;
-  for (int32_t token = 0; !end && result.tokens < options.max_tokens; ++result.tokens) {
-    if (result.tokens > 0) read(std::span(&token, 1));
-    if (penalizes) logits = penalized(logits, seen, options.repetition_penalty);
-    token = sample_token(logits, options, random, static_cast<uint64_t>(result.tokens), never);
-    if (penalizes) seen[static_cast<size_t>(token)] = true;
-    const bool goes_on = !options.on_token || options.on_token(token);
-    end = token == end_of_text && stops ? GenerationEnd::end_of_text : text.add(token);
-    if (!end && !goes_on) end = GenerationEnd::callback;
+  Writing writing(*this, options, sample);
+  while (writing.goes_on()) {
+    const int32_t token = writing.draw();
+    if (writing.goes_on()) read(std::span(&token, 1));
   }
-  result.end = end.value_or(GenerationEnd::tokens);
-  text.show_rest();
-  result.text = text.take();
-  result.seconds = seconds_since(start);
-  if (context) {
-    result.cache_bytes = context->bytes();
-    result.certificate = context->certificate();
-  }
-  return result;
+  return std::move(writing).finish();
 }
+
+/// One token of each of several texts, which are then read at once.
+void Prompt::Reading::read_together(std::span<Reading* const> readings, std::span<const int32_t> tokens) {
+  const auto batch = static_cast<int64_t>(readings.size());
+  std::vector<Context*> contexts;
+  for (size_t i = 0; i < readings.size(); ++i) {
+    readings[i]->ids.push_back(tokens[i]);
+    contexts.push_back(&*readings[i]->context);
+  }
+  const LanguageModel& model = readings.front()->model;
+  const Tensor logits = model.next_logits(Tensor::from(tokens, {batch, 1}), contexts);
+  for (int64_t i = 0; i < batch; ++i) {
+    readings[static_cast<size_t>(i)]->logits = logits.slice(0, i, i + 1).to_floats();
+  }
+}
+
+std::vector<Generation> Prompt::go_on_together(std::vector<Prompt> prompts, const std::vector<GenerateOptions>& options,
+                                               int64_t first_sample) {
+  check_usage(options.size() == 1 || options.size() == prompts.size(),
+              "[generate] {} options for {} prompts, expected one for each or one for all", options.size(),
+              prompts.size());
+  for (const GenerateOptions& each : options) check_options(each);
+  std::vector<Generation> results(prompts.size());
+  std::vector<std::optional<Writing>> writings;
+  writings.reserve(prompts.size());
+  for (size_t i = 0; i < prompts.size(); ++i) {
+    Reading& reading = *prompts[i].reading_;
+    check_usage(&reading.model == &prompts.front().reading_->model,
+                "[generate] the prompts were read by different models, expected one");
+    check_usage(reading.context.has_value(), "[generate] the model lies on {}, where texts are written one by one",
+                name_of(reading.model.device()));
+    writings.emplace_back(std::in_place, reading, options.size() == 1 ? options.front() : options[i],
+                          first_sample + static_cast<int64_t>(i));
+  }
+  const KeepMemory keep;
+  while (true) {
+    std::vector<Reading*> readings;
+    std::vector<int32_t> tokens;
+    for (size_t i = 0; i < prompts.size(); ++i) {
+      if (!writings[i]) continue;
+      const std::optional<int32_t> token = writings[i]->goes_on() ? std::optional(writings[i]->draw()) : std::nullopt;
+      if (writings[i]->goes_on()) {
+        readings.push_back(prompts[i].reading_.get());
+        tokens.push_back(*token);
+      } else {  // the others need its memory
+        results[i] = std::move(*writings[i]).finish();
+        writings[i].reset();
+        prompts[i].reading_->context.reset();
+      }
+    }
+    if (readings.empty()) return results;
+    Reading::read_together(readings, tokens);
+  }
+}
+
+Prompt Prompt::fork() const { return Prompt(std::make_unique<Reading>(reading_->fork())); }
 
 std::string LanguageModel::generate(std::string_view prompt, const GenerateOptions& options) const {
   check_options(options);

@@ -142,13 +142,14 @@ Block::Heads Block::split(const Tensor& qkv, const Pass& pass) const {
   return {all.slice(2, 0, heads), all.slice(2, heads, heads + kv), all.slice(2, heads + kv, heads + 2 * kv)};
 }
 
-AttentionOptions Block::attention_options(const Pass& pass) const {
+AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) const {
   AttentionOptions options;
   options.causal = config_.causal;
+  options.window = config_.window;
   position_.bias(layer_, options);
-  if (pass.slope_factor != 1) {
-    for (float& slope : options.slopes) slope *= pass.slope_factor;
-    for (float& slope : options.slopes_after) slope *= pass.slope_factor;
+  if (text.slope_factor != 1) {
+    for (float& slope : options.slopes) slope *= text.slope_factor;
+    for (float& slope : options.slopes_after) slope *= text.slope_factor;
   }
   // Keys whose weight bfloat16 could not show.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
@@ -165,29 +166,40 @@ AttentionOptions Block::attention_options(const Pass& pass) const {
 void Block::attend(const Tensor& normed, Pass& pass) const {
   BlockProducts& products = pass.memory.products_of(layer_);
   qkv_.forward(normed, products.qkv);
-  Heads heads = split(products.qkv, pass);
-  position_.turn(heads.q, heads.k, pass.position);
-  const AttentionOptions options = attention_options(pass);
-  if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
+  const Heads heads = split(products.qkv, pass);
   Tensor attended = products.attended.reshape(heads.q.shape());
-  if (!pass.caches.empty()) {
-    KvCache& cache = pass.caches[static_cast<size_t>(layer_)];
+  if (pass.texts.empty()) return attend_text(heads, attended, pass, pass);
+  for (size_t row = 0; row < pass.texts.size(); ++row) {
+    const auto of_row = [row](const Tensor& tensor) {
+      return tensor.slice(0, static_cast<int64_t>(row), static_cast<int64_t>(row) + 1);
+    };
+    attend_text({of_row(heads.q), of_row(heads.k), of_row(heads.v)}, of_row(attended), pass, *pass.texts[row]);
+  }
+}
+
+void Block::attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) const {
+  position_.turn(heads.q, heads.k, text.position);
+  const AttentionOptions options = attention_options(pass, text);
+  if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
+  if (!text.caches.empty()) {
+    KvCache& cache = text.caches[static_cast<size_t>(layer_)];
     cache.append(heads.k, heads.v);
-    if (pass.position > 0 || pass.forgetting != nullptr) {  // else all it holds is what was just appended
+    if (text.position > 0 || text.forgetting != nullptr) {  // else all it holds is what was just appended
       AttentionState state;
-      AttentionState* wanted = pass.forgetting != nullptr ? &state : nullptr;
+      AttentionState* wanted = text.forgetting != nullptr ? &state : nullptr;
       const bool few = pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
         attention_decode(heads.q, cache, options, attended, wanted);
       } else {
+        cache.own();  // it lies in one piece where many queries read it
         cached_attention(heads.q, cache, options, attended, wanted);
       }
-      if (wanted != nullptr) pass.forgetting->attended(layer_, heads.q, cache, options, state.lse);
+      if (wanted != nullptr) text.forgetting->attended(layer_, heads.q, cache, options, state.lse);
       return;
     }
   }
-  attention(heads.q, heads.k, heads.v, options, attended,
-            pass.memory.mode.keep == Keep::nothing ? nullptr : &products.attention);
+  const bool kept = pass.memory.mode.keep != Keep::nothing;
+  attention(heads.q, heads.k, heads.v, options, attended, kept ? &pass.memory.products_of(layer_).attention : nullptr);
 }
 
 // dnormed and the gradients of branch = out(attended)
@@ -201,7 +213,7 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   const Shape& per_head = heads.q.shape();
   position_.bias_backward(layer_, [&](const AttentionBiasGradients& bias_gradients) {
     alibi::attention_backward(scratch.dattended.reshape(per_head), heads.q, heads.k, heads.v,
-                              products.attended.reshape(per_head), products.attention, attention_options(pass),
+                              products.attended.reshape(per_head), products.attention, attention_options(pass, pass),
                               dheads.q, dheads.k, dheads.v, bias_gradients);
   });
   position_.turn_backward(dheads.q, dheads.k, pass.position);

@@ -66,9 +66,11 @@ class Block {
     Tensor q, k, v;
   };
   Heads split(const Tensor& qkv, const Pass& pass) const;
-  AttentionOptions attention_options(const Pass& pass) const;
+  AttentionOptions attention_options(const Pass& pass, const Pass& text) const;
   /// What recomputing does again: normed -> products.attended, and the first half of the feed-forward layer.
   void attend(const Tensor& normed, Pass& pass) const;
+  /// The part of it for rows at one place in their texts; `text` says where.
+  void attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) const;
   void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
   /// Both leave the gradient of the norm's output in scratch.dnormed.
   void feed_forward_backward(const Tensor& dbranch, Pass& pass) const;

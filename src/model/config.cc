@@ -37,6 +37,7 @@ void check_config(const TransformerConfig& t, const ConfigFields& fields) {
   fields.expect(std::isfinite(t.alibi_bias_max) && t.alibi_bias_max > 0, "alibi_bias_max", t.alibi_bias_max, "above 0");
   fields.expect(t.norm_eps > 0 && t.norm_eps < 1, "norm_eps", t.norm_eps, "between 0 and 1");
   fields.expect(t.tolerance >= 0 && t.tolerance < 1, "tolerance", t.tolerance, "at least 0 and below 1");
+  fields.range("window", t.window, 0, int64_t{1} << 40);
   make_position(t)->check(fields);
 }
 

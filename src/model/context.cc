@@ -38,6 +38,18 @@ void Context::State::begin() {
   pass.caches = caches;
   pass.forgetting = forgetting.get();
   pass.position = 0;
+  window_released_at = 0;
+}
+
+void Context::State::make_room(int64_t tokens) {
+  if (forgetting) return forgetting->make_room(caches, tokens);
+  const int64_t position = pass.position, begin = position - config.window + 1;
+  if (config.window == 0 || begin <= 0 || caches.empty() || caches.front().capacity() >= position + tokens) return;
+  // No later token sees the keys before. Room for half as many as are kept: each is moved a few times.
+  const std::vector<int64_t> begins(static_cast<size_t>(config.key_heads()), begin);
+  const int64_t room = std::max(tokens, std::min(config.window / 2, tokens_at_a_time));
+  for (KvCache& cache : caches) cache.release(begins, room);
+  window_released_at = position;
 }
 
 Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -54,17 +66,24 @@ int64_t Context::bytes() const {
   return sum;
 }
 
+int64_t Context::shared_bytes() const {
+  int64_t sum = 0;
+  for (const KvCache& cache : state_->caches) sum += cache.shared_bytes();
+  return sum;
+}
+
 Context Context::fork() const {
   auto copy = std::make_unique<State>();
   copy->model = state_->model;
   copy->config = state_->config;
   copy->options = state_->options;
   copy->dtype = state_->dtype;
-  for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.clone());
+  for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.fork());
   if (state_->forgetting) copy->forgetting = std::make_unique<Forgetting>(*state_->forgetting);
   copy->pass.caches = copy->caches;
   copy->pass.forgetting = copy->forgetting.get();
   copy->pass.position = state_->pass.position;
+  copy->window_released_at = state_->window_released_at;
   return Context(std::move(copy));
 }
 
@@ -78,7 +97,7 @@ void Context::State::cut(int64_t position) {
 void Context::rewind(int64_t position) {
   check(position >= 0 && position <= this->position(), "[context] rewound to {}, expected 0 to {}, its position",
         position, this->position());
-  if (position == 0 && state_->forgetting) return state_->begin();
+  if (position == 0 && (state_->forgetting || state_->earliest() > 0)) return state_->begin();
   check(position >= state_->earliest(),
         "[context] rewound to {}, but keys were released at {}: it can go back to there, or to the beginning; a fork "
         "made before that keeps them",
@@ -90,34 +109,50 @@ ReleaseCertificate Context::certificate() const {
   return state_->forgetting ? state_->forgetting->certificate() : ReleaseCertificate();
 }
 
-void read(const LanguageModel& model, const Tensor& ids, Context& context, const UseStates& use) {
-  Context::State& state = context.state();
-  check(&model.state() == state.model, "[context] it was made for another model");
+void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use) {
   check_device(model);
-  const int64_t begin = state.pass.position, length = ids.size(1);
-  check(ids.size(0) == 1, "[context] ids have shape {}, expected a batch of 1", to_string(ids.shape()));
+  const int64_t batch = ids.size(0), length = ids.size(1);
+  check(batch == std::ssize(contexts), "[context] ids have shape {}, expected a row for each of {} contexts",
+        to_string(ids.shape()), contexts.size());
   const TransformerConfig& config = model.config().transformer;
   const std::optional<int64_t> end = end_of_positions(config);
-  check(!end || length <= *end - begin,
-        "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
-        end.value_or(0), begin + length, name_of(config.position));
+  int64_t most = std::max<int64_t>(1, tokens_at_a_time / batch);
+  std::vector<Pass*> texts;
+  std::vector<int64_t> begins;
+  for (Context* const context : contexts) {
+    Context::State& state = context->state();
+    check(&model.state() == state.model, "[context] it was made for another model");
+    const int64_t begin = state.pass.position;
+    check(!end || length <= *end - begin,
+          "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
+          end.value_or(0), begin + length, name_of(config.position));
+    check(std::find(texts.begin(), texts.end(), &state.pass) == texts.end(),
+          "[context] a context is given twice; each row needs one of its own, which fork() makes");
+    if (state.forgetting) most = std::min(most, state.forgetting->most_tokens());
+    texts.push_back(&state.pass);
+    begins.push_back(begin);
+  }
   const KeepMemory keep;
-  state.pass.slope_factor = slope_factor(model, begin + length);
+  // One text is read under its own pass. Of several the first one's memory serves all.
+  Pass together;
+  together.texts = texts;
+  Pass& pass = batch == 1 ? *texts.front() : together;
+  if (batch > 1) together.memory = std::move(texts.front()->memory);
+  for (size_t i = 0; i < contexts.size(); ++i) texts[i]->slope_factor = slope_factor(model, begins[i] + length);
   try {
-    Forgetting* const forgetting = state.forgetting.get();
-    const int64_t most = forgetting != nullptr ? forgetting->most_tokens() : tokens_at_a_time;
     for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
       tokens = std::min(most, length - first);
-      if (forgetting != nullptr) forgetting->make_room(state.caches, tokens);
-      const Tensor piece = Tensor::view(ids.data<int32_t>() + first, {1, tokens}, DType::int32);
-      const Tensor states = hidden(model, piece, state.pass);
+      for (Context* const context : contexts) context->state().make_room(tokens);
+      const Tensor piece = ids.slice(1, first, first + tokens);
+      const Tensor states = hidden(model, batch > 1 && tokens < length ? piece.clone() : piece, pass);
       use(first, states);
-      state.pass.position += tokens;
+      for (Pass* const text : texts) text->position += tokens;
     }
   } catch (...) {
-    state.cut(begin);
+    for (size_t i = 0; i < contexts.size(); ++i) contexts[i]->state().cut(begins[i]);
     throw;
   }
+  if (batch > 1) texts.front()->memory = std::move(together.memory);
 }
 
 }  // namespace alibi

@@ -3,6 +3,7 @@
 
 #include <functional>
 #include <memory>
+#include <span>
 #include <vector>
 
 #include "alibi/context.h"
@@ -22,17 +23,22 @@ struct [[gnu::visibility("hidden")]] Context::State {
   std::unique_ptr<Forgetting> forgetting;  // null: all is kept
   Pass pass;  // the memory of the last one serves the next; its position is that of the context
 
+  int64_t window_released_at = 0;  // where keys that the window hides were released last
+
   /// As if nothing had been read.
   void begin();
   /// Forgets all but the first tokens, in layers that hold more, or those that can still be gone back to.
   void cut(int64_t position);
   /// The earliest position to go back to, but for the beginning.
-  int64_t earliest() const { return forgetting ? forgetting->released_at() : 0; }
+  int64_t earliest() const { return forgetting ? forgetting->released_at() : window_released_at; }
+  /// Before so many tokens are read: releases keys where that is to be.
+  void make_room(int64_t tokens);
 };
 
-/// Gives the final hidden states [1, tokens, d_model] of each piece of ids [1, length], and where in ids it begins, to
-/// `use`. A call that throws leaves the context as it was, whatever threw.
+/// Gives the final hidden states [batch, tokens, d_model] of each piece of ids [batch, length], and where in ids it
+/// begins, to `use`; each row is read by its own context. A call that throws leaves the contexts as they were, whatever
+/// threw.
 using UseStates = std::function<void(int64_t first, const Tensor& states)>;
-void read(const LanguageModel& model, const Tensor& ids, Context& context, const UseStates& use);
+void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use);
 
 }  // namespace alibi

@@ -35,6 +35,7 @@ Forgetting::Forgetting(const TransformerConfig& config, const ContextOptions& op
     : layers_(config.layers),
       heads_(config.heads),
       kv_heads_(config.key_heads()),
+      window_(config.window),
       options_(options),
       slopes_(static_cast<size_t>(layers_ * heads_), 0.0f),
       leads_(static_cast<size_t>(layers_ * heads_), -infinity),
@@ -72,6 +73,7 @@ int64_t Forgetting::needed_from(int64_t layer, int64_t kv_head, double log_share
     const double needed = (lead - std::log(-std::expm1(-slope)) - log_share) / slope;
     reach = std::max(reach, std::isnan(needed) ? infinity : needed);
   }
+  if (window_ > 0) reach = std::min(reach, static_cast<double>(window_ - 1));  // what lies beyond is not seen
   if (reach >= static_cast<double>(position)) return 0;
   return (position - static_cast<int64_t>(std::ceil(reach))) / cache_block * cache_block;
 }

@@ -40,7 +40,7 @@ class Forgetting {
   /// The same of all heads, layer by layer, for the least share that there is memory for.
   std::vector<int64_t> plan(std::span<const KvCache> caches, double most_keys) const;
 
-  int64_t layers_, heads_, kv_heads_;
+  int64_t layers_, heads_, kv_heads_, window_;
   ContextOptions options_;
   double tolerance_;           // for `exact`
   std::vector<float> slopes_;  // [layers * heads], as attention had them last

@@ -164,9 +164,14 @@ Tensor LanguageModel::hidden(const Tensor& ids) const {
 }
 
 Tensor LanguageModel::hidden(const Tensor& ids, Context& context) const {
+  Context* const one = &context;
+  return hidden(ids, std::span(&one, 1));
+}
+
+Tensor LanguageModel::hidden(const Tensor& ids, std::span<Context* const> contexts) const {
   State::check_ids(ids, "language model");
-  Tensor all = Tensor::empty({1, ids.size(1), config().transformer.d_model});
-  read(*this, ids.to(device()), context,
+  Tensor all = Tensor::empty({ids.size(0), ids.size(1), config().transformer.d_model});
+  read(*this, ids.to(device()), contexts,
        [&](int64_t first, const Tensor& states) { all.slice(1, first, first + states.size(1)).copy_from(states); });
   return all;
 }
@@ -190,10 +195,15 @@ Tensor last_of(const Tensor& states) {
 Tensor LanguageModel::next_logits(const Tensor& ids) const { return state_->logits(last_of(hidden(ids))); }
 
 Tensor LanguageModel::next_logits(const Tensor& ids, Context& context) const {
+  Context* const one = &context;
+  return next_logits(ids, std::span(&one, 1));
+}
+
+Tensor LanguageModel::next_logits(const Tensor& ids, std::span<Context* const> contexts) const {
   State::check_ids(ids, "language model");
   const int64_t length = ids.size(1);
   Tensor result;
-  read(*this, ids.to(device()), context, [&](int64_t first, const Tensor& states) {
+  read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
     if (first + states.size(1) == length) result = state_->logits(last_of(states));
   });
   return result;
@@ -209,15 +219,25 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   return result;
 }
 
-std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets_in, Context& context) const {
+std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets, Context& context) const {
+  Context* const one = &context;
+  return nll(ids, targets, std::span(&one, 1));
+}
+
+std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets_in,
+                                      std::span<Context* const> contexts) const {
   State::check_targets(ids, targets_in, "language model");
-  const Tensor targets = targets_in.reshape({ids.elements()}).to(device());
+  const int64_t batch = ids.size(0), length = ids.size(1);
+  const Tensor targets = targets_in.to(device());
   std::vector<float> result(static_cast<size_t>(ids.elements()));
-  read(*this, ids.to(device()), context, [&](int64_t first, const Tensor& states) {
-    const int64_t rows = states.size(1);
+  read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
+    const int64_t read_now = states.size(1), rows = batch * read_now;
+    std::vector<float> piece(static_cast<size_t>(rows));
     state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})),
-                            targets.slice(0, first, first + rows),
-                            std::span(result).subspan(static_cast<size_t>(first), static_cast<size_t>(rows)));
+                            targets.slice(1, first, first + read_now).clone().reshape({rows}), piece);
+    for (int64_t row = 0; row < batch; ++row) {
+      std::copy_n(piece.begin() + row * read_now, read_now, result.begin() + row * length + first);
+    }
   });
   return result;
 }

@@ -16,6 +16,7 @@ LanguageModelConfig with_options(LanguageModelConfig config, const ModelOptions&
   t.alibi_slopes.assign(options.slopes.begin(), options.slopes.end());
   t.slope_training = options.slope_training;
   t.tolerance = static_cast<float>(options.tolerance);
+  t.window = options.window;
   t.t5_buckets = static_cast<int>(options.t5_buckets);
   t.t5_max_distance = static_cast<int>(options.t5_max_distance);
   return config;

@@ -44,6 +44,7 @@ std::string key_of(std::string_view field, const PresentKeys& present) {
                                                                {"embedding_scale", "alibi.embedding_scale"},
                                                                {"alibi_slopes", "alibi.slopes"},
                                                                {"slope_training", "alibi.slope_training"},
+                                                               {"window", "alibi.window"},
                                                                {"adaptive.cutoffs", "alibi.adaptive.cutoffs"},
                                                                {"adaptive.factor", "alibi.adaptive.factor"},
                                                                {"adaptive.dropout", "alibi.adaptive.dropout"}};
@@ -182,6 +183,7 @@ std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config)
   expect(!uses_alibi || t.alibi_slopes.empty(), fmt::format("slopes {}", fmt::join(t.alibi_slopes, " ")));
   expect(!uses_alibi || t.slope_training == SlopeTraining::fixed,
          fmt::format("slopes that are {}", name_of(t.slope_training)));
+  expect(t.window == 0, fmt::format("window {}", t.window));
   expect(t.causal, "an encoder");
   expect(t.activation == Activation::gelu, fmt::format("activation {}", name_of(t.activation)));
   expect(t.norm == Norm::layer_norm, fmt::format("norm {}", name_of(t.norm)));
@@ -240,6 +242,7 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
     const auto slopes = own.get<std::vector<double>>("slopes");
     t.alibi_slopes.assign(slopes.begin(), slopes.end());
   }
+  t.window = own_number(own, "window", t.window);
   if (own.has("slope_training")) t.slope_training = named(own, "slope_training", slope_training_from);
   const std::string kind = attention.get_or("attn_type", "multihead_attention");
   if (kind == "multiquery_attention") {
@@ -353,6 +356,7 @@ OrderedJson mpt_config_json(const LanguageModelConfig& config, const Tokenizer* 
   }
   if (!t.alibi_slopes.empty()) own["slopes"] = t.alibi_slopes;
   if (t.slope_training != SlopeTraining::fixed) own["slope_training"] = name_of(t.slope_training);
+  if (t.window > 0) own["window"] = t.window;
   if (config.adaptive) {
     const AdaptiveConfig& adaptive = *config.adaptive;
     own["adaptive"] = {{"cutoffs", adaptive.cutoffs}, {"factor", adaptive.factor}, {"dropout", adaptive.dropout}};

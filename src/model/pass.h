@@ -73,8 +73,11 @@ struct Pass {
   std::span<KvCache> caches = {};    ///< of each layer: keys and values of the tokens before, which grow; empty: none
   Forgetting* forgetting = nullptr;  ///< is told of each layer's attention over a cache
   float slope_factor = 1;            ///< ALiBi's slopes are multiplied by it (Interpolation)
-  std::optional<StepSeed> seed;      ///< training: what dropout draws; absent: nothing is dropped
-  AttentionObserver on_attention;    ///< sees what each layer's attention is given, first layer first
+  /// Not empty: each row of the batch is a text of its own, read under its own position, caches, forgetting and slope
+  /// factor, in place of those above.
+  std::span<Pass* const> texts = {};
+  std::optional<StepSeed> seed;    ///< training: what dropout draws; absent: nothing is dropped
+  AttentionObserver on_attention;  ///< sees what each layer's attention is given, first layer first
   PassMemory memory;
 
   nn::BranchDropout dropout(float probability, int layer, Draw what) const {

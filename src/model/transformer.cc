@@ -43,16 +43,26 @@ Tensor Transformer::State::walk(const Tensor& x_in, Keep keep, Pass& pass) const
   check(pass.caches.empty() || (pass.caches.size() == blocks.size() && config.causal && keep == Keep::nothing),
         "[transformer] {} caches for {} layers: caches are for the inference of decoders, one a layer",
         pass.caches.size(), blocks.size());
-  for (const KvCache& cache : pass.caches) {
-    check(cache.length() == pass.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
-          cache.length(), pass.position);
-  }
+  check(pass.texts.empty() || std::ssize(pass.texts) == batch, "[transformer] {} texts for a batch of {}",
+        pass.texts.size(), batch);
+  const auto check_caches = [](const Pass& text) {
+    for (const KvCache& cache : text.caches) {
+      check(cache.length() == text.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
+            cache.length(), text.position);
+    }
+  };
+  check_caches(pass);
+  for (const Pass* text : pass.texts) check_caches(*text);
   PassMemory& memory = pass.memory;
   memory.prepare(config, {precision, keep, input.device()}, batch, length);
 
   Tensor x = memory.first();
   Tensor entered = x.reshape(input.shape());
-  position->enter(input, pass.position, entered);
+  if (pass.texts.empty()) position->enter(input, pass.position, entered);
+  for (int64_t row = 0; row < std::ssize(pass.texts); ++row) {
+    Tensor of_row = entered.slice(0, row, row + 1);
+    position->enter(input.slice(0, row, row + 1), pass.texts[static_cast<size_t>(row)]->position, of_row);
+  }
   const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, Draw::embedding);
   if (dropout.probability > 0) nn::dropout(x, dropout.probability, dropout.random, x);
   ResidualStream stream(x, memory.branch);

@@ -61,36 +61,43 @@ void put(const Product& p, int64_t row, int64_t column, float value) {
   *c = T(value);
 }
 
+/// R rows of c, and `count` columns of them: `together`, or one.
 template <int R, class T>
-void columns_of(const Product& p, int64_t begin, int64_t end) {
-  const T* const a = static_cast<const T*>(p.a.data);
+void part_of(const Product& p, int64_t row, int64_t column, int64_t count) {
+  const T* const a = static_cast<const T*>(p.a.data) + row * p.a.stride;
   const T* const b = static_cast<const T*>(p.b.data);
   const T* const b_end = b + (p.n - 1) * p.b.stride + p.k;
   float sums[R][together];
-  for (int64_t j = begin; j < end;) {
-    const int64_t count = end - j >= together ? together : 1;
-    count == together ? dots<R, together>(a, p.a.stride, b + j * p.b.stride, p.b.stride, p.k, b_end, sums)
-                      : dots<R, 1>(a, p.a.stride, b + j * p.b.stride, p.b.stride, p.k, b_end, sums);
-    for (int i = 0; i < R; ++i) {
-      for (int64_t n = 0; n < count; ++n) {
-        p.c.dtype == DType::float32 ? put<float>(p, i, j + n, sums[i][n]) : put<bfloat16>(p, i, j + n, sums[i][n]);
-      }
+  count == together ? dots<R, together>(a, p.a.stride, b + column * p.b.stride, p.b.stride, p.k, b_end, sums)
+                    : dots<R, 1>(a, p.a.stride, b + column * p.b.stride, p.b.stride, p.k, b_end, sums);
+  for (int i = 0; i < R; ++i) {
+    for (int64_t n = 0; n < count; ++n) {
+      p.c.dtype == DType::float32 ? put<float>(p, row + i, column + n, sums[i][n])
+                                  : put<bfloat16>(p, row + i, column + n, sums[i][n]);
     }
-    j += count;
   }
 }
 
 template <class T>
 void rows_of_type(const Product& p, int64_t begin, int64_t end) {
-  switch (p.m) {
-    case 1:
-      return columns_of<1, T>(p, begin, end);
-    case 2:
-      return columns_of<2, T>(p, begin, end);
-    case 3:
-      return columns_of<3, T>(p, begin, end);
-    default:
-      return columns_of<4, T>(p, begin, end);
+  // Where there are more than four rows of a, the others find those of b in the cache.
+  for (int64_t column = begin, count = 0; column < end; column += count) {
+    count = end - column >= together ? together : 1;
+    int64_t row = 0;
+    for (; row + 4 <= p.m; row += 4) part_of<4, T>(p, row, column, count);
+    switch (p.m - row) {
+      case 3:
+        part_of<3, T>(p, row, column, count);
+        break;
+      case 2:
+        part_of<2, T>(p, row, column, count);
+        break;
+      case 1:
+        part_of<1, T>(p, row, column, count);
+        break;
+      default:
+        break;
+    }
   }
 }
 
@@ -114,7 +121,7 @@ namespace alibi::nn {
 HWY_EXPORT(multiply_columns);
 
 bool is_of_few_rows(const Product& p) {
-  constexpr int64_t most_rows = 4;
+  constexpr int64_t most_rows = 8;
   return p.m > 0 && p.m <= most_rows && p.n > 0 && p.k > 0 && !p.a.transposed && p.b.transposed;
 }
 

@@ -5,7 +5,7 @@
 
 namespace alibi::nn {
 
-/// Whether a product is one of those: up to four rows, both operands inner axis first.
+/// Whether a product is one of those: up to eight rows, both operands inner axis first.
 bool is_of_few_rows(const Product& product);
 
 /// The product, in tasks of rows of b. Each element of c is summed in an order that depends on k alone.

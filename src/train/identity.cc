@@ -45,6 +45,7 @@ OrderedJson model_json(const LanguageModel& model) {
           {"bidirectional", name_of(t.bidirectional)},
           {"slopes", t.alibi_slopes},
           {"slope_training", name_of(t.slope_training)},
+          {"window", t.window},
           {"t5_buckets", t.t5_buckets},
           {"t5_max_distance", t.t5_max_distance},
           {"rotary_theta", t.rotary_theta},

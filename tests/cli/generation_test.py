@@ -45,6 +45,19 @@ class Generation(CliTest):
         self.assertEqual(text, "".join(f"--- {i + 1} of 3\nthe quick{t}\n" for i, t in enumerate(texts)))
         self.assertEqual(self.generate(), f"the quick{texts[0]}\n")
         self.assertEqual(results["text"], texts[0])
+        self.assertEqual(results["all_samples"]["tokens"], 180)
+        # Ten are written in two rounds, with a limit one by one; each is what it is among three.
+        for limit in ([], ["--memory", "64MiB"]):
+            text = self.generate("--samples", "10", "--json", self.folder / "ten.json", *limit)
+            ten = [sample["text"] for sample in self.json_of("ten.json")["samples"]]
+            self.assertEqual((len(ten), ten[:3]), (10, texts))
+            self.assertEqual(text, "".join(f"--- {i + 1} of 10\nthe quick{t}\n" for i, t in enumerate(ten)))
+        # Each ends where it ends.
+        stop = re.search("[ a-z]{2}", texts[1][3:])[0]  # whole characters
+        self.generate("--samples", "3", "--stop", stop, "--json", self.folder / "stop.json")
+        for sample, whole in zip(self.json_of("stop.json")["samples"], texts):
+            self.assertEqual(sample["text"], whole.split(stop)[0])
+            self.assertEqual(sample["ended"], "stop" if stop in whole else "tokens")
 
     def test_nothing_and_much(self):
         self.assertEqual(self.succeeds("generate", self.model, "--tokens", "0", "--prompt", "the"), "the\n")
@@ -59,8 +72,8 @@ class Generation(CliTest):
         out = self.folder / "interrupted.json"
         for number in (signal.SIGINT, signal.SIGTERM):
             with subprocess.Popen([COMMAND, "generate", str(self.model), "--tokens", "10M", "--json", str(out)],
-                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-                text = process.stdout.read(20)
+                                  stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+                text = process.stdout.read(20)  # no more, so that communicate() misses nothing
                 process.send_signal(number)
                 rest, errors = process.communicate(timeout=60)
             self.assertEqual((process.returncode, errors), (128 + number, b""))
@@ -69,6 +82,19 @@ class Generation(CliTest):
             result = json.loads(out.read_text())
             self.assertEqual((result["text"] + "\n", result["ended"]), (text.decode(), "interrupted"))
             self.assertLess(0, result["tokens"])
+
+    def test_an_interrupt_ends_all_samples(self):
+        out = self.folder / "interrupted.json"
+        with subprocess.Popen([COMMAND, "generate", str(self.model), "--tokens", "10M", "--samples", "3", "--json",
+                               str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
+            text = process.stdout.read(40)
+            process.send_signal(signal.SIGINT)
+            rest, errors = process.communicate(timeout=60)
+        self.assertEqual((process.returncode, errors), (130, b""))
+        samples = json.loads(out.read_text())["samples"]
+        self.assertEqual([sample["ended"] for sample in samples], ["interrupted"] * 3)
+        self.assertEqual((text + rest).decode(), "".join(f"--- {i + 1} of 3\n{sample['text']}\n"
+                                                         for i, sample in enumerate(samples)))
 
 
 class Scoring(CliTest):

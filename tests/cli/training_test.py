@@ -14,7 +14,7 @@ from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING
 
 # What the preset says, or most texts never need, is not among the settings of a run unless it was asked for.
 WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "causal", "bidirectional",
-                    "bias-max", "slopes", "slope-training", "tolerance", "t5-buckets", "t5-max-distance")
+                    "bias-max", "slopes", "slope-training", "tolerance", "window", "t5-buckets", "t5-max-distance")
 
 
 class TrainingConfig(CliTest):
@@ -74,7 +74,7 @@ class TrainingConfig(CliTest):
     def test_the_shape_and_the_slopes_are_the_users(self):
         out, again = self.folder / "shaped", self.folder / "shaped-again"
         given = {"layers": 1, "d-model": 32, "heads": 2, "slopes": [0.5, 0.125], "slope-training": "learned",
-                 "tolerance": 0, "embedding-scale": 2}
+                 "tolerance": 0, "window": 16, "embedding-scale": 2}
         words = [word for name, value in given.items() for word in
                  (f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else str(value))]
         self.succeeds("train", self.text, "--valid", self.valid, "-o", out, *TINY_TRAINING, *words)
@@ -85,13 +85,15 @@ class TrainingConfig(CliTest):
         self.assertIn("training is complete", self.succeeds("train", "--resume", out))
         self.succeeds("info", out, "--json", self.folder / "info.json")
         info = self.json_of("info.json")
-        self.assertEqual([info[key] for key in ("layers", "d_model", "heads", "embedding_scale", "slope_training")],
-                         [1, 32, 2, 2, "learned"])
+        self.assertEqual([info[key] for key in ("layers", "d_model", "heads", "embedding_scale", "slope_training",
+                                                "window")], [1, 32, 2, 2, "learned", 16])
         (slopes,) = info["slopes"]
         for start, slope in zip((0.5, 0.125), slopes):
             self.assertNotEqual(slope, start, "learned")
             self.assertAlmostEqual(slope / start, 1, delta=0.2)
         self.assertIn("slopes that are learned", info["differences_from_mpt"])
+        self.assertIn("window 16", info["differences_from_mpt"])
+        self.assertEqual(json.loads((out / "config.json").read_text())["architectures"], ["AlibiForCausalLM"])
         self.succeeds("train", self.text, "--valid", self.valid, "-o", self.folder / "fixed", *TINY_TRAINING, "--slopes",
                       "0.25")
         self.assertRegex(self.succeeds("info", self.folder / "fixed"), r"\nslopes +0.25 0.25 0.25 0.25\n")

@@ -90,6 +90,9 @@ void attend() {
   KvCache other = cache.clone();
   KvCache moved(std::move(other));
   cache = std::move(moved);
+  KvCache fork = cache.fork();
+  fork.own();
+  expect(fork.length() == 6 && fork.shared_bytes() == 0, "forks");
   cache.truncate(5);
   expect(cache.batch() == 1 && cache.kv_heads() == 2 && cache.head_dim() == 8 && cache.dtype() == DType::float32 &&
              cache.length() == 5 && cache.capacity() >= 10 && cache.bytes() > 0,
@@ -214,11 +217,17 @@ void language_model(const std::filesystem::path& folder) {
   Context context(std::move(fresh));
   expect(model.hidden(ids, context).shape() == model.hidden(ids).shape(), "states after a context");
   Context fork = context.fork();
+  expect(fork.shared_bytes() == 0, "less than a block is not shared");
   fresh = std::move(fork);
   fresh.rewind(2);
   expect(model.next_logits(ids, context).size(1) == 257 && model.nll(ids, ids, fresh).size() == 4, "contexts");
   expect(context.position() == 8 && fresh.position() == 6 && context.dtype() == DType::float32 && fresh.bytes() > 0,
          "what contexts know");
+  const std::vector<Context*> both = {&context, &fresh};  // at different places
+  const Tensor next = Tensor::from(std::vector<int32_t>{1, 2}, {2, 1});
+  expect(model.hidden(next, both).size(0) == 2 && model.next_logits(next, both).size(1) == 257 &&
+             model.nll(next, next, both).size() == 2 && context.position() == 11 && fresh.position() == 9,
+         "texts that are read together");
   expect(context.certificate().keys == 0 && Context(model, {.memory = 1 << 20}).certificate().worst == 0,
          "what contexts release");
   model.zero_gradients();
@@ -269,6 +278,10 @@ void language_model(const std::filesystem::path& folder) {
   Prompt prompt(std::move(made_prompt));
   expect(prompt.tokens() == 2 && prompt.seconds() > 0 && prompt.bytes() > 0, "prompts");
   const Generation sample = prompt.go_on(generate);
+  std::vector<Prompt> prompts;
+  for (int i = 0; i < 2; ++i) prompts.push_back(prompt.fork());
+  const std::vector<Generation> samples = Prompt::go_on_together(std::move(prompts), {generate});
+  expect(samples.size() == 2 && samples[0].text == sample.text, "texts that are written together");
   made_prompt = std::move(prompt);
   expect(std::move(made_prompt).go_on(generate).text == sample.text && sample.tokens_per_second() > 0, "samples");
   loaded.set_interpolation({.factor = 2});

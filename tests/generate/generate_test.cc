@@ -215,6 +215,98 @@ TEST(Generate, SeveralTextsGoOnFromOnePrompt) {
   EXPECT_GT(first.tokens_per_second(), 0);
 }
 
+TEST(Generate, SeveralPromptsAreWrittenOnTogether) {
+  const LanguageModel model = small_model();
+  const std::vector<std::string> beginnings = {
+      "Call me", "x", "It was the best of times, it was", "", "y", "I", std::string(150, 'a'), "the end"};
+  std::vector<GenerateOptions> options(8, {.max_tokens = 40, .seed = 5});
+  options[1].max_tokens = 3;  // ends long before the others
+  options[2].repetition_penalty = 1.5;
+  options[3].max_tokens = 0;
+  std::vector<Prompt> prompts;
+  std::vector<Generation> alone;
+  for (size_t i = 0; i < beginnings.size(); ++i) {
+    prompts.emplace_back(model, beginnings[i]);
+    alone.push_back(prompts[i].go_on(options[i], static_cast<int64_t>(i)));
+  }
+  const std::vector<Generation> together = Prompt::go_on_together(std::move(prompts), options);
+  ASSERT_EQ(together.size(), 8u);
+  for (size_t i = 0; i < together.size(); ++i) {
+    EXPECT_EQ(together[i].text, alone[i].text) << i;  // up to eight rows give the same bits
+    EXPECT_EQ(together[i].tokens, options[i].max_tokens);
+    EXPECT_GT(together[i].cache_bytes, 0);
+    EXPECT_EQ(together[i].shared_bytes, 0) << "it had its prompt for itself";
+  }
+  // Samples of one prompt, each with callbacks of its own.
+  const Prompt prompt(model, "Call me");
+  std::vector<Prompt> forks;
+  std::vector<GenerateOptions> listening(3, {.max_tokens = 20, .seed = 5});
+  std::vector<std::string> heard(3);
+  for (size_t i = 0; i < 3; ++i) {
+    forks.push_back(prompt.fork());
+    listening[i].on_text = [&heard, i](std::string_view text) {
+      heard[i] += text;
+      return i != 1 || heard[i].size() < 5;
+    };
+  }
+  const std::vector<Generation> samples = Prompt::go_on_together(std::move(forks), listening);
+  EXPECT_EQ(samples[0].text, prompt.go_on({.max_tokens = 20, .seed = 5}, 0).text);
+  EXPECT_EQ(samples[1].end, GenerationEnd::callback);
+  EXPECT_LT(samples[1].tokens, 20);
+  EXPECT_EQ(heard[2], samples[2].text);
+}
+
+TEST(Generate, SamplesOfALongPromptHoldItOnce) {
+  LanguageModel model = small_model();
+  for (const Precision precision : {Precision::f32, Precision::bf16}) {
+    model.set_precision(precision);
+    const Prompt prompt(model, std::string(3000, 'a'));
+    std::vector<Prompt> forks;
+    for (int i = 0; i < 5; ++i) forks.push_back(prompt.fork());
+    const GenerateOptions options{.max_tokens = 100, .seed = 7};
+    const std::vector<Generation> found = Prompt::go_on_together(std::move(forks), {options}, 2);
+    int64_t own = 0;
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].text, prompt.go_on(options, static_cast<int64_t>(i) + 2).text) << i;
+      EXPECT_GE(found[i].cache_bytes, prompt.bytes());
+      own += found[i].cache_bytes - found[i].shared_bytes;
+    }
+    EXPECT_LT(own, prompt.bytes());
+  }
+}
+
+TEST(Generate, TogetherIsWhatEachIsAloneWithEveryVocabularyAndInstructionSet) {
+  LanguageModelConfig config = with_position(preset("tiny"), Position::alibi, 8);
+  config.vocab_size = 257;
+  config.adaptive = AdaptiveConfig{{50, 150}, 2, 0};
+  config.transformer.layers = 1;
+  config.transformer.bias = true;
+  const LanguageModel model(config, 1);
+  test::for_each_isa([&] {
+    const Prompt prompt(model, "Call me");
+    std::vector<Prompt> forks;
+    for (int i = 0; i < 7; ++i) forks.push_back(prompt.fork());
+    const GenerateOptions options{.max_tokens = 20, .seed = 7};
+    const std::vector<Generation> found = Prompt::go_on_together(std::move(forks), {options});
+    for (size_t i = 0; i < found.size(); ++i) {
+      EXPECT_EQ(found[i].text, prompt.go_on(options, static_cast<int64_t>(i)).text) << i;
+    }
+  });
+}
+
+TEST(Generate, TogetherRefusesWhatDoesNotFit) {
+  const LanguageModel model = small_model(), other = small_model();
+  const auto prompts_of = [&](const LanguageModel& second) {
+    std::vector<Prompt> prompts;
+    prompts.emplace_back(model, "a");
+    prompts.emplace_back(second, "b");
+    return prompts;
+  };
+  EXPECT_THROW(Prompt::go_on_together(prompts_of(other), {{}}), UsageError);
+  EXPECT_THROW(Prompt::go_on_together(prompts_of(model), {{}, {}, {}}), UsageError);
+  EXPECT_TRUE(Prompt::go_on_together({}, {{}}).empty());
+}
+
 TEST(Generate, APenaltyKeepsItFromRepeating) {
   const LanguageModel model = small_model();
   const auto distinct = [&](double penalty) {

@@ -129,7 +129,7 @@ TEST(ContextErrors, LeaveItAsItWas) {
   says("learned positions end at 2100, the text goes to 2150",
        [&] { model.next_logits(part_of(ids, 50, 2150), context); });
   says("another model", [&] { other.next_logits(ids, context); });
-  says("a batch of 1", [&] { model.next_logits(ids.reshape({2, 1100}), context); });
+  says("a row for each of 1 contexts", [&] { model.next_logits(ids.reshape({2, 1100}), context); });
   says("rewound to 51", [&] { context.rewind(51); });
   says("rewound to -1", [&] { context.rewind(-1); });
   Tensor targets = ids.clone();
@@ -143,6 +143,54 @@ TEST(ContextErrors, EncodersHaveNone) {
   LanguageModelConfig config = reader(Position::alibi).config();
   config.transformer.causal = false;
   test::expect_error([&] { Context context(LanguageModel(config, 1)); }, "encoder");
+}
+
+TEST_P(ContextOf, TextsAtDifferentPlacesAreReadTogether) {
+  const LanguageModel model = reader(GetParam().value);
+  const std::vector<int64_t> lengths = {1, 300, 70, 299, 2};
+  const auto batch = static_cast<int64_t>(lengths.size());
+  const Tensor prompts = test::random_ids({batch, 300}, 1, 257), more = test::random_ids({batch, 7}, 2, 257);
+  std::vector<Context> together, alone;
+  for (int64_t row = 0; row < batch; ++row) {
+    const Tensor prompt = prompts.slice(0, row, row + 1).clone();
+    for (std::vector<Context>* contexts : {&together, &alone}) {
+      model.next_logits(part_of(prompt, 0, lengths[static_cast<size_t>(row)]), contexts->emplace_back(model));
+    }
+  }
+  std::vector<Context*> all;
+  for (Context& context : together) all.push_back(&context);
+  // One by one, then the rest at once.
+  for (const auto& [begin, end] : {std::pair<int64_t, int64_t>{0, 1}, {1, 2}, {2, 7}}) {
+    const Tensor ids = more.slice(1, begin, end).clone();
+    const Tensor found = model.next_logits(ids, all);
+    for (int64_t row = 0; row < batch; ++row) {
+      const Tensor expected = model.next_logits(ids.slice(0, row, row + 1).clone(), alone[static_cast<size_t>(row)]);
+      const double apart = test::max_abs_diff(found.slice(0, row, row + 1).clone(), expected);
+      EXPECT_TRUE(apart <= 1e-4) << "row " << row << " from " << begin << ": " << apart;
+      EXPECT_EQ(together[static_cast<size_t>(row)].position(), alone[static_cast<size_t>(row)].position());
+    }
+  }
+  const Tensor ids = test::random_ids({batch, 9}, 3, 257), targets = test::random_ids({batch, 9}, 4, 257);
+  const std::vector<float> nll = model.nll(ids, targets, all);
+  for (int64_t row = 0; row < batch; ++row) {
+    const std::vector<float> expected = model.nll(
+        ids.slice(0, row, row + 1).clone(), targets.slice(0, row, row + 1).clone(), alone[static_cast<size_t>(row)]);
+    const std::vector<float> found(nll.begin() + row * 9, nll.begin() + (row + 1) * 9);
+    EXPECT_TRUE(test::max_abs_diff(found, expected) <= 1e-4) << row;
+  }
+}
+
+TEST(Context, TextsReadTogetherAreAllReadOrNone) {
+  const LanguageModel model = reader(Position::learned, 20);
+  Context one(model), other(model);
+  model.next_logits(test::random_ids({1, 18}, 1, 257), other);
+  const std::vector<Context*> both = {&one, &other}, twice = {&one, &one}, few = {&one};
+  EXPECT_THROW(model.next_logits(test::random_ids({2, 3}, 2, 257), both), Error);
+  EXPECT_EQ(one.position(), 0);
+  EXPECT_EQ(other.position(), 18);
+  EXPECT_THROW(model.next_logits(test::random_ids({2, 1}, 2, 257), twice), Error);
+  EXPECT_THROW(model.next_logits(test::random_ids({2, 1}, 2, 257), few), Error);
+  EXPECT_EQ(one.position(), 0);
 }
 
 }  // namespace

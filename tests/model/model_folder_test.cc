@@ -213,6 +213,7 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
       {"/alibi/slopes", "[1, 2, 3, 4, 5]", "alibi.slopes are 5 numbers, expected"},
       {"/alibi/slopes", "[-1]", "alibi.slopes is -1, expected numbers of at least 0"},
       {"/alibi/slopes", "\"steep\"", "slopes"},
+      {"/alibi/window", "-1", "window"},
       {"/alibi/slope_training", "\"often\"", "choose from fixed, learned, learned_random"},
       {"/attn_config/attn_type", "\"linear\"", "attn_config.attn_type is 'linear', expected multihead_attention"},
       {"/attn_config/alibi", "false", "attn_config.alibi is false, but "},

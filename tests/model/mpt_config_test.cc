@@ -166,6 +166,7 @@ TEST(MptConfig, AModelThatIsNoMptIsNotCalledOne) {
   }
   differs("slopes 0.5", [](Config& c) { c.transformer.alibi_slopes = {0.5f}; });
   differs("slopes that are learned", [](Config& c) { c.transformer.slope_training = SlopeTraining::learned; });
+  differs("window 128", [](Config& c) { c.transformer.window = 128; });
   differs("activation swiglu", [](Config& c) { c.transformer.activation = Activation::swiglu; });
   differs("activation relu", [](Config& c) { c.transformer.activation = Activation::relu; });
   differs("activation gelu_tanh", [](Config& c) { c.transformer.activation = Activation::gelu_tanh; });
@@ -217,6 +218,7 @@ TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {
   t.activation = Activation::relu;
   t.norm_eps = 0.01f;
   t.final_norm = false;
+  t.window = 9;
   for (const Position position : {Position::alibi, Position::rotary, Position::t5, Position::learned}) {
     t.position = position;
     t.t5_buckets = position == Position::t5 ? 16 : 32;
@@ -245,7 +247,7 @@ TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {
     EXPECT_EQ(std::tuple(f.alibi_slopes, f.slope_training), std::tuple(t.alibi_slopes, t.slope_training));
     EXPECT_EQ(std::tuple(f.t5_buckets, f.t5_max_distance, f.rotary_theta, f.max_length),
               std::tuple(t.t5_buckets, t.t5_max_distance, t.rotary_theta, t.max_length));
-    EXPECT_EQ(std::tuple(f.bias, f.final_norm, f.causal), std::tuple(true, false, true));
+    EXPECT_EQ(std::tuple(f.bias, f.final_norm, f.causal, f.window), std::tuple(true, false, true, 9));
   }
 }
 

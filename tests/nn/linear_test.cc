@@ -74,9 +74,9 @@ TEST(Matmul, Bfloat16WithResultsOfEitherType) {
 }
 
 TEST(Matmul, AFewRowsOfAnyTypeWithBias) {
-  // Up to four are a kernel of its own, which reads b four rows at a time; 200 rows are several tasks.
+  // Up to eight are a kernel of its own, which takes four rows of each at a time; 200 rows are several tasks.
   for (const auto& [n, k] : {std::pair<int64_t, int64_t>{1, 1}, {3, 40}, {5, 33}, {203, 770}}) {
-    for (int64_t m = 1; m <= 5; ++m) {
+    for (int64_t m = 1; m <= 9; ++m) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
         SCOPED_TRACE(fmt::format("m {} n {} k {} {}", m, n, k, name_of(dtype)));
         const Tensor x = random_tensor({m, k}, 1, 1, dtype), weight = random_tensor({n, k}, 2, 1, dtype);

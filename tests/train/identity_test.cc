@@ -146,6 +146,7 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
   named.model("bidirectional", [](auto& c) { c.transformer.bidirectional = Bidirectional::two_slopes; });
   named.model("slopes", [](auto& c) { c.transformer.alibi_slopes = {0.5f}; });
   named.model("slope_training", [](auto& c) { c.transformer.slope_training = SlopeTraining::learned; });
+  named.model("window", [](auto& c) { c.transformer.window = 5; });
   named.model("t5_buckets", [](auto& c) { c.transformer.t5_buckets = 16; });
   named.model("t5_max_distance", [](auto& c) { c.transformer.t5_max_distance = 64; });
   named.model("rotary_theta", [](auto& c) { c.transformer.rotary_theta = 500; });

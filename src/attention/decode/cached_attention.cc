@@ -30,7 +30,8 @@ std::vector<Run> runs_of(const KvCache::State& cache) {
 /// [batch, keys, heads, head_dim] of the run's heads.
 Tensor view_of(const KvCache::State& cache, const Tensor& rows, const Run& run) {
   return Tensor::view(
-      const_cast<void*>(cache.rows(rows, 0, run.first)),
+      static_cast<char*>(rows.raw()) +
+          static_cast<size_t>(cache.row(0, run.first, run.begin) * cache.stride) * size_of(cache.dtype),
       {cache.batch, cache.length - run.begin, run.last - run.first, cache.head_dim}, cache.dtype,
       {cache.rows_of_batch() * cache.stride, cache.stride, (cache.capacity - run.begin) * cache.stride, 1});
 }
@@ -56,7 +57,9 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   const KvCache::State& held = cache.state();
   if (!held.has_released()) return attention(q, cache.keys(), cache.values(), options, out, state);
 
-  check(!options.buckets, "[{}] options.buckets is set, but the cache has released keys", operation);
+  const std::vector<Run> runs = runs_of(held);
+  check(!options.buckets || runs.size() == 1,
+        "[{}] options.buckets is set, but the heads of the cache have released different keys", operation);
   check(q.defined() && q.axes() == 4 && q.size(0) == held.batch && q.size(2) % held.kv_heads == 0,
         "[{}] q has shape {}, expected [{}, queries, a multiple of {}, {}]", operation, to_string(q.shape()),
         held.batch, held.kv_heads, held.head_dim);
@@ -76,7 +79,7 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
     *state = {};
     state->lse = Tensor::empty({held.batch, heads, queries});
   }
-  for (const Run& run : runs_of(held)) {
+  for (const Run& run : runs) {
     const int64_t first = run.first * group, last = run.last * group;
     AttentionOptions part = options;
     part.query_offset = offset - run.begin;

@@ -162,17 +162,13 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
 /// makes next, as far as one can tell: tasks are taken in order.
 void Decode::visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const {
   std::fill_n(partials->out, static_cast<int64_t>(group.rows) * cache_.stride, 0.0f);
-  const CachedHead head{cache_.rows(cache_.k, group.batch, group.kv_head),
-                        cache_.rows(cache_.v, group.batch, group.kv_head), cache_.dtype, cache_.stride,
-                        cache_.begin(group.kv_head)};
-  decode_range(head, problem_.scale, rows_of(group), begin, end, next, partials);
+  decode_range(CachedHead(cache_, group.batch, group.kv_head), problem_.scale, rows_of(group), begin, end, next,
+               partials);
 }
 
 /// The keys of a group from one on.
 const void* Decode::keys_from(const Group& group, int64_t key) const {
-  const auto* rows = static_cast<const char*>(cache_.rows(cache_.k, group.batch, group.kv_head));
-  const int64_t row = key - cache_.begin(group.kv_head);
-  return rows + row * cache_.stride * static_cast<int64_t>(size_of(cache_.dtype));
+  return cache_.key_rows(group.batch, group.kv_head, key);
 }
 
 /// Keys within near_keys of the queries, or the nearest ones there are.
@@ -346,9 +342,13 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   const KvCache::State& held = cache.state();
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
-  const bool released = held.has_released();  // then the rows of the heads lie anywhere
-  check_apart(operation, "out", out, "the cache's keys", released ? held.k : cache.keys());
-  check_apart(operation, "out", out, "the cache's values", released ? held.v : cache.values());
+  const bool is_view = !held.has_released() && held.shared.end == 0;  // else the rows of the heads lie anywhere
+  check_apart(operation, "out", out, "the cache's keys", is_view ? cache.keys() : held.k);
+  check_apart(operation, "out", out, "the cache's values", is_view ? cache.values() : held.v);
+  if (held.shared.end > 0) {
+    check_apart(operation, "out", out, "the cache's keys", held.shared.k);
+    check_apart(operation, "out", out, "the cache's values", held.shared.v);
+  }
   return problem;
 }
 

@@ -12,13 +12,36 @@
 
 namespace alibi::kernels {
 
-/// Rows of keys and values of one head.
+/// Rows of keys and values of one head, which may lie in two places.
 struct CachedHead {
-  const void* k;
-  const void* v;
+  CachedHead(const KvCache::State& cache, int64_t batch, int64_t head)
+      : dtype(cache.dtype),
+        stride(cache.stride),
+        begin(cache.own_begin(head)),
+        k(cache.key_rows(batch, head, begin)),
+        v(cache.value_rows(batch, head, begin)) {
+    if (cache.shared.end == 0) return;
+    shared_k = cache.key_rows(batch, head, 0);
+    shared_v = cache.value_rows(batch, head, 0);
+  }
+
+  /// The rows from a key on, a multiple of cache_block, for a block at least.
+  template <class T>
+  const T* keys(int64_t key) const {
+    return key < begin ? static_cast<const T*>(shared_k) + key * stride
+                       : static_cast<const T*>(k) + (key - begin) * stride;
+  }
+  template <class T>
+  const T* values(int64_t key) const {
+    return key < begin ? static_cast<const T*>(shared_v) + key * stride
+                       : static_cast<const T*>(v) + (key - begin) * stride;
+  }
+
   DType dtype;
   int64_t stride;  ///< elements from row to row, a multiple of 16; beyond head_dim they are zeros
-  int64_t begin;   ///< the key of the first row, a multiple of cache_block
+  int64_t begin;   ///< the first key of k and v, a multiple of cache_block
+  const void *k, *v;
+  const void *shared_k = nullptr, *shared_v = nullptr;  ///< the keys before, if there are any
 };
 
 /// One query of one head.

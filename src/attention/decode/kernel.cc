@@ -100,8 +100,8 @@ template <int R, class T>
 inline void visit_block(const CachedHead& head, float scale, const DecodeRow* const* rows,
                         DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, ToPrefetch<T> ahead) {
   HWY_ALIGN float scores[R][cache_block];
-  const T* k = static_cast<const T*>(head.k) + (first - head.begin) * head.stride;
-  const T* v = static_cast<const T*>(head.v) + (first - head.begin) * head.stride;
+  const T* k = head.keys<T>(first);
+  const T* v = head.values<T>(first);
   const float* q[R];
   float* out[R];
   for (int r = 0; r < R; ++r) {
@@ -141,9 +141,7 @@ void visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
   for (int64_t first = begin / cache_block * cache_block; first < end; first += cache_block) {
     const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
     const int64_t after = first + cache_block;
-    ToPrefetch<T> ahead{
-        static_cast<const T*>(head.v) + (first - head.begin) * head.stride,
-        after < end ? static_cast<const T*>(head.k) + (after - head.begin) * head.stride : static_cast<const T*>(next)};
+    ToPrefetch<T> ahead{head.values<T>(first), after < end ? head.keys<T>(after) : static_cast<const T*>(next)};
     const DecodeRow* whole[decode_rows_together];
     DecodePartial* into[decode_rows_together];
     int64_t count = 0;

@@ -93,7 +93,7 @@ void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end
   float& longest = cache.norms.leaf(head, begin / cache_block);
   float& farthest = cache.radii.leaf(head, begin / cache_block);
   const float* centre = cache.centre(head);
-  const T* row = cache.k.data<T>() + cache.row(head / cache.kv_heads, head % cache.kv_heads, begin) * cache.stride;
+  const auto* row = static_cast<const T*>(cache.key_rows(head / cache.kv_heads, head % cache.kv_heads, begin));
   for (int64_t i = begin; i < end; ++i, row += cache.stride) {
     longest = std::max(longest, norm_above<false>(row, cache.stride, centre));
     farthest = std::max(farthest, norm_above<true>(row, cache.stride, centre));
@@ -120,11 +120,10 @@ void rebuild(KvCache::State& cache, int64_t head, int64_t block) {
 /// The centre of the first keys, once there are enough; none of them was released before.
 void set_centre(KvCache::State& cache, int64_t head) {
   std::vector<float> rows(static_cast<size_t>(kernels::centre_rows * cache.stride));
-  const int64_t first = cache.row(head / cache.kv_heads, head % cache.kv_heads, 0) * cache.stride;
+  const void* keys = cache.key_rows(head / cache.kv_heads, head % cache.kv_heads, 0);
   for (int64_t i = 0; i < kernels::centre_rows * cache.stride; ++i) {
-    const int64_t at = first + i;
-    rows[static_cast<size_t>(i)] =
-        cache.dtype == DType::float32 ? cache.k.data<float>()[at] : widen(cache.k.data<bfloat16>()[at]);
+    rows[static_cast<size_t>(i)] = cache.dtype == DType::float32 ? static_cast<const float*>(keys)[i]
+                                                                 : widen(static_cast<const bfloat16*>(keys)[i]);
   }
   kernels::make_centre(rows.data(), kernels::centre_rows, cache.stride,
                        &cache.centres[static_cast<size_t>(head * cache.stride)]);
@@ -137,33 +136,44 @@ void write_block(KvCache::State& cache, const Tensor& k, const Tensor& v, int64_
   write_rows<T>(cache, v, cache.v, head, first, begin, end);
 }
 
-/// New memory for the keys of each head from `begins` on, and a copy of those there are.
-void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity) {
+/// New memory for the keys of each head from `begins` on, less those before `shared`, which lie elsewhere, and a copy
+/// of those there are.
+void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared) {
   KvCache::State to(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
   to.capacity = capacity;
   to.begins = std::move(begins);
+  to.shared.end = shared;
   const Shape shape = {to.batch, to.rows_of_batch(), to.stride};
   to.k = Tensor::empty(shape, to.dtype);
   to.v = Tensor::empty(shape, to.dtype);
   const size_t row_bytes = static_cast<size_t>(to.stride) * size_of(to.dtype);
   if (cache.length > 0) {
     parallel_for(to.batch * to.kv_heads, [&](int64_t head) {
-      const int64_t b = head / to.kv_heads, h = head % to.kv_heads, begin = to.begin(h);
-      if (begin == cache.length) return;  // all its keys are released, and there may be no memory at all
-      const size_t at = static_cast<size_t>(to.row(b, h, begin)) * row_bytes;
-      const size_t from = static_cast<size_t>(cache.row(b, h, begin)) * row_bytes;
-      const size_t used = static_cast<size_t>(cache.length - begin) * row_bytes;
-      std::memcpy(static_cast<char*>(to.k.raw()) + at, static_cast<const char*>(cache.k.raw()) + from, used);
-      std::memcpy(static_cast<char*>(to.v.raw()) + at, static_cast<const char*>(cache.v.raw()) + from, used);
+      const int64_t b = head / to.kv_heads, h = head % to.kv_heads, begin = to.own_begin(h);
+      const auto copy = [&](int64_t first, int64_t last) {
+        if (first >= last) return;  // there may be no memory at all
+        const size_t at = static_cast<size_t>(to.row(b, h, first)) * row_bytes;
+        const size_t used = static_cast<size_t>(last - first) * row_bytes;
+        std::memcpy(static_cast<char*>(to.k.raw()) + at, cache.key_rows(b, h, first), used);
+        std::memcpy(static_cast<char*>(to.v.raw()) + at, cache.value_rows(b, h, first), used);
+      };
+      const int64_t own = std::max(begin, cache.own_begin(h));
+      copy(begin, std::min(own, cache.length));  // what was shared
+      copy(own, cache.length);
     });
   }
   cache.k = std::move(to.k);
   cache.v = std::move(to.v);
   cache.begins = std::move(to.begins);
   cache.capacity = capacity;
+  if (shared == 0) cache.shared = {};
+  cache.shared.end = shared;
+  cache.forked = {};
 }
 
-void set_capacity(KvCache::State& cache, int64_t capacity) { move_rows(cache, cache.begins, capacity); }
+void set_capacity(KvCache::State& cache, int64_t capacity) {
+  move_rows(cache, cache.begins, capacity, cache.shared.end);
+}
 
 }  // namespace
 
@@ -186,8 +196,28 @@ KvCache& KvCache::operator=(KvCache&&) noexcept = default;
 KvCache KvCache::clone() const {
   KvCache result(batch(), kv_heads(), head_dim(), dtype());
   *result.state_ = *state_;
-  set_capacity(*result.state_, capacity());  // copies the rows
+  move_rows(*result.state_, state_->begins, capacity(), 0);  // copies the rows
   return result;
+}
+
+KvCache KvCache::fork() const {
+  const int64_t whole = length() / cache_block * cache_block;
+  if (whole == 0 || state_->has_released()) return clone();
+  KvCache result(batch(), kv_heads(), head_dim(), dtype());
+  State& to = *result.state_;
+  to = *state_;
+  State::Shared shared = to.shared;
+  if (shared.end == 0) {
+    shared = {to.k, to.v, to.capacity, whole};
+    if (state_->forked.key < whole) state_->forked.key = whole;  // threads that come at the same time find one length
+  }
+  move_rows(to, to.begins, ceil_div(length() + 1, cache_block) * cache_block, shared.end);
+  to.shared = std::move(shared);
+  return result;
+}
+
+void KvCache::own() {
+  if (state_->shared.end > 0) move_rows(*state_, state_->begins, capacity(), 0);
 }
 
 int64_t KvCache::batch() const { return state_->batch; }
@@ -203,9 +233,14 @@ int64_t KvCache::begin(int64_t kv_head) const {
 int64_t KvCache::bytes() const {
   const size_t centres = state_->centres.size() * sizeof(float);
   int64_t sum = static_cast<int64_t>(state_->k.bytes() + state_->v.bytes() + centres) + state_->norms.bytes() +
-                state_->radii.bytes();
+                state_->radii.bytes() + shared_bytes();
   for (const kernels::ReleasedKeys& released : state_->released) sum += released.bytes();
   return sum;
+}
+
+int64_t KvCache::shared_bytes() const {
+  const State::Shared& shared = state_->shared;
+  return shared.end > 0 ? static_cast<int64_t>(shared.k.bytes() + shared.v.bytes()) : 0;
 }
 
 void KvCache::append(const Tensor& k, const Tensor& v) {
@@ -218,7 +253,12 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   const int64_t first = cache.length, length = first + added;
   check(added <= most_keys - first, "[kv_cache] {} keys and {} more, expected at most {}", first, added, most_keys);
   const Tensor held_k = cache.k, held_v = cache.v;  // k and v may be views of them
-  if (length > cache.capacity) reserve(std::max(length, std::min(most_keys, cache.capacity + cache.capacity / 2)));
+  if (length > cache.capacity) {
+    const int64_t more = (cache.capacity - cache.shared.end) / 2;
+    reserve(std::max(length, std::min(most_keys, cache.capacity + more)));
+  } else if (first < cache.forked.key) {
+    set_capacity(cache, cache.capacity);  // what is written over is shared by forks
+  }
   cache.norms.resize(length);
   cache.radii.resize(length);
   // A task is a stretch of whole blocks of one head, so that no two tasks raise the same leaf.
@@ -275,7 +315,11 @@ void KvCache::truncate(int64_t length) {
         cache.length);
   const int64_t least = *std::max_element(cache.begins.begin(), cache.begins.end());
   check(length >= least, "[kv_cache] cut to {} keys, but a head has released those before {}", length, least);
+  const int64_t whole = length / cache_block * cache_block;
   cache.length = length;
+  if (whole < cache.shared.end) {
+    move_rows(cache, cache.begins, ceil_div(length + 1, cache_block) * cache_block, whole);
+  }
   cache.norms.resize(length);
   cache.radii.resize(length);
   if (length < kernels::centre_rows) std::fill(cache.centres.begin(), cache.centres.end(), 0.0f);
@@ -306,7 +350,7 @@ void KvCache::release(std::span<const int64_t> begins, int64_t room) {
   }
   const std::vector<int64_t> before = cache.begins;
   const int64_t capacity = ceil_div(cache.length + room, cache_block) * cache_block;
-  if (kept != before || capacity != cache.capacity) move_rows(cache, kept, capacity);
+  if (kept != before || capacity != cache.capacity) move_rows(cache, kept, capacity, 0);
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
     const auto h = static_cast<size_t>(head % cache.kv_heads);
     for (int64_t block = before[h] / cache_block; block < kept[h] / cache_block; ++block) {
@@ -342,6 +386,7 @@ namespace {
 /// The rows of all heads as [batch, length, kv_heads, head_dim].
 Tensor view_of(const KvCache::State& cache, const Tensor& tensor) {
   check(!cache.has_released(), "[kv_cache] keys were released: what is left of the heads has no common shape");
+  check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; own() copies them", cache.shared.end);
   const int64_t of_head = cache.capacity * cache.stride;
   return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,
                       {cache.kv_heads * of_head, cache.stride, of_head, 1});

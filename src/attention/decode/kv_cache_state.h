@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <atomic>
 #include <vector>
 
 #include "alibi/kv_cache.h"
@@ -32,9 +33,26 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   int64_t length = 0;
   int64_t capacity = 0;         ///< the length that there is room for
   std::vector<int64_t> begins;  ///< [kv_heads] the first key held, a multiple of kernels::cache_block
-  Tensor k, v;                  ///< [batch, rows_of_batch(), stride]: the keys [begin, capacity) of each head in a line
-  kernels::NormTree norms;      ///< ||k||, of head b * kv_heads + h
-  kernels::NormTree radii;      ///< ||k - centre||
+  Tensor k, v;  ///< [batch, rows_of_batch(), stride]: the keys [own_begin, capacity) of each head in a line
+  /// Of a fork: the keys [0, end) of each head, in the memory of the cache that it was made of, where they stay as they
+  /// are. It has released none.
+  struct Shared {
+    Tensor k, v;           ///< [batch, kv_heads * capacity, stride]
+    int64_t capacity = 0;  ///< of that cache
+    int64_t end = 0;       ///< a multiple of kernels::cache_block; 0: nothing is shared
+  } shared;
+  /// Keys of k and v before it are shared by forks. Threads may make them at the same time.
+  struct Mark {
+    Mark() = default;
+    Mark(const Mark& other) : key(other.key.load()) {}
+    Mark& operator=(const Mark& other) {
+      key = other.key.load();
+      return *this;
+    }
+    std::atomic<int64_t> key = 0;
+  } forked;
+  kernels::NormTree norms;                      ///< ||k||, of head b * kv_heads + h
+  kernels::NormTree radii;                      ///< ||k - centre||
   std::vector<kernels::ReleasedKeys> released;  ///< of head b * kv_heads + h
   /// [batch * kv_heads, stride]: about the mean of the first keys, which follows from them alone and is zero while
   /// there are fewer than centre_rows.
@@ -47,25 +65,33 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     return std::any_of(begins.begin(), begins.end(), [](int64_t b) { return b > 0; });
   }
 
-  /// Where the row of a head's key lies among all rows.
+  /// The first key of a head that lies in k and v.
+  int64_t own_begin(int64_t head) const { return std::max(begin(head), shared.end); }
+
+  /// Where the row of a head's own key lies among all rows.
   int64_t row(int64_t b, int64_t head, int64_t key) const {
     int64_t before = 0;
-    for (int64_t h = 0; h < head; ++h) before += capacity - begin(h);
-    return b * rows_of_batch() + before + key - begin(head);
+    for (int64_t h = 0; h < head; ++h) before += capacity - own_begin(h);
+    return b * rows_of_batch() + before + key - own_begin(head);
   }
   int64_t rows_of_batch() const {
     int64_t rows = 0;
-    for (const int64_t begin : begins) rows += capacity - begin;
+    for (int64_t h = 0; h < kv_heads; ++h) rows += capacity - own_begin(h);
     return rows;
   }
 
   /// Of the shape that queries of a type see, whatever lies behind it: for checks of shapes.
   Tensor as_seen(DType type) const { return Tensor::view(k.raw(), {batch, length, kv_heads, head_dim}, type); }
 
-  /// The rows of a head from its first key on.
-  const void* rows(const Tensor& from, int64_t b, int64_t head) const {
-    const auto offset = static_cast<size_t>(row(b, head, begin(head)) * stride) * size_of(dtype);
-    return static_cast<const char*>(from.raw()) + offset;
+  /// The row of a key, and those after it until own_begin() or the end.
+  const void* key_rows(int64_t b, int64_t head, int64_t key) const { return rows(k, shared.k, b, head, key); }
+  const void* value_rows(int64_t b, int64_t head, int64_t key) const { return rows(v, shared.v, b, head, key); }
+
+ private:
+  const void* rows(const Tensor& own, const Tensor& other, int64_t b, int64_t head, int64_t key) const {
+    const bool is_own = key >= own_begin(head);
+    const int64_t at = is_own ? row(b, head, key) : (b * kv_heads + head) * shared.capacity + key;
+    return static_cast<const char*>((is_own ? own : other).raw()) + static_cast<size_t>(at * stride) * size_of(dtype);
   }
 };
 
