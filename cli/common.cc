@@ -113,6 +113,16 @@ nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
   return interpolation.factor;
 }
 
+void ModelUse::add_to(Command& command) {
+  add_interpolation(command, interpolation);
+  add_precision(command, precision);
+}
+
+void ModelUse::apply(LanguageModel& model) const {
+  model.set_interpolation(interpolation);
+  model.set_precision(precision_from(precision));
+}
+
 void add_dropout(Command& command, double& dropout) {
   command.number("--dropout", dropout,
                  "Part of the activations dropped in training; 0: none of any kind [the preset's]");

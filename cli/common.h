@@ -55,6 +55,14 @@ void add_precision(Command& command, std::string& precision);
 /// "4", "dynamic" or nothing: how a model reads.
 void add_interpolation(Command& command, Interpolation& interpolation);
 nlohmann::ordered_json interpolation_json(const Interpolation& interpolation);
+/// How a trained model is used.
+struct ModelUse {
+  Interpolation interpolation;
+  std::string precision = "f32";  ///< what any machine has, so that results do not hang on the machine
+
+  void add_to(Command& command);
+  void apply(LanguageModel& model) const;
+};
 /// Below zero: the preset's.
 void add_dropout(Command& command, double& dropout);
 void add_field(Command& command, std::string& field);

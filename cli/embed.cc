@@ -29,7 +29,7 @@ struct EmbedCommand : CommonOptions {
   std::string pooling = "mean", out;
   bool whole = false;
   EmbedOptions embed;
-  Interpolation interpolation;
+  ModelUse use;
 };
 
 /// What vectors are made of: where it stands, and the text.
@@ -80,7 +80,7 @@ void run_embed(EmbedCommand options) {
   options.embed.pooling = pooling_from(options.pooling);
   if (options.texts.empty()) options.texts = {"-"};
   LanguageModel model = LanguageModel::load(options.model);
-  model.set_interpolation(options.interpolation);
+  options.use.apply(model);
   const Texts all = read_texts(options);
   const auto count = static_cast<int64_t>(all.texts.size()), width = int64_t{model.config().transformer.d_model};
   Tensor vectors = Tensor::empty({count, width});
@@ -108,7 +108,8 @@ void run_embed(EmbedCommand options) {
                       {"width", width},
                       {"pooling", options.pooling},
                       {"normalize", options.embed.normalize},
-                      {"interpolate", interpolation_json(options.interpolation)},
+                      {"interpolate", interpolation_json(options.use.interpolation)},
+                      {"precision", name_of(model.precision())},
                       {"out", options.out}});
 }
 
@@ -125,7 +126,7 @@ void add_embed(CLI::App& app) {
   command.choices("--pooling", {"mean", "first", "last"});
   command.flag("--normalize", options->embed.normalize, "To length 1, so that products are cosines");
   command.text("-o,--out", options->out, "FILE", "X.npy or X.safetensors, all vectors in one array [lines of JSON]");
-  add_interpolation(command, options->interpolation);
+  options->use.add_to(command);
   options->add_to(command);
   command.examples(
       "  alibi embed encoder/ sentences.txt -o vectors.npy --normalize\n"

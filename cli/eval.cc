@@ -31,7 +31,7 @@ struct EvalCommand : CommonOptions {
   std::vector<int64_t> lengths;  ///< empty: see default_lengths
   int64_t stride = 0;            ///< 0: non-overlapping
   bool stream = false;           ///< in one pass, besides the lengths that were asked for
-  Interpolation interpolation;
+  ModelUse use;
   bool per_position = false;
   bool held_out = false;
   std::string field = kTextField;
@@ -145,7 +145,7 @@ void run_eval(EvalCommand& options) {
   check_usage(options.stream || !options.context.releases(),
               "[eval] --memory and --tolerance bound what --stream keeps; windows keep nothing");
   LanguageModel model = LanguageModel::load(options.model);
-  model.set_interpolation(options.interpolation);
+  options.use.apply(model);
   std::vector<int64_t> lengths = options.lengths;
   if (lengths.empty() && !options.stream) lengths = default_lengths(model.config());
   for (const int64_t length : lengths) {
@@ -199,7 +199,8 @@ void run_eval(EvalCommand& options) {
   nlohmann::ordered_json json = {{"model", options.model},
                                  {"position", name_of(model.config().transformer.position)},
                                  {"train_length", model.config().train_length},
-                                 {"interpolate", interpolation_json(options.interpolation)},
+                                 {"interpolate", interpolation_json(options.use.interpolation)},
+                                 {"precision", name_of(model.precision())},
                                  {"threads", threads()},
                                  {"bytes", bytes},
                                  {"part_trained_on", trained_on ? nlohmann::ordered_json(*trained_on) : nullptr},
@@ -228,7 +229,7 @@ void add_eval(CLI::App& app) {
                 "New tokens of each window; the fewer, the more context each has [the length: no overlap]");
   command.flag("--stream", options->stream,
                "In one pass, where each token sees everything before it; also at --lengths, if they are given");
-  add_interpolation(command, options->interpolation);
+  options->use.add_to(command);
   add_context_limits(command, options->context);
   command.flag("--per-position", options->per_position,
                "Also show the loss by position in the window, where all windows have it, and along a stream");

@@ -29,7 +29,7 @@ struct GenerateCommand : CommonOptions {
   std::string prompt, prompt_file;
   int64_t top_k = 0;
   int64_t samples = 1;
-  Interpolation interpolation;
+  ModelUse use;
   ContextOptions context;
   GenerateOptions generate;
 };
@@ -162,7 +162,7 @@ void run_generate(GenerateCommand options) {
   options.generate.on_token = [](int32_t) { return StopSignals::received() == 0; };
 
   LanguageModel model = LanguageModel::load(options.model);
-  model.set_interpolation(options.interpolation);
+  options.use.apply(model);
   const auto start = std::chrono::steady_clock::now();
   Prompt prompt(model, options.prompt, options.context);
   const int64_t prompt_tokens = prompt.tokens();
@@ -191,7 +191,8 @@ void run_generate(GenerateCommand options) {
                {"min_p", options.generate.min_p},
                {"repetition_penalty", options.generate.repetition_penalty},
                {"stop", options.generate.stop},
-               {"interpolate", interpolation_json(options.interpolation)},
+               {"interpolate", interpolation_json(options.use.interpolation)},
+               {"precision", name_of(model.precision())},
                {"seed", options.seed},
                {"seconds", seconds.count()},
                {"cache_bytes", written.cache_bytes},
@@ -227,7 +228,7 @@ void add_generate(CLI::App& app) {
   command.number("--repetition-penalty", generate.repetition_penalty,
                  "Above 1: tokens that were there before become less likely");
   command.repeated("--stop", generate.stop, "TEXT", "End before this text; may be given several times");
-  add_interpolation(command, options->interpolation);
+  options->use.add_to(command);
   command.count("--samples", options->samples, "How many texts to write after the prompt, which is read once");
   add_context_limits(command, options->context);
   options->add_to(command);

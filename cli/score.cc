@@ -83,7 +83,7 @@ struct ScoreCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
   int64_t length = 0;
-  Interpolation interpolation;
+  ModelUse use;
   bool tokens = false;
   ContextOptions context;
 };
@@ -124,7 +124,7 @@ void run_score(ScoreCommand options) {
   check_context_limits("score", options.context);
   if (options.texts.empty()) options.texts = {"-"};
   LanguageModel model = LanguageModel::load(options.model);
-  model.set_interpolation(options.interpolation);
+  options.use.apply(model);
   const Tokenizer& words = model.tokenizer();
   Scorer scorer(model, {.length = options.length, .context = options.context});
   Scored all;
@@ -136,6 +136,8 @@ void run_score(ScoreCommand options) {
   }
   if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}", describe_released(scorer.certificate()));
   options.write_json({{"model", options.model},
+                      {"interpolate", interpolation_json(options.use.interpolation)},
+                      {"precision", name_of(model.precision())},
                       {"length", scorer.length()},
                       {"lines", all.lines},
                       {"tokens", all.tokens},
@@ -156,7 +158,7 @@ void add_score(CLI::App& app) {
   command.count(
       "--length", options->length,
       "Most tokens it looks back at, half as many at least [the training length; all with a limit of memory]");
-  add_interpolation(command, options->interpolation);
+  options->use.add_to(command);
   command.flag("--tokens", options->tokens, "Each token instead: bits, and its text as a JSON string");
   add_context_limits(command, options->context);
   options->add_to(command);

@@ -8,7 +8,7 @@ import numpy as np
 
 from . import _core
 from ._kind import is_torch, torch_operator
-from ._numpy import bits_of, empty_like, offsets_of, slopes_of
+from ._numpy import bits_of, empty_like, offsets_of
 from ._options import EVERYWHERE, Window, check_axes, refuse_scale, window_of
 
 _FLOAT32 = np.dtype(np.float32)
@@ -62,17 +62,10 @@ def attention(
         return torch_operator().attention(
             q, k, v, alibi_slopes, causal, window_size, softmax_scale, dropout_p, query_offset, cu_seqlens_q,
             cu_seqlens_k, alibi_slopes_after, tolerance, return_lse, dropout_seed)  # fmt: skip
-    shape = q.shape
-    if len(shape) != 4:
-        check_axes(shape)
-    if alibi_slopes is not None and (type(alibi_slopes) is not _ndarray or alibi_slopes.dtype is not _FLOAT32):
-        alibi_slopes = slopes_of(alibi_slopes)
-    if alibi_slopes_after is not None:
-        alibi_slopes_after = slopes_of(alibi_slopes_after)
     window = 0
     if window_size is not EVERYWHERE:
         causal, window = window_of(causal, window_size)
-    if softmax_scale == 0:
+    if softmax_scale is not None and softmax_scale == 0:
         refuse_scale()
     if dropout_seed is None:
         dropout_seed = int(np.random.randint(1 << 62)) if dropout_p else 0
@@ -80,9 +73,12 @@ def attention(
         cu_seqlens_q, cu_seqlens_k = offsets_of(cu_seqlens_q), offsets_of(cu_seqlens_k)
     options = (alibi_slopes, alibi_slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset,
                cu_seqlens_q, cu_seqlens_k, tolerance)  # fmt: skip
-    lse = np.empty((shape[0], shape[2], shape[1]), np.float32) if return_lse else None
+    lse = None
+    if return_lse:
+        check_axes(q.shape)
+        lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32)
     if plain and q.dtype is _FLOAT32:
-        out = _empty(shape, _FLOAT32)
+        out = _empty(q.shape, _FLOAT32)
         _attention(q, k, v, out, lse, None, None, options, False)
     else:
         out = empty_like(q)

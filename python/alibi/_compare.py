@@ -120,7 +120,7 @@ def compare(
     text: Text | None = None,
     *,
     valid: Text | None = None,
-    methods: Sequence[str] = ("alibi", "sinusoidal", "rotary", "t5"),
+    methods: str | Sequence[str] = ("alibi", "sinusoidal", "rotary", "t5"),
     preset: str = "tiny",
     seeds: int = 1,
     train_lengths: Sequence[int] = (),
@@ -163,7 +163,7 @@ def compare(
     need_models()
     with paths_of("compare", text, valid) as (texts, held_out):
         found = _core.compare(
-            texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), list(methods), preset,
+            texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), [methods] if isinstance(methods, str) else list(methods), preset,
             dropout, seeds, list(train_lengths), list(lengths), stride, stream, eval_tokens, sample_tokens, speed_turns,
             list(tune_rates), options, "" if out is None else os.fspath(out), fresh, from_core(on_progress),
         )  # fmt: skip

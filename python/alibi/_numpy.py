@@ -23,10 +23,6 @@ def bits_of(array: Any) -> Any:
     return array.view(np.uint16) if is_bfloat16(array) else array
 
 
-def slopes_of(given: Any) -> Any:
-    return None if given is None else np.asarray(given, _FLOAT32)
-
-
 def offsets_of(given: Any) -> Any:
     return None if given is None else np.ascontiguousarray(given, np.int32)
 
@@ -52,8 +48,7 @@ def attention_decode(
     return_lse: bool,
 ) -> Any:
     check_axes(q.shape)
-    given = options(slopes_of(alibi_slopes), slopes_of(alibi_slopes_after), causal, window_size, softmax_scale,
-                    query_offset, tolerance)  # fmt: skip
+    given = options(alibi_slopes, alibi_slopes_after, causal, window_size, softmax_scale, query_offset, tolerance)
     out = empty_like(q)
     lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32) if return_lse else None
     _core.attention_decode(bits_of(q), cache, bits_of(out), lse, given, is_bfloat16(q))

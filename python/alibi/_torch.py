@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
-from torch.utils.dlpack import to_dlpack
+from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 from . import _core
 from ._options import EVERYWHERE, Window, check_axes, options, refuse_scale, window_of

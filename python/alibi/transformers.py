@@ -200,6 +200,11 @@ def patch(model: Any, *, tolerance: float = 0.0) -> Any:
         )
     if getattr(model, "_alibi_unpatch", None) is not None:
         raise UsageError("[transformers] the model is patched already; unpatch(model) first")
+    if any(type(module).__name__.startswith("JinaBert") for module in model.modules()):
+        raise UsageError(
+            "[transformers] the code of jina-bert-v2 comes with the model, not with transformers, so that no version of "
+            "it is known here; docs/python.md says what to write in its forward"
+        )
     found = [module for module in model.modules() if type(module) in _KNOWN]
     others = {type(m).__name__ for m in model.modules() if isinstance(m, tuple(_KNOWN)) and type(m) not in _KNOWN}
     if not found or others:

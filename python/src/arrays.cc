@@ -174,6 +174,14 @@ void set_numpy(nb::object array, nb::object float32, nb::object int32, nb::objec
   }
 }
 
+Array Array::of_floats(nb::handle object, const char* operation, const char* name) {
+  const bool as_it_is =
+      is_torch(object) || (numpy != nullptr && object.type().is(numpy->array) &&
+                           reinterpret_cast<const ArrayFields*>(object.ptr())->dtype == numpy->float32.ptr());
+  if (as_it_is) return {object, operation, name};
+  return {nb::module_::import_("numpy").attr("asarray")(object, "float32"), operation, name};
+}
+
 Array Array::made_like(const Tensor& like, nb::handle object, const char* operation, const char* name) {
   if (!is_torch(object)) return {object, operation, name, like.dtype() == DType::bfloat16};
   Array array;

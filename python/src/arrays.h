@@ -18,6 +18,8 @@ class Array {
   /// float32, bfloat16 or int32; with `bits` 16-bit integers are bfloat16, for which NumPy has no type of its own.
   /// Throws UsageError that names the argument.
   Array(nb::handle object, const char* operation, const char* name, bool bits = false);
+  /// Of float32: what is none of PyTorch's tensors and no such array of NumPy's is made one.
+  static Array of_floats(nb::handle object, const char* operation, const char* name);
   /// One that was made for a result, contiguous and of the type of `like`: of PyTorch's only the address is read.
   static Array made_like(const Tensor& like, nb::handle object, const char* operation, const char* name);
 

@@ -31,7 +31,7 @@ int64_t integer(nb::handle item, const char* operation, const char* name) {
 
 std::vector<float> slopes_of(nb::handle item, const char* operation, const char* name, int64_t batch, int64_t heads) {
   if (item.is_none()) return {};
-  const Array slopes(item, operation, name);
+  const Array slopes = Array::of_floats(item, operation, name);
   const Shape& shape = slopes.tensor.shape();
   if (shape != Shape{heads} && shape != Shape{batch, heads}) {
     throw UsageError("[" + std::string(operation) + "] " + name + " has shape " + to_string(shape) + ", expected [" +

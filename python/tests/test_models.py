@@ -137,6 +137,26 @@ def test_other_threads_run_meanwhile(trained):
     assert counted > 5
 
 
+def test_threads_share_a_model(trained):
+    expected = trained.model.generate("line ", max_tokens=100, seed=1).text
+    found = []
+    threads = [threading.Thread(target=lambda: found.append(trained.model.generate("line ", max_tokens=100, seed=1).text))
+               for _ in range(4)]  # fmt: skip
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert found == [expected] * 4
+
+
+def test_an_encoder():
+    encoder = alibi.train(TEXT, causal=False, tokens=4096, **SMALL)
+    assert encoder.model.config["causal"] is False and encoder.evaluate().bits_per_byte > 0
+    assert encoder.model.embed(["one", "two"], pooling="first").shape == (2, 32)
+    with pytest.raises(alibi.Error, match="causal"):
+        encoder.model.generate("x")
+
+
 def test_ctrl_c_ends_training_with_a_checkpoint(tmp_path):
     program = f"""
 import alibi
@@ -187,7 +207,7 @@ def test_compare_shows_what_the_paper_does(tmp_path):
 
 
 def test_frames_and_figures(trained):
-    results = alibi.compare(TEXT, methods=["alibi"], tokens=4096, lengths=[32, 64], eval_tokens=2048, **SMALL)
+    results = alibi.compare(TEXT, methods="alibi", tokens=4096, lengths=[32, 64], eval_tokens=2048, **SMALL)
     scores, evaluation = trained.model.score(TEXT[:300]), trained.model.evaluate(TEXT[:3000])
     pandas = pytest.importorskip("pandas")
     for result, rows in ((trained, 8), (results, 2), (scores, 300), (evaluation, 32)):

@@ -147,6 +147,11 @@ def test_what_is_not_known_is_refused(monkeypatch):
         with pytest.raises(alibi.UsageError, match=r"\[transformers\]"):
             alibi.transformers.patch(model)
         assert model.config._attn_implementation == before
+    class JinaBertSelfAttention(torch.nn.Module):  # as the code that comes with jina-bert-v2 calls it
+        pass
+
+    with pytest.raises(alibi.UsageError, match="jina-bert-v2 comes with the model"):
+        alibi.transformers.patch(torch.nn.Sequential(JinaBertSelfAttention()))
     model = alibi.transformers.patch(make(bloom))
     with pytest.raises(alibi.UsageError, match="already"):
         alibi.transformers.patch(model)

@@ -238,6 +238,9 @@ TEST_F(CInterface, BackwardNeedsItsState) {
                  "dslopes is given");
   expect_refused(alibi_attention_backward(&out, &q, &k, &v, &out, state, nullptr, &dk, &dk, &dv, nullptr, nullptr),
                  "dq has shape");
+  int32_t blocks = 0;
+  expect_refused(alibi_attention_state_restore(state, &q, extra.data(), extra.data(), &blocks, SIZE_MAX),
+                 "words is 18446744073709551615, expected alibi_attention_state_words()");
   alibi_attention_state_destroy(state);
   alibi_attention_state_destroy(nullptr);
 }

@@ -191,6 +191,28 @@ class Streaming(CliTest):
         for wrong in ("0", "-2", "often", "inf"):
             self.fails(2, "--interpolate", "eval", self.model, self.valid, "--interpolate", wrong)
 
+    def test_precision(self):
+        def nll(*options):
+            self.succeeds("eval", self.model, self.valid, "--lengths", "32", "--json", self.folder / "out.json", *options)
+            out = self.json_of("out.json")
+            return out["precision"], out["eval"][0]["nll"]
+
+        single, half = nll(), nll("--precision", "bf16")
+        self.assertEqual([single[0], half[0]], ["f32", "bf16"])
+        self.assertEqual(nll("--precision", "f32"), single)
+        self.assertNotEqual(single[1], half[1])
+        self.assertAlmostEqual(single[1], half[1], delta=0.02 * single[1])
+        sizes = {}
+        for precision in ("f32", "bf16"):
+            self.succeeds("generate", self.model, "--tokens", 40, "--precision", precision, "--json",
+                          self.folder / "out.json")
+            sizes[precision] = self.json_of("out.json")["cache_bytes"]
+        self.assertLess(sizes["bf16"], 0.7 * sizes["f32"])
+        scored = {self.succeeds("score", self.model, self.valid, *options)
+                  for options in ((), ("--precision", "f32"), ("--precision", "bf16"))}
+        self.assertEqual(len(scored), 2)
+        self.fails(2, "no precision besides auto", "generate", self.model, "--precision", "half")
+
     def test_bounded_memory_says_what_it_cost(self):
         out = self.folder / "bounded.json"
         text = self.folder / "long.txt"

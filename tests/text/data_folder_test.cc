@@ -112,6 +112,13 @@ TEST(TokenFile, DamageIsFound) {
   write_file(path, bytes);
   expect_error([&] { check_tokens(read_token_file(path), path); }, "token 0 is 257, expected 0 to 256");
   expect_error([&] { read_token_file(folder / "missing"); }, "missing");
+
+  bytes = good;  // as another writer might mean it, whole
+  bytes[12] = 2;
+  const uint64_t checksum = fnv1a(std::string_view(bytes).substr(0, 56));
+  std::memcpy(bytes.data() + 56, &checksum, sizeof checksum);
+  write_file(path, bytes);
+  expect_error([&] { read_token_file(path); }, "ids of 2 bytes, expected 4");
 }
 
 TEST(TokenFile, AWholeHeaderThatAsksForSomethingElseIsRefused) {
