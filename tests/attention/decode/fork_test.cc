@@ -2,6 +2,10 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <optional>
+#include <thread>
+#include <vector>
+
 #include "alibi/kv_cache.h"
 #include "alibi/runtime.h"
 #include "attention/decode/kv_cache_state.h"
@@ -116,6 +120,26 @@ TEST_P(Fork, HoldsWhatIsSharedOnce) {
   KvCache owned = forks.back().fork();
   owned.own();
   EXPECT_GE(tensor_bytes() - before, keys);
+}
+
+TEST_P(Fork, ThreadsMakeAndUseThemAtTheSameTime) {
+  KvCache made(1, fork_heads, fork_dim, GetParam());
+  append(made, 300, 1);
+  const KvCache& cache = made;
+  std::vector<std::optional<KvCache>> forks(4);
+  std::vector<std::thread> threads;
+  for (size_t i = 0; i < forks.size(); ++i) {
+    threads.emplace_back([&cache, &fork = forks[i], i] {
+      fork.emplace(cache.fork());
+      for (int key = 0; key < 100; ++key) append(*fork, 1, 10 * i + 7);
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (size_t i = 0; i < forks.size(); ++i) {
+    KvCache clone = cache.clone();
+    for (int key = 0; key < 100; ++key) append(clone, 1, 10 * i + 7);
+    expect_same(*forks[i], clone);
+  }
 }
 
 TEST(ForkErrors, OneInTwoPlacesIsNoView) {
