@@ -10,7 +10,7 @@ import nbformat
 
 for name in sys.argv[1:]:
     notebook = nbformat.read(name, as_version=4)
-    nbclient.NotebookClient(notebook, timeout=120, kernel_name="python3").execute()
+    nbclient.NotebookClient(notebook, timeout=600, kernel_name="python3").execute()
     cells = [cell for cell in notebook.cells if cell.cell_type == "code"]
     figures = sum("image/png" in output.get("data", {}) for cell in cells for output in cell.outputs)
     tables = sum("text/html" in output.get("data", {}) for cell in cells for output in cell.outputs)
