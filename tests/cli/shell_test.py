@@ -35,8 +35,10 @@ class WhatTheyHold(CliTest):
             arguments = [*path[1:].split("/"), option, "nonsense"]
             if path in ("/train", "/tokenize"):
                 arguments += [self.text, "-o", self.folder / "unused"]
-            if path == "/embed":
+            if path in ("/embed", "/eval", "/generate", "/score"):
                 arguments.append(self.model)
+            if path == "/eval":
+                arguments.append(self.text)
             message = run(*arguments).stderr.splitlines()[0]
             self.assertIn("nonsense", message)
             if option == "--isa":
