@@ -166,7 +166,9 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True)
+    # Where a shell started the tests in the background, interrupts are ignored, and would be in the child.
+    child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
+                             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
     assert child.stdout.readline() == "go\n"
     child.send_signal(signal.SIGINT)
     assert child.communicate(timeout=60)[0] == "interrupted\n" and child.returncode == 0
