@@ -169,9 +169,12 @@ except KeyboardInterrupt:
     # Where a shell started the tests in the background, interrupts are ignored, and would be in the child.
     child = subprocess.Popen([sys.executable, "-c", program], stdout=subprocess.PIPE, text=True,
                              preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL))
-    assert child.stdout.readline() == "go\n"
-    child.send_signal(signal.SIGINT)
-    assert child.communicate(timeout=60)[0] == "interrupted\n" and child.returncode == 0
+    try:
+        assert child.stdout.readline() == "go\n"
+        child.send_signal(signal.SIGINT)
+        assert child.communicate(timeout=60)[0] == "interrupted\n" and child.returncode == 0
+    finally:
+        child.kill()
     assert any("checkpoint" in name for name in os.listdir(tmp_path / "run"))
 
 
