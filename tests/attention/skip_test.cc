@@ -188,6 +188,19 @@ TEST(AttentionSkip, AFarKeyThatTakesAllTheWeightIsFound) {
   EXPECT_NEAR(static_cast<double>(t.out.to_floats().back()), 7, 1e-5);
 }
 
+/// Bounds of one packed sequence must not be taken from the keys of another.
+TEST(AttentionSkip, KeysOfEachPackedSequenceAreItsOwn) {
+  for (const int64_t head_dim : {16, 20}) {  // keys that are read where they lie, and copies
+    AttentionCase c = long_case(1200);
+    c.head_dim = head_dim;
+    c.options.cu_seqlens_q = c.options.cu_seqlens_k = {0, 600, 1200};
+    AttentionTensors t(c);
+    t.q.fill(2);
+    t.k.slice(1, 603, 604).fill(40);  // far from most of its sequence, and all that matters there
+    EXPECT_LT(visited_share(c, t, 0x1p-24f), 0.9) << head_dim;
+  }
+}
+
 TEST(AttentionSkip, DistancesThatBucketsShareAreAllVisited) {
   AttentionCase c = long_case(500);
   c.options = {.buckets = random_buckets(4, 3), .tolerance = 0x1p-10f};
