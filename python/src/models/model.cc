@@ -136,6 +136,18 @@ std::vector<int32_t> read_text(const LanguageModel& model, const std::vector<std
   return {text.stream.tokens.begin(), text.stream.tokens.end()};
 }
 
+/// compute(ids) as an array, while other threads of Python run.
+template <class Compute>
+nb::object computed(nb::handle ids, const char* operation, const Compute& compute) {
+  const Tensor read = ids_of(ids, operation);
+  Tensor result;
+  {
+    const nb::gil_scoped_release others_run;
+    result = compute(read);
+  }
+  return array_of(std::move(result));
+}
+
 }  // namespace
 
 void bind_model(nb::module_& m) {
@@ -173,25 +185,13 @@ void bind_model(nb::module_& m) {
       .def(
           "hidden",
           [](const LanguageModel& model, nb::handle ids) {
-            const Tensor read = ids_of(ids, "hidden");
-            Tensor states;
-            {
-              const nb::gil_scoped_release others_run;
-              states = model.hidden(read);
-            }
-            return array_of(std::move(states));
+            return computed(ids, "hidden", [&](const Tensor& read) { return model.hidden(read); });
           },
           "ids"_a)
       .def(
           "logits",
           [](const LanguageModel& model, nb::handle ids) {
-            const Tensor read = ids_of(ids, "logits");
-            Tensor found;
-            {
-              const nb::gil_scoped_release others_run;
-              found = model.logits(read);
-            }
-            return array_of(std::move(found));
+            return computed(ids, "logits", [&](const Tensor& read) { return model.logits(read); });
           },
           "ids"_a)
       .def(
