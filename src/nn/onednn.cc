@@ -13,6 +13,7 @@
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "core/signals.h"
 #include "nn/onednn_engine.h"
 #include "nn/widened_product.h"
 
@@ -183,8 +184,13 @@ void execute(const Primitive& made, const void* a, const void* b, void* c, const
     generating = std::unique_lock(cache().memory_mutex());
     require_memory_for_code();
   }
-  made.primitive.execute(stream, arguments);
-  stream.wait();
+  {
+    // Before 3.11.2 the code generated for some float32 products uses the stack pointer for an address of the heap,
+    // where a signal handler would write its frame (oneDNN issue 4845).
+    const SignalsWait signals_wait;
+    made.primitive.execute(stream, arguments);
+    stream.wait();
+  }
   if (generating.owns_lock()) made.has_run.store(true);
 }
 

@@ -2,6 +2,7 @@
 // compute, children made by fork(), and main() returning in the midst of it. Every try is a process of its own.
 #include <gtest/gtest.h>
 #include <spawn.h>
+#include <sys/time.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -187,6 +188,34 @@ void main_returns_while_a_thread_computes() {
   while (rounds.load() < 2) std::this_thread::yield();
 }
 
+/// Handlers of signals run on the stack of whatever they interrupt.
+void signals_while_computing() {
+  set_threads(1);  // the one that gets them
+  const auto trained = [] {
+    std::vector<int32_t> bytes(4096);
+    for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<int32_t>(97 + i % 26);
+    TrainOptions options;
+    options.length = 128;
+    options.tokens = 4 * 2048;
+    options.batch_tokens = 2048;
+    LanguageModelConfig config = preset("tiny");
+    config.transformer.layers = 2;
+    LanguageModel model(config, 1);
+    return train(model, bytes, options).loss;
+  };
+  const std::vector<float> expected = trained();
+  static std::atomic<int> signals{0};
+  struct sigaction action {};
+  action.sa_handler = [](int) { signals.fetch_add(1); };
+  action.sa_flags = SA_RESTART;
+  ::sigaction(SIGALRM, &action, nullptr);
+  const itimerval often = {{0, 100}, {0, 100}}, never = {};
+  ::setitimer(ITIMER_REAL, &often, nullptr);
+  for (int round = 0; round < 2; ++round) require(trained() == expected, "bits differ");
+  ::setitimer(ITIMER_REAL, &never, nullptr);
+  require(signals.load() > 50, "the signals did not come");
+}
+
 /// ALIBI_ISA=avx2 in the environment: a lesser machine, for oneDNN too. bfloat16 models run there all the same.
 void lesser_machine() {
   if (isa_limit() != Isa::avx2) {
@@ -214,6 +243,7 @@ const std::map<std::string, std::function<void()>>& scenarios() {
       {"tasks_that_throw_in_many_threads", tasks_that_throw_in_many_threads},
       {"children", children},
       {"children_of_a_process_that_computes", children_of_a_process_that_computes},
+      {"signals_while_computing", signals_while_computing},
       {"main_returns_while_a_thread_computes", main_returns_while_a_thread_computes},
       {"lesser_machine", lesser_machine},
   };
@@ -264,6 +294,7 @@ TEST(Process, AlibiIsaMakesALesserMachine) {
   run_processes("lesser_machine", 1);
   before == nullptr ? ::unsetenv("ALIBI_ISA") : ::setenv("ALIBI_ISA", kept.c_str(), 1);
 }
+TEST(Process, SignalsWhileComputing) { run_processes("signals_while_computing", 1); }
 TEST(Process, MainReturnsWhileAThreadComputes) { run_processes("main_returns_while_a_thread_computes", 20); }
 
 }  // namespace
