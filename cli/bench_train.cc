@@ -25,6 +25,7 @@ struct TrainBenchCommand : CommonOptions {
   std::vector<std::string> positions = {"alibi"};
   std::vector<int64_t> lengths;  ///< empty: 512, 1024, 2048, 4096
   std::string precision = "auto";
+  bool all_keys = false;
   int64_t vocab_size = 0;  ///< 0: the preset's
   bench::TrainBenchSettings settings;
 };
@@ -55,6 +56,10 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
     std::vector<LanguageModelConfig> models;
     for (const std::string& position : command.positions) {
       models.push_back(with_position(config, position_from(position), length));
+      if (command.all_keys && models.back().transformer.position == Position::alibi) {
+        models.push_back(models.back());
+        models.back().transformer.tolerance = 0;
+      }
     }
     const std::vector<bench::TrainPoint> points = train_bench.measure(name, models, length);
     progress.clear();
@@ -113,6 +118,7 @@ void add_bench_train(CLI::App& bench) {
   command.list("--positions", options->positions,
                "Position methods, which take turns: alibi, sinusoidal, rotary, t5, learned, none");
   command.choices("--positions", position_names());
+  command.flag("--all-keys", options->all_keys, "alibi: also without the skip rule, which is no part of the position");
   add_precision(command, options->precision);
   command.flag("--recompute", options->settings.recompute, "Compute activations twice instead of keeping them");
   command.flag("--products", options->settings.products, "Tell of each matrix product of a step");

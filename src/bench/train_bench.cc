@@ -66,6 +66,7 @@ TrainPoint TrainBench::describe(const std::string& name, const LanguageModelConf
   point.heads = config.transformer.heads;
   point.vocab_size = config.vocab_size;
   point.position = config.transformer.position;
+  point.all_keys = point.position == Position::alibi && config.transformer.tolerance == 0;
   point.precision = options.precision;
   point.recompute = options.recompute;
   point.length = options.length;

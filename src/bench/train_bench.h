@@ -43,6 +43,7 @@ struct TrainPoint {
   std::string model;  ///< name of the preset
   int layers = 0, d_model = 0, heads = 0, vocab_size = 0;
   Position position = Position::alibi;
+  bool all_keys = false;  ///< alibi, without the skip rule
   Precision precision = Precision::f32;
   bool recompute = false;
   int64_t length = 0;

@@ -8,6 +8,14 @@
 #include "report/format.h"
 
 namespace alibi::bench {
+namespace {
+
+std::string method_of(const TrainPoint& point) {
+  const std::string name = name_of(point.position);
+  return point.all_keys ? name + ", all keys" : name;
+}
+
+}  // namespace
 
 std::string train_table_head(const std::string& name, const LanguageModelConfig& config,
                              const TrainBenchSettings& settings) {
@@ -15,12 +23,12 @@ std::string train_table_head(const std::string& name, const LanguageModelConfig&
   return fmt::format("\n{}, {}: {} layers of {}, {} heads, vocabulary {}, {} tokens a step{}\n", name,
                      name_of(settings.precision), t.layers, t.d_model, t.heads, format_integer(config.vocab_size),
                      format_integer(settings.batch_tokens), settings.recompute ? ", recomputing" : "") +
-         fmt::format("{:>8}  {:<10}  {:>8}  {:>9}  {:>7}  {:>9}  {:>6}  {:>9}  {:>8}  {:>8}\n", "length", "position",
+         fmt::format("{:>8}  {:<15}  {:>8}  {:>9}  {:>7}  {:>9}  {:>6}  {:>9}  {:>8}  {:>8}\n", "length", "position",
                      "tokens/s", "step", "x first", "products", "share", "of oneDNN", "memory", "resident");
 }
 
 std::string train_table_row(const TrainPoint& point, double ceiling) {
-  const std::string row = fmt::format("{:>8}  {:<10}  ", point.length, name_of(point.position));
+  const std::string row = fmt::format("{:>8}  {:<15}  ", point.length, method_of(point));
   if (point.too_large) {
     return row + fmt::format("left out: it would take {} of memory\n", format_bytes(point.planned_bytes));
   }
@@ -36,7 +44,7 @@ std::string train_table_row(const TrainPoint& point, double ceiling) {
 
 std::string products_table(const TrainPoint& point, double ceiling) {
   std::string text =
-      fmt::format("\nproducts of {}, length {}, {}\n", point.model, point.length, name_of(point.position)) +
+      fmt::format("\nproducts of {}, length {}, {}\n", point.model, point.length, method_of(point)) +
       fmt::format("{:<14}  {:<7}  {:>21}  {:<11}  {:>5}  {:>7}  {:>9}  {:>9}  {:>7}  {:>9}\n", "parameter", "pass",
                   "rows x columns x inner", "operands", "times", "GFLOP/s", "of oneDNN", "time", "of step", "in step");
   const auto row = [&](std::string_view parameter, std::string_view pass, std::string_view shape,
@@ -67,7 +75,7 @@ std::string replay_table(const TrainPoint& point) {
   std::string text;
   for (const Replay& replayed : point.replays) {
     text += fmt::format("\nreplay of {}, length {}, {}: {} threads, step {:.1f} ms, {:.1f} % of ideal\n", point.model,
-                        point.length, name_of(point.position), replayed.threads, 1e3 * replayed.seconds,
+                        point.length, method_of(point), replayed.threads, 1e3 * replayed.seconds,
                         100 * replayed.share_of_ideal()) +
             fmt::format("{:<66}  {:>6}  {:>11}  {:>9}  {:>9}  {:>9}\n", "section", "times", "tasks", "work", "replayed",
                         "lost");
@@ -144,6 +152,7 @@ nlohmann::ordered_json to_json(const TrainPoint& point, double ceiling) {
                                  {"heads", point.heads},
                                  {"vocab_size", point.vocab_size},
                                  {"position", name_of(point.position)},
+                                 {"all_keys", point.all_keys},
                                  {"precision", name_of(point.precision)},
                                  {"recompute", point.recompute},
                                  {"length", point.length},

@@ -69,6 +69,7 @@ TEST(TrainStep, AdaptiveModelsAreRefused) {
 TEST(TrainBench, MeasuresStepsInTurns) {
   const std::vector<Position> positions = {Position::alibi, Position::t5};
   TrainBench bench(quick_training, ceilings());
+  bench.measure("own", {small_config()}, 64);  // what threads keep of the first products would count as the model's
   const std::vector<TrainPoint> points =
       bench.measure("own", {small_config(positions[0]), small_config(positions[1])}, 64);
   ASSERT_EQ(points.size(), 2);
@@ -189,6 +190,18 @@ TEST(TrainReport, Arithmetic) {
   for (const char* text : {"sinusoidal", "2.05k", "4000 ms", "3000 ms", "75 %", "75.0 %", "1.00 GiB"}) {
     EXPECT_NE(row.find(text), std::string::npos) << text << " in " << row;
   }
+}
+
+TEST(TrainReport, AlibiWithAllKeysIsNamed) {
+  LanguageModelConfig config = small_config();
+  config.transformer.tolerance = 0;
+  const std::vector<TrainPoint> points =
+      TrainBench(quick_training, ceilings()).measure("own", {small_config(), config}, 64);
+  EXPECT_FALSE(points[0].all_keys);
+  EXPECT_TRUE(points[1].all_keys);
+  EXPECT_NE(train_table_row(points[1], 1).find("  alibi, all keys  "), std::string::npos);
+  EXPECT_EQ(to_json(points[1], 1)["position"], "alibi");
+  EXPECT_EQ(to_json(points[1], 1)["all_keys"], true);
 }
 
 }  // namespace
