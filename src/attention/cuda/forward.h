@@ -89,6 +89,13 @@ struct Forward {
   }
 
   ALIBI_LANE void visit_all() {
+    if (known().seen.begin < known().seen.end) copy_step((known().diagonal + 1) * steps_of_block - 1, 0);
+    copies_commit();
+    if (a.budget > 0) {
+      copies_wait<1>();
+      block_sync();  // the queries have landed
+      Rule::measure_rows(a, a.tasks[block_index()], q_at, skip_at);
+    }
     ALIBI_UNROLLED
     for (int i = 0; i < 2 * m; ++i) {
       max[i] = -infinity;
@@ -117,9 +124,11 @@ struct Forward {
     const int start = towards < 0 ? steps_of_block - 1 : 0, finish = steps_of_block - 1 - start;
     int step = first * steps_of_block + start;
     const int last = (end - towards) * steps_of_block + finish;
-    block_sync();  // the memory of the other direction's steps is free
-    copy_step(step, 0);
-    copies_commit();
+    if (towards > 0) {  // the other direction's first step is under way
+      block_sync();     // the memory of its steps is free
+      copy_step(step, 0);
+      copies_commit();
+    }
     uint32_t stage = 0;
     bool over = false;
     ALIBI_NOT_UNROLLED
@@ -129,9 +138,6 @@ struct Forward {
       if (block_all(over)) return (step - towards) / steps_of_block;
       if (step != last) copy_step(step + towards, stage ^ stage_bytes);
       copies_commit();
-      if (a.budget > 0 && towards < 0 && step == first * steps_of_block + start) {
-        Rule::measure_rows(a, a.tasks[block_index()], q_at, skip_at);
-      }
       multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, thread_index() / 32 * 16 * m),
                                    columns_of_16<columns>(k_at + stage));
       Packed<n> weights[m];
@@ -226,36 +232,36 @@ struct Forward {
   ALIBI_LANE void write(Keys visited) {
     const Task task = a.tasks[block_index()];
     const SequenceRows sequence = a.call.sequences[task.sequence];
-    const Place where(a.call, sequence, task.head);
-    const TileRows tile = known().tile;
-    const int row = task.tile * rows;
+    const int row = task.tile * rows, warp_row = thread_index() / 32 * 16 * m;
     float factors[2 * m];
     ALIBI_UNROLLED
     for (int r = 0; r < 2 * m; ++r) {
-      const float total = sum_of_row(sum[r]);
-      factors[r] = total == 0 ? 0.0f : 1 / (total * weight_unit);
-      const int at = own_row() + 8 * r;
-      if (a.lse == nullptr || thread_index() % 4 != 0 || at >= tile.count) continue;
-      constexpr float ln2 = 0.693147180559945309f;
-      const float near = (max[r] + log2f(total)) * ln2;
-      const int64_t first =
-          (int64_t{sequence.batch} * a.call.heads + task.head) * a.call.queries + sequence.query_begin;
-      a.near_lse[first + row + at] = near;
-      // How far the row is from all keys.
-      const int64_t outside = where.offset + row + at - tile.position(at);
-      const double slope = static_cast<double>(outside < 0 ? where.after : where.before) * static_cast<double>(ln2);
-      const auto distance = static_cast<double>(outside < 0 ? -outside : outside);
-      a.lse[first + row + at] = outside == 0 ? near : static_cast<float>(near - slope * distance);
+      sum[r] = sum_of_row(sum[r]);
+      factors[r] = sum[r] == 0 ? 0.0f : 1 / (sum[r] * weight_unit);
     }
-    const int warp_row = thread_index() / 32 * 16 * m;
     write_rows<type, columns>(out, factors, q_at, warp_row,
                               writable_rows_of(a.out, sequence.batch, sequence.query_begin, task.head),
                               a.out.row_stride, row + warp_row, sequence.queries, 0, a.call.head_dim);
+    const int64_t entry = (int64_t{sequence.batch} * a.call.heads + task.head) * a.call.queries + sequence.query_begin;
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      const int at = row + own_row() + 8 * r;
+      if (a.lse == nullptr || thread_index() % 4 != 0 || at >= sequence.queries) continue;
+      constexpr float ln2 = 0.693147180559945309f;
+      const float near = (max[r] + log2f(sum[r])) * ln2;
+      a.near_lse[entry + at] = near;
+      // How far the row is from all keys.
+      const Place place(a.call, sequence, task.head);
+      const int64_t outside = place.offset + at - place.position(at);
+      const double slope = static_cast<double>(outside < 0 ? place.after : place.before) * static_cast<double>(ln2);
+      const auto distance = static_cast<double>(outside < 0 ? -outside : outside);
+      a.lse[entry + at] = outside == 0 ? near : static_cast<float>(near - slope * distance);
+    }
     if (a.first_block != nullptr && thread_index() == 0) {
       const int tiles = (sequence.queries + rows - 1) / rows;
-      const int64_t entry = int64_t{sequence.tiles_before} * a.call.heads + int64_t{task.head} * tiles + task.tile;
-      a.first_block[entry] = visited.begin;
-      a.last_block[entry] = visited.end;
+      const int64_t number = int64_t{sequence.tiles_before} * a.call.heads + int64_t{task.head} * tiles + task.tile;
+      a.first_block[number] = visited.begin;
+      a.last_block[number] = visited.end;
     }
   }
 };
