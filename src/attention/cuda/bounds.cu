@@ -1,4 +1,5 @@
 #include "attention/cuda/bounds.h"
+
 #include "attention/cuda/launches.h"
 
 namespace alibi::kernels::cuda {

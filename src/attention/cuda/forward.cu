@@ -1,4 +1,5 @@
 #include "attention/cuda/forward.h"
+
 #include "attention/cuda/launches.h"
 
 int alibi::kernels::cuda::launch_forward(const ForwardArguments& arguments, int64_t tasks, Type type, void* stream) {

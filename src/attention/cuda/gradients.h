@@ -314,10 +314,12 @@ struct KeyGradients {
                                              a.dout.row_stride, row, sequence.queries, size);
       const int at = thread_index();
       if (at < step_rows) {
-        const bool real = row + at < sequence.queries;
-        const RowTerms* const terms = a.terms + first_term(a.call, sequence, head);
-        copy8(terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms)),
-              terms + (real ? row + at : 0), real);
+        const uint32_t to = terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms));
+        if (row + at < sequence.queries) {
+          copy8(to, a.terms + first_term(a.call, sequence, head) + row + at, true);
+        } else {
+          shared_store(to, RowTerms{infinity, 0});  // or weights of rows that are not there could overflow
+        }
       }
     };
     Steps steps(a, task, sequence);

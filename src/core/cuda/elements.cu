@@ -1,7 +1,7 @@
+#include "core/cuda/elements.h"
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
-
-#include "core/cuda/elements.h"
 
 namespace alibi::cuda {
 namespace {

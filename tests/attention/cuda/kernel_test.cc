@@ -249,6 +249,17 @@ TEST(AttentionCuda, WhatItDoesNotTakeIsRefused) {
   expect_error([&] { attention(narrow, narrow, narrow); }, "does not compute this call");
 }
 
+/// Two queries in a tile: the rows after them would stand beside far keys, where their bias would weigh without bound.
+TEST(AttentionCuda, RowsThatAreNotThereWeighNothing) {
+  AttentionCase c{.queries = 2, .keys = 200, .head_dim = 64};
+  c.options = {.causal = false, .query_offset = 100};
+  for (const auto& [dtype, slope] : {std::pair{DType::float16, 0.5f}, {DType::bfloat16, 3.0f}}) {
+    c.dtype = dtype;
+    c.options.slopes = {slope};
+    expect_right(c, true);
+  }
+}
+
 TEST(AttentionCuda, GradientsOfSlopes) {
   AttentionCase c{.batch = 2, .queries = 150, .keys = 170, .heads = 4, .kv_heads = 2, .head_dim = 32};
   c.dtype = DType::float16;
