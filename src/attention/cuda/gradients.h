@@ -142,7 +142,9 @@ struct QueryGradients {
         }
       }
       if (a.slope_sums != nullptr) slope_sum += slope_part(a, tile, own_row, key, ds);
-      add_product<type, columns>(dq, ds, rows_of_16<columns>(k_at + stage, 0));
+      Packed<n> packed[m];
+      pack_rows<type>(packed, ds);
+      add_product<type, columns>(dq, packed, rows_of_16<columns>(k_at + stage, 0));
     }
     copies_wait<0>();
     block_sync();  // without keys, the queries land only here
@@ -342,7 +344,9 @@ struct KeyGradients {
       Sums<n> p[1], ds[1];
       multiply_rows<type, columns>(p, rows_of_16<columns>(k_at, warp_key), columns_of_16<columns>(q));
       make_weights(a, sequence, head, row, key, warp_key, terms, p[0]);
-      add_product<type, columns>(dv, p, rows_of_16<columns>(dout, 0), task.part * own_columns / 16);
+      Packed<n> packed[1];
+      pack_rows<type>(packed, p);
+      add_product<type, columns>(dv, packed, rows_of_16<columns>(dout, 0), task.part * own_columns / 16);
       multiply_rows<type, columns>(ds, rows_of_16<columns>(v_at, warp_key), columns_of_16<columns>(dout));
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
@@ -353,7 +357,8 @@ struct KeyGradients {
           ds[0].at[j][e + 2] = p[0].at[j][e + 2] * (ds[0].at[j][e + 2] - delta);
         }
       }
-      add_product<type, columns>(dk, ds, rows_of_16<columns>(q, 0), task.part * own_columns / 16);
+      pack_rows<type>(packed, ds);
+      add_product<type, columns>(dk, packed, rows_of_16<columns>(q, 0), task.part * own_columns / 16);
       head = next_head;
       row = next_row;
       stage ^= 1;

@@ -94,15 +94,15 @@ class Block {
   int thread() const { return current_; }
   int index() const { return index_; }
 
-  /// `bytes` of shared memory; the address must be a multiple of that.
-  unsigned char* shared(uint32_t address, size_t bytes) {
-    if (address % bytes != 0) broken("an address in shared memory is not aligned");
+  unsigned char* shared(uint32_t address, size_t bytes, size_t alignment) {
+    if (address % alignment != 0) broken("an address in shared memory is not aligned");
     if (address + bytes > shared_.size()) broken("an address outside of the block's shared memory");
     return shared_.data() + address;
   }
 
   void copy(uint32_t address, const void* from, int bytes) {
-    std::memset(shared(address, static_cast<size_t>(bytes)), 0xff, static_cast<size_t>(bytes));
+    std::memset(shared(address, static_cast<size_t>(bytes), static_cast<size_t>(bytes)), 0xff,
+                static_cast<size_t>(bytes));
     if (reinterpret_cast<uintptr_t>(from) % static_cast<uintptr_t>(bytes) != 0)
       broken("a copy's source is not aligned");
     fiber().pending.back().push_back({address, bytes, from});
@@ -112,7 +112,8 @@ class Block {
     auto& pending = fiber().pending;
     while (pending.size() > left + 1) {
       for (const Fiber::Copy& copy : pending.front()) {
-        unsigned char* const to = shared(copy.address, static_cast<size_t>(copy.bytes));
+        unsigned char* const to =
+            shared(copy.address, static_cast<size_t>(copy.bytes), static_cast<size_t>(copy.bytes));
         if (copy.from == nullptr) {
           std::memset(to, 0, static_cast<size_t>(copy.bytes));
         } else {
@@ -279,12 +280,12 @@ inline float lane_xor(float value, int bits) {
 template <class V>
 V shared_load(uint32_t address) {
   V value;
-  std::memcpy(&value, Block::here().shared(address, sizeof(V)), sizeof(V));
+  std::memcpy(&value, Block::here().shared(address, sizeof(V), alignof(V)), sizeof(V));
   return value;
 }
 template <class V>
 void shared_store(uint32_t address, const V& value) {
-  std::memcpy(Block::here().shared(address, sizeof(V)), &value, sizeof(V));
+  std::memcpy(Block::here().shared(address, sizeof(V), alignof(V)), &value, sizeof(V));
 }
 
 inline void copy16(uint32_t address, const void* from, bool real) {
@@ -313,7 +314,7 @@ void load_matrices(uint32_t (&x)[4], uint32_t address) {
           const size_t major = lane / 4, minor = lane % 4 * 2 + e;
           const size_t row = transposed ? minor : major, column = transposed ? major : minor;
           uint16_t value;
-          std::memcpy(&value, Block::here().shared(lanes[matrix * 8 + row]->address, 16) + 2 * column, 2);
+          std::memcpy(&value, Block::here().shared(lanes[matrix * 8 + row]->address, 16, 16) + 2 * column, 2);
           both |= static_cast<uint32_t>(value) << (16 * e);
         }
         lanes[lane]->x[matrix] = both;

@@ -60,6 +60,7 @@ struct TileRows {
   int count;
   float before, after;  ///< slopes
 
+  ALIBI_LANE TileRows() {}
   ALIBI_LANE TileRows(const Place& place, int row, int rows)
       : all(place.seen_by_all(row, row + rows - 1)),
         start(static_cast<int>(clamp(place.offset + row, -rows, place.keys))),

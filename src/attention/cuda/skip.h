@@ -54,17 +54,15 @@ struct alignas(16) SkipRow {
   int32_t level;
 };
 
+/// Where the entries of a head begin in the tables.
+ALIBI_LANE int64_t first_bound(const ForwardArguments& a, const SequenceRows& sequence, int head) {
+  const int blocks = (sequence.keys + block_keys - 1) / block_keys;
+  return int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
+}
+
 /// The rule for a head's tile of queries, of which each warp has 16 m rows.
 template <Type type, int columns, int m>
 struct SkipRule {
-  bool asked;
-  int64_t entry;  ///< of the head in the tables
-
-  ALIBI_LANE SkipRule(const ForwardArguments& a, const SequenceRows& sequence, int head) : asked(a.budget > 0) {
-    const int blocks = (sequence.keys + block_keys - 1) / block_keys;
-    entry = int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
-  }
-
   /// What negligible() reads of the rows, from the queries in shared memory. Each warp takes its own.
   static ALIBI_LANE void measure_rows(const ForwardArguments& a, const Task& task, uint32_t queries, uint32_t rows) {
     const int lane = thread_index() % 32, at = thread_index() / 32 * 16 * m + lane;
@@ -97,18 +95,18 @@ struct SkipRule {
 
   /// True if the thread's row needs none of the keys before a block, or from it on. The rows of four lanes are shared
   /// out among them: each adds up and asks for one.
-  ALIBI_LANE bool over_before(const ForwardArguments& a, const TileRows& tile, int block, const float (&max)[2 * m],
-                              const float (&sum)[2 * m], uint32_t rows) const {
+  static ALIBI_LANE bool over_before(const ForwardArguments& a, const TileRows& tile, int64_t first, int block,
+                                     const float (&max)[2 * m], const float (&sum)[2 * m], uint32_t rows) {
     const int end = block * block_keys, at = own_row();
-    if (!asked || tile.start < end) return false;
-    return negligible(a, a.bounds.before[entry + block], tile, tile.before, tile.position(at) - (end - 1), at,
+    if (tile.start < end) return false;
+    return negligible(a, a.bounds.before[first + block], tile, tile.before, tile.position(at) - (end - 1), at,
                       own_value(max), own_sum(sum), rows);
   }
-  ALIBI_LANE bool over_after(const ForwardArguments& a, const TileRows& tile, int block, const float (&max)[2 * m],
-                             const float (&sum)[2 * m], uint32_t rows) const {
+  static ALIBI_LANE bool over_after(const ForwardArguments& a, const TileRows& tile, int64_t first, int block,
+                                    const float (&max)[2 * m], const float (&sum)[2 * m], uint32_t rows) {
     const int begin = block * block_keys, at = own_row();
-    if (!asked || tile.start + tile.count - 1 >= begin) return false;
-    return negligible(a, a.bounds.from[entry + block], tile, tile.after, begin - tile.position(at), at, own_value(max),
+    if (tile.start + tile.count - 1 >= begin) return false;
+    return negligible(a, a.bounds.from[first + block], tile, tile.after, begin - tile.position(at), at, own_value(max),
                       own_sum(sum), rows);
   }
 

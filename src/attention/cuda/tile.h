@@ -102,29 +102,40 @@ ALIBI_LANE void multiply_rows(Sums<n> (&sums)[m], Reader a, Reader b) {
   }
 }
 
-/// sums[m] += w b: w are 16 x (8 n) values in the places where multiply_rows() leaves them; tile b has 8 n rows, of
-/// which the columns [16 first_step, 16 first_step + 8 width) are taken.
+/// Sums in 16 bits, as the left side of a product: 0 of the row of at[..][0..1], 1 of the one below.
+template <int n>
+struct Packed {
+  uint32_t at[n][2];
+};
+
+template <Type type, int m, int n>
+ALIBI_LANE void pack_rows(Packed<n> (&packed)[m], const Sums<n> (&sums)[m]) {
+  ALIBI_UNROLLED
+  for (int i = 0; i < m; ++i) {
+    ALIBI_UNROLLED
+    for (int j = 0; j < n; ++j) {
+      packed[i].at[j][0] = pack<type>(sums[i].at[j][0], sums[i].at[j][1]);
+      packed[i].at[j][1] = pack<type>(sums[i].at[j][2], sums[i].at[j][3]);
+    }
+  }
+}
+
+/// sums[m] += w b: w are 16 x (8 n) values; tile b has 8 n rows, of which the columns [16 first_step, 16 first_step +
+/// 8 width) are taken.
 template <Type type, int columns, int m, int n, int width>
-ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Sums<n> (&w)[m], Reader b, int first_step = 0) {
+ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Packed<n> (&w)[m], Reader b, int first_step = 0) {
   static_assert(n % 2 == 0 && width % 2 == 0);
   ALIBI_UNROLLED
   for (int k = 0; k < n; k += 2) {
-    uint32_t left[m][4];
-    ALIBI_UNROLLED
-    for (int i = 0; i < m; ++i) {
-      left[i][0] = pack<type>(w[i].at[k][0], w[i].at[k][1]);
-      left[i][1] = pack<type>(w[i].at[k][2], w[i].at[k][3]);
-      left[i][2] = pack<type>(w[i].at[k + 1][0], w[i].at[k + 1][1]);
-      left[i][3] = pack<type>(w[i].at[k + 1][2], w[i].at[k + 1][3]);
-    }
     ALIBI_UNROLLED
     for (int j = 0; j < width; j += 2) {
       uint32_t right[4];
       load4_transposed(right, b.address<columns>(8 * k, first_step + j / 2));
       ALIBI_UNROLLED
       for (int i = 0; i < m; ++i) {
-        multiply<type>(sums[i].at[j], left[i], right[0], right[1]);
-        multiply<type>(sums[i].at[j + 1], left[i], right[2], right[3]);
+        const uint32_t left[4] = {w[i].at[k][0], w[i].at[k][1], w[i].at[k + 1][0], w[i].at[k + 1][1]};
+        multiply<type>(sums[i].at[j], left, right[0], right[1]);
+        multiply<type>(sums[i].at[j + 1], left, right[2], right[3]);
       }
     }
   }
