@@ -46,7 +46,9 @@ class Sent {
 template <class T>
 class Made {
  public:
-  Made(const Machine& machine, int64_t size) : memory_(machine.workspace(static_cast<size_t>(size) * sizeof(T))) {}
+  Made(const Machine& machine, int64_t size) {
+    if (size > 0) memory_ = machine.workspace(static_cast<size_t>(size) * sizeof(T));
+  }
   T* get() const { return static_cast<T*>(memory_.get()); }
 
  private:
@@ -316,9 +318,10 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
   if (!notes) return true;
   KernelState::State& kept = state->kernel.state();
   kept.begin(KernelState::State::Kernel::cuda, tiles);
-  const size_t bytes = static_cast<size_t>(tiles) * sizeof(int32_t);
-  machine.copy_to_host(kept.first_block.data(), arguments.first_block, bytes);
-  machine.copy_to_host(kept.last_block.data(), arguments.last_block, bytes);
+  std::vector<int32_t> both(static_cast<size_t>(2 * tiles));
+  machine.copy_to_host(both.data(), visited.get(), both.size() * sizeof(int32_t));
+  std::copy_n(both.begin(), tiles, kept.first_block.begin());
+  std::copy_n(both.begin() + tiles, tiles, kept.last_block.begin());
   state->stats.blocks_visited = 0;
   for (size_t i = 0; i < kept.first_block.size(); ++i) {
     state->stats.blocks_visited += kept.last_block[i] - kept.first_block[i];
