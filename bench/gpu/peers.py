@@ -274,8 +274,8 @@ def sdpa(inputs):
     bias = torch.empty(1, heads, length, length, device="cuda", dtype=inputs[0].dtype)
     for head, slope in enumerate(slopes_of(heads)):
         bias[0, head] = (-slope * distance).masked_fill(distance < 0, -math.inf)
-    return by_autograd(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias), inputs,
-                       head_first=True)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return by_autograd(lambda q, k, v: attend(q, k, v, attn_mask=bias), inputs, head_first=True)
 
 
 def cudnn_alibi():
@@ -342,7 +342,8 @@ def forgetting_transformer(path):
 
 def inputs_of(batch, length, heads, head_dim, seed=1):
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    return [torch.randn(batch, length, heads, head_dim, generator=generator, device="cuda").bfloat16() for _ in range(4)]
+    shape = (batch, length, heads, head_dim)
+    return [torch.randn(shape, generator=generator, device="cuda").bfloat16() for _ in range(4)]
 
 
 def float64(inputs):
@@ -446,7 +447,7 @@ def main():
     for name, make in all_ways(options, alibi).items():
         try:
             way = make()
-            report["errors"][name] = {head_dim: errors_of(way, head_dim) for head_dim in map(int, options.head_dims.split(","))}
+            report["errors"][name] = {d: errors_of(way, d) for d in map(int, options.head_dims.split(","))}
         except Exception as error:  # whatever a peer throws is its reason
             torch.cuda.synchronize()
             leave_out(name, error)
@@ -482,7 +483,8 @@ def main():
                     continue
                 times = time_in_turns(some, options.seconds)
                 ours = times.get("alibi, 2^-11")
-                print(f"\nhead_dim {head_dim}, length {length}, batch {batch}, heads {heads}, {which}; visited {visited:.3f}")
+                print(f"\nhead_dim {head_dim}, length {length}, batch {batch}, heads {heads}, {which}; "
+                      f"visited {visited:.3f}")
                 for name, ms in times.items():
                     rate = flops * (1 if which == "forward" else 3.5) / ms * 1e-9
                     ratio = f"{ms / ours:6.2f}" if ours else "     ?"
