@@ -103,9 +103,10 @@ class Alibi:
 
     def visited(self, inputs, tolerance):
         q, k, v, _ = inputs
+        out = torch.empty_like(q)
         self.check(self.library.alibi_attention(self.view(q), self.view(k), self.view(v),
                                                 ctypes.byref(self.options(q.shape[2], tolerance)),
-                                                self.view(torch.empty_like(q)), self.state))
+                                                self.view(out), self.state))
         visited, total = ctypes.c_int64(), ctypes.c_int64()
         self.check(self.library.alibi_attention_state_blocks(self.state, ctypes.byref(visited), ctypes.byref(total)))
         return visited.value / max(total.value, 1)
@@ -204,6 +205,9 @@ def flex_attention(reach):
         module = importlib.import_module("torch.nn.attention.flex_attention")
     except ImportError as error:
         raise Left(f"PyTorch {torch.__version__} has no FlexAttention") from error
+    for limit in ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit"):
+        if hasattr(torch._dynamo.config, limit):  # each shape is compiled anew; beyond the limit it would not be at all
+            setattr(torch._dynamo.config, limit, 1024)
     compiled = torch.compile(module.flex_attention, dynamic=False)
 
     def prepare(inputs):
@@ -270,8 +274,8 @@ def sdpa(inputs):
     bias = torch.empty(1, heads, length, length, device="cuda", dtype=inputs[0].dtype)
     for head, slope in enumerate(slopes_of(heads)):
         bias[0, head] = (-slope * distance).masked_fill(distance < 0, -math.inf)
-    return by_autograd(lambda q, k, v: torch.nn.functional.scaled_dot_product_attention(q, k, v, attn_mask=bias), inputs,
-                       head_first=True)
+    attend = torch.nn.functional.scaled_dot_product_attention
+    return by_autograd(lambda q, k, v: attend(q, k, v, attn_mask=bias), inputs, head_first=True)
 
 
 def cudnn_alibi():
@@ -338,7 +342,8 @@ def forgetting_transformer(path):
 
 def inputs_of(batch, length, heads, head_dim, seed=1):
     generator = torch.Generator(device="cuda").manual_seed(seed)
-    return [torch.randn(batch, length, heads, head_dim, generator=generator, device="cuda").bfloat16() for _ in range(4)]
+    shape = (batch, length, heads, head_dim)
+    return [torch.randn(shape, generator=generator, device="cuda").bfloat16() for _ in range(4)]
 
 
 def float64(inputs):
@@ -406,22 +411,22 @@ def all_ways(options, alibi):
         "FlashAttention-2, proven windows": lambda: flash_attention_windows(options.flash_attention),
         "FlexAttention": lambda: flex_attention(None),
         "FlexAttention, proven windows": lambda: flex_attention(proven_windows),
-        "FlexAttention, usual windows": lambda: flex_attention(usual_windows),
         "PyTorch SDPA, bias in memory": lambda: sdpa,
         "cuDNN alibi_mask": cudnn_alibi,
         "Forgetting Transformer": lambda: forgetting_transformer(options.forgetting_transformer),
-    }
+    } | ({"FlexAttention, usual windows": lambda: flex_attention(usual_windows)} if options.all else {})
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--library", type=pathlib.Path, required=True, help="alibi's operator as a shared library")
     parser.add_argument("--json", type=pathlib.Path)
-    parser.add_argument("--lengths", default="2048,8192,16384")
+    parser.add_argument("--lengths", default="8192,2048,16384")
     parser.add_argument("--head-dims", default="64,128")
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--seconds", type=float, default=0.3, help="for each way at each shape")
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no further shape is begun")
+    parser.add_argument("--all", action="store_true", help="windows that nothing proves, too")
     parser.add_argument("--flash-attention", type=pathlib.Path, help="libflash_attention.so")
     parser.add_argument("--forgetting-transformer", type=pathlib.Path, help="folder of its Python package")
     options = parser.parse_args()
@@ -442,7 +447,7 @@ def main():
     for name, make in all_ways(options, alibi).items():
         try:
             way = make()
-            report["errors"][name] = {head_dim: errors_of(way, head_dim) for head_dim in map(int, options.head_dims.split(","))}
+            report["errors"][name] = {d: errors_of(way, d) for d in map(int, options.head_dims.split(","))}
         except Exception as error:  # whatever a peer throws is its reason
             torch.cuda.synchronize()
             leave_out(name, error)
@@ -452,8 +457,8 @@ def main():
               + "; ".join(f"d {d}: " + ", ".join(f"{e:.1e}" for e in all_of)
                           for d, all_of in report["errors"][name].items())
               + (f" ({way.remark})" if hasattr(way, "remark") else ""), flush=True)
-    for head_dim in map(int, options.head_dims.split(",")):
-        for length in map(int, options.lengths.split(",")):
+    for length in map(int, options.lengths.split(",")):
+        for head_dim in map(int, options.head_dims.split(",")):
             if time.monotonic() - start > options.budget:
                 print(f"head_dim {head_dim}, length {length}: left out, the time is up")
                 continue
@@ -478,7 +483,8 @@ def main():
                     continue
                 times = time_in_turns(some, options.seconds)
                 ours = times.get("alibi, 2^-11")
-                print(f"\nhead_dim {head_dim}, length {length}, batch {batch}, heads {heads}, {which}; visited {visited:.3f}")
+                print(f"\nhead_dim {head_dim}, length {length}, batch {batch}, heads {heads}, {which}; "
+                      f"visited {visited:.3f}")
                 for name, ms in times.items():
                     rate = flops * (1 if which == "forward" else 3.5) / ms * 1e-9
                     ratio = f"{ms / ours:6.2f}" if ours else "     ?"
