@@ -142,13 +142,11 @@ struct Forward {
                                    columns_of_16<columns>(k_at + stage));
       Packed<n> weights[m];
       make_weights(step * step_keys, weights);
+      if (a.budget > 0 && step != last && step % steps_of_block == finish) {
+        over = Rule::over(a, known().tile, known().bounds, step / steps_of_block, towards, max, sum, skip_at);
+      }
       add_product<type, columns>(out, weights, rows_of_16<columns>(v_at + stage, 0));
       if (step == last) return step / steps_of_block;
-      if (a.budget > 0 && step % steps_of_block == finish) {
-        const int block = step / steps_of_block;
-        over = towards < 0 ? Rule::over_before(a, known().tile, known().bounds, block, max, sum, skip_at)
-                           : Rule::over_after(a, known().tile, known().bounds, block + 1, max, sum, skip_at);
-      }
     }
   }
 

@@ -1,4 +1,5 @@
-#include "attention/cuda/gradients.h"
+#include "attention/cuda/key_gradients.h"
+
 #include "attention/cuda/launches.h"
 
 int alibi::kernels::cuda::launch_key_gradients(const BackwardArguments& arguments, int64_t tasks, Type type,

@@ -1,4 +1,5 @@
-#include "attention/cuda/gradients.h"
+#include "attention/cuda/query_gradients.h"
+
 #include "attention/cuda/launches.h"
 
 namespace alibi::kernels::cuda {

@@ -93,21 +93,17 @@ struct SkipRule {
     warp_sync();
   }
 
-  /// True if the thread's row needs none of the keys before a block, or from it on. The rows of four lanes are shared
-  /// out among them: each adds up and asks for one.
-  static ALIBI_LANE bool over_before(const ForwardArguments& a, const TileRows& tile, int64_t first, int block,
-                                     const float (&max)[2 * m], const float (&sum)[2 * m], uint32_t rows) {
-    const int end = block * block_keys, at = own_row();
-    if (tile.start < end) return false;
-    return negligible(a, a.bounds.before[first + block], tile, tile.before, tile.position(at) - (end - 1), at,
-                      own_value(max), own_sum(sum), rows);
-  }
-  static ALIBI_LANE bool over_after(const ForwardArguments& a, const TileRows& tile, int64_t first, int block,
-                                    const float (&max)[2 * m], const float (&sum)[2 * m], uint32_t rows) {
-    const int begin = block * block_keys, at = own_row();
-    if (tile.start + tile.count - 1 >= begin) return false;
-    return negligible(a, a.bounds.from[first + block], tile, tile.after, begin - tile.position(at), at, own_value(max),
-                      own_sum(sum), rows);
+  /// True if the thread's row needs none of the keys beyond a block, before it (towards < 0) or after it. The rows of
+  /// four lanes are shared out among them: each adds up and asks for one.
+  static ALIBI_LANE bool over(const ForwardArguments& a, const TileRows& tile, int64_t first, int block, int towards,
+                              const float (&max)[2 * m], const float (&sum)[2 * m], uint32_t rows) {
+    const bool before = towards < 0;
+    const int edge = before ? block * block_keys : (block + 1) * block_keys;  // keys before it, or from it on, remain
+    if (before ? tile.start < edge : tile.start + tile.count - 1 >= edge) return false;
+    const int at = own_row(), position = tile.position(at);
+    const KeyBound& keys = before ? a.bounds.before[first + block] : a.bounds.from[first + block + 1];
+    return negligible(a, keys, tile, before ? tile.before : tile.after,
+                      before ? position - (edge - 1) : edge - position, at, own_value(max), own_sum(sum), rows);
   }
 
  private:

@@ -5,8 +5,9 @@
 
 #include "attention/cuda/bounds.h"
 #include "attention/cuda/forward.h"
-#include "attention/cuda/gradients.h"
+#include "attention/cuda/key_gradients.h"
 #include "attention/cuda/passes.h"
+#include "attention/cuda/query_gradients.h"
 #include "core/check.h"
 #include "core/memory.h"
 
