@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test build bench format lint install package wheel wheel-operator clean dependencies configure
+.PHONY: help demo test build bench format lint install package wheel wheel-operator gpu-check clean dependencies configure
 
 help:           ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -53,6 +53,9 @@ wheel:          ## make a wheel of the Python package that needs no library of t
 wheel-operator: ## the same without language models, in $(BUILD)-python/dist-operator
 	@scripts/install-dependencies python
 	@scripts/build-wheel --operator $(BUILD)-python
+
+gpu-check:      ## on a machine with an NVIDIA GPU: build attention for it, test, sanitize, measure beside peers
+	@scripts/gpu-check $(ARGS)
 
 clean:          ## remove the build folder
 	rm -rf $(BUILD)

@@ -43,10 +43,14 @@ install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake ${CMAKE_CURRENT_
               ${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake
         DESTINATION ${package_dir})
 
+set(cuda_library "")
+if(ALIBI_CUDA)
+  set(cuda_library -L${CUDAToolkit_LIBRARY_DIR} -lcudart_static -lrt)
+endif()
 install_pkgconfig_file(alibi-attention alibi_attention "Attention with linear biases; C and C++"
-                       libhwy:hwy fmt:fmt -pthread)
+                       libhwy:hwy fmt:fmt ${cuda_library} -pthread)
 if(ALIBI_BUILD_MODELS)
   install_pkgconfig_file(alibi alibi "${PROJECT_DESCRIPTION}"
                          libhwy:hwy fmt:fmt dnnl:dnnl sentencepiece_train:sentencepiece_train
-                         sentencepiece:sentencepiece zlib:z libzstd:zstd -pthread)
+                         sentencepiece:sentencepiece zlib:z libzstd:zstd ${cuda_library} -pthread)
 endif()

@@ -7,16 +7,31 @@
 #   alibi            operator, library             installed, alibi::alibi
 #   alibi_internal   operator, library and tools   never installed: the command and the tests, which use private headers
 set(operator_dependencies Threads::Threads hwy::hwy fmt::fmt)
+if(ALIBI_CUDA)
+  list(APPEND operator_dependencies CUDA::cudart_static)
+endif()
 set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sentencepiece ZLIB::ZLIB Zstandard::zstd
                          ${CMAKE_DL_LIBS})
 
 file(GLOB_RECURSE OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
 list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc
-     src/core/parallel_log.cc src/core/tensor.cc)
+     src/core/parallel_log.cc src/core/stream.cc src/core/tensor.cc)
+# What needs CUDA, and what stands in its place in a build without.
+file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/core/cuda/*.cc src/attention/cuda/kernel.cc)
+list(FILTER CUDA_SOURCES EXCLUDE REGEX "/none\\.cc$")
+file(GLOB_RECURSE CUDA_KERNELS CONFIGURE_DEPENDS src/*.cu)
+set(CUDA_STUBS ${PROJECT_SOURCE_DIR}/src/core/cuda/none.cc ${PROJECT_SOURCE_DIR}/src/attention/cuda/none.cc)
 file(GLOB TOOLS_SOURCES CONFIGURE_DEPENDS src/bench/*.cc)
 list(TRANSFORM OPERATOR_SOURCES REPLACE "^src/" "${PROJECT_SOURCE_DIR}/src/")
+list(APPEND OPERATOR_SOURCES ${CUDA_SOURCES} ${CUDA_STUBS})
+list(REMOVE_DUPLICATES OPERATOR_SOURCES)
 file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS src/*.cc)
 list(REMOVE_ITEM LIBRARY_SOURCES ${OPERATOR_SOURCES} ${TOOLS_SOURCES})
+if(ALIBI_CUDA)
+  list(REMOVE_ITEM OPERATOR_SOURCES ${CUDA_STUBS})
+else()
+  list(REMOVE_ITEM OPERATOR_SOURCES ${CUDA_SOURCES})
+endif()
 
 function(add_alibi_objects name)
   add_library(${name} OBJECT ${ARGN})
@@ -33,6 +48,18 @@ endfunction()
 add_alibi_objects(alibi_operator_objects ${OPERATOR_SOURCES})
 target_link_libraries(alibi_operator_objects PRIVATE ${operator_dependencies})
 
+set(operator_objects $<TARGET_OBJECTS:alibi_operator_objects>)
+if(ALIBI_CUDA)
+  # Kernels know neither fmt nor Highway: plain structs come in, and a cudaError_t goes out.
+  add_library(alibi_cuda_objects OBJECT ${CUDA_KERNELS})
+  target_include_directories(alibi_cuda_objects PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
+  target_compile_options(alibi_cuda_objects PRIVATE -Xcompiler=-Wall,-Wextra
+                         $<$<BOOL:${ALIBI_WARNINGS_AS_ERRORS}>:-Werror=all-warnings>)
+  set_target_properties(alibi_cuda_objects PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
+                                                      POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden)
+  list(APPEND operator_objects $<TARGET_OBJECTS:alibi_cuda_objects>)
+endif()
+
 function(finish_alibi_library name)
   target_include_directories(${name} PUBLIC $<BUILD_INTERFACE:${PROJECT_SOURCE_DIR}/include>
                                             $<INSTALL_INTERFACE:${CMAKE_INSTALL_INCLUDEDIR}>)
@@ -40,7 +67,7 @@ function(finish_alibi_library name)
   target_link_libraries(${name} PRIVATE $<BUILD_INTERFACE:alibi_options> ${ARGN})
 endfunction()
 
-add_library(alibi_attention $<TARGET_OBJECTS:alibi_operator_objects>)
+add_library(alibi_attention ${operator_objects})
 finish_alibi_library(alibi_attention ${operator_dependencies})
 set(alibi_libraries alibi_attention)
 
@@ -54,12 +81,12 @@ if(ALIBI_BUILD_MODELS)
 
   set_target_properties(alibi_tools_objects PROPERTIES EXCLUDE_FROM_ALL ON)
 
-  add_library(alibi_internal STATIC EXCLUDE_FROM_ALL $<TARGET_OBJECTS:alibi_operator_objects>
+  add_library(alibi_internal STATIC EXCLUDE_FROM_ALL ${operator_objects}
                                     $<TARGET_OBJECTS:alibi_library_objects> $<TARGET_OBJECTS:alibi_tools_objects>)
   finish_alibi_library(alibi_internal ${library_dependencies})
   target_include_directories(alibi_internal PUBLIC ${PROJECT_SOURCE_DIR}/src)
 
-  add_library(alibi $<TARGET_OBJECTS:alibi_operator_objects> $<TARGET_OBJECTS:alibi_library_objects>)
+  add_library(alibi ${operator_objects} $<TARGET_OBJECTS:alibi_library_objects>)
   finish_alibi_library(alibi ${library_dependencies})
   list(APPEND alibi_libraries alibi)
 endif()

@@ -19,6 +19,7 @@
 #include "alibi/results.h"
 #include "alibi/runtime.h"
 #include "alibi/score.h"
+#include "alibi/stream.h"
 #include "alibi/tensor.h"
 #include "alibi/tokenizer.h"
 #include "alibi/train.h"

@@ -1,4 +1,5 @@
-/* The C interface: attention forward, backward and cached decoding on plain memory. C11 and C++.
+/* The C interface: attention forward, backward and cached decoding on plain memory, the CPU's or (attention in builds
+ * with ALIBI_CUDA) a GPU's. C11 and C++.
  *
  * Every function that can fail returns a status, and leaves a message for alibi_last_error() that names the argument
  * and shows what was found against what was expected. No exception leaves a function. What the operations compute is
@@ -24,9 +25,15 @@ typedef enum alibi_status {
 } alibi_status;
 
 typedef enum alibi_dtype {
-  ALIBI_FLOAT32 = 0, /* float */
-  ALIBI_BFLOAT16 = 1 /* uint16_t, the upper half of a float */
+  ALIBI_FLOAT32 = 0,  /* float */
+  ALIBI_BFLOAT16 = 1, /* uint16_t, the upper half of a float */
+  ALIBI_FLOAT16 = 2   /* uint16_t, IEEE half precision; on GPUs alone */
 } alibi_dtype;
+
+typedef enum alibi_device {
+  ALIBI_DEVICE_CPU = 0,
+  ALIBI_DEVICE_CUDA = 1 /* the NVIDIA GPU that is current (cudaSetDevice); docs/gpu.md says what it computes */
+} alibi_device;
 
 /* A block of the caller's memory, [batch, length, heads, head_dim]. Outputs are passed by a const pointer too: what
  * changes is the memory, not the description. */
@@ -62,6 +69,10 @@ typedef struct alibi_attention_options {
   float scale;           /* 0: 1 / sqrt(head_dim) */
   float tolerance;       /* of the skip rule; 0: every key is visited */
   int32_t bidirectional; /* 0: causal */
+  int32_t device;        /* an alibi_device: where the data of all tensors of the call, and dslopes, lie. All else, the
+                          * slopes and offsets above too, is memory of the CPU */
+  void* stream;          /* cudaStream_t in which the work is queued; null: the default stream. The call may return
+                          * before the work is done. A state must be destroyed before the stream of its last call */
 } alibi_attention_options;
 
 static inline alibi_attention_options alibi_attention_options_default(void) {
@@ -86,7 +97,8 @@ ALIBI_API alibi_status alibi_slopes(int32_t heads, double bias_max, float* slope
 typedef struct alibi_attention_state alibi_attention_state;
 ALIBI_API alibi_status alibi_attention_state_create(alibi_attention_state** state);
 ALIBI_API void alibi_attention_state_destroy(alibi_attention_state* state);
-/* Copies the log-sum-exps [batch, heads, queries]; count is their number. */
+/* Copies the log-sum-exps [batch, heads, queries] to memory of the CPU; count is their number. What copies from a state
+ * of a GPU waits until the stream of the forward call is done. */
 ALIBI_API alibi_status alibi_attention_state_lse(const alibi_attention_state* state, float* lse, size_t count);
 /* Blocks of keys that were visited, and that there are. */
 ALIBI_API alibi_status alibi_attention_state_blocks(const alibi_attention_state* state, int64_t* visited,

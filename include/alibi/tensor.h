@@ -23,14 +23,24 @@ struct ALIBI_API bfloat16 {
   explicit operator float() const;
 };
 
-enum class DType : uint8_t { float32, bfloat16, int32 };
+/// IEEE half precision. Operators on the CPU take none of it: it is for attention on GPUs.
+struct ALIBI_API float16 {
+  uint16_t bits = 0;
+
+  float16() = default;
+  /// Rounds to nearest, ties to even; infinity beyond 65504. NaN stays NaN.
+  explicit float16(float value);
+  explicit operator float() const;
+};
+
+enum class DType : uint8_t { float32, bfloat16, int32, float16 };
 
 /// Bytes of one element.
 ALIBI_API size_t size_of(DType dtype);
 ALIBI_API const char* name_of(DType dtype);
 
-/// Where the memory lies, and who computes with it. Operators take tensors of one device. CPU is the only one that this
-/// version brings; asking for another throws Error.
+/// Where the memory lies, and who computes with it. Operators take tensors of one device. What a build or a machine
+/// lacks throws Error: cuda, an NVIDIA GPU, is for builds with ALIBI_CUDA, and for attention alone (docs/gpu.md).
 enum class Device : uint8_t { cpu, cuda };
 ALIBI_API const char* name_of(Device device);
 
@@ -55,7 +65,8 @@ class ALIBI_API Tensor {
   static Tensor from(std::span<const float> values, Shape shape);
   static Tensor from(std::span<const int32_t> values, Shape shape);
   /// A view of memory that the caller owns and keeps alive. Strides default to contiguous.
-  static Tensor view(void* data, Shape shape, DType dtype = DType::float32, Shape strides = {});
+  static Tensor view(void* data, Shape shape, DType dtype = DType::float32, Shape strides = {},
+                     Device device = Device::cpu);
 
   bool defined() const { return data_ != nullptr; }
   DType dtype() const { return dtype_; }

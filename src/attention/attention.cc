@@ -31,10 +31,14 @@ bool run_on_cpu(const Problem& problem, const Run& run) {
 template <class Run>
 void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   const bool on_cpu = problem.device == Device::cpu;
+  check(!on_cpu || problem.dtype != DType::float16,
+        "[{}] q is float16, which is for GPUs; on 'cpu' expected float32 or bfloat16", operation);
   const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
-  check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
-        "[{}] this build of alibi cannot do it on '{}'; copy the tensors with to(Device::cpu)", operation,
-        name_of(problem.device));
+  check(
+      kernel != nullptr && kernel->supports(problem) && run(*kernel),
+      "[{}] '{}' does not compute this call (q is {}, head_dim is {}; docs/gpu.md says what it does); copy the tensors "
+      "with to(Device::cpu)",
+      operation, name_of(problem.device), name_of(problem.dtype), problem.head_dim);
 }
 
 /// True if a query may lie outside of the keys' positions while scores carry a linear bias.
@@ -65,7 +69,7 @@ const Kernel& kernels::cpu_kernel() {
 }
 
 PerDevice<Kernel>& kernels::device_kernels() {
-  static PerDevice<Kernel> kernels;
+  static PerDevice<Kernel> kernels(&cuda_kernel());
   return kernels;
 }
 

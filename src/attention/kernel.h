@@ -18,8 +18,10 @@ struct Kernel {
 
 /// bfloat16 on machines with AMX.
 const Kernel& amx_kernel();
-/// Float32 arithmetic on any instruction set; computes every problem.
+/// Float32 arithmetic on any instruction set; computes every problem but those in float16.
 const Kernel& vector_kernel();
+/// bfloat16 and float16 on NVIDIA GPUs; in a build without CUDA it supports nothing.
+const Kernel& cuda_kernel();
 /// Each problem by the fastest of these that computes it.
 const Kernel& cpu_kernel();
 

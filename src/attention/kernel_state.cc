@@ -54,7 +54,7 @@ KernelState KernelState::restore(const Tensor& lse, const Tensor& blocks) {
         blocks.shape(), header_words);
   const auto* words = blocks.data<int32_t>();
   const int64_t kernel = words[0], count = words[1];
-  check(kernel >= 0 && kernel <= static_cast<int64_t>(State::Kernel::amx) && count >= 0 &&
+  check(kernel >= 0 && kernel <= static_cast<int64_t>(State::Kernel::cuda) && count >= 0 &&
             header_words + 2 * count <= blocks.elements(),
         "[attention] saved blocks begin with {} and {}, and hold {} words: no state begins so", kernel, count,
         blocks.elements());

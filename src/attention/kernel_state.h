@@ -12,7 +12,7 @@ namespace alibi {
 
 struct [[gnu::visibility("hidden")]] KernelState::State {
   /// Whose blocks these are; the number is part of what save() gives. Another kernel visits every block.
-  enum class Kernel : int32_t { none, vector, amx };
+  enum class Kernel : int32_t { none, vector, amx, cuda };
 
   Kernel kernel = Kernel::none;
   Tensor lse;  ///< log-sum-exps with linear biases counted from the nearest key

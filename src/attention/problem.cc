@@ -172,8 +172,8 @@ void check_apart(const char* operation, const char* output_name, const Tensor& o
 
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options) {
-  check(q.dtype() == DType::float32 || q.dtype() == DType::bfloat16, "[{}] q is {}, expected float32 or bfloat16",
-        operation, name_of(q.dtype()));
+  check(q.dtype() != DType::int32, "[{}] q is {}, expected float32, bfloat16 or float16", operation,
+        name_of(q.dtype()));
   for (const auto& [name, tensor] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}, {"out", &out}}) {
     check_tensor(operation, name, *tensor, q.dtype(), q.device());
   }

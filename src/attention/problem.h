@@ -45,7 +45,7 @@ struct Sequence {
 };
 
 struct Problem {
-  DType dtype = DType::float32;              ///< of q, k, v, out and their gradients: float32 or bfloat16
+  DType dtype = DType::float32;              ///< of q, k, v, out and their gradients: not int32
   Device device = Device::cpu;               ///< of all tensors
   int64_t batch = 0, queries = 0, keys = 0;  ///< rows of the tensors
   int64_t heads = 0, kv_heads = 0, head_dim = 0;

@@ -27,10 +27,10 @@ struct DoubleRows {
   void load(int64_t batch, int64_t row, int64_t head, std::vector<double>& values) const {
     values.resize(static_cast<size_t>(head_dim));
     for (int64_t i = 0; i < head_dim; ++i) {
-      values[static_cast<size_t>(i)] =
-          dtype == DType::float32
-              ? static_cast<double>(rows.at<const float>(batch, row, head)[i])
-              : static_cast<double>(static_cast<float>(rows.at<const bfloat16>(batch, row, head)[i]));
+      values[static_cast<size_t>(i)] = static_cast<double>(
+          dtype == DType::float32   ? rows.at<const float>(batch, row, head)[i]
+          : dtype == DType::float16 ? static_cast<float>(rows.at<const float16>(batch, row, head)[i])
+                                    : static_cast<float>(rows.at<const bfloat16>(batch, row, head)[i]));
     }
   }
 };

@@ -1,6 +1,7 @@
 // Attention forward and backward, and merging, for C.
 #include <algorithm>
 
+#include "alibi/stream.h"
 #include "capi/convert.h"
 
 using namespace alibi;
@@ -24,7 +25,8 @@ alibi_status alibi_attention_state_lse(const alibi_attention_state* state, float
     check(from.defined(), "[{}] state has not been through a forward call", operation);
     check(count == expected, "[{}] count is {}, expected {}, batch * heads * queries", operation, count, expected);
     if (count > 0) check_pointer(operation, "lse", lse);
-    std::copy_n(from.data<float>(), count, lse);
+    const UseStream use(state->stream);
+    std::copy_n(from.to(Device::cpu).data<float>(), count, lse);
   });
 }
 
@@ -56,6 +58,7 @@ alibi_status alibi_attention_state_save(const alibi_attention_state* state, floa
     check_pointer(operation, "state", state);
     const Tensor& from = state->state.lse;
     check(from.defined(), "[{}] state has not been through a forward call", operation);
+    const UseStream use(state->stream);
     const Tensor kernel = state->state.kernel.saved_lse(), saved = state->state.kernel.saved_blocks();
     const auto expected = static_cast<size_t>(from.elements()), expected_words = static_cast<size_t>(saved.elements());
     check(lse_count == expected, "[{}] lse_count is {}, expected {}, batch * heads * queries", operation, lse_count,
@@ -66,8 +69,8 @@ alibi_status alibi_attention_state_save(const alibi_attention_state* state, floa
     if (lse_count > 0) {
       check_pointer(operation, "lse", lse);
       check_pointer(operation, "kernel_lse", kernel_lse);
-      std::copy_n(from.data<float>(), lse_count, lse);
-      std::copy_n(kernel.data<float>(), lse_count, kernel_lse);
+      std::copy_n(from.to(Device::cpu).data<float>(), lse_count, lse);
+      std::copy_n(kernel.to(Device::cpu).data<float>(), lse_count, kernel_lse);
     }
     std::copy_n(saved.data<int32_t>(), words, blocks);
   });
@@ -91,6 +94,7 @@ alibi_status alibi_attention_state_restore(alibi_attention_state* state, const a
     restored.lse = copy("lse", lse);
     restored.kernel = KernelState::restore(copy("kernel_lse", kernel_lse), saved);
     state->state = restored;
+    state->stream = nullptr;
   });
 }
 
@@ -99,11 +103,14 @@ alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor* k, const
                              alibi_attention_state* state) {
   return guarded([&] {
     constexpr const char* operation = "alibi_attention";
-    const Tensor q_view = to_tensor(operation, "q", q);
-    const Tensor k_view = to_tensor(operation, "k", k), v_view = to_tensor(operation, "v", v);
-    Tensor out_view = to_tensor(operation, "out", out);
+    const auto [device, stream] = to_place(operation, options);
+    const UseStream use(stream);
+    const Tensor q_view = to_tensor(operation, "q", q, device);
+    const Tensor k_view = to_tensor(operation, "k", k, device), v_view = to_tensor(operation, "v", v, device);
+    Tensor out_view = to_tensor(operation, "out", out, device);
     attention(q_view, k_view, v_view, to_options(operation, options, q_view), out_view,
               state != nullptr ? &state->state : nullptr);
+    if (state != nullptr) state->stream = stream;
   });
 }
 
@@ -114,26 +121,33 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
                                       float* dbuckets, float* dslopes) {
   return guarded([&] {
     constexpr const char* operation = "alibi_attention_backward";
-    const Tensor dout_view = to_tensor(operation, "dout", dout), q_view = to_tensor(operation, "q", q);
-    const Tensor k_view = to_tensor(operation, "k", k), v_view = to_tensor(operation, "v", v);
-    const Tensor out_view = to_tensor(operation, "out", out);
+    const auto [device, stream] = to_place(operation, options);
+    const UseStream use(stream);
+    const Tensor dout_view = to_tensor(operation, "dout", dout, device), q_view = to_tensor(operation, "q", q, device);
+    const Tensor k_view = to_tensor(operation, "k", k, device), v_view = to_tensor(operation, "v", v, device);
+    const Tensor out_view = to_tensor(operation, "out", out, device);
     check_pointer(operation, "state", state);
     const AttentionOptions settings = to_options(operation, options, q_view);
-    Tensor dq_view = to_tensor(operation, "dq", dq), dk_view = to_tensor(operation, "dk", dk);
-    Tensor dv_view = to_tensor(operation, "dv", dv);
+    Tensor dq_view = to_tensor(operation, "dq", dq, device), dk_view = to_tensor(operation, "dk", dk, device);
+    Tensor dv_view = to_tensor(operation, "dv", dv, device);
     Tensor dtable, dslopes_view;
     AttentionBiasGradients bias_gradients;
     if (dbuckets != nullptr) {
       check(settings.buckets.has_value(), "[{}] dbuckets is given, but options.buckets is not", operation);
-      dtable = Tensor::view(dbuckets, settings.buckets->table.shape());
+      dtable = Tensor::view(dbuckets, settings.buckets->table.shape(), DType::float32, {}, device);
       bias_gradients.dtable = &dtable;
     }
     if (dslopes != nullptr) {
       check(!settings.slopes.empty(), "[{}] dslopes is given, but options.slopes is not", operation);
-      dslopes_view = Tensor::view(dslopes, {static_cast<int64_t>(settings.slopes.size())});
+      dslopes_view = Tensor::view(dslopes, {static_cast<int64_t>(settings.slopes.size())}, DType::float32, {}, device);
       bias_gradients.dslopes = &dslopes_view;
     }
-    attention_backward(dout_view, q_view, k_view, v_view, out_view, state->state, settings, dq_view, dk_view, dv_view,
+    AttentionState kept = state->state;
+    if (kept.lse.defined() && kept.lse.device() != device) {  // it was restored, from arrays of the CPU
+      kept.lse = kept.lse.to(device);
+      kept.kernel = KernelState::restore(kept.kernel.saved_lse().to(device), kept.kernel.saved_blocks());
+    }
+    attention_backward(dout_view, q_view, k_view, v_view, out_view, kept, settings, dq_view, dk_view, dv_view,
                        bias_gradients);
   });
 }

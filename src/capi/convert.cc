@@ -78,13 +78,25 @@ void check_pointer(const char* operation, const char* name, const void* pointer)
 }
 
 DType to_dtype(const char* operation, const char* name, int32_t dtype) {
-  check(dtype == ALIBI_FLOAT32 || dtype == ALIBI_BFLOAT16,
-        "[{}] {} is {}, expected {} (ALIBI_FLOAT32) or {} (ALIBI_BFLOAT16)", operation, name, dtype,
-        static_cast<int>(ALIBI_FLOAT32), static_cast<int>(ALIBI_BFLOAT16));
-  return dtype == ALIBI_FLOAT32 ? DType::float32 : DType::bfloat16;
+  check(dtype == ALIBI_FLOAT32 || dtype == ALIBI_BFLOAT16 || dtype == ALIBI_FLOAT16,
+        "[{}] {} is {}, expected {} (ALIBI_FLOAT32), {} (ALIBI_BFLOAT16) or {} (ALIBI_FLOAT16)", operation, name, dtype,
+        static_cast<int>(ALIBI_FLOAT32), static_cast<int>(ALIBI_BFLOAT16), static_cast<int>(ALIBI_FLOAT16));
+  return dtype == ALIBI_FLOAT32 ? DType::float32 : dtype == ALIBI_BFLOAT16 ? DType::bfloat16 : DType::float16;
 }
 
-Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor) {
+Place to_place(const char* operation, const alibi_attention_options* given) {
+  if (given == nullptr) return {};
+  const alibi_attention_options options = known(operation, *given);
+  check(options.device == ALIBI_DEVICE_CPU || options.device == ALIBI_DEVICE_CUDA,
+        "[{}] options.device is {}, expected {} (ALIBI_DEVICE_CPU) or {} (ALIBI_DEVICE_CUDA)", operation,
+        options.device, static_cast<int>(ALIBI_DEVICE_CPU), static_cast<int>(ALIBI_DEVICE_CUDA));
+  const bool on_cpu = options.device == ALIBI_DEVICE_CPU;
+  check(!on_cpu || options.stream == nullptr, "[{}] options.stream is given, but options.device is ALIBI_DEVICE_CPU",
+        operation);
+  return {on_cpu ? Device::cpu : Device::cuda, options.stream};
+}
+
+Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor, Device device) {
   check_pointer(operation, name, tensor);
   const DType dtype = to_dtype(operation, fmt::format("{}.dtype", name).c_str(), tensor->dtype);
   const Shape shape(tensor->shape, tensor->shape + 4);
@@ -101,12 +113,12 @@ Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* te
   check(empty || tensor->data != nullptr, "[{}] {}.data is null", operation, name);
   check(reinterpret_cast<uintptr_t>(tensor->data) % size_of(dtype) == 0,
         "[{}] {}.data is not aligned to its elements of {} bytes", operation, name, size_of(dtype));
-  if (strides == Shape(4, 0)) return Tensor::view(tensor->data, shape, dtype);
+  if (strides == Shape(4, 0)) return Tensor::view(tensor->data, shape, dtype, {}, device);
   check(shape[3] <= 1 || strides[3] == 1, "[{}] {} has strides {}, expected a unit inner stride", operation, name,
         strides);
   check(empty || reach(shape, strides, dtype) > 0,
         "[{}] {} has strides {} for shape {}: beyond what memory can address", operation, name, strides, shape);
-  return Tensor::view(tensor->data, shape, dtype, std::move(strides));
+  return Tensor::view(tensor->data, shape, dtype, std::move(strides), device);
 }
 
 AttentionOptions to_options(const char* operation, const alibi_attention_options* given, const Tensor& q) {

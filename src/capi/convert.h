@@ -9,6 +9,7 @@
 
 struct alibi_attention_state {
   alibi::AttentionState state;
+  void* stream = nullptr;  ///< of the last forward call
 };
 
 namespace alibi::capi {
@@ -38,8 +39,15 @@ void check_pointer(const char* operation, const char* name, const void* pointer)
 
 DType to_dtype(const char* operation, const char* name, int32_t dtype);
 
+/// Where a call runs.
+struct Place {
+  Device device = Device::cpu;
+  void* stream = nullptr;
+};
+Place to_place(const char* operation, const alibi_attention_options* options);
+
 /// A view of the caller's memory. Throws Error, naming the argument, if it cannot describe any memory.
-Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor);
+Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor, Device device = Device::cpu);
 
 /// q tells how many slopes there may be.
 AttentionOptions to_options(const char* operation, const alibi_attention_options* options, const Tensor& q);

@@ -43,10 +43,14 @@ alibi_status alibi_attention_decode(const alibi_tensor* q, const alibi_kv_cache*
                                     alibi_attention_state* state) {
   return guarded([&] {
     constexpr const char* operation = "alibi_attention_decode";
+    const Device device = to_place(operation, options).device;
+    check(device == Device::cpu, "[{}] options.device is ALIBI_DEVICE_CUDA, but caches lie in the CPU's memory",
+          operation);
     const Tensor q_view = to_tensor(operation, "q", q);
     check_pointer(operation, "cache", cache);
     Tensor out_view = to_tensor(operation, "out", out);
     attention_decode(q_view, cache->cache, to_options(operation, options, q_view), out_view,
                      state != nullptr ? &state->state : nullptr);
+    if (state != nullptr) state->stream = nullptr;
   });
 }

@@ -1,5 +1,5 @@
 // Memory of devices other than the CPU. Each room above keeps a table of what such a device computes: nn/operators.h
-// and attention/device_kernel.h.
+// and attention/kernel.h.
 #pragma once
 
 #include <array>
@@ -29,6 +29,10 @@ class DeviceMemory {
 template <class T>
 class PerDevice {
  public:
+  PerDevice() = default;
+  /// What the build has for CUDA.
+  explicit PerDevice(const T* cuda) { set(Device::cuda, cuda); }
+
   /// Gives what was there before.
   const T* set(Device device, const T* value) { return of_[static_cast<size_t>(device)].exchange(value); }
   const T* of(Device device) const { return of_[static_cast<size_t>(device)].load(); }
@@ -39,6 +43,8 @@ class PerDevice {
 
 /// Of this build; there is none for the CPU.
 PerDevice<DeviceMemory>& device_memories();
+/// CUDA's (core/cuda/); null in a build without.
+const DeviceMemory* cuda_memory();
 /// Throws Error if this build lacks the device.
 const DeviceMemory& device_memory(Device device);
 

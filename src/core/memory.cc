@@ -28,13 +28,6 @@ namespace {
 std::atomic<int64_t> alive{0};
 std::atomic<int64_t> peak{0};
 
-void count(int64_t bytes) {
-  const int64_t now = alive.fetch_add(bytes) + bytes;
-  int64_t seen = peak.load();
-  while (now > seen && !peak.compare_exchange_weak(seen, now)) {
-  }
-}
-
 /// With pages of 4 KiB, large tensors that are read once in a while (a key/value cache, weights) cost more time in page
 /// tables than in memory. Only a hint: it may fail.
 void ask_for_huge_pages(void* memory, size_t bytes) {
@@ -159,6 +152,13 @@ void* from_system(size_t size, bool zeros) { return zeros ? std::calloc(size, 1)
 
 }  // namespace
 
+void count_bytes(int64_t bytes) {
+  const int64_t now = alive.fetch_add(bytes) + bytes;
+  int64_t seen = peak.load();
+  while (now > seen && !peak.compare_exchange_weak(seen, now)) {
+  }
+}
+
 std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
   constexpr size_t alignment = 64;
   constexpr size_t most = size_t{1} << 62;
@@ -180,9 +180,9 @@ std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
   data = std::align(alignment, padded, data, space);
   if (!used_before) ask_for_huge_pages(data, padded);
   if (used_before && zeros) std::memset(data, 0, padded);
-  count(static_cast<int64_t>(padded));
+  count_bytes(static_cast<int64_t>(padded));
   return {data, [block, padded](void*) {
-            count(-static_cast<int64_t>(padded));
+            count_bytes(-static_cast<int64_t>(padded));
             if (!kept().put(block)) std::free(block.base);
           }};
 }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <memory>
 
 namespace alibi {
@@ -9,6 +10,9 @@ namespace alibi {
 /// Memory aligned to 64 bytes (never null, also for size 0), counted in tensor_bytes() while it lives; zeros, or
 /// undefined. Throws Error if the system has none left.
 std::shared_ptr<void> allocate(size_t bytes, bool zeros);
+
+/// Memory that comes from elsewhere, a device's, counts in tensor_bytes() too: more of it, or less.
+void count_bytes(int64_t bytes);
 
 /// While one lives, large blocks that are given back are kept for those who ask next, because the system's fresh pages
 /// cost as much as a small product: for loops that need the same memory again and again. A block serves requests of

@@ -7,6 +7,7 @@
 
 #include "core/check.h"
 #include "core/device.h"
+#include "core/float16.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 
@@ -24,7 +25,10 @@ bfloat16::bfloat16(float value) {
 
 bfloat16::operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-size_t size_of(DType dtype) { return dtype == DType::bfloat16 ? 2 : 4; }
+float16::float16(float value) : bits(float_to_float16(value)) {}
+float16::operator float() const { return float16_to_float(bits); }
+
+size_t size_of(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16 ? 2 : 4; }
 
 const char* name_of(DType dtype) {
   switch (dtype) {
@@ -34,6 +38,8 @@ const char* name_of(DType dtype) {
       return "bfloat16";
     case DType::int32:
       return "int32";
+    case DType::float16:
+      return "float16";
   }
   return "?";
 }
@@ -75,6 +81,8 @@ float load(const void* base, DType dtype, int64_t i) {
       return static_cast<float>(static_cast<const bfloat16*>(base)[i]);
     case DType::int32:
       return static_cast<float>(static_cast<const int32_t*>(base)[i]);
+    case DType::float16:
+      return static_cast<float>(static_cast<const float16*>(base)[i]);
   }
   return 0;
 }
@@ -89,6 +97,9 @@ void store(void* base, DType dtype, int64_t i, float value) {
       break;
     case DType::int32:
       static_cast<int32_t*>(base)[i] = static_cast<int32_t>(value);
+      break;
+    case DType::float16:
+      static_cast<float16*>(base)[i] = float16(value);
       break;
   }
 }
@@ -134,6 +145,10 @@ template <>
 constexpr DType dtype_of<int32_t>() {
   return DType::int32;
 }
+template <>
+constexpr DType dtype_of<float16>() {
+  return DType::float16;
+}
 
 }  // namespace
 
@@ -165,7 +180,8 @@ Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
   return result;
 }
 
-Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides) {
+Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides, Device device) {
+  if (device != Device::cpu) device_memory(device);  // or an error that says what is missing
   const int64_t count = checked_elements(shape);
   check(data != nullptr || count == 0, "[tensor] a view of shape {} needs memory, found a null pointer", shape);
   check(strides.empty() || strides.size() == shape.size(), "[tensor] {} strides for the shape {}", strides.size(),
@@ -175,6 +191,7 @@ Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides) {
   result.strides_ = strides.empty() ? contiguous_strides(shape) : std::move(strides);
   result.shape_ = std::move(shape);
   result.dtype_ = dtype;
+  result.device_ = device;
   return result;
 }
 
@@ -218,6 +235,7 @@ T* Tensor::data() const {
 template float* Tensor::data<float>() const;
 template bfloat16* Tensor::data<bfloat16>() const;
 template int32_t* Tensor::data<int32_t>() const;
+template float16* Tensor::data<float16>() const;
 
 Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
   const int64_t extent = size(axis);

@@ -4,8 +4,8 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/float16.h"
 #include "core/parallel.h"
-#include "formats/float16.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
 

@@ -17,6 +17,8 @@ const char* file_dtype(DType dtype) {
       return "BF16";
     case DType::int32:
       return "I32";
+    case DType::float16:
+      return "F16";
   }
   fail("[safetensors] unknown data type");
 }

@@ -37,7 +37,9 @@ void random_bias(const Random& random, uint64_t& at, AttentionCase& c) {
 }
 
 float rounded(float value, DType dtype) {
-  return dtype == DType::bfloat16 ? static_cast<float>(bfloat16(value)) : value;
+  return dtype == DType::bfloat16  ? static_cast<float>(bfloat16(value))
+         : dtype == DType::float16 ? static_cast<float>(float16(value))
+                                   : value;
 }
 
 }  // namespace

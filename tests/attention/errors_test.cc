@@ -40,6 +40,12 @@ TEST(AttentionErrors, ShapesAndTypes) {
   expect_forward_error([](Call& c) { c.tensors.v = Tensor({2, 8, 2, 16}); }, {"v has shape"});
   expect_forward_error([](Call& c) { c.tensors.out = Tensor({2, 5, 4, 8}); }, {"out has shape"});
   expect_forward_error([](Call& c) { c.tensors.q = Tensor({2, 5, 0, 16}); }, {"q has shape"});
+  expect_forward_error(
+      [](Call& c) {
+        for (Tensor* tensor : {&c.tensors.q, &c.tensors.k, &c.tensors.v, &c.tensors.out})
+          *tensor = tensor->to(DType::float16);
+      },
+      {"q is float16, which is for GPUs"});
 }
 
 TEST(AttentionErrors, Strides) {

@@ -1,6 +1,7 @@
 // The measure itself, and cases constructed to come near the bounds.
 #include "attention/skip_change.h"
 
+#include "attention/cuda/arguments.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
 #include "attention/vector/blocks.h"
@@ -43,7 +44,7 @@ Outcome both_passes(const AttentionCase& c, AttentionTensors& t, float tolerance
   AttentionOptions options = c.options;
   options.tolerance = tolerance;
   t.forward(options);
-  Tensor dslopes({c.heads});
+  Tensor dslopes({c.heads}, DType::float32, t.q.device());
   t.backward(options, {.dslopes = &dslopes});
   return {doubles(t.out), doubles(t.state.lse), doubles(t.dq), doubles(t.dk), doubles(t.dv), doubles(dslopes)};
 }
@@ -61,8 +62,9 @@ template <class Visit>
 void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kernels::Problem& problem,
                   const Visit& visit) {
   const KernelState::State& state = t.state.kernel.state();
-  const bool amx = state.kernel == KernelState::State::Kernel::amx;
-  const int64_t query_rows = amx ? 32 : kernels::query_rows, key_rows = amx ? 32 : kernels::key_rows;
+  const bool amx = state.kernel == KernelState::State::Kernel::amx, cuda = t.q.device() == Device::cuda;
+  const int64_t query_rows = cuda ? kernels::cuda::tile_rows(c.head_dim) : amx ? 32 : kernels::query_rows;
+  const int64_t key_rows = cuda ? kernels::cuda::block_keys : amx ? 32 : kernels::key_rows;
   const int64_t blocks = (c.queries + query_rows - 1) / query_rows;
   const std::vector<double> q = doubles(t.q), k = doubles(t.k);
   for (int64_t b = 0; b < c.batch; ++b) {

@@ -219,7 +219,7 @@ TEST(AttentionKernelState, DamageIsNoticed) {
     return blocks;
   };
   const std::string message = "saved blocks begin with";
-  expect_error([&] { KernelState::restore(lse, damaged(0, 3)); }, {message});
+  expect_error([&] { KernelState::restore(lse, damaged(0, 4)); }, {message});
   expect_error([&] { KernelState::restore(lse, damaged(0, -1)); }, {message});
   expect_error([&] { KernelState::restore(lse, damaged(1, 1 << 30)); }, {message});
   expect_error([&] { KernelState::restore(lse, damaged(1, -1)); }, {message});

@@ -14,7 +14,10 @@
 
 #include "alibi/attention.h"
 #include "alibi/c.h"
+#include "alibi/stream.h"
 #include "alibi/version.h"
+#include "core/device.h"
+#include "device/fake_device.h"
 #include "testing.h"
 
 namespace alibi::test {
@@ -124,6 +127,83 @@ TEST_F(CInterface, NamesTheOptionThatDoesNotFit) {
   options = good;
   options.query_offset = std::numeric_limits<int64_t>::max();
   expect_refused(forward(), "options.query_offset");
+}
+
+TEST_F(CInterface, SaysWhatADeviceLacks) {
+  int stream = 0;
+  options.stream = &stream;
+  expect_refused(forward(), "options.stream is given, but options.device is ALIBI_DEVICE_CPU");
+  options.device = 2;
+  expect_refused(forward(), "options.device is 2");
+  options.device = ALIBI_DEVICE_CUDA;
+  alibi_kv_cache* cache = nullptr;
+  ASSERT_EQ(alibi_kv_cache_create(1, 2, 4, ALIBI_FLOAT32, &cache), ALIBI_OK);
+  expect_refused(alibi_attention_decode(&q, cache, &options, &out, nullptr), "caches lie in the CPU's memory");
+  alibi_kv_cache_destroy(cache);
+  expect_refused(alibi_kv_cache_create(1, 2, 4, ALIBI_FLOAT16, &cache), "dtype is float16");
+  if (device_memories().of(Device::cuda) == nullptr) {
+    expect_refused(forward(), "this build of alibi has no device 'cuda': configure it with -DALIBI_CUDA=ON");
+  }
+  options.device = ALIBI_DEVICE_CPU;
+  options.stream = nullptr;
+  q.dtype = k.dtype = v.dtype = out.dtype = ALIBI_FLOAT16;
+  expect_refused(forward(), "q is float16, which is for GPUs");
+}
+
+TEST_F(CInterface, RunsOnADeviceInAStream) {
+  const FakeDevice device;
+  const auto there = [](const std::vector<float>& values) {
+    return Tensor::from(values, {static_cast<int64_t>(values.size())}).to(Device::cuda);
+  };
+  alibi_attention_state* state = nullptr;
+  ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
+  const float slopes[] = {0.5f, 0.25f};
+  options.slopes = slopes;
+  options.slopes_count = 2;
+  ASSERT_EQ(alibi_attention(&q, &k, &v, &options, &out, state), ALIBI_OK);
+  std::vector<float> lse(6), lse_there(6), dq(24), dk(40), dv(40), dslopes(2);
+  ASSERT_EQ(alibi_attention_state_lse(state, lse.data(), 6), ALIBI_OK);
+  const alibi_tensor dq_view = view(dq, 3), dk_view = view(dk, 5), dv_view = view(dv, 5);
+  ASSERT_EQ(alibi_attention_backward(&out, &q, &k, &v, &out, state, &options, &dq_view, &dk_view, &dv_view, nullptr,
+                                     dslopes.data()),
+            ALIBI_OK);
+
+  const Tensor q_there = there(q_data), k_there = there(k_data), v_there = there(v_data);
+  const Tensor out_there = there(std::vector<float>(24)), dq_there = there(std::vector<float>(24));
+  const Tensor dk_there = there(std::vector<float>(40)), dv_there = there(std::vector<float>(40));
+  const Tensor dslopes_there = there({0, 0});
+  const auto at = [](alibi_tensor tensor, const Tensor& memory) {
+    tensor.data = memory.raw();
+    return tensor;
+  };
+  const alibi_tensor q_at = at(q, q_there), k_at = at(k, k_there), v_at = at(v, v_there), out_at = at(out, out_there);
+  const alibi_tensor dq_at = at(q, dq_there), dk_at = at(k, dk_there), dv_at = at(v, dv_there);
+  int stream = 0;
+  options.device = ALIBI_DEVICE_CUDA;
+  options.stream = &stream;
+  ASSERT_EQ(alibi_attention(&q_at, &k_at, &v_at, &options, &out_at, state), ALIBI_OK) << alibi_last_error();
+  EXPECT_EQ(FakeDevice::last_stream(), &stream);
+  EXPECT_EQ(alibi::stream(), nullptr);
+  ASSERT_EQ(alibi_attention_state_lse(state, lse_there.data(), 6), ALIBI_OK) << alibi_last_error();
+  // What a framework keeps between the passes lies in the CPU's memory.
+  size_t words = 0;
+  ASSERT_EQ(alibi_attention_state_words(&q, &options, &words), ALIBI_OK);
+  std::vector<float> kernel_lse(6);
+  std::vector<int32_t> blocks(words);
+  ASSERT_EQ(alibi_attention_state_save(state, lse_there.data(), kernel_lse.data(), 6, blocks.data(), words), ALIBI_OK);
+  ASSERT_EQ(alibi_attention_state_restore(state, &q, lse_there.data(), kernel_lse.data(), blocks.data(), words),
+            ALIBI_OK);
+  ASSERT_EQ(alibi_attention_backward(&out_at, &q_at, &k_at, &v_at, &out_at, state, &options, &dq_at, &dk_at, &dv_at,
+                                     nullptr, static_cast<float*>(dslopes_there.raw())),
+            ALIBI_OK)
+      << alibi_last_error();
+  alibi_attention_state_destroy(state);
+  EXPECT_EQ(out_there.to_floats(), out_data);
+  EXPECT_EQ(lse_there, lse);
+  EXPECT_EQ(dq_there.to_floats(), dq);
+  EXPECT_EQ(dk_there.to_floats(), dk);
+  EXPECT_EQ(dv_there.to_floats(), dv);
+  EXPECT_EQ(dslopes_there.to_floats(), dslopes);
 }
 
 TEST_F(CInterface, TakesTheOptionsOfALaterVersionIfTheyAskForNothing) {

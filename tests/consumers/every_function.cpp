@@ -55,6 +55,11 @@ void tensors() {
   const Tensor halves = b.to(DType::bfloat16);
   expect(b.to(Device::cpu).raw() == b.raw() && std::string(name_of(b.device())) == "cpu", "devices");
   expect(static_cast<float>(halves.data<bfloat16>()[1]) == 2 && static_cast<float>(bfloat16(3.0f)) == 3, "bfloat16");
+  expect(static_cast<float>(b.to(DType::float16).data<float16>()[1]) == 2 && static_cast<float>(float16(3.0f)) == 3,
+         "float16");
+  int place = 0;
+  const UseStream use(&place);
+  expect(stream() == &place, "streams");
   expect(to_string(b.shape()) == "[2, 3]" && size_of(DType::int32) == 4 && name_of(b.dtype()) != nullptr, "names");
   expect(b.data<float>()[5] == 6 && Tensor::empty({4}).bytes() == 16, "data");
 }

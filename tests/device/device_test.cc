@@ -19,7 +19,9 @@ TEST(Device, IsRefusedWhereTheBuildLacksIt) {
     Tensor({2}, DType::float32, Device::cuda);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("has no device 'cuda'"), std::string::npos) << error.what();
+    EXPECT_NE(std::string(error.what()).find("has no device 'cuda': configure it with -DALIBI_CUDA=ON"),
+              std::string::npos)
+        << error.what();
   }
 }
 
@@ -42,6 +44,14 @@ TEST(Device, TensorsGoThereAndBack) {
   back.copy_from(there.slice(0, 0, 1).reshape({3, 1}));
   EXPECT_EQ(back.to_floats(), (std::vector<float>{0, 0, 3}));
   EXPECT_EQ(Tensor({2}, DType::float32, Device::cuda).to_floats(), (std::vector<float>{0, 0}));
+}
+
+TEST(Device, MemoryOfOtherProgramsIsSeenThere) {
+  const FakeDevice device;
+  const Tensor owned = Tensor::from(std::vector<float>{1, 2, 3, 4}, {2, 2}).to(Device::cuda);
+  const Tensor seen = Tensor::view(owned.raw(), {2, 1}, DType::float32, {2, 1}, Device::cuda);
+  EXPECT_EQ(seen.device(), Device::cuda);
+  EXPECT_EQ(seen.to_floats(), (std::vector<float>{1, 3}));
 }
 
 TEST(Device, OperatorsRunThereToTheSameBits) {

@@ -8,6 +8,7 @@
 #include <cstring>
 #include <vector>
 
+#include "alibi/stream.h"
 #include "attention/kernel_state.h"
 #include "core/check.h"
 
@@ -15,6 +16,7 @@ namespace alibi::test {
 namespace {
 
 std::atomic<int64_t> calls_so_far{0};
+std::atomic<void*> stream_of_last_call{nullptr};
 
 /// The blocks of the device: where the program sees nothing, and where its bytes are.
 class Blocks {
@@ -204,6 +206,7 @@ const kernels::Kernel fake_kernel = {
     .forward =
         [](const kernels::Problem& there, AttentionState* state) {
           ++calls_so_far;
+          stream_of_last_call = stream();
           kernels::Problem problem = there;
           show(problem);
           if (state == nullptr) return kernels::cpu_kernel().forward(problem, nullptr);
@@ -243,6 +246,7 @@ FakeDevice::~FakeDevice() {
 }
 
 int64_t FakeDevice::calls() { return calls_so_far; }
+void* FakeDevice::last_stream() { return stream_of_last_call; }
 
 std::shared_ptr<void> FakeDevice::allocate(size_t bytes, bool zeros) const {
   std::shared_ptr<void> block = blocks().make(bytes);

@@ -24,6 +24,8 @@ class FakeDevice : public DeviceMemory {
 
   /// Operators that ran on it so far.
   static int64_t calls();
+  /// Where the last call of attention was queued.
+  static void* last_stream();
 
   std::shared_ptr<void> allocate(size_t bytes, bool zeros) const override;
   void copy_from_cpu(void* to, const void* from, size_t bytes) const override;

@@ -1,0 +1,285 @@
+// Times attention with ALiBi on a GPU, with and without the skip rule, and prints ratios of one run.
+//
+//   attention_gpu [--json FILE] [--lengths 512,2048] [--head-dims 64,128] [--heads N] [--tokens N] [--dtype bf16]
+//                 [--seconds S]
+//
+// Causal, numbers from N(0, 1), heads * head_dim = 2048 unless --heads says otherwise, batches of at least --tokens
+// tokens. Each shape is compared with float64 before anything is timed. FLOP/s count the visible half alone, and all of
+// it, whatever is skipped.
+#include <cuda_runtime_api.h>
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "alibi/attention.h"
+#include "alibi/error.h"
+#include "alibi/version.h"
+#include "core/check.h"
+#include "core/cuda/stream.h"
+#include "core/random.h"
+
+namespace {
+
+using namespace alibi;
+
+struct Options {
+  std::string json;
+  std::vector<int64_t> lengths = {512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
+  std::vector<int64_t> head_dims = {64, 128};
+  int64_t heads = 0;  ///< 0: 2048 / head_dim
+  int64_t tokens = 16384;
+  DType dtype = DType::bfloat16;
+  double seconds = 0.4;  ///< for each point
+};
+
+std::vector<int64_t> numbers(std::string_view text) {
+  std::vector<int64_t> result;
+  const char* at = text.data();
+  const char* const end = at + text.size();
+  while (at < end) {
+    int64_t value = 0;
+    const auto [next, error] = std::from_chars(at, end, value);
+    check_usage(error == std::errc() && value > 0, "[attention_gpu] '{}' is no list of numbers", text);
+    result.push_back(value);
+    at = next < end && *next == ',' ? next + 1 : next;
+    check_usage(next == end || *next == ',', "[attention_gpu] '{}' is no list of numbers", text);
+  }
+  return result;
+}
+
+Options options_of(int count, char** arguments) {
+  Options result;
+  for (int i = 1; i < count; i += 2) {
+    const std::string_view name = arguments[i];
+    check_usage(i + 1 < count, "[attention_gpu] {} needs a value", name);
+    const std::string_view value = arguments[i + 1];
+    if (name == "--json") {
+      result.json = value;
+    } else if (name == "--lengths") {
+      result.lengths = numbers(value);
+    } else if (name == "--head-dims") {
+      result.head_dims = numbers(value);
+    } else if (name == "--heads") {
+      result.heads = numbers(value).at(0);
+    } else if (name == "--tokens") {
+      result.tokens = numbers(value).at(0);
+    } else if (name == "--seconds") {
+      result.seconds = std::stod(std::string(value));
+    } else if (name == "--dtype" && (value == "bf16" || value == "f16")) {
+      result.dtype = value == "bf16" ? DType::bfloat16 : DType::float16;
+    } else {
+      fail_usage("[attention_gpu] {} {} is unknown; the source says what there is", name, value);
+    }
+  }
+  return result;
+}
+
+/// A pool of numbers made once: to make them takes longer than to use them.
+Tensor normal(Shape shape, DType dtype, uint64_t seed) {
+  constexpr int64_t pool_size = int64_t{1} << 22;
+  static const std::vector<float> pool = [] {
+    std::vector<float> values(static_cast<size_t>(pool_size));
+    for (size_t i = 0; i < values.size(); ++i) values[i] = Random(1).normal(i);
+    return values;
+  }();
+  Tensor result = Tensor::empty(std::move(shape));
+  float* const values = result.data<float>();
+  // Pieces of odd length from odd places, so that no row is another's.
+  for (int64_t i = 0; i < result.elements();) {
+    const auto piece = static_cast<uint64_t>(i / 99991);
+    const auto from = static_cast<int64_t>(Random(seed).below(piece, static_cast<uint64_t>(pool_size - 99991)));
+    const int64_t count = std::min<int64_t>(99991, result.elements() - i);
+    std::copy_n(pool.data() + from, count, values + i);
+    i += count;
+  }
+  return result.to(dtype);
+}
+
+struct Inputs {
+  Inputs(int64_t batch, int64_t length, int64_t heads, int64_t head_dim, DType dtype) {
+    const Shape shape = {batch, length, heads, head_dim};
+    uint64_t seed = 1;
+    for (Tensor* tensor : {&q, &k, &v, &dout}) *tensor = normal(shape, dtype, seed++);
+  }
+  void to(Device device) {
+    for (Tensor* tensor : {&q, &k, &v, &dout}) *tensor = tensor->to(device);
+    for (Tensor* tensor : {&out, &dq, &dk, &dv}) *tensor = Tensor::empty(q.shape(), q.dtype(), device);
+  }
+  void forward(const AttentionOptions& options) { attention(q, k, v, options, out, &state); }
+  void backward(const AttentionOptions& options) { attention_backward(dout, q, k, v, out, state, options, dq, dk, dv); }
+
+  Tensor q, k, v, dout, out, dq, dk, dv;
+  AttentionState state;
+};
+
+double worst(const Tensor& found, const std::vector<double>& expected) {
+  const std::vector<float> values = found.to_floats();
+  double error = 0, size = 0;
+  for (size_t i = 0; i < values.size(); ++i) {
+    const double diff = std::abs(static_cast<double>(values[i]) - expected[i]);
+    if (!(diff <= error)) error = diff;
+    size = std::max(size, std::abs(expected[i]));
+  }
+  return error / size;
+}
+
+/// Relative errors on a small shape, of out, dq, dk and dv. Throws Error where one is beyond rounding.
+std::vector<double> compare_with_float64(int64_t head_dim, DType dtype, float tolerance) {
+  Inputs inputs(2, 700, 4, head_dim, dtype);
+  AttentionOptions options;
+  options.slopes = slopes(4);
+  options.tolerance = tolerance;
+  std::vector<double> out;
+  attention_reference(inputs.q, inputs.k, inputs.v, options, out);
+  AttentionReferenceGradients gradients;
+  attention_backward_reference(inputs.dout, inputs.q, inputs.k, inputs.v, options, gradients);
+  inputs.to(Device::cuda);
+  inputs.forward(options);
+  inputs.backward(options);
+  const std::vector<double> errors = {worst(inputs.out, out), worst(inputs.dq, gradients.dq),
+                                      worst(inputs.dk, gradients.dk), worst(inputs.dv, gradients.dv)};
+  for (const double error : errors) {
+    check(error <= 0.02, "[attention_gpu] head_dim {}, tolerance {}: errors of out, dq, dk, dv against float64: {}",
+          head_dim, tolerance, fmt::join(errors, ", "));
+  }
+  return errors;
+}
+
+struct Event {
+  Event() { cuda::check_cuda("attention_gpu", cudaEventCreate(&event)); }
+  ~Event() { cudaEventDestroy(event); }
+  Event(const Event&) = delete;
+  Event& operator=(const Event&) = delete;
+  void record() { cuda::check_cuda("attention_gpu", cudaEventRecord(event, nullptr)); }
+  cudaEvent_t event = nullptr;
+};
+
+/// Milliseconds of one run, by the GPU's clock.
+double milliseconds_of(const std::function<void()>& work) {
+  static Event begin, end;
+  begin.record();
+  work();
+  end.record();
+  cuda::check_cuda("attention_gpu", cudaEventSynchronize(end.event));
+  float result = 0;
+  cuda::check_cuda("attention_gpu", cudaEventElapsedTime(&result, begin.event, end.event));
+  return static_cast<double>(result);
+}
+
+struct Timed {
+  std::function<void()> run;
+  std::vector<double> milliseconds = {};
+
+  double median() {
+    const auto middle = milliseconds.begin() + static_cast<std::ptrdiff_t>(milliseconds.size() / 2);
+    std::nth_element(milliseconds.begin(), middle, milliseconds.end());
+    return *middle;
+  }
+};
+
+/// In turns, so that a slow phase hits all of them alike.
+void time_in_turns(std::vector<Timed>& works, double seconds) {
+  for (Timed& work : works) {
+    for (int i = 0; i < 3; ++i) work.run();
+  }
+  double spent = 0;
+  const double all = 1e3 * seconds * static_cast<double>(works.size());
+  for (int round = 0; round < 7 || (round < 400 && spent < all); ++round) {
+    for (Timed& work : works) {
+      work.milliseconds.push_back(milliseconds_of(work.run));
+      spent += work.milliseconds.back();
+    }
+  }
+}
+
+void measure(const Options& options) {
+  cudaDeviceProp device{};
+  cuda::check_cuda("attention_gpu", cudaGetDeviceProperties(&device, 0));
+  const char* const type = options.dtype == DType::bfloat16 ? "bf16" : "f16";
+  constexpr float tolerances[] = {0, 0x1p-11f};
+  std::string points;
+  fmt::print("alibi {} on {}, {}, causal, at least {} tokens a call\n", version, device.name, type, options.tokens);
+  for (const int64_t head_dim : options.head_dims) {
+    for (const float tolerance : tolerances) {
+      const std::vector<double> errors = compare_with_float64(head_dim, options.dtype, tolerance);
+      fmt::print("head_dim {}, tolerance {:g}: relative errors of out, dq, dk, dv {:.2g}\n", head_dim, tolerance,
+                 fmt::join(errors, ", "));
+    }
+  }
+  fmt::print("{:>8} {:>6} {:>5} {:>6} | {:>10} {:>7} {:>10} {:>7} | {:>10} {:>7} {:>10} {:>7} | {:>7}\n", "head_dim",
+             "length", "batch", "heads", "forward ms", "TFLOP/s", "skipping", "times", "f + b ms", "TFLOP/s",
+             "skipping", "times", "visited");
+  for (const int64_t head_dim : options.head_dims) {
+    for (const int64_t length : options.lengths) {
+      const int64_t heads = options.heads > 0 ? options.heads : std::max<int64_t>(2048 / head_dim, 1);
+      const int64_t batch = (options.tokens + length - 1) / length;
+      Inputs inputs(batch, length, heads, head_dim, options.dtype);
+      inputs.to(Device::cuda);
+      AttentionOptions settings[2];
+      std::vector<Timed> works;
+      double visited = 1;
+      for (int i = 0; i < 2; ++i) {
+        settings[i].slopes = slopes(static_cast<int>(heads));
+        settings[i].tolerance = tolerances[i];
+        inputs.forward(settings[i]);
+        visited = static_cast<double>(inputs.state.stats.blocks_visited) /
+                  static_cast<double>(std::max<int64_t>(inputs.state.stats.blocks_total, 1));
+        works.push_back({[&inputs, &setting = settings[i]] {
+          attention(inputs.q, inputs.k, inputs.v, setting, inputs.out, nullptr);
+        }});
+        works.push_back({[&inputs, &setting = settings[i]] {
+          inputs.forward(setting);
+          inputs.backward(setting);
+        }});
+      }
+      time_in_turns(works, options.seconds);
+      const auto rows = static_cast<double>(length);
+      const double flops = 4 * rows * (rows + 1) / 2 * static_cast<double>(batch * heads * head_dim);
+      const double ms[] = {works[0].median(), works[1].median(), works[2].median(), works[3].median()};
+      fmt::print(
+          "{:>8} {:>6} {:>5} {:>6} | {:>10.4g} {:>7.1f} {:>10.4g} {:>7.2f} | {:>10.4g} {:>7.1f} {:>10.4g} {:>7.2f} "
+          "| {:>7.3f}\n",
+          head_dim, length, batch, heads, ms[0], flops / ms[0] * 1e-9, ms[2], ms[0] / ms[2], ms[1],
+          3.5 * flops / ms[1] * 1e-9, ms[3], ms[1] / ms[3], visited);
+      std::fflush(stdout);
+      for (size_t i = 0; i < works.size(); ++i) {
+        points += fmt::format(
+            "{}\n    {{\"pass\": \"{}\", \"tolerance\": {:g}, \"head_dim\": {}, \"length\": {}, \"batch\": {}, "
+            "\"heads\": {}, "
+            "\"ms\": {:.6g}, \"tflops\": {:.5g}, \"visited\": {:.5g}, \"runs\": {}}}",
+            points.empty() ? "" : ",", i % 2 == 0 ? "forward" : "forward + backward", tolerances[i / 2], head_dim,
+            length, batch, heads, ms[i], (i % 2 == 0 ? 1 : 3.5) * flops / ms[i] * 1e-9, i < 2 ? 1.0 : visited,
+            works[i].milliseconds.size());
+      }
+    }
+  }
+  if (options.json.empty()) return;
+  std::FILE* const file = std::fopen(options.json.c_str(), "w");
+  check(file != nullptr, "[attention_gpu] cannot write {}", options.json);
+  fmt::print(file,
+             "{{\n  \"alibi\": \"{}\",\n  \"device\": \"{}\",\n  \"dtype\": \"{}\",\n  \"points\": [{}\n  ]\n}}\n",
+             version, device.name, type, points);
+  check(std::fclose(file) == 0, "[attention_gpu] cannot write {}", options.json);
+}
+
+}  // namespace
+
+int main(int count, char** arguments) {
+  try {
+    measure(options_of(count, arguments));
+    return 0;
+  } catch (const UsageError& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 2;
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "%s\n", error.what());
+    return 1;
+  }
+}

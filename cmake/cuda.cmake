@@ -1,0 +1,16 @@
+# CUDA's compiler, and for which GPUs it compiles: CMAKE_CUDA_ARCHITECTURES, by default A100 and what runs its code (80),
+# H100 (90) and RTX 50 (120, where CUDA knows it). The last has intermediate code too, for what comes later.
+set(architectures_given ${CMAKE_CUDA_ARCHITECTURES})
+if(NOT architectures_given)
+  set(CMAKE_CUDA_ARCHITECTURES 80)  # what CMake chooses by itself, CUDA 13 refuses
+endif()
+enable_language(CUDA)
+find_package(CUDAToolkit 12.4 REQUIRED)
+if(NOT architectures_given)
+  if(CMAKE_CUDA_COMPILER_VERSION VERSION_GREATER_EQUAL 12.8)
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90 120)
+  else()
+    set(CMAKE_CUDA_ARCHITECTURES 80-real 90)
+  endif()
+endif()
+message(STATUS "Attention on GPUs: CUDA ${CMAKE_CUDA_COMPILER_VERSION}, for ${CMAKE_CUDA_ARCHITECTURES}")

@@ -1,0 +1,131 @@
+// What the kernels are told: plain structs that host code and CUDA sources share. All pointers are of the device.
+#pragma once
+
+#include <cstdint>
+
+namespace alibi::kernels::cuda {
+
+enum class Type : int32_t { bfloat16, float16 };
+
+/// Keys of a block: what is visited, and skipped, as one.
+inline constexpr int block_keys = 64;
+/// The values of x for which the bounds of the skip rule are kept (attention/skip_weights.h).
+inline constexpr int bound_levels = 8;
+
+/// Query rows of a tile, which one block of threads owns: of its visits the state tells.
+inline constexpr int tile_rows(int64_t head_dim) { return head_dim <= 128 ? 128 : 64; }
+
+/// A [batch, rows, heads, head_dim] tensor of 16-bit values; strides count elements, the innermost is 1.
+struct Rows {
+  uint16_t* data;
+  int64_t batch_stride, row_stride, head_stride;
+};
+
+/// kernels::Sequence, and where its part of other arrays begins.
+struct SequenceRows {
+  int64_t query_offset;
+  int32_t batch, query_begin, queries, key_begin, keys;
+  int32_t tiles_before;   ///< tiles of query rows of all sequences before it, of one head
+  int32_t bounds_before;  ///< likewise key blocks, one more than each sequence has
+};
+
+/// slope * log2(e). A closed direction has 0, since what it would count is not seen.
+struct Slopes {
+  float before, after;
+  int32_t closed_before, closed_after;
+};
+
+/// One block of threads: a tile of query rows of a head, or a block of keys of a key/value head (`part`: which of its
+/// columns).
+struct Task {
+  int32_t sequence, head, tile, part;
+};
+
+/// What all kernels of a call are told.
+struct Call {
+  Rows q, k, v;
+  const SequenceRows* sequences;
+  const Slopes* slopes;  ///< [batch * heads]
+  int64_t queries;       ///< rows of the tensor
+  int64_t window;        ///< 0: none
+  int32_t heads, kv_heads, head_dim, tile_rows;
+  int32_t causal;
+  float scale;   ///< of q k'
+  float scale2;  ///< the same times log2(e)
+};
+
+/// What the keys before a block, or from it on, may weigh at most: logarithms to base 2 for queries of x = levels.
+struct KeyBound {
+  float weights[bound_levels];
+  float radius;  ///< at least every |k - centre|
+  float norm;    ///< at least every |k| + |centre|
+  float unused[2];
+};
+
+/// The skip rule's tables; entries of a head begin at heads * bounds_before + head * (its blocks + 1).
+struct Bounds {
+  KeyBound *before, *from;  ///< from: null if causal
+  float* centres;           ///< [sequences][kv_heads][head_dim]
+  float* centre_norms;      ///< [sequences][kv_heads]
+  float* lengths;           ///< [sequences][heads]: x of a typical query
+};
+
+/// Work of the three kernels that make them, each with its own kind of task.
+struct BoundsArguments {
+  Call call;
+  Bounds bounds;
+  const Task* tasks;  ///< of the measuring kernel: a block of keys of a key/value head each
+};
+
+struct ForwardArguments {
+  Call call;
+  Rows out;
+  const Task* tasks;
+  float *lse, *near_lse;              ///< [batch][heads][queries]; null: not wanted
+  int32_t *first_block, *last_block;  ///< of each tile: the key blocks visited; null: not wanted
+  Bounds bounds;
+  float budget;  ///< of each direction (skip_budget()); 0: the rule is not asked
+};
+
+/// What the backward pass needs of a query row.
+struct RowTerms {
+  float lse2;   ///< log2 of its sum; +infinity if it sees no key
+  float delta;  ///< dout out'
+};
+
+/// Of a head of a sequence: of a block of keys whose first row lies in tile t (were they rows of queries) know the
+/// tiles [t + first, t + last].
+struct Reach {
+  int32_t first, last;
+};
+
+/// Into how many parts the gradients of a block of keys are cut.
+inline constexpr int key_parts(int64_t head_dim) { return head_dim <= 128 ? 1 : 2; }
+
+struct BackwardArguments {
+  Call call;
+  Rows out, dout, dq, dk, dv;
+  const Task* tasks;
+  const float* near_lse;
+  RowTerms* terms;                          ///< [batch][heads][queries]
+  const int32_t *first_block, *last_block;  ///< of each tile; null: every block that is seen
+  double* slope_sums;                       ///< of each tile: the gradient of its slope; null: not wanted
+  float* dslopes;                           ///< is added to
+  const Reach* reach;                       ///< [sequences][heads]
+  int64_t rows;                             ///< batch * heads * queries
+  int32_t sequences, slopes_per_batch, slopes_symmetric;
+};
+
+/// The launches of a pass; each gives a cudaError_t.
+struct Launches {
+  int (*centres)(const BoundsArguments&, int64_t kv_heads, Type type, void* stream);
+  int (*measure)(const BoundsArguments&, int64_t tasks, Type type, void* stream);
+  int (*accumulate)(const BoundsArguments&, int64_t heads, Type type, void* stream);
+  int (*forward)(const ForwardArguments&, int64_t tasks, Type type, void* stream);
+  int (*row_terms)(const BackwardArguments&, int64_t rows, Type type, void* stream);
+  int (*query_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
+  int (*key_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
+  int (*add_slopes)(const BackwardArguments&, int64_t slopes, Type type, void* stream);
+};
+
+}  // namespace alibi::kernels::cuda

@@ -1,0 +1,283 @@
+// What keys may weigh at most, for the skip rule (skip.h): the tables of attention/skip_weights.h, made on the device
+// in three steps. Every rounding is upwards, as there.
+#pragma once
+
+#include "attention/cuda/skip.h"
+
+ALIBI_LANES_BEGIN
+
+/// The logarithm of nothing.
+constexpr float nothing = -1e30f;
+
+/// Calls use(i, value) with the values of a row.
+template <Type type, class Use>
+ALIBI_LANE void for_values(const uint16_t* row, int count, const Use& use) {
+  for (int chunk = 0; chunk < count / 8; ++chunk) {
+    const Chunk values = *reinterpret_cast<const Chunk*>(row + chunk * 8);
+    ALIBI_UNROLLED
+    for (int e = 0; e < 8; ++e) use(chunk * 8 + e, unpack<type>(values.x[e / 2], e % 2));
+  }
+}
+
+template <Type type>
+ALIBI_LANE float squares_of(const uint16_t* row, int count) {
+  float sum = 0;
+  for_values<type>(row, count, [&](int, float value) { sum = fmaf(value, value, sum); });
+  return sum <= 3.4e38f ? sum : infinity;
+}
+
+/// A block for each key/value head of each sequence: the centre of its keys (attention/skip_centre.h), from a sample of
+/// at most 64, and the typical length of its heads' queries. The rule holds for any.
+template <Type type>
+struct Centres {
+  using Arguments = BoundsArguments;
+  static constexpr int threads = 64, blocks_at_once = 8;
+  static constexpr int most_columns = 256;
+  static constexpr uint32_t squares_at = 0, shares_at = 256, parts_at = 512, median_at = 768;
+  static constexpr int shared_bytes = 784;
+
+  static ALIBI_LANE float at(uint32_t array, int i) { return shared_load<float>(array + static_cast<uint32_t>(i) * 4); }
+  static ALIBI_LANE void set(uint32_t array, int i, float value) {
+    shared_store(array + static_cast<uint32_t>(i) * 4, value);
+  }
+
+  /// Of the squares that are finite, of `count`; returns how many these are.
+  static ALIBI_LANE int find_median(int count, bool all) {
+    const int i = thread_index();
+    int finite = 0, rank = 0;
+    if (i == 0) shared_store(median_at, 0.0f);
+    block_sync();
+    const float own = i < count ? at(squares_at, i) : infinity;
+    for (int j = 0; j < count; ++j) {
+      const float other = at(squares_at, j);
+      if (!all && other == infinity) continue;
+      ++finite;
+      if (other < own || (other == own && j < i)) ++rank;
+    }
+    if (i < count && (all || own < infinity) && rank == (finite - 1) / 2) shared_store(median_at, own);
+    block_sync();
+    return finite;
+  }
+
+  /// A sample of rows: few of a short sequence.
+  struct Sample {
+    int count, step;
+    ALIBI_LANE explicit Sample(int rows) {
+      const int least = rows < 8 ? rows : 8;
+      count = rows / 32 < least ? least : rows / 32 > threads ? threads : rows / 32;
+      step = count > 0 ? rows / count : 1;
+    }
+  };
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const int i = thread_index(), sequence_index = block_index() / a.call.kv_heads;
+    const int kv_head = block_index() % a.call.kv_heads, size = a.call.head_dim;
+    const SequenceRows sequence = a.call.sequences[sequence_index];
+    const uint16_t* const keys = rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head);
+    const Sample sample(sequence.keys);
+    const int64_t stride = sample.step * a.call.k.row_stride;
+    if (i < sample.count) set(squares_at, i, squares_of<type>(keys + i * stride, size));
+    const int finite = find_median(sample.count, false);
+    const float most = shared_load<float>(median_at), number = static_cast<float>(finite);
+    // Rows longer than most count as long as these.
+    if (i < sample.count) {
+      const float own = at(squares_at, i);
+      set(shares_at, i, own == infinity ? 0.0f : own > most ? sqrtf(most / own) / number : 1 / number);
+    }
+    block_sync();
+    float total = 0;
+    for (int j = 0; j < sample.count; ++j)
+      total += at(squares_at, j) == infinity ? 0.0f : fminf(at(squares_at, j), most);
+    float mean[most_columns / threads], squares = 0;
+    ALIBI_UNROLLED
+    for (int part = 0; part < most_columns / threads; ++part) {
+      const int column = part * threads + i;
+      mean[part] = 0;
+      if (column >= size) continue;
+      for (int j = 0; j < sample.count; ++j) {
+        const float share = at(shares_at, j);
+        if (share > 0) mean[part] = fmaf(share, unpack<type>(keys[j * stride + column], 0), mean[part]);
+      }
+      squares = fmaf(mean[part], mean[part], squares);
+    }
+    set(parts_at, i, squares);
+    block_sync();
+    float length = 0;
+    for (int j = 0; j < threads; ++j) length += at(parts_at, j);
+    // What the squared norm of a mean of as many rows is expected to be if they have no common part.
+    const float chance = (total / number - length) / (number - 1);
+    const bool clear = finite >= 2 && length > 2 * chance && length < 1e30f;
+    const float left = clear ? 1 - fmaxf(chance, 0) / length : 0.0f;
+    const int64_t entry = int64_t{sequence_index} * a.call.kv_heads + kv_head;
+    ALIBI_UNROLLED
+    for (int part = 0; part < most_columns / threads; ++part) {
+      const int column = part * threads + i;
+      if (column < size) a.bounds.centres[entry * size + column] = clear ? left * mean[part] : 0.0f;
+    }
+    if (i == 0) a.bounds.centre_norms[entry] = clear ? left * norm_bound(length, size) * norm_rounding : 0.0f;
+
+    const Sample some(sequence.queries);
+    const int group = a.call.heads / a.call.kv_heads;
+    for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
+      const uint16_t* const queries = rows_of(a.call.q, sequence.batch, sequence.query_begin, head);
+      block_sync();
+      if (i < some.count) set(squares_at, i, squares_of<type>(queries + i * some.step * a.call.q.row_stride, size));
+      find_median(some.count, true);
+      const float typical = fabsf(a.call.scale2) * sqrtf(shared_load<float>(median_at));
+      if (i == 0) {
+        a.bounds.lengths[int64_t{sequence_index} * a.call.heads + head] = typical < 1e30f ? typical : 0.0f;
+      }
+    }
+  }
+};
+
+/// A block for each block of keys of a key/value head: what its keys weigh, for each head that reads them.
+template <Type type>
+struct Measure {
+  using Arguments = BoundsArguments;
+  static constexpr int threads = block_keys, blocks_at_once = 8;
+  static constexpr uint32_t radii_at = 0, norms_at = 256, parts_at = 512;
+  static constexpr int shared_bytes = 768;
+
+  static ALIBI_LANE float at(uint32_t array, int i) { return shared_load<float>(array + static_cast<uint32_t>(i) * 4); }
+  static ALIBI_LANE void set(uint32_t array, int i, float value) {
+    shared_store(array + static_cast<uint32_t>(i) * 4, value);
+  }
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const Task task = a.tasks[block_index()];
+    const SequenceRows sequence = a.call.sequences[task.sequence];
+    const int i = thread_index(), size = a.call.head_dim, first = task.tile * block_keys;
+    const int count = sequence.keys - first < block_keys ? sequence.keys - first : block_keys;
+    const int64_t entry = int64_t{task.sequence} * a.call.kv_heads + task.head;
+    const float* const centre = a.bounds.centres + entry * size;
+    float norm = 0, radius = 0;
+    if (i < count) {
+      float squares = 0, distances = 0;
+      for_values<type>(rows_of(a.call.k, sequence.batch, sequence.key_begin + first + i, task.head), size,
+                       [&](int column, float value) {
+                         const float apart = value - centre[column];
+                         squares = fmaf(value, value, squares);
+                         distances = fmaf(apart, apart, distances);
+                       });
+      norm = norm_bound(squares, size);
+      radius = norm_bound(distances, size);
+    }
+    set(radii_at, i, radius);
+    set(norms_at, i, norm);
+    block_sync();
+    float largest = 0, longest = 0;
+    for (int j = 0; j < count; ++j) {
+      largest = fmaxf(largest, at(radii_at, j));
+      longest = fmaxf(longest, at(norms_at, j));
+    }
+    const int group = a.call.heads / a.call.kv_heads;
+    const int blocks = (sequence.keys + block_keys - 1) / block_keys;
+    for (int head = task.head * group; head < (task.head + 1) * group; ++head) {
+      const Slopes slopes = a.call.slopes[sequence.batch * a.call.heads + head];
+      const float length = a.bounds.lengths[int64_t{task.sequence} * a.call.heads + head];
+      const int64_t of_head = int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
+      for (int side = 0; side < 2; ++side) {
+        if (side == 1 && a.bounds.from == nullptr) break;
+        KeyBound& bound = side == 0 ? a.bounds.before[of_head + task.tile + 1] : a.bounds.from[of_head + task.tile];
+        const float slope = side == 0 ? slopes.before : slopes.after;
+        // Each thread adds up 8 keys for one of the 8 values of x.
+        const int level = i % bound_levels;
+        const float x = length * bound_level(level);
+        float part = 0;
+        for (int j = i / bound_levels * 8; j < i / bound_levels * 8 + 8 && j < count; ++j) {
+          const auto distance = static_cast<float>(side == 0 ? block_keys - 1 - j : j);
+          part += power_of_2(x * (at(radii_at, j) - largest) - slope * distance);
+        }
+        block_sync();
+        set(parts_at, i, part);
+        block_sync();
+        if (i < bound_levels) {
+          float sum = 0;
+          for (int j = 0; j < threads / bound_levels; ++j) sum += at(parts_at, j * bound_levels + level);
+          // Exponents down to -126, their powers and the sum; powers that underflow.
+          const float weights = sum * (1 + 0x1p-14f) + block_keys * 0x1p-125f;
+          const float reach = x * largest * (1 + 0x1p-21f), logarithm = log2f(weights);
+          const float value = reach + logarithm + 0x1p-20f * (reach + fabsf(logarithm));
+          bound.weights[level] = largest < infinity && value < infinity ? value : infinity;
+        }
+        if (i == 0) {
+          bound.radius = largest;
+          bound.norm = longest + a.bounds.centre_norms[entry];
+        }
+      }
+    }
+  }
+};
+
+/// A block for each head of each sequence, a warp for each number of its entries: those of single blocks become those
+/// of all blocks before, or from there on. Each lane goes through a stretch of blocks, then again with what was before
+/// it.
+struct Accumulate {
+  using Arguments = BoundsArguments;
+  static constexpr int numbers = bound_levels + 2;
+  static constexpr int threads = 32 * numbers, blocks_at_once = 2;
+  static constexpr int shared_bytes = threads * 4;
+
+  float farther;  ///< by which the weights of a block shrink until the next; negative: maxima are taken
+
+  /// At least what both weigh, the first `blocks` farther away.
+  ALIBI_LANE float combined(float before, int blocks, float own) const {
+    if (farther < 0) return fmaxf(before, own);
+    const float away = farther * static_cast<float>(blocks);
+    const float moved = before - away + 0x1p-21f * (fabsf(before) + away);
+    if (!(moved < infinity && own < infinity)) return infinity;
+    const float high = fmaxf(moved, own), low = fminf(moved, own);
+    const float sum = high + log2f(1 + power_of_2(fmaxf(low - high, -100.0f)));
+    return sum + 0x1p-20f * (1 + fabsf(sum));
+  }
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const int sequence_index = block_index() / a.call.heads, head = block_index() % a.call.heads;
+    const SequenceRows sequence = a.call.sequences[sequence_index];
+    const Slopes slopes = a.call.slopes[sequence.batch * a.call.heads + head];
+    const int blocks = (sequence.keys + block_keys - 1) / block_keys;
+    const int64_t of_head = int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
+    Accumulate of = {(slopes.before) * block_keys};
+    of.go(reinterpret_cast<float*>(a.bounds.before + of_head), blocks, false);
+    if (a.bounds.from == nullptr) return;
+    warp_sync();
+    of.farther = slopes.after * block_keys;
+    of.go(reinterpret_cast<float*>(a.bounds.from + of_head), blocks, true);
+  }
+
+  ALIBI_LANE void go(float* entries, int blocks, bool backwards) {
+    const int number = thread_index() / 32, lane = thread_index() % 32;
+    constexpr int size = sizeof(KeyBound) / sizeof(float);
+    if (number >= bound_levels) farther = -1;
+    const float start = farther < 0 ? 0.0f : nothing;
+    // The i-th from where nothing is; the entry before the first is that.
+    const auto entry = [&](int i) -> float& { return entries[(backwards ? blocks - 1 - i : i + 1) * size + number]; };
+    if (lane == 0) entry(-1) = start;
+    const int each = (blocks + 31) / 32;
+    const int first = lane * each < blocks ? lane * each : blocks;
+    const int last = first + each < blocks ? first + each : blocks;
+    float own = start;
+    for (int i = first; i < last; ++i) own = combined(own, 1, entry(i));
+    shared_store(static_cast<uint32_t>(thread_index() * 4), own);
+    warp_sync();
+    float all = start;
+    for (int other = 0; other < lane; ++other) {
+      const int others = other * each < blocks ? (other + 1) * each < blocks ? each : blocks - other * each : 0;
+      all = combined(all, others, shared_load<float>(static_cast<uint32_t>((number * 32 + other) * 4)));
+    }
+    for (int i = first; i < last; ++i) entry(i) = all = combined(all, 1, entry(i));
+  }
+};
+
+inline int start_centres(const BoundsArguments& a, int64_t kv_heads, Type type, void* stream) {
+  return launch_for<Centres>(a, kv_heads, type, stream);
+}
+inline int start_measure(const BoundsArguments& a, int64_t tasks, Type type, void* stream) {
+  return launch_for<Measure>(a, tasks, type, stream);
+}
+inline int start_accumulate(const BoundsArguments& a, int64_t heads, Type /*type*/, void* stream) {
+  return launch<Accumulate>(heads, a, stream);
+}
+
+ALIBI_LANES_END

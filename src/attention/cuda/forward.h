@@ -1,0 +1,271 @@
+// The forward pass: a block of threads owns a tile of query rows of one head and visits the key blocks that they see,
+// from the diagonal backwards and then forwards, with online softmax (Milakov & Gimelshein 2018; blocked as in
+// FlashAttention, Dao et al. 2022). After each key block every row asks the skip rule (skip.h); once all agree, that
+// direction ends. Each of the 4 warps has rows of its own, so that what it reads of keys and values serves 16 * m rows.
+#pragma once
+
+#include "attention/cuda/place.h"
+#include "attention/cuda/skip.h"
+#include "attention/cuda/tile.h"
+
+ALIBI_LANES_BEGIN
+
+template <Type type, int columns>
+struct Forward {
+  using Arguments = ForwardArguments;
+
+  static constexpr int threads = 128;
+  static constexpr int rows = tile_rows(columns);
+  static constexpr int m = rows / 64;                        ///< times 16 rows of a warp
+  static constexpr int step_keys = columns <= 64 ? 64 : 32;  ///< of a block of keys at a time, for registers
+  static constexpr int n = step_keys / 8;
+  static constexpr int steps_of_block = block_keys / step_keys;
+  using Rule = SkipRule<type, columns, m>;
+  static constexpr int blocks_at_once = columns <= 128 ? 2 : 1;
+
+  static constexpr uint32_t stage_bytes = Tile<columns>::bytes(step_keys);
+  static constexpr uint32_t q_at = 0;
+  static constexpr uint32_t k_at = Tile<columns>::bytes(rows);
+  static constexpr uint32_t v_at = k_at + 2 * stage_bytes;
+  static constexpr uint32_t skip_at = v_at + 2 * stage_bytes;
+  static constexpr uint32_t sights_at = skip_at + rows * sizeof(SkipRow);
+  static constexpr uint32_t known_at = sights_at + rows * sizeof(RowSight);
+  static constexpr int shared_bytes = static_cast<int>(known_at) + 128;
+
+  /// By which weights are multiplied for the product with the values: float16 rounds what is below 2^-14 more coarsely.
+  static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;
+
+  /// What all threads know of the tile. It lies in shared memory and is read where it is needed, for registers.
+  struct Known {
+    TileRows tile;
+    Keys seen;     ///< blocks
+    int diagonal;  ///< of them, the one of the last row
+    int row;       ///< the tile's first, in the sequence
+    int64_t bounds;
+    const uint16_t *keys, *values;
+  };
+  static_assert(sizeof(Known) <= 128);
+
+  const Arguments& a;
+  Sums<n> scores[m];
+  Sums<columns / 8> out[m];
+  float max[2 * m], sum[2 * m];  ///< of each row that the lane has a part of; sum: the lane's own part of it
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const Task task = a.tasks[block_index()];
+    const SequenceRows sequence = a.call.sequences[task.sequence];
+    const Place place(a.call, sequence, task.head);
+    const int row = task.tile * rows, count = sequence.queries - row < rows ? sequence.queries - row : rows;
+    const int at = thread_index();
+    if (at < rows) shared_store(sights_at + static_cast<uint32_t>(at * sizeof(RowSight)), RowSight(place, row + at));
+    if (at == 0) {
+      const int kv_head = task.head / (a.call.heads / a.call.kv_heads);
+      const TileRows tile(place, row, count);
+      const Keys seen = blocks_of(place.seen(row, row + count - 1));
+      const int64_t diagonal = clamp(tile.position(count - 1) / block_keys, seen.begin, seen.end - 1);
+      shared_store(known_at, Known{tile, seen, static_cast<int>(diagonal), row, first_bound(a, sequence, task.head),
+                                   rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head),
+                                   rows_of(a.call.v, sequence.batch, sequence.key_begin, kv_head)});
+    }
+    copy_tile<columns, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
+                                      a.call.q.row_stride, row, sequence.queries, a.call.head_dim);
+    copies_commit();
+    block_sync();
+    Forward(a).visit_all();
+  }
+
+  ALIBI_LANE explicit Forward(const Arguments& arguments) : a(arguments) {}
+
+  static ALIBI_LANE Known known() { return shared_load<Known>(known_at); }
+  /// In the tile: the lane's first.
+  static ALIBI_LANE int own_row() { return thread_index() / 32 * 16 * m + thread_index() % 32 / 4; }
+
+  /// Keys and values of a step, to one of two places.
+  ALIBI_LANE void copy_step(int step, uint32_t stage) const {
+    const int key = step * step_keys, end = known().tile.last_key + 1;
+    copy_tile<columns, step_keys, threads>(k_at + stage, known().keys, a.call.k.row_stride, key, end, a.call.head_dim);
+    copy_tile<columns, step_keys, threads>(v_at + stage, known().values, a.call.v.row_stride, key, end,
+                                           a.call.head_dim);
+  }
+
+  ALIBI_LANE void visit_all() {
+    if (known().seen.begin < known().seen.end) copy_step((known().diagonal + 1) * steps_of_block - 1, 0);
+    copies_commit();
+    if (a.budget > 0) {
+      copies_wait<1>();
+      block_sync();  // the queries have landed
+      Rule::measure_rows(a, a.tasks[block_index()], q_at, skip_at);
+    }
+    ALIBI_UNROLLED
+    for (int i = 0; i < 2 * m; ++i) {
+      max[i] = -infinity;
+      sum[i] = 0;
+    }
+    ALIBI_UNROLLED
+    for (int i = 0; i < m; ++i) out[i].clear();
+    Keys visited = {known().seen.begin, known().seen.begin};
+    ALIBI_NOT_UNROLLED
+    for (int towards = -1; towards <= 1; towards += 2) {
+      const Keys seen = known().seen;
+      const int first = known().diagonal + (towards < 0 ? 0 : 1), end = towards < 0 ? seen.begin - 1 : seen.end;
+      if (seen.begin == seen.end || first == end) continue;
+      const int last = visit(first, towards, end);
+      if (towards < 0) visited = {last, first + 1};
+      if (towards > 0) visited.end = last + 1;
+    }
+    copies_wait<0>();
+    block_sync();  // without keys, the queries land only here
+    write(visited);
+  }
+
+  /// Visits key blocks until the one before `end`, or until the rest does not matter; gives the last one.
+  ALIBI_LANE int visit(int first, int towards, int end) {
+    // A block's steps in the same direction.
+    const int start = towards < 0 ? steps_of_block - 1 : 0, finish = steps_of_block - 1 - start;
+    int step = first * steps_of_block + start;
+    const int last = (end - towards) * steps_of_block + finish;
+    if (towards > 0) {  // the other direction's first step is under way
+      block_sync();     // the memory of its steps is free
+      copy_step(step, 0);
+      copies_commit();
+    }
+    uint32_t stage = 0;
+    bool over = false;
+    ALIBI_NOT_UNROLLED
+    for (;; step += towards, stage ^= stage_bytes) {
+      copies_wait<0>();
+      // The step's keys and values have landed, and nobody reads those of the step before any more.
+      if (block_all(over)) return (step - towards) / steps_of_block;
+      if (step != last) copy_step(step + towards, stage ^ stage_bytes);
+      copies_commit();
+      multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, thread_index() / 32 * 16 * m),
+                                   columns_of_16<columns>(k_at + stage));
+      Packed<n> weights[m];
+      make_weights(step * step_keys, weights);
+      if (a.budget > 0 && step != last && step % steps_of_block == finish) {
+        over = Rule::over(a, known().tile, known().bounds, step / steps_of_block, towards, max, sum, skip_at);
+      }
+      add_product<type, columns>(out, weights, rows_of_16<columns>(v_at + stage, 0));
+      if (step == last) return step / steps_of_block;
+    }
+  }
+
+  /// Scores become weights in units of the running maxima, which rise.
+  ALIBI_LANE void make_weights(int key, Packed<n> (&weights)[m]) {
+    const TileRows tile = known().tile;
+    const int own_key = thread_index() % 4 * 2, own_row = Forward::own_row();
+    const int end = key + step_keys;
+    const bool plain = tile.is_plain(key, end);
+    const float rise = tile.rise(end);
+    float base[2 * m];  // of each row's scores
+    if (plain) {
+      const float first = rise * static_cast<float>(own_key);
+      ALIBI_UNROLLED
+      for (int r = 0; r < 2 * m; ++r) {
+        base[r] = -rise * static_cast<float>(tile.position(own_row + 8 * r) - key);
+      }
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        ALIBI_UNROLLED
+        for (int e = 0; e < 4; ++e) {
+          const float bias = fmaf(rise, static_cast<float>(8 * j + e % 2), first);
+          ALIBI_UNROLLED
+          for (int i = 0; i < m; ++i) scores[i].at[j][e] = fmaf(scores[i].at[j][e], a.call.scale2, bias);
+        }
+      }
+    } else {
+      ALIBI_UNROLLED
+      for (int r = 0; r < 2 * m; ++r) {
+        base[r] = 0;
+        const auto sight =
+            shared_load<RowSight>(sights_at + static_cast<uint32_t>((own_row + 8 * r) * sizeof(RowSight)));
+        ALIBI_UNROLLED
+        for (int j = 0; j < n; ++j) {
+          ALIBI_UNROLLED
+          for (int e = 0; e < 2; ++e) {
+            float& score = scores[r / 2].at[j][r % 2 * 2 + e];
+            score = sight.biased(tile.before, tile.after, key + own_key + 8 * j + e, score * a.call.scale2);
+          }
+        }
+      }
+    }
+    float factor[2 * m];
+    bool raised = false;
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      float top = -infinity;
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        top = fmaxf(top, fmaxf(scores[r / 2].at[j][r % 2 * 2], scores[r / 2].at[j][r % 2 * 2 + 1]));
+      }
+      top = fmaxf(top, lane_xor(top, 1));
+      top = fmaxf(top, lane_xor(top, 2));
+      const float risen = fmaxf(max[r], top + base[r]);
+      const float shift = risen == -infinity ? 0.0f : risen - base[r];
+      factor[r] = risen == max[r] ? 1.0f : power_of_2(max[r] - risen);
+      raised = raised || risen != max[r];
+      max[r] = risen;
+      float part = 0;
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        const float low = power_of_2(scores[r / 2].at[j][r % 2 * 2] - shift);
+        const float high = power_of_2(scores[r / 2].at[j][r % 2 * 2 + 1] - shift);
+        part += low + high;
+        weights[r / 2].at[j][r % 2] =
+            type == Type::float16 ? pack<type>(low * weight_unit, high * weight_unit) : pack<type>(low, high);
+      }
+      sum[r] = fmaf(sum[r], factor[r], part);
+    }
+    if (warp_votes(raised) == 0) return;
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      ALIBI_UNROLLED
+      for (int j = 0; j < columns / 8; ++j) {
+        out[r / 2].at[j][r % 2 * 2] *= factor[r];
+        out[r / 2].at[j][r % 2 * 2 + 1] *= factor[r];
+      }
+    }
+  }
+
+  ALIBI_LANE void write(Keys visited) {
+    const Task task = a.tasks[block_index()];
+    const SequenceRows sequence = a.call.sequences[task.sequence];
+    const int row = task.tile * rows, warp_row = thread_index() / 32 * 16 * m;
+    float factors[2 * m];
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      sum[r] = sum_of_row(sum[r]);
+      factors[r] = sum[r] == 0 ? 0.0f : 1 / (sum[r] * weight_unit);
+    }
+    write_rows<type, columns>(out, factors, q_at, warp_row,
+                              writable_rows_of(a.out, sequence.batch, sequence.query_begin, task.head),
+                              a.out.row_stride, row + warp_row, sequence.queries, 0, a.call.head_dim);
+    const int64_t entry = (int64_t{sequence.batch} * a.call.heads + task.head) * a.call.queries + sequence.query_begin;
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      const int at = row + own_row() + 8 * r;
+      if (a.lse == nullptr || thread_index() % 4 != 0 || at >= sequence.queries) continue;
+      constexpr float ln2 = 0.693147180559945309f;
+      const float near = (max[r] + log2f(sum[r])) * ln2;
+      a.near_lse[entry + at] = near;
+      // How far the row is from all keys.
+      const Place place(a.call, sequence, task.head);
+      const int64_t outside = place.offset + at - place.position(at);
+      const double slope = static_cast<double>(outside < 0 ? place.after : place.before) * static_cast<double>(ln2);
+      const auto distance = static_cast<double>(outside < 0 ? -outside : outside);
+      a.lse[entry + at] = outside == 0 ? near : static_cast<float>(near - slope * distance);
+    }
+    if (a.first_block != nullptr && thread_index() == 0) {
+      const int tiles = (sequence.queries + rows - 1) / rows;
+      const int64_t number = int64_t{sequence.tiles_before} * a.call.heads + int64_t{task.head} * tiles + task.tile;
+      a.first_block[number] = visited.begin;
+      a.last_block[number] = visited.end;
+    }
+  }
+};
+
+inline int start_forward(const ForwardArguments& a, int64_t tasks, Type type, void* stream) {
+  return launch_for<Forward>(a, tasks, type, stream);
+}
+
+ALIBI_LANES_END

@@ -1,0 +1,209 @@
+// dk and dv: see gradients.h.
+#pragma once
+
+#include "attention/cuda/gradients.h"
+
+ALIBI_LANES_BEGIN
+
+/// dk and dv: a block of threads owns a block of keys of a key/value head, each warp 16 of them, and takes query rows
+/// in steps, of all heads of the group in turn. Scores are made transposed, so that weights are where the products with
+/// dout and q want them. Of 256 columns it makes one half or the other, for registers.
+template <Type type, int columns>
+struct KeyGradients {
+  using Arguments = BackwardArguments;
+
+  static constexpr int threads = 128;
+  static constexpr int tile = tile_rows(columns);
+  static constexpr int step_rows = columns <= 64 ? 64 : columns <= 128 ? 32 : 16;
+  static constexpr int n = step_rows / 8;
+  static constexpr int own_columns = columns <= 128 ? columns : columns / 2;
+  static constexpr int blocks_at_once = columns <= 32 ? 3 : columns <= 128 ? 2 : 1;
+
+  static constexpr uint32_t step_bytes = Tile<columns>::bytes(step_rows);
+  static constexpr uint32_t terms_bytes = step_rows * sizeof(RowTerms);
+  static constexpr uint32_t k_at = 0;
+  static constexpr uint32_t v_at = Tile<columns>::bytes(block_keys);
+  static constexpr uint32_t q_at = 2 * v_at;
+  static constexpr uint32_t dout_at = q_at + 2 * step_bytes;
+  static constexpr uint32_t terms_at = dout_at + 2 * step_bytes;
+  static constexpr int shared_bytes = static_cast<int>(terms_at + 2 * terms_bytes);
+
+  /// The steps of query rows that visited the block of keys, of one head after the other.
+  struct Steps {
+    const Arguments& a;
+    const Task& task;
+    const SequenceRows& sequence;
+    int head, last_head, step;
+    int base, end;   ///< of the head's steps, 32 are looked at together, from `base` on
+    uint32_t found;  ///< those of them that are left
+
+    ALIBI_LANE Steps(const Arguments& arguments, const Task& of, const SequenceRows& rows)
+        : a(arguments), task(of), sequence(rows), step(0), base(0), end(0), found(0) {
+      const int group = a.call.heads / a.call.kv_heads;
+      head = of.head * group - 1;
+      last_head = head + group;
+    }
+
+    /// Goes to the next; false if there is none.
+    ALIBI_LANE bool advance() {
+      while (found == 0) {
+        base += 32;
+        if (base >= end) {
+          if (++head > last_head) return false;
+          start_head();
+        }
+        const int candidate = base + thread_index() % 32;
+        found = warp_votes(candidate < end && visits(candidate));
+      }
+      step = base + lowest_bit(found);
+      found &= found - 1;
+      return true;
+    }
+
+    /// The steps that may be among the head's, by how far its tiles reach.
+    ALIBI_LANE void start_head() {
+      constexpr int steps_of_tile = tile / step_rows;
+      const Reach reach = a.reach[int64_t{task.sequence} * a.call.heads + head];
+      const int of_keys = task.tile * block_keys / tile;
+      const int steps = (sequence.queries + step_rows - 1) / step_rows;
+      base = (of_keys + reach.first) * steps_of_tile;
+      end = (of_keys + reach.last + 1) * steps_of_tile;
+      base = base < 0 ? 0 : base;
+      end = end > steps ? steps : end;
+    }
+
+    ALIBI_LANE bool visits(int candidate) const {
+      const Place place(a.call, sequence, head);
+      const int first = candidate * step_rows;
+      const int last = first + step_rows < sequence.queries ? first + step_rows - 1 : sequence.queries - 1;
+      const Keys blocks = visited_blocks(a, sequence, head, first / tile, blocks_of(place.seen(first, last)));
+      return blocks.begin <= task.tile && task.tile < blocks.end;
+    }
+  };
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const Task task = a.tasks[block_index()];
+    const SequenceRows sequence = a.call.sequences[task.sequence];
+    const int key = task.tile * block_keys, size = a.call.head_dim, warp_key = thread_index() / 32 * 16;
+    copy_tile<columns, block_keys, threads>(k_at, rows_of(a.call.k, sequence.batch, sequence.key_begin, task.head),
+                                            a.call.k.row_stride, key, sequence.keys, size);
+    copy_tile<columns, block_keys, threads>(v_at, rows_of(a.call.v, sequence.batch, sequence.key_begin, task.head),
+                                            a.call.v.row_stride, key, sequence.keys, size);
+    const auto copy_step = [&](int head, int row, uint32_t stage) {
+      copy_tile<columns, step_rows, threads>(q_at + stage * step_bytes,
+                                             rows_of(a.call.q, sequence.batch, sequence.query_begin, head),
+                                             a.call.q.row_stride, row, sequence.queries, size);
+      copy_tile<columns, step_rows, threads>(dout_at + stage * step_bytes,
+                                             rows_of(a.dout, sequence.batch, sequence.query_begin, head),
+                                             a.dout.row_stride, row, sequence.queries, size);
+      const int at = thread_index();
+      if (at < step_rows) {
+        const uint32_t to = terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms));
+        if (row + at < sequence.queries) {
+          copy8(to, a.terms + first_term(a.call, sequence, head) + row + at, true);
+        } else {
+          shared_store(to, RowTerms{infinity, 0});  // or weights of rows that are not there could overflow
+        }
+      }
+    };
+    Steps steps(a, task, sequence);
+    bool more = steps.advance();
+    int head = steps.head, row = steps.step * step_rows;
+    if (more) copy_step(head, row, 0);
+    copies_commit();
+    Sums<own_columns / 8> dk[1], dv[1];
+    dk[0].clear();
+    dv[0].clear();
+    uint32_t stage = 0;
+    ALIBI_NOT_UNROLLED
+    while (more) {
+      more = steps.advance();
+      const int next_head = steps.head, next_row = steps.step * step_rows;
+      copies_wait<0>();
+      block_sync();  // this step's rows have landed, and nobody reads those of the step before any more
+      if (more) copy_step(next_head, next_row, stage ^ 1);
+      copies_commit();
+      const uint32_t q = q_at + stage * step_bytes, dout = dout_at + stage * step_bytes;
+      const uint32_t terms = terms_at + stage * terms_bytes;
+      Sums<n> p[1], ds[1];
+      multiply_rows<type, columns>(p, rows_of_16<columns>(k_at, warp_key), columns_of_16<columns>(q));
+      make_weights(a, sequence, head, row, key, warp_key, terms, p[0]);
+      Packed<n> packed[1];
+      pack_rows<type>(packed, p);
+      add_product<type, columns>(dv, packed, rows_of_16<columns>(dout, 0), task.part * own_columns / 16);
+      multiply_rows<type, columns>(ds, rows_of_16<columns>(v_at, warp_key), columns_of_16<columns>(dout));
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        ALIBI_UNROLLED
+        for (int e = 0; e < 2; ++e) {
+          const float delta = term(terms, j, e).delta;
+          ds[0].at[j][e] = p[0].at[j][e] * (ds[0].at[j][e] - delta);
+          ds[0].at[j][e + 2] = p[0].at[j][e + 2] * (ds[0].at[j][e + 2] - delta);
+        }
+      }
+      pack_rows<type>(packed, ds);
+      add_product<type, columns>(dk, packed, rows_of_16<columns>(q, 0), task.part * own_columns / 16);
+      head = next_head;
+      row = next_row;
+      stage ^= 1;
+    }
+    copies_wait<0>();
+    block_sync();
+    const float scales[2] = {a.call.scale, a.call.scale}, ones[2] = {1, 1};
+    const int column = task.part * own_columns;
+    write_rows<type, columns>(dk, scales, k_at, warp_key,
+                              writable_rows_of(a.dk, sequence.batch, sequence.key_begin, task.head), a.dk.row_stride,
+                              key + warp_key, sequence.keys, column, size);
+    write_rows<type, columns>(dv, ones, v_at, warp_key,
+                              writable_rows_of(a.dv, sequence.batch, sequence.key_begin, task.head), a.dv.row_stride,
+                              key + warp_key, sequence.keys, column, size);
+  }
+
+  static ALIBI_LANE int lane_row(int j, int e) { return thread_index() % 4 * 2 + 8 * j + e; }
+  static ALIBI_LANE RowTerms term(uint32_t terms, int j, int e) {
+    return shared_load<RowTerms>(terms + static_cast<uint32_t>(lane_row(j, e) * sizeof(RowTerms)));
+  }
+
+  /// Transposed scores become weights.
+  static ALIBI_LANE void make_weights(const Arguments& a, const SequenceRows& sequence, int head, int row, int key,
+                                      int warp_key, uint32_t terms, Sums<n>& p) {
+    const Place place(a.call, sequence, head);
+    const TileRows tile(place, row, sequence.queries - row < step_rows ? sequence.queries - row : step_rows);
+    const int end = key + block_keys, own_key = warp_key + thread_index() % 32 / 4;
+    if (tile.is_plain(key, end)) {
+      const float rise = tile.rise(end);
+      const float bias = rise * static_cast<float>(own_key), bias_below = rise * static_cast<float>(own_key + 8);
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        ALIBI_UNROLLED
+        for (int e = 0; e < 2; ++e) {
+          const float base =
+              fmaf(rise, static_cast<float>(tile.position(lane_row(j, e)) - key), term(terms, j, e).lse2);
+          p.at[j][e] = power_of_2(fmaf(p.at[j][e], a.call.scale2, bias) - base);
+          p.at[j][e + 2] = power_of_2(fmaf(p.at[j][e + 2], a.call.scale2, bias_below) - base);
+        }
+      }
+      return;
+    }
+    ALIBI_UNROLLED
+    for (int j = 0; j < n; ++j) {
+      ALIBI_UNROLLED
+      for (int e = 0; e < 2; ++e) {
+        const RowSight sight(place, row + lane_row(j, e));
+        const float lse2 = term(terms, j, e).lse2;
+        ALIBI_UNROLLED
+        for (int below = 0; below < 2; ++below) {
+          float& score = p.at[j][e + 2 * below];
+          score = sight.biased(place.before, place.after, key + own_key + 8 * below, score * a.call.scale2);
+          score = power_of_2(score - lse2);
+        }
+      }
+    }
+  }
+};
+
+inline int start_key_gradients(const BackwardArguments& a, int64_t tasks, Type type, void* stream) {
+  return launch_for<KeyGradients>(a, tasks, type, stream);
+}
+
+ALIBI_LANES_END

@@ -1,0 +1,184 @@
+// What the lanes of a warp and the threads of a block do together, under the names that the kernels use: on a GPU the
+// instructions (compute capability 8.0 and later), elsewhere lane_emulated.h. So one kernel source runs on both.
+//
+// Addresses in shared memory are bytes from its beginning. A fragment holds, of a product of 16 x 8 values over 16, the
+// parts that PTX's m16n8k16 gives to a lane: of the sums d[0..1] of row lane / 4 and d[2..3] of the row 8 below it, in
+// the columns 2 (lane % 4) and the next.
+#pragma once
+
+#include <cstdint>
+
+#include "attention/cuda/arguments.h"
+
+#ifdef __CUDACC__
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime.h>
+
+#define ALIBI_LANE __device__ __forceinline__
+#define ALIBI_UNROLLED _Pragma("unroll")
+#define ALIBI_NOT_UNROLLED _Pragma("unroll 1")
+// The emulated kernels and the real ones are different functions of one program.
+#define ALIBI_LANES_BEGIN          \
+  namespace alibi::kernels::cuda { \
+  inline namespace on_device {
+#define ALIBI_LANES_END \
+  }                     \
+  }
+
+ALIBI_LANES_BEGIN
+
+using std::int32_t;
+using std::uint32_t;
+
+extern __shared__ __align__(1024) unsigned char shared_memory[];
+
+ALIBI_LANE int thread_index() { return static_cast<int>(threadIdx.x); }
+ALIBI_LANE int block_index() { return static_cast<int>(blockIdx.x); }
+
+ALIBI_LANE void block_sync() { __syncthreads(); }
+/// A block_sync() that tells whether all threads said yes.
+ALIBI_LANE bool block_all(bool yes) { return __syncthreads_and(yes) != 0; }
+ALIBI_LANE void warp_sync() { __syncwarp(); }
+/// One bit for each lane.
+ALIBI_LANE uint32_t warp_votes(bool yes) { return __ballot_sync(~0u, yes); }
+ALIBI_LANE int lowest_bit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
+/// The value of the lane whose number differs by these bits.
+ALIBI_LANE float lane_xor(float value, int bits) { return __shfl_xor_sync(~0u, value, bits); }
+
+template <class V>
+ALIBI_LANE V shared_load(uint32_t address) {
+  return *reinterpret_cast<const V*>(shared_memory + address);
+}
+template <class V>
+ALIBI_LANE void shared_store(uint32_t address, const V& value) {
+  *reinterpret_cast<V*>(shared_memory + address) = value;
+}
+
+ALIBI_LANE uint32_t shared_base() { return static_cast<uint32_t>(__cvta_generic_to_shared(shared_memory)); }
+
+/// Starts the copy of 16 bytes; with `real` false zeros land, and nothing is read.
+ALIBI_LANE void copy16(uint32_t address, const void* from, bool real) {
+  asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_base() + address), "l"(from),
+               "r"(real ? 16 : 0)
+               : "memory");
+}
+/// Of 8 bytes.
+ALIBI_LANE void copy8(uint32_t address, const void* from, bool real) {
+  asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_base() + address), "l"(from),
+               "r"(real ? 8 : 0)
+               : "memory");
+}
+/// The thread's copies since the last call become a group.
+ALIBI_LANE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+/// Until all but the last `left` groups of this thread have landed; a barrier makes them seen by the others.
+template <int left>
+ALIBI_LANE void copies_wait() {
+  asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+
+/// Four matrices of 8 x 8 values; lane i gives the address of row i % 8 of matrix i / 8.
+ALIBI_LANE void load4(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(shared_base() + address));
+}
+ALIBI_LANE void load4_transposed(uint32_t (&x)[4], uint32_t address) {
+  asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(shared_base() + address));
+}
+
+/// d += a b.
+template <Type type>
+ALIBI_LANE void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
+  if constexpr (type == Type::bfloat16) {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  } else {
+    asm volatile(
+        "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+  }
+}
+
+/// Two values rounded to nearest; the first in the lower half.
+template <Type type>
+ALIBI_LANE uint32_t pack(float low, float high) {
+  uint32_t both;
+  if constexpr (type == Type::bfloat16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(both) : "f"(high), "f"(low));
+  }
+  return both;
+}
+template <Type type>
+ALIBI_LANE float unpack(uint32_t both, int which) {
+  const auto bits = static_cast<unsigned short>(both >> (16 * which));
+  if constexpr (type == Type::bfloat16) {
+    return __uint_as_float(static_cast<uint32_t>(bits) << 16);
+  } else {
+    return __half2float(__ushort_as_half(bits));
+  }
+}
+
+/// 2^x, relative error below 2^-21; 0 below 2^-126.
+ALIBI_LANE float power_of_2(float x) {
+  float result;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(result) : "f"(x));
+  return result;
+}
+
+template <class Body>
+__global__ void __launch_bounds__(Body::threads, Body::blocks_at_once)
+    run(const __grid_constant__ typename Body::Arguments arguments) {
+  Body::run(arguments);
+}
+
+/// Gives a cudaError_t.
+template <class Body>
+int launch(int64_t blocks, const typename Body::Arguments& arguments, void* stream) {
+  if (blocks == 0) return cudaSuccess;
+  constexpr int granted = 48 << 10;
+  if (Body::shared_bytes > granted) {
+    const cudaError_t error =
+        cudaFuncSetAttribute(run<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::shared_bytes);
+    if (error != cudaSuccess) return error;
+  }
+  run<Body><<<static_cast<unsigned>(blocks), Body::threads, Body::shared_bytes, static_cast<cudaStream_t>(stream)>>>(
+      arguments);
+  return cudaGetLastError();
+}
+
+ALIBI_LANES_END
+
+#else
+#include "attention/cuda/lane_emulated.h"
+#endif
+
+ALIBI_LANES_BEGIN
+
+/// The kernel for rows of head_dim values, which are filled up with zeros.
+template <template <Type, int> class Kernel, Type type, class Arguments>
+int launch_for_columns(const Arguments& a, int64_t blocks, void* stream) {
+  if (a.call.head_dim <= 32) return launch<Kernel<type, 32>>(blocks, a, stream);
+  if (a.call.head_dim <= 64) return launch<Kernel<type, 64>>(blocks, a, stream);
+  if (a.call.head_dim <= 128) return launch<Kernel<type, 128>>(blocks, a, stream);
+  return launch<Kernel<type, 256>>(blocks, a, stream);
+}
+template <template <Type, int> class Kernel, class Arguments>
+int launch_for(const Arguments& a, int64_t blocks, Type type, void* stream) {
+  return type == Type::bfloat16 ? launch_for_columns<Kernel, Type::bfloat16>(a, blocks, stream)
+                                : launch_for_columns<Kernel, Type::float16>(a, blocks, stream);
+}
+template <template <Type> class Kernel, class Arguments>
+int launch_for(const Arguments& a, int64_t blocks, Type type, void* stream) {
+  return type == Type::bfloat16 ? launch<Kernel<Type::bfloat16>>(blocks, a, stream)
+                                : launch<Kernel<Type::float16>>(blocks, a, stream);
+}
+
+ALIBI_LANES_END

@@ -1,0 +1,32 @@
+// The passes of attention on a device: which calls it takes, what is made known to it, and the kernels in turn. The
+// device is CUDA's (kernel.cc), or in tests the emulated one.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+
+#include "attention/cuda/arguments.h"
+#include "attention/problem.h"
+
+namespace alibi::kernels::cuda {
+
+/// Memory and kernels of a device; as core/cuda/stream.h, where each is described.
+class Machine {
+ public:
+  virtual ~Machine() = default;
+
+  virtual std::shared_ptr<void> workspace(size_t bytes) const = 0;
+  virtual void copy_to_device(void* to, const void* from, size_t bytes) const = 0;
+  virtual void copy_to_host(void* to, const void* from, size_t bytes) const = 0;
+  /// Throws Error unless this cudaError_t is cudaSuccess.
+  virtual void check_launch(const char* kernel, int error) const = 0;
+  virtual const Launches& launches() const = 0;
+  virtual void* stream() const = 0;
+};
+
+/// See Kernel.
+bool supports(const Problem& problem);
+bool forward(const Machine& machine, const Problem& problem, AttentionState* state);
+bool backward(const Machine& machine, const Problem& problem, const AttentionState& state, const BiasSums& sums);
+
+}  // namespace alibi::kernels::cuda

@@ -1,0 +1,108 @@
+// Where the rows of a tile stand, which keys they see, and how distance counts for them.
+#pragma once
+
+#include "attention/cuda/lane.h"
+
+ALIBI_LANES_BEGIN
+
+constexpr float infinity = __builtin_huge_valf();
+constexpr float log2_of_e = 1.44269504088896340736f;
+
+ALIBI_LANE int64_t clamp(int64_t x, int64_t low, int64_t high) { return x < low ? low : x > high ? high : x; }
+
+/// Key rows, or blocks of them, [begin, end).
+struct Keys {
+  int begin, end;
+};
+
+ALIBI_LANE Keys blocks_of(Keys rows) {
+  const int first = rows.begin / block_keys;
+  return {first, rows.begin < rows.end ? (rows.end + block_keys - 1) / block_keys : first};
+}
+
+/// A head of a sequence.
+struct Place {
+  int64_t offset;       ///< position of the sequence's first query
+  int64_t least, most;  ///< distances that are seen: position of the query - position of the key
+  int keys;
+  float before, after;  ///< slopes in powers of two
+
+  ALIBI_LANE Place(const Call& call, const SequenceRows& sequence, int head) {
+    const Slopes slopes = call.slopes[sequence.batch * call.heads + head];
+    constexpr int64_t unbounded = int64_t{1} << 42;
+    offset = sequence.query_offset;
+    keys = sequence.keys;
+    before = slopes.before;
+    after = slopes.after;
+    least = call.window > 0 ? 1 - call.window : -unbounded;
+    most = call.window > 0 ? call.window - 1 : unbounded;
+    if (call.causal != 0 || slopes.closed_after != 0) least = 0;
+    if (slopes.closed_before != 0) most = 0;
+  }
+
+  /// What the query rows [first, last] see between them.
+  ALIBI_LANE Keys seen(int first, int last) const {
+    const int64_t begin = clamp(offset + first - most, 0, keys);
+    return {static_cast<int>(begin), static_cast<int>(clamp(offset + last - least + 1, begin, keys))};
+  }
+  /// What they all see.
+  ALIBI_LANE Keys seen_by_all(int first, int last) const { return {seen(last, last).begin, seen(first, first).end}; }
+  /// Where linear biases take a row to be: queries outside of the keys' positions count from the nearest key.
+  ALIBI_LANE int position(int row) const { return static_cast<int>(clamp(offset + row, 0, keys - 1)); }
+};
+
+/// The rows of a tile as the inner loops know them, in few registers; `at` counts rows from the tile's first. Scores of
+/// a block of keys are made in one of two ways. Plain: every row sees every key, and all keys are on one side; then
+/// bias = rise * (key - first key) + a number of the row.
+struct TileRows {
+  Keys all;             ///< what every row sees
+  int start, last_key;  ///< position of the first row, as far as it is near the keys
+  int count;
+  float before, after;  ///< slopes
+
+  ALIBI_LANE TileRows() {}
+  ALIBI_LANE TileRows(const Place& place, int row, int rows)
+      : all(place.seen_by_all(row, row + rows - 1)),
+        start(static_cast<int>(clamp(place.offset + row, -rows, place.keys))),
+        last_key(place.keys - 1),
+        count(rows),
+        before(place.before),
+        after(place.after) {}
+
+  /// Where linear biases take a row to be: queries outside of the keys' positions count from the nearest key.
+  ALIBI_LANE int position(int at) const {
+    const int there = start + at;
+    return there < 0 ? 0 : there > last_key ? last_key : there;
+  }
+  ALIBI_LANE bool is_before(int key_end) const { return key_end <= position(0); }
+  ALIBI_LANE bool is_plain(int key, int key_end) const {
+    return all.begin <= key && key_end <= all.end &&
+           (is_before(key_end) || position(count - 1) < key || (before == 0 && after == 0));
+  }
+  ALIBI_LANE float rise(int key_end) const { return is_before(key_end) ? before : -after; }
+};
+
+/// Which keys one row sees, kept in shared memory for the blocks of keys that are not plain.
+struct alignas(16) RowSight {
+  Keys seen;
+  int position, unused;
+
+  ALIBI_LANE RowSight() {}
+  ALIBI_LANE RowSight(const Place& place, int row) : seen(place.seen(row, row)), position(place.position(row)) {}
+
+  /// The score and its bias, in powers of two; -infinity for a key that is not seen.
+  ALIBI_LANE float biased(float before, float after, int key, float score) const {
+    const auto distance = static_cast<float>(position - key);
+    const float bias = distance > 0 ? -before * distance : after * distance;
+    return seen.begin <= key && key < seen.end ? score + bias : -infinity;
+  }
+};
+
+ALIBI_LANE const uint16_t* rows_of(const Rows& rows, int batch, int64_t row, int head) {
+  return rows.data + batch * rows.batch_stride + row * rows.row_stride + head * rows.head_stride;
+}
+ALIBI_LANE uint16_t* writable_rows_of(const Rows& rows, int batch, int64_t row, int head) {
+  return rows.data + batch * rows.batch_stride + row * rows.row_stride + head * rows.head_stride;
+}
+
+ALIBI_LANES_END

@@ -1,0 +1,204 @@
+// dq, and the gradients of slopes: see gradients.h.
+#pragma once
+
+#include "attention/cuda/gradients.h"
+
+ALIBI_LANES_BEGIN
+
+/// dq: a block of threads owns a tile of query rows, as in the forward pass.
+template <Type type, int columns>
+struct QueryGradients {
+  using Arguments = BackwardArguments;
+
+  static constexpr int threads = 128;
+  static constexpr int rows = tile_rows(columns);
+  static constexpr int m = rows / 64;
+  static constexpr int step_keys = columns <= 128 ? 32 : 16;  ///< of a block of keys at a time, for registers
+  static constexpr int n = step_keys / 8;
+  static constexpr int blocks_at_once = columns <= 32 ? 3 : columns <= 128 ? 2 : 1;
+
+  static constexpr uint32_t step_bytes = Tile<columns>::bytes(step_keys);
+  static constexpr uint32_t q_at = 0;
+  static constexpr uint32_t dout_at = Tile<columns>::bytes(rows);
+  static constexpr uint32_t k_at = 2 * dout_at;
+  static constexpr uint32_t v_at = k_at + 2 * step_bytes;
+  static constexpr uint32_t sights_at = v_at + 2 * step_bytes;
+  static constexpr int shared_bytes = static_cast<int>(sights_at + rows * sizeof(RowSight));
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const Task task = a.tasks[block_index()];
+    const SequenceRows sequence = a.call.sequences[task.sequence];
+    const Place place(a.call, sequence, task.head);
+    const int row = task.tile * rows, lane = thread_index() % 32, warp_row = thread_index() / 32 * 16 * m;
+    const TileRows tile(place, row, sequence.queries - row < rows ? sequence.queries - row : rows);
+    if (thread_index() < rows) {
+      shared_store(sights_at + static_cast<uint32_t>(thread_index() * sizeof(RowSight)),
+                   RowSight(place, row + thread_index()));
+    }
+    const int kv_head = task.head / (a.call.heads / a.call.kv_heads), size = a.call.head_dim;
+    copy_tile<columns, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
+                                      a.call.q.row_stride, row, sequence.queries, size);
+    copy_tile<columns, rows, threads>(dout_at, rows_of(a.dout, sequence.batch, sequence.query_begin, task.head),
+                                      a.dout.row_stride, row, sequence.queries, size);
+    const uint16_t* const keys = rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head);
+    const uint16_t* const values = rows_of(a.call.v, sequence.batch, sequence.key_begin, kv_head);
+    const auto copy_step = [&](int key, uint32_t stage) {
+      copy_tile<columns, step_keys, threads>(k_at + stage, keys, a.call.k.row_stride, key, sequence.keys, size);
+      copy_tile<columns, step_keys, threads>(v_at + stage, values, a.call.v.row_stride, key, sequence.keys, size);
+    };
+    const Keys blocks =
+        visited_blocks(a, sequence, task.head, task.tile, blocks_of(place.seen(row, row + tile.count - 1)));
+    const int end = blocks.end * block_keys < sequence.keys ? blocks.end * block_keys : sequence.keys;
+    int key = blocks.begin * block_keys;
+    if (key < end) copy_step(key, 0);
+    copies_commit();
+
+    const int own_row = warp_row + lane / 4;
+    float lse2[2 * m], delta[2 * m];
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      const int at = own_row + 8 * r;
+      const int64_t first = first_term(a.call, sequence, task.head) + row;
+      const RowTerms terms = at < tile.count ? a.terms[first + at] : RowTerms{infinity, 0};
+      lse2[r] = terms.lse2;
+      delta[r] = terms.delta;
+    }
+    Sums<columns / 8> dq[m];
+    ALIBI_UNROLLED
+    for (int i = 0; i < m; ++i) dq[i].clear();
+    double slope_sum = 0;
+    uint32_t stage = 0;
+    ALIBI_NOT_UNROLLED
+    for (; key < end; key += step_keys, stage ^= step_bytes) {
+      copies_wait<0>();
+      block_sync();  // this step's keys have landed, and nobody reads those of the step before any more
+      if (key + step_keys < end) copy_step(key + step_keys, stage ^ step_bytes);
+      copies_commit();
+      Sums<n> p[m], ds[m];
+      multiply_rows<type, columns>(p, rows_of_16<columns>(q_at, warp_row), columns_of_16<columns>(k_at + stage));
+      make_weights(a, tile, own_row, key, lse2, p);
+      multiply_rows<type, columns>(ds, rows_of_16<columns>(dout_at, warp_row), columns_of_16<columns>(v_at + stage));
+      ALIBI_UNROLLED
+      for (int i = 0; i < m; ++i) {
+        ALIBI_UNROLLED
+        for (int j = 0; j < n; ++j) {
+          ALIBI_UNROLLED
+          for (int e = 0; e < 4; ++e) ds[i].at[j][e] = p[i].at[j][e] * (ds[i].at[j][e] - delta[2 * i + e / 2]);
+        }
+      }
+      if (a.slope_sums != nullptr) slope_sum += slope_part(a, tile, own_row, key, ds);
+      Packed<n> packed[m];
+      pack_rows<type>(packed, ds);
+      add_product<type, columns>(dq, packed, rows_of_16<columns>(k_at + stage, 0));
+    }
+    copies_wait<0>();
+    block_sync();  // without keys, the queries land only here
+    float factors[2 * m];
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) factors[r] = a.call.scale;
+    write_rows<type, columns>(dq, factors, q_at, warp_row,
+                              writable_rows_of(a.dq, sequence.batch, sequence.query_begin, task.head), a.dq.row_stride,
+                              row + warp_row, sequence.queries, 0, size);
+    if (a.slope_sums == nullptr) return;
+    block_sync();
+    shared_store(static_cast<uint32_t>(thread_index() * sizeof(double)), slope_sum);
+    block_sync();
+    if (thread_index() != 0) return;
+    double sum = 0;
+    for (int i = 0; i < threads; ++i) sum += shared_load<double>(static_cast<uint32_t>(i * sizeof(double)));
+    const int tiles = (sequence.queries + rows - 1) / rows;
+    a.slope_sums[int64_t{sequence.tiles_before} * a.call.heads + int64_t{task.head} * tiles + task.tile] = sum;
+  }
+
+  /// Scores become weights.
+  static ALIBI_LANE void make_weights(const Arguments& a, const TileRows& tile, int own_row, int key,
+                                      const float (&lse2)[2 * m], Sums<n> (&p)[m]) {
+    const int own_key = lane_column(), end = key + step_keys;
+    const float rise = tile.rise(end);
+    if (tile.is_plain(key, end)) {
+      const float first = rise * static_cast<float>(own_key);
+      ALIBI_UNROLLED
+      for (int r = 0; r < 2 * m; ++r) {
+        const float base = fmaf(rise, static_cast<float>(tile.position(own_row + 8 * r) - key), lse2[r]);
+        ALIBI_UNROLLED
+        for (int j = 0; j < n; ++j) {
+          ALIBI_UNROLLED
+          for (int e = 0; e < 2; ++e) {
+            float& score = p[r / 2].at[j][r % 2 * 2 + e];
+            const float bias = fmaf(rise, static_cast<float>(8 * j + e), first);
+            score = power_of_2(fmaf(score, a.call.scale2, bias) - base);
+          }
+        }
+      }
+      return;
+    }
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2 * m; ++r) {
+      const auto sight = shared_load<RowSight>(sights_at + static_cast<uint32_t>((own_row + 8 * r) * sizeof(RowSight)));
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        ALIBI_UNROLLED
+        for (int e = 0; e < 2; ++e) {
+          float& score = p[r / 2].at[j][r % 2 * 2 + e];
+          score = sight.biased(tile.before, tile.after, key + own_key + 8 * j + e, score * a.call.scale2);
+          score = power_of_2(score - lse2[r]);
+        }
+      }
+    }
+  }
+
+  static ALIBI_LANE double slope_part(const Arguments& a, const TileRows& tile, int own_row, int key,
+                                      const Sums<n> (&ds)[m]) {
+    float sum = 0;
+    for (int r = 0; r < 2 * m; ++r) {
+      const int distance = tile.position(own_row + 8 * r) - key - lane_column();
+      for (int j = 0; j < n; ++j) {
+        for (int e = 0; e < 2; ++e) {
+          const auto there = static_cast<float>(distance - 8 * j - e);
+          const float counted = there > 0 ? there : a.slopes_symmetric != 0 ? -there : 0.0f;
+          sum = fmaf(-ds[r / 2].at[j][r % 2 * 2 + e], counted, sum);
+        }
+      }
+    }
+    return sum;
+  }
+
+  static ALIBI_LANE int lane_column() { return thread_index() % 4 * 2; }
+};
+
+/// A block for each slope: adds up its gradients of all tiles, in a fixed order.
+struct AddSlopes {
+  using Arguments = BackwardArguments;
+  static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = threads * sizeof(double);
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const int head = block_index() % a.call.heads, batch = block_index() / a.call.heads;
+    double own = 0;
+    for (int s = 0; s < a.sequences; ++s) {
+      const SequenceRows sequence = a.call.sequences[s];
+      if (a.slopes_per_batch != 0 && sequence.batch != batch) continue;
+      const int tiles = (sequence.queries + a.call.tile_rows - 1) / a.call.tile_rows;
+      const double* const sums = a.slope_sums + int64_t{sequence.tiles_before} * a.call.heads + int64_t{head} * tiles;
+      for (int tile = thread_index(); tile < tiles; tile += threads) own += sums[tile];
+    }
+    shared_store(static_cast<uint32_t>(thread_index() * sizeof(double)), own);
+    block_sync();
+    if (thread_index() != 0) return;
+    double sum = 0;
+    for (int i = 0; i < threads; ++i) sum += shared_load<double>(static_cast<uint32_t>(i * sizeof(double)));
+    a.dslopes[block_index()] += static_cast<float>(sum);
+  }
+};
+
+inline int start_row_terms(const BackwardArguments& a, int64_t rows, Type type, void* stream) {
+  constexpr int64_t of_block = RowTermsKernel<Type::bfloat16>::rows_of_block;
+  return launch_for<RowTermsKernel>(a, (rows + of_block - 1) / of_block, type, stream);
+}
+inline int start_query_gradients(const BackwardArguments& a, int64_t tasks, Type type, void* stream) {
+  return launch_for<QueryGradients>(a, tasks, type, stream);
+}
+inline int start_add_slopes(const BackwardArguments& a, int64_t slopes, Type /*type*/, void* stream) {
+  return launch<AddSlopes>(slopes, a, stream);
+}
+
+ALIBI_LANES_END

@@ -1,0 +1,179 @@
+// Tiles of rows in shared memory, and products of them.
+//
+// A tile holds rows of `columns` 16-bit values in chunks of 16 bytes, which ldmatrix reads from 8 rows at once. Chunks
+// trade places within their row, by a pattern that makes the same chunk of 8 rows lie in 8 different sets of banks.
+#pragma once
+
+#include "attention/cuda/lane.h"
+
+ALIBI_LANES_BEGIN
+
+/// 32 bits of shared memory in each of 32 banks: 8 chunks.
+template <int columns>
+struct Tile {
+  static constexpr int chunks = columns / 8;
+  static constexpr int row_bytes = columns * 2;
+  static_assert(chunks % 8 == 0 || chunks % 8 == 4,
+                "the pattern is for rows that end with a line of banks or half one");
+
+  static constexpr int bytes(int rows) { return rows * row_bytes; }
+  static ALIBI_LANE int pattern(int row) { return chunks % 8 == 0 ? row % 8 : row / 2 % 4; }
+  static ALIBI_LANE uint32_t address(uint32_t tile, int row, int chunk) {
+    return tile + static_cast<uint32_t>(row * row_bytes + (chunk ^ pattern(row)) * 16);
+  }
+};
+
+/// What a lane reads of a tile with ldmatrix. The address of the fragment `step` 16-column steps to the right differs
+/// by the bits 32 * step, since tiles are aligned to their rows.
+struct Reader {
+  uint32_t at;
+
+  template <int columns>
+  ALIBI_LANE uint32_t address(int row, int step) const {
+    return (at ^ static_cast<uint32_t>(step * 32)) + static_cast<uint32_t>(row * Tile<columns>::row_bytes);
+  }
+};
+
+/// 16 rows as the left side of a product, or transposed as the right side: sixteen rows, then eight columns farther.
+template <int columns>
+ALIBI_LANE Reader rows_of_16(uint32_t tile, int row) {
+  const int lane = thread_index() % 32;
+  return {Tile<columns>::address(tile, row + lane % 16, lane / 16)};
+}
+/// 16 rows as the columns of a right side: eight rows, eight columns farther, then the next eight rows.
+template <int columns>
+ALIBI_LANE Reader columns_of_16(uint32_t tile) {
+  const int lane = thread_index() % 32;
+  return {Tile<columns>::address(tile, lane / 16 * 8 + lane % 8, lane / 8 % 2)};
+}
+
+/// Starts copies of rows [row, row + rows) of a matrix of `stride`; of those from `end` on, and of columns from `width`
+/// on, zeros land.
+template <int columns, int rows, int threads>
+ALIBI_LANE void copy_tile(uint32_t tile, const uint16_t* matrix, int64_t stride, int row, int end, int width) {
+  constexpr int chunks = Tile<columns>::chunks;
+  static_assert(rows * chunks % threads == 0 && threads % chunks == 0, "each thread copies chunks of one column");
+  constexpr int step = threads / chunks;
+  const int chunk = thread_index() % chunks, first = thread_index() / chunks;
+  const uint16_t* from = matrix + (row + first) * stride + chunk * 8;
+  ALIBI_UNROLLED
+  for (int i = 0; i < rows; i += step) {
+    const bool real = row + first + i < end && chunk * 8 < width;
+    copy16(Tile<columns>::address(tile, first + i, chunk), real ? from : matrix, real);
+    from += step * stride;
+  }
+}
+
+/// Sums of 16 x (8 n) values.
+template <int n>
+struct Sums {
+  float at[n][4];
+
+  ALIBI_LANE void clear() {
+    ALIBI_UNROLLED
+    for (int i = 0; i < n; ++i) {
+      ALIBI_UNROLLED
+      for (int e = 0; e < 4; ++e) at[i][e] = 0;
+    }
+  }
+};
+
+/// sums[m] = a b': 16 rows of tile a each, and the first 8 n rows of tile b.
+template <Type type, int columns, int m, int n>
+ALIBI_LANE void multiply_rows(Sums<n> (&sums)[m], Reader a, Reader b) {
+  static_assert(n % 2 == 0);
+  ALIBI_UNROLLED
+  for (int i = 0; i < m; ++i) sums[i].clear();
+  ALIBI_UNROLLED
+  for (int step = 0; step < columns / 16; ++step) {
+    uint32_t left[m][4];
+    ALIBI_UNROLLED
+    for (int i = 0; i < m; ++i) load4(left[i], a.address<columns>(16 * i, step));
+    ALIBI_UNROLLED
+    for (int j = 0; j < n; j += 2) {
+      uint32_t right[4];
+      load4(right, b.address<columns>(8 * j, step));
+      ALIBI_UNROLLED
+      for (int i = 0; i < m; ++i) {
+        multiply<type>(sums[i].at[j], left[i], right[0], right[1]);
+        multiply<type>(sums[i].at[j + 1], left[i], right[2], right[3]);
+      }
+    }
+  }
+}
+
+/// Sums in 16 bits, as the left side of a product: 0 of the row of at[..][0..1], 1 of the one below.
+template <int n>
+struct Packed {
+  uint32_t at[n][2];
+};
+
+template <Type type, int m, int n>
+ALIBI_LANE void pack_rows(Packed<n> (&packed)[m], const Sums<n> (&sums)[m]) {
+  ALIBI_UNROLLED
+  for (int i = 0; i < m; ++i) {
+    ALIBI_UNROLLED
+    for (int j = 0; j < n; ++j) {
+      packed[i].at[j][0] = pack<type>(sums[i].at[j][0], sums[i].at[j][1]);
+      packed[i].at[j][1] = pack<type>(sums[i].at[j][2], sums[i].at[j][3]);
+    }
+  }
+}
+
+/// sums[m] += w b: w are 16 x (8 n) values; tile b has 8 n rows, of which the columns [16 first_step, 16 first_step +
+/// 8 width) are taken.
+template <Type type, int columns, int m, int n, int width>
+ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Packed<n> (&w)[m], Reader b, int first_step = 0) {
+  static_assert(n % 2 == 0 && width % 2 == 0);
+  ALIBI_UNROLLED
+  for (int k = 0; k < n; k += 2) {
+    ALIBI_UNROLLED
+    for (int j = 0; j < width; j += 2) {
+      uint32_t right[4];
+      load4_transposed(right, b.address<columns>(8 * k, first_step + j / 2));
+      ALIBI_UNROLLED
+      for (int i = 0; i < m; ++i) {
+        const uint32_t left[4] = {w[i].at[k][0], w[i].at[k][1], w[i].at[k + 1][0], w[i].at[k + 1][1]};
+        multiply<type>(sums[i].at[j], left, right[0], right[1]);
+        multiply<type>(sums[i].at[j + 1], left, right[2], right[3]);
+      }
+    }
+  }
+}
+
+struct alignas(16) Chunk {
+  uint32_t x[4];
+};
+
+/// Writes the warp's sums, times a factor for each row, as rows of `to` from its row `row` on; rows from `end` on and
+/// columns from `end_column` on are left. They pass through the warp's own rows of a tile that nobody else reads.
+template <Type type, int columns, int m, int n>
+ALIBI_LANE void write_rows(const Sums<n> (&sums)[m], const float (&factors)[2 * m], uint32_t tile, int tile_row,
+                           uint16_t* to, int64_t stride, int row, int end, int first_column, int end_column) {
+  const int lane = thread_index() % 32;
+  warp_sync();
+  ALIBI_UNROLLED
+  for (int i = 0; i < m; ++i) {
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2; ++r) {
+      const float factor = factors[2 * i + r];
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        const uint32_t at = Tile<columns>::address(tile, tile_row + 16 * i + 8 * r + lane / 4, j);
+        shared_store(at + static_cast<uint32_t>(lane % 4 * 4),
+                     pack<type>(sums[i].at[j][2 * r] * factor, sums[i].at[j][2 * r + 1] * factor));
+      }
+    }
+  }
+  warp_sync();
+  for (int i = 0; i < 16 * m * n / 32; ++i) {
+    const int chunk = (i * 32 + lane) % n, y = (i * 32 + lane) / n;
+    const int column = first_column + chunk * 8;
+    if (row + y < end && column < end_column) {
+      const Chunk values = shared_load<Chunk>(Tile<columns>::address(tile, tile_row + y, chunk));
+      *reinterpret_cast<Chunk*>(to + (row + y) * stride + column) = values;
+    }
+  }
+}
+
+ALIBI_LANES_END

@@ -1,0 +1,131 @@
+#include <cuda_runtime_api.h>
+
+#include <array>
+#include <cstdint>
+#include <mutex>
+
+#include "core/check.h"
+#include "core/cuda/stream.h"
+#include "core/memory.h"
+
+namespace alibi::cuda {
+namespace {
+
+cudaStream_t current() { return static_cast<cudaStream_t>(stream()); }
+
+/// Of this thread. Here it shows first that a machine has no GPU.
+int current_device(const char* operation) {
+  int device = 0;
+  check_cuda(operation, cudaGetDevice(&device));
+  return device;
+}
+
+int attribute(const char* operation, cudaDeviceAttr which, int device) {
+  int value = 0;
+  check_cuda(operation, cudaDeviceGetAttribute(&value, which, device));
+  return value;
+}
+
+/// The pool of a device, made at its first use and never destroyed; null where the driver has none. It keeps up to 1
+/// GiB that nobody uses, so that calls after each other do not ask the driver.
+cudaMemPool_t pool_of(const char* operation, int device) {
+  static std::mutex mutex;
+  static std::array<cudaMemPool_t, 64> pools{};
+  check(device >= 0 && static_cast<size_t>(device) < pools.size(), "[{}] CUDA device {}, expected fewer than {}",
+        operation, device, pools.size());
+  if (attribute(operation, cudaDevAttrMemoryPoolsSupported, device) == 0) return nullptr;
+  const std::lock_guard lock(mutex);
+  cudaMemPool_t& pool = pools[static_cast<size_t>(device)];
+  if (pool == nullptr) {
+    cudaMemPoolProps properties = {};
+    properties.allocType = cudaMemAllocationTypePinned;  // of the device: what cudaMalloc gives
+    properties.location.type = cudaMemLocationTypeDevice;
+    properties.location.id = device;
+    cudaMemPool_t made = nullptr;
+    check_cuda(operation, cudaMemPoolCreate(&made, &properties));
+    uint64_t kept = uint64_t{1} << 30;
+    check_cuda(operation, cudaMemPoolSetAttribute(made, cudaMemPoolAttrReleaseThreshold, &kept));
+    pool = made;
+  }
+  return pool;
+}
+
+/// While one lives, this device is current.
+class UseDevice {
+ public:
+  explicit UseDevice(int device) {
+    if (cudaGetDevice(&before_) == cudaSuccess && before_ != device) cudaSetDevice(device);
+  }
+  ~UseDevice() { cudaSetDevice(before_); }
+  UseDevice(const UseDevice&) = delete;
+  UseDevice& operator=(const UseDevice&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+}  // namespace
+
+void check_cuda(const char* operation, int error) {
+  if (error == cudaSuccess) return;
+  const auto code = static_cast<cudaError_t>(error);
+  cudaGetLastError();  // it is told now: the next call must not find it again
+  switch (code) {
+    case cudaErrorNoDevice:
+    case cudaErrorInsufficientDriver:
+      fail("[{}] CUDA finds no GPU on this machine: {}; use 'cpu'", operation, cudaGetErrorString(code));
+    case cudaErrorNoKernelImageForDevice:
+      fail("[{}] this build has no kernels for this GPU: {}; name its architecture in CMAKE_CUDA_ARCHITECTURES",
+           operation, cudaGetErrorString(code));
+    default:
+      fail("[{}] CUDA: {} ({})", operation, cudaGetErrorString(code), cudaGetErrorName(code));
+  }
+}
+
+std::shared_ptr<void> workspace(const char* operation, size_t bytes) {
+  constexpr size_t alignment = 256;
+  constexpr size_t most = size_t{1} << 62;
+  check(bytes <= most, "[{}] {} bytes are more than memory can address", operation, bytes);
+  const size_t padded = bytes == 0 ? alignment : (bytes + alignment - 1) / alignment * alignment;
+  const int device = current_device(operation);
+  const cudaStream_t order = current();
+  const cudaMemPool_t pool = pool_of(operation, device);
+  void* data = nullptr;
+  const cudaError_t error =
+      pool != nullptr ? cudaMallocFromPoolAsync(&data, padded, pool, order) : cudaMalloc(&data, padded);
+  if (error == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    fail("[{}] out of memory on the GPU: {} bytes asked for", operation, padded);
+  }
+  check_cuda(operation, error);
+  count_bytes(static_cast<int64_t>(padded));
+  return {data, [device, order, pooled = pool != nullptr, padded](void* block) {
+            count_bytes(-static_cast<int64_t>(padded));
+            const UseDevice here(device);
+            // At the end of a process CUDA may be gone, and its memory with it.
+            if ((pooled ? cudaFreeAsync(block, order) : cudaFree(block)) != cudaSuccess) cudaGetLastError();
+          }};
+}
+
+void wait(const char* operation) { check_cuda(operation, cudaStreamSynchronize(current())); }
+
+void copy_to_device(const char* operation, void* to, const void* from, size_t bytes) {
+  if (bytes == 0) return;
+  // Memory that is not pinned has been read when this returns.
+  check_cuda(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, current()));
+}
+
+void copy_to_host(const char* operation, void* to, const void* from, size_t bytes) {
+  if (bytes > 0) check_cuda(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, current()));
+  wait(operation);
+}
+
+void clear(const char* operation, void* to, size_t bytes) {
+  if (bytes > 0) check_cuda(operation, cudaMemsetAsync(to, 0, bytes, current()));
+}
+
+int multiprocessors(const char* operation) {
+  return attribute(operation, cudaDevAttrMultiProcessorCount, current_device(operation));
+}
+
+}  // namespace alibi::cuda

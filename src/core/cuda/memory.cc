@@ -1,0 +1,62 @@
+// The memory of GPUs, as tensors see it.
+#include "core/check.h"
+#include "core/cuda/elements.h"
+#include "core/cuda/stream.h"
+#include "core/device.h"
+
+namespace alibi {
+namespace {
+
+using namespace cuda;
+
+static_assert(static_cast<int>(DType::float32) == 0 && static_cast<int>(DType::bfloat16) == 1 &&
+              static_cast<int>(DType::int32) == 2 && static_cast<int>(DType::float16) == 3);  // as in elements.cu
+
+Elements elements_of(const Tensor& tensor) {
+  check(tensor.axes() <= most_axes, "[tensor] {} axes on 'cuda', expected at most {}", tensor.axes(), most_axes);
+  Elements result;
+  result.data = tensor.raw();
+  result.type = static_cast<int>(tensor.dtype());
+  for (int axis = 0; axis < tensor.axes(); ++axis) result.strides[axis] = tensor.stride(axis);
+  return result;
+}
+
+Extents extents_of(const Tensor& tensor) {
+  Extents result;
+  result.axes = tensor.axes();
+  result.count = tensor.elements();
+  for (int axis = 0; axis < tensor.axes(); ++axis) result.size[axis] = tensor.size(axis);
+  return result;
+}
+
+/// All of it is queued in the stream of the thread; what reads or writes the CPU's memory waits for that.
+class CudaMemory : public DeviceMemory {
+ public:
+  std::shared_ptr<void> allocate(size_t bytes, bool zeros) const override {
+    std::shared_ptr<void> block = workspace("tensor", bytes);
+    if (zeros) clear("tensor", block.get(), bytes);
+    return block;
+  }
+  void copy_from_cpu(void* to, const void* from, size_t bytes) const override {
+    copy_to_device("tensor", to, from, bytes);
+    wait("tensor");  // pinned memory may be read later, and it is the caller's
+  }
+  void copy_to_cpu(void* to, const void* from, size_t bytes) const override { copy_to_host("tensor", to, from, bytes); }
+  void fill(Tensor& tensor, float value) const override {
+    if (tensor.elements() == 0) return;
+    check_cuda("tensor", launch_fill(elements_of(tensor), value, extents_of(tensor), stream()));
+  }
+  void copy(const Tensor& from, Tensor& to) const override {
+    if (to.elements() == 0) return;
+    check_cuda("tensor", launch_copy(elements_of(from), elements_of(to), extents_of(to), stream()));
+  }
+};
+
+}  // namespace
+
+const DeviceMemory* cuda_memory() {
+  static const CudaMemory memory;
+  return &memory;
+}
+
+}  // namespace alibi

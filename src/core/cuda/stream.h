@@ -1,0 +1,40 @@
+// CUDA for host code that launches kernels, without CUDA's headers. All of it works on the device that is current and
+// in the stream of this thread, alibi::stream(); `operation` begins the message of an Error.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+
+#include "alibi/stream.h"
+
+namespace alibi::cuda {
+
+/// Throws Error with CUDA's words unless this cudaError_t is cudaSuccess.
+void check_cuda(const char* operation, int error);
+
+/// Memory of the device, aligned to 256 bytes and counted in tensor_bytes() while it lives. Taken in the order of the
+/// stream and given back in it: it may be dropped as soon as the kernels that use it are launched.
+std::shared_ptr<void> workspace(const char* operation, size_t bytes);
+
+/// Queued; `from` is memory of the CPU that may change as soon as this returns.
+void copy_to_device(const char* operation, void* to, const void* from, size_t bytes);
+/// Waits until the work of the stream so far is done.
+void wait(const char* operation);
+/// Waits until the work of the stream so far and the copy are done.
+void copy_to_host(const char* operation, void* to, const void* from, size_t bytes);
+/// Queued: every byte to zero.
+void clear(const char* operation, void* to, size_t bytes);
+
+/// A workspace that holds these values.
+template <class T>
+std::shared_ptr<T> on_device(const char* operation, std::span<const T> values) {
+  const auto memory = std::static_pointer_cast<T>(workspace(operation, values.size_bytes()));
+  copy_to_device(operation, memory.get(), values.data(), values.size_bytes());
+  return memory;
+}
+
+/// Of the device that is current.
+int multiprocessors(const char* operation);
+
+}  // namespace alibi::cuda

@@ -1,0 +1,88 @@
+#include "attention/cuda/emulated_device.h"
+
+#include <cstring>
+#include <limits>
+
+#include "attention/cuda/bounds.h"
+#include "attention/cuda/forward.h"
+#include "attention/cuda/key_gradients.h"
+#include "attention/cuda/passes.h"
+#include "attention/cuda/query_gradients.h"
+#include "core/check.h"
+#include "core/memory.h"
+
+namespace alibi::test {
+namespace {
+
+namespace cuda = kernels::cuda;
+
+class Memory : public DeviceMemory {
+ public:
+  std::shared_ptr<void> allocate(size_t bytes, bool zeros) const override {
+    auto memory = alibi::allocate(bytes, zeros);
+    if (!zeros && bytes > 0) std::memset(memory.get(), 0xff, bytes);
+    return memory;
+  }
+  void copy_from_cpu(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  void copy_to_cpu(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  void fill(Tensor& tensor, float value) const override { seen(tensor).fill(value); }
+  void copy(const Tensor& from, Tensor& to) const override { seen(to).copy_from(seen(from)); }
+
+ private:
+  static Tensor seen(const Tensor& tensor) {
+    return Tensor::view(tensor.raw(), tensor.shape(), tensor.dtype(), tensor.strides());
+  }
+};
+
+class Machine : public cuda::Machine {
+ public:
+  std::shared_ptr<void> workspace(size_t bytes) const override { return Memory().allocate(bytes, false); }
+  void copy_to_device(void* to, const void* from, size_t bytes) const override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void copy_to_host(void* to, const void* from, size_t bytes) const override {
+    if (bytes > 0) std::memcpy(to, from, bytes);
+  }
+  void check_launch(const char* kernel, int error) const override { check(error == 0, "[emulated] {}", kernel); }
+  const cuda::Launches& launches() const override {
+    static constexpr cuda::Launches all = {
+        .centres = cuda::start_centres,
+        .measure = cuda::start_measure,
+        .accumulate = cuda::start_accumulate,
+        .forward = cuda::start_forward,
+        .row_terms = cuda::start_row_terms,
+        .query_gradients = cuda::start_query_gradients,
+        .key_gradients = cuda::start_key_gradients,
+        .add_slopes = cuda::start_add_slopes,
+    };
+    return all;
+  }
+  void* stream() const override { return nullptr; }
+};
+
+const Memory memory;
+const Machine machine;
+
+constexpr kernels::Kernel kernel = {
+    .supports = cuda::supports,
+    .forward = [](const kernels::Problem& problem,
+                  AttentionState* state) { return cuda::forward(machine, problem, state); },
+    .backward = [](const kernels::Problem& problem, const AttentionState& state,
+                   const kernels::BiasSums& sums) { return cuda::backward(machine, problem, state, sums); },
+};
+
+}  // namespace
+
+EmulatedDevice::EmulatedDevice(bool backwards)
+    : memory_before_(device_memories().set(Device::cuda, &memory)),
+      kernel_before_(kernels::device_kernels().set(Device::cuda, &kernel)) {
+  cuda::Block::here().backwards = backwards;
+}
+
+EmulatedDevice::~EmulatedDevice() {
+  cuda::Block::here().backwards = false;
+  device_memories().set(Device::cuda, memory_before_);
+  kernels::device_kernels().set(Device::cuda, kernel_before_);
+}
+
+}  // namespace alibi::test

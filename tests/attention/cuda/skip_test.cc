@@ -1,0 +1,206 @@
+// The skip rule of CUDA's kernels, in emulated lanes: what is skipped weighs no more than was proven, no result moves
+// farther, and the blocks visited are those of the rule written out here in float64.
+#include "attention/skip.h"
+
+#include <cmath>
+#include <functional>
+#include <numbers>
+
+#include "attention/cases.h"
+#include "attention/cuda/arguments.h"
+#include "attention/cuda/emulated_device.h"
+#include "attention/problem.h"
+#include "attention/skip_change.h"
+
+namespace alibi {
+namespace {
+
+using namespace test;
+
+AttentionTensors on_device(AttentionTensors t) {
+  for (Tensor* tensor : {&t.q, &t.k, &t.v, &t.dout, &t.out, &t.dq, &t.dk, &t.dv}) *tensor = tensor->to(Device::cuda);
+  return t;
+}
+
+void set(Tensor rows, float value) {
+  Tensor values = Tensor::empty(rows.shape());
+  values.fill(value);
+  rows.copy_from(values);
+}
+
+/// Changes stay within their bounds, and at most this share of the blocks is visited.
+void expect_within_bounds(const AttentionCase& c, const AttentionTensors& t, float tolerance, double most_visited) {
+  SCOPED_TRACE(c.name());
+  AttentionTensors there = on_device(t);
+  const double noise = c.dtype == DType::bfloat16 ? 0x1p-7 : 0x1p-10;
+  const SkipChange change = skip_change(c, there, tolerance, noise);
+  EXPECT_TRUE(change.worst() <= 1) << change.name();
+  EXPECT_TRUE(change.visited <= most_visited) << change.name();
+  EXPECT_TRUE(change.weights > 0 || most_visited >= 1) << "nothing of weight is skipped: " << change.name();
+}
+
+AttentionCase long_case(int64_t length) {
+  AttentionCase c{.queries = length, .keys = length, .heads = 2, .kv_heads = 1, .head_dim = 64};
+  c.dtype = DType::bfloat16;
+  c.options.slopes = {0.5f, 0.0625f};
+  return c;
+}
+
+TEST(AttentionCudaSkip, ChangesStayWithinTheirBounds) {
+  const EmulatedDevice device;
+  for (const float tolerance : {0x1p-11f, 0.1f}) {
+    AttentionCase c = long_case(520);
+    expect_within_bounds(c, AttentionTensors(c), tolerance, .7);
+    c.options.causal = false;
+    c.options.slopes_after = {0.2f, 0.7f};
+    c.dtype = DType::float16;
+    c.head_dim = 32;
+    expect_within_bounds(c, AttentionTensors(c), tolerance, .7);
+  }
+}
+
+TEST(AttentionCudaSkip, KeysWithACommonPart) {
+  // All keys share a large part that their norms say nothing useful about.
+  const EmulatedDevice device;
+  AttentionCase c = long_case(520);
+  c.options.slopes = {0.25f, 0.125f};
+  AttentionTensors t(c);
+  Tensor keys = t.k.to(DType::float32);
+  const Random random(5);
+  for (int64_t i = 0; i < keys.elements(); ++i) {
+    keys.data<float>()[i] = 0.3f * keys.data<float>()[i] + 2 * random.normal(static_cast<uint64_t>(i % c.head_dim));
+  }
+  t.k = keys.to(c.dtype);
+  expect_within_bounds(c, t, 0x1p-11f, .55);
+}
+
+TEST(AttentionCudaSkip, WhatMustNotBeSkippedIsNot) {
+  // A key far back that outweighs all near ones; one that points along every query; not-a-number; a huge query.
+  const EmulatedDevice device;
+  const AttentionCase c = long_case(400);
+  for (const float value :
+       {3.0f, 300.0f, 1e30f, std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    AttentionTensors t(c);
+    set(t.k.slice(1, 3, 4), value);
+    AttentionTensors there = on_device(t);
+    AttentionOptions options = c.options;
+    options.tolerance = 0x1p-11f;
+    if (std::isfinite(value) && value < 1e3f) {
+      const SkipChange change = skip_change(c, there, options.tolerance, 0x1p-7);
+      EXPECT_TRUE(change.worst() <= 1) << value << ": " << change.name();
+    } else {
+      there.forward(options);
+      if (!std::isfinite(value)) {
+        EXPECT_EQ(there.state.stats.blocks_visited, there.state.stats.blocks_total) << value;
+        EXPECT_TRUE(std::isnan(max_abs(there.out.slice(1, 350, 400).to_floats())));
+      }
+    }
+  }
+  AttentionTensors t(c);
+  set(t.q.slice(1, 399, 400), 100);
+  AttentionTensors there = on_device(t);
+  EXPECT_LE(skip_change(c, there, 0x1p-11f, 0x1p-7).worst(), 1);
+}
+
+TEST(AttentionCudaSkip, ToleranceZeroAndHeadsWithoutSlopesVisitAll) {
+  const EmulatedDevice device;
+  AttentionCase c = long_case(300);
+  AttentionTensors t = on_device(AttentionTensors(c));
+  t.forward(c.options);
+  EXPECT_EQ(t.state.stats.blocks_visited, t.state.stats.blocks_total);
+  EXPECT_EQ(t.state.stats.blocks_total, 2 * (2 + 4 + 5));
+  c.options.tolerance = 0.01f;
+  c.options.slopes = {0, 0};
+  t.forward(c.options);
+  EXPECT_EQ(t.state.stats.blocks_visited, t.state.stats.blocks_total);
+  c.options.slopes = {0, 40};
+  t.forward(c.options);
+  EXPECT_EQ(t.state.stats.blocks_visited, 2 + 4 + 5 + 2 + 2 + 1) << "one head visits all, the other what is near";
+}
+
+TEST(AttentionCudaSkip, BlocksOfOtherSequencesAreNotAsked) {
+  // The second sequence's keys are tiny, so it skips most; the first one's are huge, and nothing of it is skipped.
+  const EmulatedDevice device;
+  AttentionCase c{.queries = 600, .keys = 600, .head_dim = 32, .dtype = DType::bfloat16};
+  c.options = {.slopes = {0.05f}, .tolerance = 0x1p-11f, .cu_seqlens_q = {0, 260, 600}, .cu_seqlens_k = {0, 260, 600}};
+  AttentionTensors t(c);
+  for (int64_t i = 0; i < 260; ++i) set(t.k.slice(1, i, i + 1), i % 2 == 0 ? 30.0f : -30.0f);
+  set(t.k.slice(1, 260, 600), 0.01f);
+  AttentionTensors there = on_device(t);
+  there.forward(c.options);
+  const std::vector<int32_t> words = there.state.kernel.saved_blocks().to_ints();
+  const int64_t tiles = words[1];
+  ASSERT_EQ(tiles, 3 + 3);
+  const auto visited = [&](int64_t tile) {
+    return words[static_cast<size_t>(2 + tiles + tile)] - words[static_cast<size_t>(2 + tile)];
+  };
+  EXPECT_EQ(visited(2), 5);
+  EXPECT_LT(visited(5), 6);
+  const AttentionStats before = there.state.stats;
+  // A framework that keeps the state as tensors gets the same gradients.
+  there.backward(c.options);
+  const Tensor dk = there.dk.to(Device::cpu);
+  there.state.kernel = KernelState::restore(there.state.kernel.saved_lse(), there.state.kernel.saved_blocks());
+  there.backward(c.options);
+  EXPECT_TRUE(same_bits(dk, there.dk.to(Device::cpu)));
+  EXPECT_LT(before.blocks_visited, before.blocks_total);
+}
+
+/// The rule in float64 without any slack, for keys that have nothing in common (the centre is zero), in tiles of 128 x
+/// 64: how many blocks the row tiles visit if the budget is `factor` times what it may be.
+int64_t blocks_of_the_rule(const AttentionCase& c, const AttentionTensors& t, double factor) {
+  constexpr int64_t rows = 128, keys = kernels::cuda::block_keys;
+  const std::vector<double> q = doubles(t.q), k = doubles(t.k);
+  const double scale = 1 / std::sqrt(static_cast<double>(c.head_dim));
+  const auto product = [&](const std::vector<double>& a, size_t i, const std::vector<double>& b, size_t j) {
+    double sum = 0;
+    const auto size = static_cast<size_t>(c.head_dim);
+    for (size_t d = 0; d < size; ++d) sum += a[i * size + d] * b[j * size + d];
+    return sum;
+  };
+  int64_t visited = 0;
+  for (int64_t head = 0; head < c.heads; ++head) {
+    const auto slope = static_cast<double>(c.options.slopes[static_cast<size_t>(head)]);
+    const auto query = [&](int64_t i) { return static_cast<size_t>(i * c.heads + head); };
+    for (int64_t row = 0; row < c.queries; row += rows) {
+      const int64_t last = std::min(row + rows, c.queries) - 1;
+      for (int64_t block = last / keys; block >= 0; --block) {
+        ++visited;
+        const int64_t end = block * keys;  // keys before it remain
+        if (end > row) continue;
+        bool over = true;
+        for (int64_t i = row; i <= last && over; ++i) {
+          const double x = scale * std::sqrt(product(q, query(i), q, query(i)));
+          double rest = 0, sum = 0;
+          for (int64_t j = 0; j <= i; ++j) {
+            const double bias = -slope * static_cast<double>(i - j);
+            if (j < end)
+              rest += std::exp(x * std::sqrt(product(k, static_cast<size_t>(j), k, static_cast<size_t>(j))) + bias);
+            if (j >= end) sum += std::exp(scale * product(q, query(i), k, static_cast<size_t>(j)) + bias);
+          }
+          over = rest <= factor * static_cast<double>(c.options.tolerance) * sum;
+        }
+        if (over) break;
+      }
+    }
+  }
+  return visited;
+}
+
+TEST(AttentionCudaSkip, BlocksVisitedAreThoseOfTheRule) {
+  const EmulatedDevice device;
+  AttentionCase c{.queries = 900, .keys = 900, .heads = 4, .kv_heads = 1, .head_dim = 32, .dtype = DType::bfloat16};
+  c.options.slopes = {0.4f, 0.2f, 0.1f, 0.07f};
+  c.options.tolerance = 0x1p-11f;
+  AttentionTensors t(c);
+  // Chords between levels, and roundings, cost a little; without slack the rule would visit no more than these.
+  const int64_t least = blocks_of_the_rule(c, t, 1), most = blocks_of_the_rule(c, t, 0.75);
+  AttentionTensors there = on_device(t);
+  there.forward(c.options);
+  EXPECT_GE(there.state.stats.blocks_visited, least);
+  EXPECT_LE(there.state.stats.blocks_visited, most);
+  EXPECT_LT(most, there.state.stats.blocks_total * 6 / 10);
+}
+
+}  // namespace
+}  // namespace alibi
