@@ -13,7 +13,7 @@ struct KeyGradients {
   using Arguments = BackwardArguments;
 
   static constexpr int threads = 128;
-  static constexpr int tile = tile_rows(columns);
+  static constexpr int forward_rows = tile_rows(columns);
   static constexpr int step_rows = columns <= 64 ? 64 : columns <= 128 ? 32 : 16;
   static constexpr int n = step_rows / 8;
   static constexpr int own_columns = columns <= 128 ? columns : columns / 2;
@@ -62,9 +62,9 @@ struct KeyGradients {
 
     /// The steps that may be among the head's, by how far its tiles reach.
     ALIBI_LANE void start_head() {
-      constexpr int steps_of_tile = tile / step_rows;
+      constexpr int steps_of_tile = forward_rows / step_rows;
       const Reach reach = a.reach[int64_t{task.sequence} * a.call.heads + head];
-      const int of_keys = task.tile * block_keys / tile;
+      const int of_keys = task.tile * block_keys / forward_rows;
       const int steps = (sequence.queries + step_rows - 1) / step_rows;
       base = (of_keys + reach.first) * steps_of_tile;
       end = (of_keys + reach.last + 1) * steps_of_tile;
@@ -76,7 +76,7 @@ struct KeyGradients {
       const Place place(a.call, sequence, head);
       const int first = candidate * step_rows;
       const int last = first + step_rows < sequence.queries ? first + step_rows - 1 : sequence.queries - 1;
-      const Keys blocks = visited_blocks(a, sequence, head, first / tile, blocks_of(place.seen(first, last)));
+      const Keys blocks = visited_blocks(a, sequence, head, first / forward_rows, blocks_of(place.seen(first, last)));
       return blocks.begin <= task.tile && task.tile < blocks.end;
     }
   };

@@ -29,15 +29,10 @@
   }                     \
   }
 
-// Switching by longjmp makes no system call; sanitizers must see the switch.
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+// GCC's longjmp switches without a system call. Sanitizers must see the switch, and clang's keeps too few registers.
+#if defined(__clang__) || defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define ALIBI_SLOW_FIBERS 1
-#elif defined(__has_feature)
-#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer) || __has_feature(memory_sanitizer)
-#define ALIBI_SLOW_FIBERS 1
-#endif
-#endif
-#ifndef ALIBI_SLOW_FIBERS
+#else
 #define ALIBI_SLOW_FIBERS 0
 #endif
 
