@@ -60,18 +60,22 @@ TEST(AttentionCudaSkip, ChangesStayWithinTheirBounds) {
 }
 
 TEST(AttentionCudaSkip, KeysWithACommonPart) {
-  // All keys share a large part that their norms say nothing useful about.
+  // All keys share a large part that their norms say nothing useful about; and queries that all lean towards it, or away
+  // from it, so that what it adds to their scores counts for every row of a tile.
   const EmulatedDevice device;
   AttentionCase c = long_case(520);
   c.options.slopes = {0.25f, 0.125f};
-  AttentionTensors t(c);
-  Tensor keys = t.k.to(DType::float32);
   const Random random(5);
-  for (int64_t i = 0; i < keys.elements(); ++i) {
-    keys.data<float>()[i] = 0.3f * keys.data<float>()[i] + 2 * random.normal(static_cast<uint64_t>(i % c.head_dim));
+  const auto common = [&](int64_t i) { return random.normal(static_cast<uint64_t>(i % c.head_dim)); };
+  for (const float lean : {0.0f, 0.6f, -0.6f}) {
+    AttentionTensors t(c);
+    Tensor keys = t.k.to(DType::float32), queries = t.q.to(DType::float32);
+    for (int64_t i = 0; i < keys.elements(); ++i) keys.data<float>()[i] = 0.3f * keys.data<float>()[i] + 2 * common(i);
+    for (int64_t i = 0; i < queries.elements(); ++i) queries.data<float>()[i] += lean * common(i);
+    t.k = keys.to(c.dtype);
+    t.q = queries.to(c.dtype);
+    expect_within_bounds(c, t, 0x1p-11f, .55);
   }
-  t.k = keys.to(c.dtype);
-  expect_within_bounds(c, t, 0x1p-11f, .55);
 }
 
 TEST(AttentionCudaSkip, WhatMustNotBeSkippedIsNot) {
