@@ -60,8 +60,8 @@ TEST(AttentionCudaSkip, ChangesStayWithinTheirBounds) {
 }
 
 TEST(AttentionCudaSkip, KeysWithACommonPart) {
-  // All keys share a large part that their norms say nothing useful about; and queries that all lean towards it, or away
-  // from it, so that what it adds to their scores counts for every row of a tile.
+  // All keys share a large part that their norms say nothing useful about; and queries that all lean towards it, or
+  // away from it, so that what it adds to their scores counts for every row of a tile.
   const EmulatedDevice device;
   AttentionCase c = long_case(520);
   c.options.slopes = {0.25f, 0.125f};
