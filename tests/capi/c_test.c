@@ -6,18 +6,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "capi/expect.h"
+
 enum { BATCH = 2, LENGTH = 70, HEADS = 4, KV_HEADS = 2, HEAD_DIM = 8 };
 enum { Q_SIZE = BATCH * LENGTH * HEADS * HEAD_DIM, K_SIZE = BATCH * LENGTH * KV_HEADS * HEAD_DIM };
-
-static int failures = 0;
-
-#define EXPECT(condition)                                                                                  \
-  do {                                                                                                     \
-    if (!(condition)) {                                                                                    \
-      fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition, alibi_last_error()); \
-      ++failures;                                                                                          \
-    }                                                                                                      \
-  } while (0)
 
 static float q[Q_SIZE], k[K_SIZE], v[K_SIZE], out[Q_SIZE], dout[Q_SIZE];
 static float slopes[HEADS];

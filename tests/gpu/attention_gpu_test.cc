@@ -72,15 +72,23 @@ void expect_near(const char* what, const Tensor& found, const std::vector<double
       << what << ": " << error << " against " << yardstick << " of the plain formula, floor " << floor;
 }
 
+/// Both passes in float64.
+struct Expected {
+  Expected(const AttentionTensors& t, const AttentionOptions& options) {
+    attention_reference(t.q, t.k, t.v, options, out, &lse);
+    attention_backward_reference(t.dout, t.q, t.k, t.v, options, gradients);
+  }
+
+  std::vector<double> out, lse;
+  AttentionReferenceGradients gradients;
+};
+
 void expect_both_passes(const AttentionCase& c) {
   SCOPED_TRACE(c.name());
   const AttentionTensors t(c);
   OnGpu run(t);
   run.both(c.options);
-  std::vector<double> out, lse;
-  attention_reference(t.q, t.k, t.v, c.options, out, &lse);
-  AttentionReferenceGradients expected;
-  attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+  const auto [out, lse, expected] = Expected(t, c.options);
   const PlainResult plain = plain_attention(c, t, true);
   const double rounding = unit(c.dtype);
   expect_near("out", run.out(), out, plain.out, max_abs(out) * rounding);
@@ -162,10 +170,7 @@ TEST_P(GpuAttention, PackedSequencesAreEachOnItsOwn) {
   const AttentionTensors t(packed);
   OnGpu run(t);
   run.both(packed.options);
-  std::vector<double> out, lse;
-  attention_reference(t.q, t.k, t.v, packed.options, out, &lse);
-  AttentionReferenceGradients expected;
-  attention_backward_reference(t.dout, t.q, t.k, t.v, packed.options, expected);
+  const auto [out, lse, expected] = Expected(t, packed.options);
   const double rounding = 4 * unit(packed.dtype);
   EXPECT_TRUE(relative_diff(run.out(), out) <= rounding);
   EXPECT_TRUE(relative_diff(run.dq(), expected.dq) <= rounding);

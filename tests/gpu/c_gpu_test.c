@@ -7,19 +7,10 @@
 #include <string.h>
 
 #include "alibi/c.h"
+#include "capi/expect.h"
 
 enum { LENGTH = 300, HEADS = 4, HEAD_DIM = 64, SIZE = LENGTH * HEADS * HEAD_DIM, TENSORS = 8 };
 enum { Q, K, V, DOUT, OUT, DQ, DK, DV };
-
-static int failures = 0;
-
-#define EXPECT(condition)                                                                                  \
-  do {                                                                                                     \
-    if (!(condition)) {                                                                                    \
-      fprintf(stderr, "%s:%d: %s (last error: %s)\n", __FILE__, __LINE__, #condition, alibi_last_error()); \
-      ++failures;                                                                                          \
-    }                                                                                                      \
-  } while (0)
 
 static uint16_t here[TENSORS][SIZE], back[TENSORS][SIZE];
 

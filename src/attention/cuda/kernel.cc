@@ -16,7 +16,7 @@ class Gpu : public cuda::Machine {
  public:
   std::shared_ptr<void> workspace(size_t bytes) const override { return alibi::cuda::workspace(operation, bytes); }
   void copy_to_device(void* to, const void* from, size_t bytes) const override {
-    if (bytes > 0) alibi::cuda::copy_to_device(operation, to, from, bytes);
+    alibi::cuda::copy_to_device(operation, to, from, bytes);
   }
   void copy_to_host(void* to, const void* from, size_t bytes) const override {
     if (bytes > 0) alibi::cuda::copy_to_host(operation, to, from, bytes);
