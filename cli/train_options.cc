@@ -74,7 +74,9 @@ LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
   ModelOptions options;
   s.shape.apply_to(options);
   LanguageModelConfig config = preset(s.preset);
-  config = with_position(with_options(config, options, config), position_from(s.position), train_length);
+  const Position position = position_from(s.position);
+  config = with_position(config, position, train_length);
+  config = with_position(with_options(config, options, config), position, train_length);
   if (options.embedding_scale > 0) config.embedding_scale = static_cast<float>(options.embedding_scale);
   if (s.dropout >= 0) config = with_dropout(config, static_cast<float>(s.dropout));
   config.validate();

@@ -10,7 +10,8 @@
 
 namespace alibi {
 
-/// 0 of layers, d_model, heads and embedding_scale: the preset's.
+/// 0 of layers, d_model, heads and embedding_scale: the preset's; of t5_max_distance: a quarter of the training length,
+/// as T5 had it (128 of 512), or as many as there are buckets if these are more.
 struct ModelOptions {
   int64_t layers = 0;
   int64_t d_model = 0;
@@ -24,7 +25,7 @@ struct ModelOptions {
   double tolerance = 0x1p-24;
   int64_t window = 0;
   int64_t t5_buckets = 32;
-  int64_t t5_max_distance = 128;
+  int64_t t5_max_distance = 0;
 };
 
 template <>
@@ -50,10 +51,11 @@ inline constexpr auto options_of<ModelOptions> = std::to_array<Option<ModelOptio
      .help = "Attention sees keys at a distance below it alone; 0: all keys"},
     {ALIBI_OPTION(ModelOptions, t5_buckets), .range = {.least = 2, .most = 100'000}, .help = "t5: different distances"},
     {ALIBI_OPTION(ModelOptions, t5_max_distance), .range = {.least = 1, .most = 1e9},
-     .help = "t5: distance from which all are one"},
+     .help = "t5: distance from which all are one", .default_text = "a quarter of the training length"},
 });
 
-/// The model with these in place. The embedding scale is that of the options, or of `preset`, whatever the method.
+/// The model with these in place, which has its position method and `train_length`. The embedding scale is that of the
+/// options, or of `preset`, whatever the method.
 ALIBI_API LanguageModelConfig with_options(LanguageModelConfig config, const ModelOptions& options,
                                            const LanguageModelConfig& preset);
 

@@ -44,7 +44,8 @@ struct Option {
   const char* group = nullptr;  ///< title that it and those behind it stand under, where it is another than before
   OptionRange range = {};
   const char* help = "";
-  bool changes_result = true;  ///< false: how it is computed; a run that goes on may be given another value
+  const char* default_text = nullptr;  ///< what the default means, where it is none of the values that can be given
+  bool changes_result = true;          ///< false: how it is computed; a run that goes on may be given another value
   /// The option that says the same in another way. This one's default means that it is not used; any other value, that
   /// the other one is not.
   const char* instead_of = nullptr;

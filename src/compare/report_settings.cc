@@ -36,8 +36,9 @@ std::string positions_text(const CompareOptions& options, const LanguageModelCon
   for (const Position method : options.methods) {
     if (method == Position::alibi) text += "; alibi: " + slopes_text(options.model);
     if (method == Position::t5) {
-      text += fmt::format("; t5: {} buckets, one for all from distance {} on", options.model.t5_buckets,
-                          options.model.t5_max_distance);
+      text += fmt::format("; t5: {} buckets, one for all from {} on", options.model.t5_buckets,
+                          options.model.t5_max_distance > 0 ? fmt::format("distance {}", options.model.t5_max_distance)
+                                                            : "a quarter of the training length");
     }
   }
   return text;

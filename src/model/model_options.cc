@@ -1,6 +1,14 @@
 #include "alibi/model_options.h"
 
+#include <algorithm>
+
 namespace alibi {
+namespace {
+
+/// As published: T5 was trained at 512 and had 128.
+int64_t usual_t5_max_distance(int64_t train_length, int64_t buckets) { return std::max(train_length / 4, buckets); }
+
+}  // namespace
 
 LanguageModelConfig with_options(LanguageModelConfig config, const ModelOptions& options,
                                  const LanguageModelConfig& preset) {
@@ -18,7 +26,11 @@ LanguageModelConfig with_options(LanguageModelConfig config, const ModelOptions&
   t.tolerance = static_cast<float>(options.tolerance);
   t.window = options.window;
   t.t5_buckets = static_cast<int>(options.t5_buckets);
-  t.t5_max_distance = static_cast<int>(options.t5_max_distance);
+  if (options.t5_max_distance > 0) {
+    t.t5_max_distance = static_cast<int>(options.t5_max_distance);
+  } else if (t.position == Position::t5) {
+    t.t5_max_distance = static_cast<int>(usual_t5_max_distance(config.train_length, options.t5_buckets));
+  }
   return config;
 }
 

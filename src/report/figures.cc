@@ -49,6 +49,20 @@ Range y_range(const std::vector<Series>& series) {
   return range;
 }
 
+/// With room for the bands, but for at most as much again as the lines take, a factor, to either side: the interval of
+/// two seeds can be wider than any figure.
+Range with_bands(const Range& lines, const std::vector<Series>& series) {
+  Range range = lines;
+  const double most = lines.high / lines.low;
+  for (const Series& line : series) {
+    for (const ChartPoint& point : line.points) {
+      range.add(std::max(point.band.low, lines.low / most));
+      range.add(std::min(point.band.high, lines.high * most));
+    }
+  }
+  return range;
+}
+
 /// Why the line stops before the longest length, in a few words; empty if it does not.
 std::string stop_note(const MethodResults& method) {
   const int64_t last = longest_measured(method);
@@ -146,6 +160,7 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
   const double narrow = range.empty() ? 1 : std::max(1.0, std::sqrt(1.15 * range.low / range.high));
   range.add(range.low / narrow);
   range.add(range.high * narrow);
+  range = with_bands(range, chart.series);
   chart.y = range.empty() ? linear_axis(1, 2) : value_axis(range.low, range.high);
   chart.x = length_axis(all_lengths(results), results.train_length, width - kBesidePlot);
   chart.x_label = "Evaluation length in tokens, and as a multiple of the training length";

@@ -177,8 +177,8 @@ class Drawing {
       };
       for (const ChartPoint& point : series.points) {
         if (std::isfinite(point.y) && std::isfinite(point.band.low) && std::isfinite(point.band.high)) {
-          low.push_back(place(point.x, std::max(point.band.low, chart_.y.low)));
-          high.push_back(place(point.x, std::max(point.band.high, chart_.y.low)));
+          low.push_back(place(point.x, std::clamp(point.band.low, chart_.y.low, chart_.y.high)));
+          high.push_back(place(point.x, std::clamp(point.band.high, chart_.y.low, chart_.y.high)));
         } else {
           finish_band();
         }

@@ -71,6 +71,7 @@ std::string default_text(const Option<TrainOptions>& option) {
 std::string default_text(const Option<TrainRun>& option) { return default_among(option, {TrainRun()}); }
 
 std::string default_text(const Option<ModelOptions>& option) {
+  if (option.default_text) return option.default_text;
   const OptionValue value = default_of(option);
   return is_in(option.range, value) ? text_of(value) : "the preset's";
 }

@@ -9,6 +9,7 @@
 #include <string>
 
 #include "alibi/results.h"
+#include "compare/run.h"
 #include "core/files.h"
 #include "report/json.h"
 #include "report/table.h"
@@ -309,6 +310,10 @@ TEST(Compare, ShapeAndPositionsCanBeGiven) {
   options.model.d_model = 32;
   options.model.heads = 2;
   options.model.t5_buckets = 8;
+  EXPECT_EQ(model_config(options, Position::t5, 64, nullptr).transformer.t5_max_distance, 16);
+  EXPECT_EQ(model_config(options, Position::t5, 24, nullptr).transformer.t5_max_distance, 8);  // the buckets
+  EXPECT_NE(setting(compare(options), "positions").find("one for all from a quarter of the training length on"),
+            std::string::npos);
   options.model.t5_max_distance = 16;
   const CompareResults results = compare(options);
   EXPECT_NE(setting(results, "model").find("1 layers, d_model 32, 2 heads"), std::string::npos);

@@ -193,6 +193,27 @@ TEST(Figures, TheScaleFollowsTheRange) {
   EXPECT_GE(close.y.high / close.y.low, 1.15);
 }
 
+TEST(Figures, BandsHaveTheirPlaceButDoNotTakeAll) {
+  CompareResults results = testing::sample_results({{"alibi", 5, 0}, {"rotary", 5.5, 0}});
+  for (MethodResults& method : results.methods) {
+    method.seeds = {0, 1};
+    for (EvaluationPoint& point : method.evaluations) {
+      point.interval = {point.nll - std::log(1.05), point.nll + std::log(1.05)};
+    }
+  }
+  const LineChart chart = perplexity_chart(results);
+  for (const Series& series : chart.series) {
+    for (const ChartPoint& point : series.points) {
+      EXPECT_GT(point.band.low, chart.y.low);
+      EXPECT_LT(point.band.high, chart.y.high);
+    }
+  }
+  results.methods[0].evaluations.back().interval = {-9, 9};  // two seeds that are far apart
+  const LineChart limited = perplexity_chart(results);
+  EXPECT_GT(limited.y.low, 3);
+  EXPECT_LT(limited.y.high, 8);
+}
+
 TEST(Figures, PositionsAreAveragedOverGrowingBins) {
   CompareResults results = testing::sample_results({{"alibi", 5, 0}});
   std::vector<double>& nll = results.methods[0].per_position_nll;

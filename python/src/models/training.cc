@@ -61,8 +61,9 @@ LanguageModel begin(const std::string& from, const std::string& preset_name, con
     model.set_train_length(length);
     return model;
   }
-  const LanguageModelConfig usual = preset(preset_name);
-  LanguageModelConfig config = with_position(with_options(usual, shape, usual), position_from(position), length);
+  const Position method = position_from(position);
+  const LanguageModelConfig usual = with_position(preset(preset_name), method, length);
+  LanguageModelConfig config = with_position(with_options(usual, shape, usual), method, length);
   if (shape.embedding_scale > 0) config.embedding_scale = static_cast<float>(shape.embedding_scale);
   if (dropout) config = with_dropout(config, *dropout);
   return LanguageModel(with_vocab_size(config, tokenizer->vocab_size()), seed, tokenizer);
