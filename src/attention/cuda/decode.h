@@ -292,6 +292,7 @@ struct DecodeMerge {
   using Arguments = DecodeArguments;
   static constexpr int threads = 128, blocks_at_once = 8;
   static constexpr int most_slots = 1 + 256;  ///< what passes make at most
+  static constexpr float unvisited = -1;
   static constexpr int shared_bytes = (most_slots + 3) / 4 * 16;
 
   static ALIBI_LANE void run(const Arguments& a) {
@@ -304,9 +305,9 @@ struct DecodeMerge {
     for (int bits = 1; bits < 32; bits *= 2) max = fmaxf(max, lane_xor(max, bits));
     for (int s = lane; s < a.slots; s += 32) {
       const PartialRow part = parts[s];
-      // Without a maximum a sum is zero, or not a number, which stays.
-      const float weight = part.max == -infinity ? (part.sum == 0 ? 0.0f : 1.0f) : power_of_2(part.max - max);
-      if (weight > 0) sum = fmaf(weight, part.sum, sum);
+      // Of what was visited even a weight of zero counts: not a number stays that. Without a maximum it is the sum.
+      const float weight = part.sum == 0 ? unvisited : part.max == -infinity ? 1.0f : power_of_2(part.max - max);
+      if (part.sum != 0) sum = fmaf(weight, part.sum, sum);
       if (thread_index() < 32) shared_store(static_cast<uint32_t>(s * 4), weight);
     }
     for (int bits = 1; bits < 32; bits *= 2) sum += lane_xor(sum, bits);
@@ -319,7 +320,7 @@ struct DecodeMerge {
       float low = 0, high = 0;
       for (int s = 0; s < a.slots; ++s) {
         const float weight = shared_load<float>(static_cast<uint32_t>(s * 4));
-        if (!(weight > 0)) continue;
+        if (weight == unvisited) continue;
         low = fmaf(weight, outs[int64_t{s} * a.call.head_dim + column], low);
         high = fmaf(weight, outs[int64_t{s} * a.call.head_dim + column + 1], high);
       }

@@ -18,19 +18,21 @@ Tensor there(const Tensor& tensor) { return tensor.to(Device::cuda); }
 /// A cache of the inputs on the device, in pieces, of which some were too many.
 KvCache cache_on_device(const Tensor& k, const Tensor& v, uint64_t seed = 1) {
   KvCache cache(k.size(0), k.size(2), k.size(3), k.dtype(), Device::cuda);
+  const Tensor all_k = there(k), all_v = there(v);
   const Random random(seed);
   uint64_t draw = 0;
   while (cache.length() < k.size(1)) {
     const int64_t begin = cache.length(), left = k.size(1) - begin;
-    const int64_t most = std::min<int64_t>(left, draw % 3 == 0 ? left : 70);
+    const int64_t most = std::min<int64_t>(left, draw % 3 == 0 ? left : 70 + left / 8);
     const auto piece = 1 + static_cast<int64_t>(random.below(draw++, static_cast<uint64_t>(most)));
-    const auto part = [&](const Tensor& of) { return there(of).slice(1, begin, begin + piece); };
-    cache.append(part(k), part(v));
+    const auto part = [&](const Tensor& of) { return of.slice(1, begin, begin + piece); };
+    cache.append(part(all_k), part(all_v));
     if (draw % 4 == 1) {  // some are forgotten, and come again after others that were not meant to be there
-      const auto kept = static_cast<int64_t>(random.below(draw++, static_cast<uint64_t>(cache.length() + 1)));
+      const auto most_dropped = static_cast<uint64_t>(std::min<int64_t>(cache.length(), 150));
+      const int64_t kept = cache.length() - static_cast<int64_t>(random.below(draw++, most_dropped + 1));
       cache.truncate(kept);
       if (draw % 8 < 5) {
-        Tensor wrong = part(k).clone();
+        Tensor wrong = part(all_k).clone();
         wrong.fill(7);
         cache.append(wrong, wrong);
         cache.truncate(kept);
