@@ -214,6 +214,24 @@ TEST(DecodeCudaSkip, ManySmallSharesSpendOneBudget) {
   }
 }
 
+TEST(DecodeCudaSkip, NodesOfAllLevelsSpendOneBudget) {
+  // Every block may weigh a fortieth of the budget: so two nodes of 16 blocks, and then a few of the blocks below.
+  const EmulatedDevice device;
+  constexpr float slope = 1e-4f;
+  OneRow row(5000, DType::float16, slope, 1e-3f);
+  row.in.q.fill(1);
+  row.in.k.fill(10 / std::sqrt(32.0f));
+  for (int64_t distance = 256; distance < 5000; ++distance) {
+    const float score = 0.26f + slope * static_cast<float>(distance);
+    row.in.k.slice(1, 4999 - distance, 5000 - distance).fill(score / std::sqrt(32.0f));
+  }
+  row.run();
+  EXPECT_TRUE(row.skipped_share() <= 1e-3) << row.skipped_share();
+  EXPECT_LE(row.first_block, row.first_of_the_rule(1));
+  EXPECT_GE(row.first_block, 32);
+  EXPECT_NE(row.first_block % 16, 0);
+}
+
 TEST(DecodeCudaSkip, KeysThatAreNotFiniteAreVisited) {
   const EmulatedDevice device;
   for (const float bad : {std::numeric_limits<float>::quiet_NaN(), std::numeric_limits<float>::infinity()}) {
