@@ -5,7 +5,8 @@
 //
 // Causal, numbers from N(0, 1), heads * head_dim = 2048 unless --heads says otherwise, batches of at least --tokens
 // tokens. Each shape is compared with float64 before anything is timed. FLOP/s count the visible half alone, and all of
-// it, whatever is skipped.
+// it, whatever is skipped. Then cached decoding: one query for each sequence of such a batch, GB/s of all its keys and
+// values.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -20,6 +21,7 @@
 
 #include "alibi/attention.h"
 #include "alibi/error.h"
+#include "alibi/kv_cache.h"
 #include "alibi/version.h"
 #include "core/check.h"
 #include "core/cuda/stream.h"
@@ -199,6 +201,51 @@ void time_in_turns(std::vector<Timed>& works, double seconds) {
   }
 }
 
+/// One query each over caches of a length: a line, and the points for --json.
+std::string measure_decoding(const Options& options, int64_t head_dim, int64_t length) {
+  const int64_t heads = options.heads > 0 ? options.heads : std::max<int64_t>(2048 / head_dim, 1);
+  const int64_t batch = (options.tokens + length - 1) / length;
+  const Tensor k = normal({batch, length, heads, head_dim}, options.dtype, 1).to(Device::cuda);
+  const Tensor v = normal({batch, length, heads, head_dim}, options.dtype, 2).to(Device::cuda);
+  const Tensor q = normal({batch, 1, heads, head_dim}, options.dtype, 3).to(Device::cuda);
+  KvCache cache(batch, heads, head_dim, options.dtype, Device::cuda);
+  cache.append(k, v);
+  Tensor out = Tensor::empty(q.shape(), q.dtype(), Device::cuda);
+  AttentionOptions settings[2];
+  AttentionState state;
+  std::vector<Timed> works;
+  for (int i = 0; i < 2; ++i) {
+    settings[i].slopes = slopes(static_cast<int>(heads));
+    settings[i].tolerance = i == 0 ? 0 : 0x1p-11f;
+    attention_decode(q, cache, settings[i], out, &state);
+    const double difference = worst(out, [&] {
+      const std::vector<float> whole = attention(q, cache.keys(), cache.values(), settings[0]).to_floats();
+      return std::vector<double>(whole.begin(), whole.end());
+    }());
+    check(difference <= 0.02, "[attention_gpu] decoding differs from attention by {}", difference);
+    works.push_back({[&, &setting = settings[i]] { attention_decode(q, cache, setting, out); }});
+  }
+  const double visited =
+      static_cast<double>(state.stats.blocks_visited) / static_cast<double>(state.stats.blocks_total);
+  time_in_turns(works, options.seconds);
+  const double ms[] = {works[0].median(), works[1].median()};
+  const double gigabytes = static_cast<double>(k.bytes() + v.bytes()) * 1e-9;
+  fmt::print(
+      "{:>8} {:>6} {:>5} {:>6} | decoding {:>8.4g} ms {:>6.0f} GB/s, skipping {:>8.4g} ms {:>6.2f} times | {:.3f}\n",
+      head_dim, length, batch, heads, ms[0], 1e3 * gigabytes / ms[0], ms[1], ms[0] / ms[1], visited);
+  std::fflush(stdout);
+  std::string points;
+  for (int i = 0; i < 2; ++i) {
+    points += fmt::format(
+        ",\n    {{\"pass\": \"decode\", \"tolerance\": {:g}, \"head_dim\": {}, \"length\": {}, \"batch\": {}, "
+        "\"heads\": {}, "
+        "\"ms\": {:.6g}, \"gbps\": {:.5g}, \"visited\": {:.5g}, \"runs\": {}}}",
+        settings[i].tolerance, head_dim, length, batch, heads, ms[i], 1e3 * gigabytes / ms[i], i == 0 ? 1.0 : visited,
+        works[static_cast<size_t>(i)].milliseconds.size());
+  }
+  return points;
+}
+
 void measure(const Options& options) {
   cudaDeviceProp device{};
   cuda::check_cuda("attention_gpu", cudaGetDeviceProperties(&device, 0));
@@ -259,6 +306,9 @@ void measure(const Options& options) {
             works[i].milliseconds.size());
       }
     }
+  }
+  for (const int64_t head_dim : options.head_dims) {
+    for (const int64_t length : options.lengths) points += measure_decoding(options, head_dim, length);
   }
   if (options.json.empty()) return;
   std::FILE* const file = std::fopen(options.json.c_str(), "w");

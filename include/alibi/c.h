@@ -139,14 +139,20 @@ ALIBI_API alibi_status alibi_attention_merge(const alibi_tensor* out_a, const fl
 typedef struct alibi_kv_cache alibi_kv_cache;
 ALIBI_API alibi_status alibi_kv_cache_create(int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype,
                                              alibi_kv_cache** cache);
+/* One whose keys lie on a device (enum alibi_device); with ALIBI_DEVICE_CUDA in bfloat16 or float16. What is appended
+ * and asked lies there, too. `stream` is the cudaStream_t in which keys are appended and memory is taken and given
+ * back: it must outlive the cache; null: CUDA's default stream. Calls that decode in another one are the caller's to
+ * order. */
+ALIBI_API alibi_status alibi_kv_cache_create_on(int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype,
+                                                int32_t device, void* stream, alibi_kv_cache** cache);
 ALIBI_API void alibi_kv_cache_destroy(alibi_kv_cache* cache);
-/* k and v [batch, new, kv_heads, head_dim]. */
+/* k and v [batch, new, kv_heads, head_dim], where the cache lies. */
 ALIBI_API alibi_status alibi_kv_cache_append(alibi_kv_cache* cache, const alibi_tensor* k, const alibi_tensor* v);
 /* Forgets all but the first `length` keys. */
 ALIBI_API alibi_status alibi_kv_cache_truncate(alibi_kv_cache* cache, int64_t length);
 /* Keys held; -1 if cache is null. */
 ALIBI_API int64_t alibi_kv_cache_length(const alibi_kv_cache* cache);
-/* Attention of a few queries over a cache. options and state may be null. */
+/* Attention of a few queries over a cache, on whose device options.device must be. options and state may be null. */
 ALIBI_API alibi_status alibi_attention_decode(const alibi_tensor* q, const alibi_kv_cache* cache,
                                               const alibi_attention_options* options, const alibi_tensor* out,
                                               alibi_attention_state* state);

@@ -18,8 +18,10 @@ namespace alibi {
 /// long they were: released_share() bounds what they could have weighed.
 class ALIBI_API KvCache {
  public:
-  /// float32, or bfloat16 for half the memory. Throws Error if an extent is not positive.
-  KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype = DType::float32);
+  /// float32, or bfloat16 for half the memory; on a GPU bfloat16 or float16, and head_dim a multiple of 8 up to 256.
+  /// There all work is queued in the thread's stream (stream.h), and what is appended and asked lies there, too; it has
+  /// no fork() and no release() (docs/gpu.md). Throws Error if an extent is not positive.
+  KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype = DType::float32, Device device = Device::cpu);
   ~KvCache();
   KvCache(KvCache&&) noexcept;
   KvCache& operator=(KvCache&&) noexcept;
@@ -34,6 +36,7 @@ class ALIBI_API KvCache {
   int64_t kv_heads() const;
   int64_t head_dim() const;
   DType dtype() const;
+  Device device() const;
   /// Keys appended to each batch entry; key j has position j.
   int64_t length() const;
   /// The first key that a head still holds, in every batch entry: 0 unless some were released.
@@ -45,9 +48,9 @@ class ALIBI_API KvCache {
   /// Of it, the memory of the cache that it was forked from, which other forks of that one share.
   int64_t shared_bytes() const;
 
-  /// k and v [batch, new, kv_heads, head_dim], float32 or bfloat16, any strides with a unit inner stride; rounded to
-  /// the cache's data type where that is the narrower one. They may be keys() and values() themselves. Throws Error,
-  /// naming the argument, and leaves the cache as it was.
+  /// k and v [batch, new, kv_heads, head_dim], float32 or bfloat16 (on a GPU float16, too), any strides with a unit
+  /// inner stride; rounded to the cache's data type where that is the narrower one. They may be keys() and values()
+  /// themselves. Throws Error, naming the argument, and leaves the cache as it was.
   void append(const Tensor& k, const Tensor& v);
   /// Allocates room for `keys` keys in all.
   void reserve(int64_t keys);
@@ -82,6 +85,8 @@ class ALIBI_API KvCache {
 /// options.tolerance holds for each row as in attention(); skipped keys are not read, so that with linear biases the
 /// time of a call does not grow with the length of the cache. options.dropout and packed sequences are not supported.
 /// out may be q itself. The same bits at any number of threads.
+/// Over a cache on a GPU q and out are of its type, and lie there; options.buckets is not supported; a state with a
+/// tolerance makes the call wait, for the numbers of blocks.
 ALIBI_API void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                                 AttentionState* state = nullptr);
 /// The same; returns out, like q but contiguous.

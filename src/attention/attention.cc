@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "attention/cached_bounds.h"
 #include "attention/kernel.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
@@ -70,6 +71,11 @@ const Kernel& kernels::cpu_kernel() {
 
 PerDevice<Kernel>& kernels::device_kernels() {
   static PerDevice<Kernel> kernels(&cuda_kernel());
+  return kernels;
+}
+
+PerDevice<kernels::CacheKernel>& kernels::device_cache_kernels() {
+  static PerDevice<CacheKernel> kernels(cuda_cache_kernel());
   return kernels;
 }
 

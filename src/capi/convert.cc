@@ -87,13 +87,17 @@ DType to_dtype(const char* operation, const char* name, int32_t dtype) {
 Place to_place(const char* operation, const alibi_attention_options* given) {
   if (given == nullptr) return {};
   const alibi_attention_options options = known(operation, *given);
-  check(options.device == ALIBI_DEVICE_CPU || options.device == ALIBI_DEVICE_CUDA,
-        "[{}] options.device is {}, expected {} (ALIBI_DEVICE_CPU) or {} (ALIBI_DEVICE_CUDA)", operation,
-        options.device, static_cast<int>(ALIBI_DEVICE_CPU), static_cast<int>(ALIBI_DEVICE_CUDA));
-  const bool on_cpu = options.device == ALIBI_DEVICE_CPU;
-  check(!on_cpu || options.stream == nullptr, "[{}] options.stream is given, but options.device is ALIBI_DEVICE_CPU",
-        operation);
-  return {on_cpu ? Device::cpu : Device::cuda, options.stream};
+  return to_place(operation, options.device, options.stream, "options.");
+}
+
+Place to_place(const char* operation, int32_t device, void* stream, const char* prefix) {
+  check(device == ALIBI_DEVICE_CPU || device == ALIBI_DEVICE_CUDA,
+        "[{}] {}device is {}, expected {} (ALIBI_DEVICE_CPU) or {} (ALIBI_DEVICE_CUDA)", operation, prefix, device,
+        static_cast<int>(ALIBI_DEVICE_CPU), static_cast<int>(ALIBI_DEVICE_CUDA));
+  const bool on_cpu = device == ALIBI_DEVICE_CPU;
+  check(!on_cpu || stream == nullptr, "[{}] {}stream is given, but {}device is ALIBI_DEVICE_CPU", operation, prefix,
+        prefix);
+  return {on_cpu ? Device::cpu : Device::cuda, stream};
 }
 
 Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor, Device device) {

@@ -45,6 +45,8 @@ struct Place {
   void* stream = nullptr;
 };
 Place to_place(const char* operation, const alibi_attention_options* options);
+/// `prefix`: of the arguments' names.
+Place to_place(const char* operation, int32_t device, void* stream, const char* prefix = "");
 
 /// A view of the caller's memory. Throws Error, naming the argument, if it cannot describe any memory.
 Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor, Device device = Device::cpu);

@@ -1,22 +1,40 @@
 // The cache and decoding, for C.
 #include "alibi/kv_cache.h"
 
+#include "alibi/stream.h"
 #include "capi/convert.h"
 
 struct alibi_kv_cache {
   alibi::KvCache cache;
+  void* stream = nullptr;  ///< in which keys are appended
 };
 
 using namespace alibi;
 using namespace alibi::capi;
 
+namespace {
+
+alibi_status create(const char* operation, int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype,
+                    int32_t device, void* stream, alibi_kv_cache** cache) {
+  return guarded([&] {
+    check_pointer(operation, "cache", cache);
+    const Place place = to_place(operation, device, stream);
+    const UseStream use(place.stream);
+    *cache = new alibi_kv_cache{KvCache(batch, kv_heads, head_dim, to_dtype(operation, "dtype", dtype), place.device),
+                                place.stream};
+  });
+}
+
+}  // namespace
+
 alibi_status alibi_kv_cache_create(int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype,
                                    alibi_kv_cache** cache) {
-  return guarded([&] {
-    constexpr const char* operation = "alibi_kv_cache_create";
-    check_pointer(operation, "cache", cache);
-    *cache = new alibi_kv_cache{KvCache(batch, kv_heads, head_dim, to_dtype(operation, "dtype", dtype))};
-  });
+  return create("alibi_kv_cache_create", batch, kv_heads, head_dim, dtype, ALIBI_DEVICE_CPU, nullptr, cache);
+}
+
+alibi_status alibi_kv_cache_create_on(int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype, int32_t device,
+                                      void* stream, alibi_kv_cache** cache) {
+  return create("alibi_kv_cache_create_on", batch, kv_heads, head_dim, dtype, device, stream, cache);
 }
 
 void alibi_kv_cache_destroy(alibi_kv_cache* cache) { delete cache; }
@@ -25,13 +43,16 @@ alibi_status alibi_kv_cache_append(alibi_kv_cache* cache, const alibi_tensor* k,
   return guarded([&] {
     constexpr const char* operation = "alibi_kv_cache_append";
     check_pointer(operation, "cache", cache);
-    cache->cache.append(to_tensor(operation, "k", k), to_tensor(operation, "v", v));
+    const UseStream use(cache->stream);
+    const Device device = cache->cache.device();
+    cache->cache.append(to_tensor(operation, "k", k, device), to_tensor(operation, "v", v, device));
   });
 }
 
 alibi_status alibi_kv_cache_truncate(alibi_kv_cache* cache, int64_t length) {
   return guarded([&] {
     check_pointer("alibi_kv_cache_truncate", "cache", cache);
+    const UseStream use(cache->stream);
     cache->cache.truncate(length);
   });
 }
@@ -43,14 +64,15 @@ alibi_status alibi_attention_decode(const alibi_tensor* q, const alibi_kv_cache*
                                     alibi_attention_state* state) {
   return guarded([&] {
     constexpr const char* operation = "alibi_attention_decode";
-    const Device device = to_place(operation, options).device;
-    check(device == Device::cpu, "[{}] options.device is ALIBI_DEVICE_CUDA, but caches lie in the CPU's memory",
-          operation);
-    const Tensor q_view = to_tensor(operation, "q", q);
     check_pointer(operation, "cache", cache);
-    Tensor out_view = to_tensor(operation, "out", out);
+    const auto [device, stream] = to_place(operation, options);
+    check(device == cache->cache.device(), "[{}] options.device is '{}', but the cache lies on '{}'", operation,
+          name_of(device), name_of(cache->cache.device()));
+    const UseStream use(stream);
+    const Tensor q_view = to_tensor(operation, "q", q, device);
+    Tensor out_view = to_tensor(operation, "out", out, device);
     attention_decode(q_view, cache->cache, to_options(operation, options, q_view), out_view,
                      state != nullptr ? &state->state : nullptr);
-    if (state != nullptr) state->stream = nullptr;
+    if (state != nullptr) state->stream = stream;
   });
 }

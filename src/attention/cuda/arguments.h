@@ -116,6 +116,55 @@ struct BackwardArguments {
   int32_t sequences, slopes_per_batch, slopes_symmetric;
 };
 
+/// Of a stretch of a cache's keys: at least every |k|, and every |k - centre|.
+struct KeyNode {
+  float norm, radius;
+};
+
+/// For each key/value head of each batch entry a tree of maxima: level 0 of blocks of keys, the others each of 16 nodes
+/// of the one below (attention/cached_bounds.h).
+inline constexpr int node_children = 16, most_levels = 8;
+struct KeyTree {
+  KeyNode* level[most_levels];    ///< [batch * kv_heads][stride]
+  int64_t stride[most_levels];    ///< nodes that there is room for
+  int32_t levels;                 ///< as many as the keys need: the last has one node
+  float *centres, *centre_norms;  ///< [batch * kv_heads][head_dim]; [batch * kv_heads]
+};
+
+/// Keys [begin, end) of a cache, which are new to the tree.
+struct CacheArguments {
+  Rows k;
+  KeyTree tree;
+  int32_t kv_heads, head_dim, begin, end;
+};
+
+/// Rows of a tile of cached decoding: queries of heads that read the same keys.
+inline constexpr int decode_rows = 16;
+
+/// Key blocks that a tile visits: [begin, end), of which [near_begin, near_end) first.
+struct DecodeLimits {
+  int32_t begin, near_begin, near_end, end;
+};
+
+/// Attention of a row over some of its keys, in powers of two.
+struct PartialRow {
+  float max, sum;
+};
+
+struct DecodeArguments {
+  Call call;
+  Rows out;
+  KeyTree tree;
+  DecodeLimits* limits;     ///< [batch * kv_heads][tiles]; null: the skip rule is not asked, nothing is near
+  PartialRow* partials;     ///< [batch][heads][queries][slots]: what was near first, then split by split
+  float* partial_out;       ///< the same, times [head_dim]
+  float *lse, *near_lse;    ///< as of ForwardArguments
+  int32_t tiles;            ///< of a key/value head
+  int32_t splits, slots;    ///< slots: one more than splits if there are limits
+  int32_t blocks_of_split;  ///< of keys
+  float budget;             ///< as of ForwardArguments
+};
+
 /// The launches of a pass; each gives a cudaError_t.
 struct Launches {
   int (*centres)(const BoundsArguments&, int64_t kv_heads, Type type, void* stream);
@@ -126,6 +175,12 @@ struct Launches {
   int (*query_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
   int (*key_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
   int (*add_slopes)(const BackwardArguments&, int64_t slopes, Type type, void* stream);
+  int (*cached_centres)(const CacheArguments&, int64_t kv_heads, Type type, void* stream);
+  int (*measure_cached)(const CacheArguments&, int64_t blocks, Type type, void* stream);
+  int (*raise_nodes)(const CacheArguments&, int64_t kv_heads, Type type, void* stream);
+  int (*decode_near)(const DecodeArguments&, int64_t tiles, Type type, void* stream);
+  int (*decode_splits)(const DecodeArguments&, int64_t splits, Type type, void* stream);
+  int (*decode_merge)(const DecodeArguments&, int64_t rows, Type type, void* stream);
 };
 
 }  // namespace alibi::kernels::cuda

@@ -26,12 +26,10 @@ ALIBI_LANE float squares_of(const uint16_t* row, int count) {
   return sum <= 3.4e38f ? sum : infinity;
 }
 
-/// A block for each key/value head of each sequence: the centre of its keys (attention/skip_centre.h), from a sample of
-/// at most 64, and the typical length of its heads' queries. The rule holds for any.
+/// What a block of threads finds out about a sample of rows, one for each thread.
 template <Type type>
-struct Centres {
-  using Arguments = BoundsArguments;
-  static constexpr int threads = 64, blocks_at_once = 8;
+struct RowSample {
+  static constexpr int threads = 64;
   static constexpr int most_columns = 256;
   static constexpr uint32_t squares_at = 0, shares_at = 256, parts_at = 512, median_at = 768;
   static constexpr int shared_bytes = 784;
@@ -59,6 +57,58 @@ struct Centres {
     return finite;
   }
 
+  /// Writes the centre of `count` rows (attention/skip_centre.h) and its norm. The rule holds for any.
+  static ALIBI_LANE void find_centre(const uint16_t* rows, int64_t stride, int count, int size, float* centre,
+                                     float* centre_norm) {
+    const int i = thread_index();
+    if (i < count) set(squares_at, i, squares_of<type>(rows + i * stride, size));
+    const int finite = find_median(count, false);
+    const float most = shared_load<float>(median_at), number = static_cast<float>(finite);
+    // Rows longer than most count as long as these.
+    if (i < count) {
+      const float own = at(squares_at, i);
+      set(shares_at, i, own == infinity ? 0.0f : own > most ? sqrtf(most / own) / number : 1 / number);
+    }
+    block_sync();
+    float total = 0;
+    for (int j = 0; j < count; ++j) total += at(squares_at, j) == infinity ? 0.0f : fminf(at(squares_at, j), most);
+    float mean[most_columns / threads], squares = 0;
+    ALIBI_UNROLLED
+    for (int part = 0; part < most_columns / threads; ++part) {
+      const int column = part * threads + i;
+      mean[part] = 0;
+      if (column >= size) continue;
+      for (int j = 0; j < count; ++j) {
+        const float share = at(shares_at, j);
+        if (share > 0) mean[part] = fmaf(share, unpack<type>(rows[j * stride + column], 0), mean[part]);
+      }
+      squares = fmaf(mean[part], mean[part], squares);
+    }
+    set(parts_at, i, squares);
+    block_sync();
+    float length = 0;
+    for (int j = 0; j < threads; ++j) length += at(parts_at, j);
+    // What the squared norm of a mean of as many rows is expected to be if they have no common part.
+    const float chance = (total / number - length) / (number - 1);
+    const bool clear = finite >= 2 && length > 2 * chance && length < 1e30f;
+    const float left = clear ? 1 - fmaxf(chance, 0) / length : 0.0f;
+    ALIBI_UNROLLED
+    for (int part = 0; part < most_columns / threads; ++part) {
+      const int column = part * threads + i;
+      if (column < size) centre[column] = clear ? left * mean[part] : 0.0f;
+    }
+    if (i == 0) *centre_norm = clear ? left * norm_bound(length, size) * norm_rounding : 0.0f;
+  }
+};
+
+/// A block for each key/value head of each sequence: the centre of its keys, from a sample of at most 64, and the
+/// typical length of its heads' queries.
+template <Type type>
+struct Centres {
+  using Arguments = BoundsArguments;
+  using Of = RowSample<type>;
+  static constexpr int threads = Of::threads, blocks_at_once = 8, shared_bytes = Of::shared_bytes;
+
   /// A sample of rows: few of a short sequence.
   struct Sample {
     int count, step;
@@ -75,55 +125,20 @@ struct Centres {
     const SequenceRows sequence = a.call.sequences[sequence_index];
     const uint16_t* const keys = rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head);
     const Sample sample(sequence.keys);
-    const int64_t stride = sample.step * a.call.k.row_stride;
-    if (i < sample.count) set(squares_at, i, squares_of<type>(keys + i * stride, size));
-    const int finite = find_median(sample.count, false);
-    const float most = shared_load<float>(median_at), number = static_cast<float>(finite);
-    // Rows longer than most count as long as these.
-    if (i < sample.count) {
-      const float own = at(squares_at, i);
-      set(shares_at, i, own == infinity ? 0.0f : own > most ? sqrtf(most / own) / number : 1 / number);
-    }
-    block_sync();
-    float total = 0;
-    for (int j = 0; j < sample.count; ++j)
-      total += at(squares_at, j) == infinity ? 0.0f : fminf(at(squares_at, j), most);
-    float mean[most_columns / threads], squares = 0;
-    ALIBI_UNROLLED
-    for (int part = 0; part < most_columns / threads; ++part) {
-      const int column = part * threads + i;
-      mean[part] = 0;
-      if (column >= size) continue;
-      for (int j = 0; j < sample.count; ++j) {
-        const float share = at(shares_at, j);
-        if (share > 0) mean[part] = fmaf(share, unpack<type>(keys[j * stride + column], 0), mean[part]);
-      }
-      squares = fmaf(mean[part], mean[part], squares);
-    }
-    set(parts_at, i, squares);
-    block_sync();
-    float length = 0;
-    for (int j = 0; j < threads; ++j) length += at(parts_at, j);
-    // What the squared norm of a mean of as many rows is expected to be if they have no common part.
-    const float chance = (total / number - length) / (number - 1);
-    const bool clear = finite >= 2 && length > 2 * chance && length < 1e30f;
-    const float left = clear ? 1 - fmaxf(chance, 0) / length : 0.0f;
     const int64_t entry = int64_t{sequence_index} * a.call.kv_heads + kv_head;
-    ALIBI_UNROLLED
-    for (int part = 0; part < most_columns / threads; ++part) {
-      const int column = part * threads + i;
-      if (column < size) a.bounds.centres[entry * size + column] = clear ? left * mean[part] : 0.0f;
-    }
-    if (i == 0) a.bounds.centre_norms[entry] = clear ? left * norm_bound(length, size) * norm_rounding : 0.0f;
+    Of::find_centre(keys, sample.step * a.call.k.row_stride, sample.count, size, a.bounds.centres + entry * size,
+                    a.bounds.centre_norms + entry);
 
     const Sample some(sequence.queries);
     const int group = a.call.heads / a.call.kv_heads;
     for (int head = kv_head * group; head < (kv_head + 1) * group; ++head) {
       const uint16_t* const queries = rows_of(a.call.q, sequence.batch, sequence.query_begin, head);
       block_sync();
-      if (i < some.count) set(squares_at, i, squares_of<type>(queries + i * some.step * a.call.q.row_stride, size));
-      find_median(some.count, true);
-      const float typical = fabsf(a.call.scale2) * sqrtf(shared_load<float>(median_at));
+      if (i < some.count) {
+        Of::set(Of::squares_at, i, squares_of<type>(queries + i * some.step * a.call.q.row_stride, size));
+      }
+      Of::find_median(some.count, true);
+      const float typical = fabsf(a.call.scale2) * sqrtf(shared_load<float>(Of::median_at));
       if (i == 0) {
         a.bounds.lengths[int64_t{sequence_index} * a.call.heads + head] = typical < 1e30f ? typical : 0.0f;
       }

@@ -245,15 +245,7 @@ struct Forward {
     for (int r = 0; r < 2 * m; ++r) {
       const int at = row + own_row() + 8 * r;
       if (a.lse == nullptr || thread_index() % 4 != 0 || at >= sequence.queries) continue;
-      constexpr float ln2 = 0.693147180559945309f;
-      const float near = (max[r] + log2f(sum[r])) * ln2;
-      a.near_lse[entry + at] = near;
-      // How far the row is from all keys.
-      const Place place(a.call, sequence, task.head);
-      const int64_t outside = place.offset + at - place.position(at);
-      const double slope = static_cast<double>(outside < 0 ? place.after : place.before) * static_cast<double>(ln2);
-      const auto distance = static_cast<double>(outside < 0 ? -outside : outside);
-      a.lse[entry + at] = outside == 0 ? near : static_cast<float>(near - slope * distance);
+      write_lse(Place(a.call, sequence, task.head), at, max[r], sum[r], a.near_lse + entry + at, a.lse + entry + at);
     }
     if (a.first_block != nullptr && thread_index() == 0) {
       const int tiles = (sequence.queries + rows - 1) / rows;

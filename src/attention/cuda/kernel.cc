@@ -3,6 +3,7 @@
 
 #include <string>
 
+#include "attention/cached_bounds.h"
 #include "attention/cuda/launches.h"
 #include "attention/cuda/passes.h"
 #include "core/cuda/stream.h"
@@ -34,6 +35,12 @@ class Gpu : public cuda::Machine {
         .query_gradients = cuda::launch_query_gradients,
         .key_gradients = cuda::launch_key_gradients,
         .add_slopes = cuda::launch_add_slopes,
+        .cached_centres = cuda::launch_cached_centres,
+        .measure_cached = cuda::launch_measure_cached,
+        .raise_nodes = cuda::launch_raise_nodes,
+        .decode_near = cuda::launch_decode_near,
+        .decode_splits = cuda::launch_decode_splits,
+        .decode_merge = cuda::launch_decode_merge,
     };
     return all;
   }
@@ -55,6 +62,16 @@ const Kernel& cuda_kernel() {
                      const BiasSums& sums) { return cuda::backward(gpu(), problem, state, sums); },
   };
   return kernel;
+}
+
+const CacheKernel* cuda_cache_kernel() {
+  static constexpr CacheKernel kernel = {
+      .note_keys = [](const Tensor& keys, int64_t begin,
+                      const CachedBounds& bounds) { cuda::note_keys(gpu(), keys, begin, bounds); },
+      .decode = [](const Problem& problem, const CachedBounds& bounds,
+                   AttentionState* state) { return cuda::decode(gpu(), problem, bounds, state); },
+  };
+  return &kernel;
 }
 
 }  // namespace alibi::kernels

@@ -13,5 +13,11 @@ int launch_row_terms(const BackwardArguments& arguments, int64_t rows, Type type
 int launch_query_gradients(const BackwardArguments& arguments, int64_t tasks, Type type, void* stream);
 int launch_key_gradients(const BackwardArguments& arguments, int64_t tasks, Type type, void* stream);
 int launch_add_slopes(const BackwardArguments& arguments, int64_t slopes, Type type, void* stream);
+int launch_cached_centres(const CacheArguments& arguments, int64_t kv_heads, Type type, void* stream);
+int launch_measure_cached(const CacheArguments& arguments, int64_t blocks, Type type, void* stream);
+int launch_raise_nodes(const CacheArguments& arguments, int64_t kv_heads, Type type, void* stream);
+int launch_decode_near(const DecodeArguments& arguments, int64_t tiles, Type type, void* stream);
+int launch_decode_splits(const DecodeArguments& arguments, int64_t splits, Type type, void* stream);
+int launch_decode_merge(const DecodeArguments& arguments, int64_t rows, Type type, void* stream);
 
 }  // namespace alibi::kernels::cuda

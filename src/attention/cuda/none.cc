@@ -1,4 +1,5 @@
 // A build without CUDA.
+#include "attention/cached_bounds.h"
 #include "attention/kernel.h"
 
 const alibi::kernels::Kernel& alibi::kernels::cuda_kernel() {
@@ -9,3 +10,5 @@ const alibi::kernels::Kernel& alibi::kernels::cuda_kernel() {
   };
   return none;
 }
+
+const alibi::kernels::CacheKernel* alibi::kernels::cuda_cache_kernel() { return nullptr; }

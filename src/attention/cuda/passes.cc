@@ -2,11 +2,10 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <limits>
-#include <numbers>
 #include <vector>
 
+#include "attention/cuda/sent.h"
 #include "attention/kernel_state.h"
 #include "attention/skip.h"
 #include "attention/skip_weights.h"
@@ -14,102 +13,6 @@
 
 namespace alibi::kernels::cuda {
 namespace {
-
-/// Arrays that go to the device in one piece.
-class Sent {
- public:
-  /// Keeps the place of the values until send().
-  template <class T>
-  size_t add(const std::vector<T>& values) {
-    constexpr size_t alignment = 16;
-    bytes_.resize((bytes_.size() + alignment - 1) / alignment * alignment);
-    const size_t at = bytes_.size();
-    bytes_.resize(at + values.size() * sizeof(T));
-    if (!values.empty()) std::memcpy(bytes_.data() + at, values.data(), values.size() * sizeof(T));
-    return at;
-  }
-  void send(const Machine& machine) {
-    memory_ = machine.workspace(bytes_.size());
-    machine.copy_to_device(memory_.get(), bytes_.data(), bytes_.size());
-  }
-  template <class T>
-  const T* at(size_t place) const {
-    return reinterpret_cast<const T*>(static_cast<const std::byte*>(memory_.get()) + place);
-  }
-
- private:
-  std::vector<std::byte> bytes_;
-  std::shared_ptr<void> memory_;
-};
-
-/// Memory for an array that kernels write.
-template <class T>
-class Made {
- public:
-  Made(const Machine& machine, int64_t size) {
-    if (size > 0) memory_ = machine.workspace(static_cast<size_t>(size) * sizeof(T));
-  }
-  T* get() const { return static_cast<T*>(memory_.get()); }
-
- private:
-  std::shared_ptr<void> memory_;
-};
-
-Type type_of(const Problem& problem) { return problem.dtype == DType::bfloat16 ? Type::bfloat16 : Type::float16; }
-
-Rows rows_of(const TensorView& view) {
-  return {static_cast<uint16_t*>(view.data), view.batch_stride, view.row_stride, view.head_stride};
-}
-
-/// The call as kernels know it.
-class SentCall {
- public:
-  SentCall(const Problem& problem, Sent& sent) : problem_(problem) {
-    const int64_t tile = tile_rows(problem.head_dim);
-    std::vector<SequenceRows> sequences;
-    int64_t tiles = 0, bounds = 0;
-    for (const Sequence& s : problem.sequences) {
-      const auto narrow = [](int64_t x) { return static_cast<int32_t>(x); };
-      sequences.push_back({s.query_offset, narrow(s.batch), narrow(s.query_begin), narrow(s.queries),
-                           narrow(s.key_begin), narrow(s.keys), narrow(tiles), narrow(bounds)});
-      tiles += ceil_div(s.queries, tile);
-      bounds += ceil_div(s.keys, block_keys) + 1;
-    }
-    bounds_ = bounds;
-    std::vector<Slopes> slopes;
-    for (size_t i = 0; i < problem.slopes_before.size(); ++i) {
-      const float before = problem.slopes_before[i], after = problem.slopes_after[i];
-      slopes.push_back({static_cast<float>(slope_in_log2(before)), static_cast<float>(slope_in_log2(after)),
-                        before == HUGE_VALF, after == HUGE_VALF});
-    }
-    sequences_at_ = sent.add(sequences);
-    slopes_at_ = sent.add(slopes);
-  }
-
-  Call call(const Sent& sent) const {
-    return {.q = rows_of(problem_.q),
-            .k = rows_of(problem_.k),
-            .v = rows_of(problem_.v),
-            .sequences = sent.at<SequenceRows>(sequences_at_),
-            .slopes = sent.at<Slopes>(slopes_at_),
-            .queries = problem_.queries,
-            .window = problem_.window,
-            .heads = static_cast<int32_t>(problem_.heads),
-            .kv_heads = static_cast<int32_t>(problem_.kv_heads),
-            .head_dim = static_cast<int32_t>(problem_.head_dim),
-            .tile_rows = tile_rows(problem_.head_dim),
-            .causal = problem_.causal,
-            .scale = problem_.scale,
-            .scale2 = problem_.scale * std::numbers::log2e_v<float>};
-  }
-  /// Entries of all sequences for one head.
-  int64_t bounds() const { return bounds_; }
-
- private:
-  const Problem& problem_;
-  size_t sequences_at_, slopes_at_;
-  int64_t bounds_ = 0;
-};
 
 /// Tasks, and how often each is likely to repeat its inner loop.
 class Tasks {
@@ -246,7 +149,7 @@ class BoundTables {
     const BoundsArguments arguments = {.call = call, .bounds = tables_, .tasks = tasks};
     const Launches& launches = machine.launches();
     void* const stream = machine.stream();
-    const Type type = type_of(problem);
+    const Type type = type_of(problem.dtype);
     machine.check_launch("centres", launches.centres(arguments, sequences_ * problem.kv_heads, type, stream));
     machine.check_launch("measure", launches.measure(arguments, task_count, type, stream));
     machine.check_launch("accumulate", launches.accumulate(arguments, sequences_ * problem.heads, type, stream));
@@ -260,6 +163,12 @@ class BoundTables {
 };
 
 }  // namespace
+
+bool asks_skip_rule(const Problem& problem) {
+  // Below that a weight that may be skipped could be a denormal number, which counts as zero.
+  constexpr float least_tolerance = 0x1p-60f;
+  return skip_rule_applies(problem) && problem.tolerance >= least_tolerance;
+}
 
 bool supports(const Problem& problem) {
   constexpr int64_t most_columns = 256, most_blocks = std::numeric_limits<int32_t>::max();
@@ -284,9 +193,7 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
   int64_t blocks_seen = 0;
   const Tasks tasks = query_tasks(problem, blocks_seen);
   const size_t tasks_at = sent.add(tasks.sorted());
-  // Below that a weight that may be skipped could be a denormal number, which counts as zero.
-  constexpr float least_tolerance = 0x1p-60f;
-  const bool skips = skip_rule_applies(problem) && problem.tolerance >= least_tolerance;
+  const bool skips = asks_skip_rule(problem);
   const std::vector<Task> key_tasks = skips ? key_block_tasks(problem) : std::vector<Task>();
   const size_t key_tasks_at = sent.add(key_tasks);
   sent.send(machine);
@@ -312,7 +219,8 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
     arguments.first_block = visited.get();
     arguments.last_block = visited.get() + tiles;
   }
-  machine.check_launch("forward", machine.launches().forward(arguments, tiles, type_of(problem), machine.stream()));
+  machine.check_launch("forward",
+                       machine.launches().forward(arguments, tiles, type_of(problem.dtype), machine.stream()));
   if (state == nullptr) return true;
   state->stats.blocks_total = state->stats.blocks_visited = blocks_seen;
   if (!notes) return true;
@@ -365,7 +273,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
                                  .slopes_symmetric = problem.slopes_symmetric};
   const Launches& launches = machine.launches();
   void* const stream = machine.stream();
-  const Type type = type_of(problem);
+  const Type type = type_of(problem.dtype);
   machine.check_launch("row_terms", launches.row_terms(arguments, rows, type, stream));
   machine.check_launch("query_gradients", launches.query_gradients(arguments, plan.queries.size(), type, stream));
   if (sums.dslopes != nullptr) {

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "attention/cached_bounds.h"
 #include "attention/cuda/arguments.h"
 #include "attention/problem.h"
 
@@ -24,9 +25,16 @@ class Machine {
   virtual void* stream() const = 0;
 };
 
+/// Whether kernels are to skip.
+bool asks_skip_rule(const Problem& problem);
+
 /// See Kernel.
 bool supports(const Problem& problem);
 bool forward(const Machine& machine, const Problem& problem, AttentionState* state);
 bool backward(const Machine& machine, const Problem& problem, const AttentionState& state, const BiasSums& sums);
+
+/// See CacheKernel.
+void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const CachedBounds& bounds);
+bool decode(const Machine& machine, const Problem& problem, const CachedBounds& bounds, AttentionState* state);
 
 }  // namespace alibi::kernels::cuda

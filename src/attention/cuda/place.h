@@ -98,6 +98,18 @@ struct alignas(16) RowSight {
   }
 };
 
+/// The log-sum-exp of a row, from sums in powers of two: with linear biases counted from the nearest key, and in all.
+ALIBI_LANE void write_lse(const Place& place, int row, float max, float sum, float* near_lse, float* lse) {
+  constexpr float ln2 = 0.693147180559945309f;
+  const float near = (max + log2f(sum)) * ln2;
+  *near_lse = near;
+  // How far the row is from all keys.
+  const int64_t outside = place.offset + row - place.position(row);
+  const double slope = static_cast<double>(outside < 0 ? place.after : place.before) * static_cast<double>(ln2);
+  const auto distance = static_cast<double>(outside < 0 ? -outside : outside);
+  *lse = outside == 0 ? near : static_cast<float>(near - slope * distance);
+}
+
 ALIBI_LANE const uint16_t* rows_of(const Rows& rows, int batch, int64_t row, int head) {
   return rows.data + batch * rows.batch_stride + row * rows.row_stride + head * rows.head_stride;
 }

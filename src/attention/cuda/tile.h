@@ -48,13 +48,14 @@ ALIBI_LANE Reader columns_of_16(uint32_t tile) {
 }
 
 /// Starts copies of rows [row, row + rows) of a matrix of `stride`; of those from `end` on, and of columns from `width`
-/// on, zeros land.
+/// on, zeros land. `thread`: which of the threads that copy together this one is.
 template <int columns, int rows, int threads>
-ALIBI_LANE void copy_tile(uint32_t tile, const uint16_t* matrix, int64_t stride, int row, int end, int width) {
+ALIBI_LANE void copy_tile(uint32_t tile, const uint16_t* matrix, int64_t stride, int row, int end, int width,
+                          int thread) {
   constexpr int chunks = Tile<columns>::chunks;
   static_assert(rows * chunks % threads == 0 && threads % chunks == 0, "each thread copies chunks of one column");
   constexpr int step = threads / chunks;
-  const int chunk = thread_index() % chunks, first = thread_index() / chunks;
+  const int chunk = thread % chunks, first = thread / chunks;
   const uint16_t* from = matrix + (row + first) * stride + chunk * 8;
   ALIBI_UNROLLED
   for (int i = 0; i < rows; i += step) {
@@ -62,6 +63,11 @@ ALIBI_LANE void copy_tile(uint32_t tile, const uint16_t* matrix, int64_t stride,
     copy16(Tile<columns>::address(tile, first + i, chunk), real ? from : matrix, real);
     from += step * stride;
   }
+}
+/// By all threads of the block.
+template <int columns, int rows, int threads>
+ALIBI_LANE void copy_tile(uint32_t tile, const uint16_t* matrix, int64_t stride, int row, int end, int width) {
+  copy_tile<columns, rows, threads>(tile, matrix, stride, row, end, width, thread_index());
 }
 
 /// Sums of 16 x (8 n) values.

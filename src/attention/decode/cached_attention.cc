@@ -51,9 +51,7 @@ std::vector<float> slopes_of(const std::vector<float>& all, int64_t batch, int64
 void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                       AttentionState* state) {
   constexpr const char* operation = "cached_attention";
-  check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
-  check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
-        "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
+  kernels::check_cached_options(operation, options);
   const KvCache::State& held = cache.state();
   if (!held.has_released()) return attention(q, cache.keys(), cache.values(), options, out, state);
 

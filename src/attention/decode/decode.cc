@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "alibi/runtime.h"
+#include "attention/decode/device_cache.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
 #include "attention/skip.h"
@@ -335,9 +336,7 @@ void Decode::count_blocks(AttentionStats& stats) const {
 
 Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& out) {
   constexpr const char* operation = "attention_decode";
-  check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
-  check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
-        "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
+  check_cached_options(operation, options);
   // The kernel knows where the cache's rows lie, and converts them.
   const KvCache::State& held = cache.state();
   const Tensor keys = held.as_seen(q.dtype());
@@ -356,6 +355,7 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
 
 void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                       AttentionState* state) {
+  if (cache.device() != Device::cpu) return decode_on_device(q, cache, options, out, state);
   const Problem problem = checked_problem(q, cache, options, out);
   if (state != nullptr) {
     *state = {};
@@ -367,7 +367,7 @@ void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOpti
 }
 
 Tensor attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, AttentionState* state) {
-  Tensor out = Tensor::empty(q.shape(), q.dtype());
+  Tensor out = Tensor::empty(q.shape(), q.dtype(), q.device());
   attention_decode(q, cache, options, out, state);
   return out;
 }

@@ -7,7 +7,7 @@
 #include <limits>
 #include <utility>
 
-#include "attention/decode/cache_gap.h"
+#include "attention/decode/device_cache.h"
 #include "attention/decode/kv_cache_state.h"
 #include "attention/skip_centre.h"
 #include "attention/workspace.h"
@@ -18,6 +18,8 @@ namespace alibi {
 namespace {
 
 using kernels::cache_block;
+using kernels::move_rows;
+using kernels::set_capacity;
 
 constexpr int64_t most_keys = (int64_t{1} << 31) - 1;  // as attention() takes
 
@@ -57,13 +59,15 @@ float norm_above(const T* row, int64_t stride, const float* centre) {
 void check_rows(const char* name, const Tensor& tensor, const KvCache::State& cache) {
   check(tensor.defined() && tensor.axes() == 4,
         "[kv_cache] {} has shape {}, expected [batch, length, kv_heads, head_dim]", name, tensor.shape());
-  check(tensor.dtype() == DType::float32 || tensor.dtype() == DType::bfloat16,
+  const bool half = tensor.dtype() == DType::float16 && cache.device != Device::cpu;
+  check(tensor.dtype() == DType::float32 || tensor.dtype() == DType::bfloat16 || half,
         "[kv_cache] {} is {}, expected float32 or bfloat16", name, name_of(tensor.dtype()));
   const Shape expected = {cache.batch, tensor.size(1), cache.kv_heads, cache.head_dim};
   check(tensor.shape() == expected, "[kv_cache] {} has shape {}, expected {}", name, tensor.shape(), expected);
   check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[kv_cache] {} has strides {}, expected a unit inner stride",
         name, tensor.strides());
-  check(tensor.device() == Device::cpu, "[kv_cache] {} does not lie in the CPU's memory", name);
+  check(tensor.device() == cache.device, "[kv_cache] {} lies on '{}', the cache on '{}'; copy it with to(Device)", name,
+        name_of(tensor.device()), name_of(cache.device));
 }
 
 /// The element [b, row, head, 0].
@@ -136,9 +140,9 @@ void write_block(KvCache::State& cache, const Tensor& k, const Tensor& v, int64_
   write_rows<T>(cache, v, cache.v, head, first, begin, end);
 }
 
-/// New memory for the keys of each head from `begins` on, less those before `shared`, which lie elsewhere, and a copy
-/// of those there are.
-void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared) {
+}  // namespace
+
+void kernels::move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared) {
   KvCache::State to(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
   to.capacity = capacity;
   to.begins = std::move(begins);
@@ -171,21 +175,21 @@ void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capac
   cache.forked = {};
 }
 
-void set_capacity(KvCache::State& cache, int64_t capacity) {
+void kernels::set_capacity(KvCache::State& cache, int64_t capacity) {
+  if (cache.device != Device::cpu) return move_device_cache(cache, capacity);
   move_rows(cache, cache.begins, capacity, cache.shared.end);
 }
 
-}  // namespace
-
-KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype) {
+KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype, Device device) {
   constexpr int64_t most = 1 << 30;
   for (const auto& [name, extent] : {std::pair{"batch", batch}, {"kv_heads", kv_heads}, {"head_dim", head_dim}}) {
     check(extent > 0 && extent <= most, "[kv_cache] {} is {}, expected 1 to {}", name, extent, most);
   }
-  check(dtype == DType::float32 || dtype == DType::bfloat16, "[kv_cache] dtype is {}, expected float32 or bfloat16",
-        name_of(dtype));
+  if (device != Device::cpu) kernels::check_device_cache(head_dim, dtype, device);
+  check(device != Device::cpu || dtype == DType::float32 || dtype == DType::bfloat16,
+        "[kv_cache] dtype is {}, expected float32 or bfloat16", name_of(dtype));
   check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} is more than {}", batch, kv_heads, most);
-  state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype);
+  state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype, device);
   set_capacity(*state_, 0);
 }
 
@@ -194,13 +198,14 @@ KvCache::KvCache(KvCache&&) noexcept = default;
 KvCache& KvCache::operator=(KvCache&&) noexcept = default;
 
 KvCache KvCache::clone() const {
-  KvCache result(batch(), kv_heads(), head_dim(), dtype());
+  KvCache result(batch(), kv_heads(), head_dim(), dtype(), device());
   *result.state_ = *state_;
-  move_rows(*result.state_, state_->begins, capacity(), 0);  // copies the rows
+  result.state_->shared.end > 0 ? result.own() : kernels::set_capacity(*result.state_, capacity());  // copies the rows
   return result;
 }
 
 KvCache KvCache::fork() const {
+  state_->check_on_cpu("fork()");
   const int64_t whole = length() / cache_block * cache_block;
   if (whole == 0 || state_->has_released()) return clone();
   KvCache result(batch(), kv_heads(), head_dim(), dtype());
@@ -224,6 +229,7 @@ int64_t KvCache::batch() const { return state_->batch; }
 int64_t KvCache::kv_heads() const { return state_->kv_heads; }
 int64_t KvCache::head_dim() const { return state_->head_dim; }
 DType KvCache::dtype() const { return state_->dtype; }
+Device KvCache::device() const { return state_->device; }
 int64_t KvCache::length() const { return state_->length; }
 int64_t KvCache::capacity() const { return state_->capacity; }
 int64_t KvCache::begin(int64_t kv_head) const {
@@ -235,6 +241,8 @@ int64_t KvCache::bytes() const {
   int64_t sum = static_cast<int64_t>(state_->k.bytes() + state_->v.bytes() + centres) + state_->norms.bytes() +
                 state_->radii.bytes() + shared_bytes();
   for (const kernels::ReleasedKeys& released : state_->released) sum += released.bytes();
+  for (const Tensor& level : state_->bounds.levels) sum += static_cast<int64_t>(level.bytes());
+  if (device() != Device::cpu) sum += static_cast<int64_t>(state_->bounds.centres.bytes());
   return sum;
 }
 
@@ -259,6 +267,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   } else if (first < cache.forked.key) {
     set_capacity(cache, cache.capacity);  // what is written over is shared by forks
   }
+  if (cache.device != Device::cpu) return kernels::append_on_device(cache, k, v);
   cache.norms.resize(length);
   cache.radii.resize(length);
   // A task is a stretch of whole blocks of one head, so that no two tasks raise the same leaf.
@@ -315,6 +324,7 @@ void KvCache::truncate(int64_t length) {
         cache.length);
   const int64_t least = *std::max_element(cache.begins.begin(), cache.begins.end());
   check(length >= least, "[kv_cache] cut to {} keys, but a head has released those before {}", length, least);
+  if (cache.device != Device::cpu) return kernels::truncate_on_device(cache, length);
   const int64_t whole = length / cache_block * cache_block;
   cache.length = length;
   if (whole < cache.shared.end) {
@@ -336,6 +346,7 @@ void KvCache::truncate(int64_t length) {
 
 void KvCache::release(std::span<const int64_t> begins, int64_t room) {
   State& cache = *state_;
+  cache.check_on_cpu("release()");
   check(static_cast<int64_t>(begins.size()) == cache.kv_heads, "[kv_cache] {} beginnings for {} heads", begins.size(),
         cache.kv_heads);
   check(room >= 0 && room <= most_keys - cache.length, "[kv_cache] room for {} keys after {}, expected at most {}",
@@ -362,25 +373,6 @@ void KvCache::release(std::span<const int64_t> begins, int64_t room) {
   }
 }
 
-void leave_gap(KvCache& cache_in, int64_t length) {
-  auto& cache = const_cast<KvCache::State&>(cache_in.state());  // it is the cache's own, which is not const
-  check(length % cache_block == 0, "[kv_cache] a gap up to {}, expected a multiple of {}", length, cache_block);
-  if (length <= cache.length) return;
-  std::vector<float> longest;
-  for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));
-  cache = KvCache::State(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
-  cache.begins.assign(cache.begins.size(), length);
-  cache.length = length;
-  set_capacity(cache, length);
-  cache.norms.resize(length);
-  cache.radii.resize(length);
-  for (size_t head = 0; head < longest.size(); ++head) {
-    cache.released[head].add({0, length, longest[head]});
-    cache.norms.release(static_cast<int64_t>(head), length / cache_block);
-    cache.radii.release(static_cast<int64_t>(head), length / cache_block);
-  }
-}
-
 namespace {
 
 /// The rows of all heads as [batch, length, kv_heads, head_dim].
@@ -389,7 +381,7 @@ Tensor view_of(const KvCache::State& cache, const Tensor& tensor) {
   check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; own() copies them", cache.shared.end);
   const int64_t of_head = cache.capacity * cache.stride;
   return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,
-                      {cache.kv_heads * of_head, cache.stride, of_head, 1});
+                      {cache.kv_heads * of_head, cache.stride, of_head, 1}, cache.device);
 }
 
 }  // namespace

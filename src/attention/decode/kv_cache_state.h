@@ -6,30 +6,34 @@
 #include <vector>
 
 #include "alibi/kv_cache.h"
+#include "attention/cached_bounds.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/released_keys.h"
+#include "core/check.h"
 #include "core/parallel.h"
 
 namespace alibi {
 
 struct [[gnu::visibility("hidden")]] KvCache::State {
-  State(int64_t batch_size, int64_t head_count, int64_t dim, DType type)
+  State(int64_t batch_size, int64_t head_count, int64_t dim, DType type, Device place = Device::cpu)
       : batch(batch_size),
         kv_heads(head_count),
         head_dim(dim),
         dtype(type),
-        stride(ceil_div(dim, row_multiple) * row_multiple),
+        device(place),
+        stride(place == Device::cpu ? ceil_div(dim, row_multiple) * row_multiple : dim),
         begins(static_cast<size_t>(head_count), 0),
         norms(batch_size * head_count),
         radii(batch_size * head_count),
         released(static_cast<size_t>(batch_size * head_count)),
-        centres(static_cast<size_t>(batch_size * head_count * stride)) {}
+        centres(place == Device::cpu ? static_cast<size_t>(batch_size * head_count * stride) : 0) {}
 
   static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
 
   int64_t batch, kv_heads, head_dim;
   DType dtype;
-  int64_t stride;  ///< elements from key to key: head_dim rounded up to row_multiple, the rest zeros
+  Device device;   ///< of k and v; norms, radii and centres are of the CPU's alone
+  int64_t stride;  ///< elements from key to key: on the CPU head_dim rounded up to row_multiple, the rest zeros
   int64_t length = 0;
   int64_t capacity = 0;         ///< the length that there is room for
   std::vector<int64_t> begins;  ///< [kv_heads] the first key held, a multiple of kernels::cache_block
@@ -57,10 +61,16 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   /// [batch * kv_heads, stride]: about the mean of the first keys, which follows from them alone and is zero while
   /// there are fewer than centre_rows.
   std::vector<float> centres;
+  kernels::CachedBounds bounds;  ///< of another device than the CPU: what stands there for the three
 
   const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 
   int64_t begin(int64_t head) const { return begins[static_cast<size_t>(head)]; }
+  /// Throws Error unless it lies in the CPU's memory, where alone there is this operation.
+  void check_on_cpu(const char* operation) const {
+    check(device == Device::cpu, "[kv_cache] {} is for caches in the CPU's memory, this one lies on '{}'", operation,
+          name_of(device));
+  }
   bool has_released() const {
     return std::any_of(begins.begin(), begins.end(), [](int64_t b) { return b > 0; });
   }
@@ -95,4 +105,20 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   }
 };
 
+namespace kernels {
+
+/// Throws Error for what no call over a cache takes.
+inline void check_cached_options(const char* operation, const AttentionOptions& options) {
+  check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
+  check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
+        "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
+}
+
+/// New memory for the keys of each head from `begins` on, less those before `shared`, which lie elsewhere, and a copy
+/// of those there are.
+void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared);
+/// New memory for as many keys, on the cache's device.
+void set_capacity(KvCache::State& cache, int64_t capacity);
+
+}  // namespace kernels
 }  // namespace alibi

@@ -28,6 +28,7 @@ ReleasedShares released_shares(const Tensor& q, const KvCache& cache, const Atte
                                const Tensor& lse, int64_t count_from) {
   constexpr const char* operation = "released_share";
   const KvCache::State& held = cache.state();
+  held.check_on_cpu("released_share()");
   const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
   const Shape expected = {problem.batch, problem.heads, problem.queries};

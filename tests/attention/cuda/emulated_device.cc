@@ -4,6 +4,9 @@
 #include <limits>
 
 #include "attention/cuda/bounds.h"
+#include "attention/cuda/cached_keys.h"
+#include "attention/cuda/decode.h"
+#include "attention/cuda/decode_near.h"
 #include "attention/cuda/forward.h"
 #include "attention/cuda/key_gradients.h"
 #include "attention/cuda/passes.h"
@@ -54,6 +57,12 @@ class Machine : public cuda::Machine {
         .query_gradients = cuda::start_query_gradients,
         .key_gradients = cuda::start_key_gradients,
         .add_slopes = cuda::start_add_slopes,
+        .cached_centres = cuda::start_cached_centres,
+        .measure_cached = cuda::start_measure_cached,
+        .raise_nodes = cuda::start_raise_nodes,
+        .decode_near = cuda::start_decode_near,
+        .decode_splits = cuda::start_decode_splits,
+        .decode_merge = cuda::start_decode_merge,
     };
     return all;
   }
@@ -71,11 +80,19 @@ constexpr kernels::Kernel kernel = {
                    const kernels::BiasSums& sums) { return cuda::backward(machine, problem, state, sums); },
 };
 
+constexpr kernels::CacheKernel cache_kernel = {
+    .note_keys = [](const Tensor& keys, int64_t begin,
+                    const kernels::CachedBounds& bounds) { cuda::note_keys(machine, keys, begin, bounds); },
+    .decode = [](const kernels::Problem& problem, const kernels::CachedBounds& bounds,
+                 AttentionState* state) { return cuda::decode(machine, problem, bounds, state); },
+};
+
 }  // namespace
 
 EmulatedDevice::EmulatedDevice(bool backwards)
     : memory_before_(device_memories().set(Device::cuda, &memory)),
-      kernel_before_(kernels::device_kernels().set(Device::cuda, &kernel)) {
+      kernel_before_(kernels::device_kernels().set(Device::cuda, &kernel)),
+      cache_kernel_before_(kernels::device_cache_kernels().set(Device::cuda, &cache_kernel)) {
   cuda::Block::here().backwards = backwards;
 }
 
@@ -83,6 +100,7 @@ EmulatedDevice::~EmulatedDevice() {
   cuda::Block::here().backwards = false;
   device_memories().set(Device::cuda, memory_before_);
   kernels::device_kernels().set(Device::cuda, kernel_before_);
+  kernels::device_cache_kernels().set(Device::cuda, cache_kernel_before_);
 }
 
 }  // namespace alibi::test

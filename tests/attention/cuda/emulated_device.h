@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include "attention/cached_bounds.h"
 #include "attention/kernel.h"
 #include "core/device.h"
 
@@ -20,6 +21,7 @@ class EmulatedDevice {
  private:
   const DeviceMemory* memory_before_;
   const kernels::Kernel* kernel_before_;
+  const kernels::CacheKernel* cache_kernel_before_;
 };
 
 }  // namespace alibi::test

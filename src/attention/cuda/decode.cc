@@ -1,0 +1,129 @@
+#include <algorithm>
+#include <vector>
+
+#include "attention/cuda/passes.h"
+#include "attention/cuda/sent.h"
+#include "attention/kernel_state.h"
+#include "attention/skip.h"
+#include "attention/skip_centre.h"
+
+namespace alibi::kernels::cuda {
+namespace {
+
+KeyTree tree_of(const CachedBounds& bounds, int64_t keys) {
+  KeyTree tree = {};
+  int64_t nodes = ceil_div(keys, block_keys);
+  for (const Tensor& level : bounds.levels) {
+    tree.level[tree.levels] = static_cast<KeyNode*>(level.raw());
+    tree.stride[tree.levels++] = level.size(1);
+    if (nodes <= 1) break;  // the rest is for keys to come
+    nodes = ceil_div(nodes, node_children);
+  }
+  tree.centres = static_cast<float*>(bounds.centres.raw());
+  tree.centre_norms = static_cast<float*>(bounds.centre_norms.raw());
+  return tree;
+}
+
+/// How the keys of a call are split: by shapes alone, so that bits are the same always.
+struct Splits {
+  explicit Splits(const Problem& problem)
+      : rows(problem.queries * problem.group()),
+        tiles(ceil_div(rows, decode_rows)),
+        all_tiles(problem.batch * problem.kv_heads * tiles) {
+    // Enough blocks of threads for a large GPU, most of which may find nothing to do; few enough to merge.
+    constexpr int64_t wanted = 2048, most = 256, least_blocks = 4;
+    const int64_t blocks = ceil_div(problem.keys, block_keys);
+    blocks_of_split = std::max(least_blocks, ceil_div(blocks, std::clamp<int64_t>(wanted / all_tiles, 1, most)));
+    splits = std::max<int64_t>(1, ceil_div(blocks, blocks_of_split));
+  }
+
+  int64_t rows, tiles, all_tiles;  ///< rows and tiles of a key/value head; tiles of all
+  int64_t blocks_of_split = 0, splits = 0;
+};
+
+/// Key blocks that the tiles see, each between its rows.
+int64_t blocks_seen(const Problem& problem, const Splits& split) {
+  int64_t blocks = 0;
+  for (const Sequence& s : problem.sequences) {
+    for (int64_t row = 0; row < problem.kv_heads * split.rows;) {
+      const int64_t kv_head = row / split.rows;
+      const int64_t end = std::min(row % split.rows + decode_rows, split.rows) + kv_head * split.rows;
+      Range all = {s.keys, 0};
+      for (; row < end; ++row) {
+        const int64_t query = row % split.rows / problem.group(), head = row % split.rows % problem.group();
+        const int64_t position = s.query_offset + query;
+        const Range seen =
+            Problem::keys_seen(problem.bias(s.batch, kv_head * problem.group() + head), position, position, s.keys);
+        if (!seen.empty()) all = {std::min(all.begin, seen.begin), std::max(all.end, seen.end)};
+      }
+      if (!all.empty()) blocks += ceil_div(all.end, block_keys) - all.begin / block_keys;
+    }
+  }
+  return blocks;
+}
+
+}  // namespace
+
+void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const CachedBounds& bounds) {
+  const int64_t length = keys.size(1), heads = keys.size(0) * keys.size(2);
+  const Type type = type_of(keys.dtype());
+  CacheArguments arguments = {.k = {static_cast<uint16_t*>(keys.raw()), keys.stride(0), keys.stride(1), keys.stride(2)},
+                              .tree = tree_of(bounds, length),
+                              .kv_heads = static_cast<int32_t>(keys.size(2)),
+                              .head_dim = static_cast<int32_t>(keys.size(3)),
+                              .begin = static_cast<int32_t>(begin),
+                              .end = static_cast<int32_t>(length)};
+  const Launches& launches = machine.launches();
+  void* const stream = machine.stream();
+  if (begin < centre_rows && length >= centre_rows) {
+    machine.check_launch("cached_centres", launches.cached_centres(arguments, heads, type, stream));
+    arguments.begin = 0;  // distances from the centre begin with this call
+  }
+  const int64_t blocks = ceil_div(length, block_keys) - arguments.begin / block_keys;
+  machine.check_launch("measure_cached", launches.measure_cached(arguments, heads * blocks, type, stream));
+  machine.check_launch("raise_nodes", launches.raise_nodes(arguments, heads, type, stream));
+}
+
+bool decode(const Machine& machine, const Problem& problem, const CachedBounds& bounds, AttentionState* state) {
+  if (!supports(problem)) return false;
+  const Splits split(problem);
+  const bool skips = asks_skip_rule(problem);
+  Sent sent;
+  const SentCall call(problem, sent);
+  sent.send(machine);
+  const int64_t rows = problem.batch * problem.heads * problem.queries, slots = split.splits + (skips ? 1 : 0);
+  const Made<DecodeLimits> limits(machine, skips ? split.all_tiles : 0);
+  const Made<PartialRow> partials(machine, rows * slots);
+  const Made<float> partial_out(machine, rows * slots * problem.head_dim);
+  const DecodeArguments arguments = {
+      .call = call.call(sent),
+      .out = rows_of(problem.out),
+      .tree = tree_of(bounds, problem.keys),
+      .limits = limits.get(),
+      .partials = partials.get(),
+      .partial_out = partial_out.get(),
+      .lse = state != nullptr ? static_cast<float*>(state->lse.raw()) : nullptr,
+      .near_lse = state != nullptr ? static_cast<float*>(state->kernel.state().lse.raw()) : nullptr,
+      .tiles = static_cast<int32_t>(split.tiles),
+      .splits = static_cast<int32_t>(split.splits),
+      .slots = static_cast<int32_t>(slots),
+      .blocks_of_split = static_cast<int32_t>(split.blocks_of_split),
+      .budget = skip_budget(problem)};
+  const Launches& launches = machine.launches();
+  void* const stream = machine.stream();
+  const Type type = type_of(problem.dtype);
+  if (skips) machine.check_launch("decode_near", launches.decode_near(arguments, split.all_tiles, type, stream));
+  machine.check_launch("decode_splits",
+                       launches.decode_splits(arguments, split.all_tiles * split.splits, type, stream));
+  machine.check_launch("decode_merge", launches.decode_merge(arguments, rows, type, stream));
+  if (state == nullptr) return true;
+  state->stats.blocks_total = state->stats.blocks_visited = blocks_seen(problem, split);
+  if (!skips) return true;
+  std::vector<DecodeLimits> visited(static_cast<size_t>(split.all_tiles));
+  machine.copy_to_host(visited.data(), limits.get(), visited.size() * sizeof(DecodeLimits));
+  state->stats.blocks_visited = 0;
+  for (const DecodeLimits& tile : visited) state->stats.blocks_visited += tile.end - tile.begin;
+  return true;
+}
+
+}  // namespace alibi::kernels::cuda

@@ -1,0 +1,344 @@
+// Cached decoding: a few queries over a long cache. Its keys are split over blocks of threads, each of which owns up to
+// 16 rows that share keys (queries of all heads of a key/value head) and some blocks of keys; what they find is merged
+// in the order of the splits, by other threads, so nothing is added by atomics. With the skip rule a kernel before
+// these (decode_near.h) visits what is near and decides how far each tile must go: a split beyond that reads no key.
+#pragma once
+
+#include <cstddef>
+
+#include "attention/cuda/place.h"
+#include "attention/cuda/tile.h"
+
+ALIBI_LANES_BEGIN
+
+/// Rows [first, first + count) of a key/value head: its heads' rows, query by query.
+struct DecodeTile {
+  int batch, kv_head, group, first, count;
+
+  ALIBI_LANE DecodeTile(const DecodeArguments& a, int of_head, int tile)
+      : batch(of_head / a.call.kv_heads),
+        kv_head(of_head % a.call.kv_heads),
+        group(a.call.heads / a.call.kv_heads),
+        first(tile * decode_rows) {
+    const int left = static_cast<int>(a.call.queries) * group - first;
+    count = left < decode_rows ? left : decode_rows;
+  }
+  ALIBI_LANE int head(int row) const { return kv_head * group + (first + row) % group; }
+  ALIBI_LANE int query(int row) const { return (first + row) / group; }
+  /// Where the row stands in [batch][heads][queries].
+  ALIBI_LANE int64_t entry(const DecodeArguments& a, int row) const {
+    return (int64_t{batch} * a.call.heads + head(row)) * a.call.queries + query(row);
+  }
+};
+
+/// A row of the tile, in shared memory.
+struct alignas(16) DecodeRow {
+  RowSight sight;
+  float before, after;  ///< slopes
+  PartialRow found;     ///< over the keys that were visited
+};
+
+/// The visit of a tile to some of its keys. Each warp takes 16 keys at a time, which it copies for itself while it
+/// works on those before, with sums of its own; at the end the warps' sums are merged.
+template <Type type, int columns>
+struct DecodeVisit {
+  static constexpr int warps = columns <= 128 ? 4 : 2, threads = 32 * warps;
+  static constexpr int slice_keys = 16;
+  static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;  // as in forward.h
+
+  static constexpr uint32_t slice_bytes = Tile<columns>::bytes(slice_keys);
+  static constexpr uint32_t warp_bytes = 4 * slice_bytes;  ///< keys and values, twice
+  static constexpr uint32_t q_at = 0;
+  static constexpr uint32_t slices_at = Tile<columns>::bytes(decode_rows);
+  static constexpr uint32_t rows_at = slices_at + warps * warp_bytes;
+  static constexpr uint32_t peaks_at = rows_at + decode_rows * sizeof(DecodeRow);
+  static constexpr int shared_bytes = static_cast<int>(peaks_at) + warps * decode_rows * sizeof(PartialRow);
+  /// Sums of a warp, on the way to the others: rows of floats, apart by a set of banks.
+  static constexpr int row_floats = columns + 8;
+  static_assert(row_floats * decode_rows * sizeof(float) <= warp_bytes);
+
+  const DecodeArguments& a;
+  const DecodeTile tile;
+  const uint16_t *keys, *values;
+  int key_count;
+  Sums<slice_keys / 8> scores[1];
+  Sums<columns / 8> out[1];
+  float max[2], sum[2];  ///< of the lane's two rows; sum: its own part
+  RowSight sight[2];
+  float before[2], after[2];
+
+  /// Rows and queries land in shared memory.
+  ALIBI_LANE DecodeVisit(const DecodeArguments& arguments, const DecodeTile& rows) : a(arguments), tile(rows) {
+    const SequenceRows sequence = a.call.sequences[tile.batch];
+    const int at = thread_index(), lane = at % 32;
+    key_count = sequence.keys;
+    keys = rows_of(a.call.k, tile.batch, 0, tile.kv_head);
+    values = rows_of(a.call.v, tile.batch, 0, tile.kv_head);
+    if (at < decode_rows) {
+      const int row = at < tile.count ? at : 0;
+      const Place place(a.call, sequence, tile.head(row));
+      DecodeRow known = {RowSight(place, tile.query(row)), place.before, place.after, {-infinity, 0}};
+      if (at >= tile.count) known.sight.seen = {0, 0};
+      shared_store(row_at(at), known);
+    }
+    constexpr int chunks = Tile<columns>::chunks;
+    for (int i = at; i < decode_rows * chunks; i += threads) {
+      const int row = i / chunks, chunk = i % chunks;
+      const bool real = row < tile.count && chunk * 8 < a.call.head_dim;
+      const uint16_t* const from =
+          real ? rows_of(a.call.q, tile.batch, tile.query(row), tile.head(row)) + chunk * 8 : a.call.q.data;
+      copy16(Tile<columns>::address(q_at, row, chunk), from, real);
+    }
+    copies_commit();
+    copies_wait<0>();
+    block_sync();
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2; ++r) {
+      const auto row = shared_load<DecodeRow>(row_at(lane / 4 + 8 * r));
+      sight[r] = row.sight;
+      before[r] = row.before;
+      after[r] = row.after;
+      max[r] = -infinity;
+      sum[r] = 0;
+    }
+    out[0].clear();
+  }
+
+  static ALIBI_LANE uint32_t row_at(int row) { return rows_at + static_cast<uint32_t>(row * sizeof(DecodeRow)); }
+
+  /// What the rows see between them.
+  ALIBI_LANE Keys seen() const {
+    Keys all = {key_count, 0};
+    for (int i = 0; i < tile.count; ++i) {
+      const Keys own = shared_load<DecodeRow>(row_at(i)).sight.seen;
+      if (own.begin >= own.end) continue;
+      all.begin = own.begin < all.begin ? own.begin : all.begin;
+      all.end = own.end > all.end ? own.end : all.end;
+    }
+    return {all.begin < all.end ? all.begin : all.end, all.end};
+  }
+
+  /// Blocks of keys.
+  ALIBI_LANE void visit(Keys blocks) {
+    const int end = blocks.end * block_keys < key_count ? blocks.end * block_keys : key_count;
+    const uint32_t own = slices_at + static_cast<uint32_t>(thread_index() / 32) * warp_bytes;
+    int key = blocks.begin * block_keys + thread_index() / 32 * slice_keys;
+    uint32_t stage = own;
+    if (key < end) copy_slice(stage, key);
+    copies_commit();
+    ALIBI_NOT_UNROLLED
+    for (; key < end; key += warps * slice_keys) {
+      const uint32_t next = own + (2 * slice_bytes - (stage - own));
+      if (key + warps * slice_keys < end) copy_slice(next, key + warps * slice_keys);
+      copies_commit();
+      copies_wait<1>();
+      warp_sync();  // the slice has landed for all lanes
+      multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, 0), columns_of_16<columns>(stage));
+      Packed<slice_keys / 8> weights[1];
+      make_weights(key, weights);
+      add_product<type, columns>(out, weights, rows_of_16<columns>(stage + slice_bytes, 0));
+      warp_sync();  // all have read it
+      stage = next;
+    }
+  }
+
+  /// Merges the warps: partial results of the rows, in their slot and in shared memory.
+  ALIBI_LANE void finish(int slot) {
+    const int at = thread_index(), lane = at % 32, warp = at / 32;
+    const uint32_t own = slices_at + static_cast<uint32_t>(warp) * warp_bytes;
+    copies_wait<0>();
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2; ++r) {
+      const int row = lane / 4 + 8 * r;
+      const PartialRow found = {max[r], sum_of_lanes(sum[r])};
+      if (lane % 4 == 0) shared_store(peak_at(warp, row), found);
+      ALIBI_UNROLLED
+      for (int j = 0; j < columns / 8; ++j) {
+        const uint32_t to = own + static_cast<uint32_t>((row * row_floats + 8 * j + lane % 4 * 2) * 4);
+        shared_store(to, out[0].at[j][2 * r]);
+        shared_store(to + 4, out[0].at[j][2 * r + 1]);
+      }
+    }
+    block_sync();
+    for (int i = at; i < decode_rows * columns; i += threads) {
+      const int row = i / columns, column = i % columns;
+      if (row >= tile.count || column >= a.call.head_dim) continue;
+      PartialRow all = {-infinity, 0};
+      ALIBI_UNROLLED
+      for (int w = 0; w < warps; ++w) all.max = fmaxf(all.max, shared_load<PartialRow>(peak_at(w, row)).max);
+      float value = 0;
+      ALIBI_UNROLLED
+      for (int w = 0; w < warps; ++w) {
+        const auto peak = shared_load<PartialRow>(peak_at(w, row));
+        const float factor = peak.max == all.max ? 1.0f : power_of_2(peak.max - all.max);
+        const uint32_t from = slices_at + static_cast<uint32_t>(w) * warp_bytes;
+        value = fmaf(factor, shared_load<float>(from + static_cast<uint32_t>((row * row_floats + column) * 4)), value);
+        all.sum = fmaf(factor, peak.sum, all.sum);
+      }
+      const int64_t entry = tile.entry(a, row) * a.slots + slot;
+      a.partial_out[entry * a.call.head_dim + column] = value * (1 / weight_unit);
+      if (column > 0) continue;
+      a.partials[entry] = all;
+      shared_store(row_at(row) + static_cast<uint32_t>(offsetof(DecodeRow, found)), all);
+    }
+  }
+
+  /// The slot of rows that visit nothing: their partial outputs are not read.
+  static ALIBI_LANE void write_nothing(const DecodeArguments& a, const DecodeTile& tile, int slot) {
+    const int row = thread_index();
+    if (row < tile.count) a.partials[tile.entry(a, row) * a.slots + slot] = {-infinity, 0};
+  }
+
+ private:
+  static ALIBI_LANE uint32_t peak_at(int warp, int row) {
+    return peaks_at + static_cast<uint32_t>((warp * decode_rows + row) * sizeof(PartialRow));
+  }
+  static ALIBI_LANE float sum_of_lanes(float part) {
+    part += lane_xor(part, 1);
+    return part + lane_xor(part, 2);
+  }
+
+  /// By the warp, for itself.
+  ALIBI_LANE void copy_slice(uint32_t stage, int key) const {
+    const int lane = thread_index() % 32;
+    copy_tile<columns, slice_keys, 32>(stage, keys, a.call.k.row_stride, key, key_count, a.call.head_dim, lane);
+    copy_tile<columns, slice_keys, 32>(stage + slice_bytes, values, a.call.v.row_stride, key, key_count,
+                                       a.call.head_dim, lane);
+  }
+
+  /// Scores become weights in units of the running maxima, which rise.
+  ALIBI_LANE void make_weights(int key, Packed<slice_keys / 8> (&weights)[1]) {
+    const int own_key = key + thread_index() % 4 * 2;
+    float factor[2];
+    bool raised = false;
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2; ++r) {
+      float top = -infinity;
+      ALIBI_UNROLLED
+      for (int j = 0; j < slice_keys / 8; ++j) {
+        ALIBI_UNROLLED
+        for (int e = 0; e < 2; ++e) {
+          float& score = scores[0].at[j][2 * r + e];
+          score = sight[r].biased(before[r], after[r], own_key + 8 * j + e, score * a.call.scale2);
+          top = fmaxf(top, score);
+        }
+      }
+      top = fmaxf(top, lane_xor(top, 1));
+      top = fmaxf(top, lane_xor(top, 2));
+      const float risen = fmaxf(max[r], top), shift = risen == -infinity ? 0.0f : risen;
+      factor[r] = risen == max[r] ? 1.0f : power_of_2(max[r] - risen);
+      raised = raised || risen != max[r];
+      max[r] = risen;
+      float part = 0;
+      ALIBI_UNROLLED
+      for (int j = 0; j < slice_keys / 8; ++j) {
+        const float low = power_of_2(scores[0].at[j][2 * r] - shift);
+        const float high = power_of_2(scores[0].at[j][2 * r + 1] - shift);
+        part += low + high;
+        weights[0].at[j][r] = pack<type>(low * weight_unit, high * weight_unit);
+      }
+      sum[r] = fmaf(sum[r], factor[r], part);
+    }
+    if (warp_votes(raised) == 0) return;
+    ALIBI_UNROLLED
+    for (int j = 0; j < columns / 8; ++j) {
+      ALIBI_UNROLLED
+      for (int e = 0; e < 4; ++e) out[0].at[j][e] *= factor[e / 2];
+    }
+  }
+};
+
+/// A block of threads for each tile of each split. The tiles of a key/value head that read the same keys stand side by
+/// side, so that they read them at the same time.
+template <Type type, int columns>
+struct DecodeSplits {
+  using Arguments = DecodeArguments;
+  using Visit = DecodeVisit<type, columns>;
+  static constexpr int threads = Visit::threads, shared_bytes = Visit::shared_bytes;
+  static constexpr int blocks_at_once = columns <= 64 ? 4 : 2;
+
+  static ALIBI_LANE Keys overlap(Keys a, Keys b) {
+    const int begin = a.begin > b.begin ? a.begin : b.begin, end = a.end < b.end ? a.end : b.end;
+    return {begin, end > begin ? end : begin};
+  }
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const int tile_index = block_index() % a.tiles, split = block_index() / a.tiles % a.splits;
+    const int of_head = block_index() / a.tiles / a.splits;
+    const DecodeTile tile(a, of_head, tile_index);
+    const Keys own = {split * a.blocks_of_split, (split + 1) * a.blocks_of_split};
+    const int slot = split + (a.limits != nullptr ? 1 : 0);
+    Keys first = own, second = {0, 0};  // on both sides of what is near
+    if (a.limits != nullptr) {
+      const DecodeLimits limits = a.limits[of_head * a.tiles + tile_index];
+      first = overlap(own, {limits.begin, limits.near_begin});
+      second = overlap(own, {limits.near_end, limits.end});
+      if (first.begin == first.end && second.begin == second.end) return Visit::write_nothing(a, tile, slot);
+    }
+    Visit visit(a, tile);
+    if (a.limits == nullptr) {
+      first = overlap(own, blocks_of(visit.seen()));
+      if (first.begin == first.end) return Visit::write_nothing(a, tile, slot);
+    }
+    visit.visit(first);
+    if (second.begin < second.end) visit.visit(second);
+    visit.finish(slot);
+  }
+};
+
+/// A block of threads for each row: out = sum over slots of 2^(max_s - max) out_s / the same sum of sum_s.
+template <Type type>
+struct DecodeMerge {
+  using Arguments = DecodeArguments;
+  static constexpr int threads = 128, blocks_at_once = 8;
+  static constexpr int most_slots = 1 + 256;  ///< what passes make at most
+  static constexpr float unvisited = -1;
+  static constexpr int shared_bytes = (most_slots + 3) / 4 * 16;
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const int64_t entry = block_index();
+    const PartialRow* const parts = a.partials + entry * a.slots;
+    const float* const outs = a.partial_out + entry * a.slots * a.call.head_dim;
+    const int lane = thread_index() % 32;
+    float max = -infinity, sum = 0;  // every warp finds the same
+    for (int s = lane; s < a.slots; s += 32) max = fmaxf(max, parts[s].max);
+    for (int bits = 1; bits < 32; bits *= 2) max = fmaxf(max, lane_xor(max, bits));
+    for (int s = lane; s < a.slots; s += 32) {
+      const PartialRow part = parts[s];
+      // Of what was visited even a weight of zero counts: not a number stays that. Without a maximum it is the sum.
+      const float weight = part.sum == 0 ? unvisited : part.max == -infinity ? 1.0f : power_of_2(part.max - max);
+      if (part.sum != 0) sum = fmaf(weight, part.sum, sum);
+      if (thread_index() < 32) shared_store(static_cast<uint32_t>(s * 4), weight);
+    }
+    for (int bits = 1; bits < 32; bits *= 2) sum += lane_xor(sum, bits);
+    block_sync();
+    const auto query = static_cast<int>(entry % a.call.queries);
+    const auto head = static_cast<int>(entry / a.call.queries % a.call.heads);
+    const auto batch = static_cast<int>(entry / a.call.queries / a.call.heads);
+    const int column = thread_index() * 2;
+    if (column < a.call.head_dim) {
+      float low = 0, high = 0;
+      for (int s = 0; s < a.slots; ++s) {
+        const float weight = shared_load<float>(static_cast<uint32_t>(s * 4));
+        if (weight == unvisited) continue;
+        low = fmaf(weight, outs[int64_t{s} * a.call.head_dim + column], low);
+        high = fmaf(weight, outs[int64_t{s} * a.call.head_dim + column + 1], high);
+      }
+      const float share = sum == 0 ? 0.0f : 1 / sum;
+      *reinterpret_cast<uint32_t*>(writable_rows_of(a.out, batch, query, head) + column) =
+          pack<type>(low * share, high * share);
+    }
+    if (a.lse == nullptr || thread_index() != 0) return;
+    const SequenceRows sequence = a.call.sequences[batch];
+    write_lse(Place(a.call, sequence, head), query, max, sum, a.near_lse + entry, a.lse + entry);
+  }
+};
+
+inline int start_decode_splits(const DecodeArguments& a, int64_t splits, Type type, void* stream) {
+  return launch_for<DecodeSplits>(a, splits, type, stream);
+}
+inline int start_decode_merge(const DecodeArguments& a, int64_t rows, Type type, void* stream) {
+  return launch_for<DecodeMerge>(a, rows, type, stream);
+}
+
+ALIBI_LANES_END

@@ -1,0 +1,189 @@
+// What a tile of cached decoding visits first, and the skip rule for the rest, before its keys are read: the statement
+// of docs/attention.md (Decoding), over the tree of attention/cached_bounds.h.
+//
+// A stretch of n keys at distance D or more, none longer than N, none farther from the centre c than r, weighs at most
+//
+//     2^(min(x N, scale q c' + x r) - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)      x = |scale q|, all in powers of two
+//
+// in units of the row's maximum over the keys that are near. From the farthest keys on stretches are dropped while the
+// sum of their bounds stays within budget * sum. The exponent is raised for roundings as in skip.h, where scores are
+// bounded by x N, and x |c|.
+#pragma once
+
+#include "attention/cuda/decode.h"
+#include "attention/cuda/skip.h"
+
+ALIBI_LANES_BEGIN
+
+/// The rule for one row and one side; a warp asks it together.
+struct DecodeRule {
+  const DecodeArguments& a;
+  int64_t head;  ///< of the keys: batch * kv_heads + kv_head
+  int position;  ///< of the row
+  int last_key;
+  float product;  ///< of the query and the centre, as a score
+  float x;        ///< a bound on |scale q|
+  float max;      ///< over the near keys
+  float budget;   ///< what may be dropped, in units of that
+  float slope;
+  float all_keys;  ///< what infinitely many keys weigh, in units of the nearest
+
+  ALIBI_LANE void set_slope(float in_powers_of_2) {
+    slope = in_powers_of_2;
+    all_keys = -1 / expm1f(-slope / log2_of_e);
+  }
+
+  /// At least what `keys` keys from a distance on weigh.
+  ALIBI_LANE float bound(KeyNode node, int distance, int keys) const {
+    const float scores = x * node.norm, number = static_cast<float>(keys);
+    const float most = fminf(scores, fmaf(x, node.radius, product));
+    const float of_scores = (scores + x * a.tree.centre_norms[head] + fabsf(max)) * 0x1p-12f;
+    const float of_biases = slope * static_cast<float>(distance + 192) * 0x1p-20f;
+    const float of_sums = 0x1p-7f + static_cast<float>(last_key) * 0x1p-28f;
+    const float exponent = most - slope * static_cast<float>(distance) - max + (of_scores + of_biases + of_sums);
+    const float weights = fminf(number, -all_keys * expm1f(-slope / log2_of_e * number)) * (1 + 0x1p-16f);
+    return power_of_2(exponent) * weights;
+  }
+
+  /// Of the keys [begin, end), all on one side of the row, those that it must visit. Starts at the top of the tree; of
+  /// the nodes below one, from the farthest on, those are dropped that fit the budget together, and of the first that
+  /// does not fit the nodes below are asked. Each lane looks at a node.
+  template <bool before>
+  ALIBI_LANE Keys needed(Keys keys) const {
+    const int lane = thread_index() % 32;
+    float spent = 0;
+    for (int level = a.tree.levels - 1; level >= 0; --level) {
+      const int64_t span = int64_t{block_keys} << (4 * level);
+      const int first = static_cast<int>((before ? keys.begin : keys.end - 1) / span);
+      const int node = before ? first + lane : first - lane;
+      const int64_t begin = clamp(node * span, keys.begin, keys.end), end = clamp((node + 1) * span, begin, keys.end);
+      const bool real =
+          keys.begin < keys.end && node >= 0 && node / node_children == first / node_children && begin < end;
+      float weight = 0;
+      if (real) {
+        const int64_t distance = before ? position - (end - 1) : begin - position;
+        weight = bound(a.tree.level[level][head * a.tree.stride[level] + node], static_cast<int>(distance),
+                       static_cast<int>(end - begin));
+      }
+      // The sums of the lanes up to each one.
+      float sums = weight, total = weight;
+      ALIBI_UNROLLED
+      for (int bits = 1; bits < node_children; bits *= 2) {
+        const float other = lane_xor(total, bits);
+        if ((lane & bits) != 0) sums += other;
+        total += other;
+      }
+      const uint32_t fit = warp_votes(real && spent + sums <= budget);  // not for what is not a number
+      const int count = lowest_bit(~fit);
+      if (count == 0) continue;
+      float dropped = lane == count - 1 ? sums : 0.0f;
+      ALIBI_UNROLLED
+      for (int bits = 1; bits < 32; bits *= 2) dropped += lane_xor(dropped, bits);
+      spent += dropped;
+      if (before) keys.begin = static_cast<int>(clamp((int64_t{first} + count) * span, keys.begin, keys.end));
+      if (!before) keys.end = static_cast<int>(clamp((int64_t{first} - count + 1) * span, keys.begin, keys.end));
+    }
+    return keys;
+  }
+};
+
+/// A block of threads for each tile.
+template <Type type, int columns>
+struct DecodeNear {
+  using Arguments = DecodeArguments;
+  using Visit = DecodeVisit<type, columns>;
+  static constexpr int threads = Visit::threads, blocks_at_once = 2;
+  static constexpr int near_keys = 2 * block_keys;  ///< on each side of the queries, visited before the rule is asked
+  static constexpr uint32_t needed_at = Visit::shared_bytes;
+  static constexpr int shared_bytes = Visit::shared_bytes + decode_rows * sizeof(Keys);
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const int of_head = block_index() / a.tiles;
+    const DecodeTile tile(a, of_head, block_index() % a.tiles);
+    Visit visit(a, tile);
+    const Keys seen = visit.seen();
+    if (seen.begin == seen.end) {
+      if (thread_index() == 0) a.limits[block_index()] = {0, 0, 0, 0};
+      return Visit::write_nothing(a, tile, 0);
+    }
+    const Keys near = near_of(a, tile, seen);
+    visit.visit(blocks_of(near));
+    visit.finish(0);
+    block_sync();  // what the rows found
+    for (int row = thread_index() / 32; row < tile.count; row += threads / 32) {
+      const Keys own = needed(a, of_head, row, near, visit.key_count);
+      if (thread_index() % 32 == 0) shared_store(needed_at + static_cast<uint32_t>(row * sizeof(Keys)), own);
+    }
+    block_sync();
+    if (thread_index() > 0) return;
+    Keys all = near;
+    for (int row = 0; row < tile.count; ++row) {
+      const auto own = shared_load<Keys>(needed_at + static_cast<uint32_t>(row * sizeof(Keys)));
+      all.begin = own.begin < all.begin ? own.begin : all.begin;
+      all.end = own.end > all.end ? own.end : all.end;
+    }
+    const Keys near_blocks = blocks_of(near), blocks = blocks_of(all);
+    a.limits[block_index()] = {blocks.begin, near_blocks.begin, near_blocks.end, blocks.end};
+  }
+
+  /// Keys within near_keys of the queries, or the nearest ones there are; they end where blocks do, or the seen ones.
+  static ALIBI_LANE Keys near_of(const Arguments& a, const DecodeTile& tile, Keys seen) {
+    const int64_t offset = a.call.sequences[tile.batch].query_offset;
+    const int64_t first = clamp(offset + tile.query(0), seen.begin, seen.end - 1);
+    const int64_t last = clamp(offset + tile.query(tile.count - 1), first, seen.end - 1);
+    const int64_t begin = (first - near_keys + 1) / block_keys * block_keys;
+    const int64_t end = (last + near_keys + block_keys - 1) / block_keys * block_keys;
+    return {static_cast<int>(clamp(begin, seen.begin, seen.end)), static_cast<int>(clamp(end, seen.begin, seen.end))};
+  }
+
+  /// What a row must visit, together with what is near.
+  static ALIBI_LANE Keys needed(const Arguments& a, int of_head, int at, Keys near, int keys) {
+    const int lane = thread_index() % 32;
+    const auto row = shared_load<DecodeRow>(Visit::row_at(at));
+    const Keys seen = row.sight.seen;
+    float squares = 0, product = 0;
+    if (lane * 8 < a.call.head_dim) {
+      const auto values = shared_load<Chunk>(Tile<columns>::address(Visit::q_at, at, lane));
+      const float* const centre = a.tree.centres + int64_t{of_head} * a.call.head_dim + lane * 8;
+      ALIBI_UNROLLED
+      for (int e = 0; e < 8; ++e) {
+        const float value = unpack<type>(values.x[e / 2], e % 2);
+        squares = fmaf(value, value, squares);
+        product = fmaf(value, centre[e], product);
+      }
+    }
+    ALIBI_UNROLLED
+    for (int bits = 1; bits < 32; bits *= 2) {
+      squares += lane_xor(squares, bits);
+      product += lane_xor(product, bits);
+    }
+    DecodeRule rule = {a,
+                       of_head,
+                       row.sight.position,
+                       keys - 1,
+                       product * a.call.scale2,
+                       fabsf(a.call.scale2) * norm_bound(squares, a.call.head_dim),
+                       row.found.max,
+                       a.budget * row.found.sum,
+                       0,
+                       0};
+    Keys own = near;
+    if (seen.begin < seen.end && seen.begin < near.begin) {
+      own.begin = seen.begin;
+      rule.set_slope(row.before);
+      if (row.before > 0) own.begin = rule.template needed<true>({seen.begin, near.begin}).begin;
+    }
+    if (seen.begin < seen.end && seen.end > near.end) {
+      own.end = seen.end;
+      rule.set_slope(row.after);
+      if (row.after > 0) own.end = rule.template needed<false>({near.end, seen.end}).end;
+    }
+    return own;
+  }
+};
+
+inline int start_decode_near(const DecodeArguments& a, int64_t tiles, Type type, void* stream) {
+  return launch_for<DecodeNear>(a, tiles, type, stream);
+}
+
+ALIBI_LANES_END

@@ -1,0 +1,117 @@
+#include "attention/decode/device_cache.h"
+
+#include <algorithm>
+
+#include "attention/decode/kv_cache_norms.h"
+#include "attention/decode/kv_cache_state.h"
+#include "attention/kernel_state.h"
+#include "attention/problem.h"
+#include "attention/skip_centre.h"
+#include "core/check.h"
+
+namespace alibi::kernels {
+namespace {
+
+const CacheKernel& kernel_of(Device device) {
+  const CacheKernel* const kernel = device_cache_kernels().of(device);
+  check(kernel != nullptr, "[kv_cache] this build of alibi has no caches on '{}'", name_of(device));
+  return *kernel;
+}
+
+/// What the cache holds of keys or values, [batch, kv_heads, capacity, head_dim].
+Tensor rows_of(const KvCache::State& cache, const Tensor& rows) {
+  return rows.reshape({cache.batch, cache.kv_heads, cache.capacity, cache.head_dim});
+}
+
+/// Keys [begin, end) of that as [batch, end - begin, kv_heads, head_dim].
+Tensor part_of(const KvCache::State& cache, const Tensor& rows, int64_t begin, int64_t end) {
+  const Tensor part = rows_of(cache, rows).slice(2, begin, end);
+  return Tensor::view(part.raw(), {cache.batch, end - begin, cache.kv_heads, cache.head_dim}, cache.dtype,
+                      {part.stride(0), part.stride(2), part.stride(1), 1}, cache.device);
+}
+
+void note_keys(KvCache::State& cache, int64_t begin) {
+  kernel_of(cache.device).note_keys(part_of(cache, cache.k, 0, cache.length), begin, cache.bounds);
+}
+
+}  // namespace
+
+void check_device_cache(int64_t head_dim, DType dtype, Device device) {
+  device_memory(device);  // or an error that says what is missing
+  kernel_of(device);
+  constexpr int64_t multiple = 8, most = 256;
+  check(dtype == DType::bfloat16 || dtype == DType::float16,
+        "[kv_cache] dtype is {}, expected bfloat16 or float16 on '{}'", name_of(dtype), name_of(device));
+  check(head_dim % multiple == 0 && head_dim <= most,
+        "[kv_cache] head_dim is {}, expected a multiple of {} up to {} on '{}'", head_dim, multiple, most,
+        name_of(device));
+}
+
+void move_device_cache(KvCache::State& cache, int64_t capacity) {
+  const int64_t heads = cache.batch * cache.kv_heads;
+  KvCache::State to = cache;
+  to.capacity = capacity;
+  for (Tensor KvCache::State::*rows : {&KvCache::State::k, &KvCache::State::v}) {
+    to.*rows = Tensor::empty({cache.batch, cache.kv_heads * capacity, cache.head_dim}, cache.dtype, cache.device);
+    if (cache.length == 0) continue;
+    Tensor held = part_of(to, to.*rows, 0, cache.length);
+    held.copy_from(part_of(cache, cache.*rows, 0, cache.length));
+  }
+  to.bounds.levels.clear();
+  int64_t nodes = capacity / cache_block;
+  for (size_t level = 0; nodes > 0; ++level) {
+    to.bounds.levels.push_back(Tensor::empty({heads, nodes, 2}, DType::float32, cache.device));
+    if (level < cache.bounds.levels.size()) {
+      const Tensor& from = cache.bounds.levels[level];
+      const int64_t held = std::min(nodes, from.size(1));
+      to.bounds.levels[level].slice(1, 0, held).copy_from(from.slice(1, 0, held));
+    }
+    nodes = nodes > 1 ? ceil_div(nodes, NormTree::fanout) : 0;
+  }
+  const auto copy_or_zeros = [&](const Tensor& from, Shape shape) {
+    return from.defined() ? from.clone() : Tensor(std::move(shape), DType::float32, cache.device);
+  };
+  to.bounds.centres = copy_or_zeros(cache.bounds.centres, {heads, cache.head_dim});
+  to.bounds.centre_norms = copy_or_zeros(cache.bounds.centre_norms, {heads});
+  cache = std::move(to);
+}
+
+void append_on_device(KvCache::State& cache, const Tensor& k, const Tensor& v) {
+  const int64_t first = cache.length, length = first + k.size(1);
+  Tensor keys = part_of(cache, cache.k, first, length), values = part_of(cache, cache.v, first, length);
+  keys.copy_from(k);
+  values.copy_from(v);
+  cache.length = length;
+  note_keys(cache, first);
+}
+
+void truncate_on_device(KvCache::State& cache, int64_t length) {
+  if (length == cache.length) return;
+  cache.length = length;
+  if (length < centre_rows) {
+    cache.bounds.centres.fill(0);
+    cache.bounds.centre_norms.fill(0);
+  }
+  // The last block's leaf counts keys that are gone.
+  if (length > 0) note_keys(cache, (length - 1) / cache_block * cache_block);
+}
+
+void decode_on_device(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
+                      AttentionState* state) {
+  constexpr const char* operation = "attention_decode";
+  check_cached_options(operation, options);
+  const Tensor keys = cache.keys(), values = cache.values();
+  const Problem problem = make_problem(operation, q, keys, values, out, options);
+  check_apart(operation, "out", out, "the cache's keys", keys);
+  check_apart(operation, "out", out, "the cache's values", values);
+  if (state != nullptr) {
+    *state = {};
+    state->lse = Tensor::empty({problem.batch, problem.heads, problem.queries}, DType::float32, problem.device);
+    state->kernel.state().lse = state->lse;
+  }
+  if (out.elements() == 0) return;
+  check(kernel_of(problem.device).decode(problem, cache.state().bounds, state),
+        "[{}] '{}' does not compute this call (docs/gpu.md says what it does)", operation, name_of(problem.device));
+}
+
+}  // namespace alibi::kernels
