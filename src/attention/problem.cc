@@ -170,6 +170,11 @@ void check_apart(const char* operation, const char* output_name, const Tensor& o
         output_name, name);
 }
 
+void check_cpu_type(const char* operation, DType dtype) {
+  check(dtype != DType::float16, "[{}] q is float16, which is for GPUs; on 'cpu' expected float32 or bfloat16",
+        operation);
+}
+
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options) {
   check(q.dtype() != DType::int32, "[{}] q is {}, expected float32, bfloat16 or float16", operation,

@@ -112,6 +112,9 @@ struct BiasSums {
   float* dslopes = nullptr;  ///< [heads], or [batch * heads] if slopes_per_batch
 };
 
+/// Throws Error if the CPU has no kernels for this type of q.
+void check_cpu_type(const char* operation, DType dtype);
+
 /// From tensors and options. Throws Error naming the argument; `operation` is what messages begin with.
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options);

@@ -339,6 +339,7 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   check_cached_options(operation, options);
   // The kernel knows where the cache's rows lie, and converts them.
   const KvCache::State& held = cache.state();
+  check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
   const bool is_view = !held.has_released() && held.shared.end == 0;  // else the rows of the heads lie anywhere

@@ -29,6 +29,7 @@ ReleasedShares released_shares(const Tensor& q, const KvCache& cache, const Atte
   constexpr const char* operation = "released_share";
   const KvCache::State& held = cache.state();
   held.check_on_cpu("released_share()");
+  check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
   const Shape expected = {problem.batch, problem.heads, problem.queries};

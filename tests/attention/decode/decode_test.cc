@@ -248,6 +248,7 @@ TEST(Decode, ErrorsNameTheArgument) {
   expect_error([&] { decode(Tensor({1, 1, 3, 16}), Tensor({1, 1, 3, 16})); }, "[attention_decode] k has 2 heads");
   expect_error([&] { decode(Tensor({1, 1, 2, 8}), Tensor({1, 1, 2, 8})); }, "head_dim");
   expect_error([&] { decode(q, Tensor({1, 2, 2, 16})); }, "[attention_decode] out");
+  expect_error([&] { decode(q.to(DType::float16), out.to(DType::float16)); }, "[attention_decode] q is float16");
   expect_error([&] { decode(q, out, {.dropout = 0.5f}); }, "options.dropout");
   expect_error([&] { decode(q, out, {.cu_seqlens_q = {0, 1}, .cu_seqlens_k = {0, 10}}); }, "options.cu_seqlens");
   expect_error([&] { decode(q, out, {.slopes = {0.5f}}); }, "options.slopes");
