@@ -32,7 +32,7 @@ bool run_on_cpu(const Problem& problem, const Run& run) {
 template <class Run>
 void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   const bool on_cpu = problem.device == Device::cpu;
-  if (on_cpu) check_cpu_type(operation, problem.dtype);
+  if (on_cpu) kernels::check_cpu_type(operation, problem.dtype);
   const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
   check(
       kernel != nullptr && kernel->supports(problem) && run(*kernel),
