@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <set>
@@ -81,8 +82,8 @@ std::string one_run(const CompareResults& results) {
   if (results.parameters > 0) {
     text += fmt::format(", {} parameters", format_count(static_cast<double>(results.parameters)));
   }
-  const size_t seeds = results.methods.empty() ? 1 : results.methods.front().seeds.size();
-  if (seeds < 2) return text + fmt::format("; one run, seed {}", results.seed);
+  const std::string seeds = number_of_seeds(results);
+  if (seeds == "1") return text + fmt::format("; one run, seed {}", results.seed);
   return text + fmt::format("; means of {} seeds, bands: 95 % intervals", seeds);
 }
 
@@ -134,6 +135,16 @@ void add_bars(std::vector<BarChart>& charts, const CompareResults& results, BarC
 }
 
 }  // namespace
+
+std::string number_of_seeds(const CompareResults& results) {
+  size_t least = SIZE_MAX, most = 1;
+  for (const MethodResults& method : results.methods) {
+    const size_t seeds = std::max<size_t>(method.seeds.size(), 1);
+    least = std::min(least, seeds);
+    most = std::max(most, seeds);
+  }
+  return least < most ? fmt::format("{} to {}", least, most) : fmt::format("{}", most);
+}
 
 LineChart perplexity_chart(const CompareResults& results, double width) {
   LineChart chart;

@@ -14,6 +14,9 @@ namespace alibi {
 /// without becoming too small to read.
 inline constexpr double kPageFigureWidth = 620;
 
+/// That the methods were trained from: "1", "5", or "3 to 5" where they differ.
+std::string number_of_seeds(const CompareResults& results);
+
 /// The central figure: perplexity against evaluation length, the training length marked (paper figure 1).
 LineChart perplexity_chart(const CompareResults& results, double width = kPageFigureWidth);
 /// Training loss against tokens seen.

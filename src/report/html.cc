@@ -36,8 +36,8 @@ std::string verdict_markup(const CompareResults& results) {
 }
 
 std::string seeds_text(const CompareResults& results) {
-  const size_t seeds = results.methods.empty() ? 1 : results.methods.front().seeds.size();
-  return seeds < 2 ? fmt::format("once, from seed {}", results.seed) : fmt::format("from {} seeds", seeds);
+  const std::string seeds = number_of_seeds(results);
+  return seeds == "1" ? fmt::format("once, from seed {}", results.seed) : fmt::format("from {} seeds", seeds);
 }
 
 std::string section(const char* id, std::string_view heading, const std::string& body) {

@@ -208,6 +208,9 @@ TEST(Figures, BandsHaveTheirPlaceButDoNotTakeAll) {
       EXPECT_LT(point.band.high, chart.y.high);
     }
   }
+  EXPECT_NE(chart.subtitle.find("means of 2 seeds"), std::string::npos);
+  results.methods[0].seeds.push_back(2);
+  EXPECT_NE(perplexity_chart(results).subtitle.find("means of 2 to 3 seeds"), std::string::npos);
   results.methods[0].evaluations.back().interval = {-9, 9};  // two seeds that are far apart
   const LineChart limited = perplexity_chart(results);
   EXPECT_GT(limited.y.low, 3);
