@@ -75,6 +75,7 @@ LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
   s.shape.apply_to(options);
   LanguageModelConfig config = preset(s.preset);
   const Position position = position_from(s.position);
+  // Twice: options ask which method and length it is, and the method's embedding scale how wide they made it.
   config = with_position(config, position, train_length);
   config = with_position(with_options(config, options, config), position, train_length);
   if (options.embedding_scale > 0) config.embedding_scale = static_cast<float>(options.embedding_scale);

@@ -62,6 +62,7 @@ LanguageModel begin(const std::string& from, const std::string& preset_name, con
     return model;
   }
   const Position method = position_from(position);
+  // Twice: options ask which method and length it is, and the method's embedding scale how wide they made it.
   const LanguageModelConfig usual = with_position(preset(preset_name), method, length);
   LanguageModelConfig config = with_position(with_options(usual, shape, usual), method, length);
   if (shape.embedding_scale > 0) config.embedding_scale = static_cast<float>(shape.embedding_scale);
