@@ -8,13 +8,16 @@
 #include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <set>
 #include <shared_mutex>
 #include <unordered_map>
 
 #include "core/check.h"
 #include "core/memory.h"
 #include "core/signals.h"
+#include "nn/end_of_process.h"
 #include "nn/onednn_engine.h"
+#include "nn/plain_product.h"
 #include "nn/widened_product.h"
 
 namespace alibi::nn {
@@ -40,8 +43,9 @@ void require_memory_for_code() { require_memory("matmul", size_t{24} << 20); }
 
 /// A product, or a transposition of a into c.
 struct Primitive {
-  explicit Primitive(const Transposition& t)
-      : a({t.rows, t.columns}, dnnl::memory::data_type::f32, dnnl::memory::dims{t.stride, 1}),
+  Primitive(const Transposition& t, int64_t kind_of_code)
+      : kind(kind_of_code),
+        a({t.rows, t.columns}, dnnl::memory::data_type::f32, dnnl::memory::dims{t.stride, 1}),
         c({t.rows, t.columns}, dnnl::memory::data_type::f32, dnnl::memory::dims{1, t.rows}) {
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -50,8 +54,8 @@ struct Primitive {
     primitive = dnnl::reorder(made);
   }
 
-  explicit Primitive(const Product& p)
-      : a(describe(p.a, p.m, p.k)), b(describe(p.b, p.k, p.n)), c(describe(p.c, p.m, p.n)) {
+  Primitive(const Product& p, int64_t kind_of_code)
+      : kind(kind_of_code), a(describe(p.a, p.m, p.k)), b(describe(p.b, p.k, p.n)), c(describe(p.c, p.m, p.n)) {
     // The library's own scratchpad belongs to the thread that made the primitive; any thread may run this one.
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -72,13 +76,15 @@ struct Primitive {
     primitive = dnnl::matmul(made);
   }
 
+  int64_t kind;
   dnnl::memory::desc a, b, c, bias, scratchpad;
   dnnl::primitive primitive;
   mutable std::atomic<bool> has_run{false};  // some of its code is generated only then
 };
 
-/// Everything a primitive depends on.
+/// Everything a primitive depends on. The kind of code is one of its numbers.
 using Key = std::array<int64_t, 8>;
+constexpr size_t kind_in_key = 6;
 
 Key key_of(const Product& p) {
   int64_t flags = 0;
@@ -115,10 +121,15 @@ class Cache {
     if (const auto found = primitives_.find(key); found != primitives_.end()) return found->second;
     const std::lock_guard memory(memory_mutex_);
     require_memory_for_code();
-    const auto made = std::make_shared<const Primitive>(work);
+    const auto made = std::make_shared<const Primitive>(work, key[kind_in_key]);
     // Ever new shapes (evaluation at every length) must not grow memory without end; starting over is rare and cheap.
     if (primitives_.size() >= capacity) primitives_.clear();
     return primitives_.emplace(key, made).first->second;
+  }
+
+  /// To be called when code of this kind has been generated and run; needs memory_mutex().
+  void has_run(int64_t kind) {
+    if (kinds_.insert(kind).second) wait_at_the_end_for_users();
   }
 
   /// Held while code is generated, and while a workspace grows: the memory that was seen to be there must stay there.
@@ -135,6 +146,7 @@ class Cache {
   static constexpr size_t capacity = 1024;
   std::shared_mutex mutex_;
   std::mutex memory_mutex_;
+  std::set<int64_t> kinds_;  // of code that has run
   std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash> primitives_;
 };
 
@@ -191,12 +203,17 @@ void execute(const Primitive& made, const void* a, const void* b, void* c, const
     made.primitive.execute(stream, arguments);
     stream.wait();
   }
-  if (generating.owns_lock()) made.has_run.store(true);
+  if (generating.owns_lock()) {
+    cache().has_run(made.kind);
+    made.has_run.store(true);
+  }
 }
 
 }  // namespace
 
 void run(const Product& p) {
+  const UseOfOneDnn onednn;
+  if (!onednn.is_there()) return run_plainly(p);
   if (p.a.dtype == DType::bfloat16 && !has_products(DType::bfloat16)) return run_widened(p);
   try {
     engine();  // before anything else of oneDNN is used
@@ -209,6 +226,8 @@ void run(const Product& p) {
 }
 
 void turn(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
+  const UseOfOneDnn onednn;
+  if (!onednn.is_there()) return turn_plainly(from, stride, rows, columns, to);
   try {
     engine();
     const OneThread one_thread;

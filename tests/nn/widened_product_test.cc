@@ -1,64 +1,21 @@
 #include "nn/widened_product.h"
 
-#include <fmt/format.h>
 #include <gtest/gtest.h>
 
-#include <vector>
-
-#include "nn/framed.h"
 #include "nn/onednn_engine.h"
-#include "nn/reference.h"
+#include "nn/product_check.h"
 #include "testing.h"
 
 namespace alibi {
 namespace {
 
-using test::doubles;
-using test::Framed;
-using test::matmul_reference;
 using test::random_tensor;
-using test::relative_diff;
 
-nn::Matrix matrix_of(const Framed& framed, bool transposed) {
-  return {framed.inside.raw(), framed.inside.stride(0), transposed, framed.inside.dtype()};
-}
-
-/// The products' operands are rounded already, so only the sums differ, and a result that is rounded in the end.
 TEST(WidenedProduct, IsTheProductOfWhatTheOperandsHold) {
   // Around the sizes of its blocks, 256 x 512 x 512.
   const int64_t sizes[][3] = {{1, 1, 1},    {2, 3, 5},     {255, 9, 17},   {257, 33, 7},
                               {5, 513, 40}, {3, 20, 1030}, {260, 520, 515}};
-  uint64_t seed = 0;
-  for (const auto& [m, n, k] : sizes) {
-    for (int flags = 0; flags < 32; ++flags) {
-      const bool transpose_a = flags & 1, transpose_b = flags & 2, accumulate = flags & 4;
-      const DType type_of_c = flags & 8 ? DType::bfloat16 : DType::float32;
-      const bool has_bias = flags & 16;
-      const DType type_of_bias = flags & 1 ? DType::bfloat16 : DType::float32;
-      SCOPED_TRACE(fmt::format("m {} n {} k {} flags {}", m, n, k, flags));
-      const Framed a(transpose_a ? k : m, transpose_a ? m : k, ++seed, DType::bfloat16);
-      const Framed b(transpose_b ? n : k, transpose_b ? k : n, ++seed, DType::bfloat16);
-      Framed c(m, n, ++seed, type_of_c);
-      const Tensor bias = random_tensor({n}, ++seed, 1, type_of_bias);
-      auto expected = matmul_reference(doubles(a.inside), transpose_a, doubles(b.inside), transpose_b, m, n, k);
-      const auto before = doubles(c.inside), shifts = doubles(bias);
-      for (size_t i = 0; i < expected.size(); ++i) {
-        expected[i] += (accumulate ? before[i] : 0) + (has_bias ? shifts[i % static_cast<size_t>(n)] : 0);
-      }
-      nn::run_widened({.m = m,
-                       .n = n,
-                       .k = k,
-                       .a = matrix_of(a, transpose_a),
-                       .b = matrix_of(b, transpose_b),
-                       .c = matrix_of(c, false),
-                       .bias = has_bias ? bias.raw() : nullptr,
-                       .bias_dtype = type_of_bias,
-                       .accumulate = accumulate});
-      EXPECT_TRUE(relative_diff(doubles(c.inside), expected) <= (type_of_c == DType::float32 ? 2e-6 : 0x1p-8));
-      EXPECT_TRUE(c.frame_is_intact());
-      if (m * n * k > 100'000) flags += 4;  // fewer of the large ones
-    }
-  }
+  for (const auto& [m, n, k] : sizes) test::expect_product(nn::run_widened, m, n, k, DType::bfloat16);
 }
 
 TEST(WidenedProduct, MemoryIsBounded) {

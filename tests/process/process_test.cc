@@ -188,6 +188,43 @@ void main_returns_while_a_thread_computes() {
   while (rounds.load() < 2) std::this_thread::yield();
 }
 
+/// As a server would: a static object, older than the first use, computes until the process takes it down, which comes
+/// after what the library and oneDNN have asked for. Its thread must not wait for the end of the process.
+class ComputesToTheEnd {
+ public:
+  void start() {
+    thread_ = std::thread([this] {
+      const std::vector<float> expected = predict();
+      while (!stop_.load()) {
+        const std::vector<float> found = predict();  // at the end in another order, without oneDNN
+        for (size_t i = 0; i < found.size(); ++i) require(std::abs(found[i] - expected[i]) < 0.05f, "values differ");
+        rounds_.fetch_add(1);
+      }
+    });
+  }
+  void wait(int rounds) const {
+    const int before = rounds_.load();
+    while (rounds_.load() < before + rounds) std::this_thread::yield();
+  }
+  ~ComputesToTheEnd() {
+    if (!thread_.joinable()) return;
+    wait(2);  // at least one of them begins after that
+    stop_.store(true);
+    thread_.join();
+  }
+
+ private:
+  std::atomic<bool> stop_{false};
+  std::atomic<int> rounds_{0};
+  std::thread thread_;
+};
+
+void a_static_object_computes_to_the_end() {
+  static ComputesToTheEnd server;
+  server.start();
+  server.wait(2);
+}
+
 /// Handlers of signals run on the stack of whatever they interrupt.
 void signals_while_computing() {
   set_threads(1);  // the one that gets them
@@ -245,6 +282,7 @@ const std::map<std::string, std::function<void()>>& scenarios() {
       {"children_of_a_process_that_computes", children_of_a_process_that_computes},
       {"signals_while_computing", signals_while_computing},
       {"main_returns_while_a_thread_computes", main_returns_while_a_thread_computes},
+      {"a_static_object_computes_to_the_end", a_static_object_computes_to_the_end},
       {"lesser_machine", lesser_machine},
   };
   return *all;
@@ -296,6 +334,7 @@ TEST(Process, AlibiIsaMakesALesserMachine) {
 }
 TEST(Process, SignalsWhileComputing) { run_processes("signals_while_computing", 1); }
 TEST(Process, MainReturnsWhileAThreadComputes) { run_processes("main_returns_while_a_thread_computes", 20); }
+TEST(Process, AStaticObjectComputesToTheEnd) { run_processes("a_static_object_computes_to_the_end", 5); }
 
 }  // namespace
 }  // namespace alibi
