@@ -11,7 +11,8 @@
 namespace alibi {
 
 /// 0 of layers, d_model, heads and embedding_scale: the preset's; of t5_max_distance: a quarter of the training length,
-/// as T5 had it (128 of 512), or as many as there are buckets if these are more.
+/// as T5 had it (128 of 512), or as many as there are buckets if these are more; of t5_rate_factor: 64, but for the
+/// paper's recipe, which has one rate for all.
 struct ModelOptions {
   int64_t layers = 0;
   int64_t d_model = 0;
@@ -26,6 +27,8 @@ struct ModelOptions {
   int64_t window = 0;
   int64_t t5_buckets = 32;
   int64_t t5_max_distance = 0;
+  double t5_init = 0.02;
+  double t5_rate_factor = 0;
 };
 
 template <>
@@ -52,6 +55,10 @@ inline constexpr auto options_of<ModelOptions> = std::to_array<Option<ModelOptio
     {ALIBI_OPTION(ModelOptions, t5_buckets), .range = {.least = 2, .most = 100'000}, .help = "t5: different distances"},
     {ALIBI_OPTION(ModelOptions, t5_max_distance), .range = {.least = 1, .most = 1e9},
      .help = "t5: distance from which all are one", .default_text = "a quarter of the training length"},
+    {ALIBI_OPTION(ModelOptions, t5_init), .range = {.least = 0, .most = 100},
+     .help = "t5: standard deviation of the table's first values"},
+    {ALIBI_OPTION(ModelOptions, t5_rate_factor), .range = {.above = 0, .most = 1e6},
+     .help = "t5: learning rate of the table, as a multiple of that of the rest", .default_text = "64; wikitext103: 1"},
 });
 
 /// The model with these in place, which has its position method and `train_length`. The embedding scale is that of the

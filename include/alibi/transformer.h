@@ -111,6 +111,8 @@ struct ALIBI_API TransformerConfig {
   int64_t window = 0;  ///< > 0: attention sees keys at a distance below it alone (sliding-window attention)
   int t5_buckets = 32;
   int t5_max_distance = 128;
+  double t5_init = 0.02;      ///< standard deviation of the table's first values
+  double t5_rate_factor = 1;  ///< learning rate of the table, as a multiple of that of the rest
   double rotary_theta = 10000;
   int64_t max_length = 0;  ///< learned: rows of the table
   Activation activation = Activation::gelu;
@@ -140,6 +142,7 @@ struct Parameter {
   bool decays = false;      ///< weight decay applies (matrices; not norms, biases, position tables)
   Tensor rounded = {};      ///< bfloat16 copy for products in bf16 precision; see Transformer::weights_changed()
   bool is_operand = false;  ///< matrix products are computed with it: it has such a copy
+  double rate_factor = 1;   ///< its learning rate, as a multiple of the optimizer's
 
   /// What products are computed with.
   const Tensor& operand() const { return rounded.defined() ? rounded : value; }

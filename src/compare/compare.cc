@@ -52,6 +52,7 @@ OrderedJson identity_of(const CompareOptions& options, const TrainingData& data)
   for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
     identity[option.name] = json_of(option.get(options.model));
   }
+  identity["t5_rate_factor"] = t5_rate_factor(options);  // not 0: what that means was not always the same
   identity["dropout"] = options.dropout ? OrderedJson(*options.dropout) : OrderedJson(nullptr);
   identity["tokenizer"] = data.tokenizer->fingerprint();
   identity["text"] = fingerprint(data.train.tokens);

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "compare/run.h"
 #include "report/format.h"
 #include "train/update.h"
 
@@ -29,6 +30,16 @@ std::string slopes_text(const ModelOptions& model) {
   return given;
 }
 
+std::string t5_text(const CompareOptions& options) {
+  const ModelOptions& model = options.model;
+  std::string text = fmt::format("{} buckets, one for all from {} on", model.t5_buckets,
+                                 model.t5_max_distance > 0 ? fmt::format("distance {}", model.t5_max_distance)
+                                                           : "a quarter of the training length");
+  const double rate = t5_rate_factor(options);
+  return text + fmt::format(", drawn with standard deviation {:g}, learned at {}", model.t5_init,
+                            rate == 1 ? "the rate of the rest" : fmt::format("{:g} times the rate of the rest", rate));
+}
+
 /// What the methods themselves are given.
 std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
   std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.embedding_scale);
@@ -36,9 +47,7 @@ std::string positions_text(const CompareOptions& options, const LanguageModelCon
   for (const Position method : options.methods) {
     if (method == Position::alibi) text += "; alibi: " + slopes_text(options.model);
     if (method == Position::t5) {
-      text += fmt::format("; t5: {} buckets, one for all from {} on", options.model.t5_buckets,
-                          options.model.t5_max_distance > 0 ? fmt::format("distance {}", options.model.t5_max_distance)
-                                                            : "a quarter of the training length");
+      text += "; t5: " + t5_text(options);
     }
   }
   return text;

@@ -307,6 +307,12 @@ LanguageModelConfig model_config(const CompareOptions& options, Position method,
   return config;
 }
 
+double t5_rate_factor(const CompareOptions& options) {
+  const LanguageModelConfig of_preset = preset(options.preset);
+  const LanguageModelConfig of_t5 = with_position(of_preset, Position::t5, options.train.length);
+  return with_options(of_t5, options.model, of_preset).transformer.t5_rate_factor;
+}
+
 StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress) {
   return Run(setting, train, std::move(run), progress).to_end();
 }

@@ -26,6 +26,9 @@ using RunProgress = std::function<void(CompareStatus status, double fraction_of_
 LanguageModelConfig model_config(const CompareOptions& options, Position method, int64_t train_length,
                                  const Tokenizer* tokenizer);
 
+/// What options.model has, or what is usual with the preset.
+double t5_rate_factor(const CompareOptions& options);
+
 /// Goes on with the run and keeps each part as soon as it is done. Returns early, with done = false, if
 /// options.should_stop says so.
 StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress);

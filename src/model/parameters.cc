@@ -55,7 +55,7 @@ std::vector<Parameter> make_parameters(const DeclareParameters& declare, uint64_
   std::vector<Parameter**> places;
   uint64_t counted = 0;  // those without a stream of their own
   declare([&](Parameter*& place, ParameterSpec spec) {
-    Parameter parameter{spec.name, Tensor::empty(spec.shape), {}, spec.decays, {}, spec.is_operand};
+    Parameter parameter{spec.name, Tensor::empty(spec.shape), {}, spec.decays, {}, spec.is_operand, spec.rate_factor};
     spec.start.fill(parameter.value, Random(seed, spec.stream ? *spec.stream : mix(0x1417, counted++)));
     if (spec.last_rows) {
       const int64_t rows = spec.shape[0];

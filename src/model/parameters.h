@@ -50,6 +50,7 @@ struct ParameterSpec {
     uint64_t stream;
   };
   std::optional<LastRows> last_rows = {};  ///< that start otherwise
+  double rate_factor = 1;                  ///< of the learning rate
 
   int64_t elements() const;
 };

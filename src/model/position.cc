@@ -178,17 +178,24 @@ class T5 : public PositionMethod {
   using PositionMethod::PositionMethod;
 
   std::vector<PositionField> fields() const override {
-    return {{"t5_buckets", &TransformerConfig::t5_buckets}, {"t5_max_distance", &TransformerConfig::t5_max_distance}};
+    return {{"t5_buckets", &TransformerConfig::t5_buckets},
+            {"t5_max_distance", &TransformerConfig::t5_max_distance},
+            {"t5_init", &TransformerConfig::t5_init},
+            {"t5_rate_factor", &TransformerConfig::t5_rate_factor}};
   }
   void check(const ConfigFields& fields) const override {
     fields.range("t5_buckets", config_.t5_buckets, config_.causal ? 2 : 4, 4096);
     fields.range("t5_max_distance", config_.t5_max_distance, config_.t5_buckets, largest_extent);
+    fields.expect(config_.t5_init >= 0 && config_.t5_init <= 100, "t5_init", config_.t5_init, "0 to 100");
+    fields.expect(config_.t5_rate_factor >= 0 && config_.t5_rate_factor <= 1e6, "t5_rate_factor",
+                  config_.t5_rate_factor, "0 to 1e6");
   }
   void declare(const VisitParameter& visit) override {
     visit(table_, {.name = "relative_bias.weight",
                    .shape = {config_.t5_buckets, config_.heads},
-                   .start = Start::normal(0.02f),
-                   .stream = kStream});
+                   .start = Start::normal(static_cast<float>(config_.t5_init)),
+                   .stream = kStream,
+                   .rate_factor = config_.t5_rate_factor});
   }
   void bias(int, AttentionOptions& options) const override {
     options.buckets = BucketedBias{table_->value, config_.t5_max_distance};

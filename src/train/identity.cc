@@ -48,6 +48,8 @@ OrderedJson model_json(const LanguageModel& model) {
           {"window", t.window},
           {"t5_buckets", t.t5_buckets},
           {"t5_max_distance", t.t5_max_distance},
+          {"t5_init", t.t5_init},
+          {"t5_rate_factor", t.t5_rate_factor},
           {"rotary_theta", t.rotary_theta},
           {"max_length", t.max_length},
           {"activation", name_of(t.activation)},
@@ -93,6 +95,8 @@ std::vector<std::string> differences(const OrderedJson& now, const Json& known) 
   // Both through the text that a checkpoint holds: numbers are compared as they are written.
   const auto complete = [](const Json& identity) {
     Json all = Json::parse(options_json(TrainOptions()).dump());
+    all["t5_init"] = TransformerConfig().t5_init;  // what all models had before it could be chosen
+    all["t5_rate_factor"] = TransformerConfig().t5_rate_factor;
     for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
       if (is_in(option.range, default_of(option))) all[option.name] = json_of(default_of(option));  // not the preset's
     }

@@ -1,6 +1,7 @@
 #include "train/optimizer.h"
 
 #include <cmath>
+#include <set>
 #include <utility>
 
 #include "nn/many.h"
@@ -35,24 +36,32 @@ OptimizerState::OptimizerState(const TrainOptions& options, std::vector<Paramete
 }
 
 void OptimizerState::update(int64_t step, double gradient_factor) {
-  const auto rate = static_cast<float>(schedule_.at(step));
-  const auto previous_rate = static_cast<float>(schedule_.at(step > 0 ? step - 1 : 0));
-  const auto factor = static_cast<float>(gradient_factor);
+  std::set<double> rate_factors;
+  for (const Parameter* parameter : parameters_) rate_factors.insert(parameter->rate_factor);
+  for (const double rate_factor : rate_factors) update_those(rate_factor, step, static_cast<float>(gradient_factor));
+}
+
+void OptimizerState::update_those(double rate_factor, int64_t step, float gradient_factor) {
+  const auto rate_at = [&](int64_t at) { return static_cast<float>(rate_factor * schedule_.at(at)); };
   const auto decay = static_cast<float>(options_.weight_decay);
-  nn::Tensors values;
+  nn::Tensors values, gradients;
+  std::vector<nn::Tensors> memory(memory_.size());
   std::vector<bool> decays;
-  for (const Parameter* parameter : parameters_) {
-    values.push_back(parameter->value);
-    decays.push_back(parameter->decays);
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& parameter = *parameters_[i];
+    if (parameter.rate_factor != rate_factor) continue;
+    values.push_back(parameter.value);
+    gradients.push_back(parameter.gradient);
+    for (size_t slot = 0; slot < memory.size(); ++slot) memory[slot].push_back(memory_[slot][i]);
+    decays.push_back(parameter.decays);
   }
-  const nn::Tensors gradients = gradients_of(parameters_);
   if (options_.optimizer == Optimizer::adamw) {
-    const nn::AdamW rates{rate, static_cast<float>(options_.beta1), static_cast<float>(options_.beta2),
+    const nn::AdamW rates{rate_at(step), static_cast<float>(options_.beta1), static_cast<float>(options_.beta2),
                           static_cast<float>(options_.eps), decay};
-    nn::adamw(values, gradients, memory_[0], memory_[1], decays, rates, step + 1, factor);
+    nn::adamw(values, gradients, memory[0], memory[1], decays, rates, step + 1, gradient_factor);
   } else {
-    const nn::Nag rates{rate, previous_rate, static_cast<float>(options_.momentum), decay};
-    nn::nag(values, gradients, memory_[0], decays, rates, factor);
+    const nn::Nag rates{rate_at(step), rate_at(step > 0 ? step - 1 : 0), static_cast<float>(options_.momentum), decay};
+    nn::nag(values, gradients, memory[0], decays, rates, gradient_factor);
   }
 }
 

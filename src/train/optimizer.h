@@ -28,6 +28,8 @@ class OptimizerState {
   std::vector<NamedTensor> tensors() const;
 
  private:
+  void update_those(double rate_factor, int64_t step, float gradient_factor);
+
   TrainOptions options_;
   Schedule schedule_;
   std::vector<Parameter*> parameters_;

@@ -14,7 +14,8 @@ from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING
 
 # What the preset says, or most texts never need, is not among the settings of a run unless it was asked for.
 WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "causal", "bidirectional",
-                    "bias-max", "slopes", "slope-training", "tolerance", "window", "t5-buckets", "t5-max-distance")
+                    "bias-max", "slopes", "slope-training", "tolerance", "window", "t5-buckets", "t5-max-distance",
+                    "t5-init", "t5-rate-factor")
 
 
 class TrainingConfig(CliTest):

@@ -10,6 +10,7 @@
 
 #include "alibi/results.h"
 #include "compare/run.h"
+#include "compare/short_run.h"
 #include "core/files.h"
 #include "report/json.h"
 #include "report/table.h"
@@ -21,49 +22,11 @@
 namespace alibi {
 namespace {
 
+using test::lines;
+using test::setting;
+using test::short_run;
+using test::shorter_run;
 using test::TemporaryFolder;
-
-std::string lines(int first, int count) {
-  std::string text;
-  for (int i = first; i < first + count; ++i) {
-    text += "the quick brown fox number " + std::to_string(i) + " jumps over the lazy dog and runs away\n";
-  }
-  return text;
-}
-
-/// A run of a second: `text` and `valid` in the folder, two methods, a few updates.
-CompareOptions short_run(const TemporaryFolder& folder) {
-  CompareOptions options = compare_defaults("tiny");
-  options.texts = {folder.write("text.txt", lines(0, 300))};
-  options.valid = {folder.write("valid.txt", lines(1000, 40))};
-  options.tokenizer = {.kind = "bpe", .vocab_size = 300};
-  options.methods = {Position::alibi, Position::none};
-  options.lengths = {8, 32};
-  options.train.length = 8;
-  options.train.batch_tokens = 64;
-  options.train.tokens = 256;
-  options.sample_tokens = 12;
-  options.speed_turns = 0;
-  return options;
-}
-
-/// The same with a model that costs next to nothing.
-CompareOptions shorter_run(const TemporaryFolder& folder) {
-  CompareOptions options = short_run(folder);
-  options.model.layers = 1;
-  options.model.d_model = 16;
-  options.model.heads = 2;
-  options.eval_tokens = 256;
-  options.sample_tokens = 0;
-  return options;
-}
-
-std::string setting(const CompareResults& results, const std::string& name) {
-  for (const auto& [key, value] : results.settings) {
-    if (key == name) return value;
-  }
-  return "";
-}
 
 TEST(Compare, AllMethodsSeeTheTokensThatTrainingMakes) {
   const TemporaryFolder folder;
@@ -299,32 +262,6 @@ TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
   const CompareResults read = results_from_json(read_file(options.out / "results.json"));
   EXPECT_EQ(read.methods.at(0).streaming.at(0).nll, alibi.streaming[0].nll);
   EXPECT_EQ(read.methods.at(0).interpolated.size(), alibi.interpolated.size());
-}
-
-TEST(Compare, ShapeAndPositionsCanBeGiven) {
-  const TemporaryFolder folder;
-  CompareOptions options = short_run(folder);
-  options.methods = {Position::alibi, Position::sinusoidal, Position::t5};
-  options.sample_tokens = 0;
-  options.model.layers = 1;
-  options.model.d_model = 32;
-  options.model.heads = 2;
-  options.model.t5_buckets = 8;
-  EXPECT_EQ(model_config(options, Position::t5, 64, nullptr).transformer.t5_max_distance, 16);
-  EXPECT_EQ(model_config(options, Position::t5, 24, nullptr).transformer.t5_max_distance, 8);  // the buckets
-  EXPECT_NE(setting(compare(options), "positions").find("one for all from a quarter of the training length on"),
-            std::string::npos);
-  options.model.t5_max_distance = 16;
-  const CompareResults results = compare(options);
-  EXPECT_NE(setting(results, "model").find("1 layers, d_model 32, 2 heads"), std::string::npos);
-  EXPECT_NE(setting(results, "positions").find("embeddings multiplied by 1 with every method"), std::string::npos);
-  EXPECT_NE(setting(results, "positions").find("t5: 8 buckets, one for all from distance 16 on"), std::string::npos);
-  EXPECT_EQ(results.methods[2].parameters, results.methods[0].parameters + 8 * 2);
-  const double unscaled = results.methods[1].evaluations[0].nll;
-  options.model.embedding_scale = 5;
-  EXPECT_NE(compare(options).methods[1].evaluations[0].nll, unscaled);
-  options.model.heads = 3;
-  test::expect_error<UsageError>([&] { compare(options); }, "heads");
 }
 
 TEST(Compare, SettingsOfTrainingReachItAndTheReport) {

@@ -223,6 +223,8 @@ TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {
     t.position = position;
     t.t5_buckets = position == Position::t5 ? 16 : 32;
     t.t5_max_distance = position == Position::t5 ? 99 : 128;
+    t.t5_init = position == Position::t5 ? 0.25 : 0.02;
+    t.t5_rate_factor = position == Position::t5 ? 8 : 1;
     t.rotary_theta = position == Position::rotary ? 500 : 10000;
     t.max_length = position == Position::learned ? 33 : 0;
     t.alibi_slopes =
@@ -247,6 +249,7 @@ TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {
     EXPECT_EQ(std::tuple(f.alibi_slopes, f.slope_training), std::tuple(t.alibi_slopes, t.slope_training));
     EXPECT_EQ(std::tuple(f.t5_buckets, f.t5_max_distance, f.rotary_theta, f.max_length),
               std::tuple(t.t5_buckets, t.t5_max_distance, t.rotary_theta, t.max_length));
+    EXPECT_EQ(std::tuple(f.t5_init, f.t5_rate_factor), std::tuple(t.t5_init, t.t5_rate_factor));
     EXPECT_EQ(std::tuple(f.bias, f.final_norm, f.causal, f.window), std::tuple(true, false, true, 9));
   }
 }

@@ -149,6 +149,8 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
   named.model("window", [](auto& c) { c.transformer.window = 5; });
   named.model("t5_buckets", [](auto& c) { c.transformer.t5_buckets = 16; });
   named.model("t5_max_distance", [](auto& c) { c.transformer.t5_max_distance = 64; });
+  named.model("t5_init", [](auto& c) { c.transformer.t5_init = 0.5; });
+  named.model("t5_rate_factor", [](auto& c) { c.transformer.t5_rate_factor = 4; });
   named.model("rotary_theta", [](auto& c) { c.transformer.rotary_theta = 500; });
   named.model("max_length", [](auto& c) { c.transformer.max_length = 32; });
   named.model("activation", [](auto& c) { c.transformer.activation = Activation::relu; });

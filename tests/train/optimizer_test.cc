@@ -101,6 +101,28 @@ TEST(OptimizerState, AdamWDecaysMatricesOnly) {
   EXPECT_EQ(optimizer.tensors()[0].name, "m.first");
 }
 
+TEST(OptimizerState, AParameterMayHaveAnotherRate) {
+  for (const Optimizer kind : {Optimizer::adamw, Optimizer::nag}) {
+    TrainOptions options;
+    options.optimizer = kind;
+    options.schedule_kind = ScheduleKind::constant;
+    options.warmup_steps = 0;
+    options.learning_rate = 0.004;
+    std::vector<Parameter> all = parameters(), slow = parameters(), fast = parameters();
+    all[1].rate_factor = 8;
+    OptimizerState mixed(options, pointers(all)), at_rate(options, pointers(slow));
+    options.learning_rate = 0.032;
+    OptimizerState at_eightfold(options, pointers(fast));
+    for (int64_t step = 0; step < 3; ++step) {
+      for (OptimizerState* optimizer : {&mixed, &at_rate, &at_eightfold}) optimizer->update(step, 0.5);
+    }
+    EXPECT_TRUE(test::same_bits(all[0].value, slow[0].value)) << name_of(kind);
+    EXPECT_TRUE(test::same_bits(all[1].value, fast[1].value)) << name_of(kind);
+    const std::vector<NamedTensor> found = mixed.tensors(), expected = at_eightfold.tensors();
+    EXPECT_TRUE(test::same_bits(found[1].tensor, expected[1].tensor)) << found[1].name;
+  }
+}
+
 TEST(OptimizerState, ItsTensorsAreAllItRemembers) {
   for (const Optimizer kind : {Optimizer::adamw, Optimizer::nag}) {
     TrainOptions options;
