@@ -112,7 +112,7 @@ struct ALIBI_API TransformerConfig {
   int t5_buckets = 32;
   int t5_max_distance = 128;
   double t5_init = 0.02;      ///< standard deviation of the table's first values
-  double t5_rate_factor = 1;  ///< learning rate of the table, as a multiple of that of the rest
+  double t5_rate_factor = 1;  ///< learning rate of the table, as a multiple of that of the rest; see ModelOptions
   double rotary_theta = 10000;
   int64_t max_length = 0;  ///< learned: rows of the table
   Activation activation = Activation::gelu;
