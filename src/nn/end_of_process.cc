@@ -38,7 +38,11 @@ UseOfOneDnn::UseOfOneDnn() {
   std::call_once(first_use, follow_forks);
   users.fetch_add(1);  // before the look, as end() says that it has ended before it looks for users
   is_there_ = !ended.load();
-  is_there_ ? static_cast<void>(++own_uses) : static_cast<void>(users.fetch_sub(1));
+  if (is_there_) {
+    ++own_uses;
+  } else {
+    users.fetch_sub(1);
+  }
 }
 
 UseOfOneDnn::~UseOfOneDnn() {

@@ -95,8 +95,7 @@ std::vector<std::string> differences(const OrderedJson& now, const Json& known) 
   // Both through the text that a checkpoint holds: numbers are compared as they are written.
   const auto complete = [](const Json& identity) {
     Json all = Json::parse(options_json(TrainOptions()).dump());
-    all["t5_init"] = TransformerConfig().t5_init;  // what all models had before it could be chosen
-    all["t5_rate_factor"] = TransformerConfig().t5_rate_factor;
+    all["t5_rate_factor"] = TransformerConfig().t5_rate_factor;  // what all models had before it could be chosen
     for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
       if (is_in(option.range, default_of(option))) all[option.name] = json_of(default_of(option));  // not the preset's
     }
