@@ -11,7 +11,7 @@ import time
 import numpy as np
 import torch
 
-import alibi
+import alibi_attention as alibi
 
 torch.set_num_threads(2)
 
@@ -78,7 +78,6 @@ def memory(name):
 
 
 def model(name):
-    import alibi.transformers
     import transformers
 
     longest, width, heads = 8192, 512, 8

@@ -6,7 +6,7 @@ import subprocess
 import numpy as np
 import pytest
 
-import alibi
+import alibi_attention as alibi
 
 
 @pytest.mark.skipif("ALIBI_ATTENTION_BITS" not in os.environ, reason="ALIBI_ATTENTION_BITS: the program is not there")

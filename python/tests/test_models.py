@@ -10,7 +10,7 @@ import time
 import numpy as np
 import pytest
 
-import alibi
+import alibi_attention as alibi
 
 if not alibi._core.has_models:
     pytest.skip("this build has the operator alone", allow_module_level=True)
@@ -159,7 +159,7 @@ def test_an_encoder():
 
 def test_ctrl_c_ends_training_with_a_checkpoint(tmp_path):
     program = f"""
-import alibi
+import alibi_attention as alibi
 try:
     alibi.train("a line of text\\n" * 3000, tokens=10**9, layers=1, d_model=32, heads=2, length=32, batch_tokens=1024,
                 out={str(tmp_path / "run")!r}, on_progress=lambda p: p.step == 3 and print("go", flush=True) or True)

@@ -10,7 +10,7 @@ import threading
 import numpy as np
 import pytest
 
-import alibi
+import alibi_attention as alibi
 import reference
 
 H, D = 6, 32
@@ -185,7 +185,7 @@ def test_slopes(heads):
 def test_errors_name_what_is_wrong():
     q, k, v = qkv()
     assert issubclass(alibi.UsageError, alibi.Error) and issubclass(alibi.UsageError, ValueError)
-    assert issubclass(alibi.Error, RuntimeError) and alibi.Error.__module__ == "alibi"
+    assert issubclass(alibi.Error, RuntimeError) and alibi.Error.__module__ == "alibi_attention"
     for call, message in [
         (lambda: alibi.attention(q.astype(np.float64), k, v), "q is float64, expected float32 or bfloat16"),
         (lambda: alibi.attention(q, k[:, :, :4], v[:, :, :4]), "heads"),

@@ -10,7 +10,7 @@ import pytest
 
 torch = pytest.importorskip("torch")
 
-import alibi
+import alibi_attention as alibi
 import reference
 
 H, D, L = 4, 32, 70
@@ -114,7 +114,7 @@ def test_opcheck(given):
 
 
 def test_saved_words_are_as_many_as_the_library_says():
-    from alibi import _core, _torch
+    from alibi_attention import _core, _torch
 
     for tolerance in (0.0, 1e-6):
         for queries in (1, 32, 33, 100):
@@ -273,7 +273,7 @@ print(hashlib.sha256(bits).hexdigest())
 
 def test_both_import_orders_give_the_same_bits_at_any_number_of_openmp_threads():
     runs = []
-    for imports in ("import alibi", "import torch, alibi"):
+    for imports in ("import alibi_attention as alibi", "import torch, alibi_attention as alibi"):
         for count in ("1", "4"):
             runs.append(
                 subprocess.run(

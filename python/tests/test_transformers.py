@@ -5,8 +5,8 @@ import pytest
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
 
-import alibi.transformers
-from alibi import _torch
+import alibi_attention as alibi
+from alibi_attention import _torch
 
 if not transformers.__version__.startswith(alibi.transformers._VERSIONS):
     pytest.skip(f"transformers {transformers.__version__} is none that is known", allow_module_level=True)

@@ -1,6 +1,6 @@
 """Attention with linear biases (ALiBi) on CPUs, for NumPy arrays and PyTorch tensors; language models that have it.
 
-    import alibi
+    import alibi_attention as alibi
     out = alibi.attention(q, k, v, alibi_slopes=alibi.slopes(heads))
     model = alibi.LanguageModel.load(folder)
 
@@ -10,6 +10,7 @@ and no bias or mask of length x length is made. PyTorch is imported only where i
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -108,4 +109,6 @@ def __getattr__(name: str) -> Any:
         from ._module import AlibiAttention
 
         return AlibiAttention
-    raise AttributeError(f"module 'alibi' has no attribute '{name}'")
+    if name == "transformers":  # imports PyTorch and transformers
+        return importlib.import_module(".transformers", __name__)
+    raise AttributeError(f"module 'alibi_attention' has no attribute '{name}'")
