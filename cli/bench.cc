@@ -39,7 +39,7 @@ struct AttentionCommand : CommonOptions {
   std::string isa;
   std::string tensors;
   int64_t heads = 8;
-  int64_t kv_heads = 0;
+  std::optional<int64_t> kv_heads;  ///< absent: as many as query heads
   int64_t head_dim = 64;
   double seconds = 0.5;
   double longest = 5;
@@ -80,7 +80,7 @@ bench::AttentionBenchSettings settings_of(const AttentionCommand& command) {
   }
   bench::AttentionBenchSettings settings;
   settings.shape = {.heads = command.heads,
-                    .kv_heads = command.kv_heads,
+                    .kv_heads = command.kv_heads.value_or(0),
                     .head_dim = command.head_dim,
                     .position = position_from(command.position)};
   settings.shape.validate();

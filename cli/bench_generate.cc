@@ -24,14 +24,14 @@ struct GenerateBenchCommand : CommonOptions {
   std::string model;              ///< instead of the preset
   std::vector<int64_t> contexts;  ///< empty: 512, 4096 ... 1048576
   std::string precision = "auto";
-  int64_t vocab_size = 0;  ///< 0: the preset's
+  std::optional<int64_t> vocab_size;  ///< absent: the preset's
   bench::GenerateBenchSettings settings;
 };
 
 LanguageModel model_of(const GenerateBenchCommand& command) {
   if (!command.model.empty()) return LanguageModel::load(command.model);
   LanguageModelConfig config = preset(command.preset);
-  if (command.vocab_size > 0) config = with_vocab_size(config, static_cast<int>(command.vocab_size));
+  if (command.vocab_size) config = with_vocab_size(config, static_cast<int>(*command.vocab_size));
   return LanguageModel(config, command.seed);
 }
 

@@ -26,14 +26,14 @@ struct TrainBenchCommand : CommonOptions {
   std::vector<int64_t> lengths;  ///< empty: 512, 1024, 2048, 4096
   std::string precision = "auto";
   bool all_keys = false;
-  int64_t vocab_size = 0;  ///< 0: the preset's
+  std::optional<int64_t> vocab_size;  ///< absent: the preset's
   bench::TrainBenchSettings settings;
 };
 
 /// A model by the names it was asked for.
 LanguageModelConfig config_of(const TrainBenchCommand& command, const std::string& name) {
   LanguageModelConfig config = preset(name);
-  if (command.vocab_size > 0) config = with_vocab_size(config, static_cast<int>(command.vocab_size));
+  if (command.vocab_size) config = with_vocab_size(config, static_cast<int>(*command.vocab_size));
   check_usage(!config.adaptive,
               "[--presets] {} has an adaptive softmax, whose products depend on the text; choose another preset", name);
   return config;

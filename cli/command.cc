@@ -22,6 +22,12 @@ std::string with_default(const std::string& help, const std::string& value) {
   return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
 }
 
+OptionRange range_of(int64_t least, int64_t most) {
+  OptionRange range{.least = static_cast<double>(least)};
+  if (most != INT64_MAX) range.most = static_cast<double>(most);
+  return range;
+}
+
 /// Of all options, by Command::choices().
 std::map<const CLI::Option*, std::vector<std::string>>& all_choices() {
   static std::map<const CLI::Option*, std::vector<std::string>> choices;
@@ -90,10 +96,19 @@ void Command::value(const std::string& names, const std::string& type, const std
 }
 
 void Command::count(const std::string& name, int64_t& value, const std::string& help, int64_t least, int64_t most) {
-  OptionRange range{.least = static_cast<double>(least)};
-  if (most != INT64_MAX) range.most = static_cast<double>(most);
-  this->value(name, "N", with_default(help, value < least ? "" : std::to_string(value)),
-              [range, &value](const std::string& word) { return read_count(word, range, value); });
+  this->value(
+      name, "N", with_default(help, std::to_string(value)),
+      [range = range_of(least, most), &value](const std::string& word) { return read_count(word, range, value); });
+}
+
+void Command::count(const std::string& name, std::optional<int64_t>& value, const std::string& help, int64_t least,
+                    int64_t most) {
+  this->value(name, "N", help, [range = range_of(least, most), &value](const std::string& word) {
+    int64_t found = 0;
+    std::string wrong = read_count(word, range, found);
+    if (wrong.empty()) value = found;
+    return wrong;
+  });
 }
 
 void Command::counts(const std::string& name, std::vector<int64_t>& values, const std::string& help) {
@@ -118,6 +133,16 @@ void Command::seed(uint64_t& value) {
 void Command::number(const std::string& name, double& value, const std::string& help) {
   this->value(name, "X", with_default(help, value > 0 ? fmt::format("{:g}", value) : ""),
               [&value](const std::string& word) { return read_number(word, {.least = 0}, value); });
+}
+
+void Command::number(const std::string& name, std::optional<double>& value, const std::string& help,
+                     const OptionRange& range) {
+  this->value(name, "X", help, [range, &value](const std::string& word) {
+    double found = 0;
+    std::string wrong = read_number(word, range, found);
+    if (wrong.empty()) value = found;
+    return wrong;
+  });
 }
 
 void Command::flag(const std::string& names, const std::string& help, std::function<void()> take) {

@@ -5,8 +5,11 @@
 #include <cstdint>
 #include <functional>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <vector>
+
+#include "alibi/options.h"
 
 namespace CLI {
 class App;
@@ -37,11 +40,16 @@ class Command {
   /// A whole number; 5k and 2M are understood.
   void count(const std::string& name, int64_t& value, const std::string& help, int64_t least = 1,
              int64_t most = INT64_MAX);
+  /// One that is absent unless the option is given.
+  void count(const std::string& name, std::optional<int64_t>& value, const std::string& help, int64_t least = 1,
+             int64_t most = INT64_MAX);
   /// Whole numbers of at least 1, separated by commas.
   void counts(const std::string& name, std::vector<int64_t>& values, const std::string& help);
   void seed(uint64_t& value);
   /// Finite and at least 0.
   void number(const std::string& name, double& value, const std::string& help);
+  /// One that is absent unless the option is given.
+  void number(const std::string& name, std::optional<double>& value, const std::string& help, const OptionRange& range);
   void flag(const std::string& name, bool& value, const std::string& help);
   void flag(const std::string& names, const std::string& help, std::function<void()> take);
   /// A text that may be left out behind the name; given() says whether the option is there.

@@ -9,6 +9,7 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "core/isa.h"
 #include "numbers.h"
 
 namespace alibi::cli {
@@ -33,7 +34,8 @@ void CommonOptions::add_to(Command& command) {
 }
 
 void CommonOptions::apply() {
-  if (threads > 0) set_threads(static_cast<int>(threads));
+  isa();  // refuses an ALIBI_ISA that there is not
+  if (threads) set_threads(static_cast<int>(*threads));
   if (!json.empty()) json_file_ = output_file(json, "--json");
 }
 
@@ -123,9 +125,9 @@ void ModelUse::apply(LanguageModel& model) const {
   model.set_precision(precision_from(precision));
 }
 
-void add_dropout(Command& command, double& dropout) {
+void add_dropout(Command& command, std::optional<double>& dropout) {
   command.number("--dropout", dropout,
-                 "Part of the activations dropped in training; 0: none of any kind [the preset's]");
+                 "Part of the activations dropped in training; 0: none of any kind [the preset's]", {.least = 0});
 }
 
 void add_field(Command& command, std::string& field) {

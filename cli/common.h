@@ -25,7 +25,7 @@ std::vector<std::string> absolute_paths(const std::vector<std::string>& paths);
 
 struct CommonOptions {
   std::string json;
-  int64_t threads = 0;  ///< 0: the library's choice
+  std::optional<int64_t> threads;  ///< absent: the library's choice
   uint64_t seed = 0;
 
   void add_to(Command& command);
@@ -63,8 +63,8 @@ struct ModelUse {
   void add_to(Command& command);
   void apply(LanguageModel& model) const;
 };
-/// Below zero: the preset's.
-void add_dropout(Command& command, double& dropout);
+/// Absent: the preset's.
+void add_dropout(Command& command, std::optional<double>& dropout);
 void add_field(Command& command, std::string& field);
 void add_valid(Command& command, std::vector<std::string>& texts);
 

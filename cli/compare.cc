@@ -24,29 +24,31 @@
 namespace alibi::cli {
 namespace {
 
-/// 0 and empty: what the preset says.
+/// Absent and empty: what the preset says.
 struct CompareCommand : CommonOptions {
   std::vector<std::string> texts, valid;
   std::vector<std::string> methods = {"alibi", "sinusoidal", "rotary", "t5"};
   std::vector<int64_t> lengths, train_lengths;
   std::string preset = "tiny";
   std::string out = "alibi-compare", resume, tune, field;
-  int64_t seeds = 1, stride = 0, eval_tokens = 0, sample_tokens = -1, speed_turns = 3;
-  bool fresh = false, stream = false;
+  int64_t seeds = 1, speed_turns = 3;
+  std::optional<int64_t> stride, eval_tokens, sample_tokens;
+  bool overwrite = false, stream = false;
   Interpolation interpolation;
   TokenizerChoice tokenizer;
-  double dropout = -1;
+  std::optional<double> dropout;
   GivenOptions<ModelOptions> model;
   GivenOptions<TrainOptions> train;
 };
 
 /// Options that say what to do, not what is compared.
-const std::vector<std::string> kNotSettings = {"resume", "fresh", "out", "json", "threads", "help"};
+const std::vector<std::string> kNotSettings = {"resume", "overwrite", "out", "json", "threads", "help"};
 
 /// With --resume, what the folder's comparison was called with; the command line may add to it.
 void complete(CompareCommand& options, const Command& command) {
   if (!command.given("--resume")) return;
-  check_usage(!options.fresh, "[compare] --resume goes on with a comparison, --fresh begins it anew; choose one");
+  check_usage(!options.overwrite,
+              "[compare] --resume goes on with a comparison, --overwrite begins it anew; choose one");
   check_usage(options.resume.empty() || !command.given("--out") || options.resume == options.out,
               "[compare] --resume names {}, --out names {}; one of them is enough", options.resume, options.out);
   if (!options.resume.empty()) options.out = options.resume;
@@ -92,16 +94,16 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   compare.seeds = options.seeds;
   compare.lengths = options.lengths;
   compare.train_lengths = options.train_lengths;
-  compare.stride = options.stride;
+  compare.stride = options.stride.value_or(compare.stride);
   compare.stream = options.stream;
   if (options.interpolation.dynamic || options.interpolation.factor != 1) compare.interpolation = options.interpolation;
-  compare.fresh = options.fresh;
+  compare.overwrite = options.overwrite;
   compare.train = train_options(options.preset, options.train, options.seed);
   options.model.apply_to(compare.model);
   if (tunes) compare.tune_rates = rates_to_try(options.tune, compare.train.learning_rate);
-  if (options.dropout >= 0) compare.dropout = static_cast<float>(options.dropout);
-  if (options.eval_tokens > 0) compare.eval_tokens = options.eval_tokens;
-  compare.sample_tokens = options.sample_tokens;
+  if (options.dropout) compare.dropout = static_cast<float>(*options.dropout);
+  compare.eval_tokens = options.eval_tokens.value_or(compare.eval_tokens);
+  compare.sample_tokens = options.sample_tokens.value_or(compare.sample_tokens);
   compare.speed_turns = options.speed_turns;
   compare.out = options.out;
   compare.command = command_line();
@@ -127,6 +129,19 @@ void show(const CompareStatus& status, Progress& progress, std::string& label) {
   progress.update(status.fraction, fields, status.seconds_left);
 }
 
+/// The report has the others; but what was asked for is not all there.
+void check_none_diverged(const CompareResults& results) {
+  std::vector<std::string> diverged;
+  for (const MethodResults& method : results.methods) {
+    for (const RunResults& run : method.runs) {
+      if (run.diverged.empty()) continue;
+      diverged.push_back(fmt::format("{} from seed {}: {}", method.name, run.seed, run.diverged));
+    }
+  }
+  check(diverged.empty(), "[compare] {} of {} runs diverged: {}", diverged.size(), results.runs_done(),
+        fmt::join(diverged, "; "));
+}
+
 void run_compare(CompareCommand& options, const Command& command) {
   complete(options, command);
   check_output_folder(options.out, "--out");
@@ -150,6 +165,7 @@ void run_compare(CompareCommand& options, const Command& command) {
   say("{}\n{}\n\n", comparison_table(results), verdict(results));
   say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
   if (!options.json.empty()) options.write_json(to_json(results));
+  check_none_diverged(results);
 }
 
 }  // namespace
@@ -181,7 +197,7 @@ void add_compare(CLI::App& app) {
   command.text("-o,--out", options->out, "DIR",
                "Folder for the report and the models; the same command goes on where it was");
   command.optional_text("--resume", options->resume, "DIR", "Go on with the comparison of this folder (or of --out)");
-  command.flag("--fresh", options->fresh, "Forget the comparison that the folder holds, and begin anew");
+  command.flag("--overwrite,--fresh", options->overwrite, "Replace the comparison that the folder holds");
   command.group(OptionGroup::text);
   add_valid(command, options->valid);
   add_field(command, options->field);

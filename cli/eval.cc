@@ -28,9 +28,9 @@ namespace {
 struct EvalCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
-  std::vector<int64_t> lengths;  ///< empty: see default_lengths
-  int64_t stride = 0;            ///< 0: non-overlapping
-  bool stream = false;           ///< in one pass, besides the lengths that were asked for
+  std::vector<int64_t> lengths;   ///< empty: see default_lengths
+  std::optional<int64_t> stride;  ///< absent: non-overlapping
+  bool stream = false;            ///< in one pass, besides the lengths that were asked for
   ModelUse use;
   bool per_position = false;
   bool held_out = false;
@@ -149,8 +149,8 @@ void run_eval(EvalCommand& options) {
   std::vector<int64_t> lengths = options.lengths;
   if (lengths.empty() && !options.stream) lengths = default_lengths(model.config());
   for (const int64_t length : lengths) {
-    check_usage(options.stride <= length, "[eval] the stride is {}, expected at most the length, {}", options.stride,
-                length);
+    check_usage(options.stride.value_or(1) <= length, "[eval] the stride is {}, expected at most the length, {}",
+                options.stride.value_or(1), length);
   }
   const ScoredText text =
       with_progress([&](const TextProgress& progress) { return text_of(options, model.tokenizer(), progress); });
@@ -167,7 +167,7 @@ void run_eval(EvalCommand& options) {
   for (const int64_t length : lengths) {
     EvaluateOptions evaluate_options;
     evaluate_options.length = length;
-    evaluate_options.stride = options.stride;
+    evaluate_options.stride = options.stride.value_or(length);
     const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options);
     const int64_t scored = scored_bytes(evaluation, bytes, text.stream.tokens.size());
     say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, evaluation.stride,

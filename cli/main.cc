@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -141,6 +142,7 @@ const std::string& command_line() { return typed; }
 
 int main(int argc, char** argv) {
   alibi::cli::reserve_standard_files();
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that must not grow further: the call fails, and is told like a full disk
   try {
     return alibi::cli::run(argc, argv);
   } catch (const alibi::cli::Interrupted& stopped) {
@@ -148,10 +150,12 @@ int main(int argc, char** argv) {
   } catch (const alibi::UsageError& e) {
     return alibi::cli::report(e.what(), 2);
   } catch (const std::bad_alloc&) {
-    return alibi::cli::report("out of memory; a shorter length or a smaller batch needs less", 1);
+    return alibi::cli::report("[memory] out of memory; a shorter length or a smaller batch needs less", 1);
   } catch (const std::filesystem::filesystem_error& e) {
     return alibi::cli::report("[files] " + e.path1().string() + ": " + e.code().message(), 1);
-  } catch (const std::exception& e) {
+  } catch (const alibi::Error& e) {
     return alibi::cli::report(e.what(), 1);
+  } catch (const std::exception& e) {  // of the system, or of a library that we use
+    return alibi::cli::report(std::string("[alibi] ") + e.what(), 1);
   }
 }

@@ -21,6 +21,7 @@ namespace {
 struct ReportCommand : CommonOptions {
   std::vector<std::string> inputs;
   std::string out = "alibi-report";
+  bool overwrite = false;
 };
 
 /// A folder of `alibi compare`, or its results.json; LABEL= may stand before it.
@@ -38,12 +39,24 @@ NamedResults read_results(const std::string& input) {
   return {input, results_from_json(read_file(file, kMostJsonBytes)), label};
 }
 
+/// The report of the same results may be drawn again, that of others is somebody's.
+void check_replaces_nothing(const ReportCommand& options, const CompareResults& results) {
+  if (options.overwrite || !holds_report(options.out)) return;
+  const std::filesystem::path file = std::filesystem::path(options.out) / "results.json";
+  const bool same = path_exists(file) && to_json(merge({read_results(options.out)})) == to_json(results);
+  check_usage(same,
+              "[report] {} holds a report of other results; choose another folder with --out, or replace it with "
+              "--overwrite",
+              options.out);
+}
+
 void run_report(ReportCommand& options) {
   check_output_folder(options.out, "--out");
   options.apply();
   std::vector<NamedResults> parts;
   for (const std::string& input : options.inputs) parts.push_back(read_results(input));
   const CompareResults results = merge(parts);
+  check_replaces_nothing(options, results);
   write_report(results, options.out);
   say("{}\n{}\n\n", comparison_table(results), verdict(results));
   say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
@@ -59,6 +72,7 @@ void add_report(CLI::App& app) {
       options->inputs, true,
       "Folders of `alibi compare`, or their results.json; LABEL=FOLDER: its methods are called METHOD, LABEL");
   command.text("-o,--out", options->out, "DIR", "Folder for report.html, figure.svg and results.json");
+  command.flag("--overwrite", options->overwrite, "Replace the report of other results that the folder holds");
   options->add_to(command);
   command.examples(
       "  alibi report alibi-compare\n"

@@ -82,7 +82,7 @@ class Lines {
 struct ScoreCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
-  int64_t length = 0;
+  std::optional<int64_t> length;  ///< absent: what the model and the context say
   ModelUse use;
   bool tokens = false;
   ContextOptions context;
@@ -126,7 +126,7 @@ void run_score(ScoreCommand options) {
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
   const Tokenizer& words = model.tokenizer();
-  Scorer scorer(model, {.length = options.length, .context = options.context});
+  Scorer scorer(model, {.length = options.length.value_or(0), .context = options.context});
   Scored all;
   for (size_t i = 0; i < options.texts.size(); ++i) {
     Lines lines(options.texts[i]);

@@ -19,6 +19,7 @@ namespace {
 struct TokenizeCommand : CommonOptions {
   std::vector<std::string> texts, valid;
   std::string out, check, field = kTextField;
+  bool overwrite = false;
   TokenizerChoice tokenizer;
 };
 
@@ -45,7 +46,7 @@ TrainingData write(const TokenizeCommand& options) {
   check_usage(!options.texts.empty(), "[tokenize] TEXT is required");
   check_usage(!options.out.empty(), "[tokenize] -o DATA is required: the folder to write");
   validate(options.tokenizer);
-  prepare_data_folder(options.out);
+  prepare_data_folder(options.out, options.overwrite);
   return with_progress([&](const TextProgress& progress) {
     progress("read", 0);
     const Corpus corpus = read_corpus(options.texts, options.valid, std::cin, options.field);
@@ -85,6 +86,7 @@ void add_tokenize(CLI::App& app) {
   Command command(app, "tokenize", "Turn text into a folder of tokens to train on, also if it is larger than memory");
   command.texts(options->texts, false, "Text files, folders (all text files in them) or - for standard input");
   command.text("-o,--out", options->out, "DATA", "Folder to write: tokens and tokenizer");
+  command.flag("--overwrite", options->overwrite, "Replace the tokens and the tokenizer that the folder holds");
   add_valid(command, options->valid);
   add_field(command, options->field);
   add_tokenizer(command, options->tokenizer);

@@ -27,7 +27,7 @@ namespace alibi::cli {
 namespace {
 
 /// Options that say what to do, not how a run is done.
-const std::vector<std::string> not_settings = {"config", "resume", "plan", "help"};
+const std::vector<std::string> not_settings = {"config", "resume", "overwrite", "plan", "help"};
 
 /// Runs that need less than this do not wait for the machine to be measured first.
 constexpr double kFlopsWorthMeasuring = 1e13;
@@ -76,6 +76,13 @@ void begin_from(const TrainSettings& settings, LanguageModel& model, const Token
   for (size_t i = 0; i < places.size(); ++i) places[i]->value.copy_from(values[i]->value);
 }
 
+/// Before the text is read, which may take long.
+void check_replaces_nothing(const TrainSettings& settings, bool resumes) {
+  check_usage(!settings.overwrite || !resumes,
+              "[train] --resume goes on with a run, --overwrite replaces it; choose one");
+  if (!settings.overwrite && !(resumes && newest_checkpoint(settings.model))) check_folder_is_free(settings.model);
+}
+
 void say_where_it_goes_on(const TrainSettings& settings) {
   const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
   if (!found) {
@@ -101,6 +108,7 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   settings.run.apply_to(run);
   run.folder = settings.model;
   run.resume = resumes;
+  run.overwrite = settings.overwrite;
   run.settings = to_text(settings_json(settings, options, run, model.config()));
   run.valid = data.valid.tokens;
   run.on_step = [&](const TrainStatus& status) { display.update(status); };
@@ -121,6 +129,16 @@ void report_training(const TrainResult& trained, int64_t peak_bytes) {
   }
 }
 
+Evaluation evaluate_trained(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options,
+                            int64_t step) {
+  try {
+    return evaluate_with_progress(model, tokens, options);
+  } catch (const NotFiniteError& error) {
+    fail("[train] the model after update {} cannot score the held-out text, so it is not saved: {}", step,
+         error.what());
+  }
+}
+
 nlohmann::ordered_json training_json(const TrainResult& trained, int64_t peak_bytes) {
   nlohmann::ordered_json json = {{"tokens", trained.tokens},
                                  {"steps", trained.steps},
@@ -138,8 +156,7 @@ nlohmann::ordered_json training_json(const TrainResult& trained, int64_t peak_by
 
 void plan(TrainSettings& settings, const Command& command) {
   if (!settings.config.empty()) command.read_options(settings.config, not_settings);
-  check_usage(settings.epochs == 0,
-              "[train] --plan does not read the text, so it cannot count in --epochs: say --tokens");
+  check_usage(!settings.epochs, "[train] --plan does not read the text, so it cannot count in --epochs: say --tokens");
   settings.apply();
   const TrainOptions options = train_options(settings);
   LanguageModelConfig config = model_config(settings, options.length);
@@ -155,6 +172,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   complete_from(settings, command);
   settings.apply();
   const bool resumes = command.given("--resume");
+  check_replaces_nothing(settings, resumes);
   if (resumes) say_where_it_goes_on(settings);
   const std::string from = settings.from;
   if (const auto newest = resumes && !from.empty() ? newest_checkpoint(settings.model) : std::nullopt) {
@@ -170,7 +188,7 @@ void run_train(TrainSettings& settings, const Command& command) {
     return training_data(settings.texts, settings.valid, choice, progress, settings.field);
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
-  if (settings.epochs > 0) options = train_options(settings, text_tokens);
+  if (settings.epochs) options = train_options(settings, text_tokens);
   options.check_text(text_tokens);  // before a model of that length is made
   if (settings.from.empty()) config = with_vocab_size(config, data.tokenizer->vocab_size());
   LanguageModel model(config, settings.seed, data.tokenizer);
@@ -188,7 +206,6 @@ void run_train(TrainSettings& settings, const Command& command) {
     throw Interrupted{StopSignals::received()};
   }
   model.release_training_memory();
-  model.save(settings.model);
   report_training(trained, peak_bytes);
 
   EvaluateOptions evaluate_options;
@@ -196,7 +213,8 @@ void run_train(TrainSettings& settings, const Command& command) {
   evaluate_options.mask_rate = options.mask_rate;
   const size_t held_out = data.valid.tokens.size(), most = static_cast<size_t>(options.eval_tokens);
   const std::span<const int32_t> scored = data.valid.tokens.first(most > 0 ? std::min(most, held_out) : held_out);
-  const Evaluation evaluation = evaluate_with_progress(model, scored, evaluate_options);
+  const Evaluation evaluation = evaluate_trained(model, scored, evaluate_options, trained.weights_step);
+  model.save(settings.model);  // now that it can be used: the folder may hold an earlier one
   const int64_t bytes = scored_bytes(evaluation, bytes_of_prefix(data, scored.size()), scored.size());
   say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", format_perplexity(evaluation.perplexity()),
       evaluation.bits_per_byte(bytes), evaluation.length);

@@ -25,6 +25,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.text("-o,--out", s.model, "MODEL", "Model folder to write");
   command.optional_text("--resume", s.resume, "MODEL",
                         "Continue the run of this folder (or of --out) from its newest checkpoint");
+  command.flag("--overwrite", s.overwrite, "Replace the model or the run that the folder holds");
   command.text("--from", s.from, "MODEL",
                "Begin with the weights of this model, in its shape and with its tokenizer: fine-tuning");
   command.text("--config", s.config, "FILE", "JSON with values for options that are not given, e.g. MODEL/train.json");
@@ -38,7 +39,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   add_tokenizer(command, s.tokenizer);
   add_dropout(command, s.dropout);
   s.train.add_to(command, OptionGroup::text);
-  command.number("--epochs", s.epochs, "How often to see the text, in place of --tokens");
+  command.number("--epochs", s.epochs, "How often to see the text, in place of --tokens", {.above = 0});
   command.exclude("--epochs", "--tokens");
   command.group("Model and position");
   s.shape.add_to(command, "Model and position");
@@ -52,9 +53,9 @@ void add_train_options(Command& command, TrainSettings& s) {
 
 TrainOptions train_options(const TrainSettings& s, std::optional<int64_t> text_tokens) {
   std::optional<int64_t> tokens;
-  if (s.epochs > 0) {
-    const double all = std::ceil(s.epochs * static_cast<double>(text_tokens.value_or(1)));
-    check_usage(all < 1e15, "[train] {} epochs are too many", s.epochs);
+  if (s.epochs) {
+    const double all = std::ceil(*s.epochs * static_cast<double>(text_tokens.value_or(1)));
+    check_usage(all < 1e15, "[train] {} epochs are too many", *s.epochs);
     tokens = text_tokens ? static_cast<int64_t>(all) : INT64_MAX;
   }
   const TrainOptions options = train_options(s.preset, s.train, s.seed, tokens);
@@ -69,7 +70,7 @@ LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
     check_usage(!end || train_length <= *end, "[train] {} has {} positions, which end at {}; --length is {}", s.from,
                 name_of(config.transformer.position), end.value_or(0), train_length);
     config.train_length = train_length;
-    return s.dropout >= 0 ? with_dropout(config, static_cast<float>(s.dropout)) : config;
+    return s.dropout ? with_dropout(config, static_cast<float>(*s.dropout)) : config;
   }
   ModelOptions options;
   s.shape.apply_to(options);
@@ -79,7 +80,7 @@ LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
   config = with_position(config, position, train_length);
   config = with_position(with_options(config, options, config), position, train_length);
   if (options.embedding_scale > 0) config.embedding_scale = static_cast<float>(options.embedding_scale);
-  if (s.dropout >= 0) config = with_dropout(config, static_cast<float>(s.dropout));
+  if (s.dropout) config = with_dropout(config, static_cast<float>(*s.dropout));
   config.validate();
   return config;
 }

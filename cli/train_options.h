@@ -13,7 +13,7 @@
 
 namespace alibi::cli {
 
-/// Below zero and empty, and 0 for what must be positive: what the preset says.
+/// Absent and empty: what the preset says.
 struct TrainSettings : CommonOptions {
   std::vector<std::string> texts, valid;
   std::string field = kTextField;
@@ -21,8 +21,8 @@ struct TrainSettings : CommonOptions {
   std::string position = "alibi";
   std::string preset = "tiny";
   TokenizerChoice tokenizer;
-  double epochs = 0, dropout = -1;
-  bool plan = false;
+  std::optional<double> epochs, dropout;
+  bool plan = false, overwrite = false;
   GivenOptions<ModelOptions> shape;
   GivenOptions<TrainOptions> train;
   GivenOptions<TrainRun> run;

@@ -41,9 +41,9 @@ struct CompareOptions {
   /// Folder for the report, the models and what is needed to go on where a killed comparison was: the same options and
   /// text continue it, others are refused. Seeds, methods and training lengths may be added. Empty: nothing is written.
   std::filesystem::path out;
-  bool fresh = false;    ///< begin anew: forget the comparison that the folder holds
-  std::string command;   ///< how the user called it, for the report
-  std::string settings;  ///< written to settings.json of the folder when a comparison begins; empty: not written
+  bool overwrite = false;  ///< begin anew: replace the comparison that the folder holds
+  std::string command;     ///< how the user called it, for the report
+  std::string settings;    ///< written to settings.json of the folder when a comparison begins; empty: not written
   /// Asked now and then; true: compare() returns with the runs that are done, and the same call goes on.
   std::function<bool()> should_stop = {};
 };

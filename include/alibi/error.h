@@ -22,4 +22,10 @@ class ALIBI_API UsageError : public Error {
   using Error::Error;
 };
 
+/// Numbers that overflowed: a training that diverged, or weights too large for the model to compute with.
+class ALIBI_API NotFiniteError : public Error {
+ public:
+  using Error::Error;
+};
+
 }  // namespace alibi

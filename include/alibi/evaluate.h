@@ -53,7 +53,7 @@ struct ALIBI_API Evaluation {
 /// Of an encoder the inputs are the tokens themselves, mask_rate of them treated as in training (alibi/train.h), and
 /// these are scored: the same ones at any length and stride, each from all of its window.
 /// Throws UsageError if length < 1, stride is not in [0, length] or the segments overlap or leave the stream, Error if
-/// the model cannot run at that length.
+/// the model cannot run at that length, NotFiniteError where it overflows.
 ALIBI_API Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
                               const EvaluateOptions& options);
 

@@ -91,6 +91,7 @@ struct RunResults {
   /// train_length of them.
   int64_t sample_bytes_at_train_length = -1;
   std::string model_folder;
+  std::string diverged;  ///< not empty: what the training ended with; there is no model, and all points are gaps
 };
 
 /// A method at one training length: the means over its seeds (of perplexity the geometric mean), the text of the first.

@@ -29,7 +29,7 @@ class ALIBI_API Scorer {
   int64_t length() const { return length_; }
   /// Of the context since it began.
   ReleaseCertificate certificate() const { return context_.certificate(); }
-  /// Negative log-likelihood (nats) of each token.
+  /// Negative log-likelihood (nats) of each token. Throws NotFiniteError where the model overflows.
   std::vector<float> score(std::span<const int32_t> tokens);
 
  private:

@@ -79,9 +79,11 @@ struct TrainEvaluation {
 struct TrainRun {
   /// Model folder for checkpoints, metrics and the loss figure (docs/training.md); empty: nothing is written.
   std::filesystem::path folder;
-  /// Continue from the newest whole checkpoint of the folder; if there is none yet, begin. Without it a folder with a
-  /// run that is not finished is refused.
+  /// Continue from the newest whole checkpoint of the folder; if there is none yet, begin.
   bool resume = false;
+  /// Replace the run or the model that the folder holds; they stay whole until the first checkpoint is written. Without
+  /// it such a folder is refused.
+  bool overwrite = false;
   std::string settings;  ///< written to train.json of the folder when a run begins; empty: not written
   // Described below.
   int64_t checkpoint_steps = 0;
@@ -91,7 +93,7 @@ struct TrainRun {
   std::span<const int32_t> valid;  ///< held-out tokens, for eval_steps
   std::function<void(const TrainStatus&)> on_step;
   /// Told what went wrong but not so far that training cannot go on: a damaged checkpoint, in whose place an older one
-  /// is taken.
+  /// is taken; a folder that was removed meanwhile, and is written again.
   std::function<void(std::string_view)> on_warning;
   /// Asked after each update; true: a checkpoint is written and training returns.
   std::function<bool()> should_stop;
@@ -134,7 +136,8 @@ struct TrainResult {
 /// An encoder gets the block itself, with mask_rate of its tokens to be predicted: 80 % of these are masked, 10 % are
 /// other tokens, 10 % themselves (Devlin et al. 2019, section 3.1); which, is drawn anew for each update.
 /// Gradients are averaged over the update's tokens and clipped by their global norm.
-/// Throws Error naming the step if the loss stops being a number. Afterwards the model computes in float32.
+/// Throws NotFiniteError naming the step if the loss, or what the last update left of the model, is no longer finite;
+/// the checkpoints that there are stay. Afterwards the model computes in float32.
 /// Deterministic: same model, tokens and options give the same bits at any number of threads, and a run that was killed
 /// and resumed gives the bits of one that was not. Throws Error if the checkpoint is of other tokens, another model or
 /// other options, and says which.
@@ -153,5 +156,9 @@ struct CheckpointInfo {
 /// Reads all of the checkpoint to see that it is whole. Throws Error if there are some and none is whole, or if a newer
 /// version wrote the newest.
 ALIBI_API std::optional<CheckpointInfo> newest_checkpoint(const std::filesystem::path& model_folder);
+
+/// Throws UsageError if the folder holds a finished run or a model, Error if it holds a run that can be resumed: what
+/// train() does unless TrainRun says `resume` or `overwrite`, for those who do long work before.
+ALIBI_API void check_folder_is_free(const std::filesystem::path& model_folder);
 
 }  // namespace alibi

@@ -88,6 +88,7 @@ def train(
     options: dict[str, Any],
     out: str,
     resume: bool,
+    overwrite: bool,
     on_progress: Any,
 ) -> tuple[LanguageModel, dict[str, Any]]: ...
 def compare(
@@ -109,6 +110,6 @@ def compare(
     tune_rates: list[float],
     options: dict[str, Any],
     out: str,
-    fresh: bool,
+    overwrite: bool,
     on_progress: Any,
 ) -> dict[str, Any]: ...

@@ -82,6 +82,7 @@ def train(
     from_model: str | os.PathLike[str] | None = None,
     out: str | os.PathLike[str] | None = None,
     resume: bool = False,
+    overwrite: bool = False,
     field: str = "text",
     on_progress: OnProgress | None = None,
     **options: Any,
@@ -96,7 +97,7 @@ def train(
     tokenizer     byte, bpe, unigram or words, learned from the text (vocab_size, min_count); like: that of a model
     from_model    begins with this model, its shape and its tokenizer: fine-tuning
     out           folder for checkpoints and the model; with resume the run goes on from its newest checkpoint (give the
-                  text by its path then)
+                  text by its path then); a model or a run that it holds is replaced with overwrite alone
     on_progress   is called with a Progress after each update, e.g. alibi.show_progress; False ends the training
     options       those of `alibi train --help`, with underscores: length, tokens, learning_rate, layers, d_model, seed ...
 
@@ -108,6 +109,6 @@ def train(
         model, trained = _core.train(
             texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like),
             "" if from_model is None else os.fspath(from_model), preset, position, dropout, options,
-            "" if out is None else os.fspath(out), resume, from_core(on_progress),
+            "" if out is None else os.fspath(out), resume, overwrite, from_core(on_progress),
         )  # fmt: skip
     return TrainResult(model=LanguageModel(model), **trained)

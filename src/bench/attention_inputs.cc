@@ -117,7 +117,7 @@ std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
   if (saved.contains("slopes_after")) options.slopes_after = saved.load("slopes_after").to_floats();
   if (saved.contains("t5_table")) {
     const int distance = std::atoi(metadata("t5_max_distance").c_str());
-    check(distance > 0, "{}: t5_max_distance is '{}', expected a whole number above 0", file.string(),
+    check(distance > 0, "[bench attention] {}: t5_max_distance is '{}', expected a whole number above 0", file.string(),
           metadata("t5_max_distance"));
     options.buckets = BucketedBias{saved.load("t5_table"), distance};
   }
@@ -127,14 +127,15 @@ std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
     AttentionInputs layer = {saved.load(layer_name(i, "q")), saved.load(layer_name(i, "k")),
                              saved.load(layer_name(i, "v")), options};
     check(layer.q.axes() == 4 && layer.q.size(0) == 1 && layer.q.elements() > 0,
-          "{}: {} has shape {}, expected [1, length, heads, head_dim]", file.string(), layer_name(i, "q"),
-          to_string(layer.q.shape()));
+          "[bench attention] {}: {} has shape {}, expected [1, length, heads, head_dim]", file.string(),
+          layer_name(i, "q"), to_string(layer.q.shape()));
     layers.push_back(std::move(layer));
   }
-  check(!layers.empty(), "{}: there is no tensor layers.0.q; 'alibi bench capture' writes such files", file.string());
+  check(!layers.empty(), "[bench attention] {}: there is no tensor layers.0.q; 'alibi bench capture' writes such files",
+        file.string());
   for (const AttentionInputs& layer : layers) {
     check(layer.q.shape() == layers.front().q.shape() && layer.k.shape() == layers.front().k.shape(),
-          "{}: the layers have different shapes", file.string());
+          "[bench attention] {}: the layers have different shapes", file.string());
   }
   return layers;
 }

@@ -124,7 +124,9 @@ void Comparison::check_options() {
   check_usage(options_.train.length >= 1, "[compare] a training length is {}, expected at least 1",
               options_.train.length);
   check_updates(options_.train_lengths, options_.train.batch_tokens);
-  check_usage(options_.seeds >= 1, "[compare] seeds is {}, expected at least 1", options_.seeds);
+  constexpr int64_t most_seeds = 10'000;
+  check_usage(options_.seeds >= 1 && options_.seeds <= most_seeds, "[compare] seeds is {}, expected 1 to {}",
+              options_.seeds, most_seeds);
   check_usage(options_.stride >= 0, "[compare] stride is {}, expected at least 0", options_.stride);
   check_usage(options_.speed_turns >= 0, "[compare] speed_turns is {}, expected at least 0", options_.speed_turns);
   check_usage(!options_.methods.empty(), "[compare] there are no methods to compare");
@@ -271,7 +273,7 @@ CompareResults Comparison::run() {
   check_options();
   RunStore store(options_.out);
   read_text();
-  store.open(identity_of(options_, data_), options_.fresh);
+  store.open(identity_of(options_, data_), options_.overwrite);
   if (store.keeps() && !options_.settings.empty()) write_file(options_.out / "settings.json", options_.settings);
   const RunSetting setting{options_, data_, plan_, held_out_.bytes, store};
   const std::vector<RunResults> planned = planned_runs();

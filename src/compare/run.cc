@@ -4,6 +4,7 @@
 #include <cmath>
 #include <functional>
 #include <iterator>
+#include <limits>
 #include <optional>
 
 #include "alibi/attention_map.h"
@@ -32,6 +33,12 @@ class Run {
 
   StoredRun to_end() {
     if (!run_.trained && !train_model()) return run_;
+    if (!results_.diverged.empty()) {
+      leave_gaps();
+      run_.done = true;
+      setting_.store.save(run_);
+      return run_;
+    }
     if (!evaluate_all()) return run_;
     if (options_.sample_tokens != 0 && results_.sample.empty()) sample();
     run_.done = true;
@@ -48,6 +55,7 @@ class Run {
   }
   bool is_stopped() const { return options_.should_stop && options_.should_stop(); }
   bool train_model();
+  void leave_gaps();
   bool evaluate_all();
   struct Work {
     std::vector<EvaluationPoint> RunResults::*points;
@@ -121,15 +129,25 @@ bool Run::train_model() {
     status.train = train_status;
     status.fraction = static_cast<double>(train_status.step) / static_cast<double>(train_status.steps);
     progress_(status, kTrainShare * status.fraction);
+    results_.train_tokens = train_status.tokens;  // should it diverge
+    results_.train_seconds = train_status.seconds;
+    results_.train_tokens_per_second = static_cast<double>(train_status.tokens) / train_status.seconds;
   };
-  const TrainResult trained = train(model_, setting_.data.train.tokens, train_, run);
-  if (trained.end == TrainEnd::asked) return false;
   results_.parameters = model_.parameter_count();
-  results_.train_tokens = trained.tokens;
   results_.learning_rate = train_.learning_rate;
+  results_.train_flops_per_token = training_flops_per_token(model_.config(), train_.length);
+  TrainResult trained;
+  try {
+    trained = train(model_, setting_.data.train.tokens, train_, run);
+  } catch (const NotFiniteError& error) {  // the other methods can still be compared
+    results_.diverged = error.what();
+    results_.train_peak_bytes = peak_resident_bytes();
+    return true;
+  }
+  if (trained.end == TrainEnd::asked) return false;
+  results_.train_tokens = trained.tokens;
   results_.train_seconds = trained.seconds;
   results_.train_tokens_per_second = trained.tokens_per_second;
-  results_.train_flops_per_token = training_flops_per_token(model_.config(), train_.length);
   results_.train_peak_bytes = peak_resident_bytes();
   results_.loss = loss_curve(trained);
   model_.release_training_memory();
@@ -139,6 +157,22 @@ bool Run::train_model() {
   setting_.store.save(run_);
   Checkpoints(run.folder).remove_all();  // the model is all that is needed from here on
   return true;
+}
+
+void Run::leave_gaps() {
+  for (const Work& work : works()) {
+    EvaluationPoint point;
+    point.length = work.points == &RunResults::streaming ? setting_.held_out.blocks.back().end : work.length;
+    point.stride = work.stride;
+    point.gap = "the training diverged";
+    (results_.*work.points).push_back(point);
+  }
+}
+
+/// Numbers of an evaluation that overflowed.
+void take_nothing(EvaluationPoint& point) {
+  point.nll = point.perplexity = point.bits_per_byte = point.tokens_per_second =
+      std::numeric_limits<double>::quiet_NaN();
 }
 
 /// Losses by position: at four times the training length both the start and the far end have many windows.
@@ -174,8 +208,11 @@ EvaluationPoint Run::evaluate_in_one_pass(double begun, double share) {
   EvaluateStreamOptions stream_options;
   stream_options.segments = setting_.held_out.blocks;
   stream_options.on_progress = telling(point.length, begun, share);
-  const StreamEvaluation stream = evaluate_stream(model_, setting_.data.valid.tokens, stream_options);
-  take(stream, setting_.held_out_bytes, point);
+  try {
+    take(evaluate_stream(model_, setting_.data.valid.tokens, stream_options), setting_.held_out_bytes, point);
+  } catch (const NotFiniteError&) {
+    take_nothing(point);
+  }
   return point;
 }
 
@@ -193,14 +230,18 @@ EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
   evaluate_options.stride = stride;
   evaluate_options.segments = setting_.held_out.blocks;
   evaluate_options.on_progress = telling(length, begun, share);
-  const Evaluation evaluation = evaluate(model_, setting_.data.valid.tokens, evaluate_options);
-  take(evaluation, setting_.held_out_bytes, point);
-  if (work.points == &RunResults::evaluations) keep_positions(evaluation);
+  try {
+    const Evaluation evaluation = evaluate(model_, setting_.data.valid.tokens, evaluate_options);
+    take(evaluation, setting_.held_out_bytes, point);
+    if (work.points == &RunResults::evaluations) keep_positions(evaluation);
+  } catch (const NotFiniteError&) {
+    take_nothing(point);
+  }
   return point;
 }
 
-/// The same targets with more and more text before them.
-void Run::evaluate_context(double begun, double share) {
+/// The same targets with more and more text before them, as far as the model does not overflow.
+void Run::evaluate_context(double begun, double share) try {
   const HeldOutPlan& plan = setting_.held_out;
   for (size_t i = 0; i < plan.contexts.size(); ++i) {
     const int64_t context = plan.contexts[i];
@@ -211,6 +252,7 @@ void Run::evaluate_context(double begun, double share) {
         evaluate(model_, setting_.data.valid.tokens, {.length = context, .stride = stride, .segments = plan.groups});
     results_.context.push_back({context, evaluation.nll(), evaluation.segment_nll, {}});
   }
+} catch (const NotFiniteError&) {
 }
 
 /// Of the first ALiBi model, at up to four times its training length: the figure of one model is enough to look at.
@@ -263,7 +305,7 @@ bool Run::evaluate_all() {
   return true;
 }
 
-void Run::sample() {
+void Run::sample() try {
   const Tokenizer& tokenizer = *setting_.data.tokenizer;
   results_.sample_prompt = beginning_of(tokenizer, setting_.data.valid.tokens, std::max<int64_t>(1, train_.length / 2));
   const auto prompt_tokens = static_cast<int64_t>(tokenizer.encode(results_.sample_prompt).size());
@@ -292,6 +334,8 @@ void Run::sample() {
     return true;
   };
   results_.sample = model_.generate(results_.sample_prompt, generate_options);
+} catch (const NotFiniteError& error) {
+  results_.sample_note = error.what();
 }
 
 }  // namespace

@@ -3,6 +3,7 @@
 #include <system_error>
 
 #include "core/check.h"
+#include "report/html.h"
 #include "report/json.h"
 #include "train/checkpoint.h"
 #include "train/identity.h"
@@ -33,20 +34,24 @@ RunStore::RunStore(const fs::path& folder) : folder_(folder) {
   lock_.emplace(folder_);
 }
 
-void RunStore::open(const OrderedJson& identity, bool fresh) {
+void RunStore::open(const OrderedJson& identity, bool overwrite) {
   if (!keeps()) return;
   const fs::path file = folder_ / kComparisonFile;
   remove_leftovers(folder_);
-  if (fresh) forget();
+  if (overwrite) forget();
   if (path_exists(file)) {
     const std::vector<std::string> different = differences(identity, read_own(file).object("comparison").raw());
-    check(different.empty(),
-          "[compare] {} holds another comparison: {}. Give the same text and settings to go on with it, choose another "
-          "folder with --out, or begin anew with --fresh",
-          folder_.string(), fmt::join(different, "; "));
+    check_usage(different.empty(),
+                "[compare] {} holds another comparison: {}. Give the same text and settings to go on with it, choose "
+                "another folder with --out, or replace it with --overwrite",
+                folder_.string(), fmt::join(different, "; "));
     return;
   }
-  forget();  // what earlier versions, or other programs, left there does not belong to this one
+  check_usage(overwrite || !holds_report(folder_),
+              "[compare] {} holds a report that is not of a comparison in it; choose another folder with --out, or "
+              "replace it with --overwrite",
+              folder_.string());
+  forget();  // what is left of a comparison without its compare.json
   write_json(file, {{"format", kFormat}, {"comparison", identity}});
 }
 
@@ -83,12 +88,14 @@ StoredRun RunStore::load(const RunResults& begun) const {
   const JsonObject json = read_own(file);
   run.trained = json.get<bool>("trained");
   run.done = json.get<bool>("done");
-  if (run.trained) run.results = run_from_json(json.object("run").raw(), file.string());
+  if (run.trained || run.done) run.results = run_from_json(json.object("run").raw(), file.string());
   return run;
 }
 
 void RunStore::save(const StoredRun& run) const {
   if (!keeps()) return;
+  check(path_exists(folder_ / kComparisonFile), "[compare] {} was removed or moved while it was worked on",
+        (folder_ / kComparisonFile).string());
   write_json(path_of(run.results) / kRunFile,
              {{"format", kFormat}, {"trained", run.trained}, {"done", run.done}, {"run", to_json(run.results)}});
 }

@@ -26,9 +26,9 @@ class RunStore {
   /// Makes the folder and holds it. An empty path: nothing is kept, all below do nothing.
   explicit RunStore(const std::filesystem::path& folder);
 
-  /// Says what the comparison is. Throws Error if the folder holds another one, naming what differs; `fresh` removes
-  /// that one first.
-  void open(const OrderedJson& identity, bool fresh);
+  /// Says what the comparison is. Throws Error if the folder holds another one, naming what differs; `overwrite`
+  /// removes that one first.
+  void open(const OrderedJson& identity, bool overwrite);
 
   bool keeps() const { return !folder_.empty(); }
   /// Of a run's model, relative to the comparison's.

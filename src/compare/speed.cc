@@ -148,7 +148,8 @@ bool skips_keys(const RunSetting& setting, const RunResults& run) {
 std::vector<RunResults> first_runs(const std::vector<RunResults>& runs) {
   std::vector<RunResults> first;
   for (const RunResults& run : runs) {
-    if (run.seed == runs.front().seed && run.train_length == runs.front().train_length) first.push_back(run);
+    const bool is_first = run.seed == runs.front().seed && run.train_length == runs.front().train_length;
+    if (is_first && run.diverged.empty()) first.push_back(run);
   }
   return first;
 }

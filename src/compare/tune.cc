@@ -29,15 +29,13 @@ std::optional<double> trial(const RunSetting& setting, Position method, double r
   try {
     const TrainResult result = train(model, tokens.first(static_cast<size_t>(trained)), train_options, run);
     if (result.end == TrainEnd::asked) return {};
-  } catch (const UsageError&) {
-    throw;
-  } catch (const Error&) {  // the loss stopped being a number
+    EvaluateOptions evaluate_options;
+    evaluate_options.length = train_options.length;
+    evaluate_options.segments = {{trained, std::min(all, trained + kMostScored)}};
+    return evaluate(model, tokens, evaluate_options).nll();
+  } catch (const NotFiniteError&) {
     return std::numeric_limits<double>::infinity();
   }
-  EvaluateOptions evaluate_options;
-  evaluate_options.length = train_options.length;
-  evaluate_options.segments = {{trained, std::min(all, trained + kMostScored)}};
-  return evaluate(model, tokens, evaluate_options).nll();
 }
 
 }  // namespace

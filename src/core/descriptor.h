@@ -40,6 +40,9 @@ class Descriptor {
   int descriptor_ = -1;
 };
 
+/// Whether the path leads to what the descriptor was opened for, or to nothing if that is -1.
+bool leads_to(const std::filesystem::path& path, int descriptor);
+
 /// "a FIFO", for messages.
 const char* kind_of(mode_t mode);
 

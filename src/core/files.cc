@@ -7,6 +7,7 @@
 #include <sys/un.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <charconv>
 #include <climits>
@@ -192,6 +193,14 @@ void make_folders(const fs::path& path, const fs::path& wanted) {
 
 }  // namespace
 
+bool leads_to(const fs::path& path, int descriptor) {
+  struct stat there {
+  }, before{};
+  if (::stat(path.c_str(), &there) != 0) return descriptor < 0;
+  return descriptor >= 0 && ::fstat(descriptor, &before) == 0 && there.st_dev == before.st_dev &&
+         there.st_ino == before.st_ino;
+}
+
 const char* kind_of(mode_t mode) {
   switch (mode & S_IFMT) {
     case S_IFREG:
@@ -303,7 +312,7 @@ std::optional<int> descriptor_of(const fs::path& path) { return target_of(path, 
 void make_folder(const fs::path& path) { make_folders(path, path); }
 
 AppendFile::AppendFile(const fs::path& path)
-    : path_(path), descriptor_(::open(path.c_str(), O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
+    : path_(path), descriptor_(::open(path.c_str(), O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0666)) {
   check_call(descriptor_ >= 0, "write", path);
 }
 
@@ -312,6 +321,20 @@ AppendFile::~AppendFile() { ::close(descriptor_); }
 void AppendFile::append(std::string_view content) { write_all(descriptor_, content, path_); }
 
 void AppendFile::sync() { check_call(::fsync(descriptor_) == 0, "write", path_); }
+
+bool AppendFile::is_in_place() const { return leads_to(path_, descriptor_); }
+
+std::string AppendFile::content() const {
+  std::string content;
+  std::array<char, 1 << 16> part{};
+  for (;;) {
+    const ssize_t got = ::pread(descriptor_, part.data(), part.size(), static_cast<off_t>(content.size()));
+    if (got < 0 && errno == EINTR) continue;
+    check_call(got >= 0, "read", path_);
+    if (got == 0) return content;
+    content.append(part.data(), static_cast<size_t>(got));
+  }
+}
 
 void rename_synced(const fs::path& from, const fs::path& to) {
   check_call(::rename(from.c_str(), to.c_str()) == 0, "rename", from);
@@ -331,7 +354,7 @@ bool is_left_by_write_file(const fs::path& name) {
 }
 
 FolderLock::FolderLock(const fs::path& folder)
-    : descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
+    : folder_(folder), descriptor_(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)) {
   check_call(descriptor_ >= 0, "lock", folder);
   if (::flock(descriptor_, LOCK_EX | LOCK_NB) == 0 || errno != EWOULDBLOCK) return;
   ::close(descriptor_);
@@ -339,5 +362,7 @@ FolderLock::FolderLock(const fs::path& folder)
 }
 
 FolderLock::~FolderLock() { ::close(descriptor_); }
+
+bool FolderLock::is_in_place() const { return leads_to(folder_, descriptor_); }
 
 }  // namespace alibi

@@ -57,6 +57,10 @@ class AppendFile {
 
   void append(std::string_view content);
   void sync();
+  /// Whether the path still leads to this file: somebody may have removed or moved it.
+  bool is_in_place() const;
+  /// All of it, also if it was removed.
+  std::string content() const;
 
  private:
   std::filesystem::path path_;
@@ -77,8 +81,11 @@ class FolderLock {
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
+  /// Whether the path still leads to this folder: somebody may have removed or moved it.
+  bool is_in_place() const;
 
  private:
+  std::filesystem::path folder_;
   int descriptor_;
 };
 

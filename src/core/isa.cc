@@ -62,10 +62,10 @@ std::optional<Isa> read_limit() {
   for (const Isa candidate : all_isas) {
     if (std::string(name_of(candidate)) != name) continue;
     static const Isa offered = detect();
-    check(candidate <= offered, "[isa] ALIBI_ISA={}, but this CPU offers {} at most", name, name_of(offered));
+    check_usage(candidate <= offered, "[isa] ALIBI_ISA={}, but this CPU offers {} at most", name, name_of(offered));
     return candidate;
   }
-  fail("[isa] ALIBI_ISA={}, expected scalar, avx2, avx512, avx512_bf16 or amx", name);
+  fail_usage("[isa] ALIBI_ISA={}, expected scalar, avx2, avx512, avx512_bf16 or amx", name);
 }
 
 std::atomic<int> chosen_isa{-1};

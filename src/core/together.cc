@@ -110,15 +110,6 @@ namespace {
 /// Not opened to be read: whatever it is, opening it does not wait and changes nothing.
 int open_inode(const fs::path& path) { return ::open(path.c_str(), O_PATH | O_CLOEXEC); }
 
-/// Whether the path leads to what the descriptor was opened for, or to nothing if that is -1.
-bool leads_to(const fs::path& path, int descriptor) {
-  struct stat there {
-  }, before{};
-  if (::stat(path.c_str(), &there) != 0) return descriptor < 0;
-  return descriptor >= 0 && ::fstat(descriptor, &before) == 0 && there.st_dev == before.st_dev &&
-         there.st_ino == before.st_ino;
-}
-
 }  // namespace
 
 TogetherSnapshot::TogetherSnapshot(const fs::path& folder, const std::string& marker)

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/memory.h"
 #include "core/names.h"
+#include "evaluate/finite.h"
 
 namespace alibi {
 namespace {
@@ -66,6 +67,9 @@ Tensor embed(const LanguageModel& model, std::span<const std::string> texts, con
     const std::vector<float> states = model.hidden(batch).to_floats();
     for (const float* of_text = states.data(); at < end; ++at, of_text += length * width) {
       std::vector<double> vector = pooled(of_text, length, width, options.pooling);
+      for (const double x : vector) {
+        check_finite("embed", static_cast<float>(x), "vector of text", static_cast<int64_t>(order[at]));
+      }
       if (options.normalize) normalize(vector);
       std::copy(vector.begin(), vector.end(), result.data<float>() + static_cast<int64_t>(order[at]) * width);
     }

@@ -9,6 +9,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "core/memory.h"
+#include "evaluate/finite.h"
 #include "evaluate/masking.h"
 #include "evaluate/segments.h"
 
@@ -141,6 +142,7 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
     for (size_t w = at; w < end; ++w) {
       for (int64_t t = windows[w].begin; t < windows[w].end; ++t, ++value) {
         if (*target++ < 0) continue;
+        check_finite("evaluate", *value, "loss of token", t);
         const size_t position = static_cast<size_t>(t - windows[w].begin);
         result.nll_sum += static_cast<double>(*value);
         result.segment_nll[windows[w].segment] += static_cast<double>(*value);

@@ -10,6 +10,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "core/memory.h"
+#include "evaluate/finite.h"
 #include "evaluate/segments.h"
 #include "model/position.h"
 
@@ -75,6 +76,8 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     const Tensor targets = targets_of(known, begin, segments);
     check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(Tensor::view(ids.raw(), {1, length}, DType::int32), targets, context);
+    for (size_t i = 0; i < nll.size(); ++i)
+      check_finite("evaluate", nll[i], "loss of token", begin + static_cast<int64_t>(i));
     span.nll_sum = std::accumulate(nll.begin(), nll.end(), span.nll_sum);
     for (size_t s = 0; s < segments.size(); ++s) {
       const int64_t first = std::max(segments[s].begin, begin), end = std::min(segments[s].end, begin + length);

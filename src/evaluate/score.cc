@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
+#include "evaluate/finite.h"
 #include "model/position.h"
 
 namespace alibi {
@@ -56,7 +57,10 @@ std::vector<float> Scorer::score(std::span<const int32_t> tokens) {
     ids.insert(ids.end(), part.begin(), part.end() - 1);
     const Tensor targets = Tensor::from(part, {1, static_cast<int64_t>(part.size())});
     const std::vector<float> nll = model_.nll(as_ids(ids), targets, context_);
-    result.insert(result.end(), nll.begin(), nll.end());
+    for (const float value : nll) {
+      check_finite("score", value, "loss of token", static_cast<int64_t>(result.size()));
+      result.push_back(value);
+    }
     read_.insert(read_.end(), ids.begin(), ids.end());
     if (length_ == endless && read_.size() > 2 * most_read_again) {
       read_.erase(read_.begin(), read_.end() - static_cast<int64_t>(most_read_again));

@@ -98,6 +98,7 @@ class [[gnu::visibility("hidden")]] Prompt::Writing {
   /// The next token, from the logits of what was read.
   int32_t draw() {
     std::vector<float>& logits = reading_.logits;
+    check_logits(logits);
     if (!seen_.empty()) logits = penalized(logits, seen_, options_.repetition_penalty);
     const int32_t token = sample_token(logits, options_, random_, static_cast<uint64_t>(result_.tokens), never_);
     ++result_.tokens;

@@ -21,6 +21,15 @@ void check_options(const GenerateOptions& options) {
               "[generate] the repetition penalty is {}, expected above 0", options.repetition_penalty);
 }
 
+void check_logits(std::span<const float> logits) {
+  const auto bad = std::find_if(logits.begin(), logits.end(), [](float x) { return !std::isfinite(x); });
+  if (bad == logits.end()) return;
+  throw NotFiniteError(
+      fmt::format("[generate] the logit of token {} is {}, expected a finite number: the model overflows, its weights "
+                  "are too large",
+                  bad - logits.begin(), *bad));
+}
+
 std::vector<float> penalized(std::span<const float> logits, const std::vector<bool>& seen, double penalty) {
   std::vector<float> result(logits.begin(), logits.end());
   for (size_t i = 0; i < result.size(); ++i) {

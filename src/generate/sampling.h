@@ -13,6 +13,9 @@ namespace alibi {
 /// Throws UsageError for options that make no sense.
 void check_options(const GenerateOptions& options);
 
+/// Throws NotFiniteError unless all are finite.
+void check_logits(std::span<const float> logits);
+
 /// Draws a token from float32 logits [vocab_size] by temperature, top_k, top_p and min_p; `draw` counts the draws, so
 /// that a sample is a function of (seed, draw). A `banned` token (-1: none) is never drawn.
 int32_t sample_token(std::span<const float> logits, const GenerateOptions& options, const Random& random, uint64_t draw,

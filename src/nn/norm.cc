@@ -5,6 +5,7 @@
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include <cmath>
+#include <limits>
 #include <vector>
 
 #include "nn/kernel_args.h"
@@ -42,7 +43,10 @@ HWY_INLINE void norm_row(const NormForward& a, int64_t row, const X* x, T* y) {
     const V d = keep(hn::Sub(load(x + i, lanes), center), lanes);
     squares = hn::MulAdd(d, d, squares);
   });
-  const float rstd = 1 / std::sqrt(sum(squares) / static_cast<float>(n) + a.eps);
+  // Of a sum that overflowed the formula would give 0: a row of zeros, which hides that the model is broken.
+  const float variance = sum(squares) / static_cast<float>(n);
+  const float rstd =
+      std::isfinite(variance) ? 1 / std::sqrt(variance + a.eps) : std::numeric_limits<float>::quiet_NaN();
   a.rstd[row] = rstd;
   normalize_row(a, x, mean, rstd, y);
 }

@@ -21,6 +21,9 @@ namespace alibi {
 
 namespace {
 
+constexpr const char* kResultsFile = "results.json";
+constexpr const char* kReportFile = "report.html";
+
 std::string figure(const LineChart& chart, const std::string& caption) {
   return fmt::format(
       "<figure>\n<div class=\"wide\">{}</div>\n<div class=\"compact\">{}</div>\n"
@@ -168,9 +171,13 @@ std::string report_html(const CompareResults& results) {
   return out;
 }
 
+bool holds_report(const std::filesystem::path& folder) {
+  return path_exists(folder / kResultsFile) || path_exists(folder / kReportFile);
+}
+
 void write_report(const CompareResults& results, const std::filesystem::path& folder) {
   make_folder(folder);
-  write_file(folder / "results.json", to_json(results));
+  write_file(folder / kResultsFile, to_json(results));
   write_file(folder / "figure.svg", figure_svg(results));
   write_file(folder / "figure-compact.svg", compact_figure_svg(results));
   write_file(folder / "figure.csv", figure_csv(results));
@@ -179,7 +186,7 @@ void write_report(const CompareResults& results, const std::filesystem::path& fo
     if (!drawn.empty()) write_file(folder / "attention.svg", drawn);
     if (!drawn.empty()) break;
   }
-  write_file(folder / "report.html", report_html(results));
+  write_file(folder / kReportFile, report_html(results));
 }
 
 }  // namespace alibi

@@ -81,6 +81,7 @@ Json run_json(const RunResults& method) {
                     {"note", method.sample_note},
                     {"bytes_at_train_length", method.sample_bytes_at_train_length}};
   json["model_folder"] = method.model_folder;
+  if (!method.diverged.empty()) json["diverged"] = method.diverged;
   return json;
 }
 

@@ -169,6 +169,7 @@ RunResults read_run(const Reader& json) {
   sample.get("note", method.sample_note);
   sample.get("bytes_at_train_length", method.sample_bytes_at_train_length);
   json.get("model_folder", method.model_folder);
+  json.get("diverged", method.diverged);
   return method;
 }
 

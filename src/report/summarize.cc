@@ -32,6 +32,17 @@ bool same_points(const std::vector<RunResults>& runs, std::vector<Point> RunResu
                      [&](const RunResults& run) { return (run.*points).size() == (runs[0].*points).size(); });
 }
 
+/// The first run's point at this length that is a gap or not finite.
+const EvaluationPoint* not_measured(const std::vector<RunResults>& runs,
+                                    std::vector<EvaluationPoint> RunResults::*points, int64_t length) {
+  for (const RunResults& run : runs) {
+    for (const EvaluationPoint& point : run.*points) {
+      if (point.length == length && !measured(point)) return &point;
+    }
+  }
+  return nullptr;
+}
+
 void summarize_evaluations(MethodResults& method, std::vector<EvaluationPoint> RunResults::*points,
                            const HeldOut& held_out) {
   // A run that is not done has fewer of them.
@@ -42,6 +53,10 @@ void summarize_evaluations(MethodResults& method, std::vector<EvaluationPoint> R
     });
   });
   for (EvaluationPoint& point : method.*points) {
+    if (const EvaluationPoint* const missing = not_measured(method.runs, points, point.length)) {
+      point = *missing;  // there is no mean of what some runs lack
+      continue;
+    }
     std::vector<double> nll, bits, speed;
     for (const RunResults& run : method.runs) {
       for (const EvaluationPoint& other : run.*points) {
@@ -51,7 +66,6 @@ void summarize_evaluations(MethodResults& method, std::vector<EvaluationPoint> R
         speed.push_back(other.tokens_per_second);
       }
     }
-    if (!measured(point)) continue;
     if (nll.size() == 1) {
       if (point.block_nll.size() == held_out.block_tokens.size()) {
         point.interval = bootstrap(point.block_nll, weights_of(held_out));

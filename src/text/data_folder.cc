@@ -98,7 +98,7 @@ bool is_data_folder(const fs::path& folder) {
   return fs::exists(folder / kDataFile, ignored) || fs::exists(folder / kTrainFile, ignored);
 }
 
-void prepare_data_folder(const fs::path& folder) {
+void prepare_data_folder(const fs::path& folder, bool overwrite) {
   make_folder(folder);
   for (const char* name : {"config.json", "model.safetensors", "model.safetensors.index.json", "train.json"}) {
     check_usage(!path_exists(folder / name),
@@ -106,11 +106,16 @@ void prepare_data_folder(const fs::path& folder) {
                 "another folder",
                 folder.string(), name);
   }
+  for (const std::string& name : data_file_names()) {
+    check_usage(overwrite || !path_exists(folder / name),
+                "[tokens] {}: there is a {} in it; choose another folder, or replace what it holds with --overwrite",
+                folder.string(), name);
+  }
 }
 
 void write_data_folder(const fs::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
                        const TextProgress& progress) {
-  prepare_data_folder(folder);
+  prepare_data_folder(folder, /*overwrite=*/true);
   const auto all = static_cast<double>(corpus.train_bytes + corpus.valid_bytes);
   int64_t done = 0;
   const auto on_bytes = [&](int64_t bytes) {

@@ -16,9 +16,10 @@ namespace alibi {
 /// Whether there is something of a data folder there, whole or not.
 bool is_data_folder(const std::filesystem::path& folder);
 
-/// Makes the folder. Throws UsageError if a model lies there, whose tokenizer would be replaced. For a caller who wants
-/// to know before the text is read; write_data_folder() does the same.
-void prepare_data_folder(const std::filesystem::path& folder);
+/// Makes the folder. Throws UsageError if a model lies there, whose tokenizer would be replaced, or if it holds tokens
+/// or a tokenizer that are not to be overwritten. For a caller who wants to know before the text is read;
+/// write_data_folder() replaces them.
+void prepare_data_folder(const std::filesystem::path& folder, bool overwrite);
 
 /// Encodes the corpus. Neither its text nor its tokens have to fit into memory; the files do not depend on the number
 /// of threads. An older data folder in the same place is replaced as a whole, when all of the new one is on the disk

@@ -1,11 +1,14 @@
 #include <sentencepiece_trainer.h>
 
 #include <cstdlib>
+#include <cstring>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 
 #include "core/check.h"
+#include "core/child_process.h"
 #include "text/sentencepiece_tokenizer.h"
 
 namespace alibi {
@@ -14,17 +17,25 @@ namespace {
 /// U+2585: the library leaves lines with it out.
 constexpr const char* kReserved = "\xe2\x96\x85";
 
-/// The units, each without its line feed, as the library asks for them.
+// What the child answers begins with one of these.
+constexpr char kModel = 'm', kRefusal = 'r', kNothing = '0';
+
+/// The units that the parent sends, each without its line feed, as the library asks for them.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
-  explicit Sentences(const std::function<std::optional<std::string_view>()>& next) : next_(next) { Next(); }
+  explicit Sentences(const Channel& parent) : parent_(parent) { Next(); }
 
   bool done() const override { return done_; }
   void Next() override {
-    const std::optional<std::string_view> unit = next_();
-    done_ = !unit.has_value();
-    if (done_) return;
-    sentence_ = *unit;
+    if (begin_ == units_.size()) {
+      units_ = parent_.receive().value_or("");
+      begin_ = 0;
+      done_ = units_.empty();
+      if (done_) return;
+    }
+    const size_t size = unit_size(std::string_view(units_).substr(begin_));
+    sentence_.assign(units_, begin_ + sizeof size, size);
+    begin_ += sizeof size + size;
     if (sentence_.ends_with('\n')) sentence_.pop_back();
     usable_ |= !sentence_.empty() && sentence_.find(kReserved) == std::string::npos;
   }
@@ -34,10 +45,34 @@ class Sentences : public sentencepiece::SentenceIterator {
   sentencepiece::util::Status status() const override { return {}; }
 
  private:
-  const std::function<std::optional<std::string_view>()>& next_;
+  static size_t unit_size(std::string_view from) {
+    size_t size = 0;
+    std::memcpy(&size, from.data(), sizeof size);
+    return size;
+  }
+
+  const Channel& parent_;
+  std::string units_;  // each with its size before it
+  size_t begin_ = 0;   // of those not yet given
   std::string sentence_;
   bool done_ = false, usable_ = false;
 };
+
+/// All units, many at a time, then an empty message. Returns early if the child has ended.
+void send_units(const Channel& child, const std::function<std::optional<std::string_view>()>& next) {
+  constexpr size_t together = size_t{1} << 16;
+  std::string units;
+  while (const std::optional<std::string_view> unit = next()) {
+    const size_t size = unit->size();
+    units.append(reinterpret_cast<const char*>(&size), sizeof size);
+    units += *unit;
+    if (units.size() < together) continue;
+    if (!child.send(units)) return;
+    units.clear();
+  }
+  if (!units.empty() && !child.send(units)) return;
+  child.send("");
+}
 
 /// The least vocabulary, if that is what the library misses: "... is smaller than required_chars. 200 vs 317. ...".
 std::optional<int64_t> least_vocabulary(const std::string& message) {
@@ -51,7 +86,6 @@ std::optional<int64_t> least_vocabulary(const std::string& message) {
 
 std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
     const SentencePieceTraining& training, const std::function<std::optional<std::string_view>()>& next) {
-  Sentences sentences(next);
   const std::unordered_map<std::string, std::string> settings = {
       {"model_type", training.kind},
       {"vocab_size", std::to_string(training.vocab_size)},
@@ -71,17 +105,28 @@ std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
       {"num_threads", "4"},                              // sums depend on it, so it must not follow the machine
       {"minloglevel", "2"},
   };
-  std::string model;
-  const sentencepiece::util::Status status = sentencepiece::SentencePieceTrainer::Train(settings, &sentences, &model);
-  check(sentences.usable(), "[tokenizer] there is no line of text from which {} tokens could be learned",
-        training.kind);
-  const std::optional<int64_t> least = status.ok() ? std::nullopt : least_vocabulary(status.ToString());
+  // In a process of its own: where memory is short, an exception ends one of the library's threads, and with it all.
+  ChildProcess child("tokenizer", [&](const Channel& parent) {
+    Sentences sentences(parent);
+    std::string model;
+    const sentencepiece::util::Status status = sentencepiece::SentencePieceTrainer::Train(settings, &sentences, &model);
+    parent.send(!sentences.usable() ? std::string(1, kNothing)
+                : status.ok()       ? kModel + model
+                                    : kRefusal + status.ToString());
+  });
+  send_units(child.channel(), next);
+  std::optional<std::string> answer = child.channel().receive();
+  if (!answer || answer->empty()) child.fail_ended("while SentencePiece learned the tokens");
+  const char kind = answer->front();
+  answer->erase(0, 1);
+  check(kind != kNothing, "[tokenizer] there is no line of text from which {} tokens could be learned", training.kind);
+  const std::optional<int64_t> least = kind == kModel ? std::nullopt : least_vocabulary(*answer);
   check_usage(!least,
               "[tokenizer] the vocabulary size is {}, expected at least {}: the bytes and the characters of this text",
               training.vocab_size, least.value_or(0));
-  check(status.ok(), "[tokenizer] SentencePiece cannot make a {} tokenizer of {} tokens from this text: {}",
-        training.kind, training.vocab_size, status.ToString());
-  return std::make_shared<const SentencePieceTokenizer>(std::move(model), training.kind);
+  check(kind == kModel, "[tokenizer] SentencePiece cannot make a {} tokenizer of {} tokens from this text: {}",
+        training.kind, training.vocab_size, *answer);
+  return std::make_shared<const SentencePieceTokenizer>(std::move(*answer), training.kind);
 }
 
 }  // namespace alibi

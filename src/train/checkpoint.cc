@@ -281,6 +281,18 @@ std::optional<Checkpoint> find_newest(const fs::path& model_folder) {
   return {};
 }
 
+void check_folder_is_free(const fs::path& model_folder) {
+  const std::optional<Checkpoint> earlier = find_newest(model_folder);
+  check(!earlier || earlier->info.finished,
+        "[train] {} holds a run that was stopped after {} updates; resume it, train into another folder, or replace it "
+        "with --overwrite",
+        model_folder.string(), earlier ? earlier->info.step : 0);
+  const bool holds_model = earlier || path_exists(model_folder / "model.safetensors") ||
+                           path_exists(model_folder / "model.safetensors.index.json");
+  check_usage(!holds_model, "[train] {} holds a model; train into another folder, or replace it with --overwrite",
+              model_folder.string());
+}
+
 std::optional<CheckpointInfo> newest_checkpoint(const fs::path& model_folder) {
   const std::optional<Checkpoint> found = find_newest(model_folder);
   return found ? std::optional(found->info) : std::nullopt;

@@ -61,6 +61,8 @@ class Checkpoints {
   /// Removes all but the newest `keep` and the best.
   void prune(int64_t keep, const std::optional<TrainEvaluation>& best) const;
   void remove_all() const;
+  /// Whether the folder is still there: somebody may have removed or moved it.
+  bool is_in_place() const { return lock_.is_in_place(); }
 
  private:
   std::filesystem::path folder_;

@@ -17,6 +17,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
+constexpr const char* kLinesFile = "metrics.jsonl";
+
 /// Seconds since 1970.
 double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
@@ -98,14 +100,16 @@ fs::path new_tensorboard_file(const fs::path& folder, double time) {
 
 }  // namespace
 
-Metrics::Metrics(const fs::path& model_folder, int64_t step) {
-  const fs::path path = model_folder / "metrics.jsonl";
+Metrics::Metrics(const fs::path& model_folder, int64_t step) : folder_(model_folder) { open(step); }
+
+void Metrics::open(int64_t step) {
+  const fs::path path = folder_ / kLinesFile;
   const std::vector<OrderedJson> lines = lines_until(path, step);
   write_file(path, [&](const auto& append) {
     for (const OrderedJson& line : lines) append(line.dump() + "\n");
   });
   const double now = wall_time();
-  const fs::path events = new_tensorboard_file(model_folder / "tensorboard", now);
+  const fs::path events = new_tensorboard_file(folder_ / "tensorboard", now);
   write_file(events, [&](const auto& append) {
     append(tensorboard_file_header(lines.empty() ? now : lines.front()["time"].get<double>()));
     for (const OrderedJson& line : lines) append(record_of(line));
@@ -118,6 +122,11 @@ void Metrics::add(const TrainStatus& status) {
   const OrderedJson line = line_of(status);
   lines_->append(line.dump() + "\n");
   tensorboard_->append(record_of(line));
+}
+
+void Metrics::write_again(int64_t step) {
+  write_file(folder_ / kLinesFile, lines_->content());
+  open(step);
 }
 
 void Metrics::sync() {

@@ -19,8 +19,15 @@ class Metrics {
   void add(const TrainStatus& status);
   /// To be called before a checkpoint is written: what it has seen must not be missing here.
   void sync();
+  /// Whether the lines are still where they were written: somebody may have removed or moved the folder.
+  bool is_in_place() const { return lines_->is_in_place(); }
+  /// Writes what has been written before to where it should be.
+  void write_again(int64_t step);
 
  private:
+  void open(int64_t step);
+
+  std::filesystem::path folder_;
   std::unique_ptr<AppendFile> lines_, tensorboard_;
 };
 

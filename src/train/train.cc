@@ -9,6 +9,7 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "nn/many.h"
 #include "train/batches.h"
 #include "train/checkpoint.h"
 #include "train/described.h"
@@ -24,6 +25,8 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr const char* kSettingsFile = "train.json";
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 class Trainer {
@@ -34,11 +37,16 @@ class Trainer {
 
  private:
   void open_folder();
+  void begin_files();
+  void write_again_what_is_gone();
+  void check_model() const;
   TrainStatus update();
   void evaluate_held_out(TrainStatus& status);
   bool is_finished() const;
   bool is_checkpoint_due(const TrainStatus& status) const;
   void write_checkpoint();
+  std::string unharmed() const;
+  [[noreturn]] void fail_diverged(const std::string& what) const;
   template <class Write>
   void write_or_explain(const Write& write) const;
   TrainResult result(TrainEnd end, int64_t resumed_step) const;
@@ -56,7 +64,8 @@ class Trainer {
   TrainState state_;
   OrderedJson identity_;
   std::optional<Checkpoints> checkpoints_;
-  std::optional<Metrics> metrics_;
+  std::optional<Metrics> metrics_;        // absent: nothing is written, or not yet
+  std::vector<TrainStatus> not_written_;  // for metrics_
   Clock::time_point start_ = Clock::now(), last_checkpoint_ = start_;
   double seconds_before_ = 0;
   double recent_seconds_ = 0, recent_tokens_ = 0;  // fading sums, for a speed that follows the machine
@@ -88,8 +97,8 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
 void Trainer::open_folder() {
   make_folder(run_.folder);
   checkpoints_.emplace(run_.folder);
-  const std::optional<Checkpoint> earlier = find_newest(run_.folder);
-  if (run_.resume && earlier) {
+  const std::optional<Checkpoint> earlier = run_.resume ? find_newest(run_.folder) : std::nullopt;
+  if (earlier) {
     for (const std::string& damaged : earlier->info.damaged) {
       if (run_.on_warning) {
         run_.on_warning(fmt::format("a damaged checkpoint is left out, the one of update {} is taken: {}",
@@ -98,15 +107,39 @@ void Trainer::open_folder() {
     }
     state_ = checkpoints_->resume(*earlier, model_, optimizer_, identity_);
     seconds_before_ = state_.seconds;
-  } else {
-    check(!earlier || earlier->info.finished,
-          "[train] {} holds a run that was stopped after {} updates; resume it, or train into another folder",
-          run_.folder.string(), earlier ? earlier->info.step : 0);
-    checkpoints_->remove_all();
-    if (!run_.settings.empty()) write_file(run_.folder / "train.json", run_.settings);
+    write_trained_on(run_.folder, tokens_, run_.valid);
+    metrics_.emplace(run_.folder, state_.step);
+  } else if (!run_.overwrite) {
+    check_folder_is_free(run_.folder);
+    begin_files();
   }
+}
+
+/// Makes the folder this run's. Where it holds an earlier one that is to be replaced, the first checkpoint does so:
+/// should this run fail before, that one is still whole.
+void Trainer::begin_files() {
+  checkpoints_->remove_all();
+  if (!run_.settings.empty()) write_file(run_.folder / kSettingsFile, run_.settings);
   write_trained_on(run_.folder, tokens_, run_.valid);
-  metrics_.emplace(run_.folder, state_.step);
+  metrics_.emplace(run_.folder, 0);
+  for (const TrainStatus& status : not_written_) metrics_->add(status);
+  not_written_.clear();
+}
+
+/// Somebody may have removed or moved the folder, or files in it.
+void Trainer::write_again_what_is_gone() {
+  const bool lacks_settings = !run_.settings.empty() && !path_exists(run_.folder / kSettingsFile);
+  const bool lacks_text = !path_exists(run_.folder / kTrainedOnFile);
+  const bool lacks_metrics = !metrics_->is_in_place(), lacks_checkpoints = !checkpoints_->is_in_place();
+  if (!lacks_settings && !lacks_text && !lacks_metrics && !lacks_checkpoints) return;
+  make_folder(run_.folder);
+  if (lacks_checkpoints) checkpoints_.emplace(run_.folder);
+  if (lacks_settings) write_file(run_.folder / kSettingsFile, run_.settings);
+  if (lacks_text) write_trained_on(run_.folder, tokens_, run_.valid);
+  if (lacks_metrics) metrics_->write_again(state_.step);
+  if (!run_.on_warning) return;
+  run_.on_warning(fmt::format("{}, or files in it, were removed or moved during the training; they are written again",
+                              run_.folder.string()));
 }
 
 TrainStatus Trainer::update() {
@@ -114,10 +147,12 @@ TrainStatus Trainer::update() {
   const auto [loss, tokens] = compute_gradients(model_, order_, state_.step, options_);
   check_mapped(tokens_.data());
   const double norm = gradient_norm(parameters_);
-  check(std::isfinite(loss) && std::isfinite(norm),
-        "[train] step {}: the loss is {} and the gradient norm {}; nothing was updated. Try a lower learning rate "
-        "than {} or a longer warmup",
-        state_.step + 1, loss, norm, options_.learning_rate);
+  // A loss without any gradient: the model gives the same for every token, because what it computes overflowed.
+  constexpr double least_loss = 1e-3;
+  if (!std::isfinite(loss) || !std::isfinite(norm) || (norm == 0 && loss > least_loss)) {
+    fail_diverged(fmt::format("step {}: the loss is {} and the gradient norm {}; nothing was updated", state_.step + 1,
+                              loss, norm));
+  }
   optimizer_.update(state_.step, clip_factor(norm, options_.clip));
   model_.weights_changed();
 
@@ -140,8 +175,12 @@ void Trainer::evaluate_held_out(TrainStatus& status) {
   evaluate_options.length = options_.length;
   evaluate_options.mask_rate = options_.mask_rate;
   evaluate_options.batch_tokens = std::max(options_.length, options_.micro_batch_tokens);
-  const double loss = evaluate(model_, valid_, evaluate_options).nll();
-  check(std::isfinite(loss), "[train] step {}: the held-out loss is {}", state_.step, loss);
+  double loss = 0;
+  try {
+    loss = evaluate(model_, valid_, evaluate_options).nll();
+  } catch (const NotFiniteError& error) {
+    fail_diverged(fmt::format("step {}: the held-out text cannot be scored after it: {}", state_.step, error.what()));
+  }
   state_.evaluations.push_back({state_.step, loss});
   status.valid_loss = loss;
   status.best = state_.best()->step == state_.step;
@@ -159,6 +198,7 @@ bool Trainer::is_checkpoint_due(const TrainStatus& status) const {
 
 void Trainer::write_checkpoint() {
   state_.seconds = seconds();
+  metrics_ ? write_again_what_is_gone() : begin_files();
   metrics_->sync();
   checkpoints_->write(model_, optimizer_, state_, identity_);
   write_file(run_.folder / "loss.svg", loss_figure(state_, blocks_per_update(options_) * options_.length));
@@ -166,20 +206,50 @@ void Trainer::write_checkpoint() {
   last_checkpoint_ = Clock::now();
 }
 
-/// An error says what it did not harm.
+/// Throws NotFiniteError if the last update broke the model, which the loss of the next one would tell: weights or
+/// moments that are not finite, or so large that what is computed with them is not.
+void Trainer::check_model() const {
+  const auto check_values = [&](const std::string& name, const Tensor& values) {
+    if (std::isfinite(nn::sum_of_squares({values}))) return;
+    fail_diverged(fmt::format("step {}: {} is not finite after it", state_.step, name));
+  };
+  for (const Parameter* parameter : parameters_) check_values(parameter->name, parameter->value);
+  for (const NamedTensor& moment : optimizer_.tensors()) check_values(moment.name, moment.tensor);
+  EvaluateOptions evaluate_options;
+  evaluate_options.length = options_.length;
+  evaluate_options.mask_rate = 1;
+  const std::span<const int32_t> text = valid_.empty() ? tokens_ : valid_;
+  try {
+    evaluate(model_, text.first(std::min(text.size(), static_cast<size_t>(options_.length))), evaluate_options);
+  } catch (const NotFiniteError& error) {
+    fail_diverged(fmt::format("step {}: the model overflows after it: {}", state_.step, error.what()));
+  }
+}
+
+/// What an error did not harm.
+std::string Trainer::unharmed() const {
+  if (run_.folder.empty()) return "";
+  if (!metrics_) return fmt::format(". What {} held before is as it was", run_.folder.string());
+  try {
+    const std::optional<CheckpointInfo> newest = newest_checkpoint(run_.folder);
+    if (!newest) return ". There is no checkpoint yet";
+    return fmt::format(". The checkpoint of update {} is whole and can be resumed", newest->step);
+  } catch (const Error& other) {
+    return fmt::format(". {}", other.what());
+  }
+}
+
+void Trainer::fail_diverged(const std::string& what) const {
+  throw NotFiniteError(fmt::format("[train] {}. Try a lower learning rate than {} or a longer warmup{}", what,
+                                   options_.learning_rate, unharmed()));
+}
+
 template <class Write>
 void Trainer::write_or_explain(const Write& write) const {
   try {
     write();
   } catch (const Error& error) {
-    std::optional<CheckpointInfo> newest;
-    try {
-      newest = newest_checkpoint(run_.folder);
-    } catch (const Error& other) {
-      fail("{}. {}", error.what(), other.what());
-    }
-    if (!newest) fail("{}. There is no checkpoint yet", error.what());
-    fail("{}. The checkpoint of update {} is whole and can be resumed", error.what(), newest->step);
+    fail("{}{}", error.what(), unharmed());
   }
 }
 
@@ -212,10 +282,13 @@ TrainResult Trainer::run() {
     status.memory_bytes = peak_resident_bytes();
     state_.finished = is_finished();
     const bool is_logged = state_.step % run_.log_steps == 0 || state_.finished || status.valid_loss.has_value();
-    if (metrics_ && is_logged) write_or_explain([&] { metrics_->add(status); });
+    if (is_logged && metrics_) write_or_explain([&] { metrics_->add(status); });
+    if (is_logged && checkpoints_ && !metrics_) not_written_.push_back(status);
     if (run_.on_step) run_.on_step(status);
     asked = run_.should_stop && run_.should_stop();
-    if (checkpoints_ && (asked || is_checkpoint_due(status))) write_or_explain([&] { write_checkpoint(); });
+    const bool writes = checkpoints_ && (asked || is_checkpoint_due(status));
+    if (writes || state_.finished) check_model();
+    if (writes) write_or_explain([&] { write_checkpoint(); });
   }
   model_.set_precision(Precision::f32);
   if (asked && !state_.finished) return result(TrainEnd::asked, resumed_step);

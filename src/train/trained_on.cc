@@ -10,7 +10,6 @@
 namespace alibi {
 namespace {
 
-constexpr const char* kFile = "trained_on.json";
 constexpr size_t kMostBytes = size_t{4} << 20;
 
 uint64_t number_of(const Json& value, const std::string& where) {
@@ -27,14 +26,14 @@ void write_trained_on(const std::filesystem::path& folder, std::span<const int32
   const std::string held_out_fingerprint = fingerprint(held_out);
   check_mapped(tokens.data());
   check_mapped(held_out.data());
-  write_json(folder / kFile, {{"passage", kPassage},
-                              {"held_out_fingerprint", held_out_fingerprint},
-                              {"most", sketch.most},
-                              {"hashes", sketch.hashes}});
+  write_json(folder / kTrainedOnFile, {{"passage", kPassage},
+                                       {"held_out_fingerprint", held_out_fingerprint},
+                                       {"most", sketch.most},
+                                       {"hashes", sketch.hashes}});
 }
 
 std::optional<TrainedOn> read_trained_on(const std::filesystem::path& folder) {
-  const std::filesystem::path file = folder / kFile;
+  const std::filesystem::path file = folder / kTrainedOnFile;
   if (!path_exists(file)) return std::nullopt;
   const JsonObject json = read_json_object(file, kMostBytes);
   if (json.get<int64_t>("passage") != kPassage) return std::nullopt;  // another version's: it tells us nothing

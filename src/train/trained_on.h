@@ -16,7 +16,7 @@ struct TrainedOn {
   std::string held_out_fingerprint;  ///< of all tokens that were held out (identity.h)
 };
 
-/// trained_on.json
+inline constexpr const char* kTrainedOnFile = "trained_on.json";
 void write_trained_on(const std::filesystem::path& folder, std::span<const int32_t> tokens,
                       std::span<const int32_t> held_out);
 /// Nothing if the folder does not have the file. Throws Error that names the file and what is wrong with it.

@@ -20,11 +20,11 @@ SENTENCE = "the quick brown fox jumps over the lazy dog and runs away from numbe
 TINY_TRAINING = ("--length", "32", "--tokens", "4k", "--batch-tokens", "512")
 
 
-def run(*arguments, stdin=""):
+def run(*arguments, stdin="", environment=None):
     words = [COMMAND, *map(str, arguments)]
     # What a model writes need not be valid UTF-8.
     return subprocess.run(words, input=stdin, capture_output=True, encoding="utf-8", errors="surrogateescape",
-                          timeout=300, check=False)
+                          timeout=300, check=False, env={**os.environ, **(environment or {})})
 
 
 class CliTest(unittest.TestCase):
@@ -54,6 +54,8 @@ class CliTest(unittest.TestCase):
         self.assertTrue(result.stderr.startswith("alibi: error: "), result.stderr)
         self.assertIn(str(mentions), result.stderr)
         self.assertEqual(result.stderr.count("alibi: error: "), 1, result.stderr)
+        if code == 1:
+            self.assertRegex(result.stderr, r"^alibi: error: \[[a-z ]+\] ", "an error begins with the operation")
 
     def json_of(self, name):
         return json.loads((self.folder / name).read_text())

@@ -4,7 +4,7 @@ import resource
 import subprocess
 import unittest
 
-from cli_case import COMMAND, CliTest
+from cli_case import COMMAND, SENTENCE, CliTest
 
 MIB = 1 << 20
 
@@ -30,6 +30,32 @@ class LimitsTest(CliTest):
                 self.assertTrue(result.stderr.startswith("alibi: error: "), f"{mib} MiB: {result.stderr}")
                 self.assertRegex(result.stderr, "memory|threads", f"{mib} MiB")
         self.assertIn(1, ends, "some of these limits must be too small")
+
+    def test_small_memory_while_tokens_are_learned(self):
+        text = self.folder / "long.txt"
+        text.write_text("".join(SENTENCE.format(i * i) for i in range(20_000)))
+        ends = set()
+        for mib in range(60, 340, 20):
+            result = run_within(mib * MIB, "tokenize", text, "-o", self.folder / "tokens", "--overwrite", "--tokenizer",
+                                "bpe", "--vocab-size", "400", "--threads", 1)
+            if result.returncode == 127:
+                continue
+            self.assertIn(result.returncode, (0, 1), f"{mib} MiB: {result.stderr}")
+            if result.returncode == 1:
+                ends.add(result.stderr)
+                self.assertRegex(result.stderr, r"^alibi: error: \[.*(memory|threads?).*\n$", f"{mib} MiB")
+        self.assertTrue([end for end in ends if "SentencePiece" in end], ends)
+
+    def test_files_that_must_not_grow(self):
+        """With a limit like that of `ulimit -f`, whose signal would end the process."""
+        def limit():
+            resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+        for words in (("train", self.text, "-o", self.folder / "large", "--tokens", "4k", "--batch-tokens", "512"),
+                      ("tokenize", self.text, "-o", self.folder / "large-data")):
+            result = subprocess.run([COMMAND, *map(str, words)], capture_output=True, encoding="utf-8", timeout=300,
+                                    check=False, preexec_fn=limit)
+            self.assertEqual(result.returncode, 1, result.stderr)
+            self.assertRegex(result.stderr, r"^alibi: error: \[write\] .*File too large")
 
     def test_threads_that_the_system_refuses(self):
         # Each has a stack of some MiB of address space.

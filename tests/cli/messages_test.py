@@ -75,6 +75,40 @@ class CalledWrongly(CliTest):
             self.fails(2, "--seed", "info", self.model, f"--seed={value}")
         self.assertFalse(out.exists())
 
+    def test_a_number_that_means_not_given_is_none_of_an_option(self):
+        """Their defaults are no numbers: 0 must not be taken for one of them."""
+        out = self.folder / "unused"
+        options = {("train", self.text, "-o", out): ("epochs", "layers", "d-model", "heads", "embedding-scale",
+                                                     "t5-max-distance", "t5-rate-factor", "vocab-size", "threads"),
+                   ("compare", self.text, "--out", out): ("stride", "eval-tokens", "train-length", "layers", "threads"),
+                   ("eval", self.model, self.valid): ("stride", "tolerance", "interpolate", "threads"),
+                   ("score", self.model, self.valid): ("length", "tolerance", "memory"),
+                   ("tokenize", self.text, "-o", out): ("vocab-size", "min-count"),
+                   ("generate", self.model): ("memory", "tolerance", "samples"),
+                   ("bench", "attention"): ("kv-heads",), ("bench", "train"): ("vocab-size",),
+                   ("bench", "generate"): ("vocab-size",)}
+        for words, names in options.items():
+            for name in names:
+                for value in ("0", "-0", "0.0", "-0.0", "-1"):
+                    self.fails(2, f"--{name}: '{value}' found", *words, f"--{name}={value}")
+        for value in ("-1", "x", "nan"):
+            self.fails(2, "--warmup-steps", "train", self.text, "-o", out, f"--warmup-steps={value}")
+            self.fails(2, "--dropout", "train", self.text, "-o", out, f"--dropout={value}")
+            self.fails(2, "--sample-tokens", "compare", self.text, "--out", out, f"--sample-tokens={value}")
+        self.assertFalse(out.exists())
+
+    def test_numbers_that_would_take_all_memory(self):
+        self.fails(2, "[compare] seeds is 9999999999999, expected 1 to 10000", "compare", self.text, "--out",
+                   self.folder / "unused", "--seeds", "9999999999999")
+
+    def test_an_instruction_set_that_there_is_not(self):
+        for words in (("train", self.text, "-o", self.folder / "unused"), ("eval", self.model, self.valid),
+                      ("generate", self.model), ("info", self.model), ("bench", "attention")):
+            result = run(*words, environment={"ALIBI_ISA": "bogus"})
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertEqual(result.stderr, "alibi: error: [isa] ALIBI_ISA=bogus, expected scalar, avx2, avx512, "
+                                            "avx512_bf16 or amx\n")
+
     def test_the_library_refuses(self):
         out = self.folder / "unused"
         self.fails(2, "epic", "train", self.text, "-o", out, "--position", "epic")

@@ -231,12 +231,50 @@ class Folders(OutputTest):
         self.fails(2, "is a folder of tokens", "train", self.text, "-o", data, *TINY_TRAINING)
         self.succeeds("tokenize", "--check", data)
 
+    def test_what_a_folder_holds_is_replaced_only_if_asked(self):
+        model, data, report = self.copy_of_model("mine"), self.folder / "my-data", self.folder / "my-report"
+        compared, other = self.folder / "my-comparison", self.folder / "another-comparison"
+        compare = ("compare", self.text, *TINY_COMPARE)
+        self.succeeds("tokenize", self.text, "-o", data)
+        self.succeeds(*compare, "--out", compared)
+        self.succeeds(*compare, "--out", other, "--seed", "7")
+        self.succeeds("report", compared, "--out", report)
+        holders = ((model, "holds a model", ("train", self.text, "-o", model, "--seed", "7", *TINY_TRAINING)),
+                   (data, "--overwrite", ("tokenize", self.text, "-o", data, "--tokenizer", "words")),
+                   (compared, "holds another comparison", (*compare, "--out", compared, "--learning-rate", "0.25")),
+                   (report, "holds a report", ("report", other, "--out", report)),
+                   (report, "holds a report", (*compare, "--out", report)))
+
+        def contents(folder):
+            return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+        for folder, mentions, words in holders:
+            before = contents(folder)
+            self.fails(2, mentions, *words)
+            self.fails(2, "--overwrite", *words)
+            self.assertEqual(contents(folder), before)
+        # The same again is a resumption, or a redrawing.
+        self.succeeds("train", "--resume", model)
+        self.succeeds(*compare, "--out", compared)
+        self.succeeds("report", compared, "--out", report)
+        self.succeeds("report", compared, "--out", compared)
+        for folder, _, words in holders:
+            before = contents(folder)
+            self.succeeds(*words, "--overwrite")
+            self.assertNotEqual(contents(folder), before)
+        self.fails(2, "choose one", "train", "--resume", model, "--overwrite")
+        self.fails(2, "choose one", "compare", "--resume", compared, "--overwrite")
+        # A model without the run that made it is somebody's too, also where a run would be resumed.
+        shutil.rmtree(model / "checkpoints")
+        for resume in ((), ("--resume",)):
+            self.fails(2, "holds a model", "train", self.text, "-o", model, *TINY_TRAINING, *resume)
+
     def test_a_full_disk_leaves_the_old_tokens(self):
         data = self.folder / "full"
         self.succeeds("tokenize", self.text, "-o", data)
         before = {path.name: path.read_bytes() for path in data.iterdir()}
         result = self.run_in_folder("tokenize", self.text, self.valid, "-o", data, "--tokenizer", "words",
-                                    preexec_fn=small_files)
+                                    "--overwrite", preexec_fn=small_files)
         self.assertEqual(result.returncode, 1)
         self.assertIn("File too large", result.stderr)
         self.assertEqual({path.name: path.read_bytes() for path in data.iterdir()}, before)

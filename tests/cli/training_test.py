@@ -5,6 +5,7 @@ import math
 import pathlib
 import re
 import resource
+import shutil
 import signal
 import subprocess
 import time
@@ -29,7 +30,7 @@ class TrainingConfig(CliTest):
         text = self.succeeds("train", "--help")
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; of two ways to say a thing the one that was taken; what the preset says.
-        left_out = {"help", "from", "resume", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
+        left_out = {"help", "from", "resume", "overwrite", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
                     "like", *WRITTEN_IF_GIVEN}
         self.assertIn('\n  "length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
@@ -287,6 +288,29 @@ class TrainingGoesOn(CliTest):
         self.assertEqual(sorted(path.name for path in (out / "checkpoints").iterdir()), saved)
         self.succeeds("train", "--resume", out)
         self.assertTrue((out / "model.safetensors").read_bytes() == (self.model / "model.safetensors").read_bytes())
+
+    def test_a_folder_that_is_removed_is_written_again(self):
+        for gone in (".", "train.json", "metrics.jsonl", "trained_on.json", "checkpoints", "moved"):
+            out = self.folder / "removed"
+            process = self.start(out, *self.LONG, "--checkpoint-steps", "300")
+            while self.updates(out) < 2:
+                self.assertIsNone(process.poll())
+                time.sleep(0.01)
+            if gone == "moved":
+                out.rename(self.folder / "removed-to")
+            elif (out / gone).is_dir():
+                shutil.rmtree(out / gone)
+            else:
+                (out / gone).unlink()
+            _, errors = process.communicate(timeout=120)
+            self.assertEqual(process.returncode, 0, errors)
+            self.assertIn("warning: ", errors)
+            self.assertIn("written again", errors)
+            lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
+            self.assertEqual([line["step"] for line in lines], list(range(1, 782)), gone)
+            self.assertIn("complete since update 781", self.succeeds("train", "--resume", out))
+            self.succeeds("eval", out, "--held-out")
+            shutil.rmtree(out)
 
     def test_early_stop_metrics_and_figure(self):
         out = self.folder / "early"

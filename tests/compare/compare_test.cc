@@ -152,7 +152,7 @@ TEST(Compare, SeedsAndTrainingLengthsAreRunsThatStay) {
   CompareOptions other = options;
   other.train.learning_rate = 0.5;
   test::expect_error<Error>([&] { compare(other); }, "learning_rate is 0.5, was 0.004");
-  other.fresh = true;
+  other.overwrite = true;
   other.seeds = 1;
   other.train_lengths = {8};
   EXPECT_EQ(compare(other).runs_done(), 2);

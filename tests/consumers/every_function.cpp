@@ -261,6 +261,7 @@ void language_model(const std::filesystem::path& folder) {
   train(model, text, options);
   TrainRun run;
   run.folder = folder / "run";
+  check_folder_is_free(run.folder);
   const TrainResult result = train(model, text, options, run);
   expect(result.steps == 4 && newest_checkpoint(run.folder).has_value(), "training");
   const Evaluation found = evaluate(model, text, {.length = 16});

@@ -2,6 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <limits>
+
 #include "alibi/error.h"
 #include "nn/reference.h"
 #include "testing.h"
@@ -103,6 +106,24 @@ TEST(RmsNorm, GradientsOfRandomCotangents) {
   test::for_each_isa([] {
     check_gradients(false, 4, 37);
     check_gradients(false, 130, 3);
+  });
+}
+
+/// The formula would give zeros, which nobody would notice.
+TEST(Norm, ARowThatOverflowsIsNotANumber) {
+  test::for_each_isa([] {
+    for (const float huge : {1e20f, 3e38f, std::numeric_limits<float>::infinity()}) {
+      Tensor x = random_tensor({2, 33}, 1), y({2, 33}), mean({2}), rstd({2});
+      const Tensor weight = random_tensor({33}, 2);
+      for (int64_t i = 0; i < 33; ++i) x.data<float>()[i] = i % 2 == 0 ? huge : -huge;
+      for (const bool centered : {true, false}) {
+        centered ? nn::layer_norm(x, weight, nullptr, eps, y, mean, rstd) : nn::rms_norm(x, weight, eps, y, rstd);
+        for (int64_t i = 0; i < 33; ++i) {
+          EXPECT_TRUE(std::isnan(y.data<float>()[i])) << huge;
+          EXPECT_TRUE(std::isfinite(y.data<float>()[33 + i])) << huge;
+        }
+      }
+    }
   });
 }
 

@@ -331,7 +331,7 @@ TEST(DataFolders, WhatIsInTheWayIsNamed) {
   for (const char* name : {"config.json", "model.safetensors", "model.safetensors.index.json", "train.json"}) {
     const fs::path model = folder / name / "model";
     folder.write(model / name, "{}");
-    expect_error<UsageError>([&] { prepare_data_folder(model); }, name);
+    expect_error<UsageError>([&] { prepare_data_folder(model, true); }, name);
     expect_error<UsageError>([&] { write_data_folder(model, corpus, ByteTokenizer()); }, "is a model folder");
     EXPECT_EQ(files_of(model).size(), 1u);
   }

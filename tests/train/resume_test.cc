@@ -68,6 +68,7 @@ class Resume : public ::testing::Test {
     TrainRun run;
     run.folder = folder / "model";
     run.resume = resume;
+    run.overwrite = overwrite;
     run.checkpoint_steps = checkpoint_steps;
     run.keep = keep;
     run.valid = valid;
@@ -117,6 +118,7 @@ class Resume : public ::testing::Test {
   TemporaryFolder folder;
   std::vector<int32_t> tokens = stream(1003), valid = stream(400);
   int64_t checkpoint_steps = 0, keep = 2;
+  bool overwrite = false;
   std::vector<std::string> warnings;
 };
 
@@ -278,6 +280,9 @@ TEST_F(Resume, ANewRunDoesNotOverwriteOneThatCanBeResumed) {
   LanguageModel other = small_model();
   TrainOptions changed = options;
   changed.seed = 9;
+  expect_error<UsageError>([&] { go(other, changed, 1, false); }, "holds a model");
+  expect_error<UsageError>([&] { check_folder_is_free(folder / "model"); }, "--overwrite");
+  overwrite = true;
   EXPECT_EQ(go(other, changed, 1, false).resumed_step, 0);
   EXPECT_EQ(checkpoints(), std::set<std::string>{"step-000001"});
   EXPECT_EQ(metric_steps(), std::vector<int64_t>{1});

@@ -111,7 +111,7 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
                          const std::string& preset_name, std::optional<float> dropout, int64_t seeds,
                          std::vector<int64_t> train_lengths, std::vector<int64_t> lengths, int64_t stride, bool stream,
                          int64_t eval_tokens, int64_t sample_tokens, int64_t speed_turns,
-                         std::vector<double> tune_rates, nb::dict given, const std::string& out, bool fresh,
+                         std::vector<double> tune_rates, nb::dict given, const std::string& out, bool overwrite,
                          nb::handle on_progress) {
   CompareOptions options = compare_defaults(preset_name);
   options.texts = texts;
@@ -126,12 +126,12 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
   options.lengths = std::move(lengths);
   options.stride = stride;
   options.stream = stream;
-  if (eval_tokens > 0) options.eval_tokens = eval_tokens;
+  options.eval_tokens = eval_tokens;
   options.sample_tokens = sample_tokens;
   options.speed_turns = speed_turns;
   options.tune_rates = std::move(tune_rates);
   options.out = out;
-  options.fresh = fresh;
+  options.overwrite = overwrite;
   options.command = "alibi.compare(...)";
   const bool own_batch = given.contains("batch_tokens");
   take_options(options.train, given, "compare");
@@ -158,7 +158,8 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
 void bind_compare(nb::module_& m) {
   m.def("compare", compare_methods, "texts"_a, "valid"_a, "field"_a, "tokenizer"_a, "methods"_a, "preset"_a,
         "dropout"_a.none(), "seeds"_a, "train_lengths"_a, "lengths"_a, "stride"_a, "stream"_a, "eval_tokens"_a,
-        "sample_tokens"_a, "speed_turns"_a, "tune_rates"_a, "options"_a, "out"_a, "fresh"_a, "on_progress"_a.none());
+        "sample_tokens"_a, "speed_turns"_a, "tune_rates"_a, "options"_a, "out"_a, "overwrite"_a,
+        "on_progress"_a.none());
 }
 
 }  // namespace alibi::python

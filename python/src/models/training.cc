@@ -73,7 +73,7 @@ LanguageModel begin(const std::string& from, const std::string& preset_name, con
 nb::object train_model(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
                        const std::string& field, const nb::dict& tokenizer, const std::string& from,
                        const std::string& preset_name, const std::string& position, std::optional<float> dropout,
-                       nb::dict given, const std::string& out, bool resume, nb::handle on_progress) {
+                       nb::dict given, const std::string& out, bool resume, bool overwrite, nb::handle on_progress) {
   TrainOptions options = training_defaults(preset_name);
   const bool own_batch = given.contains("batch_tokens");
   take_options(options, given, "train");
@@ -86,6 +86,7 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   }
   refuse_rest(given, "train");
   options.validate();
+  if (resume && overwrite) throw UsageError("[train] resume goes on with a run, overwrite replaces it; choose one");
   TokenizerChoice choice = tokenizer_of(tokenizer);
   if (!from.empty()) choice.like = from;
 
@@ -95,12 +96,14 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   TrainingData data;
   {
     const nb::gil_scoped_release others_run;
+    if (!out.empty() && !resume && !overwrite) check_folder_is_free(out);
     data = training_data(texts, valid, choice, {}, field);
     options.check_text(static_cast<int64_t>(data.train.tokens.size()));
     model.emplace(begin(from, preset_name, position, dropout, shape, options.length, options.seed, data.tokenizer));
     TrainRun run;
     run.folder = out;
     run.resume = resume;
+    run.overwrite = overwrite;
     run.valid = data.valid.tokens;
     bool go_on = true;
     run.on_step = [&](const TrainStatus& status) {
@@ -135,7 +138,7 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
 
 void bind_training(nb::module_& m) {
   m.def("train", train_model, "texts"_a, "valid"_a, "field"_a, "tokenizer"_a, "from_model"_a, "preset"_a, "position"_a,
-        "dropout"_a.none(), "options"_a, "out"_a, "resume"_a, "on_progress"_a.none());
+        "dropout"_a.none(), "options"_a, "out"_a, "resume"_a, "overwrite"_a, "on_progress"_a.none());
 }
 
 }  // namespace alibi::python
