@@ -252,7 +252,7 @@ static void test_errno(void) {
   KEEPS_ERRNO((alibi_kv_cache_destroy(cache), 1));
   KEEPS_ERRNO((alibi_attention_state_destroy(state), 1));
   KEEPS_ERRNO(alibi_attention(&tq, NULL, &tv, &options, &to, NULL) == ALIBI_ERROR);
-  KEEPS_ERRNO(alibi_attention_options_default().causal == 1 && alibi_last_error() != NULL && alibi_version() != NULL);
+  KEEPS_ERRNO(alibi_attention_options_default().bidirectional == 0 && alibi_last_error() != NULL && alibi_version() != NULL);
 #undef KEEPS_ERRNO
 }
 
