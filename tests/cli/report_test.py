@@ -27,6 +27,25 @@ class ReportTest(CliTest):
             self.succeeds("report", results, "-o", out)
             self.assertIn("Not drawn: alibi at 16", (out / "report.html").read_text())
 
+    def test_damaged_notes_of_a_comparison_are_named(self):
+        out = self.folder / "compared"
+        command = ("compare", self.text, "--valid", self.valid, "-o", out, "--methods", "alibi", "--tokens", "1k",
+                   "--train-length", "16", "--batch-tokens", "512", "--layers", "1", "--d-model", "16", "--heads", "2",
+                   "--lengths", "16", "--eval-tokens", "256", "--speed-turns", "1", "--sample-tokens", "0", "--tune",
+                   "0.001,0.002")
+        self.succeeds(*command)
+        notes = sorted(out.glob("note-*.json"))
+        self.assertGreaterEqual(len(notes), 2)
+        for note in notes:
+            whole = json.loads(note.read_text())
+            names = whole["note"].get("names")
+            of_speed = ({"names": 3}, {"names": names}, {"names": names, "speed": 3}, {"names": names, "speed": [{}]})
+            for damaged in ({}, *(of_speed if names else ({"nll": 3}, {"nll": [{}]}, {"nll": [1, 2, 3]}))):
+                note.write_text(json.dumps({**whole, "note": damaged}))
+                self.fails(1, note, *command)
+            note.write_text(json.dumps(whole))
+        self.succeeds(*command)
+
 
 if __name__ == "__main__":
     unittest.main()
