@@ -153,6 +153,10 @@ void run_compare(CompareCommand& options, const Command& command) {
     const StopSignals signals;
     asked.should_stop = [] { return StopSignals::received() != 0; };
     Progress progress(stderr, lines_without_terminal());
+    asked.on_warning = [&](std::string_view message) {
+      progress.clear();
+      report_warning(message);
+    };
     std::string label;
     results = compare(asked, [&](const CompareStatus& status) { show(status, progress, label); });
     if (const int signal = StopSignals::received(); signal != 0 && results.runs_done() < results.runs_planned) {

@@ -36,7 +36,7 @@ NamedResults read_results(const std::string& input) {
   }
   if (path_exists(file) && is_folder(file)) file /= "results.json";
   check(path_exists(file), "[report] {}: no such file; `alibi compare` writes it", file.string());
-  return {input, results_from_json(read_file(file, kMostJsonBytes)), label};
+  return {input, results_from_json(read_file(file, kMostJsonBytes), file.string()), label};
 }
 
 /// The report of the same results may be drawn again, that of others is somebody's.

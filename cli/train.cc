@@ -197,6 +197,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   say("{} parameters, {} bytes to train on, {} held out\n", format_integer(model.parameter_count()),
       format_integer(data.train_bytes), format_integer(data.valid_bytes));
   flush_output();
+  if (const std::string warning = held_out_warning(data); !warning.empty()) report_warning(warning);
 
   const TrainResult trained = train_with_display(model, data, settings, options, resumes);
   const int64_t peak_bytes = peak_resident_bytes();

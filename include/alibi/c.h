@@ -2,8 +2,8 @@
  * with ALIBI_CUDA) a GPU's. C11 and C++.
  *
  * Every function that can fail returns a status, and leaves a message for alibi_last_error() that names the argument
- * and shows what was found against what was expected. No exception leaves a function. What the operations compute is
- * described in attention.h and kv_cache.h. */
+ * and shows what was found against what was expected. No exception leaves a function, and none changes errno. What the
+ * operations compute is described in attention.h and kv_cache.h. */
 #ifndef ALIBI_C_H_
 #define ALIBI_C_H_
 

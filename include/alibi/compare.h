@@ -46,6 +46,8 @@ struct CompareOptions {
   std::string settings;    ///< written to settings.json of the folder when a comparison begins; empty: not written
   /// Asked now and then; true: compare() returns with the runs that are done, and the same call goes on.
   std::function<bool()> should_stop = {};
+  /// Told what casts doubt on the comparison, before anything is trained: held_out_warning(). The report has it too.
+  std::function<void(std::string_view)> on_warning = {};
 };
 
 /// Where a comparison stands, for progress displays.

@@ -10,6 +10,7 @@ from . import _core
 from ._kind import is_torch, torch_operator
 from ._numpy import bits_of, empty_like, offsets_of
 from ._options import EVERYWHERE, Window, check_axes, refuse_scale, window_of
+from ._padding import padded_attention
 
 _FLOAT32 = np.dtype(np.float32)
 _ndarray, _empty, _attention = np.ndarray, np.empty, _core.attention
@@ -32,6 +33,7 @@ def attention(
     tolerance: float = 0.0,
     return_lse: bool = False,
     dropout_seed: int | None = None,
+    key_padding_mask: Any = None,
 ) -> Any:
     """softmax(q k' * softmax_scale - slope * |i - j|) v, over the keys j that query i sees.
 
@@ -53,10 +55,25 @@ def attention(
                         2 ** -24 (float32) and 2 ** -11 (bfloat16) lie below the rounding of the result
     return_lse          returns (out, lse), lse (batch, heads, queries) float32, which has no gradient
     dropout_seed        None: drawn from the generator of PyTorch, or NumPy's global one
+    key_padding_mask    (batch, keys) bool, True where a key is padding, as in torch.nn.MultiheadAttention
+
+    Padding. Give a batch of sequences of different lengths with key_padding_mask, which is True at padding (the opposite
+    of transformers' attention_mask). The padding of each row stands before its tokens, after them, or both; between them
+    it is refused. Each row gets the result of its tokens alone, with gradients, causal or not: inside, the tokens are
+    packed and attended to with cu_seqlens. Queries must be the last rows (all of them in self-attention), and queries at
+    padded rows give zeros. alibi_slopes are (heads,) then. Packing copies q, k, v and the result once; whoever has packed
+    sequences already gives cu_seqlens_q and cu_seqlens_k, which copy nothing. Without either, padding is attended to as
+    tokens are; only causal attention over right padding is right then, in the rows of the tokens.
 
     Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. A query that sees
     no key gives zeros. The same bits at any number of threads.
     """
+    if key_padding_mask is not None:
+        return padded_attention(attention, q, k, v, key_padding_mask, {
+            "alibi_slopes": alibi_slopes, "causal": causal, "window_size": window_size, "softmax_scale": softmax_scale,
+            "dropout_p": dropout_p, "query_offset": query_offset, "cu_seqlens_q": cu_seqlens_q,
+            "cu_seqlens_k": cu_seqlens_k, "alibi_slopes_after": alibi_slopes_after, "tolerance": tolerance,
+            "return_lse": return_lse, "dropout_seed": dropout_seed})  # fmt: skip
     plain = type(q) is _ndarray
     if not plain and is_torch(q):
         return torch_operator().attention(

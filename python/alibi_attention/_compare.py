@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -167,6 +168,8 @@ def compare(
             dropout, seeds, list(train_lengths), list(lengths), stride, stream, eval_tokens, sample_tokens, speed_turns,
             list(tune_rates), options, "" if out is None else os.fspath(out), overwrite, from_core(on_progress),
         )  # fmt: skip
+    if message := found.pop("warning"):
+        warnings.warn(f"[compare] {message}", stacklevel=2)
     measured = ("evaluations", "sliding", "streaming")
     for method in found["methods"]:
         method.update({name: tuple(Point(**point) for point in method[name]) for name in measured})

@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _core
 from ._core import UsageError
+from ._padding import tokens_of
 from ._progress import OnProgress, from_core
 from ._results import Result, axes, frame, table
 from ._text import Text, paths_of
@@ -172,9 +173,22 @@ class LanguageModel:
         text: str = self._core.decode(_ids(ids))
         return text
 
-    def hidden(self, ids: Any) -> Array:
-        """Final hidden states of ids (length,) or (batch, length): float32 (..., length, d_model)."""
-        return self._batched(self._core.hidden, ids)
+    def hidden(self, ids: Any, key_padding_mask: Any = None) -> Array:
+        """Final hidden states of ids (length,) or (batch, length): float32 (..., length, d_model).
+
+        key_padding_mask  bool of the shape of ids, True where there is padding (before or after the tokens of a row):
+                          each row gives what its tokens alone give, and zeros at its padding
+        """
+        if key_padding_mask is None:
+            return self._batched(self._core.hidden, ids)
+        found, mask = np.atleast_2d(_ids(ids)), np.atleast_2d(np.asarray(key_padding_mask))
+        tokens = tokens_of(mask, found.shape, "hidden")
+        counts = tokens.sum(axis=1)
+        states = np.zeros((*found.shape, self._config["d_model"]), np.float32)
+        for count in np.unique(counts[counts > 0]):  # rows of as many tokens are a batch
+            rows = tokens & (counts == count)[:, None]
+            states[rows] = self._batched(self._core.hidden, found[rows].reshape(-1, count)).reshape(-1, states.shape[2])
+        return states[0] if np.ndim(ids) == 1 else states
 
     def logits(self, ids: Any) -> Array:
         """Of the token after each of ids (length,) or (batch, length): float32 (..., length, vocab_size)."""

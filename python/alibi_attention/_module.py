@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import torch
 from torch import Tensor, nn
 
 from . import _core
+from ._attention import attention
 from ._cache import KvCache
 from ._options import EVERYWHERE, Window
-from ._torch import attention, attention_decode
+from ._torch import attention_decode
 
 
 class AlibiAttention(nn.Module):
@@ -21,6 +24,9 @@ class AlibiAttention(nn.Module):
     causal, window_size, dropout, tolerance
                      as attention()'s; dropout acts in training alone
     learned_slopes   slopes are parameters (their logarithms, so that they stay positive), and begin as alibi.slopes()
+
+    Padding: forward() takes a batch of sequences of different lengths with key_padding_mask, or packed sequences, without
+    padding, with cu_seqlens. See attention().
 
     Slopes that are not learned are float32 whatever the module is cast to, and are in no state_dict.
     """
@@ -58,20 +64,38 @@ class AlibiAttention(nn.Module):
         """(num_heads,) float32"""
         return self._slopes if self.log_slopes is None else self.log_slopes.float().exp()
 
-    def forward(self, x: Tensor, cache: KvCache | None = None) -> Tensor:
-        """x (batch, length, embed_dim) -> the same shape. With a cache x stands after what it holds, is appended to
-        it, and there is no gradient."""
+    def forward(
+        self,
+        x: Tensor,
+        cache: KvCache | None = None,
+        *,
+        key_padding_mask: Tensor | None = None,
+        cu_seqlens: Any = None,
+    ) -> Tensor:
+        """x (batch, length, embed_dim) -> the same shape.
+
+        cache             x stands after what it holds, is appended to it, and there is no gradient
+        key_padding_mask  (batch, length) bool, True where x is padding; rows of padding give zeros
+        cu_seqlens        offsets (sequences + 1,) of the sequences that are packed in x, whose batch is 1 then
+        """
+        if cache is not None and (key_padding_mask is not None or cu_seqlens is not None):
+            raise _core.UsageError("[AlibiAttention] a cache holds sequences of one length, expected neither "
+                                   "key_padding_mask nor cu_seqlens beside it")  # fmt: skip
         batch, length, _ = x.shape
         heads = self.qkv(x).view(batch, length, self.num_heads + 2 * self.kv_heads, self.head_dim)
         q, k, v = heads.split((self.num_heads, self.kv_heads, self.kv_heads), dim=2)
         if cache is None:
-            out = attention(q, k, v, self.slopes, self.causal, self.window_size, tolerance=self.tolerance,
-                            dropout_p=self.dropout if self.training else 0.0)  # fmt: skip
+            out = attention(q, k, v, alibi_slopes=self.slopes, causal=self.causal, window_size=self.window_size,
+                            tolerance=self.tolerance, dropout_p=self.dropout if self.training else 0.0,
+                            cu_seqlens_q=cu_seqlens, cu_seqlens_k=cu_seqlens,
+                            key_padding_mask=key_padding_mask)  # fmt: skip
         else:
             cache.append(k, v)
             out = attention_decode(q, cache._core, self.slopes, self.causal, self.window_size, None, None, None,
                                    self.tolerance, False)  # fmt: skip
         result: Tensor = self.out(out.reshape(batch, length, self.embed_dim))
+        if key_padding_mask is not None:  # the projection may have a bias
+            result = result.masked_fill(key_padding_mask[..., None], 0)
         return result
 
     def extra_repr(self) -> str:

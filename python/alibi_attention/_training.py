@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -101,7 +102,8 @@ def train(
     on_progress   is called with a Progress after each update, e.g. alibi.show_progress; False ends the training
     options       those of `alibi train --help`, with underscores: length, tokens, learning_rate, layers, d_model, seed ...
 
-    Ctrl-C ends it after the update, with a checkpoint if there is a folder. The same call gives the same bits, at any
+    A UserWarning tells when more than a tenth of the held-out text is in the training text too. Ctrl-C ends training
+    after the update, with a checkpoint if there is a folder. The same call gives the same bits, at any
     number of threads.
     """
     need_models()
@@ -111,4 +113,6 @@ def train(
             "" if from_model is None else os.fspath(from_model), preset, position, dropout, options,
             "" if out is None else os.fspath(out), resume, overwrite, from_core(on_progress),
         )  # fmt: skip
+    if message := trained.pop("warning"):
+        warnings.warn(f"[train] {message}", stacklevel=2)
     return TrainResult(model=LanguageModel(model), **trained)

@@ -6,6 +6,7 @@ import subprocess
 import sys
 import threading
 import time
+import warnings
 
 import numpy as np
 import pytest
@@ -244,3 +245,15 @@ def test_wrong_options_are_named():
             alibi.train(TEXT, **given)
     with pytest.raises(alibi.UsageError, match="LanguageModel.load"):
         alibi.LanguageModel("folder")
+
+
+def test_held_out_text_that_is_trained_on_is_warned_of():
+    options = {**SMALL, "tokens": 1024}
+    with pytest.warns(UserWarning, match=r"\[train\] 100 % of the held-out text is in the training text"):
+        alibi.train(TEXT, valid=TEXT[5000:9000], **options)
+    with pytest.warns(UserWarning, match=r"\[compare\] 100 % of the held-out text") as told:
+        alibi.compare(TEXT, valid=TEXT[5000:9000], methods="alibi", lengths=[32], eval_tokens=256, **options)
+    assert told[0].filename == __file__
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        alibi.train(TEXT, valid="".join(f"another line, {i * i}\n" for i in range(1000, 1100)), **options)

@@ -14,7 +14,10 @@ alibi_status alibi_attention_state_create(alibi_attention_state** state) {
   });
 }
 
-void alibi_attention_state_destroy(alibi_attention_state* state) { delete state; }
+void alibi_attention_state_destroy(alibi_attention_state* state) {
+  const KeepErrno keep_errno;
+  delete state;
+}
 
 alibi_status alibi_attention_state_lse(const alibi_attention_state* state, float* lse, size_t count) {
   return guarded([&] {

@@ -1,6 +1,7 @@
 // Between C and C++: arguments are checked and become the library's types, exceptions become a status and a message.
 #pragma once
 
+#include <cerrno>
 #include <new>
 
 #include "alibi/attention.h"
@@ -17,9 +18,23 @@ namespace alibi::capi {
 /// Keeps the message for this thread's alibi_last_error(); never fails.
 alibi_status keep_error(alibi_status status, const char* message) noexcept;
 
+/// A C function reports errors by its status alone: errno stays what it was. (expf() of an attention weight that
+/// underflows sets ERANGE, for example.)
+class KeepErrno {
+ public:
+  KeepErrno() = default;
+  KeepErrno(const KeepErrno&) = delete;
+  KeepErrno& operator=(const KeepErrno&) = delete;
+  ~KeepErrno() { errno = before_; }
+
+ private:
+  int before_ = errno;
+};
+
 /// Runs the body of a C function.
 template <class Body>
 alibi_status guarded(const Body& body) noexcept {
+  const KeepErrno keep_errno;
   try {
     body();
     return ALIBI_OK;

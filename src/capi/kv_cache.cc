@@ -37,7 +37,10 @@ alibi_status alibi_kv_cache_create_on(int64_t batch, int64_t kv_heads, int64_t h
   return create("alibi_kv_cache_create_on", batch, kv_heads, head_dim, dtype, device, stream, cache);
 }
 
-void alibi_kv_cache_destroy(alibi_kv_cache* cache) { delete cache; }
+void alibi_kv_cache_destroy(alibi_kv_cache* cache) {
+  const KeepErrno keep_errno;
+  delete cache;
+}
 
 alibi_status alibi_kv_cache_append(alibi_kv_cache* cache, const alibi_tensor* k, const alibi_tensor* v) {
   return guarded([&] {

@@ -92,6 +92,7 @@ class Comparison {
   Clock::time_point start_ = Clock::now();
   std::string started_ = utc_now();
   TrainingData data_;
+  std::string warning_;  // about the text
   std::string corpus_name_;
   HeldOutPlan plan_;
   HeldOut held_out_;
@@ -168,6 +169,8 @@ void Comparison::read_text() {
     report(status, 0);
   };
   data_ = training_data(options_.texts, options_.valid, options_.tokenizer, progress, options_.field);
+  warning_ = held_out_warning(data_);
+  if (!warning_.empty() && options_.on_warning) options_.on_warning(warning_);
   for (const int64_t length : options_.train_lengths) {
     TrainOptions train = options_.train;
     train.length = length;
@@ -262,6 +265,7 @@ CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_
   const Tokenizer* tokenizer = data_.tokenizer.get();
   results.settings = report_settings(options_, model_config(options_, options_.methods.front(), t.length, tokenizer),
                                      data_, corpus_name_, plan_, tunings_);
+  if (!warning_.empty()) results.settings.emplace_back("Warning", warning_);
   return results;
 }
 

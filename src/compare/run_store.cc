@@ -100,10 +100,10 @@ void RunStore::save(const StoredRun& run) const {
              {{"format", kFormat}, {"trained", run.trained}, {"done", run.done}, {"run", to_json(run.results)}});
 }
 
-std::optional<Json> RunStore::load_note(const std::string& name) const {
+std::optional<JsonObject> RunStore::load_note(const std::string& name) const {
   const fs::path file = folder_ / fmt::format("note-{}.json", name);
   if (!keeps() || !path_exists(file)) return {};
-  return read_own(file).object("note").raw();
+  return read_own(file).object("note");
 }
 
 void RunStore::save_note(const std::string& name, const OrderedJson& note) const {

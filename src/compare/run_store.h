@@ -39,7 +39,7 @@ class RunStore {
   void save(const StoredRun& run) const;
 
   /// A small result that other work hangs on, by name; nothing if it is not there.
-  std::optional<Json> load_note(const std::string& name) const;
+  std::optional<JsonObject> load_note(const std::string& name) const;
   void save_note(const std::string& name, const OrderedJson& note) const;
 
  private:

@@ -170,8 +170,10 @@ std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting,
       names.push_back(MethodSpeed{run.method, all_keys, {}}.name());
     }
   }
-  if (const std::optional<Json> known = setting.store.load_note(kNote); known && known->at("names") == Json(names)) {
-    return speed_from_json(known->at("speed"), kNote);
+  const std::optional<JsonObject> known = setting.store.load_note(kNote);
+  if (known && known->get<std::vector<std::string>>("names") == names) {
+    check(known->has("speed"), "[compare] {}speed is missing", known->where());
+    return speed_from_json(known->raw().at("speed"), known->where() + "note");
   }
   for (int64_t turn = 0; turn < turns; ++turn) {
     for (size_t i = 0; i < entrants.size(); ++i) {

@@ -19,6 +19,9 @@ constexpr double kLeft = 46, kRight = 10;  // beside the panels
 constexpr double kGap = 10, kPanel = 96, kTitle = 16;
 constexpr double kSmall = 10, kUsual = 12;
 
+/// A mean of softmax weights, which rounding may carry past 1.
+bool is_weight(double value) { return value >= 0 && value <= 1.001; }
+
 /// Up to kMost of 0 .. count - 1, evenly spread, both ends among them.
 std::vector<int> some_of(int count) {
   std::vector<int> chosen;
@@ -90,7 +93,8 @@ class HeadPanels {
 
   /// The middle of a bin on the logarithmic scale of distance + 1.
   double middle(size_t bin) const {
-    const auto low = static_cast<double>(map_.distances[bin] + 1), high = static_cast<double>(map_.distances[bin + 1]);
+    const double low = static_cast<double>(map_.distances[bin]) + 1,
+                 high = static_cast<double>(map_.distances[bin + 1]);
     return std::sqrt(low * std::max(low, high));
   }
 
@@ -98,7 +102,7 @@ class HeadPanels {
   void draw_line(Svg& svg, SvgPoint corner, const std::vector<double>& weights, const Stroke& stroke) const {
     std::vector<SvgPoint> points;
     for (size_t bin = 0; bin < weights.size() && bin + 1 < map_.distances.size(); ++bin) {
-      if (std::isfinite(weights[bin]) && weights[bin] >= kLeast) {
+      if (is_weight(weights[bin]) && weights[bin] >= kLeast) {
         points.push_back({corner.x + panel_width_ * x_.fraction(middle(bin)),
                           corner.y + kPanel * (1 - y_.fraction(std::min(1.0, weights[bin])))});
       } else {
@@ -129,12 +133,21 @@ class HeadPanels {
     svg.text({corner.x, corner.y - 4}, slope.empty() ? name : name + ": " + slope, {theme_.ink, kSmall});
     draw_line(svg, corner, head->bias, {theme_.muted, 1.4, "4 3"});
     draw_line(svg, corner, head->weight, {theme_.line("alibi"), 2.2, ""});
+    const auto all_weights = [](const std::vector<double>& values) {
+      return std::all_of(values.begin(), values.end(), is_weight);
+    };
+    if (!all_weights(head->weight) || !all_weights(head->bias)) {
+      svg.text({corner.x + 2, end.y - 4}, "some are no weights", {theme_.muted, kSmall});
+    }
   }
 
   /// As many as fit: each is as wide as its digits.
   void draw_distances(Svg& svg, SvgPoint corner) const {
     double taken = corner.x - 10;
-    for (int64_t distance = 0; distance < map_.distances.back(); distance = distance == 0 ? 1 : 4 * distance) {
+    const int64_t last = map_.distances.back();
+    for (int64_t distance = 0; distance < last; distance = distance == 0         ? 1
+                                                           : distance > last / 4 ? last
+                                                                                 : 4 * distance) {
       const std::string text = format_integer(distance);
       const double x = corner.x + panel_width_ * x_.fraction(static_cast<double>(distance + 1));
       const double half = text_width(text, kSmall) / 2;

@@ -17,6 +17,7 @@ namespace {
 
 /// "500", "1,000", "20k", "1.5M": a count without the zeros that format_count keeps.
 std::string short_count(double value) {
+  if (std::abs(value) >= 1e15) return fmt::format("{:.3g}", value);
   if (std::abs(value) < 9999.5) {
     return value == std::round(value) ? format_integer(std::llround(value)) : fmt::format("{:.4g}", value);
   }
@@ -32,17 +33,20 @@ std::string short_count(double value) {
 /// A label with just the digits that the step between ticks needs.
 std::string tick_label(double value, double step) {
   if (std::abs(value) >= 1000) return short_count(value);
+  if (step < 1e-6) return fmt::format("{:.6g}", value);
   const int decimals = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 6);
   // 2.5 needs one digit more than its power of ten.
   const double scaled = step * std::pow(10.0, decimals);
   return fmt::format("{:.{}f}", value, std::abs(scaled - std::round(scaled)) > 1e-6 ? decimals + 1 : decimals);
 }
 
-/// Makes a range that can be drawn out of any two finite numbers.
-std::pair<double, double> widened(double low, double high) {
+/// Makes a range that can be drawn, within [least, most], out of any two numbers.
+std::pair<double, double> widened(double low, double high, double least, double most) {
+  for (double* end : {&low, &high}) *end = std::isnan(*end) ? 1 : std::clamp(*end, least, most);
   if (high < low) std::swap(low, high);
-  if (high - low <= 1e-9 * std::max(std::abs(low), std::abs(high))) {
-    const double room = low == 0 ? 1 : 0.05 * std::abs(low);
+  const double zero = least < 0 ? kSmallestDrawn : 0;  // a range of positive numbers stays one
+  if (high - low <= std::max(1e-9 * std::max(std::abs(low), std::abs(high)), zero)) {
+    const double room = std::abs(low) <= zero ? 1 : 0.05 * std::abs(low);
     return {low - room, high + room};
   }
   return {low, high};
@@ -58,7 +62,7 @@ double Axis::fraction(double value) const {
 }
 
 Axis linear_axis(double low, double high, int count) {
-  std::tie(low, high) = widened(low, high);
+  std::tie(low, high) = widened(low, high, -kLargestDrawn, kLargestDrawn);
   const double rough = (high - low) / count;
   const double power = std::pow(10.0, std::floor(std::log10(rough)));
   double step = 10 * power;
@@ -77,7 +81,7 @@ Axis linear_axis(double low, double high, int count) {
 }
 
 Axis logarithmic_axis(double low, double high) {
-  std::tie(low, high) = widened(low, high);
+  std::tie(low, high) = widened(low, high, kSmallestDrawn, kLargestDrawn);
   Axis axis;
   axis.logarithmic = true;
   const double room = std::pow(high / low, 0.06);
@@ -108,8 +112,9 @@ Axis value_axis(double low, double high) {
   return low > 0 && high > 4 * low ? logarithmic_axis(low, high) : linear_axis(low, high);
 }
 
-Axis length_axis(const std::vector<int64_t>& lengths, int64_t train_length, double pixels) {
+Axis length_axis(std::vector<int64_t> lengths, int64_t train_length, double pixels) {
   Axis axis;
+  std::erase_if(lengths, [](int64_t length) { return length < 1; });
   axis.logarithmic = true;
   if (lengths.empty()) return {true, 1, 2, {}};
   const auto shortest = static_cast<double>(lengths.front()), longest = static_cast<double>(lengths.back());
@@ -151,8 +156,9 @@ Axis position_axis(int64_t last) {
   axis.logarithmic = true;
   axis.low = 0.9;
   axis.high = 1.1 * static_cast<double>(std::max<int64_t>(last, 2));
-  for (int64_t value = 1; value <= std::max<int64_t>(last, 2); value *= 2) {
+  for (int64_t value = 1, rest = std::max<int64_t>(last, 2); rest > 0; rest /= 2) {
     axis.ticks.push_back({static_cast<double>(value), format_integer(value), ""});
+    if (rest > 1) value *= 2;
   }
   const size_t every = axis.ticks.size() > 12 ? 2 : 1;
   for (size_t i = 0; i < axis.ticks.size(); ++i) {

@@ -13,6 +13,9 @@ struct Tick {
   std::string second;  ///< a second line of text, e.g. "8×"
 };
 
+/// Values beyond these limits are not drawn: an axis over all that a double holds would show nothing else.
+inline constexpr double kSmallestDrawn = 1e-30, kLargestDrawn = 1e30;
+
 struct Axis {
   bool logarithmic = false;
   double low = 0, high = 1;  ///< low < high; both positive if logarithmic
@@ -21,6 +24,9 @@ struct Axis {
   /// Where a value lies: 0 at low, 1 at high.
   double fraction(double value) const;
 };
+
+/// Every function below takes any numbers, NaN and infinities included: its axis ends within the limits above, and the
+/// number of its ticks is bounded (by the number of lengths, where each gets one).
 
 /// Round steps (1, 2, 2.5, 5 times a power of ten), about `count` of them; low and high are widened a little so that
 /// the extreme values do not lie on the frame.
@@ -32,9 +38,9 @@ Axis logarithmic_axis(double low, double high);
 /// For a quantity such as perplexity: logarithmic where the largest value is more than four times the smallest.
 Axis value_axis(double low, double high);
 
-/// Lengths in tokens on a logarithmic scale; a tick at each. The labels that would collide on `pixels` are left out;
-/// the training length, both ends and powers of two of the training length stay longest.
-Axis length_axis(const std::vector<int64_t>& lengths, int64_t train_length, double pixels);
+/// Lengths in tokens on a logarithmic scale; a tick at each that is positive. The labels that would collide on `pixels`
+/// are left out; the training length, both ends and powers of two of the training length stay longest.
+Axis length_axis(std::vector<int64_t> lengths, int64_t train_length, double pixels);
 
 /// Positions 1 to last on a logarithmic scale, ticks at powers of two.
 Axis position_axis(int64_t last);

@@ -27,7 +27,7 @@ std::string draw(const BarChart& chart, const Theme& theme) {
     const Bar& bar = chart.bars[i];
     const double middle = kTop + kRow * (static_cast<double>(i) + 0.5) - 4;
     const bool drawn = std::isfinite(bar.value) && bar.value > 0;
-    const double width = drawn ? std::max(1.0, room * bar.value / most) : 0;
+    const double width = drawn ? std::max(1.0, room * (bar.value / most)) : 0;
     svg.text({left - 10, middle + 4.5}, bar.method, {theme.text(bar.method), 13, Anchor::end});
     if (drawn) svg.rectangle({left, middle - kBar / 2}, width, kBar, theme.line(bar.method), 2);
     svg.text({left + width + (drawn ? 7 : 0), middle + 4}, bar.label, {drawn ? theme.ink : theme.muted, 12});

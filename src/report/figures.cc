@@ -11,6 +11,7 @@
 #include <span>
 
 #include "report/format.h"
+#include "report/gaps.h"
 #include "report/statistics.h"
 #include "report/summary.h"
 #include "report/verdict.h"
@@ -64,15 +65,27 @@ Range with_bands(const Range& lines, const std::vector<Series>& series) {
   return range;
 }
 
+bool is_drawn(const EvaluationPoint& point) {
+  return measured(point) && point.perplexity >= kSmallestDrawn && point.perplexity <= kLargestDrawn;
+}
+
 /// Why the line stops before the longest length, in a few words; empty if it does not.
 std::string stop_note(const MethodResults& method) {
-  const int64_t last = longest_measured(method);
+  int64_t last = 0;
+  for (const EvaluationPoint& point : method.evaluations) {
+    if (is_drawn(point)) last = std::max(last, point.length);
+  }
   const bool tried = std::any_of(method.evaluations.begin(), method.evaluations.end(),
                                  [&](const EvaluationPoint& point) { return point.length > last; });
   if (!tried) return "";
   const bool gap = std::any_of(method.evaluations.begin(), method.evaluations.end(),
                                [&](const EvaluationPoint& point) { return point.length > last && !point.gap.empty(); });
-  return fmt::format("{} {}", gap ? "cannot run past" : "is not finite past", format_integer(last));
+  const bool off = longest_measured(method) > last;
+  return fmt::format("{} {}",
+                     gap   ? "cannot run past"
+                     : off ? "is off the scale past"
+                           : "is not finite past",
+                     format_integer(last));
 }
 
 std::string one_run(const CompareResults& results) {
@@ -108,14 +121,16 @@ Series position_series(const MethodResults& method) {
          ""});
     begin = end;
   }
-  if (!series.points.empty() && std::isfinite(series.points.back().y)) {
-    series.end_value = fmt::format("{:.3f}", series.points.back().y);
+  if (!series.points.empty() && std::abs(series.points.back().y) <= kLargestDrawn) {
+    series.end_value = format_decimal(series.points.back().y, 3);
   }
   return series;
 }
 
-Axis axis_of_losses(const std::vector<Series>& series) {
-  const Range range = y_range(series);
+/// Losses of any sign, each within the limits of what is drawn.
+Axis axis_of_losses(LineChart& chart) {
+  leave_gaps(chart, -kLargestDrawn, kLargestDrawn);
+  const Range range = y_range(chart.series);
   return range.empty() ? linear_axis(0, 1) : linear_axis(range.low, range.high);
 }
 
@@ -162,10 +177,11 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
       series.points.push_back({static_cast<double>(point.length), valid ? point.perplexity : NAN,
                                fmt::format("{} at {}: {}", method->name, format_integer(point.length), text),
                                band_of(*method, point.interval, true)});
-      if (valid) series.end_value = text;
+      if (is_drawn(point)) series.end_value = text;
     }
     chart.series.push_back(std::move(series));
   }
+  leave_gaps(chart, kSmallestDrawn, kLargestDrawn);
   Range range = y_range(chart.series);
   // Differences of a percent should look like a percent: the axis spans at least 15 %.
   const double narrow = range.empty() ? 1 : std::max(1.0, std::sqrt(1.15 * range.low / range.high));
@@ -196,14 +212,15 @@ LineChart loss_chart(const CompareResults& results) {
     for (const LossPoint& point : method->loss) {
       tokens.add(static_cast<double>(point.tokens));
       series.points.push_back({static_cast<double>(point.tokens), point.loss, ""});
-      if (std::isfinite(point.loss)) series.end_value = fmt::format("{:.3f}", point.loss);
+      if (std::abs(point.loss) <= kLargestDrawn) series.end_value = format_decimal(point.loss, 3);
     }
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
-  chart.y = axis_of_losses(chart.series);
+  chart.y = axis_of_losses(chart);
   // A logarithmic scale gives the steep first part no more room than the long flat one.
-  chart.x = tokens.empty() || tokens.low <= 0 ? linear_axis(0, 1) : logarithmic_axis(tokens.low, tokens.high);
-  if (!tokens.empty()) chart.x.high = std::max(tokens.high, 1.01 * chart.x.low);
+  if (tokens.empty()) tokens.add(1);
+  chart.x = tokens.low > 0 ? logarithmic_axis(tokens.low, tokens.high) : linear_axis(tokens.low, tokens.high);
+  chart.x.high = std::max(tokens.high, chart.x.low + 0.01 * std::abs(chart.x.low));
   std::erase_if(chart.x.ticks, [&](const Tick& tick) { return tick.value > chart.x.high; });
   chart.x_label = "Tokens seen in training (log scale)";
   chart.y_label = "Training loss in nats per token (lower is better)";
@@ -225,7 +242,7 @@ LineChart position_chart(const CompareResults& results) {
     last = std::max(last, static_cast<int64_t>(method->per_position_nll.size()));
     chart.series.push_back(std::move(series));
   }
-  chart.y = axis_of_losses(chart.series);
+  chart.y = axis_of_losses(chart);
   chart.x = position_axis(last);
   chart.x_label = "Position in the window = tokens the model can look back on (log scale)";
   chart.y_label = "Mean loss in nats per token (lower is better)";
@@ -248,14 +265,15 @@ LineChart context_chart(const CompareResults& results) {
     Series series{method->name, {}, "", ""};
     for (const ContextPoint& point : method->context) {
       contexts.insert(point.context);
-      series.points.push_back({static_cast<double>(point.context), point.nll,
-                               fmt::format("{}, {} tokens before: {:.4f}", method->name, point.context, point.nll),
-                               band_of(*method, point.interval, false)});
-      if (std::isfinite(point.nll)) series.end_value = fmt::format("{:.3f}", point.nll);
+      series.points.push_back(
+          {static_cast<double>(point.context), point.nll,
+           fmt::format("{}, {} tokens before: {}", method->name, point.context, format_decimal(point.nll, 4)),
+           band_of(*method, point.interval, false)});
+      if (std::abs(point.nll) <= kLargestDrawn) series.end_value = format_decimal(point.nll, 3);
     }
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
-  chart.y = axis_of_losses(chart.series);
+  chart.y = axis_of_losses(chart);
   chart.x = length_axis({contexts.begin(), contexts.end()}, results.train_length, chart.width - kBesidePlot);
   chart.x_label = "Tokens of text shown, and as a multiple of the training length";
   chart.y_label = "Mean loss in nats per token (lower is better)";
@@ -313,7 +331,8 @@ std::string csv_field(const std::string& text) {
 
 std::vector<BarChart> cost_charts(const CompareResults& results) {
   std::vector<BarChart> charts = speed_charts(results);
-  const auto bytes = [](double value) { return format_bytes(static_cast<int64_t>(value)); };
+  // Numbers of int64_t, but the largest ones become 2^63 as a double.
+  const auto bytes = [](double value) { return format_bytes(static_cast<int64_t>(std::min(value, 0x1p62))); };
   add_bars(
       charts, results, {"train-memory", "Memory", "peak while training", {}},
       [](const MethodResults& method) { return static_cast<double>(method.train_peak_bytes); }, bytes);

@@ -44,6 +44,7 @@ std::string format_bytes(int64_t bytes) {
 std::string format_count(double value) {
   if (!std::isfinite(value)) return "?";
   static constexpr std::array<std::string_view, 5> units = {"", "k", "M", "G", "T"};
+  if (std::abs(value) >= 999.5e12) return fmt::format("{:.2e}", value);
   // Small numbers with a fraction keep it: "0.25", "3.5".
   if (value != std::round(value) && std::abs(value) < 99.95) return fmt::format("{:.3g}", value);
   return scaled(value, 1000, units);
@@ -58,7 +59,20 @@ std::string format_integer(int64_t value) {
   return digits;
 }
 
-std::string format_bits(double value) { return fmt::format("{:.4f}", value); }
+std::string format_decimal(double value, int decimals) {
+  if (!std::isfinite(value)) return "-";
+  return std::abs(value) < 1e7 ? fmt::format("{:.{}f}", value, decimals) : fmt::format("{:.2e}", value);
+}
+
+std::string format_bits(double value) { return format_decimal(value, 4); }
+
+std::string format_percent(double share, bool sign) {
+  const double value = 100 * share;
+  if (!std::isfinite(value)) return "-";
+  if (std::abs(value) >= 1e7) return sign ? fmt::format("{:+.1e}", value) : fmt::format("{:.1e}", value);
+  if (sign) return fmt::format("{:+.1f}", value);
+  return std::abs(value) < 9.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
+}
 
 std::string format_perplexity(double value) {
   if (!std::isfinite(value)) return "-";
@@ -74,7 +88,7 @@ std::string format_multiple(int64_t length, int64_t train_length) {
 
 std::string format_ratio(double value) {
   if (!std::isfinite(value)) return "-";
-  if (value >= 999999.5) return fmt::format("{:.1e}", value);
+  if (std::abs(value) >= 999999.5) return fmt::format("{:.1e}", value);
   if (value >= 99.95) return format_integer(std::llround(value));
   return fmt::format("{:.{}f}", value, value >= 9.995 ? 1 : 2);
 }

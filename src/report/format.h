@@ -10,14 +10,19 @@ namespace alibi {
 std::string format_duration(double seconds);
 /// Binary units, three digits: "512 B", "1.21 GiB".
 std::string format_bytes(int64_t bytes);
-/// Three digits and a decimal unit: "999", "12.3k", "1.23M", "4.50G"; "?" if not finite.
+/// Three digits and a decimal unit: "999", "12.3k", "1.23M", "4.50G", "1.23e+15"; "?" if not finite.
 std::string format_count(double value);
 /// All digits in groups of three: "65,536".
 std::string format_integer(int64_t value);
 /// Four significant digits: "5.752", "12.71", "123.4", "12,345", "1.23e+07"; "-" if not finite.
 std::string format_perplexity(double value);
+/// With so many decimals, "1.8789"; from ten million on "1.23e+07"; "-" if not finite.
+std::string format_decimal(double value, int decimals);
 /// Bits per byte: "1.8789".
 std::string format_bits(double value);
+/// A share as a percentage without its sign, "4.4", "44", "1.2e+09"; "-" if not finite. `sign`: "+4.4", and always one
+/// decimal.
+std::string format_percent(double share, bool sign = false);
 /// How many times the training length: "8", "1.25".
 std::string format_multiple(int64_t length, int64_t train_length);
 

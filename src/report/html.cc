@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
+#include <vector>
 
 #include "core/files.h"
 #include "report/attention_chart.h"
@@ -28,7 +30,8 @@ std::string figure(const LineChart& chart, const std::string& caption) {
   return fmt::format(
       "<figure>\n<div class=\"wide\">{}</div>\n<div class=\"compact\">{}</div>\n"
       "<figcaption>{}</figcaption>\n</figure>\n",
-      draw(chart, page_theme(), false), draw(compacted(chart), page_theme(), false), caption);
+      draw(chart, page_theme(), false), draw(compacted(chart), page_theme(), false),
+      chart.gaps.empty() ? caption : caption + " " + escape_markup(chart.gaps));
 }
 
 /// The verdict as HTML; "15 %" must not be torn apart at the end of a line.
@@ -95,10 +98,10 @@ std::string context_part(const CompareResults& results) {
     const std::optional<EarlyTokenCurse> curse = early_token_curse(results.held_out, method);
     if (!curse) continue;
     notes += fmt::format(
-        "<li>{}: windows of {} lower the loss by {:.4f} nats against windows of {}; tokens that have all their text "
-        "gain {:.4f}. So <strong>{:.0f}&nbsp;%</strong> of the gain is the early token curse.</li>\n",
-        escape_markup(method.name), format_integer(curse->to), curse->gain, format_integer(curse->from),
-        curse->with_text, 100 * curse->share);
+        "<li>{}: windows of {} lower the loss by {} nats against windows of {}; tokens that have all their text "
+        "gain {}. So <strong>{}&nbsp;%</strong> of the gain is the early token curse.</li>\n",
+        escape_markup(method.name), format_integer(curse->to), format_decimal(curse->gain, 4),
+        format_integer(curse->from), format_decimal(curse->with_text, 4), format_decimal(100 * curse->share, 0));
   }
   return notes.empty() ? text : text + "<ul>\n" + notes + "</ul>\n";
 }
@@ -176,17 +179,20 @@ bool holds_report(const std::filesystem::path& folder) {
 }
 
 void write_report(const CompareResults& results, const std::filesystem::path& folder) {
-  make_folder(folder);
-  write_file(folder / kResultsFile, to_json(results));
-  write_file(folder / "figure.svg", figure_svg(results));
-  write_file(folder / "figure-compact.svg", compact_figure_svg(results));
-  write_file(folder / "figure.csv", figure_csv(results));
+  // All is made before anything is written, so that no error leaves half a report.
+  std::vector<std::pair<const char*, std::string>> files = {{kResultsFile, to_json(results)},
+                                                            {"figure.svg", figure_svg(results)},
+                                                            {"figure-compact.svg", compact_figure_svg(results)},
+                                                            {"figure.csv", figure_csv(results)},
+                                                            {kReportFile, report_html(results)}};
   for (const MethodResults& method : results.methods) {
-    const std::string drawn = draw_attention(method.attention, print_theme(), true);
-    if (!drawn.empty()) write_file(folder / "attention.svg", drawn);
-    if (!drawn.empty()) break;
+    std::string drawn = draw_attention(method.attention, print_theme(), true);
+    if (drawn.empty()) continue;
+    files.emplace_back("attention.svg", std::move(drawn));
+    break;
   }
-  write_file(folder / kReportFile, report_html(results));
+  make_folder(folder);
+  for (const auto& [name, content] : files) write_file(folder / name, content);
 }
 
 }  // namespace alibi

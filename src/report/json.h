@@ -24,9 +24,9 @@ std::vector<MethodSpeed> speed_from_json(const nlohmann::json& json, const std::
 /// The whole file, keys in a fixed order, arrays of numbers on one line. Text that is not UTF-8 is repaired (U+FFFD).
 std::string to_json(const CompareResults& results);
 
-/// Reads what to_json wrote. Keys that are missing keep their defaults, unknown keys are ignored, null numbers are NaN.
-/// Methods are made anew from their runs.
-/// Throws Error, naming the key, for text that is not JSON or values of the wrong kind.
-CompareResults results_from_json(std::string_view text);
+/// Reads what to_json wrote, in this version or an earlier one. Keys that not every version wrote may be missing and
+/// keep their defaults, unknown keys are ignored, null numbers are NaN. Methods are made anew from their runs.
+/// Throws Error, naming `source` and the key, for text that is not JSON, what is missing, and values of the wrong kind.
+CompareResults results_from_json(std::string_view text, const std::string& source = "");
 
 }  // namespace alibi

@@ -1,4 +1,6 @@
+#include <algorithm>
 #include <limits>
+#include <utility>
 
 #include "core/check.h"
 #include "report/json.h"
@@ -22,6 +24,23 @@ class Reader {
     const auto found = json_.find(key);
     if (found != json_.end()) convert(*found, key, value);
   }
+
+  /// For what every version wrote, and no report can do without.
+  template <class T>
+  void need(const char* key, T& value) const {
+    check(has(key), "[results.json] {}.{} is missing", where_, key);
+    get(key, value);
+  }
+
+  template <class Integer>
+  void need_within(const char* key, Integer& value, Integer least, Integer most) const {
+    need(key, value);
+    check(value >= least && value <= most, "[results.json] {}.{} is {}, expected {} to {}", where_, key, value, least,
+          most);
+  }
+
+  bool has(const char* key) const { return json_.contains(key); }
+  const std::string& where() const { return where_; }
 
   Reader object(const char* key) const {
     static const Json empty = Json::object();
@@ -51,12 +70,17 @@ class Reader {
     value = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
   }
   void convert(const Json& json, const char* key, bool& value) const {
-    check(json.is_boolean(), "[results.json] {}.{} is {}, expected true or false", where_, key, json.dump());
+    check(json.is_boolean(), "[results.json] {}.{} is {}, expected true or false", where_, key, json.type_name());
     value = json.get<bool>();
   }
   template <class Integer>
   void convert(const Json& json, const char* key, Integer& value) const {
-    check(json.is_number_integer(), "[results.json] {}.{} is {}, expected an integer", where_, key, json.dump());
+    check(json.is_number(), "[results.json] {}.{} is {}, expected an integer", where_, key, json.type_name());
+    const bool fits = json.is_number_unsigned()  ? std::in_range<Integer>(json.get<uint64_t>())
+                      : json.is_number_integer() ? std::in_range<Integer>(json.get<int64_t>())
+                                                 : false;
+    check(fits, "[results.json] {}.{} is {}, expected an integer of {} bits", where_, key, json.dump(),
+          8 * sizeof(Integer));
     value = json.get<Integer>();
   }
   template <class T>
@@ -74,20 +98,24 @@ class Reader {
   std::string where_;
 };
 
+/// Tokens of a window; the most is what a double counts exactly.
+constexpr int64_t kMostTokens = int64_t{1} << 53;
+
 Interval read_interval(const Reader& json) {
   std::vector<double> ends;
   json.get("interval", ends);
   if (ends.empty()) return {};
-  check(ends.size() == 2, "[results.json] an interval has {} ends, expected 2", ends.size());
+  check(ends.size() == 2, "[results.json] {}.interval has {} ends, expected 2", json.where(), ends.size());
   return {ends[0], ends[1]};
 }
 
 HeadAttention read_head(const Reader& json) {
   HeadAttention head;
-  json.get("layer", head.layer);
-  json.get("head", head.head);
+  constexpr int kMostPlaces = 65535;
+  json.need_within("layer", head.layer, 0, kMostPlaces);
+  json.need_within("head", head.head, 0, kMostPlaces);
   json.get("slope", head.slope);
-  json.get("weight", head.weight);
+  json.need("weight", head.weight);
   json.get("bias", head.bias);
   return head;
 }
@@ -96,11 +124,13 @@ EvaluationPoint read_evaluation(const Reader& json) {
   EvaluationPoint point;
   const double nan = std::numeric_limits<double>::quiet_NaN();
   point.nll = point.perplexity = point.bits_per_byte = point.tokens_per_second = nan;
-  json.get("length", point.length);
+  json.need_within("length", point.length, int64_t{1}, kMostTokens);
   json.get("stride", point.stride);
   json.get("tokens", point.tokens);
-  json.get("nll", point.nll);
-  json.get("perplexity", point.perplexity);
+  if (!json.has("error")) {
+    json.need("nll", point.nll);
+    json.need("perplexity", point.perplexity);
+  }
   json.get("bits_per_byte", point.bits_per_byte);
   json.get("tokens_per_second", point.tokens_per_second);
   json.get("block_nll", point.block_nll);
@@ -112,8 +142,8 @@ EvaluationPoint read_evaluation(const Reader& json) {
 
 ContextPoint read_context(const Reader& json) {
   ContextPoint point;
-  json.get("context", point.context);
-  json.get("nll", point.nll);
+  json.need_within("context", point.context, int64_t{1}, kMostTokens);
+  json.need("nll", point.nll);
   json.get("block_nll", point.block_nll);
   point.interval = read_interval(json);
   return point;
@@ -125,15 +155,26 @@ std::vector<LossPoint> read_loss(const Reader& train) {
   train.get("loss", loss);
   train.get("loss_tokens", tokens);
   train.get("loss_steps", steps);
-  check(tokens.size() == loss.size() || tokens.empty(), "[results.json] loss_tokens has {} values, loss has {}",
-        tokens.size(), loss.size());
-  check(steps.size() == loss.size() || steps.empty(), "[results.json] loss_steps has {} values, loss has {}",
-        steps.size(), loss.size());
+  const auto check_size = [&](const char* key, const std::vector<int64_t>& values) {
+    check(values.size() == loss.size() || values.empty(), "[results.json] {}.{} has {} values, loss has {}",
+          train.where(), key, values.size(), loss.size());
+  };
+  check_size("loss_tokens", tokens);
+  check_size("loss_steps", steps);
   std::vector<LossPoint> points(loss.size());
   for (size_t i = 0; i < loss.size(); ++i) {
     points[i] = {steps.empty() ? 0 : steps[i], tokens.empty() ? 0 : tokens[i], loss[i]};
   }
   return points;
+}
+
+void read_attention(const Reader& json, AttentionMap& map) {
+  json.get("length", map.length);
+  json.get("distances", map.distances);
+  json.each("heads", [&](const Reader& item) { map.heads.push_back(read_head(item)); });
+  const bool rise = std::is_sorted(map.distances.begin(), map.distances.end());
+  check(map.distances.empty() || (rise && map.distances.front() >= 0 && map.distances.back() <= kMostTokens),
+        "[results.json] {}.distances are not distances that rise", json.where());
 }
 
 RunResults read_run(const Reader& json) {
@@ -155,10 +196,7 @@ RunResults read_run(const Reader& json) {
   json.each("interpolated", [&](const Reader& item) { method.interpolated.push_back(read_evaluation(item)); });
   json.each("streaming", [&](const Reader& item) { method.streaming.push_back(read_evaluation(item)); });
   json.each("context", [&](const Reader& item) { method.context.push_back(read_context(item)); });
-  const Reader attention = json.object("attention");
-  attention.get("length", method.attention.length);
-  attention.get("distances", method.attention.distances);
-  attention.each("heads", [&](const Reader& item) { method.attention.heads.push_back(read_head(item)); });
+  read_attention(json.object("attention"), method.attention);
   json.get("eval_peak_bytes", method.eval_peak_bytes);
   const Reader per_position = json.object("per_position");
   per_position.get("length", method.per_position_length);
@@ -173,10 +211,19 @@ RunResults read_run(const Reader& json) {
   return method;
 }
 
+RunResults read_full_run(const Reader& json) {
+  for (const char* key : {"method", "seed"}) {
+    check(json.has(key), "[results.json] {}.{} is missing", json.where(), key);
+  }
+  RunResults run = read_run(json);
+  json.need_within("train_length", run.train_length, int64_t{1}, kMostTokens);
+  return run;
+}
+
 /// Of versions that knew one run of a method: it is that run.
 void add_as_run(const Reader& json, const CompareResults& results, std::vector<RunResults>& runs) {
   RunResults run = read_run(json);
-  json.get("name", run.method);
+  json.need("name", run.method);
   if (run.train_length == 0) run.train_length = results.train_length;
   run.seed = results.seed;
   runs.push_back(std::move(run));
@@ -187,14 +234,14 @@ std::vector<MethodSpeed> read_speed(const Reader& json) {
   json.each("speed", [&](const Reader& item) {
     MethodSpeed& speed = speeds.emplace_back();
     bool skip_rule = true;
-    item.get("method", speed.method);
+    item.need("method", speed.method);
     item.get("skip_rule", skip_rule);
     speed.all_keys = !skip_rule;
     item.each("points", [&](const Reader& measured) {
       SpeedPoint& point = speed.points.emplace_back();
-      measured.get("work", point.work);
-      measured.get("length", point.length);
-      measured.get("tokens_per_second", point.tokens_per_second);
+      measured.need("work", point.work);
+      measured.need("length", point.length);
+      measured.need("tokens_per_second", point.tokens_per_second);
       measured.get("cpu_seconds_per_million_tokens", point.cpu_seconds);
       measured.get("spread", point.spread);
     });
@@ -216,6 +263,21 @@ HeldOut read_held_out(const Reader& json) {
   return held_out;
 }
 
+Json parse(std::string_view text, const std::string& source) {
+  const std::string_view name = source.empty() ? std::string_view("the text") : source;
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    const std::string_view before = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
+    if (before.size() >= text.size()) fail("[results.json] {} is cut short: it ends in line {}", name, line);
+    fail("[results.json] {} is not JSON: line {}, column {}", name, line, column);
+  } catch (const Json::out_of_range&) {
+    fail("[results.json] {} holds a number beyond the range of a double", name);
+  }
+}
+
 }  // namespace
 
 RunResults run_from_json(const nlohmann::json& json, const std::string& where) {
@@ -226,16 +288,11 @@ std::vector<MethodSpeed> speed_from_json(const nlohmann::json& json, const std::
   return read_speed(Reader(Json{{"speed", Json::parse(json.dump())}}, where));
 }
 
-CompareResults results_from_json(std::string_view text) {
-  Json json;
-  try {
-    json = Json::parse(text);
-  } catch (const Json::exception& error) {
-    fail("[results.json] not JSON: {}", error.what());
-  }
-  const Reader top(json, "results");
+CompareResults results_from_json(std::string_view text, const std::string& source) {
+  const Json json = parse(text, source);
+  const Reader top(json, source.empty() ? "results" : source + ": results");
   CompareResults results;
-  top.get("train_length", results.train_length);
+  top.need_within("train_length", results.train_length, int64_t{1}, kMostTokens);
   top.get("seed", results.seed);
   top.get("threads", results.threads);
   top.get("preset", results.preset);
@@ -251,9 +308,10 @@ CompareResults results_from_json(std::string_view text) {
   corpus.get("valid_files", results.valid_files);
   results.held_out = read_held_out(top.object("held_out"));
   std::vector<RunResults> runs;
-  if (json.contains("runs")) {
-    top.each("runs", [&](const Reader& item) { runs.push_back(read_run(item)); });
+  if (top.has("runs")) {
+    top.each("runs", [&](const Reader& item) { runs.push_back(read_full_run(item)); });
   } else {
+    check(top.has("methods"), "[results.json] {}.runs is missing", top.where());
     top.each("methods", [&](const Reader& item) { add_as_run(item, results, runs); });
   }
   results.methods = methods_of(runs, results.held_out);

@@ -29,7 +29,8 @@ class Drawing {
       : chart_(chart),
         theme_(theme),
         heading_(heading),
-        height_(chart.height + (heading ? 56 : 0)),
+        bottom_(chart.height + (heading ? 56 : 0)),
+        height_(bottom_ + (heading && !chart.gaps.empty() ? 18 : 0)),
         svg_(chart.id, chart.width, height_, chart.title, chart.description) {
     place_frame();
     for (const Series& series : chart.series) lines_.push_back(runs(series));
@@ -69,7 +70,7 @@ class Drawing {
     const double above = heading_ ? 110 : chart_.mark ? 48 : 34;
     const double top = chart_.compact ? legend_top_ + place_legend() + 36 : above;
     frame_ = {tick_width + (heading_ && !chart_.compact ? 32 : 14), top,
-              chart_.width - label_width - (chart_.compact ? 26 : 40), height_ - (two_rows ? 62 : 48)};
+              chart_.width - label_width - (chart_.compact ? 26 : 40), bottom_ - (two_rows ? 62 : 48)};
   }
 
   /// Names in rows; returns their height.
@@ -98,7 +99,7 @@ class Drawing {
   }
 
   SvgPoint place(double x, double y) const {
-    return {frame_.left + chart_.x.fraction(x) * (frame_.right - frame_.left),
+    return {frame_.left + std::clamp(chart_.x.fraction(x), 0.0, 1.0) * (frame_.right - frame_.left),
             frame_.bottom - std::clamp(chart_.y.fraction(y), 0.0, 1.0) * (frame_.bottom - frame_.top)};
   }
 
@@ -149,8 +150,12 @@ class Drawing {
     }
     svg_.text({heading_ ? (chart_.compact ? 8.0 : 20.0) : 0.0, frame_.top - (chart_.mark ? 30 : 14)}, chart_.y_label,
               {theme_.muted, kTickSize});
-    svg_.text({(frame_.left + frame_.right) / 2, height_ - 8}, chart_.x_label,
+    svg_.text({(frame_.left + frame_.right) / 2, bottom_ - 8}, chart_.x_label,
               {theme_.muted, kTickSize, Anchor::middle});
+    if (height_ > bottom_) {
+      svg_.text({chart_.compact ? 8.0 : 20.0, height_ - 8}, "Some values are not drawn: figure.csv has them",
+                {theme_.muted, kTickSize});
+    }
   }
 
   void draw_mark() {
@@ -285,6 +290,7 @@ class Drawing {
   const LineChart& chart_;
   const Theme& theme_;
   bool heading_;
+  double bottom_;  ///< of the plot and its axis titles
   double height_;
   Svg svg_;
   Box frame_;

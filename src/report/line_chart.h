@@ -29,6 +29,7 @@ struct LineChart {
   std::string id;
   std::string title, subtitle;
   std::string description;  ///< what a reader who cannot see it should know
+  std::string gaps = {};    ///< which points are not drawn, and why; empty: all are
   std::string x_label, y_label;
   Axis x, y;
   std::vector<Series> series;  ///< later ones lie on top
@@ -43,7 +44,8 @@ struct LineChart {
 /// The same for 400 pixels, with another id; labels of ticks that would touch are left out, axes have short titles.
 LineChart compacted(LineChart chart);
 
-/// The SVG element. `heading`: with title and subtitle drawn and a ground of its own, for a file that stands alone.
+/// The SVG element. `heading`: with title and subtitle drawn and a ground of its own, for a file that stands alone,
+/// which also says whether there are gaps.
 std::string draw(const LineChart& chart, const Theme& theme, bool heading);
 
 }  // namespace alibi

@@ -115,7 +115,7 @@ std::string difference_table(const CompareResults& results) {
       "in "
       "brackets the 95 % interval.",
       column("Length") + method_columns(results));
-  const auto percent = [](double nll) { return fmt::format("{:+.1f}", 100 * std::expm1(nll)); };
+  const auto percent = [](double nll) { return format_percent(std::expm1(nll), true); };
   for (const int64_t length : all_lengths(results)) {
     const AgainstBest apart = against_best(results, length);
     std::string cells;
@@ -155,7 +155,7 @@ std::string details_table(const CompareResults& results) {
                       fmt::format("<td colspan=\"6\" class=\"gap\">{}</td>", escape_markup(point.gap)));
         continue;
       }
-      const auto decimal = [](double value) { return std::isfinite(value) ? fmt::format("{:.4f}", value) : "–"; };
+      const auto decimal = [](double value) { return std::isfinite(value) ? format_decimal(value, 4) : "–"; };
       table.row(named(method.name), cell(format_integer(point.length)) + cell(format_integer(point.stride)) +
                                         cell(format_integer(point.tokens)) + cell(decimal(point.nll)) +
                                         cell(measured(point) ? format_perplexity(point.perplexity) : "–") +
@@ -241,7 +241,7 @@ std::string cost_table(const CompareResults& results) {
   for (const MethodResults& method : results.methods) {
     const double flops = method.train_flops_per_token * static_cast<double>(method.train_tokens);
     table.row(named(method.name), cell(method.train_seconds > 0 ? format_duration(method.train_seconds) : "–") +
-                                      cell(flops > 0 ? fmt::format("{:.3g}", flops) : "–") +
+                                      cell(flops > 0 && std::isfinite(flops) ? fmt::format("{:.3g}", flops) : "–") +
                                       memory(method.train_peak_bytes) + memory(method.eval_peak_bytes));
   }
   const std::string note = speed_note(results);
@@ -268,7 +268,7 @@ std::string position_table(const CompareResults& results) {
       const bool full = static_cast<int64_t>(method.per_position_nll.size()) >= end;
       for (int64_t i = begin; full && i < end; ++i) sum += method.per_position_nll[static_cast<size_t>(i)];
       const double mean = sum / static_cast<double>(end - begin);
-      cells += full && std::isfinite(mean) ? cell(fmt::format("{:.3f}", mean)) : "<td class=\"gap\">–</td>";
+      cells += full && std::isfinite(mean) ? cell(format_decimal(mean, 3)) : "<td class=\"gap\">–</td>";
     }
     table.row(
         end == begin + 1 ? format_integer(end) : fmt::format("{}–{}", format_integer(begin + 1), format_integer(end)),

@@ -13,7 +13,7 @@
 namespace alibi {
 
 bool measured(const EvaluationPoint& point) {
-  return point.gap.empty() && std::isfinite(point.perplexity) && point.perplexity > 0;
+  return point.gap.empty() && std::isfinite(point.nll) && std::isfinite(point.perplexity) && point.perplexity > 0;
 }
 
 const EvaluationPoint* evaluation_at(const MethodResults& method, int64_t length) {

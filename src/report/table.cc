@@ -48,16 +48,13 @@ std::string length_label(int64_t length, int64_t train_length) {
 /// The standard deviation between seeds, before the value so that the digits of values stand under each other.
 std::string spread(const EvaluationPoint& point, double EvaluationPoint::*value) {
   if (!std::isfinite(point.deviation) || value != &EvaluationPoint::perplexity) return "";
-  return fmt::format("(sd {:.1f} %) ", 100 * point.deviation);
+  return fmt::format("(sd {} %) ", format_decimal(100 * point.deviation, 1));
 }
 
 /// "+59 % (55 to 63)": of a perplexity against another.
 std::string against(const std::optional<Difference>& apart) {
   if (!apart) return "-";
-  const auto percent = [](double nll) {
-    const double part = 100 * std::expm1(nll);
-    return std::abs(part) < 9.95 ? fmt::format("{:.1f}", part) : fmt::format("{:.0f}", part);
-  };
+  const auto percent = [](double nll) { return format_percent(std::expm1(nll)); };
   const Interval& interval = apart->interval;
   const std::string value = fmt::format("+{} %", percent(apart->nll));
   if (!std::isfinite(interval.low)) return value;
@@ -88,9 +85,10 @@ std::string curse_notes(const CompareResults& results) {
     const std::optional<EarlyTokenCurse> curse = early_token_curse(results.held_out, method);
     if (!curse) continue;
     notes += fmt::format(
-        "- {}: windows of {} lower the loss by {:.4f} nats against {}; targets with all their text gain "
-        "{:.4f}, so {:.0f} % of it is the early token curse\n",
-        method.name, curse->to, curse->gain, curse->from, curse->with_text, 100 * curse->share);
+        "- {}: windows of {} lower the loss by {} nats against {}; targets with all their text gain "
+        "{}, so {} % of it is the early token curse\n",
+        method.name, curse->to, format_decimal(curse->gain, 4), curse->from, format_decimal(curse->with_text, 4),
+        format_decimal(100 * curse->share, 0));
   }
   return notes;
 }

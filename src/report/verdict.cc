@@ -67,14 +67,11 @@ std::string with_interval(const EvaluationPoint& point) {
                      format_perplexity(std::exp(point.interval.high)));
 }
 
-/// 4.4 -> "4.4", 44 -> "44": of a part in hundredths.
-std::string percent(double part) {
-  const double value = std::abs(100 * part);
-  return value < 9.95 ? fmt::format("{:.1f}", value) : fmt::format("{:.0f}", value);
-}
+std::string percent(double part) { return format_percent(std::abs(part)); }
 
 /// "2.2-fold", "1,200-fold", or "by 12 %" for small changes; `ratio` > 1.
 std::string rise(double ratio) {
+  if (!std::isfinite(ratio)) return "more than 1e+308-fold";
   if (ratio < 1.5) return fmt::format("by {} %", percent(ratio - 1));
   if (ratio < 9.95) return fmt::format("{:.1f}-fold", ratio);
   const double unit = std::pow(10.0, std::floor(std::log10(ratio)) - 1);  // two significant digits
@@ -86,7 +83,7 @@ std::string rise(double ratio) {
 std::string moved(const Difference& change, double deviation) {
   const double ratio = std::exp(change.nll);
   if (!is_known(change.interval)) {
-    if (std::abs(ratio - 1) <= kLevel) return fmt::format("moved by {:+.1f} %", 100 * (ratio - 1));
+    if (std::abs(ratio - 1) <= kLevel) return fmt::format("moved by {} %", format_percent(ratio - 1, true));
     return ratio > 1 ? "rose " + rise(ratio) : fmt::format("fell by {} %", percent(ratio - 1));
   }
   const double low = std::exp(change.interval.low), high = std::exp(change.interval.high);
@@ -102,7 +99,8 @@ std::string moved(const Difference& change, double deviation) {
                        percent(std::min(std::abs(low - 1), std::abs(high - 1))),
                        percent(std::max(std::abs(low - 1), std::abs(high - 1))));
   }
-  return fmt::format("moved by {:+.1f} to {:+.1f} %, up or down not decided", 100 * (low - 1), 100 * (high - 1));
+  return fmt::format("moved by {} to {} %, up or down not decided", format_percent(low - 1, true),
+                     format_percent(high - 1, true));
 }
 
 /// Those measured at a length, the lowest perplexity first.

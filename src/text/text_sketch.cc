@@ -1,6 +1,7 @@
 #include "text/text_sketch.h"
 
 #include <algorithm>
+#include <atomic>
 
 #include "core/parallel.h"
 #include "core/random.h"
@@ -18,13 +19,16 @@ int64_t passages_in(std::span<const int32_t> tokens) {
   return std::max<int64_t>(0, static_cast<int64_t>(tokens.size()) - kPassage + 1);
 }
 
-/// Hashes at most `most` of the passages, in the order of the text.
-std::vector<uint64_t> hashes_of(std::span<const int32_t> tokens, uint64_t most) {
+int64_t chunks_in(std::span<const int32_t> tokens) { return ceil_div(passages_in(tokens), kChunk); }
+
+/// use(chunk, hash) for each passage whose hash is at most `most`; in the order of the text within a chunk, and chunks
+/// from any thread.
+template <class Use>
+void each_hash(std::span<const int32_t> tokens, uint64_t most, const Use& use) {
   uint64_t first_weight = 1;  // of a passage's first token
   for (int64_t i = 1; i < kPassage; ++i) first_weight *= kFactor;
   const int64_t passages = passages_in(tokens);
-  std::vector<std::vector<uint64_t>> found(static_cast<size_t>(ceil_div(passages, kChunk)));
-  parallel_for(static_cast<int64_t>(found.size()), [&](int64_t chunk) {
+  parallel_for(chunks_in(tokens), [&](int64_t chunk) {
     const auto id = [&](int64_t at) { return uint64_t{static_cast<uint32_t>(tokens[static_cast<size_t>(at)])} + 1; };
     const int64_t begin = chunk * kChunk, end = std::min(begin + kChunk, passages);
     uint64_t sum = 0;
@@ -32,10 +36,16 @@ std::vector<uint64_t> hashes_of(std::span<const int32_t> tokens, uint64_t most) 
     for (int64_t at = begin; at < end; ++at) {
       sum = sum * kFactor + id(at + kPassage - 1);
       const uint64_t hash = mix(sum, 0);
-      if (hash <= most) found[static_cast<size_t>(chunk)].push_back(hash);
+      if (hash <= most) use(chunk, hash);
       sum -= id(at) * first_weight;
     }
   });
+}
+
+/// All of them, in the order of the text.
+std::vector<uint64_t> hashes_of(std::span<const int32_t> tokens, uint64_t most) {
+  std::vector<std::vector<uint64_t>> found(static_cast<size_t>(chunks_in(tokens)));
+  each_hash(tokens, most, [&](int64_t chunk, uint64_t hash) { found[static_cast<size_t>(chunk)].push_back(hash); });
   std::vector<uint64_t> all;
   for (const auto& some : found) all.insert(all.end(), some.begin(), some.end());
   return all;
@@ -61,6 +71,18 @@ std::optional<double> part_in(const TextSketch& sketch, std::span<const int32_t>
   };
   const auto known = std::count_if(sampled.begin(), sampled.end(), is_known);
   return static_cast<double>(known) / static_cast<double>(sampled.size());
+}
+
+std::optional<double> part_found(const TextSketch& sketch, std::span<const int32_t> tokens) {
+  if (sketch.hashes.size() < kFewest) return std::nullopt;
+  std::vector<std::atomic<bool>> found(sketch.hashes.size());
+  each_hash(tokens, sketch.most, [&](int64_t, uint64_t hash) {
+    const auto at = std::lower_bound(sketch.hashes.begin(), sketch.hashes.end(), hash);
+    if (at == sketch.hashes.end() || *at != hash) return;
+    found[static_cast<size_t>(at - sketch.hashes.begin())].store(true, std::memory_order_relaxed);
+  });
+  const auto known = std::count(found.begin(), found.end(), true);
+  return static_cast<double>(known) / static_cast<double>(found.size());
 }
 
 }  // namespace alibi

@@ -25,4 +25,8 @@ TextSketch sketch_of(std::span<const int32_t> tokens);
 /// eight are: the text is short, or less than about a two-thousandth of the other.
 std::optional<double> part_in(const TextSketch& sketch, std::span<const int32_t> tokens);
 
+/// The other way round: the part of the sketched stream's passages, each counted once, that are in `tokens`. Nothing if
+/// the sketch has fewer than eight. Takes no memory but that of the sketch.
+std::optional<double> part_found(const TextSketch& sketch, std::span<const int32_t> tokens);
+
 }  // namespace alibi

@@ -2,13 +2,16 @@
 
 #include <algorithm>
 #include <iostream>
+#include <optional>
 #include <utility>
 
 #include "core/check.h"
+#include "core/files.h"
 #include "text/corpus.h"
 #include "text/data_folder.h"
 #include "text/make_tokenizer.h"
 #include "text/stream.h"
+#include "text/text_sketch.h"
 
 namespace alibi {
 namespace {
@@ -96,6 +99,19 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
   data.valid_files = static_cast<int64_t>(corpus.valid.size());
   data.split_rule = corpus.split_rule;
   return data;
+}
+
+std::string held_out_warning(const TrainingData& data) {
+  constexpr double kPartToWarnOf = 0.1;
+  const TextSketch sketch = sketch_of(data.valid.tokens);
+  check_mapped(data.valid.tokens.data());
+  const std::optional<double> part = part_found(sketch, data.train.tokens);
+  check_mapped(data.train.tokens.data());
+  if (!part || *part < kPartToWarnOf) return "";
+  return fmt::format(
+      "{:.0f} % of the held-out text is in the training text too, word for word (passages of {} tokens), so its loss "
+      "says little about new text; leave that text out of one of them",
+      100 * *part, kPassage);
 }
 
 ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,

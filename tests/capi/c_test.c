@@ -1,6 +1,7 @@
 /* The C interface from C: forward against a plain loop, decoding against forward, gradients by differences, errors. */
 #include "alibi/c.h"
 
+#include <errno.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -195,6 +196,66 @@ static void test_errors(void) {
   EXPECT(strstr(alibi_last_error(), "q.data is null") != NULL);
 }
 
+/* Scores and merged sums that underflow, and refused calls: no function changes errno. */
+static void test_errno(void) {
+  enum { KEPT = 12345 }; /* no error of the system */
+  static float far_q[Q_SIZE], far_k[K_SIZE], dq[Q_SIZE], dk[K_SIZE], dv[K_SIZE], again[Q_SIZE];
+  static float lse[BATCH * HEADS * LENGTH], far_lse[BATCH * HEADS * LENGTH], kernel_lse[BATCH * HEADS * LENGTH];
+  static int32_t blocks[4096];
+  const size_t count = sizeof lse / sizeof *lse;
+  const alibi_tensor tq = view(far_q, LENGTH, HEADS), tk = view(far_k, LENGTH, KV_HEADS);
+  const alibi_tensor tv = view(v, LENGTH, KV_HEADS), to = view(out, LENGTH, HEADS), tdout = view(dout, LENGTH, HEADS);
+  const alibi_tensor tdq = view(dq, LENGTH, HEADS), tdk = view(dk, LENGTH, KV_HEADS), tdv = view(dv, LENGTH, KV_HEADS);
+  const alibi_tensor merged = view(again, LENGTH, HEADS), last = view(far_q, 1, HEADS),
+                     last_out = view(again, 1, HEADS);
+  const alibi_attention_options options = linear();
+  alibi_attention_state* state = NULL;
+  alibi_kv_cache* cache = NULL;
+  int64_t visited = 0, total = 0;
+  size_t words = 0;
+  for (int i = 0; i < Q_SIZE; ++i) far_q[i] = 1000 * q[i];
+  for (int i = 0; i < K_SIZE; ++i) far_k[i] = 1000 * k[i];
+
+#define KEEPS_ERRNO(call)                                          \
+  do {                                                             \
+    errno = KEPT;                                                  \
+    EXPECT(call);                                                  \
+    if (errno != KEPT) {                                           \
+      fprintf(stderr, "%s sets errno to %d\n", #call, (int)errno); \
+      ++failures;                                                  \
+    }                                                              \
+  } while (0)
+  KEEPS_ERRNO(alibi_set_threads(2) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_slopes(HEADS, 8, slopes) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_slopes(HEADS, 1e300, far_lse) != ALIBI_OK || far_lse[0] >= 0);
+  KEEPS_ERRNO(alibi_attention_state_create(&state) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention_state_words(&tq, &options, &words) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention(&tq, &tk, &tv, &options, &to, state) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention_state_lse(state, lse, count) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention_state_blocks(state, &visited, &total) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention_state_save(state, lse, kernel_lse, count, blocks, words) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention_state_restore(state, &tq, lse, kernel_lse, blocks, words) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention_backward(&tdout, &tq, &tk, &tv, &to, state, &options, &tdq, &tdk, &tdv, NULL, NULL) ==
+              ALIBI_OK);
+  for (size_t i = 0; i < count; ++i) far_lse[i] = lse[i] - 1000;
+  KEEPS_ERRNO(alibi_attention_merge(&to, lse, &to, far_lse, &merged, lse) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_kv_cache_create(BATCH, KV_HEADS, HEAD_DIM, ALIBI_FLOAT32, &cache) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_kv_cache_append(cache, &tk, &tv) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention_decode(&last, cache, &options, &last_out, NULL) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_kv_cache_length(cache) == LENGTH);
+  KEEPS_ERRNO(alibi_kv_cache_truncate(cache, 5) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_kv_cache_truncate(cache, 6) == ALIBI_ERROR);
+  KEEPS_ERRNO((alibi_kv_cache_destroy(cache), 1));
+  cache = NULL;
+  KEEPS_ERRNO(alibi_kv_cache_create_on(BATCH, KV_HEADS, HEAD_DIM, ALIBI_FLOAT32, ALIBI_DEVICE_CPU, NULL, &cache) ==
+              ALIBI_OK);
+  KEEPS_ERRNO((alibi_kv_cache_destroy(cache), 1));
+  KEEPS_ERRNO((alibi_attention_state_destroy(state), 1));
+  KEEPS_ERRNO(alibi_attention(&tq, NULL, &tv, &options, &to, NULL) == ALIBI_ERROR);
+  KEEPS_ERRNO(alibi_attention_options_default().bidirectional == 0 && alibi_last_error() != NULL && alibi_version() != NULL);
+#undef KEEPS_ERRNO
+}
+
 int main(void) {
   printf("alibi %s\n", alibi_version());
   EXPECT(strcmp(alibi_last_error(), "") == 0);
@@ -209,6 +270,7 @@ int main(void) {
   test_backward();
   test_saved_state();
   test_errors();
+  test_errno();
   if (failures > 0) fprintf(stderr, "%d failures\n", failures);
   return failures > 0 ? EXIT_FAILURE : EXIT_SUCCESS;
 }

@@ -25,6 +25,20 @@ class TrainingConfig(CliTest):
         file.write_text(settings if isinstance(settings, str) else json.dumps(settings))
         return file
 
+    def test_held_out_text_that_is_trained_on_is_warned_of(self):
+        both, out = self.folder / "both.txt", self.folder / "seen"
+        both.write_text(self.text.read_text() + self.valid.read_text() + "the end\n")
+        for command in (("train", both, "--valid", self.valid, "-o", out, *TINY_TRAINING),
+                        ("compare", both, "--valid", self.valid, "-o", self.folder / "compared", "--methods", "alibi",
+                         "--tokens", "1k", "--train-length", "16", "--batch-tokens", "512", "--layers", "1", "--d-model",
+                         "16", "--heads", "2", "--lengths", "16,32", "--eval-tokens", "256", "--speed-turns", "0",
+                         "--sample-tokens", "0")):
+            result = run(*command)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertRegex(result.stderr, r"^alibi: warning: (9\d|100) % of the held-out text is in the training text")
+            self.assertEqual(result.stderr.count("\n"), 1)
+        self.assertIn("of the held-out text is in the training text", (self.folder / "compared/report.html").read_text())
+
     def test_every_setting_is_written_and_read_again(self):
         written = json.loads((self.model / "train.json").read_text())
         text = self.succeeds("train", "--help")

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "report/html.h"
 #include "report/sample_results.h"
 #include "testing.h"
 
@@ -115,16 +116,94 @@ TEST(ReportJson, ArraysOfNumbersTakeOneLine) {
 
 TEST(ReportJson, DamagedFilesNameTheKey) {
   const auto expect_refused = [](const std::string& text, const std::string& why) {
-    test::expect_error([&] { results_from_json(text); }, why);
+    test::expect_error([&] { results_from_json(text, "folder/results.json"); }, why);
+    test::expect_error([&] { results_from_json(text, "folder/results.json"); }, "folder/results.json");
   };
-  expect_refused("{\"train_length\": 1", "not JSON");
+  expect_refused("", "is cut short: it ends in line 1");
+  expect_refused("{\"train_length\": 1,\n\n", "is cut short: it ends in line 3");
+  expect_refused("{\"train_length\": 1,\n  x}", "is not JSON: line 2, column 3");
+  expect_refused("{\"train_length\": \"\xFF\"}", "is not JSON: line 1, column 19");
+  expect_refused("{\"seconds\": 1e999}", "holds a number beyond the range of a double");
+  for (const char* text : {"", "{]", "{\"seconds\": 1e999}"}) {  // none of the library's own words
+    const std::string message = test::message_of<Error>([&] { results_from_json(text, "f"); });
+    EXPECT_EQ(message.find("json.exception"), std::string::npos) << message;
+    EXPECT_EQ(message.find("parse"), std::string::npos) << message;
+  }
   expect_refused("[]", "expected an object");
   expect_refused("{\"train_length\": \"x\"}", "results.train_length");
   expect_refused("{\"train_length\": 1.5}", "expected an integer");
-  expect_refused("{\"methods\": 3}", "results.methods");
-  expect_refused("{\"methods\": [{\"name\": \"a\", \"eval\": [{\"nll\": \"x\"}]}]}", "results.methods[0].eval[0].nll");
-  expect_refused("{\"methods\": [{\"train\": {\"loss\": [1, 2], \"loss_tokens\": [1]}}]}", "loss_tokens");
-  EXPECT_NO_THROW(results_from_json("{}"));
+  expect_refused("{\"train_length\": 9223372036854775808}", "expected an integer of 64 bits");
+  expect_refused("{\"train_length\": 0}", "results.train_length is 0, expected 1 to");
+  expect_refused("{\"train_length\": 1, \"methods\": 3}", "results.methods");
+  expect_refused("{\"train_length\": 1, \"methods\": [{\"name\": \"a\", \"eval\": [{\"length\": 1, \"nll\": \"x\"}]}]}",
+                 "results.methods[0].eval[0].nll");
+  expect_refused("{\"train_length\": 1, \"methods\": [{\"train\": {\"loss\": [1, 2], \"loss_tokens\": [1]}}]}",
+                 "results.methods[0].train.loss_tokens");
+  expect_refused("{\"train_length\": 1}", "results.runs is missing");
+  EXPECT_NO_THROW(results_from_json("{\"train_length\": 1, \"runs\": []}"));
+}
+
+json full_results() {
+  CompareResults results = testing::sample_results({{"alibi", 5.751, 0.002}});
+  RunResults& run = results.methods[0].runs[0];
+  run.attention = {512, {0, 1, 2}, {{0, 0, 0.5, {0.25, 0.125}, {0.5, 0.25}}}};
+  results.speed = {{"alibi", true, {{"train", 128, 1e4, 200, 1.25}}}};
+  results.held_out = {100, {40, 60}, {{"a.txt", 100, 100}}};
+  return json::parse(to_json(results));
+}
+
+TEST(ReportJson, WhatAReportNeedsMustBeThere) {
+  const json full = full_results();
+  ASSERT_NO_THROW(results_from_json(full.dump()));
+  for (const char* path :
+       {"/train_length", "/runs", "/runs/0/method", "/runs/0/seed", "/runs/0/train_length", "/runs/0/eval/2/length",
+        "/runs/0/eval/2/nll", "/runs/0/eval/2/perplexity", "/runs/0/context/1/context", "/runs/0/context/1/nll",
+        "/runs/0/attention/heads/0/layer", "/runs/0/attention/heads/0/head", "/runs/0/attention/heads/0/weight",
+        "/speed/0/method", "/speed/0/points/0/work", "/speed/0/points/0/length",
+        "/speed/0/points/0/tokens_per_second"}) {
+    json damaged = full;
+    const json::json_pointer pointer(path);
+    damaged[pointer.parent_pointer()].erase(pointer.back());
+    if (std::string_view(path) == "/runs") damaged.erase("methods");
+    test::expect_error([&] { results_from_json(damaged.dump(), "f.json"); }, pointer.back() + " is missing");
+    test::expect_error([&] { results_from_json(damaged.dump(), "f.json"); }, "f.json");
+  }
+}
+
+/// Every value of the file in turn becomes one of every other kind: refused with the file's name, or taken and drawn.
+TEST(ReportJson, ValuesOfAnyWrongKindAreRefusedOrDrawn) {
+  json full = full_results();
+  full["methods"] = json::array();  // not read where there are runs
+  full["runs"][0]["train"]["loss"] = full["runs"][0]["train"]["loss_tokens"] = {1, 2};
+  full["runs"][0]["train"]["loss_steps"] = {1, 2};
+  full["runs"][0]["per_position"]["nll"] = {4, 3};
+  for (const char* key : {"eval", "context"})
+    full["runs"][0][key].erase(full["runs"][0][key].begin() + 2, full["runs"][0][key].end());
+  const json flat = full.flatten();
+  int refused = 0;
+  for (const auto& [path, value] : flat.items()) {
+    for (const json& other :
+         {json(nullptr), json(true), json(-1), json(1.5), json("text"), json::array({json::object()}),
+          json::object({{"a", 1}}), json(~0ull), json(INT64_MAX), json(1e300)}) {
+      json damaged = full;
+      damaged[json::json_pointer(path)] = other;
+      SCOPED_TRACE(path + " = " + other.dump());
+      CompareResults results;
+      try {
+        results = results_from_json(damaged.dump(), "f.json");
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("f.json"), std::string::npos) << error.what();
+        EXPECT_EQ(std::string(error.what()).find("exception"), std::string::npos) << error.what();
+        ++refused;
+        continue;
+      }
+      std::string page;
+      ASSERT_NO_THROW(page = report_html(results));
+      EXPECT_LT(page.size(), 400'000u);
+      EXPECT_EQ(page.find(">nan"), std::string::npos);
+    }
+  }
+  EXPECT_GT(refused, static_cast<int>(3 * flat.size()));
 }
 
 }  // namespace

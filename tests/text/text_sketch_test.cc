@@ -58,6 +58,21 @@ TEST(TextSketch, ShortTextsAreNotJudged) {
   EXPECT_FALSE(part_in(sketch_of(random_tokens(2, 3'000'000)), std::span(seen).first(500)).has_value());
 }
 
+TEST(TextSketch, TellsHowMuchOfItIsFound) {
+  const std::vector<int32_t> seen = random_tokens(1, 1'000'000), other = random_tokens(2, 300'000);
+  const TextSketch sketch = sketch_of(std::span(seen).subspan(500'000, 200'000));
+  EXPECT_EQ(part_found(sketch, seen), 1);
+  EXPECT_EQ(part_found(sketch, other), 0);
+  EXPECT_EQ(part_found(sketch, {}), 0);
+  const std::vector<int32_t> half(seen.begin() + 600'000, seen.end());
+  EXPECT_NEAR(part_found(sketch, joined(other, half)).value(), 0.5, 0.05);
+  // What a text repeats counts once.
+  const std::vector<int32_t> once(seen.begin(), seen.begin() + 1000);
+  const TextSketch repeated = sketch_of(joined(joined(once, once), joined(once, random_tokens(3, 1000))));
+  EXPECT_NEAR(part_found(repeated, once).value(), 1000.0 / 2500, 0.08);
+  EXPECT_FALSE(part_found(sketch_of(std::span(seen).first(kPassage + 6)), seen).has_value());
+}
+
 TEST(TextSketch, IsTheSameAtAnyNumberOfThreads) {
   const std::vector<int32_t> seen = random_tokens(3, 700'000);
   const int before = threads();

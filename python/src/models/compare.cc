@@ -141,6 +141,8 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
 
   Callbacks callbacks(on_progress);
   CompareResults results;
+  std::string warning;
+  options.on_warning = [&](std::string_view message) { warning = message; };
   {
     const nb::gil_scoped_release others_run;
     bool go_on = true;
@@ -150,7 +152,9 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
     });
   }
   callbacks.rethrow();
-  return results_of(results);
+  nb::dict found = results_of(results);
+  found["warning"] = warning;
+  return found;
 }
 
 }  // namespace

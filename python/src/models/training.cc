@@ -94,11 +94,13 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   std::optional<LanguageModel> model;
   TrainResult result;
   TrainingData data;
+  std::string warning;
   {
     const nb::gil_scoped_release others_run;
     if (!out.empty() && !resume && !overwrite) check_folder_is_free(out);
     data = training_data(texts, valid, choice, {}, field);
     options.check_text(static_cast<int64_t>(data.train.tokens.size()));
+    warning = held_out_warning(data);
     model.emplace(begin(from, preset_name, position, dropout, shape, options.length, options.seed, data.tokenizer));
     TrainRun run;
     run.folder = out;
@@ -120,6 +122,7 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
     evaluations.append(nb::make_tuple(evaluation.step, evaluation.loss));
   }
   nb::dict trained;
+  trained["warning"] = warning;
   trained["tokens"] = result.tokens;
   trained["steps"] = result.steps;
   trained["seconds"] = result.seconds;

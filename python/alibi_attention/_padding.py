@@ -1,0 +1,98 @@
+"""Padding: the tokens of a padded batch as packed sequences, and their results where they stood."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ._core import UsageError
+from ._kind import is_torch
+
+Bools = np.ndarray[Any, np.dtype[np.bool_]]
+
+
+def tokens_of(mask: Any, shape: tuple[int, int], operation: str) -> Bools:
+    """(batch, keys): True where a token is, that is, where the mask has no padding. Each row holds one run of them."""
+    padding = np.asarray(mask)
+    if padding.dtype != np.bool_:
+        raise UsageError(
+            f"[{operation}] key_padding_mask is {padding.dtype}, expected bool, True where there is padding; of an "
+            "attention_mask that is 1 where a token is, attention_mask == 0"
+        )
+    if padding.shape != shape:
+        raise UsageError(f"[{operation}] key_padding_mask has shape {padding.shape}, expected {shape}, (batch, keys)")
+    tokens: Bools = ~padding
+    runs = (np.diff(tokens.astype(np.int8), axis=1, prepend=np.int8(0)) == 1).sum(axis=1)
+    if (runs > 1).any():
+        raise UsageError(
+            f"[{operation}] key_padding_mask has padding between the tokens of row {int(np.argmax(runs > 1))}, "
+            "expected it before and after them alone: distances are counted in rows"
+        )
+    return tokens
+
+
+def _offsets(tokens: Bools) -> np.ndarray[Any, Any]:
+    return np.concatenate([[0], np.cumsum(tokens.sum(axis=1))]).astype(np.int32)
+
+
+def padded_attention(attention: Callable[..., Any], q: Any, k: Any, v: Any, mask: Any, given: dict[str, Any]) -> Any:
+    """attention() over the tokens alone. Queries are the last rows, so those at padded keys are padding too."""
+    if not is_torch(q):
+        q, k, v = (x if isinstance(x, np.ndarray) else np.from_dlpack(x) for x in (q, k, v))
+    if q.ndim != 4 or k.ndim != 4 or q.shape[0] != k.shape[0]:
+        raise UsageError(f"[attention] q has shape {tuple(q.shape)} and k {tuple(k.shape)}, expected both (batch, "
+                         "length, heads, head_dim)")  # fmt: skip
+    batch, queries, heads, head_dim = q.shape
+    keys = k.shape[1]
+    tokens = tokens_of(mask, (batch, keys), "attention")
+    if queries > keys or given["query_offset"] not in (None, keys - queries):
+        raise UsageError(f"[attention] key_padding_mask with {queries} queries, {keys} keys and query_offset "
+                         f"{given['query_offset']}: expected the queries to be the last rows")  # fmt: skip
+    if given["cu_seqlens_q"] is not None or given["cu_seqlens_k"] is not None:
+        raise UsageError("[attention] key_padding_mask and cu_seqlens are both given, expected one of them")
+    for name in ("alibi_slopes", "alibi_slopes_after"):
+        if given[name] is not None and np.ndim(given[name]) != 1:
+            raise UsageError(f"[attention] {name} has {np.ndim(given[name])} axes, expected (heads,) beside a "
+                             "key_padding_mask")  # fmt: skip
+    asking = tokens[:, keys - queries :]
+    query_rows, key_rows = (np.flatnonzero(rows) for rows in (asking, tokens))
+    given = {**given, "query_offset": None, "cu_seqlens_q": _offsets(asking), "cu_seqlens_k": _offsets(tokens)}
+    run = _run_torch if is_torch(q) else _run_numpy
+    out, lse = run(attention, q, k, v, query_rows, key_rows, given)
+    out = out.reshape(batch, queries, heads, head_dim)
+    if not given["return_lse"]:
+        return out
+    lse = lse.reshape(batch, queries, heads)
+    return out, lse.transpose(1, 2).contiguous() if is_torch(q) else np.ascontiguousarray(lse.transpose(0, 2, 1))
+
+
+def _run_numpy(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows: Any, key_rows: Any,
+               given: dict[str, Any]) -> tuple[Any, Any]:  # fmt: skip
+    """(out (batch * queries, heads, head_dim), lse (batch * queries, heads) or None)"""
+    packed = [x.reshape(-1, *x.shape[2:])[rows][None] for x, rows in ((q, query_rows), (k, key_rows), (v, key_rows))]
+    found = attention(*packed, **given)
+    out, lse = found if given["return_lse"] else (found, None)
+    spread = np.zeros((q.shape[0] * q.shape[1], *q.shape[2:]), out.dtype)
+    spread[query_rows] = out[0]
+    if lse is not None:
+        sums = np.full(spread.shape[:2], -np.inf, np.float32)
+        sums[query_rows] = lse[0].T
+        lse = sums
+    return spread, lse
+
+
+def _run_torch(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows: Any, key_rows: Any,
+               given: dict[str, Any]) -> tuple[Any, Any]:  # fmt: skip
+    """The same with gradients: index_select and index_copy have them."""
+    import torch
+
+    of_queries, of_keys = torch.from_numpy(query_rows), torch.from_numpy(key_rows)
+    packed = [x.flatten(0, 1).index_select(0, rows)[None] for x, rows in ((q, of_queries), (k, of_keys), (v, of_keys))]
+    found = attention(*packed, **given)
+    out, lse = found if given["return_lse"] else (found, None)
+    spread = out.new_zeros((q.shape[0] * q.shape[1], *q.shape[2:])).index_copy(0, of_queries, out[0])
+    if lse is not None:
+        lse = lse.new_full(spread.shape[:2], float("-inf")).index_copy(0, of_queries, lse[0].T)
+    return spread, lse
