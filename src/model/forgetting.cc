@@ -69,7 +69,10 @@ int64_t Forgetting::needed_from(int64_t layer, int64_t kv_head, double log_share
     const auto at = static_cast<size_t>(layer * heads_ + head);
     const double slope = std::max(static_cast<double>(slopes_[at]), flattest);
     const double seen = leads_[at];
-    const double lead = seen > -infinity ? seen + std::abs(seen) / 8 + 2 : 0;  // others may come that lead by more
+    // Later tokens may lead by more than all so far, when the keys they look back at are gone already. The reach allows
+    // for e^2 times the largest lead, and an eighth more of the exponent, since leads grow with the scores. Without
+    // that the first such token passes the tolerance, and ends a context that is to be exact.
+    const double lead = seen > -infinity ? seen + std::abs(seen) / 8 + 2 : 0;
     const double needed = (lead - std::log(-std::expm1(-slope)) - log_share) / slope;
     reach = std::max(reach, std::isnan(needed) ? infinity : needed);
   }

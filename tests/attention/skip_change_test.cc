@@ -205,6 +205,27 @@ TEST(AttentionSkipChange, AFarVisitedKeyMovesTheGradientOfTheSlope) {
       << "less than the distance of the nearest skipped key";
 }
 
+TEST(AttentionSkipChange, QueriesFarLongerThanATypicalOne) {
+  // The rule keeps its bounds for queries up to 2.2 times as long as the median one. Beyond, long queries look farther
+  // back than any kept bound says. One of a block, all of a block, and the last third.
+  constexpr float tolerance = 0x1p-10f;
+  AttentionCase c{.queries = 480, .keys = 480, .heads = 2, .kv_heads = 1};
+  c.options.slopes = {0.5f, 0.1f};
+  double skipped = 0;
+  for (const float factor : {10.0f, 30.0f, 100.0f, 1000.0f}) {
+    for (const auto& [begin, end] : {std::pair{470, 471}, {432, 480}, {320, 480}}) {
+      for (c.seed = 1; c.seed <= 4; ++c.seed) {
+        AttentionTensors t(c);
+        for (int64_t i = begin * 2 * c.head_dim; i < end * 2 * c.head_dim; ++i) t.q.data<float>()[i] *= factor;
+        const SkipChange change = skip_change(c, t, tolerance, 1e-5);
+        EXPECT_TRUE(change.worst() <= 1) << factor << " rows " << begin << " to " << end << ": " << change.name();
+        skipped = std::max(skipped, 1 - change.visited);
+      }
+    }
+  }
+  EXPECT_GT(skipped, 0.3);
+}
+
 TEST(AttentionSkipChange, NoRoundingTurnsADecision) {
   // Equal scores and no slope: 64 keys remain, and the visited ones owe them 64 if the tolerance were 1/100. As a float
   // it is less.

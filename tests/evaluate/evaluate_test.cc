@@ -20,13 +20,18 @@ LanguageModel small_model(Position position = Position::alibi, int64_t length = 
 
 std::vector<int32_t> stream(int64_t count) { return test::random_ids({count}, 3, 256).to_ints(); }
 
-/// The definition, one target at a time: target t in block b = t / stride, at offset o, sees min(C, b * stride) + o + 1
-/// inputs, with C = length - stride.
+/// The inputs that target t sees: in block b = t / stride, at offset o, min(C, b * stride) + o + 1, with C = length -
+/// stride.
+int64_t seen_by_definition(int64_t t, int64_t length, int64_t stride) {
+  return std::min(length - stride, t / stride * stride) + t % stride + 1;
+}
+
+/// The definition, one target at a time.
 std::vector<double> nll_by_definition(const LanguageModel& model, const std::vector<int32_t>& tokens, int64_t length,
                                       int64_t stride) {
   std::vector<double> result;
   for (int64_t t = 0; t < static_cast<int64_t>(tokens.size()); ++t) {
-    const int64_t seen = std::min(length - stride, t / stride * stride) + t % stride + 1;
+    const int64_t seen = seen_by_definition(t, length, stride);
     std::vector<int32_t> ids, targets(static_cast<size_t>(seen), -1);
     for (int64_t i = t - seen; i < t; ++i) {
       ids.push_back(i < 0 ? model.tokenizer().end_of_text() : tokens[static_cast<size_t>(i)]);
@@ -52,6 +57,17 @@ TEST(Evaluate, IsTheDefinitionForEveryLengthAndStride) {
       EXPECT_TRUE(std::abs(found.nll_sum - sum) <= 1e-4 * sum)
           << length << " " << stride << ": " << found.nll_sum << " " << sum;
       EXPECT_EQ(found.tokens, 47);
+      // A target's position is the number of inputs that it sees before its own.
+      std::vector<double> position_nll(found.position_nll.size(), 0.0);
+      std::vector<int64_t> position_tokens(found.position_tokens.size(), 0);
+      for (int64_t t = 0; t < 47; ++t) {
+        const auto at = static_cast<size_t>(seen_by_definition(t, length, stride) - 1);
+        ASSERT_LT(at, position_nll.size());
+        position_nll[at] += expected[static_cast<size_t>(t)];
+        ++position_tokens[at];
+      }
+      EXPECT_EQ(found.position_tokens, position_tokens) << length << " " << stride;
+      EXPECT_TRUE(test::relative_diff(found.position_nll, position_nll) <= 1e-4) << length << " " << stride;
     }
   }
 }

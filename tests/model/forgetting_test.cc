@@ -1,12 +1,18 @@
 // Contexts with a limit: memory stays below it, what is released matters no more than the certificate says, and forks
 // and rewound contexts give the bits of fresh ones.
+#include "model/forgetting.h"
+
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <span>
+#include <string>
 #include <vector>
 
 #include "alibi/context.h"
 #include "alibi/error.h"
 #include "alibi/evaluate_stream.h"
+#include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
 #include "model/context_state.h"
 #include "testing.h"
@@ -119,6 +125,87 @@ TEST(Forgetting, ExactEndsBeforeTheBoundPassesTheTolerance) {
   EXPECT_LE(context.certificate().worst, 0x1p-24);
   EXPECT_GT(context.position(), 400);
   EXPECT_LT(context.position(), 800);
+}
+
+/// One head that reads keys of norm 1, all alike, with queries at right angles to them: every score is the bias alone,
+/// and the lead that a key at the query could have had follows from the query's norm.
+class LevelHead {
+ public:
+  explicit LevelHead(const ContextOptions& limit) : forgetting(config(), limit, DType::float32) {}
+
+  /// `lead`: of each of these tokens, as a logarithm.
+  void read(int64_t tokens, double lead) {
+    forgetting.make_room(std::span(&cache, 1), tokens);
+    Tensor k({1, tokens, 1, head_dim}), q({1, tokens, 1, head_dim});
+    k.slice(3, 0, 1).fill(1);
+    cache.append(k, k);
+    q.slice(3, 1, 2).fill(static_cast<float>(4 * (lead + std::log(all_weights))));  // scale 1/4
+    AttentionState state;
+    attention_decode(q, cache, options, &state);
+    share = released_share(q, cache, options, state.lse);
+    forgetting.attended(0, q, cache, options, state.lse);
+  }
+  int64_t kept() const { return cache.length() - cache.begin(0); }
+
+  static constexpr int64_t head_dim = 16;
+  static constexpr float slope = 0x1p-6f;
+  static constexpr double all_weights = 64.5;  // 1 / (1 - exp(-slope))
+  AttentionOptions options{.slopes = {slope}};
+  KvCache cache{1, 1, head_dim};
+  Forgetting forgetting;
+  double share = 0;  ///< of what was released, in the tokens read last
+
+ private:
+  static TransformerConfig config() {
+    TransformerConfig result = preset("tiny").transformer;
+    result.layers = result.heads = result.kv_heads = 1;
+    result.d_model = head_dim;
+    return result;
+  }
+};
+
+/// Reads 3000 tokens, so that all but what the head is thought to need is released. The first, whose rows lack keys,
+/// lead by less.
+LevelHead level_reader(double lead, double tolerance) {
+  LevelHead head({.tolerance = tolerance, .exact = true});
+  for (int i = 0; i < 60; ++i) head.read(50, i < 6 ? lead - 1 : lead);
+  return head;
+}
+
+// The reach follows from the largest lead so far, and later tokens may lead by more: by e^2 and an eighth more they
+// find what they need.
+TEST(Forgetting, TheReachIsForLeadsThatAreYetToCome) {
+  constexpr double tolerance = 1e-4;
+  for (const double lead : {-3.0, 0.0, 8.0}) {
+    SCOPED_TRACE(lead);
+    LevelHead head = level_reader(lead, tolerance);
+    ASSERT_GT(head.cache.begin(0), 500);
+    const double foreseen = lead + 2 + std::abs(lead) / 8;
+    while (const int64_t room = head.cache.capacity() - head.cache.length()) head.read(room, lead);
+    EXPECT_NO_THROW(head.read(1, foreseen - 0.05));  // right after keys were released
+    EXPECT_LE(head.share, tolerance);
+    const double needed = (foreseen + std::log(head.all_weights / tolerance)) / static_cast<double>(LevelHead::slope);
+    EXPECT_LE(static_cast<double>(head.kept()), needed + 64 + 2) << "and no more than that";
+  }
+}
+
+TEST(Forgetting, ExactIsTheToleranceAndNotMore) {
+  constexpr double tolerance = 1e-4;
+  LevelHead head = level_reader(1, tolerance);
+  double low = 1, high = 20;  // of leads: allowed, refused
+  const std::string refused = "more than the tolerance 0.0001";
+  for (int i = 0; i < 12; ++i) {
+    const double lead = (low + high) / 2;
+    LevelHead other = level_reader(1, tolerance);
+    const std::string message = test::message_of([&] { other.read(1, lead); });
+    EXPECT_EQ(message.find(refused) != std::string::npos, other.share > tolerance) << other.share << " " << message;
+    EXPECT_LE(other.forgetting.certificate().worst, tolerance);
+    (other.share > tolerance ? high : low) = lead;
+  }
+  EXPECT_LT(high - low, 0.01);
+  head.read(1, low);
+  EXPECT_NEAR(head.forgetting.certificate().worst, tolerance, 1e-2 * tolerance);
+  EXPECT_EQ(head.forgetting.certificate().position, 3000);
 }
 
 TEST(Forgetting, ForkedAndRewoundOnesGiveTheBitsOfFreshOnes) {
