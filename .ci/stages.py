@@ -48,7 +48,7 @@ STAGES = [
 
     Stage("lint", "clang-tidy, and every file compiled alone", "scripts/tidy"),
 
-    Stage("odr", "g++ without optimization, linked as one program: classes are defined once; the unit tests",
+    Stage("unoptimized", "g++ without optimization, linked as one program: classes are defined once; the unit tests",
           'cmake --preset odr >/dev/null\ncmake --build --preset odr --parallel "$(nproc)"\nctest --preset odr'),
 
     Stage("threads", "clang under the thread sanitizer: first use from many threads, forks, the end of a process",
@@ -72,7 +72,7 @@ STAGES = [
           needs=["build"], cores=1, reads=ALL),
 
     # What the sources alone cannot break: which files and libraries are named where.
-    Stage("ways", "Static libraries, as a subproject, in a bare Debian",
+    Stage("packaging", "Static libraries, as a subproject, in a bare Debian",
           "scripts/test-installed build build-shared static subproject package", needs=["build", "shared", "installed"], cores=1,
           reads=["CMakeLists.txt", "CMakePresets.json", "*/CMakeLists.txt", "cmake", "include", "examples",
                  "tests/consumers", "scripts/test-installed", "scripts/test-package", "scripts/install-dependencies"]),
