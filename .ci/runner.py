@@ -100,7 +100,7 @@ class Running:
     def __init__(self, stage):
         self.stage, self.skipped, self.tail = stage, [], []
         self.started = time.monotonic()
-        print(f"\n=== {stage.name}: {stage.title}", flush=True)
+        print(f"\n=== {stage.name}: {stage.title}\n", end="", flush=True)
         self.process = subprocess.Popen(["bash", "-euo", "pipefail", "-c", stage.commands], cwd=ROOT,
                                         stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
                                         start_new_session=True)
@@ -116,7 +116,7 @@ class Running:
                 if text.startswith("SKIPPED"):
                     self.skipped.append(text)
                 self.tail = [*self.tail[-59:], text]
-                print(f"{self.stage.name}| {text}", flush=True)
+                print(f"{self.stage.name}| {text}\n", end="", flush=True)  # one write: another stage writes too
 
     def finished(self):
         """Whether it has ended; its seconds are known after that."""
