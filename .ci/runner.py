@@ -44,8 +44,9 @@ def machine():
     packages = output_of("dpkg-query", "--show", "--showformat=${Package} ${Version} ${Architecture}\n")
     if not packages:
         return None
+    cpus = pathlib.Path("/proc/cpuinfo").read_text()
     told = [packages, platform.platform(), os.cpu_count(), len(os.sched_getaffinity(0)), os.getuid(),
-            sorted(set(re.findall(r"^(?:flags|model name|Features).*", pathlib.Path("/proc/cpuinfo").read_text(), re.M))),
+            sorted(set(re.findall(r"^(?:flags|model name|Features).*", cpus, re.M))),
             sorted((name, value) for name, value in os.environ.items() if VARIABLES.fullmatch(name))]
     elsewhere = [pathlib.Path("/usr/local") / folder for folder in ("include", "lib", "lib64", "cuda")]
     for path in [shutil.which(tool) for tool in TOOLS] + elsewhere:
@@ -54,7 +55,8 @@ def machine():
             told.append((str(path), real, os.stat(real).st_size, os.stat(real).st_mtime_ns))
     # Larger texts beside the project, which the tests and the comparison read.
     shared = pathlib.Path(os.environ.get("ALIBI_SHARED_DATA") or ROOT.parent / "shared" / "data")
-    told += [(str(path.relative_to(shared)), path.stat().st_size) for path in sorted(shared.rglob("*")) if path.is_file()]
+    files = [path for path in sorted(shared.rglob("*")) if path.is_file()]
+    told += [(str(path.relative_to(shared)), path.stat().st_size) for path in files]
     return told
 
 
@@ -70,10 +72,12 @@ def files_of(patterns):
 
 
 def key_of(stage, of_machine):
-    """What the stage's result follows from, as one number; None if this machine cannot say."""
+    """A digest of what the stage's result follows from; None if this machine cannot say."""
     if of_machine is None:
         return None
     files = list(files_of([*stage.reads, ".ci"]))
+    if not files:  # git does not say
+        return None
     return hashlib.sha256(repr((stage.name, stage.commands, of_machine, files)).encode()).hexdigest()
 
 

@@ -49,7 +49,8 @@ STAGES = [
     Stage("lint", "clang-tidy, and every file compiled alone", "scripts/tidy"),
 
     Stage("unoptimized", "g++ without optimization, linked as one program: classes are defined once; the unit tests",
-          'cmake --preset odr >/dev/null\ncmake --build --preset odr --parallel "$(nproc)"\nctest --preset odr'),
+          'cmake --preset odr >/dev/null\ncmake --build --preset odr --parallel "$(nproc)"\n'
+          'ctest --preset odr --parallel "$(nproc)"'),
 
     Stage("threads", "clang under the thread sanitizer: first use from many threads, forks, the end of a process",
           'cmake --preset threads >/dev/null\ncmake --build --preset threads --parallel "$(nproc)"\n'
@@ -73,7 +74,8 @@ STAGES = [
 
     # What the sources alone cannot break: which files and libraries are named where.
     Stage("packaging", "Static libraries, as a subproject, in a bare Debian",
-          "scripts/test-installed build build-shared static subproject package", needs=["build", "shared", "installed"], cores=1,
+          "scripts/test-installed build build-shared static subproject package",
+          needs=["build", "shared", "installed"], cores=1,
           reads=["CMakeLists.txt", "CMakePresets.json", "*/CMakeLists.txt", "cmake", "include", "examples",
                  "tests/consumers", "scripts/test-installed", "scripts/test-package", "scripts/install-dependencies"]),
 
