@@ -1,15 +1,15 @@
-// Larger texts that lie beside the project on some machines.
+// Where the files lie that tests read.
 #pragma once
 
-#include <cstdlib>
 #include <filesystem>
 
 namespace alibi::test {
 
-/// The folder, whether it exists or not; the environment variable ALIBI_SHARED_DATA names another one.
-inline std::filesystem::path shared_data() {
-  const char* named = std::getenv("ALIBI_SHARED_DATA");
-  return named != nullptr ? std::filesystem::path(named) : std::filesystem::path(ALIBI_TEST_DATA_DIR);
-}
+/// Larger texts that lie beside the project on some machines: the folder, whether it exists or not. The environment
+/// variable ALIBI_SHARED_DATA names another one.
+std::filesystem::path shared_data();
+
+/// The folder of the tests' sources, for numbers that a test compares with and that are part of the project.
+std::filesystem::path test_sources();
 
 }  // namespace alibi::test

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-import alibi
+import alibi_attention as alibi
 import reference
 
 H, D = 4, 16

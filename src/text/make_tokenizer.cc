@@ -39,7 +39,7 @@ std::shared_ptr<const Tokenizer> make_words(const TokenizerChoice& choice, const
         counted.add(text);
         return counted;
       },
-      [&](const WordCounter& counted, const Piece& piece) {
+      [&](const WordCounter& counted, const TextPiece& piece) {
         counter.add(counted);
         done += static_cast<int64_t>(piece.text.size());
         if (progress) progress("counting words", fraction_of(done, all));

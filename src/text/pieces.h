@@ -15,20 +15,20 @@
 
 namespace alibi {
 
-struct Piece {
+struct TextPiece {
   OpenText owner;
   std::string_view text;  ///< whole units
   bool last = false;      ///< of its document
 };
 
 /// Hands out the pieces of documents, one after the other.
-class Pieces {
+class TextPieces {
  public:
-  explicit Pieces(const std::vector<Document>& documents) : documents_(documents) {}
+  explicit TextPieces(const std::vector<Document>& documents) : documents_(documents) {}
 
   /// The next few: so much work for the threads, and so much memory, at a time. None at the end.
-  std::vector<Piece> next_wave() {
-    std::vector<Piece> wave;
+  std::vector<TextPiece> next_wave() {
+    std::vector<TextPiece> wave;
     for (size_t bytes = 0; bytes < kWaveBytes && wave.size() < kWavePieces && next_ < documents_.size();) {
       if (at_ == 0) open_ = documents_[next_].open();
       const std::string_view rest = open_.view().substr(at_);
@@ -57,14 +57,14 @@ class Pieces {
 /// this thread.
 template <class Work, class Take>
 void for_pieces(const std::vector<Document>& documents, const Work& work, const Take& take) {
-  Pieces pieces(documents);
-  for (std::vector<Piece> wave = pieces.next_wave(); !wave.empty(); wave = pieces.next_wave()) {
+  TextPieces pieces(documents);
+  for (std::vector<TextPiece> wave = pieces.next_wave(); !wave.empty(); wave = pieces.next_wave()) {
     std::vector<decltype(work(std::string_view()))> results(wave.size());
     parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
       const auto at = static_cast<size_t>(i);
       results[at] = work(wave[at].text);
     });
-    for (const Piece& piece : wave) check_mapped(piece.text.data());
+    for (const TextPiece& piece : wave) check_mapped(piece.text.data());
     for (size_t i = 0; i < wave.size(); ++i) take(std::move(results[i]), wave[i]);
   }
 }

@@ -10,7 +10,7 @@ void encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& docu
   check(!documents.empty(), "[text] no documents to encode");
   for_pieces(
       documents, [&](std::string_view text) { return tokenizer.encode(text); },
-      [&](std::vector<int32_t> ids, const Piece& piece) {
+      [&](std::vector<int32_t> ids, const TextPiece& piece) {
         const int32_t end = tokenizer.end_of_text();
         const bool ended = tokenizer.end_of_text_ends_lines() && !ids.empty() && ids.back() == end;
         if (piece.last && !ended) ids.push_back(end);

@@ -3,10 +3,14 @@
 import gzip
 import json
 import math
+import pathlib
 import subprocess
+import sys
 import unittest
 
 from cli_case import COMMAND, CliTest, METHODS, SENTENCE, TINY_TRAINING, run
+
+CHECK_RESULTS = pathlib.Path(__file__).resolve().parents[2] / "scripts" / "check-results"
 
 
 class EndToEnd(CliTest):
@@ -365,6 +369,9 @@ class EndToEnd(CliTest):
             self.assertIn("mpt ", text)
         for name in ("report.html", "figure.svg"):
             self.assertGreater((out / name).stat().st_size, 1000)
+        checked = subprocess.run([sys.executable, CHECK_RESULTS, out / "results.json", "--methods", ",".join(METHODS),
+                                  "--lengths", "16,24,128"], capture_output=True, text=True, check=False)
+        self.assertEqual(checked.returncode, 0, checked.stderr)
 
     def test_report_of_two_comparisons(self):
         short = ("--methods", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--tokens", "512",

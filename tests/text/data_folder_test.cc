@@ -354,7 +354,7 @@ TEST(DataFolders, ATextThatShrinksIsAnError) {
     if (pieces++ == 0) fs::resize_file(path, 100);
     return ByteTokenizer().encode(text);
   };
-  expect_error([&] { for_pieces(documents, shrink_and_read, [&](const Ids&, const Piece&) { ++taken; }); },
+  expect_error([&] { for_pieces(documents, shrink_and_read, [&](const Ids&, const TextPiece&) { ++taken; }); },
                "become smaller");
   EXPECT_GT(pieces, 4u);
   EXPECT_EQ(taken, 0u);

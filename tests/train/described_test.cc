@@ -14,6 +14,7 @@
 #include <vector>
 
 #include "core/files.h"
+#include "shared_data.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "train/small_run.h"
@@ -151,7 +152,7 @@ std::string rows() {
 
 /// ALIBI_WRITE_DOCS=1 writes it anew.
 TEST(OptionsTable, OfTheDocumentationIsThatOfTheOptions) {
-  const std::filesystem::path file = std::filesystem::path(ALIBI_TEST_SOURCE_DIR) / "../docs/training.md";
+  const std::filesystem::path file = test::test_sources() / "../docs/training.md";
   std::string page = read_file(file);
   const std::string begin = "<!-- made by tests/train/described_test.cc -->\n\n", end = "\n<!-- to here -->";
   const size_t start = page.find(begin) + begin.size(), to = page.find(end, start);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "alibi/train.h"
+#include "shared_data.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "train/small_run.h"
@@ -79,7 +80,7 @@ TEST(EarlierVersion, ItsRunIsResumedToTheSameEnd) {
     earlier_run(model, folder, false);
     GTEST_SKIP() << "wrote the run to " << folder;
   }
-  const fs::path earlier = fs::path(ALIBI_TEST_SOURCE_DIR) / "train/earlier";
+  const fs::path earlier = test::test_sources() / "train/earlier";
   const LanguageModel expected = LanguageModel::load(checkpoint(earlier, kAll));
   const test::TemporaryFolder resumed, whole;
   fs::create_directories(resumed / "checkpoints");

@@ -12,6 +12,7 @@
 #include "core/random.h"
 #include "formats/json.h"
 #include "formats/safetensors.h"
+#include "shared_data.h"
 #include "train/batches.h"
 #include "train/small_run.h"
 #include "train/update.h"
@@ -123,7 +124,7 @@ class GoldenRun : public testing::TestWithParam<Position> {
       export_run(std::filesystem::path(folder) / name_of(GetParam()), GetParam());
       GTEST_SKIP() << "wrote the run to " << folder;
     }
-    const Json all = read_json_object(std::filesystem::path(ALIBI_TEST_SOURCE_DIR) / "train/golden/golden.json").raw();
+    const Json all = read_json_object(test::test_sources() / "train/golden/golden.json").raw();
     expected_ = all.at("runs").at(name_of(GetParam()));
     const Fingerprint found = fingerprint_of(golden_model(GetParam()));
     constexpr double kLastBits = 1e-4;  // of all weights: another math library may round some otherwise

@@ -1,0 +1,99 @@
+"""The stages of the CI, cheapest failures first.
+
+A stage has a name, a title and commands for bash. Further arguments:
+    needs   names of stages whose products it uses: they run before it, and whenever it runs
+    cores   1: it keeps one core busy, so it runs beside another such stage; otherwise it runs alone
+    reads   what it reads, as patterns of git (gitglossary, "pathspec"). A stage is skipped when all of that, and the
+            machine with its packages, are as they were when it last passed. In doubt leave it out: then it is every
+            file but those of PROSE.
+"""
+
+from dataclasses import dataclass, field
+
+PROSE = ["docs/*.md", "CHANGELOG.md", "CONTRIBUTING.md"]
+ALL = ["."]
+ALL_BUT_PROSE = [".", *(f":(exclude){pattern}" for pattern in PROSE)]
+
+
+@dataclass
+class Stage:
+    name: str
+    title: str
+    commands: str
+    needs: list = field(default_factory=list)
+    cores: int = 0  # all
+    reads: list = field(default_factory=lambda: ALL_BUT_PROSE)
+
+
+STAGES = [
+    Stage("format", "Format", "scripts/format --check",
+          reads=["*.h", "*.c", "*.cc", "*.cpp", "*.cu", ".clang-format", "scripts/format"]),
+
+    Stage("layout", "Folders use each other as docs/layout.md says; links of the documentation lead somewhere",
+          "python3 tests/layout/layout_test.py\nscripts/check-links", reads=ALL),
+
+    Stage("build", "g++, warnings are errors: library, command, tests",
+          'cmake --preset strict >/dev/null\ncmake --build --preset strict --parallel "$(nproc)"'),
+
+    Stage("figures", "Tables and figures of the experiments are what their numbers give",
+          "scripts/paper draw --check", needs=["build"], reads=ALL),
+
+    # Reads pages too: the table of options in docs/training.md, the picture in docs/layout.md.
+    Stage("tests", "The tests, as the README says", "make test", needs=["build"], reads=ALL),
+
+    Stage("isa", "What computes, at every lesser instruction set of this CPU", "scripts/test-every-isa build",
+          needs=["build"]),
+
+    Stage("compare", "alibi compare on real text", "scripts/test-compare build", needs=["build"]),
+
+    Stage("lint", "clang-tidy, and every file compiled alone", "scripts/tidy"),
+
+    Stage("unoptimized", "g++ without optimization, linked as one program: classes are defined once; the unit tests",
+          'cmake --preset odr >/dev/null\ncmake --build --preset odr --parallel "$(nproc)"\n'
+          'ctest --preset odr --parallel "$(nproc)"'),
+
+    Stage("threads", "clang under the thread sanitizer: first use from many threads, forks, the end of a process",
+          'cmake --preset threads >/dev/null\ncmake --build --preset threads --parallel "$(nproc)"\n'
+          "ctest --preset threads"),
+
+    Stage("docs", "The commands of README and docs, as written", "scripts/test-docs build", needs=["build"], reads=ALL),
+
+    # The operator alone is compiled, and it uses no other folders (tests/layout).
+    Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
+          reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
+                 "scripts/test-cuda", "scripts/check-registers"]),
+
+    Stage("shared", "Shared libraries",
+          'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
+
+    Stage("installed", "The shared libraries, installed, in other people's programs",
+          "scripts/test-installed build build-shared shared", needs=["build", "shared"], cores=1),
+
+    Stage("python", "The Python package: wheels in an environment with NumPy alone", "scripts/test-python",
+          needs=["build"], cores=1, reads=ALL),
+
+    # What the sources alone cannot break: which files and libraries are named where.
+    Stage("packaging", "Static libraries, as a subproject, in a bare Debian",
+          "scripts/test-installed build build-shared static subproject package",
+          needs=["build", "shared", "installed"], cores=1,
+          reads=["CMakeLists.txt", "CMakePresets.json", "*/CMakeLists.txt", "cmake", "include", "examples",
+                 "tests/consumers", "scripts/test-installed", "scripts/test-package", "scripts/install-dependencies"]),
+
+    Stage("transformers", "Model folders in Hugging Face's transformers", "scripts/test-transformers",
+          needs=["build"], cores=1),
+
+    Stage("torch", "The Python package with PyTorch and transformers", "scripts/test-python --torch",
+          needs=["python", "transformers"], cores=1, reads=ALL),
+
+    Stage("sanitize", "clang, warnings are errors: the unit tests under the address and undefined-behaviour sanitizers",
+          """
+cmake --preset sanitize >/dev/null
+cmake --build --preset sanitize --parallel "$(nproc)"
+ctest --preset sanitize --parallel "$(nproc)"
+# Products without bfloat16, in code that only lesser machines run.
+if grep -q avx512 /proc/cpuinfo; then
+  ALIBI_ISA=avx2 build-sanitize/tests/alibi_tests --gtest_brief=1 \\
+    --gtest_filter='*Matmul*:*Product*:*Linear*:*GoldenRun*:*Transformer*:*LanguageModel*:*Adaptive*'
+fi
+"""),
+]
