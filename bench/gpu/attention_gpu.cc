@@ -252,6 +252,15 @@ void measure(const Options& options) {
   const char* const type = options.dtype == DType::bfloat16 ? "bf16" : "f16";
   constexpr float tolerances[] = {0, 0x1p-11f};
   std::string points;
+  const auto save = [&] {  // after every shape: the process may be stopped at any time
+    if (options.json.empty()) return;
+    std::FILE* const file = std::fopen(options.json.c_str(), "w");
+    check(file != nullptr, "[attention_gpu] cannot write {}", options.json);
+    fmt::print(file,
+               "{{\n  \"alibi\": \"{}\",\n  \"device\": \"{}\",\n  \"dtype\": \"{}\",\n  \"points\": [{}\n  ]\n}}\n",
+               version, device.name, type, points);
+    check(std::fclose(file) == 0, "[attention_gpu] cannot write {}", options.json);
+  };
   fmt::print("alibi {} on {}, {}, causal, at least {} tokens a call\n", version, device.name, type, options.tokens);
   for (const int64_t head_dim : options.head_dims) {
     for (const float tolerance : tolerances) {
@@ -305,18 +314,15 @@ void measure(const Options& options) {
             length, batch, heads, ms[i], (i % 2 == 0 ? 1 : 3.5) * flops / ms[i] * 1e-9, i < 2 ? 1.0 : visited,
             works[i].milliseconds.size());
       }
+      save();
     }
   }
   for (const int64_t head_dim : options.head_dims) {
-    for (const int64_t length : options.lengths) points += measure_decoding(options, head_dim, length);
+    for (const int64_t length : options.lengths) {
+      points += measure_decoding(options, head_dim, length);
+      save();
+    }
   }
-  if (options.json.empty()) return;
-  std::FILE* const file = std::fopen(options.json.c_str(), "w");
-  check(file != nullptr, "[attention_gpu] cannot write {}", options.json);
-  fmt::print(file,
-             "{{\n  \"alibi\": \"{}\",\n  \"device\": \"{}\",\n  \"dtype\": \"{}\",\n  \"points\": [{}\n  ]\n}}\n",
-             version, device.name, type, points);
-  check(std::fclose(file) == 0, "[attention_gpu] cannot write {}", options.json);
 }
 
 }  // namespace
