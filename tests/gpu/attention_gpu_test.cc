@@ -346,6 +346,13 @@ TEST(Gpu, WhatItDoesNotComputeIsAnError) {
   expect_error([&] { call(DType::bfloat16, {}, 320); }, "'cuda' does not compute this call");
 }
 
+TEST(Gpu, AnErrorThatAnotherLibraryLeftIsNotOurs) {
+  const Tensor q = random_tensor({1, 100, 2, 64}, 1, 1, DType::bfloat16).to(Device::cuda);
+  ASSERT_NE(cudaMemcpy(nullptr, nullptr, 8, cudaMemcpyHostToDevice), cudaSuccess);
+  EXPECT_NO_THROW(attention(q, q, q).to_floats());
+  EXPECT_NE(cudaGetLastError(), cudaSuccess) << "it is still for its library to find";
+}
+
 TEST(Gpu, MemoryIsCountedAndGivenBack) {
   const int64_t before = tensor_bytes();
   {

@@ -45,6 +45,8 @@ class Gpu : public cuda::Machine {
     return all;
   }
   void* stream() const override { return alibi::stream(); }
+  int device() const override { return alibi::cuda::current_device(operation); }
+  int device_of(const void* data) const override { return alibi::cuda::device_of(operation, data); }
 };
 
 const cuda::Machine& gpu() {

@@ -9,6 +9,7 @@
 #include "attention/kernel_state.h"
 #include "attention/skip.h"
 #include "attention/skip_weights.h"
+#include "core/check.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels::cuda {
@@ -187,7 +188,25 @@ bool supports(const Problem& problem) {
          fits(problem.dv);
 }
 
+void check_device(const Machine& machine, const Problem& problem) {
+  const int current = machine.device();
+  for (const auto& [name, view] : {std::pair{"q", &problem.q},
+                                   {"k", &problem.k},
+                                   {"v", &problem.v},
+                                   {"out", &problem.out},
+                                   {"dout", &problem.dout},
+                                   {"dq", &problem.dq},
+                                   {"dk", &problem.dk},
+                                   {"dv", &problem.dv}}) {
+    const int device = view->data != nullptr ? machine.device_of(view->data) : -1;
+    check(device == -1 || device == current,
+          "[attention on cuda] {} lies on GPU {}, but GPU {} is current: call cudaSetDevice({}) first", name, device,
+          current, device);
+  }
+}
+
 bool forward(const Machine& machine, const Problem& problem, AttentionState* state) {
+  check_device(machine, problem);
   Sent sent;
   const SentCall call(problem, sent);
   int64_t blocks_seen = 0;
@@ -238,6 +257,7 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
 }
 
 bool backward(const Machine& machine, const Problem& problem, const AttentionState& state, const BiasSums& sums) {
+  check_device(machine, problem);
   const KernelState::State& kept = state.kernel.state();
   const BlockIndex tiles(problem, BlockIndex::Of::queries, tile_rows(problem.head_dim));
   check_blocks(kept, KernelState::State::Kernel::cuda, tiles.size());

@@ -50,6 +50,7 @@ class CudaMemory : public DeviceMemory {
     if (to.elements() == 0) return;
     check_cuda("tensor", launch_copy(elements_of(from), elements_of(to), extents_of(to), stream()));
   }
+  void order(void* first, void* second) const override { order_streams("tensor", first, second); }
 };
 
 }  // namespace
