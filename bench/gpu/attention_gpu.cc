@@ -226,7 +226,7 @@ std::string measure_decoding(const Options& options, int64_t head_dim, int64_t l
     works.push_back({[&, &setting = settings[i]] { attention_decode(q, cache, setting, out); }});
   }
   const double visited =
-      static_cast<double>(state.stats.blocks_visited) / static_cast<double>(state.stats.blocks_total);
+      static_cast<double>(count_blocks(state).blocks_visited) / static_cast<double>(count_blocks(state).blocks_total);
   time_in_turns(works, options.seconds);
   const double ms[] = {works[0].median(), works[1].median()};
   const double gigabytes = static_cast<double>(k.bytes() + v.bytes()) * 1e-9;
@@ -285,8 +285,8 @@ void measure(const Options& options) {
         settings[i].slopes = slopes(static_cast<int>(heads));
         settings[i].tolerance = tolerances[i];
         inputs.forward(settings[i]);
-        visited = static_cast<double>(inputs.state.stats.blocks_visited) /
-                  static_cast<double>(std::max<int64_t>(inputs.state.stats.blocks_total, 1));
+        visited = static_cast<double>(count_blocks(inputs.state).blocks_visited) /
+                  static_cast<double>(std::max<int64_t>(count_blocks(inputs.state).blocks_total, 1));
         works.push_back({[&inputs, &setting = settings[i]] {
           attention(inputs.q, inputs.k, inputs.v, setting, inputs.out, nullptr);
         }});

@@ -23,6 +23,8 @@ class Machine {
   virtual void check_launch(const char* kernel, int error) const = 0;
   virtual const Launches& launches() const = 0;
   virtual void* stream() const = 0;
+  /// Whether the stream is being captured into a CUDA graph.
+  virtual bool capturing() const = 0;
   virtual int device() const = 0;
   /// The device whose memory this is; -1: not known.
   virtual int device_of(const void* data) const = 0;

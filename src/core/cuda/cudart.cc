@@ -125,15 +125,29 @@ void order_streams(const char* operation, void* first, void* second) {
   check_cuda(operation, error);
 }
 
-void wait(const char* operation) { check_cuda(operation, cudaStreamSynchronize(current())); }
+bool capturing(const char* operation) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(operation, cudaStreamIsCapturing(current(), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void wait(const char* operation) {
+  check(!capturing(operation), "[{}] this waits for results, so it cannot be captured into a CUDA graph", operation);
+  check_cuda(operation, cudaStreamSynchronize(current()));
+}
 
 void copy_to_device(const char* operation, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
-  // Memory that is not pinned has been read when this returns.
+  check(!capturing(operation),
+        "[{}] {} bytes of the CPU's memory would be copied, so it cannot be captured into a CUDA graph", operation,
+        bytes);
   check_cuda(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, current()));
+  // Memory that is not pinned is usually staged before the call above returns, but CUDA does not promise it.
+  wait(operation);
 }
 
 void copy_to_host(const char* operation, void* to, const void* from, size_t bytes) {
+  check(!capturing(operation), "[{}] this waits for results, so it cannot be captured into a CUDA graph", operation);
   if (bytes > 0) check_cuda(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, current()));
   wait(operation);
 }

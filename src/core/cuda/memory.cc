@@ -39,7 +39,6 @@ class CudaMemory : public DeviceMemory {
   }
   void copy_from_cpu(void* to, const void* from, size_t bytes) const override {
     copy_to_device("tensor", to, from, bytes);
-    wait("tensor");  // pinned memory may be read later, and it is the caller's
   }
   void copy_to_cpu(void* to, const void* from, size_t bytes) const override { copy_to_host("tensor", to, from, bytes); }
   void fill(Tensor& tensor, float value) const override {

@@ -20,11 +20,12 @@ class EmulatedDevice {
   /// What was queued in which stream since it was made, in order, and what it pretends.
   struct Events {
     struct Event {
-      std::string what;  ///< copy, free (of memory that this stream allocated), record or wait
+      std::string what;  ///< copy, to device, to host, free (of memory that this stream allocated), record or wait
       void* stream;
     };
     std::vector<Event> list;
     const void* elsewhere = nullptr;  ///< memory of another device
+    bool capturing = false;           ///< every stream is being captured into a graph
     void note(const char* what, void* stream) { list.push_back({what, stream}); }
   };
   static Events& noted();
