@@ -4,6 +4,9 @@ set(architectures_given ${CMAKE_CUDA_ARCHITECTURES})
 if(NOT architectures_given)
   set(CMAKE_CUDA_ARCHITECTURES 80)  # what CMake chooses by itself, CUDA 13 refuses
 endif()
+# Without it, CMake asks for CUDA20 of every target that holds objects of CUDA sources, and refuses that with Makefiles.
+set(CMAKE_CUDA_STANDARD 17)
+set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 enable_language(CUDA)
 find_package(CUDAToolkit 12.4 REQUIRED)
 if(NOT architectures_given)

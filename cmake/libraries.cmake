@@ -55,8 +55,7 @@ if(ALIBI_CUDA)
   target_include_directories(alibi_cuda_objects PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(alibi_cuda_objects PRIVATE -Xcompiler=-Wall,-Wextra
                          $<$<BOOL:${ALIBI_WARNINGS_AS_ERRORS}>:-Werror=all-warnings>)
-  set_target_properties(alibi_cuda_objects PROPERTIES CUDA_STANDARD 17 CUDA_STANDARD_REQUIRED ON
-                                                      POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden)
+  set_target_properties(alibi_cuda_objects PROPERTIES POSITION_INDEPENDENT_CODE ON CUDA_VISIBILITY_PRESET hidden)
   list(APPEND operator_objects $<TARGET_OBJECTS:alibi_cuda_objects>)
 endif()
 

@@ -226,7 +226,7 @@ std::string measure_decoding(const Options& options, int64_t head_dim, int64_t l
     works.push_back({[&, &setting = settings[i]] { attention_decode(q, cache, setting, out); }});
   }
   const double visited =
-      static_cast<double>(state.stats.blocks_visited) / static_cast<double>(state.stats.blocks_total);
+      static_cast<double>(count_blocks(state).blocks_visited) / static_cast<double>(count_blocks(state).blocks_total);
   time_in_turns(works, options.seconds);
   const double ms[] = {works[0].median(), works[1].median()};
   const double gigabytes = static_cast<double>(k.bytes() + v.bytes()) * 1e-9;
@@ -252,6 +252,15 @@ void measure(const Options& options) {
   const char* const type = options.dtype == DType::bfloat16 ? "bf16" : "f16";
   constexpr float tolerances[] = {0, 0x1p-11f};
   std::string points;
+  const auto save = [&] {  // after every shape: the process may be stopped at any time
+    if (options.json.empty()) return;
+    std::FILE* const file = std::fopen(options.json.c_str(), "w");
+    check(file != nullptr, "[attention_gpu] cannot write {}", options.json);
+    fmt::print(file,
+               "{{\n  \"alibi\": \"{}\",\n  \"device\": \"{}\",\n  \"dtype\": \"{}\",\n  \"points\": [{}\n  ]\n}}\n",
+               version, device.name, type, points);
+    check(std::fclose(file) == 0, "[attention_gpu] cannot write {}", options.json);
+  };
   fmt::print("alibi {} on {}, {}, causal, at least {} tokens a call\n", version, device.name, type, options.tokens);
   for (const int64_t head_dim : options.head_dims) {
     for (const float tolerance : tolerances) {
@@ -276,8 +285,8 @@ void measure(const Options& options) {
         settings[i].slopes = slopes(static_cast<int>(heads));
         settings[i].tolerance = tolerances[i];
         inputs.forward(settings[i]);
-        visited = static_cast<double>(inputs.state.stats.blocks_visited) /
-                  static_cast<double>(std::max<int64_t>(inputs.state.stats.blocks_total, 1));
+        visited = static_cast<double>(count_blocks(inputs.state).blocks_visited) /
+                  static_cast<double>(std::max<int64_t>(count_blocks(inputs.state).blocks_total, 1));
         works.push_back({[&inputs, &setting = settings[i]] {
           attention(inputs.q, inputs.k, inputs.v, setting, inputs.out, nullptr);
         }});
@@ -305,18 +314,15 @@ void measure(const Options& options) {
             length, batch, heads, ms[i], (i % 2 == 0 ? 1 : 3.5) * flops / ms[i] * 1e-9, i < 2 ? 1.0 : visited,
             works[i].milliseconds.size());
       }
+      save();
     }
   }
   for (const int64_t head_dim : options.head_dims) {
-    for (const int64_t length : options.lengths) points += measure_decoding(options, head_dim, length);
+    for (const int64_t length : options.lengths) {
+      points += measure_decoding(options, head_dim, length);
+      save();
+    }
   }
-  if (options.json.empty()) return;
-  std::FILE* const file = std::fopen(options.json.c_str(), "w");
-  check(file != nullptr, "[attention_gpu] cannot write {}", options.json);
-  fmt::print(file,
-             "{{\n  \"alibi\": \"{}\",\n  \"device\": \"{}\",\n  \"dtype\": \"{}\",\n  \"points\": [{}\n  ]\n}}\n",
-             version, device.name, type, points);
-  check(std::fclose(file) == 0, "[attention_gpu] cannot write {}", options.json);
 }
 
 }  // namespace

@@ -17,7 +17,11 @@ import statistics
 import sys
 import time
 
-import torch
+try:
+    import torch
+except ImportError as error:
+    print(f"python3 has no PyTorch: {error}")
+    sys.exit(77)  # scripts/gpu-check: this step cannot run here
 
 TOLERANCE = 2.0**-11
 LAST_ROWS = -(2**63)
@@ -437,6 +441,10 @@ def main():
     report = {"device": torch.cuda.get_device_name(), "torch": torch.__version__, "left_out": {}, "errors": {},
               "points": []}
 
+    def save():  # after every step: the process may be stopped at any time
+        if options.json:
+            options.json.write_text(json.dumps(report, indent=1) + "\n")
+
     def leave_out(name, error):
         report["left_out"][name] = reason(error)
         print(f"left out: {name}: {reason(error)}", flush=True)
@@ -457,6 +465,7 @@ def main():
               + "; ".join(f"d {d}: " + ", ".join(f"{e:.1e}" for e in all_of)
                           for d, all_of in report["errors"][name].items())
               + (f" ({way.remark})" if hasattr(way, "remark") else ""), flush=True)
+        save()
     for length in map(int, options.lengths.split(",")):
         for head_dim in map(int, options.head_dims.split(",")):
             if time.monotonic() - start > options.budget:
@@ -494,8 +503,7 @@ def main():
                                              "visited": visited})
             del inputs, works
             torch.cuda.empty_cache()
-            if options.json:  # now already: the next shape may not be finished in time
-                options.json.write_text(json.dumps(report, indent=1) + "\n")
+            save()
     return 1 if report.get("failed") else 0
 
 

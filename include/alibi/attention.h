@@ -48,7 +48,7 @@ struct AttentionOptions {
   std::vector<int32_t> cu_seqlens_k = {};  ///< sequence's keys start at position 0, and nothing attends across them
 };
 
-/// What a call did.
+/// What a call did. After attention() on Device::cuda, which does not wait, both are -1: count_blocks() waits.
 struct AttentionStats {
   int64_t blocks_visited = 0;  ///< (query block, key block) pairs computed
   int64_t blocks_total = 0;    ///< pairs that causality, window and sequence bounds leave
@@ -88,6 +88,9 @@ struct AttentionState {
   AttentionStats stats;
   KernelState kernel;
 };
+
+/// The numbers of the call that filled the state.
+ALIBI_API AttentionStats count_blocks(const AttentionState& state);
 
 /// q [batch, queries, heads, head_dim], k and v [batch, keys, kv_heads, head_dim], out like q; any strides with a unit
 /// inner stride. heads is a multiple of kv_heads; head h reads key/value head h / (heads / kv_heads). float32, or

@@ -78,6 +78,10 @@ PerDevice<kernels::CacheKernel>& kernels::device_cache_kernels() {
   return kernels;
 }
 
+AttentionStats count_blocks(const AttentionState& state) {
+  return state.stats.blocks_total >= 0 ? state.stats : kernels::count_device_blocks(state.kernel.state());
+}
+
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
                AttentionState* state) {
   const Problem problem = kernels::make_problem("attention", q, k, v, out, options);

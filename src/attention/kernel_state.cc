@@ -34,13 +34,18 @@ int64_t KernelState::saved_words(int64_t batch, int64_t queries, int64_t heads, 
 Tensor KernelState::saved_lse() const { return state_->lse; }
 
 Tensor KernelState::saved_blocks() const {
-  const auto count = static_cast<int64_t>(state_->first_block.size());
+  std::vector<int32_t> first = state_->first_block, last = state_->last_block;
+  if (state_->device_blocks.defined() && state_->kernel != State::Kernel::none) {
+    first = state_->device_blocks.slice(0, 0, 1).to_ints();
+    last = state_->device_blocks.slice(0, 1, 2).to_ints();
+  }
+  const auto count = static_cast<int64_t>(first.size());
   Tensor saved({std::max(state_->words, header_words + 2 * count)}, DType::int32);
   auto* words = saved.data<int32_t>();
   words[0] = static_cast<int32_t>(state_->kernel);
   words[1] = static_cast<int32_t>(count);
-  std::copy(state_->first_block.begin(), state_->first_block.end(), words + header_words);
-  std::copy(state_->last_block.begin(), state_->last_block.end(), words + header_words + count);
+  std::copy(first.begin(), first.end(), words + header_words);
+  std::copy(last.begin(), last.end(), words + header_words + count);
   return saved;
 }
 
@@ -68,9 +73,21 @@ KernelState KernelState::restore(const Tensor& lse, const Tensor& blocks) {
   return state;
 }
 
+AttentionStats kernels::count_device_blocks(const KernelState::State& state) {
+  const std::vector<int32_t> words = state.device_blocks.to_ints();
+  const size_t third = words.size() / 3;
+  AttentionStats stats;
+  for (size_t i = 0; i < third; ++i) {
+    stats.blocks_visited += words[third + i] - words[i];
+    stats.blocks_total += words[2 * third + i];
+  }
+  return stats;
+}
+
 void kernels::check_blocks(const KernelState::State& state, KernelState::State::Kernel kernel, int64_t query_blocks) {
-  const auto found = static_cast<int64_t>(state.first_block.size());
-  check(!state.is_of(kernel) || found == query_blocks,
+  const bool there = state.device_blocks.defined();
+  const int64_t found = there ? state.device_blocks.size(1) : static_cast<int64_t>(state.first_block.size());
+  check(!(there || state.is_of(kernel)) || found == query_blocks,
         "[attention_backward] state has {} query blocks, expected {}; the state must come from the forward call with "
         "the same inputs and options",
         found, query_blocks);

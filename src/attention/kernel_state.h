@@ -18,6 +18,9 @@ struct [[gnu::visibility("hidden")]] KernelState::State {
   Tensor lse;  ///< log-sum-exps with linear biases counted from the nearest key
   /// Key blocks [first, last) that each query block visited, numbered as the kernel does; empty: every block.
   std::vector<int32_t> first_block, last_block;
+  /// [3, query blocks] int32 on a device: first and last block as above, in their place until they are asked for, and
+  /// how many are seen.
+  Tensor device_blocks;
   int64_t words = 0;  ///< of saved_blocks(), whatever kernel it was
 
   /// The fewest queries that any kernel may have in a block: it bounds the size of what is saved.
@@ -45,6 +48,9 @@ struct [[gnu::visibility("hidden")]] KernelState::State {
 };
 
 namespace kernels {
+
+/// Of a forward call on a device, for which this waits.
+AttentionStats count_device_blocks(const KernelState::State& state);
 
 /// Throws Error if the state has blocks of this kernel, but not as many as the problem has query blocks: it is of
 /// another forward call.

@@ -39,8 +39,10 @@ alibi_status alibi_attention_state_blocks(const alibi_attention_state* state, in
     check_pointer(operation, "state", state);
     check_pointer(operation, "visited", visited);
     check_pointer(operation, "total", total);
-    *visited = state->state.stats.blocks_visited;
-    *total = state->state.stats.blocks_total;
+    const UseStream use(state->stream);
+    const AttentionStats stats = count_blocks(state->state);
+    *visited = stats.blocks_visited;
+    *total = stats.blocks_total;
   });
 }
 

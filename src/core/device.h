@@ -23,6 +23,8 @@ class DeviceMemory {
   /// As Tensor::fill() and Tensor::copy_from(), within its memory.
   virtual void fill(Tensor& tensor, float value) const = 0;
   virtual void copy(const Tensor& from, Tensor& to) const = 0;
+  /// What is queued in the stream `second` from now on waits for what is queued in `first` so far.
+  virtual void order(void* /*first*/, void* /*second*/) const {}
 };
 
 /// For each device something that lives as long as it is registered, or null.

@@ -61,7 +61,8 @@ struct WeighedRow {
 template <class Visit>
 void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kernels::Problem& problem,
                   const Visit& visit) {
-  const KernelState::State& state = t.state.kernel.state();
+  const KernelState kept = KernelState::restore(t.state.lse, t.state.kernel.saved_blocks());
+  const KernelState::State& state = kept.state();
   const bool amx = state.kernel == KernelState::State::Kernel::amx, cuda = t.q.device() == Device::cuda;
   const int64_t query_rows = cuda ? kernels::cuda::tile_rows(c.head_dim) : amx ? 32 : kernels::query_rows;
   const int64_t key_rows = cuda ? kernels::cuda::block_keys : amx ? 32 : kernels::key_rows;
@@ -118,7 +119,8 @@ SkipChange skip_change(const AttentionCase& c, AttentionTensors& t, float tolera
   const std::vector<double> dout_change = difference(t.out, all.out), dq_change = difference(t.dq, all.dq);
   const double value = kept * largest_norm(doubles(t.v), c.head_dim), key = largest_norm(doubles(t.k), c.head_dim);
   SkipChange change;
-  change.visited = static_cast<double>(t.state.stats.blocks_visited) / static_cast<double>(t.state.stats.blocks_total);
+  change.visited = static_cast<double>(count_blocks(t.state).blocks_visited) /
+                   static_cast<double>(count_blocks(t.state).blocks_total);
   double dk_bound = 0, dv_bound = 0;
   std::vector<double> dslopes_bound(static_cast<size_t>(c.heads), 0.0);
   for_each_row(c, t, problem, [&](const WeighedRow& row) {

@@ -35,20 +35,26 @@ struct Slopes {
   int32_t closed_before, closed_after;
 };
 
-/// One block of threads: a tile of query rows of a head, or a block of keys of a key/value head (`part`: which of its
-/// columns).
-struct Task {
-  int32_t sequence, head, tile, part;
+/// An entry of the order in which heads are begun, most work first. Heads of about equal work are a class, the entries
+/// [begin, begin + size).
+struct HeadRank {
+  int32_t head, begin, size;
 };
 
 /// What all kernels of a call are told.
 struct Call {
   Rows q, k, v;
   const SequenceRows* sequences;
-  const Slopes* slopes;  ///< [batch * heads]
-  int64_t queries;       ///< rows of the tensor
-  int64_t window;        ///< 0: none
+  const Slopes* slopes;           ///< [heads], or [batch][heads]
+  const HeadRank* head_order;     ///< [heads]
+  const HeadRank* kv_head_order;  ///< [kv_heads]
+  int64_t queries;                ///< rows of the tensor
+  int64_t window;                 ///< 0: none
   int32_t heads, kv_heads, head_dim, tile_rows;
+  int32_t slopes_stride;  ///< from batch entry to batch entry: heads, or 0
+  int32_t sequence_count;
+  int32_t uniform;           ///< whether all sequences have as many queries and keys
+  int32_t tiles, key_units;  ///< of all sequences, of one head: tiles of queries; as bounds_before counts blocks
   int32_t causal;
   float scale;   ///< of q k'
   float scale2;  ///< the same times log2(e)
@@ -74,15 +80,13 @@ struct Bounds {
 struct BoundsArguments {
   Call call;
   Bounds bounds;
-  const Task* tasks;  ///< of the measuring kernel: a block of keys of a key/value head each
 };
 
 struct ForwardArguments {
   Call call;
   Rows out;
-  const Task* tasks;
-  float *lse, *near_lse;              ///< [batch][heads][queries]; null: not wanted
-  int32_t *first_block, *last_block;  ///< of each tile: the key blocks visited; null: not wanted
+  float *lse, *near_lse;                     ///< [batch][heads][queries]; null: not wanted
+  int32_t *first_block, *last_block, *seen;  ///< of each tile: key blocks visited, how many are seen; null: not wanted
   Bounds bounds;
   float budget;  ///< of each direction (skip_budget()); 0: the rule is not asked
 };
@@ -105,15 +109,14 @@ inline constexpr int key_parts(int64_t head_dim) { return head_dim <= 128 ? 1 : 
 struct BackwardArguments {
   Call call;
   Rows out, dout, dq, dk, dv;
-  const Task* tasks;
   const float* near_lse;
   RowTerms* terms;                          ///< [batch][heads][queries]
   const int32_t *first_block, *last_block;  ///< of each tile; null: every block that is seen
   double* slope_sums;                       ///< of each tile: the gradient of its slope; null: not wanted
   float* dslopes;                           ///< is added to
-  const Reach* reach;                       ///< [sequences][heads]
+  Reach* reach;                             ///< [sequences][heads]
   int64_t rows;                             ///< batch * heads * queries
-  int32_t sequences, slopes_per_batch, slopes_symmetric;
+  int32_t slopes_per_batch, slopes_symmetric;
 };
 
 /// Of a stretch of a cache's keys: at least every |k|, and every |k - centre|.
@@ -165,13 +168,26 @@ struct DecodeArguments {
   float budget;             ///< as of ForwardArguments
 };
 
+struct alignas(16) Chunk {
+  uint32_t x[4];
+};
+
+struct StoreArguments {
+  static constexpr int most_chunks = 240;  ///< kernels take 4 KB of arguments
+  Chunk* to;
+  int32_t count;
+  Chunk chunks[most_chunks];
+};
+
 /// The launches of a pass; each gives a cudaError_t.
 struct Launches {
+  int (*store)(const StoreArguments&, void* stream);
   int (*centres)(const BoundsArguments&, int64_t kv_heads, Type type, void* stream);
-  int (*measure)(const BoundsArguments&, int64_t tasks, Type type, void* stream);
+  int (*measure)(const BoundsArguments&, int64_t units, Type type, void* stream);
   int (*accumulate)(const BoundsArguments&, int64_t heads, Type type, void* stream);
   int (*forward)(const ForwardArguments&, int64_t tasks, Type type, void* stream);
   int (*row_terms)(const BackwardArguments&, int64_t rows, Type type, void* stream);
+  int (*reaches)(const BackwardArguments&, int64_t heads, Type type, void* stream);
   int (*query_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
   int (*key_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
   int (*add_slopes)(const BackwardArguments&, int64_t slopes, Type type, void* stream);

@@ -2,6 +2,7 @@
 // in three steps. Every rounding is upwards, as there.
 #pragma once
 
+#include "attention/cuda/order.h"
 #include "attention/cuda/skip.h"
 
 ALIBI_LANES_BEGIN
@@ -160,8 +161,9 @@ struct Measure {
   }
 
   static ALIBI_LANE void run(const Arguments& a) {
-    const Task task = a.tasks[block_index()];
+    const Task task = key_task(a.call, block_index(), 1);
     const SequenceRows sequence = a.call.sequences[task.sequence];
+    if (task.tile >= key_blocks(sequence)) return;
     const int i = thread_index(), size = a.call.head_dim, first = task.tile * block_keys;
     const int count = sequence.keys - first < block_keys ? sequence.keys - first : block_keys;
     const int64_t entry = int64_t{task.sequence} * a.call.kv_heads + task.head;
@@ -189,7 +191,7 @@ struct Measure {
     const int group = a.call.heads / a.call.kv_heads;
     const int blocks = (sequence.keys + block_keys - 1) / block_keys;
     for (int head = task.head * group; head < (task.head + 1) * group; ++head) {
-      const Slopes slopes = a.call.slopes[sequence.batch * a.call.heads + head];
+      const Slopes slopes = a.call.slopes[sequence.batch * a.call.slopes_stride + head];
       const float length = a.bounds.lengths[int64_t{task.sequence} * a.call.heads + head];
       const int64_t of_head = int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
       for (int side = 0; side < 2; ++side) {
@@ -250,7 +252,7 @@ struct Accumulate {
   static ALIBI_LANE void run(const Arguments& a) {
     const int sequence_index = block_index() / a.call.heads, head = block_index() % a.call.heads;
     const SequenceRows sequence = a.call.sequences[sequence_index];
-    const Slopes slopes = a.call.slopes[sequence.batch * a.call.heads + head];
+    const Slopes slopes = a.call.slopes[sequence.batch * a.call.slopes_stride + head];
     const int blocks = (sequence.keys + block_keys - 1) / block_keys;
     const int64_t of_head = int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
     Accumulate of = {(slopes.before) * block_keys};
@@ -288,8 +290,8 @@ struct Accumulate {
 inline int start_centres(const BoundsArguments& a, int64_t kv_heads, Type type, void* stream) {
   return launch_for<Centres>(a, kv_heads, type, stream);
 }
-inline int start_measure(const BoundsArguments& a, int64_t tasks, Type type, void* stream) {
-  return launch_for<Measure>(a, tasks, type, stream);
+inline int start_measure(const BoundsArguments& a, int64_t units, Type type, void* stream) {
+  return launch_for<Measure>(a, units, type, stream);
 }
 inline int start_accumulate(const BoundsArguments& a, int64_t heads, Type /*type*/, void* stream) {
   return launch<Accumulate>(heads, a, stream);

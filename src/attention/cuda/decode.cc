@@ -86,6 +86,7 @@ void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const 
 
 bool decode(const Machine& machine, const Problem& problem, const CachedBounds& bounds, AttentionState* state) {
   if (!supports(problem)) return false;
+  check_device(machine, problem);
   const Splits split(problem);
   const bool skips = asks_skip_rule(problem);
   Sent sent;

@@ -4,7 +4,7 @@
 // direction ends. Each of the 4 warps has rows of its own, so that what it reads of keys and values serves 16 * m rows.
 #pragma once
 
-#include "attention/cuda/place.h"
+#include "attention/cuda/order.h"
 #include "attention/cuda/skip.h"
 #include "attention/cuda/tile.h"
 
@@ -29,7 +29,7 @@ struct Forward {
   static constexpr uint32_t v_at = k_at + 2 * stage_bytes;
   static constexpr uint32_t skip_at = v_at + 2 * stage_bytes;
   static constexpr uint32_t sights_at = skip_at + rows * sizeof(SkipRow);
-  static constexpr uint32_t known_at = sights_at + rows * sizeof(RowSight);
+  static constexpr uint32_t known_at = sights_at + rows * sizeof(Keys);
   static constexpr int shared_bytes = static_cast<int>(known_at) + 128;
 
   /// By which weights are multiplied for the product with the values: float16 rounds what is below 2^-14 more coarsely.
@@ -38,6 +38,7 @@ struct Forward {
   /// What all threads know of the tile. It lies in shared memory and is read where it is needed, for registers.
   struct Known {
     TileRows tile;
+    Task task;
     Keys seen;     ///< blocks
     int diagonal;  ///< of them, the one of the last row
     int row;       ///< the tile's first, in the sequence
@@ -52,20 +53,21 @@ struct Forward {
   float max[2 * m], sum[2 * m];  ///< of each row that the lane has a part of; sum: the lane's own part of it
 
   static ALIBI_LANE void run(const Arguments& a) {
-    const Task task = a.tasks[block_index()];
+    const Task task = query_task(a.call, block_index());
     const SequenceRows sequence = a.call.sequences[task.sequence];
     const Place place(a.call, sequence, task.head);
     const int row = task.tile * rows, count = sequence.queries - row < rows ? sequence.queries - row : rows;
     const int at = thread_index();
-    if (at < rows) shared_store(sights_at + static_cast<uint32_t>(at * sizeof(RowSight)), RowSight(place, row + at));
+    if (at < rows) shared_store(sights_at + static_cast<uint32_t>(at * sizeof(Keys)), place.seen(row + at, row + at));
     if (at == 0) {
       const int kv_head = task.head / (a.call.heads / a.call.kv_heads);
       const TileRows tile(place, row, count);
       const Keys seen = blocks_of(place.seen(row, row + count - 1));
       const int64_t diagonal = clamp(tile.position(count - 1) / block_keys, seen.begin, seen.end - 1);
-      shared_store(known_at, Known{tile, seen, static_cast<int>(diagonal), row, first_bound(a, sequence, task.head),
-                                   rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head),
-                                   rows_of(a.call.v, sequence.batch, sequence.key_begin, kv_head)});
+      shared_store(known_at,
+                   Known{tile, task, seen, static_cast<int>(diagonal), row, first_bound(a, sequence, task.head),
+                         rows_of(a.call.k, sequence.batch, sequence.key_begin, kv_head),
+                         rows_of(a.call.v, sequence.batch, sequence.key_begin, kv_head)});
     }
     copy_tile<columns, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
                                       a.call.q.row_stride, row, sequence.queries, a.call.head_dim);
@@ -94,7 +96,7 @@ struct Forward {
     if (a.budget > 0) {
       copies_wait<1>();
       block_sync();  // the queries have landed
-      Rule::measure_rows(a, a.tasks[block_index()], q_at, skip_at);
+      Rule::measure_rows(a, known().task, q_at, skip_at);
     }
     ALIBI_UNROLLED
     for (int i = 0; i < 2 * m; ++i) {
@@ -177,8 +179,8 @@ struct Forward {
       ALIBI_UNROLLED
       for (int r = 0; r < 2 * m; ++r) {
         base[r] = 0;
-        const auto sight =
-            shared_load<RowSight>(sights_at + static_cast<uint32_t>((own_row + 8 * r) * sizeof(RowSight)));
+        const RowSight sight(shared_load<Keys>(sights_at + static_cast<uint32_t>((own_row + 8 * r) * sizeof(Keys))),
+                             tile.position(own_row + 8 * r));
         ALIBI_UNROLLED
         for (int j = 0; j < n; ++j) {
           ALIBI_UNROLLED
@@ -228,7 +230,7 @@ struct Forward {
   }
 
   ALIBI_LANE void write(Keys visited) {
-    const Task task = a.tasks[block_index()];
+    const Task task = known().task;
     const SequenceRows sequence = a.call.sequences[task.sequence];
     const int row = task.tile * rows, warp_row = thread_index() / 32 * 16 * m;
     float factors[2 * m];
@@ -252,6 +254,7 @@ struct Forward {
       const int64_t number = int64_t{sequence.tiles_before} * a.call.heads + int64_t{task.head} * tiles + task.tile;
       a.first_block[number] = visited.begin;
       a.last_block[number] = visited.end;
+      a.seen[number] = known().seen.end - known().seen.begin;
     }
   }
 };

@@ -8,7 +8,7 @@
 // Both go by the key blocks that the forward pass visited.
 #pragma once
 
-#include "attention/cuda/place.h"
+#include "attention/cuda/order.h"
 #include "attention/cuda/tile.h"
 
 ALIBI_LANES_BEGIN
@@ -58,6 +58,40 @@ ALIBI_LANE Keys visited_blocks(const BackwardArguments& a, const SequenceRows& s
   const int first = a.first_block[entry], last = a.last_block[entry];
   const int begin = first < blocks.begin ? blocks.begin : first > blocks.end ? blocks.end : first;
   return {begin, last < begin ? begin : last > blocks.end ? blocks.end : last};
+}
+
+/// A block for each head of each sequence: how far its tiles reach.
+struct Reaches {
+  using Arguments = BackwardArguments;
+  static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = threads * sizeof(Reach);
+  static constexpr int none = 1 << 30;
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    const int sequence_index = block_index() / a.call.heads, head = block_index() % a.call.heads;
+    const SequenceRows sequence = a.call.sequences[sequence_index];
+    const Place place(a.call, sequence, head);
+    const int rows = a.call.tile_rows, tiles = (sequence.queries + rows - 1) / rows;
+    Reach own = {none, -none};
+    for (int tile = thread_index(); tile < tiles; tile += threads) {
+      const int last_row = (tile + 1) * rows < sequence.queries ? (tile + 1) * rows - 1 : sequence.queries - 1;
+      const Keys blocks = visited_blocks(a, sequence, head, tile, blocks_of(place.seen(tile * rows, last_row)));
+      if (blocks.begin == blocks.end) continue;
+      const int first = tile - (blocks.end - 1) * block_keys / rows, last = tile - blocks.begin * block_keys / rows;
+      own = {first < own.first ? first : own.first, last > own.last ? last : own.last};
+    }
+    shared_store(static_cast<uint32_t>(thread_index() * sizeof(Reach)), own);
+    block_sync();
+    if (thread_index() != 0) return;
+    for (int i = 1; i < threads; ++i) {
+      const auto other = shared_load<Reach>(static_cast<uint32_t>(i * sizeof(Reach)));
+      own = {other.first < own.first ? other.first : own.first, other.last > own.last ? other.last : own.last};
+    }
+    a.reach[block_index()] = own.first > own.last ? Reach{0, -1} : own;
+  }
+};
+
+inline int start_reaches(const BackwardArguments& a, int64_t heads, Type /*type*/, void* stream) {
+  return launch<Reaches>(heads, a, stream);
 }
 
 ALIBI_LANES_END

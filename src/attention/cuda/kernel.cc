@@ -27,11 +27,13 @@ class Gpu : public cuda::Machine {
   }
   const cuda::Launches& launches() const override {
     static constexpr cuda::Launches all = {
+        .store = cuda::launch_store,
         .centres = cuda::launch_centres,
         .measure = cuda::launch_measure,
         .accumulate = cuda::launch_accumulate,
         .forward = cuda::launch_forward,
         .row_terms = cuda::launch_row_terms,
+        .reaches = cuda::launch_reaches,
         .query_gradients = cuda::launch_query_gradients,
         .key_gradients = cuda::launch_key_gradients,
         .add_slopes = cuda::launch_add_slopes,
@@ -45,6 +47,9 @@ class Gpu : public cuda::Machine {
     return all;
   }
   void* stream() const override { return alibi::stream(); }
+  bool capturing() const override { return alibi::cuda::capturing(operation); }
+  int device() const override { return alibi::cuda::current_device(operation); }
+  int device_of(const void* data) const override { return alibi::cuda::device_of(operation, data); }
 };
 
 const cuda::Machine& gpu() {

@@ -18,6 +18,7 @@ struct KeyGradients {
   static constexpr int n = step_rows / 8;
   static constexpr int own_columns = columns <= 128 ? columns : columns / 2;
   static constexpr int blocks_at_once = columns <= 32 ? 3 : columns <= 128 ? 2 : 1;
+  static constexpr int parts = key_parts(columns);
 
   static constexpr uint32_t step_bytes = Tile<columns>::bytes(step_rows);
   static constexpr uint32_t terms_bytes = step_rows * sizeof(RowTerms);
@@ -82,8 +83,9 @@ struct KeyGradients {
   };
 
   static ALIBI_LANE void run(const Arguments& a) {
-    const Task task = a.tasks[block_index()];
+    const Task task = key_task(a.call, block_index(), parts);
     const SequenceRows sequence = a.call.sequences[task.sequence];
+    if (task.tile >= key_blocks(sequence)) return;
     const int key = task.tile * block_keys, size = a.call.head_dim, warp_key = thread_index() / 32 * 16;
     copy_tile<columns, block_keys, threads>(k_at, rows_of(a.call.k, sequence.batch, sequence.key_begin, task.head),
                                             a.call.k.row_stride, key, sequence.keys, size);

@@ -149,9 +149,10 @@ int launch(int64_t blocks, const typename Body::Arguments& arguments, void* stre
         cudaFuncSetAttribute(run<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::shared_bytes);
     if (error != cudaSuccess) return error;
   }
-  run<Body><<<static_cast<unsigned>(blocks), Body::threads, Body::shared_bytes, static_cast<cudaStream_t>(stream)>>>(
-      arguments);
-  return cudaGetLastError();
+  // This gives the launch's own error; cudaGetLastError() would give one that another library has left, too.
+  void* pointers[] = {const_cast<typename Body::Arguments*>(&arguments)};
+  return cudaLaunchKernel(run<Body>, static_cast<unsigned>(blocks), Body::threads, pointers, Body::shared_bytes,
+                          static_cast<cudaStream_t>(stream));
 }
 
 ALIBI_LANES_END

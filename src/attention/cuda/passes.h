@@ -23,7 +23,15 @@ class Machine {
   virtual void check_launch(const char* kernel, int error) const = 0;
   virtual const Launches& launches() const = 0;
   virtual void* stream() const = 0;
+  /// Whether the stream is being captured into a CUDA graph.
+  virtual bool capturing() const = 0;
+  virtual int device() const = 0;
+  /// The device whose memory this is; -1: not known.
+  virtual int device_of(const void* data) const = 0;
 };
+
+/// Throws Error if a tensor of the call lies on another device than the current one.
+void check_device(const Machine& machine, const Problem& problem);
 
 /// Whether kernels are to skip.
 bool asks_skip_rule(const Problem& problem);

@@ -28,7 +28,7 @@ struct Place {
   float before, after;  ///< slopes in powers of two
 
   ALIBI_LANE Place(const Call& call, const SequenceRows& sequence, int head) {
-    const Slopes slopes = call.slopes[sequence.batch * call.heads + head];
+    const Slopes slopes = call.slopes[sequence.batch * call.slopes_stride + head];
     constexpr int64_t unbounded = int64_t{1} << 42;
     offset = sequence.query_offset;
     keys = sequence.keys;
@@ -82,12 +82,13 @@ struct TileRows {
   ALIBI_LANE float rise(int key_end) const { return is_before(key_end) ? before : -after; }
 };
 
-/// Which keys one row sees, kept in shared memory for the blocks of keys that are not plain.
+/// Which keys one row sees, for the blocks of keys that are not plain.
 struct alignas(16) RowSight {
   Keys seen;
   int position, unused;
 
   ALIBI_LANE RowSight() {}
+  ALIBI_LANE RowSight(Keys keys, int where) : seen(keys), position(where) {}
   ALIBI_LANE RowSight(const Place& place, int row) : seen(place.seen(row, row)), position(place.position(row)) {}
 
   /// The score and its bias, in powers of two; -infinity for a key that is not seen.

@@ -13,7 +13,9 @@ struct QueryGradients {
   static constexpr int threads = 128;
   static constexpr int rows = tile_rows(columns);
   static constexpr int m = rows / 64;
-  static constexpr int step_keys = columns <= 128 ? 32 : 16;  ///< of a block of keys at a time, for registers
+  /// Of a block of keys at a time, for registers and shared memory: with 128 columns two blocks of threads have room on
+  /// an SM of 164 KB.
+  static constexpr int step_keys = columns < 128 ? 32 : 16;
   static constexpr int n = step_keys / 8;
   static constexpr int blocks_at_once = columns <= 32 ? 3 : columns <= 128 ? 2 : 1;
 
@@ -23,17 +25,17 @@ struct QueryGradients {
   static constexpr uint32_t k_at = 2 * dout_at;
   static constexpr uint32_t v_at = k_at + 2 * step_bytes;
   static constexpr uint32_t sights_at = v_at + 2 * step_bytes;
-  static constexpr int shared_bytes = static_cast<int>(sights_at + rows * sizeof(RowSight));
+  static constexpr int shared_bytes = static_cast<int>(sights_at + rows * sizeof(Keys));
 
   static ALIBI_LANE void run(const Arguments& a) {
-    const Task task = a.tasks[block_index()];
+    const Task task = query_task(a.call, block_index());
     const SequenceRows sequence = a.call.sequences[task.sequence];
     const Place place(a.call, sequence, task.head);
     const int row = task.tile * rows, lane = thread_index() % 32, warp_row = thread_index() / 32 * 16 * m;
     const TileRows tile(place, row, sequence.queries - row < rows ? sequence.queries - row : rows);
     if (thread_index() < rows) {
-      shared_store(sights_at + static_cast<uint32_t>(thread_index() * sizeof(RowSight)),
-                   RowSight(place, row + thread_index()));
+      const int own = row + thread_index();
+      shared_store(sights_at + static_cast<uint32_t>(thread_index() * sizeof(Keys)), place.seen(own, own));
     }
     const int kv_head = task.head / (a.call.heads / a.call.kv_heads), size = a.call.head_dim;
     copy_tile<columns, rows, threads>(q_at, rows_of(a.call.q, sequence.batch, sequence.query_begin, task.head),
@@ -134,7 +136,8 @@ struct QueryGradients {
     }
     ALIBI_UNROLLED
     for (int r = 0; r < 2 * m; ++r) {
-      const auto sight = shared_load<RowSight>(sights_at + static_cast<uint32_t>((own_row + 8 * r) * sizeof(RowSight)));
+      const RowSight sight(shared_load<Keys>(sights_at + static_cast<uint32_t>((own_row + 8 * r) * sizeof(Keys))),
+                           tile.position(own_row + 8 * r));
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
         ALIBI_UNROLLED
@@ -174,7 +177,7 @@ struct AddSlopes {
   static ALIBI_LANE void run(const Arguments& a) {
     const int head = block_index() % a.call.heads, batch = block_index() / a.call.heads;
     double own = 0;
-    for (int s = 0; s < a.sequences; ++s) {
+    for (int s = 0; s < a.call.sequence_count; ++s) {
       const SequenceRows sequence = a.call.sequences[s];
       if (a.slopes_per_batch != 0 && sequence.batch != batch) continue;
       const int tiles = (sequence.queries + a.call.tile_rows - 1) / a.call.tile_rows;

@@ -1,13 +1,16 @@
 // What the host makes known to the kernels: arrays and memory of the device, and the call in their terms.
 #pragma once
 
+#include <algorithm>
 #include <cmath>
 #include <cstddef>
 #include <cstring>
 #include <memory>
 #include <numbers>
+#include <utility>
 #include <vector>
 
+#include "attention/blocks.h"
 #include "attention/cuda/passes.h"
 #include "attention/skip_weights.h"
 #include "core/parallel.h"
@@ -28,8 +31,20 @@ class Sent {
     return at;
   }
   void send(const Machine& machine) {
+    // Beyond that a copy, which may wait for the stream, takes less time than the launches.
+    constexpr size_t of_launch = StoreArguments::most_chunks * sizeof(Chunk), most_launches = 8;
+    bytes_.resize((bytes_.size() + sizeof(Chunk) - 1) / sizeof(Chunk) * sizeof(Chunk));
     memory_ = machine.workspace(bytes_.size());
-    machine.copy_to_device(memory_.get(), bytes_.data(), bytes_.size());
+    auto* const to = static_cast<std::byte*>(memory_.get());
+    if (bytes_.size() > most_launches * of_launch) return machine.copy_to_device(to, bytes_.data(), bytes_.size());
+    for (size_t at = 0; at < bytes_.size(); at += of_launch) {
+      StoreArguments part;
+      const size_t size = std::min(of_launch, bytes_.size() - at);
+      std::memcpy(part.chunks, bytes_.data() + at, size);
+      part.to = reinterpret_cast<Chunk*>(to + at);
+      part.count = static_cast<int32_t>(size / sizeof(Chunk));
+      machine.check_launch("store", machine.launches().store(part, machine.stream()));
+    }
   }
   template <class T>
   const T* at(size_t place) const {
@@ -75,14 +90,28 @@ class SentCall {
       bounds += ceil_div(s.keys, block_keys) + 1;
     }
     bounds_ = bounds;
+    tiles_ = tiles;
+    const auto like_the_first = [&](const Sequence& s) {
+      const Sequence& first = problem.sequences.front();
+      return s.queries == first.queries && s.keys == first.keys;
+    };
+    uniform_ = std::all_of(problem.sequences.begin(), problem.sequences.end(), like_the_first);
+    const auto repeats = [&](const std::vector<float>& of) {  // for each batch entry
+      return std::equal(of.begin() + problem.heads, of.end(), of.begin());
+    };
+    const bool same = problem.batch > 0 && repeats(problem.slopes_before) && repeats(problem.slopes_after);
+    slopes_stride_ = same ? 0 : problem.heads;
     std::vector<Slopes> slopes;
-    for (size_t i = 0; i < problem.slopes_before.size(); ++i) {
+    const size_t count = same ? static_cast<size_t>(problem.heads) : problem.slopes_before.size();
+    for (size_t i = 0; i < count; ++i) {
       const float before = problem.slopes_before[i], after = problem.slopes_after[i];
       slopes.push_back({static_cast<float>(slope_in_log2(before)), static_cast<float>(slope_in_log2(after)),
                         before == HUGE_VALF, after == HUGE_VALF});
     }
     sequences_at_ = sent.add(sequences);
     slopes_at_ = sent.add(slopes);
+    order_at_ = sent.add(ranked(problem, 1));
+    kv_order_at_ = sent.add(ranked(problem, problem.group()));
   }
 
   Call call(const Sent& sent) const {
@@ -91,23 +120,58 @@ class SentCall {
             .v = rows_of(problem_.v),
             .sequences = sent.at<SequenceRows>(sequences_at_),
             .slopes = sent.at<Slopes>(slopes_at_),
+            .head_order = sent.at<HeadRank>(order_at_),
+            .kv_head_order = sent.at<HeadRank>(kv_order_at_),
             .queries = problem_.queries,
             .window = problem_.window,
             .heads = static_cast<int32_t>(problem_.heads),
             .kv_heads = static_cast<int32_t>(problem_.kv_heads),
             .head_dim = static_cast<int32_t>(problem_.head_dim),
             .tile_rows = tile_rows(problem_.head_dim),
+            .slopes_stride = static_cast<int32_t>(slopes_stride_),
+            .sequence_count = static_cast<int32_t>(problem_.sequences.size()),
+            .uniform = uniform_,
+            .tiles = static_cast<int32_t>(tiles_),
+            .key_units = static_cast<int32_t>(bounds_),
             .causal = problem_.causal,
             .scale = problem_.scale,
             .scale2 = problem_.scale * std::numbers::log2e_v<float>};
   }
   /// Entries of all sequences for one head.
   int64_t bounds() const { return bounds_; }
+  /// Tiles of query rows of all sequences, of all heads.
+  int64_t tiles() const { return tiles_ * problem_.heads; }
 
  private:
+  /// Groups of so many heads in the order of how far they are likely to see: that of the last rows of the first
+  /// sequence, in tiles.
+  static std::vector<HeadRank> ranked(const Problem& problem, int64_t group) {
+    const int64_t rows = tile_rows(problem.head_dim), heads = problem.heads / group;
+    std::vector<std::pair<int64_t, int32_t>> reaches;
+    for (int64_t head = 0; head < heads; ++head) {
+      int64_t most = 0;
+      for (int64_t i = 0; i < group && !problem.sequences.empty(); ++i) {
+        const Sequence& s = problem.sequences.front();
+        const int64_t row = std::max<int64_t>(s.queries - rows, 0);
+        most = std::max(most, likely_keys(problem, s, head * group + i, row, std::min(rows, s.queries)));
+      }
+      reaches.emplace_back(-ceil_div(most, rows), static_cast<int32_t>(head));
+    }
+    std::sort(reaches.begin(), reaches.end());
+    std::vector<HeadRank> order;
+    for (size_t i = 0, begin = 0; i < reaches.size(); ++i) {
+      if (reaches[i].first != reaches[begin].first) begin = i;
+      order.push_back({reaches[i].second, static_cast<int32_t>(begin), 0});
+    }
+    for (HeadRank& rank : order) ++order[static_cast<size_t>(rank.begin)].size;
+    for (HeadRank& rank : order) rank.size = order[static_cast<size_t>(rank.begin)].size;
+    return order;
+  }
+
   const Problem& problem_;
-  size_t sequences_at_, slopes_at_;
-  int64_t bounds_ = 0;
+  size_t sequences_at_, slopes_at_, order_at_, kv_order_at_;
+  int64_t bounds_ = 0, tiles_ = 0, slopes_stride_ = 0;
+  bool uniform_ = false;
 };
 
 }  // namespace alibi::kernels::cuda

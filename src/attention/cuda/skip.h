@@ -20,7 +20,7 @@
 // and the budget is (1 - 2^-9) of the tolerance (skip_budget()), as on the CPU.
 #pragma once
 
-#include "attention/cuda/place.h"
+#include "attention/cuda/order.h"
 #include "attention/cuda/tile.h"
 
 ALIBI_LANES_BEGIN

@@ -147,10 +147,6 @@ ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Packed<n> (&w)[m], Rea
   }
 }
 
-struct alignas(16) Chunk {
-  uint32_t x[4];
-};
-
 /// Writes the warp's sums, times a factor for each row, as rows of `to` from its row `row` on; rows from `end` on and
 /// columns from `end_column` on are left. They pass through the warp's own rows of a tile that nobody else reads.
 template <Type type, int columns, int m, int n>

@@ -2,12 +2,14 @@
 
 #include <algorithm>
 
+#include "alibi/stream.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/kv_cache_state.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
 #include "attention/skip_centre.h"
 #include "core/check.h"
+#include "core/device.h"
 
 namespace alibi::kernels {
 namespace {
@@ -30,6 +32,12 @@ Tensor part_of(const KvCache::State& cache, const Tensor& rows, int64_t begin, i
                       {part.stride(0), part.stride(2), part.stride(1), 1}, cache.device);
 }
 
+/// Begins a change of the cache in this thread's stream: after what other streams have queued for it.
+void begin_change(KvCache::State& cache) {
+  if (cache.queue != stream()) device_memory(cache.device).order(cache.queue, stream());
+  cache.queue = stream();
+}
+
 void note_keys(KvCache::State& cache, int64_t begin) {
   kernel_of(cache.device).note_keys(part_of(cache, cache.k, 0, cache.length), begin, cache.bounds);
 }
@@ -49,7 +57,9 @@ void check_device_cache(int64_t head_dim, DType dtype, Device device) {
 
 void move_device_cache(KvCache::State& cache, int64_t capacity) {
   const int64_t heads = cache.batch * cache.kv_heads;
+  begin_change(cache);
   KvCache::State to = cache;
+  to.memory_queue = stream();
   to.capacity = capacity;
   for (Tensor KvCache::State::*rows : {&KvCache::State::k, &KvCache::State::v}) {
     to.*rows = Tensor::empty({cache.batch, cache.kv_heads * capacity, cache.head_dim}, cache.dtype, cache.device);
@@ -73,10 +83,15 @@ void move_device_cache(KvCache::State& cache, int64_t capacity) {
   };
   to.bounds.centres = copy_or_zeros(cache.bounds.centres, {heads, cache.head_dim});
   to.bounds.centre_norms = copy_or_zeros(cache.bounds.centre_norms, {heads});
+  // The old memory is freed in the stream in which it was allocated, which has to wait for the copies from it.
+  if (cache.k.defined() && cache.memory_queue != stream()) {
+    device_memory(cache.device).order(stream(), cache.memory_queue);
+  }
   cache = std::move(to);
 }
 
 void append_on_device(KvCache::State& cache, const Tensor& k, const Tensor& v) {
+  begin_change(cache);
   const int64_t first = cache.length, length = first + k.size(1);
   Tensor keys = part_of(cache, cache.k, first, length), values = part_of(cache, cache.v, first, length);
   keys.copy_from(k);
@@ -87,6 +102,7 @@ void append_on_device(KvCache::State& cache, const Tensor& k, const Tensor& v) {
 
 void truncate_on_device(KvCache::State& cache, int64_t length) {
   if (length == cache.length) return;
+  begin_change(cache);
   cache.length = length;
   if (length < centre_rows) {
     cache.bounds.centres.fill(0);

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/kv_cache.h"
+#include "alibi/stream.h"
 #include "attention/cached_bounds.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/released_keys.h"
@@ -26,7 +27,8 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
         norms(batch_size * head_count),
         radii(batch_size * head_count),
         released(static_cast<size_t>(batch_size * head_count)),
-        centres(place == Device::cpu ? static_cast<size_t>(batch_size * head_count * stride) : 0) {}
+        centres(place == Device::cpu ? static_cast<size_t>(batch_size * head_count * stride) : 0),
+        queue(alibi::stream()) {}
 
   static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
 
@@ -62,6 +64,8 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   /// there are fewer than centre_rows.
   std::vector<float> centres;
   kernels::CachedBounds bounds;  ///< of another device than the CPU: what stands there for the three
+  void* queue;                   ///< of a device: the stream in which the last call changed the cache
+  void* memory_queue = nullptr;  ///< of a device: the stream in which k, v and bounds were allocated and will be freed
 
   const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 

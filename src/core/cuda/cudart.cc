@@ -13,13 +13,6 @@ namespace {
 
 cudaStream_t current() { return static_cast<cudaStream_t>(stream()); }
 
-/// Of this thread. Here it shows first that a machine has no GPU.
-int current_device(const char* operation) {
-  int device = 0;
-  check_cuda(operation, cudaGetDevice(&device));
-  return device;
-}
-
 int attribute(const char* operation, cudaDeviceAttr which, int device) {
   int value = 0;
   check_cuda(operation, cudaDeviceGetAttribute(&value, which, device));
@@ -50,18 +43,22 @@ cudaMemPool_t pool_of(const char* operation, int device) {
   return pool;
 }
 
-/// While one lives, this device is current.
+/// While one lives, this device is current. cudaSetDevice() may create a context on the device, which takes hundreds of
+/// megabytes, so it is called only for a change and to undo it.
 class UseDevice {
  public:
   explicit UseDevice(int device) {
-    if (cudaGetDevice(&before_) == cudaSuccess && before_ != device) cudaSetDevice(device);
+    changed_ = cudaGetDevice(&before_) == cudaSuccess && before_ != device && cudaSetDevice(device) == cudaSuccess;
   }
-  ~UseDevice() { cudaSetDevice(before_); }
+  ~UseDevice() {
+    if (changed_) cudaSetDevice(before_);
+  }
   UseDevice(const UseDevice&) = delete;
   UseDevice& operator=(const UseDevice&) = delete;
 
  private:
   int before_ = 0;
+  bool changed_ = false;
 };
 
 }  // namespace
@@ -107,15 +104,50 @@ std::shared_ptr<void> workspace(const char* operation, size_t bytes) {
           }};
 }
 
-void wait(const char* operation) { check_cuda(operation, cudaStreamSynchronize(current())); }
+int current_device(const char* operation) {
+  int device = 0;
+  check_cuda(operation, cudaGetDevice(&device));  // the first call that shows that a machine has no GPU
+  return device;
+}
+
+int device_of(const char* operation, const void* data) {
+  cudaPointerAttributes attributes{};
+  check_cuda(operation, cudaPointerGetAttributes(&attributes, data));
+  return attributes.type == cudaMemoryTypeDevice ? attributes.device : -1;
+}
+
+void order_streams(const char* operation, void* first, void* second) {
+  cudaEvent_t event = nullptr;
+  check_cuda(operation, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
+  cudaError_t error = cudaEventRecord(event, static_cast<cudaStream_t>(first));
+  if (error == cudaSuccess) error = cudaStreamWaitEvent(static_cast<cudaStream_t>(second), event, 0);
+  cudaEventDestroy(event);  // CUDA keeps what the wait needs
+  check_cuda(operation, error);
+}
+
+bool capturing(const char* operation) {
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check_cuda(operation, cudaStreamIsCapturing(current(), &status));
+  return status != cudaStreamCaptureStatusNone;
+}
+
+void wait(const char* operation) {
+  check(!capturing(operation), "[{}] this waits for results, so it cannot be captured into a CUDA graph", operation);
+  check_cuda(operation, cudaStreamSynchronize(current()));
+}
 
 void copy_to_device(const char* operation, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
-  // Memory that is not pinned has been read when this returns.
+  check(!capturing(operation),
+        "[{}] {} bytes of the CPU's memory would be copied, so it cannot be captured into a CUDA graph", operation,
+        bytes);
   check_cuda(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, current()));
+  // Memory that is not pinned is usually staged before the call above returns, but CUDA does not promise it.
+  wait(operation);
 }
 
 void copy_to_host(const char* operation, void* to, const void* from, size_t bytes) {
+  check(!capturing(operation), "[{}] this waits for results, so it cannot be captured into a CUDA graph", operation);
   if (bytes > 0) check_cuda(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, current()));
   wait(operation);
 }

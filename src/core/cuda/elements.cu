@@ -79,14 +79,17 @@ unsigned blocks(const Extents& extents) {
 
 }  // namespace
 
+// cudaLaunchKernel() gives the launch's own error, cudaGetLastError() one that another library has left, too.
 int launch_fill(const Elements& to, float value, const Extents& extents, void* stream) {
-  fill<<<blocks(extents), threads, 0, static_cast<cudaStream_t>(stream)>>>(to, value, extents);
-  return cudaGetLastError();
+  const void* arguments[] = {&to, &value, &extents};
+  return cudaLaunchKernel(fill, blocks(extents), threads, const_cast<void**>(arguments), 0,
+                          static_cast<cudaStream_t>(stream));
 }
 
 int launch_copy(const Elements& from, const Elements& to, const Extents& extents, void* stream) {
-  copy<<<blocks(extents), threads, 0, static_cast<cudaStream_t>(stream)>>>(from, to, extents);
-  return cudaGetLastError();
+  const void* arguments[] = {&from, &to, &extents};
+  return cudaLaunchKernel(copy, blocks(extents), threads, const_cast<void**>(arguments), 0,
+                          static_cast<cudaStream_t>(stream));
 }
 
 }  // namespace alibi::cuda

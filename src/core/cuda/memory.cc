@@ -39,7 +39,6 @@ class CudaMemory : public DeviceMemory {
   }
   void copy_from_cpu(void* to, const void* from, size_t bytes) const override {
     copy_to_device("tensor", to, from, bytes);
-    wait("tensor");  // pinned memory may be read later, and it is the caller's
   }
   void copy_to_cpu(void* to, const void* from, size_t bytes) const override { copy_to_host("tensor", to, from, bytes); }
   void fill(Tensor& tensor, float value) const override {
@@ -50,6 +49,7 @@ class CudaMemory : public DeviceMemory {
     if (to.elements() == 0) return;
     check_cuda("tensor", launch_copy(elements_of(from), elements_of(to), extents_of(to), stream()));
   }
+  void order(void* first, void* second) const override { order_streams("tensor", first, second); }
 };
 
 }  // namespace

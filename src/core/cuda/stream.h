@@ -4,7 +4,6 @@
 
 #include <cstddef>
 #include <memory>
-#include <span>
 
 #include "alibi/stream.h"
 
@@ -17,23 +16,25 @@ void check_cuda(const char* operation, int error);
 /// stream and given back in it: it may be dropped as soon as the kernels that use it are launched.
 std::shared_ptr<void> workspace(const char* operation, size_t bytes);
 
-/// Queued; `from` is memory of the CPU that may change as soon as this returns.
+/// Waits until the work of the stream so far and the copy are done.
 void copy_to_device(const char* operation, void* to, const void* from, size_t bytes);
 /// Waits until the work of the stream so far is done.
 void wait(const char* operation);
-/// Waits until the work of the stream so far and the copy are done.
 void copy_to_host(const char* operation, void* to, const void* from, size_t bytes);
 /// Queued: every byte to zero.
 void clear(const char* operation, void* to, size_t bytes);
 
-/// A workspace that holds these values.
-template <class T>
-std::shared_ptr<T> on_device(const char* operation, std::span<const T> values) {
-  const auto memory = std::static_pointer_cast<T>(workspace(operation, values.size_bytes()));
-  copy_to_device(operation, memory.get(), values.data(), values.size_bytes());
-  return memory;
-}
+/// What is queued in the stream `second` from now on waits for what is queued in `first` so far.
+void order_streams(const char* operation, void* first, void* second);
 
+/// Whether the stream is being captured into a CUDA graph. What waits, or copies from memory of the CPU, then throws
+/// Error.
+bool capturing(const char* operation);
+
+/// Of this thread.
+int current_device(const char* operation);
+/// The device whose memory this is; -1: of none that CUDA knows.
+int device_of(const char* operation, const void* data);
 /// Of the device that is current.
 int multiprocessors(const char* operation);
 

@@ -3,6 +3,7 @@
 #include <cstring>
 #include <limits>
 
+#include "alibi/stream.h"
 #include "attention/cuda/bounds.h"
 #include "attention/cuda/cached_keys.h"
 #include "attention/cuda/decode.h"
@@ -19,17 +20,33 @@ namespace {
 
 namespace cuda = kernels::cuda;
 
+EmulatedDevice::Events events;
+
 class Memory : public DeviceMemory {
  public:
   std::shared_ptr<void> allocate(size_t bytes, bool zeros) const override {
     auto memory = alibi::allocate(bytes, zeros);
     if (!zeros && bytes > 0) std::memset(memory.get(), 0xff, bytes);
-    return memory;
+    void* const data = memory.get();
+    return {data, [memory = std::move(memory), queue = alibi::stream()](void*) { events.note("free", queue); }};
   }
-  void copy_from_cpu(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
-  void copy_to_cpu(void* to, const void* from, size_t bytes) const override { std::memcpy(to, from, bytes); }
+  void order(void* first, void* second) const override {
+    events.note("record", first);
+    events.note("wait", second);
+  }
+  void copy_from_cpu(void* to, const void* from, size_t bytes) const override {
+    events.note("to device", alibi::stream());
+    std::memcpy(to, from, bytes);
+  }
+  void copy_to_cpu(void* to, const void* from, size_t bytes) const override {
+    events.note("to host", alibi::stream());
+    std::memcpy(to, from, bytes);
+  }
   void fill(Tensor& tensor, float value) const override { seen(tensor).fill(value); }
-  void copy(const Tensor& from, Tensor& to) const override { seen(to).copy_from(seen(from)); }
+  void copy(const Tensor& from, Tensor& to) const override {
+    events.note("copy", alibi::stream());
+    seen(to).copy_from(seen(from));
+  }
 
  private:
   static Tensor seen(const Tensor& tensor) {
@@ -41,19 +58,23 @@ class Machine : public cuda::Machine {
  public:
   std::shared_ptr<void> workspace(size_t bytes) const override { return Memory().allocate(bytes, false); }
   void copy_to_device(void* to, const void* from, size_t bytes) const override {
+    events.note("to device", alibi::stream());
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void copy_to_host(void* to, const void* from, size_t bytes) const override {
+    events.note("to host", alibi::stream());
     if (bytes > 0) std::memcpy(to, from, bytes);
   }
   void check_launch(const char* kernel, int error) const override { check(error == 0, "[emulated] {}", kernel); }
   const cuda::Launches& launches() const override {
     static constexpr cuda::Launches all = {
+        .store = cuda::start_store,
         .centres = cuda::start_centres,
         .measure = cuda::start_measure,
         .accumulate = cuda::start_accumulate,
         .forward = cuda::start_forward,
         .row_terms = cuda::start_row_terms,
+        .reaches = cuda::start_reaches,
         .query_gradients = cuda::start_query_gradients,
         .key_gradients = cuda::start_key_gradients,
         .add_slopes = cuda::start_add_slopes,
@@ -66,7 +87,10 @@ class Machine : public cuda::Machine {
     };
     return all;
   }
-  void* stream() const override { return nullptr; }
+  void* stream() const override { return alibi::stream(); }
+  bool capturing() const override { return events.capturing; }
+  int device() const override { return 0; }
+  int device_of(const void* data) const override { return data == events.elsewhere ? 1 : 0; }
 };
 
 const Memory memory;
@@ -94,7 +118,10 @@ EmulatedDevice::EmulatedDevice(bool backwards)
       kernel_before_(kernels::device_kernels().set(Device::cuda, &kernel)),
       cache_kernel_before_(kernels::device_cache_kernels().set(Device::cuda, &cache_kernel)) {
   cuda::Block::here().backwards = backwards;
+  events = {};
 }
+
+EmulatedDevice::Events& EmulatedDevice::noted() { return events; }
 
 EmulatedDevice::~EmulatedDevice() {
   cuda::Block::here().backwards = false;

@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
+#include <vector>
 
 #include "attention/cached_bounds.h"
 #include "attention/kernel.h"
@@ -15,6 +17,18 @@ class EmulatedDevice {
   /// `backwards`: blocks and threads get their turns from the last to the first.
   explicit EmulatedDevice(bool backwards = false);
   ~EmulatedDevice();
+  /// What was queued in which stream since it was made, in order, and what it pretends.
+  struct Events {
+    struct Event {
+      std::string what;  ///< copy, to device, to host, free (of memory that this stream allocated), record or wait
+      void* stream;
+    };
+    std::vector<Event> list;
+    const void* elsewhere = nullptr;  ///< memory of another device
+    bool capturing = false;           ///< every stream is being captured into a graph
+    void note(const char* what, void* stream) { list.push_back({what, stream}); }
+  };
+  static Events& noted();
   EmulatedDevice(const EmulatedDevice&) = delete;
   EmulatedDevice& operator=(const EmulatedDevice&) = delete;
 

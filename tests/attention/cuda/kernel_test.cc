@@ -23,7 +23,7 @@ Found run(const AttentionCase& c, const AttentionTensors& t, bool gradients, std
   Tensor out = there(t.out), dq = there(t.dq), dk = there(t.dk), dv = there(t.dv);
   AttentionState state;
   attention(q, k, v, c.options, out, &state);
-  Found found = {out.to(Device::cpu), state.lse.to(Device::cpu), {}, {}, {}, state.stats};
+  Found found = {out.to(Device::cpu), state.lse.to(Device::cpu), {}, {}, {}, count_blocks(state)};
   if (!gradients) return found;
   Tensor slopes_there;
   if (dslopes != nullptr) {

@@ -95,7 +95,7 @@ TEST(AttentionCudaSkip, WhatMustNotBeSkippedIsNot) {
     } else {
       there.forward(options);
       if (!std::isfinite(value)) {
-        EXPECT_EQ(there.state.stats.blocks_visited, there.state.stats.blocks_total) << value;
+        EXPECT_EQ(count_blocks(there.state).blocks_visited, count_blocks(there.state).blocks_total) << value;
         EXPECT_TRUE(std::isnan(max_abs(there.out.slice(1, 350, 400).to_floats())));
       }
     }
@@ -111,15 +111,16 @@ TEST(AttentionCudaSkip, ToleranceZeroAndHeadsWithoutSlopesVisitAll) {
   AttentionCase c = long_case(300);
   AttentionTensors t = on_device(AttentionTensors(c));
   t.forward(c.options);
-  EXPECT_EQ(t.state.stats.blocks_visited, t.state.stats.blocks_total);
-  EXPECT_EQ(t.state.stats.blocks_total, 2 * (2 + 4 + 5));
+  EXPECT_EQ(count_blocks(t.state).blocks_visited, count_blocks(t.state).blocks_total);
+  EXPECT_EQ(count_blocks(t.state).blocks_total, 2 * (2 + 4 + 5));
   c.options.tolerance = 0.01f;
   c.options.slopes = {0, 0};
   t.forward(c.options);
-  EXPECT_EQ(t.state.stats.blocks_visited, t.state.stats.blocks_total);
+  EXPECT_EQ(count_blocks(t.state).blocks_visited, count_blocks(t.state).blocks_total);
   c.options.slopes = {0, 40};
   t.forward(c.options);
-  EXPECT_EQ(t.state.stats.blocks_visited, 2 + 4 + 5 + 2 + 2 + 1) << "one head visits all, the other what is near";
+  EXPECT_EQ(count_blocks(t.state).blocks_visited, 2 + 4 + 5 + 2 + 2 + 1)
+      << "one head visits all, the other what is near";
 }
 
 TEST(AttentionCudaSkip, BlocksOfOtherSequencesAreNotAsked) {
@@ -140,7 +141,7 @@ TEST(AttentionCudaSkip, BlocksOfOtherSequencesAreNotAsked) {
   };
   EXPECT_EQ(visited(2), 5);
   EXPECT_LT(visited(5), 6);
-  const AttentionStats before = there.state.stats;
+  const AttentionStats before = count_blocks(there.state);
   // A framework that keeps the state as tensors gets the same gradients.
   there.backward(c.options);
   const Tensor dk = there.dk.to(Device::cpu);
@@ -201,9 +202,9 @@ TEST(AttentionCudaSkip, BlocksVisitedAreThoseOfTheRule) {
   const int64_t least = blocks_of_the_rule(c, t, 1), most = blocks_of_the_rule(c, t, 0.75);
   AttentionTensors there = on_device(t);
   there.forward(c.options);
-  EXPECT_GE(there.state.stats.blocks_visited, least);
-  EXPECT_LE(there.state.stats.blocks_visited, most);
-  EXPECT_LT(most, there.state.stats.blocks_total * 6 / 10);
+  EXPECT_GE(count_blocks(there.state).blocks_visited, least);
+  EXPECT_LE(count_blocks(there.state).blocks_visited, most);
+  EXPECT_LT(most, count_blocks(there.state).blocks_total * 6 / 10);
 }
 
 }  // namespace

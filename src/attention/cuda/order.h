@@ -1,0 +1,73 @@
+// Which tile a block of threads owns: derived from its index and a short table, so that the host makes no list.
+#pragma once
+
+#include "attention/cuda/place.h"
+
+ALIBI_LANES_BEGIN
+
+/// A tile of query rows of a head, or a block of keys of a key/value head (`part`: which of its columns).
+struct Task {
+  int sequence, head, tile, part;
+};
+
+/// The sequence to which unit `number` belongs, if sequence i begins with number begin(i).
+template <class Begin>
+ALIBI_LANE int sequence_of(int sequences, int number, const Begin& begin) {
+  int low = 0, high = sequences;
+  while (high - low > 1) {
+    const int middle = (low + high) / 2;
+    (begin(middle) <= number ? low : high) = middle;
+  }
+  return low;
+}
+
+/// The head of block `index`, and which of the `units` of all sequences it is in the order of the head's class: all
+/// heads of a class take turns.
+struct Turn {
+  int head, unit;
+
+  ALIBI_LANE Turn(const HeadRank* order, int units, int index) {
+    const HeadRank rank = order[index / units];
+    const int within = index - rank.begin * units;
+    unit = within / rank.size;
+    head = order[rank.begin + within % rank.size].head;
+  }
+};
+
+/// Most work first, where causal: the last tiles of all sequences, then those before.
+ALIBI_LANE Task query_task(const Call& call, int index) {
+  const Turn turn(call.head_order, call.tiles, index);
+  const int from_last = call.tiles - 1 - turn.unit;
+  if (call.uniform != 0) return {from_last % call.sequence_count, turn.head, from_last / call.sequence_count, 0};
+  const auto begin = [&](int i) { return call.sequences[i].tiles_before; };
+  const int sequence = sequence_of(call.sequence_count, from_last, begin);
+  return {sequence, turn.head, from_last - begin(sequence), 0};
+}
+
+/// The first blocks of keys first. There is one more number than a sequence has blocks: its tile is not there.
+ALIBI_LANE Task key_task(const Call& call, int index, int parts) {
+  const Turn turn(call.kv_head_order, call.key_units, index / parts);
+  const int part = index % parts;
+  if (call.uniform != 0) return {turn.unit % call.sequence_count, turn.head, turn.unit / call.sequence_count, part};
+  const auto begin = [&](int i) { return call.sequences[i].bounds_before; };
+  const int sequence = sequence_of(call.sequence_count, turn.unit, begin);
+  return {sequence, turn.head, turn.unit - begin(sequence), part};
+}
+
+ALIBI_LANE int key_blocks(const SequenceRows& sequence) { return (sequence.keys + block_keys - 1) / block_keys; }
+
+/// The host's arrays, a part that fits into a kernel's arguments: unlike a copy from the host's memory it waits for
+/// nothing and can be captured into a CUDA graph.
+struct Store {
+  using Arguments = StoreArguments;
+  static constexpr int threads = 256, blocks_at_once = 1, shared_bytes = 0;
+  static_assert(StoreArguments::most_chunks <= threads);
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    if (thread_index() < a.count) a.to[thread_index()] = a.chunks[thread_index()];
+  }
+};
+
+inline int start_store(const StoreArguments& a, void* stream) { return launch<Store>(1, a, stream); }
+
+ALIBI_LANES_END
