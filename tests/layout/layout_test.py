@@ -1,4 +1,4 @@
-"""The arrows between the folders of src/ and cli/ are those that docs/layout.md draws, and it names every folder.
+"""Holds the sources to docs/layout.md: who includes whom, and which namespace names of a folder belong to.
 
     python3 tests/layout/layout_test.py
 """
@@ -53,7 +53,104 @@ def arrows():
                 yield own, target, path.relative_to(ROOT), included
 
 
+# A namespace has the name of its folder, unless a public function has that name already.
+NAMESPACES = {"attention": "kernels", "train": "training", "evaluate": "evaluation", "compare": "comparison"}
+
+
+def namespace_of(path):
+    parts = path.relative_to(ROOT).parts
+    folder = "cli" if parts[0] == "cli" else parts[1]
+    return f"alibi::{NAMESPACES.get(folder, folder)}"
+
+
+def plain(text):
+    """C++ without comments, preprocessor lines and the contents of strings."""
+    text = re.sub(r'R"(\w*)\(.*?\)\1"', '""', text, flags=re.DOTALL)
+    text = re.sub(r'"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])\'|//[^\n]*|/\*.*?\*/',
+                  lambda match: '""' if match[0][0] == '"' else "0" if match[0][0] == "'" else "", text, flags=re.DOTALL)
+    return re.sub(r"^[ \t]*#(?:[^\n]*\\\n)*[^\n]*", "", text, flags=re.MULTILINE)
+
+
+def declarations(text):
+    """Everything declared in a namespace, without entering classes and functions: the namespace (in an unnamed one it
+    ends in "::"), the text up to the first brace or semicolon, and which of the two ended it."""
+    text = plain(text)
+    opened, start, depth = [], 0, 0
+    for match in re.finditer(r"[{};]", text):
+        if depth > 0:  # inside a class or a function
+            depth += {"{": 1, "}": -1, ";": 0}[match[0]]
+            if depth == 0:
+                start = match.end()
+            continue
+        words = " ".join(text[start:match.start()].split())
+        if match[0] == "{":
+            namespace = re.fullmatch(r"(?:inline )?namespace ?([\w:]*)", words)
+            if namespace:
+                opened.append(namespace[1])
+                start = match.end()
+                continue
+            yield "::".join(opened), words, "{"
+            depth = 1
+        elif match[0] == "}":
+            if opened:
+                opened.pop()
+            start = match.end()
+        else:
+            if words:
+                yield "::".join(opened), words, ";"
+            start = match.end()
+
+
+def declared_name(words):
+    """The name that a declaration declares, with the class before it where it is a member's: "Tensor::data"; None for
+    what declares none."""
+    words = re.sub(r"^(?:template <.*?>(?= (?!>)) )+", "", words)
+    words = re.sub(r"\[\[.*?\]\] ?|ALIBI_\w+ |HWY_\w+ ", "", words)
+    kind = re.match(r"(?:class|struct|enum class|enum|union) ([\w:]+)", words)
+    if kind:
+        return kind[1]
+    alias = re.match(r"using (\w+) =", words)
+    if alias:
+        return alias[1]
+    if re.match(r"(?:using|static_assert|typedef|extern|friend|namespace)\b|[^\w:~]", words):
+        return None
+    head = re.split(r" = |\((?!\))", words, maxsplit=1)[0]
+    name = re.search(r"([\w:~]+)(?:<[^()]*>)?(?:\(\))?$", head.strip())
+    return name[1] if name else None
+
+
+def is_definition_of_class(words):
+    return re.match(r"(?:template <.*> )?(?:class|struct) (?:\[\[.*?\]\] )?[\w:]+(?: final)?(?: : .*)?$", words)
+
+
 class Layout(unittest.TestCase):
+    def test_private_names_live_in_the_namespace_of_their_folder(self):
+        public = {(declared_name(words) or "").split("::")[0] for path in (ROOT / "include" / "alibi").glob("*.h")
+                  for _, words, _ in declarations(path.read_text(encoding="utf-8"))}
+        wrong = []
+        for path in sources():
+            for namespace, words, _ in declarations(path.read_text(encoding="utf-8")):
+                name = declared_name(words)
+                if name is None or namespace.endswith("::"):
+                    continue
+                inside = f"{namespace}::{name}".startswith(namespace_of(path) + "::")
+                if namespace == "alibi" and name.split("::")[0] in public:
+                    continue
+                if not namespace.startswith("alibi") or namespace == "alibi::option_access":
+                    continue
+                if not inside:
+                    wrong.append(f"{path.relative_to(ROOT)}: {name} is in {namespace}, expected {namespace_of(path)}")
+        self.assertEqual(wrong, [], "see docs/layout.md, Namespaces")
+
+    def test_no_class_is_defined_twice(self):
+        files = {}
+        for path in [*sources(), *sorted((ROOT / "include" / "alibi").glob("*.h"))]:
+            for namespace, words, end in declarations(path.read_text(encoding="utf-8")):
+                if end == "{" and not namespace.endswith("::") and is_definition_of_class(words) and "<" not in words.split(" : ")[0]:
+                    files.setdefault(f"{namespace}::{declared_name(words)}", set()).add(str(path.relative_to(ROOT)))
+        twice = {name: sorted(paths) for name, paths in files.items() if len(paths) > 1}
+        self.assertEqual(twice, {})
+
     def test_arrows_point_down(self):
         height = {folder: -line for line, folders in enumerate(drawn()) for folder in folders}
         wrong = [
