@@ -114,8 +114,8 @@ def declared_name(words):
         return alias[1]
     if re.match(r"(?:using|static_assert|typedef|extern|friend|namespace)\b|[^\w:~]", words):
         return None
-    head = re.split(r" = |\((?!\))", words, maxsplit=1)[0]
-    name = re.search(r"([\w:~]+)(?:<[^()]*>)?(?:\(\))?$", head.strip())
+    head = re.split(r" = |(?<!operator)\(", words, maxsplit=1)[0]
+    name = re.search(r"([\w:~]+)(?:<[^()]*>)?(?:operator\W+)?$", head.strip())
     return name[1] if name else None
 
 
