@@ -69,7 +69,7 @@ class AlibiAttention(nn.Module):
         x: Tensor,
         cache: KvCache | None = None,
         *,
-        key_padding_mask: Tensor | None = None,
+        key_padding_mask: Any = None,
         cu_seqlens: Any = None,
     ) -> Tensor:
         """x (batch, length, embed_dim) -> the same shape.
@@ -95,7 +95,7 @@ class AlibiAttention(nn.Module):
                                    self.tolerance, False)  # fmt: skip
         result: Tensor = self.out(out.reshape(batch, length, self.embed_dim))
         if key_padding_mask is not None:  # the projection may have a bias
-            result = result.masked_fill(key_padding_mask[..., None], 0)
+            result = result.masked_fill(torch.as_tensor(key_padding_mask)[..., None], 0)
         return result
 
     def extra_repr(self) -> str:

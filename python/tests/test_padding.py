@@ -179,7 +179,7 @@ def test_the_module(causal):
     x = torch.randn(4, 40, 64, requires_grad=True)
     mask = torch.from_numpy(mask_of(PADDINGS["both"]))
     out = module(x, key_padding_mask=mask)
-    assert (out[mask] == 0).all()
+    assert (out[mask] == 0).all() and torch.equal(out, module(x, key_padding_mask=mask.tolist()))
     lengths = [int(count) for count in (~mask).sum(1)]
     packed = module(x[~mask][None], cu_seqlens=np.cumsum([0, *lengths]))
     assert torch.equal(packed[0], out[~mask])
