@@ -73,6 +73,13 @@ def test_padding_is_not_looked_at():
     assert np.array_equal(alibi.attention(q, k, v, **given), expected)
 
 
+@pytest.mark.parametrize("shape", [(0, 40), (4, 0)])
+def test_batches_of_nothing(shape):
+    q = np.zeros((*shape, H, D), np.float32)
+    out, lse = alibi.attention(q, q, q, key_padding_mask=np.zeros(shape, bool), return_lse=True)
+    assert out.shape == q.shape and lse.shape == (shape[0], H, shape[1])
+
+
 def test_other_arrays():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     q, k, v = (x.astype(ml_dtypes.bfloat16) for x in qkv())
