@@ -25,8 +25,8 @@ class AlibiAttention(nn.Module):
                      as attention()'s; dropout acts in training alone
     learned_slopes   slopes are parameters (their logarithms, so that they stay positive), and begin as alibi.slopes()
 
-    Padding: forward() takes a batch of sequences of different lengths with key_padding_mask, or packed sequences, without
-    padding, with cu_seqlens. See attention().
+    Padding: forward() takes a batch of sequences of different lengths with key_padding_mask, or packed sequences,
+    without padding, with cu_seqlens. See attention().
 
     Slopes that are not learned are float32 whatever the module is cast to, and are in no state_dict.
     """
