@@ -53,7 +53,7 @@ ALIBI_API TrainingData training_data(const std::vector<std::string>& texts, cons
                                      const TokenizerChoice& choice = {}, const TextProgress& progress = {},
                                      const std::string& field = kTextField);
 
-/// A warning for the user where more than a tenth of the held-out text is in the training text too, word for word, so
+/// A warning for the user where a quarter or more of the held-out text is in the training text too, word for word, so
 /// that its loss says little about new text; else empty. Passages of 128 tokens are compared, of a large held-out text
 /// a sample of about 16,000; a held-out text of fewer than 135 tokens is not judged. Reads the training tokens once.
 ALIBI_API std::string held_out_warning(const TrainingData& data);

@@ -57,13 +57,14 @@ def attention(
     dropout_seed        None: drawn from the generator of PyTorch, or NumPy's global one
     key_padding_mask    (batch, keys) bool, True where a key is padding, as in torch.nn.MultiheadAttention
 
-    Padding. Give a batch of sequences of different lengths with key_padding_mask, which is True at padding (the opposite
-    of transformers' attention_mask). The padding of each row stands before its tokens, after them, or both; between them
-    it is refused. Each row gets the result of its tokens alone, with gradients, causal or not: inside, the tokens are
-    packed and attended to with cu_seqlens. Queries must be the last rows (all of them in self-attention), and queries at
-    padded rows give zeros. alibi_slopes are (heads,) then. Packing copies q, k, v and the result once; whoever has packed
-    sequences already gives cu_seqlens_q and cu_seqlens_k, which copy nothing. Without either, padding is attended to as
-    tokens are; only causal attention over right padding is right then, in the rows of the tokens.
+    Padding. Give a batch of sequences of different lengths with key_padding_mask, which is True at padding (the
+    opposite of transformers' attention_mask). The padding of each row stands before its tokens, after them, or both;
+    between them it is refused. Each row gets the result of its tokens alone, with gradients, causal or not: inside,
+    the tokens are packed and attended to with cu_seqlens. Queries must be the last rows (all of them in self-
+    attention), and queries at padded rows give zeros. alibi_slopes are (heads,) then. Packing copies q, k, v and the
+    result once; whoever has packed sequences already gives cu_seqlens_q and cu_seqlens_k, which copy nothing. Without
+    either, padding is attended to as tokens are; only causal attention over right padding is right then, in the rows
+    of the tokens.
 
     Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. A query that sees
     no key gives zeros. The same bits at any number of threads.

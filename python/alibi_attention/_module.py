@@ -25,8 +25,8 @@ class AlibiAttention(nn.Module):
                      as attention()'s; dropout acts in training alone
     learned_slopes   slopes are parameters (their logarithms, so that they stay positive), and begin as alibi.slopes()
 
-    Padding: forward() takes a batch of sequences of different lengths with key_padding_mask, or packed sequences, without
-    padding, with cu_seqlens. See attention().
+    Padding: forward() takes a batch of sequences of different lengths with key_padding_mask, or packed sequences,
+    without padding, with cu_seqlens. See attention().
 
     Slopes that are not learned are float32 whatever the module is cast to, and are in no state_dict.
     """
@@ -69,7 +69,7 @@ class AlibiAttention(nn.Module):
         x: Tensor,
         cache: KvCache | None = None,
         *,
-        key_padding_mask: Tensor | None = None,
+        key_padding_mask: Any = None,
         cu_seqlens: Any = None,
     ) -> Tensor:
         """x (batch, length, embed_dim) -> the same shape.
@@ -95,7 +95,7 @@ class AlibiAttention(nn.Module):
                                    self.tolerance, False)  # fmt: skip
         result: Tensor = self.out(out.reshape(batch, length, self.embed_dim))
         if key_padding_mask is not None:  # the projection may have a bias
-            result = result.masked_fill(key_padding_mask[..., None], 0)
+            result = result.masked_fill(torch.as_tensor(key_padding_mask)[..., None], 0)
         return result
 
     def extra_repr(self) -> str:

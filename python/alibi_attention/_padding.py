@@ -34,7 +34,8 @@ def tokens_of(mask: Any, shape: tuple[int, int], operation: str) -> Bools:
 
 
 def _offsets(tokens: Bools) -> np.ndarray[Any, Any]:
-    return np.concatenate([[0], np.cumsum(tokens.sum(axis=1))]).astype(np.int32)
+    counts = tokens.sum(axis=1) if len(tokens) else [0]  # a batch of nothing is one sequence without tokens
+    return np.concatenate([[0], np.cumsum(counts)]).astype(np.int32)
 
 
 def padded_attention(attention: Callable[..., Any], q: Any, k: Any, v: Any, mask: Any, given: dict[str, Any]) -> Any:
@@ -71,7 +72,10 @@ def padded_attention(attention: Callable[..., Any], q: Any, k: Any, v: Any, mask
 def _run_numpy(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows: Any, key_rows: Any,
                given: dict[str, Any]) -> tuple[Any, Any]:  # fmt: skip
     """(out (batch * queries, heads, head_dim), lse (batch * queries, heads) or None)"""
-    packed = [x.reshape(-1, *x.shape[2:])[rows][None] for x, rows in ((q, query_rows), (k, key_rows), (v, key_rows))]
+    packed = [
+        x.reshape(x.shape[0] * x.shape[1], *x.shape[2:])[rows][None]
+        for x, rows in ((q, query_rows), (k, key_rows), (v, key_rows))
+    ]
     found = attention(*packed, **given)
     out, lse = found if given["return_lse"] else (found, None)
     spread = np.zeros((q.shape[0] * q.shape[1], *q.shape[2:]), out.dtype)

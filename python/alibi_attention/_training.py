@@ -102,7 +102,7 @@ def train(
     on_progress   is called with a Progress after each update, e.g. alibi.show_progress; False ends the training
     options       those of `alibi train --help`, with underscores: length, tokens, learning_rate, layers, d_model, seed ...
 
-    A UserWarning tells when more than a tenth of the held-out text is in the training text too. Ctrl-C ends training
+    A UserWarning tells when a quarter or more of the held-out text is in the training text too. Ctrl-C ends training
     after the update, with a checkpoint if there is a folder. The same call gives the same bits, at any
     number of threads.
     """

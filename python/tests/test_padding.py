@@ -73,6 +73,13 @@ def test_padding_is_not_looked_at():
     assert np.array_equal(alibi.attention(q, k, v, **given), expected)
 
 
+@pytest.mark.parametrize("shape", [(0, 40), (4, 0)])
+def test_batches_of_nothing(shape):
+    q = np.zeros((*shape, H, D), np.float32)
+    out, lse = alibi.attention(q, q, q, key_padding_mask=np.zeros(shape, bool), return_lse=True)
+    assert out.shape == q.shape and lse.shape == (shape[0], H, shape[1])
+
+
 def test_other_arrays():
     ml_dtypes = pytest.importorskip("ml_dtypes")
     q, k, v = (x.astype(ml_dtypes.bfloat16) for x in qkv())
@@ -179,7 +186,7 @@ def test_the_module(causal):
     x = torch.randn(4, 40, 64, requires_grad=True)
     mask = torch.from_numpy(mask_of(PADDINGS["both"]))
     out = module(x, key_padding_mask=mask)
-    assert (out[mask] == 0).all()
+    assert (out[mask] == 0).all() and torch.equal(out, module(x, key_padding_mask=mask.tolist()))
     lengths = [int(count) for count in (~mask).sum(1)]
     packed = module(x[~mask][None], cu_seqlens=np.cumsum([0, *lengths]))
     assert torch.equal(packed[0], out[~mask])

@@ -208,11 +208,12 @@ static void test_errno(void) {
   const alibi_tensor tdq = view(dq, LENGTH, HEADS), tdk = view(dk, LENGTH, KV_HEADS), tdv = view(dv, LENGTH, KV_HEADS);
   const alibi_tensor merged = view(again, LENGTH, HEADS), last = view(far_q, 1, HEADS),
                      last_out = view(again, 1, HEADS);
-  const alibi_attention_options options = linear();
+  alibi_attention_options options = linear();
   alibi_attention_state* state = NULL;
   alibi_kv_cache* cache = NULL;
   int64_t visited = 0, total = 0;
   size_t words = 0;
+  options.tolerance = 1e-6f;
   for (int i = 0; i < Q_SIZE; ++i) far_q[i] = 1000 * q[i];
   for (int i = 0; i < K_SIZE; ++i) far_k[i] = 1000 * k[i];
 
@@ -231,6 +232,7 @@ static void test_errno(void) {
   KEEPS_ERRNO(alibi_attention_state_create(&state) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention_state_words(&tq, &options, &words) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention(&tq, &tk, &tv, &options, &to, state) == ALIBI_OK);
+  KEEPS_ERRNO(alibi_attention(&last, &tk, &tv, &options, &last_out, NULL) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention_state_lse(state, lse, count) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention_state_blocks(state, &visited, &total) == ALIBI_OK);
   KEEPS_ERRNO(alibi_attention_state_save(state, lse, kernel_lse, count, blocks, words) == ALIBI_OK);
@@ -252,7 +254,8 @@ static void test_errno(void) {
   KEEPS_ERRNO((alibi_kv_cache_destroy(cache), 1));
   KEEPS_ERRNO((alibi_attention_state_destroy(state), 1));
   KEEPS_ERRNO(alibi_attention(&tq, NULL, &tv, &options, &to, NULL) == ALIBI_ERROR);
-  KEEPS_ERRNO(alibi_attention_options_default().bidirectional == 0 && alibi_last_error() != NULL && alibi_version() != NULL);
+  KEEPS_ERRNO(alibi_attention_options_default().bidirectional == 0 && alibi_last_error() != NULL &&
+              alibi_version() != NULL);
 #undef KEEPS_ERRNO
 }
 

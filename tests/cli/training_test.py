@@ -11,7 +11,7 @@ import subprocess
 import time
 import unittest
 
-from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING
+from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING, run
 
 # What the preset says, or most texts never need, is not among the settings of a run unless it was asked for.
 WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "causal", "bidirectional",

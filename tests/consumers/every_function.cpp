@@ -320,6 +320,7 @@ void language_model(const std::filesystem::path& folder) {
   expect(text_to_score(*data.tokenizer, compared.valid).bytes == data.valid_bytes &&
              held_out_text(*data.tokenizer, compared.texts, compared.valid).bytes == data.valid_bytes,
          "text to measure on");
+  expect(held_out_warning(data).empty(), "text that is not trained on");
   compared.methods = {Position::alibi};
   compared.train.length = 8;
   compared.train.tokens = 256;
