@@ -10,6 +10,7 @@
 #include "alibi/error.h"
 #include "alibi/runtime.h"
 #include "nn/widened_product.h"
+#include "temporary_folder.h"
 #include "testing.h"
 #include "train/batches.h"
 #include "train/small_run.h"
@@ -68,6 +69,24 @@ TEST(Train, LearnsWhatIsThereToLearn) {
     EXPECT_GT(result.loss.front(), 4.5) << name_of(position);
     EXPECT_TRUE(result.loss.back() <= 0.6f * result.loss.front()) << name_of(position) << " " << result.loss.back();
   }
+}
+
+TEST(Train, WritesACheckpointAfterEverySoManyUpdates) {
+  const test::TemporaryFolder folder;
+  LanguageModel model = small_model();
+  TrainOptions options = short_run();
+  options.tokens = 8 * options.batch_tokens;
+  TrainRun run;
+  run.folder = folder / "model";
+  run.checkpoint_steps = 3;
+  run.checkpoint_minutes = 0;
+  std::vector<int64_t> newest;
+  run.on_step = [&](const TrainStatus&) {  // before this update's own
+    const std::optional<CheckpointInfo> found = newest_checkpoint(run.folder);
+    newest.push_back(found ? found->step : 0);
+  };
+  train(model, stream(1000), options, run);
+  EXPECT_EQ(newest, (std::vector<int64_t>{0, 0, 0, 3, 3, 3, 6, 6}));
 }
 
 /// Without momentum and decay an update is as long as the clipped gradient, times the rate.
