@@ -101,7 +101,7 @@ void compute_in_tasks(Product p) {
     }
     run(part);
   });
-  if (sums > 0) add_partials(partials.data<float>(), sums, p.m * p.n, static_cast<float*>(p.c.data), true);
+  if (sums > 0) add_partials(partials.data<float>(), sums, p.m * p.n, static_cast<float*>(p.c.data));
 }
 
 Product product_of(const char* operation, const char* a_name, const Tensor& a, bool transpose_a, const char* b_name,

@@ -269,8 +269,8 @@ void norm_backward(const char* operation, const Tensor& dy, const Tensor& x, con
     kernel(args, x.dtype(), begin, end, dweight != nullptr ? dweights.data<float>() + at : nullptr,
            dbias != nullptr ? dbiases.data<float>() + at : nullptr);
   });
-  if (dweight != nullptr) add_partials(dweights.data<float>(), parts, shape.features, dweight->data<float>(), true);
-  if (dbias != nullptr) add_partials(dbiases.data<float>(), parts, shape.features, dbias->data<float>(), true);
+  if (dweight != nullptr) add_partials(dweights.data<float>(), parts, shape.features, dweight->data<float>());
+  if (dbias != nullptr) add_partials(dbiases.data<float>(), parts, shape.features, dbias->data<float>());
 }
 
 }  // namespace

@@ -10,12 +10,11 @@ HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
-void sum_partials(const float* partials, int64_t parts, int64_t stride, int64_t n, float* out, bool accumulate) {
+void sum_partials(const float* partials, int64_t parts, int64_t stride, int64_t n, float* out) {
   each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
     V total = load(partials + i, lanes);
     for (int64_t p = 1; p < parts; ++p) total = hn::Add(total, load(partials + p * stride + i, lanes));
-    if (accumulate) total = hn::Add(load(out + i, lanes), total);
-    store(total, out + i, lanes);
+    store(hn::Add(load(out + i, lanes), total), out + i, lanes);
   });
 }
 
@@ -57,13 +56,12 @@ HWY_EXPORT(sum_rows);
 
 int64_t rows_per_partial(int64_t rows) { return std::max<int64_t>(64, ceil_div(rows, 256)); }
 
-void add_partials(const float* partials, int64_t parts, int64_t n, float* out, bool accumulate) {
+void add_partials(const float* partials, int64_t parts, int64_t n, float* out) {
   prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(sum_partials);
   const int64_t grain = std::max<int64_t>(256, 65536 / parts);
-  parallel_ranges(n, grain, [&](int64_t begin, int64_t end) {
-    kernel(partials + begin, parts, n, end - begin, out + begin, accumulate);
-  });
+  parallel_ranges(n, grain,
+                  [&](int64_t begin, int64_t end) { kernel(partials + begin, parts, n, end - begin, out + begin); });
 }
 
 void add_column_sums(const Tensor& x, Tensor& sums) {
@@ -83,7 +81,7 @@ void add_column_sums(const Tensor& x, Tensor& sums) {
         static_cast<const std::byte*>(x.raw()) + static_cast<size_t>(begin * x.stride(0)) * size_of(x.dtype());
     kernel(first, x.dtype(), end - begin, x.stride(0), features, partials.data<float>() + begin / step * features);
   });
-  add_partials(partials.data<float>(), partials.size(0), features, sums.data<float>(), true);
+  add_partials(partials.data<float>(), partials.size(0), features, sums.data<float>());
 }
 
 }  // namespace alibi::nn

@@ -8,8 +8,8 @@ namespace alibi::nn {
 /// Rows that one task sums up before the partial sums are added in order: at most 256 partial sums.
 int64_t rows_per_partial(int64_t rows);
 
-/// out[i] (= or +=) sum over p of partials[p][i], in the order of p; partials is float32 [parts, n].
-void add_partials(const float* partials, int64_t parts, int64_t n, float* out, bool accumulate);
+/// out[i] += sum over p of partials[p][i], in the order of p; partials is float32 [parts, n].
+void add_partials(const float* partials, int64_t parts, int64_t n, float* out);
 
 /// sums[features] += sum over the rows of x [rows, features]; sums is float32. Rows of x may be strided.
 void add_column_sums(const Tensor& x, Tensor& sums);

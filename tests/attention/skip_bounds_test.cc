@@ -165,6 +165,19 @@ TEST(AttentionSkipBounds, AreAtLeastTheExactValues) {
   });
 }
 
+/// What rounds regardless of the scores is covered by a share of the tolerance (docs/attention.md).
+TEST(AttentionSkipBounds, TheBudgetIsLessThanTheTolerance) {
+  AttentionTensors t({.queries = 4, .keys = 4});
+  for (const float tolerance : {0x1p-24f, 0.01f, 0.9f}) {
+    for (const bool causal : {true, false}) {
+      const AttentionOptions options{.slopes = {1}, .causal = causal, .tolerance = tolerance};
+      const float budget = kernels::skip_budget(kernels::make_problem("test", t.q, t.k, t.v, t.out, options));
+      const double all = static_cast<double>(tolerance) / (causal ? 1 : 2);  // each direction may use half
+      EXPECT_NEAR(static_cast<double>(budget) / all, 1 - 0x1p-9, 1e-6);
+    }
+  }
+}
+
 /// What one block weighs, for slopes that leave of its sum anything from all keys to powers that underflow.
 TEST(AttentionSkipBounds, OfOneBlockAreAtLeastTheExactSum) {
   constexpr int64_t heads = 64, keys = kernels::key_rows + 20;  // the second block's keys lie 44 and more from its edge

@@ -175,6 +175,23 @@ TEST(AttentionSkip, InfiniteOrNanNormsNeverSkip) {
   }
 }
 
+/// A key without a norm is left out of the centre: rows that do without it skip as if it were not there.
+TEST(AttentionSkip, AKeyThatIsNotFiniteCostsThoseThatSeeIt) {
+  AttentionCase c = long_case(640);
+  c.options.tolerance = 0x1p-24f;
+  for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
+    AttentionTensors t(c);
+    for (int64_t i = 0; i < t.k.elements(); ++i) t.k.data<float>()[i] += 4;
+    t.forward(c.options);
+    const int64_t visited = t.state.stats.blocks_visited;
+    t.k.slice(1, 608, 609).fill(bad);  // one of those that the centre is made of, every 32nd
+    t.forward(c.options);
+    // In each head two blocks of queries see it, and visit the ten blocks of keys.
+    EXPECT_LE(t.state.stats.blocks_visited, visited + 4 * 2 * 10);
+    EXPECT_LT(visited + 4 * 2 * 10, t.state.stats.blocks_total * 9 / 10);
+  }
+}
+
 TEST(AttentionSkip, AFarKeyThatTakesAllTheWeightIsFound) {
   AttentionCase c = long_case(600);
   c.heads = c.kv_heads = 1;

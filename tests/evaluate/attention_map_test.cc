@@ -12,12 +12,13 @@
 namespace alibi {
 namespace {
 
-LanguageModel model_with_groups(Position position) {
+LanguageModel model_with_groups(Position position, int64_t window = 0) {
   LanguageModelConfig config = with_position(preset("tiny"), position, 32);
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
   config.transformer.heads = 4;
   config.transformer.kv_heads = 2;
+  config.transformer.window = window;
   config.transformer.norm_eps = 1e-12f;
   return LanguageModel(config, 3, std::make_shared<ByteTokenizer>());
 }
@@ -31,9 +32,10 @@ std::vector<int32_t> some_tokens(size_t count) {
 TEST(AttentionMap, IsTheWeightsOfTheReference) {
   constexpr int64_t kLength = 48, kFirst = kLength - kLength / 4;
   const std::vector<int32_t> tokens = some_tokens(kLength);
-  for (const Position position : {Position::alibi, Position::t5, Position::rotary, Position::none}) {
+  for (const auto& [position, window] : std::vector<std::pair<Position, int64_t>>{
+           {Position::alibi, 0}, {Position::t5, 0}, {Position::rotary, 0}, {Position::none, 0}, {Position::alibi, 6}}) {
     SCOPED_TRACE(name_of(position));
-    const LanguageModel model = model_with_groups(position);
+    const LanguageModel model = model_with_groups(position, window);
     const AttentionMap map = attention_map(model, tokens, kLength, 1);
     ASSERT_EQ(map.heads.size(), 8u);
     ASSERT_EQ(map.distances.back(), kFirst + 1);

@@ -150,6 +150,14 @@ TEST(Evaluate, DoesNotDependOnThreadsOrBatching) {
   set_threads(3);
   EXPECT_EQ(evaluate(model, tokens, {.length = 40, .stride = 10}).nll_sum, expected);
   EXPECT_NEAR(evaluate(model, tokens, {.length = 40, .stride = 10, .batch_tokens = 1}).nll_sum, expected, 1e-2);
+  // As many windows at once as batch_tokens hold, no more: what bounds the memory.
+  for (const int64_t together : {1, 3, 5}) {
+    int64_t calls = 0;
+    EvaluateOptions options{.length = 50, .batch_tokens = 50 * together + 49};
+    options.on_progress = [&](int64_t, int64_t) { ++calls; };
+    evaluate(model, tokens, options);
+    EXPECT_EQ(calls, (10 + together - 1) / together);
+  }
 }
 
 TEST(Evaluate, BadLengthsAndStridesAreUsageErrors) {

@@ -62,6 +62,21 @@ TEST(Scorer, HoldsNoMoreForAnEndlessText) {
   EXPECT_EQ(tensor_bytes(), before);
 }
 
+TEST(Scorer, WithALimitedContextOneTextHasNoEnd) {
+  const LanguageModel model = scoring_model();
+  const Tensor text = test::random_ids({500}, 1, 256);
+  const std::span<const int32_t> tokens(text.data<int32_t>(), 500);
+  Scorer scorer(model, {.context = {.tolerance = 1e-6}});
+  EXPECT_GT(scorer.length(), 1 << 20);
+  std::vector<float> nll;
+  for (size_t begin = 0; begin < 500; begin += 100) {
+    const std::vector<float> more = scorer.score(tokens.subspan(begin, 100));
+    nll.insert(nll.end(), more.begin(), more.end());
+  }
+  const Evaluation window = evaluate(model, tokens, {.length = 500});
+  EXPECT_TRUE(test::max_abs_diff(nll, window.position_nll) <= 1e-3);
+}
+
 TEST(Scorer, RefusesWhatTheModelCannotDo) {
   const LanguageModel model = scoring_model(Position::learned);
   test::expect_error([&] { Scorer scorer(model, {.length = 65}); }, "learned positions end at 64, the length is 65");

@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <span>
 #include <string>
@@ -131,7 +132,10 @@ TEST(Forgetting, ExactEndsBeforeTheBoundPassesTheTolerance) {
 /// and the lead that a key at the query could have had follows from the query's norm.
 class LevelHead {
  public:
-  explicit LevelHead(const ContextOptions& limit) : forgetting(config(), limit, DType::float32) {}
+  explicit LevelHead(const ContextOptions& limit, int64_t window = 0)
+      : forgetting(config(window), limit, DType::float32) {
+    options.window = window;
+  }
 
   /// `lead`: of each of these tokens, as a logarithm.
   void read(int64_t tokens, double lead) {
@@ -156,8 +160,9 @@ class LevelHead {
   double share = 0;  ///< of what was released, in the tokens read last
 
  private:
-  static TransformerConfig config() {
+  static TransformerConfig config(int64_t window) {
     TransformerConfig result = preset("tiny").transformer;
+    result.window = window;
     result.layers = result.heads = result.kv_heads = 1;
     result.d_model = head_dim;
     return result;
@@ -187,6 +192,64 @@ TEST(Forgetting, TheReachIsForLeadsThatAreYetToCome) {
     const double needed = (foreseen + std::log(head.all_weights / tolerance)) / static_cast<double>(LevelHead::slope);
     EXPECT_LE(static_cast<double>(head.kept()), needed + 64 + 2) << "and no more than that";
   }
+}
+
+// What a window leaves out is released however far the head would reach, and not a key more: 193 before a token, that
+// is 194 of them with itself, which ends right behind a block of 64.
+TEST(Forgetting, AWindowEndsTheReach) {
+  constexpr int64_t window = 194;
+  LevelHead head({.tolerance = 1e-4, .exact = true}, window);
+  head.read(1000, 1);
+  for (int i = 0; i < 500; ++i) {
+    head.read(1, 1);
+    ASSERT_LE(head.cache.begin(0), head.cache.length() - window);
+  }
+  EXPECT_GT(head.cache.begin(0), 1000);
+  EXPECT_EQ(head.forgetting.certificate().worst, 0);
+}
+
+// What decoding visits without asking stays, however steep the head: a release would save next to nothing.
+TEST(Forgetting, TheNearestKeysStay) {
+  LevelHead head({.tolerance = 1e-4});
+  head.options.slopes = {4};
+  for (int i = 0; i < 400; ++i) {
+    head.read(1, 1);
+    ASSERT_LE(head.cache.begin(0), std::max<int64_t>(0, head.cache.length() - 128));
+  }
+  EXPECT_GT(head.cache.begin(0), 100);
+}
+
+TEST(Forgetting, TheCertificateSaysWhere) {
+  constexpr int64_t size = 16, layers = 3;
+  TransformerConfig config = preset("tiny").transformer;
+  config.layers = layers;
+  config.heads = config.kv_heads = 2;
+  config.d_model = 2 * size;
+  Forgetting forgetting(config, {.tolerance = 1e-4}, DType::float32);
+  std::vector<KvCache> caches;
+  for (int layer = 0; layer < layers; ++layer) caches.emplace_back(1, 2, size);
+  const AttentionOptions options{.slopes = {0.1f, 0.1f}};
+  const auto read = [&](int64_t tokens, int at_layer, int64_t at_token) {  // a query far longer than the others there
+    forgetting.make_room(caches, tokens);
+    for (int layer = 0; layer < layers; ++layer) {
+      Tensor k({1, tokens, 2, size}), q({1, tokens, 2, size});
+      k.slice(3, 0, 1).fill(1);
+      q.slice(3, 1, 2).fill(1);
+      if (layer == at_layer) q.slice(1, at_token, at_token + 1).slice(2, 1, 2).slice(3, 1, 2).fill(80);
+      caches[static_cast<size_t>(layer)].append(k, k);
+      AttentionState state;
+      attention_decode(q, caches[static_cast<size_t>(layer)], options, &state);
+      forgetting.attended(layer, q, caches[static_cast<size_t>(layer)], options, state.lse);
+    }
+  };
+  for (int i = 0; i < 20; ++i) read(50, -1, 0);
+  EXPECT_LT(forgetting.certificate().worst, 1e-4);
+  read(50, 1, 7);
+  const ReleaseCertificate& certificate = forgetting.certificate();
+  EXPECT_GT(certificate.worst, 1e-4);
+  EXPECT_EQ(certificate.position, 1007);
+  EXPECT_EQ(certificate.layer, 1);
+  EXPECT_EQ(certificate.head, 1);
 }
 
 TEST(Forgetting, ExactIsTheToleranceAndNotMore) {

@@ -11,6 +11,7 @@
 #include "testing.h"
 #include "train/batches.h"
 #include "train/small_run.h"
+#include "train/update.h"
 
 namespace alibi {
 namespace {
@@ -49,6 +50,53 @@ TEST(Encoder, BlocksAreTheTokensThemselvesWithSomeMasked) {
     asked += target >= 0 ? 1 : 0;
   }
   EXPECT_TRUE(asked > 3 && asked < 20);
+}
+
+/// A text shorter than a block comes several times in one batch; places are those of whole blocks all the same.
+TEST(Encoder, ShortBlocksBeginAtThePlacesOfWholeOnes) {
+  const std::vector<int32_t> tokens = stream(11);
+  const BlockOrder order(tokens, 16, 256, 1);
+  const Masking masking(0.5, Random(1, 2), 257);
+  const std::vector<int64_t> blocks{0, 0, 0};
+  const std::vector<int32_t> targets = order.masked_batch(blocks, masking, 64).targets.to_ints();
+  ASSERT_EQ(targets.size(), 33u);
+  for (size_t i = 0; i < 33; ++i) {
+    EXPECT_EQ(targets[i], masking(tokens[i % 11], 64 + i / 11 * 16 + i % 11).target) << i;
+  }
+}
+
+/// The loss is the mean of what is asked for, and the gradients are those of that mean.
+TEST(Encoder, GradientsAreOfTheMeanOverWhatIsMasked) {
+  LanguageModelConfig config = encoder_config();
+  config.transformer.dropout = 0;
+  LanguageModel model(config, 1);
+  TrainOptions options = short_run();
+  const std::vector<int32_t> tokens = stream(1000);
+  BlockOrder order(tokens, options.length, 256, options.seed);
+  compute_gradients(model, order, 0, options);
+  double squares = 0;
+  for (const Parameter* parameter : model.parameters()) {
+    for (const float g : parameter->gradient.to_floats()) squares += static_cast<double>(g) * static_cast<double>(g);
+  }
+  const auto loss_after = [&](double step) {  // along the gradient
+    std::vector<Tensor> before;
+    for (Parameter* parameter : model.parameters()) {
+      before.push_back(parameter->value.clone());
+      const std::vector<float> gradient = parameter->gradient.to_floats();
+      for (size_t i = 0; i < gradient.size(); ++i) {
+        parameter->value.data<float>()[i] += static_cast<float>(step / std::sqrt(squares)) * gradient[i];
+      }
+    }
+    LanguageModel other(config, 1);
+    for (size_t i = 0; i < before.size(); ++i) {
+      other.parameters()[i]->value.copy_from(model.parameters()[i]->value);
+      model.parameters()[i]->value.copy_from(before[i]);
+    }
+    other.weights_changed();
+    return compute_gradients(other, order, 0, options).loss;
+  };
+  constexpr double step = 0.01;
+  EXPECT_NEAR((loss_after(step) - loss_after(-step)) / (2 * step) / std::sqrt(squares), 1, 0.02);
 }
 
 TEST(Encoder, LearnsWhatIsMasked) {

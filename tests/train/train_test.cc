@@ -10,6 +10,7 @@
 #include "alibi/error.h"
 #include "alibi/runtime.h"
 #include "nn/widened_product.h"
+#include "temporary_folder.h"
 #include "testing.h"
 #include "train/batches.h"
 #include "train/small_run.h"
@@ -68,6 +69,59 @@ TEST(Train, LearnsWhatIsThereToLearn) {
     EXPECT_GT(result.loss.front(), 4.5) << name_of(position);
     EXPECT_TRUE(result.loss.back() <= 0.6f * result.loss.front()) << name_of(position) << " " << result.loss.back();
   }
+}
+
+TEST(Train, WritesACheckpointAfterEverySoManyUpdates) {
+  const test::TemporaryFolder folder;
+  LanguageModel model = small_model();
+  TrainOptions options = short_run();
+  options.tokens = 8 * options.batch_tokens;
+  TrainRun run;
+  run.folder = folder / "model";
+  run.checkpoint_steps = 3;
+  run.checkpoint_minutes = 0;
+  std::vector<int64_t> newest;
+  run.on_step = [&](const TrainStatus&) {  // before this update's own
+    const std::optional<CheckpointInfo> found = newest_checkpoint(run.folder);
+    newest.push_back(found ? found->step : 0);
+  };
+  train(model, stream(1000), options, run);
+  EXPECT_EQ(newest, (std::vector<int64_t>{0, 0, 0, 3, 3, 3, 6, 6}));
+}
+
+/// Without momentum and decay an update is as long as the clipped gradient, times the rate.
+TEST(Train, UpdatesAreClipped) {
+  for (const double clip : {0.05, 0.1, 0.0}) {
+    LanguageModel model = small_model();
+    const std::vector<float> before = test::weights(model);
+    TrainOptions options = short_run();
+    options.tokens = options.batch_tokens;
+    options.optimizer = Optimizer::nag;
+    options.momentum = options.weight_decay = 0;
+    options.schedule_kind = ScheduleKind::constant;
+    options.warmup_fraction = 0;
+    options.learning_rate = 0.1;
+    options.clip = clip;
+    double norm = 0, moved = 0;
+    train(model, stream(1000), options, [&](const TrainStatus& status) { norm = status.gradient_norm; });
+    const std::vector<float> after = test::weights(model);
+    for (size_t i = 0; i < after.size(); ++i) moved += std::pow(static_cast<double>(after[i] - before[i]), 2);
+    ASSERT_GT(norm, 0.2);
+    const double expected = 0.1 * (clip > 0 ? clip : norm);
+    EXPECT_NEAR(std::sqrt(moved), expected, 2e-3 * expected) << clip;
+  }
+}
+
+TEST(Train, ReportsTheRateOfTheUpdateItself) {
+  LanguageModel model = small_model();
+  TrainOptions options = short_run();
+  options.tokens = 6 * 256;
+  options.warmup_steps = 3;
+  std::vector<double> rates;
+  train(model, stream(1000), options, [&](const TrainStatus& status) { rates.push_back(status.learning_rate); });
+  ASSERT_EQ(rates.size(), 6u);
+  for (size_t i = 0; i < 6; ++i) EXPECT_EQ(rates[i], options.schedule().at(static_cast<int64_t>(i))) << i;
+  EXPECT_NE(rates[0], rates[1]);
 }
 
 TEST(Train, SameSeedSameBitsAtAnyThreadCountAndOtherSeedOtherLosses) {

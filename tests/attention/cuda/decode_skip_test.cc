@@ -121,6 +121,19 @@ struct OneRow {
   std::vector<double> centre;
 };
 
+TEST(DecodeCudaSkip, ACacheCutShorterThanItsCentreHasNone) {
+  const EmulatedDevice device;
+  KvCache cache(1, 1, 64, DType::bfloat16, Device::cuda);
+  Tensor keys = Tensor::empty({1, 100, 1, 64});
+  keys.fill(2);
+  const Tensor rows = keys.to(DType::bfloat16).to(Device::cuda);
+  cache.append(rows, rows);
+  EXPECT_GT(max_abs(doubles(cache.state().bounds.centre_norms)), 1);
+  cache.truncate(30);
+  EXPECT_EQ(max_abs(doubles(cache.state().bounds.centre_norms)), 0);
+  EXPECT_EQ(max_abs(doubles(cache.state().bounds.centres)), 0);
+}
+
 TEST(DecodeCudaSkip, WhatIsSkippedLiesWithinTheProof) {
   const EmulatedDevice device;
   for (const DType dtype : {DType::bfloat16, DType::float16}) {

@@ -153,6 +153,28 @@ TEST(KvCacheRelease, TheBoundHoldsAndIsWorthSomething) {
   EXPECT_EQ(released_share(q, damaged, steep, state.lse), 1);
 }
 
+/// Equal scores leave the bound no room but its slack: the log-sum-exp it takes is rounded up or down.
+TEST(KvCacheRelease, TheBoundHoldsWhateverTheRounding) {
+  for (const float slope : {0.001f, 0.0123f, 0.05f}) {
+    for (int64_t keys = 200; keys < 1000; keys += 37) {
+      KvCache one(1, 1, head_dim);
+      const Tensor zeros({1, keys, 1, head_dim}), q({1, 1, 1, head_dim});
+      one.append(zeros, zeros);
+      one.release(std::vector<int64_t>{128}, 0);
+      const AttentionOptions options{.slopes = {slope}};
+      AttentionState state;
+      attention_decode(q, one, options, &state);
+      long double released = 0, kept = 0;
+      for (int64_t j = 0; j < keys; ++j) {
+        const auto distance = static_cast<long double>(keys - 1 - j);
+        (j < 128 ? released : kept) += std::exp(-static_cast<long double>(slope) * distance);
+      }
+      EXPECT_GE(static_cast<long double>(released_share(q, one, options, state.lse)), released / (released + kept))
+          << slope << " " << keys;
+    }
+  }
+}
+
 TEST(ReleasedKeys, FewStretchesBoundAMillionKeys) {
   kernels::ReleasedKeys released;
   const auto norm = [](int64_t key) { return key == 70 * 64 ? 9.0f : 1 + static_cast<float>(key % 640) / 640; };

@@ -1,8 +1,13 @@
 // The skip rule in decoding: how far it reaches, and that it never drops more than it says.
 #include <gtest/gtest.h>
 
+#include <cmath>
+#include <numbers>
+#include <vector>
+
 #include "alibi/runtime.h"
 #include "attention/decode/cases.h"
+#include "attention/decode/decode.h"
 
 namespace alibi::test {
 namespace {
@@ -143,6 +148,43 @@ TEST(DecodeSkip, ManySmallSharesSpendOneBudget) {
       in.v.slice(1, j, j + 1).fill(1);
     }
     expect_bounded(c, in, {slope});
+  }
+}
+
+/// Whether the rule drops a block of equal keys (every element `key`) for a query of `query`, if the budget is what
+/// they weigh exactly, times 2^spare.
+bool drops_block(float query, float key, float scale, float slope, double spare) {
+  constexpr int64_t size = 16, keys = kernels::cache_block, position = 200;
+  const Tensor k({1, keys, 1, size});
+  Tensor filled = k.clone();
+  filled.fill(key);
+  KvCache cache(1, 1, size);
+  cache.append(filled, filled);
+  const std::vector<float> q(size, query), centre(size, key);
+  kernels::DecodeRow row{.q = q.data(), .bias = {}, .position = position, .begin = 0, .end = keys};
+  row.bias.slope_before = slope;
+  const double m = static_cast<double>(slope),
+               score = size * static_cast<double>(scale) * static_cast<double>(query) * static_cast<double>(key);
+  double weight = 0;  // in units of the nearest one
+  for (int64_t i = 0; i < keys; ++i) weight += std::exp(-m * static_cast<double>(i));
+  const double max = std::numbers::log2e * (score - m * static_cast<double>(position - keys + 1));
+  kernels::DecodeSkip rule(cache.state(), 0, centre.data(), scale, row, max, weight * std::exp2(spare));
+  return rule.first_needed(0, keys) == keys;
+}
+
+TEST(DecodeSkip, KeepsAReserveForTheRoundingOfScores) {
+  struct Reserve {
+    const char* name;
+    float query, key, scale, slope;
+    double reserve;  ///< docs/attention.md
+  };
+  const double score = 16 * 40 * 0.25 * std::numbers::log2e;
+  for (const Reserve& r :
+       {Reserve{"products", 20, 2, 0.25f, 1e-3f, score * (18 * 0x1p-23 + 0x1p-20)},
+        Reserve{"biases", 0, 0, 0.25f, 3, 0x1p-20 * 3 * 64},
+        Reserve{"denormal products", 0, 0, 1e37f, 0.1f, 1e37 * std::numbers::log2e * 16 * 0x1p-125}}) {
+    EXPECT_FALSE(drops_block(r.query, r.key, r.scale, r.slope, 0.9 * r.reserve)) << r.name;
+    EXPECT_TRUE(drops_block(r.query, r.key, r.scale, r.slope, 1.3 * r.reserve + 1e-6)) << r.name;
   }
 }
 
