@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from . import _core
-from ._kind import is_torch, torch_operator
+from ._kind import is_torch, refuse_other_kinds, torch_operator
 from ._numpy import bits_of, empty_like, offsets_of
 from ._options import EVERYWHERE, Window, check_axes, refuse_scale, window_of
 from ._padding import padded_attention
@@ -92,14 +92,18 @@ def attention(
     options = (alibi_slopes, alibi_slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset,
                cu_seqlens_q, cu_seqlens_k, tolerance)  # fmt: skip
     lse = None
-    if return_lse:
-        check_axes(q.shape)
-        lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32)
-    if plain and q.dtype is _FLOAT32:
-        out = _empty(q.shape, _FLOAT32)
-        _attention(q, k, v, out, lse, None, None, options, False)
-    else:
-        out = empty_like(q)
-        bits = out.dtype != _FLOAT32
-        _attention(bits_of(q), bits_of(k), bits_of(v), bits_of(out), lse, None, None, options, bits)
+    try:
+        if return_lse:
+            check_axes(q.shape)
+            lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32)
+        if plain and q.dtype is _FLOAT32:
+            out = _empty(q.shape, _FLOAT32)
+            _attention(q, k, v, out, lse, None, None, options, False)
+        else:
+            out = empty_like(q)
+            bits = out.dtype != _FLOAT32
+            _attention(bits_of(q), bits_of(k), bits_of(v), bits_of(out), lse, None, None, options, bits)
+    except (AttributeError, TypeError):
+        refuse_other_kinds("attention", q=q, k=k, v=v)
+        raise
     return (out, lse) if return_lse else out

@@ -8,6 +8,8 @@ from typing import Any
 
 import numpy as np
 
+from ._core import UsageError
+
 _operator: ModuleType | None = None
 
 
@@ -27,6 +29,20 @@ def is_torch(array: Any) -> bool:
         return isinstance(array, _operator.Tensor)
     torch = sys.modules.get("torch")
     return torch is not None and isinstance(array, torch.Tensor)
+
+
+def refuse_other_kinds(operation: str, **arrays: Any) -> None:
+    """Raises UsageError for the first of these that is not an array of the kind that the first one is."""
+    names = list(arrays)
+    tensors = is_torch(arrays[names[0]])
+    expected = "a PyTorch tensor" if tensors else "a NumPy array, or an array that gives its memory by DLPack"
+    for name, array in arrays.items():
+        fits = is_torch(array) if tensors else hasattr(array, "__dlpack__") and not is_torch(array)
+        if not fits:
+            beside = f", as {names[0]} is" if name != names[0] else ""
+            raise UsageError(f"[{operation}] {name} is of type {type(array).__name__}, expected {expected}{beside}")
+        if tensors and str(array.layout) != "torch.strided":
+            raise UsageError(f"[{operation}] {name} has layout {array.layout}, expected torch.strided: a dense tensor")
 
 
 if "torch" in sys.modules:

@@ -13,6 +13,7 @@ from torch.autograd import forward_ad
 from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
 from . import _core
+from ._kind import refuse_other_kinds
 from ._options import EVERYWHERE, Window, check_axes, options, refuse_scale, window_of
 
 _core.set_torch(Tensor, to_dlpack)
@@ -151,6 +152,7 @@ torch.library.register_autograd(
 _operator = torch.ops.alibi.attention.default
 
 _PLAIN = (Tensor, torch.nn.Parameter)
+_STRIDED = torch.strided
 _empty_like, _CONTIGUOUS = torch.empty_like, torch.contiguous_format
 
 
@@ -215,6 +217,10 @@ def attention(
     return_lse: bool = False,
     dropout_seed: int | None = None,
 ) -> Any:
+    if not (isinstance(k, Tensor) and isinstance(v, Tensor)) or not (
+        q.layout is k.layout is v.layout is _STRIDED
+    ):
+        refuse_other_kinds("attention", q=q, k=k, v=v)
     if q.dim() != 4:
         check_axes(tuple(q.shape))
     slopes = None if alibi_slopes is None else _slopes(alibi_slopes)

@@ -340,3 +340,20 @@ def test_module():
     assert not torch.equal(half(x.bfloat16()), half(x.bfloat16()))
     with pytest.raises(alibi.UsageError):
         alibi.AlibiAttention(64, 5)
+
+
+@pytest.mark.parametrize("needs_gradient", [False, True])
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_other_arrays_among_tensors_are_named(place, needs_gradient):
+    def tensors():
+        return [torch.ones(1, 4, 2, 8, requires_grad=needs_gradient) for _ in range(3)]
+
+    for wrong in ([1.0], None, np.ones((1, 4, 2, 8), np.float32)):
+        given = tensors()
+        given[place] = wrong
+        with pytest.raises(alibi.UsageError, match=r"\[attention\] [qkv] is of type \w+, expected"):
+            alibi.attention(*given)
+    given = tensors()
+    given[place] = given[place].detach().to_sparse()
+    with pytest.raises(alibi.UsageError, match=f"{'qkv'[place]} has layout torch.sparse_coo, expected torch.strided"):
+        alibi.attention(*given)
