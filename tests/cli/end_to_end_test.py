@@ -388,7 +388,7 @@ class EndToEnd(CliTest):
         self.fails(1, "cannot be one report", "report", self.folder / "seed-0", self.folder / "other")
 
     def test_compare_with_a_tokenizer(self):
-        out, data = self.folder / "compare-bpe", self.folder / "data-bpe"
+        out, data = self.folder / "compare-bpe", self.folder / "data-to-compare"
         settings = ("--methods", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--tokens", "512",
                     "--batch-tokens", "64", "--sample-tokens", "16", "--warmup-steps", "2", "--schedule", "linear",
                     "--dropout", "0.1", "--out", out)
