@@ -39,11 +39,20 @@ NamedResults read_results(const std::string& input) {
   return {input, results_from_json(read_file(file, kMostJsonBytes), file.string()), label};
 }
 
-/// The report of the same results may be drawn again, that of others is somebody's.
+/// Whether the first report has no run that the other lacks, or has with other results.
+bool is_within(const NamedResults& first, const NamedResults& other) {
+  try {
+    return merge({first, other}).runs_done() == other.results.runs_done();
+  } catch (const Error&) {  // they cannot be merged
+    return false;
+  }
+}
+
+/// A report may be drawn again, and with more runs; others are somebody's.
 void check_replaces_nothing(const ReportCommand& options, const CompareResults& results) {
   if (options.overwrite || !holds_report(options.out)) return;
-  const std::filesystem::path file = std::filesystem::path(options.out) / "results.json";
-  const bool same = path_exists(file) && to_json(merge({read_results(options.out)})) == to_json(results);
+  const bool same = path_exists(std::filesystem::path(options.out) / "results.json") &&
+                    is_within(read_results(options.out), {"the new report", results, ""});
   check_usage(same,
               "[report] {} holds a report of other results; choose another folder with --out, or replace it with "
               "--overwrite",

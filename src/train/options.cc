@@ -17,6 +17,9 @@ void TrainOptions::validate() const {
   check_usage(batch_tokens <= tokens,
               "[train] an update of {} tokens is more than the {} to train on; choose a smaller one, or more tokens",
               batch_tokens, tokens);
+  constexpr int64_t most_at_once = 1'000'000'000;  // an update lists its blocks
+  check_usage(batch_tokens <= most_at_once, "[train] batch_tokens is {}, expected at most {}", batch_tokens,
+              most_at_once);
   check_usage(patience == 0 || eval_steps > 0, "[train] patience is {} and eval_steps 0: nothing would be evaluated",
               patience);
 }

@@ -141,7 +141,7 @@ class EndToEnd(CliTest):
     def test_the_last_evaluation_has_a_limit(self):
         def trained(*more):
             self.succeeds("train", self.text, "--valid", self.valid, "-o", self.folder / "limited", *TINY_TRAINING,
-                          "--json", self.folder / "limited.json", *more)
+                          "--overwrite", "--json", self.folder / "limited.json", *more)
             return self.json_of("limited.json")["eval"][0]
 
         self.assertEqual(trained("--eval-tokens", "100")["tokens"], 100)
@@ -307,7 +307,7 @@ class EndToEnd(CliTest):
         self.succeeds("tokenize", self.text, "-o", data, "--tokenizer", "words")
         self.fails(1, "another tokenizer", "eval", self.model, data)
         self.fails(2, "tokenizer of its own", "train", data, "-o", self.folder / "none", "--tokenizer", "bpe")
-        self.succeeds("tokenize", self.text, "-o", data, "--like", self.model)
+        self.succeeds("tokenize", self.text, "-o", data, "--overwrite", "--like", self.model)
         result = run("eval", self.model, data)
         self.assertEqual(result.returncode, 0, result.stderr)
         self.assertIn("is what", result.stderr, "the model was trained on all of the text")
@@ -326,7 +326,8 @@ class EndToEnd(CliTest):
         self.fails(2, "-o DATA is required", "tokenize", self.text)
         self.fails(2, "leave out TEXT", "tokenize", self.text, "--check", data)
         self.fails(2, "expected byte", "tokenize", self.text, "-o", data, "--tokenizer", "letters")
-        self.fails(2, "expected at least", "tokenize", self.text, "-o", data, "--tokenizer", "bpe", "--vocab-size", "9")
+        self.fails(2, "expected at least", "tokenize", self.text, "-o", self.folder / "none", "--tokenizer", "bpe",
+                   "--vocab-size", "9")
 
     def test_learned_positions_end(self):
         model = self.folder / "learned"
@@ -395,7 +396,7 @@ class EndToEnd(CliTest):
         self.fails(1, "cannot be one report", "report", self.folder / "seed-0", self.folder / "other")
 
     def test_compare_with_a_tokenizer(self):
-        out, data = self.folder / "compare-bpe", self.folder / "data-bpe"
+        out, data = self.folder / "compare-bpe", self.folder / "data-to-compare"
         settings = ("--methods", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--tokens", "512",
                     "--batch-tokens", "64", "--sample-tokens", "16", "--warmup-steps", "2", "--schedule", "linear",
                     "--dropout", "0.1", "--out", out)

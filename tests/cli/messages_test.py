@@ -100,6 +100,8 @@ class CalledWrongly(CliTest):
     def test_numbers_that_would_take_all_memory(self):
         self.fails(2, "[compare] seeds is 9999999999999, expected 1 to 10000", "compare", self.text, "--out",
                    self.folder / "unused", "--seeds", "9999999999999")
+        self.fails(2, "[train] batch_tokens is 10000000000, expected at most 1000000000", "train", self.text, "-o",
+                   self.folder / "unused", "--tokens", "10000000000", "--batch-tokens", "10000000000")
 
     def test_an_instruction_set_that_there_is_not(self):
         for words in (("train", self.text, "-o", self.folder / "unused"), ("eval", self.model, self.valid),

@@ -306,7 +306,8 @@ class TrainingGoesOn(CliTest):
     def test_a_folder_that_is_removed_is_written_again(self):
         for gone in (".", "train.json", "metrics.jsonl", "trained_on.json", "checkpoints", "moved"):
             out = self.folder / "removed"
-            process = self.start(out, *self.LONG, "--checkpoint-steps", "300")
+            process = self.start(out, "--length", "32", "--tokens", "60k", "--batch-tokens", "256", "--checkpoint-steps",
+                                 "100", "--layers", "1", "--d-model", "64", "--heads", "2")
             while self.updates(out) < 2:
                 self.assertIsNone(process.poll())
                 time.sleep(0.01)
@@ -321,8 +322,8 @@ class TrainingGoesOn(CliTest):
             self.assertIn("warning: ", errors)
             self.assertIn("written again", errors)
             lines = [json.loads(line) for line in (out / "metrics.jsonl").read_text().splitlines()]
-            self.assertEqual([line["step"] for line in lines], list(range(1, 782)), gone)
-            self.assertIn("complete since update 781", self.succeeds("train", "--resume", out))
+            self.assertEqual([line["step"] for line in lines], list(range(1, 235)), gone)
+            self.assertIn("complete since update 234", self.succeeds("train", "--resume", out))
             self.succeeds("eval", out, "--held-out")
             shutil.rmtree(out)
 
