@@ -53,8 +53,9 @@ def arrows():
                 yield own, target, path.relative_to(ROOT), included
 
 
-# A namespace has the name of its folder, unless a public function has that name already.
-NAMESPACES = {"attention": "kernels", "train": "training", "evaluate": "evaluation", "compare": "comparison"}
+# A namespace has the name of its folder; where that is a verb, or the name of a public function, it is a noun.
+NAMESPACES = {"attention": "kernels", "train": "training", "evaluate": "evaluation", "generate": "generation",
+              "compare": "comparison"}
 
 
 def namespace_of(path):
@@ -115,7 +116,7 @@ def declared_name(words):
     if re.match(r"(?:using|static_assert|typedef|extern|friend|namespace)\b|[^\w:~]", words):
         return None
     head = re.split(r" = |(?<!operator)\(", words, maxsplit=1)[0]
-    name = re.search(r"([\w:~]+)(?:<[^()]*>)?(?:operator\W+)?$", head.strip())
+    name = re.search(r"([\w:~]+)(?:<[^()]*>)?(?:operator\W+|operator \w+)?$", head.strip())
     return name[1] if name else None
 
 
