@@ -12,7 +12,7 @@
 #include "common.h"
 #include "core/check.h"
 #include "core/together.h"
-#include "formats/option_values.h"
+#include "formats/options.h"
 #include "model/mpt_folder.h"
 #include "model/parameters.h"
 

@@ -6,7 +6,7 @@
 #include <set>
 
 #include "compare/run.h"
-#include "formats/option_values.h"
+#include "formats/options.h"
 #include "report/format.h"
 #include "train/update.h"
 

@@ -1,6 +1,6 @@
 #include "alibi/model_options.h"
 #include "core/check.h"
-#include "formats/option_values.h"
+#include "formats/options.h"
 #include "model/check_config.h"
 #include "model/parameters.h"
 #include "model/position.h"

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "core/check.h"
-#include "formats/option_values.h"
+#include "formats/options.h"
 #include "model/check_config.h"
 
 namespace alibi {

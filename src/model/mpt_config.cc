@@ -7,7 +7,7 @@
 #include "alibi/version.h"
 #include "core/check.h"
 #include "core/files.h"
-#include "formats/option_values.h"
+#include "formats/options.h"
 #include "model/check_config.h"
 #include "model/position.h"
 #include "nn/activation.h"

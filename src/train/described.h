@@ -7,7 +7,7 @@
 #include "alibi/model_options.h"
 #include "alibi/train.h"
 #include "core/check.h"
-#include "formats/option_values.h"
+#include "formats/options.h"
 
 namespace alibi {
 

@@ -15,6 +15,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "killed_child.h"
+#include "model/mpt_folder.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "text/word_tokenizer.h"
@@ -310,6 +311,24 @@ TEST(ModelFolder, ClaimsThatTheFileDoesNotKeepAreRefusedBeforeAnythingIsMade) {
   EXPECT_EQ(bytes_to_refuse(folder.path(), "\"x\".dtype is \"F5\", which is no type of the format"), 0);
   with_header(R"({"transformer.wte.weight":{"dtype":"F4","shape":[257,8192],"data_offsets":[0,1052672]}})", 1052672);
   EXPECT_EQ(bytes_to_refuse(folder.path(), "\"transformer.wte.weight\" is of type F4, expected"), 0);
+}
+
+TEST(ModelFolder, IsDescribedWithoutMemoryForItsParameters) {
+  const TemporaryFolder folder;
+  LanguageModelConfig config = folder_config();
+  config.transformer.slope_training = SlopeTraining::learned_random;
+  const LanguageModel model(config, 1);
+  model.save(folder.path());
+  const int64_t before = tensor_bytes();
+  reset_peak_tensor_bytes();
+  const MptFolder files(folder.path());
+  EXPECT_EQ(peak_tensor_bytes(), before);
+  EXPECT_EQ(files.config.model.parameter_count(), model.parameter_count());
+  EXPECT_EQ(files.slopes(), model.slopes());
+  LanguageModel::load(folder.path());
+  EXPECT_LE(peak_tensor_bytes() - before, 4 * model.parameter_count() + 4096);  // no second copy of the weights
+  fs::resize_file(folder / "model.safetensors", fs::file_size(folder / "model.safetensors") - 1);
+  expect_error([&] { MptFolder(folder.path()); }, "model.safetensors");
 }
 
 }  // namespace

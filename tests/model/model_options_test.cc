@@ -11,7 +11,7 @@
 
 #include "alibi/model_recipe.h"
 #include "core/files.h"
-#include "formats/option_values.h"
+#include "formats/options.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "train/described.h"

@@ -1,4 +1,4 @@
-#include "formats/option_values.h"
+#include "formats/options.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
