@@ -116,7 +116,7 @@ void add_bench_train(CLI::App& bench) {
   command.choices("--presets", names);
   command.counts("--lengths", options->lengths, "Training lengths [512, 1024, 2048, 4096]");
   command.list("--positions", options->positions,
-               "Position methods, which take turns: alibi, sinusoidal, rotary, t5, learned, none");
+               fmt::format("Position methods, which take turns: {}", fmt::join(position_names(), ", ")));
   command.choices("--positions", position_names());
   command.flag("--all-keys", options->all_keys, "alibi: also without the skip rule, which is no part of the position");
   add_precision(command, options->precision);

@@ -37,7 +37,7 @@ struct CompareCommand : CommonOptions {
   Interpolation interpolation;
   TokenizerChoice tokenizer;
   std::optional<double> dropout;
-  GivenOptions<ModelOptions> model;
+  GivenOptions<LanguageModelConfig> model;
   GivenOptions<TrainOptions> train;
 };
 
@@ -99,7 +99,7 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   if (options.interpolation.dynamic || options.interpolation.factor != 1) compare.interpolation = options.interpolation;
   compare.overwrite = options.overwrite;
   compare.train = train_options(options.preset, options.train, options.seed);
-  options.model.apply_to(compare.model);
+  for (const auto& [name, value] : options.model.values()) compare.model.set(name, value);
   if (tunes) compare.tune_rates = rates_to_try(options.tune, compare.train.learning_rate);
   if (options.dropout) compare.dropout = static_cast<float>(*options.dropout);
   compare.eval_tokens = options.eval_tokens.value_or(compare.eval_tokens);
@@ -182,7 +182,7 @@ void add_compare(CLI::App& app) {
   command.texts(options->texts, false,
                 "Text files, folders, - for standard input, or a folder of `alibi tokenize` [the C++ headers of this "
                 "machine]");
-  command.list("--methods", options->methods, "Of alibi, sinusoidal, rotary, t5, learned, none");
+  command.list("--methods", options->methods, fmt::format("Of {}", fmt::join(position_names(), ", ")));
   command.choices("--methods", position_names());
   command.count("--seeds", options->seeds, "Train each method from so many seeds: --seed and those that follow");
   command.counts("--train-lengths", options->train_lengths, "Train each method at each of these lengths");

@@ -43,6 +43,7 @@ class GivenOptions {
   void apply_to(Options& options) const;
   bool empty() const { return values_.empty(); }
   bool has(std::string_view name) const { return values_.contains(name); }
+  const std::map<std::string_view, OptionValue>& values() const { return values_; }
 
  private:
   void add(Command& command, const Option<Options>& option, const std::string& name);

@@ -4,16 +4,17 @@
 #include <cstdlib>
 #include <memory>
 #include <nlohmann/json.hpp>
-#include <variant>
 
 #include "alibi/attention.h"
-#include "alibi/language_model.h"
+#include "alibi/model_options.h"
 #include "alibi/runtime.h"
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
+#include "core/together.h"
+#include "formats/options.h"
 #include "model/mpt_folder.h"
-#include "model/position.h"
+#include "model/parameters.h"
 
 namespace alibi::cli {
 namespace {
@@ -35,32 +36,23 @@ nlohmann::ordered_json describe_cpu() {
           {"ALIBI_ISA", forced == nullptr ? "not set" : forced}};
 }
 
-nlohmann::ordered_json describe(const LanguageModel& model) {
-  const LanguageModelConfig& config = model.config();
+nlohmann::ordered_json describe(const MptFolder& folder) {
+  const LanguageModelConfig& config = folder.config.model;
   const TransformerConfig& t = config.transformer;
   nlohmann::ordered_json json = {{"position", name_of(t.position)},
                                  {"train_length", config.train_length},
-                                 {"parameters", model.parameter_count()},
-                                 {"tokenizer", model.tokenizer().kind()},
-                                 {"vocab_size", config.vocab_size},
-                                 {"layers", t.layers},
-                                 {"d_model", t.d_model},
-                                 {"heads", t.heads},
-                                 {"kv_heads", t.key_heads()},
-                                 {"head_dim", t.head_dim()},
-                                 {"ffn_dim", t.ffn_dim()},
-                                 {"activation", name_of(t.activation)},
-                                 {"norm", name_of(t.norm)},
-                                 {"causal", t.causal},
-                                 {"final_norm", t.final_norm},
-                                 {"embedding_scale", config.embedding_scale},
-                                 {"dropout", t.dropout},
-                                 {"attention_dropout", t.attention_dropout},
-                                 {"activation_dropout", t.activation_dropout},
-                                 {"embedding_dropout", t.embedding_dropout}};
+                                 {"parameters", config.parameter_count()},
+                                 {"tokenizer", folder.tokenizer->kind()}};
+  for (const ConfigField& field : config_fields()) {
+    if (field.more.json && field.belongs_to(t.position)) json[field.recorded_name()] = json_of(field.get(config));
+  }
+  json["kv_heads"] = t.key_heads();
+  json["head_dim"] = t.head_dim();
+  json["ffn_dim"] = t.ffn_dim();
   if (const auto mask = config.mask_token()) {
-    json["bidirectional"] = name_of(t.bidirectional);
     json["mask_token"] = *mask;
+  } else {
+    json.erase("bidirectional");
   }
   if (config.adaptive) {
     auto& bands = json["bands"] = nlohmann::ordered_json::array();
@@ -69,19 +61,14 @@ nlohmann::ordered_json describe(const LanguageModel& model) {
     }
     json["adaptive_dropout"] = config.adaptive->dropout;
   }
-  if (t.window > 0) json["window"] = t.window;
+  if (t.window == 0) json.erase("window");
   if (t.position == Position::alibi) {
-    json["alibi_bias_max"] = t.alibi_bias_max;
-    const std::vector<std::vector<float>> layers = model.slopes();
-    json["slope_training"] = name_of(t.slope_training);
+    const std::vector<std::vector<float>> layers = folder.slopes();
     if (t.slope_training == SlopeTraining::fixed) {
       json["slopes"] = layers.empty() ? std::vector<float>() : layers.front();
     } else {
       json["slopes"] = layers;
     }
-  }
-  for (const PositionField& field : make_position(t)->fields()) {
-    std::visit([&](auto member) { json[field.name] = t.*member; }, field.member);
   }
   return json;
 }
@@ -108,18 +95,19 @@ void run_info(InfoCommand& options) {
     for (const auto& [key, value] : cpu.items()) say("{:<16} {}\n", key, as_text(value));
     if (options.model.empty()) return options.write_json(cpu);
   }
-  const LanguageModel model = LanguageModel::load(options.model);
+  const std::filesystem::path path = options.model;
+  const MptFolder folder =
+      read_together(path, kConfigFile, [](const std::filesystem::path& place) { return MptFolder(place); });
   nlohmann::ordered_json json = {{"model", options.model}};
-  const std::vector<std::string> differences = read_mpt_config(options.model).differences;
+  const std::vector<std::string>& differences = folder.config.differences;
   json["mpt"] = differences.empty();
   if (!differences.empty()) json["differences_from_mpt"] = differences;
-  json.update(describe(model));
+  json.update(describe(folder));
   for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, as_text(value));
 
   auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
-  for (const Parameter* parameter : model.parameters()) {
-    tensors.push_back(
-        {{"name", parameter->name}, {"shape", parameter->value.shape()}, {"dtype", name_of(parameter->value.dtype())}});
+  for (const ParameterSpec& parameter : parameter_specs(folder.config.model)) {
+    tensors.push_back({{"name", parameter.name}, {"shape", parameter.shape}, {"dtype", name_of(DType::float32)}});
   }
   options.write_json(json);
 }

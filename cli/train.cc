@@ -65,17 +65,6 @@ void complete_from(TrainSettings& settings, const Command& command) {
               "out their options");
 }
 
-/// The weights of --from. A text that came in tokens has to be in those of the model.
-void begin_from(const TrainSettings& settings, LanguageModel& model, const Tokenizer& words) {
-  const LanguageModel start = LanguageModel::load(settings.from);
-  check(words.fingerprint() == start.tokenizer().fingerprint(),
-        "[train] the text is in tokens of another tokenizer ({}, {} tokens) than that of {} ({}, {} tokens)",
-        words.kind(), words.vocab_size(), settings.from, start.tokenizer().kind(), start.tokenizer().vocab_size());
-  const std::vector<const Parameter*> values = start.parameters();
-  const std::vector<Parameter*> places = model.parameters();
-  for (size_t i = 0; i < places.size(); ++i) places[i]->value.copy_from(values[i]->value);
-}
-
 /// Before the text is read, which may take long.
 void check_replaces_nothing(const TrainSettings& settings, bool resumes) {
   check_usage(!settings.overwrite || !resumes,
@@ -159,11 +148,11 @@ void plan(TrainSettings& settings, const Command& command) {
   check_usage(!settings.epochs, "[train] --plan does not read the text, so it cannot count in --epochs: say --tokens");
   settings.apply();
   const TrainOptions options = train_options(settings);
-  LanguageModelConfig config = model_config(settings, options.length);
+  std::optional<int> tokens;
   if (settings.tokenizer.vocab_size > 0) {
-    config = with_vocab_size(config, static_cast<int>(std::min<int64_t>(settings.tokenizer.vocab_size, INT32_MAX)));
+    tokens = static_cast<int>(std::min<int64_t>(settings.tokenizer.vocab_size, INT32_MAX));
   }
-  show_plan(settings, config, options);
+  show_plan(settings, recipe_of(settings).config(options.length, tokens), options);
 }
 
 void run_train(TrainSettings& settings, const Command& command) {
@@ -179,20 +168,17 @@ void run_train(TrainSettings& settings, const Command& command) {
     settings.from = newest->folder.string();  // a model of that shape, whatever became of the first one
   }
   TrainOptions options = train_options(settings);
-  LanguageModelConfig config = model_config(settings, options.length);
+  const ModelRecipe recipe = recipe_of(settings);
+  recipe.config(options.length);  // throws what is wrong with it before the text is read
   make_folder(settings.model);
 
   const TrainingData data = with_progress([&](const TextProgress& progress) {
-    TokenizerChoice choice = settings.tokenizer;
-    if (!is_data_folder(settings.texts.front())) choice.like = settings.from.empty() ? choice.like : settings.from;
-    return training_data(settings.texts, settings.valid, choice, progress, settings.field);
+    return recipe.read_text(settings.texts, settings.valid, progress, settings.field);
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs) options = train_options(settings, text_tokens);
   options.check_text(text_tokens);  // before a model of that length is made
-  if (settings.from.empty()) config = with_vocab_size(config, data.tokenizer->vocab_size());
-  LanguageModel model(config, settings.seed, data.tokenizer);
-  if (!settings.from.empty()) begin_from(settings, model, *data.tokenizer);
+  LanguageModel model = recipe.model(options.length, data.tokenizer, settings.seed);
   settings.from = from;
   say("{} parameters, {} bytes to train on, {} held out\n", format_integer(model.parameter_count()),
       format_integer(data.train_bytes), format_integer(data.valid_bytes));

@@ -4,8 +4,6 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
-#include "model/mpt_config.h"
-#include "model/position.h"
 
 namespace alibi::cli {
 namespace {
@@ -33,7 +31,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.group(OptionGroup::text);
   add_valid(command, s.valid);
   add_field(command, s.field);
-  command.text("--position", s.position, "NAME", "alibi, sinusoidal, rotary, t5, learned or none");
+  command.text("--position", s.position, "NAME", fmt::format("{}", fmt::join(position_names(), ", ")));
   command.choices("--position", position_names());
   add_preset(command, s.preset);
   add_tokenizer(command, s.tokenizer);
@@ -63,26 +61,12 @@ TrainOptions train_options(const TrainSettings& s, std::optional<int64_t> text_t
   return options;
 }
 
-LanguageModelConfig model_config(const TrainSettings& s, int64_t train_length) {
-  if (!s.from.empty()) {
-    LanguageModelConfig config = read_mpt_config(s.from).model;
-    const std::optional<int64_t> end = end_of_positions(config.transformer);
-    check_usage(!end || train_length <= *end, "[train] {} has {} positions, which end at {}; --length is {}", s.from,
-                name_of(config.transformer.position), end.value_or(0), train_length);
-    config.train_length = train_length;
-    return s.dropout ? with_dropout(config, static_cast<float>(*s.dropout)) : config;
-  }
-  ModelOptions options;
-  s.shape.apply_to(options);
-  LanguageModelConfig config = preset(s.preset);
-  const Position position = position_from(s.position);
-  // Twice: options ask which method and length it is, and the method's embedding scale how wide they made it.
-  config = with_position(config, position, train_length);
-  config = with_position(with_options(config, options, config), position, train_length);
-  if (options.embedding_scale > 0) config.embedding_scale = static_cast<float>(options.embedding_scale);
-  if (s.dropout) config = with_dropout(config, static_cast<float>(*s.dropout));
-  config.validate();
-  return config;
+ModelRecipe recipe_of(const TrainSettings& s) {
+  ModelRecipe recipe{
+      .preset = s.preset, .position = position_from(s.position), .from = s.from, .tokenizer = s.tokenizer};
+  for (const auto& [name, value] : s.shape.values()) recipe.options.set(name, value);
+  if (s.dropout) recipe.dropout = static_cast<float>(*s.dropout);
+  return recipe;
 }
 
 nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions& options, const TrainRun& run,
@@ -106,10 +90,8 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
     json["from"] = absolute_path(s.from);
   } else if (!s.tokenizer.like.empty())
     json["like"] = absolute_path(s.tokenizer.like);
-  ModelOptions shape;
-  s.shape.apply_to(shape);
-  for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
-    if (s.shape.has(option.name)) json[option_key(option.name)] = json_of(option.get(shape));
+  for (const ConfigField& field : options_of<LanguageModelConfig>) {
+    if (s.shape.has(field.name)) json[option_key(field.name)] = json_of(s.shape.values().at(field.name));
   }
   add_settings(json, options);
   add_settings(json, run);

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "alibi/model_recipe.h"
 #include "alibi/train.h"
 #include "common.h"
 #include "text/documents.h"
@@ -23,7 +24,7 @@ struct TrainSettings : CommonOptions {
   TokenizerChoice tokenizer;
   std::optional<double> epochs, dropout;
   bool plan = false, overwrite = false;
-  GivenOptions<ModelOptions> shape;
+  GivenOptions<LanguageModelConfig> shape;
   GivenOptions<TrainOptions> train;
   GivenOptions<TrainRun> run;
 };
@@ -32,7 +33,7 @@ void add_train_options(Command& command, TrainSettings& settings);
 
 /// What goes to the library. With --epochs the number of tokens to train on holds only once that of the text is given.
 TrainOptions train_options(const TrainSettings& settings, std::optional<int64_t> text_tokens = {});
-LanguageModelConfig model_config(const TrainSettings& settings, int64_t train_length);
+ModelRecipe recipe_of(const TrainSettings& settings);
 
 /// All settings in force, by the names of their options, for train.json; `--config` reads it.
 nlohmann::ordered_json settings_json(const TrainSettings& settings, const TrainOptions& options, const TrainRun& run,

@@ -15,6 +15,7 @@
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
 #include "alibi/model_options.h"
+#include "alibi/model_recipe.h"
 #include "alibi/options.h"
 #include "alibi/results.h"
 #include "alibi/runtime.h"

@@ -102,6 +102,9 @@ class ALIBI_API LanguageModel {
   /// Reads a model folder: config.json and model.safetensors in the layout of Hugging Face's MPT, and a tokenizer.
   /// Throws Error that names the file and what is wrong with it.
   static LanguageModel load(const std::filesystem::path& folder);
+  /// The same; `adjust` may change what the weights do not depend on: dropout, tolerance, training length.
+  static LanguageModel load(const std::filesystem::path& folder,
+                            const std::function<void(LanguageModelConfig&)>& adjust);
   /// Writes such a folder, as a whole: if the process is killed, it holds the old model or the new one.
   void save(const std::filesystem::path& folder) const;
 
@@ -168,8 +171,11 @@ class ALIBI_API LanguageModel {
 
   struct State;  ///< private to the library
   const State& state() const { return *state_; }
+  /// A model that computes with the same weights, in memory that both share; `adjust` as in load().
+  LanguageModel sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const;
 
  private:
+  explicit LanguageModel(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

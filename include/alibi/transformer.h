@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -61,6 +62,19 @@ inline constexpr auto enum_names<Position> = std::to_array<EnumName<Position>>({
                                                                                 {Position::learned, "learned"},
                                                                                 {Position::none, "none"}});
 template <>
+inline constexpr auto enum_names<Activation> = std::to_array<EnumName<Activation>>({{Activation::gelu, "gelu"},
+                                                                                    {Activation::gelu_tanh,
+                                                                                     "gelu_tanh"},
+                                                                                    {Activation::relu, "relu"},
+                                                                                    {Activation::swiglu, "swiglu"},
+                                                                                    {Activation::geglu, "geglu"}});
+template <>
+inline constexpr auto enum_names<Norm> = std::to_array<EnumName<Norm>>({{Norm::layer_norm, "layer_norm"},
+                                                                        {Norm::rms_norm, "rms_norm"}});
+template <>
+inline constexpr auto enum_names<Initialization> =
+    std::to_array<EnumName<Initialization>>({{Initialization::scaled, "scaled"}, {Initialization::fairseq, "fairseq"}});
+template <>
 inline constexpr auto enum_names<Bidirectional> =
     std::to_array<EnumName<Bidirectional>>({{Bidirectional::symmetric, "symmetric"},
                                             {Bidirectional::one_sided, "one_sided"},
@@ -89,7 +103,8 @@ ALIBI_API SlopeTraining slope_training_from(std::string_view name);
 /// "auto" is best_precision().
 ALIBI_API Precision precision_from(std::string_view name);
 
-/// The defaults are those of the small PyTorch package that popularised the method.
+/// The defaults are those of the small PyTorch package that popularised the method. What files, runs, commands and
+/// reports say of each field comes from its declaration in src/model/model_options.cc; see alibi/model_options.h.
 struct ALIBI_API TransformerConfig {
   int layers = 6;
   int d_model = 256;
@@ -111,8 +126,11 @@ struct ALIBI_API TransformerConfig {
   int64_t window = 0;  ///< > 0: attention sees keys at a distance below it alone (sliding-window attention)
   int t5_buckets = 32;
   int t5_max_distance = 128;
-  double t5_init = 0.02;      ///< standard deviation of the table's first values
-  double t5_rate_factor = 1;  ///< learning rate of the table, as a multiple of that of the rest; see ModelOptions
+  double t5_init = 0.02;  ///< standard deviation of the table's first values
+  /// Learning rate of the table, as a multiple of that of the rest. AdamW moves every weight by about the rate in an
+  /// update, and biases have farther to go than other weights: at 1 the table of a short training stays near zero
+  /// (docs/paper.md, E1). The paper's recipe has another optimizer, and 1.
+  double t5_rate_factor = 64;
   double rotary_theta = 10000;
   int64_t max_length = 0;  ///< learned: rows of the table
   Activation activation = Activation::gelu;
@@ -202,6 +220,9 @@ class ALIBI_API Transformer {
   const State& state() const { return *state_; }
 
  private:
+  friend class LanguageModel;
+  /// Without a seed the parameters hold nothing yet: they are about to be loaded.
+  Transformer(const TransformerConfig& config, std::optional<uint64_t> seed);
   std::unique_ptr<State> state_;
 };
 

@@ -146,7 +146,7 @@ def compare(
     """Trains position methods at a short length on the same batches, and tests each at longer ones.
 
     text, valid     as train()'s
-    methods         of alibi, sinusoidal, rotary, t5, learned, none
+    methods         position methods; a wrong name is answered with all there are
     seeds           each method is trained from so many
     train_lengths   each method is trained at each of these; none: at the option `length`
     lengths         to test at; none: 1 to 16 times the training length

@@ -94,7 +94,7 @@ def train(
                   None: the C++ headers of this machine
     valid         the same, held out; None: a part of the text, by a fixed rule
     preset        size of the model: tiny, small, base, medium, large ...
-    position      alibi, sinusoidal, rotary, t5, learned, none
+    position      a position method: "alibi", "t5" ...; a wrong name is answered with all there are
     tokenizer     byte, bpe, unigram or words, learned from the text (vocab_size, min_count); like: that of a model
     from_model    begins with this model, its shape and its tokenizer: fine-tuning
     out           folder for checkpoints and the model; with resume the run goes on from its newest checkpoint (give the

@@ -49,10 +49,12 @@ OrderedJson identity_of(const CompareOptions& options, const TrainingData& data)
     }
   }
   identity["preset"] = options.preset;
-  for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
-    identity[option.name] = json_of(option.get(options.model));
+  for (const ConfigField& field : options_of<LanguageModelConfig>) {
+    const OptionValue* given = options.model.find(field.name);
+    if (given || !field.default_text) identity[field.name] = json_of(given ? *given : default_of(field));
   }
-  identity["t5_rate_factor"] = t5_rate_factor(options);  // not 0: what that means was not always the same
+  const LanguageModelConfig of_t5 = model_config(options, Position::t5, options.train.length, nullptr);
+  identity["t5_rate_factor"] = of_t5.transformer.t5_rate_factor;  // what is usual was not always the same
   identity["dropout"] = options.dropout ? OrderedJson(*options.dropout) : OrderedJson(nullptr);
   identity["tokenizer"] = data.tokenizer->fingerprint();
   identity["text"] = fingerprint(data.train.tokens);
@@ -115,7 +117,9 @@ void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
 }
 
 void Comparison::check_options() {
-  check_usage(options_.model.causal, "[compare] encoders are not compared yet: causal is false, expected true");
+  const OptionValue* causal = options_.model.find("causal");
+  check_usage(!causal || *causal == OptionValue(true),
+              "[compare] encoders are not compared yet: causal is false, expected true");
   if (options_.train_lengths.empty()) options_.train_lengths = {options_.train.length};
   std::sort(options_.train_lengths.begin(), options_.train_lengths.end());
   const auto repeated = std::unique(options_.train_lengths.begin(), options_.train_lengths.end());

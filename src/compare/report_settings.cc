@@ -3,7 +3,10 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <set>
+
 #include "compare/run.h"
+#include "formats/options.h"
 #include "report/format.h"
 #include "train/update.h"
 
@@ -16,39 +19,30 @@ std::string model_text(const TransformerConfig& model) {
   return model.dropout > 0 ? text + fmt::format(", dropout {:g}", model.dropout) : text;
 }
 
-std::string slopes_text(const ModelOptions& model) {
-  const std::string given = model.slopes.empty() ? fmt::format("slopes down to 2^-{:g}", model.bias_max)
-                                                 : fmt::format("slopes {:g}", fmt::join(model.slopes, ", "));
-  switch (model.slope_training) {
-    case SlopeTraining::fixed:
-      return given;
-    case SlopeTraining::learned:
-      return given + " to begin with, learned by each layer";
-    case SlopeTraining::learned_random:
-      return fmt::format("slopes learned by each layer, from random ones between 2^-{:g} and 1", model.bias_max);
+/// "t5_buckets 32": what the models of a method have, at all training lengths.
+std::string field_text(const ConfigField& field, const CompareOptions& options, Position method) {
+  std::set<std::string> values;
+  for (const int64_t length : options.train_lengths) {
+    const std::string value = short_text_of(field.get(model_config(options, method, length, nullptr)));
+    values.insert(value.empty() ? "usual" : value);
   }
-  return given;
+  return fmt::format("{} {}", field.name, fmt::join(values, " or "));
 }
 
-std::string t5_text(const CompareOptions& options) {
-  const ModelOptions& model = options.model;
-  std::string text = fmt::format("{} buckets, one for all from {} on", model.t5_buckets,
-                                 model.t5_max_distance > 0 ? fmt::format("distance {}", model.t5_max_distance)
-                                                           : "a quarter of the training length");
-  const double rate = t5_rate_factor(options);
-  return text + fmt::format(", drawn with standard deviation {:g}, learned at {}", model.t5_init,
-                            rate == 1 ? "the rate of the rest" : fmt::format("{:g} times the rate of the rest", rate));
-}
-
-/// What the methods themselves are given.
+/// What the models have besides their size: what was given for all, and what belongs to a method.
 std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
   std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.embedding_scale);
-  if (options.model.window > 0) text += fmt::format("; attention sees the {} nearest keys", options.model.window);
+  const std::set<std::string_view> said = {"layers", "d_model", "heads", "embedding_scale"};
+  for (const ConfigField& field : options_of<LanguageModelConfig>) {
+    const bool is_news = options.model.find(field.name) && !field.more.position && !said.contains(field.name);
+    if (is_news) text += "; " + field_text(field, options, options.methods.front());
+  }
   for (const Position method : options.methods) {
-    if (method == Position::alibi) text += "; alibi: " + slopes_text(options.model);
-    if (method == Position::t5) {
-      text += "; t5: " + t5_text(options);
+    std::vector<std::string> own;
+    for (const ConfigField& field : config_fields()) {
+      if (field.more.position == method) own.push_back(field_text(field, options, method));
     }
+    if (!own.empty()) text += fmt::format("; {}: {}", name_of(method), fmt::join(own, ", "));
   }
   return text;
 }

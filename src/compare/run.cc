@@ -49,9 +49,8 @@ class Run {
  private:
   LanguageModel make_model() const {
     if (run_.trained) return LanguageModel::load(setting_.store.path_of(results_));
-    const LanguageModelConfig config =
-        model_config(options_, position_from(results_.method), train_.length, setting_.data.tokenizer.get());
-    return LanguageModel(config, train_.seed, setting_.data.tokenizer);
+    return recipe_of(options_, position_from(results_.method))
+        .model(train_.length, setting_.data.tokenizer, train_.seed);
   }
   bool is_stopped() const { return options_.should_stop && options_.should_stop(); }
   bool train_model();
@@ -340,21 +339,19 @@ void Run::sample() try {
 
 }  // namespace
 
-LanguageModelConfig model_config(const CompareOptions& options, Position method, int64_t train_length,
-                                 const Tokenizer* tokenizer) {
-  const LanguageModelConfig of_preset = preset(options.preset);
-  // Not each method's own embedding scale: methods differ in their positions alone.
-  LanguageModelConfig config = with_options(with_position(of_preset, method, train_length), options.model, of_preset);
-  if (options.dropout) config = with_dropout(config, *options.dropout);
-  if (tokenizer != nullptr) config = with_vocab_size(config, tokenizer->vocab_size());
-  config.validate();
-  return config;
+ModelRecipe recipe_of(const CompareOptions& options, Position method) {
+  return {.preset = options.preset,
+          .position = method,
+          .options = options.model,
+          .dropout = options.dropout,
+          .keep_embedding_scale = true,  // methods differ in their positions alone
+          .tokenizer = options.tokenizer};
 }
 
-double t5_rate_factor(const CompareOptions& options) {
-  const LanguageModelConfig of_preset = preset(options.preset);
-  const LanguageModelConfig of_t5 = with_position(of_preset, Position::t5, options.train.length);
-  return with_options(of_t5, options.model, of_preset).transformer.t5_rate_factor;
+LanguageModelConfig model_config(const CompareOptions& options, Position method, int64_t train_length,
+                                 const Tokenizer* tokenizer) {
+  return recipe_of(options, method)
+      .config(train_length, tokenizer ? std::optional(tokenizer->vocab_size()) : std::nullopt);
 }
 
 StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress) {

@@ -5,6 +5,7 @@
 #include <string>
 
 #include "alibi/compare.h"
+#include "alibi/model_recipe.h"
 #include "compare/held_out.h"
 #include "compare/run_store.h"
 
@@ -22,12 +23,10 @@ struct RunSetting {
 /// Tells a phase, and how much of the run is over.
 using RunProgress = std::function<void(CompareStatus status, double fraction_of_run)>;
 
-/// The model of one method, before it is trained.
+/// What the models of one method start from.
+ModelRecipe recipe_of(const CompareOptions& options, Position method);
 LanguageModelConfig model_config(const CompareOptions& options, Position method, int64_t train_length,
                                  const Tokenizer* tokenizer);
-
-/// What options.model has, or what is usual with the preset.
-double t5_rate_factor(const CompareOptions& options);
 
 /// Goes on with the run and keeps each part as soon as it is done. Returns early, with done = false, if
 /// options.should_stop says so.

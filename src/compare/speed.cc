@@ -35,22 +35,11 @@ class Stopwatch {
   std::clock_t cpu_ = std::clock();
 };
 
-/// The model as it is, but that attention reads every key.
-LanguageModel without_skipping(const LanguageModel& model, const std::shared_ptr<const Tokenizer>& tokenizer) {
-  LanguageModelConfig config = model.config();
-  config.transformer.tolerance = 0;
-  LanguageModel same(config, 0, tokenizer);
-  const std::vector<const Parameter*> from = model.parameters();
-  const std::vector<Parameter*> to = same.parameters();
-  for (size_t i = 0; i < from.size(); ++i) to[i]->value.copy_from(from[i]->value);
-  same.weights_changed();
-  return same;
-}
-
 /// What one method does in its turn.
 class Entrant {
  public:
-  Entrant(const RunSetting& setting, const RunResults& run, bool all_keys) : setting_(setting), run_(run) {
+  Entrant(const RunSetting& setting, const RunResults& run, LanguageModel model, bool all_keys)
+      : setting_(setting), model_(std::move(model)) {
     speed_.method = run.method;
     speed_.all_keys = all_keys;
     add_work("train", run.train_length, run.train_tokens_per_second);
@@ -61,11 +50,9 @@ class Entrant {
   }
 
   void take_turn() {
-    LanguageModel model = LanguageModel::load(setting_.store.path_of(run_));
-    if (speed_.all_keys) model = without_skipping(model, setting_.data.tokenizer);
     for (Work& work : works_) {
       if (!work.can_run) continue;
-      work.turns.push_back(work.name == "train" ? train_some(model, work) : evaluate_some(model, work));
+      work.turns.push_back(work.name == "train" ? train_some(model_, work) : evaluate_some(model_, work));
     }
   }
 
@@ -135,13 +122,15 @@ class Entrant {
   }
 
   const RunSetting& setting_;
-  const RunResults& run_;
+  LanguageModel model_;
   MethodSpeed speed_;
   std::vector<Work> works_;
 };
 
 bool skips_keys(const RunSetting& setting, const RunResults& run) {
-  return position_from(run.method) == Position::alibi && setting.options.model.tolerance > 0;
+  const Position method = position_from(run.method);
+  return method == Position::alibi &&
+         model_config(setting.options, method, run.train_length, nullptr).transformer.tolerance > 0;
 }
 
 /// The first run of each method at the shortest training length.
@@ -164,16 +153,24 @@ std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting,
   std::vector<Entrant> entrants;
   std::vector<std::string> names;
   for (const RunResults& run : first) {
-    for (const bool all_keys : {false, true}) {
-      if (all_keys && !skips_keys(setting, run)) continue;
-      entrants.emplace_back(setting, run, all_keys);
-      names.push_back(MethodSpeed{run.method, all_keys, {}}.name());
-    }
+    names.push_back(MethodSpeed{run.method, false, {}}.name());
+    if (skips_keys(setting, run)) names.push_back(MethodSpeed{run.method, true, {}}.name());
   }
   const std::optional<JsonObject> known = setting.store.load_note(kNote);
   if (known && known->get<std::vector<std::string>>("names") == names) {
     check(known->has("speed"), "[compare] {}speed is missing", known->where());
     return speed_from_json(known->raw().at("speed"), known->where() + "note");
+  }
+  for (const RunResults& run : first) {  // loaded once; what differs in the skip rule alone has the same weights
+    LanguageModel model = LanguageModel::load(setting.store.path_of(run));
+    if (skips_keys(setting, run)) {
+      const auto read_all = [](LanguageModelConfig& config) { config.transformer.tolerance = 0; };
+      LanguageModel all_keys = model.sharing_weights(read_all);
+      entrants.emplace_back(setting, run, std::move(model), false);
+      entrants.emplace_back(setting, run, std::move(all_keys), true);
+    } else {
+      entrants.emplace_back(setting, run, std::move(model), false);
+    }
   }
   for (int64_t turn = 0; turn < turns; ++turn) {
     for (size_t i = 0; i < entrants.size(); ++i) {

@@ -31,9 +31,6 @@ struct ConfigFields {
   void range(std::string_view field, int64_t value, int64_t low, int64_t high) const {
     expect(value >= low && value <= high, field, value, fmt::format("{} to {}", low, high));
   }
-  void rate(std::string_view field, float value) const {
-    expect(value >= 0 && value < 1, field, value, "at least 0 and below 1");
-  }
 };
 
 /// Refuses the first field that is wrong.

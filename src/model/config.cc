@@ -1,7 +1,6 @@
-#include <cmath>
-
-#include "alibi/language_model.h"
+#include "alibi/model_options.h"
 #include "core/check.h"
+#include "formats/options.h"
 #include "model/check_config.h"
 #include "model/parameters.h"
 #include "model/position.h"
@@ -15,12 +14,22 @@ const ConfigFields& own_words() {
   return words;
 }
 
-}  // namespace
+/// The range of each field by itself.
+void check_ranges(const LanguageModelConfig& config, const ConfigFields& fields) {
+  for (const ConfigField& field : config_fields()) {
+    if (!field.belongs_to(config.transformer.position)) continue;
+    const OptionValue value = field.get(config);
+    const auto* list = std::get_if<std::vector<double>>(&value);
+    const std::vector<OptionValue> all =
+        list ? std::vector<OptionValue>(list->begin(), list->end()) : std::vector{value};
+    for (const OptionValue& one : all) {
+      fields.expect(is_in(field.range, one), field.recorded_name(), text_of(one), text_of(field.range));
+    }
+  }
+}
 
-void check_config(const TransformerConfig& t, const ConfigFields& fields) {
-  fields.range("layers", t.layers, 0, 10000);
-  fields.range("d_model", t.d_model, 1, largest_extent);
-  fields.range("heads", t.heads, 1, 4096);
+/// What several fields must be together.
+void check_transformer(const TransformerConfig& t, const ConfigFields& fields) {
   fields.expect(t.d_model % t.heads == 0, "d_model", t.d_model,
                 fmt::format("a multiple of {}, {}", fields.name("heads"), t.heads));
   fields.refuse_if(t.head_dim() > 256, fmt::format("{} / {} is {}, expected a head_dim of 1 to 256",
@@ -28,29 +37,26 @@ void check_config(const TransformerConfig& t, const ConfigFields& fields) {
   fields.range("kv_heads", t.key_heads(), 1, t.heads);
   fields.expect(t.heads % t.key_heads() == 0, "heads", t.heads,
                 fmt::format("a multiple of {}, {}", fields.name("kv_heads"), t.key_heads()));
-  fields.expect(t.expansion > 0 && t.expansion <= 64 && t.ffn_dim() >= 1, "expansion", t.expansion,
-                "above 0, at most 64");
-  fields.rate("dropout", t.dropout);
-  fields.rate("attention_dropout", t.attention_dropout);
-  fields.rate("activation_dropout", t.activation_dropout);
-  fields.rate("embedding_dropout", t.embedding_dropout);
-  fields.expect(std::isfinite(t.alibi_bias_max) && t.alibi_bias_max > 0, "alibi_bias_max", t.alibi_bias_max, "above 0");
-  fields.expect(t.norm_eps > 0 && t.norm_eps < 1, "norm_eps", t.norm_eps, "between 0 and 1");
-  fields.expect(t.tolerance >= 0 && t.tolerance < 1, "tolerance", t.tolerance, "at least 0 and below 1");
-  fields.range("window", t.window, 0, int64_t{1} << 40);
+  fields.expect(t.ffn_dim() >= 1, "expansion", t.expansion, fmt::format("at least {}", 0.5 / t.d_model));
   make_position(t)->check(fields);
 }
 
+}  // namespace
+
+void check_config(const TransformerConfig& t, const ConfigFields& fields) {
+  LanguageModelConfig config;
+  config.transformer = t;
+  check_config(config, fields);
+}
+
 void check_config(const LanguageModelConfig& config, const ConfigFields& fields) {
-  check_config(config.transformer, fields);
-  fields.range("vocab_size", config.vocab_size, 1, 1 << 28);
-  fields.range("train_length", config.train_length, 0, int64_t{1} << 40);
-  fields.expect(std::isfinite(config.embedding_scale) && config.embedding_scale > 0, "embedding_scale",
-                config.embedding_scale, "a positive number");
+  check_ranges(config, fields);
+  check_transformer(config.transformer, fields);
   if (!config.adaptive) return;
   const AdaptiveConfig& adaptive = *config.adaptive;
   fields.range("adaptive.factor", adaptive.factor, 1, largest_extent);
-  fields.rate("adaptive.dropout", adaptive.dropout);
+  fields.expect(adaptive.dropout >= 0 && adaptive.dropout < 1, "adaptive.dropout", adaptive.dropout,
+                "at least 0 and below 1");
   fields.refuse_if(adaptive.cutoffs.size() > 62, fmt::format("{} are {} numbers, expected at most 62",
                                                              fields.name("adaptive.cutoffs"), adaptive.cutoffs.size()));
   int64_t before = 0;

@@ -28,7 +28,9 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   Interpolation interpolation;
   Tensor embedded, dhidden;  // [R, C], kept between training steps
 
-  State(const LanguageModelConfig& config_in, uint64_t seed, std::shared_ptr<const Tokenizer> tokenizer_in)
+  /// Without a seed the parameters hold nothing yet.
+  State(const LanguageModelConfig& config_in, std::optional<uint64_t> seed,
+        std::shared_ptr<const Tokenizer> tokenizer_in)
       : config(config_in),
         tokenizer(std::move(tokenizer_in)),
         transformer(validated(config_in).transformer, seed),
@@ -79,22 +81,35 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
 
 LanguageModel::LanguageModel(const LanguageModelConfig& config, uint64_t seed,
                              std::shared_ptr<const Tokenizer> tokenizer)
-    : state_(std::make_unique<State>(config, seed, std::move(tokenizer))) {}
+    : LanguageModel(std::make_unique<State>(config, seed, std::move(tokenizer))) {}
+LanguageModel::LanguageModel(std::unique_ptr<State> state) : state_(std::move(state)) {}
 LanguageModel::~LanguageModel() = default;
 LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
 LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
-LanguageModel LanguageModel::load(const std::filesystem::path& folder) {
-  return read_together(folder, "config.json", [](const std::filesystem::path& place) {
-    const MptConfig config = read_mpt_config(place);  // first: what is no model folder should be told so
-    const Safetensors weights(place);
-    check_mpt_weights(weights, config.model);
-    std::shared_ptr<const Tokenizer> tokenizer = Tokenizer::load(place);
-    check_mpt_tokenizer(place, config, *tokenizer);
-    LanguageModel model(config.model, 0, std::move(tokenizer));
-    read_mpt_weights(weights, model.config(), model.parameters());
+LanguageModel LanguageModel::load(const std::filesystem::path& folder) { return load(folder, {}); }
+
+LanguageModel LanguageModel::load(const std::filesystem::path& folder,
+                                  const std::function<void(LanguageModelConfig&)>& adjust) {
+  return read_together(folder, "config.json", [&](const std::filesystem::path& place) {
+    MptFolder files(place);
+    if (adjust) adjust(files.config.model);
+    LanguageModel model(std::make_unique<State>(files.config.model, std::nullopt, files.tokenizer));
+    read_mpt_weights(files.weights, model.config(), model.parameters());
     return model;
   });
+}
+
+LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const {
+  LanguageModelConfig changed = config();
+  adjust(changed);
+  LanguageModel same(std::make_unique<State>(changed, std::nullopt, state_->tokenizer));
+  const std::vector<const Parameter*> from = parameters();
+  const std::vector<Parameter*> to = same.parameters();
+  check(from.size() == to.size(), "[language model] weights of {} tensors are to be shared by a model of {}",
+        from.size(), to.size());
+  for (size_t i = 0; i < from.size(); ++i) to[i]->value = from[i]->value;
+  return same;
 }
 
 void LanguageModel::save(const std::filesystem::path& folder) const {

@@ -1,14 +1,13 @@
 #include "model/mpt_config.h"
 
 #include <algorithm>
-#include <map>
-#include <memory>
 #include <variant>
 
+#include "alibi/model_options.h"
 #include "alibi/version.h"
 #include "core/check.h"
 #include "core/files.h"
-#include "formats/json.h"
+#include "formats/options.h"
 #include "model/check_config.h"
 #include "model/position.h"
 #include "nn/activation.h"
@@ -17,7 +16,6 @@
 namespace alibi {
 namespace {
 
-constexpr int64_t largest = 1 << 28;
 constexpr const char* kMptType = "mpt";
 /// For models that another program's MPT would refuse or, worse, run wrongly.
 constexpr const char* kOwnType = "alibi";
@@ -27,41 +25,73 @@ constexpr size_t kMostConfigBytes = size_t{1} << 20;
 /// bias of that length in each pass. It is what the longest of MPT's own models was trained at.
 constexpr int64_t kLengthForOthers = 65536;
 
-/// The keys under which a file has the fields of a configuration, without those that are called the same.
+/// What a file may say under one key or another.
 struct PresentKeys {
   bool hidden_size, max_length, train_length, attention_dropout, layer_norm_epsilon;
-  std::vector<PositionField> own;  // of the position method
 };
 
-std::string key_of(std::string_view field, const PresentKeys& present) {
-  static const std::map<std::string_view, const char*> keys = {{"layers", "n_layers"},
-                                                               {"heads", "n_heads"},
-                                                               {"kv_heads", "attn_config.kv_n_heads"},
-                                                               {"dropout", "resid_pdrop"},
-                                                               {"activation_dropout", "alibi.activation_dropout"},
-                                                               {"embedding_dropout", "emb_pdrop"},
-                                                               {"alibi_bias_max", "attn_config.alibi_bias_max"},
-                                                               {"embedding_scale", "alibi.embedding_scale"},
-                                                               {"alibi_slopes", "alibi.slopes"},
-                                                               {"slope_training", "alibi.slope_training"},
-                                                               {"window", "alibi.window"},
-                                                               {"adaptive.cutoffs", "alibi.adaptive.cutoffs"},
-                                                               {"adaptive.factor", "alibi.adaptive.factor"},
-                                                               {"adaptive.dropout", "alibi.adaptive.dropout"}};
-  if (field == "expansion") return present.hidden_size ? "ffn_config.ffn_hidden_size / d_model" : "expansion_ratio";
-  if (field == "max_length" && present.max_length) return "alibi.max_length";
-  if (field == "train_length" || field == "max_length") {
-    return present.train_length ? "alibi.train_length" : "max_seq_len";
+/// The key under which a file has a field of a configuration.
+std::string key_of(std::string_view name, const PresentKeys& present) {
+  if (name == "expansion" && present.hidden_size) return "ffn_config.ffn_hidden_size / d_model";
+  if (name == "max_length" && present.max_length) return "alibi.max_length";
+  if ((name == "train_length" || name == "max_length") && !present.train_length) return "max_seq_len";
+  if (name == "max_length") return "alibi.train_length";
+  if (name == "attention_dropout" && !present.attention_dropout) return "attn_config.attn_pdrop";
+  if (name == "norm_eps" && present.layer_norm_epsilon) return "layer_norm_epsilon";
+  if (name.starts_with("adaptive.")) return "alibi." + std::string(name);
+  for (const ConfigField& field : config_fields()) {
+    if (field.more.json && name == field.recorded_name()) return field.more.json;
   }
-  if (field == "attention_dropout") {
-    return present.attention_dropout ? "alibi.attention_dropout" : "attn_config.attn_pdrop";
+  return std::string(name);
+}
+
+/// Of a key: "alibi.window" stands in "alibi".
+bool stands_in(std::string_view key, std::string_view object) { return key.starts_with(object); }
+std::string_view last_word(std::string_view key) { return key.substr(key.rfind('.') + 1); }
+
+/// What a file means that does not say it.
+OptionValue meant_if_absent(const ConfigField& field) {
+  if (field.more.if_absent) return *field.more.if_absent;
+  return field.more.before.value_or(field.get(LanguageModelConfig()));
+}
+
+/// Reads what the object says of a field.
+void read_field(const ConfigField& field, const JsonObject& object, LanguageModelConfig& config) {
+  const std::string_view key = last_word(field.more.json);
+  if (!field.more.required && !object.has(key)) {
+    const bool is_fitted = field.get(config) != field.get(LanguageModelConfig());  // to the training length
+    if (!is_fitted) field.set(config, meant_if_absent(field));
+    return;
   }
-  if (field == "norm_eps" && present.layer_norm_epsilon) return "layer_norm_epsilon";
-  const auto found = keys.find(field);
-  if (found != keys.end()) return found->second;
-  const bool is_own =
-      std::any_of(present.own.begin(), present.own.end(), [&](const PositionField& own) { return field == own.name; });
-  return (is_own ? "alibi." : "") + std::string(field);
+  const OptionRange& range = field.range;
+  const double low = range.least.value_or(range.above.value_or(0)),
+               high = range.most.value_or(range.below.value_or(1e38));
+  OptionValue value = field.get(config);
+  std::visit(
+      [&](auto& held) {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, int64_t>) {
+          held = object.get_int(key, static_cast<int64_t>(low), static_cast<int64_t>(high));
+        } else if constexpr (std::is_same_v<Held, double>) {
+          held = object.get_number(key, low, high);
+        } else if constexpr (!std::is_same_v<Held, uint64_t>) {
+          held = object.get<Held>(key);
+        }
+      },
+      value);
+  if (const auto* name = std::get_if<std::string>(&value)) {
+    check(std::find(field.choices.begin(), field.choices.end(), *name) != field.choices.end(),
+          "[config] {}{} is '{}'; choose from {}", object.where(), key, *name, fmt::join(field.choices, ", "));
+  }
+  field.set(config, value);
+}
+
+/// Whether the file has it under the library's own key, in its own words.
+bool is_own(const ConfigField& field) {
+  return field.more.json && stands_in(field.more.json, "alibi.") && !field.more.json_by_hand;
+}
+bool goes_without_saying(const ConfigField& field, const LanguageModelConfig& config) {
+  return field.get(config) == meant_if_absent(field);
 }
 
 /// What one of our names stands for.
@@ -73,17 +103,6 @@ Value named(const JsonObject& json, const char* key, Value (*from)(std::string_v
     const std::string_view message = error.what();
     fail("[config] {}{}: {}", json.where(), key, message.substr(std::min(message.size(), message.find("] ") + 2)));
   }
-}
-
-/// A number of our own; only what would not fit its type is refused here.
-int own_number(const JsonObject& own, const char* key, int fallback) {
-  return static_cast<int>(own.get_int_or(key, fallback, 0, 1 << 30));
-}
-int64_t own_number(const JsonObject& own, const char* key, int64_t fallback) {
-  return own.get_int_or(key, fallback, 0, int64_t{1} << 40);
-}
-double own_number(const JsonObject& own, const char* key, double fallback) {
-  return own.get_number_or(key, fallback, 0, 1e12);
 }
 
 /// MPT's name of the norm and ours.
@@ -179,19 +198,16 @@ std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config)
   };
   expect(t.position == Position::alibi, fmt::format("position {}", name_of(t.position)));
   expect(t.position != Position::alibi || t.alibi_bias_max == 8, fmt::format("alibi_bias_max {}", t.alibi_bias_max));
-  const bool uses_alibi = t.position == Position::alibi;
-  expect(!uses_alibi || t.alibi_slopes.empty(), fmt::format("slopes {}", fmt::join(t.alibi_slopes, " ")));
-  expect(!uses_alibi || t.slope_training == SlopeTraining::fixed,
-         fmt::format("slopes that are {}", name_of(t.slope_training)));
-  expect(t.window == 0, fmt::format("window {}", t.window));
-  expect(t.causal, "an encoder");
+  for (const ConfigField& field : config_fields()) {
+    const bool matters = field.belongs_to(Position::alibi) && field.belongs_to(t.position) && !field.more.training_only;
+    if (!is_own(field) || !matters) continue;
+    expect(goes_without_saying(field, config), fmt::format("{} {}", field.name, short_text_of(field.get(config))));
+  }
   expect(t.activation == Activation::gelu, fmt::format("activation {}", name_of(t.activation)));
   expect(t.norm == Norm::layer_norm, fmt::format("norm {}", name_of(t.norm)));
   expect(!t.bias, "biases");
   expect(t.key_heads() == t.heads, fmt::format("{} kv_heads for {} heads", t.key_heads(), t.heads));
   expect(t.ffn_dim() == 4 * t.d_model, fmt::format("ffn_dim {} for d_model {}", t.ffn_dim(), t.d_model));
-  expect(t.final_norm, "no final norm");
-  expect(config.embedding_scale == 1, fmt::format("embedding_scale {}", config.embedding_scale));
   expect(!config.adaptive, "adaptive vocabulary");
   return found;
 }
@@ -210,40 +226,30 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
 
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
-  t.layers = static_cast<int>(json.get_int("n_layers", 0, 10000));
-  t.d_model = static_cast<int>(json.get_int("d_model", 1, 1 << 20));
-  t.heads = static_cast<int>(json.get_int("n_heads", 1, 4096));
+  constexpr int64_t longest = int64_t{1} << 40;
+  const bool has_train_length = own.has("train_length");
+  if (!has_train_length || json.has("max_seq_len")) config.train_length = json.get_int("max_seq_len", 0, longest);
+  if (has_train_length) config.train_length = own.get_int("train_length", 0, longest);
+  t.position = position_of(json, attention, own);
+  make_position(t)->fit(t, config.train_length);
+  for (const ConfigField& field : config_fields()) {
+    if (!field.more.json || field.more.json_by_hand || (is_own(field) && !field.belongs_to(t.position))) continue;
+    const bool of_attention = stands_in(field.more.json, "attn_config.");
+    read_field(field, is_own(field) ? own : of_attention ? attention : json, config);
+  }
+  if (!own.has("attention_dropout")) {
+    t.attention_dropout = static_cast<float>(attention.get_number_or("attn_pdrop", 0, 0, 1));
+  }
   t.expansion = json.get_number_or("expansion_ratio", 4, 0, 64);
   const JsonObject ffn = json.object_or_empty("ffn_config");
   if (ffn.has("ffn_hidden_size")) {
     t.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
   }
-  config.vocab_size = static_cast<int>(json.get_int("vocab_size", 1, largest));
-  constexpr int64_t longest = int64_t{1} << 40;
-  const bool has_train_length = own.has("train_length");
-  if (!has_train_length || json.has("max_seq_len")) config.train_length = json.get_int("max_seq_len", 0, longest);
-  if (has_train_length) config.train_length = own.get_int("train_length", 0, longest);
   t.bias = !json.get_or<bool>("no_bias", true);
   t.norm = norm_of(json.get_or("norm_type", "low_precision_layernorm"), json.where());
   const bool has_layer_norm_epsilon = !json.has("norm_eps") && json.has("layer_norm_epsilon");
   t.norm_eps =
       static_cast<float>(json.get_number_or(has_layer_norm_epsilon ? "layer_norm_epsilon" : "norm_eps", 1e-5, 0, 1));
-  t.final_norm = own.get_or<bool>("final_norm", true);
-  t.embedding_dropout = static_cast<float>(json.get_number_or("emb_pdrop", 0, 0, 1));
-  t.activation_dropout = static_cast<float>(own.get_number_or("activation_dropout", 0, 0, 1));
-  t.dropout = static_cast<float>(json.get_number_or("resid_pdrop", 0, 0, 1));
-  t.attention_dropout =
-      static_cast<float>(own.has("attention_dropout") ? own.get_number_or("attention_dropout", 0, 0, 1)
-                                                      : attention.get_number_or("attn_pdrop", 0, 0, 1));
-  t.alibi_bias_max = attention.get_number_or("alibi_bias_max", 8, 0, 1e6);
-  t.causal = own.get_or<bool>("causal", true);
-  if (own.has("bidirectional")) t.bidirectional = named(own, "bidirectional", bidirectional_from);
-  if (own.has("slopes")) {
-    const auto slopes = own.get<std::vector<double>>("slopes");
-    t.alibi_slopes.assign(slopes.begin(), slopes.end());
-  }
-  t.window = own_number(own, "window", t.window);
-  if (own.has("slope_training")) t.slope_training = named(own, "slope_training", slope_training_from);
   const std::string kind = attention.get_or("attn_type", "multihead_attention");
   if (kind == "multiquery_attention") {
     t.kv_heads = 1;
@@ -255,17 +261,10 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
           "multiquery_attention or grouped_query_attention",
           attention.where(), kind);
   }
-  t.position = position_of(json, attention, own);
-  const std::unique_ptr<PositionMethod> position = make_position(t);
-  position->fit(t, config.train_length);
-  for (const PositionField& field : position->fields()) {
-    std::visit([&](auto member) { t.*member = own_number(own, field.name, t.*member); }, field.member);
-  }
   t.activation = activation_of(json, own);
-  config.embedding_scale = static_cast<float>(own.get_number_or("embedding_scale", 1, 0, 1e6));
   if (own.has("adaptive")) config.adaptive = adaptive_of(own.object("adaptive"));
-  const PresentKeys present = {ffn.has("ffn_hidden_size"),   own.has("max_length"),  own.has("train_length"),
-                               own.has("attention_dropout"), has_layer_norm_epsilon, position->fields()};
+  const PresentKeys present = {ffn.has("ffn_hidden_size"), own.has("max_length"), own.has("train_length"),
+                               own.has("attention_dropout"), has_layer_norm_epsilon};
   check_config(config, {[&](std::string_view field) { return key_of(field, present); },
                         [&](const std::string& problem) { fail("[config] {}{}", json.where(), problem); }});
 
@@ -345,24 +344,15 @@ OrderedJson mpt_config_json(const LanguageModelConfig& config, const Tokenizer* 
                      {"position", name_of(t.position)},
                      {"activation", name_of(t.activation)},
                      {"train_length", config.train_length}};
-  if (config.embedding_scale != 1) own["embedding_scale"] = config.embedding_scale;
-  if (!t.final_norm) own["final_norm"] = false;
-  if (t.attention_dropout > 0) own["attention_dropout"] = t.attention_dropout;
-  if (t.activation_dropout > 0) own["activation_dropout"] = t.activation_dropout;
-  if (!t.causal) {
-    own["causal"] = false;
-    own["bidirectional"] = name_of(t.bidirectional);
-    json["mask_token_id"] = *config.mask_token();
+  if (!t.causal) json["mask_token_id"] = *config.mask_token();
+  for (const ConfigField& field : config_fields()) {
+    if (!is_own(field) || !field.belongs_to(t.position)) continue;
+    if (!field.more.always_written && goes_without_saying(field, config)) continue;
+    own[std::string(last_word(field.more.json))] = json_of(field.get(config));
   }
-  if (!t.alibi_slopes.empty()) own["slopes"] = t.alibi_slopes;
-  if (t.slope_training != SlopeTraining::fixed) own["slope_training"] = name_of(t.slope_training);
-  if (t.window > 0) own["window"] = t.window;
   if (config.adaptive) {
     const AdaptiveConfig& adaptive = *config.adaptive;
     own["adaptive"] = {{"cutoffs", adaptive.cutoffs}, {"factor", adaptive.factor}, {"dropout", adaptive.dropout}};
-  }
-  for (const PositionField& field : make_position(t)->fields()) {
-    std::visit([&](auto member) { own[field.name] = t.*member; }, field.member);
   }
   if (tokenizer != nullptr) {
     own["tokenizer"] = {{"kind", tokenizer->kind()}, {"fingerprint", fingerprint_text(*tokenizer)}};

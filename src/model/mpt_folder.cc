@@ -7,6 +7,7 @@
 #include "core/check.h"
 #include "formats/json.h"
 #include "model/parameters.h"
+#include "model/position.h"
 #include "text/tokenizer_files.h"
 
 namespace alibi {
@@ -41,8 +42,7 @@ std::vector<Part> parts_of(const LanguageModelConfig& config) {
   return parts;
 }
 
-}  // namespace
-
+/// Throws Error if the tokenizer of the folder is not the one that the weights were trained with, or does not fit.
 void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& config, const Tokenizer& tokenizer) {
   const std::string file = tokenizer_file(folder).string(), path = (folder / kConfigFile).string();
   check(config.tokenizer_fingerprint.empty() || config.tokenizer_fingerprint == fingerprint_text(tokenizer),
@@ -55,6 +55,8 @@ void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& c
   check(tokenizer.vocab_size() <= tokens, "[model] {}: vocab_size is {}{}, but {} has {} tokens", path,
         config.model.vocab_size, config.model.mask_token() ? ", with the mask" : "", file, tokenizer.vocab_size());
 }
+
+}  // namespace
 
 void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config) {
   // Before anything is made for each layer.
@@ -71,6 +73,24 @@ void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& co
           "[model] {}: the tensor {} has no place in the model that {} describes", weights.source_of(tensor.name),
           tensor.name, kConfigFile);
   }
+}
+
+MptFolder::MptFolder(const std::filesystem::path& folder)
+    : config(read_mpt_config(folder)),  // first: what is no model folder should be told so
+      weights(folder) {
+  check_mpt_weights(weights, config.model);
+  tokenizer = Tokenizer::load(folder);
+  check_mpt_tokenizer(folder, config, *tokenizer);
+}
+
+std::vector<std::vector<float>> MptFolder::slopes() const {
+  const TransformerConfig& transformer = config.model.transformer;
+  const std::unique_ptr<PositionMethod> position = make_position(transformer);
+  if (transformer.position != Position::alibi) return {};
+  std::vector<Parameter> own =
+      make_parameters([&](const VisitParameter& visit) { position->declare(visit); }, std::nullopt);
+  for (Parameter& parameter : own) weights.load_finite_into("transformer." + parameter.name, parameter.value);
+  return slopes_of(*position, transformer);
 }
 
 void read_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config,

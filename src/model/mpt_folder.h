@@ -4,6 +4,7 @@
 #pragma once
 
 #include <filesystem>
+#include <memory>
 #include <set>
 #include <string>
 #include <vector>
@@ -14,8 +15,19 @@
 
 namespace alibi {
 
-/// Throws Error if the tokenizer of the folder is not the one that the weights were trained with, or does not fit.
-void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& config, const Tokenizer& tokenizer);
+/// The files of a model, opened. No memory is taken for its parameters.
+struct MptFolder {
+  MptConfig config;
+  Safetensors weights;
+  std::shared_ptr<const Tokenizer> tokenizer;
+
+  /// Throws Error if something in them does not fit: the configuration; a parameter that is missing, has another shape
+  /// or no place; the tokenizer, if the weights were trained with another one.
+  explicit MptFolder(const std::filesystem::path& folder);
+  /// As LanguageModel::slopes(). Reads those that were learned, and no other weights.
+  std::vector<std::vector<float>> slopes() const;
+};
+
 /// Throws Error unless the file has every parameter with its shape, and nothing else. Nothing is allocated for them.
 void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config);
 /// Fills the parameters. Throws Error that names the tensor and the place of a number that is not finite.

@@ -6,17 +6,6 @@
 
 namespace alibi {
 
-template <>
-inline constexpr auto enum_names<Activation> = std::to_array<EnumName<Activation>>({{Activation::gelu, "gelu"},
-                                                                                    {Activation::gelu_tanh,
-                                                                                     "gelu_tanh"},
-                                                                                    {Activation::relu, "relu"},
-                                                                                    {Activation::swiglu, "swiglu"},
-                                                                                    {Activation::geglu, "geglu"}});
-template <>
-inline constexpr auto enum_names<Norm> = std::to_array<EnumName<Norm>>({{Norm::layer_norm, "layer_norm"},
-                                                                        {Norm::rms_norm, "rms_norm"}});
-
 const char* name_of(Position value) { return enum_name(value); }
 const char* name_of(Activation value) { return enum_name(value); }
 const char* name_of(Norm value) { return enum_name(value); }

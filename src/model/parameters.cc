@@ -50,17 +50,17 @@ int64_t ParameterSpec::elements() const {
   return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
-std::vector<Parameter> make_parameters(const DeclareParameters& declare, uint64_t seed) {
+std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::optional<uint64_t> seed) {
   std::vector<Parameter> made;
   std::vector<Parameter**> places;
   uint64_t counted = 0;  // those without a stream of their own
   declare([&](Parameter*& place, ParameterSpec spec) {
     Parameter parameter{spec.name, Tensor::empty(spec.shape), {}, spec.decays, {}, spec.is_operand, spec.rate_factor};
-    spec.start.fill(parameter.value, Random(seed, spec.stream ? *spec.stream : mix(0x1417, counted++)));
-    if (spec.last_rows) {
+    if (seed) spec.start.fill(parameter.value, Random(*seed, spec.stream ? *spec.stream : mix(0x1417, counted++)));
+    if (seed && spec.last_rows) {
       const int64_t rows = spec.shape[0];
       Tensor last = parameter.value.slice(0, rows - spec.last_rows->rows, rows);
-      spec.last_rows->start.fill(last, Random(seed, spec.last_rows->stream));
+      spec.last_rows->start.fill(last, Random(*seed, spec.last_rows->stream));
     }
     made.push_back(std::move(parameter));
     places.push_back(&place);

@@ -59,8 +59,9 @@ struct ParameterSpec {
 using VisitParameter = std::function<void(Parameter*& place, ParameterSpec spec)>;
 using DeclareParameters = std::function<void(const VisitParameter& visit)>;
 
-/// Makes what is declared; the places point into the result, also after it was moved.
-std::vector<Parameter> make_parameters(const DeclareParameters& declare, uint64_t seed);
+/// Makes what is declared; the places point into the result, also after it was moved. Without a seed nothing is drawn:
+/// the values are about to be loaded.
+std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::optional<uint64_t> seed);
 
 /// Those of LanguageModel::parameters(), in that order. Makes none of them.
 std::vector<ParameterSpec> parameter_specs(const LanguageModelConfig& config);

@@ -27,20 +27,16 @@ class Alibi : public PositionMethod {
   void check(const ConfigFields& fields) const override {
     const std::vector<float>& given = config_.alibi_slopes;
     const auto count = static_cast<size_t>(slopes_of_layer());
-    fields.refuse_if(
-        given.size() > 1 && given.size() != count,
-        fmt::format("{} are {} numbers, expected {} for {} heads{}, or one for all", fields.name("alibi_slopes"),
-                    given.size(), count, config_.heads, has_two_slopes() ? ", two for each" : ""));
-    for (const float slope : given) {
-      fields.expect(std::isfinite(slope) && slope >= 0, "alibi_slopes", slope, "numbers of at least 0");
-    }
+    fields.refuse_if(given.size() > 1 && given.size() != count,
+                     fmt::format("{} are {} numbers, expected {} for {} heads{}, or one for all", fields.name("slopes"),
+                                 given.size(), count, config_.heads, has_two_slopes() ? ", two for each" : ""));
     if (!is_learned()) return;
     fields.refuse_if(!is_symmetric(), fmt::format("{} is {}, expected {} for an encoder that is {}: attention has no "
                                                   "gradient of the slopes after the query",
                                                   fields.name("slope_training"), name_of(config_.slope_training),
                                                   name_of(SlopeTraining::fixed), name_of(config_.bidirectional)));
     for (const float slope : given) {
-      fields.expect(slope > 0, "alibi_slopes", slope, "numbers above 0, where they are learned");
+      fields.expect(slope > 0, "slopes", slope, "numbers above 0, where they are learned");
     }
   }
 
@@ -152,12 +148,10 @@ class Rotary : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
 
-  std::vector<PositionField> fields() const override { return {{"rotary_theta", &TransformerConfig::rotary_theta}}; }
   void check(const ConfigFields& fields) const override {
     fields.refuse_if(config_.head_dim() % 2 != 0,
                      fmt::format("{} / {} is {}, expected an even head_dim for rotary positions",
                                  fields.name("d_model"), fields.name("heads"), config_.head_dim()));
-    fields.expect(config_.rotary_theta > 1, "rotary_theta", config_.rotary_theta, "above 1");
   }
   void turn(Tensor& q, Tensor& k, int64_t first) const override {
     nn::rotary(q, first, theta(), q);
@@ -177,18 +171,9 @@ class T5 : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
 
-  std::vector<PositionField> fields() const override {
-    return {{"t5_buckets", &TransformerConfig::t5_buckets},
-            {"t5_max_distance", &TransformerConfig::t5_max_distance},
-            {"t5_init", &TransformerConfig::t5_init},
-            {"t5_rate_factor", &TransformerConfig::t5_rate_factor}};
-  }
   void check(const ConfigFields& fields) const override {
     fields.range("t5_buckets", config_.t5_buckets, config_.causal ? 2 : 4, 4096);
     fields.range("t5_max_distance", config_.t5_max_distance, config_.t5_buckets, largest_extent);
-    fields.expect(config_.t5_init >= 0 && config_.t5_init <= 100, "t5_init", config_.t5_init, "0 to 100");
-    fields.expect(config_.t5_rate_factor >= 0 && config_.t5_rate_factor <= 1e6, "t5_rate_factor",
-                  config_.t5_rate_factor, "0 to 1e6");
   }
   void declare(const VisitParameter& visit) override {
     visit(table_, {.name = "relative_bias.weight",
@@ -213,10 +198,6 @@ class Learned : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
 
-  std::vector<PositionField> fields() const override { return {{"max_length", &TransformerConfig::max_length}}; }
-  void check(const ConfigFields& fields) const override {
-    fields.range("max_length", config_.max_length, 1, int64_t{1} << 31);
-  }
   std::optional<int64_t> end() const override { return config_.max_length; }
   void fit(TransformerConfig& config, int64_t train_length) const override { config.max_length = train_length; }
   void declare(const VisitParameter& visit) override {

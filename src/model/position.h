@@ -5,7 +5,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <variant>
 #include <vector>
 
 #include "alibi/attention.h"
@@ -16,12 +15,6 @@
 // Dimension letters: B batch, T length, C d_model, H heads, K key/value heads, D head_dim.
 
 namespace alibi {
-
-/// A field of the configuration that one method alone uses, and its name in files.
-struct PositionField {
-  const char* name;
-  std::variant<int TransformerConfig::*, int64_t TransformerConfig::*, double TransformerConfig::*> member;
-};
 
 using TakeBiasGradients = std::function<void(const AttentionBiasGradients&)>;
 
@@ -34,7 +27,7 @@ class PositionMethod {
   PositionMethod& operator=(const PositionMethod&) = delete;
 
   // What a configuration says of it.
-  virtual std::vector<PositionField> fields() const { return {}; }
+  /// What the ranges of its fields leave open.
   virtual void check(const ConfigFields&) const {}
   /// Positions that it has; absent: it does not end.
   virtual std::optional<int64_t> end() const { return {}; }
@@ -66,6 +59,9 @@ class PositionMethod {
 };
 
 std::unique_ptr<PositionMethod> make_position(const TransformerConfig& config);
+
+/// As Transformer::slopes().
+std::vector<std::vector<float>> slopes_of(const PositionMethod& position, const TransformerConfig& config);
 
 /// Positions that such a model has; absent: it runs at any length.
 inline std::optional<int64_t> end_of_positions(const TransformerConfig& config) { return make_position(config)->end(); }

@@ -48,6 +48,7 @@ LanguageModelConfig wikitext103() {
   t.activation = Activation::relu;
   t.bias = true;
   t.final_norm = false;
+  t.t5_rate_factor = 1;
   t.initialization = Initialization::fairseq;
   config.vocab_size = 267744;
   config.embedding_scale = 32;  // sqrt(d_model)

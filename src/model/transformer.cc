@@ -33,7 +33,7 @@ void TransformerLayers::declare(const VisitParameter& visit) {
   if (config.final_norm) final_norm.declare(visit, "norm_f", config);
 }
 
-Transformer::State::State(const TransformerConfig& config_in, uint64_t seed)
+Transformer::State::State(const TransformerConfig& config_in, std::optional<uint64_t> seed)
     : TransformerLayers((config_in.validate(), config_in)),
       parameters(make_parameters([this](const VisitParameter& visit) { declare(visit); }, seed)) {}
 
@@ -97,23 +97,25 @@ Tensor Transformer::State::walk_back(const Tensor& dy, Pass& pass) const {
   return dinput;
 }
 
-Transformer::Transformer(const TransformerConfig& config, uint64_t seed)
+Transformer::Transformer(const TransformerConfig& config, uint64_t seed) : Transformer(config, std::optional(seed)) {}
+Transformer::Transformer(const TransformerConfig& config, std::optional<uint64_t> seed)
     : state_(std::make_unique<State>(config, seed)) {}
 Transformer::~Transformer() = default;
 Transformer::Transformer(Transformer&&) noexcept = default;
 Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 
 const TransformerConfig& Transformer::config() const { return state_->config; }
-std::vector<std::vector<float>> Transformer::slopes() const {
+std::vector<std::vector<float>> slopes_of(const PositionMethod& position, const TransformerConfig& config) {
   std::vector<std::vector<float>> all;
-  for (int layer = 0; layer < config().layers && config().position == Position::alibi; ++layer) {
+  for (int layer = 0; layer < config.layers && config.position == Position::alibi; ++layer) {
     AttentionOptions options;
-    state_->position->bias(layer, options);
+    position.bias(layer, options);
     all.push_back(std::move(options.slopes));
     all.back().insert(all.back().end(), options.slopes_after.begin(), options.slopes_after.end());
   }
   return all;
 }
+std::vector<std::vector<float>> Transformer::slopes() const { return slopes_of(*state_->position, config()); }
 std::vector<Parameter>& Transformer::parameters() { return state_->parameters; }
 const std::vector<Parameter>& Transformer::parameters() const { return state_->parameters; }
 

@@ -34,7 +34,8 @@ struct [[gnu::visibility("hidden")]] Transformer::State : TransformerLayers {
   bool recompute = false;
   Pass training;
 
-  State(const TransformerConfig& config_in, uint64_t seed);
+  /// Without a seed the parameters hold nothing yet.
+  State(const TransformerConfig& config_in, std::optional<uint64_t> seed);
 
   /// The one walk through the layers: x [B, T, C] -> y of that shape, of the activations' type in training, else
   /// float32. The pass says what differs; `keep` what its memory must hold afterwards.

@@ -19,7 +19,7 @@ struct MethodStyle {
   Marker marker;
 };
 
-inline constexpr std::array<MethodStyle, 9> kMethodStyles = {{
+inline constexpr std::array<MethodStyle, 11> kMethodStyles = {{
     {"alibi", "#D55E00", "#B34F00", "#FF8A3D", "#FF9D5C", Marker::circle},
     {"sinusoidal", "#0072B2", "#0069A3", "#56B4E9", "#6FC0EE", Marker::square},
     {"rotary", "#009E73", "#00734F", "#2BC79A", "#2BC79A", Marker::triangle},
@@ -29,15 +29,21 @@ inline constexpr std::array<MethodStyle, 9> kMethodStyles = {{
     {"training", "#0072B2", "#0069A3", "#56B4E9", "#6FC0EE", Marker::circle},
     {"held-out", "#D55E00", "#B34F00", "#FF8A3D", "#FF9D5C", Marker::square},
     {"other", "#56B4E9", "#1B6C98", "#0072B2", "#8FC7EA", Marker::ring},
+    {"other-2", "#8A6FBF", "#62489A", "#B9A3E3", "#B9A3E3", Marker::triangle},
+    {"other-3", "#7A7A00", "#5F5F00", "#C9C94A", "#C9C94A", Marker::square},
 }};
+inline constexpr size_t kOthers = 3;
 
-/// The last entry for a name that is not listed. "alibi@128" and "alibi, all keys" look as alibi does.
+/// One of the last entries for a name that is not listed, by its letters. "alibi@128" and "alibi, all keys" look as
+/// alibi does.
 constexpr const MethodStyle& style_of(std::string_view name) {
   name = name.substr(0, name.find_first_of("@,"));
   for (const MethodStyle& style : kMethodStyles) {
     if (style.name == name) return style;
   }
-  return kMethodStyles.back();
+  size_t sum = 0;
+  for (const char letter : name) sum += static_cast<unsigned char>(letter);
+  return kMethodStyles[kMethodStyles.size() - kOthers + sum % kOthers];
 }
 
 /// The colours of a drawing: CSS variables inside the page, which follow the reader's light or dark setting, or fixed

@@ -26,42 +26,6 @@ std::string option_key(std::string_view name) {
   return key;
 }
 
-std::string text_of(const OptionValue& value) {
-  if (const auto* list = std::get_if<std::vector<double>>(&value)) return fmt::format("{}", fmt::join(*list, ","));
-  return std::visit([](const auto& held) { return fmt::format("{}", held); }, value);
-}
-
-std::string text_of(const OptionRange& range) {
-  if (range.least && range.most) return fmt::format("{} to {}", *range.least, *range.most);
-  std::vector<std::string> bounds;
-  const auto add = [&](const char* what, const std::optional<double>& bound) {
-    if (bound) bounds.push_back(fmt::format("{} {}", what, *bound));
-  };
-  add("at least", range.least);
-  add("above", range.above);
-  add("at most", range.most);
-  add("below", range.below);
-  return fmt::format("{}", fmt::join(bounds, " and "));
-}
-
-bool is_in(const OptionRange& range, const OptionValue& value) {
-  return std::visit(
-      [&](const auto& held) {
-        if constexpr (std::is_arithmetic_v<std::decay_t<decltype(held)>>) {
-          return range.contains(static_cast<double>(held));
-        } else if constexpr (std::is_same_v<std::decay_t<decltype(held)>, std::vector<double>>) {
-          return std::all_of(held.begin(), held.end(), [&](double x) { return range.contains(x); });
-        } else {
-          return true;
-        }
-      },
-      value);
-}
-
-OrderedJson json_of(const OptionValue& value) {
-  return std::visit([](const auto& held) { return OrderedJson(held); }, value);
-}
-
 std::string default_text(const Option<TrainOptions>& option) {
   std::vector<TrainOptions> all;
   for (const std::string& name : preset_names()) all.push_back(training_defaults(name));
@@ -70,10 +34,8 @@ std::string default_text(const Option<TrainOptions>& option) {
 
 std::string default_text(const Option<TrainRun>& option) { return default_among(option, {TrainRun()}); }
 
-std::string default_text(const Option<ModelOptions>& option) {
-  if (option.default_text) return option.default_text;
-  const OptionValue value = default_of(option);
-  return is_in(option.range, value) ? text_of(value) : "the preset's";
+std::string default_text(const Option<LanguageModelConfig>& option) {
+  return option.default_text ? option.default_text : text_of(default_of(option));
 }
 
 }  // namespace alibi

@@ -7,24 +7,16 @@
 #include "alibi/model_options.h"
 #include "alibi/train.h"
 #include "core/check.h"
-#include "formats/json.h"
+#include "formats/options.h"
 
 namespace alibi {
 
 /// "learning-rate": of the command line and train.json.
 std::string option_key(std::string_view name);
-/// As a person would write it.
-std::string text_of(const OptionValue& value);
-/// "at least 0 and below 1"
-std::string text_of(const OptionRange& range);
-OrderedJson json_of(const OptionValue& value);
-
 /// What the command takes where the option is not given: "0.1", or "the preset's; tiny: 0.004". Empty: nothing to say.
 std::string default_text(const Option<TrainOptions>& option);
 std::string default_text(const Option<TrainRun>& option);
-std::string default_text(const Option<ModelOptions>& option);
-
-bool is_in(const OptionRange& range, const OptionValue& value);
+std::string default_text(const Option<LanguageModelConfig>& option);
 
 template <class Options>
 OptionValue default_of(const Option<Options>& option) {

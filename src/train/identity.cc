@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "alibi/model_options.h"
 #include "core/check.h"
 #include "core/parallel.h"
 #include "core/random.h"
@@ -29,40 +30,43 @@ OrderedJson options_json(const Options& options) {
 
 OrderedJson model_json(const LanguageModel& model) {
   const LanguageModelConfig& config = model.config();
-  const TransformerConfig& t = config.transformer;
-  return {{"position", name_of(t.position)},
-          {"layers", t.layers},
-          {"d_model", t.d_model},
-          {"heads", t.heads},
-          {"kv_heads", t.kv_heads},
-          {"ffn_dim", t.ffn_dim()},
-          {"dropout", t.dropout},
-          {"attention_dropout", t.attention_dropout},
-          {"activation_dropout", t.activation_dropout},
-          {"embedding_dropout", t.embedding_dropout},
-          {"alibi_bias_max", t.alibi_bias_max},
-          {"causal", t.causal},
-          {"bidirectional", name_of(t.bidirectional)},
-          {"slopes", t.alibi_slopes},
-          {"slope_training", name_of(t.slope_training)},
-          {"window", t.window},
-          {"t5_buckets", t.t5_buckets},
-          {"t5_max_distance", t.t5_max_distance},
-          {"t5_init", t.t5_init},
-          {"t5_rate_factor", t.t5_rate_factor},
-          {"rotary_theta", t.rotary_theta},
-          {"max_length", t.max_length},
-          {"activation", name_of(t.activation)},
-          {"norm", name_of(t.norm)},
-          {"norm_eps", t.norm_eps},
-          {"bias", t.bias},
-          {"final_norm", t.final_norm},
-          {"tolerance", t.tolerance},
-          {"vocab_size", config.vocab_size},
-          {"embedding_scale", config.embedding_scale},
-          {"cutoffs", config.adaptive ? config.adaptive->cutoffs : std::vector<int64_t>()},
-          {"adaptive_dropout", config.adaptive ? config.adaptive->dropout : 0},
-          {"parameters", model.parameter_count()}};
+  OrderedJson json;
+  for (const ConfigField& field : config_fields()) {
+    if (field.changes_result && field.belongs_to(config.transformer.position)) {
+      json[field.recorded_name()] = json_of(field.get(config));
+    }
+  }
+  json["ffn_dim"] = config.transformer.ffn_dim();
+  json["cutoffs"] = config.adaptive ? config.adaptive->cutoffs : std::vector<int64_t>();
+  json["adaptive_dropout"] = config.adaptive ? config.adaptive->dropout : 0;
+  json["parameters"] = model.parameter_count();
+  return json;
+}
+
+/// Whether the run has the position method that the field belongs to. A comparison has several.
+bool has_part_in(const ConfigField& field, const Json& identity) {
+  const auto found = identity.find("position");
+  if (found == identity.end() || !found->is_string()) return true;
+  const std::optional<Position> method = enum_value<Position>(found->get<std::string>());
+  return !method || field.belongs_to(*method);
+}
+
+/// With what earlier versions left out, and without what they wrote of nothing: 0 where a comparison was not given what
+/// the preset or the training length says.
+Json complete(const Json& identity) {
+  Json all = Json::parse(options_json(TrainOptions()).dump());
+  for (const ConfigField& field : config_fields()) {
+    if (field.default_text && !field.more.before) continue;
+    for (const char* name : {field.name, field.recorded_name()}) {
+      all[name] = json_of(field.more.before.value_or(default_of(field)));
+    }
+  }
+  all.update(identity);
+  for (const ConfigField& field : config_fields()) {
+    const auto found = all.find(field.name);
+    if (field.default_text && !field.more.before && found != all.end() && *found == 0) all.erase(found);
+  }
+  return all;
 }
 
 }  // namespace
@@ -93,16 +97,13 @@ OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tok
 
 std::vector<std::string> differences(const OrderedJson& now, const Json& known) {
   // Both through the text that a checkpoint holds: numbers are compared as they are written.
-  const auto complete = [](const Json& identity) {
-    Json all = Json::parse(options_json(TrainOptions()).dump());
-    all["t5_rate_factor"] = TransformerConfig().t5_rate_factor;  // what all models had before it could be chosen
-    for (const Option<ModelOptions>& option : options_of<ModelOptions>) {
-      if (is_in(option.range, default_of(option))) all[option.name] = json_of(default_of(option));  // not the preset's
-    }
-    all.update(identity);
-    return all;
-  };
-  const Json ours = complete(Json::parse(now.dump())), before = complete(known);
+  const Json read = Json::parse(now.dump());
+  Json ours = complete(read), before = complete(known);
+  for (const ConfigField& field : config_fields()) {
+    if (has_part_in(field, read) && has_part_in(field, known)) continue;
+    ours.erase(field.recorded_name());
+    before.erase(field.recorded_name());
+  }
   std::vector<std::string> found;
   for (const auto& [key, value] : ours.items()) {
     const auto was = before.find(key);

@@ -107,7 +107,7 @@ class TrainingConfig(CliTest):
         for start, slope in zip((0.5, 0.125), slopes):
             self.assertNotEqual(slope, start, "learned")
             self.assertAlmostEqual(slope / start, 1, delta=0.2)
-        self.assertIn("slopes that are learned", info["differences_from_mpt"])
+        self.assertIn("slope_training learned", info["differences_from_mpt"])
         self.assertIn("window 16", info["differences_from_mpt"])
         self.assertEqual(json.loads((out / "config.json").read_text())["architectures"], ["AlibiForCausalLM"])
         self.succeeds("train", self.text, "--valid", self.valid, "-o", self.folder / "fixed", *TINY_TRAINING, "--slopes",

@@ -36,9 +36,9 @@ inline CompareOptions short_run(const TemporaryFolder& folder) {
 /// The same with a model that costs next to nothing.
 inline CompareOptions shorter_run(const TemporaryFolder& folder) {
   CompareOptions options = short_run(folder);
-  options.model.layers = 1;
-  options.model.d_model = 16;
-  options.model.heads = 2;
+  options.model.set("layers", 1);
+  options.model.set("d_model", 16);
+  options.model.set("heads", 2);
   options.eval_tokens = 256;
   options.sample_tokens = 0;
   return options;

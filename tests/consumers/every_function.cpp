@@ -302,9 +302,17 @@ void language_model(const std::filesystem::path& folder) {
   expect(embed(loaded, texts, pooled).size(0) == 2, "vectors of texts");
   expect(!loaded.config().mask_token(), "a decoder masks nothing");
 
-  ModelOptions shape;
-  shape.layers = 2;
-  expect(with_options(config, shape, preset("tiny")).transformer.layers == 2, "options of a model");
+  ModelRecipe recipe{.position = Position::t5};
+  recipe.options.set("layers", 2).set("slopes", std::vector<double>{0.5});
+  recipe.options.unset("slopes");
+  expect(recipe.config(64).transformer.layers == 2 && *recipe.options.find("layers") == OptionValue(int64_t{2}),
+         "options of a model");
+  const auto words = std::make_shared<ByteTokenizer>();
+  expect(recipe.model(64, words, 1).sharing_weights([](auto& c) { c.transformer.dropout = 0; }).config().train_length ==
+             64,
+         "the model of a recipe");
+  expect(!config_fields().empty() && options_of<LanguageModelConfig>.begin() != options_of<LanguageModelConfig>.end(),
+         "fields of a model");
 
   CompareOptions compared = compare_defaults("tiny");
   std::filesystem::create_directory(folder / "text");

@@ -15,6 +15,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "killed_child.h"
+#include "model/mpt_folder.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "text/word_tokenizer.h"
@@ -202,8 +203,8 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
       {"/max_seq_len", "\"long\"", "max_seq_len is \"long\", expected an integer"},
       {"/no_bias", "1", "no_bias is 1, expected true or false"},
       {"/norm_type", "\"batchnorm\"", "norm_type is 'batchnorm', expected layernorm"},
-      {"/norm_eps", "0", "norm_eps is 0, expected between 0 and 1"},
-      {"/norm_eps", "1", "norm_eps is 1, expected between 0 and 1"},
+      {"/norm_eps", "0", "norm_eps is 0, expected above 0 and below 1"},
+      {"/norm_eps", "1", "norm_eps is 1, expected above 0 and below 1"},
       {"/emb_pdrop", "1", "emb_pdrop is 1, expected at least 0 and below 1"},
       {"/resid_pdrop", "1", "resid_pdrop is 1, expected at least 0 and below 1"},
       {"/resid_pdrop", "-0.5", "resid_pdrop is -0.5, expected 0 to 1"},
@@ -211,15 +212,15 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
       {"/attn_config/attn_pdrop", "1", "attn_config.attn_pdrop is 1, expected at least 0 and below 1"},
       {"/attn_config/alibi_bias_max", "0", "attn_config.alibi_bias_max is 0, expected above 0"},
       {"/alibi/slopes", "[1, 2, 3, 4, 5]", "alibi.slopes are 5 numbers, expected"},
-      {"/alibi/slopes", "[-1]", "alibi.slopes is -1, expected numbers of at least 0"},
+      {"/alibi/slopes", "[-1]", "alibi.slopes is -1, expected at least 0"},
       {"/alibi/slopes", "\"steep\"", "slopes"},
       {"/alibi/window", "-1", "window"},
       {"/alibi/slope_training", "\"often\"", "choose from fixed, learned, learned_random"},
       {"/attn_config/attn_type", "\"linear\"", "attn_config.attn_type is 'linear', expected multihead_attention"},
       {"/attn_config/alibi", "false", "attn_config.alibi is false, but "},
       {"/attn_config/clip_qkv", "6", "attn_config.clip_qkv is set"},
-      {"/expansion_ratio", "0", "expansion_ratio is 0, expected above 0, at most 64"},
-      {"/expansion_ratio", "0.01", "expansion_ratio is 0.01, expected above 0, at most 64"},
+      {"/expansion_ratio", "0", "expansion_ratio is 0, expected above 0 and at most 64"},
+      {"/expansion_ratio", "0.01", "expansion_ratio is 0.01, expected at least 0.0625"},
       {"/ffn_config/ffn_hidden_size", "0", "ffn_config.ffn_hidden_size is 0, expected 1 to 512"},
       {"/ffn_config/ffn_hidden_size", "513", "ffn_config.ffn_hidden_size is 513, expected 1 to 512"},
       {"/tie_word_embeddings", "false", "tie_word_embeddings is set"},
@@ -228,7 +229,7 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
       {"/alibi/position", "5", "alibi.position is 5, expected a string"},
       {"/alibi/activation", "\"sine\"", "alibi.activation: there is no activation called 'sine'"},
       {"/alibi/activation_dropout", "1", "alibi.activation_dropout is 1, expected at least 0 and below 1"},
-      {"/alibi/embedding_scale", "0", "alibi.embedding_scale is 0, expected a positive number"},
+      {"/alibi/embedding_scale", "0", "alibi.embedding_scale is 0, expected above 0"},
       {"/alibi/final_norm", "\"no\"", "alibi.final_norm is \"no\", expected true or false"},
       {"/alibi/rotary_theta", "1", "alibi.rotary_theta is 1, expected above 1", Position::rotary},
       {"/alibi/t5_buckets", "1", "alibi.t5_buckets is 1, expected 2 to 4096", Position::t5},
@@ -310,6 +311,24 @@ TEST(ModelFolder, ClaimsThatTheFileDoesNotKeepAreRefusedBeforeAnythingIsMade) {
   EXPECT_EQ(bytes_to_refuse(folder.path(), "\"x\".dtype is \"F5\", which is no type of the format"), 0);
   with_header(R"({"transformer.wte.weight":{"dtype":"F4","shape":[257,8192],"data_offsets":[0,1052672]}})", 1052672);
   EXPECT_EQ(bytes_to_refuse(folder.path(), "\"transformer.wte.weight\" is of type F4, expected"), 0);
+}
+
+TEST(ModelFolder, IsDescribedWithoutMemoryForItsParameters) {
+  const TemporaryFolder folder;
+  LanguageModelConfig config = folder_config();
+  config.transformer.slope_training = SlopeTraining::learned_random;
+  const LanguageModel model(config, 1);
+  model.save(folder.path());
+  const int64_t before = tensor_bytes();
+  reset_peak_tensor_bytes();
+  const MptFolder files(folder.path());
+  EXPECT_EQ(peak_tensor_bytes(), before);
+  EXPECT_EQ(files.config.model.parameter_count(), model.parameter_count());
+  EXPECT_EQ(files.slopes(), model.slopes());
+  LanguageModel::load(folder.path());
+  EXPECT_LE(peak_tensor_bytes() - before, 4 * model.parameter_count() + 4096);  // no second copy of the weights
+  fs::resize_file(folder / "model.safetensors", fs::file_size(folder / "model.safetensors") - 1);
+  expect_error([&] { MptFolder(folder.path()); }, "model.safetensors");
 }
 
 }  // namespace

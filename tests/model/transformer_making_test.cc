@@ -158,11 +158,10 @@ TEST(TransformerConfig, BadValuesAreNamed) {
       c.slope_training = training;
     });
   };
-  EXPECT_NE(of_slopes({1, 2}).find("alibi_slopes are 2 numbers, expected 3 for 3 heads, or one for all"),
-            std::string::npos);
-  EXPECT_NE(of_slopes({1, 2, -1}).find("alibi_slopes is -1"), std::string::npos);
-  EXPECT_NE(of_slopes({HUGE_VALF}).find("alibi_slopes is inf"), std::string::npos);
-  EXPECT_NE(of_slopes({NAN}).find("alibi_slopes is nan"), std::string::npos);
+  EXPECT_NE(of_slopes({1, 2}).find("slopes are 2 numbers, expected 3 for 3 heads, or one for all"), std::string::npos);
+  EXPECT_NE(of_slopes({1, 2, -1}).find("slopes is -1"), std::string::npos);
+  EXPECT_NE(of_slopes({HUGE_VALF}).find("slopes is inf"), std::string::npos);
+  EXPECT_NE(of_slopes({NAN}).find("slopes is nan"), std::string::npos);
   EXPECT_NE(of_slopes({0}, SlopeTraining::learned).find("above 0, where they are learned"), std::string::npos);
   EXPECT_NE(message([](auto& c) {
               c.slope_training = SlopeTraining::learned;

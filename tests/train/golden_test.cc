@@ -44,6 +44,7 @@ LanguageModel golden_model(Position position) {
   LanguageModelConfig config = test::small_config();
   config.transformer.t5_buckets = 16;
   config.transformer.t5_max_distance = 40;
+  config.transformer.t5_rate_factor = 1;  // make_golden.py has one rate for all
   return LanguageModel(with_position(config, position, golden_options().length), 11);
 }
 

@@ -78,6 +78,26 @@ TEST(Identity, AnOptionThatACheckpointDoesNotKnowHadItsDefault) {
             (std::vector<std::string>{"clip is 2.0, was 1.0"}));
 }
 
+TEST(Identity, WhatBelongsToAnotherPositionMethodIsNoneOfIt) {
+  const LanguageModel model = test::small_model();
+  const std::vector<int32_t> tokens = test::stream(100);
+  const OrderedJson identity = identity_of(model, tokens, {}, test::short_run());
+  EXPECT_FALSE(identity.contains("t5_buckets"));
+  Json older = Json::parse(identity.dump());  // versions before wrote the fields of all methods
+  older.update({{"t5_buckets", 32}, {"t5_rate_factor", 1.0}, {"rotary_theta", 10000.0}, {"max_length", 0}});
+  EXPECT_EQ(differences(identity, older), std::vector<std::string>());
+
+  // A comparison has no one position, and those of earlier versions had 0 for what was not given.
+  EXPECT_EQ(differences({{"t5_buckets", 16}}, {{"t5_buckets", 32}, {"t5_max_distance", 0}, {"layers", 0}}),
+            std::vector<std::string>{"t5_buckets is 16, was 32"});
+
+  const LanguageModel t5 = test::small_model(Position::t5);
+  const OrderedJson ours = identity_of(t5, tokens, {}, test::short_run());
+  older = Json::parse(ours.dump());
+  older.erase("t5_rate_factor");  // which was 1 before it could be chosen
+  EXPECT_EQ(differences(ours, older), std::vector<std::string>{"t5_rate_factor is 64.0, was 1.0"});
+}
+
 /// Changes one thing at a time; expects it, and nothing else, to be named, or nothing where there is no name.
 class Named {
  public:
@@ -89,13 +109,16 @@ class Named {
     change(options);
     expect_one(name, config_, options);
   }
-  void model(const std::string& name, const std::function<void(LanguageModelConfig&)>& change) {
-    LanguageModelConfig config = config_;
+  void model(const std::string& name, const std::function<void(LanguageModelConfig&)>& change,
+             Position position = Position::alibi) {
+    LanguageModelConfig config = config_, base = config_;
+    config.transformer.position = base.transformer.position = position;
     change(config);
-    expect_one(name, config, base_options());
+    expect_one(name, config, base_options(), &base);
   }
   const std::set<std::string>& names() const { return names_; }
-  OrderedJson base() const { return identity(config_, base_options()); }
+  /// Of all identities that it saw.
+  const std::set<std::string>& keys() const { return keys_; }
 
  private:
   static TrainOptions base_options() {
@@ -107,8 +130,11 @@ class Named {
     const std::vector<int32_t> tokens = test::stream(100);
     return identity_of(LanguageModel(config, 1), tokens, tokens, options);
   }
-  void expect_one(const std::string& name, const LanguageModelConfig& config, const TrainOptions& options) {
-    std::vector<std::string> found = differences(identity(config, options), Json::parse(base().dump()));
+  void expect_one(const std::string& name, const LanguageModelConfig& config, const TrainOptions& options,
+                  const LanguageModelConfig* base_config = nullptr) {
+    const OrderedJson base = identity(base_config ? *base_config : config_, base_options());
+    for (const auto& [key, value] : base.items()) keys_.insert(key);
+    std::vector<std::string> found = differences(identity(config, options), Json::parse(base.dump()));
     // Sizes change the number of parameters too.
     std::erase_if(found, [&](const std::string& text) { return text.starts_with("parameters is"); });
     if (name.empty()) {
@@ -121,7 +147,7 @@ class Named {
   }
 
   LanguageModelConfig config_;
-  std::set<std::string> names_;
+  std::set<std::string> names_, keys_;
 };
 
 TEST(Identity, NamesEveryOptionThatDiffers) {
@@ -147,12 +173,18 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
   named.model("slopes", [](auto& c) { c.transformer.alibi_slopes = {0.5f}; });
   named.model("slope_training", [](auto& c) { c.transformer.slope_training = SlopeTraining::learned; });
   named.model("window", [](auto& c) { c.transformer.window = 5; });
-  named.model("t5_buckets", [](auto& c) { c.transformer.t5_buckets = 16; });
-  named.model("t5_max_distance", [](auto& c) { c.transformer.t5_max_distance = 64; });
-  named.model("t5_init", [](auto& c) { c.transformer.t5_init = 0.5; });
-  named.model("t5_rate_factor", [](auto& c) { c.transformer.t5_rate_factor = 4; });
-  named.model("rotary_theta", [](auto& c) { c.transformer.rotary_theta = 500; });
-  named.model("max_length", [](auto& c) { c.transformer.max_length = 32; });
+  named.model(
+      "t5_buckets", [](auto& c) { c.transformer.t5_buckets = 16; }, Position::t5);
+  named.model(
+      "t5_max_distance", [](auto& c) { c.transformer.t5_max_distance = 64; }, Position::t5);
+  named.model(
+      "t5_init", [](auto& c) { c.transformer.t5_init = 0.5; }, Position::t5);
+  named.model(
+      "t5_rate_factor", [](auto& c) { c.transformer.t5_rate_factor = 4; }, Position::t5);
+  named.model(
+      "rotary_theta", [](auto& c) { c.transformer.rotary_theta = 500; }, Position::rotary);
+  named.model(
+      "max_length", [](auto& c) { c.transformer.max_length = 32; }, Position::learned);
   named.model("activation", [](auto& c) { c.transformer.activation = Activation::relu; });
   named.model("norm", [](auto& c) { c.transformer.norm = Norm::rms_norm; });
   named.model("norm_eps", [](auto& c) { c.transformer.norm_eps = 0.25f; });
@@ -166,10 +198,7 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
 
   std::set<std::string> all = named.names();
   all.insert({"parameters", "text_tokens", "text_fingerprint", "held_out_fingerprint"});  // what is no option
-  std::set<std::string> keys;
-  const OrderedJson base = named.base();
-  for (const auto& [key, value] : base.items()) keys.insert(key);
-  EXPECT_EQ(all, keys) << "an option that this test does not change";
+  EXPECT_EQ(all, named.keys()) << "an option that this test does not change";
 }
 
 }  // namespace

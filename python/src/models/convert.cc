@@ -110,13 +110,23 @@ void take_options(Options& options, nb::dict& given, const char* operation) {
   }
 }
 template void take_options(TrainOptions&, nb::dict&, const char*);
-template void take_options(ModelOptions&, nb::dict&, const char*);
+
+ModelOptions take_model_options(nb::dict& given, const char* operation) {
+  ModelOptions options;
+  const LanguageModelConfig usual;
+  for (const ConfigField& field : options_of<LanguageModelConfig>) {
+    if (!given.contains(field.name)) continue;
+    options.set(field.name, value_of(given[field.name], field.get(usual), field.range, operation, field.name));
+    nb::del(given[field.name]);
+  }
+  return options;
+}
 
 void refuse_rest(const nb::dict& given, const char* operation) {
   if (given.size() == 0) return;
   std::string known;
   for (const auto& option : options_of<TrainOptions>) known += std::string(known.empty() ? "" : ", ") + option.name;
-  for (const auto& option : options_of<ModelOptions>) known += std::string(", ") + option.name;
+  for (const auto& option : options_of<LanguageModelConfig>) known += std::string(", ") + option.name;
   const nb::object first = given.keys()[0];
   throw UsageError("[" + std::string(operation) + "] there is no option '" + nb::cast<std::string>(first) +
                    "'; choose from " + known);

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "alibi/error.h"
+#include "alibi/model_options.h"
 #include "alibi/options.h"
 #include "alibi/tensor.h"
 #include "alibi/tokenizer.h"
@@ -42,6 +43,8 @@ std::span<const int32_t> tokens_of(const Tensor& ids);
 /// for the machine are chosen here too.
 template <class Options>
 void take_options(Options& options, nb::dict& given, const char* operation);
+/// The same for what is given of a model in place of its preset's.
+ModelOptions take_model_options(nb::dict& given, const char* operation);
 /// Throws UsageError if some are left, which nothing has.
 void refuse_rest(const nb::dict& given, const char* operation);
 

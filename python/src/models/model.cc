@@ -1,6 +1,7 @@
 // Language models: what they write, how well they predict, what they compute.
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/variant.h>
 #include <nanobind/stl/vector.h>
 
 #include <algorithm>
@@ -11,7 +12,7 @@
 #include "alibi/embed.h"
 #include "alibi/evaluate.h"
 #include "alibi/generate.h"
-#include "alibi/language_model.h"
+#include "alibi/model_options.h"
 #include "alibi/score.h"
 #include "alibi/training_data.h"
 #include "bindings.h"
@@ -117,13 +118,9 @@ nb::dict evaluate_model(const LanguageModel& model, nb::handle ids, int64_t leng
 nb::dict describe(const LanguageModel& model) {
   const LanguageModelConfig& config = model.config();
   nb::dict result;
-  result["position"] = enum_name(config.transformer.position);
-  result["layers"] = config.transformer.layers;
-  result["d_model"] = config.transformer.d_model;
-  result["heads"] = config.transformer.heads;
-  result["causal"] = config.transformer.causal;
-  result["vocab_size"] = config.vocab_size;
-  result["train_length"] = config.train_length;
+  for (const ConfigField& field : config_fields()) {
+    if (field.belongs_to(config.transformer.position)) result[field.recorded_name()] = nb::cast(field.get(config));
+  }
   result["parameters"] = model.parameter_count();
   result["tokenizer"] = std::string(model.tokenizer().kind());
   return result;

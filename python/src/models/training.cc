@@ -8,8 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "alibi/language_model.h"
-#include "alibi/model_options.h"
+#include "alibi/model_recipe.h"
 #include "alibi/train.h"
 #include "alibi/training_data.h"
 #include "bindings.h"
@@ -49,27 +48,6 @@ const char* name_of_end(TrainEnd end) {
   return "";
 }
 
-/// The model that training begins with.
-LanguageModel begin(const std::string& from, const std::string& preset_name, const std::string& position,
-                    const std::optional<float>& dropout, const ModelOptions& shape, int64_t length, uint64_t seed,
-                    const std::shared_ptr<const Tokenizer>& tokenizer) {
-  if (!from.empty()) {
-    LanguageModel model = LanguageModel::load(from);
-    if (model.tokenizer().fingerprint() != tokenizer->fingerprint()) {
-      throw Error("[train] the text is in tokens of another tokenizer than that of " + from);
-    }
-    model.set_train_length(length);
-    return model;
-  }
-  const Position method = position_from(position);
-  // Twice: options ask which method and length it is, and the method's embedding scale how wide they made it.
-  const LanguageModelConfig usual = with_position(preset(preset_name), method, length);
-  LanguageModelConfig config = with_position(with_options(usual, shape, usual), method, length);
-  if (shape.embedding_scale > 0) config.embedding_scale = static_cast<float>(shape.embedding_scale);
-  if (dropout) config = with_dropout(config, *dropout);
-  return LanguageModel(with_vocab_size(config, tokenizer->vocab_size()), seed, tokenizer);
-}
-
 nb::object train_model(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
                        const std::string& field, const nb::dict& tokenizer, const std::string& from,
                        const std::string& preset_name, const std::string& position, std::optional<float> dropout,
@@ -78,17 +56,18 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   const bool own_batch = given.contains("batch_tokens");
   take_options(options, given, "train");
   if (!own_batch) options.batch_tokens = std::min(options.batch_tokens, options.tokens);
-  ModelOptions shape;
-  const size_t left = given.size();
-  take_options(shape, given, "train");
-  if (!from.empty() && (left != given.size() || dropout)) {
+  ModelRecipe recipe{.preset = preset_name,
+                     .position = position_from(position),
+                     .options = take_model_options(given, "train"),
+                     .dropout = dropout,
+                     .from = from,
+                     .tokenizer = tokenizer_of(tokenizer)};
+  if (!from.empty() && (!recipe.options.empty() || dropout)) {
     throw UsageError("[train] from_model begins with a model that has its shape; leave out the options of the model");
   }
   refuse_rest(given, "train");
   options.validate();
   if (resume && overwrite) throw UsageError("[train] resume goes on with a run, overwrite replaces it; choose one");
-  TokenizerChoice choice = tokenizer_of(tokenizer);
-  if (!from.empty()) choice.like = from;
 
   Callbacks callbacks(on_progress);
   std::optional<LanguageModel> model;
@@ -98,10 +77,10 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   {
     const nb::gil_scoped_release others_run;
     if (!out.empty() && !resume && !overwrite) check_folder_is_free(out);
-    data = training_data(texts, valid, choice, {}, field);
+    data = recipe.read_text(texts, valid, {}, field);
     options.check_text(static_cast<int64_t>(data.train.tokens.size()));
     warning = held_out_warning(data);
-    model.emplace(begin(from, preset_name, position, dropout, shape, options.length, options.seed, data.tokenizer));
+    model.emplace(recipe.model(options.length, data.tokenizer, options.seed));
     TrainRun run;
     run.folder = out;
     run.resume = resume;
