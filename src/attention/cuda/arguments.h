@@ -41,6 +41,14 @@ struct HeadRank {
   int32_t head, begin, size;
 };
 
+/// Query rows and keys that the kernel of all gradients takes at a time, and the shared memory that it needs.
+inline constexpr int both_rows = 64, both_keys = 128;
+inline constexpr int both_shared_bytes(int columns) {
+  constexpr int value = 2, stages = 2, terms = 8, known = 96;
+  return value * (2 * both_keys * columns + stages * 2 * both_rows * columns + 2 * both_rows * both_keys) +
+         stages * both_rows * terms + known;
+}
+
 /// What all kernels of a call are told.
 struct Call {
   Rows q, k, v;
@@ -53,8 +61,9 @@ struct Call {
   int32_t heads, kv_heads, head_dim, tile_rows;
   int32_t slopes_stride;  ///< from batch entry to batch entry: heads, or 0
   int32_t sequence_count;
-  int32_t uniform;           ///< whether all sequences have as many queries and keys
-  int32_t tiles, key_units;  ///< of all sequences, of one head: tiles of queries; as bounds_before counts blocks
+  int32_t uniform;  ///< whether all sequences have as many queries and keys
+  int32_t tiles, key_units,
+      both_units;  ///< of all sequences, of one head: tiles of queries; as bounds_before counts blocks
   int32_t causal;
   float scale;   ///< of q k'
   float scale2;  ///< the same times log2(e)
@@ -105,14 +114,6 @@ struct Reach {
 
 /// Into how many parts the gradients of a block of keys are cut.
 inline constexpr int key_parts(int64_t head_dim) { return head_dim <= 128 ? 1 : 2; }
-
-/// Query rows and keys that the kernel of all gradients takes at a time, and the shared memory that it needs.
-inline constexpr int both_rows = 64, both_keys = 128;
-inline constexpr int both_shared_bytes(int columns) {
-  constexpr int value = 2, stages = 2, terms = 8, known = 96;
-  return value * (2 * both_keys * columns + stages * 2 * both_rows * columns + 2 * both_rows * both_keys) +
-         stages * both_rows * terms + known;
-}
 
 struct BackwardArguments {
   Call call;

@@ -137,13 +137,13 @@ struct BothGradients {
       shared_store(step_at + stage * static_cast<uint32_t>(sizeof(Step)),
                    Step{head, row, visited_blocks(a, sequence, head, row / tile, seen)});
     }
-    const int size = a.call.head_dim, at = thread_index();
+    const int size = a.call.head_dim, at = not_hoisted(thread_index());
     copy_tile<columns, rows, threads>(q_at + stage * stage_bytes,
                                       rows_of(a.call.q, sequence.batch, sequence.query_begin, head),
-                                      a.call.q.row_stride, row, sequence.queries, size);
+                                      a.call.q.row_stride, row, sequence.queries, size, at);
     copy_tile<columns, rows, threads>(dout_at + stage * stage_bytes,
                                       rows_of(a.dout, sequence.batch, sequence.query_begin, head), a.dout.row_stride,
-                                      row, sequence.queries, size);
+                                      row, sequence.queries, size, at);
     if (at >= rows) return;
     const uint32_t to = terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms));
     if (row + at < sequence.queries) {
@@ -155,31 +155,43 @@ struct BothGradients {
 
   /// The five products of 64 rows of a head.
   ALIBI_LANE void take_rows(uint32_t stage) {
-    const int warp = thread_index() / 32, row_16 = warp % 4 * 16, half = warp / 4;
-    if (is_visited(half, stage)) {
-      const SequenceRows sequence = known().sequence;
-      const Step step = Step::at(stage);
-      const Place place(a.call, sequence, step.head);
-      const TileRows there(place, step.row, sequence.queries - step.row < rows ? sequence.queries - step.row : rows);
-      ALIBI_NOT_UNROLLED
-      for (int part = 0; part < block_keys / step_keys; ++part) {
-        make_p_and_ds(place, there, step.row, row_16, half * block_keys + part * step_keys, stage);
-      }
-    }
+    make_scores(stage);
     wait_for_turn(stage);
-    block_sync();                   // p and ds are there, and so are the sums of the blocks before
+    block_sync();  // p and ds are there, and so are the sums of the blocks before
+    add_products(stage);
+  }
+
+  /// p and ds, to shared memory.
+  ALIBI_LANE void make_scores(uint32_t stage) const {
+    const int warp = not_hoisted(thread_index()) / 32, row_16 = warp % 4 * 16, half = warp / 4;
+    if (!is_visited(half, stage)) return;
+    const SequenceRows sequence = known().sequence;
+    const Step step = Step::at(stage);
+    const Place place(a.call, sequence, step.head);
+    const TileRows there(place, step.row, sequence.queries - step.row < rows ? sequence.queries - step.row : rows);
+    ALIBI_UNROLLED
+    for (int part = 0; part < block_keys / step_keys; ++part) {
+      make_p_and_ds(place, there, step.row, row_16, half * block_keys + part * step_keys, stage);
+    }
+  }
+
+  /// What follows from p and ds.
+  ALIBI_LANE void add_products(uint32_t stage) {
+    const int thread = not_hoisted(thread_index());
+    const int warp = thread / 32, lane = thread % 32, row_16 = warp % 4 * 16, half = warp / 4;
     if (is_visited(half, stage)) {  // the warp's 16 keys lie in the half whose scores it made
-      add_transposed(dv, p_at, warp, dout_at + stage * stage_bytes);
-      add_transposed(dk, ds_at, warp, q_at + stage * stage_bytes);
+      add_transposed(dv, p_at, warp, lane, dout_at + stage * stage_bytes);
+      add_transposed(dk, ds_at, warp, lane, q_at + stage * stage_bytes);
     }
     Sums<dq_columns / 8> dq;
     dq.clear();
     ALIBI_UNROLLED
     for (int block = 0; block < blocks; ++block) {
       if (!is_visited(block, stage)) continue;
-      add_dq(dq, rows_of_16<keys>(ds_at, row_16), rows_of_16<columns>(k_at, 0), block * block_keys / 16, half);
+      add_dq(dq, rows_of_16<keys>(ds_at, row_16, lane), rows_of_16<columns>(k_at, 0, lane), block * block_keys / 16,
+             half);
     }
-    pass_on(dq, stage, row_16, half);
+    pass_on(dq, stage, thread);
   }
 
   static ALIBI_LANE bool is_visited(int block, uint32_t stage) {
@@ -210,10 +222,10 @@ struct BothGradients {
   }
 
   /// Adds what the blocks before have summed; for the last one that is dq.
-  ALIBI_LANE void pass_on(Sums<dq_columns / 8>& dq, uint32_t stage, int row_16, int half) {
-    const int lane = thread_index() % 32;
+  ALIBI_LANE void pass_on(Sums<dq_columns / 8>& dq, uint32_t stage, int thread) {
+    const int lane = thread % 32, row_16 = thread / 32 % 4 * 16, half = thread / 128;
     const Turn turn(a, stage);
-    float* const sums = a.dq_sums + (int64_t{turn.counter} * warps + thread_index() / 32) * (dq_columns / 8 * 32 * 4);
+    float* const sums = a.dq_sums + (int64_t{turn.counter} * warps + thread / 32) * (dq_columns / 8 * 32 * 4);
     ALIBI_UNROLLED
     for (int j = 0; j < dq_columns / 8; ++j) {
       float* const own = sums + (j * 32 + lane) * 4;
@@ -249,14 +261,14 @@ struct BothGradients {
   /// Of 16 rows and `step_keys` keys, both given by their place in the tiles.
   ALIBI_LANE void make_p_and_ds(const Place& place, const TileRows& there, int row, int row_16, int first,
                                 uint32_t stage) const {
-    const int lane = thread_index() % 32, own = row_16 + lane / 4;
+    const int lane = not_hoisted(thread_index()) % 32, own = row_16 + lane / 4;
     const uint32_t below = static_cast<uint32_t>(first) * Tile<columns>::row_bytes;
     Sums<n> p[1], ds[1];
-    multiply_rows<type, columns>(p, rows_of_16<columns>(q_at + stage * stage_bytes, row_16),
-                                 columns_of_16<columns>(k_at + below));
+    multiply_rows<type, columns>(p, rows_of_16<columns>(q_at + stage * stage_bytes, row_16, lane),
+                                 columns_of_16<columns>(k_at + below, lane));
     make_weights(place, there, row, own, known().task.tile * block_keys + first, stage, p[0]);
-    multiply_rows<type, columns>(ds, rows_of_16<columns>(dout_at + stage * stage_bytes, row_16),
-                                 columns_of_16<columns>(v_at + below));
+    multiply_rows<type, columns>(ds, rows_of_16<columns>(dout_at + stage * stage_bytes, row_16, lane),
+                                 columns_of_16<columns>(v_at + below, lane));
     ALIBI_UNROLLED
     for (int r = 0; r < 2; ++r) {
       const float delta = term(stage, own + 8 * r).delta;
@@ -272,8 +284,8 @@ struct BothGradients {
   }
 
   /// sums += w' b: w are 64 x 128 values, of which the warp's 16 columns are taken; b has 64 rows.
-  static ALIBI_LANE void add_transposed(Sums<columns / 8> (&sums)[1], uint32_t w, int warp, uint32_t b) {
-    const Reader left_reader = columns_of_16<keys>(w), right_reader = rows_of_16<columns>(b, 0);
+  static ALIBI_LANE void add_transposed(Sums<columns / 8> (&sums)[1], uint32_t w, int warp, int lane, uint32_t b) {
+    const Reader left_reader = columns_of_16<keys>(w, lane), right_reader = rows_of_16<columns>(b, 0, lane);
     ALIBI_UNROLLED
     for (int k = 0; k < rows; k += 16) {
       uint32_t left[4];
@@ -306,7 +318,7 @@ struct BothGradients {
   /// Scores of the rows `own` and the one 8 below it, and of the keys from `key` on, become weights.
   ALIBI_LANE void make_weights(const Place& place, const TileRows& there, int row, int own, int key, uint32_t stage,
                                Sums<n>& p) const {
-    const int own_key = thread_index() % 4 * 2, end = key + step_keys;
+    const int own_key = not_hoisted(thread_index()) % 4 * 2, end = key + step_keys;
     if (there.is_plain(key, end)) {
       const float rise = there.rise(end), first = rise * static_cast<float>(own_key);
       ALIBI_UNROLLED

@@ -36,6 +36,12 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 ALIBI_LANE int thread_index() { return static_cast<int>(threadIdx.x); }
 ALIBI_LANE int block_index() { return static_cast<int>(blockIdx.x); }
 
+/// The same, but what follows from it is computed here, and not kept in registers from before a loop.
+ALIBI_LANE int not_hoisted(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 ALIBI_LANE void block_sync() { __syncthreads(); }
 /// A block_sync() that tells whether all threads said yes.
 ALIBI_LANE bool block_all(bool yes) { return __syncthreads_and(yes) != 0; }

@@ -238,6 +238,7 @@ class Block {
 
 inline int thread_index() { return Block::here().thread(); }
 inline int block_index() { return Block::here().index(); }
+inline int not_hoisted(int x) { return x; }
 inline void block_sync() { Block::here().barrier(true); }
 inline bool block_all(bool yes) { return Block::here().barrier(yes); }
 

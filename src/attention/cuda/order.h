@@ -54,11 +54,13 @@ ALIBI_LANE Task key_task(const Call& call, int index, int parts) {
   return {sequence, turn.head, turn.unit - begin(sequence), part};
 }
 
-/// Head by head, the last blocks of keys first: the order in which dq is added (both_gradients.h).
+/// Head by head, the last 128 keys first: the order in which dq is added (both_gradients.h). Of packed sequences every
+/// other number is an odd block of keys, which is no task.
 ALIBI_LANE Task both_task(const Call& call, int index) {
-  const int head = call.kv_head_order[index / call.key_units].head;
-  const int unit = call.key_units - 1 - index % call.key_units;
-  if (call.uniform != 0) return {unit % call.sequence_count, head, unit / call.sequence_count, 0};
+  const int units = call.both_units;
+  const int head = call.kv_head_order[index / units].head, unit = units - 1 - index % units;
+  constexpr int blocks = both_keys / block_keys;
+  if (call.uniform != 0) return {unit % call.sequence_count, head, unit / call.sequence_count * blocks, 0};
   const auto begin = [&](int i) { return call.sequences[i].bounds_before; };
   const int sequence = sequence_of(call.sequence_count, unit, begin);
   return {sequence, head, unit - begin(sequence), 0};

@@ -178,7 +178,8 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   machine.check_launch("reaches", launches.reaches(arguments, sequences * problem.heads, type, stream));
   const int64_t units = problem.kv_heads * arguments.call.key_units;
   if (both) {
-    machine.check_launch("both_gradients", launches.both_gradients(arguments, units, type, stream));
+    machine.check_launch("both_gradients", launches.both_gradients(
+                                               arguments, problem.kv_heads * arguments.call.both_units, type, stream));
     return true;
   }
   machine.check_launch("query_gradients", launches.query_gradients(arguments, call.tiles(), type, stream));
