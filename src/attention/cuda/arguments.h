@@ -41,6 +41,14 @@ struct HeadRank {
   int32_t head, begin, size;
 };
 
+/// Query rows and keys that the kernel of all gradients takes at a time, and the shared memory that it needs.
+inline constexpr int both_rows = 64, both_keys = 128;
+inline constexpr int both_shared_bytes(int columns) {
+  constexpr int value = 2, stages = 2, terms = 8, known = 96;
+  return value * (2 * both_keys * columns + stages * 2 * both_rows * columns + 2 * both_rows * both_keys) +
+         stages * both_rows * terms + known;
+}
+
 /// What all kernels of a call are told.
 struct Call {
   Rows q, k, v;
@@ -53,8 +61,9 @@ struct Call {
   int32_t heads, kv_heads, head_dim, tile_rows;
   int32_t slopes_stride;  ///< from batch entry to batch entry: heads, or 0
   int32_t sequence_count;
-  int32_t uniform;           ///< whether all sequences have as many queries and keys
-  int32_t tiles, key_units;  ///< of all sequences, of one head: tiles of queries; as bounds_before counts blocks
+  int32_t uniform;  ///< whether all sequences have as many queries and keys
+  int32_t tiles, key_units,
+      both_units;  ///< of all sequences, of one head: tiles of queries; as bounds_before counts blocks
   int32_t causal;
   float scale;   ///< of q k'
   float scale2;  ///< the same times log2(e)
@@ -115,7 +124,11 @@ struct BackwardArguments {
   double* slope_sums;                       ///< of each tile: the gradient of its slope; null: not wanted
   float* dslopes;                           ///< is added to
   Reach* reach;                             ///< [sequences][heads]
-  int64_t rows;                             ///< batch * heads * queries
+  // Of the kernel of all gradients; null where it is not used.
+  float* dq_sums;     ///< [tiles][tile_rows / both_rows][both_rows * columns]
+  int32_t* counters;  ///< [tiles][tile_rows / both_rows]: how many blocks have added their part
+  int32_t* ticket;    ///< the next task
+  int64_t rows;       ///< batch * heads * queries
   int32_t slopes_per_batch, slopes_symmetric;
 };
 
@@ -189,6 +202,7 @@ struct Launches {
   int (*row_terms)(const BackwardArguments&, int64_t rows, Type type, void* stream);
   int (*reaches)(const BackwardArguments&, int64_t heads, Type type, void* stream);
   int (*query_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
+  int (*both_gradients)(const BackwardArguments&, int64_t units, Type type, void* stream);
   int (*key_gradients)(const BackwardArguments&, int64_t tasks, Type type, void* stream);
   int (*add_slopes)(const BackwardArguments&, int64_t slopes, Type type, void* stream);
   int (*cached_centres)(const CacheArguments&, int64_t kv_heads, Type type, void* stream);

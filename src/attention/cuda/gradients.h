@@ -3,9 +3,10 @@
 //   dp = dout v'    ds = p (dp - delta)    delta = rowsum(dout out)
 //   dq = scale ds k    dk = scale ds' q    dv = p' dout    dslope = -sum of ds |distance|
 //
-// One kernel owns a tile of query rows and makes dq, another a block of keys of a key/value head and makes dk and dv,
-// so nothing is added from two sides: no atomics, and the same bits always. It costs seven products instead of five.
-// Both go by the key blocks that the forward pass visited.
+// One kernel makes all of it with these five products (both_gradients.h). For more than 128 columns, gradients of
+// slopes, and GPUs without enough shared memory there are two, which make the first two products once more: one owns a
+// tile of query rows and makes dq, another a block of keys of a key/value head and makes dk and dv. All go by the key
+// blocks that the forward pass visited, and give the same bits in every run.
 #pragma once
 
 #include "attention/cuda/order.h"
@@ -72,7 +73,9 @@ struct Reaches {
     const Place place(a.call, sequence, head);
     const int rows = a.call.tile_rows, tiles = (sequence.queries + rows - 1) / rows;
     Reach own = {none, -none};
+    if (a.ticket != nullptr && block_index() == 0 && thread_index() == 0) *a.ticket = 0;
     for (int tile = thread_index(); tile < tiles; tile += threads) {
+      if (a.counters != nullptr) begin_tile(a, place, sequence, head, tile, tiles);
       const int last_row = (tile + 1) * rows < sequence.queries ? (tile + 1) * rows - 1 : sequence.queries - 1;
       const Keys blocks = visited_blocks(a, sequence, head, tile, blocks_of(place.seen(tile * rows, last_row)));
       if (blocks.begin == blocks.end) continue;
@@ -87,6 +90,25 @@ struct Reaches {
       own = {other.first < own.first ? other.first : own.first, other.last > own.last ? other.last : own.last};
     }
     a.reach[block_index()] = own.first > own.last ? Reach{0, -1} : own;
+  }
+
+  /// For the kernel of all gradients: counters of the tile, and dq of rows to which no block will contribute.
+  static ALIBI_LANE void begin_tile(const Arguments& a, const Place& place, const SequenceRows& sequence, int head,
+                                    int tile, int tiles) {
+    const int rows = a.call.tile_rows, parts = rows / both_rows;
+    const int64_t number = (int64_t{sequence.tiles_before} * a.call.heads + int64_t{head} * tiles + tile) * parts;
+    for (int part = 0; part < parts; ++part) {
+      a.counters[number + part] = 0;
+      const int row = tile * rows + part * both_rows;
+      const int end = row + both_rows < sequence.queries ? row + both_rows : sequence.queries;
+      if (row >= end) continue;
+      const Keys blocks = visited_blocks(a, sequence, head, tile, blocks_of(place.seen(row, end - 1)));
+      if (blocks.begin < blocks.end) continue;
+      for (int at = row; at < end; ++at) {
+        uint16_t* const to = writable_rows_of(a.dq, sequence.batch, int64_t{sequence.query_begin} + at, head);
+        for (int chunk = 0; chunk < a.call.head_dim / 8; ++chunk) *reinterpret_cast<Chunk*>(to + chunk * 8) = Chunk{};
+      }
+    }
   }
 };
 

@@ -35,6 +35,7 @@ class Gpu : public cuda::Machine {
         .row_terms = cuda::launch_row_terms,
         .reaches = cuda::launch_reaches,
         .query_gradients = cuda::launch_query_gradients,
+        .both_gradients = cuda::launch_both_gradients,
         .key_gradients = cuda::launch_key_gradients,
         .add_slopes = cuda::launch_add_slopes,
         .cached_centres = cuda::launch_cached_centres,
@@ -48,6 +49,7 @@ class Gpu : public cuda::Machine {
   }
   void* stream() const override { return alibi::stream(); }
   bool capturing() const override { return alibi::cuda::capturing(operation); }
+  int shared_bytes() const override { return alibi::cuda::shared_bytes(operation); }
   int device() const override { return alibi::cuda::current_device(operation); }
   int device_of(const void* data) const override { return alibi::cuda::device_of(operation, data); }
 };

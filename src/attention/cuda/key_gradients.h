@@ -2,6 +2,7 @@
 #pragma once
 
 #include "attention/cuda/gradients.h"
+#include "attention/cuda/steps.h"
 
 ALIBI_LANES_BEGIN
 
@@ -29,59 +30,6 @@ struct KeyGradients {
   static constexpr uint32_t terms_at = dout_at + 2 * step_bytes;
   static constexpr int shared_bytes = static_cast<int>(terms_at + 2 * terms_bytes);
 
-  /// The steps of query rows that visited the block of keys, of one head after the other.
-  struct Steps {
-    const Arguments& a;
-    const Task& task;
-    const SequenceRows& sequence;
-    int head, last_head, step;
-    int base, end;   ///< of the head's steps, 32 are looked at together, from `base` on
-    uint32_t found;  ///< those of them that are left
-
-    ALIBI_LANE Steps(const Arguments& arguments, const Task& of, const SequenceRows& rows)
-        : a(arguments), task(of), sequence(rows), step(0), base(0), end(0), found(0) {
-      const int group = a.call.heads / a.call.kv_heads;
-      head = of.head * group - 1;
-      last_head = head + group;
-    }
-
-    /// Goes to the next; false if there is none.
-    ALIBI_LANE bool advance() {
-      while (found == 0) {
-        base += 32;
-        if (base >= end) {
-          if (++head > last_head) return false;
-          start_head();
-        }
-        const int candidate = base + thread_index() % 32;
-        found = warp_votes(candidate < end && visits(candidate));
-      }
-      step = base + lowest_bit(found);
-      found &= found - 1;
-      return true;
-    }
-
-    /// The steps that may be among the head's, by how far its tiles reach.
-    ALIBI_LANE void start_head() {
-      constexpr int steps_of_tile = forward_rows / step_rows;
-      const Reach reach = a.reach[int64_t{task.sequence} * a.call.heads + head];
-      const int of_keys = task.tile * block_keys / forward_rows;
-      const int steps = (sequence.queries + step_rows - 1) / step_rows;
-      base = (of_keys + reach.first) * steps_of_tile;
-      end = (of_keys + reach.last + 1) * steps_of_tile;
-      base = base < 0 ? 0 : base;
-      end = end > steps ? steps : end;
-    }
-
-    ALIBI_LANE bool visits(int candidate) const {
-      const Place place(a.call, sequence, head);
-      const int first = candidate * step_rows;
-      const int last = first + step_rows < sequence.queries ? first + step_rows - 1 : sequence.queries - 1;
-      const Keys blocks = visited_blocks(a, sequence, head, first / forward_rows, blocks_of(place.seen(first, last)));
-      return blocks.begin <= task.tile && task.tile < blocks.end;
-    }
-  };
-
   static ALIBI_LANE void run(const Arguments& a) {
     const Task task = key_task(a.call, block_index(), parts);
     const SequenceRows sequence = a.call.sequences[task.sequence];
@@ -108,8 +56,8 @@ struct KeyGradients {
         }
       }
     };
-    Steps steps(a, task, sequence);
-    bool more = steps.advance();
+    Steps<forward_rows, step_rows, 1> steps(a, task);
+    bool more = steps.advance(task, sequence);
     int head = steps.head, row = steps.step * step_rows;
     if (more) copy_step(head, row, 0);
     copies_commit();
@@ -119,7 +67,7 @@ struct KeyGradients {
     uint32_t stage = 0;
     ALIBI_NOT_UNROLLED
     while (more) {
-      more = steps.advance();
+      more = steps.advance(task, sequence);
       const int next_head = steps.head, next_row = steps.step * step_rows;
       copies_wait<0>();
       block_sync();  // this step's rows have landed, and nobody reads those of the step before any more

@@ -36,6 +36,12 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 ALIBI_LANE int thread_index() { return static_cast<int>(threadIdx.x); }
 ALIBI_LANE int block_index() { return static_cast<int>(blockIdx.x); }
 
+/// The same, but what follows from it is computed here, and not kept in registers from before a loop.
+ALIBI_LANE int not_hoisted(int x) {
+  asm volatile("" : "+r"(x));
+  return x;
+}
+
 ALIBI_LANE void block_sync() { __syncthreads(); }
 /// A block_sync() that tells whether all threads said yes.
 ALIBI_LANE bool block_all(bool yes) { return __syncthreads_and(yes) != 0; }
@@ -75,6 +81,31 @@ ALIBI_LANE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "mem
 template <int left>
 ALIBI_LANE void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
+}
+
+// Between blocks of threads of one kernel. What one has stored for others, fenced, and told by raising a count after a
+// barrier of its threads, others see after they have waited for the count and passed a barrier of their own.
+ALIBI_LANE int take_ticket(int32_t* next) { return atomicAdd(next, 1); }
+ALIBI_LANE void wait_for_count(const int32_t* count, int value) {
+  int found;
+  do {
+    asm volatile("ld.acquire.gpu.global.s32 %0, [%1];" : "=r"(found) : "l"(count) : "memory");
+  } while (found != value);
+}
+ALIBI_LANE void raise_count(int32_t* count) {
+  asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(count) : "memory");
+}
+ALIBI_LANE void fence_for_others() { __threadfence(); }
+/// Past the caches that are not shared.
+ALIBI_LANE void store_for_others(float* to, const float (&x)[4]) {
+  __stcg(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
+}
+ALIBI_LANE void add_from_others(float (&x)[4], const float* from) {
+  const float4 other = __ldcg(reinterpret_cast<const float4*>(from));
+  x[0] += other.x;
+  x[1] += other.y;
+  x[2] += other.z;
+  x[3] += other.w;
 }
 
 /// Four matrices of 8 x 8 values; lane i gives the address of row i % 8 of matrix i / 8.

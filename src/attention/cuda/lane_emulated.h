@@ -238,6 +238,7 @@ class Block {
 
 inline int thread_index() { return Block::here().thread(); }
 inline int block_index() { return Block::here().index(); }
+inline int not_hoisted(int x) { return x; }
 inline void block_sync() { Block::here().barrier(true); }
 inline bool block_all(bool yes) { return Block::here().barrier(yes); }
 
@@ -293,6 +294,18 @@ inline void copies_commit() { Block::here().commit(); }
 template <int left>
 void copies_wait() {
   Block::here().wait(left);
+}
+
+// One block runs after the other, so a count that is not there yet never comes.
+inline int take_ticket(int32_t* next) { return (*next)++; }
+inline void wait_for_count(const int32_t* count, int value) {
+  if (*count != value) broken("a block waits for one that has not run");
+}
+inline void raise_count(int32_t* count) { ++*count; }
+inline void fence_for_others() {}
+inline void store_for_others(float* to, const float (&x)[4]) { std::memcpy(to, x, sizeof(x)); }
+inline void add_from_others(float (&x)[4], const float* from) {
+  for (int i = 0; i < 4; ++i) x[i] += from[i];
 }
 
 template <bool transposed>

@@ -13,6 +13,7 @@ int launch_forward(const ForwardArguments& arguments, int64_t tasks, Type type, 
 int launch_row_terms(const BackwardArguments& arguments, int64_t rows, Type type, void* stream);
 int launch_reaches(const BackwardArguments& arguments, int64_t heads, Type type, void* stream);
 int launch_query_gradients(const BackwardArguments& arguments, int64_t tasks, Type type, void* stream);
+int launch_both_gradients(const BackwardArguments& arguments, int64_t units, Type type, void* stream);
 int launch_key_gradients(const BackwardArguments& arguments, int64_t tasks, Type type, void* stream);
 int launch_add_slopes(const BackwardArguments& arguments, int64_t slopes, Type type, void* stream);
 int launch_cached_centres(const CacheArguments& arguments, int64_t kv_heads, Type type, void* stream);

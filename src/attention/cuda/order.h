@@ -54,6 +54,18 @@ ALIBI_LANE Task key_task(const Call& call, int index, int parts) {
   return {sequence, turn.head, turn.unit - begin(sequence), part};
 }
 
+/// Head by head, the last 128 keys first: the order in which dq is added (both_gradients.h). Of packed sequences every
+/// other number is an odd block of keys, which is no task.
+ALIBI_LANE Task both_task(const Call& call, int index) {
+  const int units = call.both_units;
+  const int head = call.kv_head_order[index / units].head, unit = units - 1 - index % units;
+  constexpr int blocks = both_keys / block_keys;
+  if (call.uniform != 0) return {unit % call.sequence_count, head, unit / call.sequence_count * blocks, 0};
+  const auto begin = [&](int i) { return call.sequences[i].bounds_before; };
+  const int sequence = sequence_of(call.sequence_count, unit, begin);
+  return {sequence, head, unit - begin(sequence), 0};
+}
+
 ALIBI_LANE int key_blocks(const SequenceRows& sequence) { return (sequence.keys + block_keys - 1) / block_keys; }
 
 /// The host's arrays, a part that fits into a kernel's arguments: unlike a copy from the host's memory it waits for

@@ -145,6 +145,13 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   const Made<double> slope_sums(machine, sums.dslopes != nullptr ? call.tiles() : 0);
   const auto sequences = static_cast<int64_t>(problem.sequences.size());
   const Made<Reach> reach(machine, sequences * problem.heads);
+  // One kernel for all gradients where it can be.
+  const int columns = problem.head_dim <= 32 ? 32 : problem.head_dim <= 64 ? 64 : 128;
+  const bool both =
+      problem.head_dim <= columns && sums.dslopes == nullptr && both_shared_bytes(columns) <= machine.shared_bytes();
+  const int64_t parts = both ? call.tiles() * (tile_rows(problem.head_dim) / both_rows) : 0;
+  const Made<float> dq_sums(machine, parts * both_rows * columns);
+  const Made<int32_t> counters(machine, both ? parts + 1 : 0);
   const BackwardArguments arguments = {.call = call.call(sent),
                                        .out = rows_of(problem.out),
                                        .dout = rows_of(problem.dout),
@@ -158,6 +165,9 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
                                        .slope_sums = sums.dslopes != nullptr ? slope_sums.get() : nullptr,
                                        .dslopes = sums.dslopes,
                                        .reach = reach.get(),
+                                       .dq_sums = dq_sums.get(),
+                                       .counters = counters.get(),
+                                       .ticket = both ? counters.get() + parts : nullptr,
                                        .rows = rows,
                                        .slopes_per_batch = problem.slopes_per_batch,
                                        .slopes_symmetric = problem.slopes_symmetric};
@@ -165,14 +175,20 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   void* const stream = machine.stream();
   const Type type = type_of(problem.dtype);
   machine.check_launch("row_terms", launches.row_terms(arguments, rows, type, stream));
+  machine.check_launch("reaches", launches.reaches(arguments, sequences * problem.heads, type, stream));
+  const int64_t units = problem.kv_heads * arguments.call.key_units;
+  if (both) {
+    machine.check_launch("both_gradients", launches.both_gradients(
+                                               arguments, problem.kv_heads * arguments.call.both_units, type, stream));
+    return true;
+  }
   machine.check_launch("query_gradients", launches.query_gradients(arguments, call.tiles(), type, stream));
   if (sums.dslopes != nullptr) {
     const int64_t slopes = problem.slopes_per_batch ? problem.batch * problem.heads : problem.heads;
     machine.check_launch("add_slopes", launches.add_slopes(arguments, slopes, type, stream));
   }
-  machine.check_launch("reaches", launches.reaches(arguments, sequences * problem.heads, type, stream));
-  const int64_t units = problem.kv_heads * arguments.call.key_units * key_parts(problem.head_dim);
-  machine.check_launch("key_gradients", launches.key_gradients(arguments, units, type, stream));
+  machine.check_launch("key_gradients",
+                       launches.key_gradients(arguments, units * key_parts(problem.head_dim), type, stream));
   return true;
 }
 

@@ -25,6 +25,8 @@ class Machine {
   virtual void* stream() const = 0;
   /// Whether the stream is being captured into a CUDA graph.
   virtual bool capturing() const = 0;
+  /// The most shared memory of a block of threads.
+  virtual int shared_bytes() const = 0;
   virtual int device() const = 0;
   /// The device whose memory this is; -1: not known.
   virtual int device_of(const void* data) const = 0;

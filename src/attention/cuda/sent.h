@@ -133,6 +133,7 @@ class SentCall {
             .uniform = uniform_,
             .tiles = static_cast<int32_t>(tiles_),
             .key_units = static_cast<int32_t>(bounds_),
+            .both_units = static_cast<int32_t>(uniform_ ? both_units() : bounds_),
             .causal = problem_.causal,
             .scale = problem_.scale,
             .scale2 = problem_.scale * std::numbers::log2e_v<float>};
@@ -166,6 +167,12 @@ class SentCall {
     for (HeadRank& rank : order) ++order[static_cast<size_t>(rank.begin)].size;
     for (HeadRank& rank : order) rank.size = order[static_cast<size_t>(rank.begin)].size;
     return order;
+  }
+
+  /// Of sequences of the same length: how many times 128 keys they have.
+  int64_t both_units() const {
+    const auto count = static_cast<int64_t>(problem_.sequences.size());
+    return count == 0 ? 0 : count * ceil_div(problem_.sequences.front().keys, int64_t{both_keys});
   }
 
   const Problem& problem_;

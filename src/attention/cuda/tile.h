@@ -36,14 +36,12 @@ struct Reader {
 
 /// 16 rows as the left side of a product, or transposed as the right side: sixteen rows, then eight columns farther.
 template <int columns>
-ALIBI_LANE Reader rows_of_16(uint32_t tile, int row) {
-  const int lane = thread_index() % 32;
+ALIBI_LANE Reader rows_of_16(uint32_t tile, int row, int lane = thread_index() % 32) {
   return {Tile<columns>::address(tile, row + lane % 16, lane / 16)};
 }
 /// 16 rows as the columns of a right side: eight rows, eight columns farther, then the next eight rows.
 template <int columns>
-ALIBI_LANE Reader columns_of_16(uint32_t tile) {
-  const int lane = thread_index() % 32;
+ALIBI_LANE Reader columns_of_16(uint32_t tile, int lane = thread_index() % 32) {
   return {Tile<columns>::address(tile, lane / 16 * 8 + lane % 8, lane / 8 % 2)};
 }
 

@@ -160,4 +160,8 @@ int multiprocessors(const char* operation) {
   return attribute(operation, cudaDevAttrMultiProcessorCount, current_device(operation));
 }
 
+int shared_bytes(const char* operation) {
+  return attribute(operation, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device(operation));
+}
+
 }  // namespace alibi::cuda

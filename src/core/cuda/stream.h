@@ -37,5 +37,7 @@ int current_device(const char* operation);
 int device_of(const char* operation, const void* data);
 /// Of the device that is current.
 int multiprocessors(const char* operation);
+/// The most shared memory that a block of threads may ask for.
+int shared_bytes(const char* operation);
 
 }  // namespace alibi::cuda

@@ -4,6 +4,7 @@
 #include <limits>
 
 #include "alibi/stream.h"
+#include "attention/cuda/both_gradients.h"
 #include "attention/cuda/bounds.h"
 #include "attention/cuda/cached_keys.h"
 #include "attention/cuda/decode.h"
@@ -76,6 +77,7 @@ class Machine : public cuda::Machine {
         .row_terms = cuda::start_row_terms,
         .reaches = cuda::start_reaches,
         .query_gradients = cuda::start_query_gradients,
+        .both_gradients = cuda::start_both_gradients,
         .key_gradients = cuda::start_key_gradients,
         .add_slopes = cuda::start_add_slopes,
         .cached_centres = cuda::start_cached_centres,
@@ -89,6 +91,7 @@ class Machine : public cuda::Machine {
   }
   void* stream() const override { return alibi::stream(); }
   bool capturing() const override { return events.capturing; }
+  int shared_bytes() const override { return events.shared_bytes; }
   int device() const override { return 0; }
   int device_of(const void* data) const override { return data == events.elsewhere ? 1 : 0; }
 };

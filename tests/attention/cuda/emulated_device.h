@@ -25,6 +25,7 @@ class EmulatedDevice {
     };
     std::vector<Event> list;
     const void* elsewhere = nullptr;  ///< memory of another device
+    int shared_bytes = 227 << 10;     ///< of a block of threads, as an H100 has
     bool capturing = false;           ///< every stream is being captured into a graph
     void note(const char* what, void* stream) { list.push_back({what, stream}); }
   };

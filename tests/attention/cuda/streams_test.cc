@@ -1,6 +1,8 @@
 // Streams and devices of the calls on CUDA, on the emulated device, which notes what is queued where.
 #include <array>
+#include <map>
 #include <set>
+#include <utility>
 
 #include "alibi/kv_cache.h"
 #include "alibi/stream.h"
@@ -150,6 +152,18 @@ TEST(AttentionCudaStreams, BlocksOfThreadsCoverAllTilesMostWorkFirst) {
         seen.insert({task.sequence, task.head, 2 * task.tile + task.part});
     }
     EXPECT_EQ(static_cast<int>(seen.size()), 3 * (call.key_units - 3) * 2);
+    seen.clear();
+    call.both_units = uniform ? 3 * 2 : call.key_units;
+    std::map<std::pair<int, int>, int> before;  // dq is added from the last keys to the first
+    for (int i = 0; i < 3 * call.both_units; ++i) {
+      const cuda::Task task = cuda::both_task(call, i);
+      if (task.tile >= blocks[static_cast<size_t>(task.sequence)] || task.tile % 2 != 0) continue;
+      const auto [at, is_first] = before.insert({{task.sequence, task.head}, task.tile});
+      EXPECT_TRUE(is_first || task.tile < at->second);
+      at->second = task.tile;
+      seen.insert({task.sequence, task.head, task.tile});
+    }
+    EXPECT_EQ(static_cast<int>(seen.size()), 3 * (uniform ? 6 : 4));
   }
 }
 

@@ -1,0 +1,374 @@
+// dq, dk and dv of one kernel, for up to 128 columns: see gradients.h.
+#pragma once
+
+#include "attention/cuda/gradients.h"
+#include "attention/cuda/steps.h"
+
+ALIBI_LANES_BEGIN
+
+/// A block of threads owns 128 keys of a key/value head, for which it sums dk and dv, and takes 64 query rows at a
+/// time, of all heads of the group in turn. Weights and ds pass through shared memory, since each of the five products
+/// needs its operands distributed over the warps in another way:
+///
+///   scores, dp   each warp 16 rows and 64 keys
+///   dk, dv       each warp 16 keys and all columns
+///   dq           each warp 16 rows and half of the columns
+///
+/// dq of 64 rows is the sum of what several blocks contribute. They add it to sums in float32 one after the other, from
+/// the last keys to the first, as a counter of the rows tells them; the last one writes dq. So the order, and with it
+/// every bit, is the same in every run. A block waits only for blocks that began before it, because it takes its task
+/// by a ticket; and since each begins with the first rows that see its keys, causal blocks reach a tile one after the
+/// other without waiting.
+template <Type type, int columns>
+struct BothGradients {
+  using Arguments = BackwardArguments;
+
+  static constexpr int threads = 256, warps = threads / 32;
+  static constexpr int rows = both_rows, keys = both_keys, blocks = keys / block_keys;
+  static constexpr int step_keys = columns <= 64 ? 64 : 32;  ///< of a block of keys at a time, for registers
+  static constexpr int n = step_keys / 8;
+  static constexpr int dq_columns = columns / 2;
+  static constexpr int tile = tile_rows(columns), parts = tile / rows;  ///< of the forward pass
+  static constexpr int blocks_at_once = 1;
+  static_assert(rows / 16 * blocks == warps && keys / 16 == warps);
+
+  /// In shared memory, for registers.
+  struct Known {
+    Task task;
+    SequenceRows sequence;
+  };
+  struct Step {
+    int head, row;
+    Keys visited;  ///< blocks
+
+    static ALIBI_LANE Step at(uint32_t stage) {
+      return shared_load<Step>(step_at + stage * static_cast<uint32_t>(sizeof(Step)));
+    }
+  };
+
+  static constexpr uint32_t stage_bytes = Tile<columns>::bytes(rows), terms_bytes = rows * sizeof(RowTerms);
+  static constexpr uint32_t k_at = 0;
+  static constexpr uint32_t block_bytes = Tile<columns>::bytes(block_keys);
+  static constexpr uint32_t v_at = blocks * block_bytes;
+  static constexpr uint32_t q_at = 2 * v_at;
+  static constexpr uint32_t dout_at = q_at + 2 * stage_bytes;
+  static constexpr uint32_t p_at = dout_at + 2 * stage_bytes;
+  static constexpr uint32_t ds_at = p_at + Tile<keys>::bytes(rows);
+  static constexpr uint32_t terms_at = ds_at + Tile<keys>::bytes(rows);
+  static constexpr uint32_t known_at = terms_at + 2 * terms_bytes;
+  static constexpr uint32_t step_at = known_at + 64;  ///< of each stage
+  static constexpr int shared_bytes = static_cast<int>(step_at) + 2 * sizeof(Step);
+  static_assert(sizeof(Known) <= 64);
+  static_assert(shared_bytes == both_shared_bytes(columns));
+
+  const Arguments& a;
+  Sums<columns / 8> dk[1], dv[1];
+  int to_raise = -1;  ///< the counter of the rows before, once all threads have stored their sums
+
+  static ALIBI_LANE void run(const Arguments& a) {
+    if (thread_index() == 0) {
+      const Task task = both_task(a.call, take_ticket(a.ticket));
+      shared_store(known_at, Known{task, a.call.sequences[task.sequence]});
+    }
+    block_sync();
+    const Known known = BothGradients::known();
+    if (known.task.tile >= key_blocks(known.sequence) || known.task.tile % blocks != 0) return;
+    BothGradients(a).go();
+  }
+
+  ALIBI_LANE explicit BothGradients(const Arguments& arguments) : a(arguments) {}
+
+  static ALIBI_LANE Known known() { return shared_load<Known>(known_at); }
+
+  ALIBI_LANE void go() {
+    const auto [task, sequence] = known();
+    const int key = task.tile * block_keys, size = a.call.head_dim;
+    copy_tile<columns, keys, threads>(k_at, rows_of(a.call.k, sequence.batch, sequence.key_begin, task.head),
+                                      a.call.k.row_stride, key, sequence.keys, size);
+    copy_tile<columns, keys, threads>(v_at, rows_of(a.call.v, sequence.batch, sequence.key_begin, task.head),
+                                      a.call.v.row_stride, key, sequence.keys, size);
+    Steps<tile, rows, blocks> steps(a, task);
+    bool more = steps.advance(task, sequence);
+    if (more) copy_step(steps.head, steps.step * rows, 0);
+    copies_commit();
+    dk[0].clear();
+    dv[0].clear();
+    uint32_t stage = 0;
+    ALIBI_NOT_UNROLLED
+    while (more) {
+      more = steps.advance(known().task, known().sequence);
+      copies_wait<0>();
+      block_sync();  // this step's rows have landed, and nobody reads those of the step before, nor its p and ds
+      raise();
+      if (more) copy_step(steps.head, steps.step * rows, stage ^ 1);
+      copies_commit();
+      take_rows(stage);
+      stage ^= 1;
+    }
+    copies_wait<0>();
+    block_sync();
+    raise();
+    write_keys();
+  }
+
+  ALIBI_LANE void write_keys() {
+    const auto [task, sequence] = known();
+    const int key = task.tile * block_keys, size = a.call.head_dim, warp = thread_index() / 32;
+    const float scales[2] = {a.call.scale, a.call.scale}, ones[2] = {1, 1};
+    write_rows<type, columns>(dk, scales, k_at, warp * 16,
+                              writable_rows_of(a.dk, sequence.batch, sequence.key_begin, task.head), a.dk.row_stride,
+                              key + warp * 16, sequence.keys, 0, size);
+    write_rows<type, columns>(dv, ones, v_at, warp * 16,
+                              writable_rows_of(a.dv, sequence.batch, sequence.key_begin, task.head), a.dv.row_stride,
+                              key + warp * 16, sequence.keys, 0, size);
+  }
+
+  ALIBI_LANE void raise() {
+    if (to_raise >= 0 && thread_index() == 0) raise_count(a.counters + to_raise);
+    to_raise = -1;
+  }
+
+  ALIBI_LANE void copy_step(int head, int row, uint32_t stage) const {
+    const SequenceRows sequence = known().sequence;
+    const int count = sequence.queries - row < rows ? sequence.queries - row : rows;
+    if (thread_index() == 0) {
+      const Place place(a.call, sequence, head);
+      const Keys seen = blocks_of(place.seen(row, row + count - 1));
+      shared_store(step_at + stage * static_cast<uint32_t>(sizeof(Step)),
+                   Step{head, row, visited_blocks(a, sequence, head, row / tile, seen)});
+    }
+    const int size = a.call.head_dim, at = not_hoisted(thread_index());
+    copy_tile<columns, rows, threads>(q_at + stage * stage_bytes,
+                                      rows_of(a.call.q, sequence.batch, sequence.query_begin, head),
+                                      a.call.q.row_stride, row, sequence.queries, size, at);
+    copy_tile<columns, rows, threads>(dout_at + stage * stage_bytes,
+                                      rows_of(a.dout, sequence.batch, sequence.query_begin, head), a.dout.row_stride,
+                                      row, sequence.queries, size, at);
+    if (at >= rows) return;
+    const uint32_t to = terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms));
+    if (row + at < sequence.queries) {
+      copy8(to, a.terms + first_term(a.call, sequence, head) + row + at, true);
+    } else {
+      shared_store(to, RowTerms{infinity, 0});  // or weights of rows that are not there could overflow
+    }
+  }
+
+  /// The five products of 64 rows of a head.
+  ALIBI_LANE void take_rows(uint32_t stage) {
+    make_scores(stage);
+    wait_for_turn(stage);
+    block_sync();  // p and ds are there, and so are the sums of the blocks before
+    add_products(stage);
+  }
+
+  /// p and ds, to shared memory.
+  ALIBI_LANE void make_scores(uint32_t stage) const {
+    const int warp = not_hoisted(thread_index()) / 32, row_16 = warp % 4 * 16, half = warp / 4;
+    if (!is_visited(half, stage)) return;
+    const SequenceRows sequence = known().sequence;
+    const Step step = Step::at(stage);
+    const Place place(a.call, sequence, step.head);
+    const TileRows there(place, step.row, sequence.queries - step.row < rows ? sequence.queries - step.row : rows);
+    ALIBI_UNROLLED
+    for (int part = 0; part < block_keys / step_keys; ++part) {
+      make_p_and_ds(place, there, step.row, row_16, half * block_keys + part * step_keys, stage);
+    }
+  }
+
+  /// What follows from p and ds.
+  ALIBI_LANE void add_products(uint32_t stage) {
+    const int thread = not_hoisted(thread_index());
+    const int warp = thread / 32, lane = thread % 32, row_16 = warp % 4 * 16, half = warp / 4;
+    if (is_visited(half, stage)) {  // the warp's 16 keys lie in the half whose scores it made
+      add_transposed(dv, p_at, warp, lane, dout_at + stage * stage_bytes);
+      add_transposed(dk, ds_at, warp, lane, q_at + stage * stage_bytes);
+    }
+    Sums<dq_columns / 8> dq;
+    dq.clear();
+    ALIBI_UNROLLED
+    for (int block = 0; block < blocks; ++block) {
+      if (!is_visited(block, stage)) continue;
+      add_dq(dq, rows_of_16<keys>(ds_at, row_16, lane), rows_of_16<columns>(k_at, 0, lane), block * block_keys / 16,
+             half);
+    }
+    pass_on(dq, stage, thread);
+  }
+
+  static ALIBI_LANE bool is_visited(int block, uint32_t stage) {
+    const Keys visited = Step::at(stage).visited;
+    const int key_tile = known().task.tile + block;
+    return visited.begin <= key_tile && key_tile < visited.end;
+  }
+
+  /// The place of these keys among the blocks that contribute to the rows, from the last to the first.
+  struct Turn {
+    int number, last;
+    int counter;  ///< of the rows, and where their sums are
+
+    ALIBI_LANE Turn(const Arguments& a, uint32_t stage) {
+      const auto [task, sequence] = BothGradients::known();
+      const Step step = Step::at(stage);
+      const int first = (step.visited.end - 1) / blocks, tiles = (sequence.queries + tile - 1) / tile;
+      number = first - task.tile / blocks;
+      last = first - step.visited.begin / blocks;
+      counter = (sequence.tiles_before * a.call.heads + step.head * tiles) * parts + step.row / rows;
+    }
+  };
+
+  ALIBI_LANE void wait_for_turn(uint32_t stage) const {
+    if (thread_index() != 0) return;
+    const Turn turn(a, stage);
+    if (turn.number > 0) wait_for_count(a.counters + turn.counter, turn.number);
+  }
+
+  /// Adds what the blocks before have summed; for the last one that is dq.
+  ALIBI_LANE void pass_on(Sums<dq_columns / 8>& dq, uint32_t stage, int thread) {
+    const int lane = thread % 32, row_16 = thread / 32 % 4 * 16, half = thread / 128;
+    const Turn turn(a, stage);
+    float* const sums = a.dq_sums + (int64_t{turn.counter} * warps + thread / 32) * (dq_columns / 8 * 32 * 4);
+    ALIBI_UNROLLED
+    for (int j = 0; j < dq_columns / 8; ++j) {
+      float* const own = sums + (j * 32 + lane) * 4;
+      if (turn.number > 0) add_from_others(dq.at[j], own);
+      if (turn.number < turn.last) store_for_others(own, dq.at[j]);
+    }
+    if (turn.number < turn.last) {
+      fence_for_others();
+      to_raise = turn.counter;
+      return;
+    }
+    const SequenceRows sequence = known().sequence;
+    const Step step = Step::at(stage);
+    uint16_t* const to = writable_rows_of(a.dq, sequence.batch, int64_t{sequence.query_begin} + step.row, step.head);
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2; ++r) {
+      const int at = row_16 + lane / 4 + 8 * r;
+      if (step.row + at >= sequence.queries) continue;
+      ALIBI_UNROLLED
+      for (int j = 0; j < dq_columns / 8; ++j) {
+        const int column = half * dq_columns + 8 * j + lane % 4 * 2;
+        if (column >= a.call.head_dim) continue;
+        *reinterpret_cast<uint32_t*>(to + at * a.dq.row_stride + column) =
+            pack<type>(dq.at[j][2 * r] * a.call.scale, dq.at[j][2 * r + 1] * a.call.scale);
+      }
+    }
+  }
+
+  static ALIBI_LANE RowTerms term(uint32_t stage, int at) {
+    return shared_load<RowTerms>(terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms)));
+  }
+
+  /// Of 16 rows and `step_keys` keys, both given by their place in the tiles.
+  ALIBI_LANE void make_p_and_ds(const Place& place, const TileRows& there, int row, int row_16, int first,
+                                uint32_t stage) const {
+    const int lane = not_hoisted(thread_index()) % 32, own = row_16 + lane / 4;
+    const uint32_t below = static_cast<uint32_t>(first) * Tile<columns>::row_bytes;
+    Sums<n> p[1], ds[1];
+    multiply_rows<type, columns>(p, rows_of_16<columns>(q_at + stage * stage_bytes, row_16, lane),
+                                 columns_of_16<columns>(k_at + below, lane));
+    make_weights(place, there, row, own, known().task.tile * block_keys + first, stage, p[0]);
+    multiply_rows<type, columns>(ds, rows_of_16<columns>(dout_at + stage * stage_bytes, row_16, lane),
+                                 columns_of_16<columns>(v_at + below, lane));
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2; ++r) {
+      const float delta = term(stage, own + 8 * r).delta;
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        const float* const dp = ds[0].at[j] + 2 * r;
+        const float* const weight = p[0].at[j] + 2 * r;
+        const uint32_t to = Tile<keys>::address(0, own + 8 * r, first / 8 + j) + static_cast<uint32_t>(lane % 4 * 4);
+        shared_store(p_at + to, pack<type>(weight[0], weight[1]));
+        shared_store(ds_at + to, pack<type>(weight[0] * (dp[0] - delta), weight[1] * (dp[1] - delta)));
+      }
+    }
+  }
+
+  /// sums += w' b: w are 64 x 128 values, of which the warp's 16 columns are taken; b has 64 rows.
+  static ALIBI_LANE void add_transposed(Sums<columns / 8> (&sums)[1], uint32_t w, int warp, int lane, uint32_t b) {
+    const Reader left_reader = columns_of_16<keys>(w, lane), right_reader = rows_of_16<columns>(b, 0, lane);
+    ALIBI_UNROLLED
+    for (int k = 0; k < rows; k += 16) {
+      uint32_t left[4];
+      load4_transposed(left, left_reader.address<keys>(k, warp));
+      ALIBI_UNROLLED
+      for (int j = 0; j < columns / 8; j += 2) {
+        uint32_t right[4];
+        load4_transposed(right, right_reader.address<columns>(k, j / 2));
+        multiply<type>(sums[0].at[j], left, right[0], right[1]);
+        multiply<type>(sums[0].at[j + 1], left, right[2], right[3]);
+      }
+    }
+  }
+  /// sums += the products over 64 keys from 16 `first` on, of half of the columns.
+  static ALIBI_LANE void add_dq(Sums<dq_columns / 8>& sums, Reader ds, Reader k, int first, int half) {
+    ALIBI_UNROLLED
+    for (int step = first; step < first + block_keys / 16; ++step) {
+      uint32_t left[4];
+      load4(left, ds.address<keys>(0, step));
+      ALIBI_UNROLLED
+      for (int j = 0; j < dq_columns / 8; j += 2) {
+        uint32_t right[4];
+        load4_transposed(right, k.address<columns>(16 * step, half * dq_columns / 16 + j / 2));
+        multiply<type>(sums.at[j], left, right[0], right[1]);
+        multiply<type>(sums.at[j + 1], left, right[2], right[3]);
+      }
+    }
+  }
+
+  /// Scores of the rows `own` and the one 8 below it, and of the keys from `key` on, become weights.
+  ALIBI_LANE void make_weights(const Place& place, const TileRows& there, int row, int own, int key, uint32_t stage,
+                               Sums<n>& p) const {
+    const int own_key = not_hoisted(thread_index()) % 4 * 2, end = key + step_keys;
+    if (there.is_plain(key, end)) {
+      const float rise = there.rise(end), first = rise * static_cast<float>(own_key);
+      ALIBI_UNROLLED
+      for (int r = 0; r < 2; ++r) {
+        const float base =
+            fmaf(rise, static_cast<float>(there.position(own + 8 * r) - key), term(stage, own + 8 * r).lse2);
+        ALIBI_UNROLLED
+        for (int j = 0; j < n; ++j) {
+          ALIBI_UNROLLED
+          for (int e = 0; e < 2; ++e) {
+            float& score = p.at[j][2 * r + e];
+            const float bias = fmaf(rise, static_cast<float>(8 * j + e), first);
+            score = power_of_2(fmaf(score, a.call.scale2, bias) - base);
+          }
+        }
+      }
+      return;
+    }
+    ALIBI_UNROLLED
+    for (int r = 0; r < 2; ++r) {
+      const RowSight sight(place, row + own + 8 * r);
+      const float lse2 = term(stage, own + 8 * r).lse2;
+      ALIBI_UNROLLED
+      for (int j = 0; j < n; ++j) {
+        ALIBI_UNROLLED
+        for (int e = 0; e < 2; ++e) {
+          float& score = p.at[j][2 * r + e];
+          score = sight.biased(place.before, place.after, key + own_key + 8 * j + e, score * a.call.scale2);
+          score = power_of_2(score - lse2);
+        }
+      }
+    }
+  }
+};
+
+template <template <Type, int> class Kernel>
+int launch_up_to_128(const BackwardArguments& a, int64_t blocks, Type type, void* stream) {
+  const bool wide = a.call.head_dim > 64;
+  if (type == Type::bfloat16) {
+    if (a.call.head_dim <= 32) return launch<Kernel<Type::bfloat16, 32>>(blocks, a, stream);
+    return wide ? launch<Kernel<Type::bfloat16, 128>>(blocks, a, stream)
+                : launch<Kernel<Type::bfloat16, 64>>(blocks, a, stream);
+  }
+  if (a.call.head_dim <= 32) return launch<Kernel<Type::float16, 32>>(blocks, a, stream);
+  return wide ? launch<Kernel<Type::float16, 128>>(blocks, a, stream)
+              : launch<Kernel<Type::float16, 64>>(blocks, a, stream);
+}
+
+inline int start_both_gradients(const BackwardArguments& a, int64_t units, Type type, void* stream) {
+  return launch_up_to_128<BothGradients>(a, units, type, stream);
+}
+
+ALIBI_LANES_END
