@@ -18,7 +18,7 @@
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
-#include "report/format.h"
+#include "core/format.h"
 #include "report/progress.h"
 #include "text/documents.h"
 #include "text/stream.h"
@@ -123,7 +123,7 @@ std::string describe(const bench::AttentionBenchSettings& settings) {
 /// Prints a table as its rows come in.
 class Table {
  public:
-  Table(Progress& progress, nlohmann::ordered_json& json) : progress_(progress), json_(json) {}
+  Table(report::Progress& progress, nlohmann::ordered_json& json) : progress_(progress), json_(json) {}
 
   void head(Pass pass, DType dtype) {
     progress_.clear();
@@ -142,14 +142,14 @@ class Table {
   const std::vector<AttentionPoint>& all() const { return all_; }
 
  private:
-  Progress& progress_;
+  report::Progress& progress_;
   nlohmann::ordered_json& json_;
   std::vector<AttentionPoint> all_;
 };
 
 /// Forward and backward at every length.
 void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSettings& settings, DType dtype,
-                 Progress& progress, Table& table, nlohmann::ordered_json& json) {
+                 report::Progress& progress, Table& table, nlohmann::ordered_json& json) {
   const std::vector<int64_t> lengths = lengths_of(command, settings);
   progress.begin(fmt::format("{}: inputs and ceilings", name_of(dtype)));
   progress.update(0);
@@ -168,7 +168,7 @@ void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSet
   }
   progress.clear();
   say("best oneDNN product: {}\nwith row-major operands: {} GFLOP/s\n", ceilings.describe(),
-      format_integer(std::llround(ceilings.plain.best() / 1e9)));
+      core::format_integer(std::llround(ceilings.plain.best() / 1e9)));
   json["ceilings"][name_of(dtype)] = bench::to_json(ceilings);
   if (settings.layers.empty()) return;
   const auto shares = attention_bench.visited_by_head(lengths.back());
@@ -177,7 +177,7 @@ void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSet
 }
 
 void run_contexts(const AttentionCommand& command, const bench::AttentionBenchSettings& settings, DType dtype,
-                  Progress& progress, Table& table, nlohmann::ordered_json& json) {
+                  report::Progress& progress, Table& table, nlohmann::ordered_json& json) {
   const std::vector<int64_t> contexts =
       command.contexts.empty() ? std::vector<int64_t>{4096, 65536, 1048576} : rising(command.contexts);
   table.head(Pass::decode, dtype);
@@ -206,7 +206,7 @@ void run_attention(AttentionCommand& command) {
                     {"kv_heads", settings.shape.key_heads()},
                     {"head_dim", settings.shape.head_dim},
                     {"position", settings.layers.empty() ? name_of(settings.shape.position) : "captured"}});
-  Progress progress(stderr);
+  report::Progress progress(stderr);
   Table table(progress, json);
   for (const DType dtype : dtypes) {
     if (command.asks_for(Pass::forward) || command.asks_for(Pass::backward)) {
@@ -231,7 +231,7 @@ void run_capture(CaptureCommand& command) {
   command.apply();
   const std::filesystem::path out = output_file(command.out, "--out");
   const LanguageModel model = LanguageModel::load(command.model);
-  std::vector<int32_t> tokens = encode_stream(model.tokenizer(), read_documents(command.texts));
+  std::vector<int32_t> tokens = text::encode_stream(model.tokenizer(), text::read_documents(command.texts));
   check(static_cast<int64_t>(tokens.size()) >= command.length,
         "[bench capture] the text has {} tokens, expected at least the length, {}", tokens.size(), command.length);
   tokens.resize(static_cast<size_t>(command.length));

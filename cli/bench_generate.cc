@@ -13,7 +13,7 @@
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
-#include "report/format.h"
+#include "core/format.h"
 #include "report/progress.h"
 
 namespace alibi::cli {
@@ -48,12 +48,13 @@ void run_bench_generate(GenerateBenchCommand& command) {
   const std::string weights = command.model.empty() ? fmt::format("{}, random weights", command.preset) : command.model;
   bench::GenerateBench generate_bench(model, command.settings);
   say("generation, {}, {} parameters, {} of weights ({}), {}, {} threads, {}, alibi {}\n", weights,
-      format_count(static_cast<double>(model.parameter_count())), format_bytes(generate_bench.weight_bytes()),
-      name_of(precision), cpu_name(), threads(), name_of(isa()), version);
+      core::format_count(static_cast<double>(model.parameter_count())),
+      core::format_bytes(generate_bench.weight_bytes()), name_of(precision), cpu_name(), threads(), name_of(isa()),
+      version);
   flush_output();
   std::vector<bench::GeneratePoint> points;
   {
-    Progress progress(stderr, lines_without_terminal());
+    report::Progress progress(stderr, lines_without_terminal());
     progress.begin("generate");
     points =
         generate_bench.measure(contexts, [&](double done, const std::string& what) { progress.update(done, what); });
@@ -69,7 +70,7 @@ void run_bench_generate(GenerateBenchCommand& command) {
     json["points"].push_back(bench::to_json(point, generate_bench.bandwidth()));
   }
   say("\nmemory is read at {:.1f} GB/s; weights: the share of it at which they are read\n"
-      "contexts hold the keys of a prompt of 512 tokens over and over; released: what those before `held` could weigh "
+      "contexts hold the keys of a prompt of 512 tokens over and over; evicted: what those before `held` could weigh "
       "at most\nfirst: time to the first token of a prompt of that length; *: from the rates at the contexts before\n",
       generate_bench.bandwidth() / 1e9);
   command.write_json(json);
@@ -86,7 +87,7 @@ void add_bench_generate(CLI::App& bench) {
   command.exclude("--model", "--preset");
   command.counts("--contexts", options->contexts, "Tokens before [512, 4096, 32768, 262144, 1048576]");
   add_precision(command, options->precision);
-  command.count("--held", options->settings.held, "Keys that heads hold at most; older ones count as released", 512);
+  command.count("--held", options->settings.held, "Keys that heads hold at most; older ones count as evicted", 512);
   command.count("--vocab-size", options->vocab_size, "Different tokens [the preset's]", 1, INT_MAX);
   command.number("--seconds", options->settings.seconds, "Time for the tokens of each context");
   command.number("--longest", options->settings.longest,

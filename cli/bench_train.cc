@@ -14,7 +14,7 @@
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
-#include "report/format.h"
+#include "core/format.h"
 #include "report/progress.h"
 
 namespace alibi::cli {
@@ -41,7 +41,7 @@ LanguageModelConfig config_of(const TrainBenchCommand& command, const std::strin
 
 /// Every point of one preset.
 void run_preset(const TrainBenchCommand& command, const std::string& name, const std::vector<int64_t>& lengths,
-                bench::TrainBench& train_bench, const bench::MatmulCeilings& ceilings, Progress& progress,
+                bench::TrainBench& train_bench, const bench::MatmulCeilings& ceilings, report::Progress& progress,
                 nlohmann::ordered_json& json) {
   const LanguageModelConfig config = config_of(command, name);
   progress.clear();
@@ -90,7 +90,7 @@ void run_bench_train(TrainBenchCommand& command) {
   say("training, {}, {} threads, {}, alibi {}\n", cpu_name(), threads(), name_of(isa()), version);
   flush_output();
   nlohmann::ordered_json json = bench_record("train");
-  Progress progress(stderr);
+  report::Progress progress(stderr);
   progress.begin("ceilings");
   progress.update(0);
   const bool rounds = command.settings.precision == Precision::bf16;

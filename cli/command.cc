@@ -43,12 +43,12 @@ std::vector<std::string> keys_of(const CLI::Option& option) {
 }
 
 /// As they would stand on the command line.
-std::vector<std::string> words_of(const Json& value, const std::string& where) {
+std::vector<std::string> words_of(const formats::Json& value, const std::string& where) {
   if (value.is_string()) return {value.get<std::string>()};
   if (value.is_number() || value.is_boolean()) return {value.dump()};
   check_usage(value.is_array(), "[config] {} is an object, expected a value or a list of values", where);
   std::vector<std::string> words;
-  for (const Json& element : value) {
+  for (const formats::Json& element : value) {
     check_usage(element.is_string() || element.is_number(), "[config] {} holds {}, expected texts or numbers", where,
                 element.dump());
     words.push_back(element.is_string() ? element.get<std::string>() : element.dump());
@@ -161,7 +161,7 @@ void Command::optional_text(const std::string& name, std::string& value, const s
 bool Command::given(const std::string& name) const { return app_->count(name) > 0; }
 
 void Command::read_options(const std::string& json_file, const std::vector<std::string>& refused) const {
-  const JsonObject file = read_json_object(json_file);
+  const formats::JsonObject file = formats::read_json_object(json_file);
   std::map<std::string, CLI::Option*> known;
   for (CLI::Option* option : app_->get_options()) {
     for (const std::string& key : keys_of(*option)) {

@@ -45,7 +45,7 @@ void CommonOptions::write_json(const nlohmann::ordered_json& results) const {
 }
 
 void CommonOptions::write_json(const std::string& results) const {
-  if (!json_file_.empty()) write_file(json_file_, results);
+  if (!json_file_.empty()) core::write_file(json_file_, results);
 }
 
 TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOptions>& given, uint64_t seed,
@@ -56,14 +56,14 @@ TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOp
   if (tokens) options.tokens = *tokens;
   if (!given.has("batch_tokens") && options.batch_tokens > options.tokens) {
     say("An update has {} tokens, all there are to train on; the preset's would have {}\n",
-        format_integer(options.tokens), format_integer(options.batch_tokens));
+        core::format_integer(options.tokens), core::format_integer(options.batch_tokens));
     options.batch_tokens = options.tokens;
   }
   return options;
 }
 
-ProgressOptions lines_without_terminal() {
-  ProgressOptions options;
+report::ProgressOptions lines_without_terminal() {
+  report::ProgressOptions options;
   options.line = [](std::string_view line) {
     say("{}\n", line);
     flush_output();
@@ -84,8 +84,8 @@ void add_preset(Command& command, std::string& preset) {
 
 void add_tokenizer(Command& command, TokenizerChoice& choice) {
   command.text("--tokenizer", choice.kind, "KIND",
-               fmt::format("What tokens are, learned from the text: {}", fmt::join(tokenizer_kinds(), ", ")));
-  command.choices("--tokenizer", tokenizer_kinds());
+               fmt::format("What tokens are, learned from the text: {}", fmt::join(text::tokenizer_kinds(), ", ")));
+  command.choices("--tokenizer", text::tokenizer_kinds());
   command.count("--vocab-size", choice.vocab_size,
                 "How many different tokens at most [bpe, unigram: 8192; words: all]");
   command.text("--like", choice.like, "MODEL", "Take the tokenizer of this model");

@@ -69,12 +69,12 @@ void add_field(Command& command, std::string& field);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
 /// For work that takes long: a line now and then among what is said, where there is no terminal.
-ProgressOptions lines_without_terminal();
+report::ProgressOptions lines_without_terminal();
 
 /// Calls work(progress), which is shown on the terminal while it lasts.
 template <class Work>
 auto with_progress(const Work& work) {
-  Progress line(stderr, lines_without_terminal());
+  report::Progress line(stderr, lines_without_terminal());
   std::string label;
   return work([&](std::string_view what, double fraction) {
     if (label != what) line.begin(label = what);

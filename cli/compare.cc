@@ -31,7 +31,7 @@ struct CompareCommand : CommonOptions {
   std::vector<int64_t> lengths, train_lengths;
   std::string preset = "tiny";
   std::string out = "alibi-compare", resume, tune, field;
-  int64_t seeds = 1, speed_turns = 3;
+  int64_t seeds = 1, timing_rounds = 3;
   std::optional<int64_t> stride, eval_tokens, sample_tokens;
   bool overwrite = false, stream = false;
   Interpolation interpolation;
@@ -53,8 +53,8 @@ void complete(CompareCommand& options, const Command& command) {
               "[compare] --resume names {}, --out names {}; one of them is enough", options.resume, options.out);
   if (!options.resume.empty()) options.out = options.resume;
   const std::filesystem::path settings = std::filesystem::path(options.out) / "settings.json";
-  check_usage(path_exists(settings), "[compare] {}: there is no comparison to go on with ({} is missing)", options.out,
-              settings.string());
+  check_usage(core::path_exists(settings), "[compare] {}: there is no comparison to go on with ({} is missing)",
+              options.out, settings.string());
   command.read_options(settings.string(), kNotSettings);
 }
 
@@ -64,7 +64,7 @@ std::string settings_of(const Command& command) {
   for (const char* key : {"text", "valid", "like"}) {
     if (settings.contains(key)) settings[key] = absolute_paths(settings[key].get<std::vector<std::string>>());
   }
-  return to_text(settings);
+  return formats::to_text(settings);
 }
 
 /// "0.001,0.002", or from half the rate to four times it.
@@ -104,13 +104,13 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   if (options.dropout) compare.dropout = static_cast<float>(*options.dropout);
   compare.eval_tokens = options.eval_tokens.value_or(compare.eval_tokens);
   compare.sample_tokens = options.sample_tokens.value_or(compare.sample_tokens);
-  compare.speed_turns = options.speed_turns;
+  compare.timing_rounds = options.timing_rounds;
   compare.out = options.out;
   compare.command = command_line();
   return compare;
 }
 
-void show(const CompareStatus& status, Progress& progress, std::string& label) {
+void show(const CompareStatus& status, report::Progress& progress, std::string& label) {
   std::string now = status.phase;
   if (!status.method.empty()) {
     now +=
@@ -122,7 +122,8 @@ void show(const CompareStatus& status, Progress& progress, std::string& label) {
   }
   std::string fields;
   if (status.phase == "train" || status.phase == "tune") {
-    fields = fmt::format("loss {:.3f}  {} tokens/s", status.train.loss, format_count(status.train.tokens_per_second));
+    fields =
+        fmt::format("loss {:.3f}  {} tokens/s", status.train.loss, core::format_count(status.train.tokens_per_second));
   } else if (status.phase == "evaluate") {
     fields = fmt::format("at length {}", status.length);
   }
@@ -152,7 +153,7 @@ void run_compare(CompareCommand& options, const Command& command) {
   {
     const StopSignals signals;
     asked.should_stop = [] { return StopSignals::received() != 0; };
-    Progress progress(stderr, lines_without_terminal());
+    report::Progress progress(stderr, lines_without_terminal());
     asked.on_warning = [&](std::string_view message) {
       progress.clear();
       report_warning(message);
@@ -166,9 +167,9 @@ void run_compare(CompareCommand& options, const Command& command) {
       throw Interrupted{signal};
     }
   }
-  say("{}\n{}\n\n", comparison_table(results), verdict(results));
+  say("{}\n{}\n\n", report::comparison_table(results), report::verdict(results));
   say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
-  if (!options.json.empty()) options.write_json(to_json(results));
+  if (!options.json.empty()) options.write_json(report::to_json(results));
   check_none_diverged(results);
 }
 
@@ -196,7 +197,7 @@ void add_compare(CLI::App& app) {
                 "Held-out tokens to score, evenly spread over the files [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
                 "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);
-  command.count("--speed-turns", options->speed_turns,
+  command.count("--speed-turns", options->timing_rounds,
                 "Time training and evaluation so often at the end, all methods in turns; 0: not", 0);
   command.text("-o,--out", options->out, "DIR",
                "Folder for the report and the models; the same command goes on where it was");

@@ -5,14 +5,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "core/format.h"
 #include "numbers.h"
-#include "report/format.h"
 
 namespace alibi::cli {
 
 void add_context_limits(Command& command, ContextOptions& options) {
   command.value("--memory", "BYTES",
-                "Most memory for keys and values, such as 256MiB; those that matter least are released [all are kept]",
+                "Most memory for keys and values, such as 256MiB; those that matter least are evicted [all are kept]",
                 [&options](const std::string& word) {
                   int64_t bytes = 0;
                   const std::string wrong = read_bytes(word, bytes);
@@ -28,26 +28,26 @@ void add_context_limits(Command& command, ContextOptions& options) {
                   return wrong;
                 });
   command.flag("--exact", options.exact,
-               "End with an error rather than let released keys matter more than --tolerance [or than rounding]");
+               "End with an error rather than let evicted keys matter more than --tolerance [or than rounding]");
 }
 
 void check_context_limits(const std::string& operation, const ContextOptions& options) {
-  check_usage(options.releases() || !options.exact,
-              "[{}] --exact says when to end where keys are released; add --memory or --tolerance, or leave it out",
+  check_usage(options.evicts() || !options.exact,
+              "[{}] --exact says when to end where keys are evicted; add --memory or --tolerance, or leave it out",
               operation);
 }
 
-std::string describe_released(const ReleaseCertificate& certificate) {
+std::string describe_evicted(const EvictionCertificate& certificate) {
   if (certificate.keys == 0) return "";
   return fmt::format(
-      "{} keys were released, which could have had at most {:.2g} of the weight in any row (token {}, layer {}, head "
+      "{} keys were evicted, which could have had at most {:.2g} of the weight in any row (token {}, layer {}, head "
       "{})\n",
-      format_integer(certificate.keys), certificate.worst, format_integer(certificate.position), certificate.layer,
-      certificate.head);
+      core::format_integer(certificate.keys), certificate.worst, core::format_integer(certificate.position),
+      certificate.layer, certificate.head);
 }
 
-nlohmann::ordered_json released_json(const ContextOptions& options, const ReleaseCertificate& certificate) {
-  if (!options.releases()) return nullptr;
+nlohmann::ordered_json evicted_json(const ContextOptions& options, const EvictionCertificate& certificate) {
+  if (!options.evicts()) return nullptr;
   return {{"memory", options.memory ? nlohmann::ordered_json(*options.memory) : nullptr},
           {"tolerance", options.tolerance ? nlohmann::ordered_json(*options.tolerance) : nullptr},
           {"exact", options.exact},

@@ -13,9 +13,9 @@
 #include "common.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "core/format.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
-#include "report/format.h"
 #include "report/progress.h"
 #include "text/documents.h"
 #include "text/text_encoding.h"
@@ -40,7 +40,7 @@ struct Texts {
 /// The lines of the files, or the files.
 Texts read_texts(const EmbedCommand& options) {
   Texts all;
-  for (const Document& document : read_documents(options.texts)) {
+  for (const text::Document& document : text::read_documents(options.texts)) {
     const std::string text = document.text();
     if (options.whole) {
       all.names.push_back(document.name);
@@ -62,7 +62,7 @@ void say_vectors(const Texts& all, size_t first, const Tensor& vectors, bool who
   for (int64_t i = 0; i < vectors.size(0); ++i) {
     const size_t at = first + static_cast<size_t>(i);
     const float* vector = vectors.data<float>() + i * width;
-    const nlohmann::json text = well_formed(whole ? all.names[at] : all.texts[at]);
+    const nlohmann::json text = text::well_formed(whole ? all.names[at] : all.texts[at]);
     say("{{\"{}\": {}, \"embedding\": [{}]}}\n", whole ? "file" : "text", text.dump(),
         fmt::join(vector, vector + width, ", "));
   }
@@ -86,7 +86,7 @@ void run_embed(EmbedCommand options) {
   Tensor vectors = Tensor::empty({count, width});
   constexpr int64_t together = 256;
   // Lines that are written tell by themselves how far it is.
-  Progress progress(stderr, options.out.empty() ? ProgressOptions() : lines_without_terminal());
+  report::Progress progress(stderr, options.out.empty() ? report::ProgressOptions() : lines_without_terminal());
   progress.begin("embed");
   for (int64_t first = 0; first < count; first += together) {
     const int64_t end = std::min(count, first + together);
@@ -100,9 +100,9 @@ void run_embed(EmbedCommand options) {
     }
   }
   progress.clear();
-  if (kind == ".npy") write_npy(file, vectors);
-  if (kind == ".safetensors") write_safetensors(file, {{"embeddings", vectors}});
-  if (!options.out.empty()) say("{} vectors of {}: {}\n", format_integer(count), width, options.out);
+  if (kind == ".npy") formats::write_npy(file, vectors);
+  if (kind == ".safetensors") formats::write_safetensors(file, {{"embeddings", vectors}});
+  if (!options.out.empty()) say("{} vectors of {}: {}\n", core::format_integer(count), width, options.out);
   options.write_json({{"model", options.model},
                       {"texts", count},
                       {"width", width},

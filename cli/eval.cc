@@ -15,10 +15,10 @@
 #include "context_limits.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "core/format.h"
 #include "evaluation_output.h"
 #include "formats/json.h"
 #include "model/position.h"
-#include "report/format.h"
 #include "train/identity.h"
 #include "train/trained_on.h"
 
@@ -41,7 +41,7 @@ struct EvalCommand : CommonOptions {
 /// The training length, and beyond it where the model can go there.
 std::vector<int64_t> default_lengths(const LanguageModelConfig& config) {
   const int64_t length = config.train_length > 0 ? config.train_length : 128;
-  if (const std::optional<int64_t> end = end_of_positions(config.transformer)) return {std::min(length, *end)};
+  if (const std::optional<int64_t> end = model::end_of_positions(config.transformer)) return {std::min(length, *end)};
   return {length, 2 * length, 4 * length, 8 * length};
 }
 
@@ -90,7 +90,7 @@ void print_spans(const StreamEvaluation& stream) {
   for (const StreamSpan& span : stream.spans) {
     const auto tokens = static_cast<double>(span.end - span.begin);
     say("{:>17}  {:>8.4f}  {:>9}  {:>8}\n", fmt::format("{}-{}", span.begin, span.end - 1), span.nll_sum / tokens,
-        span.end - span.begin, format_count(tokens / span.seconds));
+        span.end - span.begin, core::format_count(tokens / span.seconds));
   }
 }
 
@@ -101,9 +101,9 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
                                : "TEXT is missing: files or folders to score, - or --held-out");
   if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, options.field);
   const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
-  check(path_exists(file), "[eval] {}: no such file; it says what was held out, and `alibi train` writes it",
+  check(core::path_exists(file), "[eval] {}: no such file; it says what was held out, and `alibi train` writes it",
         file.string());
-  const JsonObject settings = read_json_object(file);
+  const formats::JsonObject settings = formats::read_json_object(file);
   const auto texts = settings.get<std::vector<std::string>>("text");
   const auto valid = settings.get_or("valid", std::vector<std::string>());
   for (const std::vector<std::string>& inputs : {texts, valid}) {
@@ -111,8 +111,8 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
           "[eval] {}: text came through standard input, which cannot be read again", file.string());
   }
   ScoredText text = held_out_text(tokenizer, texts, valid, progress, settings.get_or("field", kTextField));
-  const std::optional<TrainedOn> known = read_trained_on(options.model);
-  check(!known || known->held_out_fingerprint == fingerprint(text.stream.tokens),
+  const std::optional<training::TrainedOn> known = training::read_trained_on(options.model);
+  check(!known || known->held_out_fingerprint == training::fingerprint(text.stream.tokens),
         "[eval] the text has changed since the training: what is held out of {} now is not what was then",
         fmt::join(texts, ", "));
   return text;
@@ -122,8 +122,8 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
 /// from being scored.
 std::optional<double> part_trained_on(const std::string& model, const ScoredText& text) {
   try {
-    const std::optional<TrainedOn> known = read_trained_on(model);
-    return known ? part_in(known->text, text.stream.tokens) : std::nullopt;
+    const std::optional<training::TrainedOn> known = training::read_trained_on(model);
+    return known ? text::part_in(known->text, text.stream.tokens) : std::nullopt;
   } catch (const Error& error) {
     report_warning(error.what());
     return std::nullopt;
@@ -142,7 +142,7 @@ void warn_of(double part, const EvalCommand& options) {
 void run_eval(EvalCommand& options) {
   options.apply();
   check_context_limits("eval", options.context);
-  check_usage(options.stream || !options.context.releases(),
+  check_usage(options.stream || !options.context.evicts(),
               "[eval] --memory and --tolerance bound what --stream keeps; windows keep nothing");
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
@@ -171,8 +171,8 @@ void run_eval(EvalCommand& options) {
     const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options);
     const int64_t scored = scored_bytes(evaluation, bytes, text.stream.tokens.size());
     say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, evaluation.stride,
-        format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
-        format_count(evaluation.tokens_per_second()));
+        core::format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
+        core::format_count(evaluation.tokens_per_second()));
     evals.push_back(evaluation_json(evaluation, scored));
     positions.push_back(positions_json(evaluation));
     if (options.per_position) evaluations.push_back(evaluation);
@@ -180,18 +180,18 @@ void run_eval(EvalCommand& options) {
   std::optional<StreamEvaluation> stream;
   if (options.stream) {
     stream = evaluate_stream_with_progress(model, text.stream.tokens, options.context);
-    say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", "stream", 1, format_perplexity(stream->perplexity()),
-        stream->bits_per_byte(bytes), stream->tokens, format_count(stream->tokens_per_second()));
+    say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", "stream", 1, core::format_perplexity(stream->perplexity()),
+        stream->bits_per_byte(bytes), stream->tokens, core::format_count(stream->tokens_per_second()));
   }
   const auto all = static_cast<int64_t>(text.stream.tokens.size());
   const auto longest = std::max_element(lengths.begin(), lengths.end());
   if (longest != lengths.end() && *longest > all) {
-    say("The text has {} tokens, fewer than the length {}: the model saw it whole\n", format_integer(all),
-        format_integer(*longest));
+    say("The text has {} tokens, fewer than the length {}: the model saw it whole\n", core::format_integer(all),
+        core::format_integer(*longest));
   }
   if (stream) {
-    say("Keys and values of the stream took {}\n{}", format_bytes(stream->cache_bytes),
-        describe_released(stream->certificate));
+    say("Keys and values of the stream took {}\n{}", core::format_bytes(stream->cache_bytes),
+        describe_evicted(stream->certificate));
   }
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
   if (stream && options.per_position) print_spans(*stream);
@@ -208,7 +208,7 @@ void run_eval(EvalCommand& options) {
                                  {"eval", evals}};
   if (stream) {
     json["stream"] = stream_json(*stream, bytes);
-    json["stream"]["released"] = released_json(options.context, stream->certificate);
+    json["stream"]["evicted"] = evicted_json(options.context, stream->certificate);
   }
   if (options.per_position) json["per_position"] = positions;
   options.write_json(json);

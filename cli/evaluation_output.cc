@@ -14,7 +14,7 @@ namespace alibi::cli {
 
 Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
                                   EvaluateOptions options) {
-  Progress progress(stderr, lines_without_terminal());
+  report::Progress progress(stderr, lines_without_terminal());
   progress.begin(fmt::format("evaluate at {}", options.length));
   options.on_progress = [&](int64_t scored, int64_t all) {
     progress.update(static_cast<double>(scored) / static_cast<double>(all));
@@ -29,7 +29,7 @@ int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, size_t tokens)
 
 StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
                                                const ContextOptions& context) {
-  Progress progress(stderr, lines_without_terminal());
+  report::Progress progress(stderr, lines_without_terminal());
   progress.begin("evaluate in one pass");
   EvaluateStreamOptions options;
   options.context = context;
@@ -66,7 +66,7 @@ nlohmann::ordered_json evaluation_json(const Evaluation& evaluation, int64_t byt
   point.perplexity = evaluation.perplexity();
   point.bits_per_byte = evaluation.bits_per_byte(bytes);
   point.tokens_per_second = evaluation.tokens_per_second();
-  return to_json(point);
+  return report::to_json(point);
 }
 
 }  // namespace alibi::cli

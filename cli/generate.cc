@@ -15,8 +15,8 @@
 #include "context_limits.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "core/format.h"
 #include "generate/sampling.h"
-#include "report/format.h"
 #include "stop_signals.h"
 #include "text/documents.h"
 #include "text/text_encoding.h"
@@ -38,15 +38,15 @@ struct GenerateCommand : CommonOptions {
 std::string read_prompt(const GenerateCommand& options) {
   const std::string file = options.prompt == "-" ? "-" : options.prompt_file;
   if (file.empty()) return options.prompt;
-  check_usage(file == "-" || !is_folder(file), "[generate] --prompt-file {} is a folder, expected a file", file);
-  return read_documents({file}).front().text();
+  check_usage(file == "-" || !core::is_folder(file), "[generate] --prompt-file {} is a folder, expected a file", file);
+  return text::read_documents({file}).front().text();
 }
 
 /// The bytes of a text that are no UTF-8, and where they stand in it: characters that were not completed, or that a
 /// model of bytes put together wrongly.
 nlohmann::ordered_json not_utf8(const std::string& text) {
   auto bytes = nlohmann::ordered_json::array();
-  for (const size_t at : malformed_bytes(text)) {
+  for (const size_t at : text::malformed_bytes(text)) {
     bytes.push_back({{"at", at}, {"byte", static_cast<unsigned char>(text[at])}});
   }
   return bytes;
@@ -67,9 +67,12 @@ const char* name_of(GenerationEnd end) {
 }
 
 nlohmann::ordered_json sample_json(const Generation& sample) {
-  return {{"text", well_formed(sample.text)}, {"not_utf8", not_utf8(sample.text)},
-          {"tokens", sample.tokens},          {"ended", name_of(sample.end)},
-          {"seconds", sample.seconds},        {"tokens_per_second", sample.tokens_per_second()}};
+  return {{"text", text::well_formed(sample.text)},
+          {"not_utf8", not_utf8(sample.text)},
+          {"tokens", sample.tokens},
+          {"ended", name_of(sample.end)},
+          {"seconds", sample.seconds},
+          {"tokens_per_second", sample.tokens_per_second()}};
 }
 
 /// What was written, and how long it took.
@@ -77,8 +80,8 @@ struct Written {
   std::vector<Generation> samples;
   int64_t tokens = 0;
   double seconds = 0;
-  int64_t cache_bytes = 0;         // the most that there was at a time
-  ReleaseCertificate certificate;  // of the sample with the worst
+  int64_t cache_bytes = 0;          // the most that there was at a time
+  EvictionCertificate certificate;  // of the sample with the worst
 
   void add(Generation sample) {
     tokens += sample.tokens;
@@ -88,7 +91,7 @@ struct Written {
 };
 
 void show(std::string_view text) {
-  say_text(well_formed(text));
+  say_text(text::well_formed(text));
   flush_output();
   check_output();  // nothing else is left of the work
 }
@@ -113,7 +116,7 @@ void write_together(const GenerateCommand& options, const Prompt& prompt, int64_
   }
   begin_sample(options, first);
   int64_t bytes = prompt.bytes();
-  for (Generation& sample : Prompt::go_on_together(std::move(forks), each, first)) {
+  for (Generation& sample : Prompt::generate_batch(std::move(forks), each, first)) {
     bytes += sample.cache_bytes - sample.shared_bytes;
     written.add(std::move(sample));
   }
@@ -140,7 +143,7 @@ Written write_samples(const GenerateCommand& options, Prompt prompt) {
       show(text);
       return true;
     };
-    written.add(std::move(prompt).go_on(generate));
+    written.add(std::move(prompt).generate(generate));
     written.cache_bytes = written.samples.front().cache_bytes;
     say_text("\n");
   } else {
@@ -157,7 +160,7 @@ void run_generate(GenerateCommand options) {
   options.prompt = read_prompt(options);
   options.generate.seed = options.seed;
   options.generate.top_k = static_cast<int>(options.top_k);
-  check_options(options.generate);
+  generation::check_options(options.generate);
   check_context_limits("generate", options.context);
   options.generate.on_token = [](int32_t) { return StopSignals::received() == 0; };
 
@@ -175,12 +178,12 @@ void run_generate(GenerateCommand options) {
   for (const Generation& sample : written.samples) all.push_back(sample_json(sample));
   const double rate = static_cast<double>(written.tokens) / written.seconds;
   if (isatty(STDERR_FILENO) == 1) {
-    fmt::print(stderr, "{} tokens at {} tokens/s, after a prompt of {} in {}\n", format_integer(written.tokens),
-               format_count(rate), format_integer(prompt_tokens), format_duration(prompt_seconds));
-    fmt::print(stderr, "{}", describe_released(written.certificate));
+    fmt::print(stderr, "{} tokens at {} tokens/s, after a prompt of {} in {}\n", core::format_integer(written.tokens),
+               core::format_count(rate), core::format_integer(prompt_tokens), core::format_duration(prompt_seconds));
+    fmt::print(stderr, "{}", describe_evicted(written.certificate));
   }
   nlohmann::ordered_json json = {{"model", options.model},
-                                 {"prompt", well_formed(options.prompt)},
+                                 {"prompt", text::well_formed(options.prompt)},
                                  {"prompt_tokens", prompt_tokens},
                                  {"prompt_seconds", prompt_seconds}};
   json.update(all.empty() ? nlohmann::ordered_json::object() : all.front());
@@ -196,7 +199,7 @@ void run_generate(GenerateCommand options) {
                {"seed", options.seed},
                {"seconds", seconds.count()},
                {"cache_bytes", written.cache_bytes},
-               {"released", released_json(options.context, written.certificate)}});
+               {"evicted", evicted_json(options.context, written.certificate)}});
   if (options.samples > 1) {
     json["samples"] = all;
     json["all_samples"] = {{"tokens", written.tokens}, {"seconds", written.seconds}, {"tokens_per_second", rate}};

@@ -23,13 +23,13 @@ template <class Options>
 std::vector<std::string> choices_of(const Option<Options>& option) {
   std::vector<std::string> choices(option.choices.begin(), option.choices.end());
   if (option.automatic) choices.emplace_back("auto");
-  if (default_of(option) == OptionValue(true)) choices = {"true", "false"};
+  if (training::default_of(option) == OptionValue(true)) choices = {"true", "false"};
   return choices;
 }
 
 template <class Options>
 std::string help_of(const Option<Options>& option) {
-  return help_text(choices_of(option), option.help, default_text(option));
+  return help_text(choices_of(option), option.help, training::default_text(option));
 }
 
 /// Those options that were given.
@@ -58,15 +58,16 @@ void GivenOptions<Options>::add_to(Command& command, std::string_view group,
   for (const Option<Options>& option : options_of<Options>) {
     if (option.group) title = option.group;
     const auto other = called.find(option.name);
-    if (title == group) add(command, option, "--" + (other == called.end() ? option_key(option.name) : other->second));
+    if (title == group)
+      add(command, option, "--" + (other == called.end() ? training::option_key(option.name) : other->second));
   }
 }
 
 template <class Options>
 void GivenOptions<Options>::add(Command& command, const Option<Options>& option, const std::string& name) {
   const std::vector<std::string> choices = choices_of(option);
-  const OptionValue kind = default_of(option);
-  const std::string names = option.older_name ? name + ",--" + option_key(option.older_name) : name;
+  const OptionValue kind = training::default_of(option);
+  const std::string names = option.older_name ? name + ",--" + training::option_key(option.older_name) : name;
   const char* type = std::holds_alternative<std::vector<double>>(kind) ? "X,..."
                      : std::holds_alternative<double>(kind)            ? "X"
                      : choices.empty()                                 ? "N"
@@ -82,14 +83,14 @@ void GivenOptions<Options>::add(Command& command, const Option<Options>& option,
     return wrong;
   });
   if (!choices.empty()) command.choices(name, choices);
-  if (option.instead_of) command.exclude(name, "--" + option_key(option.instead_of));
+  if (option.instead_of) command.exclude(name, "--" + training::option_key(option.instead_of));
 }
 
 template <class Options>
 void GivenOptions<Options>::apply_to(Options& options) const {
   for (const Option<Options>& option : options_of<Options>) {
     const bool is_other_way_given = option.instead_of && has(option.instead_of);
-    if (is_other_way_given) option.set(options, default_of(option));
+    if (is_other_way_given) option.set(options, training::default_of(option));
     const auto given = values_.find(option.name);
     const bool is_automatic =
         option.automatic && (given == values_.end() || given->second == OptionValue(std::string("auto")));

@@ -36,7 +36,7 @@ nlohmann::ordered_json describe_cpu() {
           {"ALIBI_ISA", forced == nullptr ? "not set" : forced}};
 }
 
-nlohmann::ordered_json describe(const MptFolder& folder) {
+nlohmann::ordered_json describe(const model::MptFolder& folder) {
   const LanguageModelConfig& config = folder.config.model;
   const TransformerConfig& t = config.transformer;
   nlohmann::ordered_json json = {{"position", name_of(t.position)},
@@ -44,7 +44,8 @@ nlohmann::ordered_json describe(const MptFolder& folder) {
                                  {"parameters", config.parameter_count()},
                                  {"tokenizer", folder.tokenizer->kind()}};
   for (const ConfigField& field : config_fields()) {
-    if (field.more.json && field.belongs_to(t.position)) json[field.recorded_name()] = json_of(field.get(config));
+    if (field.more.json && field.belongs_to(t.position))
+      json[field.recorded_name()] = formats::json_of(field.get(config));
   }
   json["kv_heads"] = t.key_heads();
   json["head_dim"] = t.head_dim();
@@ -96,8 +97,8 @@ void run_info(InfoCommand& options) {
     if (options.model.empty()) return options.write_json(cpu);
   }
   const std::filesystem::path path = options.model;
-  const MptFolder folder =
-      read_together(path, kConfigFile, [](const std::filesystem::path& place) { return MptFolder(place); });
+  const model::MptFolder folder = core::read_together(
+      path, model::kConfigFile, [](const std::filesystem::path& place) { return model::MptFolder(place); });
   nlohmann::ordered_json json = {{"model", options.model}};
   const std::vector<std::string>& differences = folder.config.differences;
   json["mpt"] = differences.empty();
@@ -106,7 +107,7 @@ void run_info(InfoCommand& options) {
   for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, as_text(value));
 
   auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
-  for (const ParameterSpec& parameter : parameter_specs(folder.config.model)) {
+  for (const model::ParameterSpec& parameter : model::parameter_specs(folder.config.model)) {
     tensors.push_back({{"name", parameter.name}, {"shape", parameter.shape}, {"dtype", name_of(DType::float32)}});
   }
   options.write_json(json);

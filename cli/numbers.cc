@@ -27,8 +27,9 @@ std::string read_count(std::string_view word, const OptionRange& range, int64_t&
     unit = digits.ends_with('k') ? 1'000 : 1'000'000;
     digits.remove_suffix(1);
   }
-  if (!parse(digits, found) || found < 0 || found > INT64_MAX / unit || !is_in(range, found * unit)) {
-    return fmt::format("'{}' found, a whole number expected, {} (5k and 2M are understood)", word, text_of(range));
+  if (!parse(digits, found) || found < 0 || found > INT64_MAX / unit || !formats::is_in(range, found * unit)) {
+    return fmt::format("'{}' found, a whole number expected, {} (5k and 2M are understood)", word,
+                       formats::text_of(range));
   }
   value = found * unit;
   return {};
@@ -36,8 +37,8 @@ std::string read_count(std::string_view word, const OptionRange& range, int64_t&
 
 std::string read_number(std::string_view word, const OptionRange& range, double& value) {
   double found = 0;
-  if (!parse(word, found) || !is_in(range, found)) {
-    return fmt::format("'{}' found, a number expected, {}", word, text_of(range));
+  if (!parse(word, found) || !formats::is_in(range, found)) {
+    return fmt::format("'{}' found, a number expected, {}", word, formats::text_of(range));
   }
   value = found;
   return {};

@@ -23,7 +23,7 @@ void note(bool written) {
 
 void report(const char* kind, std::string_view message) {
   constexpr size_t most = 4000;  // a file may have put a lot in
-  std::string text = visible_text(message.substr(0, most));
+  std::string text = report::visible_text(message.substr(0, most));
   if (message.size() > most) text += " ...";
   text = fmt::format("alibi: {}: {}\n", kind, text);
   std::fwrite(text.data(), 1, text.size(), stderr);
@@ -67,14 +67,14 @@ void finish_output() {
 
 std::filesystem::path output_file(const std::string& name, const char* option) {
   const std::filesystem::path path = name == "-" ? "/dev/stdout" : name;
-  if (descriptor_of(path) == STDOUT_FILENO) {
+  if (core::descriptor_of(path) == STDOUT_FILENO) {
     check_usage(standard_output_is.empty() || standard_output_is == option,
                 "[{}] {} is standard output, which {} is written to; choose another file for one of them", option, name,
                 standard_output_is);
     flush_output();
     standard_output_is = option;
   }
-  check_output_file(path);
+  core::check_output_file(path);
   return path;
 }
 

@@ -25,24 +25,24 @@ struct ReportCommand : CommonOptions {
 };
 
 /// A folder of `alibi compare`, or its results.json; LABEL= may stand before it.
-NamedResults read_results(const std::string& input) {
+report::NamedResults read_results(const std::string& input) {
   std::filesystem::path file = input;
   std::string label;
-  if (const size_t sign = input.find('='); sign != std::string::npos && !path_exists(file)) {
+  if (const size_t sign = input.find('='); sign != std::string::npos && !core::path_exists(file)) {
     label = input.substr(0, sign);
     file = input.substr(sign + 1);
     check_usage(!label.empty() && label.find('@') == std::string::npos,
                 "[report] the label of '{}' is '{}', expected a word or some, without @", input, label);
   }
-  if (path_exists(file) && is_folder(file)) file /= "results.json";
-  check(path_exists(file), "[report] {}: no such file; `alibi compare` writes it", file.string());
-  return {input, results_from_json(read_file(file, kMostJsonBytes), file.string()), label};
+  if (core::path_exists(file) && core::is_folder(file)) file /= "results.json";
+  check(core::path_exists(file), "[report] {}: no such file; `alibi compare` writes it", file.string());
+  return {input, report::results_from_json(core::read_file(file, formats::kMostJsonBytes), file.string()), label};
 }
 
 /// Whether the first report has no run that the other lacks, or has with other results.
-bool is_within(const NamedResults& first, const NamedResults& other) {
+bool is_within(const report::NamedResults& first, const report::NamedResults& other) {
   try {
-    return merge({first, other}).runs_done() == other.results.runs_done();
+    return report::merge({first, other}).runs_done() == other.results.runs_done();
   } catch (const Error&) {  // they cannot be merged
     return false;
   }
@@ -50,8 +50,8 @@ bool is_within(const NamedResults& first, const NamedResults& other) {
 
 /// A report may be drawn again, and with more runs; others are somebody's.
 void check_replaces_nothing(const ReportCommand& options, const CompareResults& results) {
-  if (options.overwrite || !holds_report(options.out)) return;
-  const bool same = path_exists(std::filesystem::path(options.out) / "results.json") &&
+  if (options.overwrite || !report::holds_report(options.out)) return;
+  const bool same = core::path_exists(std::filesystem::path(options.out) / "results.json") &&
                     is_within(read_results(options.out), {"the new report", results, ""});
   check_usage(same,
               "[report] {} holds a report of other results; choose another folder with --out, or replace it with "
@@ -62,14 +62,14 @@ void check_replaces_nothing(const ReportCommand& options, const CompareResults& 
 void run_report(ReportCommand& options) {
   check_output_folder(options.out, "--out");
   options.apply();
-  std::vector<NamedResults> parts;
+  std::vector<report::NamedResults> parts;
   for (const std::string& input : options.inputs) parts.push_back(read_results(input));
-  const CompareResults results = merge(parts);
+  const CompareResults results = report::merge(parts);
   check_replaces_nothing(options, results);
-  write_report(results, options.out);
-  say("{}\n{}\n\n", comparison_table(results), verdict(results));
+  report::write_report(results, options.out);
+  say("{}\n{}\n\n", report::comparison_table(results), report::verdict(results));
   say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
-  if (!options.json.empty()) options.write_json(to_json(results));
+  if (!options.json.empty()) options.write_json(report::to_json(results));
 }
 
 }  // namespace

@@ -30,7 +30,8 @@ constexpr size_t kLongestLine = 1 << 16;
 class Lines {
  public:
   explicit Lines(const std::string& input) : name_(input == "-" ? "standard input" : input) {
-    check(input == "-" || !is_folder(input), "[score] {} is a folder, expected files or - for standard input", input);
+    check(input == "-" || !core::is_folder(input), "[score] {} is a folder, expected files or - for standard input",
+          input);
     descriptor_ = input == "-" ? STDIN_FILENO : ::open(input.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
     check(descriptor_ >= 0, "[score] {}: {}", name_, std::strerror(errno));
   }
@@ -46,8 +47,8 @@ class Lines {
       size_t end = buffer_.find('\n', begin_ + known);
       if (end != std::string::npos) {
         ++end;
-      } else if (buffer_.size() - begin_ > kLongestLine + kMaxUnit) {
-        end = begin_ + units_length(std::string_view(buffer_).substr(begin_), kLongestLine);
+      } else if (buffer_.size() - begin_ > kLongestLine + text::kMaxUnit) {
+        end = begin_ + text::units_length(std::string_view(buffer_).substr(begin_), kLongestLine);
       } else {
         known = buffer_.size() - begin_;
         if (fill()) continue;
@@ -103,7 +104,7 @@ void score_line(const std::string& line, const Tokenizer& words, Scorer& scorer,
     bits += of_token;
     if (by_token) {
       const std::string text = words.decode(std::span(ids).subspan(i, 1));
-      say("{:.3f}\t{}\n", of_token, nlohmann::json(well_formed(text)).dump());
+      say("{:.3f}\t{}\n", of_token, nlohmann::json(text::well_formed(text)).dump());
     }
   }
   if (!by_token) {
@@ -134,7 +135,7 @@ void run_score(ScoreCommand options) {
     if (i > 0) scorer.score(std::span(&end_of_text, 1));
     for (std::string line; lines.next(line);) score_line(line, words, scorer, options.tokens, all);
   }
-  if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}", describe_released(scorer.certificate()));
+  if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}", describe_evicted(scorer.certificate()));
   options.write_json({{"model", options.model},
                       {"interpolate", interpolation_json(options.use.interpolation)},
                       {"precision", name_of(model.precision())},
@@ -143,7 +144,7 @@ void run_score(ScoreCommand options) {
                       {"tokens", all.tokens},
                       {"bytes", all.bytes},
                       {"bits", all.bits},
-                      {"released", released_json(options.context, scorer.certificate())},
+                      {"evicted", evicted_json(options.context, scorer.certificate())},
                       {"bits_per_byte", all.bytes > 0 ? all.bits / static_cast<double>(all.bytes) : 0}});
 }
 

@@ -8,7 +8,7 @@
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
-#include "report/format.h"
+#include "core/format.h"
 #include "report/markup.h"
 #include "text/corpus.h"
 #include "text/data_folder.h"
@@ -24,8 +24,8 @@ struct TokenizeCommand : CommonOptions {
 };
 
 void print_part(const char* name, size_t tokens, int64_t bytes) {
-  say("{:<6} {:>14} tokens  {:>15} bytes  {:.3f} bytes per token\n", name, format_integer(tokens),
-      format_integer(bytes), static_cast<double>(bytes) / static_cast<double>(tokens));
+  say("{:<6} {:>14} tokens  {:>15} bytes  {:.3f} bytes per token\n", name, core::format_integer(tokens),
+      core::format_integer(bytes), static_cast<double>(bytes) / static_cast<double>(tokens));
 }
 
 nlohmann::ordered_json describe(const std::string& folder, const TrainingData& data) {
@@ -37,7 +37,8 @@ nlohmann::ordered_json describe(const std::string& folder, const TrainingData& d
 }
 
 void print(const TrainingData& data) {
-  say("{} tokenizer, {} different tokens\n", data.tokenizer->kind(), format_integer(data.tokenizer->vocab_size()));
+  say("{} tokenizer, {} different tokens\n", data.tokenizer->kind(),
+      core::format_integer(data.tokenizer->vocab_size()));
   print_part("train", data.train.tokens.size(), data.train_bytes);
   print_part("valid", data.valid.tokens.size(), data.valid_bytes);
 }
@@ -45,14 +46,14 @@ void print(const TrainingData& data) {
 TrainingData write(const TokenizeCommand& options) {
   check_usage(!options.texts.empty(), "[tokenize] TEXT is required");
   check_usage(!options.out.empty(), "[tokenize] -o DATA is required: the folder to write");
-  validate(options.tokenizer);
-  prepare_data_folder(options.out, options.overwrite);
+  text::validate(options.tokenizer);
+  text::prepare_data_folder(options.out, options.overwrite);
   return with_progress([&](const TextProgress& progress) {
     progress("read", 0);
-    const Corpus corpus = read_corpus(options.texts, options.valid, std::cin, options.field);
-    const std::shared_ptr<const Tokenizer> tokenizer = make_tokenizer(options.tokenizer, corpus.train, progress);
-    write_data_folder(options.out, corpus, *tokenizer, progress);
-    return read_data_folder(options.out);
+    const text::Corpus corpus = text::read_corpus(options.texts, options.valid, std::cin, options.field);
+    const std::shared_ptr<const Tokenizer> tokenizer = text::make_tokenizer(options.tokenizer, corpus.train, progress);
+    text::write_data_folder(options.out, corpus, *tokenizer, progress);
+    return text::read_data_folder(options.out);
   });
 }
 
@@ -63,16 +64,17 @@ void run_tokenize(TokenizeCommand& options) {
   const bool checks = !options.check.empty();
   check_usage(!checks || (options.texts.empty() && options.out.empty()),
               "[tokenize] --check looks at a folder that is there; leave out TEXT and -o");
-  const TrainingData data =
-      checks ? with_progress([&](const TextProgress& progress) { return check_data_folder(options.check, progress); })
-             : write(options);
+  const TrainingData data = checks ? with_progress([&](const TextProgress& progress) {
+    return text::check_data_folder(options.check, progress);
+  })
+                                   : write(options);
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
   print(data);
   const std::string& folder = checks ? options.check : options.out;
   if (checks) {
     say("{}: all tokens are as they were written\n", folder);
   } else {
-    say("{}\nTokens: {} ({})\n", visible_text(data.split_rule), folder, format_duration(seconds.count()));
+    say("{}\nTokens: {} ({})\n", report::visible_text(data.split_rule), folder, core::format_duration(seconds.count()));
   }
   nlohmann::ordered_json json = describe(folder, data);
   json["seconds"] = seconds.count();

@@ -48,7 +48,7 @@ void complete(TrainSettings& settings, const Command& command) {
   check_usage(!settings.texts.empty(), "[train] TEXT is missing: files or folders to train on, or -");
   std::error_code ignored;
   check_usage(
-      !is_data_folder(settings.model) ||
+      !text::is_data_folder(settings.model) ||
           (settings.texts.size() == 1 && std::filesystem::equivalent(settings.texts.front(), settings.model, ignored)),
       "[--out] {} is a folder of tokens, whose tokenizer the model's would replace; choose another folder",
       settings.model);
@@ -77,9 +77,9 @@ void say_where_it_goes_on(const TrainSettings& settings) {
   if (!found) {
     say("{} holds no checkpoint: starting from the beginning\n", settings.model);
   } else if (found->finished) {
-    say("{}: training is complete since update {}\n", settings.model, format_integer(found->step));
+    say("{}: training is complete since update {}\n", settings.model, core::format_integer(found->step));
   } else {
-    say("Resuming after {} updates\n", format_integer(found->step));
+    say("Resuming after {} updates\n", core::format_integer(found->step));
   }
 }
 
@@ -98,7 +98,7 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   run.folder = settings.model;
   run.resume = resumes;
   run.overwrite = settings.overwrite;
-  run.settings = to_text(settings_json(settings, options, run, model.config()));
+  run.settings = formats::to_text(settings_json(settings, options, run, model.config()));
   run.valid = data.valid.tokens;
   run.on_step = [&](const TrainStatus& status) { display.update(status); };
   run.on_warning = report_warning;
@@ -107,14 +107,14 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
 }
 
 void report_training(const TrainResult& trained, int64_t peak_bytes) {
-  say("{} tokens in {}, {} tokens/s, last loss {:.4f}, peak memory {}\n", format_integer(trained.tokens),
-      format_duration(trained.seconds), format_count(trained.tokens_per_second), trained.loss.back(),
-      format_bytes(peak_bytes));
+  say("{} tokens in {}, {} tokens/s, last loss {:.4f}, peak memory {}\n", core::format_integer(trained.tokens),
+      core::format_duration(trained.seconds), core::format_count(trained.tokens_per_second), trained.loss.back(),
+      core::format_bytes(peak_bytes));
   if (trained.end == TrainEnd::no_gain) {
-    say("Stopped after {} updates, for the held-out loss no longer fell\n", format_integer(trained.steps));
+    say("Stopped after {} updates, for the held-out loss no longer fell\n", core::format_integer(trained.steps));
   }
   if (trained.weights_step != trained.steps) {
-    say("The weights are the best ones, of update {}\n", format_integer(trained.weights_step));
+    say("The weights are the best ones, of update {}\n", core::format_integer(trained.weights_step));
   }
 }
 
@@ -170,7 +170,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   TrainOptions options = train_options(settings);
   const ModelRecipe recipe = recipe_of(settings);
   recipe.config(options.length);  // throws what is wrong with it before the text is read
-  make_folder(settings.model);
+  core::make_folder(settings.model);
 
   const TrainingData data = with_progress([&](const TextProgress& progress) {
     return recipe.read_text(settings.texts, settings.valid, progress, settings.field);
@@ -180,16 +180,16 @@ void run_train(TrainSettings& settings, const Command& command) {
   options.check_text(text_tokens);  // before a model of that length is made
   LanguageModel model = recipe.model(options.length, data.tokenizer, settings.seed);
   settings.from = from;
-  say("{} parameters, {} bytes to train on, {} held out\n", format_integer(model.parameter_count()),
-      format_integer(data.train_bytes), format_integer(data.valid_bytes));
+  say("{} parameters, {} bytes to train on, {} held out\n", core::format_integer(model.parameter_count()),
+      core::format_integer(data.train_bytes), core::format_integer(data.valid_bytes));
   flush_output();
   if (const std::string warning = held_out_warning(data); !warning.empty()) report_warning(warning);
 
   const TrainResult trained = train_with_display(model, data, settings, options, resumes);
   const int64_t peak_bytes = peak_resident_bytes();
   if (trained.end == TrainEnd::asked) {
-    say("Stopped after {} of {} updates. To continue: alibi train --resume {}\n", format_integer(trained.steps),
-        format_integer(options.steps()), settings.model);
+    say("Stopped after {} of {} updates. To continue: alibi train --resume {}\n", core::format_integer(trained.steps),
+        core::format_integer(options.steps()), settings.model);
     throw Interrupted{StopSignals::received()};
   }
   model.release_training_memory();
@@ -202,8 +202,8 @@ void run_train(TrainSettings& settings, const Command& command) {
   const std::span<const int32_t> scored = data.valid.tokens.first(most > 0 ? std::min(most, held_out) : held_out);
   const Evaluation evaluation = evaluate_trained(model, scored, evaluate_options, trained.weights_step);
   model.save(settings.model);  // now that it can be used: the folder may hold an earlier one
-  const int64_t bytes = scored_bytes(evaluation, bytes_of_prefix(data, scored.size()), scored.size());
-  say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", format_perplexity(evaluation.perplexity()),
+  const int64_t bytes = scored_bytes(evaluation, comparison::bytes_of_prefix(data, scored.size()), scored.size());
+  say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", core::format_perplexity(evaluation.perplexity()),
       evaluation.bits_per_byte(bytes), evaluation.length);
   say("Model: {}\n", settings.model);
 

@@ -21,25 +21,26 @@ TrainDisplay::TrainDisplay(double flops_per_token, double ceiling)
 
 void TrainDisplay::update(const TrainStatus& status) {
   // The most wanted first: a narrow terminal cuts the rest off.
-  std::string fields = fmt::format("loss {:.3f}  perplexity {}  {} tokens/s", status.loss,
-                                   format_perplexity(std::exp(status.loss)), format_count(status.tokens_per_second));
-  if (status.step < status.steps) fields += fmt::format("  {} left", format_duration(status.seconds_left));
+  std::string fields =
+      fmt::format("loss {:.3f}  perplexity {}  {} tokens/s", status.loss,
+                  core::format_perplexity(std::exp(status.loss)), core::format_count(status.tokens_per_second));
+  if (status.step < status.steps) fields += fmt::format("  {} left", core::format_duration(status.seconds_left));
   fields += fmt::format("  rate {:.3g}  norm {:.3g}", status.learning_rate, status.gradient_norm);
   if (ceiling_ > 0) {
     fields += fmt::format("  {:.0f} % of peak", 100 * status.tokens_per_second * flops_per_token_ / ceiling_);
   }
-  fields += fmt::format("  {}", format_bytes(status.memory_bytes));
+  fields += fmt::format("  {}", core::format_bytes(status.memory_bytes));
 
   const auto now = std::chrono::steady_clock::now();
   const bool is_due = !progress_.active() && now - last_line_ >= kBetweenLines;
   if (is_due || status.valid_loss) progress_.clear();
   if (is_due) {
     last_line_ = now;
-    say("update {} of {}  {}\n", format_integer(status.step), format_integer(status.steps), fields);
+    say("update {} of {}  {}\n", core::format_integer(status.step), core::format_integer(status.steps), fields);
   }
   if (status.valid_loss) {
-    say("update {}: held out: loss {:.4f}, perplexity {}{}\n", format_integer(status.step), *status.valid_loss,
-        format_perplexity(std::exp(*status.valid_loss)), status.best ? ", the best so far" : "");
+    say("update {}: held out: loss {:.4f}, perplexity {}{}\n", core::format_integer(status.step), *status.valid_loss,
+        core::format_perplexity(std::exp(*status.valid_loss)), status.best ? ", the best so far" : "");
   }
   if (is_due || status.valid_loss) flush_output();
   // 0: the time left is shown already.

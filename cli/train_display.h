@@ -18,7 +18,7 @@ class TrainDisplay {
 
  private:
   double flops_per_token_, ceiling_;
-  Progress progress_;
+  report::Progress progress_;
   std::chrono::steady_clock::time_point last_line_ = std::chrono::steady_clock::now();
 };
 

@@ -11,7 +11,8 @@ namespace {
 template <class Options>
 void add_settings(nlohmann::ordered_json& json, const Options& options) {
   for (const Option<Options>& option : options_of<Options>) {
-    if (is_used(option, options)) json[option_key(option.name)] = json_of(option.get(options));
+    if (training::is_used(option, options))
+      json[training::option_key(option.name)] = formats::json_of(option.get(options));
   }
 }
 
@@ -91,7 +92,8 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
   } else if (!s.tokenizer.like.empty())
     json["like"] = absolute_path(s.tokenizer.like);
   for (const ConfigField& field : options_of<LanguageModelConfig>) {
-    if (s.shape.has(field.name)) json[option_key(field.name)] = json_of(s.shape.values().at(field.name));
+    if (s.shape.has(field.name))
+      json[training::option_key(field.name)] = formats::json_of(s.shape.values().at(field.name));
   }
   add_settings(json, options);
   add_settings(json, run);

@@ -6,19 +6,19 @@
 
 #include "alibi/runtime.h"
 #include "common.h"
+#include "core/format.h"
 #include "output.h"
-#include "report/format.h"
 #include "report/progress.h"
 
 namespace alibi::cli {
 namespace {
 
 void show_bytes(const char* name, int64_t bytes, const char* what) {
-  say("  {:<12} {:>9}  {}\n", name, format_bytes(bytes), what);
+  say("  {:<12} {:>9}  {}\n", name, core::format_bytes(bytes), what);
 }
 
 double timed(const LanguageModelConfig& config, const TrainOptions& options) {
-  Progress progress(stderr, lines_without_terminal());
+  report::Progress progress(stderr, lines_without_terminal());
   progress.begin("timing a layer");
   progress.update(0);
   return estimate_seconds(config, options, [&](double fraction) { progress.update(fraction); });
@@ -40,10 +40,10 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   const TrainPlan plan = plan_training(config, options);
   const int64_t program = program_bytes();
   say("{}: {} parameters, {} layers of {}, {} heads, feed-forward {}, vocabulary {}, {}\n", settings.preset,
-      format_integer(plan.parameters), t.layers, t.d_model, t.heads, t.ffn_dim(), format_integer(config.vocab_size),
-      name_of(t.position));
-  say("{} tokens in {} updates of {}, in blocks of {}, in {}\n\n", format_integer(plan.tokens),
-      format_integer(plan.updates), format_integer(plan.tokens / plan.updates), options.length,
+      core::format_integer(plan.parameters), t.layers, t.d_model, t.heads, t.ffn_dim(),
+      core::format_integer(config.vocab_size), name_of(t.position));
+  say("{} tokens in {} updates of {}, in blocks of {}, in {}\n\n", core::format_integer(plan.tokens),
+      core::format_integer(plan.updates), core::format_integer(plan.tokens / plan.updates), options.length,
       name_of(options.precision));
   say("Memory, without the text:\n");
   show_bytes("weights", plan.weights,
@@ -54,15 +54,15 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   show_bytes("workspace", plan.workspace, "of both passes; less with --micro-batch-tokens");
   show_bytes("program", program, "and its libraries");
   show_bytes("in all", plan.bytes() + program, "");
-  say("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", format_count(plan.flops_per_token),
+  say("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", core::format_count(plan.flops_per_token),
       config.adaptive ? " (if all were of the dearest band)" : "");
   flush_output();  // what follows takes a while
   const double seconds = timed(config, options);
   constexpr double year = 365.25 * 24 * 3600;
   const std::string time =
-      seconds < year ? format_duration(seconds) : fmt::format("{} years", format_ratio(seconds / year));
+      seconds < year ? core::format_duration(seconds) : fmt::format("{} years", core::format_ratio(seconds / year));
   say("{} on this machine, {} tokens/s (from a layer that was timed; not counted: evaluation, checkpoints)\n", time,
-      format_count(static_cast<double>(plan.tokens) / seconds));
+      core::format_count(static_cast<double>(plan.tokens) / seconds));
   settings.write_json({{"preset", settings.preset},
                        {"position", name_of(t.position)},
                        {"parameters", plan.parameters},

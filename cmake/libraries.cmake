@@ -14,7 +14,7 @@ set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sent
                          ${CMAKE_DL_LIBS})
 
 file(GLOB_RECURSE OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
-list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc
+list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/format.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc
      src/core/parallel_log.cc src/core/stream.cc src/core/tensor.cc)
 # What needs CUDA, and what stands in its place in a build without.
 file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/core/cuda/*.cc src/attention/cuda/kernel.cc)
@@ -39,6 +39,9 @@ function(add_alibi_objects name)
   # Highway targets compiled: EMU128 (the scalar path), AVX2, AVX3. See src/core/isa.h.
   target_compile_definitions(${name} PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
   target_link_libraries(${name} PRIVATE alibi_options)
+  if(ALIBI_EMULATE_AMX)
+    target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)  # attention/amx/emulated.h
+  endif()
   # Static and shared libraries are made of the same objects. Only what ALIBI_API marks is seen outside of a shared one.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                            VISIBILITY_INLINES_HIDDEN ON)

@@ -24,14 +24,14 @@ constexpr unsigned kKinds = 2 * kFiles;
 struct Run {
   test::TemporaryFolder folder;
   LanguageModel model = small_model(small_configs().front());
-  OptimizerState optimizer{TrainOptions(), (model.zero_gradients(), model.parameters())};
-  OrderedJson identity = {{"seed", 1}, {"length", 16}};
+  training::OptimizerState optimizer{TrainOptions(), (model.zero_gradients(), model.parameters())};
+  formats::OrderedJson identity = {{"seed", 1}, {"length", 16}};
   std::filesystem::path newest = folder / "checkpoints/step-000002";
   Files good;
 
   Run() {
-    const Checkpoints checkpoints(folder.path());
-    TrainState state;
+    const training::Checkpoints checkpoints(folder.path());
+    training::TrainState state;
     state.seconds = 1.5;
     for (state.step = 1; state.step <= kNewest; ++state.step) {
       state.tokens += 256;
@@ -44,29 +44,29 @@ struct Run {
 
   /// The step that the run continues from.
   int64_t resume() {
-    const Checkpoints checkpoints(folder.path());
-    const std::optional<Checkpoint> found = find_newest(folder.path());
+    const training::Checkpoints checkpoints(folder.path());
+    const std::optional<training::Checkpoint> found = training::find_newest(folder.path());
     demand(found.has_value(), "there is a checkpoint");
-    const TrainState state = checkpoints.resume(*found, model, optimizer, identity);
+    const training::TrainState state = checkpoints.resume(*found, model, optimizer, identity);
     demand(static_cast<int64_t>(state.loss.size()) == state.step, "every step has a loss");
     return state.step;
   }
 };
 
 /// With the checksum of what it says.
-std::string sealed(Json state) {
+std::string sealed(formats::Json state) {
   state.erase("xxh64");
-  state["xxh64"] = xxh64(state.dump(-1, ' ', false, Json::error_handler_t::replace));
-  return state.dump(-1, ' ', false, Json::error_handler_t::replace);
+  state["xxh64"] = core::xxh64(state.dump(-1, ' ', false, formats::Json::error_handler_t::replace));
+  return state.dump(-1, ' ', false, formats::Json::error_handler_t::replace);
 }
 
 void seal(const Run& run, const std::string& name, std::string_view content) {
   if (name == kNames[0]) {
-    const Json state = Json::parse(content, nullptr, false);
+    const formats::Json state = formats::Json::parse(content, nullptr, false);
     if (state.is_object()) write_file(run.newest / name, sealed(state));
   } else {
-    Json state = Json::parse(run.good.at(kNames[0]));
-    state["files"][name] = {{"bytes", content.size()}, {"xxh64", xxh64(content)}};
+    formats::Json state = formats::Json::parse(run.good.at(kNames[0]));
+    state["files"][name] = {{"bytes", content.size()}, {"xxh64", core::xxh64(content)}};
     write_file(run.newest / kNames[0], sealed(state));
   }
 }

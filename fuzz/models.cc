@@ -6,7 +6,8 @@ namespace alibi::fuzz {
 namespace {
 
 std::shared_ptr<const Tokenizer> words() {
-  return std::make_shared<WordTokenizer>(std::vector<WordCount>{{"the", 5}, {"cat", 2}, {"sat", 1}, {"on", 1}});
+  return std::make_shared<text::WordTokenizer>(
+      std::vector<text::WordCount>{{"the", 5}, {"cat", 2}, {"sat", 1}, {"on", 1}});
 }
 
 }  // namespace

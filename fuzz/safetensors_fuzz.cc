@@ -24,10 +24,10 @@ Tensor numbers(const Shape& shape, DType dtype) {
 
 Files good_files() {
   const test::TemporaryFolder folder;
-  write_safetensors(folder / "a.safetensors",
-                    {{"a", numbers({2, 3}, DType::float32)}, {"b", numbers({4}, DType::bfloat16)}});
-  write_safetensors(folder / "b.safetensors",
-                    {{"c", numbers({3, 1, 2}, DType::int32)}, {"d", numbers({0}, DType::float32)}}, {});
+  formats::write_safetensors(folder / "a.safetensors",
+                             {{"a", numbers({2, 3}, DType::float32)}, {"b", numbers({4}, DType::bfloat16)}});
+  formats::write_safetensors(folder / "b.safetensors",
+                             {{"c", numbers({3, 1, 2}, DType::int32)}, {"d", numbers({0}, DType::float32)}}, {});
   return files_of(folder.path());
 }
 
@@ -42,8 +42,8 @@ std::string with_length(std::string_view content) {
 }
 
 void load_all(const std::filesystem::path& path) {
-  const Safetensors file(path);
-  for (const TensorInfo& info : file.tensors()) {
+  const formats::Safetensors file(path);
+  for (const formats::TensorInfo& info : file.tensors()) {
     const Tensor tensor = file.load(info.name);
     if (tensor.dtype() == DType::int32) continue;
     Tensor rounded = Tensor::empty(info.shape, DType::bfloat16);

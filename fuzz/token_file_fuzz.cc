@@ -25,23 +25,23 @@ constexpr const char* names[] = {"file.tokens", "file.tokens", "train.tokens", "
 
 Files good_files() {
   const test::TemporaryFolder folder;
-  std::vector<Document> train, valid;
+  std::vector<text::Document> train, valid;
   train.emplace_back("train.txt", "train.txt", "the cat sat on the mat");
   valid.emplace_back("valid.txt", "valid.txt", "the mat");
-  const Corpus corpus = split_corpus(std::move(train), std::move(valid));
-  write_data_folder(folder.path(), corpus, ByteTokenizer());
+  const text::Corpus corpus = text::split_corpus(std::move(train), std::move(valid));
+  text::write_data_folder(folder.path(), corpus, ByteTokenizer());
   return files_of(folder.path());
 }
 
 std::string with_checksum(std::string file) {
   constexpr size_t at = 56;
   if (file.size() < at + sizeof(uint64_t)) return file;
-  const uint64_t checksum = fnv1a(std::string_view(file).substr(0, at));
+  const uint64_t checksum = text::fnv1a(std::string_view(file).substr(0, at));
   std::memcpy(file.data() + at, &checksum, sizeof checksum);
   return file;
 }
 
-void read_tokens(const std::filesystem::path& path) { check_tokens(read_token_file(path), path); }
+void read_tokens(const std::filesystem::path& path) { text::check_tokens(text::read_token_file(path), path); }
 
 bool run(std::string_view input) {
   static const Files good = good_files();
@@ -54,7 +54,7 @@ bool run(std::string_view input) {
   write_file(path, choice.kind == sealed ? with_checksum(std::move(content)) : content);
   const bool alone = choice.kind == tokens || choice.kind == sealed;
   const bool taken =
-      takes(input, folder.path(), [&] { alone ? read_tokens(path) : void(check_data_folder(folder.path())); });
+      takes(input, folder.path(), [&] { alone ? read_tokens(path) : void(text::check_data_folder(folder.path())); });
   if (!alone) write_file(path, good.at(names[choice.kind]));
   return taken;
 }

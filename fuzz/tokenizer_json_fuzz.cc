@@ -28,7 +28,7 @@ std::vector<Seed> seeds() {
   const test::TemporaryFolder folder;
   ByteTokenizer().save(folder.path());
   const std::string byte = files_of(folder.path()).at("tokenizer.json");
-  WordTokenizer({{"the", 7}, {"caf\xc3\xa9", 2}, {"madeupword0000", 0}}).save(folder.path());
+  text::WordTokenizer({{"the", 7}, {"caf\xc3\xa9", 2}, {"madeupword0000", 0}}).save(folder.path());
   return {{"byte", chosen(json, byte)}, {"words", chosen(words, files_of(folder.path()).at("dict.txt"))}};
 }
 

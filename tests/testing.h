@@ -25,7 +25,7 @@ namespace alibi::test {
 inline Tensor random_tensor(Shape shape, uint64_t seed, float scale = 1, DType dtype = DType::float32) {
   Tensor result = Tensor::empty(std::move(shape));
   float* values = result.data<float>();
-  const Random random(seed);
+  const core::Random random(seed);
   for (int64_t i = 0; i < result.elements(); ++i) values[i] = scale * random.normal(static_cast<uint64_t>(i));
   return dtype == DType::float32 ? result : result.to(dtype);
 }
@@ -34,7 +34,7 @@ inline Tensor random_tensor(Shape shape, uint64_t seed, float scale = 1, DType d
 inline Tensor random_ids(Shape shape, uint64_t seed, int64_t below) {
   Tensor result = Tensor::empty(std::move(shape), DType::int32);
   int32_t* values = result.data<int32_t>();
-  const Random random(seed);
+  const core::Random random(seed);
   for (int64_t i = 0; i < result.elements(); ++i) {
     values[i] = static_cast<int32_t>(random.below(static_cast<uint64_t>(i), static_cast<uint64_t>(below)));
   }

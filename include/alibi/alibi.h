@@ -11,6 +11,7 @@
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
 #include "alibi/evaluate_stream.h"
+#include "alibi/eviction.h"
 #include "alibi/generate.h"
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"

@@ -33,7 +33,7 @@ struct CompareOptions {
   std::optional<Interpolation> interpolation;  ///< also evaluate alibi with flatter slopes; absent: not
   int64_t eval_tokens = 0;     ///< held-out tokens to score, spread evenly over its files; 0: the preset's
   int64_t sample_tokens = -1;  ///< tokens of generated text per method; -1: 4 times the training length; 0: none
-  int64_t speed_turns = 3;     ///< how often each method is timed at the end, if there is a folder; 0: not
+  int64_t timing_rounds = 3;   ///< how often each method is timed at the end, if there is a folder; 0: not
   TrainOptions train;          ///< length, tokens, rates, seed: shared by all methods
   /// Not empty: of these learning rates each method gets the one that does best on text carved out of the training
   /// text.

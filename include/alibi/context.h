@@ -5,6 +5,7 @@
 #include <memory>
 #include <optional>
 
+#include "alibi/eviction.h"
 #include "alibi/export.h"
 #include "alibi/tensor.h"
 
@@ -12,23 +13,15 @@ namespace alibi {
 
 class LanguageModel;
 
-/// What a context keeps. With a limit of either kind it releases keys and values that lie past the reach of their head,
-/// steep heads' first, and bounds what they could have contributed: ReleaseCertificate.
+/// What a context keeps. With a limit of either kind it evicts keys and values that lie past the reach of their head,
+/// steep heads' first, and bounds what they could have contributed: EvictionCertificate.
 struct ContextOptions {
   std::optional<DType> cached = {};      ///< float32, or bfloat16 for half the memory; absent: as the model's precision
   std::optional<int64_t> memory = {};    ///< most bytes of keys and values
-  std::optional<double> tolerance = {};  ///< keys are released where they would weigh less than this share of a row
+  std::optional<double> tolerance = {};  ///< keys are evicted where they would weigh less than this share of a row
   bool exact = false;                    ///< throw Error rather than pass the tolerance, or, without one, rounding
 
-  bool releases() const { return memory || tolerance; }
-};
-
-/// What the keys that a context has released could have contributed, at most (docs/attention.md).
-struct ReleaseCertificate {
-  double worst = 0;      ///< share of a softmax row's weight, over all tokens, layers and heads; 1: no bound is known
-  int64_t position = 0;  ///< of the token where that was,
-  int layer = 0, head = 0;
-  int64_t keys = 0;  ///< released, in all layers and heads; as many values
+  bool evicts() const { return memory || tolerance; }
 };
 
 /// What a model remembers of the tokens that it has read: keys and values of every layer, which grow with the text,
@@ -37,7 +30,7 @@ struct ReleaseCertificate {
 ///
 /// Long inputs are read in pieces of some thousand tokens, so memory beside the cache is bounded. How a text is cut
 /// into calls changes results by rounding; contexts that were read in the same calls give the same bits, forked and
-/// rewound ones too. A call that throws leaves the context as it was; one that had released keys before that stays
+/// rewound ones too. A call that throws leaves the context as it was; one that had evicted keys before that stays
 /// where it did so last.
 ///
 /// Whoever changes the parameters of the model makes a new context. One context serves one thread at a time.
@@ -53,13 +46,13 @@ class ALIBI_API Context {
   /// Tokens read, which is the position of the next one.
   int64_t position() const;
   /// Another context that has read the same. What both have read is held once, until one of them reads more than a few
-  /// tokens at a time, or releases keys.
+  /// tokens at a time, or evicts keys.
   Context fork() const;
-  /// Forgets all but the first `position` tokens. Throws Error if it has not read so many, or if it has released keys
+  /// Forgets all but the first `position` tokens. Throws Error if it has not read so many, or if it has evicted keys
   /// since then; the beginning, 0, is always there.
   void rewind(int64_t position);
   /// Of all that was read since the beginning.
-  ReleaseCertificate certificate() const;
+  EvictionCertificate certificate() const;
 
   DType dtype() const;
   /// Memory that keys and values occupy, what it shares included.

@@ -36,7 +36,7 @@ struct ALIBI_API StreamEvaluation {
   double nll_sum = 0;               ///< sum of negative log-likelihoods, nats
   std::vector<StreamSpan> spans;    ///< the first 256 targets, then up to 512, 1024 ...
   int64_t cache_bytes = 0;          ///< what keys and values took at most
-  ReleaseCertificate certificate;
+  EvictionCertificate certificate;
   double seconds = 0;
 
   double nll() const;         ///< mean per token, nats
@@ -47,7 +47,7 @@ struct ALIBI_API StreamEvaluation {
 
 /// Targets and inputs are those of evaluate(); what it gives is what evaluate() gives in one window over the whole
 /// stream, to rounding, in memory that holds keys and values of the stream instead of the states of the window.
-/// A limit of the context releases keys, and the certificate bounds what that changed.
+/// A limit of the context evicts keys, and the certificate bounds what that changed.
 /// Throws Error if the positions of the model end before the stream, or there are no tokens.
 ALIBI_API StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int32_t> tokens,
                                            const EvaluateStreamOptions& options = {});

@@ -25,10 +25,10 @@ struct ALIBI_API Generation {
   std::string text;
   int64_t tokens = 0;  ///< drawn; those of a stop string that were cut off and an end of text are among them
   GenerationEnd end = GenerationEnd::tokens;
-  double seconds = 0;              ///< from the first of them to the last
-  int64_t cache_bytes = 0;         ///< what keys and values took in the end,
-  int64_t shared_bytes = 0;        ///< and of it what it shared with the prompt
-  ReleaseCertificate certificate;  ///< of the context, the prompt included
+  double seconds = 0;               ///< from the first of them to the last
+  int64_t cache_bytes = 0;          ///< what keys and values took in the end,
+  int64_t shared_bytes = 0;         ///< and of it what it shared with the prompt
+  EvictionCertificate certificate;  ///< of the context, the prompt included
 
   double tokens_per_second() const;
 };
@@ -53,9 +53,9 @@ class ALIBI_API Prompt {
 
   /// One text. Those of different `sample` differ as if the seed were another; 0 is what LanguageModel::generate()
   /// writes. Each goes on from a fork. Throws UsageError for options that make no sense.
-  Generation go_on(const GenerateOptions& options = {}, int64_t sample = 0) const&;
+  Generation generate(const GenerateOptions& options = {}, int64_t sample = 0) const&;
   /// The last one, without a copy of what was read.
-  Generation go_on(const GenerateOptions& options = {}, int64_t sample = 0) &&;
+  Generation generate(const GenerateOptions& options = {}, int64_t sample = 0) &&;
 
   /// The same beginning, to go its own way.
   Prompt fork() const;
@@ -63,14 +63,14 @@ class ALIBI_API Prompt {
   /// Text i draws as sample first_sample + i; up to eight give the bits that each gives alone, more of them but for
   /// rounding. `options`: one for each prompt, or one for all. Throws UsageError if the prompts are not of one model in
   /// the CPU's memory.
-  static std::vector<Generation> go_on_together(std::vector<Prompt> prompts,
+  static std::vector<Generation> generate_batch(std::vector<Prompt> prompts,
                                                 const std::vector<GenerateOptions>& options, int64_t first_sample = 0);
 
  private:
-  struct Reading;
-  class Writing;
-  ALIBI_HIDDEN explicit Prompt(std::unique_ptr<Reading> reading);
-  std::unique_ptr<Reading> reading_;
+  struct Session;
+  class Request;
+  ALIBI_HIDDEN explicit Prompt(std::unique_ptr<Session> session);
+  std::unique_ptr<Session> session_;
 };
 
 }  // namespace alibi

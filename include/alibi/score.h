@@ -14,7 +14,7 @@ namespace alibi {
 struct ScoreOptions {
   int64_t length = 0;           ///< most tokens a target is predicted from; 0: the model's training length, or without
                                 ///< end where the context has a limit
-  ContextOptions context = {};  ///< with a limit, keys are released instead of read again
+  ContextOptions context = {};  ///< with a limit, keys are evicted instead of read again
 };
 
 /// Tokens come as they are there, in parts of any size. Each is predicted from those before it: from all of them up to
@@ -28,7 +28,7 @@ class ALIBI_API Scorer {
 
   int64_t length() const { return length_; }
   /// Of the context since it began.
-  ReleaseCertificate certificate() const { return context_.certificate(); }
+  EvictionCertificate certificate() const { return context_.certificate(); }
   /// Negative log-likelihood (nats) of each token. Throws NotFiniteError where the model overflows.
   std::vector<float> score(std::span<const int32_t> tokens);
 

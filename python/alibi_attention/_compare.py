@@ -138,7 +138,7 @@ def compare(
     dropout: float | None = None,
     out: str | os.PathLike[str] | None = None,
     overwrite: bool = False,
-    speed_turns: int = 0,
+    timing_rounds: int = 0,
     field: str = "text",
     on_progress: OnProgress | None = None,
     **options: Any,
@@ -155,7 +155,7 @@ def compare(
     sample_tokens   of generated text; 0: none; -1: 4 times the training length
     tune_rates      learning rates, of which each method gets its best
     out             folder for report.html, the models, and what is needed to go on: the same call continues (give the
-                    text by its path then); overwrite: it begins anew. speed_turns: how often speed is timed at the end
+                    text by its path then); overwrite: it begins anew. timing_rounds: how often speed is timed at the end
     on_progress     is called with a Progress, e.g. alibi.show_progress; False ends with the runs that are done
     options         those of train()
 
@@ -165,7 +165,7 @@ def compare(
     with paths_of("compare", text, valid) as (texts, held_out):
         found = _core.compare(
             texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), [methods] if isinstance(methods, str) else list(methods), preset,
-            dropout, seeds, list(train_lengths), list(lengths), stride, stream, eval_tokens, sample_tokens, speed_turns,
+            dropout, seeds, list(train_lengths), list(lengths), stride, stream, eval_tokens, sample_tokens, timing_rounds,
             list(tune_rates), options, "" if out is None else os.fspath(out), overwrite, from_core(on_progress),
         )  # fmt: skip
     if message := found.pop("warning"):

@@ -106,7 +106,7 @@ def compare(
     stream: bool,
     eval_tokens: int,
     sample_tokens: int,
-    speed_turns: int,
+    timing_rounds: int,
     tune_rates: list[float],
     options: dict[str, Any],
     out: str,

@@ -20,7 +20,8 @@ NB_MODULE(_core, m) {
   const nb::exception<alibi::Error> error(m, "Error", PyExc_RuntimeError);
   const nb::exception<alibi::UsageError> usage_error(m, "UsageError",
                                                      nb::make_tuple(error, nb::handle(PyExc_ValueError)));
-  for (const nb::handle type : {nb::handle(error), nb::handle(usage_error)}) type.attr("__module__") = "alibi_attention";
+  for (const nb::handle type : {nb::handle(error), nb::handle(usage_error)})
+    type.attr("__module__") = "alibi_attention";
 
   m.attr("version") = std::string(alibi::version);
   m.def("slopes", &alibi::slopes, "heads"_a, "bias_max"_a);

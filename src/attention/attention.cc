@@ -20,7 +20,7 @@ using kernels::Problem;
 /// Calls run(kernel) with the kernels that support the problem, the fastest first, until one returns true.
 template <class Run>
 bool run_on_cpu(const Problem& problem, const Run& run) {
-  prepare_dispatch();
+  core::prepare_dispatch();
   const kernels::FlushDenormals flush;  // here as in the threads, whatever the caller's setting
   for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
     if (kernel->supports(problem) && run(*kernel)) return true;
@@ -68,13 +68,13 @@ const Kernel& kernels::cpu_kernel() {
   return kernel;
 }
 
-PerDevice<Kernel>& kernels::device_kernels() {
-  static PerDevice<Kernel> kernels(&cuda_kernel());
+core::PerDevice<Kernel>& kernels::device_kernels() {
+  static core::PerDevice<Kernel> kernels(&cuda_kernel());
   return kernels;
 }
 
-PerDevice<kernels::CacheKernel>& kernels::device_cache_kernels() {
-  static PerDevice<CacheKernel> kernels(cuda_cache_kernel());
+core::PerDevice<kernels::CacheKernel>& kernels::device_cache_kernels() {
+  static core::PerDevice<CacheKernel> kernels(cuda_cache_kernel());
   return kernels;
 }
 

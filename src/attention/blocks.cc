@@ -8,7 +8,7 @@ BlockIndex::BlockIndex(const Problem& problem, Of rows, int64_t block_rows)
     : heads_(rows == Of::queries ? problem.heads : problem.kv_heads) {
   for (const Sequence& sequence : problem.sequences) {
     base_.push_back(size_);
-    blocks_.push_back(ceil_div(rows == Of::queries ? sequence.queries : sequence.keys, block_rows));
+    blocks_.push_back(core::ceil_div(rows == Of::queries ? sequence.queries : sequence.keys, block_rows));
     size_ += heads_ * blocks_.back();
   }
 }

@@ -31,6 +31,6 @@ struct CacheKernel {
 /// CUDA's; null in a build without.
 const CacheKernel* cuda_cache_kernel();
 /// Of this build; there is none for the CPU (decode/).
-PerDevice<CacheKernel>& device_cache_kernels();
+core::PerDevice<CacheKernel>& device_cache_kernels();
 
 }  // namespace alibi::kernels

@@ -15,15 +15,15 @@ namespace alibi::kernels {
 class DropoutMask {
  public:
   DropoutMask(uint64_t seed, int64_t batch, int64_t head)
-      : head_(mix(seed, static_cast<uint64_t>(batch), static_cast<uint64_t>(head))) {}
+      : head_(core::mix(seed, static_cast<uint64_t>(batch), static_cast<uint64_t>(head))) {}
 
   /// The draw of a query row, and that of the pair whose first key is the given row: what is hashed is their sum. Rows
   /// count from the start of the tensor.
   uint32_t query_draw(int64_t row) const {
-    return static_cast<uint32_t>(mix(head_, 2 * static_cast<uint64_t>(row)) >> 32);
+    return static_cast<uint32_t>(core::mix(head_, 2 * static_cast<uint64_t>(row)) >> 32);
   }
   uint32_t pair_draw(int64_t row) const {
-    return static_cast<uint32_t>(mix(head_, 2 * static_cast<uint64_t>(row) + 1));
+    return static_cast<uint32_t>(core::mix(head_, 2 * static_cast<uint64_t>(row) + 1));
   }
 
   /// lowbias32 (C. Wellons, hash-prospector) of the sum. The kernels do the same in vectors.

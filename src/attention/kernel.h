@@ -27,6 +27,6 @@ const Kernel& cpu_kernel();
 
 /// The kernels of devices other than the CPU, one for each that this build has. What they are given holds addresses of
 /// the device: the tensors of the problem, of the sums and of the state. All else lies in the CPU's memory.
-PerDevice<Kernel>& device_kernels();
+core::PerDevice<Kernel>& device_kernels();
 
 }  // namespace alibi::kernels

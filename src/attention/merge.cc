@@ -81,7 +81,7 @@ void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out
   const float* const b = lse_b.data<float>();
   float* const merged = lse.data<float>();
   constexpr int64_t grain = 256;
-  parallel_ranges(batch * heads * queries, grain, [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(batch * heads * queries, grain, [&](int64_t begin, int64_t end) {
     const kernels::FlushDenormals flush;  // as attention() does, whatever the caller's setting
     for (int64_t i = begin; i < end; ++i) {
       constexpr double nothing = -std::numeric_limits<double>::infinity();

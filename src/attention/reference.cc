@@ -102,7 +102,7 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
   const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
   const DoubleRows values{problem.v, problem.dtype, problem.head_dim};
   for (const Sequence& sequence : problem.sequences) {
-    parallel_for(problem.heads * sequence.queries, [&](int64_t task) {
+    core::parallel_for(problem.heads * sequence.queries, [&](int64_t task) {
       const int64_t head = task / sequence.queries;
       const int64_t i = task % sequence.queries;
       const int64_t b = sequence.batch;
@@ -181,7 +181,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
     }
   };
   // Heads of a group share dk and dv, batch entries share dtable and dslopes: only groups run in parallel.
-  parallel_for(problem.kv_heads, [&](int64_t kv_head) {
+  core::parallel_for(problem.kv_heads, [&](int64_t kv_head) {
     for (const Sequence& sequence : problem.sequences) {
       for (int64_t g = 0; g < group; ++g) backward_head(sequence, kv_head * group + g);
     }

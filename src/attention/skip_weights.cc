@@ -56,7 +56,7 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
   }
   before_.resize(entries);
   if (!problem.causal) from_.resize(entries);
-  parallel_ranges(static_cast<int64_t>(sequences) * problem.kv_heads, 4, [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(static_cast<int64_t>(sequences) * problem.kv_heads, 4, [&](int64_t begin, int64_t end) {
     const FlushDenormals flush;
     Workspace workspace = Workspace::take(static_cast<size_t>(centre_rows * size_));
     float* const rows = workspace.part(centre_rows * size_);
@@ -87,7 +87,7 @@ void WeightBounds::accumulate() {
   radii_.accumulate();
   norms_.accumulate();
   const auto sequences = static_cast<int64_t>(problem_.sequences.size());
-  parallel_ranges(sequences * problem_.heads, 4, [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(sequences * problem_.heads, 4, [&](int64_t begin, int64_t end) {
     const FlushDenormals flush;
     for (int64_t i = begin; i < end; ++i) {
       const auto s = static_cast<size_t>(i / problem_.heads);

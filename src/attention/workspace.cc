@@ -17,7 +17,7 @@ Workspace Workspace::take(size_t floats) {
   if (size < floats + slack) {
     kept.reset();
     size = 0;
-    kept = allocate((floats + slack) * sizeof(float), true);
+    kept = core::allocate((floats + slack) * sizeof(float), true);
     size = floats + slack;
   }
   Workspace workspace;

@@ -62,7 +62,7 @@ AttentionOptions attention_options(const AttentionShape& shape, uint64_t seed) {
 
 Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream) {
   Tensor tensor = Tensor::empty(shape);
-  nn::fill_normal(Random(seed, stream), 1, tensor);
+  nn::fill_normal(core::Random(seed, stream), 1, tensor);
   return tensor;
 }
 
@@ -74,17 +74,17 @@ AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint6
 
 std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens) {
   std::vector<AttentionInputs> layers;
-  alibi::Pass pass;
+  alibi::model::Pass pass;
   pass.on_attention = [&](const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options) {
     layers.push_back({q.clone(), k.clone(), v.clone(), options});
   };
-  hidden(model, Tensor::from(std::span<const int32_t>(tokens), {1, static_cast<int64_t>(tokens.size())}), pass);
+  model::hidden(model, Tensor::from(std::span<const int32_t>(tokens), {1, static_cast<int64_t>(tokens.size())}), pass);
   return layers;
 }
 
 void save_inputs(const std::filesystem::path& file, const std::vector<AttentionInputs>& layers,
                  const std::map<std::string, std::string>& about) {
-  std::vector<NamedTensor> tensors;
+  std::vector<formats::NamedTensor> tensors;
   for (size_t i = 0; i < layers.size(); ++i) {
     const AttentionInputs& layer = layers[i];
     tensors.push_back({layer_name(i, "q"), layer.q.clone()});
@@ -102,11 +102,11 @@ void save_inputs(const std::filesystem::path& file, const std::vector<AttentionI
     tensors.push_back({"t5_table", options.buckets->table.clone()});
     metadata["t5_max_distance"] = fmt::format("{}", options.buckets->max_distance);
   }
-  write_safetensors(file, tensors, metadata);
+  formats::write_safetensors(file, tensors, metadata);
 }
 
 std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
-  const Safetensors saved(file);
+  const formats::Safetensors saved(file);
   const auto metadata = [&](const std::string& key) {
     const auto at = saved.metadata().find(key);
     return at == saved.metadata().end() ? std::string() : at->second;

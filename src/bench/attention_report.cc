@@ -5,7 +5,7 @@
 #include <cmath>
 #include <nlohmann/json.hpp>
 
-#include "report/format.h"
+#include "core/format.h"
 
 namespace alibi::bench {
 namespace {
@@ -40,7 +40,7 @@ std::string table_head(Pass pass, DType dtype) {
 std::string table_row(const AttentionPoint& point, double ceiling) {
   std::string row = fmt::format("{:>9}  {:>9}  ", point.length, tolerance_text(point.tolerance));
   if (point.left_out()) {
-    return row + fmt::format("left out: one call would take about {}\n", format_duration(point.expected_seconds));
+    return row + fmt::format("left out: one call would take about {}\n", core::format_duration(point.expected_seconds));
   }
   row += fmt::format("{:>9}  ", seconds_text(point.seconds));
   if (point.pass == Pass::decode) {
@@ -50,7 +50,7 @@ std::string table_row(const AttentionPoint& point, double ceiling) {
   }
   row += fmt::format("{:>9}  {:>9.0f}  {:>9}  {:>8}  {:>10}",
                      seconds_text(point.seconds / static_cast<double>(point.length)), point.rate() / 1e9,
-                     percent(point.rate() / ceiling), percent(point.visited), format_bytes(point.peak_bytes));
+                     percent(point.rate() / ceiling), percent(point.visited), core::format_bytes(point.peak_bytes));
   if (point.pass == Pass::backward) row += fmt::format("  {:>9.2f}", point.seconds / point.forward_seconds);
   return row + "\n";
 }
@@ -60,8 +60,8 @@ std::string memory_table(const std::vector<AttentionPoint>& points) {
   for (const AttentionPoint& point : points) {
     if (point.pass != Pass::backward || point.tolerance > 0 || point.left_out()) continue;
     rows += fmt::format("{:>9}  {:>9}  {:>10}  {:>9}  {:>10}\n", point.length, name_of(point.dtype),
-                        format_bytes(point.peak_bytes), format_bytes(point.peak_bytes / point.length),
-                        format_bytes(point.peak_resident));
+                        core::format_bytes(point.peak_bytes), core::format_bytes(point.peak_bytes / point.length),
+                        core::format_bytes(point.peak_resident));
   }
   if (rows.empty()) return rows;
   return fmt::format(

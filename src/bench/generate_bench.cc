@@ -9,10 +9,10 @@
 #include "attention/decode/kv_cache_norms.h"
 #include "bench/timing.h"
 #include "core/check.h"
+#include "core/format.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "model/context_state.h"
-#include "report/format.h"
 
 namespace alibi::bench {
 namespace {
@@ -42,7 +42,7 @@ GenerateBench::GenerateBench(const LanguageModel& model, const GenerateBenchSett
       memory_(settings.memory_bytes),
       ids_(Tensor::empty({1, chunk}, DType::int32)),
       weight_bytes_(bytes_of_weights(model)) {
-  const Random random(settings.seed);
+  const core::Random random(settings.seed);
   for (int64_t i = 0; i < chunk; ++i) {
     ids_.data<int32_t>()[i] =
         static_cast<int32_t>(random.below(static_cast<uint64_t>(i), static_cast<uint64_t>(model.config().vocab_size)));
@@ -63,7 +63,7 @@ Context GenerateBench::filled(int64_t context) {
     const Tensor k = cache.keys().clone(), v = cache.values().clone();
     KvCache all(1, cache.kv_heads(), cache.head_dim(), cache.dtype());
     all.append(k, v);
-    leave_gap(all, (context - held) / kernels::cache_block * kernels::cache_block);
+    kernels::leave_gap(all, (context - held) / kernels::cache_block * kernels::cache_block);
     all.reserve(context + room);
     while (all.length() < context) {
       const int64_t rows = std::min(read, context - all.length());
@@ -85,14 +85,15 @@ double GenerateBench::read_prompt(int64_t tokens) {
 
 std::vector<GeneratePoint> GenerateBench::measure(const std::vector<int64_t>& contexts,
                                                   const std::function<void(double, const std::string&)>& on_progress) {
-  const KeepMemory keep;
+  const core::KeepMemory keep;
   const auto count = static_cast<double>(contexts.size());
   std::vector<GeneratePoint> points;
   std::vector<Context> filled_to;
   std::vector<Work> works;
   const Tensor one = Tensor::view(ids_.raw(), {1, 1}, DType::int32);
   for (const int64_t context : contexts) {
-    on_progress(static_cast<double>(points.size()) / count / 3, fmt::format("filling {}", format_integer(context)));
+    on_progress(static_cast<double>(points.size()) / count / 3,
+                fmt::format("filling {}", core::format_integer(context)));
     filled_to.push_back(filled(context));
     points.push_back({.context = context, .held = context - filled_to.back().state().caches.front().begin(0)});
   }
@@ -110,13 +111,13 @@ std::vector<GeneratePoint> GenerateBench::measure(const std::vector<int64_t>& co
     GeneratePoint& point = points[i];
     Context& context = filled_to[i];
     on_progress((1 + (1 + static_cast<double>(i)) / count) / 3 * 0.99,
-                fmt::format("reading behind {}", format_integer(point.context)));
+                fmt::format("reading behind {}", core::format_integer(point.context)));
     point.token_seconds = median(works[i].seconds);
     point.best_seconds = least(works[i].seconds);
     point.tokens = static_cast<int64_t>(works[i].seconds.size());
     point.weight_rate = static_cast<double>(weight_bytes_) / point.best_seconds;
     point.cache_bytes = context.bytes();
-    point.released_share = context.certificate().worst;
+    point.evicted_share = context.certificate().worst;
     const double seconds = seconds_of([&] { model_.next_logits(ids_, context); });
     point.prompt_rate = static_cast<double>(chunk) / seconds;
     // Between two contexts the cost of a token lies between those at both.
@@ -132,15 +133,15 @@ std::vector<GeneratePoint> GenerateBench::measure(const std::vector<int64_t>& co
 
 std::string generate_table_head() {
   return fmt::format("\n{:>9}  {:>8}  {:>9}  {:>9}  {:>9}  {:>10}  {:>11}  {:>10}  {:>9}\n", "context", "held",
-                     "ms/token", "tokens/s", "weights", "memory", "prompt", "first", "released");
+                     "ms/token", "tokens/s", "weights", "memory", "prompt", "first", "evicted");
 }
 
 std::string generate_table_row(const GeneratePoint& point, double bandwidth) {
   return fmt::format("{:>9}  {:>8}  {:>9.2f}  {:>9.1f}  {:>7.0f} %  {:>10}  {:>7} t/s  {:>9}{}  {:>9.1g}\n",
                      point.context, point.held, point.token_seconds * 1e3, 1 / point.token_seconds,
-                     100 * point.weight_rate / bandwidth, format_bytes(point.cache_bytes),
-                     format_count(point.prompt_rate), format_duration(point.first_seconds),
-                     point.first_is_read ? " " : "*", point.released_share);
+                     100 * point.weight_rate / bandwidth, core::format_bytes(point.cache_bytes),
+                     core::format_count(point.prompt_rate), core::format_duration(point.first_seconds),
+                     point.first_is_read ? " " : "*", point.evicted_share);
 }
 
 nlohmann::ordered_json to_json(const GeneratePoint& point, double bandwidth) {
@@ -156,7 +157,7 @@ nlohmann::ordered_json to_json(const GeneratePoint& point, double bandwidth) {
           {"prompt_tokens_per_second", point.prompt_rate},
           {"first_token_seconds", point.first_seconds},
           {"first_token_estimated", !point.first_is_read},
-          {"released_share", point.released_share}};
+          {"evicted_share", point.evicted_share}};
 }
 
 }  // namespace alibi::bench

@@ -18,7 +18,7 @@ namespace alibi::bench {
 struct GenerateBenchSettings {
   double seconds = 2;                       ///< time for the tokens of each context
   double longest = 10;                      ///< prompts that would take longer are not read to their end, in seconds
-  int64_t held = 16384;                     ///< keys that a head holds at most; older ones count as released
+  int64_t held = 16384;                     ///< keys that a head holds at most; older ones count as evicted
   int64_t memory_bytes = int64_t{1} << 29;  ///< read between tokens, as other programs do, and timed
   std::optional<DType> cached = {};
   uint64_t seed = 0;
@@ -34,8 +34,8 @@ struct GeneratePoint {
   double first_seconds = 0;    ///< to the first token after a prompt of this length
   bool first_is_read = false;  ///< it was read; otherwise that is the sum of its chunks at the rates that were measured
   int64_t cache_bytes = 0;
-  double weight_rate = 0;     ///< bytes of weights per second while tokens are written, by the least time
-  double released_share = 0;  ///< bound of what released keys could have weighed
+  double weight_rate = 0;    ///< bytes of weights per second while tokens are written, by the least time
+  double evicted_share = 0;  ///< bound of what evicted keys could have weighed
 };
 
 /// Contexts are made of the keys and values of a short prompt that the model really read, over and over: what a token

@@ -10,10 +10,10 @@
 #include "alibi/runtime.h"
 #include "bench/ceilings.h"
 #include "bench/timing.h"
+#include "core/format.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "nn/onednn_engine.h"
-#include "report/format.h"
 
 namespace alibi::bench {
 struct MatmulCeiling::Products {
@@ -24,7 +24,7 @@ struct MatmulCeiling::Products {
   };
 
   static std::shared_ptr<void> memory_for(const dnnl::memory::desc& desc) {
-    return allocate(std::max<size_t>(desc.get_size(), 1), true);
+    return core::allocate(std::max<size_t>(desc.get_size(), 1), true);
   }
 
   Products(DType dtype, Layout layout, int64_t n) : size(n) {
@@ -63,7 +63,7 @@ struct MatmulCeiling::Products {
   /// Returns the rate.
   double run() {
     const double seconds = seconds_of([&] {
-      parallel_for(static_cast<int64_t>(operands.size()), [&](int64_t thread) {
+      core::parallel_for(static_cast<int64_t>(operands.size()), [&](int64_t thread) {
         const nn::OneThread one_thread;
         Operands& mine = operands[static_cast<size_t>(thread)];
         dnnl::stream stream(nn::engine());
@@ -116,7 +116,7 @@ MatmulCeilings::MatmulCeilings(DType type)
       packed(dtype, MatmulCeiling::Layout::packed) {}
 
 std::string MatmulCeilings::describe() const {
-  const std::string rate = fmt::format("{} GFLOP/s", format_integer(std::llround(best() / 1e9)));
+  const std::string rate = fmt::format("{} GFLOP/s", core::format_integer(std::llround(best() / 1e9)));
   if (dtype == asked_for) return rate;
   return fmt::format("{} in {}; products in {} are left out: oneDNN has none on this CPU", rate, name_of(dtype),
                      name_of(asked_for));

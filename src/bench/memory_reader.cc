@@ -41,7 +41,8 @@ void MemoryReader::read() {
   const auto* words = static_cast<const uint64_t*>(buffer_.raw());
   std::atomic<uint64_t> sum{0};
   const double seconds = seconds_of([&] {
-    parallel_ranges(bytes() / 8, grain, [&](int64_t begin, int64_t end) { sum += sum_of(words + begin, end - begin); });
+    core::parallel_ranges(bytes() / 8, grain,
+                          [&](int64_t begin, int64_t end) { sum += sum_of(words + begin, end - begin); });
   });
   best_ = std::max(best_, static_cast<double>(bytes()) / seconds);
 }

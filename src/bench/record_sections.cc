@@ -18,7 +18,7 @@ struct TimedProduct {
 };
 
 /// "residual_norm_backward:262"
-std::string name_of(const CallSite& site) { return fmt::format("{}:{}", site.function, site.line); }
+std::string name_of(const core::CallSite& site) { return fmt::format("{}:{}", site.function, site.line); }
 
 std::string name_of(const nn::Product& product, const std::vector<Parameter*>& parameters) {
   const ProductKind kind = kind_of(product, parameters);
@@ -33,14 +33,14 @@ Recording record_sections(const std::function<void()>& work, const std::vector<P
     const double end = now();
     products.push_back({product, end - seconds, end});
   });
-  const ParallelLog log;
+  const core::ParallelLog log;
   double end = now();
   work();
   const double all_done = now();
 
   Recording recording;
   auto product = products.begin();
-  for (const ParallelSection& section : log.sections()) {
+  for (const core::ParallelSection& section : log.sections()) {
     // The observer is called a little after a product's end, so its begin may seem to be after that of its section.
     while (product != products.end() && product->end < section.end) ++product;
     const bool multiplies = product != products.end() && product->begin < section.end;

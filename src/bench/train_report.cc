@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 #include <string_view>
 
-#include "report/format.h"
+#include "core/format.h"
 
 namespace alibi::bench {
 namespace {
@@ -21,8 +21,8 @@ std::string train_table_head(const std::string& name, const LanguageModelConfig&
                              const TrainBenchSettings& settings) {
   const TransformerConfig& t = config.transformer;
   return fmt::format("\n{}, {}: {} layers of {}, {} heads, vocabulary {}, {} tokens a step{}\n", name,
-                     name_of(settings.precision), t.layers, t.d_model, t.heads, format_integer(config.vocab_size),
-                     format_integer(settings.batch_tokens), settings.recompute ? ", recomputing" : "") +
+                     name_of(settings.precision), t.layers, t.d_model, t.heads, core::format_integer(config.vocab_size),
+                     core::format_integer(settings.batch_tokens), settings.recompute ? ", recomputing" : "") +
          fmt::format("{:>8}  {:<15}  {:>8}  {:>9}  {:>7}  {:>9}  {:>6}  {:>9}  {:>8}  {:>8}\n", "length", "position",
                      "tokens/s", "step", "x first", "products", "share", "of oneDNN", "memory", "resident");
 }
@@ -30,16 +30,16 @@ std::string train_table_head(const std::string& name, const LanguageModelConfig&
 std::string train_table_row(const TrainPoint& point, double ceiling) {
   const std::string row = fmt::format("{:>8}  {:<15}  ", point.length, method_of(point));
   if (point.too_large) {
-    return row + fmt::format("left out: it would take {} of memory\n", format_bytes(point.planned_bytes));
+    return row + fmt::format("left out: it would take {} of memory\n", core::format_bytes(point.planned_bytes));
   }
   if (point.expected_seconds > 0) {
-    return row + fmt::format("left out: one step would take about {}\n", format_duration(point.expected_seconds));
+    return row + fmt::format("left out: one step would take about {}\n", core::format_duration(point.expected_seconds));
   }
   const std::string of_first = point.of_first > 0 ? fmt::format("{:.3f}", point.of_first) : "";
   return row + fmt::format("{:>8}  {:>6.0f} ms  {:>7}  {:>6.0f} ms  {:>4.0f} %  {:>7.1f} %  {:>8}  {:>8}\n",
-                           format_count(point.tokens_per_second()), 1e3 * point.seconds, of_first,
+                           core::format_count(point.tokens_per_second()), 1e3 * point.seconds, of_first,
                            1e3 * point.matmul_seconds, 100 * point.matmul_share(), 100 * point.rate() / ceiling,
-                           format_bytes(point.peak_bytes), format_bytes(point.peak_resident));
+                           core::format_bytes(point.peak_bytes), core::format_bytes(point.peak_resident));
 }
 
 std::string products_table(const TrainPoint& point, double ceiling) {

@@ -30,7 +30,7 @@ TrainOptions step_options(int64_t length, int64_t batch_tokens, int64_t micro_ba
 TrainStep::TrainStep(const LanguageModelConfig& config, const TrainOptions& options)
     : options_(options),
       model_(config, options.seed),
-      tokens_(golden_ratio_tokens(blocks_per_update(options) * options.length, config.vocab_size)),
+      tokens_(golden_ratio_tokens(training::blocks_per_update(options) * options.length, config.vocab_size)),
       order_(tokens_, options.length, config.vocab_size - 1, options.seed),
       parameters_(model_.parameters()),
       optimizer_(options_, parameters_) {
@@ -40,8 +40,8 @@ TrainStep::TrainStep(const LanguageModelConfig& config, const TrainOptions& opti
 }
 
 double TrainStep::run() {
-  const UpdateLoss update = compute_gradients(model_, order_, step_, options_);
-  optimizer_.update(step_, clip_factor(gradient_norm(parameters_), options_.clip));
+  const training::UpdateLoss update = training::compute_gradients(model_, order_, step_, options_);
+  optimizer_.update(step_, training::clip_factor(training::gradient_norm(parameters_), options_.clip));
   model_.weights_changed();
   ++step_;
   return update.loss;

@@ -29,9 +29,9 @@ class TrainStep {
   TrainOptions options_;
   LanguageModel model_;
   std::vector<int32_t> tokens_;
-  BlockOrder order_;
+  training::BlockOrder order_;
   std::vector<Parameter*> parameters_;
-  OptimizerState optimizer_;
+  training::OptimizerState optimizer_;
   int64_t step_ = 0;
 };
 

@@ -40,30 +40,32 @@ std::string utc_now() {
 }
 
 /// Everything that the results of the runs follow from, but which runs these are.
-OrderedJson identity_of(const CompareOptions& options, const TrainingData& data) {
-  OrderedJson identity;
+formats::OrderedJson identity_of(const CompareOptions& options, const TrainingData& data) {
+  formats::OrderedJson identity;
   for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
     const std::string_view name = option.name;
     if (option.changes_result && name != "length" && name != "seed") {
-      identity[option.name] = json_of(option.get(options.train));
+      identity[option.name] = formats::json_of(option.get(options.train));
     }
   }
   identity["preset"] = options.preset;
   for (const ConfigField& field : options_of<LanguageModelConfig>) {
     const OptionValue* given = options.model.find(field.name);
-    if (given || !field.default_text) identity[field.name] = json_of(given ? *given : default_of(field));
+    if (given || !field.default_text)
+      identity[field.name] = formats::json_of(given ? *given : training::default_of(field));
   }
-  const LanguageModelConfig of_t5 = model_config(options, Position::t5, options.train.length, nullptr);
+  const LanguageModelConfig of_t5 = comparison::model_config(options, Position::t5, options.train.length, nullptr);
   identity["t5_rate_factor"] = of_t5.transformer.t5_rate_factor;  // what is usual was not always the same
-  identity["dropout"] = options.dropout ? OrderedJson(*options.dropout) : OrderedJson(nullptr);
+  identity["dropout"] = options.dropout ? formats::OrderedJson(*options.dropout) : formats::OrderedJson(nullptr);
   identity["tokenizer"] = data.tokenizer->fingerprint();
-  identity["text"] = fingerprint(data.train.tokens);
-  identity["held_out_text"] = fingerprint(data.valid.tokens);
+  identity["text"] = training::fingerprint(data.train.tokens);
+  identity["held_out_text"] = training::fingerprint(data.valid.tokens);
   identity["lengths"] = options.lengths;
   identity["stride"] = options.stride;
   if (options.stream) identity["stream"] = true;  // absent in comparisons of earlier versions
   if (const auto& interpolation = options.interpolation) {
-    identity["interpolation"] = interpolation->dynamic ? OrderedJson("dynamic") : OrderedJson(interpolation->factor);
+    identity["interpolation"] =
+        interpolation->dynamic ? formats::OrderedJson("dynamic") : formats::OrderedJson(interpolation->factor);
   }
   identity["tune_rates"] = options.tune_rates;
   identity["eval_tokens"] = options.eval_tokens;
@@ -82,7 +84,7 @@ class Comparison {
   void check_options();
   void read_text();
   std::vector<RunResults> planned_runs() const;
-  bool tune_methods(const RunSetting& setting);
+  bool tune_methods(const comparison::RunSetting& setting);
   TrainOptions train_options(const RunResults& run) const;
   CompareResults results_of(const std::vector<RunResults>& done, size_t planned) const;
   void write(const CompareResults& results) const;
@@ -96,11 +98,11 @@ class Comparison {
   TrainingData data_;
   std::string warning_;  // about the text
   std::string corpus_name_;
-  HeldOutPlan plan_;
+  comparison::HeldOutPlan plan_;
   HeldOut held_out_;
-  std::vector<Tuning> tunings_;  // of the methods, if asked
-  CompareStatus at_;             // the run that is going on
-  int64_t runs_done_here_ = 0;   // by this call, for the estimate
+  std::vector<comparison::Tuning> tunings_;  // of the methods, if asked
+  CompareStatus at_;                         // the run that is going on
+  int64_t runs_done_here_ = 0;               // by this call, for the estimate
 };
 
 /// Lengths are compared at the same number of tokens in each update.
@@ -133,7 +135,8 @@ void Comparison::check_options() {
   check_usage(options_.seeds >= 1 && options_.seeds <= most_seeds, "[compare] seeds is {}, expected 1 to {}",
               options_.seeds, most_seeds);
   check_usage(options_.stride >= 0, "[compare] stride is {}, expected at least 0", options_.stride);
-  check_usage(options_.speed_turns >= 0, "[compare] speed_turns is {}, expected at least 0", options_.speed_turns);
+  check_usage(options_.timing_rounds >= 0, "[compare] timing_rounds is {}, expected at least 0",
+              options_.timing_rounds);
   check_usage(!options_.methods.empty(), "[compare] there are no methods to compare");
   std::vector<Position> sorted = options_.methods;
   std::sort(sorted.begin(), sorted.end());
@@ -141,11 +144,11 @@ void Comparison::check_options() {
   check_usage(twice == sorted.end(), "[compare] the method {} is named twice",
               twice == sorted.end() ? "" : name_of(*twice));
   for (const Position method : options_.methods) {
-    model_config(options_, method, options_.train.length, nullptr);  // throws what is wrong with it
+    comparison::model_config(options_, method, options_.train.length, nullptr);  // throws what is wrong with it
   }
   std::vector<int64_t>& lengths = options_.lengths;
   if (lengths.empty()) {
-    lengths = lengths_to_measure(options_.train.length);
+    lengths = comparison::lengths_to_measure(options_.train.length);
     lengths.insert(lengths.end(), options_.train_lengths.begin(), options_.train_lengths.end());
   }
   std::sort(lengths.begin(), lengths.end());
@@ -156,12 +159,12 @@ void Comparison::check_options() {
   for (const double rate : options_.tune_rates) {
     check_usage(std::isfinite(rate) && rate > 0, "[compare] a learning rate to try is {}, expected above 0", rate);
   }
-  if (options_.eval_tokens == 0) options_.eval_tokens = tokens_to_score(options_.preset, lengths.back());
+  if (options_.eval_tokens == 0) options_.eval_tokens = comparison::tokens_to_score(options_.preset, lengths.back());
 }
 
 void Comparison::read_text() {
   if (options_.texts.empty()) {
-    options_.texts = default_corpus();
+    options_.texts = text::default_corpus();
     corpus_name_ = fmt::format("the C++ headers of this machine ({})", fmt::join(options_.texts, ", "));
   } else {
     corpus_name_ = fmt::format("{}", fmt::join(options_.texts, ", "));
@@ -186,8 +189,8 @@ void Comparison::read_text() {
       "[compare] {} held-out tokens are to be scored, fewer than the longest length, {}; give more text with --valid, "
       "more --eval-tokens or shorter --lengths",
       std::min(stream, options_.eval_tokens), options_.lengths.back());
-  plan_ = plan_held_out(stream, options_.eval_tokens, options_.train.length, options_.lengths.back());
-  held_out_ = describe(data_, plan_.blocks);
+  plan_ = comparison::plan_held_out(stream, options_.eval_tokens, options_.train.length, options_.lengths.back());
+  held_out_ = comparison::describe(data_, plan_.blocks);
 }
 
 /// All methods from one seed before the next seed, so that there is a whole comparison early.
@@ -208,12 +211,12 @@ std::vector<RunResults> Comparison::planned_runs() const {
 }
 
 /// False: stopped.
-bool Comparison::tune_methods(const RunSetting& setting) {
+bool Comparison::tune_methods(const comparison::RunSetting& setting) {
   for (const Position method : options_.methods) {
     if (options_.tune_rates.empty()) break;
     at_.method = name_of(method);
-    tunings_.push_back(
-        tune(setting, method, [&](const CompareStatus& status, double fraction) { report(status, fraction); }));
+    tunings_.push_back(comparison::tune(
+        setting, method, [&](const CompareStatus& status, double fraction) { report(status, fraction); }));
     if (tunings_.back().nll.size() < options_.tune_rates.size()) return false;
   }
   return true;
@@ -223,7 +226,7 @@ TrainOptions Comparison::train_options(const RunResults& run) const {
   TrainOptions train = options_.train;
   train.length = run.train_length;
   train.seed = run.seed;
-  for (const Tuning& tuning : tunings_) {
+  for (const comparison::Tuning& tuning : tunings_) {
     if (name_of(tuning.method) == run.method) train.learning_rate = tuning.best();
   }
   return train;
@@ -258,7 +261,7 @@ CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_
   results.valid_files = data_.valid_files;
   results.held_out = held_out_;
   results.corpus_name = corpus_name_;
-  results.methods = methods_of(done, held_out_);
+  results.methods = report::methods_of(done, held_out_);
   if (!results.methods.empty()) results.parameters = results.methods.front().parameters;
   results.runs_planned = static_cast<int64_t>(planned);
   results.command = options_.command;
@@ -267,23 +270,24 @@ CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_
   results.started = started_;
   results.seconds = seconds();
   const Tokenizer* tokenizer = data_.tokenizer.get();
-  results.settings = report_settings(options_, model_config(options_, options_.methods.front(), t.length, tokenizer),
-                                     data_, corpus_name_, plan_, tunings_);
+  results.settings = comparison::report_settings(
+      options_, comparison::model_config(options_, options_.methods.front(), t.length, tokenizer), data_, corpus_name_,
+      plan_, tunings_);
   if (!warning_.empty()) results.settings.emplace_back("Warning", warning_);
   return results;
 }
 
 void Comparison::write(const CompareResults& results) const {
-  if (!options_.out.empty()) write_report(results, options_.out);
+  if (!options_.out.empty()) report::write_report(results, options_.out);
 }
 
 CompareResults Comparison::run() {
   check_options();
-  RunStore store(options_.out);
+  comparison::RunStore store(options_.out);
   read_text();
   store.open(identity_of(options_, data_), options_.overwrite);
-  if (store.keeps() && !options_.settings.empty()) write_file(options_.out / "settings.json", options_.settings);
-  const RunSetting setting{options_, data_, plan_, held_out_.bytes, store};
+  if (store.keeps() && !options_.settings.empty()) core::write_file(options_.out / "settings.json", options_.settings);
+  const comparison::RunSetting setting{options_, data_, plan_, held_out_.bytes, store};
   const std::vector<RunResults> planned = planned_runs();
   std::vector<RunResults> done;
   if (!tune_methods(setting)) return results_of(done, planned.size());
@@ -293,11 +297,11 @@ CompareResults Comparison::run() {
     at_.seed = begun.seed;
     at_.run = static_cast<int64_t>(&begun - planned.data());
     at_.runs = static_cast<int64_t>(planned.size());
-    StoredRun run = store.load(begun);
+    comparison::StoredRun run = store.load(begun);
     const bool was_done = run.done;
     if (!was_done) {
-      run = run_to_end(setting, train_options(begun), std::move(run),
-                       [&](const CompareStatus& status, double fraction) { report(status, fraction); });
+      run = comparison::run_to_end(setting, train_options(begun), std::move(run),
+                                   [&](const CompareStatus& status, double fraction) { report(status, fraction); });
       if (!run.done) return results_of(done, planned.size());
       ++runs_done_here_;
     }
@@ -305,8 +309,8 @@ CompareResults Comparison::run() {
     if (!was_done && done.size() < planned.size()) write(results_of(done, planned.size()));
   }
   at_.method.clear();
-  const auto speed =
-      measure_speed(setting, done, [&](const CompareStatus& status, double fraction) { report(status, fraction); });
+  const auto speed = comparison::measure_speed(
+      setting, done, [&](const CompareStatus& status, double fraction) { report(status, fraction); });
   CompareResults results = results_of(done, planned.size());
   if (speed) results.speed = *speed;
   write(results);

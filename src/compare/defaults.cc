@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace alibi {
+namespace alibi::comparison {
 
 std::vector<int64_t> lengths_to_measure(int64_t train_length) {
   std::vector<int64_t> lengths;
@@ -17,4 +17,4 @@ int64_t tokens_to_score(const std::string& preset, int64_t longest) {
   return std::max(of_preset, 16 * longest);
 }
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace alibi {
+namespace alibi::comparison {
 
 /// 1, 1.25, 1.5, 2, 3, 4, 6, 8, 16 times the training length, rounded to whole tokens.
 std::vector<int64_t> lengths_to_measure(int64_t train_length);
@@ -14,4 +14,4 @@ std::vector<int64_t> lengths_to_measure(int64_t train_length);
 /// there is something to draw from where intervals are told.
 int64_t tokens_to_score(const std::string& preset, int64_t longest);
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "generate/utf8.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 constexpr int64_t kGroup = 16;  // targets
@@ -127,7 +127,7 @@ std::string beginning_of(const Tokenizer& tokenizer, std::span<const int32_t> st
     first = first.first(static_cast<size_t>(end - first.begin()));
   }
   const std::string text = tokenizer.decode(first);
-  return text.substr(0, whole_characters(text, 0));
+  return text.substr(0, generation::whole_characters(text, 0));
 }
 
-}  // namespace alibi
+}  // namespace alibi::comparison

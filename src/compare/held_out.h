@@ -11,7 +11,7 @@
 #include "alibi/results.h"
 #include "alibi/training_data.h"
 
-namespace alibi {
+namespace alibi::comparison {
 
 /// What a comparison scores. Each block is cut into windows of every length, so the targets are the same ones at all of
 /// them; no block is longer than the longest length.
@@ -40,4 +40,4 @@ int64_t bytes_of_prefix(const TrainingData& data, size_t tokens);
 /// Text of at most `count` tokens of the first document, in whole characters.
 std::string beginning_of(const Tokenizer& tokenizer, std::span<const int32_t> stream, int64_t count);
 
-}  // namespace alibi
+}  // namespace alibi::comparison

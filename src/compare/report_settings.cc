@@ -6,11 +6,11 @@
 #include <set>
 
 #include "compare/run.h"
+#include "core/format.h"
 #include "formats/options.h"
-#include "report/format.h"
 #include "train/update.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 std::string model_text(const TransformerConfig& model) {
@@ -23,7 +23,7 @@ std::string model_text(const TransformerConfig& model) {
 std::string field_text(const ConfigField& field, const CompareOptions& options, Position method) {
   std::set<std::string> values;
   for (const int64_t length : options.train_lengths) {
-    const std::string value = short_text_of(field.get(model_config(options, method, length, nullptr)));
+    const std::string value = formats::short_text_of(field.get(model_config(options, method, length, nullptr)));
     values.insert(value.empty() ? "usual" : value);
   }
   return fmt::format("{} {}", field.name, fmt::join(values, " or "));
@@ -50,7 +50,7 @@ std::string positions_text(const CompareOptions& options, const LanguageModelCon
 std::string tokenizer_text(const TrainingData& data) {
   if (data.tokenizer->kind() == "byte") return "bytes";
   return fmt::format("{}, {} different tokens; {:.2f} bytes per token of the held-out text", data.tokenizer->kind(),
-                     format_integer(data.tokenizer->vocab_size()),
+                     core::format_integer(data.tokenizer->vocab_size()),
                      static_cast<double>(data.valid_bytes) / static_cast<double>(data.valid.tokens.size()));
 }
 
@@ -78,13 +78,13 @@ std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& pl
   return fmt::format(
       "{}, over {} held-out tokens in {} blocks, evenly spread over the files; the same targets at every "
       "length",
-      windows, format_integer(plan.tokens), plan.blocks.size());
+      windows, core::format_integer(plan.tokens), plan.blocks.size());
 }
 
 /// What an update really has: whole blocks.
 std::string training_text(const CompareOptions& options) {
   const TrainOptions& t = options.train;
-  const int64_t update = blocks_per_update(t) * t.length;
+  const int64_t update = training::blocks_per_update(t) * t.length;
   return fmt::format("{} tokens in {} updates of {}, in blocks of {}, in {}", t.steps() * update, t.steps(), update,
                      fmt::join(options.train_lengths, ", "), name_of(t.precision));
 }
@@ -125,4 +125,4 @@ std::vector<std::pair<std::string, std::string>> report_settings(
   };
 }
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -10,11 +10,11 @@
 #include "compare/held_out.h"
 #include "compare/tune.h"
 
-namespace alibi {
+namespace alibi::comparison {
 
 /// Names and values in the order of the report. `model` is that of any of the methods.
 std::vector<std::pair<std::string, std::string>> report_settings(
     const CompareOptions& options, const LanguageModelConfig& model, const TrainingData& data,
     const std::string& corpus_name, const HeldOutPlan& plan, const std::vector<Tuning>& tunings);
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -14,7 +14,7 @@
 #include "model/position.h"
 #include "train/checkpoint.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 /// Shares of a run's time, for the estimate of what is left.
@@ -69,7 +69,7 @@ class Run {
   void keep_positions(const Evaluation& evaluation);
   void sample();
   /// Some methods' positions end.
-  std::optional<int64_t> end() const { return end_of_positions(model_.config().transformer); }
+  std::optional<int64_t> end() const { return model::end_of_positions(model_.config().transformer); }
   bool can_run_at(int64_t length) const { return !end() || length <= *end(); }
   std::string why_not() const { return fmt::format("{} positions end at {}", results_.method, *end()); }
 
@@ -154,7 +154,7 @@ bool Run::train_model() {
   model_.save(run.folder);
   run_.trained = true;
   setting_.store.save(run_);
-  Checkpoints(run.folder).remove_all();  // the model is all that is needed from here on
+  training::Checkpoints(run.folder).remove_all();  // the model is all that is needed from here on
   return true;
 }
 
@@ -358,4 +358,4 @@ StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, Store
   return Run(setting, train, std::move(run), progress).to_end();
 }
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -9,7 +9,7 @@
 #include "compare/held_out.h"
 #include "compare/run_store.h"
 
-namespace alibi {
+namespace alibi::comparison {
 
 /// What all runs share.
 struct RunSetting {
@@ -32,4 +32,4 @@ LanguageModelConfig model_config(const CompareOptions& options, Position method,
 /// options.should_stop says so.
 StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress);
 
-}  // namespace alibi
+}  // namespace alibi::comparison

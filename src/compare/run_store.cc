@@ -8,7 +8,7 @@
 #include "train/checkpoint.h"
 #include "train/identity.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 namespace fs = std::filesystem;
@@ -18,8 +18,8 @@ constexpr const char* kRunFile = "run.json";
 constexpr const char* kModels = "models";
 constexpr int64_t kFormat = 1;
 
-JsonObject read_own(const fs::path& path) {
-  JsonObject json = read_json_object(path);
+formats::JsonObject read_own(const fs::path& path) {
+  formats::JsonObject json = formats::read_json_object(path);
   const int64_t format = json.get_int("format", 1, INT32_MAX);
   check(format == kFormat, "[compare] {}written by a newer version of alibi: format is {}, expected {}", json.where(),
         format, kFormat);
@@ -30,29 +30,30 @@ JsonObject read_own(const fs::path& path) {
 
 RunStore::RunStore(const fs::path& folder) : folder_(folder) {
   if (!keeps()) return;
-  make_folder(folder_);
+  core::make_folder(folder_);
   lock_.emplace(folder_);
 }
 
-void RunStore::open(const OrderedJson& identity, bool overwrite) {
+void RunStore::open(const formats::OrderedJson& identity, bool overwrite) {
   if (!keeps()) return;
   const fs::path file = folder_ / kComparisonFile;
-  remove_leftovers(folder_);
+  training::remove_leftovers(folder_);
   if (overwrite) forget();
-  if (path_exists(file)) {
-    const std::vector<std::string> different = differences(identity, read_own(file).object("comparison").raw());
+  if (core::path_exists(file)) {
+    const std::vector<std::string> different =
+        training::differences(identity, read_own(file).object("comparison").raw());
     check_usage(different.empty(),
                 "[compare] {} holds another comparison: {}. Give the same text and settings to go on with it, choose "
                 "another folder with --out, or replace it with --overwrite",
                 folder_.string(), fmt::join(different, "; "));
     return;
   }
-  check_usage(overwrite || !holds_report(folder_),
+  check_usage(overwrite || !report::holds_report(folder_),
               "[compare] {} holds a report that is not of a comparison in it; choose another folder with --out, or "
               "replace it with --overwrite",
               folder_.string());
   forget();  // what is left of a comparison without its compare.json
-  write_json(file, {{"format", kFormat}, {"comparison", identity}});
+  formats::write_json(file, {{"format", kFormat}, {"comparison", identity}});
 }
 
 /// Removes what this class, and training in its name, wrote.
@@ -60,7 +61,7 @@ void RunStore::forget() const {
   std::error_code ignored;
   for (fs::directory_iterator entry(folder_ / kModels, ignored), end; entry != end; entry.increment(ignored)) {
     if (ignored) break;
-    if (path_exists(entry->path() / kRunFile)) fs::remove_all(entry->path(), ignored);
+    if (core::path_exists(entry->path() / kRunFile)) fs::remove_all(entry->path(), ignored);
   }
   for (fs::directory_iterator entry(folder_, ignored), end; entry != end; entry.increment(ignored)) {
     if (ignored) break;
@@ -79,35 +80,36 @@ StoredRun RunStore::load(const RunResults& begun) const {
   if (!keeps()) return run;
   run.results.model_folder = model_folder(begun);
   const fs::path file = path_of(begun) / kRunFile;
-  remove_leftovers(path_of(begun));
-  if (!path_exists(file)) {
-    make_folder(path_of(begun));
+  training::remove_leftovers(path_of(begun));
+  if (!core::path_exists(file)) {
+    core::make_folder(path_of(begun));
     save(run);  // the folder is this comparison's from here on
     return run;
   }
-  const JsonObject json = read_own(file);
+  const formats::JsonObject json = read_own(file);
   run.trained = json.get<bool>("trained");
   run.done = json.get<bool>("done");
-  if (run.trained || run.done) run.results = run_from_json(json.object("run").raw(), file.string());
+  if (run.trained || run.done) run.results = report::run_from_json(json.object("run").raw(), file.string());
   return run;
 }
 
 void RunStore::save(const StoredRun& run) const {
   if (!keeps()) return;
-  check(path_exists(folder_ / kComparisonFile), "[compare] {} was removed or moved while it was worked on",
+  check(core::path_exists(folder_ / kComparisonFile), "[compare] {} was removed or moved while it was worked on",
         (folder_ / kComparisonFile).string());
-  write_json(path_of(run.results) / kRunFile,
-             {{"format", kFormat}, {"trained", run.trained}, {"done", run.done}, {"run", to_json(run.results)}});
+  formats::write_json(
+      path_of(run.results) / kRunFile,
+      {{"format", kFormat}, {"trained", run.trained}, {"done", run.done}, {"run", report::to_json(run.results)}});
 }
 
-std::optional<JsonObject> RunStore::load_note(const std::string& name) const {
+std::optional<formats::JsonObject> RunStore::load_note(const std::string& name) const {
   const fs::path file = folder_ / fmt::format("note-{}.json", name);
-  if (!keeps() || !path_exists(file)) return {};
+  if (!keeps() || !core::path_exists(file)) return {};
   return read_own(file).object("note");
 }
 
-void RunStore::save_note(const std::string& name, const OrderedJson& note) const {
-  if (keeps()) write_json(folder_ / fmt::format("note-{}.json", name), {{"format", kFormat}, {"note", note}});
+void RunStore::save_note(const std::string& name, const formats::OrderedJson& note) const {
+  if (keeps()) formats::write_json(folder_ / fmt::format("note-{}.json", name), {{"format", kFormat}, {"note", note}});
 }
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -12,7 +12,7 @@
 #include "core/files.h"
 #include "formats/json.h"
 
-namespace alibi {
+namespace alibi::comparison {
 
 /// A run, and which of its parts are done: the training first, then one evaluation after the other.
 struct StoredRun {
@@ -28,7 +28,7 @@ class RunStore {
 
   /// Says what the comparison is. Throws Error if the folder holds another one, naming what differs; `overwrite`
   /// removes that one first.
-  void open(const OrderedJson& identity, bool overwrite);
+  void open(const formats::OrderedJson& identity, bool overwrite);
 
   bool keeps() const { return !folder_.empty(); }
   /// Of a run's model, relative to the comparison's.
@@ -39,14 +39,14 @@ class RunStore {
   void save(const StoredRun& run) const;
 
   /// A small result that other work hangs on, by name; nothing if it is not there.
-  std::optional<JsonObject> load_note(const std::string& name) const;
-  void save_note(const std::string& name, const OrderedJson& note) const;
+  std::optional<formats::JsonObject> load_note(const std::string& name) const;
+  void save_note(const std::string& name, const formats::OrderedJson& note) const;
 
  private:
   void forget() const;
 
   std::filesystem::path folder_;
-  std::optional<FolderLock> lock_;
+  std::optional<core::FolderLock> lock_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -10,12 +10,12 @@
 #include "core/check.h"
 #include "report/json.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSeconds = 0.3;  // of one turn with one kind of work, if a unit of it is not longer
+constexpr double kSeconds = 0.3;  // of one round with one kind of work, if a unit of it is not longer
 constexpr const char* kNote = "speed";
 
 /// Wall and processor time for some tokens.
@@ -35,7 +35,7 @@ class Stopwatch {
   std::clock_t cpu_ = std::clock();
 };
 
-/// What one method does in its turn.
+/// What one method does in its round.
 class Entrant {
  public:
   Entrant(const RunSetting& setting, const RunResults& run, LanguageModel model, bool all_keys)
@@ -52,20 +52,20 @@ class Entrant {
   void take_turn() {
     for (Work& work : works_) {
       if (!work.can_run) continue;
-      work.turns.push_back(work.name == "train" ? train_some(model_, work) : evaluate_some(model_, work));
+      work.rounds.push_back(work.name == "train" ? train_some(model_, work) : evaluate_some(model_, work));
     }
   }
 
   MethodSpeed result() && {
     for (Work& work : works_) {
       SpeedPoint point{work.name, work.length, NAN, NAN, NAN};
-      if (!work.turns.empty()) {
-        std::sort(work.turns.begin(), work.turns.end(),
+      if (!work.rounds.empty()) {
+        std::sort(work.rounds.begin(), work.rounds.end(),
                   [](const Timing& a, const Timing& b) { return a.wall < b.wall; });
-        const Timing& median = work.turns[work.turns.size() / 2];
+        const Timing& median = work.rounds[work.rounds.size() / 2];
         point.tokens_per_second = median.tokens / median.wall;
         point.cpu_seconds = 1e6 * median.cpu / median.tokens;
-        point.spread = work.turns.back().wall / work.turns.front().wall;
+        point.spread = work.rounds.back().wall / work.rounds.front().wall;
       }
       speed_.points.push_back(std::move(point));
     }
@@ -77,8 +77,8 @@ class Entrant {
     std::string name;
     int64_t length = 0;
     bool can_run = true;
-    int64_t tokens = 0;  // of a turn, in whole units
-    std::vector<Timing> turns = {};
+    int64_t tokens = 0;  // of a round, in whole units
+    std::vector<Timing> rounds = {};
   };
 
   void add_work(const char* name, int64_t length, double tokens_per_second) {
@@ -147,8 +147,8 @@ std::vector<RunResults> first_runs(const std::vector<RunResults>& runs) {
 
 std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting, const std::vector<RunResults>& runs,
                                                       const RunProgress& progress) {
-  const int64_t turns = setting.options.speed_turns;
-  if (turns == 0 || !setting.store.keeps() || runs.empty()) return std::vector<MethodSpeed>{};
+  const int64_t rounds = setting.options.timing_rounds;
+  if (rounds == 0 || !setting.store.keeps() || runs.empty()) return std::vector<MethodSpeed>{};
   const std::vector<RunResults> first = first_runs(runs);
   std::vector<Entrant> entrants;
   std::vector<std::string> names;
@@ -156,10 +156,10 @@ std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting,
     names.push_back(MethodSpeed{run.method, false, {}}.name());
     if (skips_keys(setting, run)) names.push_back(MethodSpeed{run.method, true, {}}.name());
   }
-  const std::optional<JsonObject> known = setting.store.load_note(kNote);
+  const std::optional<formats::JsonObject> known = setting.store.load_note(kNote);
   if (known && known->get<std::vector<std::string>>("names") == names) {
     check(known->has("speed"), "[compare] {}speed is missing", known->where());
-    return speed_from_json(known->raw().at("speed"), known->where() + "note");
+    return report::speed_from_json(known->raw().at("speed"), known->where() + "note");
   }
   for (const RunResults& run : first) {  // loaded once; what differs in the skip rule alone has the same weights
     LanguageModel model = LanguageModel::load(setting.store.path_of(run));
@@ -172,21 +172,21 @@ std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting,
       entrants.emplace_back(setting, run, std::move(model), false);
     }
   }
-  for (int64_t turn = 0; turn < turns; ++turn) {
+  for (int64_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < entrants.size(); ++i) {
       if (setting.options.should_stop && setting.options.should_stop()) return {};
       CompareStatus status;
       status.phase = "speed";
-      const int64_t count = std::ssize(entrants), done = turn * count + static_cast<int64_t>(i);
-      status.fraction = static_cast<double>(done) / static_cast<double>(turns * count);
+      const int64_t count = std::ssize(entrants), done = round * count + static_cast<int64_t>(i);
+      status.fraction = static_cast<double>(done) / static_cast<double>(rounds * count);
       progress(status, 0);
       entrants[i].take_turn();
     }
   }
   std::vector<MethodSpeed> speeds;
   for (Entrant& entrant : entrants) speeds.push_back(std::move(entrant).result());
-  setting.store.save_note(kNote, {{"names", names}, {"speed", to_json(speeds)}});
+  setting.store.save_note(kNote, {{"names", names}, {"speed", report::to_json(speeds)}});
   return speeds;
 }
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -6,7 +6,7 @@
 
 #include "compare/run.h"
 
-namespace alibi {
+namespace alibi::comparison {
 
 /// Speed of the first run of each method: updates at the training length, evaluation there and at the longest length.
 /// Methods whose models skip keys are measured with the skip rule and without. A measurement is kept in the folder and
@@ -14,4 +14,4 @@ namespace alibi {
 std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting, const std::vector<RunResults>& runs,
                                                       const RunProgress& progress);
 
-}  // namespace alibi
+}  // namespace alibi::comparison

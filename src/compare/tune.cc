@@ -8,7 +8,7 @@
 
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 constexpr int64_t kMostScored = 65536;
@@ -49,11 +49,11 @@ bool Tuning::is_at_an_end() const { return best() == rates.front() || best() == 
 Tuning tune(const RunSetting& setting, Position method, const RunProgress& progress) {
   Tuning tuning{method, setting.options.tune_rates, {}};
   const std::string note = std::string("tune-") + name_of(method);
-  if (const std::optional<JsonObject> known = setting.store.load_note(note)) {
+  if (const std::optional<formats::JsonObject> known = setting.store.load_note(note)) {
     check(
         known->has("nll") && known->raw().at("nll").is_array() && known->raw().at("nll").size() <= tuning.rates.size(),
         "[compare] {}nll is missing or no list, expected up to {} numbers", known->where(), tuning.rates.size());
-    for (const Json& value : known->raw().at("nll")) {
+    for (const formats::Json& value : known->raw().at("nll")) {
       check(value.is_null() || value.is_number(), "[compare] {}nll holds {}, expected numbers or null", known->where(),
             value.type_name());
       tuning.nll.push_back(value.is_null() ? std::numeric_limits<double>::infinity() : value.get<double>());
@@ -75,4 +75,4 @@ Tuning tune(const RunSetting& setting, Position method, const RunProgress& progr
   return tuning;
 }
 
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -6,7 +6,7 @@
 #include "alibi/compare.h"
 #include "compare/run.h"
 
-namespace alibi {
+namespace alibi::comparison {
 
 struct Tuning {
   Position method = Position::alibi;
@@ -22,4 +22,4 @@ struct Tuning {
 /// Returns fewer trials than rates if options.should_stop says so.
 Tuning tune(const RunSetting& setting, Position method, const RunProgress& progress);
 
-}  // namespace alibi
+}  // namespace alibi::comparison

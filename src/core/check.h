@@ -9,7 +9,7 @@
 
 #include "alibi/error.h"
 
-namespace alibi {
+namespace alibi::core {
 
 template <class... Args>
 [[noreturn]] void fail(fmt::format_string<Args...> format, Args&&... args) {
@@ -32,5 +32,15 @@ void check_usage(bool condition, fmt::format_string<Args...> format, Args&&... a
   if (!condition) [[unlikely]]
     fail_usage(format, std::forward<Args>(args)...);
 }
+
+}  // namespace alibi::core
+
+namespace alibi {
+
+// Every folder checks what it is given: these four are used without their namespace.
+using core::check;
+using core::check_usage;
+using core::fail;
+using core::fail_usage;
 
 }  // namespace alibi

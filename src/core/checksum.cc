@@ -8,7 +8,7 @@
 
 #include "core/files.h"
 
-namespace alibi {
+namespace alibi::core {
 
 std::string xxh64(std::string_view bytes) { return fmt::format("{:016x}", XXH64(bytes.data(), bytes.size(), 0)); }
 
@@ -17,4 +17,4 @@ std::string xxh64_of_file(const std::filesystem::path& path) {
   return xxh64({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()});
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

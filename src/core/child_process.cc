@@ -12,7 +12,7 @@
 
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 // Exit codes of the child.
@@ -126,4 +126,4 @@ void ChildProcess::fail_ended(const char* when) {
        signal != 0 ? signal : code, when);
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -10,7 +10,7 @@
 
 #include "core/descriptor.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// One end of a connection between two processes.
 class Channel {
@@ -46,4 +46,4 @@ class ChildProcess {
   pid_t child_ = -1;
 };
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -13,7 +13,7 @@
 
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// Throws Error with the path and the reason. `ok` is what a system call said: it has been evaluated when errno is read
 /// here; among the arguments of check() it need not have been.
@@ -49,4 +49,4 @@ const char* kind_of(mode_t mode);
 /// A regular file, opened to be read, and its size. Throws Error for anything else, without waiting for a writer.
 std::pair<Descriptor, size_t> open_regular(const std::filesystem::path& path);
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -2,7 +2,7 @@
 
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::core {
 
 PerDevice<DeviceMemory>& device_memories() {
   static PerDevice<DeviceMemory> memories(cuda_memory());
@@ -22,4 +22,4 @@ void check_same_device(const char* operation, const Tensor& a, const Tensor& b) 
         name_of(a.device()), name_of(b.device()));
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

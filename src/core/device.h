@@ -9,7 +9,7 @@
 
 #include "alibi/tensor.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// What a device must do for tensors to live in its memory.
 class DeviceMemory {
@@ -53,4 +53,4 @@ const DeviceMemory& device_memory(Device device);
 /// Throws Error if they lie on different devices.
 void check_same_device(const char* operation, const Tensor& a, const Tensor& b);
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -15,7 +15,7 @@
 
 #include "core/descriptor.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -365,4 +365,4 @@ FolderLock::~FolderLock() { ::close(descriptor_); }
 
 bool FolderLock::is_in_place() const { return leads_to(folder_, descriptor_); }
 
-}  // namespace alibi
+}  // namespace alibi::core

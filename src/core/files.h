@@ -10,7 +10,7 @@
 #include <string>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::core {
 
 /// Whether something is there, and whether it is a folder; links are followed. Throw Error with the path and the reason
 /// where that cannot be known: links that go round, a folder that must not be entered.
@@ -111,4 +111,4 @@ class MappedFile {
 /// Any other address is fine. May be called from any thread while the map lives; costs a system call.
 void check_mapped(const void* data);
 
-}  // namespace alibi
+}  // namespace alibi::core

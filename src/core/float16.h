@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-namespace alibi {
+namespace alibi::core {
 
 /// Exact, subnormals, infinities and NaN included. 1 sign, 5 exponent, 10 fraction bits.
 inline float float16_to_float(uint16_t bits) {
@@ -34,4 +34,4 @@ inline uint16_t float_to_float16(float value) {
   return static_cast<uint16_t>(sign | ((rounded >> 13) - ((127u - 15u) << 10)));
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -99,13 +99,13 @@ const char* name_of(Isa isa) {
   return "?";
 }
 
-std::optional<Isa> isa_limit() {
+std::optional<Isa> core::isa_limit() {
   static const std::optional<Isa> limit = read_limit();
   return limit;
 }
 
 Isa best_isa() {
-  static const Isa best = isa_limit().value_or(detect());
+  static const Isa best = core::isa_limit().value_or(detect());
   return best;
 }
 
@@ -121,7 +121,7 @@ Isa isa() {
 
 void set_isa(Isa isa) {
   check(isa <= best_isa(), "[isa] {} asked for, but {} offers {} at most", name_of(isa),
-        isa_limit() ? "ALIBI_ISA" : "this CPU", name_of(best_isa()));
+        core::isa_limit() ? "ALIBI_ISA" : "this CPU", name_of(best_isa()));
   follow(isa);
   chosen_isa.store(static_cast<int>(isa));
 }
@@ -134,7 +134,7 @@ std::vector<Isa> available_isas() {
   return result;
 }
 
-void prepare_dispatch() { isa(); }
+void core::prepare_dispatch() { isa(); }
 
 std::string cpu_name() {
   const std::string emulated = amx_emulated ? " (AMX emulated)" : "";

@@ -9,7 +9,7 @@
 
 #include "alibi/runtime.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// What the environment variable ALIBI_ISA names: nothing in this process may use more, other libraries included.
 /// Throws Error if that is no instruction set or this CPU lacks it.
@@ -18,4 +18,4 @@ std::optional<Isa> isa_limit();
 /// Cheap after the first call.
 void prepare_dispatch();
 
-}  // namespace alibi
+}  // namespace alibi::core

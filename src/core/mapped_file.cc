@@ -8,7 +8,7 @@
 #include "core/descriptor.h"
 #include "core/files.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// A place for one map. It is made once and used again, never freed: a signal handler may be looking at it.
 struct MappedRange {
@@ -146,4 +146,4 @@ void check_mapped(const void* data) {
   }
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -152,14 +152,14 @@ void* from_system(size_t size, bool zeros) { return zeros ? std::calloc(size, 1)
 
 }  // namespace
 
-void count_bytes(int64_t bytes) {
+void core::count_bytes(int64_t bytes) {
   const int64_t now = alive.fetch_add(bytes) + bytes;
   int64_t seen = peak.load();
   while (now > seen && !peak.compare_exchange_weak(seen, now)) {
   }
 }
 
-std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
+std::shared_ptr<void> core::allocate(size_t bytes, bool zeros) {
   constexpr size_t alignment = 64;
   constexpr size_t most = size_t{1} << 62;
   check(bytes <= most, "[tensor] {} bytes are more than memory can address", bytes);
@@ -180,19 +180,19 @@ std::shared_ptr<void> allocate(size_t bytes, bool zeros) {
   data = std::align(alignment, padded, data, space);
   if (!used_before) ask_for_huge_pages(data, padded);
   if (used_before && zeros) std::memset(data, 0, padded);
-  count_bytes(static_cast<int64_t>(padded));
+  core::count_bytes(static_cast<int64_t>(padded));
   return {data, [block, padded](void*) {
-            count_bytes(-static_cast<int64_t>(padded));
+            core::count_bytes(-static_cast<int64_t>(padded));
             if (!kept().put(block)) std::free(block.base);
           }};
 }
 
-KeepMemory::KeepMemory() { kept().enter(); }
-KeepMemory::~KeepMemory() { kept().leave(); }
+core::KeepMemory::KeepMemory() { kept().enter(); }
+core::KeepMemory::~KeepMemory() { kept().leave(); }
 
-size_t kept_bytes() { return kept().bytes(); }
+size_t core::kept_bytes() { return kept().bytes(); }
 
-bool has_memory([[maybe_unused]] size_t bytes) {
+bool core::has_memory([[maybe_unused]] size_t bytes) {
 #if defined(__linux__)
   if (bytes == 0) return true;
   void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -202,9 +202,10 @@ bool has_memory([[maybe_unused]] size_t bytes) {
   return true;
 }
 
-void require_memory(const char* operation, size_t bytes) {
-  check(has_memory(bytes), "[{}] out of memory: {} bytes of tensors are alive, and the system gives no {} bytes more",
-        operation, alive.load(), bytes);
+void core::require_memory(const char* operation, size_t bytes) {
+  check(core::has_memory(bytes),
+        "[{}] out of memory: {} bytes of tensors are alive, and the system gives no {} bytes more", operation,
+        alive.load(), bytes);
 }
 
 int64_t tensor_bytes() { return alive.load(); }

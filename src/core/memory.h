@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <memory>
 
-namespace alibi {
+namespace alibi::core {
 
 /// Memory aligned to 64 bytes (never null, also for size 0), counted in tensor_bytes() while it lives; zeros, or
 /// undefined. Throws Error if the system has none left.
@@ -34,4 +34,4 @@ bool has_memory(size_t bytes);
 /// Throws Error if it would not. `operation` begins the message.
 void require_memory(const char* operation, size_t bytes);
 
-}  // namespace alibi
+}  // namespace alibi::core

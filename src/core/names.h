@@ -4,7 +4,7 @@
 #include "alibi/enum_names.h"
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// Throws UsageError with the names to choose from.
 template <class Enum>
@@ -15,4 +15,4 @@ Enum value_called(std::string_view wanted, const char* what) {
   return *value;
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -60,7 +60,7 @@ class Pool {
   }
 
   /// False if another thread's loop is running: nothing was done.
-  bool try_run(int64_t tasks, detail::TaskCall call, const void* body) {
+  bool try_run(int64_t tasks, core::detail::TaskCall call, const void* body) {
     const std::unique_lock one_loop(loop_mutex_, std::try_to_lock);
     if (!one_loop.owns_lock()) return false;
     if (size() != threads()) resize(threads());
@@ -90,7 +90,7 @@ class Pool {
       const auto refused = [&](const std::string& why) {
         fail("[threads] the system refused thread {} of {} ({}); ask for fewer", i + 1, count, why);
       };
-      if (!has_memory(arena_bytes)) refused("no memory for what it allocates");
+      if (!core::has_memory(arena_bytes)) refused("no memory for what it allocates");
       try {
         workers_.emplace_back([this, seen = loop_.load()] { work(seen); });
       } catch (const std::system_error& error) {
@@ -101,7 +101,7 @@ class Pool {
     }
   }
 
-  void run(int64_t tasks, detail::TaskCall call, const void* body) {
+  void run(int64_t tasks, core::detail::TaskCall call, const void* body) {
     {
       const std::lock_guard lock(mutex_);
       tasks_ = tasks;
@@ -251,7 +251,7 @@ void set_threads(int count) {
 
 namespace {
 
-void run_loop(int64_t tasks, detail::TaskCall call, const void* body) {
+void run_loop(int64_t tasks, core::detail::TaskCall call, const void* body) {
   const bool alone = tasks == 1 || inside || threads() == 1;
   if (!alone && pool().try_run(tasks, call, body)) return;
   for (int64_t task = 0; task < tasks; ++task) call(body, task);
@@ -259,9 +259,9 @@ void run_loop(int64_t tasks, detail::TaskCall call, const void* body) {
 
 }  // namespace
 
-void detail::parallel_for(int64_t tasks, TaskCall call, const void* body, const CallSite& site) {
+void core::detail::parallel_for(int64_t tasks, TaskCall call, const void* body, const core::CallSite& site) {
   if (tasks <= 0) return;
-  ParallelLog* const log = inside ? nullptr : ParallelLog::current();
+  core::ParallelLog* const log = inside ? nullptr : core::ParallelLog::current();
   if (log == nullptr) return run_loop(tasks, call, body);
   log->record(tasks, call, body, site, run_loop);
 }

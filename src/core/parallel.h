@@ -5,7 +5,7 @@
 #include <memory>
 #include <type_traits>
 
-namespace alibi {
+namespace alibi::core {
 
 /// The function and the line that something was called from. Not std::source_location, which clang 14 does not have,
 /// and without the file: where the sources lay when they were compiled is nothing to be found in a program.
@@ -50,4 +50,4 @@ void parallel_ranges(int64_t n, int64_t grain, const Body& body, const CallSite&
       site);
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <utility>
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 thread_local ParallelLog* current_log = nullptr;
@@ -56,4 +56,4 @@ void ParallelLog::record(int64_t tasks, detail::TaskCall call, const void* body,
   sections_.push_back(std::move(section));
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -6,7 +6,7 @@
 
 #include "core/parallel.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// One call of parallel_for.
 struct ParallelSection {
@@ -37,4 +37,4 @@ class ParallelLog {
   std::vector<ParallelSection> sections_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -8,7 +8,7 @@
 
 #include "core/parallel.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// The elements [begin, end) of one of the arrays.
 struct Piece {
@@ -39,4 +39,4 @@ class Pieces {
   std::vector<int64_t> ends_;  // of each array, the piece after its last
 };
 
-}  // namespace alibi
+}  // namespace alibi::core

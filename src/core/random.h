@@ -8,7 +8,7 @@
 #include <cstdint>
 #include <numbers>
 
-namespace alibi {
+namespace alibi::core {
 
 /// Mixes a further index into a stream identifier: stream(seed, step, layer, ...) (splitmix64's finaliser).
 constexpr uint64_t mix(uint64_t a, uint64_t b) {
@@ -74,4 +74,4 @@ class Random {
   uint64_t stream_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -6,7 +6,7 @@
 #include <csignal>
 #include <initializer_list>
 
-namespace alibi {
+namespace alibi::core {
 
 /// While it lives, signals that others send to this thread wait. Those that tell of a fault in its own code do not.
 class SignalsWait {
@@ -25,4 +25,4 @@ class SignalsWait {
   sigset_t before_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::core

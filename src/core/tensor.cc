@@ -25,8 +25,8 @@ bfloat16::bfloat16(float value) {
 
 bfloat16::operator float() const { return std::bit_cast<float>(static_cast<uint32_t>(bits) << 16); }
 
-float16::float16(float value) : bits(float_to_float16(value)) {}
-float16::operator float() const { return float16_to_float(bits); }
+float16::float16(float value) : bits(core::float_to_float16(value)) {}
+float16::operator float() const { return core::float16_to_float(bits); }
 
 size_t size_of(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16 ? 2 : 4; }
 
@@ -156,7 +156,7 @@ Tensor::Tensor(Shape shape, DType dtype, Device device, bool zeros)
     : shape_(std::move(shape)), dtype_(dtype), device_(device) {
   const size_t size = static_cast<size_t>(checked_elements(shape_)) * size_of(dtype);
   strides_ = contiguous_strides(shape_);
-  owner_ = device == Device::cpu ? allocate(size, zeros) : device_memory(device).allocate(size, zeros);
+  owner_ = device == Device::cpu ? core::allocate(size, zeros) : core::device_memory(device).allocate(size, zeros);
   data_ = owner_.get();
 }
 
@@ -181,7 +181,7 @@ Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
 }
 
 Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides, Device device) {
-  if (device != Device::cpu) device_memory(device);  // or an error that says what is missing
+  if (device != Device::cpu) core::device_memory(device);  // or an error that says what is missing
   const int64_t count = checked_elements(shape);
   check(data != nullptr || count == 0, "[tensor] a view of shape {} needs memory, found a null pointer", shape);
   check(strides.empty() || strides.size() == shape.size(), "[tensor] {} strides for the shape {}", strides.size(),
@@ -294,11 +294,11 @@ std::vector<int32_t> Tensor::to_ints() const {
 }
 
 void Tensor::fill(float value) {
-  if (device_ != Device::cpu) return device_memory(device_).fill(*this, value);
+  if (device_ != Device::cpu) return core::device_memory(device_).fill(*this, value);
   if (contiguous() && dtype_ == DType::float32) {
     auto* const values = static_cast<float*>(data_);
-    parallel_ranges(elements(), int64_t{1} << 16,
-                    [&](int64_t begin, int64_t end) { std::fill(values + begin, values + end, value); });
+    core::parallel_ranges(elements(), int64_t{1} << 16,
+                          [&](int64_t begin, int64_t end) { std::fill(values + begin, values + end, value); });
     return;
   }
   const int64_t row_size = shape_.empty() ? 1 : shape_.back();
@@ -313,7 +313,7 @@ void Tensor::copy_from(const Tensor& other) {
   check((dtype_ == DType::int32) == (other.dtype_ == DType::int32), "[tensor] copy of {} into {}",
         name_of(other.dtype_), name_of(dtype_));
   if (device_ != other.device_) return copy_from_device(other);
-  if (device_ != Device::cpu) return device_memory(device_).copy(other, *this);
+  if (device_ != Device::cpu) return core::device_memory(device_).copy(other, *this);
   if (dtype_ == other.dtype_ && contiguous() && other.contiguous()) {
     if (elements() > 0) std::memmove(data_, other.data_, bytes());
     return;
@@ -342,8 +342,8 @@ void Tensor::copy_from_device(const Tensor& other) {
   if (elements() == 0) return;
   check(device_ == Device::cpu || other.device_ == Device::cpu, "[tensor] copy from '{}' to '{}': go through the CPU",
         name_of(other.device_), name_of(device_));
-  if (device_ == Device::cpu) return device_memory(other.device_).copy_to_cpu(data_, other.data_, bytes());
-  device_memory(device_).copy_from_cpu(data_, other.data_, bytes());
+  if (device_ == Device::cpu) return core::device_memory(other.device_).copy_to_cpu(data_, other.data_, bytes());
+  core::device_memory(device_).copy_from_cpu(data_, other.data_, bytes());
 }
 
 }  // namespace alibi

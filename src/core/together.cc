@@ -10,7 +10,7 @@
 
 #include "core/files.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -132,4 +132,4 @@ bool TogetherSnapshot::still_holds() const {
   return leads_to(saved_, -1) && leads_to(marker_, marker_descriptor_);
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -9,7 +9,7 @@
 
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::core {
 
 /// `write` fills an empty folder; its files then replace those of the same names in `folder` (which is made), and files
 /// of the names `owned` that it did not write are removed. Other files stay. First FOLDER/.saving.PID.part is filled
@@ -54,4 +54,4 @@ auto read_together(const std::filesystem::path& folder, const std::string& marke
   fail("[read] {}: it was written anew {} times while it was read", folder.string(), most);
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -108,11 +108,11 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
     const int64_t begin = windows == 1 ? 0 : (all - length) * window / (windows - 1);
     Tensor ids = Tensor::empty({1, length}, DType::int32);
     std::copy_n(tokens.begin() + begin, length, ids.data<int32_t>());
-    Pass pass;
+    model::Pass pass;
     size_t layer = 0;
     pass.on_attention = [&](const Tensor& q, const Tensor& k, const Tensor&, const AttentionOptions& options) {
       const int64_t group = q.size(2) / k.size(2);
-      parallel_for(q.size(2), [&](int64_t head) {
+      core::parallel_for(q.size(2), [&](int64_t head) {
         const size_t index = layer * heads + static_cast<size_t>(head);
         slopes[index] = slope_of(options, head);
         biases[index] = bias_of(options, head, length);
@@ -125,7 +125,7 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
       });
       ++layer;
     };
-    hidden(model, ids, pass);
+    model::hidden(model, ids, pass);
   }
   for (size_t index = 0; index < count; ++index) {
     HeadAttention head{static_cast<int>(index / heads), static_cast<int>(index % heads), slopes[index], {}, {}};

@@ -36,7 +36,7 @@ void normalize(std::vector<double>& vector) {
 }  // namespace
 
 const char* name_of(Pooling value) { return enum_name(value); }
-Pooling pooling_from(std::string_view name) { return value_called<Pooling>(name, "pooling"); }
+Pooling pooling_from(std::string_view name) { return core::value_called<Pooling>(name, "pooling"); }
 
 Tensor embed(const LanguageModel& model, std::span<const std::string> texts, const EmbedOptions& options) {
   const TransformerConfig& config = model.config().transformer;
@@ -54,7 +54,7 @@ Tensor embed(const LanguageModel& model, std::span<const std::string> texts, con
 
   const int64_t width = config.d_model;
   Tensor result = Tensor::empty({static_cast<int64_t>(texts.size()), width});
-  const KeepMemory keep;
+  const core::KeepMemory keep;
   for (size_t at = 0; at < order.size();) {
     const auto length = static_cast<int64_t>(ids[order[at]].size());
     const auto most = static_cast<size_t>(std::max<int64_t>(1, options.batch_tokens / length));
@@ -68,7 +68,7 @@ Tensor embed(const LanguageModel& model, std::span<const std::string> texts, con
     for (const float* of_text = states.data(); at < end; ++at, of_text += length * width) {
       std::vector<double> vector = pooled(of_text, length, width, options.pooling);
       for (const double x : vector) {
-        check_finite("embed", static_cast<float>(x), "vector of text", static_cast<int64_t>(order[at]));
+        evaluation::check_finite("embed", static_cast<float>(x), "vector of text", static_cast<int64_t>(order[at]));
       }
       if (options.normalize) normalize(vector);
       std::copy(vector.begin(), vector.end(), result.data<float>() + static_cast<int64_t>(order[at]) * width);

@@ -70,10 +70,10 @@ class Asked {
     if (!mask) return;
     check_usage(options.mask_rate > 0 && options.mask_rate <= 1, "[evaluate] mask_rate is {}, expected above 0 to 1",
                 options.mask_rate);
-    masking_.emplace(options.mask_rate, Random(options.mask_seed, 0x3a5c), *mask);
+    masking_.emplace(options.mask_rate, core::Random(options.mask_seed, 0x3a5c), *mask);
   }
 
-  Masking::Token at(int64_t place) const {
+  evaluation::Masking::Token at(int64_t place) const {
     const int32_t token = tokens_[static_cast<size_t>(place)];
     if (masking_) return (*masking_)(token, static_cast<uint64_t>(place));
     return {place == 0 ? before_ : tokens_[static_cast<size_t>(place - 1)], token};
@@ -88,7 +88,7 @@ class Asked {
  private:
   std::span<const int32_t> tokens_;
   int32_t before_;
-  std::optional<Masking> masking_;  // absent: a decoder, asked for every token
+  std::optional<evaluation::Masking> masking_;  // absent: a decoder, asked for every token
 };
 
 }  // namespace
@@ -100,7 +100,8 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   check_usage(stride >= 1 && stride <= length, "[evaluate] the stride is {}, expected 1 to the length, {}", stride,
               length);
   check(!tokens.empty(), "[evaluate] there are no tokens to score");
-  const std::vector<Segment> segments = segments_to_score(options.segments, static_cast<int64_t>(tokens.size()));
+  const std::vector<Segment> segments =
+      evaluation::segments_to_score(options.segments, static_cast<int64_t>(tokens.size()));
   const Asked asked(model, tokens, options);
   const std::vector<Window> windows = cut_windows(segments, length, stride);
   int64_t count = 0, longest = 0;
@@ -115,7 +116,7 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   result.position_nll.assign(static_cast<size_t>(longest), 0.0);
   result.position_tokens.assign(static_cast<size_t>(longest), 0);
   result.segment_nll.assign(segments.size(), 0.0);
-  const KeepMemory keep;
+  const core::KeepMemory keep;
   const auto start = std::chrono::steady_clock::now();
   for (size_t at = 0; at < windows.size();) {
     // Windows of one length go through the model together.
@@ -135,14 +136,14 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
         *target++ = t < windows[w].first_scored ? -1 : asked_for;
       }
     }
-    check_mapped(tokens.data());
+    core::check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(ids, targets);
     const float* value = nll.data();
     target = targets.data<int32_t>();
     for (size_t w = at; w < end; ++w) {
       for (int64_t t = windows[w].begin; t < windows[w].end; ++t, ++value) {
         if (*target++ < 0) continue;
-        check_finite("evaluate", *value, "loss of token", t);
+        evaluation::check_finite("evaluate", *value, "loss of token", t);
         const size_t position = static_cast<size_t>(t - windows[w].begin);
         result.nll_sum += static_cast<double>(*value);
         result.segment_nll[windows[w].segment] += static_cast<double>(*value);

@@ -48,9 +48,9 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   const auto all = static_cast<int64_t>(tokens.size());
   check(config.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
   check(all > 0, "[evaluate] there are no tokens to score");
-  const std::vector<Segment> segments = segments_to_score(options.segments, all);
+  const std::vector<Segment> segments = evaluation::segments_to_score(options.segments, all);
   const int64_t count = segments.back().end;
-  const std::optional<int64_t> end_of_model = end_of_positions(config);
+  const std::optional<int64_t> end_of_model = model::end_of_positions(config);
   check(!end_of_model || count <= *end_of_model,
         "[evaluate] {} positions end at {}, the text has {} tokens: the model cannot read it in one pass; score it in "
         "windows of at most {}",
@@ -61,7 +61,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   result.segment_nll.assign(segments.size(), 0.0);
   Context context(model, options.context);
   Tensor ids = Tensor::empty({1, tokens_together}, DType::int32);
-  const KeepMemory keep;
+  const core::KeepMemory keep;
   auto last = Clock::now();
   while (result.read < count) {
     const int64_t begin = result.read;
@@ -74,10 +74,10 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     const auto known = tokens.subspan(static_cast<size_t>(begin), static_cast<size_t>(length));
     std::copy_n(known.begin(), length - 1, ids.data<int32_t>() + 1);
     const Tensor targets = targets_of(known, begin, segments);
-    check_mapped(tokens.data());
+    core::check_mapped(tokens.data());
     const std::vector<float> nll = model.nll(Tensor::view(ids.raw(), {1, length}, DType::int32), targets, context);
     for (size_t i = 0; i < nll.size(); ++i)
-      check_finite("evaluate", nll[i], "loss of token", begin + static_cast<int64_t>(i));
+      evaluation::check_finite("evaluate", nll[i], "loss of token", begin + static_cast<int64_t>(i));
     span.nll_sum = std::accumulate(nll.begin(), nll.end(), span.nll_sum);
     for (size_t s = 0; s < segments.size(); ++s) {
       const int64_t first = std::max(segments[s].begin, begin), end = std::min(segments[s].end, begin + length);

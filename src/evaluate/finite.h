@@ -8,7 +8,7 @@
 
 #include "alibi/error.h"
 
-namespace alibi {
+namespace alibi::evaluation {
 
 /// Throws NotFiniteError: `what` number `index` (counted from 0) is infinite or not a number.
 inline void check_finite(const char* operation, float value, const char* what, int64_t index) {
@@ -19,4 +19,4 @@ inline void check_finite(const char* operation, float value, const char* what, i
                   operation, what, index, value));
 }
 
-}  // namespace alibi
+}  // namespace alibi::evaluation

@@ -5,12 +5,12 @@
 
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::evaluation {
 
 class Masking {
  public:
   /// `mask` is the token after all others.
-  Masking(double rate, const Random& random, int32_t mask)
+  Masking(double rate, const core::Random& random, int32_t mask)
       : below_(static_cast<uint64_t>(rate * 0x1p32)), random_(random), mask_(mask) {}
 
   /// Whether the token at this place is asked for.
@@ -31,8 +31,8 @@ class Masking {
 
  private:
   uint64_t below_;
-  Random random_;
+  core::Random random_;
   int32_t mask_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::evaluation

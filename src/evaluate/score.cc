@@ -16,9 +16,9 @@ int64_t length_of(const LanguageModel& model, const ScoreOptions& options) {
   const LanguageModelConfig& config = model.config();
   check_usage(options.length >= 0, "[score] the length is {}, expected at least 0", options.length);
   const int64_t trained = config.train_length > 0 ? config.train_length : 128;
-  const int64_t unlimited = options.context.releases() ? endless : trained;
+  const int64_t unlimited = options.context.evicts() ? endless : trained;
   const int64_t length = options.length > 0 ? options.length : unlimited;
-  const std::optional<int64_t> end = end_of_positions(config.transformer);
+  const std::optional<int64_t> end = model::end_of_positions(config.transformer);
   check(!end || length <= *end, "[score] {} positions end at {}, the length is {}; a shorter one is needed",
         name_of(config.transformer.position), end.value_or(0), length);
   return length;
@@ -58,7 +58,7 @@ std::vector<float> Scorer::score(std::span<const int32_t> tokens) {
     const Tensor targets = Tensor::from(part, {1, static_cast<int64_t>(part.size())});
     const std::vector<float> nll = model_.nll(as_ids(ids), targets, context_);
     for (const float value : nll) {
-      check_finite("score", value, "loss of token", static_cast<int64_t>(result.size()));
+      evaluation::check_finite("score", value, "loss of token", static_cast<int64_t>(result.size()));
       result.push_back(value);
     }
     read_.insert(read_.end(), ids.begin(), ids.end());

@@ -7,7 +7,7 @@
 #include "alibi/evaluate.h"
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::evaluation {
 
 /// Those asked for, or one that is the whole stream. Throws UsageError if they overlap or leave it.
 inline std::vector<Segment> segments_to_score(const std::vector<Segment>& asked, int64_t tokens) {
@@ -22,4 +22,4 @@ inline std::vector<Segment> segments_to_score(const std::vector<Segment>& asked,
   return asked;
 }
 
-}  // namespace alibi
+}  // namespace alibi::evaluation

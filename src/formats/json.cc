@@ -8,7 +8,7 @@
 #include "core/check.h"
 #include "core/files.h"
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 /// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the bracket.
@@ -198,11 +198,11 @@ Json parse_json(std::string_view text, std::string_view source) {
 }
 
 JsonObject read_json_object(const std::filesystem::path& path, size_t most) {
-  return {parse_json(read_file(path, most), path.string()), path.string() + ": "};
+  return {parse_json(core::read_file(path, most), path.string()), path.string() + ": "};
 }
 
 std::string to_text(const OrderedJson& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n"; }
 
-void write_json(const std::filesystem::path& path, const OrderedJson& json) { write_file(path, to_text(json)); }
+void write_json(const std::filesystem::path& path, const OrderedJson& json) { core::write_file(path, to_text(json)); }
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-namespace alibi {
+namespace alibi::formats {
 
 /// What is read: sorted keys, so that a file cannot make looking them up slow.
 using Json = nlohmann::json;
@@ -79,4 +79,4 @@ JsonObject read_json_object(const std::filesystem::path& path, size_t most = kMo
 std::string to_text(const OrderedJson& json);
 void write_json(const std::filesystem::path& path, const OrderedJson& json);
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/files.h"
 
-namespace alibi {
+namespace alibi::formats {
 
 void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
   static_assert(std::endian::native == std::endian::little);
@@ -25,7 +25,7 @@ void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
   file += static_cast<char>(header.size() >> 8);
   file += header;
   file.append(static_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes()));
-  write_file(path, file);
+  core::write_file(path, file);
 }
 
-}  // namespace alibi
+}  // namespace alibi::formats

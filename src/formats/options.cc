@@ -5,7 +5,7 @@
 
 #include <algorithm>
 
-namespace alibi {
+namespace alibi::formats {
 
 std::string text_of(const OptionValue& value) {
   if (const auto* list = std::get_if<std::vector<double>>(&value)) return fmt::format("{}", fmt::join(*list, ","));
@@ -49,4 +49,4 @@ OrderedJson json_of(const OptionValue& value) {
   return std::visit([](const auto& held) { return OrderedJson(held); }, value);
 }
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -6,7 +6,7 @@
 #include "alibi/options.h"
 #include "formats/json.h"
 
-namespace alibi {
+namespace alibi::formats {
 
 /// As a person would write it.
 std::string text_of(const OptionValue& value);
@@ -17,4 +17,4 @@ std::string text_of(const OptionRange& range);
 OrderedJson json_of(const OptionValue& value);
 bool is_in(const OptionRange& range, const OptionValue& value);
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -15,7 +15,7 @@
 #include "alibi/tensor.h"
 #include "core/files.h"
 
-namespace alibi {
+namespace alibi::formats {
 
 /// What a file says of a tensor.
 struct TensorInfo {
@@ -69,7 +69,7 @@ class Safetensors {
   void open_index(const std::filesystem::path& path);
   const TensorInfo* find(std::string_view name) const;
 
-  std::vector<MappedFile> files_;
+  std::vector<core::MappedFile> files_;
   std::vector<std::string> sources_;
   std::vector<TensorInfo> tensors_;
   std::vector<size_t> file_of_;  // of each tensor
@@ -89,4 +89,4 @@ struct NamedTensor {
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -8,7 +8,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "safetensors are little endian and copied as they are");
@@ -121,4 +121,4 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, std:
   return result;
 }
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -9,7 +9,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 constexpr int64_t kGrain = 1 << 16;  // elements converted by one task
@@ -25,24 +25,24 @@ T element(const std::byte* data, int64_t i) {
 template <class From, class To, class Convert>
 void convert_all(const std::byte* data, Tensor& out, const Convert& convert) {
   To* to = out.data<To>();
-  parallel_ranges(out.elements(), kGrain, [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(out.elements(), kGrain, [&](int64_t begin, int64_t end) {
     for (int64_t i = begin; i < end; ++i) to[i] = convert(element<From>(data, i));
   });
-  check_mapped(data);
+  core::check_mapped(data);
 }
 
 void copy_bytes(const std::byte* data, Tensor& out) {
   auto* to = static_cast<std::byte*>(out.raw());
-  parallel_ranges(static_cast<int64_t>(out.bytes()), kGrain * 4,
-                  [&](int64_t begin, int64_t end) { std::memcpy(to + begin, data + begin, end - begin); });
-  check_mapped(data);
+  core::parallel_ranges(static_cast<int64_t>(out.bytes()), kGrain * 4,
+                        [&](int64_t begin, int64_t end) { std::memcpy(to + begin, data + begin, end - begin); });
+  core::check_mapped(data);
 }
 
 /// Of the first number that is infinite or none; -1: there is none such.
 int64_t first_not_finite(const Tensor& tensor) {
   std::atomic<int64_t> first = tensor.elements();
   const auto search = [&]<class Bits>(const Bits* bits, Bits exponent) {
-    parallel_ranges(tensor.elements(), kGrain, [&](int64_t begin, int64_t end) {
+    core::parallel_ranges(tensor.elements(), kGrain, [&](int64_t begin, int64_t end) {
       bool found = false;
       for (int64_t i = begin; i < end; ++i) found |= (bits[i] & exponent) == exponent;
       if (!found) return;
@@ -70,18 +70,18 @@ float widen(uint16_t bf16_bits) { return std::bit_cast<float>(static_cast<uint32
 
 Safetensors::Safetensors(const std::filesystem::path& path) {
   std::filesystem::path file = path;
-  if (is_folder(path)) {
+  if (core::is_folder(path)) {
     file = path / "model.safetensors";
-    if (!path_exists(file)) file = path / "model.safetensors.index.json";
-    check(path_exists(file), "[safetensors] {}: holds neither model.safetensors nor its index", path.string());
+    if (!core::path_exists(file)) file = path / "model.safetensors.index.json";
+    check(core::path_exists(file), "[safetensors] {}: holds neither model.safetensors nor its index", path.string());
   }
   file.extension() == ".json" ? open_index(file) : open_file(file);
 }
 
 void Safetensors::open_file(const std::filesystem::path& path) {
-  MappedFile file(path);
+  core::MappedFile file(path);
   SafetensorsHeader header = parse_safetensors_header(file.bytes(), path.string());
-  check_mapped(file.bytes().data());
+  core::check_mapped(file.bytes().data());
   for (TensorInfo& info : header.tensors) {
     const auto [entry, added] = by_name_.emplace(info.name, tensors_.size());
     check(added, "[safetensors] {}: \"{}\" is also in {}", path.string(), info.name,
@@ -175,8 +175,8 @@ void Safetensors::load_into(std::string_view name, Tensor& out) const {
   if (i32 || (f32 && !to_bf16) || (bf16 && to_bf16)) return copy_bytes(data, out);
   if (bf16) return convert_all<uint16_t, float>(data, out, widen);
   if (f32) return convert_all<float, bfloat16>(data, out, [](float value) { return bfloat16(value); });
-  if (!to_bf16) return convert_all<uint16_t, float>(data, out, float16_to_float);
-  convert_all<uint16_t, bfloat16>(data, out, [](uint16_t bits) { return bfloat16(float16_to_float(bits)); });
+  if (!to_bf16) return convert_all<uint16_t, float>(data, out, core::float16_to_float);
+  convert_all<uint16_t, bfloat16>(data, out, [](uint16_t bits) { return bfloat16(core::float16_to_float(bits)); });
 }
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -6,7 +6,7 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 const char* file_dtype(DType dtype) {
@@ -53,7 +53,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   std::string header = dump(OrderedJson(std::move(entries)), path);
   header.append((8 - header.size() % 8) % 8, ' ');
   const uint64_t header_bytes = header.size();
-  write_file(path, [&](const auto& append) {
+  core::write_file(path, [&](const auto& append) {
     append({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
     append(header);
     for (const auto& [name, tensor] : tensors) {
@@ -63,4 +63,4 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   });
 }
 
-}  // namespace alibi
+}  // namespace alibi::formats

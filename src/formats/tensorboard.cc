@@ -3,7 +3,7 @@
 #include <array>
 #include <bit>
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 constexpr std::array<uint32_t, 256> crc_table() {
@@ -89,4 +89,4 @@ std::string tensorboard_scalars(double time, int64_t step, std::span<const Tenso
   return record(event);
 }
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::formats {
 
 /// The Castagnoli checksum (RFC 3720, appendix B.4).
 uint32_t crc32c(std::string_view data);
@@ -23,4 +23,4 @@ std::string tensorboard_file_header(double time);
 /// A record with the values of one step.
 std::string tensorboard_scalars(double time, int64_t step, std::span<const TensorboardScalar> scalars);
 
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -22,7 +22,7 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 double Generation::tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
 
 /// The text so far, and the logits of the token after it.
-struct [[gnu::visibility("hidden")]] Prompt::Reading {
+struct [[gnu::visibility("hidden")]] Prompt::Session {
   const LanguageModel& model;
   std::vector<int32_t> ids;
   std::optional<Context> context;  // absent: the model lies elsewhere, and computes all of ids each time
@@ -38,69 +38,72 @@ struct [[gnu::visibility("hidden")]] Prompt::Reading {
     logits = (context ? model.next_logits(from(known), *context) : model.next_logits(from(0))).to_floats();
   }
 
-  Reading fork() const {
+  Session fork() const {
     return {model, ids, context ? std::optional(context->fork()) : std::nullopt, logits, seconds};
   }
 
-  Generation go_on(const GenerateOptions& options, int64_t sample);
-  static void read_together(std::span<Reading* const> readings, std::span<const int32_t> tokens);
+  Generation generate(const GenerateOptions& options, int64_t sample);
+  static void read_together(std::span<Session* const> sessions, std::span<const int32_t> tokens);
 };
 
-Prompt::Prompt(std::unique_ptr<Reading> reading) : reading_(std::move(reading)) {}
+Prompt::Prompt(std::unique_ptr<Session> session) : session_(std::move(session)) {}
 
 Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context)
-    : reading_(new Reading{model, {}, {}}) {
+    : session_(new Session{model, {}, {}}) {
   check(model.config().transformer.causal, "[generate] the model is an encoder; generation needs a causal transformer");
   const auto start = std::chrono::steady_clock::now();
-  if (model.device() == Device::cpu) reading_->context.emplace(model, context);
-  check_usage(reading_->context || !context.releases(),
-              "[generate] the model lies on {}: it computes the text anew for each token, and has no keys to release",
+  if (model.device() == Device::cpu) session_->context.emplace(model, context);
+  check_usage(session_->context || !context.evicts(),
+              "[generate] the model lies on {}: it computes the text anew for each token, and has no keys to evict",
               name_of(model.device()));
   std::vector<int32_t> ids = model.tokenizer().encode(text);
   ids.insert(ids.begin(), model.tokenizer().end_of_text());
-  reading_->read(ids);
-  reading_->seconds = seconds_since(start);
+  session_->read(ids);
+  session_->seconds = seconds_since(start);
 }
 Prompt::~Prompt() = default;
 Prompt::Prompt(Prompt&&) noexcept = default;
 Prompt& Prompt::operator=(Prompt&&) noexcept = default;
 
-int64_t Prompt::tokens() const { return static_cast<int64_t>(reading_->ids.size()); }
-double Prompt::seconds() const { return reading_->seconds; }
-int64_t Prompt::bytes() const { return reading_->context ? reading_->context->bytes() : 0; }
+int64_t Prompt::tokens() const { return static_cast<int64_t>(session_->ids.size()); }
+double Prompt::seconds() const { return session_->seconds; }
+int64_t Prompt::bytes() const { return session_->context ? session_->context->bytes() : 0; }
 
-Generation Prompt::go_on(const GenerateOptions& options, int64_t sample) const& {
-  check_options(options);
-  return reading_->fork().go_on(options, sample);
+Generation Prompt::generate(const GenerateOptions& options, int64_t sample) const& {
+  generation::check_options(options);
+  return session_->fork().generate(options, sample);
 }
 
-Generation Prompt::go_on(const GenerateOptions& options, int64_t sample) && { return reading_->go_on(options, sample); }
+Generation Prompt::generate(const GenerateOptions& options, int64_t sample) && {
+  return session_->generate(options, sample);
+}
 
 /// One text that grows by a token at a time.
-class [[gnu::visibility("hidden")]] Prompt::Writing {
+class [[gnu::visibility("hidden")]] Prompt::Request {
  public:
-  Writing(Reading & reading, const GenerateOptions& options, int64_t sample)
-      : reading_(reading),
+  Request(Session & session, const GenerateOptions& options, int64_t sample)
+      : session_(session),
         options_(options),
-        random_(options.seed, mix(0x9e4e, static_cast<uint64_t>(sample))),
-        text_(reading.model.tokenizer(), reading.ids.back(), options_) {
-    const Tokenizer& words = reading.model.tokenizer();
+        random_(options.seed, core::mix(0x9e4e, static_cast<uint64_t>(sample))),
+        text_(session.model.tokenizer(), session.ids.back(), options_) {
+    const Tokenizer& words = session.model.tokenizer();
     end_of_text_ = words.end_of_text();
     stops_ = options_.stop_at_end_of_text && !words.end_of_text_ends_lines();
     never_ = stops_ || words.end_of_text_ends_lines() ? -1 : end_of_text_;
     if (options_.repetition_penalty == 1) return;
-    seen_.resize(reading_.logits.size());
-    for (const int32_t id : std::span(reading_.ids).subspan(1)) seen_[static_cast<size_t>(id)] = true;
+    seen_.resize(session_.logits.size());
+    for (const int32_t id : std::span(session_.ids).subspan(1)) seen_[static_cast<size_t>(id)] = true;
   }
 
   bool goes_on() const { return !end_ && result_.tokens < options_.max_tokens; }
 
   /// The next token, from the logits of what was read.
   int32_t draw() {
-    std::vector<float>& logits = reading_.logits;
-    check_logits(logits);
-    if (!seen_.empty()) logits = penalized(logits, seen_, options_.repetition_penalty);
-    const int32_t token = sample_token(logits, options_, random_, static_cast<uint64_t>(result_.tokens), never_);
+    std::vector<float>& logits = session_.logits;
+    generation::check_logits(logits);
+    if (!seen_.empty()) logits = generation::penalized(logits, seen_, options_.repetition_penalty);
+    const int32_t token =
+        generation::sample_token(logits, options_, random_, static_cast<uint64_t>(result_.tokens), never_);
     ++result_.tokens;
     if (!seen_.empty()) seen_[static_cast<size_t>(token)] = true;
     const bool wanted = !options_.on_token || options_.on_token(token);
@@ -114,19 +117,19 @@ class [[gnu::visibility("hidden")]] Prompt::Writing {
     result_.end = end_.value_or(GenerationEnd::tokens);
     text_.show_rest();
     result_.text = text_.take();
-    if (reading_.context) {
-      result_.cache_bytes = reading_.context->bytes();
-      result_.shared_bytes = reading_.context->shared_bytes();
-      result_.certificate = reading_.context->certificate();
+    if (session_.context) {
+      result_.cache_bytes = session_.context->bytes();
+      result_.shared_bytes = session_.context->shared_bytes();
+      result_.certificate = session_.context->certificate();
     }
     return std::move(result_);
   }
 
  private:
-  Reading& reading_;
+  Session& session_;
   const GenerateOptions& options_;
-  Random random_;
-  GrowingText text_;
+  core::Random random_;
+  generation::GrowingText text_;
   int32_t end_of_text_ = 0, never_ = -1;
   bool stops_ = false;
   std::vector<bool> seen_;  // empty: repetitions cost nothing
@@ -135,76 +138,76 @@ class [[gnu::visibility("hidden")]] Prompt::Writing {
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };
 
-Generation Prompt::Reading::go_on(const GenerateOptions& options, int64_t sample) {
-  check_options(options);
-  const KeepMemory keep;
-  Writing writing(*this, options, sample);
-  while (writing.goes_on()) {
-    const int32_t token = writing.draw();
-    if (writing.goes_on()) read(std::span(&token, 1));
+Generation Prompt::Session::generate(const GenerateOptions& options, int64_t sample) {
+  generation::check_options(options);
+  const core::KeepMemory keep;
+  Request request(*this, options, sample);
+  while (request.goes_on()) {
+    const int32_t token = request.draw();
+    if (request.goes_on()) read(std::span(&token, 1));
   }
-  return std::move(writing).finish();
+  return std::move(request).finish();
 }
 
 /// One token of each of several texts, which are then read at once.
-void Prompt::Reading::read_together(std::span<Reading* const> readings, std::span<const int32_t> tokens) {
-  const auto batch = static_cast<int64_t>(readings.size());
+void Prompt::Session::read_together(std::span<Session* const> sessions, std::span<const int32_t> tokens) {
+  const auto batch = static_cast<int64_t>(sessions.size());
   std::vector<Context*> contexts;
-  for (size_t i = 0; i < readings.size(); ++i) {
-    readings[i]->ids.push_back(tokens[i]);
-    contexts.push_back(&*readings[i]->context);
+  for (size_t i = 0; i < sessions.size(); ++i) {
+    sessions[i]->ids.push_back(tokens[i]);
+    contexts.push_back(&*sessions[i]->context);
   }
-  const LanguageModel& model = readings.front()->model;
+  const LanguageModel& model = sessions.front()->model;
   const Tensor logits = model.next_logits(Tensor::from(tokens, {batch, 1}), contexts);
   for (int64_t i = 0; i < batch; ++i) {
-    readings[static_cast<size_t>(i)]->logits = logits.slice(0, i, i + 1).to_floats();
+    sessions[static_cast<size_t>(i)]->logits = logits.slice(0, i, i + 1).to_floats();
   }
 }
 
-std::vector<Generation> Prompt::go_on_together(std::vector<Prompt> prompts, const std::vector<GenerateOptions>& options,
+std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, const std::vector<GenerateOptions>& options,
                                                int64_t first_sample) {
   check_usage(options.size() == 1 || options.size() == prompts.size(),
               "[generate] {} options for {} prompts, expected one for each or one for all", options.size(),
               prompts.size());
-  for (const GenerateOptions& each : options) check_options(each);
+  for (const GenerateOptions& each : options) generation::check_options(each);
   std::vector<Generation> results(prompts.size());
-  std::vector<std::optional<Writing>> writings;
-  writings.reserve(prompts.size());
+  std::vector<std::optional<Request>> requests;
+  requests.reserve(prompts.size());
   for (size_t i = 0; i < prompts.size(); ++i) {
-    Reading& reading = *prompts[i].reading_;
-    check_usage(&reading.model == &prompts.front().reading_->model,
+    Session& session = *prompts[i].session_;
+    check_usage(&session.model == &prompts.front().session_->model,
                 "[generate] the prompts were read by different models, expected one");
-    check_usage(reading.context.has_value(), "[generate] the model lies on {}, where texts are written one by one",
-                name_of(reading.model.device()));
-    writings.emplace_back(std::in_place, reading, options.size() == 1 ? options.front() : options[i],
+    check_usage(session.context.has_value(), "[generate] the model lies on {}, where texts are written one by one",
+                name_of(session.model.device()));
+    requests.emplace_back(std::in_place, session, options.size() == 1 ? options.front() : options[i],
                           first_sample + static_cast<int64_t>(i));
   }
-  const KeepMemory keep;
+  const core::KeepMemory keep;
   while (true) {
-    std::vector<Reading*> readings;
+    std::vector<Session*> sessions;
     std::vector<int32_t> tokens;
     for (size_t i = 0; i < prompts.size(); ++i) {
-      if (!writings[i]) continue;
-      const std::optional<int32_t> token = writings[i]->goes_on() ? std::optional(writings[i]->draw()) : std::nullopt;
-      if (writings[i]->goes_on()) {
-        readings.push_back(prompts[i].reading_.get());
+      if (!requests[i]) continue;
+      const std::optional<int32_t> token = requests[i]->goes_on() ? std::optional(requests[i]->draw()) : std::nullopt;
+      if (requests[i]->goes_on()) {
+        sessions.push_back(prompts[i].session_.get());
         tokens.push_back(*token);
       } else {  // the others need its memory
-        results[i] = std::move(*writings[i]).finish();
-        writings[i].reset();
-        prompts[i].reading_->context.reset();
+        results[i] = std::move(*requests[i]).finish();
+        requests[i].reset();
+        prompts[i].session_->context.reset();
       }
     }
-    if (readings.empty()) return results;
-    Reading::read_together(readings, tokens);
+    if (sessions.empty()) return results;
+    Session::read_together(sessions, tokens);
   }
 }
 
-Prompt Prompt::fork() const { return Prompt(std::make_unique<Reading>(reading_->fork())); }
+Prompt Prompt::fork() const { return Prompt(std::make_unique<Session>(session_->fork())); }
 
 std::string LanguageModel::generate(std::string_view prompt, const GenerateOptions& options) const {
-  check_options(options);
-  return Prompt(*this, prompt).go_on(options).text;
+  generation::check_options(options);
+  return Prompt(*this, prompt).generate(options).text;
 }
 
 }  // namespace alibi

@@ -13,7 +13,7 @@
 #include "generate/stop_strings.h"
 #include "generate/utf8.h"
 
-namespace alibi {
+namespace alibi::generation {
 
 /// A text that grows by tokens, and is shown as far as it is settled.
 class GrowingText {
@@ -59,4 +59,4 @@ class GrowingText {
   int32_t last_shown_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::generation

@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::generation {
 
 void check_options(const GenerateOptions& options) {
   check_usage(options.max_tokens >= 0, "[generate] {} tokens asked for, expected at least 0", options.max_tokens);
@@ -40,8 +40,8 @@ std::vector<float> penalized(std::span<const float> logits, const std::vector<bo
   return result;
 }
 
-int32_t sample_token(std::span<const float> logits, const GenerateOptions& options, const Random& random, uint64_t draw,
-                     int32_t banned) {
+int32_t sample_token(std::span<const float> logits, const GenerateOptions& options, const core::Random& random,
+                     uint64_t draw, int32_t banned) {
   std::vector<int32_t> order;
   order.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
@@ -83,4 +83,4 @@ int32_t sample_token(std::span<const float> logits, const GenerateOptions& optio
   return order[weights.size() - 1];
 }
 
-}  // namespace alibi
+}  // namespace alibi::generation

@@ -5,7 +5,7 @@
 
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::generation {
 
 StopStrings::StopStrings(std::vector<std::string> strings) : strings_(std::move(strings)) {
   for (const std::string& string : strings_) {
@@ -31,4 +31,4 @@ size_t StopStrings::settled(std::string_view text) const {
   return text.size();
 }
 
-}  // namespace alibi
+}  // namespace alibi::generation

@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-namespace alibi {
+namespace alibi::generation {
 
 class StopStrings {
  public:
@@ -24,4 +24,4 @@ class StopStrings {
   size_t longest_ = 0;
 };
 
-}  // namespace alibi
+}  // namespace alibi::generation

@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::generation {
 
 /// End of the last whole UTF-8 character of text, looking no further back than `from`: what lies beyond may still be
 /// completed. Bytes that can never become a character count as whole.
@@ -19,4 +19,4 @@ inline size_t whole_characters(std::string_view text, size_t from) {
   return text.size();
 }
 
-}  // namespace alibi
+}  // namespace alibi::generation

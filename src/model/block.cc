@@ -4,13 +4,13 @@
 #include <cmath>
 #include <numbers>
 
+#include "attention/decode/eviction.h"
 #include "core/check.h"
-#include "model/forgetting.h"
 #include "model/pass.h"
 #include "nn/activation.h"
 #include "nn/elementwise.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 /// In inference the feed-forward layer works on this many rows at a time: its wide hidden layer never exists for all.
@@ -30,25 +30,25 @@ int64_t up_dim(const TransformerConfig& config) {
 
 /// What the matrices of a block, and the biases that are not zero, start as.
 struct Starts {
-  Start qkv, out, up, down, wide_bias, down_bias;
+  Initializer qkv, out, up, down, wide_bias, down_bias;
 
   explicit Starts(const TransformerConfig& config)
-      : qkv(Start::constant(0)), out(qkv), up(qkv), down(qkv), wide_bias(qkv), down_bias(qkv) {
+      : qkv(Initializer::constant(0)), out(qkv), up(qkv), down(qkv), wide_bias(qkv), down_bias(qkv) {
     const int width = config.d_model, hidden = config.ffn_dim();
     if (config.initialization == Initialization::fairseq) {
-      qkv = Start::xavier(width, width, 1 / std::numbers::sqrt2_v<float>);
-      out = Start::xavier(width, width);
-      up = wide_bias = Start::linear(width);
-      down = down_bias = Start::linear(hidden);
+      qkv = Initializer::xavier(width, width, 1 / std::numbers::sqrt2_v<float>);
+      out = Initializer::xavier(width, width);
+      up = wide_bias = Initializer::linear(width);
+      down = down_bias = Initializer::linear(hidden);
       return;
     }
     // Linear layers start with the variance of PyTorch's default, 1 / (3 fan_in); projections back into the residual
     // stream are divided by sqrt(2 * layers), as in GPT-2 and MPT, so that its variance does not grow with depth.
     const auto deviation = [](int fan_in) { return std::sqrt(1.0f / (3.0f * static_cast<float>(fan_in))); };
     const float residual = 1.0f / std::sqrt(2.0f * static_cast<float>(std::max(config.layers, 1)));
-    qkv = up = Start::normal(deviation(width));
-    out = Start::normal(deviation(width) * residual);
-    down = Start::normal(deviation(hidden) * residual);
+    qkv = up = Initializer::normal(deviation(width));
+    out = Initializer::normal(deviation(width) * residual);
+    down = Initializer::normal(deviation(hidden) * residual);
   }
 };
 
@@ -58,13 +58,13 @@ void Block::declare(const VisitParameter& visit) {
   const std::string at = fmt::format("blocks.{}.", layer_);
   const int64_t width = config_.d_model;
   const Starts starts(config_);
-  const auto bias = [&](Start start) { return config_.bias ? std::optional(start) : std::nullopt; };
+  const auto bias = [&](Initializer start) { return config_.bias ? std::optional(start) : std::nullopt; };
   std::vector<std::string> up_parts;
   if (nn::is_gated(config_.activation)) up_parts = {at + "ffn.gate_proj", at + "ffn.up_proj"};
 
   norm1_.declare(visit, at + "norm_1", config_);
   qkv_.declare(visit, at + "attn.Wqkv", qkv_dim(config_), width, starts.qkv, bias(starts.wide_bias));
-  out_.declare(visit, at + "attn.out_proj", width, width, starts.out, bias(Start::constant(0)));
+  out_.declare(visit, at + "attn.out_proj", width, width, starts.out, bias(Initializer::constant(0)));
   norm2_.declare(visit, at + "norm_2", config_);
   up_.declare(visit, at + "ffn.up_proj", up_dim(config_), width, starts.up, bias(starts.wide_bias), up_parts);
   down_.declare(visit, at + "ffn.down_proj", width, config_.ffn_dim(), starts.down, bias(starts.down_bias));
@@ -80,7 +80,7 @@ void BlockProducts::each(const TransformerConfig& config, const PassMode& mode, 
 
 void BlockMemory::each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit) {
   if (mode.keep != Keep::nothing) {
-    for (Junction* at : {&attention, &feed_forward}) {
+    for (ResidualNorm* at : {&attention, &feed_forward}) {
       visit(true, at->x, {rows, config.d_model}, mode.type());
       at->each_statistic(config, rows, visit);
     }
@@ -114,14 +114,14 @@ void BlockScratch::cut(const TransformerConfig& config, const PassMode& mode, in
 void Block::forward(ResidualStream& stream, Pass& pass) const {
   BlockMemory& memory = pass.memory.of(layer_);
   Tensor& normed = pass.memory.scratch.normed;
-  stream.leave(norm1_, memory.attention, normed);
+  stream.normalize(norm1_, memory.attention, normed);
   attend(normed, pass);
   out_.forward(pass.memory.products_of(layer_).attended, stream.branch);
-  stream.returns(pass.dropout(config_.dropout, layer_, Draw::attention_output));
+  stream.add(pass.dropout(config_.dropout, layer_, Draw::attention_output));
 
-  stream.leave(norm2_, memory.feed_forward, normed);
+  stream.normalize(norm2_, memory.feed_forward, normed);
   feed_forward(normed, stream.branch, pass);
-  stream.returns(pass.dropout(config_.dropout, layer_, Draw::feed_forward));
+  stream.add(pass.dropout(config_.dropout, layer_, Draw::feed_forward));
 }
 
 void Block::backward(ResidualGradient& stream, Pass& pass) const {
@@ -129,11 +129,11 @@ void Block::backward(ResidualGradient& stream, Pass& pass) const {
   BlockScratch& scratch = pass.memory.scratch;
   nn::normalize(memory.feed_forward.x, norm2_.parameters(), memory.feed_forward.statistics, scratch.normed);
   feed_forward_backward(stream.dbranch(), pass);
-  stream.leave_backward(scratch.dnormed, norm2_, memory.feed_forward);
+  stream.normalize_backward(scratch.dnormed, norm2_, memory.feed_forward);
 
   nn::normalize(memory.attention.x, norm1_.parameters(), memory.attention.statistics, scratch.normed);
   attention_backward(stream.dbranch(), pass);
-  stream.leave_backward(scratch.dnormed, norm1_, memory.attention);
+  stream.normalize_backward(scratch.dnormed, norm1_, memory.attention);
 }
 
 Block::Heads Block::split(const Tensor& qkv, const Pass& pass) const {
@@ -157,7 +157,7 @@ AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) co
   }
   if (pass.seed && config_.attention_dropout > 0) {
     options.dropout = config_.attention_dropout;
-    options.dropout_seed = mix(pass.seed->seed, pass.seed->step, pass.seed->part, static_cast<uint64_t>(layer_));
+    options.dropout_seed = core::mix(pass.seed->seed, pass.seed->step, pass.seed->part, static_cast<uint64_t>(layer_));
   }
   return options;
 }
@@ -168,25 +168,25 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   qkv_.forward(normed, products.qkv);
   const Heads heads = split(products.qkv, pass);
   Tensor attended = products.attended.reshape(heads.q.shape());
-  if (pass.texts.empty()) return attend_text(heads, attended, pass, pass);
-  for (size_t row = 0; row < pass.texts.size(); ++row) {
+  if (pass.sequences.empty()) return attend_text(heads, attended, pass, pass);
+  for (size_t row = 0; row < pass.sequences.size(); ++row) {
     const auto of_row = [row](const Tensor& tensor) {
       return tensor.slice(0, static_cast<int64_t>(row), static_cast<int64_t>(row) + 1);
     };
-    attend_text({of_row(heads.q), of_row(heads.k), of_row(heads.v)}, of_row(attended), pass, *pass.texts[row]);
+    attend_text({of_row(heads.q), of_row(heads.k), of_row(heads.v)}, of_row(attended), pass, *pass.sequences[row]);
   }
 }
 
 void Block::attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) const {
-  position_.turn(heads.q, heads.k, text.position);
+  position_.rotate(heads.q, heads.k, text.position);
   const AttentionOptions options = attention_options(pass, text);
   if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
   if (!text.caches.empty()) {
     KvCache& cache = text.caches[static_cast<size_t>(layer_)];
     cache.append(heads.k, heads.v);
-    if (text.position > 0 || text.forgetting != nullptr) {  // else all it holds is what was just appended
+    if (text.position > 0 || text.eviction != nullptr) {  // else all it holds is what was just appended
       AttentionState state;
-      AttentionState* wanted = text.forgetting != nullptr ? &state : nullptr;
+      AttentionState* wanted = text.eviction != nullptr ? &state : nullptr;
       const bool few = pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
         attention_decode(heads.q, cache, options, attended, wanted);
@@ -194,7 +194,7 @@ void Block::attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) co
         cache.own();  // it lies in one piece where many queries read it
         cached_attention(heads.q, cache, options, attended, wanted);
       }
-      if (wanted != nullptr) text.forgetting->attended(layer_, heads.q, cache, options, state.lse);
+      if (wanted != nullptr) text.eviction->attended(layer_, heads.q, cache, options, state.lse);
       return;
     }
   }
@@ -256,4 +256,4 @@ void Block::feed_forward_backward(const Tensor& dbranch, Pass& pass) const {
   up_.backward(dup, scratch.normed, scratch.dnormed);
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -11,7 +11,7 @@
 
 // Dimension letters: B batch, T length, R = B * T rows, C d_model, H heads, K key/value heads, D head_dim, F ffn_dim.
 
-namespace alibi {
+namespace alibi::model {
 
 struct Pass;
 struct PassMode;
@@ -27,7 +27,7 @@ struct BlockProducts {
 };
 
 struct BlockMemory {
-  Junction attention, feed_forward;
+  ResidualNorm attention, feed_forward;
   BlockProducts products;
 
   void each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit);
@@ -83,4 +83,4 @@ class Block {
   LinearLayer qkv_, out_, up_, down_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -10,7 +10,7 @@
 
 #include "alibi/language_model.h"
 
-namespace alibi {
+namespace alibi::model {
 
 inline constexpr int largest_extent = 1 << 20;  // keeps every product of two extents far from overflow
 
@@ -37,4 +37,4 @@ struct ConfigFields {
 void check_config(const TransformerConfig& config, const ConfigFields& fields);
 void check_config(const LanguageModelConfig& config, const ConfigFields& fields);
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -8,14 +8,14 @@
 namespace alibi {
 namespace {
 
-const ConfigFields& own_words() {
-  static const ConfigFields words{[](std::string_view field) { return std::string(field); },
-                                  [](const std::string& problem) { fail_usage("[config] {}", problem); }};
+const model::ConfigFields& own_words() {
+  static const model::ConfigFields words{[](std::string_view field) { return std::string(field); },
+                                         [](const std::string& problem) { fail_usage("[config] {}", problem); }};
   return words;
 }
 
 /// The range of each field by itself.
-void check_ranges(const LanguageModelConfig& config, const ConfigFields& fields) {
+void check_ranges(const LanguageModelConfig& config, const model::ConfigFields& fields) {
   for (const ConfigField& field : config_fields()) {
     if (!field.belongs_to(config.transformer.position)) continue;
     const OptionValue value = field.get(config);
@@ -23,13 +23,14 @@ void check_ranges(const LanguageModelConfig& config, const ConfigFields& fields)
     const std::vector<OptionValue> all =
         list ? std::vector<OptionValue>(list->begin(), list->end()) : std::vector{value};
     for (const OptionValue& one : all) {
-      fields.expect(is_in(field.range, one), field.recorded_name(), text_of(one), text_of(field.range));
+      fields.expect(formats::is_in(field.range, one), field.recorded_name(), formats::text_of(one),
+                    formats::text_of(field.range));
     }
   }
 }
 
 /// What several fields must be together.
-void check_transformer(const TransformerConfig& t, const ConfigFields& fields) {
+void check_transformer(const TransformerConfig& t, const model::ConfigFields& fields) {
   fields.expect(t.d_model % t.heads == 0, "d_model", t.d_model,
                 fmt::format("a multiple of {}, {}", fields.name("heads"), t.heads));
   fields.refuse_if(t.head_dim() > 256, fmt::format("{} / {} is {}, expected a head_dim of 1 to 256",
@@ -38,23 +39,23 @@ void check_transformer(const TransformerConfig& t, const ConfigFields& fields) {
   fields.expect(t.heads % t.key_heads() == 0, "heads", t.heads,
                 fmt::format("a multiple of {}, {}", fields.name("kv_heads"), t.key_heads()));
   fields.expect(t.ffn_dim() >= 1, "expansion", t.expansion, fmt::format("at least {}", 0.5 / t.d_model));
-  make_position(t)->check(fields);
+  model::make_position(t)->check(fields);
 }
 
 }  // namespace
 
-void check_config(const TransformerConfig& t, const ConfigFields& fields) {
+void model::check_config(const TransformerConfig& t, const model::ConfigFields& fields) {
   LanguageModelConfig config;
   config.transformer = t;
-  check_config(config, fields);
+  model::check_config(config, fields);
 }
 
-void check_config(const LanguageModelConfig& config, const ConfigFields& fields) {
+void model::check_config(const LanguageModelConfig& config, const model::ConfigFields& fields) {
   check_ranges(config, fields);
   check_transformer(config.transformer, fields);
   if (!config.adaptive) return;
   const AdaptiveConfig& adaptive = *config.adaptive;
-  fields.range("adaptive.factor", adaptive.factor, 1, largest_extent);
+  fields.range("adaptive.factor", adaptive.factor, 1, model::largest_extent);
   fields.expect(adaptive.dropout >= 0 && adaptive.dropout < 1, "adaptive.dropout", adaptive.dropout,
                 "at least 0 and below 1");
   fields.refuse_if(adaptive.cutoffs.size() > 62, fmt::format("{} are {} numbers, expected at most 62",
@@ -73,13 +74,13 @@ void check_config(const LanguageModelConfig& config, const ConfigFields& fields)
                   fields.name("adaptive.factor"), adaptive.factor, adaptive.cutoffs.size()));
 }
 
-void TransformerConfig::validate() const { check_config(*this, own_words()); }
+void TransformerConfig::validate() const { model::check_config(*this, own_words()); }
 
-void LanguageModelConfig::validate() const { check_config(*this, own_words()); }
+void LanguageModelConfig::validate() const { model::check_config(*this, own_words()); }
 
-int64_t TransformerConfig::position_parameter_count() const { return elements_of(position_specs(*this)); }
+int64_t TransformerConfig::position_parameter_count() const { return model::elements_of(model::position_specs(*this)); }
 
-int64_t TransformerConfig::parameter_count() const { return elements_of(parameter_specs(*this)); }
+int64_t TransformerConfig::parameter_count() const { return model::elements_of(model::parameter_specs(*this)); }
 
 std::optional<int32_t> LanguageModelConfig::mask_token() const {
   return transformer.causal ? std::nullopt : std::optional(vocab_size - 1);
@@ -95,6 +96,6 @@ std::vector<VocabularyBand> LanguageModelConfig::bands() const {
   return result;
 }
 
-int64_t LanguageModelConfig::parameter_count() const { return elements_of(parameter_specs(*this)); }
+int64_t LanguageModelConfig::parameter_count() const { return model::elements_of(model::parameter_specs(*this)); }
 
 }  // namespace alibi

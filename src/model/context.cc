@@ -34,22 +34,35 @@ Context::Context(const LanguageModel& model, const ContextOptions& options) : st
 void Context::State::begin() {
   caches.clear();
   for (int i = 0; i < config.layers; ++i) caches.emplace_back(1, config.key_heads(), config.head_dim(), dtype);
-  if (options.releases()) forgetting = std::make_unique<Forgetting>(config, options, dtype);
+  if (options.evicts()) {
+    check_usage(model::make_position(config)->bounds_far_keys(),
+                "[context] {} positions put no bound on what far keys weigh; only alibi can evict keys",
+                name_of(config.position));
+    eviction = std::make_unique<kernels::Eviction>(kernels::EvictionOptions{.layers = config.layers,
+                                                                            .heads = config.heads,
+                                                                            .kv_heads = config.key_heads(),
+                                                                            .head_dim = config.head_dim(),
+                                                                            .window = config.window,
+                                                                            .dtype = dtype,
+                                                                            .memory = options.memory,
+                                                                            .tolerance = options.tolerance,
+                                                                            .exact = options.exact});
+  }
   pass.caches = caches;
-  pass.forgetting = forgetting.get();
+  pass.eviction = eviction.get();
   pass.position = 0;
-  window_released_at = 0;
+  window_evicted_at = 0;
 }
 
 void Context::State::make_room(int64_t tokens) {
-  if (forgetting) return forgetting->make_room(caches, tokens);
+  if (eviction) return eviction->make_room(caches, tokens);
   const int64_t position = pass.position, begin = position - config.window + 1;
   if (config.window == 0 || begin <= 0 || caches.empty() || caches.front().capacity() >= position + tokens) return;
   // No later token sees the keys before. Room for half as many as are kept: each is moved a few times.
   const std::vector<int64_t> begins(static_cast<size_t>(config.key_heads()), begin);
   const int64_t room = std::max(tokens, std::min(config.window / 2, tokens_at_a_time));
-  for (KvCache& cache : caches) cache.release(begins, room);
-  window_released_at = position;
+  for (KvCache& cache : caches) cache.evict(begins, room);
+  window_evicted_at = position;
 }
 
 Context::Context(std::unique_ptr<State> state) : state_(std::move(state)) {}
@@ -79,16 +92,16 @@ Context Context::fork() const {
   copy->options = state_->options;
   copy->dtype = state_->dtype;
   for (const KvCache& cache : state_->caches) copy->caches.push_back(cache.fork());
-  if (state_->forgetting) copy->forgetting = std::make_unique<Forgetting>(*state_->forgetting);
+  if (state_->eviction) copy->eviction = std::make_unique<kernels::Eviction>(*state_->eviction);
   copy->pass.caches = copy->caches;
-  copy->pass.forgetting = copy->forgetting.get();
+  copy->pass.eviction = copy->eviction.get();
   copy->pass.position = state_->pass.position;
-  copy->window_released_at = state_->window_released_at;
+  copy->window_evicted_at = state_->window_evicted_at;
   return Context(std::move(copy));
 }
 
 void Context::State::cut(int64_t position) {
-  if (position == 0 && forgetting && earliest() == 0) return begin();
+  if (position == 0 && eviction && earliest() == 0) return begin();
   position = std::max(position, earliest());
   for (KvCache& cache : caches) cache.truncate(std::min(cache.length(), position));
   pass.position = position;
@@ -97,27 +110,28 @@ void Context::State::cut(int64_t position) {
 void Context::rewind(int64_t position) {
   check(position >= 0 && position <= this->position(), "[context] rewound to {}, expected 0 to {}, its position",
         position, this->position());
-  if (position == 0 && (state_->forgetting || state_->earliest() > 0)) return state_->begin();
+  if (position == 0 && (state_->eviction || state_->earliest() > 0)) return state_->begin();
   check(position >= state_->earliest(),
-        "[context] rewound to {}, but keys were released at {}: it can go back to there, or to the beginning; a fork "
+        "[context] rewound to {}, but keys were evicted at {}: it can go back to there, or to the beginning; a fork "
         "made before that keeps them",
         position, state_->earliest());
   state_->cut(position);
 }
 
-ReleaseCertificate Context::certificate() const {
-  return state_->forgetting ? state_->forgetting->certificate() : ReleaseCertificate();
+EvictionCertificate Context::certificate() const {
+  return state_->eviction ? state_->eviction->certificate() : EvictionCertificate();
 }
 
-void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use) {
+void model::read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts,
+                 const model::UseStates& use) {
   check_device(model);
   const int64_t batch = ids.size(0), length = ids.size(1);
   check(batch == std::ssize(contexts), "[context] ids have shape {}, expected a row for each of {} contexts",
         to_string(ids.shape()), contexts.size());
   const TransformerConfig& config = model.config().transformer;
-  const std::optional<int64_t> end = end_of_positions(config);
+  const std::optional<int64_t> end = model::end_of_positions(config);
   int64_t most = std::max<int64_t>(1, tokens_at_a_time / batch);
-  std::vector<Pass*> texts;
+  std::vector<model::Pass*> sequences;
   std::vector<int64_t> begins;
   for (Context* const context : contexts) {
     Context::State& state = context->state();
@@ -126,33 +140,34 @@ void read(const LanguageModel& model, const Tensor& ids, std::span<Context* cons
     check(!end || length <= *end - begin,
           "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
           end.value_or(0), begin + length, name_of(config.position));
-    check(std::find(texts.begin(), texts.end(), &state.pass) == texts.end(),
+    check(std::find(sequences.begin(), sequences.end(), &state.pass) == sequences.end(),
           "[context] a context is given twice; each row needs one of its own, which fork() makes");
-    if (state.forgetting) most = std::min(most, state.forgetting->most_tokens());
-    texts.push_back(&state.pass);
+    if (state.eviction) most = std::min(most, state.eviction->most_tokens());
+    sequences.push_back(&state.pass);
     begins.push_back(begin);
   }
-  const KeepMemory keep;
+  const core::KeepMemory keep;
   // One text is read under its own pass. Of several the first one's memory serves all.
-  Pass together;
-  together.texts = texts;
-  Pass& pass = batch == 1 ? *texts.front() : together;
-  if (batch > 1) together.memory = std::move(texts.front()->memory);
-  for (size_t i = 0; i < contexts.size(); ++i) texts[i]->slope_factor = slope_factor(model, begins[i] + length);
+  model::Pass together;
+  together.sequences = sequences;
+  model::Pass& pass = batch == 1 ? *sequences.front() : together;
+  if (batch > 1) together.memory = std::move(sequences.front()->memory);
+  for (size_t i = 0; i < contexts.size(); ++i)
+    sequences[i]->slope_factor = model::slope_factor(model, begins[i] + length);
   try {
     for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
       tokens = std::min(most, length - first);
       for (Context* const context : contexts) context->state().make_room(tokens);
       const Tensor piece = ids.slice(1, first, first + tokens);
-      const Tensor states = hidden(model, batch > 1 && tokens < length ? piece.clone() : piece, pass);
+      const Tensor states = model::hidden(model, batch > 1 && tokens < length ? piece.clone() : piece, pass);
       use(first, states);
-      for (Pass* const text : texts) text->position += tokens;
+      for (model::Pass* const text : sequences) text->position += tokens;
     }
   } catch (...) {
     for (size_t i = 0; i < contexts.size(); ++i) contexts[i]->state().cut(begins[i]);
     throw;
   }
-  if (batch > 1) texts.front()->memory = std::move(together.memory);
+  if (batch > 1) sequences.front()->memory = std::move(together.memory);
 }
 
 }  // namespace alibi

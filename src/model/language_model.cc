@@ -23,7 +23,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   LanguageModelConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
   Transformer transformer;
-  std::unique_ptr<Vocabulary> vocabulary;
+  std::unique_ptr<model::Vocabulary> vocabulary;
   std::vector<Parameter> vocabulary_parameters;
   Interpolation interpolation;
   Tensor embedded, dhidden;  // [R, C], kept between training steps
@@ -34,9 +34,9 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
       : config(config_in),
         tokenizer(std::move(tokenizer_in)),
         transformer(validated(config_in).transformer, seed),
-        vocabulary(make_vocabulary(config)),
+        vocabulary(model::make_vocabulary(config)),
         vocabulary_parameters(
-            make_parameters([this](const VisitParameter& visit) { vocabulary->declare(visit); }, seed)) {
+            model::make_parameters([this](const model::VisitParameter& visit) { vocabulary->declare(visit); }, seed)) {
     const int vocab = config.mask_token().value_or(config.vocab_size);
     if (!tokenizer && vocab == ByteTokenizer().vocab_size()) tokenizer = std::make_shared<ByteTokenizer>();
     check_usage(!tokenizer || tokenizer->vocab_size() <= vocab,
@@ -91,11 +91,11 @@ LanguageModel LanguageModel::load(const std::filesystem::path& folder) { return 
 
 LanguageModel LanguageModel::load(const std::filesystem::path& folder,
                                   const std::function<void(LanguageModelConfig&)>& adjust) {
-  return read_together(folder, "config.json", [&](const std::filesystem::path& place) {
-    MptFolder files(place);
+  return core::read_together(folder, "config.json", [&](const std::filesystem::path& place) {
+    model::MptFolder files(place);
     if (adjust) adjust(files.config.model);
     LanguageModel model(std::make_unique<State>(files.config.model, std::nullopt, files.tokenizer));
-    read_mpt_weights(files.weights, model.config(), model.parameters());
+    model::read_mpt_weights(files.weights, model.config(), model.parameters());
     return model;
   });
 }
@@ -113,8 +113,8 @@ LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageMo
 }
 
 void LanguageModel::save(const std::filesystem::path& folder) const {
-  write_together(folder, mpt_file_names(), [&](const std::filesystem::path& part) {
-    write_mpt_files(part, config(), parameters(), state_->tokenizer.get());
+  core::write_together(folder, model::mpt_file_names(), [&](const std::filesystem::path& part) {
+    model::write_mpt_files(part, config(), parameters(), state_->tokenizer.get());
   });
 }
 
@@ -135,17 +135,17 @@ int64_t LanguageModel::parameter_count() const {
   return count;
 }
 
-Tensor hidden(const LanguageModel& model, const Tensor& ids_in, Pass& pass) {
+Tensor model::hidden(const LanguageModel& model, const Tensor& ids_in, model::Pass& pass) {
   LanguageModel::State::check_ids(ids_in, "language model");
   const Tensor ids = ids_in.to(model.device());
   const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
   Tensor embedded = Tensor::empty({batch * length, width}, DType::float32, model.device());
   model.state().vocabulary->embed(ids.reshape({batch * length}), embedded);
   const Tensor x = embedded.reshape({batch, length, width});
-  return model.state().transformer.state().walk(x, Keep::nothing, pass);
+  return model.state().transformer.state().forward(x, model::Keep::nothing, pass);
 }
 
-float slope_factor(const LanguageModel& model, int64_t length) {
+float model::slope_factor(const LanguageModel& model, int64_t length) {
   const auto [factor, dynamic] = model.interpolation();
   const double longer = static_cast<double>(length) / static_cast<double>(model.config().train_length);
   return static_cast<float>(1 / (dynamic ? std::max(1.0, longer) : factor));
@@ -167,15 +167,15 @@ const Interpolation& LanguageModel::interpolation() const { return state_->inter
 void LanguageModel::to(Device device) {
   state_->embedded = state_->dhidden = Tensor();
   state_->transformer.to(device);
-  move_parameters(pointers_to(state_->vocabulary_parameters), device);
+  model::move_parameters(model::pointers_to(state_->vocabulary_parameters), device);
 }
 
 Device LanguageModel::device() const { return state_->vocabulary_parameters.front().value.device(); }
 
 Tensor LanguageModel::hidden(const Tensor& ids) const {
-  Pass pass;
-  if (ids.axes() == 2) pass.slope_factor = slope_factor(*this, ids.size(1));
-  return alibi::hidden(*this, ids, pass);
+  model::Pass pass;
+  if (ids.axes() == 2) pass.slope_factor = model::slope_factor(*this, ids.size(1));
+  return alibi::model::hidden(*this, ids, pass);
 }
 
 Tensor LanguageModel::hidden(const Tensor& ids, Context& context) const {
@@ -186,8 +186,9 @@ Tensor LanguageModel::hidden(const Tensor& ids, Context& context) const {
 Tensor LanguageModel::hidden(const Tensor& ids, std::span<Context* const> contexts) const {
   State::check_ids(ids, "language model");
   Tensor all = Tensor::empty({ids.size(0), ids.size(1), config().transformer.d_model});
-  read(*this, ids.to(device()), contexts,
-       [&](int64_t first, const Tensor& states) { all.slice(1, first, first + states.size(1)).copy_from(states); });
+  model::read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
+    all.slice(1, first, first + states.size(1)).copy_from(states);
+  });
   return all;
 }
 
@@ -218,7 +219,7 @@ Tensor LanguageModel::next_logits(const Tensor& ids, std::span<Context* const> c
   State::check_ids(ids, "language model");
   const int64_t length = ids.size(1);
   Tensor result;
-  read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
+  model::read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
     if (first + states.size(1) == length) result = state_->logits(last_of(states));
   });
   return result;
@@ -245,7 +246,7 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets_i
   const int64_t batch = ids.size(0), length = ids.size(1);
   const Tensor targets = targets_in.to(device());
   std::vector<float> result(static_cast<size_t>(ids.elements()));
-  read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
+  model::read(*this, ids.to(device()), contexts, [&](int64_t first, const Tensor& states) {
     const int64_t read_now = states.size(1), rows = batch * read_now;
     std::vector<float> piece(static_cast<size_t>(rows));
     state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})),
@@ -283,7 +284,7 @@ double LanguageModel::accumulate_gradients(const Tensor& ids_in, const Tensor& t
 }
 
 std::vector<Parameter*> LanguageModel::parameters() {
-  std::vector<Parameter*> all = pointers_to(state_->vocabulary_parameters);
+  std::vector<Parameter*> all = model::pointers_to(state_->vocabulary_parameters);
   for (Parameter& parameter : state_->transformer.parameters()) all.push_back(&parameter);
   return all;
 }
@@ -302,9 +303,9 @@ void LanguageModel::set_precision(Precision precision) {
 Precision LanguageModel::precision() const { return state_->transformer.precision(); }
 void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_recompute(recompute); }
 
-void LanguageModel::weights_changed() { round_operands(parameters(), precision()); }
+void LanguageModel::weights_changed() { model::round_operands(parameters(), precision()); }
 
-void LanguageModel::zero_gradients() { alibi::zero_gradients(parameters()); }
+void LanguageModel::zero_gradients() { alibi::model::zero_gradients(parameters()); }
 
 void LanguageModel::release_training_memory() {
   state_->embedded = Tensor();

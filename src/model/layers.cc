@@ -4,10 +4,11 @@
 
 #include "nn/linear.h"
 
-namespace alibi {
+namespace alibi::model {
 
 void LinearLayer::declare(const VisitParameter& visit, const std::string& name, int64_t out, int64_t in,
-                          Start weight_start, std::optional<Start> bias_start, const std::vector<std::string>& parts) {
+                          Initializer weight_start, std::optional<Initializer> bias_start,
+                          const std::vector<std::string>& parts) {
   const auto suffixed = [&](const char* suffix) {
     std::vector<std::string> names;
     for (const std::string& part : parts) names.push_back(part + suffix);
@@ -41,9 +42,9 @@ void LinearLayer::backward_to_parameters(const Tensor& dy, const Tensor& x) cons
 void NormLayer::declare(const VisitParameter& visit, const std::string& name, const TransformerConfig& config) {
   eps = config.norm_eps;
   centered = config.norm == Norm::layer_norm;
-  visit(weight, {.name = name + ".weight", .shape = {config.d_model}, .start = Start::constant(1)});
+  visit(weight, {.name = name + ".weight", .shape = {config.d_model}, .start = Initializer::constant(1)});
   if (!config.bias || !centered) return;
-  visit(bias, {.name = name + ".bias", .shape = {config.d_model}, .start = Start::constant(0)});
+  visit(bias, {.name = name + ".bias", .shape = {config.d_model}, .start = Initializer::constant(0)});
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -8,7 +8,7 @@
 #include "model/parameters.h"
 #include "nn/norm.h"
 
-namespace alibi {
+namespace alibi::model {
 
 inline const Tensor* value_of(const Parameter* parameter) { return parameter == nullptr ? nullptr : &parameter->value; }
 inline Tensor* gradient_of(Parameter* parameter) { return parameter == nullptr ? nullptr : &parameter->gradient; }
@@ -20,8 +20,8 @@ struct LinearLayer {
 
   /// NAME.weight [out, in] and, if it starts as something, NAME.bias [out]. `parts`: names of equal parts of the
   /// outputs, where files keep them apart.
-  void declare(const VisitParameter& visit, const std::string& name, int64_t out, int64_t in, Start weight_start,
-               std::optional<Start> bias_start, const std::vector<std::string>& parts = {});
+  void declare(const VisitParameter& visit, const std::string& name, int64_t out, int64_t in, Initializer weight_start,
+               std::optional<Initializer> bias_start, const std::vector<std::string>& parts = {});
 
   void forward(const Tensor& x, Tensor& y) const;
   /// dx is overwritten, the gradients of the parameters are added to.
@@ -44,4 +44,4 @@ struct NormLayer {
   nn::NormParameters parameters() const { return {weight->value, value_of(bias), eps, centered}; }
 };
 
-}  // namespace alibi
+}  // namespace alibi::model

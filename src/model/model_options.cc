@@ -66,7 +66,7 @@ const std::vector<ConfigField>& all_fields() {
   using T = TransformerConfig;
   using L = LanguageModelConfig;
   constexpr OptionRange kRate{.least = 0, .below = 1};
-  constexpr double kLongest = 0x1p40, kLargest = largest_extent;
+  constexpr double kLongest = 0x1p40, kLargest = model::largest_extent;
   constexpr Position kAlibi = Position::alibi, kT5 = Position::t5;
   static const auto& fields = *new std::vector<ConfigField>{
       // never destroyed: models may be made while main() returns
@@ -193,12 +193,13 @@ OptionValue ConfigField::checked(const OptionValue& given) const {
   const OptionValue kind = get(LanguageModelConfig());
   const auto* whole = std::get_if<int64_t>(&given);
   const OptionValue value = whole && std::holds_alternative<double>(kind) ? static_cast<double>(*whole) : given;
-  check_usage(value.index() == kind.index(), "[config] {} is {}, expected a value like {}", name, text_of(value),
-              text_of(kind));
-  check_usage(is_in(range, value), "[config] {} is {}, expected {}", name, text_of(value), text_of(range));
+  check_usage(value.index() == kind.index(), "[config] {} is {}, expected a value like {}", name,
+              formats::text_of(value), formats::text_of(kind));
+  check_usage(formats::is_in(range, value), "[config] {} is {}, expected {}", name, formats::text_of(value),
+              formats::text_of(range));
   const auto* choice = std::get_if<std::string>(&value);
   check_usage(!choice || std::find(choices.begin(), choices.end(), *choice) != choices.end(),
-              "[config] {} is '{}'; choose from {}", name, text_of(value), fmt::join(choices, ", "));
+              "[config] {} is '{}'; choose from {}", name, formats::text_of(value), fmt::join(choices, ", "));
   return value;
 }
 

@@ -13,13 +13,13 @@ namespace alibi {
 TrainingData ModelRecipe::read_text(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
                                     const TextProgress& progress, const std::string& field) const {
   TokenizerChoice choice = tokenizer;
-  const bool is_tokens = !texts.empty() && is_data_folder(texts.front());
+  const bool is_tokens = !texts.empty() && text::is_data_folder(texts.front());
   if (!from.empty() && !is_tokens) choice.like = from.string();
   return training_data(texts, valid, choice, progress, field);
 }
 
 LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int> tokens) const {
-  LanguageModelConfig config = from.empty() ? alibi::preset(preset) : read_mpt_config(from).model;
+  LanguageModelConfig config = from.empty() ? alibi::preset(preset) : model::read_mpt_config(from).model;
   if (from.empty()) {
     const float scale = config.embedding_scale;
     options.apply_to(config);  // first: what the method needs depends on it
@@ -32,7 +32,7 @@ LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int>
     options.apply_to(config);  // last: what was given is not the method's
     if (tokens) config = with_vocab_size(config, *tokens);
   }
-  const std::optional<int64_t> end = end_of_positions(config.transformer);
+  const std::optional<int64_t> end = model::end_of_positions(config.transformer);
   check_usage(!end || train_length <= *end, "[model] {} has {} positions, which end at {}; the training length is {}",
               from.string(), name_of(config.transformer.position), end.value_or(0), train_length);
   config.train_length = train_length;

@@ -13,7 +13,7 @@
 #include "nn/activation.h"
 #include "text/tokenizer_files.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 constexpr const char* kMptType = "mpt";
@@ -56,7 +56,7 @@ OptionValue meant_if_absent(const ConfigField& field) {
 }
 
 /// Reads what the object says of a field.
-void read_field(const ConfigField& field, const JsonObject& object, LanguageModelConfig& config) {
+void read_field(const ConfigField& field, const formats::JsonObject& object, LanguageModelConfig& config) {
   const std::string_view key = last_word(field.more.json);
   if (!field.more.required && !object.has(key)) {
     const bool is_fitted = field.get(config) != field.get(LanguageModelConfig());  // to the training length
@@ -96,7 +96,7 @@ bool goes_without_saying(const ConfigField& field, const LanguageModelConfig& co
 
 /// What one of our names stands for.
 template <class Value>
-Value named(const JsonObject& json, const char* key, Value (*from)(std::string_view)) {
+Value named(const formats::JsonObject& json, const char* key, Value (*from)(std::string_view)) {
   try {
     return from(json.get<std::string>(key));
   } catch (const UsageError& error) {  // "[config] there is no ..."
@@ -114,11 +114,11 @@ Norm norm_of(const std::string& name, const std::string& where) {
 }
 
 /// Features of other MPT models that would change the result if they were ignored.
-void refuse_unsupported(const JsonObject& json, const JsonObject& attention) {
-  const auto refuse = [](bool found, const JsonObject& object, const char* key, const char* meaning) {
+void refuse_unsupported(const formats::JsonObject& json, const formats::JsonObject& attention) {
+  const auto refuse = [](bool found, const formats::JsonObject& object, const char* key, const char* meaning) {
     check(!found, "[config] {}{} is set: {} is not supported", object.where(), key, meaning);
   };
-  const auto set = [](const JsonObject& object, const char* key) {
+  const auto set = [](const formats::JsonObject& object, const char* key) {
     return object.has(key) && !(object.raw().at(key).is_boolean() && !object.raw().at(key).get<bool>());
   };
   refuse(set(attention, "clip_qkv"), attention, "clip_qkv", "clamping of queries, keys and values");
@@ -137,7 +137,8 @@ void refuse_unsupported(const JsonObject& json, const JsonObject& attention) {
   refuse(json.get_number_or("embedding_fraction", 1, 0, 1) != 1, json, "embedding_fraction", "a gradient fraction");
 }
 
-Position position_of(const JsonObject& json, const JsonObject& attention, const JsonObject& own) {
+Position position_of(const formats::JsonObject& json, const formats::JsonObject& attention,
+                     const formats::JsonObject& own) {
   const bool uses_alibi = attention.get_or<bool>("alibi", false);
   if (own.has("position")) {
     const Position position = named(own, "position", position_from);
@@ -153,13 +154,13 @@ Position position_of(const JsonObject& json, const JsonObject& attention, const 
   return json.get_or<bool>("learned_pos_emb", true) ? Position::learned : Position::none;
 }
 
-Activation activation_of(const JsonObject& json, const JsonObject& own) {
+Activation activation_of(const formats::JsonObject& json, const formats::JsonObject& own) {
   if (own.has("activation")) return named(own, "activation", activation_from);
-  const JsonObject ffn = json.object_or_empty("ffn_config");
+  const formats::JsonObject ffn = json.object_or_empty("ffn_config");
   const std::string type = ffn.get_or("ffn_type", "mptmlp");
   check(type == "mptmlp", "[config] {}ffn_type is '{}', expected mptmlp", ffn.where(), type);
   if (!ffn.has("ffn_act_fn")) return Activation::gelu;
-  const JsonObject function = ffn.object("ffn_act_fn");
+  const formats::JsonObject function = ffn.object("ffn_act_fn");
   const std::string name = function.get_or("name", "gelu");
   if (name == "relu") return Activation::relu;
   check(name == "gelu", "[config] {}name is '{}', expected gelu or relu", function.where(), name);
@@ -167,7 +168,7 @@ Activation activation_of(const JsonObject& json, const JsonObject& own) {
   return approximate == "tanh" ? Activation::gelu_tanh : Activation::gelu;
 }
 
-AdaptiveConfig adaptive_of(const JsonObject& json) {
+AdaptiveConfig adaptive_of(const formats::JsonObject& json) {
   AdaptiveConfig adaptive;
   adaptive.cutoffs = json.get<std::vector<int64_t>>("cutoffs");
   adaptive.factor = static_cast<int>(json.get_int("factor", 1, 1 << 20));
@@ -176,16 +177,16 @@ AdaptiveConfig adaptive_of(const JsonObject& json) {
 }
 
 /// Whether numbers that transformers takes as integers only are written with a fraction, as alibi once did.
-bool has_fractions_for_integers(const JsonObject& json, const JsonObject& attention) {
-  const auto wrong = [](const JsonObject& object, const char* key) {
+bool has_fractions_for_integers(const formats::JsonObject& json, const formats::JsonObject& attention) {
+  const auto wrong = [](const formats::JsonObject& object, const char* key) {
     return object.has(key) && !object.raw().at(key).is_number_integer();
   };
   return wrong(attention, "attn_pdrop") || wrong(attention, "alibi_bias_max") || wrong(json, "expansion_ratio");
 }
 
-OrderedJson integer_if_whole(double value) {
+formats::OrderedJson integer_if_whole(double value) {
   const auto whole = static_cast<int64_t>(value);
-  return static_cast<double>(whole) == value ? OrderedJson(whole) : OrderedJson(value);
+  return static_cast<double>(whole) == value ? formats::OrderedJson(whole) : formats::OrderedJson(value);
 }
 
 }  // namespace
@@ -201,7 +202,8 @@ std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config)
   for (const ConfigField& field : config_fields()) {
     const bool matters = field.belongs_to(Position::alibi) && field.belongs_to(t.position) && !field.more.training_only;
     if (!is_own(field) || !matters) continue;
-    expect(goes_without_saying(field, config), fmt::format("{} {}", field.name, short_text_of(field.get(config))));
+    expect(goes_without_saying(field, config),
+           fmt::format("{} {}", field.name, formats::short_text_of(field.get(config))));
   }
   expect(t.activation == Activation::gelu, fmt::format("activation {}", name_of(t.activation)));
   expect(t.norm == Norm::layer_norm, fmt::format("norm {}", name_of(t.norm)));
@@ -213,15 +215,15 @@ std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config)
 }
 
 MptConfig read_mpt_config(const std::filesystem::path& folder) {
-  check(is_folder(folder), "[model] {}: no such folder", folder.string());
+  check(core::is_folder(folder), "[model] {}: no such folder", folder.string());
   const std::filesystem::path path = folder / kConfigFile;
-  check(path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
-  const JsonObject json = read_json_object(path, kMostConfigBytes);
+  check(core::path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
+  const formats::JsonObject json = formats::read_json_object(path, kMostConfigBytes);
   const std::string type = json.get<std::string>("model_type");
   check(type == kMptType || type == kOwnType, "[config] {}model_type is '{}', expected {} or {}", json.where(), type,
         kMptType, kOwnType);
-  const JsonObject attention = json.object_or_empty("attn_config");
-  const JsonObject own = json.object_or_empty("alibi");
+  const formats::JsonObject attention = json.object_or_empty("attn_config");
+  const formats::JsonObject own = json.object_or_empty("alibi");
   refuse_unsupported(json, attention);
 
   LanguageModelConfig config;
@@ -241,7 +243,7 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
     t.attention_dropout = static_cast<float>(attention.get_number_or("attn_pdrop", 0, 0, 1));
   }
   t.expansion = json.get_number_or("expansion_ratio", 4, 0, 64);
-  const JsonObject ffn = json.object_or_empty("ffn_config");
+  const formats::JsonObject ffn = json.object_or_empty("ffn_config");
   if (ffn.has("ffn_hidden_size")) {
     t.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
   }
@@ -279,86 +281,87 @@ MptConfig read_mpt_config(const std::filesystem::path& folder) {
     }
   }
   if (own.has("tokenizer")) {
-    const JsonObject tokenizer = own.object("tokenizer");
+    const formats::JsonObject tokenizer = own.object("tokenizer");
     result.tokenizer_kind = tokenizer.get<std::string>("kind");
     result.tokenizer_fingerprint = tokenizer.get<std::string>("fingerprint");
   }
   return result;
 }
 
-OrderedJson mpt_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer) {
+formats::OrderedJson mpt_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer) {
   const TransformerConfig& t = config.transformer;
   const bool is_mpt = differences_from_mpt(config).empty();
   const bool uses_alibi = t.position == Position::alibi;
   const bool gated = nn::is_gated(t.activation);
   const bool grouped = t.key_heads() != t.heads;
   const bool tanh = t.activation == Activation::gelu_tanh;
-  OrderedJson attention = {{"alibi", uses_alibi},
-                           {"alibi_bias_max", integer_if_whole(t.alibi_bias_max)},
-                           {"attn_impl", "torch"},
-                           {"attn_pdrop", 0},  // transformers takes integers only: ours stands under "alibi"
-                           {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"},
-                           {"attn_uses_sequence_id", false},
-                           {"clip_qkv", nullptr},
-                           {"prefix_lm", false},
-                           {"qk_ln", false},
-                           {"softmax_scale", nullptr}};
+  formats::OrderedJson attention = {{"alibi", uses_alibi},
+                                    {"alibi_bias_max", integer_if_whole(t.alibi_bias_max)},
+                                    {"attn_impl", "torch"},
+                                    {"attn_pdrop", 0},  // transformers takes integers only: ours stands under "alibi"
+                                    {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"},
+                                    {"attn_uses_sequence_id", false},
+                                    {"clip_qkv", nullptr},
+                                    {"prefix_lm", false},
+                                    {"qk_ln", false},
+                                    {"softmax_scale", nullptr}};
   if (grouped) attention["kv_n_heads"] = t.key_heads();
-  OrderedJson ffn = {{"ffn_type", gated ? "mptglu" : "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
+  formats::OrderedJson ffn = {{"ffn_type", gated ? "mptglu" : "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
   if (t.activation != Activation::gelu) {
     const char* name = t.activation == Activation::relu ? "relu" : t.activation == Activation::swiglu ? "silu" : "gelu";
     ffn["ffn_act_fn"] = {{"name", name}};
     if (tanh) ffn["ffn_act_fn"]["approximate"] = "tanh";
   }
-  OrderedJson json = {{"architectures",
-                       {is_mpt     ? "MPTForCausalLM"
-                        : t.causal ? "AlibiForCausalLM"
-                                   : "AlibiForMaskedLM"}},
-                      {"model_type", is_mpt ? kMptType : kOwnType},
-                      {"d_model", t.d_model},
-                      {"n_heads", t.heads},
-                      {"n_layers", t.layers},
-                      {"expansion_ratio",
-                       t.ffn_dim() % t.d_model == 0 ? OrderedJson(t.ffn_dim() / t.d_model) : OrderedJson(t.expansion)},
-                      {"vocab_size", config.vocab_size},
-                      {"no_bias", !t.bias},
-                      {"norm_type", t.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
-                      {"norm_eps", t.norm_eps},  // MPT's own code reads this one, transformers' the next
-                      {"layer_norm_epsilon", t.norm_eps},
-                      {"learned_pos_emb", t.position == Position::learned},
-                      {"emb_pdrop", t.embedding_dropout},
-                      {"resid_pdrop", t.dropout},
-                      {"logit_scale", nullptr},
-                      {"tie_word_embeddings", true},
-                      {"use_cache", false},
-                      {"torch_dtype", "float32"},
-                      {"attn_config", attention},
-                      {"ffn_config", ffn}};
+  formats::OrderedJson json = {
+      {"architectures",
+       {is_mpt     ? "MPTForCausalLM"
+        : t.causal ? "AlibiForCausalLM"
+                   : "AlibiForMaskedLM"}},
+      {"model_type", is_mpt ? kMptType : kOwnType},
+      {"d_model", t.d_model},
+      {"n_heads", t.heads},
+      {"n_layers", t.layers},
+      {"expansion_ratio", t.ffn_dim() % t.d_model == 0 ? formats::OrderedJson(t.ffn_dim() / t.d_model)
+                                                       : formats::OrderedJson(t.expansion)},
+      {"vocab_size", config.vocab_size},
+      {"no_bias", !t.bias},
+      {"norm_type", t.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
+      {"norm_eps", t.norm_eps},  // MPT's own code reads this one, transformers' the next
+      {"layer_norm_epsilon", t.norm_eps},
+      {"learned_pos_emb", t.position == Position::learned},
+      {"emb_pdrop", t.embedding_dropout},
+      {"resid_pdrop", t.dropout},
+      {"logit_scale", nullptr},
+      {"tie_word_embeddings", true},
+      {"use_cache", false},
+      {"torch_dtype", "float32"},
+      {"attn_config", attention},
+      {"ffn_config", ffn}};
   if (is_mpt) json["max_seq_len"] = std::max(config.train_length, kLengthForOthers);
   if (tokenizer != nullptr) {
     json["bos_token_id"] = tokenizer->end_of_text();
     // One that ends lines does not end what is generated.
     if (!tokenizer->end_of_text_ends_lines()) json["eos_token_id"] = tokenizer->end_of_text();
   }
-  OrderedJson own = {{"version", version},
-                     {"position", name_of(t.position)},
-                     {"activation", name_of(t.activation)},
-                     {"train_length", config.train_length}};
+  formats::OrderedJson own = {{"version", version},
+                              {"position", name_of(t.position)},
+                              {"activation", name_of(t.activation)},
+                              {"train_length", config.train_length}};
   if (!t.causal) json["mask_token_id"] = *config.mask_token();
   for (const ConfigField& field : config_fields()) {
     if (!is_own(field) || !field.belongs_to(t.position)) continue;
     if (!field.more.always_written && goes_without_saying(field, config)) continue;
-    own[std::string(last_word(field.more.json))] = json_of(field.get(config));
+    own[std::string(last_word(field.more.json))] = formats::json_of(field.get(config));
   }
   if (config.adaptive) {
     const AdaptiveConfig& adaptive = *config.adaptive;
     own["adaptive"] = {{"cutoffs", adaptive.cutoffs}, {"factor", adaptive.factor}, {"dropout", adaptive.dropout}};
   }
   if (tokenizer != nullptr) {
-    own["tokenizer"] = {{"kind", tokenizer->kind()}, {"fingerprint", fingerprint_text(*tokenizer)}};
+    own["tokenizer"] = {{"kind", tokenizer->kind()}, {"fingerprint", text::fingerprint_text(*tokenizer)}};
   }
   json["alibi"] = own;
   return json;
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

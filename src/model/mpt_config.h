@@ -8,7 +8,7 @@
 #include "alibi/language_model.h"
 #include "formats/json.h"
 
-namespace alibi {
+namespace alibi::model {
 
 inline constexpr const char* kConfigFile = "config.json";
 
@@ -24,6 +24,6 @@ std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config)
 /// Throws Error naming the file, the key, what was found and what was expected.
 MptConfig read_mpt_config(const std::filesystem::path& folder);
 /// What the file of such a model says. `tokenizer` may be null.
-OrderedJson mpt_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer);
+formats::OrderedJson mpt_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer);
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -10,7 +10,7 @@
 #include "model/position.h"
 #include "text/tokenizer_files.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 constexpr const char* kWeightsFile = "model.safetensors";
@@ -44,13 +44,13 @@ std::vector<Part> parts_of(const LanguageModelConfig& config) {
 
 /// Throws Error if the tokenizer of the folder is not the one that the weights were trained with, or does not fit.
 void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& config, const Tokenizer& tokenizer) {
-  const std::string file = tokenizer_file(folder).string(), path = (folder / kConfigFile).string();
-  check(config.tokenizer_fingerprint.empty() || config.tokenizer_fingerprint == fingerprint_text(tokenizer),
+  const std::string file = text::tokenizer_file(folder).string(), path = (folder / kConfigFile).string();
+  check(config.tokenizer_fingerprint.empty() || config.tokenizer_fingerprint == text::fingerprint_text(tokenizer),
         "[model] {}: the weights were trained with a tokenizer of the kind '{}' and the fingerprint {}; {} holds "
         "another one ({}, {}). Put back the file that belongs to them; if it gives the same ids, take alibi.tokenizer "
         "out of {}",
-        path, config.tokenizer_kind, config.tokenizer_fingerprint, file, tokenizer.kind(), fingerprint_text(tokenizer),
-        kConfigFile);
+        path, config.tokenizer_kind, config.tokenizer_fingerprint, file, tokenizer.kind(),
+        text::fingerprint_text(tokenizer), kConfigFile);
   const int tokens = config.model.mask_token().value_or(config.model.vocab_size);
   check(tokenizer.vocab_size() <= tokens, "[model] {}: vocab_size is {}{}, but {} has {} tokens", path,
         config.model.vocab_size, config.model.mask_token() ? ", with the mask" : "", file, tokenizer.vocab_size());
@@ -58,7 +58,7 @@ void check_mpt_tokenizer(const std::filesystem::path& folder, const MptConfig& c
 
 }  // namespace
 
-void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config) {
+void check_mpt_weights(const formats::Safetensors& weights, const LanguageModelConfig& config) {
   // Before anything is made for each layer.
   const size_t tensors = weights.tensors().size();
   check(static_cast<size_t>(config.transformer.layers) <= tensors, "[model] {}: {} tensors, but {} says n_layers {}",
@@ -68,7 +68,7 @@ void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& co
     weights.check_loadable(part.name, part.shape, DType::float32);
     used.insert(part.name);
   }
-  for (const TensorInfo& tensor : weights.tensors()) {
+  for (const formats::TensorInfo& tensor : weights.tensors()) {
     check(used.contains(tensor.name) || tensor.name == "lm_head.weight",
           "[model] {}: the tensor {} has no place in the model that {} describes", weights.source_of(tensor.name),
           tensor.name, kConfigFile);
@@ -93,7 +93,7 @@ std::vector<std::vector<float>> MptFolder::slopes() const {
   return slopes_of(*position, transformer);
 }
 
-void read_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config,
+void read_mpt_weights(const formats::Safetensors& weights, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters) {
   for (const Part& part : parts_of(config)) {
     Tensor target = part.of(parameters[part.parameter]->value);
@@ -103,20 +103,20 @@ void read_mpt_weights(const Safetensors& weights, const LanguageModelConfig& con
 
 void write_mpt_files(const std::filesystem::path& folder, const LanguageModelConfig& config,
                      const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer) {
-  std::vector<NamedTensor> tensors;
+  std::vector<formats::NamedTensor> tensors;
   for (const Part& part : parts_of(config)) {
     tensors.push_back({part.name, part.of(parameters[part.parameter]->value)});
   }
-  write_safetensors(folder / kWeightsFile, tensors);
+  formats::write_safetensors(folder / kWeightsFile, tensors);
 
-  write_json(folder / kConfigFile, mpt_config_json(config, tokenizer));
+  formats::write_json(folder / kConfigFile, mpt_config_json(config, tokenizer));
   if (tokenizer != nullptr) tokenizer->save(folder);
 }
 
 std::set<std::string> mpt_file_names() {
-  std::set<std::string> names = tokenizer_file_names();
+  std::set<std::string> names = text::tokenizer_file_names();
   names.insert({kConfigFile, kWeightsFile});
   return names;
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

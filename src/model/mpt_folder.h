@@ -13,12 +13,12 @@
 #include "formats/safetensors.h"
 #include "model/mpt_config.h"
 
-namespace alibi {
+namespace alibi::model {
 
 /// The files of a model, opened. No memory is taken for its parameters.
 struct MptFolder {
   MptConfig config;
-  Safetensors weights;
+  formats::Safetensors weights;
   std::shared_ptr<const Tokenizer> tokenizer;
 
   /// Throws Error if something in them does not fit: the configuration; a parameter that is missing, has another shape
@@ -29,9 +29,9 @@ struct MptFolder {
 };
 
 /// Throws Error unless the file has every parameter with its shape, and nothing else. Nothing is allocated for them.
-void check_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config);
+void check_mpt_weights(const formats::Safetensors& weights, const LanguageModelConfig& config);
 /// Fills the parameters. Throws Error that names the tensor and the place of a number that is not finite.
-void read_mpt_weights(const Safetensors& weights, const LanguageModelConfig& config,
+void read_mpt_weights(const formats::Safetensors& weights, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters);
 /// Writes all files of the model. `tokenizer`, if there is one, gives the ids at which generation begins and ends.
 void write_mpt_files(const std::filesystem::path& folder, const LanguageModelConfig& config,
@@ -39,4 +39,4 @@ void write_mpt_files(const std::filesystem::path& folder, const LanguageModelCon
 /// What these may be called.
 std::set<std::string> mpt_file_names();
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -13,17 +13,17 @@ const char* name_of(Bidirectional value) { return enum_name(value); }
 const char* name_of(SlopeTraining value) { return enum_name(value); }
 const char* name_of(Precision value) { return enum_name(value); }
 
-Position position_from(std::string_view name) { return value_called<Position>(name, "position method"); }
-Activation activation_from(std::string_view name) { return value_called<Activation>(name, "activation"); }
-Norm norm_from(std::string_view name) { return value_called<Norm>(name, "norm"); }
+Position position_from(std::string_view name) { return core::value_called<Position>(name, "position method"); }
+Activation activation_from(std::string_view name) { return core::value_called<Activation>(name, "activation"); }
+Norm norm_from(std::string_view name) { return core::value_called<Norm>(name, "norm"); }
 Bidirectional bidirectional_from(std::string_view name) {
-  return value_called<Bidirectional>(name, "bidirectional form");
+  return core::value_called<Bidirectional>(name, "bidirectional form");
 }
 SlopeTraining slope_training_from(std::string_view name) {
-  return value_called<SlopeTraining>(name, "training of slopes");
+  return core::value_called<SlopeTraining>(name, "training of slopes");
 }
 Precision precision_from(std::string_view name) {
-  return name == "auto" ? best_precision() : value_called<Precision>(name, "precision besides auto");
+  return name == "auto" ? best_precision() : core::value_called<Precision>(name, "precision besides auto");
 }
 
 Precision best_precision() { return isa() >= Isa::avx512_bf16 ? Precision::bf16 : Precision::f32; }

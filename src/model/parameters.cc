@@ -7,10 +7,10 @@
 #include "model/transformer_state.h"
 #include "model/vocabulary.h"
 #include "nn/elementwise.h"
-#include "nn/many.h"
+#include "nn/foreach.h"
 #include "nn/random_fill.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 std::vector<ParameterSpec> specs_of(const DeclareParameters& declare) {
@@ -21,13 +21,13 @@ std::vector<ParameterSpec> specs_of(const DeclareParameters& declare) {
 
 }  // namespace
 
-Start Start::xavier(int64_t fan_in, int64_t fan_out, float gain) {
+Initializer Initializer::xavier(int64_t fan_in, int64_t fan_out, float gain) {
   return uniform(gain * std::sqrt(6.0f / static_cast<float>(fan_in + fan_out)));
 }
 
-Start Start::linear(int64_t fan_in) { return uniform(1 / std::sqrt(static_cast<float>(fan_in))); }
+Initializer Initializer::linear(int64_t fan_in) { return uniform(1 / std::sqrt(static_cast<float>(fan_in))); }
 
-void Start::fill(Tensor& values, const Random& random) const {
+void Initializer::fill(Tensor& values, const core::Random& random) const {
   switch (kind) {
     case Kind::constant:
       return values.fill(value);
@@ -56,11 +56,12 @@ std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::op
   uint64_t counted = 0;  // those without a stream of their own
   declare([&](Parameter*& place, ParameterSpec spec) {
     Parameter parameter{spec.name, Tensor::empty(spec.shape), {}, spec.decays, {}, spec.is_operand, spec.rate_factor};
-    if (seed) spec.start.fill(parameter.value, Random(*seed, spec.stream ? *spec.stream : mix(0x1417, counted++)));
+    if (seed)
+      spec.start.fill(parameter.value, core::Random(*seed, spec.stream ? *spec.stream : core::mix(0x1417, counted++)));
     if (seed && spec.last_rows) {
       const int64_t rows = spec.shape[0];
       Tensor last = parameter.value.slice(0, rows - spec.last_rows->rows, rows);
-      spec.last_rows->start.fill(last, Random(*seed, spec.last_rows->stream));
+      spec.last_rows->start.fill(last, core::Random(*seed, spec.last_rows->stream));
     }
     made.push_back(std::move(parameter));
     places.push_back(&place);
@@ -133,4 +134,4 @@ void round_operands(const std::vector<Parameter*>& parameters, Precision precisi
   nn::convert(values, rounded);
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -11,42 +11,42 @@
 #include "alibi/language_model.h"
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::model {
 
 /// What elements hold before training: independent draws, one value, or the same row of values again and again.
-struct Start {
+struct Initializer {
   enum class Kind : uint8_t { constant, normal, uniform, rows };
   Kind kind;
   float value;       ///< the constant, the standard deviation, or the bound on both sides
   float center = 0;  ///< of the uniform draws
   std::vector<float> row = {};
 
-  static Start constant(float value) { return {Kind::constant, value}; }
-  static Start normal(float deviation) { return {Kind::normal, deviation}; }
-  static Start uniform(float bound) { return {Kind::uniform, bound}; }
-  static Start between(float low, float high) { return {Kind::uniform, (high - low) / 2, (low + high) / 2}; }
-  static Start rows(std::vector<float> row) { return {Kind::rows, 0, 0, std::move(row)}; }
+  static Initializer constant(float value) { return {Kind::constant, value}; }
+  static Initializer normal(float deviation) { return {Kind::normal, deviation}; }
+  static Initializer uniform(float bound) { return {Kind::uniform, bound}; }
+  static Initializer between(float low, float high) { return {Kind::uniform, (high - low) / 2, (low + high) / 2}; }
+  static Initializer rows(std::vector<float> row) { return {Kind::rows, 0, 0, std::move(row)}; }
   /// Glorot & Bengio 2010, equation 16, times a gain.
-  static Start xavier(int64_t fan_in, int64_t fan_out, float gain = 1);
+  static Initializer xavier(int64_t fan_in, int64_t fan_out, float gain = 1);
   /// What PyTorch gives the weight and the bias of a linear layer: within 1 / sqrt(fan_in).
-  static Start linear(int64_t fan_in);
+  static Initializer linear(int64_t fan_in);
 
   /// Fills a contiguous float32 tensor; element i is a function of `random` and i.
-  void fill(Tensor& values, const Random& random) const;
+  void fill(Tensor& values, const core::Random& random) const;
 };
 
 /// All there is to say of a parameter, said once, by the layer that has it.
 struct ParameterSpec {
   std::string name;
   Shape shape;
-  Start start;
+  Initializer start;
   bool decays = false;
   bool is_operand = false;
   std::vector<std::string> parts = {};  ///< its equal parts, row after row, where files keep them apart
   std::optional<uint64_t> stream = {};  ///< of random numbers; absent: that of its place among those that have none
   struct LastRows {
     int64_t rows;
-    Start start;
+    Initializer start;
     uint64_t stream;
   };
   std::optional<LastRows> last_rows = {};  ///< that start otherwise
@@ -80,4 +80,4 @@ void zero_gradients(const std::vector<Parameter*>& parameters);
 /// The bfloat16 copies of operands: made or renewed in bf16, dropped in f32.
 void round_operands(const std::vector<Parameter*>& parameters, Precision precision);
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 /// Reuses a tensor's memory from step to step where the shape stays.
@@ -35,7 +35,7 @@ void PassMemory::prepare(const TransformerConfig& config, const PassMode& mode_i
   mode = mode_in;
   batch = batch_in;
   length = length_in;
-  if (keep == nullptr && mode.keep != Keep::nothing) keep = std::make_unique<const KeepMemory>();
+  if (keep == nullptr && mode.keep != Keep::nothing) keep = std::make_unique<const core::KeepMemory>();
   each(config, batch * length,
        [&](bool, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype, mode.device); });
   scratch.cut(config, mode, batch * length);
@@ -62,4 +62,4 @@ PassMemory::Bytes PassMemory::predict(const TransformerConfig& config, const Pas
   return bytes;
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -9,13 +9,12 @@
 
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
+#include "attention/decode/eviction.h"
 #include "core/memory.h"
 #include "core/random.h"
 #include "model/block.h"
 
-namespace alibi {
-
-class Forgetting;
+namespace alibi::model {
 
 /// What a pass leaves for a backward pass.
 enum class Keep : uint8_t {
@@ -37,9 +36,10 @@ struct PassMode {
 struct PassMemory {
   PassMode mode;
   int64_t batch = 0, length = 0;
-  std::unique_ptr<const KeepMemory> keep;  // what operators need for a while: steps do not ask the system for it anew
+  std::unique_ptr<const core::KeepMemory>
+      keep;  // what operators need for a while: steps do not ask the system for it anew
   std::vector<BlockMemory> blocks;
-  Junction last;
+  ResidualNorm last;
   BlockScratch scratch;
   Tensor stream;  // [R, C] float32: the stream where it is not kept; its gradient
   Tensor branch;  // [R, C] what returns to the stream; its gradient
@@ -69,21 +69,21 @@ using AttentionObserver =
 enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
 
 struct Pass {
-  int64_t position = 0;              ///< of the first token
-  std::span<KvCache> caches = {};    ///< of each layer: keys and values of the tokens before, which grow; empty: none
-  Forgetting* forgetting = nullptr;  ///< is told of each layer's attention over a cache
-  float slope_factor = 1;            ///< ALiBi's slopes are multiplied by it (Interpolation)
-  /// Not empty: each row of the batch is a text of its own, read under its own position, caches, forgetting and slope
+  int64_t position = 0;            ///< of the first token
+  std::span<KvCache> caches = {};  ///< of each layer: keys and values of the tokens before, which grow; empty: none
+  kernels::Eviction* eviction = nullptr;  ///< is told of each layer's attention over a cache
+  float slope_factor = 1;                 ///< ALiBi's slopes are multiplied by it (Interpolation)
+  /// Not empty: each row of the batch is a text of its own, read under its own position, caches, eviction and slope
   /// factor, in place of those above.
-  std::span<Pass* const> texts = {};
+  std::span<Pass* const> sequences = {};
   std::optional<StepSeed> seed;    ///< training: what dropout draws; absent: nothing is dropped
   AttentionObserver on_attention;  ///< sees what each layer's attention is given, first layer first
   PassMemory memory;
 
   nn::BranchDropout dropout(float probability, int layer, Draw what) const {
     if (!seed) return {};
-    return {probability,
-            Random(seed->seed, mix(seed->step, seed->part, static_cast<uint64_t>(layer), static_cast<uint64_t>(what)))};
+    return {probability, core::Random(seed->seed, core::mix(seed->step, seed->part, static_cast<uint64_t>(layer),
+                                                            static_cast<uint64_t>(what)))};
   }
 };
 
@@ -93,4 +93,4 @@ float slope_factor(const LanguageModel& model, int64_t length);
 /// LanguageModel::hidden() under a pass.
 Tensor hidden(const LanguageModel& model, const Tensor& ids, Pass& pass);
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -13,11 +13,11 @@
 #include "nn/positions.h"
 #include "nn/rotary.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 /// Of random numbers: apart from those of what all methods share, so that this starts the same with each.
-constexpr uint64_t kStream = mix(0x1417, ~uint64_t{1});
+constexpr uint64_t kStream = core::mix(0x1417, ~uint64_t{1});
 
 /// Press et al. 2022: the scores of attention less slope * distance.
 class Alibi : public PositionMethod {
@@ -48,7 +48,7 @@ class Alibi : public PositionMethod {
     const bool random = config_.slope_training == SlopeTraining::learned_random;
     visit(exponents_, {.name = "alibi.log2_slopes",
                        .shape = {config_.layers, config_.heads},
-                       .start = random ? Start::between(low, 0) : Start::rows(std::move(exponents)),
+                       .start = random ? Initializer::between(low, 0) : Initializer::rows(std::move(exponents)),
                        .stream = kStream});
   }
 
@@ -153,7 +153,7 @@ class Rotary : public PositionMethod {
                      fmt::format("{} / {} is {}, expected an even head_dim for rotary positions",
                                  fields.name("d_model"), fields.name("heads"), config_.head_dim()));
   }
-  void turn(Tensor& q, Tensor& k, int64_t first) const override {
+  void rotate(Tensor& q, Tensor& k, int64_t first) const override {
     nn::rotary(q, first, theta(), q);
     nn::rotary(k, first, theta(), k);
   }
@@ -178,7 +178,7 @@ class T5 : public PositionMethod {
   void declare(const VisitParameter& visit) override {
     visit(table_, {.name = "relative_bias.weight",
                    .shape = {config_.t5_buckets, config_.heads},
-                   .start = Start::normal(static_cast<float>(config_.t5_init)),
+                   .start = Initializer::normal(static_cast<float>(config_.t5_init)),
                    .stream = kStream,
                    .rate_factor = config_.t5_rate_factor});
   }
@@ -203,7 +203,7 @@ class Learned : public PositionMethod {
   void declare(const VisitParameter& visit) override {
     visit(table_, {.name = "wpe.weight",
                    .shape = {config_.max_length, config_.d_model},
-                   .start = Start::normal(0.02f),
+                   .start = Initializer::normal(0.02f),
                    .stream = kStream});
   }
   void enter(const Tensor& x, int64_t first, Tensor& y) const override {
@@ -250,4 +250,4 @@ std::unique_ptr<PositionMethod> make_position(const TransformerConfig& config) {
   fail_usage("[config] position is {}, which is none", static_cast<int>(config.position));
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -14,7 +14,7 @@
 
 // Dimension letters: B batch, T length, C d_model, H heads, K key/value heads, D head_dim.
 
-namespace alibi {
+namespace alibi::model {
 
 using TakeBiasGradients = std::function<void(const AttentionBiasGradients&)>;
 
@@ -45,7 +45,7 @@ class PositionMethod {
   virtual void enter(const Tensor& x, int64_t first, Tensor& y) const;
   virtual void enter_backward(const Tensor& /*dy*/, int64_t /*first*/) const {}
   /// To the queries [B, T, H, D] and keys [B, T, K, D] of every layer.
-  virtual void turn(Tensor& /*q*/, Tensor& /*k*/, int64_t /*first*/) const {}
+  virtual void rotate(Tensor& /*q*/, Tensor& /*k*/, int64_t /*first*/) const {}
   virtual void turn_backward(Tensor& /*dq*/, Tensor& /*dk*/, int64_t /*first*/) const {}
   /// What it tells the attention of a layer.
   virtual void bias(int /*layer*/, AttentionOptions&) const {}
@@ -66,4 +66,4 @@ std::vector<std::vector<float>> slopes_of(const PositionMethod& position, const 
 /// Positions that such a model has; absent: it runs at any length.
 inline std::optional<int64_t> end_of_positions(const TransformerConfig& config) { return make_position(config)->end(); }
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -77,7 +77,7 @@ LanguageModelConfig with_position(LanguageModelConfig config, Position position,
   config.transformer.position = position;
   config.train_length = train_length;
   config.transformer.max_length = 0;
-  const std::unique_ptr<PositionMethod> method = make_position(config.transformer);
+  const std::unique_ptr<model::PositionMethod> method = model::make_position(config.transformer);
   method->fit(config.transformer, train_length);
   const bool scaled = method->scales_embeddings() || config.adaptive.has_value();
   config.embedding_scale = scaled ? std::sqrt(static_cast<float>(config.transformer.d_model)) : 1.0f;

@@ -4,15 +4,15 @@
 
 #include "nn/elementwise.h"
 
-namespace alibi {
+namespace alibi::model {
 
-void Junction::each_statistic(const TransformerConfig& config, int64_t rows, const VisitTensor& visit) {
+void ResidualNorm::each_statistic(const TransformerConfig& config, int64_t rows, const VisitTensor& visit) {
   if (config.norm == Norm::layer_norm) visit(true, statistics.mean, {rows}, DType::float32);
   visit(true, statistics.rstd, {rows}, DType::float32);
 }
 
-void ResidualStream::leave(const NormLayer& norm, Junction& at, Tensor& y) {
-  at.returned = std::exchange(returning_, {});
+void ResidualStream::normalize(const NormLayer& norm, ResidualNorm& at, Tensor& y) {
+  at.returned = std::exchange(added_, {});
   const Tensor* returning = at.returned ? &branch : nullptr;
   if (returning != nullptr && branch.dtype() != y.dtype()) {  // inference in bf16, whose result is float32
     nn::add(x_, branch, x_);
@@ -26,24 +26,24 @@ void ResidualStream::leave(const NormLayer& norm, Junction& at, Tensor& y) {
   x_ = sum;
 }
 
-void ResidualGradient::leave_backward(const Tensor& dy, const NormLayer& norm, const Junction& at) {
+void ResidualGradient::normalize_backward(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at) {
   nn::residual_norm_backward(dy, at.x, norm.parameters(), at.statistics, at.returned.value_or(nn::BranchDropout()), dx_,
                              at.returned && branch_.defined() ? &branch_ : nullptr, &norm.weight->gradient,
                              gradient_of(norm.bias));
 }
 
-void ResidualStream::end(Junction& at, Tensor& y) {
-  at.returned = std::exchange(returning_, {});
+void ResidualStream::end(ResidualNorm& at, Tensor& y) {
+  at.returned = std::exchange(added_, {});
   if (!at.returned) return nn::convert(x_, y);
   if (at.returned->probability > 0) nn::dropout(branch, at.returned->probability, at.returned->random, branch);
   nn::add(x_, branch, y);
 }
 
-void ResidualGradient::end_backward(const Tensor& dy, const Junction& at) {
+void ResidualGradient::end_backward(const Tensor& dy, const ResidualNorm& at) {
   nn::convert(dy, dx_);
   if (at.returned && branch_.defined()) {
     nn::dropout_backward(dx_, at.returned->probability, at.returned->random, branch_);
   }
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

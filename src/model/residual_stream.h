@@ -9,13 +9,13 @@
 
 // Dimension letters: R rows, C d_model.
 
-namespace alibi {
+namespace alibi::model {
 
 /// Called for every tensor of a pass that owns memory. `kept`: from the forward to the backward pass.
 using VisitTensor = std::function<void(bool kept, Tensor& tensor, const Shape& shape, DType dtype)>;
 
 /// Where one branch returned to the stream and a norm took what the next one sees; kept for the backward pass.
-struct Junction {
+struct ResidualNorm {
   /// [R, C] the stream after the branch returned: float32, the stream itself; bfloat16, a copy; undefined: not kept.
   Tensor x;
   nn::NormStatistics statistics;
@@ -31,16 +31,16 @@ class ResidualStream {
   ResidualStream(const Tensor& x, const Tensor& branch_memory) : branch(branch_memory), x_(x) {}
 
   Tensor branch;
-  void returns(const nn::BranchDropout& dropout) { returning_ = dropout; }
+  void add(const nn::BranchDropout& dropout) { added_ = dropout; }
 
   /// y = norm of the stream
-  void leave(const NormLayer& norm, Junction& at, Tensor& y);
+  void normalize(const NormLayer& norm, ResidualNorm& at, Tensor& y);
   /// y = the stream, which ends; y may be its memory.
-  void end(Junction& at, Tensor& y);
+  void end(ResidualNorm& at, Tensor& y);
 
  private:
   Tensor x_;
-  std::optional<nn::BranchDropout> returning_;
+  std::optional<nn::BranchDropout> added_;
 };
 
 /// Backward: the gradient of the stream, from the top down.
@@ -54,11 +54,11 @@ class ResidualGradient {
   const Tensor& dbranch() const { return branch_.defined() ? branch_ : dx_; }
 
   /// Adds to the stream's gradient what dy, that of the norm's output, has for it.
-  void leave_backward(const Tensor& dy, const NormLayer& norm, const Junction& at);
-  void end_backward(const Tensor& dy, const Junction& at);
+  void normalize_backward(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at);
+  void end_backward(const Tensor& dy, const ResidualNorm& at);
 
  private:
   Tensor dx_, branch_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -22,75 +22,75 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType typ
 
 }  // namespace
 
-TransformerLayers::TransformerLayers(const TransformerConfig& config_in)
-    : config(config_in), position(make_position(config)) {
+model::TransformerLayers::TransformerLayers(const TransformerConfig& config_in)
+    : config(config_in), position(model::make_position(config)) {
   for (int i = 0; i < config.layers; ++i) blocks.emplace_back(config, *position, i);
 }
 
-void TransformerLayers::declare(const VisitParameter& visit) {
+void model::TransformerLayers::declare(const model::VisitParameter& visit) {
   position->declare(visit);
-  for (Block& block : blocks) block.declare(visit);
+  for (model::Block& block : blocks) block.declare(visit);
   if (config.final_norm) final_norm.declare(visit, "norm_f", config);
 }
 
 Transformer::State::State(const TransformerConfig& config_in, std::optional<uint64_t> seed)
-    : TransformerLayers((config_in.validate(), config_in)),
-      parameters(make_parameters([this](const VisitParameter& visit) { declare(visit); }, seed)) {}
+    : model::TransformerLayers((config_in.validate(), config_in)),
+      parameters(model::make_parameters([this](const model::VisitParameter& visit) { declare(visit); }, seed)) {}
 
-Tensor Transformer::State::walk(const Tensor& x_in, Keep keep, Pass& pass) const {
+Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::Pass& pass) const {
   const Tensor input = checked_input(x_in, config, DType::float32, "transformer");
   const int64_t batch = input.size(0), length = input.size(1), rows = batch * length, width = config.d_model;
-  check(pass.caches.empty() || (pass.caches.size() == blocks.size() && config.causal && keep == Keep::nothing),
+  check(pass.caches.empty() || (pass.caches.size() == blocks.size() && config.causal && keep == model::Keep::nothing),
         "[transformer] {} caches for {} layers: caches are for the inference of decoders, one a layer",
         pass.caches.size(), blocks.size());
-  check(pass.texts.empty() || std::ssize(pass.texts) == batch, "[transformer] {} texts for a batch of {}",
-        pass.texts.size(), batch);
-  const auto check_caches = [](const Pass& text) {
+  check(pass.sequences.empty() || std::ssize(pass.sequences) == batch, "[transformer] {} sequences for a batch of {}",
+        pass.sequences.size(), batch);
+  const auto check_caches = [](const model::Pass& text) {
     for (const KvCache& cache : text.caches) {
       check(cache.length() == text.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
             cache.length(), text.position);
     }
   };
   check_caches(pass);
-  for (const Pass* text : pass.texts) check_caches(*text);
-  PassMemory& memory = pass.memory;
+  for (const model::Pass* text : pass.sequences) check_caches(*text);
+  model::PassMemory& memory = pass.memory;
   memory.prepare(config, {precision, keep, input.device()}, batch, length);
 
   Tensor x = memory.first();
   Tensor entered = x.reshape(input.shape());
-  if (pass.texts.empty()) position->enter(input, pass.position, entered);
-  for (int64_t row = 0; row < std::ssize(pass.texts); ++row) {
+  if (pass.sequences.empty()) position->enter(input, pass.position, entered);
+  for (int64_t row = 0; row < std::ssize(pass.sequences); ++row) {
     Tensor of_row = entered.slice(0, row, row + 1);
-    position->enter(input.slice(0, row, row + 1), pass.texts[static_cast<size_t>(row)]->position, of_row);
+    position->enter(input.slice(0, row, row + 1), pass.sequences[static_cast<size_t>(row)]->position, of_row);
   }
-  const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, Draw::embedding);
+  const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, model::Draw::embedding);
   if (dropout.probability > 0) nn::dropout(x, dropout.probability, dropout.random, x);
-  ResidualStream stream(x, memory.branch);
-  for (const Block& block : blocks) block.forward(stream, pass);
-  if (!config.final_norm && keep == Keep::nothing) {
+  model::ResidualStream stream(x, memory.branch);
+  for (const model::Block& block : blocks) block.forward(stream, pass);
+  if (!config.final_norm && keep == model::Keep::nothing) {
     stream.end(memory.last, x);
     return x.reshape(input.shape());
   }
-  const DType type = keep == Keep::nothing ? DType::float32 : memory.mode.type();
+  const DType type = keep == model::Keep::nothing ? DType::float32 : memory.mode.type();
   Tensor y = Tensor::empty({rows, width}, type, memory.mode.device);
-  config.final_norm ? stream.leave(final_norm, memory.last, y) : stream.end(memory.last, y);
+  config.final_norm ? stream.normalize(final_norm, memory.last, y) : stream.end(memory.last, y);
   return y.reshape(input.shape());
 }
 
-Tensor Transformer::State::walk_back(const Tensor& dy, Pass& pass) const {
-  PassMemory& memory = pass.memory;
+Tensor Transformer::State::backward(const Tensor& dy, model::Pass& pass) const {
+  model::PassMemory& memory = pass.memory;
   const Tensor top = dy.reshape({memory.batch * memory.length, config.d_model});
   Tensor& dx = memory.stream;
   const bool branch_is_stream = precision == Precision::f32 && config.dropout == 0;
-  ResidualGradient stream(dx, branch_is_stream ? Tensor() : memory.branch);
+  model::ResidualGradient stream(dx, branch_is_stream ? Tensor() : memory.branch);
   if (config.final_norm) {
     dx.fill(0);
-    stream.leave_backward(top, final_norm, memory.last);
+    stream.normalize_backward(top, final_norm, memory.last);
   } else {
     stream.end_backward(top, memory.last);
   }
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) block->backward(stream, pass);
-  const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, Draw::embedding);
+  const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, model::Draw::embedding);
   if (dropout.probability > 0) nn::dropout_backward(dx, dropout.probability, dropout.random, dx);
   const Tensor dinput = dx.reshape(dy.shape());
   position->enter_backward(dinput, pass.position);
@@ -105,7 +105,8 @@ Transformer::Transformer(Transformer&&) noexcept = default;
 Transformer& Transformer::operator=(Transformer&&) noexcept = default;
 
 const TransformerConfig& Transformer::config() const { return state_->config; }
-std::vector<std::vector<float>> slopes_of(const PositionMethod& position, const TransformerConfig& config) {
+std::vector<std::vector<float>> model::slopes_of(const model::PositionMethod& position,
+                                                 const TransformerConfig& config) {
   std::vector<std::vector<float>> all;
   for (int layer = 0; layer < config.layers && config.position == Position::alibi; ++layer) {
     AttentionOptions options;
@@ -115,40 +116,40 @@ std::vector<std::vector<float>> slopes_of(const PositionMethod& position, const 
   }
   return all;
 }
-std::vector<std::vector<float>> Transformer::slopes() const { return slopes_of(*state_->position, config()); }
+std::vector<std::vector<float>> Transformer::slopes() const { return model::slopes_of(*state_->position, config()); }
 std::vector<Parameter>& Transformer::parameters() { return state_->parameters; }
 const std::vector<Parameter>& Transformer::parameters() const { return state_->parameters; }
 
 Tensor Transformer::operator()(const Tensor& x) const {
-  Pass pass;
-  return state_->walk(x, Keep::nothing, pass);
+  model::Pass pass;
+  return state_->forward(x, model::Keep::nothing, pass);
 }
 
 Tensor Transformer::forward(const Tensor& x, const StepSeed& seed) {
   state_->training.seed = seed;
-  return state_->walk(x, state_->recompute ? Keep::sums : Keep::all, state_->training);
+  return state_->forward(x, state_->recompute ? model::Keep::sums : model::Keep::all, state_->training);
 }
 
 Tensor Transformer::backward(const Tensor& dy_in) {
-  Pass& pass = state_->training;
-  const DType type = PassMode{precision()}.type();
+  model::Pass& pass = state_->training;
+  const DType type = model::PassMode{precision()}.type();
   const Tensor dy = checked_input(dy_in, config(), type, "transformer backward");
   check(pass.memory.batch > 0 && dy.size(0) == pass.memory.batch && dy.size(1) == pass.memory.length,
         "[transformer backward] dy has shape {}, expected that of the last forward call, [{}, {}, {}]",
         to_string(dy.shape()), pass.memory.batch, pass.memory.length, config().d_model);
   check(parameters().empty() || parameters().front().gradient.defined(),
         "[transformer backward] there are no gradients to add to; call zero_gradients() first");
-  return state_->walk_back(dy, pass);
+  return state_->backward(dy, pass);
 }
 
 void Transformer::to(Device device) {
   release_activations();
-  move_parameters(pointers_to(state_->parameters), device);
+  model::move_parameters(model::pointers_to(state_->parameters), device);
 }
 
-void Transformer::zero_gradients() { alibi::zero_gradients(pointers_to(state_->parameters)); }
+void Transformer::zero_gradients() { alibi::model::zero_gradients(model::pointers_to(state_->parameters)); }
 
-void Transformer::release_activations() { state_->training = Pass(); }
+void Transformer::release_activations() { state_->training = model::Pass(); }
 
 void Transformer::set_precision(Precision precision) {
   if (precision == state_->precision) return;
@@ -163,6 +164,6 @@ void Transformer::set_recompute(bool recompute) {
   state_->recompute = recompute;
 }
 
-void Transformer::weights_changed() { round_operands(pointers_to(state_->parameters), precision()); }
+void Transformer::weights_changed() { model::round_operands(model::pointers_to(state_->parameters), precision()); }
 
 }  // namespace alibi

@@ -12,7 +12,7 @@
 
 // Dimension letters: B batch, T length, C d_model.
 
-namespace alibi {
+namespace alibi::model {
 
 /// The layers, whose parameters may or may not have been made.
 struct TransformerLayers {
@@ -28,20 +28,24 @@ struct TransformerLayers {
   void declare(const VisitParameter& visit);
 };
 
-struct [[gnu::visibility("hidden")]] Transformer::State : TransformerLayers {
+}  // namespace alibi::model
+
+namespace alibi {
+
+struct [[gnu::visibility("hidden")]] Transformer::State : model::TransformerLayers {
   std::vector<Parameter> parameters;
   Precision precision = Precision::f32;
   bool recompute = false;
-  Pass training;
+  model::Pass training;
 
   /// Without a seed the parameters hold nothing yet.
   State(const TransformerConfig& config_in, std::optional<uint64_t> seed);
 
   /// The one walk through the layers: x [B, T, C] -> y of that shape, of the activations' type in training, else
   /// float32. The pass says what differs; `keep` what its memory must hold afterwards.
-  Tensor walk(const Tensor& x, Keep keep, Pass& pass) const;
+  Tensor forward(const Tensor& x, model::Keep keep, model::Pass& pass) const;
   /// Down again, after a walk that kept something. dy -> dx, which lies in the memory of the pass.
-  Tensor walk_back(const Tensor& dy, Pass& pass) const;
+  Tensor backward(const Tensor& dy, model::Pass& pass) const;
 };
 
 }  // namespace alibi

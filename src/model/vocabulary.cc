@@ -11,15 +11,15 @@
 #include "nn/embedding.h"
 #include "nn/linear.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 /// Standard deviation width^-0.5 makes the first logits of the tied projection about N(0, 1).
-Start of_table(int width) { return Start::normal(1 / std::sqrt(static_cast<float>(width))); }
+Initializer of_table(int width) { return Initializer::normal(1 / std::sqrt(static_cast<float>(width))); }
 
 /// Streams of random numbers apart from those of the transformer, which count up from 0.
 constexpr uint64_t past_the_layers = ~uint64_t{0};
-uint64_t stream_of_band(size_t index) { return mix(0x1417, past_the_layers, index); }
+uint64_t stream_of_band(size_t index) { return core::mix(0x1417, past_the_layers, index); }
 
 /// The table of the embedding is the output projection too.
 class Table : public Vocabulary {
@@ -32,7 +32,7 @@ class Table : public Vocabulary {
                    .shape = {rows_, width_},
                    .start = of_table(width_),
                    .is_operand = true,
-                   .stream = mix(0x1417, past_the_layers)});
+                   .stream = core::mix(0x1417, past_the_layers)});
   }
 
   void embed(const Tensor& ids, Tensor& y) const override { nn::embedding(ids, table_->value, scale_, y); }
@@ -78,11 +78,11 @@ class Bands : public Vocabulary {
                           .start = of_table(band.width),
                           .is_operand = true,
                           .stream = stream_of_band(3 * b + 1)};
-      if (others > 0) table.last_rows = {others, Start::xavier(width_, others), stream_of_band(3 * b + 2)};
+      if (others > 0) table.last_rows = {others, Initializer::xavier(width_, others), stream_of_band(3 * b + 2)};
       visit(tables_[b], std::move(table));
       visit(projections_[b], {.name = fmt::format("wte.bands.{}.projection", b),
                               .shape = {width_, band.width},
-                              .start = Start::xavier(band.width, width_),
+                              .start = Initializer::xavier(band.width, width_),
                               .decays = true,
                               .is_operand = true,
                               .stream = stream_of_band(3 * b + 3)});
@@ -103,7 +103,7 @@ class Bands : public Vocabulary {
   void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale, const StepSeed& seed,
                           std::span<float> result, Tensor& dstates) override {
     nn::AdaptiveWeights sums = gradients();
-    const Random draws(seed.seed, mix(seed.step, seed.part, past_the_layers));
+    const core::Random draws(seed.seed, core::mix(seed.step, seed.part, past_the_layers));
     nn::adaptive_cross_entropy_with_gradients(states, weights(), targets, gradient_scale, dropout_, draws, result,
                                               dstates, sums);
   }
@@ -135,4 +135,4 @@ std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config) {
   return std::make_unique<Table>(config);
 }
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -10,7 +10,7 @@
 
 // Dimension letters: R rows, C d_model, V vocab_size.
 
-namespace alibi {
+namespace alibi::model {
 
 class Vocabulary {
  public:
@@ -34,4 +34,4 @@ class Vocabulary {
 /// One table [V, C], or the bands of config.adaptive; its parameters are not made yet.
 std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config);
 
-}  // namespace alibi
+}  // namespace alibi::model

@@ -175,9 +175,9 @@ void activate(Activation kind, const Tensor& x, Tensor& y) {
   const Rows out = rows_of("activate", "y", y);
   const Rows in{out.rows, is_gated(kind) ? 2 * out.features : out.features};
   check_rows("activate", "x", x, in, y.dtype());
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(activate_rows);
-  parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
     kernel(kind, x.dtype(), x.raw(), in.features, out.features, y.raw(), begin, end);
   });
 }
@@ -189,9 +189,9 @@ void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tenso
   check_rows("activate_backward", "x", x, in, dy.dtype());
   check_rows("activate_backward", "dx", dx, in, dy.dtype());
   if (y != nullptr) check_rows("activate_backward", "y", *y, out, dy.dtype());
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(activate_backward_rows);
-  parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
     kernel(kind, x.dtype(), dy.raw(), x.raw(), in.features, out.features, dx.raw(), y != nullptr ? y->raw() : nullptr,
            begin, end);
   });

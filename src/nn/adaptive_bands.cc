@@ -119,10 +119,10 @@ void scatter_rows(const Tensor& x, const Tensor& rows, Tensor& y, bool accumulat
         name_of(y.dtype()), to_string(y.shape()));
   check_vector("scatter_rows", "rows", rows, from.rows, DType::int32);
   const int32_t* places = rows.data<int32_t>();
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(scatter);
   const auto row_bytes = static_cast<int64_t>(size_of(x.dtype())) * from.features;
-  parallel_ranges(from.rows, rows_per_task(from.features), [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(from.rows, rows_per_task(from.features), [&](int64_t begin, int64_t end) {
     kernel(static_cast<const char*>(x.raw()) + begin * row_bytes, places + begin, end - begin, from.features,
            accumulate, y.raw(), x.dtype());
   });

@@ -56,12 +56,12 @@ Tensor head_targets(const Tensor& targets, const std::vector<BandRows>& bands, i
 
 struct Training {
   float gradient_scale, dropout;
-  const Random& random;
+  const core::Random& random;
   Tensor& dhidden;
   AdaptiveWeights& gradients;
 
   /// The mask of the hidden states, or of those of a band.
-  Random draws(size_t band) const { return Random(random.seed(), mix(random.stream(), band)); }
+  core::Random draws(size_t band) const { return core::Random(random.seed(), core::mix(random.stream(), band)); }
 };
 
 /// The rows of one band: adds to nll, dhidden and gradients. hidden [R, d] has gone through its dropout.
@@ -135,7 +135,7 @@ void adaptive_cross_entropy(const Tensor& hidden, const AdaptiveWeights& weights
 }
 
 void adaptive_cross_entropy_with_gradients(const Tensor& hidden, const AdaptiveWeights& weights, const Tensor& targets,
-                                           float gradient_scale, float dropout_probability, const Random& random,
+                                           float gradient_scale, float dropout_probability, const core::Random& random,
                                            std::span<float> nll, Tensor& dhidden, AdaptiveWeights& gradients) {
   if (ran_elsewhere(&Operators::adaptive_cross_entropy_with_gradients, "adaptive_cross_entropy_with_gradients", hidden,
                     weights, targets, gradient_scale, dropout_probability, random, nll, dhidden, gradients))
@@ -155,7 +155,7 @@ void adaptive_log_probabilities(const Tensor& hidden_in, const AdaptiveWeights& 
   const int64_t vocab = weights.vocab_size(), words = weights.band_size(0);
   check_rows(operation, "log_probabilities", log_probabilities, {in.rows, vocab}, DType::float32);
   const Tensor hidden = hidden_in.reshape({in.rows, in.features}), all = log_probabilities.reshape({in.rows, vocab});
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto log_softmax = HWY_DYNAMIC_DISPATCH(log_softmax_row);
 
   constexpr int64_t most_rows = 256;  // whose first softmax exists beside the result
@@ -166,7 +166,7 @@ void adaptive_log_probabilities(const Tensor& hidden_in, const AdaptiveWeights& 
     const Tensor states = hidden.slice(0, begin, begin + count);
     Tensor out = all.slice(0, begin, begin + count), head = all_heads.slice(0, 0, count);
     matmul(states, false, weights.tables[0], true, head, false);
-    parallel_for(count, [&](int64_t row) {
+    core::parallel_for(count, [&](int64_t row) {
       float* logits = head.data<float>() + row * head_size;
       log_softmax(logits, head_size, 0);
       std::memcpy(out.data<float>() + row * vocab, logits, static_cast<size_t>(words) * sizeof(float));
@@ -179,7 +179,7 @@ void adaptive_log_probabilities(const Tensor& hidden_in, const AdaptiveWeights& 
       matmul(states, false, weights.projections[b], false, projected, false);
       Tensor logits = out.slice(1, first, first + size);
       matmul(projected, false, weights.tables[b], true, logits, false);
-      parallel_for(count, [&](int64_t row) {
+      core::parallel_for(count, [&](int64_t row) {
         log_softmax(logits.data<float>() + row * vocab, size, head.data<float>()[row * head_size + words + band - 1]);
       });
       first += size;

@@ -20,7 +20,7 @@ void adaptive_cross_entropy(const Tensor& hidden, const AdaptiveWeights& weights
 /// Forward and backward: dhidden is overwritten with and the gradients (float32) are added gradient_scale * d(sum of
 /// nll). Dropout with this probability takes elements of the hidden states and, behind the projections, of the bands'.
 void adaptive_cross_entropy_with_gradients(const Tensor& hidden, const AdaptiveWeights& weights, const Tensor& targets,
-                                           float gradient_scale, float dropout_probability, const Random& random,
+                                           float gradient_scale, float dropout_probability, const core::Random& random,
                                            std::span<float> nll, Tensor& dhidden, AdaptiveWeights& gradients);
 
 /// log p of every word: float32 [rows, vocab_size].

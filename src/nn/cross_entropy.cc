@@ -80,7 +80,7 @@ void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weigh
           target[row], row, vocab - 1);
   }
 
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(cross_entropy_rows);
   const int64_t step = std::min(cross_entropy_chunk_rows(vocab), in.rows);
   const Tensor all_logits = Tensor::empty({step, vocab});
@@ -95,7 +95,7 @@ void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weigh
     Tensor logits = all_logits.slice(0, 0, end - begin);
     const Tensor dlogits = all_dlogits.slice(0, 0, end - begin);
     matmul(x, false, weight, true, logits, false);
-    parallel_ranges(end - begin, rows_per_task(vocab), [&](int64_t first, int64_t last) {
+    core::parallel_ranges(end - begin, rows_per_task(vocab), [&](int64_t first, int64_t last) {
       const Tensor rows = dlogits.slice(0, first, last);
       kernel(logits.data<float>() + first * vocab, last - first, vocab, target + begin + first,
              dhidden != nullptr ? rows.raw() : nullptr, rows.dtype(), gradient_scale, nll.data() + begin + first);

@@ -101,13 +101,13 @@ void check_like(const char* operation, const char* name, const Tensor& tensor, c
         name, to_string(tensor.strides()));
 }
 
-void drop(const char* operation, const Tensor& x, float probability, const Random& random, Tensor& y) {
+void drop(const char* operation, const Tensor& x, float probability, const core::Random& random, Tensor& y) {
   check_like(operation, "the result", y, x);
   const Dropout dropout = dropout_of(operation, probability, random);
   const Arrays arrays{x.raw(), nullptr, y.raw(), x.dtype(), {}, y.dtype()};
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(dropout_range);
-  parallel_ranges(x.elements(), grain, [&](int64_t begin, int64_t end) { kernel(arrays, dropout, begin, end); });
+  core::parallel_ranges(x.elements(), grain, [&](int64_t begin, int64_t end) { kernel(arrays, dropout, begin, end); });
 }
 
 }  // namespace
@@ -117,31 +117,31 @@ void add(const Tensor& a, const Tensor& b, Tensor& y) {
   check_like("add", "b", b, a);
   check_like("add", "y", y, a);
   const Arrays arrays{a.raw(), b.raw(), y.raw(), a.dtype(), b.dtype(), y.dtype()};
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(add_range);
-  parallel_ranges(a.elements(), grain, [&](int64_t begin, int64_t end) { kernel(arrays, begin, end); });
+  core::parallel_ranges(a.elements(), grain, [&](int64_t begin, int64_t end) { kernel(arrays, begin, end); });
 }
 
 void convert(const Tensor& x, Tensor& y) {
   if (ran_elsewhere(&Operators::convert, "convert", x, y)) return;
   check_like("convert", "y", y, x);
   const Arrays arrays{x.raw(), nullptr, y.raw(), x.dtype(), {}, y.dtype()};
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(convert_range);
-  parallel_ranges(x.elements(), grain, [&](int64_t begin, int64_t end) { kernel(arrays, begin, end); });
+  core::parallel_ranges(x.elements(), grain, [&](int64_t begin, int64_t end) { kernel(arrays, begin, end); });
 }
 
 void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_type) {
-  prepare_dispatch();
+  core::prepare_dispatch();
   HWY_DYNAMIC_DISPATCH(convert_range)({x, nullptr, y, x_type, {}, y_type}, 0, count);
 }
 
-void dropout(const Tensor& x, float probability, const Random& random, Tensor& y) {
+void dropout(const Tensor& x, float probability, const core::Random& random, Tensor& y) {
   if (ran_elsewhere(&Operators::dropout, "dropout", x, probability, random, y)) return;
   drop("dropout", x, probability, random, y);
 }
 
-void dropout_backward(const Tensor& dy, float probability, const Random& random, Tensor& dx) {
+void dropout_backward(const Tensor& dy, float probability, const core::Random& random, Tensor& dx) {
   if (ran_elsewhere(&Operators::dropout_backward, "dropout_backward", dy, probability, random, dx)) return;
   drop("dropout_backward", dy, probability, random, dx);
 }

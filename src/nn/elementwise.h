@@ -16,8 +16,8 @@ void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_ty
 /// Element i is dropped if random.uniform(i) < probability; the rest is divided by 1 - probability (Srivastava et al.
 /// 2014). The mask is a function of the element's index alone, so nothing is kept for the backward pass. y may be x, or
 /// of the other floating-point type.
-void dropout(const Tensor& x, float probability, const Random& random, Tensor& y);
+void dropout(const Tensor& x, float probability, const core::Random& random, Tensor& y);
 /// The same mask and factor applied to dy; dx may be dy.
-void dropout_backward(const Tensor& dy, float probability, const Random& random, Tensor& dx);
+void dropout_backward(const Tensor& dy, float probability, const core::Random& random, Tensor& dx);
 
 }  // namespace alibi::nn

@@ -78,10 +78,10 @@ void embedding(const Tensor& ids, const Tensor& table, float scale, Tensor& y) {
   const Rows out{ids.elements(), shape.features};
   check_rows("embedding", "y", y, out, table.dtype());
   const int32_t* values = checked_ids("embedding", ids, out.rows, shape.rows);
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(look_up);
   const auto row_bytes = static_cast<int64_t>(size_of(y.dtype())) * out.features;
-  parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
     kernel(table.raw(), values + begin, end - begin, out.features, scale,
            static_cast<char*>(y.raw()) + begin * row_bytes, y.dtype());
   });
@@ -94,11 +94,11 @@ void embedding_backward(const Tensor& dy, const Tensor& ids, float scale, Tensor
   const Rows out{ids.elements(), shape.features};
   check_rows("embedding_backward", "dy", dy, out, dy.dtype());
   const int32_t* values = checked_ids("embedding_backward", ids, out.rows, shape.rows);
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(add_columns);
   // Rows of one id must be added in order, so the columns are shared out instead.
   constexpr int64_t columns = 32;
-  parallel_ranges(out.features, columns, [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(out.features, columns, [&](int64_t begin, int64_t end) {
     kernel(dy.raw(), values, out.rows, out.features, scale, begin, end, dtable.data<float>(), dy.dtype());
   });
 }

@@ -67,10 +67,10 @@ constexpr int64_t grain = 32768;
 }  // namespace
 
 double sum_of_squares(const float* values, int64_t count) {
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(squares);
-  std::vector<double> parts(static_cast<size_t>(ceil_div(count, grain)));
-  parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
+  std::vector<double> parts(static_cast<size_t>(core::ceil_div(count, grain)));
+  core::parallel_ranges(count, grain, [&](int64_t begin, int64_t end) {
     parts[static_cast<size_t>(begin / grain)] = kernel(values + begin, end - begin);
   });
   double total = 0;
@@ -101,10 +101,10 @@ void adamw(std::span<float> weight, std::span<const float> gradient, std::span<f
   args.rate = static_cast<float>(rate / correction1);
   args.v_factor = static_cast<float>(1 / std::sqrt(correction2));
   args.eps = options.eps;
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(adamw_range);
-  parallel_ranges(static_cast<int64_t>(weight.size()), grain,
-                  [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
+  core::parallel_ranges(static_cast<int64_t>(weight.size()), grain,
+                        [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
 }
 
 }  // namespace alibi::nn

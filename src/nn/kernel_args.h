@@ -9,7 +9,7 @@ namespace alibi::nn {
 
 /// Elements that dropout keeps, as core/random.h tells; threshold 0 keeps all.
 struct Dropout {
-  Random random{0, 0};
+  core::Random random{0, 0};
   uint32_t threshold = 0;  ///< element i is dropped if its 24 random bits are below
   float factor = 1;        ///< of the others
 };

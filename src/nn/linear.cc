@@ -5,13 +5,13 @@
 
 #include "core/check.h"
 #include "core/parallel.h"
-#include "nn/few_rows.h"
 #include "nn/matmul_plan.h"
 #include "nn/onednn.h"
 #include "nn/operators.h"
 #include "nn/product_observer.h"
 #include "nn/reduce.h"
 #include "nn/shape.h"
+#include "nn/skinny_gemm.h"
 
 namespace alibi::nn {
 namespace {
@@ -53,14 +53,14 @@ struct Turned {
       : from(operand), lines(outer), k(inner) {
     if (!wanted) return;
     copy = Tensor::empty({lines, k});
-    tasks = ceil_div(lines, lines_of_task);
+    tasks = core::ceil_div(lines, lines_of_task);
     operand = {copy.raw(), k, is_b, DType::float32};
   }
 
   void run(int64_t task) const {
     const int64_t line = task * lines_of_task;
-    turn(static_cast<const float*>(from.data) + line, from.stride, k, std::min(lines_of_task, lines - line),
-         copy.data<float>() + line * k);
+    transpose(static_cast<const float*>(from.data) + line, from.stride, k, std::min(lines_of_task, lines - line),
+              copy.data<float>() + line * k);
   }
 
   static constexpr int64_t lines_of_task = 128;
@@ -73,13 +73,13 @@ struct Turned {
 void compute_in_tasks(Product p) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return fill_without_products(p);
-  if (is_of_few_rows(p)) return multiply_few_rows(p);
+  if (is_skinny(p)) return skinny_gemm(p);
   const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(p.a.dtype));
-  const Turned a(p.a, plan.turn_a, p.m, p.k, false), b(p.b, plan.turn_b, p.n, p.k, true);
-  parallel_for(a.tasks + b.tasks, [&](int64_t task) { task < a.tasks ? a.run(task) : b.run(task - a.tasks); });
+  const Turned a(p.a, plan.transpose_a, p.m, p.k, false), b(p.b, plan.transpose_b, p.n, p.k, true);
+  core::parallel_for(a.tasks + b.tasks, [&](int64_t task) { task < a.tasks ? a.run(task) : b.run(task - a.tasks); });
   const int64_t sums = plan.pieces_k - 1;
   const Tensor partials = sums > 0 ? Tensor::empty({sums, p.m, p.n}) : Tensor();
-  parallel_for(plan.tasks(), [&](int64_t task) {
+  core::parallel_for(plan.tasks(), [&](int64_t task) {
     const int64_t piece = task / (plan.tiles_m * plan.tiles_n);
     const int64_t tile = task % (plan.tiles_m * plan.tiles_n);
     const int64_t row = tile / plan.tiles_n * plan.tile_m, column = tile % plan.tiles_n * plan.tile_n;

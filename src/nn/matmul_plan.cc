@@ -39,7 +39,7 @@ constexpr double waited = 0.05;
 constexpr int64_t kernel_m = 32, kernel_n = 64, kernel_k = 256;  // of the kernels
 
 int64_t tile_of(int64_t size, int64_t tiles, int64_t block) {
-  return std::min(size, ceil_div(ceil_div(size, tiles), block) * block);
+  return std::min(size, core::ceil_div(core::ceil_div(size, tiles), block) * block);
 }
 
 /// The less, the better.
@@ -48,17 +48,17 @@ double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulP
   const auto k = static_cast<double>(plan.tile_k);
   double rate = 1;
   if (kernels == ProductKernels::inner_first) {
-    const bool inner_first = (shape.a_inner_first || plan.turn_a) && (shape.b_inner_first || plan.turn_b);
+    const bool inner_first = (shape.a_inner_first || plan.transpose_a) && (shape.b_inner_first || plan.transpose_b);
     if (!inner_first) rate = 1 / m + 1 / n < least_to_copy ? copied : read_in_place;
   }
   const double element = kernels == ProductKernels::inner_first ? operand_cost : operand_cost_any_layout;
   const double task = rate * m * n * k + element * (m * k + k * n) + result_cost * m * n + call_cost;
   const double all_m = static_cast<double>(shape.m), all_n = static_cast<double>(shape.n);
-  const double turned =
-      static_cast<double>((plan.turn_a ? shape.m : 0) + (plan.turn_b ? shape.n : 0)) * static_cast<double>(shape.k);
+  const double turned = static_cast<double>((plan.transpose_a ? shape.m : 0) + (plan.transpose_b ? shape.n : 0)) *
+                        static_cast<double>(shape.k);
   const double beside = turn_cost * turned + partial_cost * static_cast<double>(plan.pieces_k - 1) * all_m * all_n;
   if (plan.tasks() > 1 && task < least_cost) return std::numeric_limits<double>::infinity();
-  const double time = static_cast<double>(ceil_div(plan.tasks(), 2) * 2) * task + beside;
+  const double time = static_cast<double>(core::ceil_div(plan.tasks(), 2) * 2) * task + beside;
   const double work = all_m * all_n * static_cast<double>(shape.k);
   const double wanted = std::clamp(work / good_cost, std::min(few_tasks, std::max(1.0, work / least_cost)), most_tasks);
   const auto missing = [&](double limit) {
@@ -73,7 +73,7 @@ double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulP
 /// Into how many tiles an axis is cut at most, and which numbers are tried.
 template <class Try>
 void for_each_count(int64_t size, int64_t block, int64_t most, const Try& attempt) {
-  const int64_t last = std::min(most, ceil_div(size, block));
+  const int64_t last = std::min(most, core::ceil_div(size, block));
   for (int64_t count = 1; count <= last; count += count < 8 ? 1 : count / 4) attempt(count);
 }
 
@@ -81,23 +81,23 @@ template <class Try>
 void for_each_plan(const ProductShape& shape, ProductKernels kernels, const Try& attempt) {
   constexpr int64_t most_tiles = 256, most_pieces = 16;
   const bool may_turn = kernels == ProductKernels::inner_first;
-  const bool turnable_a = may_turn && !shape.a_inner_first, turnable_b = may_turn && !shape.b_inner_first;
+  const bool transposable_a = may_turn && !shape.a_inner_first, transposable_b = may_turn && !shape.b_inner_first;
   MatmulPlan plan{};
   for (const bool turn : {false, true}) {
-    if (turn && !turnable_a && !turnable_b) continue;
-    plan.turn_a = turn && turnable_a;
-    plan.turn_b = turn && turnable_b;
+    if (turn && !transposable_a && !transposable_b) continue;
+    plan.transpose_a = turn && transposable_a;
+    plan.transpose_b = turn && transposable_b;
     for_each_count(shape.k, kernel_k, shape.may_split_k ? most_pieces : 1, [&](int64_t pieces) {
       // Partial sums shall not take more memory than half of what is multiplied.
       if ((pieces - 1) * shape.m * shape.n > shape.k * (shape.m + shape.n) / 2) return;
       plan.tile_k = tile_of(shape.k, pieces, kernel_k);
-      plan.pieces_k = ceil_div(shape.k, plan.tile_k);
+      plan.pieces_k = core::ceil_div(shape.k, plan.tile_k);
       for_each_count(shape.m, kernel_m, most_tiles, [&](int64_t tiles_m) {
         plan.tile_m = tile_of(shape.m, tiles_m, kernel_m);
-        plan.tiles_m = ceil_div(shape.m, plan.tile_m);
+        plan.tiles_m = core::ceil_div(shape.m, plan.tile_m);
         for_each_count(shape.n, kernel_n, most_tiles, [&](int64_t tiles_n) {
           plan.tile_n = tile_of(shape.n, tiles_n, kernel_n);
-          plan.tiles_n = ceil_div(shape.n, plan.tile_n);
+          plan.tiles_n = core::ceil_div(shape.n, plan.tile_n);
           attempt(plan);
         });
       });

@@ -23,12 +23,13 @@ struct ProductShape {
 struct MatmulPlan {
   int64_t tile_m, tile_n, tile_k;
   int64_t tiles_m, tiles_n, pieces_k;
-  bool turn_a = false, turn_b = false;
+  bool transpose_a = false, transpose_b = false;
 
   int64_t tasks() const { return tiles_m * tiles_n * pieces_k; }
   /// Elements of the turned operands and of the sums of the pieces after the first, while the product runs.
   int64_t elements_of_copies(const ProductShape& shape) const {
-    return (turn_a ? shape.m * shape.k : 0) + (turn_b ? shape.k * shape.n : 0) + (pieces_k - 1) * shape.m * shape.n;
+    return (transpose_a ? shape.m * shape.k : 0) + (transpose_b ? shape.k * shape.n : 0) +
+           (pieces_k - 1) * shape.m * shape.n;
   }
 };
 

@@ -57,10 +57,10 @@ void nag(std::span<float> weight, std::span<const float> gradient, std::span<flo
   args.keep = static_cast<float>(momentum * follow);
   args.reach = static_cast<float>((1 + momentum) * rate * static_cast<double>(gradient_factor));
   args.step = static_cast<float>(rate * static_cast<double>(gradient_factor));
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(nag_range);
-  parallel_ranges(static_cast<int64_t>(weight.size()), grain,
-                  [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
+  core::parallel_ranges(static_cast<int64_t>(weight.size()), grain,
+                        [&](int64_t begin, int64_t end) { kernel(args, begin, end); });
 }
 
 }  // namespace alibi::nn

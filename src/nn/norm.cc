@@ -223,10 +223,10 @@ void norm_forward(const char* operation, const Tensor& x, const Tensor* branch, 
     check_rows(operation, "kept", *kept, shape, y.dtype());
     args.kept = kept->raw();
   }
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(norm_rows);
-  parallel_ranges(shape.rows, rows_per_task(shape.features),
-                  [&](int64_t begin, int64_t end) { kernel(args, x.dtype(), y.dtype(), begin, end); });
+  core::parallel_ranges(shape.rows, rows_per_task(shape.features),
+                        [&](int64_t begin, int64_t end) { kernel(args, x.dtype(), y.dtype(), begin, end); });
 }
 
 /// dx, or dsum and maybe dbranch.
@@ -257,14 +257,14 @@ void norm_backward(const char* operation, const Tensor& dy, const Tensor& x, con
   if (dbias != nullptr) check_vector(operation, "dbias", *dbias, shape.features, DType::float32);
   if (shape.rows == 0) return;
 
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(norm_backward_rows);
   // Every task sums its rows' share of dweight and dbias apart; the shares are added in order.
   const int64_t step = rows_per_partial(shape.rows);
-  const int64_t parts = ceil_div(shape.rows, step);
+  const int64_t parts = core::ceil_div(shape.rows, step);
   const Tensor dweights = dweight != nullptr ? Tensor({parts, shape.features}) : Tensor();
   const Tensor dbiases = dbias != nullptr ? Tensor({parts, shape.features}) : Tensor();
-  parallel_ranges(shape.rows, step, [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(shape.rows, step, [&](int64_t begin, int64_t end) {
     const int64_t at = begin / step * shape.features;
     kernel(args, x.dtype(), begin, end, dweight != nullptr ? dweights.data<float>() + at : nullptr,
            dbias != nullptr ? dbiases.data<float>() + at : nullptr);
@@ -313,10 +313,10 @@ void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics
   fill(operation, shape, norm, statistics, args);
   args.x = x.raw();
   args.y = y.raw();
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(normalize_rows);
-  parallel_ranges(shape.rows, rows_per_task(shape.features),
-                  [&](int64_t begin, int64_t end) { kernel(args, x.dtype(), begin, end); });
+  core::parallel_ranges(shape.rows, rows_per_task(shape.features),
+                        [&](int64_t begin, int64_t end) { kernel(args, x.dtype(), begin, end); });
 }
 
 void residual_norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm,

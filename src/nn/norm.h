@@ -38,7 +38,7 @@ struct NormStatistics {
 /// Dropout of the branch on its way back into the residual stream; see nn::dropout.
 struct BranchDropout {
   float probability = 0;
-  Random random{0};
+  core::Random random{0};
 };
 
 /// A branch returns to the residual stream and the next one leaves it, in one pass over memory:

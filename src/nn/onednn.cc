@@ -39,7 +39,7 @@ dnnl::memory::desc describe(const Matrix& matrix, int64_t rows, int64_t columns)
 
 /// Without memory for the code that it generates oneDNN crashes. The first product of a kind makes kernels for every
 /// arrangement of operands at once: 8.5 MiB were seen with AVX-512.
-void require_memory_for_code() { require_memory("matmul", size_t{24} << 20); }
+void require_memory_for_code() { core::require_memory("matmul", size_t{24} << 20); }
 
 /// A product, or a transposition of a into c.
 struct Primitive {
@@ -172,7 +172,7 @@ void* workspace(size_t bytes) {
     const std::lock_guard growing(cache().memory_mutex());
     memory.reset();
     size = 0;
-    memory = allocate(bytes, false);
+    memory = core::allocate(bytes, false);
     size = bytes;
   }
   return memory.get();
@@ -199,7 +199,7 @@ void execute(const Primitive& made, const void* a, const void* b, void* c, const
   {
     // Before 3.11.2 the code generated for some float32 products uses the stack pointer for an address of the heap,
     // where a signal handler would write its frame (oneDNN issue 4845).
-    const SignalsWait signals_wait;
+    const core::SignalsWait signals_wait;
     made.primitive.execute(stream, arguments);
     stream.wait();
   }
@@ -225,7 +225,7 @@ void run(const Product& p) {
   }
 }
 
-void turn(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
+void transpose(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
   const UseOfOneDnn onednn;
   if (!onednn.is_there()) return turn_plainly(from, stride, rows, columns, to);
   try {

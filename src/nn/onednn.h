@@ -36,6 +36,6 @@ void run(const Product& product);
 
 /// to [columns, rows] = the transpose of from [rows, columns], whose rows are `stride` elements apart; float32. On the
 /// calling thread alone.
-void turn(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to);
+void transpose(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to);
 
 }  // namespace alibi::nn

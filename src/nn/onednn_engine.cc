@@ -30,7 +30,7 @@ dnnl::cpu_isa limit_of(Isa isa) {
 }
 
 dnnl::engine* make_engine() {
-  if (const std::optional<Isa> limit = isa_limit()) {
+  if (const std::optional<Isa> limit = core::isa_limit()) {
     check(dnnl::set_max_cpu_isa(limit_of(*limit)) == dnnl::status::success,
           "[isa] ALIBI_ISA={}, but something else in this process has used oneDNN before, and it is limited by its "
           "first use only; set ONEDNN_MAX_CPU_ISA as well",

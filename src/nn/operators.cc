@@ -2,15 +2,15 @@
 
 namespace alibi::nn {
 
-PerDevice<Operators>& device_operators() {
-  static PerDevice<Operators> operators;
+core::PerDevice<Operators>& device_operators() {
+  static core::PerDevice<Operators> operators;
   return operators;
 }
 
 void CommonDevice::look_at(const Tensor& tensor) {
   if (!tensor.defined()) return;
   if (first_ == nullptr) first_ = &tensor;
-  check_same_device(operation_, *first_, tensor);
+  core::check_same_device(operation_, *first_, tensor);
 }
 
 void CommonDevice::look_at(const AdaptiveWeights& weights) {

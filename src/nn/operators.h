@@ -15,8 +15,8 @@
 #include "nn/elementwise.h"
 #include "nn/embedding.h"
 #include "nn/exp2.h"
+#include "nn/foreach.h"
 #include "nn/linear.h"
-#include "nn/many.h"
 #include "nn/norm.h"
 #include "nn/positions.h"
 #include "nn/reduce.h"
@@ -56,7 +56,7 @@ struct Operators {
   decltype(&nn::sinusoids) sinusoids = nullptr;
   decltype(&nn::add_positions) add_positions = nullptr;
   decltype(&nn::add_positions_backward) add_positions_backward = nullptr;
-  // Of many tensors at once (many.h).
+  // Of many tensors at once (foreach.h).
   void (*fill)(const Tensors&, float) = nullptr;
   void (*convert_many)(const Tensors&, const Tensors&) = nullptr;
   double (*sum_of_squares)(const Tensors&) = nullptr;
@@ -66,7 +66,7 @@ struct Operators {
 };
 
 /// Of this build; there are none for the CPU.
-PerDevice<Operators>& device_operators();
+core::PerDevice<Operators>& device_operators();
 
 /// Looks where the tensors among the arguments lie.
 class CommonDevice {

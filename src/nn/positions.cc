@@ -26,7 +26,7 @@ void sinusoids(Tensor& table) {
   check_rows("sinusoids", "the table", table, shape, DType::float32);
   const auto features = static_cast<double>(shape.features);
   float* out = table.data<float>();
-  parallel_ranges(shape.rows, 64, [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(shape.rows, 64, [&](int64_t begin, int64_t end) {
     for (int64_t p = begin; p < end; ++p) {
       for (int64_t c = 0; c < shape.features; ++c) {
         const double angle = static_cast<double>(p) * std::pow(10000.0, -static_cast<double>(c / 2 * 2) / features);
@@ -43,7 +43,7 @@ void add_positions(const Tensor& x, const Tensor& table, Tensor& y) {
   const float* from = x.data<float>();
   const float* positions = table.data<float>();
   float* to = y.data<float>();
-  parallel_ranges(x.size(0) * length, 256, [=, length = length, width = width](int64_t begin, int64_t end) {
+  core::parallel_ranges(x.size(0) * length, 256, [=, length = length, width = width](int64_t begin, int64_t end) {
     for (int64_t row = begin; row < end; ++row) {
       const float* p = positions + row % length * width;
       for (int64_t c = 0; c < width; ++c) to[row * width + c] = from[row * width + c] + p[c];
@@ -57,7 +57,7 @@ void add_positions_backward(const Tensor& dy, Tensor& dtable) {
   const int64_t batch = dy.size(0);
   const float* from = dy.data<float>();
   float* to = dtable.data<float>();
-  parallel_ranges(length, 16, [=, length = length, width = width](int64_t begin, int64_t end) {
+  core::parallel_ranges(length, 16, [=, length = length, width = width](int64_t begin, int64_t end) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t b = 0; b < batch; ++b) {
         const float* row = from + (b * length + t) * width;

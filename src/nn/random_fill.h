@@ -7,8 +7,8 @@
 namespace alibi::nn {
 
 /// y = independent draws from N(0, deviation^2); contiguous float32.
-void fill_normal(const Random& random, float deviation, Tensor& y);
+void fill_normal(const core::Random& random, float deviation, Tensor& y);
 /// y = independent draws from [-bound, bound).
-void fill_uniform(const Random& random, float bound, Tensor& y);
+void fill_uniform(const core::Random& random, float bound, Tensor& y);
 
 }  // namespace alibi::nn

@@ -54,14 +54,14 @@ namespace alibi::nn {
 HWY_EXPORT(sum_partials);
 HWY_EXPORT(sum_rows);
 
-int64_t rows_per_partial(int64_t rows) { return std::max<int64_t>(64, ceil_div(rows, 256)); }
+int64_t rows_per_partial(int64_t rows) { return std::max<int64_t>(64, core::ceil_div(rows, 256)); }
 
 void add_partials(const float* partials, int64_t parts, int64_t n, float* out) {
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(sum_partials);
   const int64_t grain = std::max<int64_t>(256, 65536 / parts);
-  parallel_ranges(n, grain,
-                  [&](int64_t begin, int64_t end) { kernel(partials + begin, parts, n, end - begin, out + begin); });
+  core::parallel_ranges(
+      n, grain, [&](int64_t begin, int64_t end) { kernel(partials + begin, parts, n, end - begin, out + begin); });
 }
 
 void add_column_sums(const Tensor& x, Tensor& sums) {
@@ -72,11 +72,11 @@ void add_column_sums(const Tensor& x, Tensor& sums) {
   const int64_t rows = x.size(0), features = x.size(1);
   check_vector("column_sums", "sums", sums, features, DType::float32);
   if (rows == 0 || features == 0) return;
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(sum_rows);
   const int64_t step = rows_per_partial(rows);
-  const Tensor partials = Tensor::empty({ceil_div(rows, step), features});
-  parallel_ranges(rows, step, [&](int64_t begin, int64_t end) {
+  const Tensor partials = Tensor::empty({core::ceil_div(rows, step), features});
+  core::parallel_ranges(rows, step, [&](int64_t begin, int64_t end) {
     const std::byte* first =
         static_cast<const std::byte*>(x.raw()) + static_cast<size_t>(begin * x.stride(0)) * size_of(x.dtype());
     kernel(first, x.dtype(), end - begin, x.stride(0), features, partials.data<float>() + begin / step * features);

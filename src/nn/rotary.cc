@@ -109,9 +109,9 @@ void rotate(const char* operation, const Tensor& x, int64_t position_offset, flo
   check(theta > 0, "[{}] theta is {}, expected a positive number", operation, theta);
   const int64_t batch = x.size(0), length = x.size(1), heads = x.size(2), half = x.size(3) / 2;
   const auto bytes = static_cast<int64_t>(size_of(x.dtype()));
-  prepare_dispatch();
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(rotate_heads);
-  parallel_ranges(length, Angles::restart, [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(length, Angles::restart, [&](int64_t begin, int64_t end) {
     Angles angles(half, theta, direction, position_offset + begin);
     std::vector<float> cosines(static_cast<size_t>(half)), sines(cosines.size());
     for (int64_t row = begin; row < end; ++row, angles.advance()) {

@@ -49,7 +49,7 @@ inline Tensor float_vector(const char* operation, const char* name, const Tensor
 }
 
 /// Dropout as kernels want it.
-inline Dropout dropout_of(const char* operation, float probability, const Random& random) {
+inline Dropout dropout_of(const char* operation, float probability, const core::Random& random) {
   check(probability >= 0 && probability < 1, "[{}] probability is {}, expected 0 <= probability < 1", operation,
         probability);
   // (word >> 8) * 2^-24 < probability  <=>  (word >> 8) < ceil(probability * 2^24)

@@ -34,7 +34,7 @@ Matrix widened(const Matrix& block, int64_t rows, int64_t columns, float* memory
 
 /// The calling thread's blocks of a, b and c.
 float* workspace() {
-  thread_local const std::shared_ptr<void> memory = allocate(workspace_bytes, false);
+  thread_local const std::shared_ptr<void> memory = core::allocate(workspace_bytes, false);
   return static_cast<float*>(memory.get());
 }
 

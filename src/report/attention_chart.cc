@@ -6,11 +6,11 @@
 #include <cmath>
 #include <vector>
 
+#include "core/format.h"
 #include "report/axis.h"
-#include "report/format.h"
 #include "report/svg.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 constexpr int kMost = 8;                   // rows and columns
@@ -148,7 +148,7 @@ class HeadPanels {
     for (int64_t distance = 0; distance < last; distance = distance == 0         ? 1
                                                            : distance > last / 4 ? last
                                                                                  : 4 * distance) {
-      const std::string text = format_integer(distance);
+      const std::string text = core::format_integer(distance);
       const double x = corner.x + panel_width_ * x_.fraction(static_cast<double>(distance + 1));
       const double half = text_width(text, kSmall) / 2;
       if (x - half < taken + 6) continue;
@@ -171,4 +171,4 @@ std::string draw_attention(const AttentionMap& map, const Theme& theme, bool hea
   return HeadPanels(map, theme, heading).draw(heading);
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -8,10 +8,10 @@
 #include <tuple>
 #include <utility>
 
-#include "report/format.h"
+#include "core/format.h"
 #include "report/svg.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -19,9 +19,9 @@ namespace {
 std::string short_count(double value) {
   if (std::abs(value) >= 1e15) return fmt::format("{:.3g}", value);
   if (std::abs(value) < 9999.5) {
-    return value == std::round(value) ? format_integer(std::llround(value)) : fmt::format("{:.4g}", value);
+    return value == std::round(value) ? core::format_integer(std::llround(value)) : fmt::format("{:.4g}", value);
   }
-  std::string text = format_count(value);
+  std::string text = core::format_count(value);
   const char unit = text.back();
   if (text.find('.') == std::string::npos || std::isdigit(static_cast<unsigned char>(unit))) return text;
   text.pop_back();
@@ -133,8 +133,8 @@ Axis length_axis(std::vector<int64_t> lengths, int64_t train_length, double pixe
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return rank(a) < rank(b); });
   std::vector<std::pair<double, double>> taken;  // [left, right] of the labels that stay
   for (const int64_t length : order) {
-    Tick tick{static_cast<double>(length), format_integer(length), ""};
-    if (train_length > 0) tick.second = format_multiple(length, train_length) + "×";
+    Tick tick{static_cast<double>(length), core::format_integer(length), ""};
+    if (train_length > 0) tick.second = core::format_multiple(length, train_length) + "×";
     const double half = 0.5 * std::max(text_width(tick.label, 12), text_width(tick.second, 11)) + 2;
     const double at = pixels * axis.fraction(tick.value);
     const bool collides = std::any_of(taken.begin(), taken.end(), [&](const auto& other) {
@@ -157,7 +157,7 @@ Axis position_axis(int64_t last) {
   axis.low = 0.9;
   axis.high = 1.1 * static_cast<double>(std::max<int64_t>(last, 2));
   for (int64_t value = 1, rest = std::max<int64_t>(last, 2); rest > 0; rest /= 2) {
-    axis.ticks.push_back({static_cast<double>(value), format_integer(value), ""});
+    axis.ticks.push_back({static_cast<double>(value), core::format_integer(value), ""});
     if (rest > 1) value *= 2;
   }
   const size_t every = axis.ticks.size() > 12 ? 2 : 1;
@@ -167,4 +167,4 @@ Axis position_axis(int64_t last) {
   return axis;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

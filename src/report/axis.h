@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace alibi {
+namespace alibi::report {
 
 struct Tick {
   double value = 0;
@@ -45,4 +45,4 @@ Axis length_axis(std::vector<int64_t> lengths, int64_t train_length, double pixe
 /// Positions 1 to last on a logarithmic scale, ticks at powers of two.
 Axis position_axis(int64_t last);
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -7,7 +7,7 @@
 
 #include "report/svg.h"
 
-namespace alibi {
+namespace alibi::report {
 
 std::string draw(const BarChart& chart, const Theme& theme) {
   constexpr double kWidth = 340, kTop = 34, kRow = 25, kBar = 15;
@@ -35,4 +35,4 @@ std::string draw(const BarChart& chart, const Theme& theme) {
   return std::move(svg).finish();
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

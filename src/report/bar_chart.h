@@ -6,7 +6,7 @@
 
 #include "report/theme.h"
 
-namespace alibi {
+namespace alibi::report {
 
 struct Bar {
   std::string method;
@@ -24,4 +24,4 @@ struct BarChart {
 /// The SVG element, 340 wide.
 std::string draw(const BarChart& chart, const Theme& theme);
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -10,13 +10,13 @@
 #include <set>
 #include <span>
 
-#include "report/format.h"
+#include "core/format.h"
 #include "report/gaps.h"
 #include "report/statistics.h"
 #include "report/summary.h"
 #include "report/verdict.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -85,15 +85,15 @@ std::string stop_note(const MethodResults& method) {
                      gap   ? "cannot run past"
                      : off ? "is off the scale past"
                            : "is not finite past",
-                     format_integer(last));
+                     core::format_integer(last));
 }
 
 std::string one_run(const CompareResults& results) {
   std::string text =
-      fmt::format("Trained on windows of {} {}", format_integer(results.train_length), token_name(results));
+      fmt::format("Trained on windows of {} {}", core::format_integer(results.train_length), token_name(results));
   if (!results.preset.empty()) text += fmt::format("; {} preset", results.preset);
   if (results.parameters > 0) {
-    text += fmt::format(", {} parameters", format_count(static_cast<double>(results.parameters)));
+    text += fmt::format(", {} parameters", core::format_count(static_cast<double>(results.parameters)));
   }
   const std::string seeds = number_of_seeds(results);
   if (seeds == "1") return text + fmt::format("; one run, seed {}", results.seed);
@@ -122,7 +122,7 @@ Series position_series(const MethodResults& method) {
     begin = end;
   }
   if (!series.points.empty() && std::abs(series.points.back().y) <= kLargestDrawn) {
-    series.end_value = format_decimal(series.points.back().y, 3);
+    series.end_value = core::format_decimal(series.points.back().y, 3);
   }
   return series;
 }
@@ -173,9 +173,9 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
     Series series{method->name, {}, "", stop_note(*method)};
     for (const EvaluationPoint& point : method->evaluations) {
       const bool valid = measured(point);
-      const std::string text = valid ? format_perplexity(point.perplexity) : "";
+      const std::string text = valid ? core::format_perplexity(point.perplexity) : "";
       series.points.push_back({static_cast<double>(point.length), valid ? point.perplexity : NAN,
-                               fmt::format("{} at {}: {}", method->name, format_integer(point.length), text),
+                               fmt::format("{} at {}: {}", method->name, core::format_integer(point.length), text),
                                band_of(*method, point.interval, true)});
       if (is_drawn(point)) series.end_value = text;
     }
@@ -194,7 +194,7 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
   chart.y_label = chart.y.logarithmic ? "Perplexity on held-out text (log scale, lower is better)"
                                       : "Perplexity on held-out text (lower is better)";
   if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
-  chart.mark_label = fmt::format("trained at {}", format_integer(results.train_length));
+  chart.mark_label = fmt::format("trained at {}", core::format_integer(results.train_length));
   return chart;
 }
 
@@ -212,7 +212,7 @@ LineChart loss_chart(const CompareResults& results) {
     for (const LossPoint& point : method->loss) {
       tokens.add(static_cast<double>(point.tokens));
       series.points.push_back({static_cast<double>(point.tokens), point.loss, ""});
-      if (std::abs(point.loss) <= kLargestDrawn) series.end_value = format_decimal(point.loss, 3);
+      if (std::abs(point.loss) <= kLargestDrawn) series.end_value = core::format_decimal(point.loss, 3);
     }
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
@@ -248,7 +248,7 @@ LineChart position_chart(const CompareResults& results) {
   chart.y_label = "Mean loss in nats per token (lower is better)";
   if (last > results.train_length && results.train_length > 0) {
     chart.mark = static_cast<double>(results.train_length);
-    chart.mark_label = fmt::format("training length {}", format_integer(results.train_length));
+    chart.mark_label = fmt::format("training length {}", core::format_integer(results.train_length));
   }
   return chart;
 }
@@ -267,9 +267,9 @@ LineChart context_chart(const CompareResults& results) {
       contexts.insert(point.context);
       series.points.push_back(
           {static_cast<double>(point.context), point.nll,
-           fmt::format("{}, {} tokens before: {}", method->name, point.context, format_decimal(point.nll, 4)),
+           fmt::format("{}, {} tokens before: {}", method->name, point.context, core::format_decimal(point.nll, 4)),
            band_of(*method, point.interval, false)});
-      if (std::abs(point.nll) <= kLargestDrawn) series.end_value = format_decimal(point.nll, 3);
+      if (std::abs(point.nll) <= kLargestDrawn) series.end_value = core::format_decimal(point.nll, 3);
     }
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
@@ -278,7 +278,7 @@ LineChart context_chart(const CompareResults& results) {
   chart.x_label = "Tokens of text shown, and as a multiple of the training length";
   chart.y_label = "Mean loss in nats per token (lower is better)";
   if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
-  chart.mark_label = fmt::format("training length {}", format_integer(results.train_length));
+  chart.mark_label = fmt::format("training length {}", core::format_integer(results.train_length));
   return chart;
 }
 
@@ -289,14 +289,15 @@ std::vector<BarChart> speed_charts_of_runs(const CompareResults& results) {
   std::vector<BarChart> charts;
   add_bars(
       charts, results, {"train-speed", "Training", "tokens per second", {}},
-      [](const MethodResults& method) { return method.train_tokens_per_second; }, format_count);
+      [](const MethodResults& method) { return method.train_tokens_per_second; }, core::format_count);
   const auto speed_at = [&](int64_t length, const char* id) {
     const auto speed = [length](const MethodResults& method) {
       const EvaluationPoint* point = measured_at(method, length);
       return point == nullptr ? NAN : point->tokens_per_second;
     };
-    add_bars(charts, results, {id, fmt::format("Evaluation at {}", format_integer(length)), "tokens per second", {}},
-             speed, format_count);
+    add_bars(charts, results,
+             {id, fmt::format("Evaluation at {}", core::format_integer(length)), "tokens per second", {}}, speed,
+             core::format_count);
   };
   speed_at(results.train_length, "eval-speed");
   const std::vector<int64_t> lengths = all_lengths(results);
@@ -312,7 +313,7 @@ std::vector<BarChart> speed_charts(const CompareResults& results) {
     BarChart chart{fmt::format("speed-{}", i), work_name(first), "tokens per second", {}};
     for (const MethodSpeed& speed : results.speed) {
       const double rate = i < speed.points.size() ? speed.points[i].tokens_per_second : NAN;
-      chart.bars.push_back({speed.name(), rate, std::isfinite(rate) ? format_count(rate) : "not possible"});
+      chart.bars.push_back({speed.name(), rate, std::isfinite(rate) ? core::format_count(rate) : "not possible"});
     }
     charts.push_back(std::move(chart));
   }
@@ -332,7 +333,7 @@ std::string csv_field(const std::string& text) {
 std::vector<BarChart> cost_charts(const CompareResults& results) {
   std::vector<BarChart> charts = speed_charts(results);
   // Numbers of int64_t, but the largest ones become 2^63 as a double.
-  const auto bytes = [](double value) { return format_bytes(static_cast<int64_t>(std::min(value, 0x1p62))); };
+  const auto bytes = [](double value) { return core::format_bytes(static_cast<int64_t>(std::min(value, 0x1p62))); };
   add_bars(
       charts, results, {"train-memory", "Memory", "peak while training", {}},
       [](const MethodResults& method) { return static_cast<double>(method.train_peak_bytes); }, bytes);
@@ -364,4 +365,4 @@ std::string figure_csv(const CompareResults& results) {
   return csv + "\n";
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

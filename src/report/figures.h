@@ -8,7 +8,7 @@
 #include "report/bar_chart.h"
 #include "report/line_chart.h"
 
-namespace alibi {
+namespace alibi::report {
 
 /// Width of the figures in the page: narrower than the column, so that they are scaled up there, and down to a phone
 /// without becoming too small to read.
@@ -36,4 +36,4 @@ std::string compact_figure_svg(const CompareResults& results);
 /// perplexity and for the ends of its 95 % interval; "nan" where there is none.
 std::string figure_csv(const CompareResults& results);
 
-}  // namespace alibi
+}  // namespace alibi::report

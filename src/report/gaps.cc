@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "report/format.h"
+#include "core/format.h"
 
-namespace alibi {
+namespace alibi::report {
 
 void leave_gaps(LineChart& chart, double least, double most) {
   std::string gaps;
@@ -22,7 +22,7 @@ void leave_gaps(LineChart& chart, double least, double most) {
       const bool off = std::isfinite(point->y);
       const bool shown = line_end == series.points.begin() || (point >= line_end && !series.end_note.empty());
       if ((off || !shown) && count++ == 0) {
-        first = fmt::format("{} at {} ({})", series.method, format_integer(std::llround(point->x)),
+        first = fmt::format("{} at {} ({})", series.method, core::format_integer(std::llround(point->x)),
                             off ? fmt::format("{:.2e}", point->y) : "not a finite number");
       }
       point->y = NAN;
@@ -36,4 +36,4 @@ void leave_gaps(LineChart& chart, double least, double most) {
   chart.description += " " + chart.gaps;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

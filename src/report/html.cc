@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "core/files.h"
+#include "core/format.h"
 #include "report/attention_chart.h"
 #include "report/figures.h"
-#include "report/format.h"
 #include "report/json.h"
 #include "report/markup.h"
 #include "report/page_sections.h"
@@ -19,7 +19,7 @@
 #include "report/summary.h"
 #include "report/verdict.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -58,7 +58,7 @@ std::string perplexity_section(const CompareResults& results) {
       "the tokens that are scored are the same ones. The dashed line marks the training length; everything to its "
       "right "
       "is longer than anything a model saw in training.",
-      format_integer(results.train_length), seeds_text(results));
+      core::format_integer(results.train_length), seeds_text(results));
   return section("perplexity", "Perplexity against evaluation length",
                  figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" + perplexity_table(results) +
                      bits_table(results) + difference_table(results) + details_table(results));
@@ -100,8 +100,9 @@ std::string context_part(const CompareResults& results) {
     notes += fmt::format(
         "<li>{}: windows of {} lower the loss by {} nats against windows of {}; tokens that have all their text "
         "gain {}. So <strong>{}&nbsp;%</strong> of the gain is the early token curse.</li>\n",
-        escape_markup(method.name), format_integer(curse->to), format_decimal(curse->gain, 4),
-        format_integer(curse->from), format_decimal(curse->with_text, 4), format_decimal(100 * curse->share, 0));
+        escape_markup(method.name), core::format_integer(curse->to), core::format_decimal(curse->gain, 4),
+        core::format_integer(curse->from), core::format_decimal(curse->with_text, 4),
+        core::format_decimal(100 * curse->share, 0));
   }
   return notes.empty() ? text : text + "<ul>\n" + notes + "</ul>\n";
 }
@@ -129,7 +130,7 @@ std::string attention_section(const CompareResults& results) {
         fmt::format("<p>How much weight a key gets on average at each distance, in windows of {} held-out tokens, in "
                     "{}'s first model. The dashed line is what the head's slope alone would give: where the two "
                     "differ, the model has learned where to look.</p>\n",
-                    format_integer(method.attention.length), escape_markup(method.name)) +
+                    core::format_integer(method.attention.length), escape_markup(method.name)) +
             "<figure>\n" + drawn + "</figure>\n");
   }
   return "";
@@ -148,8 +149,9 @@ std::string sample_section(const CompareResults& results) {
 
 std::string report_html(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
-  const std::string title = fmt::format("Trained at {} tokens, tested at {}", format_integer(results.train_length),
-                                        format_integer(lengths.empty() ? 0 : lengths.back()));
+  const std::string title =
+      fmt::format("Trained at {} tokens, tested at {}", core::format_integer(results.train_length),
+                  core::format_integer(lengths.empty() ? 0 : lengths.back()));
   std::string out =
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n"
       "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n"
@@ -175,7 +177,7 @@ std::string report_html(const CompareResults& results) {
 }
 
 bool holds_report(const std::filesystem::path& folder) {
-  return path_exists(folder / kResultsFile) || path_exists(folder / kReportFile);
+  return core::path_exists(folder / kResultsFile) || core::path_exists(folder / kReportFile);
 }
 
 void write_report(const CompareResults& results, const std::filesystem::path& folder) {
@@ -191,8 +193,8 @@ void write_report(const CompareResults& results, const std::filesystem::path& fo
     files.emplace_back("attention.svg", std::move(drawn));
     break;
   }
-  make_folder(folder);
-  for (const auto& [name, content] : files) write_file(folder / name, content);
+  core::make_folder(folder);
+  for (const auto& [name, content] : files) core::write_file(folder / name, content);
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -6,7 +6,7 @@
 
 #include "alibi/results.h"
 
-namespace alibi {
+namespace alibi::report {
 
 /// The page: verdict, figures with tables of the same numbers, samples, settings. No scripts, no external resources.
 std::string report_html(const CompareResults& results);
@@ -17,4 +17,4 @@ bool holds_report(const std::filesystem::path& folder);
 /// Throws Error if that fails.
 void write_report(const CompareResults& results, const std::filesystem::path& folder);
 
-}  // namespace alibi
+}  // namespace alibi::report

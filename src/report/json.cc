@@ -2,7 +2,7 @@
 
 #include <cmath>
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -195,4 +195,4 @@ std::string to_json(const CompareResults& results) {
   return out + "\n";
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

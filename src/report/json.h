@@ -7,7 +7,7 @@
 
 #include "alibi/results.h"
 
-namespace alibi {
+namespace alibi::report {
 
 /// One element of "eval". Numbers that are not finite become null; a gap has "error" and null numbers.
 nlohmann::ordered_json to_json(const EvaluationPoint& point);
@@ -29,4 +29,4 @@ std::string to_json(const CompareResults& results);
 /// Throws Error, naming `source` and the key, for text that is not JSON, what is missing, and values of the wrong kind.
 CompareResults results_from_json(std::string_view text, const std::string& source = "");
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -6,7 +6,7 @@
 #include "report/json.h"
 #include "report/summarize.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -330,4 +330,4 @@ CompareResults results_from_json(std::string_view text, const std::string& sourc
   return results;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

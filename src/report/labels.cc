@@ -5,7 +5,7 @@
 #include <limits>
 #include <numeric>
 
-namespace alibi {
+namespace alibi::report {
 
 bool crosses(const Box& box, SvgPoint a, SvgPoint b) {
   // Liang-Barsky clipping: the part [enter, leave] of the line that lies inside all four sides.
@@ -99,4 +99,4 @@ Box place_near(SvgPoint anchor, double width, double height, const Box& frame,
   return best;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -5,7 +5,7 @@
 
 #include "report/svg.h"
 
-namespace alibi {
+namespace alibi::report {
 
 struct Box {
   double left = 0, top = 0, right = 0, bottom = 0;
@@ -30,4 +30,4 @@ std::vector<double> spread(const std::vector<double>& wanted, double gap, double
 Box place_near(SvgPoint anchor, double width, double height, const Box& frame,
                const std::vector<std::vector<SvgPoint>>& lines, const std::vector<Box>& boxes);
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -9,7 +9,7 @@
 #include "report/labels.h"
 #include "report/svg.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -334,4 +334,4 @@ std::string draw(const LineChart& chart, const Theme& theme, bool heading) {
   return Drawing(chart, theme, heading).finish();
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

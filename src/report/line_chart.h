@@ -9,7 +9,7 @@
 #include "report/axis.h"
 #include "report/theme.h"
 
-namespace alibi {
+namespace alibi::report {
 
 struct ChartPoint {
   double x = 0;
@@ -48,4 +48,4 @@ LineChart compacted(LineChart chart);
 /// which also says whether there are gaps.
 std::string draw(const LineChart& chart, const Theme& theme, bool heading);
 
-}  // namespace alibi
+}  // namespace alibi::report

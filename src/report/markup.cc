@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -129,4 +129,4 @@ size_t count_characters(std::string_view text) {
   return count;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::report {
 
 /// Safe as content and as a quoted attribute of HTML and XML. Bytes that are not UTF-8 and characters that XML forbids
 /// become U+FFFD.
@@ -23,4 +23,4 @@ size_t character_start(std::string_view text, size_t position);
 /// Number of UTF-8 characters, counting stray bytes as one each.
 size_t count_characters(std::string_view text);
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -6,7 +6,7 @@
 #include "core/check.h"
 #include "report/summarize.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 void check_same_text(const NamedResults& first, const NamedResults& other) {
@@ -92,4 +92,4 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
   return all;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -6,7 +6,7 @@
 
 #include "alibi/results.h"
 
-namespace alibi {
+namespace alibi::report {
 
 struct NamedResults {
   std::string name;  ///< for messages
@@ -18,4 +18,4 @@ struct NamedResults {
 /// same tokens, or if two have a run of the same method, length and seed with other results.
 CompareResults merge(const std::vector<NamedResults>& parts);
 
-}  // namespace alibi
+}  // namespace alibi::report

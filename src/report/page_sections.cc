@@ -6,12 +6,12 @@
 #include <cctype>
 #include <string_view>
 
-#include "report/format.h"
+#include "core/format.h"
 #include "report/markup.h"
 #include "report/summary.h"
 #include "report/svg.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -31,10 +31,10 @@ std::string held_out_table(const HeldOut& held_out) {
   std::string out = fmt::format(
       "<details><summary>Held-out text: {} bytes scored, in {} files</summary>\n<div "
       "class=\"settings\"><table>\n<tbody>\n",
-      format_integer(held_out.bytes), format_integer(static_cast<int64_t>(held_out.files.size())));
+      core::format_integer(held_out.bytes), core::format_integer(static_cast<int64_t>(held_out.files.size())));
   for (const HeldOutFile& file : held_out.files) {
-    out += setting(file.name,
-                   fmt::format("{} of {} bytes", format_integer(file.scored_bytes), format_integer(file.bytes)));
+    out += setting(file.name, fmt::format("{} of {} bytes", core::format_integer(file.scored_bytes),
+                                          core::format_integer(file.bytes)));
   }
   return out + "</tbody></table></div></details>\n";
 }
@@ -53,7 +53,7 @@ std::string sample_text(const MethodResults& method, int64_t train_length) {
   std::string out = part("prompt", 0, std::min(prompt_end, limit)) + part("within", prompt_end, limit);
   if (limit < text.size()) {
     out += fmt::format("<span class=\"passed\">here the text is {} tokens long, the training length</span>",
-                       format_integer(train_length));
+                       core::format_integer(train_length));
     out += part("past prompt", limit, prompt_end) + part("past", std::max(limit, prompt_end), text.size());
   }
   return out;
@@ -64,29 +64,31 @@ std::string sample_text(const MethodResults& method, int64_t train_length) {
 std::string facts_section(const CompareResults& results) {
   std::string out = "<dl class=\"facts\">\n";
   const std::vector<int64_t> lengths = all_lengths(results);
-  out += fact("Trained at", format_integer(results.train_length) + " tokens", "in each window");
+  out += fact("Trained at", core::format_integer(results.train_length) + " tokens", "in each window");
   if (!lengths.empty()) {
-    out += fact("Tested up to", format_integer(lengths.back()) + " tokens",
-                format_multiple(lengths.back(), results.train_length) + "× the training length");
+    out += fact("Tested up to", core::format_integer(lengths.back()) + " tokens",
+                core::format_multiple(lengths.back(), results.train_length) + "× the training length");
   }
   if (results.parameters > 0) {
-    out += fact("Model", format_count(static_cast<double>(results.parameters)) + " parameters",
+    out += fact("Model", core::format_count(static_cast<double>(results.parameters)) + " parameters",
                 results.preset.empty() ? "" : results.preset + " preset");
   }
   if (results.train_bytes > 0) {
-    out += fact("Text", format_bytes(results.train_bytes), "and " + format_bytes(results.valid_bytes) + " held out");
+    out += fact("Text", core::format_bytes(results.train_bytes),
+                "and " + core::format_bytes(results.valid_bytes) + " held out");
   }
   if (!results.tokenizer.empty()) {
     const bool bytes = results.tokenizer == "byte";
-    out += fact("Tokenizer", results.tokenizer, bytes ? "" : format_integer(results.vocab_size) + " different tokens");
+    out += fact("Tokenizer", results.tokenizer,
+                bytes ? "" : core::format_integer(results.vocab_size) + " different tokens");
   }
   if (!results.methods.empty() && results.methods[0].train_tokens > 0) {
-    out += fact("Training", format_count(static_cast<double>(results.methods[0].train_tokens)) + " tokens",
+    out += fact("Training", core::format_count(static_cast<double>(results.methods[0].train_tokens)) + " tokens",
                 "per method, same batches");
   }
   if (results.seconds > 0) {
     out +=
-        fact("Took", format_duration(results.seconds),
+        fact("Took", core::format_duration(results.seconds),
              results.threads > 0 ? fmt::format("{} thread{}", results.threads, results.threads == 1 ? "" : "s") : "");
   }
   return out + "</dl>\n";
@@ -124,8 +126,8 @@ std::string settings_section(const CompareResults& results) {
   };
   const auto corpus = [](int64_t bytes, int64_t files) {
     if (bytes <= 0) return std::string();
-    return format_integer(bytes) + " bytes" +
-           (files > 0 ? fmt::format(" in {} file{}", format_integer(files), files == 1 ? "" : "s") : "");
+    return core::format_integer(bytes) + " bytes" +
+           (files > 0 ? fmt::format(" in {} file{}", core::format_integer(files), files == 1 ? "" : "s") : "");
   };
   add("Version", results.version.empty() ? "" : "alibi " + results.version);
   add("Machine", results.machine);
@@ -140,4 +142,4 @@ std::string settings_section(const CompareResults& results) {
   return out + "</tbody></table></div>\n" + held_out_table(results.held_out);
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -5,7 +5,7 @@
 
 #include "alibi/results.h"
 
-namespace alibi {
+namespace alibi::report {
 
 /// "Trained at", "Tested up to", ... as a definition list.
 std::string facts_section(const CompareResults& results);
@@ -28,4 +28,4 @@ std::string samples_section(const CompareResults& results);
 /// Settings, machine and the command to repeat it.
 std::string settings_section(const CompareResults& results);
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -6,7 +6,7 @@
 
 #include "report/theme.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -122,4 +122,4 @@ std::string page_style() {
       kLight, method_colors(false), kDark, method_colors(true), kRules);
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -3,9 +3,9 @@
 
 #include <string>
 
-namespace alibi {
+namespace alibi::report {
 
 /// Colours for light and dark, type and layout; no external resource.
 std::string page_style();
 
-}  // namespace alibi
+}  // namespace alibi::report

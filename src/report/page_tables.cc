@@ -6,14 +6,14 @@
 #include <iterator>
 #include <optional>
 
-#include "report/format.h"
+#include "core/format.h"
 #include "report/markup.h"
 #include "report/page_sections.h"
 #include "report/summarize.h"
 #include "report/summary.h"
 #include "report/svg.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -49,11 +49,11 @@ std::string method_columns(const CompareResults& results) {
 }
 
 std::string length_head(int64_t length, int64_t train_length) {
-  return fmt::format("{} <span class=\"more\">{}×</span>", format_integer(length),
-                     format_multiple(length, train_length));
+  return fmt::format("{} <span class=\"more\">{}×</span>", core::format_integer(length),
+                     core::format_multiple(length, train_length));
 }
 
-std::string rate(double value) { return std::isfinite(value) && value > 0 ? format_count(value) : "–"; }
+std::string rate(double value) { return std::isfinite(value) && value > 0 ? core::format_count(value) : "–"; }
 
 /// Rows lengths, columns methods; `more` may add to a cell.
 std::string length_table(const CompareResults& results, std::string_view caption, double EvaluationPoint::*value,
@@ -94,17 +94,17 @@ std::string perplexity_table(const CompareResults& results) {
   const auto ratio = [&](const MethodResults& method, const EvaluationPoint& point) -> std::string {
     const EvaluationPoint* base = measured_at(method, results.train_length);
     if (base == nullptr || point.length == results.train_length) return "";
-    return "×" + format_ratio(point.perplexity / base->perplexity);
+    return "×" + core::format_ratio(point.perplexity / base->perplexity);
   };
   const std::string caption = fmt::format(
       "Perplexity of {}. Bold: the lowest of its row. ×: against the same method at the training length (shaded row).",
       token_name(results));
-  return length_table(results, caption, &EvaluationPoint::perplexity, format_perplexity, ratio);
+  return length_table(results, caption, &EvaluationPoint::perplexity, core::format_perplexity, ratio);
 }
 
 std::string bits_table(const CompareResults& results) {
   return length_table(results, "Bits per byte, which do not depend on what tokens are. Bold: the lowest of its row.",
-                      &EvaluationPoint::bits_per_byte, format_bits,
+                      &EvaluationPoint::bits_per_byte, core::format_bits,
                       [](const MethodResults&, const EvaluationPoint&) { return std::string(); });
 }
 
@@ -115,7 +115,7 @@ std::string difference_table(const CompareResults& results) {
       "in "
       "brackets the 95 % interval.",
       column("Length") + method_columns(results));
-  const auto percent = [](double nll) { return format_percent(std::expm1(nll), true); };
+  const auto percent = [](double nll) { return core::format_percent(std::expm1(nll), true); };
   for (const int64_t length : all_lengths(results)) {
     const AgainstBest apart = against_best(results, length);
     std::string cells;
@@ -151,14 +151,15 @@ std::string details_table(const CompareResults& results) {
     for (const EvaluationPoint& point : points) {
       if (!point.gap.empty()) {
         table.row(named(method.name),
-                  cell(format_integer(point.length)) +
+                  cell(core::format_integer(point.length)) +
                       fmt::format("<td colspan=\"6\" class=\"gap\">{}</td>", escape_markup(point.gap)));
         continue;
       }
-      const auto decimal = [](double value) { return std::isfinite(value) ? format_decimal(value, 4) : "–"; };
-      table.row(named(method.name), cell(format_integer(point.length)) + cell(format_integer(point.stride)) +
-                                        cell(format_integer(point.tokens)) + cell(decimal(point.nll)) +
-                                        cell(measured(point) ? format_perplexity(point.perplexity) : "–") +
+      const auto decimal = [](double value) { return std::isfinite(value) ? core::format_decimal(value, 4) : "–"; };
+      table.row(named(method.name), cell(core::format_integer(point.length)) +
+                                        cell(core::format_integer(point.stride)) +
+                                        cell(core::format_integer(point.tokens)) + cell(decimal(point.nll)) +
+                                        cell(measured(point) ? core::format_perplexity(point.perplexity) : "–") +
                                         cell(decimal(point.bits_per_byte)) + cell(rate(point.tokens_per_second)));
     }
   }
@@ -177,7 +178,7 @@ std::string ways_table(const CompareResults& results) {
     for (const WayToRead& way : ways) {
       const EvaluationPoint* point = way.points[i];
       if (point != nullptr && measured(*point)) {
-        cells += cell(fmt::format("{} <span class=\"more\">{}</span>", format_perplexity(point->perplexity),
+        cells += cell(fmt::format("{} <span class=\"more\">{}</span>", core::format_perplexity(point->perplexity),
                                   rate(point->tokens_per_second)));
       } else {
         cells += fmt::format("<td class=\"gap\">{}</td>", point == nullptr ? "–" : escape_markup(point->gap));
@@ -196,8 +197,8 @@ std::string run_speed_table(const CompareResults& results) {
   const int64_t longest = lengths.empty() ? 0 : lengths.back();
   const bool two = longest > results.train_length;
   std::string header = column("Method") + column("Train tokens/s") +
-                       column(fmt::format("Eval tokens/s at {}", format_integer(results.train_length)));
-  if (two) header += column(fmt::format("Eval tokens/s at {}", format_integer(longest)));
+                       column(fmt::format("Eval tokens/s at {}", core::format_integer(results.train_length)));
+  if (two) header += column(fmt::format("Eval tokens/s at {}", core::format_integer(longest)));
   Table table("Speed of the runs, one after the other.", header);
   const auto speed = [&](const MethodResults& method, int64_t length) {
     const EvaluationPoint* point = measured_at(method, length);
@@ -224,7 +225,7 @@ std::string turn_table(const CompareResults& results) {
     std::string cells;
     for (const SpeedPoint& point : speed.points) {
       const bool known = std::isfinite(point.cpu_seconds);
-      cells += cell(rate(point.tokens_per_second)) + cell(known ? format_ratio(point.cpu_seconds) : "–");
+      cells += cell(rate(point.tokens_per_second)) + cell(known ? core::format_ratio(point.cpu_seconds) : "–");
     }
     table.row(named(speed.name()), cells);
   }
@@ -237,10 +238,10 @@ std::string cost_table(const CompareResults& results) {
   Table table(
       "Time of the training, and peak resident memory of the process.",
       column("Method") + column("Training took") + column("FLOPs") + column("Train memory") + column("Eval memory"));
-  const auto memory = [](int64_t bytes) { return cell(bytes > 0 ? format_bytes(bytes) : "–"); };
+  const auto memory = [](int64_t bytes) { return cell(bytes > 0 ? core::format_bytes(bytes) : "–"); };
   for (const MethodResults& method : results.methods) {
     const double flops = method.train_flops_per_token * static_cast<double>(method.train_tokens);
-    table.row(named(method.name), cell(method.train_seconds > 0 ? format_duration(method.train_seconds) : "–") +
+    table.row(named(method.name), cell(method.train_seconds > 0 ? core::format_duration(method.train_seconds) : "–") +
                                       cell(flops > 0 && std::isfinite(flops) ? fmt::format("{:.3g}", flops) : "–") +
                                       memory(method.train_peak_bytes) + memory(method.eval_peak_bytes));
   }
@@ -268,13 +269,13 @@ std::string position_table(const CompareResults& results) {
       const bool full = static_cast<int64_t>(method.per_position_nll.size()) >= end;
       for (int64_t i = begin; full && i < end; ++i) sum += method.per_position_nll[static_cast<size_t>(i)];
       const double mean = sum / static_cast<double>(end - begin);
-      cells += full && std::isfinite(mean) ? cell(format_decimal(mean, 3)) : "<td class=\"gap\">–</td>";
+      cells += full && std::isfinite(mean) ? cell(core::format_decimal(mean, 3)) : "<td class=\"gap\">–</td>";
     }
-    table.row(
-        end == begin + 1 ? format_integer(end) : fmt::format("{}–{}", format_integer(begin + 1), format_integer(end)),
-        cells);
+    table.row(end == begin + 1 ? core::format_integer(end)
+                               : fmt::format("{}–{}", core::format_integer(begin + 1), core::format_integer(end)),
+              cells);
   }
   return "<details><summary>The same as a table</summary>\n" + std::move(table).finish() + "</details>\n";
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

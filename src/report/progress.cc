@@ -8,7 +8,7 @@
 #include <chrono>
 #include <cmath>
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -53,7 +53,7 @@ void Progress::update(double fraction, std::string_view fields, double seconds_l
   if (seconds_left < 0 && fraction > 0 && fraction < 1 && elapsed >= 1) {
     seconds_left = elapsed * (1 - fraction) / fraction;
   }
-  if (seconds_left > 0) line += fmt::format("  {} left", format_duration(seconds_left));
+  if (seconds_left > 0) line += fmt::format("  {} left", core::format_duration(seconds_left));
   if (active_) {
     write(line);
   } else {
@@ -78,4 +78,4 @@ void Progress::write(std::string_view line) {
   shown_ = true;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

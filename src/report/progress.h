@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "report/format.h"
+#include "core/format.h"
 
-namespace alibi {
+namespace alibi::report {
 
 struct ProgressOptions {
   bool even_without_terminal = false;  ///< for tests; a file or pipe otherwise gets nothing
@@ -52,4 +52,4 @@ class Progress {
   double written_ = 0;  ///< when; also of what goes to options_.line
 };
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -7,7 +7,7 @@
 #include "core/check.h"
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
@@ -85,7 +85,7 @@ Interval bootstrap(std::span<const double> values, std::span<const double> weigh
   if (blocks < least_blocks) return {};
   std::vector<double> means(draws);
   for (uint64_t draw = 0; draw < draws; ++draw) {
-    const Random random(0xb007, draw);
+    const core::Random random(0xb007, draw);
     double sum = 0, weight = 0;
     for (uint64_t i = 0; i < blocks; ++i) {
       const auto block = static_cast<size_t>(random.below(i, blocks));
@@ -105,4 +105,4 @@ Interval bootstrap(std::span<const double> values, std::span<const double> weigh
   return {quantile(0.025), quantile(0.975)};
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -7,7 +7,7 @@
 
 #include "alibi/results.h"
 
-namespace alibi {
+namespace alibi::report {
 
 /// Mean, and how sure it is. With fewer than two values deviation and interval are NaN.
 struct Estimate {
@@ -32,4 +32,4 @@ Estimate estimate(std::span<const double> values);
 /// blocks: NaN, for too few say nothing.
 Interval bootstrap(std::span<const double> values, std::span<const double> weights);
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -10,7 +10,7 @@
 #include "report/statistics.h"
 #include "report/summary.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 using RunValue = std::function<double(const RunResults&)>;
@@ -231,4 +231,4 @@ std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const 
   return curse;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -8,7 +8,7 @@
 
 #include "alibi/results.h"
 
-namespace alibi {
+namespace alibi::report {
 
 /// Runs of one method at one training length, in any order, as one. Intervals are Student's t over the seeds; of one
 /// seed, a bootstrap over the blocks of `held_out`, which says nothing of other seeds.
@@ -54,4 +54,4 @@ struct EarlyTokenCurse {
 /// the interval of the gain holds zero.
 std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const MethodResults& method);
 
-}  // namespace alibi
+}  // namespace alibi::report

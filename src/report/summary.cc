@@ -8,9 +8,9 @@
 #include <set>
 #include <utility>
 
-#include "report/format.h"
+#include "core/format.h"
 
-namespace alibi {
+namespace alibi::report {
 
 bool measured(const EvaluationPoint& point) {
   return point.gap.empty() && std::isfinite(point.nll) && std::isfinite(point.perplexity) && point.perplexity > 0;
@@ -58,7 +58,7 @@ std::vector<int64_t> all_lengths(const CompareResults& results) {
 }
 
 std::string work_name(const SpeedPoint& point) {
-  return fmt::format("{} at {}", point.work == "train" ? "Training" : "Evaluation", format_integer(point.length));
+  return fmt::format("{} at {}", point.work == "train" ? "Training" : "Evaluation", core::format_integer(point.length));
 }
 
 std::string speed_note(const CompareResults& results) {
@@ -71,7 +71,7 @@ std::string speed_note(const CompareResults& results) {
   return fmt::format(
       "The machine was disturbed while speed was measured: turns of the same work took up to {} times as long. "
       "Processor time suffers less than wall time.",
-      format_ratio(spread));
+      core::format_ratio(spread));
 }
 
 std::vector<WayToRead> ways_to_read(const CompareResults& results) {
@@ -107,4 +107,4 @@ std::vector<WayToRead> ways_to_read(const CompareResults& results) {
   return ways;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

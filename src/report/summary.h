@@ -7,7 +7,7 @@
 
 #include "alibi/results.h"
 
-namespace alibi {
+namespace alibi::report {
 
 /// A number was measured there: no gap, and the perplexity is finite and positive.
 bool measured(const EvaluationPoint& point);
@@ -41,4 +41,4 @@ std::string work_name(const SpeedPoint& point);
 /// Empty, or that the machine did other things while speed was measured, and how far that shows.
 std::string speed_note(const CompareResults& results);
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -5,7 +5,7 @@
 #include "core/check.h"
 #include "report/markup.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -157,4 +157,4 @@ double text_width(std::string_view text, double size, bool bold) {
   return static_cast<double>(count_characters(text)) * size * (bold ? 0.64 : 0.59);
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -7,7 +7,7 @@
 
 #include "report/theme.h"
 
-namespace alibi {
+namespace alibi::report {
 
 struct SvgPoint {
   double x = 0, y = 0;
@@ -60,4 +60,4 @@ std::string marker_picture(std::string_view method, const Theme& theme);
 /// Width of a line of text in the fonts the figures ask for, rather too wide than too narrow.
 double text_width(std::string_view text, double size, bool bold = false);
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -8,11 +8,11 @@
 #include <optional>
 #include <vector>
 
-#include "report/format.h"
+#include "core/format.h"
 #include "report/summarize.h"
 #include "report/summary.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -42,19 +42,19 @@ std::string aligned(const std::vector<Row>& rows) {
 
 std::string length_label(int64_t length, int64_t train_length) {
   if (length == train_length || train_length <= 0) return fmt::format("{}", length);
-  return fmt::format("{} ({}x)", length, format_multiple(length, train_length));
+  return fmt::format("{} ({}x)", length, core::format_multiple(length, train_length));
 }
 
 /// The standard deviation between seeds, before the value so that the digits of values stand under each other.
 std::string spread(const EvaluationPoint& point, double EvaluationPoint::*value) {
   if (!std::isfinite(point.deviation) || value != &EvaluationPoint::perplexity) return "";
-  return fmt::format("(sd {} %) ", format_decimal(100 * point.deviation, 1));
+  return fmt::format("(sd {} %) ", core::format_decimal(100 * point.deviation, 1));
 }
 
 /// "+59 % (55 to 63)": of a perplexity against another.
 std::string against(const std::optional<Difference>& apart) {
   if (!apart) return "-";
-  const auto percent = [](double nll) { return format_percent(std::expm1(nll)); };
+  const auto percent = [](double nll) { return core::format_percent(std::expm1(nll)); };
   const Interval& interval = apart->interval;
   const std::string value = fmt::format("+{} %", percent(apart->nll));
   if (!std::isfinite(interval.low)) return value;
@@ -87,8 +87,8 @@ std::string curse_notes(const CompareResults& results) {
     notes += fmt::format(
         "- {}: windows of {} lower the loss by {} nats against {}; targets with all their text gain "
         "{}, so {} % of it is the early token curse\n",
-        method.name, curse->to, format_decimal(curse->gain, 4), curse->from, format_decimal(curse->with_text, 4),
-        format_decimal(100 * curse->share, 0));
+        method.name, curse->to, core::format_decimal(curse->gain, 4), curse->from,
+        core::format_decimal(curse->with_text, 4), core::format_decimal(100 * curse->share, 0));
   }
   return notes;
 }
@@ -118,7 +118,7 @@ std::vector<Row> rows_by_length(const CompareResults& results, double Evaluation
 }
 
 std::string rate(const EvaluationPoint* point) {
-  return point == nullptr || point->tokens_per_second <= 0 ? "-" : format_count(point->tokens_per_second);
+  return point == nullptr || point->tokens_per_second <= 0 ? "-" : core::format_count(point->tokens_per_second);
 }
 
 /// Measured in turns: wall and processor time.
@@ -132,8 +132,9 @@ std::vector<Row> turn_rows(const CompareResults& results) {
     Row row{speed.name()};
     for (const SpeedPoint& point : speed.points) {
       const bool known = std::isfinite(point.tokens_per_second);
-      row.push_back(
-          known ? fmt::format("{} ({})", format_count(point.tokens_per_second), format_ratio(point.cpu_seconds)) : "-");
+      row.push_back(known ? fmt::format("{} ({})", core::format_count(point.tokens_per_second),
+                                        core::format_ratio(point.cpu_seconds))
+                          : "-");
     }
     rows.push_back(row);
   }
@@ -142,7 +143,7 @@ std::vector<Row> turn_rows(const CompareResults& results) {
 
 std::vector<Row> memory_rows(const CompareResults& results) {
   std::vector<Row> rows{{"peak memory", "train", "eval"}};
-  const auto memory = [](int64_t bytes) { return bytes > 0 ? format_bytes(bytes) : "-"; };
+  const auto memory = [](int64_t bytes) { return bytes > 0 ? core::format_bytes(bytes) : "-"; };
   for (const MethodResults& method : results.methods) {
     rows.push_back({method.name, memory(method.train_peak_bytes), memory(method.eval_peak_bytes)});
   }
@@ -158,7 +159,7 @@ std::vector<Row> speed_rows(const CompareResults& results) {
   if (two) header.push_back(fmt::format("eval at {}", longest));
   std::vector<Row> rows{header};
   for (const MethodResults& method : results.methods) {
-    Row row{method.name, method.train_tokens_per_second > 0 ? format_count(method.train_tokens_per_second) : "-",
+    Row row{method.name, method.train_tokens_per_second > 0 ? core::format_count(method.train_tokens_per_second) : "-",
             rate(measured_at(method, results.train_length))};
     if (two) row.push_back(rate(measured_at(method, longest)));
     rows.push_back(row);
@@ -175,7 +176,7 @@ std::vector<Row> way_rows(const CompareResults& results, const std::vector<WayTo
     for (const WayToRead& way : ways) {
       const EvaluationPoint* point = way.points[i];
       const bool valid = point != nullptr && measured(*point);
-      row.push_back(valid ? fmt::format("{}, {:>5}", format_perplexity(point->perplexity), rate(point)) : "-");
+      row.push_back(valid ? fmt::format("{}, {:>5}", core::format_perplexity(point->perplexity), rate(point)) : "-");
     }
     rows.push_back(row);
   }
@@ -207,9 +208,9 @@ std::string comparison_table(const CompareResults& results) {
   std::string out =
       fmt::format("Perplexity on held-out text by evaluation length, trained at {} {}{}\n\n", results.train_length,
                   token_name(results), results.methods.size() > 1 ? " (* best of the row)" : "");
-  out += aligned(rows_by_length(results, &EvaluationPoint::perplexity, format_perplexity)) + "\n";
+  out += aligned(rows_by_length(results, &EvaluationPoint::perplexity, core::format_perplexity)) + "\n";
   out += "Bits per byte of the same text\n\n";
-  out += aligned(rows_by_length(results, &EvaluationPoint::bits_per_byte, format_bits)) + "\n";
+  out += aligned(rows_by_length(results, &EvaluationPoint::bits_per_byte, core::format_bits)) + "\n";
   if (results.methods.size() > 1) {
     out += "Perplexity against the lowest of the length, paired by seed or by block of text (95 % intervals)\n\n";
     out += aligned(difference_rows(results)) + "\n";
@@ -224,4 +225,4 @@ std::string comparison_table(const CompareResults& results) {
   return notes.empty() ? out : out + "\n" + notes;
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

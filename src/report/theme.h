@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::report {
 
 enum class Marker : uint8_t { circle, square, triangle, diamond, down_triangle, ring };
 
@@ -65,4 +65,4 @@ struct Theme {
 inline Theme page_theme() { return {"var(--ink)", "var(--muted)", "var(--grid)", "var(--ground)", true}; }
 inline Theme print_theme() { return {"#1D2125", "#5C6670", "#E1E5E8", "#FFFFFF", false}; }
 
-}  // namespace alibi
+}  // namespace alibi::report

@@ -9,11 +9,11 @@
 #include <set>
 #include <vector>
 
-#include "report/format.h"
+#include "core/format.h"
 #include "report/summarize.h"
 #include "report/summary.h"
 
-namespace alibi {
+namespace alibi::report {
 
 namespace {
 
@@ -61,13 +61,13 @@ bool is_known(const Interval& interval) { return std::isfinite(interval.low) && 
 
 /// "3.67 (3.60 to 3.74)"
 std::string with_interval(const EvaluationPoint& point) {
-  const std::string value = format_perplexity(point.perplexity);
+  const std::string value = core::format_perplexity(point.perplexity);
   if (!is_known(point.interval)) return value;
-  return fmt::format("{} ({} to {})", value, format_perplexity(std::exp(point.interval.low)),
-                     format_perplexity(std::exp(point.interval.high)));
+  return fmt::format("{} ({} to {})", value, core::format_perplexity(std::exp(point.interval.low)),
+                     core::format_perplexity(std::exp(point.interval.high)));
 }
 
-std::string percent(double part) { return format_percent(std::abs(part)); }
+std::string percent(double part) { return core::format_percent(std::abs(part)); }
 
 /// "2.2-fold", "1,200-fold", or "by 12 %" for small changes; `ratio` > 1.
 std::string rise(double ratio) {
@@ -76,14 +76,14 @@ std::string rise(double ratio) {
   if (ratio < 9.95) return fmt::format("{:.1f}-fold", ratio);
   const double unit = std::pow(10.0, std::floor(std::log10(ratio)) - 1);  // two significant digits
   const double rounded = std::round(ratio / unit) * unit;
-  return rounded < 1e9 ? format_integer(std::llround(rounded)) + "-fold" : fmt::format("{:.1e}-fold", ratio);
+  return rounded < 1e9 ? core::format_integer(std::llround(rounded)) + "-fold" : fmt::format("{:.1e}-fold", ratio);
 }
 
 /// What can be said of a change in words, such as "rose 2.2-fold".
 std::string moved(const Difference& change, double deviation) {
   const double ratio = std::exp(change.nll);
   if (!is_known(change.interval)) {
-    if (std::abs(ratio - 1) <= kLevel) return fmt::format("moved by {} %", format_percent(ratio - 1, true));
+    if (std::abs(ratio - 1) <= kLevel) return fmt::format("moved by {} %", core::format_percent(ratio - 1, true));
     return ratio > 1 ? "rose " + rise(ratio) : fmt::format("fell by {} %", percent(ratio - 1));
   }
   const double low = std::exp(change.interval.low), high = std::exp(change.interval.high);
@@ -99,8 +99,8 @@ std::string moved(const Difference& change, double deviation) {
                        percent(std::min(std::abs(low - 1), std::abs(high - 1))),
                        percent(std::max(std::abs(low - 1), std::abs(high - 1))));
   }
-  return fmt::format("moved by {} to {} %, up or down not decided", format_percent(low - 1, true),
-                     format_percent(high - 1, true));
+  return fmt::format("moved by {} to {} %, up or down not decided", core::format_percent(low - 1, true),
+                     core::format_percent(high - 1, true));
 }
 
 /// Those measured at a length, the lowest perplexity first.
@@ -127,8 +127,8 @@ std::string best_at(const CompareResults& results, int64_t length) {
   for (size_t i = 1; i < ranked.size(); ++i) {
     const std::optional<Difference> apart = difference(results.held_out, best, length, *ranked[i], length);
     if (apart && is_known(apart->interval) && !apart->is_sure()) {
-      equals.push_back(
-          fmt::format("{}'s {}", ranked[i]->name, format_perplexity(measured_at(*ranked[i], length)->perplexity)));
+      equals.push_back(fmt::format("{}'s {}", ranked[i]->name,
+                                   core::format_perplexity(measured_at(*ranked[i], length)->perplexity)));
     }
   }
   if (!equals.empty()) {
@@ -136,11 +136,11 @@ std::string best_at(const CompareResults& results, int64_t length) {
   }
   const double next = measured_at(*ranked[1], length)->perplexity;
   if (next > kPoor * measured_at(best, length)->perplexity) {
-    return fmt::format("{}; the next is {}'s {}", text, ranked[1]->name, format_perplexity(next));
+    return fmt::format("{}; the next is {}'s {}", text, ranked[1]->name, core::format_perplexity(next));
   }
   const double below = 1 - measured_at(best, length)->perplexity / next;
   return fmt::format("{}, {} % below the next, {}'s {}", text, percent(below), ranked[1]->name,
-                     format_perplexity(next));
+                     core::format_perplexity(next));
 }
 
 /// One clause for each method, that of the best first.
@@ -161,8 +161,8 @@ std::string changes(const CompareResults& results, const std::vector<Course>& al
           *measured_at(*ranking(results, course.method->train_length).front(), course.method->train_length);
       const bool is_poor = course.base->perplexity > kPoor * best.perplexity;
       if (is_poor && std::exp(course.change->nll) < 1 + 2 * kLevel) {
-        part += fmt::format(", but from {}, where the best had {}", format_perplexity(course.base->perplexity),
-                            format_perplexity(best.perplexity));
+        part += fmt::format(", but from {}, where the best had {}", core::format_perplexity(course.base->perplexity),
+                            core::format_perplexity(best.perplexity));
       }
       parts.push_back(part);
     }
@@ -211,9 +211,10 @@ std::string verdict(const CompareResults& results) {
 
   std::set<int64_t> train_lengths;
   for (const MethodResults& method : results.methods) train_lengths.insert(method.train_length);
-  const std::string where = train_lengths.size() > 1 ? fmt::format("At {}", longest)
-                                                     : fmt::format("At {}, {} times the training length,", longest,
-                                                                   format_multiple(longest, results.train_length));
+  const std::string where = train_lengths.size() > 1
+                                ? fmt::format("At {}", longest)
+                                : fmt::format("At {}, {} times the training length,", longest,
+                                              core::format_multiple(longest, results.train_length));
   std::string text =
       fmt::format("{} {}. {}", where, best_at(results, longest), changes(results, courses(results, longest), longest));
   const std::vector<const MethodResults*> at_start = ranking(results, results.train_length);
@@ -222,4 +223,4 @@ std::string verdict(const CompareResults& results) {
   return fmt::format("{} {}", text, basis(results));
 }
 
-}  // namespace alibi
+}  // namespace alibi::report

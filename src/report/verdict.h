@@ -5,11 +5,11 @@
 
 #include "alibi/results.h"
 
-namespace alibi {
+namespace alibi::report {
 
 /// Plain sentences: which method is best at the longest length, how each moved from its training length to there, which
 /// is best at the training length, and what the intervals are of. They claim what the intervals carry: methods that
 /// cannot be told apart are named together. Numbers are those of this run, and nothing beyond them is claimed.
 std::string verdict(const CompareResults& results);
 
-}  // namespace alibi
+}  // namespace alibi::report

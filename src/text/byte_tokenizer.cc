@@ -31,21 +31,21 @@ std::array<std::string, kBytes> byte_characters() {
 
 /// A byte-level BPE without merges: what is left of it are the bytes. No regular expression cuts the text into words,
 /// for without merges it would change nothing.
-OrderedJson tokenizer_json() {
-  OrderedJson vocab = OrderedJson::object();
+formats::OrderedJson tokenizer_json() {
+  formats::OrderedJson vocab = formats::OrderedJson::object();
   int32_t id = 0;
   for (const std::string& character : byte_characters()) vocab[character] = id++;
   return {
       {"version", "1.0"},
       {"truncation", nullptr},
       {"padding", nullptr},
-      {"added_tokens", OrderedJson::array({{{"id", kEndOfText},
-                                            {"content", kByteEndOfText},
-                                            {"single_word", false},
-                                            {"lstrip", false},
-                                            {"rstrip", false},
-                                            {"normalized", false},
-                                            {"special", true}}})},
+      {"added_tokens", formats::OrderedJson::array({{{"id", kEndOfText},
+                                                     {"content", kByteEndOfText},
+                                                     {"single_word", false},
+                                                     {"lstrip", false},
+                                                     {"rstrip", false},
+                                                     {"normalized", false},
+                                                     {"special", true}}})},
       {"normalizer", nullptr},
       {"pre_tokenizer",
        {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", false}}},
@@ -60,11 +60,11 @@ OrderedJson tokenizer_json() {
         {"fuse_unk", false},
         {"byte_fallback", false},
         {"vocab", std::move(vocab)},
-        {"merges", OrderedJson::array()}}},
+        {"merges", formats::OrderedJson::array()}}},
   };
 }
 
-OrderedJson tokenizer_config_json() {
+formats::OrderedJson tokenizer_config_json() {
   return {
       {"tokenizer_class", "PreTrainedTokenizerFast"},
       {"bos_token", kByteEndOfText},
@@ -73,7 +73,7 @@ OrderedJson tokenizer_config_json() {
   };
 }
 
-bool is_byte_vocab(const JsonObject& vocab) {
+bool is_byte_vocab(const formats::JsonObject& vocab) {
   if (vocab.size() != kBytes) return false;
   int64_t id = 0;
   for (const std::string& character : byte_characters()) {
@@ -83,30 +83,30 @@ bool is_byte_vocab(const JsonObject& vocab) {
 }
 
 /// A pre-tokenizer that puts a space before the text would give other ids; one that cuts words would not.
-bool is_byte_level(const JsonObject& json, std::string_view part) {
+bool is_byte_level(const formats::JsonObject& json, std::string_view part) {
   if (!json.has(part)) return false;
-  const JsonObject object = json.object(part);
+  const formats::JsonObject object = json.object(part);
   return object.get_or<std::string>("type", "") == "ByteLevel" &&
          (part == "decoder" || !object.get_or("add_prefix_space", true));
 }
 
 }  // namespace
 
-bool is_byte_tokenizer(const JsonObject& json) {
+bool text::is_byte_tokenizer(const formats::JsonObject& json) {
   if (json.has("normalizer") || json.has("post_processor") || !json.has("model")) return false;
   if (!is_byte_level(json, "pre_tokenizer") || !is_byte_level(json, "decoder")) return false;
-  const JsonObject model = json.object("model");
+  const formats::JsonObject model = json.object("model");
   if (model.get_or<std::string>("type", "") != "BPE" || !model.has("vocab") || !is_byte_vocab(model.object("vocab"))) {
     return false;
   }
-  const Json merges = model.raw().value("merges", Json::array());
-  const Json added = json.raw().value("added_tokens", Json::array());
+  const formats::Json merges = model.raw().value("merges", formats::Json::array());
+  const formats::Json added = json.raw().value("added_tokens", formats::Json::array());
   if (!merges.empty() || !added.is_array() || added.size() != 1) return false;
-  const JsonObject token(added[0], json.where() + "added_tokens[0]");
+  const formats::JsonObject token(added[0], json.where() + "added_tokens[0]");
   return token.get<int64_t>("id") == kEndOfText && token.get_or("special", false);
 }
 
-uint64_t ByteTokenizer::fingerprint() const { return fnv1a("byte"); }
+uint64_t ByteTokenizer::fingerprint() const { return text::fnv1a("byte"); }
 
 std::vector<int32_t> ByteTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids(text.size());
@@ -125,9 +125,9 @@ std::string ByteTokenizer::decode(std::span<const int32_t> ids) const {
 }
 
 void ByteTokenizer::save(const std::filesystem::path& folder) const {
-  write_json(folder / kHuggingFaceFile, tokenizer_json());
-  write_json(folder / kTokenizerConfigFile, tokenizer_config_json());
-  remove_other_tokenizers(folder, {kHuggingFaceFile});
+  formats::write_json(folder / text::kHuggingFaceFile, tokenizer_json());
+  formats::write_json(folder / text::kTokenizerConfigFile, tokenizer_config_json());
+  text::remove_other_tokenizers(folder, {text::kHuggingFaceFile});
 }
 
 }  // namespace alibi

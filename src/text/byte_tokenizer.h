@@ -3,9 +3,9 @@
 
 #include "formats/json.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// Whether a Hugging Face tokenizer.json describes the byte tokenizer: it would give the same ids for the same text.
-bool is_byte_tokenizer(const JsonObject& json);
+bool is_byte_tokenizer(const formats::JsonObject& json);
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -13,12 +13,12 @@
 #include "text/hash.h"
 #include "text/text_encoding.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 /// Mixed so that names that differ in the last letter only do not stay neighbours. Part of the split rule: changing it
 /// changes what is held out.
-uint64_t hash_name(std::string_view name) { return mix(fnv1a(name), 0); }
+uint64_t hash_name(std::string_view name) { return core::mix(fnv1a(name), 0); }
 
 std::string count_files(size_t count) { return count == 1 ? "1 file" : fmt::format("{} files", count); }
 
@@ -167,4 +167,4 @@ Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::strin
   return split_corpus(std::move(documents), read_documents(valid_inputs, standard_input, field));
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

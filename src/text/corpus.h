@@ -9,7 +9,7 @@
 
 #include "text/documents.h"
 
-namespace alibi {
+namespace alibi::text {
 
 struct Corpus {
   std::vector<Document> train;
@@ -39,4 +39,4 @@ Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::strin
 /// that has them). Throws UsageError if there are none. `root` is for tests: another root of the file system.
 std::vector<std::string> default_corpus(const std::filesystem::path& root = "/");
 
-}  // namespace alibi
+}  // namespace alibi::text

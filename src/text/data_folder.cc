@@ -14,7 +14,7 @@
 #include "text/token_file.h"
 #include "text/tokenizer_files.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,8 +24,8 @@ constexpr const char* kTrainFile = "train.tokens";
 constexpr const char* kValidFile = "valid.tokens";
 constexpr int64_t kDataVersion = 1;
 
-OrderedJson write_part(const fs::path& path, const std::vector<Document>& documents, const Tokenizer& tokenizer,
-                       const std::function<void(int64_t)>& on_bytes) {
+formats::OrderedJson write_part(const fs::path& path, const std::vector<Document>& documents,
+                                const Tokenizer& tokenizer, const std::function<void(int64_t)>& on_bytes) {
   const TokenFileHeader header = write_token_file(path, tokenizer, [&](const AppendTokens& append) {
     encode_stream(tokenizer, documents, [&](std::span<const int32_t> ids, int64_t bytes) {
       append(ids, bytes);
@@ -38,7 +38,8 @@ OrderedJson write_part(const fs::path& path, const std::vector<Document>& docume
           {"checksum", fmt::format("{:016x}", header.checksum)}};
 }
 
-TokenFile read_part(const fs::path& folder, const char* name, const JsonObject& data, const Tokenizer& tokenizer) {
+TokenFile read_part(const fs::path& folder, const char* name, const formats::JsonObject& data,
+                    const Tokenizer& tokenizer) {
   const fs::path path = folder / name;
   TokenFile file = read_token_file(path);
   check(file.header.fingerprint == tokenizer.fingerprint() && file.header.vocab_size == tokenizer.vocab_size() &&
@@ -61,9 +62,10 @@ struct Parts {
 
 Parts read_parts_of(const fs::path& folder) {
   const fs::path path = folder / kDataFile;
-  check(path_exists(path), "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or it is no data folder",
-        folder.string(), kDataFile);
-  const JsonObject data = read_json_object(path);
+  check(core::path_exists(path),
+        "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or it is no data folder", folder.string(),
+        kDataFile);
+  const formats::JsonObject data = formats::read_json_object(path);
   check(data.get<int64_t>("version") == kDataVersion, "[tokens] {}: version {}, expected {}", path.string(),
         data.get<int64_t>("version"), kDataVersion);
   Parts parts;
@@ -76,7 +78,7 @@ Parts read_parts_of(const fs::path& folder) {
   return parts;
 }
 
-Parts read_parts(const fs::path& folder) { return read_together(folder, kDataFile, read_parts_of); }
+Parts read_parts(const fs::path& folder) { return core::read_together(folder, kDataFile, read_parts_of); }
 
 TrainingData to_data(const Parts& parts) {
   return {parts.tokenizer,          parts.train.stream,       parts.valid.stream,
@@ -99,15 +101,15 @@ bool is_data_folder(const fs::path& folder) {
 }
 
 void prepare_data_folder(const fs::path& folder, bool overwrite) {
-  make_folder(folder);
+  core::make_folder(folder);
   for (const char* name : {"config.json", "model.safetensors", "model.safetensors.index.json", "train.json"}) {
-    check_usage(!path_exists(folder / name),
+    check_usage(!core::path_exists(folder / name),
                 "[tokens] {}: is a model folder, there is a {} in it, and its tokenizer would be replaced; choose "
                 "another folder",
                 folder.string(), name);
   }
   for (const std::string& name : data_file_names()) {
-    check_usage(overwrite || !path_exists(folder / name),
+    check_usage(overwrite || !core::path_exists(folder / name),
                 "[tokens] {}: there is a {} in it; choose another folder, or replace what it holds with --overwrite",
                 folder.string(), name);
   }
@@ -122,16 +124,16 @@ void write_data_folder(const fs::path& folder, const Corpus& corpus, const Token
     done += bytes;
     if (progress) progress("tokenize", static_cast<double>(done) / all);
   };
-  write_together(folder, data_file_names(), [&](const fs::path& part) {
+  core::write_together(folder, data_file_names(), [&](const fs::path& part) {
     tokenizer.save(part);
-    OrderedJson train = write_part(part / kTrainFile, corpus.train, tokenizer, on_bytes);
-    OrderedJson valid = write_part(part / kValidFile, corpus.valid, tokenizer, on_bytes);
-    write_json(part / kDataFile, {{"version", kDataVersion},
-                                  {"tokenizer", tokenizer.kind()},
-                                  {"vocab_size", tokenizer.vocab_size()},
-                                  {"split_rule", corpus.split_rule},
-                                  {"train", std::move(train)},
-                                  {"valid", std::move(valid)}});
+    formats::OrderedJson train = write_part(part / kTrainFile, corpus.train, tokenizer, on_bytes);
+    formats::OrderedJson valid = write_part(part / kValidFile, corpus.valid, tokenizer, on_bytes);
+    formats::write_json(part / kDataFile, {{"version", kDataVersion},
+                                           {"tokenizer", tokenizer.kind()},
+                                           {"vocab_size", tokenizer.vocab_size()},
+                                           {"split_rule", corpus.split_rule},
+                                           {"train", std::move(train)},
+                                           {"valid", std::move(valid)}});
   });
 }
 
@@ -153,4 +155,4 @@ TrainingData check_data_folder(const fs::path& folder, const TextProgress& progr
   return to_data(parts);
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -11,7 +11,7 @@
 #include "text/corpus.h"
 #include "text/make_tokenizer.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// Whether there is something of a data folder there, whole or not.
 bool is_data_folder(const std::filesystem::path& folder);
@@ -37,4 +37,4 @@ TrainingData read_data_folder(const std::filesystem::path& folder);
 TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress = {},
                                DataPart part = DataPart::both);
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -8,7 +8,7 @@
 #include "core/check.h"
 #include "text/corpus.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -67,4 +67,4 @@ std::vector<std::string> default_corpus(const fs::path& root) {
       "files, folders or - for standard input");
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

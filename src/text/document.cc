@@ -9,7 +9,7 @@
 #include "core/random.h"
 #include "text/hash.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 /// Smaller files are read: there may be more of them than a process may map.
@@ -30,7 +30,7 @@ Digest digest_of(std::string_view bytes) {
     second ^= second >> 29;
   }
   const std::string_view rest = bytes.substr(at);
-  return {mix(fnv1a(rest, first), 1), mix(fnv1a(rest, second), 2)};
+  return {core::mix(fnv1a(rest, first), 1), core::mix(fnv1a(rest, second), 2)};
 }
 
 Document::Document(std::filesystem::path path_in, std::string name_in, std::string text)
@@ -46,7 +46,7 @@ Document::Document(std::filesystem::path path_in, std::string name_in, const Ope
       file_size_(static_cast<int64_t>(text.view().size())),
       end_(file_size_),
       digest_(digest_of(text.view())) {
-  check_mapped(text.view().data());
+  core::check_mapped(text.view().data());
 }
 
 OpenText Document::open() const {
@@ -61,7 +61,7 @@ OpenText Document::open() const {
 std::string Document::text() const {
   const OpenText opened = open();
   std::string copy(opened.view());
-  check_mapped(opened.view().data());
+  core::check_mapped(opened.view().data());
   return copy;
 }
 
@@ -71,17 +71,17 @@ Document Document::part(int64_t begin, int64_t end) const {
   part.end_ = begin_ + end;
   const OpenText text = part.open();
   part.digest_ = digest_of(text.view());
-  check_mapped(text.view().data());
+  core::check_mapped(text.view().data());
   return part;
 }
 
 OpenText open_file(const std::filesystem::path& path) {
   std::error_code error;
   const uintmax_t size = std::filesystem::file_size(path, error);
-  if (error || size < kMapFrom) return in_memory(std::make_shared<const std::string>(read_file(path)));
-  const auto file = std::make_shared<const MappedFile>(path);
+  if (error || size < kMapFrom) return in_memory(std::make_shared<const std::string>(core::read_file(path)));
+  const auto file = std::make_shared<const core::MappedFile>(path);
   const auto bytes = file->bytes();
   return {std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), file};
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

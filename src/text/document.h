@@ -9,7 +9,7 @@
 #include <string>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::text {
 
 /// Of a text's bytes; texts with the same one and the same size are taken to be the same.
 struct Digest {
@@ -60,4 +60,4 @@ class Document {
 /// A regular file; large ones are mapped. Throws Error with the path and the reason.
 OpenText open_file(const std::filesystem::path& path);
 
-}  // namespace alibi
+}  // namespace alibi::text

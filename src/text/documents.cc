@@ -11,10 +11,10 @@
 
 #include "core/check.h"
 #include "core/files.h"
-#include "text/packed.h"
+#include "text/compressed.h"
 #include "text/text_encoding.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -61,7 +61,7 @@ bool begins_binary(const fs::path& path) {
   std::ifstream file(path, std::ios::binary);
   file.read(block.data(), block.size());
   const std::string_view beginning(block.data(), static_cast<size_t>(file.gcount()));
-  return !is_packed(beginning) && beginning.find('\0') != std::string_view::npos;
+  return !is_compressed(beginning) && beginning.find('\0') != std::string_view::npos;
 }
 
 class Reader {
@@ -119,22 +119,22 @@ class Reader {
   /// A regular file, or why it is no text.
   std::string add_file(const fs::path& path, std::string name) {
     const OpenText file = open_file(path);
-    const bool packed = is_packed(file.view());
+    const bool compressed = is_compressed(file.view());
     std::string unpacked;
-    if (packed) {
+    if (compressed) {
       unpacked = unpack(file.view(), path.string());
       name = unpacked_name(name);
     }
-    const std::string_view text = packed ? unpacked : file.view();
+    const std::string_view text = compressed ? unpacked : file.view();
     std::string reason = why_not_used(text);
     if (reason.empty() && has_records(name)) {
       add_records(path, name, text);
-    } else if (reason.empty() && packed) {
+    } else if (reason.empty() && compressed) {
       documents_.emplace_back(path, std::move(name), std::move(unpacked));
     } else if (reason.empty()) {
       documents_.emplace_back(path, std::move(name), file);
     }
-    check_mapped(file.view().data());
+    core::check_mapped(file.view().data());
     return reason;
   }
 
@@ -193,4 +193,4 @@ int64_t bytes_of(const std::vector<Document>& documents) {
   return bytes;
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -9,7 +9,7 @@
 #include "alibi/training_data.h"
 #include "text/document.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// Reads each input in the given order: a file, a folder or "-" (standard input), to see that it is text. What comes
 /// through a pipe, was compressed (gzip, Zstandard) or lies in records (.jsonl: the string `field` of each line, which
@@ -25,4 +25,4 @@ std::vector<Document> read_documents(const std::vector<std::string>& inputs, std
 /// Sum of the lengths of the texts.
 int64_t bytes_of(const std::vector<Document>& documents);
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::text {
 
 inline constexpr uint64_t kFnvStart = 0xcbf29ce484222325ull;
 inline constexpr uint64_t kFnvPrime = 0x100000001b3ull;
@@ -15,4 +15,4 @@ constexpr uint64_t fnv1a(std::string_view bytes, uint64_t hash = kFnvStart) {
   return hash;
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -19,49 +19,49 @@ constexpr int64_t kMostTokens = int64_t{1} << 20;
 /// More text hardly changes the pieces, and learning them takes minutes and memory.
 constexpr int64_t kLearnFrom = int64_t{1} << 24;
 
-int64_t size_of(const std::vector<Document>& documents) {
+int64_t size_of(const std::vector<text::Document>& documents) {
   int64_t size = 0;
-  for (const Document& document : documents) size += document.size();
+  for (const text::Document& document : documents) size += document.size();
   return size;
 }
 
 double fraction_of(int64_t part, int64_t all) { return static_cast<double>(part) / static_cast<double>(all); }
 
-std::shared_ptr<const Tokenizer> make_words(const TokenizerChoice& choice, const std::vector<Document>& documents,
+std::shared_ptr<const Tokenizer> make_words(const TokenizerChoice& choice, const std::vector<text::Document>& documents,
                                             const TextProgress& progress) {
-  WordCounter counter;
+  text::WordCounter counter;
   const int64_t all = size_of(documents);
   int64_t done = 0;
-  for_pieces(
+  text::for_pieces(
       documents,
       [](std::string_view text) {
-        WordCounter counted;
+        text::WordCounter counted;
         counted.add(text);
         return counted;
       },
-      [&](const WordCounter& counted, const TextPiece& piece) {
+      [&](const text::WordCounter& counted, const text::TextPiece& piece) {
         counter.add(counted);
         done += static_cast<int64_t>(piece.text.size());
         if (progress) progress("counting words", fraction_of(done, all));
       });
-  return std::make_shared<WordTokenizer>(counter.vocabulary(choice.vocab_size, choice.min_count));
+  return std::make_shared<text::WordTokenizer>(counter.vocabulary(choice.vocab_size, choice.min_count));
 }
 
 std::shared_ptr<const Tokenizer> make_sentencepiece(const TokenizerChoice& choice,
-                                                    const std::vector<Document>& documents,
+                                                    const std::vector<text::Document>& documents,
                                                     const TextProgress& progress) {
   const int64_t all = size_of(documents);
-  const Random random(0, 0x70ce);
+  const core::Random random(0, 0x70ce);
   const float share = static_cast<float>(std::min(1.0, fraction_of(kLearnFrom, all)));
   size_t document = 0;
-  OpenText open;
+  text::OpenText open;
   std::string_view rest;
   int64_t done = 0;
   uint64_t units = 0;
   const auto next = [&]() -> std::optional<std::string_view> {
     for (;;) {
       while (rest.empty()) {
-        check_mapped(open.view().data());
+        core::check_mapped(open.view().data());
         if (document == documents.size()) {
           if (progress) progress("choosing tokens", 0);
           return std::nullopt;
@@ -69,7 +69,7 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(const TokenizerChoice& choic
         open = documents[document++].open();
         rest = open.view();
       }
-      const std::string_view unit = rest.substr(0, unit_length(rest));
+      const std::string_view unit = rest.substr(0, text::unit_length(rest));
       rest.remove_prefix(unit.size());
       done += static_cast<int64_t>(unit.size());
       if (random.uniform(units++) >= share) continue;
@@ -77,18 +77,19 @@ std::shared_ptr<const Tokenizer> make_sentencepiece(const TokenizerChoice& choic
       return unit;
     }
   };
-  return train_sentencepiece({choice.kind, choice.vocab_size == 0 ? kSentencePieceDefault : choice.vocab_size}, next);
+  return text::train_sentencepiece({choice.kind, choice.vocab_size == 0 ? kSentencePieceDefault : choice.vocab_size},
+                                   next);
 }
 
 }  // namespace
 
-const std::vector<std::string>& tokenizer_kinds() {
+const std::vector<std::string>& text::tokenizer_kinds() {
   static const std::vector<std::string> kinds = {"byte", "bpe", "unigram", "words"};
   return kinds;
 }
 
-void validate(const TokenizerChoice& choice) {
-  const auto& kinds = tokenizer_kinds();
+void text::validate(const TokenizerChoice& choice) {
+  const auto& kinds = text::tokenizer_kinds();
   check_usage(std::find(kinds.begin(), kinds.end(), choice.kind) != kinds.end(),
               "[tokenizer] found the kind '{}', expected {}", choice.kind, fmt::join(kinds, ", "));
   check_usage(choice.vocab_size >= 0 && (choice.kind == "words" || choice.vocab_size <= kMostTokens),
@@ -104,9 +105,10 @@ void validate(const TokenizerChoice& choice) {
               "[tokenizer] a least count of words is for the tokenizer of words, not '{}'", choice.kind);
 }
 
-std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, const std::vector<Document>& documents,
-                                                const TextProgress& progress) {
-  validate(choice);
+std::shared_ptr<const Tokenizer> text::make_tokenizer(const TokenizerChoice& choice,
+                                                      const std::vector<text::Document>& documents,
+                                                      const TextProgress& progress) {
+  text::validate(choice);
   if (!choice.like.empty()) return Tokenizer::load(choice.like);
   if (choice.kind == "byte") return std::make_shared<ByteTokenizer>();
   if (choice.kind == "words") return make_words(choice, documents, progress);
@@ -114,10 +116,10 @@ std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, c
 }
 
 std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, std::span<const std::string> texts) {
-  std::vector<Document> documents;
+  std::vector<text::Document> documents;
   documents.reserve(texts.size());
   for (const std::string& text : texts) documents.emplace_back("-", "-", text);
-  return make_tokenizer(choice, documents);
+  return text::make_tokenizer(choice, documents);
 }
 
 }  // namespace alibi

@@ -10,7 +10,7 @@
 #include "alibi/training_data.h"
 #include "text/document.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// "byte", "bpe", "unigram", "words".
 const std::vector<std::string>& tokenizer_kinds();
@@ -24,4 +24,4 @@ void validate(const TokenizerChoice& choice);
 std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, const std::vector<Document>& documents,
                                                 const TextProgress& progress = {});
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -13,7 +13,7 @@
 #include "text/document.h"
 #include "text/units.h"
 
-namespace alibi {
+namespace alibi::text {
 
 struct TextPiece {
   OpenText owner;
@@ -60,13 +60,13 @@ void for_pieces(const std::vector<Document>& documents, const Work& work, const 
   TextPieces pieces(documents);
   for (std::vector<TextPiece> wave = pieces.next_wave(); !wave.empty(); wave = pieces.next_wave()) {
     std::vector<decltype(work(std::string_view()))> results(wave.size());
-    parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
+    core::parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
       const auto at = static_cast<size_t>(i);
       results[at] = work(wave[at].text);
     });
-    for (const TextPiece& piece : wave) check_mapped(piece.text.data());
+    for (const TextPiece& piece : wave) core::check_mapped(piece.text.data());
     for (size_t i = 0; i < wave.size(); ++i) take(std::move(results[i]), wave[i]);
   }
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -10,7 +10,7 @@
 #include "text/text_encoding.h"
 #include "text/units.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 constexpr size_t kMostPieces = size_t{1} << 20;
@@ -212,4 +212,4 @@ std::string without_self_test(std::string_view bytes) {
   return rest;
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace alibi {
+namespace alibi::text {
 
 struct SentencePieceModel {
   enum class Algorithm { unigram = 1, bpe = 2 };
@@ -29,4 +29,4 @@ SentencePieceModel read_sentencepiece_model(std::string_view bytes, std::string_
 /// The same model without the texts that the library would encode while it reads it: nothing bounds their length.
 std::string without_self_test(std::string_view bytes);
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -12,7 +12,7 @@
 #include "text/tokenizer_files.h"
 #include "text/units.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 constexpr const char* kPieceEndOfText = "</s>";
@@ -38,7 +38,7 @@ size_t word_length(std::string_view text) {
 }
 
 /// A piece of byte pairs is made of any two others, the likelier ones first; SentencePiece knows their scores alone.
-Json merges_of(const SentencePieceModel& model) {
+formats::Json merges_of(const SentencePieceModel& model) {
   struct Merge {
     float score;
     std::string_view left, right;
@@ -57,33 +57,33 @@ Json merges_of(const SentencePieceModel& model) {
     }
   }
   std::stable_sort(merges.begin(), merges.end(), [](const Merge& a, const Merge& b) { return a.score > b.score; });
-  Json result = Json::array();
+  formats::Json result = formats::Json::array();
   for (const Merge& merge : merges) result.push_back(fmt::format("{} {}", merge.left, merge.right));
   return result;
 }
 
 /// The model alone for Hugging Face's tokenizers library.
-Json model_json(const SentencePieceModel& model) {
+formats::Json model_json(const SentencePieceModel& model) {
   if (model.algorithm == SentencePieceModel::Algorithm::bpe) {
-    Json vocab = Json::object();
+    formats::Json vocab = formats::Json::object();
     for (const SentencePieceModel::Piece& piece : model.pieces) vocab[piece.text] = vocab.size();
     return {{"type", "BPE"},         {"dropout", nullptr}, {"unk_token", nullptr},      {"fuse_unk", false},
             {"byte_fallback", true}, {"vocab", vocab},     {"merges", merges_of(model)}};
   }
-  Json vocab = Json::array();
+  formats::Json vocab = formats::Json::array();
   size_t unknown = 0;
   for (const SentencePieceModel::Piece& piece : model.pieces) {
     if (piece.type == SentencePieceModel::Type::unknown) unknown = vocab.size();
-    vocab.push_back(Json::array({piece.text, piece.score}));
+    vocab.push_back(formats::Json::array({piece.text, piece.score}));
   }
   return {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", std::move(vocab)}, {"byte_fallback", true}};
 }
 
 /// The same tokenizer for Hugging Face's library. Its keys are sorted: looking one up among ordered ones takes as long
 /// as there are keys.
-Json tokenizer_json(const SentencePieceModel& model) {
+formats::Json tokenizer_json(const SentencePieceModel& model) {
   using Type = SentencePieceModel::Type;
-  Json added = Json::array();
+  formats::Json added = formats::Json::array();
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
     if (piece.type != Type::unknown && piece.type != Type::control) continue;
@@ -95,19 +95,19 @@ Json tokenizer_json(const SentencePieceModel& model) {
                      {"normalized", false},
                      {"special", true}});
   }
-  const Json to_mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
-  const Json to_space = {{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}};
-  return {
-      {"version", "1.0"},
-      {"truncation", nullptr},
-      {"padding", nullptr},
-      {"added_tokens", std::move(added)},
-      {"normalizer", to_mark},
-      {"pre_tokenizer", nullptr},
-      {"post_processor", nullptr},
-      {"decoder",
-       {{"type", "Sequence"}, {"decoders", Json::array({to_space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}})}}},
-      {"model", model_json(model)}};
+  const formats::Json to_mark = {{"type", "Replace"}, {"pattern", {{"String", " "}}}, {"content", kSpaceMark}};
+  const formats::Json to_space = {{"type", "Replace"}, {"pattern", {{"String", kSpaceMark}}}, {"content", " "}};
+  return {{"version", "1.0"},
+          {"truncation", nullptr},
+          {"padding", nullptr},
+          {"added_tokens", std::move(added)},
+          {"normalizer", to_mark},
+          {"pre_tokenizer", nullptr},
+          {"post_processor", nullptr},
+          {"decoder",
+           {{"type", "Sequence"},
+            {"decoders", formats::Json::array({to_space, {{"type", "ByteFallback"}}, {{"type", "Fuse"}}})}}},
+          {"model", model_json(model)}};
 }
 
 }  // namespace
@@ -140,7 +140,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
 }
 
 std::shared_ptr<const SentencePieceTokenizer> SentencePieceTokenizer::load(const std::filesystem::path& file) {
-  return std::make_shared<SentencePieceTokenizer>(read_file(file, kMostBytes), file.string());
+  return std::make_shared<SentencePieceTokenizer>(core::read_file(file, kMostBytes), file.string());
 }
 
 uint64_t SentencePieceTokenizer::fingerprint() const { return fnv1a(model_, fnv1a("sentencepiece")); }
@@ -197,15 +197,15 @@ std::string SentencePieceTokenizer::decode(std::span<const int32_t> ids) const {
 }
 
 void SentencePieceTokenizer::save(const std::filesystem::path& folder) const {
-  write_file(folder / kSentencePieceFile, model_);
-  write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                             {"bos_token", kPieceEndOfText},
-                                             {"eos_token", kPieceEndOfText},
-                                             {"unk_token", "<unk>"},
-                                             {"clean_up_tokenization_spaces", false}});
-  const Json json = tokenizer_json(read_sentencepiece_model(model_, kSentencePieceFile));
-  write_file(folder / kHuggingFaceFile, json.dump(0, ' ', false, Json::error_handler_t::replace) + "\n");
+  core::write_file(folder / kSentencePieceFile, model_);
+  formats::write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                                      {"bos_token", kPieceEndOfText},
+                                                      {"eos_token", kPieceEndOfText},
+                                                      {"unk_token", "<unk>"},
+                                                      {"clean_up_tokenization_spaces", false}});
+  const formats::Json json = tokenizer_json(read_sentencepiece_model(model_, kSentencePieceFile));
+  core::write_file(folder / kHuggingFaceFile, json.dump(0, ' ', false, formats::Json::error_handler_t::replace) + "\n");
   remove_other_tokenizers(folder, {kSentencePieceFile, kHuggingFaceFile});
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

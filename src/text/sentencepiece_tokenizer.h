@@ -16,7 +16,7 @@
 #include "alibi/tokenizer.h"
 #include "text/sentencepiece_model.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// decode(encode(text)) is the text, whatever its bytes: what the pieces do not cover is written in bytes, line feeds
 /// among it. A line feed is a token of its own.
@@ -62,4 +62,4 @@ struct SentencePieceTraining {
 std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
     const SentencePieceTraining& training, const std::function<std::optional<std::string_view>()>& next);
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -11,7 +11,7 @@
 #include "core/child_process.h"
 #include "text/sentencepiece_tokenizer.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 /// U+2585: the library leaves lines with it out.
@@ -23,7 +23,7 @@ constexpr char kModel = 'm', kRefusal = 'r', kNothing = '0';
 /// The units that the parent sends, each without its line feed, as the library asks for them.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
-  explicit Sentences(const Channel& parent) : parent_(parent) { Next(); }
+  explicit Sentences(const core::Channel& parent) : parent_(parent) { Next(); }
 
   bool done() const override { return done_; }
   void Next() override {
@@ -51,7 +51,7 @@ class Sentences : public sentencepiece::SentenceIterator {
     return size;
   }
 
-  const Channel& parent_;
+  const core::Channel& parent_;
   std::string units_;  // each with its size before it
   size_t begin_ = 0;   // of those not yet given
   std::string sentence_;
@@ -59,7 +59,7 @@ class Sentences : public sentencepiece::SentenceIterator {
 };
 
 /// All units, many at a time, then an empty message. Returns early if the child has ended.
-void send_units(const Channel& child, const std::function<std::optional<std::string_view>()>& next) {
+void send_units(const core::Channel& child, const std::function<std::optional<std::string_view>()>& next) {
   constexpr size_t together = size_t{1} << 16;
   std::string units;
   while (const std::optional<std::string_view> unit = next()) {
@@ -106,7 +106,7 @@ std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
       {"minloglevel", "2"},
   };
   // In a process of its own: where memory is short, an exception ends one of the library's threads, and with it all.
-  ChildProcess child("tokenizer", [&](const Channel& parent) {
+  core::ChildProcess child("tokenizer", [&](const core::Channel& parent) {
     Sentences sentences(parent);
     std::string model;
     const sentencepiece::util::Status status = sentencepiece::SentencePieceTrainer::Train(settings, &sentences, &model);
@@ -129,4 +129,4 @@ std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
   return std::make_shared<const SentencePieceTokenizer>(std::move(*answer), training.kind);
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -3,7 +3,7 @@
 #include "core/check.h"
 #include "text/pieces.h"
 
-namespace alibi {
+namespace alibi::text {
 
 void encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& documents,
                    const std::function<void(std::span<const int32_t> ids, int64_t bytes)>& append) {
@@ -25,4 +25,4 @@ std::vector<int32_t> encode_stream(const Tokenizer& tokenizer, const std::vector
   return stream;
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -9,7 +9,7 @@
 #include "alibi/tokenizer.h"
 #include "text/documents.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// The documents one after the other, each followed by end_of_text; where that ends lines, only a document whose last
 /// line is not ended already. The stream stands after an implied end_of_text: that is the input from which its first
@@ -21,4 +21,4 @@ void encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& docu
 /// The same in memory.
 std::vector<int32_t> encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& documents);
 
-}  // namespace alibi
+}  // namespace alibi::text

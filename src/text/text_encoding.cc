@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 bool is_control(unsigned char byte) {
@@ -69,4 +69,4 @@ std::string why_not_text(std::string_view bytes) {
   return fmt::format("{} of its {} bytes are control characters or not UTF-8", strange, bytes.size());
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

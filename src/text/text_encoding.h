@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace alibi {
+namespace alibi::text {
 
 /// Length of the well-formed UTF-8 sequence that begins at `at`, or 0 if none does. at < text.size().
 /// Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
@@ -22,4 +22,4 @@ std::string well_formed(std::string_view text);
 /// compressed files and programs do not.
 std::string why_not_text(std::string_view bytes);
 
-}  // namespace alibi
+}  // namespace alibi::text

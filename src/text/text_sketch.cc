@@ -6,7 +6,7 @@
 #include "core/parallel.h"
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 constexpr int64_t kSampled = 1 << 14;
@@ -19,7 +19,7 @@ int64_t passages_in(std::span<const int32_t> tokens) {
   return std::max<int64_t>(0, static_cast<int64_t>(tokens.size()) - kPassage + 1);
 }
 
-int64_t chunks_in(std::span<const int32_t> tokens) { return ceil_div(passages_in(tokens), kChunk); }
+int64_t chunks_in(std::span<const int32_t> tokens) { return core::ceil_div(passages_in(tokens), kChunk); }
 
 /// use(chunk, hash) for each passage whose hash is at most `most`; in the order of the text within a chunk, and chunks
 /// from any thread.
@@ -28,14 +28,14 @@ void each_hash(std::span<const int32_t> tokens, uint64_t most, const Use& use) {
   uint64_t first_weight = 1;  // of a passage's first token
   for (int64_t i = 1; i < kPassage; ++i) first_weight *= kFactor;
   const int64_t passages = passages_in(tokens);
-  parallel_for(chunks_in(tokens), [&](int64_t chunk) {
+  core::parallel_for(chunks_in(tokens), [&](int64_t chunk) {
     const auto id = [&](int64_t at) { return uint64_t{static_cast<uint32_t>(tokens[static_cast<size_t>(at)])} + 1; };
     const int64_t begin = chunk * kChunk, end = std::min(begin + kChunk, passages);
     uint64_t sum = 0;
     for (int64_t at = begin; at < begin + kPassage - 1; ++at) sum = sum * kFactor + id(at);
     for (int64_t at = begin; at < end; ++at) {
       sum = sum * kFactor + id(at + kPassage - 1);
-      const uint64_t hash = mix(sum, 0);
+      const uint64_t hash = core::mix(sum, 0);
       if (hash <= most) use(chunk, hash);
       sum -= id(at) * first_weight;
     }
@@ -85,4 +85,4 @@ std::optional<double> part_found(const TextSketch& sketch, std::span<const int32
   return static_cast<double>(known) / static_cast<double>(found.size());
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace alibi {
+namespace alibi::text {
 
 /// A sample of the passages of a stream of tokens: the hashes of those whose hash is at most `most`. Equal passages
 /// have equal hashes, so a passage is in the sample of every stream that it is in, or in none.
@@ -29,4 +29,4 @@ std::optional<double> part_in(const TextSketch& sketch, std::span<const int32_t>
 /// the sketch has fewer than eight. Takes no memory but that of the sketch.
 std::optional<double> part_found(const TextSketch& sketch, std::span<const int32_t> tokens);
 
-}  // namespace alibi
+}  // namespace alibi::text

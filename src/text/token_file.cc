@@ -13,7 +13,7 @@
 #include "core/files.h"
 #include "text/hash.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and mapped as they are");
@@ -69,7 +69,7 @@ TokenFileHeader write_token_file(const std::filesystem::path& path, const Tokeni
   header.end_of_text = tokenizer.end_of_text();
   header.fingerprint = tokenizer.fingerprint();
   header.checksum = kFnvStart;
-  write_file_with_header(path, sizeof(Layout), [&](const std::function<void(std::string_view)>& append) {
+  core::write_file_with_header(path, sizeof(Layout), [&](const std::function<void(std::string_view)>& append) {
     write([&](std::span<const int32_t> ids, int64_t bytes) {
       append({reinterpret_cast<const char*>(ids.data()), ids.size_bytes()});
       header.tokens += static_cast<int64_t>(ids.size());
@@ -82,14 +82,14 @@ TokenFileHeader write_token_file(const std::filesystem::path& path, const Tokeni
 }
 
 TokenFile read_token_file(const std::filesystem::path& path) {
-  const auto file = std::make_shared<const MappedFile>(path);
+  const auto file = std::make_shared<const core::MappedFile>(path);
   const std::span<const std::byte> bytes = file->bytes();
   const std::string where = path.string();
   check(bytes.size() >= sizeof(Layout), "[tokens] {}: {} bytes, a token file has at least {}", where, bytes.size(),
         sizeof(Layout));
   Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
-  check_mapped(bytes.data());
+  core::check_mapped(bytes.data());
   check(std::string_view(layout.magic, sizeof layout.magic) == kMagic, "[tokens] {}: is no token file of alibi", where);
   check(layout.version == kTokenFileVersion, "[tokens] {}: version {}, expected {}", where, layout.version,
         kTokenFileVersion);
@@ -135,11 +135,11 @@ void check_tokens(const TokenFile& file, const std::filesystem::path& path,
            part[*bad], file.header.vocab_size - 1);
     }
     hash = checksum_of(part, hash);
-    check_mapped(ids.data());
+    core::check_mapped(ids.data());
     if (progress) progress(static_cast<double>(begin + part.size()) / static_cast<double>(ids.size()));
   }
   check(hash == file.header.checksum, "[tokens] {}: the checksum is {:016x}, expected {:016x}: the file is damaged",
         path.string(), hash, file.header.checksum);
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

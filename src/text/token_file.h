@@ -8,7 +8,7 @@
 
 #include "alibi/training_data.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// What the 64 bytes at the beginning say.
 struct TokenFileHeader {
@@ -45,4 +45,4 @@ TokenFile read_token_file(const std::filesystem::path& path);
 void check_tokens(const TokenFile& file, const std::filesystem::path& path,
                   const std::function<void(double)>& progress = {});
 
-}  // namespace alibi
+}  // namespace alibi::text

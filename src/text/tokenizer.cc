@@ -12,8 +12,8 @@ namespace alibi {
 namespace {
 
 std::shared_ptr<const Tokenizer> load_byte_tokenizer(const std::filesystem::path& file) {
-  const JsonObject json = read_json_object(file);
-  check(is_byte_tokenizer(json),
+  const formats::JsonObject json = formats::read_json_object(file);
+  check(text::is_byte_tokenizer(json),
         "[tokenizer] {}: found a tokenizer of type {}, expected a byte-level one whose ids are the bytes, without "
         "merges, and with one added token: other kinds cannot be read from this file",
         file.string(), json.has("model") ? json.object("model").get_or<std::string>("type", "?") : "?");
@@ -21,35 +21,37 @@ std::shared_ptr<const Tokenizer> load_byte_tokenizer(const std::filesystem::path
 }
 
 std::shared_ptr<const Tokenizer> load_from(const std::filesystem::path& folder) {
-  const std::filesystem::path file = tokenizer_file(folder);
+  const std::filesystem::path file = text::tokenizer_file(folder);
   const std::string name = file.filename().string();
-  if (name == kSentencePieceFile) return SentencePieceTokenizer::load(file);
-  if (name == kWordsFile) return WordTokenizer::load(file);
+  if (name == text::kSentencePieceFile) return text::SentencePieceTokenizer::load(file);
+  if (name == text::kWordsFile) return text::WordTokenizer::load(file);
   return load_byte_tokenizer(file);
 }
 
 }  // namespace
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
-  return read_together(folder, "config.json", load_from);
+  return core::read_together(folder, "config.json", load_from);
 }
 
-std::set<std::string> tokenizer_file_names() {
-  return {kWordsFile, kSentencePieceFile, kHuggingFaceFile, kTokenizerConfigFile};
+std::set<std::string> text::tokenizer_file_names() {
+  return {text::kWordsFile, text::kSentencePieceFile, text::kHuggingFaceFile, text::kTokenizerConfigFile};
 }
 
-std::filesystem::path tokenizer_file(const std::filesystem::path& folder) {
+std::filesystem::path text::tokenizer_file(const std::filesystem::path& folder) {
   std::error_code ignored;  // what cannot be seen is not there
-  for (const char* name : {kSentencePieceFile, kWordsFile}) {
+  for (const char* name : {text::kSentencePieceFile, text::kWordsFile}) {
     if (std::filesystem::exists(folder / name, ignored)) return folder / name;
   }
-  return folder / kHuggingFaceFile;
+  return folder / text::kHuggingFaceFile;
 }
 
-std::string fingerprint_text(const Tokenizer& tokenizer) { return fmt::format("{:016x}", tokenizer.fingerprint()); }
+std::string text::fingerprint_text(const Tokenizer& tokenizer) {
+  return fmt::format("{:016x}", tokenizer.fingerprint());
+}
 
-void remove_other_tokenizers(const std::filesystem::path& folder, const std::set<std::string>& keep) {
-  for (const char* name : {kWordsFile, kSentencePieceFile, kHuggingFaceFile}) {
+void text::remove_other_tokenizers(const std::filesystem::path& folder, const std::set<std::string>& keep) {
+  for (const char* name : {text::kWordsFile, text::kSentencePieceFile, text::kHuggingFaceFile}) {
     if (keep.contains(name)) continue;
     std::error_code error;
     std::filesystem::remove(folder / name, error);

@@ -8,7 +8,7 @@
 
 #include "alibi/tokenizer.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// Vocabulary of words, a word and its count in each line: the dictionary format of fairseq.
 inline constexpr const char* kWordsFile = "dict.txt";
@@ -35,4 +35,4 @@ std::string fingerprint_text(const Tokenizer& tokenizer);
 /// Removes the files of other kinds of tokenizers that an earlier model left in the folder: they would be read instead.
 void remove_other_tokenizers(const std::filesystem::path& folder, const std::set<std::string>& keep);
 
-}  // namespace alibi
+}  // namespace alibi::text

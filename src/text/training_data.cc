@@ -19,8 +19,8 @@ namespace {
 /// Which tokens each document became: encode_stream() gives a document in one or more pieces, and never two in one.
 class PartCounter {
  public:
-  explicit PartCounter(const std::vector<Document>& documents) {
-    for (const Document& document : documents) parts_.push_back({document.name, document.size(), 0});
+  explicit PartCounter(const std::vector<text::Document>& documents) {
+    for (const text::Document& document : documents) parts_.push_back({document.name, document.size(), 0});
   }
   void add(int64_t bytes, size_t tokens) {
     while (at_ + 1 < parts_.size() && bytes_ >= parts_[at_].bytes) {
@@ -39,10 +39,10 @@ class PartCounter {
 };
 
 /// `done` of `all` bytes have been encoded before; counts on.
-TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<Document>& documents, int64_t& done,
+TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<text::Document>& documents, int64_t& done,
                                int64_t all, const TextProgress& progress, PartCounter* parts = nullptr) {
   const auto tokens = std::make_shared<std::vector<int32_t>>();
-  encode_stream(tokenizer, documents, [&](std::span<const int32_t> ids, int64_t bytes) {
+  text::encode_stream(tokenizer, documents, [&](std::span<const int32_t> ids, int64_t bytes) {
     tokens->insert(tokens->end(), ids.begin(), ids.end());
     if (parts) parts->add(bytes, ids.size());
     done += bytes;
@@ -54,15 +54,16 @@ TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<Doc
 /// Whether the inputs are one data folder. Throws UsageError if one is among others.
 bool is_data(const std::vector<std::string>& inputs) {
   const bool any = std::any_of(inputs.begin(), inputs.end(),
-                               [](const std::string& input) { return input != "-" && is_data_folder(input); });
+                               [](const std::string& input) { return input != "-" && text::is_data_folder(input); });
   check_usage(!any || inputs.size() == 1, "[text] a folder of tokens cannot be joined with other text: {}",
               fmt::join(inputs, ", "));
   return any;
 }
 
-ScoredText encoded(const Tokenizer& tokenizer, const std::vector<Document>& documents, const TextProgress& progress) {
+ScoredText encoded(const Tokenizer& tokenizer, const std::vector<text::Document>& documents,
+                   const TextProgress& progress) {
   ScoredText text;
-  text.bytes = bytes_of(documents);
+  text.bytes = text::bytes_of(documents);
   int64_t done = 0;
   text.stream = encode_into_memory(tokenizer, documents, done, text.bytes, progress);
   return text;
@@ -72,21 +73,21 @@ ScoredText encoded(const Tokenizer& tokenizer, const std::vector<Document>& docu
 
 TrainingData training_data(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
                            const TokenizerChoice& choice, const TextProgress& progress, const std::string& field) {
-  validate(choice);
+  text::validate(choice);
   if (is_data(texts)) {
     const std::string& folder = texts.front();
     check_usage(valid.empty(), "[text] {}: what is held out was chosen when it was tokenized; leave out --valid",
                 folder);
-    TrainingData data = check_data_folder(folder, progress);
+    TrainingData data = text::check_data_folder(folder, progress);
     const bool asked = choice.kind != TokenizerChoice().kind || choice.vocab_size != 0 || !choice.like.empty();
     check_usage(!asked, "[text] {}: it has a tokenizer of its own ({}, {} tokens); leave out the tokenizer's options",
                 folder, data.tokenizer->kind(), data.tokenizer->vocab_size());
     return data;
   }
   if (progress) progress("read", 0);
-  const Corpus corpus = read_corpus(texts, valid, std::cin, field);
+  const text::Corpus corpus = text::read_corpus(texts, valid, std::cin, field);
   TrainingData data;
-  data.tokenizer = make_tokenizer(choice, corpus.train, progress);
+  data.tokenizer = text::make_tokenizer(choice, corpus.train, progress);
   const int64_t all = corpus.train_bytes + corpus.valid_bytes;
   int64_t done = 0;
   data.train = encode_into_memory(*data.tokenizer, corpus.train, done, all, progress);
@@ -103,35 +104,35 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
 
 std::string held_out_warning(const TrainingData& data) {
   constexpr double kPartToWarnOf = 0.25;  // files of one collection share licences and headings
-  const TextSketch sketch = sketch_of(data.valid.tokens);
-  check_mapped(data.valid.tokens.data());
-  const std::optional<double> part = part_found(sketch, data.train.tokens);
-  check_mapped(data.train.tokens.data());
+  const text::TextSketch sketch = text::sketch_of(data.valid.tokens);
+  core::check_mapped(data.valid.tokens.data());
+  const std::optional<double> part = text::part_found(sketch, data.train.tokens);
+  core::check_mapped(data.train.tokens.data());
   if (!part || *part < kPartToWarnOf) return "";
   return fmt::format(
       "{:.0f} % of the held-out text is in the training text too, word for word (passages of {} tokens), so its loss "
       "says little about new text; leave that text out of one of them",
-      100 * *part, kPassage);
+      100 * *part, text::kPassage);
 }
 
 ScoredText text_to_score(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
                          const TextProgress& progress, const std::string& field) {
   if (is_data(texts)) {
-    const TrainingData data = check_data_folder(texts.front(), progress, DataPart::valid);
+    const TrainingData data = text::check_data_folder(texts.front(), progress, text::DataPart::valid);
     check(data.tokenizer->fingerprint() == tokenizer.fingerprint(),
           "[text] {}: its tokens are of another tokenizer ({}, {} tokens) than the model's ({}, {} tokens)",
           texts.front(), data.tokenizer->kind(), data.tokenizer->vocab_size(), tokenizer.kind(),
           tokenizer.vocab_size());
     return {data.valid, data.valid_bytes};
   }
-  return encoded(tokenizer, read_documents(texts, std::cin, field), progress);
+  return encoded(tokenizer, text::read_documents(texts, std::cin, field), progress);
 }
 
 ScoredText held_out_text(const Tokenizer& tokenizer, const std::vector<std::string>& texts,
                          const std::vector<std::string>& valid, const TextProgress& progress,
                          const std::string& field) {
   if (is_data(texts)) return text_to_score(tokenizer, texts, progress);
-  return encoded(tokenizer, read_corpus(texts, valid, std::cin, field).valid, progress);
+  return encoded(tokenizer, text::read_corpus(texts, valid, std::cin, field).valid, progress);
 }
 
 }  // namespace alibi

@@ -2,7 +2,7 @@
 
 #include "text/text_encoding.h"
 
-namespace alibi {
+namespace alibi::text {
 
 size_t unit_length(std::string_view text) {
   const std::string_view head = text.substr(0, kMaxUnit);
@@ -29,4 +29,4 @@ size_t units_length(std::string_view text, size_t least) {
   return length;
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

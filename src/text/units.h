@@ -4,7 +4,7 @@
 #include <cstddef>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::text {
 
 /// No unit is longer.
 inline constexpr size_t kMaxUnit = 4096;
@@ -19,4 +19,4 @@ size_t unit_length(std::string_view text);
 /// many, and not more than kMaxUnit bytes more.
 size_t units_length(std::string_view text, size_t least);
 
-}  // namespace alibi
+}  // namespace alibi::text

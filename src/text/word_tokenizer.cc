@@ -13,7 +13,7 @@
 #include "text/tokenizer_files.h"
 #include "text/units.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 constexpr std::array<const char*, 4> kNames = {"<s>", "<pad>", "</s>", "<unk>"};
@@ -89,7 +89,7 @@ WordTokenizer::WordTokenizer(std::vector<WordCount> words) : words_(std::move(wo
 }
 
 std::shared_ptr<const WordTokenizer> WordTokenizer::load(const std::filesystem::path& file) {
-  const std::string text = read_file(file, kMostTokenizerBytes);
+  const std::string text = core::read_file(file, kMostTokenizerBytes);
   std::vector<WordCount> words;
   size_t line = 0;
   for (size_t begin = 0; begin < text.size();) {
@@ -156,10 +156,10 @@ std::string WordTokenizer::file_text() const {
 }
 
 void WordTokenizer::save(const std::filesystem::path& folder) const {
-  write_file(folder / kWordsFile, file_text());
+  core::write_file(folder / kWordsFile, file_text());
   // Sorted keys: looking a key up among ordered ones takes as long as there are keys.
-  Json vocab = Json::object();
-  Json added = Json::array();
+  formats::Json vocab = formats::Json::object();
+  formats::Json added = formats::Json::array();
   int32_t id = 0;
   for (const char* name : kNames) {
     added.push_back({{"id", id},
@@ -172,22 +172,23 @@ void WordTokenizer::save(const std::filesystem::path& folder) const {
     vocab[name] = id++;
   }
   for (const auto& [word, count] : words_) vocab[word] = id++;
-  const Json json = {{"version", "1.0"},
-                     {"truncation", nullptr},
-                     {"padding", nullptr},
-                     {"added_tokens", std::move(added)},
-                     {"normalizer", {{"type", "Replace"}, {"pattern", {{"String", "\n"}}}, {"content", " </s> "}}},
-                     {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
-                     {"post_processor", nullptr},
-                     {"decoder", nullptr},
-                     {"model", {{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", kNames[kUnknown]}}}};
-  write_file(folder / kHuggingFaceFile, json.dump(0, ' ', false, Json::error_handler_t::replace) + "\n");
-  write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", "PreTrainedTokenizerFast"},
-                                             {"bos_token", kNames[kEnd]},
-                                             {"eos_token", kNames[kEnd]},
-                                             {"unk_token", kNames[kUnknown]},
-                                             {"pad_token", kNames[1]},
-                                             {"clean_up_tokenization_spaces", false}});
+  const formats::Json json = {
+      {"version", "1.0"},
+      {"truncation", nullptr},
+      {"padding", nullptr},
+      {"added_tokens", std::move(added)},
+      {"normalizer", {{"type", "Replace"}, {"pattern", {{"String", "\n"}}}, {"content", " </s> "}}},
+      {"pre_tokenizer", {{"type", "WhitespaceSplit"}}},
+      {"post_processor", nullptr},
+      {"decoder", nullptr},
+      {"model", {{"type", "WordLevel"}, {"vocab", std::move(vocab)}, {"unk_token", kNames[kUnknown]}}}};
+  core::write_file(folder / kHuggingFaceFile, json.dump(0, ' ', false, formats::Json::error_handler_t::replace) + "\n");
+  formats::write_json(folder / kTokenizerConfigFile, {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                                      {"bos_token", kNames[kEnd]},
+                                                      {"eos_token", kNames[kEnd]},
+                                                      {"unk_token", kNames[kUnknown]},
+                                                      {"pad_token", kNames[1]},
+                                                      {"clean_up_tokenization_spaces", false}});
   remove_other_tokenizers(folder, {kWordsFile, kHuggingFaceFile});
 }
 
@@ -227,4 +228,4 @@ std::vector<WordCount> WordCounter::vocabulary(int64_t vocab_size, int64_t min_c
   return words;
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

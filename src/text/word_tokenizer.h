@@ -11,7 +11,7 @@
 
 #include "alibi/tokenizer.h"
 
-namespace alibi {
+namespace alibi::text {
 
 /// A word and how often the training text has it.
 using WordCount = std::pair<std::string, int64_t>;
@@ -58,4 +58,4 @@ class WordCounter {
   std::unordered_map<std::string, int64_t> counts_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::text

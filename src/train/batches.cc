@@ -8,13 +8,13 @@
 #include "core/parallel.h"
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::training {
 
 BlockOrder::BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed)
     : tokens_(tokens), length_(length), blocks_(0), first_input_(first_input), seed_(seed) {
   check_usage(length >= 1, "[batches] the block length is {}, expected at least 1", length);
   check(!tokens.empty(), "[batches] the stream has no tokens");
-  blocks_ = ceil_div(static_cast<int64_t>(tokens.size()), length);
+  blocks_ = core::ceil_div(static_cast<int64_t>(tokens.size()), length);
 }
 
 int64_t BlockOrder::block_at(int64_t n) {
@@ -22,7 +22,7 @@ int64_t BlockOrder::block_at(int64_t n) {
   if (epoch != shuffled_epoch_) {
     order_.resize(static_cast<size_t>(blocks_));
     std::iota(order_.begin(), order_.end(), int64_t{0});
-    const Random random(seed_, mix(0xb10c, static_cast<uint64_t>(epoch)));
+    const core::Random random(seed_, core::mix(0xb10c, static_cast<uint64_t>(epoch)));
     for (size_t i = order_.size(); i > 1; --i) std::swap(order_[i - 1], order_[random.below(i, i)]);
     shuffled_epoch_ = epoch;
   }
@@ -42,7 +42,8 @@ Batch BlockOrder::empty_batch(std::span<const int64_t> blocks) const {
   return {Tensor::empty(shape, DType::int32), Tensor::empty(shape, DType::int32)};
 }
 
-Batch BlockOrder::masked_batch(std::span<const int64_t> blocks, const Masking& masking, int64_t first_place) const {
+Batch BlockOrder::masked_batch(std::span<const int64_t> blocks, const evaluation::Masking& masking,
+                               int64_t first_place) const {
   Batch result = empty_batch(blocks);
   int32_t* ids = result.ids.data<int32_t>();
   int32_t* targets = result.targets.data<int32_t>();
@@ -72,4 +73,4 @@ Batch BlockOrder::batch(std::span<const int64_t> blocks) const {
   return result;
 }
 
-}  // namespace alibi
+}  // namespace alibi::training

@@ -8,7 +8,7 @@
 #include "alibi/tensor.h"
 #include "evaluate/masking.h"
 
-namespace alibi {
+namespace alibi::training {
 
 /// Inputs and targets of one or more blocks of the same length.
 struct Batch {
@@ -31,7 +31,7 @@ class BlockOrder {
   Batch batch(std::span<const int64_t> blocks) const;
   /// The same for an encoder: inputs are the tokens themselves, some of them masked, and these are the targets. The
   /// first block's places in the masking begin at `first_place`, those of the next `length` later.
-  Batch masked_batch(std::span<const int64_t> blocks, const Masking& masking, int64_t first_place) const;
+  Batch masked_batch(std::span<const int64_t> blocks, const evaluation::Masking& masking, int64_t first_place) const;
 
  private:
   Batch empty_batch(std::span<const int64_t> blocks) const;
@@ -45,4 +45,4 @@ class BlockOrder {
   std::vector<int64_t> order_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::training

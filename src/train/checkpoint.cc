@@ -58,13 +58,13 @@ class NewerFormat : public Error {
 };
 
 /// Of all keys but itself, in whatever order and spacing they are written.
-std::string checksum_of(Json state) {
+std::string checksum_of(formats::Json state) {
   state.erase(kChecksum);
-  return xxh64(state.dump(-1, ' ', false, Json::error_handler_t::replace));
+  return core::xxh64(state.dump(-1, ' ', false, formats::Json::error_handler_t::replace));
 }
 
-JsonObject read_state_file(const fs::path& checkpoint) {
-  JsonObject json = read_json_object(checkpoint / kStateFile);
+formats::JsonObject read_state_file(const fs::path& checkpoint) {
+  formats::JsonObject json = formats::read_json_object(checkpoint / kStateFile);
   const int64_t format = json.get_int("format", 1, kMost);
   if (format > 1) {  // 1 had none
     const std::string expected = json.get<std::string>(kChecksum), found = checksum_of(json.raw());
@@ -81,21 +81,21 @@ void check_file(const fs::path& path, int64_t bytes, const std::string& checksum
   const uintmax_t size = fs::file_size(path);
   check(size == static_cast<uintmax_t>(bytes), "[resume] {}: has {} bytes, expected {}", path.string(), size, bytes);
   if (checksum.empty()) return;
-  const std::string found = xxh64_of_file(path);
+  const std::string found = core::xxh64_of_file(path);
   check(found == checksum, "[resume] {}: has the checksum {}, expected {}: it is damaged", path.string(), found,
         checksum);
 }
 
-void check_files(const fs::path& checkpoint, const JsonObject& json) {
+void check_files(const fs::path& checkpoint, const formats::JsonObject& json) {
   const bool has_checksums = json.get<int64_t>("format") > 1;
-  const JsonObject files = json.object("files");
+  const formats::JsonObject files = json.object("files");
   for (const char* name : {"config.json", "model.safetensors", kTensorFile}) {
     check(files.has(name), "[json] {}{} is missing", files.where(), name);
   }
   for (const std::string& name : files.keys()) {
     check(fs::path(name).filename() == name, "[json] {}{}: expected the name of a file", files.where(), name);
     if (has_checksums) {
-      const JsonObject file = files.object(name);
+      const formats::JsonObject file = files.object(name);
       const std::string checksum = file.get<std::string>(kChecksum);
       check(checksum.size() == 16, "[json] {}{} is \"{}\", expected 16 hexadecimal digits", file.where(), kChecksum,
             checksum);
@@ -106,8 +106,8 @@ void check_files(const fs::path& checkpoint, const JsonObject& json) {
   }
 }
 
-TrainState read_state(const JsonObject& json) {
-  TrainState state;
+training::TrainState read_state(const formats::JsonObject& json) {
+  training::TrainState state;
   state.step = json.get_int("step", 1, kMost);
   state.tokens = json.get_int("tokens", 1, kMost);
   state.seconds = json.get_number("seconds", 0, 1e15);
@@ -122,10 +122,10 @@ TrainState read_state(const JsonObject& json) {
 }
 
 /// Throws Error that says what is damaged.
-Checkpoint read_whole(const fs::path& folder) {
+training::Checkpoint read_whole(const fs::path& folder) {
   try {
-    const JsonObject json = read_state_file(folder);
-    Checkpoint result;
+    const formats::JsonObject json = read_state_file(folder);
+    training::Checkpoint result;
     result.state = read_state(json);
     result.identity = json.object("run").raw();
     check(folder.filename() == name_of_step(result.state.step), "[json] {}step is {}, expected that of the folder",
@@ -146,12 +146,12 @@ void remove_folder(const fs::path& path) {
   const fs::path part = part_of(path);
   std::error_code ignored;
   fs::remove_all(part, ignored);
-  rename_synced(path, part);
+  core::rename_synced(path, part);
   fs::remove_all(part, ignored);
 }
 
-OrderedJson state_json(const TrainState& state, const OrderedJson& identity) {
-  OrderedJson evaluations = OrderedJson::array();
+formats::OrderedJson state_json(const training::TrainState& state, const formats::OrderedJson& identity) {
+  formats::OrderedJson evaluations = formats::OrderedJson::array();
   for (const TrainEvaluation& evaluation : state.evaluations) evaluations.push_back({evaluation.step, evaluation.loss});
   return {{"format", kFormat},        {"step", state.step},         {"tokens", state.tokens},
           {"seconds", state.seconds}, {"finished", state.finished}, {"evaluations", evaluations},
@@ -159,15 +159,15 @@ OrderedJson state_json(const TrainState& state, const OrderedJson& identity) {
 }
 
 void read_weights(const fs::path& checkpoint, LanguageModel& model) {
-  const Safetensors file(checkpoint);
-  check_mpt_weights(file, model.config());
-  read_mpt_weights(file, model.config(), model.parameters());
+  const formats::Safetensors file(checkpoint);
+  model::check_mpt_weights(file, model.config());
+  model::read_mpt_weights(file, model.config(), model.parameters());
   model.weights_changed();
 }
 
 }  // namespace
 
-void remove_leftovers(const fs::path& model_folder) {
+void training::remove_leftovers(const fs::path& model_folder) {
   std::vector<fs::path> leftovers;
   std::error_code ignored;
   for (fs::directory_iterator entry(folder_of(model_folder), ignored), end; entry != end; entry.increment(ignored)) {
@@ -176,30 +176,31 @@ void remove_leftovers(const fs::path& model_folder) {
   }
   for (fs::directory_iterator entry(model_folder, ignored), end; entry != end; entry.increment(ignored)) {
     if (ignored) break;
-    if (entry->is_regular_file(ignored) && is_left_by_write_file(entry->path())) leftovers.push_back(entry->path());
+    if (entry->is_regular_file(ignored) && core::is_left_by_write_file(entry->path()))
+      leftovers.push_back(entry->path());
   }
   for (const fs::path& path : leftovers) fs::remove_all(path, ignored);
 }
 
-std::optional<TrainEvaluation> TrainState::best() const {
+std::optional<TrainEvaluation> training::TrainState::best() const {
   const auto lowest = std::min_element(evaluations.begin(), evaluations.end(),
                                        [](const auto& a, const auto& b) { return a.loss < b.loss; });
   return lowest == evaluations.end() ? std::nullopt : std::optional(*lowest);
 }
 
-int64_t TrainState::evaluations_without_gain() const {
+int64_t training::TrainState::evaluations_without_gain() const {
   const std::optional<TrainEvaluation> lowest = best();
   return std::count_if(evaluations.begin(), evaluations.end(),
                        [&](const TrainEvaluation& evaluation) { return evaluation.step > lowest->step; });
 }
 
-Checkpoints::Checkpoints(const fs::path& model_folder)
-    : folder_((make_folder(folder_of(model_folder)), folder_of(model_folder))), lock_(folder_) {
-  remove_leftovers(model_folder);
+training::Checkpoints::Checkpoints(const fs::path& model_folder)
+    : folder_((core::make_folder(folder_of(model_folder)), folder_of(model_folder))), lock_(folder_) {
+  training::remove_leftovers(model_folder);
 }
 
-void Checkpoints::write(const LanguageModel& model, const OptimizerState& optimizer, const TrainState& state,
-                        const OrderedJson& identity) const {
+void training::Checkpoints::write(const LanguageModel& model, const training::OptimizerState& optimizer,
+                                  const training::TrainState& state, const formats::OrderedJson& identity) const {
   const fs::path target = folder_ / name_of_step(state.step), part = part_of(target);
   struct Remove {
     fs::path path;
@@ -208,33 +209,34 @@ void Checkpoints::write(const LanguageModel& model, const OptimizerState& optimi
       fs::remove_all(path, ignored);
     }
   } const remove{part};
-  make_folder(part);
-  write_mpt_files(part, model.config(), model.parameters(), &model.tokenizer());
-  std::vector<NamedTensor> tensors = optimizer.tensors();
+  core::make_folder(part);
+  model::write_mpt_files(part, model.config(), model.parameters(), &model.tokenizer());
+  std::vector<formats::NamedTensor> tensors = optimizer.tensors();
   tensors.push_back({"loss", Tensor::from(state.loss, {static_cast<int64_t>(state.loss.size())})});
-  write_safetensors(part / kTensorFile, tensors);
-  OrderedJson json = state_json(state, identity);
+  formats::write_safetensors(part / kTensorFile, tensors);
+  formats::OrderedJson json = state_json(state, identity);
   for (const auto& entry : fs::directory_iterator(part)) {
     if (!entry.is_regular_file()) continue;
     json["files"][entry.path().filename().string()] = {{"bytes", entry.file_size()},
-                                                       {kChecksum, xxh64_of_file(entry.path())}};
+                                                       {kChecksum, core::xxh64_of_file(entry.path())}};
   }
-  json[kChecksum] = checksum_of(Json::parse(json.dump()));
-  write_json(part / kStateFile, json);            // last; each of these files and the folder is synced
+  json[kChecksum] = checksum_of(formats::Json::parse(json.dump()));
+  formats::write_json(part / kStateFile, json);   // last; each of these files and the folder is synced
   if (fs::exists(target)) remove_folder(target);  // of a damaged disk, or it would have been resumed from
-  rename_synced(part, target);
+  core::rename_synced(part, target);
 }
 
-TrainState Checkpoints::resume(const Checkpoint& checkpoint, LanguageModel& model, OptimizerState& optimizer,
-                               const OrderedJson& identity) const {
+training::TrainState training::Checkpoints::resume(const training::Checkpoint& checkpoint, LanguageModel& model,
+                                                   training::OptimizerState& optimizer,
+                                                   const formats::OrderedJson& identity) const {
   const fs::path& folder = checkpoint.info.folder;
-  const std::vector<std::string> different = differences(identity, checkpoint.identity);
+  const std::vector<std::string> different = training::differences(identity, checkpoint.identity);
   check(different.empty(),
         "[resume] {} is of another run: {}. Give the same text and settings, or train into another folder",
         folder.string(), fmt::join(different, "; "));
-  TrainState state = checkpoint.state;
-  const Safetensors file(folder / kTensorFile);
-  for (NamedTensor& entry : optimizer.tensors()) file.load_finite_into(entry.name, entry.tensor);
+  training::TrainState state = checkpoint.state;
+  const formats::Safetensors file(folder / kTensorFile);
+  for (formats::NamedTensor& entry : optimizer.tensors()) file.load_finite_into(entry.name, entry.tensor);
   file.check_loadable("loss", {state.step}, DType::float32);
   Tensor losses = Tensor::empty({state.step});
   file.load_finite_into("loss", losses);
@@ -247,27 +249,27 @@ TrainState Checkpoints::resume(const Checkpoint& checkpoint, LanguageModel& mode
   return state;
 }
 
-void Checkpoints::load_weights(int64_t step, LanguageModel& model) const {
+void training::Checkpoints::load_weights(int64_t step, LanguageModel& model) const {
   read_weights(read_whole(folder_ / name_of_step(step)).info.folder, model);
 }
 
-void Checkpoints::prune(int64_t keep, const std::optional<TrainEvaluation>& best) const {
+void training::Checkpoints::prune(int64_t keep, const std::optional<TrainEvaluation>& best) const {
   const std::vector<int64_t> steps = steps_in(folder_);
   for (size_t i = static_cast<size_t>(keep); i < steps.size(); ++i) {
     if (!best || steps[i] != best->step) remove_folder(folder_ / name_of_step(steps[i]));
   }
 }
 
-void Checkpoints::remove_all() const {
+void training::Checkpoints::remove_all() const {
   for (const int64_t step : steps_in(folder_)) remove_folder(folder_ / name_of_step(step));
 }
 
-std::optional<Checkpoint> find_newest(const fs::path& model_folder) {
+std::optional<training::Checkpoint> training::find_newest(const fs::path& model_folder) {
   const fs::path folder = folder_of(model_folder);
   std::vector<std::string> damaged;
   for (const int64_t step : steps_in(folder)) {
     try {
-      Checkpoint found = read_whole(folder / name_of_step(step));
+      training::Checkpoint found = read_whole(folder / name_of_step(step));
       found.info.damaged = std::move(damaged);
       return found;
     } catch (const NewerFormat&) {
@@ -282,19 +284,19 @@ std::optional<Checkpoint> find_newest(const fs::path& model_folder) {
 }
 
 void check_folder_is_free(const fs::path& model_folder) {
-  const std::optional<Checkpoint> earlier = find_newest(model_folder);
+  const std::optional<training::Checkpoint> earlier = training::find_newest(model_folder);
   check(!earlier || earlier->info.finished,
         "[train] {} holds a run that was stopped after {} updates; resume it, train into another folder, or replace it "
         "with --overwrite",
         model_folder.string(), earlier ? earlier->info.step : 0);
-  const bool holds_model = earlier || path_exists(model_folder / "model.safetensors") ||
-                           path_exists(model_folder / "model.safetensors.index.json");
+  const bool holds_model = earlier || core::path_exists(model_folder / "model.safetensors") ||
+                           core::path_exists(model_folder / "model.safetensors.index.json");
   check_usage(!holds_model, "[train] {} holds a model; train into another folder, or replace it with --overwrite",
               model_folder.string());
 }
 
 std::optional<CheckpointInfo> newest_checkpoint(const fs::path& model_folder) {
-  const std::optional<Checkpoint> found = find_newest(model_folder);
+  const std::optional<training::Checkpoint> found = training::find_newest(model_folder);
   return found ? std::optional(found->info) : std::nullopt;
 }
 

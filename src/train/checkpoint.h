@@ -13,7 +13,7 @@
 #include "formats/json.h"
 #include "train/optimizer.h"
 
-namespace alibi {
+namespace alibi::training {
 
 /// How far a run is. The place in the data and all random numbers follow from `step`.
 struct TrainState {
@@ -32,8 +32,8 @@ struct TrainState {
 /// One that has been read as a whole.
 struct Checkpoint {
   CheckpointInfo info;
-  TrainState state;  ///< without the losses of the updates
-  Json identity;     ///< see identity_of()
+  TrainState state;        ///< without the losses of the updates
+  formats::Json identity;  ///< see identity_of()
 };
 
 /// As newest_checkpoint().
@@ -51,11 +51,11 @@ class Checkpoints {
 
   /// Writes beside, syncs every file and folder, renames: there is a whole checkpoint or none.
   void write(const LanguageModel& model, const OptimizerState& optimizer, const TrainState& state,
-             const OrderedJson& identity) const;
+             const formats::OrderedJson& identity) const;
   /// Puts weights and optimizer where the checkpoint was, and removes newer ones, which are damaged. Throws Error if it
   /// is of a run with another identity.
   TrainState resume(const Checkpoint& checkpoint, LanguageModel& model, OptimizerState& optimizer,
-                    const OrderedJson& identity) const;
+                    const formats::OrderedJson& identity) const;
   /// The weights that the model had after `step` updates. Throws Error if that checkpoint is damaged.
   void load_weights(int64_t step, LanguageModel& model) const;
   /// Removes all but the newest `keep` and the best.
@@ -66,7 +66,7 @@ class Checkpoints {
 
  private:
   std::filesystem::path folder_;
-  FolderLock lock_;
+  core::FolderLock lock_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::training

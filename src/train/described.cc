@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 /// Nothing where the value is that of no option in use.
@@ -11,7 +11,7 @@ std::string default_among(const Option<Options>& option, const std::vector<Optio
   if (option.automatic) return "auto";
   std::vector<std::string> texts;
   for (const Options& options : all) {
-    texts.push_back(is_used(option, options) ? text_of(option.get(options)) : std::string());
+    texts.push_back(is_used(option, options) ? formats::text_of(option.get(options)) : std::string());
   }
   const bool is_everyones = std::count(texts.begin(), texts.end(), texts.front()) == std::ssize(texts);
   if (is_everyones) return texts.front();
@@ -35,7 +35,7 @@ std::string default_text(const Option<TrainOptions>& option) {
 std::string default_text(const Option<TrainRun>& option) { return default_among(option, {TrainRun()}); }
 
 std::string default_text(const Option<LanguageModelConfig>& option) {
-  return option.default_text ? option.default_text : text_of(default_of(option));
+  return option.default_text ? option.default_text : formats::text_of(default_of(option));
 }
 
-}  // namespace alibi
+}  // namespace alibi::training

@@ -9,7 +9,7 @@
 #include "core/check.h"
 #include "formats/options.h"
 
-namespace alibi {
+namespace alibi::training {
 
 /// "learning-rate": of the command line and train.json.
 std::string option_key(std::string_view name);
@@ -38,10 +38,10 @@ template <class Options>
 void check_ranges(const Options& options) {
   for (const Option<Options>& option : options_of<Options>) {
     const bool may_be_unused = option.instead_of != nullptr;
-    check_usage(is_in(option.range, option.get(options)) || (may_be_unused && !is_used(option, options)),
-                "[train] {} is {}, expected {}{}", option.name, text_of(option.get(options)), text_of(option.range),
-                may_be_unused ? ", or " + text_of(default_of(option)) : "");
+    check_usage(formats::is_in(option.range, option.get(options)) || (may_be_unused && !is_used(option, options)),
+                "[train] {} is {}, expected {}{}", option.name, formats::text_of(option.get(options)),
+                formats::text_of(option.range), may_be_unused ? ", or " + formats::text_of(default_of(option)) : "");
   }
 }
 
-}  // namespace alibi
+}  // namespace alibi::training

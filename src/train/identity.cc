@@ -8,32 +8,32 @@
 #include "core/random.h"
 #include "train/described.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 constexpr int64_t kChunk = 1 << 16, kMostChunks = 1 << 10;
 
 uint64_t hash_of(std::span<const int32_t> tokens) {
   uint64_t hash = tokens.size();
-  for (const int32_t token : tokens) hash = mix(hash, static_cast<uint32_t>(token));
+  for (const int32_t token : tokens) hash = core::mix(hash, static_cast<uint32_t>(token));
   return hash;
 }
 
 template <class Options>
-OrderedJson options_json(const Options& options) {
-  OrderedJson json;
+formats::OrderedJson options_json(const Options& options) {
+  formats::OrderedJson json;
   for (const Option<Options>& option : options_of<Options>) {
-    if (option.changes_result) json[option.name] = json_of(option.get(options));
+    if (option.changes_result) json[option.name] = formats::json_of(option.get(options));
   }
   return json;
 }
 
-OrderedJson model_json(const LanguageModel& model) {
+formats::OrderedJson model_json(const LanguageModel& model) {
   const LanguageModelConfig& config = model.config();
-  OrderedJson json;
+  formats::OrderedJson json;
   for (const ConfigField& field : config_fields()) {
     if (field.changes_result && field.belongs_to(config.transformer.position)) {
-      json[field.recorded_name()] = json_of(field.get(config));
+      json[field.recorded_name()] = formats::json_of(field.get(config));
     }
   }
   json["ffn_dim"] = config.transformer.ffn_dim();
@@ -44,7 +44,7 @@ OrderedJson model_json(const LanguageModel& model) {
 }
 
 /// Whether the run has the position method that the field belongs to. A comparison has several.
-bool has_part_in(const ConfigField& field, const Json& identity) {
+bool has_part_in(const ConfigField& field, const formats::Json& identity) {
   const auto found = identity.find("position");
   if (found == identity.end() || !found->is_string()) return true;
   const std::optional<Position> method = enum_value<Position>(found->get<std::string>());
@@ -53,12 +53,12 @@ bool has_part_in(const ConfigField& field, const Json& identity) {
 
 /// With what earlier versions left out, and without what they wrote of nothing: 0 where a comparison was not given what
 /// the preset or the training length says.
-Json complete(const Json& identity) {
-  Json all = Json::parse(options_json(TrainOptions()).dump());
+formats::Json complete(const formats::Json& identity) {
+  formats::Json all = formats::Json::parse(options_json(TrainOptions()).dump());
   for (const ConfigField& field : config_fields()) {
     if (field.default_text && !field.more.before) continue;
     for (const char* name : {field.name, field.recorded_name()}) {
-      all[name] = json_of(field.more.before.value_or(default_of(field)));
+      all[name] = formats::json_of(field.more.before.value_or(default_of(field)));
     }
   }
   all.update(identity);
@@ -72,22 +72,22 @@ Json complete(const Json& identity) {
 }  // namespace
 
 std::string fingerprint(std::span<const int32_t> tokens) {
-  const int64_t chunks = ceil_div(static_cast<int64_t>(tokens.size()), kChunk);
+  const int64_t chunks = core::ceil_div(static_cast<int64_t>(tokens.size()), kChunk);
   const int64_t read = std::min(chunks, kMostChunks);
   std::vector<uint64_t> hashes(static_cast<size_t>(read));
-  parallel_for(read, [&](int64_t i) {
+  core::parallel_for(read, [&](int64_t i) {
     const int64_t chunk = read == chunks ? i : i * (chunks - 1) / (read - 1);
     const auto begin = static_cast<size_t>(chunk * kChunk);
     hashes[static_cast<size_t>(i)] = hash_of(tokens.subspan(begin, std::min<size_t>(kChunk, tokens.size() - begin)));
   });
   uint64_t hash = tokens.size();
-  for (const uint64_t part : hashes) hash = mix(hash, part);
+  for (const uint64_t part : hashes) hash = core::mix(hash, part);
   return fmt::format("{:016x}", hash);
 }
 
-OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tokens, std::span<const int32_t> valid,
-                        const TrainOptions& options) {
-  OrderedJson identity = options_json(options);
+formats::OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tokens,
+                                 std::span<const int32_t> valid, const TrainOptions& options) {
+  formats::OrderedJson identity = options_json(options);
   identity.update(model_json(model));
   identity["text_tokens"] = tokens.size();
   identity["text_fingerprint"] = fingerprint(tokens);
@@ -95,10 +95,10 @@ OrderedJson identity_of(const LanguageModel& model, std::span<const int32_t> tok
   return identity;
 }
 
-std::vector<std::string> differences(const OrderedJson& now, const Json& known) {
+std::vector<std::string> differences(const formats::OrderedJson& now, const formats::Json& known) {
   // Both through the text that a checkpoint holds: numbers are compared as they are written.
-  const Json read = Json::parse(now.dump());
-  Json ours = complete(read), before = complete(known);
+  const formats::Json read = formats::Json::parse(now.dump());
+  formats::Json ours = complete(read), before = complete(known);
   for (const ConfigField& field : config_fields()) {
     if (has_part_in(field, read) && has_part_in(field, known)) continue;
     ours.erase(field.recorded_name());
@@ -119,4 +119,4 @@ std::vector<std::string> differences(const OrderedJson& now, const Json& known) 
   return found;
 }
 
-}  // namespace alibi
+}  // namespace alibi::training

@@ -5,9 +5,9 @@
 
 #include "train/checkpoint.h"
 
-namespace alibi {
+namespace alibi::training {
 
 /// An SVG file. `batch_tokens`: of an update.
 std::string loss_figure(const TrainState& state, int64_t batch_tokens);
 
-}  // namespace alibi
+}  // namespace alibi::training

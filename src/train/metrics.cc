@@ -12,7 +12,7 @@
 #include "formats/json.h"
 #include "formats/tensorboard.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -24,16 +24,16 @@ double wall_time() {
   return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
 }
 
-OrderedJson line_of(const TrainStatus& status) {
-  OrderedJson line = {{"step", status.step},
-                      {"tokens", status.tokens},
-                      {"loss", status.loss},
-                      {"perplexity", std::exp(status.loss)},
-                      {"learning_rate", status.learning_rate},
-                      {"gradient_norm", status.gradient_norm},
-                      {"tokens_per_second", status.tokens_per_second},
-                      {"seconds", status.seconds},
-                      {"memory_bytes", status.memory_bytes}};
+formats::OrderedJson line_of(const TrainStatus& status) {
+  formats::OrderedJson line = {{"step", status.step},
+                               {"tokens", status.tokens},
+                               {"loss", status.loss},
+                               {"perplexity", std::exp(status.loss)},
+                               {"learning_rate", status.learning_rate},
+                               {"gradient_norm", status.gradient_norm},
+                               {"tokens_per_second", status.tokens_per_second},
+                               {"seconds", status.seconds},
+                               {"memory_bytes", status.memory_bytes}};
   if (status.valid_loss) {
     line["valid_loss"] = *status.valid_loss;
     line["valid_perplexity"] = std::exp(*status.valid_loss);
@@ -43,7 +43,7 @@ OrderedJson line_of(const TrainStatus& status) {
 }
 
 /// The record that says the same as a line.
-std::string record_of(const OrderedJson& line) {
+std::string record_of(const formats::OrderedJson& line) {
   struct Column {
     const char* key;
     const char* tag;
@@ -57,25 +57,26 @@ std::string record_of(const OrderedJson& line) {
                                 {"memory_bytes", "memory/GiB", 1 << 30},
                                 {"valid_loss", "valid/loss", 1},
                                 {"valid_perplexity", "valid/perplexity", 1}};
-  std::vector<TensorboardScalar> scalars;
+  std::vector<formats::TensorboardScalar> scalars;
   for (const Column& column : columns) {
     const auto found = line.find(column.key);
     if (found != line.end() && found->is_number()) {
       scalars.push_back({column.tag, found->get<double>() / column.unit});
     }
   }
-  return tensorboard_scalars(line["time"].get<double>(), line["step"].get<int64_t>(), scalars);
+  return formats::tensorboard_scalars(line["time"].get<double>(), line["step"].get<int64_t>(), scalars);
 }
 
 /// The lines of updates 1 to `step`. The last line of a killed process may be torn; nothing behind it is kept.
-std::vector<OrderedJson> lines_until(const fs::path& path, int64_t step) {
-  std::vector<OrderedJson> lines;
-  if (!path_exists(path)) return lines;
-  const std::string content = read_file(path);
+std::vector<formats::OrderedJson> lines_until(const fs::path& path, int64_t step) {
+  std::vector<formats::OrderedJson> lines;
+  if (!core::path_exists(path)) return lines;
+  const std::string content = core::read_file(path);
   int64_t last = 0;
   for (size_t begin = 0, end; (end = content.find('\n', begin)) != std::string::npos; begin = end + 1) {
-    OrderedJson line = OrderedJson::parse(content.begin() + static_cast<std::ptrdiff_t>(begin),
-                                          content.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
+    formats::OrderedJson line =
+        formats::OrderedJson::parse(content.begin() + static_cast<std::ptrdiff_t>(begin),
+                                    content.begin() + static_cast<std::ptrdiff_t>(end), nullptr, false);
     if (!line.is_object() || !line.contains("step") || !line["step"].is_number_integer()) break;
     if (!line.contains("time") || !line["time"].is_number()) break;
     const int64_t number = line["step"].get<int64_t>();
@@ -88,7 +89,7 @@ std::vector<OrderedJson> lines_until(const fs::path& path, int64_t step) {
 
 /// One file at a time: the name of an older one would stay in TensorBoard beside the new.
 fs::path new_tensorboard_file(const fs::path& folder, double time) {
-  make_folder(folder);
+  core::make_folder(folder);
   std::vector<fs::path> old;
   std::error_code ignored;
   for (fs::directory_iterator entry(folder, ignored), end; !ignored && entry != end; entry.increment(ignored)) {
@@ -104,28 +105,28 @@ Metrics::Metrics(const fs::path& model_folder, int64_t step) : folder_(model_fol
 
 void Metrics::open(int64_t step) {
   const fs::path path = folder_ / kLinesFile;
-  const std::vector<OrderedJson> lines = lines_until(path, step);
-  write_file(path, [&](const auto& append) {
-    for (const OrderedJson& line : lines) append(line.dump() + "\n");
+  const std::vector<formats::OrderedJson> lines = lines_until(path, step);
+  core::write_file(path, [&](const auto& append) {
+    for (const formats::OrderedJson& line : lines) append(line.dump() + "\n");
   });
   const double now = wall_time();
   const fs::path events = new_tensorboard_file(folder_ / "tensorboard", now);
-  write_file(events, [&](const auto& append) {
-    append(tensorboard_file_header(lines.empty() ? now : lines.front()["time"].get<double>()));
-    for (const OrderedJson& line : lines) append(record_of(line));
+  core::write_file(events, [&](const auto& append) {
+    append(formats::tensorboard_file_header(lines.empty() ? now : lines.front()["time"].get<double>()));
+    for (const formats::OrderedJson& line : lines) append(record_of(line));
   });
-  lines_ = std::make_unique<AppendFile>(path);
-  tensorboard_ = std::make_unique<AppendFile>(events);
+  lines_ = std::make_unique<core::AppendFile>(path);
+  tensorboard_ = std::make_unique<core::AppendFile>(events);
 }
 
 void Metrics::add(const TrainStatus& status) {
-  const OrderedJson line = line_of(status);
+  const formats::OrderedJson line = line_of(status);
   lines_->append(line.dump() + "\n");
   tensorboard_->append(record_of(line));
 }
 
 void Metrics::write_again(int64_t step) {
-  write_file(folder_ / kLinesFile, lines_->content());
+  core::write_file(folder_ / kLinesFile, lines_->content());
   open(step);
 }
 
@@ -134,4 +135,4 @@ void Metrics::sync() {
   tensorboard_->sync();
 }
 
-}  // namespace alibi
+}  // namespace alibi::training

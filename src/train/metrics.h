@@ -8,7 +8,7 @@
 #include "alibi/train.h"
 #include "core/files.h"
 
-namespace alibi {
+namespace alibi::training {
 
 class Metrics {
  public:
@@ -28,7 +28,7 @@ class Metrics {
   void open(int64_t step);
 
   std::filesystem::path folder_;
-  std::unique_ptr<AppendFile> lines_, tensorboard_;
+  std::unique_ptr<core::AppendFile> lines_, tensorboard_;
 };
 
-}  // namespace alibi
+}  // namespace alibi::training

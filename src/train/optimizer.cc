@@ -4,9 +4,9 @@
 #include <set>
 #include <utility>
 
-#include "nn/many.h"
+#include "nn/foreach.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 nn::Tensors gradients_of(const std::vector<Parameter*>& parameters) {
@@ -65,8 +65,8 @@ void OptimizerState::update_those(double rate_factor, int64_t step, float gradie
   }
 }
 
-std::vector<NamedTensor> OptimizerState::tensors() const {
-  std::vector<NamedTensor> all;
+std::vector<formats::NamedTensor> OptimizerState::tensors() const {
+  std::vector<formats::NamedTensor> all;
   for (size_t slot = 0; slot < slots_.size(); ++slot) {
     for (size_t i = 0; i < parameters_.size(); ++i) {
       all.push_back({slots_[slot] + "." + parameters_[i]->name, memory_[slot][i]});
@@ -75,4 +75,4 @@ std::vector<NamedTensor> OptimizerState::tensors() const {
   return all;
 }
 
-}  // namespace alibi
+}  // namespace alibi::training

@@ -8,7 +8,7 @@
 #include "alibi/train.h"
 #include "formats/safetensors.h"
 
-namespace alibi {
+namespace alibi::training {
 
 /// Euclidean norm of all gradients together, in float64.
 double gradient_norm(const std::vector<Parameter*>& parameters);
@@ -25,7 +25,7 @@ class OptimizerState {
   void update(int64_t step, double gradient_factor);
 
   /// All there is to save, by names such as "m.blocks.0.norm_1.weight"; the tensors are shared, not copied.
-  std::vector<NamedTensor> tensors() const;
+  std::vector<formats::NamedTensor> tensors() const;
 
  private:
   void update_those(double rate_factor, int64_t step, float gradient_factor);
@@ -37,4 +37,4 @@ class OptimizerState {
   std::vector<std::vector<Tensor>> memory_;  // [slot][parameter]
 };
 
-}  // namespace alibi
+}  // namespace alibi::training

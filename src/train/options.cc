@@ -9,11 +9,11 @@ namespace alibi {
 
 const char* name_of(Optimizer optimizer) { return enum_name(optimizer); }
 const char* name_of(ScheduleKind kind) { return enum_name(kind); }
-Optimizer optimizer_from(std::string_view name) { return value_called<Optimizer>(name, "optimizer"); }
-ScheduleKind schedule_from(std::string_view name) { return value_called<ScheduleKind>(name, "schedule"); }
+Optimizer optimizer_from(std::string_view name) { return core::value_called<Optimizer>(name, "optimizer"); }
+ScheduleKind schedule_from(std::string_view name) { return core::value_called<ScheduleKind>(name, "schedule"); }
 
 void TrainOptions::validate() const {
-  check_ranges(*this);
+  training::check_ranges(*this);
   check_usage(batch_tokens <= tokens,
               "[train] an update of {} tokens is more than the {} to train on; choose a smaller one, or more tokens",
               batch_tokens, tokens);

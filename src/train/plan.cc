@@ -83,26 +83,26 @@ TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& o
   const bool rounds = options.precision == Precision::bf16;
   const int64_t blocks = blocks_at_once(options), rows = blocks * options.length, width = t.d_model;
   TrainPlan plan;
-  const std::vector<ParameterSpec> specs = parameter_specs(config);
-  plan.parameters = elements_of(specs);
+  const std::vector<model::ParameterSpec> specs = model::parameter_specs(config);
+  plan.parameters = model::elements_of(specs);
   plan.updates = options.steps();
   plan.tokens = plan.updates * std::max<int64_t>(1, options.batch_tokens / options.length) * options.length;
   plan.flops_per_token = training_flops_per_token(config, options.length);
   plan.weights = plan.parameters * float_bytes;
-  for (const ParameterSpec& spec : specs) {
+  for (const model::ParameterSpec& spec : specs) {
     if (rounds && spec.is_operand) plan.weights += spec.elements() * static_cast<int64_t>(sizeof(bfloat16));
   }
   plan.gradients = plan.parameters * float_bytes;
   plan.optimizer = plan.parameters * float_bytes * (options.optimizer == Optimizer::adamw ? 2 : 1);
 
-  const PassMode mode{options.precision, options.recompute ? Keep::sums : Keep::all};
-  const PassMemory::Bytes memory = PassMemory::predict(t, mode, blocks, options.length);
+  const model::PassMode mode{options.precision, options.recompute ? model::Keep::sums : model::Keep::all};
+  const model::PassMemory::Bytes memory = model::PassMemory::predict(t, mode, blocks, options.length);
   const int64_t activation_bytes = rounds ? static_cast<int64_t>(sizeof(bfloat16)) : float_bytes;
   plan.activations = memory.kept;
   // Of these only one exists at a time.
   int64_t passing = std::max(attention_workspace(t, blocks, options.length, options.precision),
                              logits_bytes(config, rows, options.precision));
-  for (const ParameterSpec& spec : parameter_specs(t)) {
+  for (const model::ParameterSpec& spec : model::parameter_specs(t)) {
     if (!spec.is_operand) continue;
     passing = std::max(passing, product_copies(spec.shape[0], spec.shape[1], rows, options.precision));
   }

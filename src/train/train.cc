@@ -9,7 +9,7 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/files.h"
-#include "nn/many.h"
+#include "nn/foreach.h"
 #include "train/batches.h"
 #include "train/checkpoint.h"
 #include "train/described.h"
@@ -56,16 +56,16 @@ class Trainer {
   const TrainOptions& options_;
   const TrainRun& run_;
   std::span<const int32_t> tokens_, valid_;
-  BlockOrder order_;
+  training::BlockOrder order_;
   Schedule schedule_;
   int64_t steps_;
   std::vector<Parameter*> parameters_;
-  OptimizerState optimizer_;
-  TrainState state_;
-  OrderedJson identity_;
-  std::optional<Checkpoints> checkpoints_;
-  std::optional<Metrics> metrics_;        // absent: nothing is written, or not yet
-  std::vector<TrainStatus> not_written_;  // for metrics_
+  training::OptimizerState optimizer_;
+  training::TrainState state_;
+  formats::OrderedJson identity_;
+  std::optional<training::Checkpoints> checkpoints_;
+  std::optional<training::Metrics> metrics_;  // absent: nothing is written, or not yet
+  std::vector<TrainStatus> not_written_;      // for metrics_
   Clock::time_point start_ = Clock::now(), last_checkpoint_ = start_;
   double seconds_before_ = 0;
   double recent_seconds_ = 0, recent_tokens_ = 0;  // fading sums, for a speed that follows the machine
@@ -88,16 +88,16 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
   model_.set_precision(options.precision);
   model_.set_recompute(options.recompute);
   if (run.folder.empty()) return;
-  identity_ = identity_of(model, tokens, valid_, options);
-  check_mapped(tokens.data());
-  check_mapped(valid_.data());
+  identity_ = training::identity_of(model, tokens, valid_, options);
+  core::check_mapped(tokens.data());
+  core::check_mapped(valid_.data());
   open_folder();
 }
 
 void Trainer::open_folder() {
-  make_folder(run_.folder);
+  core::make_folder(run_.folder);
   checkpoints_.emplace(run_.folder);
-  const std::optional<Checkpoint> earlier = run_.resume ? find_newest(run_.folder) : std::nullopt;
+  const std::optional<training::Checkpoint> earlier = run_.resume ? training::find_newest(run_.folder) : std::nullopt;
   if (earlier) {
     for (const std::string& damaged : earlier->info.damaged) {
       if (run_.on_warning) {
@@ -107,7 +107,7 @@ void Trainer::open_folder() {
     }
     state_ = checkpoints_->resume(*earlier, model_, optimizer_, identity_);
     seconds_before_ = state_.seconds;
-    write_trained_on(run_.folder, tokens_, run_.valid);
+    training::write_trained_on(run_.folder, tokens_, run_.valid);
     metrics_.emplace(run_.folder, state_.step);
   } else if (!run_.overwrite) {
     check_folder_is_free(run_.folder);
@@ -119,8 +119,8 @@ void Trainer::open_folder() {
 /// should this run fail before, that one is still whole.
 void Trainer::begin_files() {
   checkpoints_->remove_all();
-  if (!run_.settings.empty()) write_file(run_.folder / kSettingsFile, run_.settings);
-  write_trained_on(run_.folder, tokens_, run_.valid);
+  if (!run_.settings.empty()) core::write_file(run_.folder / kSettingsFile, run_.settings);
+  training::write_trained_on(run_.folder, tokens_, run_.valid);
   metrics_.emplace(run_.folder, 0);
   for (const TrainStatus& status : not_written_) metrics_->add(status);
   not_written_.clear();
@@ -128,14 +128,14 @@ void Trainer::begin_files() {
 
 /// Somebody may have removed or moved the folder, or files in it.
 void Trainer::write_again_what_is_gone() {
-  const bool lacks_settings = !run_.settings.empty() && !path_exists(run_.folder / kSettingsFile);
-  const bool lacks_text = !path_exists(run_.folder / kTrainedOnFile);
+  const bool lacks_settings = !run_.settings.empty() && !core::path_exists(run_.folder / kSettingsFile);
+  const bool lacks_text = !core::path_exists(run_.folder / training::kTrainedOnFile);
   const bool lacks_metrics = !metrics_->is_in_place(), lacks_checkpoints = !checkpoints_->is_in_place();
   if (!lacks_settings && !lacks_text && !lacks_metrics && !lacks_checkpoints) return;
-  make_folder(run_.folder);
+  core::make_folder(run_.folder);
   if (lacks_checkpoints) checkpoints_.emplace(run_.folder);
-  if (lacks_settings) write_file(run_.folder / kSettingsFile, run_.settings);
-  if (lacks_text) write_trained_on(run_.folder, tokens_, run_.valid);
+  if (lacks_settings) core::write_file(run_.folder / kSettingsFile, run_.settings);
+  if (lacks_text) training::write_trained_on(run_.folder, tokens_, run_.valid);
   if (lacks_metrics) metrics_->write_again(state_.step);
   if (!run_.on_warning) return;
   run_.on_warning(fmt::format("{}, or files in it, were removed or moved during the training; they are written again",
@@ -144,16 +144,16 @@ void Trainer::write_again_what_is_gone() {
 
 TrainStatus Trainer::update() {
   const Clock::time_point start = Clock::now();
-  const auto [loss, tokens] = compute_gradients(model_, order_, state_.step, options_);
-  check_mapped(tokens_.data());
-  const double norm = gradient_norm(parameters_);
+  const auto [loss, tokens] = training::compute_gradients(model_, order_, state_.step, options_);
+  core::check_mapped(tokens_.data());
+  const double norm = training::gradient_norm(parameters_);
   // A loss without any gradient: the model gives the same for every token, because what it computes overflowed.
   constexpr double least_loss = 1e-3;
   if (!std::isfinite(loss) || !std::isfinite(norm) || (norm == 0 && loss > least_loss)) {
     fail_diverged(fmt::format("step {}: the loss is {} and the gradient norm {}; nothing was updated", state_.step + 1,
                               loss, norm));
   }
-  optimizer_.update(state_.step, clip_factor(norm, options_.clip));
+  optimizer_.update(state_.step, training::clip_factor(norm, options_.clip));
   model_.weights_changed();
 
   TrainStatus status;
@@ -201,7 +201,8 @@ void Trainer::write_checkpoint() {
   metrics_ ? write_again_what_is_gone() : begin_files();
   metrics_->sync();
   checkpoints_->write(model_, optimizer_, state_, identity_);
-  write_file(run_.folder / "loss.svg", loss_figure(state_, blocks_per_update(options_) * options_.length));
+  core::write_file(run_.folder / "loss.svg",
+                   training::loss_figure(state_, training::blocks_per_update(options_) * options_.length));
   checkpoints_->prune(run_.keep, state_.best());
   last_checkpoint_ = Clock::now();
 }
@@ -214,7 +215,7 @@ void Trainer::check_model() const {
     fail_diverged(fmt::format("step {}: {} is not finite after it", state_.step, name));
   };
   for (const Parameter* parameter : parameters_) check_values(parameter->name, parameter->value);
-  for (const NamedTensor& moment : optimizer_.tensors()) check_values(moment.name, moment.tensor);
+  for (const formats::NamedTensor& moment : optimizer_.tensors()) check_values(moment.name, moment.tensor);
   EvaluateOptions evaluate_options;
   evaluate_options.length = options_.length;
   evaluate_options.mask_rate = 1;
@@ -310,7 +311,7 @@ TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const T
               options.eval_steps);
   check_usage(!run.folder.empty() || (!run.resume && options.patience == 0),
               "[train] to resume, or to keep the best weights, a folder is needed");
-  check_ranges(run);
+  training::check_ranges(run);
   return Trainer(model, tokens, options, run).run();
 }
 

@@ -9,10 +9,10 @@
 
 #include "text/text_sketch.h"
 
-namespace alibi {
+namespace alibi::training {
 
 struct TrainedOn {
-  TextSketch text;
+  text::TextSketch text;
   std::string held_out_fingerprint;  ///< of all tokens that were held out (identity.h)
 };
 
@@ -22,4 +22,4 @@ void write_trained_on(const std::filesystem::path& folder, std::span<const int32
 /// Nothing if the folder does not have the file. Throws Error that names the file and what is wrong with it.
 std::optional<TrainedOn> read_trained_on(const std::filesystem::path& folder);
 
-}  // namespace alibi
+}  // namespace alibi::training

@@ -5,7 +5,7 @@
 #include <span>
 #include <vector>
 
-namespace alibi {
+namespace alibi::training {
 
 int64_t blocks_per_update(const TrainOptions& options) {
   return std::max<int64_t>(1, options.batch_tokens / options.length);
@@ -22,8 +22,8 @@ UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t st
   }
   // Of an encoder only what is masked counts; which, depends on the update alone, however it is cut.
   const std::optional<int32_t> mask = model.config().mask_token();
-  const Masking masking(options.mask_rate, Random(options.seed, mix(0x3a5c, static_cast<uint64_t>(step))),
-                        mask.value_or(0));
+  const evaluation::Masking masking(
+      options.mask_rate, core::Random(options.seed, core::mix(0x3a5c, static_cast<uint64_t>(step))), mask.value_or(0));
   int64_t targets = mask ? 0 : result.tokens;
   for (size_t i = 0; mask && i < blocks.size(); ++i) {
     const auto first = static_cast<int64_t>(i) * options.length;
@@ -52,4 +52,4 @@ UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t st
   return result;
 }
 
-}  // namespace alibi
+}  // namespace alibi::training

@@ -6,7 +6,7 @@
 #include "alibi/train.h"
 #include "train/batches.h"
 
-namespace alibi {
+namespace alibi::training {
 
 /// Blocks in an update, and its place in the order of all blocks.
 int64_t blocks_per_update(const TrainOptions& options);
@@ -19,4 +19,4 @@ struct UpdateLoss {
 /// Leaves in the model the gradient of the mean loss over the blocks of update `step` (counted from 0).
 UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options);
 
-}  // namespace alibi
+}  // namespace alibi::training

@@ -2,7 +2,7 @@
 
 #include "attention/cases.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -144,4 +144,4 @@ TEST(AttentionBackward, BiasGradientsAreAdded) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

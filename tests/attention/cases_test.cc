@@ -6,11 +6,11 @@
 namespace alibi::test {
 namespace {
 
-int64_t pick(const Random& random, uint64_t& at, std::initializer_list<int64_t> choices) {
+int64_t pick(const core::Random& random, uint64_t& at, std::initializer_list<int64_t> choices) {
   return choices.begin()[random.below(at++, choices.size())];
 }
 
-void random_bias(const Random& random, uint64_t& at, AttentionCase& c) {
+void random_bias(const core::Random& random, uint64_t& at, AttentionCase& c) {
   AttentionOptions& options = c.options;
   const auto heads = static_cast<size_t>(c.heads);
   switch (random.below(at++, 6)) {
@@ -45,7 +45,7 @@ float rounded(float value, DType dtype) {
 }  // namespace
 
 std::vector<AttentionCase> random_cases(int count, uint64_t seed) {
-  const Random random(seed);
+  const core::Random random(seed);
   uint64_t at = 0;
   std::vector<AttentionCase> cases;
   for (int i = 0; i < count; ++i) {

@@ -5,7 +5,7 @@
 #include "alibi/error.h"
 #include "attention/cases.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -140,4 +140,4 @@ TEST(AttentionErrors, Backward) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

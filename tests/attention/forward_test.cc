@@ -2,7 +2,7 @@
 
 #include "attention/cases.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -202,4 +202,4 @@ TEST(AttentionForward, NanInAnInputShows) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -4,7 +4,7 @@
 #include "attention/cases.h"
 #include "attention/dropout.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -204,4 +204,4 @@ TEST(AttentionThreads, TheSameBitsAtAnyNumber) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

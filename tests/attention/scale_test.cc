@@ -5,7 +5,7 @@
 #include "attention/cases.h"
 #include "core/parallel_log.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -88,18 +88,18 @@ TEST(AttentionScale, ManyThreadsHaveWork) {
     AttentionCase c{.batch = 4096 / length, .queries = length, .keys = length, .heads = 12, .kv_heads = 12};
     AttentionTensors t(c);
     for (const bool backward : {false, true}) {
-      const ParallelLog log;
+      const core::ParallelLog log;
       if (backward) {
         t.backward(c.options);
       } else {
         t.forward(c.options);
       }
       size_t most = 0;
-      for (const ParallelSection& section : log.sections()) most = std::max(most, section.seconds.size());
+      for (const core::ParallelSection& section : log.sections()) most = std::max(most, section.seconds.size());
       EXPECT_GE(most, 160) << length << (backward ? " backward" : " forward");
     }
   }
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -9,7 +9,7 @@
 #include "attention/skip_weights.h"
 #include "attention/vector/blocks.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -219,7 +219,7 @@ TEST(AttentionSkipBounds, SumsOverBlocksAreRoundedUp) {
   AttentionTensors t({.queries = 1, .keys = blocks * rows, .heads = 4, .kv_heads = 1});
   const AttentionOptions options{.slopes = {0.5f, 1e-3f, 0, 30}, .causal = false, .tolerance = 0x1p-24f};
   const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, options);
-  const Random random(7);
+  const core::Random random(7);
   uint64_t drawn = 0;
   for (const double size : {1e-3, 1.0, 30.0, 1e3, 1e6}) {
     kernels::WeightBounds bounds(problem, rows);
@@ -259,4 +259,4 @@ TEST(AttentionSkipBounds, SumsOverBlocksAreRoundedUp) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -159,7 +159,7 @@ SkipChange skip_change(const AttentionCase& c, AttentionTensors& t, float tolera
 
 }  // namespace alibi::test
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -245,4 +245,4 @@ TEST(AttentionSkipChange, NoRoundingTurnsADecision) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -12,7 +12,7 @@
 #include "attention/skip.h"
 #include "attention/vector/blocks.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -280,4 +280,4 @@ TEST(DecodeSkipCounts, AreWhatTheBudgetPaysFor) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

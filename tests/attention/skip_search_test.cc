@@ -6,7 +6,7 @@
 
 #include "attention/skip_change.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -168,4 +168,4 @@ TEST(AttentionSkipSearch, FindsNoViolationInBfloat16) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -4,7 +4,7 @@
 
 #include "attention/cases.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -227,4 +227,4 @@ TEST(AttentionSkip, DistancesThatBucketsShareAreAllVisited) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

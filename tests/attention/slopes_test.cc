@@ -4,7 +4,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 std::vector<double> log2_slopes(int heads, double bias_max = 8) {
@@ -93,4 +93,4 @@ TEST(RelativePositionBucket, BidirectionalGolden) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

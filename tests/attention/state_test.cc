@@ -7,7 +7,7 @@
 #include "alibi/kv_cache.h"
 #include "attention/cases.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -237,4 +237,4 @@ TEST(AttentionKernelState, DamageIsNoticed) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -21,9 +21,9 @@ TEST(GenerateBench, ContextsStandWhereTheyWereAskedTo) {
   EXPECT_EQ(points[0].held, 100);
   EXPECT_EQ(points[1].held, 2000 - (2000 - 1024) / 64 * 64);
   EXPECT_EQ(points[2].held, 100000 - (100000 - 1024) / 64 * 64);
-  EXPECT_EQ(points[0].released_share, 0);
-  EXPECT_GT(points[2].released_share, 0);
-  EXPECT_LT(points[2].released_share, 1e-20);
+  EXPECT_EQ(points[0].evicted_share, 0);
+  EXPECT_GT(points[2].evicted_share, 0);
+  EXPECT_LT(points[2].evicted_share, 1e-20);
   EXPECT_LT(points[2].cache_bytes, 3 * points[1].cache_bytes / 2);
   for (const GeneratePoint& point : points) {
     EXPECT_GT(point.token_seconds, 0);

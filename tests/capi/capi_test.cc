@@ -145,7 +145,7 @@ TEST_F(CInterface, SaysWhatADeviceLacks) {
                  "stream is given, but device is ALIBI_DEVICE_CPU");
   alibi_kv_cache_destroy(cache);
   expect_refused(alibi_kv_cache_create(1, 2, 4, ALIBI_FLOAT16, &cache), "dtype is float16");
-  if (device_memories().of(Device::cuda) == nullptr) {
+  if (core::device_memories().of(Device::cuda) == nullptr) {
     expect_refused(forward(), "this build of alibi has no device 'cuda': configure it with -DALIBI_CUDA=ON");
     expect_refused(alibi_kv_cache_create_on(1, 2, 8, ALIBI_BFLOAT16, ALIBI_DEVICE_CUDA, nullptr, &cache),
                    "this build of alibi has no device 'cuda': configure it with -DALIBI_CUDA=ON");

@@ -220,21 +220,21 @@ class Streaming(CliTest):
         whole = self.folder / "whole.json"
         self.succeeds("eval", self.model, text, "--stream", "--json", whole)
         everything = json.loads(whole.read_text())["stream"]
-        self.assertIsNone(everything["released"])
+        self.assertIsNone(everything["evicted"])
         limit = everything["cache_bytes"] // 3
         shown = self.succeeds("eval", self.model, text, "--stream", "--memory", str(limit), "--json", out)
         stream = json.loads(out.read_text())["stream"]
         self.assertLessEqual(stream["cache_bytes"], limit)
-        self.assertGreater(stream["released"]["keys"], 0)
-        self.assertTrue(0 < stream["released"]["worst_share"] <= 1)
-        self.assertIn("keys were released, which could have had at most", shown)
+        self.assertGreater(stream["evicted"]["keys"], 0)
+        self.assertTrue(0 < stream["evicted"]["worst_share"] <= 1)
+        self.assertIn("keys were evicted, which could have had at most", shown)
         self.fails(1, "more than the tolerance", "eval", self.model, text, "--stream", "--memory", str(limit),
                    "--tolerance", "1e-30", "--exact")
         shown = self.succeeds("generate", self.model, "--tokens", "20", "--memory", "64MiB", "--json", out)
-        self.assertEqual(json.loads(out.read_text())["released"]["keys"], 0)
-        self.assertEqual(json.loads(out.read_text())["released"]["memory"], 64 << 20)
+        self.assertEqual(json.loads(out.read_text())["evicted"]["keys"], 0)
+        self.assertEqual(json.loads(out.read_text())["evicted"]["memory"], 64 << 20)
         self.succeeds("score", self.model, text, "--memory", str(limit), "--json", out)
-        self.assertGreater(json.loads(out.read_text())["released"]["keys"], 0)
+        self.assertGreater(json.loads(out.read_text())["evicted"]["keys"], 0)
 
     def test_limits_that_make_no_sense(self):
         self.fails(2, "'12 apples' found, bytes expected", "generate", self.model, "--memory", "12 apples")

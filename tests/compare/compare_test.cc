@@ -19,7 +19,7 @@
 #include "text/data_folder.h"
 #include "text/text_encoding.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 using test::lines;
@@ -83,9 +83,9 @@ TEST(Compare, ADataFolderGivesTheSameResults) {
   options.eval_tokens = 50;
   const CompareResults of_text = compare(options);
 
-  const Corpus corpus = read_corpus(options.texts, options.valid);
+  const text::Corpus corpus = text::read_corpus(options.texts, options.valid);
   const std::string data = (folder / "data").string();
-  write_data_folder(data, corpus, *make_tokenizer(options.tokenizer, corpus.train));
+  text::write_data_folder(data, corpus, *text::make_tokenizer(options.tokenizer, corpus.train));
   options.texts = {data};
   options.valid.clear();
   test::expect_error<UsageError>([&] { compare(options); }, "a tokenizer of its own");
@@ -221,7 +221,7 @@ TEST(Compare, WhatIsStoppedGoesOnToTheSameResults) {
       for (size_t i = 0; i < a.context.size(); ++i) EXPECT_EQ(a.context[i].block_nll, b.context[i].block_nll);
       for (size_t i = 0; i < a.loss.size(); ++i) EXPECT_EQ(a.loss[i].loss, b.loss[i].loss);
       EXPECT_EQ(a.per_position_nll, b.per_position_nll);
-      EXPECT_EQ(well_formed(a.sample), well_formed(b.sample));  // that of a file is
+      EXPECT_EQ(text::well_formed(a.sample), text::well_formed(b.sample));  // that of a file is
     }
   }
 }
@@ -250,7 +250,7 @@ TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
   EXPECT_TRUE(learned.interpolated.empty());
   ASSERT_EQ(learned.streaming.size(), 1u);
   EXPECT_NE(learned.streaming[0].gap.find("learned positions end at"), std::string::npos);
-  const std::string table = comparison_table(results), page = read_file(options.out / "report.html");
+  const std::string table = report::comparison_table(results), page = core::read_file(options.out / "report.html");
   for (const std::string* text : {&table, &page}) {
     EXPECT_NE(text->find("in one pass"), std::string::npos);
     EXPECT_NE(text->find("flatter slopes"), std::string::npos);
@@ -259,7 +259,7 @@ TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
   // The model read it as evaluate_stream() does, with the slopes that it was trained with.
   const LanguageModel model = LanguageModel::load(options.out / alibi.runs[0].model_folder);
   EXPECT_EQ(model.interpolation().factor, 1);
-  const CompareResults read = results_from_json(read_file(options.out / "results.json"));
+  const CompareResults read = report::results_from_json(core::read_file(options.out / "results.json"));
   EXPECT_EQ(read.methods.at(0).streaming.at(0).nll, alibi.streaming[0].nll);
   EXPECT_EQ(read.methods.at(0).interpolated.size(), alibi.interpolated.size());
 }
@@ -305,7 +305,7 @@ TEST(Compare, SpeedIsMeasuredInTurnsWithTheSkipRuleAndWithout) {
   CompareOptions options = shorter_run(folder);
   options.methods = {Position::alibi, Position::learned};
   options.lengths = {8, 16, 32};
-  options.speed_turns = 2;
+  options.timing_rounds = 2;
   options.out = folder / "out";
   const CompareResults results = compare(options);
   ASSERT_EQ(results.speed.size(), 3u);
@@ -334,4 +334,4 @@ TEST(Compare, SpeedIsMeasuredInTurnsWithTheSkipRuleAndWithout) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 TEST(CompareDefaults, LengthsAreMultiplesOfTheTrainingLengthRoundedToTokens) {
@@ -21,4 +21,4 @@ TEST(CompareDefaults, SixteenBlocksOfTheLongestLengthAreScored) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -10,7 +10,7 @@
 
 #include "temporary_folder.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 /// The held-out text has words that the training text lacks, and characters of several bytes.
@@ -112,4 +112,4 @@ TEST(HeldOut, TheBeginningEndsWithItsDocumentAndInAWholeCharacter) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::comparison

@@ -9,7 +9,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::comparison {
 namespace {
 
 using test::setting;
@@ -71,4 +71,4 @@ TEST(Compare, TheTableOfT5HasARateAndAStartOfItsOwn) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::comparison

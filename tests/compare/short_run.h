@@ -29,7 +29,7 @@ inline CompareOptions short_run(const TemporaryFolder& folder) {
   options.train.batch_tokens = 64;
   options.train.tokens = 256;
   options.sample_tokens = 12;
-  options.speed_turns = 0;
+  options.timing_rounds = 0;
   return options;
 }
 

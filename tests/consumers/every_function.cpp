@@ -109,8 +109,8 @@ void attend() {
   AttentionState of_cache;
   cached_attention(q, cache, options, again, &of_cache);
   const std::vector<int64_t> begins = {0, 5};
-  cache.release(begins, 3);
-  expect(cache.begin(1) == 0 && released_share(q, cache, options, of_cache.lse) == 0, "a block that is needed stays");
+  cache.evict(begins, 3);
+  expect(cache.begin(1) == 0 && evicted_share(q, cache, options, of_cache.lse) == 0, "a block that is needed stays");
 }
 
 void from_c() {
@@ -236,7 +236,7 @@ void language_model(const std::filesystem::path& folder) {
              model.nll(next, next, both).size() == 2 && context.position() == 11 && fresh.position() == 9,
          "texts that are read together");
   expect(context.certificate().keys == 0 && Context(model, {.memory = 1 << 20}).certificate().worst == 0,
-         "what contexts release");
+         "what contexts evict");
   model.zero_gradients();
   expect(model.accumulate_gradients(ids, ids, 1, {}) > 0, "gradients");
   model.weights_changed();
@@ -285,13 +285,13 @@ void language_model(const std::filesystem::path& folder) {
   Prompt made_prompt(loaded, "x");
   Prompt prompt(std::move(made_prompt));
   expect(prompt.tokens() == 2 && prompt.seconds() > 0 && prompt.bytes() > 0, "prompts");
-  const Generation sample = prompt.go_on(generate);
+  const Generation sample = prompt.generate(generate);
   std::vector<Prompt> prompts;
   for (int i = 0; i < 2; ++i) prompts.push_back(prompt.fork());
-  const std::vector<Generation> samples = Prompt::go_on_together(std::move(prompts), {generate});
+  const std::vector<Generation> samples = Prompt::generate_batch(std::move(prompts), {generate});
   expect(samples.size() == 2 && samples[0].text == sample.text, "texts that are written together");
   made_prompt = std::move(prompt);
-  expect(std::move(made_prompt).go_on(generate).text == sample.text && sample.tokens_per_second() > 0, "samples");
+  expect(std::move(made_prompt).generate(generate).text == sample.text && sample.tokens_per_second() > 0, "samples");
   loaded.set_interpolation({.factor = 2});
   expect(loaded.interpolation().factor == 2, "interpolation");
   expect(loaded.config().vocab_size == 257 && loaded.slopes().size() == 1, "the loaded model");

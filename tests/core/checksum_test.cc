@@ -5,7 +5,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 TEST(Checksum, IsWhatOtherProgramsPrint) {
@@ -19,4 +19,4 @@ TEST(Checksum, IsWhatOtherProgramsPrint) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

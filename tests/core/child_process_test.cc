@@ -12,7 +12,7 @@
 
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 TEST(ChildProcess, SendsAndAnswers) {
@@ -46,4 +46,4 @@ TEST(ChildProcess, SaysHowItEnded) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

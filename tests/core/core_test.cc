@@ -13,7 +13,7 @@
 #include "core/random.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 TEST(Parallel, EveryTaskRunsOnceAndNestedCallsToo) {
@@ -157,4 +157,4 @@ TEST(Isa, EveryAvailableOneCanBeForced) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

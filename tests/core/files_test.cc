@@ -16,7 +16,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -286,4 +286,4 @@ TEST(FolderLock, HoldsUntilItEnds) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

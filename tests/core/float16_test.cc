@@ -7,7 +7,7 @@
 
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 TEST(Float16, EveryValueIsExact) {
@@ -58,4 +58,4 @@ TEST(Float16, IsATypeOfTensors) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

@@ -13,7 +13,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -155,4 +155,4 @@ TEST(MappedFileDeathTest, FaultsOfOthersGoWhereTheyWent) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

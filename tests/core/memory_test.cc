@@ -8,7 +8,7 @@
 
 #include "alibi/runtime.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 constexpr size_t large = size_t{1} << 20;
@@ -67,4 +67,4 @@ TEST(KeepMemory, TheLastKeeperTakesItAlong) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

@@ -10,7 +10,7 @@
 #include "alibi/runtime.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 void three_tasks() {
@@ -59,4 +59,4 @@ TEST(ParallelLog, EndsWithItsScopeAndAfterExceptions) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 TEST(Pieces, EachElementOnceInOrder) {
@@ -25,4 +25,4 @@ TEST(Pieces, EachElementOnceInOrder) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

@@ -13,7 +13,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 namespace fs = std::filesystem;
@@ -191,4 +191,4 @@ TEST(Together, AnErrorOfTheReaderIsTold) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

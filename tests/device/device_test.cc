@@ -14,7 +14,7 @@ namespace alibi::test {
 namespace {
 
 TEST(Device, IsRefusedWhereTheBuildLacksIt) {
-  if (device_memories().of(Device::cuda) != nullptr) GTEST_SKIP() << "this build has it";
+  if (core::device_memories().of(Device::cuda) != nullptr) GTEST_SKIP() << "this build has it";
   try {
     Tensor({2}, DType::float32, Device::cuda);
     FAIL();

@@ -234,13 +234,13 @@ const kernels::Kernel fake_kernel = {
 }  // namespace
 
 FakeDevice::FakeDevice()
-    : memory_before_(device_memories().set(Device::cuda, this)),
+    : memory_before_(core::device_memories().set(Device::cuda, this)),
       operators_before_(nn::device_operators().set(Device::cuda, &operators_)),
       kernel_before_(kernels::device_kernels().set(Device::cuda, &fake_kernel)),
       operators_(all_operators()) {}
 
 FakeDevice::~FakeDevice() {
-  device_memories().set(Device::cuda, memory_before_);
+  core::device_memories().set(Device::cuda, memory_before_);
   nn::device_operators().set(Device::cuda, operators_before_);
   kernels::device_kernels().set(Device::cuda, kernel_before_);
 }

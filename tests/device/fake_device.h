@@ -14,7 +14,7 @@
 
 namespace alibi::test {
 
-class FakeDevice : public DeviceMemory {
+class FakeDevice : public core::DeviceMemory {
  public:
   /// One lives at a time; it replaces what the build may have.
   FakeDevice();
@@ -34,7 +34,7 @@ class FakeDevice : public DeviceMemory {
   void copy(const Tensor& from, Tensor& to) const override;
 
  private:
-  const DeviceMemory* memory_before_;
+  const core::DeviceMemory* memory_before_;
   const nn::Operators* operators_before_;
   const kernels::Kernel* kernel_before_;
   nn::Operators operators_;

@@ -9,7 +9,7 @@
 #include "bench/attention_inputs.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::evaluation {
 namespace {
 
 LanguageModel model_with_groups(Position position, int64_t window = 0) {
@@ -100,4 +100,4 @@ TEST(AttentionMap, RefusesWhatItCannotShow) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::evaluation

@@ -9,7 +9,7 @@
 #include "alibi/language_model.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::evaluation {
 namespace {
 
 LanguageModelConfig embedding_config(bool causal) {
@@ -85,4 +85,4 @@ TEST(Embed, SameBitsAtAnyThreadCount) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::evaluation

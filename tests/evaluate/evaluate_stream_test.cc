@@ -7,7 +7,7 @@
 #include "alibi/evaluate.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::evaluation {
 namespace {
 
 LanguageModel streaming_model(Position position, int64_t positions = 5000) {
@@ -95,4 +95,4 @@ TEST(EvaluateStream, SegmentsSeeWhatStandsBeforeThem) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::evaluation

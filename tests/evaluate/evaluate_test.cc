@@ -7,7 +7,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::evaluation {
 namespace {
 
 LanguageModel small_model(Position position = Position::alibi, int64_t length = 64) {
@@ -173,4 +173,4 @@ TEST(Evaluate, BadLengthsAndStridesAreUsageErrors) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::evaluation

@@ -5,13 +5,13 @@
 #include <cstdint>
 #include <vector>
 
-namespace alibi {
+namespace alibi::evaluation {
 namespace {
 
 TEST(Masking, AsksForItsPartAndTreatsItAsBertDoes) {
   constexpr int32_t mask = 50, token = 7;
   constexpr uint64_t places = 200'000;
-  const Masking masking(0.15, Random(3, 4), mask);
+  const Masking masking(0.15, core::Random(3, 4), mask);
   int64_t asked = 0, masked = 0, other = 0;
   std::vector<int64_t> drawn(mask, 0);
   for (uint64_t place = 0; place < places; ++place) {
@@ -42,14 +42,15 @@ TEST(Masking, AsksForItsPartAndTreatsItAsBertDoes) {
 TEST(Masking, IsAFunctionOfTheNumbersGiven) {
   const auto choice = [](uint64_t seed, uint64_t stream) {
     std::vector<bool> asked;
-    for (uint64_t place = 0; place < 200; ++place) asked.push_back(Masking(0.5, Random(seed, stream), 9).asks(place));
+    for (uint64_t place = 0; place < 200; ++place)
+      asked.push_back(Masking(0.5, core::Random(seed, stream), 9).asks(place));
     return asked;
   };
   EXPECT_EQ(choice(1, 2), choice(1, 2));
   EXPECT_NE(choice(1, 2), choice(2, 2));
   EXPECT_NE(choice(1, 2), choice(1, 3));
-  for (uint64_t place = 0; place < 200; ++place) EXPECT_TRUE(Masking(1, Random(1), 9).asks(place));
+  for (uint64_t place = 0; place < 200; ++place) EXPECT_TRUE(Masking(1, core::Random(1), 9).asks(place));
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::evaluation

@@ -10,7 +10,7 @@
 #include "alibi/evaluate.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::evaluation {
 namespace {
 
 LanguageModel scoring_model(Position position = Position::alibi) {
@@ -84,4 +84,4 @@ TEST(Scorer, RefusesWhatTheModelCannotDo) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::evaluation

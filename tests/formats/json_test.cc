@@ -13,7 +13,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 using test::expect_error;
@@ -103,7 +103,7 @@ TEST(Json, RandomTextsNeverCrash) {
   const std::string good = R"({"a": [1, 2.5e3, true, null], "b": {"c": "d\u00e9\n"}, "e": -0})";
   int parsed = 0;
   for (uint64_t round = 0; round < 20000; ++round) {
-    const Random random(11, round);
+    const core::Random random(11, round);
     std::string text = good;
     const uint64_t changes = 1 + random.below(0, 4);
     for (uint64_t i = 1; i <= changes; ++i) {
@@ -124,7 +124,8 @@ TEST(Json, FilesAreReadAndWritten) {
   const TemporaryFolder folder;
   const auto path = folder / "config.json";
   write_json(path, {{"z", 1}, {"a", {1.5, nullptr}}, {"text", "caf\xc3\xa9"}});
-  EXPECT_EQ(read_file(path), "{\n  \"z\": 1,\n  \"a\": [\n    1.5,\n    null\n  ],\n  \"text\": \"caf\xc3\xa9\"\n}\n");
+  EXPECT_EQ(core::read_file(path),
+            "{\n  \"z\": 1,\n  \"a\": [\n    1.5,\n    null\n  ],\n  \"text\": \"caf\xc3\xa9\"\n}\n");
   EXPECT_EQ(read_json_object(path).get<std::string>("text"), "caf\xc3\xa9");
   expect_error([&] { read_json_object(path).get<bool>("z"); }, path.string() + ": z is 1");
   // What is too large is refused before it is read: memory is many times the size.
@@ -144,10 +145,11 @@ TEST(Json, WhatJsonCannotExpressIsReplaced) {
 
 TEST(Json, NumbersSurviveTheRoundTrip) {
   for (uint64_t i = 0; i < 2000; ++i) {
-    const double value = std::ldexp(static_cast<double>(Random(3).block(i)[0]) - 2e9, static_cast<int>(i % 600) - 300);
+    const double value =
+        std::ldexp(static_cast<double>(core::Random(3).block(i)[0]) - 2e9, static_cast<int>(i % 600) - 300);
     EXPECT_EQ(object_of(to_text({{"x", value}})).get<double>("x"), value);
   }
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -11,7 +11,7 @@
 #include "formats/safetensors_samples.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 using test::ExactBytes;
@@ -77,7 +77,7 @@ TEST(SafetensorsHeader, RandomChangesAreRefusedOrHarmless) {
   const std::string good = reference_file();
   const std::string alphabet = "{}[]\",:0123456789-.eFBIU_adhstpe \xff";
   for (uint64_t round = 0; round < 5000; ++round) {
-    const Random random(5, round);
+    const core::Random random(5, round);
     std::string file = good;
     const uint64_t changes = 1 + random.below(0, 6);
     for (uint64_t i = 1; i <= changes; ++i) {
@@ -180,4 +180,4 @@ TEST(SafetensorsHeader, ManyTensorsAreReadInReasonableTime) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::formats

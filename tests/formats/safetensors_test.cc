@@ -13,7 +13,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 using test::expect_error;
@@ -74,7 +74,7 @@ TEST(Safetensors, TheFileIsAsTheFormatSays) {
                              R"("a":{"dtype":"BF16","shape":[2],"data_offsets":[4,8]}})";
   const std::string padded = header + std::string((8 - header.size() % 8) % 8, ' ');
   const std::string expected = test::safetensors_file(padded, 0) + std::string("\x02\x01\0\0\0\0\0\0", 8);
-  EXPECT_EQ(read_file(path), expected);
+  EXPECT_EQ(core::read_file(path), expected);
 }
 
 TEST(Safetensors, ReadsWhatTheReferenceImplementationWrites) {
@@ -205,4 +205,4 @@ TEST(Safetensors, AFolderIsOneFileOrSeveralWithAnIndex) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::formats

@@ -4,7 +4,7 @@
 
 #include <vector>
 
-namespace alibi {
+namespace alibi::formats {
 namespace {
 
 std::string from_hex(std::string_view hex) {
@@ -34,4 +34,4 @@ TEST(Tensorboard, RecordsByteForByte) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::formats

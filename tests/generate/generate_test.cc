@@ -15,7 +15,7 @@
 #include "testing.h"
 #include "text/word_tokenizer.h"
 
-namespace alibi {
+namespace alibi::generation {
 namespace {
 
 LanguageModel small_model(Position position = Position::alibi) {
@@ -33,7 +33,8 @@ TEST(Sampling, FollowsTheSoftmaxAtItsTemperature) {
     options.temperature = temperature;
     std::map<int32_t, int> counts;
     const int draws = 20000;
-    for (int n = 0; n < draws; ++n) ++counts[sample_token(logits, options, Random(1), static_cast<uint64_t>(n), -1)];
+    for (int n = 0; n < draws; ++n)
+      ++counts[sample_token(logits, options, core::Random(1), static_cast<uint64_t>(n), -1)];
     double total = 0;
     for (const float logit : logits) total += std::exp(static_cast<double>(logit) / temperature);
     for (int32_t token = 0; token < 4; ++token) {
@@ -47,7 +48,7 @@ TEST(Sampling, LimitsHold) {
   const std::vector<float> logits{0.0f, 1.0f, 2.0f, 1.5f};
   const auto drawn = [&](const GenerateOptions& options, int32_t banned = -1) {
     std::vector<int32_t> tokens;
-    for (uint64_t n = 0; n < 500; ++n) tokens.push_back(sample_token(logits, options, Random(1), n, banned));
+    for (uint64_t n = 0; n < 500; ++n) tokens.push_back(sample_token(logits, options, core::Random(1), n, banned));
     std::sort(tokens.begin(), tokens.end());
     tokens.erase(std::unique(tokens.begin(), tokens.end()), tokens.end());
     return tokens;
@@ -64,7 +65,7 @@ TEST(Sampling, TopPKeepsNoMoreThanItNeeds) {
   // Equal logits: 0.5 of two is one of them, the lower id; 0.5 of four are two.
   const auto drawn = [](const std::vector<float>& logits) {
     std::set<int32_t> tokens;
-    for (uint64_t n = 0; n < 200; ++n) tokens.insert(sample_token(logits, {.top_p = 0.5}, Random(1), n, -1));
+    for (uint64_t n = 0; n < 200; ++n) tokens.insert(sample_token(logits, {.top_p = 0.5}, core::Random(1), n, -1));
     return tokens;
   };
   EXPECT_EQ(drawn({1, 1}), std::set<int32_t>{0});
@@ -76,7 +77,7 @@ TEST(Sampling, MinPKeepsWhatIsNotMuchLessLikely) {
   const auto drawn = [&](double min_p, double top_p = 1) {
     std::set<int32_t> tokens;
     const GenerateOptions options{.top_p = top_p, .min_p = min_p};
-    for (uint64_t n = 0; n < 500; ++n) tokens.insert(sample_token(logits, options, Random(1), n, -1));
+    for (uint64_t n = 0; n < 500; ++n) tokens.insert(sample_token(logits, options, core::Random(1), n, -1));
     return tokens;
   };
   EXPECT_EQ(drawn(0.1), (std::set<int32_t>{0, 1, 2, 3}));
@@ -169,7 +170,7 @@ TEST(Generate, EndsBeforeAStopStringAndNeverShowsABeginningOfIt) {
     EXPECT_LE(streamed.size(), end);
     return true;
   };
-  const Generation found = Prompt(model, "x").go_on(options);
+  const Generation found = Prompt(model, "x").generate(options);
   EXPECT_EQ(found.text, all.substr(0, end));
   EXPECT_EQ(found.end, GenerationEnd::stop);
   EXPECT_EQ(streamed, found.text);
@@ -181,7 +182,7 @@ TEST(Generate, EndsBeforeAStopStringAndNeverShowsABeginningOfIt) {
     streamed += piece;
     return true;
   };
-  EXPECT_EQ(Prompt(model, "x").go_on(options).end, GenerationEnd::tokens);
+  EXPECT_EQ(Prompt(model, "x").generate(options).end, GenerationEnd::tokens);
   EXPECT_EQ(streamed, all);
 }
 
@@ -205,11 +206,11 @@ TEST(Generate, SeveralTextsGoOnFromOnePrompt) {
   Prompt prompt(model, "Call me");
   EXPECT_EQ(prompt.tokens(), 8);
   EXPECT_GT(prompt.bytes(), 0);
-  const Generation first = prompt.go_on(options, 0), second = prompt.go_on(options, 1);
+  const Generation first = prompt.generate(options, 0), second = prompt.generate(options, 1);
   EXPECT_EQ(first.text, model.generate("Call me", options));
   EXPECT_NE(first.text, second.text);
-  EXPECT_EQ(prompt.go_on(options, 1).text, second.text);
-  EXPECT_EQ(std::move(prompt).go_on(options, 0).text, first.text);
+  EXPECT_EQ(prompt.generate(options, 1).text, second.text);
+  EXPECT_EQ(std::move(prompt).generate(options, 0).text, first.text);
   EXPECT_EQ(first.tokens, 50);
   EXPECT_EQ(first.end, GenerationEnd::tokens);
   EXPECT_GT(first.tokens_per_second(), 0);
@@ -227,9 +228,9 @@ TEST(Generate, SeveralPromptsAreWrittenOnTogether) {
   std::vector<Generation> alone;
   for (size_t i = 0; i < beginnings.size(); ++i) {
     prompts.emplace_back(model, beginnings[i]);
-    alone.push_back(prompts[i].go_on(options[i], static_cast<int64_t>(i)));
+    alone.push_back(prompts[i].generate(options[i], static_cast<int64_t>(i)));
   }
-  const std::vector<Generation> together = Prompt::go_on_together(std::move(prompts), options);
+  const std::vector<Generation> together = Prompt::generate_batch(std::move(prompts), options);
   ASSERT_EQ(together.size(), 8u);
   for (size_t i = 0; i < together.size(); ++i) {
     EXPECT_EQ(together[i].text, alone[i].text) << i;  // up to eight rows give the same bits
@@ -249,8 +250,8 @@ TEST(Generate, SeveralPromptsAreWrittenOnTogether) {
       return i != 1 || heard[i].size() < 5;
     };
   }
-  const std::vector<Generation> samples = Prompt::go_on_together(std::move(forks), listening);
-  EXPECT_EQ(samples[0].text, prompt.go_on({.max_tokens = 20, .seed = 5}, 0).text);
+  const std::vector<Generation> samples = Prompt::generate_batch(std::move(forks), listening);
+  EXPECT_EQ(samples[0].text, prompt.generate({.max_tokens = 20, .seed = 5}, 0).text);
   EXPECT_EQ(samples[1].end, GenerationEnd::callback);
   EXPECT_LT(samples[1].tokens, 20);
   EXPECT_EQ(heard[2], samples[2].text);
@@ -264,10 +265,10 @@ TEST(Generate, SamplesOfALongPromptHoldItOnce) {
     std::vector<Prompt> forks;
     for (int i = 0; i < 5; ++i) forks.push_back(prompt.fork());
     const GenerateOptions options{.max_tokens = 100, .seed = 7};
-    const std::vector<Generation> found = Prompt::go_on_together(std::move(forks), {options}, 2);
+    const std::vector<Generation> found = Prompt::generate_batch(std::move(forks), {options}, 2);
     int64_t own = 0;
     for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_EQ(found[i].text, prompt.go_on(options, static_cast<int64_t>(i) + 2).text) << i;
+      EXPECT_EQ(found[i].text, prompt.generate(options, static_cast<int64_t>(i) + 2).text) << i;
       EXPECT_GE(found[i].cache_bytes, prompt.bytes());
       own += found[i].cache_bytes - found[i].shared_bytes;
     }
@@ -287,9 +288,9 @@ TEST(Generate, TogetherIsWhatEachIsAloneWithEveryVocabularyAndInstructionSet) {
     std::vector<Prompt> forks;
     for (int i = 0; i < 7; ++i) forks.push_back(prompt.fork());
     const GenerateOptions options{.max_tokens = 20, .seed = 7};
-    const std::vector<Generation> found = Prompt::go_on_together(std::move(forks), {options});
+    const std::vector<Generation> found = Prompt::generate_batch(std::move(forks), {options});
     for (size_t i = 0; i < found.size(); ++i) {
-      EXPECT_EQ(found[i].text, prompt.go_on(options, static_cast<int64_t>(i)).text) << i;
+      EXPECT_EQ(found[i].text, prompt.generate(options, static_cast<int64_t>(i)).text) << i;
     }
   });
 }
@@ -302,9 +303,9 @@ TEST(Generate, TogetherRefusesWhatDoesNotFit) {
     prompts.emplace_back(second, "b");
     return prompts;
   };
-  EXPECT_THROW(Prompt::go_on_together(prompts_of(other), {{}}), UsageError);
-  EXPECT_THROW(Prompt::go_on_together(prompts_of(model), {{}, {}, {}}), UsageError);
-  EXPECT_TRUE(Prompt::go_on_together({}, {{}}).empty());
+  EXPECT_THROW(Prompt::generate_batch(prompts_of(other), {{}}), UsageError);
+  EXPECT_THROW(Prompt::generate_batch(prompts_of(model), {{}, {}, {}}), UsageError);
+  EXPECT_TRUE(Prompt::generate_batch({}, {{}}).empty());
 }
 
 TEST(Generate, APenaltyKeepsItFromRepeating) {
@@ -328,7 +329,7 @@ TEST(Generate, TellsOfEachTokenAndEndsWhereTheCallerSays) {
     return true;
   };
   const Prompt prompt(model, "x");
-  const std::string all = prompt.go_on(options).text;
+  const std::string all = prompt.generate(options).text;
   EXPECT_EQ(model.tokenizer().decode(tokens), all);
   options.on_token = [&](int32_t) { return false; };
   std::string streamed;
@@ -336,7 +337,7 @@ TEST(Generate, TellsOfEachTokenAndEndsWhereTheCallerSays) {
     streamed += piece;
     return true;
   };
-  const Generation one = prompt.go_on(options);
+  const Generation one = prompt.generate(options);
   EXPECT_EQ(one.end, GenerationEnd::callback);
   EXPECT_EQ(one.text, all.substr(0, 1));
   EXPECT_EQ(streamed, one.text);
@@ -352,7 +353,8 @@ TEST(Generate, LearnedPositionsEndWithAMessage) {
 TEST(Generate, ModelsOfWordsEndTheirLines) {
   // Their end of text is the end of a line, which neither stops them nor is kept from them.
   LanguageModelConfig config = small_model().config();
-  const auto words = std::make_shared<WordTokenizer>(std::vector<WordCount>{{"a", 3}, {"b", 2}, {"c", 1}, {"d", 1}});
+  const auto words =
+      std::make_shared<text::WordTokenizer>(std::vector<text::WordCount>{{"a", 3}, {"b", 2}, {"c", 1}, {"d", 1}});
   config.vocab_size = words->vocab_size();
   const LanguageModel model(config, 1, words);
   for (const bool stop : {true, false}) {
@@ -385,4 +387,4 @@ TEST(Utf8, WholeCharactersEndBeforeAnUnfinishedOne) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::generation

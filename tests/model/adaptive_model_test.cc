@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 using test::doubles;
@@ -205,12 +205,12 @@ TEST(AdaptiveModel, SamplesFromAllBands) {
 TEST(AdaptiveModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
   const test::TemporaryFolder folder;
   LanguageModel(small_config(), 9).save(folder.path());
-  const std::string config = read_file(folder.path() / "config.json");
+  const std::string config = core::read_file(folder.path() / "config.json");
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = config;
     const size_t at = changed.find(from);
     EXPECT_NE(at, std::string::npos) << from;
-    write_file(folder.path() / "config.json", changed.replace(at, from.size(), to));
+    core::write_file(folder.path() / "config.json", changed.replace(at, from.size(), to));
     return test::message_of([&] { LanguageModel::load(folder.path()); });
   };
   const auto expect_says = [](const std::string& message, const std::string& part) {
@@ -239,4 +239,4 @@ TEST(AdaptiveModel, IdsAndTargetsOutsideTheVocabularyAreNamed) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

@@ -6,7 +6,7 @@
 #include "model/transformer_state.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 TransformerConfig cached_config(Position position) {
@@ -30,7 +30,8 @@ Tensor in_pieces(const Transformer& model, const Tensor& x, const std::vector<in
   pass.caches = caches;
   for (const int64_t piece : pieces) {
     const int64_t end = pass.position + piece;
-    y.slice(1, pass.position, end).copy_from(model.state().walk(x.slice(1, pass.position, end), Keep::nothing, pass));
+    y.slice(1, pass.position, end)
+        .copy_from(model.state().forward(x.slice(1, pass.position, end), Keep::nothing, pass));
     pass.position = end;
   }
   EXPECT_EQ(pass.position, x.size(1));
@@ -69,20 +70,20 @@ TEST(Caches, ThatDoNotFitAreRefused) {
   few.pop_back();
   Pass pass;
   pass.caches = few;
-  EXPECT_THROW(model.state().walk(x, Keep::nothing, pass), Error);
+  EXPECT_THROW(model.state().forward(x, Keep::nothing, pass), Error);
   pass.caches = caches;
   pass.position = 1;
-  EXPECT_THROW(model.state().walk(x, Keep::nothing, pass), Error);
+  EXPECT_THROW(model.state().forward(x, Keep::nothing, pass), Error);
   pass.position = 0;
-  EXPECT_THROW(model.state().walk(x, Keep::all, pass), Error);
-  EXPECT_NO_THROW(model.state().walk(x, Keep::nothing, pass));
-  EXPECT_THROW(model.state().walk(x, Keep::nothing, pass), Error) << "they hold 5 tokens now";
+  EXPECT_THROW(model.state().forward(x, Keep::all, pass), Error);
+  EXPECT_NO_THROW(model.state().forward(x, Keep::nothing, pass));
+  EXPECT_THROW(model.state().forward(x, Keep::nothing, pass), Error) << "they hold 5 tokens now";
   TransformerConfig encoder = config;
   encoder.causal = false;
   caches = caches_of(config, 2, DType::float32);
   pass.caches = caches;
-  EXPECT_THROW(Transformer(encoder, 7).state().walk(x, Keep::nothing, pass), Error);
+  EXPECT_THROW(Transformer(encoder, 7).state().forward(x, Keep::nothing, pass), Error);
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

@@ -12,7 +12,7 @@
 #include "alibi/language_model.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 constexpr int64_t long_text = 4500;  // more than two of the pieces that a call reads at a time
@@ -194,4 +194,4 @@ TEST(Context, TextsReadTogetherAreAllReadOrNone) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

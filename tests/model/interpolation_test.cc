@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 constexpr int64_t kTrained = 16;
@@ -116,4 +116,4 @@ TEST(Interpolation, WhatCannotBeIsRefused) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

@@ -11,7 +11,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 using test::expect_error;
@@ -162,13 +162,13 @@ TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
   const TemporaryFolder folder;
   LanguageModel(language_model_config(), 9).save(folder.path());
   const auto load = [&] { LanguageModel::load(folder.path()); };
-  const std::string config = read_file(folder.path() / "config.json");
-  const std::string weights = read_file(folder.path() / "model.safetensors");
+  const std::string config = core::read_file(folder.path() / "config.json");
+  const std::string weights = core::read_file(folder.path() / "model.safetensors");
   const auto with = [&](const std::string& from, const std::string& to) {
     std::string changed = config;
     const size_t at = changed.find(from);
     EXPECT_NE(at, std::string::npos) << from;
-    write_file(folder.path() / "config.json", changed.replace(at, from.size(), to));
+    core::write_file(folder.path() / "config.json", changed.replace(at, from.size(), to));
     return test::message_of(load);
   };
   EXPECT_NE(with("\"mpt\"", "\"gpt2\"").find("model_type is 'gpt2'"), std::string::npos);
@@ -185,9 +185,9 @@ TEST(LanguageModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
   EXPECT_NE(with("\"n_layers\": 2", "\"n_layers\": 9999").find("says n_layers 9999"), std::string::npos);
   EXPECT_EQ(peak_tensor_bytes(), before);  // nothing of that size was made
   EXPECT_NE(with("{", "").find("config.json"), std::string::npos);
-  write_file(folder.path() / "config.json", config);
+  core::write_file(folder.path() / "config.json", config);
   for (const size_t size : {size_t{0}, size_t{7}, size_t{100}, weights.size() / 2, weights.size() - 1}) {
-    write_file(folder.path() / "model.safetensors", weights.substr(0, size));
+    core::write_file(folder.path() / "model.safetensors", weights.substr(0, size));
     SCOPED_TRACE(size);
     expect_error(load, "model.safetensors");
   }
@@ -200,7 +200,7 @@ TEST(LanguageModel, OtherMptFilesAreRead) {
   // What llm-foundry writes: keys we do not write, a null where there is no value, learned_pos_emb next to alibi.
   const TemporaryFolder folder;
   LanguageModel(language_model_config(), 9).save(folder.path());
-  write_file(folder.path() / "config.json", R"({"architectures": ["MPTForCausalLM"], "model_type": "mpt",
+  core::write_file(folder.path() / "config.json", R"({"architectures": ["MPTForCausalLM"], "model_type": "mpt",
     "attn_config": {"alibi": true, "alibi_bias_max": 8, "attn_impl": "torch", "attn_pdrop": 0, "clip_qkv": null,
                     "attn_type": "multihead_attention", "qk_ln": false, "softmax_scale": null, "prefix_lm": false},
     "d_model": 32, "n_heads": 4, "n_layers": 2, "expansion_ratio": 4, "max_seq_len": 2048, "vocab_size": 257,
@@ -225,4 +225,4 @@ TEST(LanguageModel, BadIdsAreNamed) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

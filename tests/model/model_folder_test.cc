@@ -20,7 +20,7 @@
 #include "testing.h"
 #include "text/word_tokenizer.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 namespace fs = std::filesystem;
@@ -40,7 +40,7 @@ LanguageModelConfig folder_config(Position position = Position::alibi) {
 }
 
 std::shared_ptr<const Tokenizer> words(const std::string& first) {
-  return std::make_shared<WordTokenizer>(std::vector<WordCount>{{first, 3}, {"b", 2}, {"c", 1}});
+  return std::make_shared<text::WordTokenizer>(std::vector<text::WordCount>{{first, 3}, {"b", 2}, {"c", 1}});
 }
 
 std::set<std::string> names_in(const fs::path& folder) {
@@ -82,7 +82,7 @@ TEST(ModelFolder, ASaveReplacesTheModelAndNothingElse) {
   EXPECT_EQ(names_in(folder.path()),
             (std::set<std::string>{"checkpoints", "train.json", "metrics.jsonl", "loss.svg", "config.json",
                                    "model.safetensors", "tokenizer.json", "tokenizer_config.json"}));
-  EXPECT_EQ(read_file(folder / "train.json"), "kept");
+  EXPECT_EQ(core::read_file(folder / "train.json"), "kept");
   // One without a tokenizer does not leave another's behind.
   LanguageModelConfig config = folder_config();
   config.vocab_size = 300;
@@ -104,17 +104,17 @@ TEST(ModelFolder, ATokenizerThatDoesNotBelongToTheWeightsIsRefused) {
   ByteTokenizer().save(folder.path());
   expect_error(load, "tokenizer.json holds another one (byte, ");
   // Counts do not change ids.
-  WordTokenizer({{"a", 7}, {"b", 7}, {"c", 7}}).save(folder.path());
+  text::WordTokenizer({{"a", 7}, {"b", 7}, {"c", 7}}).save(folder.path());
   EXPECT_NO_THROW(load());
   // Folders of other programs say nothing of it.
   words("z")->save(folder.path());
-  Json config = Json::parse(read_file(folder / "config.json"));
+  formats::Json config = formats::Json::parse(core::read_file(folder / "config.json"));
   config["alibi"].erase("tokenizer");
-  write_file(folder / "config.json", config.dump());
+  core::write_file(folder / "config.json", config.dump());
   EXPECT_NO_THROW(load());
   // But one that is larger than the table cannot be right.
   config["vocab_size"] = 5;
-  write_file(folder / "config.json", config.dump());
+  core::write_file(folder / "config.json", config.dump());
   LanguageModelConfig five = folder_config();
   five.vocab_size = 5;
   const TemporaryFolder other;
@@ -125,8 +125,8 @@ TEST(ModelFolder, ATokenizerThatDoesNotBelongToTheWeightsIsRefused) {
 
 /// Writes a number over one of a tensor's, in the file.
 void overwrite(const fs::path& file, const std::string& tensor, int64_t element, float value) {
-  const size_t at = Safetensors(file).info(tensor).begin + static_cast<size_t>(element) * sizeof value;
-  std::string content = read_file(file);
+  const size_t at = formats::Safetensors(file).info(tensor).begin + static_cast<size_t>(element) * sizeof value;
+  std::string content = core::read_file(file);
   std::memcpy(content.data() + at, &value, sizeof value);
   std::ofstream(file, std::ios::binary) << content;
 }
@@ -137,7 +137,7 @@ TEST(ModelFolder, NumbersThatAreNoneAreNamedWithTheirPlace) {
   config.transformer.activation = Activation::swiglu;
   LanguageModel(config, 1).save(folder.path());
   const fs::path file = folder / "model.safetensors";
-  const std::string good = read_file(file);
+  const std::string good = core::read_file(file);
   const auto load = [&] { LanguageModel::load(folder.path()); };
   constexpr float infinity = std::numeric_limits<float>::infinity();
   overwrite(file, "transformer.wte.weight", 3 * 8 + 5, NAN);
@@ -164,8 +164,8 @@ TEST(ModelFolder, TheFirstBadNumberIsNamedAtAnyThreadCount) {
     values.data<float>()[200'001] = NAN;
     values.data<float>()[n - 1] = NAN;
     const fs::path file = folder / "w.safetensors";
-    write_safetensors(file, {{"w", values.to(dtype)}});
-    const Safetensors read(file);
+    formats::write_safetensors(file, {{"w", values.to(dtype)}});
+    const formats::Safetensors read(file);
     for (const int threads : {1, 2, 5}) {
       set_threads(threads);
       for (const DType type : {DType::float32, DType::bfloat16}) {
@@ -249,10 +249,10 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
     const std::string model = name_of(bad.position);
     if (!fs::exists(folder / model)) LanguageModel(folder_config(bad.position), 1).save(folder / model);
     const fs::path file = folder / model / "config.json";
-    Json config = Json::parse(read_file(file));
+    formats::Json config = formats::Json::parse(core::read_file(file));
     const std::string good = config.dump();
     if (std::string_view(bad.key) == "/expansion_ratio") config.erase("ffn_config");
-    config[Json::json_pointer(bad.key)] = Json::parse(bad.value);
+    config[formats::Json::json_pointer(bad.key)] = formats::Json::parse(bad.value);
     folder.write(file, config.dump());
     try {
       LanguageModel::load(folder / model);
@@ -279,11 +279,11 @@ int64_t bytes_to_refuse(const fs::path& folder, std::string_view says) {
 TEST(ModelFolder, ClaimsThatTheFileDoesNotKeepAreRefusedBeforeAnythingIsMade) {
   const TemporaryFolder folder;
   LanguageModel(folder_config(), 1).save(folder.path());
-  const Json good = Json::parse(read_file(folder / "config.json"));
-  const auto with = [&](const char* key, const Json& value) {
-    Json changed = good;
-    changed[Json::json_pointer(key)] = value;
-    write_file(folder / "config.json", changed.dump());
+  const formats::Json good = formats::Json::parse(core::read_file(folder / "config.json"));
+  const auto with = [&](const char* key, const formats::Json& value) {
+    formats::Json changed = good;
+    changed[formats::Json::json_pointer(key)] = value;
+    core::write_file(folder / "config.json", changed.dump());
   };
   with("/vocab_size", 1 << 28);
   EXPECT_EQ(
@@ -294,10 +294,10 @@ TEST(ModelFolder, ClaimsThatTheFileDoesNotKeepAreRefusedBeforeAnythingIsMade) {
   EXPECT_EQ(bytes_to_refuse(folder.path(), "13 tensors, but config.json says n_layers 10000"), 0);
   with("/ffn_config/ffn_hidden_size", 512);
   EXPECT_EQ(bytes_to_refuse(folder.path(), "ffn.up_proj.weight\" has the shape [8, 8], expected [512, 8]"), 0);
-  Json wide = good;
+  formats::Json wide = good;
   wide["d_model"] = 8192;
   wide["n_heads"] = 64;
-  write_file(folder / "config.json", wide.dump());
+  core::write_file(folder / "config.json", wide.dump());
   EXPECT_EQ(bytes_to_refuse(folder.path(), "has the shape [257, 8], expected [257, 8192]"), 0);
   // A tensor of another type, which the size of the model was once taken from.
   const auto with_header = [&](const std::string& header, size_t bytes) {
@@ -332,4 +332,4 @@ TEST(ModelFolder, IsDescribedWithoutMemoryForItsParameters) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

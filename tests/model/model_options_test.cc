@@ -12,11 +12,12 @@
 #include "alibi/model_recipe.h"
 #include "core/files.h"
 #include "formats/options.h"
+#include "shared_data.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "train/described.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 namespace fs = std::filesystem;
@@ -30,7 +31,7 @@ TEST(ConfigFields, EachIsSaidOnceAndItsDefaultIsAllowed) {
     EXPECT_FALSE(std::string(field.help).empty() || std::string(field.more.part).empty()) << field.name;
     LanguageModelConfig config;
     const OptionValue usual = field.get(config);
-    EXPECT_TRUE(is_in(field.range, usual) || field.default_text) << field.name;
+    EXPECT_TRUE(formats::is_in(field.range, usual) || field.default_text) << field.name;
     field.set(config, usual);
     EXPECT_EQ(field.get(config), usual) << field.name;
     for (const char* choice : field.choices) {
@@ -121,20 +122,21 @@ std::string rows() {
   std::string text;
   for (const ConfigField& field : config_fields()) {
     std::vector<std::string> takes(field.choices.begin(), field.choices.end());
-    if (takes.empty()) takes.push_back(text_of(field.range));
+    if (takes.empty()) takes.push_back(formats::text_of(field.range));
     const std::string json = field.more.json ? fmt::format("`{}`", field.more.json) : "";
-    text += fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", field.recorded_name(), field.more.part,
-                        field.more.offered ? fmt::format("`--{}`", option_key(field.name)) : "", field.help,
-                        field.default_text ? field.default_text : short_text_of(field.get(LanguageModelConfig())),
-                        fmt::join(takes, ", "), json);
+    text +=
+        fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", field.recorded_name(), field.more.part,
+                    field.more.offered ? fmt::format("`--{}`", training::option_key(field.name)) : "", field.help,
+                    field.default_text ? field.default_text : formats::short_text_of(field.get(LanguageModelConfig())),
+                    fmt::join(takes, ", "), json);
   }
   return text;
 }
 
 /// ALIBI_WRITE_DOCS=1 writes it anew.
 TEST(ConfigFields, TheTableOfTheDocumentationIsTheirs) {
-  const fs::path file = fs::path(ALIBI_TEST_SOURCE_DIR) / "../docs/training.md";
-  std::string page = read_file(file);
+  const fs::path file = test::test_sources() / "../docs/training.md";
+  std::string page = core::read_file(file);
   const std::string begin = "<!-- made by tests/model/model_options_test.cc -->\n\n",
                     end = "\n<!-- to here: fields -->";
   const size_t start = page.find(begin) + begin.size(), to = page.find(end, start);
@@ -142,11 +144,11 @@ TEST(ConfigFields, TheTableOfTheDocumentationIsTheirs) {
   const std::string expected =
       "| field | of | option | | default | takes | config.json |\n|---|---|---|---|---|---|---|\n" + rows();
   if (std::getenv("ALIBI_WRITE_DOCS")) {
-    write_file(file, page.replace(start, to - start, expected));
+    core::write_file(file, page.replace(start, to - start, expected));
     GTEST_SKIP() << "wrote " << file;
   }
   EXPECT_EQ(page.substr(start, to - start), expected) << "to write it anew: ALIBI_WRITE_DOCS=1";
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

@@ -12,7 +12,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 constexpr const char* kLeast = R"({"model_type": "mpt", "d_model": 24, "n_heads": 4, "n_layers": 3, "vocab_size": 99,
@@ -99,10 +99,10 @@ TEST(MptConfig, WhatWouldChangeTheResultIsRefusedByName) {
 }
 
 /// What is read from the folder of such a model, and its config.json as it is.
-std::pair<MptConfig, Json> saved(const LanguageModelConfig& config) {
+std::pair<MptConfig, formats::Json> saved(const LanguageModelConfig& config) {
   const test::TemporaryFolder folder;
   LanguageModel(config, 1).save(folder.path());
-  return {read_mpt_config(folder.path()), Json::parse(read_file(folder / "config.json"))};
+  return {read_mpt_config(folder.path()), formats::Json::parse(core::read_file(folder / "config.json"))};
 }
 
 LanguageModelConfig mpt_of_two_layers() {
@@ -255,4 +255,4 @@ TEST(MptConfig, EveryFieldIsReadAsItWasWritten) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

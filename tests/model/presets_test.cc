@@ -4,7 +4,7 @@
 #include "alibi/train.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 TEST(Presets, TheWikitext103ModelHasThePublishedNumberOfParameters) {
@@ -124,4 +124,4 @@ TEST(Presets, WithoutDropoutThereIsNoneOfAnyKind) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

@@ -11,7 +11,7 @@
 #include "model/small_transformer.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 using test::small_transformer;
@@ -183,4 +183,4 @@ TEST(TransformerConfig, BadValuesAreNamed) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

@@ -8,7 +8,7 @@
 #include "model/transformer_state.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 using test::dot;
@@ -428,4 +428,4 @@ TEST(TransformerPrecision, Bfloat16RaisesTheTolerance) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

@@ -14,7 +14,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::model {
 namespace {
 
 constexpr int windowed_layers = 2;
@@ -134,7 +134,7 @@ TEST_P(WindowOf, ForkedAndRewoundContextsGiveTheBitsOfFreshOnes) {
   EXPECT_TRUE(test::same_bits(model.next_logits(ids_of(ids, 600, 601), context), expected));
   context.rewind(600);
   EXPECT_TRUE(test::same_bits(model.next_logits(ids_of(ids, 600, 601), context), expected));
-  EXPECT_THROW(context.rewind(10), Error) << "what it needs there was released";
+  EXPECT_THROW(context.rewind(10), Error) << "what it needs there was evicted";
   EXPECT_EQ(context.position(), 601);
   context.rewind(0);
   Context other(model);
@@ -208,4 +208,4 @@ TEST(Window, ANegativeOneIsRefused) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::model

@@ -9,7 +9,7 @@
 #include "nn/reference.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::activation_reference;
@@ -179,4 +179,4 @@ TEST(Activation, ErrorsNameTheArgument) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

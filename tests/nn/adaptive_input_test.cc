@@ -4,7 +4,7 @@
 
 #include "nn/adaptive_reference.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::Bands;
@@ -107,4 +107,4 @@ TEST(AdaptiveInput, ErrorsNameTheArgument) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

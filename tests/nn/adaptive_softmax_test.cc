@@ -10,7 +10,7 @@
 #include "nn/adaptive_input.h"
 #include "nn/adaptive_reference.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::Bands;
@@ -19,7 +19,7 @@ using test::doubles;
 using test::random_ids;
 using test::random_tensor;
 
-const Random no_draws(0);
+const core::Random no_draws(0);
 
 /// Random targets, every seventh ignored.
 Tensor targets_of(int64_t rows, int64_t first, int64_t last) {
@@ -146,7 +146,7 @@ TEST(AdaptiveSoftmax, DropoutHasTheGradientsOfItsMasks) {
   nn::AdaptiveWeights weights = test::random_weights(bands, 1);
   Tensor hidden = random_tensor({rows, 8}, 2);
   const Tensor targets = targets_of(rows, 0, 13);
-  const Random draws(3, 4);
+  const core::Random draws(3, 4);
   const auto run = [&](Tensor& dhidden, nn::AdaptiveWeights& gradients) {
     std::vector<float> nll(test::at(rows));
     nn::adaptive_cross_entropy_with_gradients(hidden, weights, targets, 1, 0.3f, draws, nll, dhidden, gradients);
@@ -192,7 +192,7 @@ TEST(AdaptiveSoftmax, BandsHaveMasksOfTheirOwn) {
     Tensor dhidden({1, 64});
     float nll = 0;
     nn::adaptive_cross_entropy_with_gradients(hidden, weights, Tensor::from(std::vector<int32_t>{target}, {1}), 1, 0.5f,
-                                              Random(3, 4), {&nll, 1}, dhidden, gradients);
+                                              core::Random(3, 4), {&nll, 1}, dhidden, gradients);
     const Doubles gradient = doubles(gradients.projections[target == 3 ? 1 : 2]);
     std::vector<bool> states(64), band(64);
     for (size_t i = 0; i < 64 * 64; ++i) {
@@ -237,7 +237,8 @@ TEST(AdaptiveSoftmax, SameBitsAtAnyThreadCount) {
     std::vector<float> nll(test::at(rows));
     Tensor dhidden = Tensor::empty({rows, 64}), log_p = Tensor::empty({rows, bands.vocab()});
     nn::AdaptiveWeights gradients = test::filled_like(weights, 0);
-    nn::adaptive_cross_entropy_with_gradients(hidden, weights, targets, 1, 0.2f, Random(1, 2), nll, dhidden, gradients);
+    nn::adaptive_cross_entropy_with_gradients(hidden, weights, targets, 1, 0.2f, core::Random(1, 2), nll, dhidden,
+                                              gradients);
     nn::adaptive_log_probabilities(hidden, weights, log_p);
     std::vector<Tensor> results{dhidden, log_p, Tensor::from(nll, {rows})};
     results.insert(results.end(), gradients.tables.begin(), gradients.tables.end());
@@ -292,4 +293,4 @@ TEST(AdaptiveSoftmax, ErrorsNameTheArgument) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

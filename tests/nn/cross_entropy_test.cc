@@ -9,7 +9,7 @@
 #include "nn/reference.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::doubles;
@@ -183,4 +183,4 @@ TEST(CrossEntropy, ErrorsNameTheArgument) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

@@ -9,7 +9,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::random_tensor;
@@ -54,7 +54,7 @@ TEST(Dropout, TheMaskIsTheScalarGenerators) {
   test::for_each_isa([] {
     for (const int64_t n : {1, 3, 63, 64, 65, 16384 + 37}) {
       for (const float p : {0.0f, 0.1f, 0.5f, 0.999f}) {
-        const Random random(77, 0x123456789abcdefull);
+        const core::Random random(77, 0x123456789abcdefull);
         const Tensor x = random_tensor({n}, 1);
         Tensor y({n}), in_place = x.clone();
         nn::dropout(x, p, random, y);
@@ -77,7 +77,7 @@ TEST(Dropout, DropsTheAskedShareAndKeepsTheMean) {
   const int64_t n = 200000;
   Tensor x({n}), y({n});
   x.fill(1);
-  nn::dropout(x, 0.3f, Random(5), y);
+  nn::dropout(x, 0.3f, core::Random(5), y);
   double sum = 0, dropped = 0;
   for (const float value : y.to_floats()) {
     sum += value;
@@ -90,7 +90,7 @@ TEST(Dropout, DropsTheAskedShareAndKeepsTheMean) {
 TEST(Dropout, ADroppedInfinityIsZero) {
   Tensor x({1000}), y({1000});
   x.fill(INFINITY);
-  nn::dropout(x, 0.5f, Random(5), y);
+  nn::dropout(x, 0.5f, core::Random(5), y);
   for (const float value : y.to_floats()) EXPECT_TRUE(value == 0 || std::isinf(value));
 }
 
@@ -99,7 +99,7 @@ TEST(Elementwise, SameBitsAtAnyThreadCount) {
   test::expect_same_bits_at_any_thread_count([&] {
     Tensor y({70000}), z({70000});
     nn::add(a, b, y);
-    nn::dropout(a, 0.2f, Random(3), z);
+    nn::dropout(a, 0.2f, core::Random(3), z);
     return std::vector<Tensor>{y, z};
   });
 }
@@ -108,8 +108,8 @@ TEST(Elementwise, ErrorsNameTheArgument) {
   Tensor y({3});
   EXPECT_THROW(nn::add(Tensor({3}), Tensor({4}), y), Error);
   EXPECT_THROW(nn::add(Tensor({3}), Tensor({6}).reshape({3, 2}).slice(1, 0, 1).reshape({3}), y), Error);
-  for (const float p : {-0.1f, 1.0f, std::nanf("")}) EXPECT_THROW(nn::dropout(y, p, Random(0), y), Error);
+  for (const float p : {-0.1f, 1.0f, std::nanf("")}) EXPECT_THROW(nn::dropout(y, p, core::Random(0), y), Error);
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

@@ -7,7 +7,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::doubles;
@@ -72,4 +72,4 @@ TEST(Embedding, IdsOutsideTheTableAreNamed) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

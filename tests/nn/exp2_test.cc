@@ -8,7 +8,7 @@
 
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 const std::vector<float> kExponents{-1e30f, -8.5f, -8, -7.25f, 0, 2.5f, 3, 3.5f, 1e30f};
@@ -37,4 +37,4 @@ TEST(Exp2, BackwardAddsTheDerivativeAndNothingBeyondTheBounds) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

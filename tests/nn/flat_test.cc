@@ -8,7 +8,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::random_tensor;
@@ -83,4 +83,4 @@ TEST(AdamW, SameBitsAtAnyThreadCountAndErrors) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

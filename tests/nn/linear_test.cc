@@ -13,7 +13,7 @@
 #include "nn/reference.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::doubles;
@@ -177,12 +177,12 @@ TEST(MatmulPlan, TurnsWhatIsReadManyTimes) {
   const auto plan = [](int64_t m, int64_t n, int64_t k, bool a_inner_first, bool b_inner_first) {
     return nn::plan_matmul({m, n, k, a_inner_first, b_inner_first, false}, nn::ProductKernels::inner_first);
   };
-  EXPECT_FALSE(plan(4096, 2048, 512, true, true).turn_b);
-  EXPECT_TRUE(plan(4096, 512, 2048, true, false).turn_b);
-  EXPECT_FALSE(plan(1, 512, 2048, true, false).turn_b) << "one row reads it once";
+  EXPECT_FALSE(plan(4096, 2048, 512, true, true).transpose_b);
+  EXPECT_TRUE(plan(4096, 512, 2048, true, false).transpose_b);
+  EXPECT_FALSE(plan(1, 512, 2048, true, false).transpose_b) << "one row reads it once";
   const nn::ProductShape gradient{512, 512, 4096, false, false, true};
-  EXPECT_TRUE(nn::plan_matmul(gradient, nn::ProductKernels::inner_first).turn_a);
-  EXPECT_FALSE(nn::plan_matmul(gradient, nn::ProductKernels::any_layout).turn_a);
+  EXPECT_TRUE(nn::plan_matmul(gradient, nn::ProductKernels::inner_first).transpose_a);
+  EXPECT_FALSE(nn::plan_matmul(gradient, nn::ProductKernels::any_layout).transpose_a);
 }
 
 TEST(Linear, ForwardWithAndWithoutBiasOverLeadingAxes) {
@@ -267,4 +267,4 @@ TEST(Matmul, SameBitsWhateverTheCallersOpenMpThreads) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

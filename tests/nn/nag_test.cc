@@ -7,7 +7,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::random_tensor;
@@ -63,4 +63,4 @@ TEST(Nag, SameBitsAtAnyThreadCountAndErrors) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

@@ -9,7 +9,7 @@
 #include "nn/reference.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::doubles;
@@ -166,4 +166,4 @@ TEST(Norm, ErrorsNameTheArgument) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

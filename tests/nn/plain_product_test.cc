@@ -6,7 +6,7 @@
 
 #include "nn/product_check.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 TEST(PlainProduct, IsTheProductOfWhatTheOperandsHold) {
@@ -28,4 +28,4 @@ TEST(PlainProduct, TurnsAMatrix) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

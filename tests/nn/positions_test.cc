@@ -7,7 +7,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::random_tensor;
@@ -49,4 +49,4 @@ TEST(Positions, ShapesAreChecked) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

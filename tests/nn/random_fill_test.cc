@@ -5,11 +5,11 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 TEST(RandomFill, ElementsAreThoseOfTheStream) {
-  const Random random(3, 5);
+  const core::Random random(3, 5);
   Tensor normal({7, 5003}), uniform(normal.shape());
   nn::fill_normal(random, 0.5f, normal);
   nn::fill_uniform(random, 0.25f, uniform);
@@ -30,9 +30,9 @@ TEST(RandomFill, ElementsAreThoseOfTheStream) {
 
 TEST(RandomFill, ArgumentsAreChecked) {
   Tensor half({4}, DType::bfloat16), strided = Tensor({4, 4}).slice(1, 0, 2);
-  EXPECT_THROW(nn::fill_normal(Random(1), 1, half), Error);
-  EXPECT_THROW(nn::fill_uniform(Random(1), 1, strided), Error);
+  EXPECT_THROW(nn::fill_normal(core::Random(1), 1, half), Error);
+  EXPECT_THROW(nn::fill_uniform(core::Random(1), 1, strided), Error);
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

@@ -8,7 +8,7 @@
 
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 TEST(ColumnSums, OfManyRowsAreAddedToWhatIsThere) {
@@ -35,4 +35,4 @@ TEST(ColumnSums, ErrorsTellWhatWasFound) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

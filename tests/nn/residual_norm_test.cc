@@ -5,7 +5,7 @@
 #include "nn/norm.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::random_tensor;
@@ -39,7 +39,7 @@ nn::NormStatistics statistics_for(const ResidualCase& c) {
   return {c.centered ? Tensor({c.rows}) : Tensor(), Tensor({c.rows})};
 }
 
-const nn::BranchDropout dropout_of(const ResidualCase& c) { return {c.dropout, Random(3, 4)}; }
+const nn::BranchDropout dropout_of(const ResidualCase& c) { return {c.dropout, core::Random(3, 4)}; }
 
 TEST(ResidualNorm, IsDropoutThenAddThenNorm) {
   test::for_each_isa([] {
@@ -55,7 +55,7 @@ TEST(ResidualNorm, IsDropoutThenAddThenNorm) {
       nn::residual_norm(x, &branch, dropout_of(c), norm, sum, &kept, y, statistics);
 
       Tensor dropped({c.rows, c.features}), expected({c.rows, c.features}), normed({c.rows, c.features});
-      nn::dropout(branch.to(DType::float32), c.dropout, Random(3, 4), dropped);
+      nn::dropout(branch.to(DType::float32), c.dropout, core::Random(3, 4), dropped);
       nn::add(x, dropped, expected);
       Tensor mean({c.rows}), rstd({c.rows});
       const Tensor seen = expected.to(c.type).to(DType::float32);  // the norm sees what is kept
@@ -105,7 +105,7 @@ TEST(ResidualNorm, BackwardIsNormThenAddThenDropout) {
                                            &expected_bias)
                  : nn::rms_norm_backward(dy32, x32, weight, statistics.rstd, dx, &expected_weight);
       nn::add(above, dx, expected);
-      nn::dropout_backward(expected, c.dropout, Random(3, 4), expected_branch);
+      nn::dropout_backward(expected, c.dropout, core::Random(3, 4), expected_branch);
       EXPECT_TRUE(same_bits(dsum, expected));
       EXPECT_TRUE(same_bits(dbranch, expected_branch));
       EXPECT_TRUE(same_bits(dweight, expected_weight));
@@ -121,11 +121,11 @@ TEST(ResidualNorm, SameBitsAtAnyThreadCount) {
     const nn::NormParameters norm{weight, nullptr, residual_eps, true};
     nn::NormStatistics statistics{Tensor({rows}), Tensor({rows})};
     Tensor sum({rows, n}), y({rows, n}), dsum({rows, n}), dbranch({rows, n}), dweight({n});
-    nn::residual_norm(x, &dy, {0.2f, Random(1)}, norm, sum, nullptr, y, statistics);
-    nn::residual_norm_backward(dy, sum, norm, statistics, {0.2f, Random(2)}, dsum, &dbranch, &dweight, nullptr);
+    nn::residual_norm(x, &dy, {0.2f, core::Random(1)}, norm, sum, nullptr, y, statistics);
+    nn::residual_norm_backward(dy, sum, norm, statistics, {0.2f, core::Random(2)}, dsum, &dbranch, &dweight, nullptr);
     return std::vector<Tensor>{sum, y, dsum, dbranch, dweight};
   });
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

@@ -9,7 +9,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::doubles;
@@ -93,4 +93,4 @@ TEST(Rotary, ErrorsNameTheArgument) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

@@ -6,7 +6,7 @@
 #include "nn/product_check.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::random_tensor;
@@ -40,4 +40,4 @@ TEST(WidenedProduct, MemoryIsBounded) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

@@ -13,7 +13,7 @@ extern "C" void alibi_test_product(bool accumulate, float (&bits)[31 * 33]) {
   alibi::set_threads(1);
   const auto random = [](int64_t rows, int64_t columns, uint64_t seed) {
     Tensor tensor = Tensor::empty({rows, columns});
-    const alibi::Random numbers(seed);
+    const alibi::core::Random numbers(seed);
     for (int64_t i = 0; i < rows * columns; ++i) tensor.data<float>()[i] = numbers.normal(static_cast<uint64_t>(i));
     return tensor;
   };

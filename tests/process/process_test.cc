@@ -133,7 +133,7 @@ void tasks_that_throw_in_many_threads() {
     for (int round = 0; round < 50; ++round) {
       std::string message;
       try {
-        parallel_for(64, [](int64_t task) {
+        core::parallel_for(64, [](int64_t task) {
           if (task % 7 == 5) throw Error("task " + std::to_string(task));
         });
       } catch (const Error& error) {
@@ -162,7 +162,7 @@ void children() {
     require(attend() == attended, "bits differ in the parent");
   }
   // A task may fork: the child is in the midst of it, and has one thread.
-  parallel_for(4, [&](int64_t) { expect_child_to([&] { return attend() == attended; }); });
+  core::parallel_for(4, [&](int64_t) { expect_child_to([&] { return attend() == attended; }); });
 }
 
 void children_of_a_process_that_computes() {
@@ -255,7 +255,7 @@ void signals_while_computing() {
 
 /// ALIBI_ISA=avx2 in the environment: a lesser machine, for oneDNN too. bfloat16 models run there all the same.
 void lesser_machine() {
-  if (isa_limit() != Isa::avx2) {
+  if (core::isa_limit() != Isa::avx2) {
     set_isa(best_isa());  // throws what is wrong with it
     require(false, "ALIBI_ISA=avx2 is not heeded");
   }

@@ -7,7 +7,7 @@
 
 #include "report/markup_check.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 AttentionMap sample_map(int layers, int heads) {
@@ -44,4 +44,4 @@ TEST(AttentionChart, HasAPanelForEachHeadUpToEight) {
 TEST(AttentionChart, NothingMeasuredIsNothingDrawn) { EXPECT_EQ(draw_attention({}, print_theme(), true), ""); }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

@@ -8,7 +8,7 @@
 #include "core/random.h"
 #include "report/labels.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 void expect_usable(const Axis& axis) {
@@ -28,7 +28,7 @@ void expect_usable(const Axis& axis) {
 }
 
 TEST(Axis, AnyRangeGivesDistinctTicksInside) {
-  const Random random(1);
+  const core::Random random(1);
   for (uint64_t i = 0; i < 500; ++i) {
     const double low = std::exp(12.0 * random.uniform(3 * i) - 4);
     const double high = low * std::exp(std::pow(10.0, 3 * random.uniform(3 * i + 1) - 2));
@@ -86,7 +86,7 @@ TEST(Axis, LengthLabelsDoNotCollideAndTheImportantOnesStay) {
 }
 
 TEST(Labels, SpreadKeepsDistanceAndMovesLittle) {
-  const Random random(7);
+  const core::Random random(7);
   for (uint64_t round = 0; round < 200; ++round) {
     std::vector<double> wanted;
     const uint64_t count = 1 + random.below(2 * round, 8);
@@ -109,7 +109,7 @@ TEST(Labels, SpreadKeepsDistanceAndMovesLittle) {
 }
 
 TEST(Labels, CrossesAgreesWithSamples) {
-  const Random random(3);
+  const core::Random random(3);
   const Box box{20, 30, 70, 60};
   int hits = 0;
   for (uint64_t i = 0; i < 500; ++i) {
@@ -141,4 +141,4 @@ TEST(Labels, PlaceNearAvoidsLinesAndBoxes) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

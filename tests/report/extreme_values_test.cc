@@ -11,10 +11,10 @@
 #include <string>
 #include <vector>
 
+#include "core/format.h"
 #include "report/attention_chart.h"
 #include "report/axis.h"
 #include "report/figures.h"
-#include "report/format.h"
 #include "report/html.h"
 #include "report/markup_check.h"
 #include "report/sample_results.h"
@@ -22,7 +22,7 @@
 #include "report/table.h"
 #include "report/verdict.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 constexpr double kInf = std::numeric_limits<double>::infinity();
@@ -212,17 +212,18 @@ TEST(ExtremeValues, AGapHasANote) {
 
 TEST(ExtremeValues, AreShortAsText) {
   for (const double value : kExtremes) {
-    for (const std::string& text : {format_count(value), format_bits(value), format_decimal(value, 3),
-                                    format_percent(value), format_percent(value, true), format_ratio(value),
-                                    format_perplexity(std::abs(value)), format_duration(value)}) {
+    for (const std::string& text :
+         {core::format_count(value), core::format_bits(value), core::format_decimal(value, 3),
+          core::format_percent(value), core::format_percent(value, true), core::format_ratio(value),
+          core::format_perplexity(std::abs(value)), core::format_duration(value)}) {
       EXPECT_LE(text.size(), 14u) << text;
     }
   }
-  EXPECT_EQ(format_count(1e300), "1.00e+300");
-  EXPECT_EQ(format_percent(0.0444), "4.4");
-  EXPECT_EQ(format_percent(0.44), "44");
-  EXPECT_EQ(format_percent(-0.44, true), "-44.0");
+  EXPECT_EQ(core::format_count(1e300), "1.00e+300");
+  EXPECT_EQ(core::format_percent(0.0444), "4.4");
+  EXPECT_EQ(core::format_percent(0.44), "44");
+  EXPECT_EQ(core::format_percent(-0.44, true), "-44.0");
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

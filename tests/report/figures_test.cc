@@ -11,7 +11,7 @@
 #include "report/sample_results.h"
 #include "report/svg.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 using testing::Element;
@@ -253,4 +253,4 @@ TEST(Svg, RefusesNumbersThatAreNotFinite) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

@@ -15,7 +15,7 @@
 #include "report/sample_results.h"
 #include "report/verdict.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 using testing::Element;
@@ -127,14 +127,14 @@ TEST(WriteReport, WritesItsFiles) {
   std::filesystem::remove_all(folder);
   const CompareResults results = testing::sample_results();
   write_report(results, folder);
-  EXPECT_EQ(read_file(folder / "results.json"), to_json(results));
-  EXPECT_EQ(read_file(folder / "figure.svg"), figure_svg(results));
-  EXPECT_EQ(read_file(folder / "report.html"), report_html(results));
-  EXPECT_EQ(read_file(folder / "figure-compact.svg"), compact_figure_svg(results));
-  EXPECT_EQ(read_file(folder / "figure.csv"), figure_csv(results));
+  EXPECT_EQ(core::read_file(folder / "results.json"), to_json(results));
+  EXPECT_EQ(core::read_file(folder / "figure.svg"), figure_svg(results));
+  EXPECT_EQ(core::read_file(folder / "report.html"), report_html(results));
+  EXPECT_EQ(core::read_file(folder / "figure-compact.svg"), compact_figure_svg(results));
+  EXPECT_EQ(core::read_file(folder / "figure.csv"), figure_csv(results));
   EXPECT_THROW(write_report(results, folder / "report.html"), Error);
   std::filesystem::remove_all(folder.parent_path());
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

@@ -9,7 +9,7 @@
 #include "report/sample_results.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 using nlohmann::json;
@@ -207,4 +207,4 @@ TEST(ReportJson, ValuesOfAnyWrongKindAreRefusedOrDrawn) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

@@ -7,7 +7,7 @@
 #include "report/markup_check.h"
 #include "report/page_sections.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 using Rows = std::vector<std::vector<std::string>>;
@@ -123,4 +123,4 @@ TEST(PageTables, LossByPosition) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

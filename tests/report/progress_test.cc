@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 /// A stream whose text can be read, and a clock that is set by hand.
@@ -114,4 +114,4 @@ TEST_F(ProgressTest, IsSilentWithoutATerminal) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

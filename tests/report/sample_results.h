@@ -96,7 +96,7 @@ inline CompareResults sample_results(const std::vector<SampleMethod>& methods = 
       {"Learning rate", "0.002, cosine to 0.0002"}, {"Batch", "32 windows of 128 tokens"}, {"Layers", "4"}};
   std::vector<RunResults> runs;
   for (size_t i = 0; i < methods.size(); ++i) runs.push_back(sample_run(methods[i], static_cast<int>(i)));
-  results.methods = methods_of(runs, results.held_out);
+  results.methods = report::methods_of(runs, results.held_out);
   results.runs_planned = results.runs_done();
   return results;
 }

@@ -7,7 +7,7 @@
 
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 TEST(Statistics, QuantilesOfStudentsT) {
@@ -46,7 +46,7 @@ TEST(Statistics, MeanDeviationAndInterval) {
 
 TEST(Statistics, TheBootstrapFindsTheSpreadOfTheMean) {
   // 400 normal values: the mean's standard error is 1/20, and 95 % of it +-1.96 of these.
-  const Random random(3);
+  const core::Random random(3);
   std::vector<double> values, weights;
   for (uint64_t i = 0; i < 400; ++i) {
     values.push_back(10 + static_cast<double>(random.normal(i)));
@@ -67,7 +67,7 @@ TEST(Statistics, TheBootstrapFindsTheSpreadOfTheMean) {
 }
 
 TEST(Statistics, TheIntervalsOfMeansHoldTheTruthAsOftenAsTheySay) {
-  const Random random(4);
+  const core::Random random(4);
   int holds = 0;
   constexpr int experiments = 2000;
   for (int experiment = 0; experiment < experiments; ++experiment) {
@@ -82,4 +82,4 @@ TEST(Statistics, TheIntervalsOfMeansHoldTheTruthAsOftenAsTheySay) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

@@ -9,7 +9,7 @@
 #include "report/theme.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 RunResults run_of(const std::string& method, uint64_t seed, double short_nll, double long_nll, int64_t length = 128) {
@@ -117,4 +117,4 @@ TEST(Merge, RunsOfSeveralComparisonsAreOne) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

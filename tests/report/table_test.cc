@@ -8,7 +8,7 @@
 
 #include "report/sample_results.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 std::vector<std::string> lines_of(const std::string& text) {
@@ -82,4 +82,4 @@ TEST(ComparisonTable, NumbersThatAreMissing) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

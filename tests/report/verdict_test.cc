@@ -6,7 +6,7 @@
 
 #include "report/sample_results.h"
 
-namespace alibi {
+namespace alibi::report {
 namespace {
 
 struct Curve {
@@ -147,4 +147,4 @@ TEST(Verdict, IsAlwaysNumbers) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::report

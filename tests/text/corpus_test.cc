@@ -15,7 +15,7 @@
 #include "testing.h"
 #include "text/text_encoding.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -210,4 +210,4 @@ TEST(SharedData, NovelsWithNamedValidation) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

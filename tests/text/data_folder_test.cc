@@ -20,7 +20,7 @@
 #include "text/stream.h"
 #include "text/token_file.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -70,7 +70,7 @@ TEST(TokenFile, TheLayoutIsTheDocumentedOne) {
   const TemporaryFolder folder;
   const fs::path path = folder / "x.tokens";
   write_token_file(path, ByteTokenizer(), [](const AppendTokens& append) { append(Ids{7, 256}, 2); });
-  const std::string bytes = read_file(path);
+  const std::string bytes = core::read_file(path);
   ASSERT_EQ(bytes.size(), 72u);
   const auto at = [&](size_t offset, auto value) {
     std::memcpy(&value, bytes.data() + offset, sizeof value);
@@ -94,12 +94,12 @@ TEST(TokenFile, DamageIsFound) {
   const TemporaryFolder folder;
   const fs::path path = folder / "x.tokens";
   write_token_file(path, ByteTokenizer(), [](const AppendTokens& append) { append(Ids(100, 65), 100); });
-  const std::string good = read_file(path);
+  const std::string good = core::read_file(path);
   for (size_t size = 0; size < good.size(); ++size) {
     folder.write("x.tokens", std::string_view(good).substr(0, size));
     expect_error([&] { read_token_file(path); }, path.string());
   }
-  write_file(path, good + "1234");
+  core::write_file(path, good + "1234");
   expect_error([&] { read_token_file(path); }, "the header promises 100 ids");
   for (size_t at = 0; at < good.size(); ++at) {
     std::string bytes = good;
@@ -109,7 +109,7 @@ TEST(TokenFile, DamageIsFound) {
   }
   std::string bytes = good;
   std::memcpy(bytes.data() + 64, "\x01\x01\0\0", 4);  // 257, which embeddings do not have
-  write_file(path, bytes);
+  core::write_file(path, bytes);
   expect_error([&] { check_tokens(read_token_file(path), path); }, "token 0 is 257, expected 0 to 256");
   expect_error([&] { read_token_file(folder / "missing"); }, "missing");
 
@@ -117,7 +117,7 @@ TEST(TokenFile, DamageIsFound) {
   bytes[12] = 2;
   const uint64_t checksum = fnv1a(std::string_view(bytes).substr(0, 56));
   std::memcpy(bytes.data() + 56, &checksum, sizeof checksum);
-  write_file(path, bytes);
+  core::write_file(path, bytes);
   expect_error([&] { read_token_file(path); }, "ids of 2 bytes, expected 4");
 }
 
@@ -125,13 +125,13 @@ TEST(TokenFile, AWholeHeaderThatAsksForSomethingElseIsRefused) {
   const TemporaryFolder folder;
   const fs::path path = folder / "x.tokens";
   write_token_file(path, ByteTokenizer(), [](const AppendTokens& append) { append(Ids(100, 65), 100); });
-  const std::string good = read_file(path);
+  const std::string good = core::read_file(path);
   const auto with = [&](size_t at, int32_t value) {
     std::string bytes = good;
     std::memcpy(bytes.data() + at, &value, sizeof value);
     const uint64_t checksum = fnv1a(std::string_view(bytes).substr(0, 56));
     std::memcpy(bytes.data() + 56, &checksum, sizeof checksum);
-    write_file(path, bytes);
+    core::write_file(path, bytes);
     return [&] { read_token_file(path); };
   };
   with(8, 1)();  // as it was: the checksum is made rightly here
@@ -198,7 +198,7 @@ TEST_P(DataFolder, IsTheSameAtAnyNumberOfThreads) {
     write_data_folder(out, corpus, *make_tokenizer(choice, corpus.train));
     std::string all;
     std::set<fs::path> names(fs::directory_iterator(out), fs::directory_iterator{});
-    for (const fs::path& path : names) all += path.filename().string() + "\n" + read_file(path);
+    for (const fs::path& path : names) all += path.filename().string() + "\n" + core::read_file(path);
     files.push_back(all);
   }
   EXPECT_TRUE(files[0] == files[1]);
@@ -222,9 +222,9 @@ TEST(DataFolders, MissingAndForeignFilesAreNamed) {
   expect_error(read, "it is not the file that data.json was written with");
   for (const char* key : {"tokens", "checksum"}) {
     write_data_folder(data, corpus, ByteTokenizer());
-    std::string json = read_file(data / "data.json");
+    std::string json = core::read_file(data / "data.json");
     json[json.find_first_of("0123456789", json.find(key) + std::strlen(key) + 2)] ^= 1;
-    write_file(data / "data.json", json);
+    core::write_file(data / "data.json", json);
     expect_error(read, "it is not the file that data.json was written with");
   }
   write_data_folder(data, corpus, ByteTokenizer());
@@ -232,7 +232,7 @@ TEST(DataFolders, MissingAndForeignFilesAreNamed) {
   expect_error(read, "another tokenizer");
   for (const char* text : {"", "{", "[]", "{\"version\": 2}", "{\"version\": 1}", "{\"version\": 1, \"train\": 3}"}) {
     write_data_folder(data, corpus, ByteTokenizer());
-    write_file(data / "data.json", text);
+    core::write_file(data / "data.json", text);
     expect_error(read, "data.json");
   }
 }
@@ -241,7 +241,7 @@ TEST(DataFolders, MissingAndForeignFilesAreNamed) {
 std::map<std::string, std::string> files_of(const fs::path& folder) {
   std::map<std::string, std::string> files;
   for (const auto& entry : fs::directory_iterator(folder)) {
-    files[entry.path().filename().string()] = entry.is_regular_file() ? read_file(entry.path()) : "";
+    files[entry.path().filename().string()] = entry.is_regular_file() ? core::read_file(entry.path()) : "";
   }
   return files;
 }
@@ -268,7 +268,7 @@ TEST(DataFolders, AnOldOneStaysWholeUntilTheNewOneIs) {
   fails("valid");
   fs::rename(folder / "away", folder / "valid");
   {
-    const FolderLock other(data), another(fresh);
+    const core::FolderLock other(data), another(fresh);
     fails("another process");
   }
   fs::create_directory(data / ".saving.4711.part");  // of a process that was killed
@@ -376,7 +376,7 @@ TEST(TrainingData, DamagedTokensAreNamedBeforeAnythingIsTrained) {
   write_data_folder(folder / "data", corpus, ByteTokenizer());
   const std::vector<std::string> data = {(folder / "data").string()};
   const auto damage = [&](const char* name, size_t token, int32_t id) {
-    std::string content = read_file(folder / "data" / name);
+    std::string content = core::read_file(folder / "data" / name);
     std::memcpy(content.data() + 64 + 4 * token, &id, sizeof id);
     folder.write(fs::path("data") / name, content);
   };
@@ -433,4 +433,4 @@ TEST(Document, AFileThatChangesInBetweenIsNoticed) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

@@ -11,7 +11,7 @@
 #include "temporary_folder.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 namespace fs = std::filesystem;
@@ -119,4 +119,4 @@ TEST(Documents, StandardInputIsCheckedLikeAFile) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

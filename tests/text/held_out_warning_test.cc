@@ -11,11 +11,11 @@
 #include "core/random.h"
 #include "temporary_folder.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 std::string letters(uint64_t seed, int64_t count) {
-  const Random random(seed);
+  const core::Random random(seed);
   std::string text;
   for (uint64_t i = 0; std::ssize(text) < count; ++i) {
     text += i % 40 == 39 ? '\n' : static_cast<char>('a' + random.below(i, 20));
@@ -30,10 +30,10 @@ class HeldOutWarning : public ::testing::Test {
     std::vector<std::string> files;
     for (size_t i = 0; i < train.size(); ++i) {
       files.push_back((folder_.path() / fmt::format("{}.txt", i)).string());
-      write_file(files.back(), train[i]);
+      core::write_file(files.back(), train[i]);
     }
     const std::string held_out = (folder_.path() / "valid.txt").string();
-    write_file(held_out, valid);
+    core::write_file(held_out, valid);
     return held_out_warning(training_data(files, {held_out}, choice));
   }
 
@@ -68,11 +68,11 @@ TEST_F(HeldOutWarning, ShortTextsAreNotJudged) {
 
 TEST_F(HeldOutWarning, WhatOneFileRepeatsIsFoundInItsOwnSplit) {
   const std::string file = (folder_.path() / "book.txt").string(), part = letters(4, 20'000);
-  write_file(file, part + part);
+  core::write_file(file, part + part);
   EXPECT_NE(held_out_warning(training_data({file}, {})), "");
-  write_file(file, part);
+  core::write_file(file, part);
   EXPECT_EQ(held_out_warning(training_data({file}, {})), "");
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

@@ -22,7 +22,7 @@
 #include "text/stream.h"
 #include "text/units.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 using test::expect_error;
@@ -40,7 +40,7 @@ std::shared_ptr<const SentencePieceTokenizer> train_on(std::string_view text, co
 /// Many words of few syllables: the unigram model starts from what several words share.
 std::string sample_text() {
   const std::vector<std::string> syllables = {"the", "cat", "ing", "sto", "ner", "mal", "d\u00f6g", "ran", "ly", "un"};
-  const Random random(1);
+  const core::Random random(1);
   std::string text;
   uint64_t draw = 0;
   for (int line = 0; line < 400; ++line) {
@@ -88,7 +88,7 @@ TEST_P(SentencePiece, DecodingGivesTheTextBackWhateverItsBytes) {
       std::string(10000, ' '),
   };
   for (uint64_t seed = 0; seed < 200; ++seed) {
-    const Random random(seed);
+    const core::Random random(seed);
     std::string text;
     for (uint64_t i = 0; i < 40; ++i) {
       const uint32_t bits = random.bits(i);
@@ -195,9 +195,9 @@ TEST_P(SentencePiece, LoadsWhatWasSavedWithTheNamesThatHuggingFaceLooksFor) {
   EXPECT_EQ(loaded->kind(), GetParam());
   EXPECT_EQ(loaded->fingerprint(), tokenizer().fingerprint());
   EXPECT_EQ(loaded->encode("the cat sat"), tokenizer().encode("the cat sat"));
-  const auto config = nlohmann::json::parse(read_file(folder / "tokenizer_config.json"));
+  const auto config = nlohmann::json::parse(core::read_file(folder / "tokenizer_config.json"));
   EXPECT_EQ(config["tokenizer_class"], "PreTrainedTokenizerFast");
-  const auto json = nlohmann::json::parse(read_file(folder / "tokenizer.json"));
+  const auto json = nlohmann::json::parse(core::read_file(folder / "tokenizer.json"));
   const auto& model = json["model"];
   EXPECT_EQ(model["vocab"].size(), static_cast<size_t>(loaded->vocab_size()));
   EXPECT_EQ(model["byte_fallback"], true);
@@ -220,7 +220,7 @@ TEST_P(SentencePiece, ADamagedModelIsRefusedOrStillGivesTextBack) {
   const TemporaryFolder folder;
   small->save(folder.path());
   const std::string file = (folder / "tokenizer.model").string();
-  const std::string good = read_file(file);
+  const std::string good = core::read_file(file);
   int refused = 0, kept = 0;
   const auto try_bytes = [&](const std::string& bytes) {
     std::shared_ptr<const Tokenizer> loaded;
@@ -237,7 +237,7 @@ TEST_P(SentencePiece, ADamagedModelIsRefusedOrStillGivesTextBack) {
   };
   for (size_t size = 0; size < good.size(); ++size) try_bytes(good.substr(0, size));
   EXPECT_GT(refused, static_cast<int>(good.size()) * 9 / 10);
-  const Random random(7);
+  const core::Random random(7);
   for (size_t at = 0; at < good.size(); ++at) {
     std::string bytes = good;
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << random.below(at, 8)));
@@ -256,7 +256,7 @@ TEST_P(SentencePiece, ModelsThatAskTooMuchAreRefused) {
   const auto small = train_on("the cat sat on the mat\nthe dog\n", {GetParam(), 290});
   const TemporaryFolder folder;
   small->save(folder.path());
-  const std::string good = read_file(folder / "tokenizer.model");
+  const std::string good = core::read_file(folder / "tokenizer.model");
   const auto field = [](int number, const std::string& content) {  // with its length in front
     std::string bytes(1, static_cast<char>(number << 3 | 2));
     size_t length = content.size();
@@ -291,7 +291,7 @@ TEST_P(SentencePiece, PiecesOfADocumentGiveTheIdsOfTheWhole) {
 }
 
 TEST(MakeTokenizer, LearnsEightThousandPiecesIfTheTextHasThem) {
-  const Random random(2);
+  const core::Random random(2);
   std::string text;
   for (uint64_t word = 0; word < 20'000; ++word) {
     const uint64_t letters = random.below(word, 26 * 26 * 26);
@@ -306,7 +306,7 @@ TEST(MakeTokenizer, LearnsEightThousandPiecesIfTheTextHasThem) {
 TEST(SharedData, NovelsComeBackFromPieces) {
   const std::filesystem::path novel = test::shared_data() / "novels/valid/emma.txt";
   if (!std::filesystem::exists(novel)) GTEST_SKIP() << "no novels at " << novel << " (set ALIBI_SHARED_DATA)";
-  const std::string text = read_file(novel);
+  const std::string text = core::read_file(novel);
   for (const char* kind : {"bpe", "unigram"}) {
     const auto tokenizer = train_on(std::string_view(text).substr(0, 200000), {kind, 2000});
     EXPECT_EQ(tokenizer->vocab_size(), 2000);
@@ -317,4 +317,4 @@ TEST(SharedData, NovelsComeBackFromPieces) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 std::string encode_code_point(uint32_t code) {
@@ -65,4 +65,4 @@ TEST(TextOrNot, WhatPeopleCallBinaryDoesNot) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

@@ -8,11 +8,11 @@
 #include "alibi/runtime.h"
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 std::vector<int32_t> random_tokens(uint64_t seed, int64_t count) {
-  const Random random(seed);
+  const core::Random random(seed);
   std::vector<int32_t> tokens(static_cast<size_t>(count));
   for (size_t i = 0; i < tokens.size(); ++i) tokens[i] = static_cast<int32_t>(random.below(i, 50));
   return tokens;
@@ -86,4 +86,4 @@ TEST(TextSketch, IsTheSameAtAnyNumberOfThreads) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

@@ -13,7 +13,7 @@
 #include "testing.h"
 #include "text/stream.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 using Json = nlohmann::json;
@@ -48,7 +48,7 @@ TEST(ByteTokenizer, EndOfTextIsNoTextAndOtherIdsAreRefused) {
 TEST(ByteTokenizer, TheFileFollowsTheByteMapOfGpt2) {
   const TemporaryFolder folder;
   ByteTokenizer().save(folder.path());
-  const Json json = Json::parse(read_file(folder / "tokenizer.json"));
+  const Json json = Json::parse(core::read_file(folder / "tokenizer.json"));
   const Json& vocab = json["model"]["vocab"];
   EXPECT_EQ(vocab.size(), 256u);
   // Values of GPT-2's bytes_to_unicode.
@@ -63,17 +63,17 @@ TEST(ByteTokenizer, TheFileFollowsTheByteMapOfGpt2) {
   EXPECT_EQ(vocab["\xc2\xa1"], 0xa1);  // itself
   EXPECT_EQ(vocab["\xc3\xbf"], 0xff);  // itself
   EXPECT_EQ(json["added_tokens"][0]["id"], 256);
-  EXPECT_EQ(Json::parse(read_file(folder / "tokenizer_config.json"))["eos_token"], "<|endoftext|>");
+  EXPECT_EQ(Json::parse(core::read_file(folder / "tokenizer_config.json"))["eos_token"], "<|endoftext|>");
 }
 
 TEST(Tokenizer, IsMadeFromTextsInMemory) {
   const std::vector<std::string> texts = {"one two two", "three two one"};
-  const auto words = make_tokenizer({.kind = "words"}, texts);
+  const auto words = alibi::make_tokenizer({.kind = "words"}, texts);
   EXPECT_EQ(words->kind(), "words");
   EXPECT_EQ(words->decode(words->encode("three one")), "three one");
-  EXPECT_EQ(words->fingerprint(), make_tokenizer({.kind = "words"}, texts)->fingerprint());
-  EXPECT_EQ(make_tokenizer({}, texts)->vocab_size(), 257);
-  EXPECT_THROW(make_tokenizer({.kind = "syllables"}, texts), UsageError);
+  EXPECT_EQ(words->fingerprint(), alibi::make_tokenizer({.kind = "words"}, texts)->fingerprint());
+  EXPECT_EQ(alibi::make_tokenizer({}, texts)->vocab_size(), 257);
+  EXPECT_THROW(alibi::make_tokenizer({.kind = "syllables"}, texts), UsageError);
 }
 
 TEST(Tokenizer, LoadsWhatWasSaved) {
@@ -88,7 +88,7 @@ TEST(Tokenizer, RefusesWhatWouldGiveOtherIds) {
   const TemporaryFolder folder;
   ByteTokenizer().save(folder.path());
   const std::filesystem::path file = folder / "tokenizer.json";
-  const Json good = Json::parse(read_file(file));
+  const Json good = Json::parse(core::read_file(file));
   const std::vector<std::pair<std::string, Json>> changes = {
       {"/model/merges", {"a b"}},
       {"/model/type", "Unigram"},
@@ -112,10 +112,10 @@ TEST(Tokenizer, RefusesWhatWouldGiveOtherIds) {
   for (const auto& [place, value] : changes) {
     Json changed = good;
     changed[Json::json_pointer(place)] = value;
-    write_file(file, changed.dump());
+    core::write_file(file, changed.dump());
     expect_error([&] { Tokenizer::load(folder.path()); }, file.string());
   }
-  write_file(file, good.dump());
+  core::write_file(file, good.dump());
   EXPECT_NO_THROW(Tokenizer::load(folder.path()));
 }
 
@@ -134,4 +134,4 @@ TEST(Stream, DocumentsAreEndedAndKeepTheirOrder) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

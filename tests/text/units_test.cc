@@ -8,7 +8,7 @@
 
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 std::vector<std::string> units_of(std::string_view text) {
@@ -38,7 +38,7 @@ std::string random_text(uint64_t seed, size_t size) {
                                           std::string(3000, 'x'),
                                           std::string(5000, 'y'),
                                           std::string(4095, 'z')};
-  const Random random(seed);
+  const core::Random random(seed);
   std::string text;
   for (uint64_t i = 0; text.size() < size; ++i) {
     // Long parts are rare.
@@ -86,4 +86,4 @@ TEST(Units, TextCutBetweenUnitsHasTheSameUnits) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

@@ -13,7 +13,7 @@
 #include "testing.h"
 #include "text/stream.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 using test::expect_error;
@@ -81,13 +81,13 @@ TEST(WordTokenizer, LoadsWhatWasSavedInTheFormOfFairseq) {
   const WordTokenizer tokenizer = of("the cat the dog\ncaf\u00e9 the");
   ByteTokenizer().save(folder.path());  // an earlier model's
   tokenizer.save(folder.path());
-  EXPECT_EQ(read_file(folder / "dict.txt"), "the 3\ncaf\u00e9 1\ncat 1\ndog 1\n");
+  EXPECT_EQ(core::read_file(folder / "dict.txt"), "the 3\ncaf\u00e9 1\ncat 1\ndog 1\n");
   const auto loaded = Tokenizer::load(folder.path());
   EXPECT_EQ(loaded->kind(), "words");
   EXPECT_EQ(loaded->fingerprint(), tokenizer.fingerprint());
   EXPECT_NE(loaded->fingerprint(), of("the cat").fingerprint());
   EXPECT_EQ(loaded->encode("the caf\u00e9"), (Ids{4, 5}));
-  const auto json = nlohmann::json::parse(read_file(folder / "tokenizer.json"));
+  const auto json = nlohmann::json::parse(core::read_file(folder / "tokenizer.json"));
   EXPECT_EQ(json["model"]["vocab"]["</s>"], 2);
   EXPECT_EQ(json["model"]["vocab"]["dog"], 7);
   ByteTokenizer().save(folder.path());
@@ -121,7 +121,8 @@ TEST(WordTokenizer, DamagedVocabulariesAreRefusedWithTheLine) {
 TEST(SharedData, WikiTextHasThePublishedNumberOfTokens) {
   const std::filesystem::path folder = test::shared_data() / "wikitext";
   if (!std::filesystem::is_directory(folder)) GTEST_SKIP() << "no WikiText at " << folder << " (set ALIBI_SHARED_DATA)";
-  const std::string valid = read_file(folder / "wiki.valid.tokens"), test = read_file(folder / "wiki.test.tokens");
+  const std::string valid = core::read_file(folder / "wiki.valid.tokens"),
+                    test = core::read_file(folder / "wiki.test.tokens");
   const WordTokenizer tokenizer = of(valid);
   EXPECT_EQ(encode_stream(tokenizer, {{"v", "v", valid}}).size(), 217'646u);
   EXPECT_EQ(encode_stream(tokenizer, {{"t", "t", test}}).size(), 245'569u);
@@ -129,4 +130,4 @@ TEST(SharedData, WikiTextHasThePublishedNumberOfTokens) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

@@ -12,7 +12,7 @@
 #include "text/token_file.h"
 #include "train/small_run.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -23,8 +23,8 @@ class ChangedFiles : public ::testing::Test {
  protected:
   TokenStream written(const char* name) const {
     const std::vector<int32_t> ids = test::stream(20'000);
-    write_token_file(folder / name, ByteTokenizer(), [&](const AppendTokens& append) { append(ids, 1); });
-    return read_token_file(folder / name).stream;
+    text::write_token_file(folder / name, ByteTokenizer(), [&](const text::AppendTokens& append) { append(ids, 1); });
+    return text::read_token_file(folder / name).stream;
   }
   /// To the first page: the others are met as missing. To half of it: nothing but the size tells.
   void shrink(const char* name, bool by_pages) const { fs::resize_file(folder / name, by_pages ? 4096 : 80'000); }
@@ -83,4 +83,4 @@ TEST_F(ChangedFiles, EvaluationGivesNoNumber) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -19,7 +19,7 @@
 #include "testing.h"
 #include "train/small_run.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 template <class Options>
@@ -68,7 +68,7 @@ TYPED_TEST(Described, ANumberOutOfRangeIsNamedWithWhatIsExpected) {
       TypeParam options;
       option.set(options, is_whole ? OptionValue(static_cast<int64_t>(wrong)) : OptionValue(wrong));
       const std::string message = test::message_of([&] { check_ranges(options); });
-      EXPECT_NE(message.find(fmt::format("{} is {}, expected {}", option.name, wrong, text_of(option.range))),
+      EXPECT_NE(message.find(fmt::format("{} is {}, expected {}", option.name, wrong, formats::text_of(option.range))),
                 std::string::npos)
           << message;
       ++refused;
@@ -78,10 +78,10 @@ TYPED_TEST(Described, ANumberOutOfRangeIsNamedWithWhatIsExpected) {
 }
 
 TEST(OptionRange, SaysWhatItTakes) {
-  EXPECT_EQ(text_of({.least = 1}), "at least 1");
-  EXPECT_EQ(text_of({.above = 0}), "above 0");
-  EXPECT_EQ(text_of({.least = 0, .most = 1}), "0 to 1");
-  EXPECT_EQ(text_of({.least = 0, .below = 1}), "at least 0 and below 1");
+  EXPECT_EQ(formats::text_of({.least = 1}), "at least 1");
+  EXPECT_EQ(formats::text_of({.above = 0}), "above 0");
+  EXPECT_EQ(formats::text_of({.least = 0, .most = 1}), "0 to 1");
+  EXPECT_EQ(formats::text_of({.least = 0, .below = 1}), "at least 0 and below 1");
   const OptionRange half_open{.least = 0, .below = 1}, closed{.least = 0, .most = 1};
   EXPECT_TRUE(half_open.contains(0) && !half_open.contains(1) && closed.contains(1) && !closed.contains(1.5));
   EXPECT_TRUE(!OptionRange{.above = 0}.contains(0) && OptionRange{.above = 0}.contains(1e-300));
@@ -143,7 +143,7 @@ std::string rows() {
     if (option.group && option.group == std::string_view(OptionGroup::common)) break;  // every command has these
     std::vector<std::string> takes(option.choices.begin(), option.choices.end());
     if (option.automatic) takes.emplace_back("auto");
-    if (takes.empty()) takes.push_back(text_of(option.range));
+    if (takes.empty()) takes.push_back(formats::text_of(option.range));
     text += fmt::format("| `--{}` | {} | {} | {} | {} |\n", option_key(option.name), option.help, default_text(option),
                         fmt::join(takes, ", "), option.changes_result ? "" : "the same");
   }
@@ -153,18 +153,18 @@ std::string rows() {
 /// ALIBI_WRITE_DOCS=1 writes it anew.
 TEST(OptionsTable, OfTheDocumentationIsThatOfTheOptions) {
   const std::filesystem::path file = test::test_sources() / "../docs/training.md";
-  std::string page = read_file(file);
+  std::string page = core::read_file(file);
   const std::string begin = "<!-- made by tests/train/described_test.cc -->\n\n", end = "\n<!-- to here -->";
   const size_t start = page.find(begin) + begin.size(), to = page.find(end, start);
   ASSERT_TRUE(start > begin.size() && to != std::string::npos) << "the comments around it are not found";
   const std::string expected =
       "| option | | default | takes | the result |\n|---|---|---|---|---|\n" + rows<TrainOptions>() + rows<TrainRun>();
   if (std::getenv("ALIBI_WRITE_DOCS")) {
-    write_file(file, page.replace(start, to - start, expected));
+    core::write_file(file, page.replace(start, to - start, expected));
     GTEST_SKIP() << "wrote " << file;
   }
   EXPECT_EQ(page.substr(start, to - start), expected) << "to write it anew: ALIBI_WRITE_DOCS=1";
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

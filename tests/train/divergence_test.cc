@@ -12,7 +12,7 @@
 #include "testing.h"
 #include "train/small_run.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,7 +31,7 @@ TrainOptions diverging(int64_t updates) {
 std::set<std::string> files_of(const fs::path& folder) {
   std::set<std::string> all;
   for (const auto& entry : fs::recursive_directory_iterator(folder)) {
-    if (entry.is_regular_file()) all.insert(entry.path().string() + ": " + read_file(entry.path()));
+    if (entry.is_regular_file()) all.insert(entry.path().string() + ": " + core::read_file(entry.path()));
   }
   return all;
 }
@@ -73,8 +73,8 @@ TEST(Divergence, TheRunThatWasToBeReplacedIsWhole) {
   longer.seed = 5;
   LanguageModel another = small_model();
   train(another, stream(1000), longer, run);
-  EXPECT_EQ(read_file(run.folder / "train.json"), run.settings);
-  const std::string lines = read_file(run.folder / "metrics.jsonl");
+  EXPECT_EQ(core::read_file(run.folder / "train.json"), run.settings);
+  const std::string lines = core::read_file(run.folder / "metrics.jsonl");
   EXPECT_EQ(std::count(lines.begin(), lines.end(), '\n'), 30);
   EXPECT_EQ(newest_checkpoint(run.folder)->step, 30);
 }
@@ -89,4 +89,4 @@ TEST(Divergence, ALossWithoutAGradientIsOne) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -12,7 +12,7 @@
 #include "testing.h"
 #include "train/small_run.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -104,4 +104,4 @@ TEST(EarlierVersion, ItsRunIsResumedToTheSameEnd) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -13,7 +13,7 @@
 #include "train/small_run.h"
 #include "train/update.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 using test::short_run;
@@ -38,7 +38,7 @@ TEST(Encoder, TheMaskIsTheTokenAfterAllOthers) {
 TEST(Encoder, BlocksAreTheTokensThemselvesWithSomeMasked) {
   const std::vector<int32_t> tokens = stream(40);
   const BlockOrder order(tokens, 16, 256, 1);
-  const Masking masking(0.3, Random(1, 2), 257);
+  const evaluation::Masking masking(0.3, core::Random(1, 2), 257);
   const std::vector<int64_t> blocks{1, 0};
   const Batch batch = order.masked_batch(blocks, masking, 32);
   const std::vector<int32_t> ids = batch.ids.to_ints(), targets = batch.targets.to_ints();
@@ -56,7 +56,7 @@ TEST(Encoder, BlocksAreTheTokensThemselvesWithSomeMasked) {
 TEST(Encoder, ShortBlocksBeginAtThePlacesOfWholeOnes) {
   const std::vector<int32_t> tokens = stream(11);
   const BlockOrder order(tokens, 16, 256, 1);
-  const Masking masking(0.5, Random(1, 2), 257);
+  const evaluation::Masking masking(0.5, core::Random(1, 2), 257);
   const std::vector<int64_t> blocks{0, 0, 0};
   const std::vector<int32_t> targets = order.masked_batch(blocks, masking, 64).targets.to_ints();
   ASSERT_EQ(targets.size(), 33u);
@@ -164,7 +164,7 @@ TEST(Encoder, ResumedRunsHaveTheBitsOfOthers) {
 TEST(Encoder, EvaluationScoresTheSameMaskedTokensAtAnyLength) {
   const LanguageModel model(encoder_config(), 1);
   const std::vector<int32_t> text = stream(333);
-  const Masking masking(0.15, Random(0, 0x3a5c), 257);
+  const evaluation::Masking masking(0.15, core::Random(0, 0x3a5c), 257);
   int64_t count = 0;
   for (uint64_t t = 0; t < text.size(); ++t) count += masking.asks(t) ? 1 : 0;
   for (const auto& [length, stride] : {std::pair<int64_t, int64_t>(1, 1), {7, 7}, {64, 64}, {64, 5}, {1000, 1000}}) {
@@ -191,4 +191,4 @@ TEST(Encoder, EvaluationScoresTheSameMaskedTokensAtAnyLength) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -2,7 +2,7 @@
 
 #include "alibi/train.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 /// Two layers of 8, each with 2 norms of 8, attention 4 * 8 * 8 and feed-forward 2 * 8 * 32: 784 parameters.
@@ -49,4 +49,4 @@ TEST(TrainingFlops, AnAdaptiveSoftmaxCostsItsHeadAndTheTargetsBand) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -17,7 +17,7 @@
 #include "train/small_run.h"
 #include "train/update.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 constexpr int64_t kSteps = 20;
@@ -50,7 +50,7 @@ LanguageModel golden_model(Position position) {
 
 /// Each token follows from the one before, up to noise: there is something to learn, and all tokens occur.
 std::vector<int32_t> golden_stream() {
-  const Random random(17);
+  const core::Random random(17);
   std::vector<int32_t> tokens(48 * 4 * kSteps);
   int64_t token = 1;
   for (size_t i = 0; i < tokens.size(); ++i) {
@@ -83,7 +83,7 @@ void export_run(const std::filesystem::path& folder, Position position) {
   model.save(folder);
   BlockOrder order(tokens, options.length, model.tokenizer().end_of_text(), options.seed);
   const int64_t count = blocks_per_update(options);
-  std::vector<NamedTensor> tensors;
+  std::vector<formats::NamedTensor> tensors;
   for (int64_t step = 0; step < options.steps(); ++step) {
     std::vector<int64_t> blocks;
     for (int64_t i = 0; i < count; ++i) blocks.push_back(order.block_at(step * count + i));
@@ -91,16 +91,16 @@ void export_run(const std::filesystem::path& folder, Position position) {
     tensors.push_back({"ids." + std::to_string(step), batch.ids});
     tensors.push_back({"targets." + std::to_string(step), batch.targets});
   }
-  write_safetensors(folder / "batches.safetensors", tensors);
-  write_json(folder / "options.json", {{"steps", options.steps()},
-                                       {"learning_rate", options.learning_rate},
-                                       {"warmup_steps", options.warmup_steps},
-                                       {"final_fraction", options.final_fraction},
-                                       {"weight_decay", options.weight_decay},
-                                       {"beta1", options.beta1},
-                                       {"beta2", options.beta2},
-                                       {"eps", options.eps},
-                                       {"clip", options.clip}});
+  formats::write_safetensors(folder / "batches.safetensors", tensors);
+  formats::write_json(folder / "options.json", {{"steps", options.steps()},
+                                                {"learning_rate", options.learning_rate},
+                                                {"warmup_steps", options.warmup_steps},
+                                                {"final_fraction", options.final_fraction},
+                                                {"weight_decay", options.weight_decay},
+                                                {"beta1", options.beta1},
+                                                {"beta2", options.beta2},
+                                                {"eps", options.eps},
+                                                {"clip", options.clip}});
 }
 
 /// Largest |found - expected| / expected; infinity if anything is not a number.
@@ -125,11 +125,11 @@ class GoldenRun : public testing::TestWithParam<Position> {
       export_run(std::filesystem::path(folder) / name_of(GetParam()), GetParam());
       GTEST_SKIP() << "wrote the run to " << folder;
     }
-    const Json all = read_json_object(test::test_sources() / "train/golden/golden.json").raw();
+    const formats::Json all = formats::read_json_object(test::test_sources() / "train/golden/golden.json").raw();
     expected_ = all.at("runs").at(name_of(GetParam()));
     const Fingerprint found = fingerprint_of(golden_model(GetParam()));
     constexpr double kLastBits = 1e-4;  // of all weights: another math library may round some otherwise
-    const Json& weights = expected_.at("weights");
+    const formats::Json& weights = expected_.at("weights");
     ASSERT_TRUE(std::abs(found.sum - weights.at("sum").get<double>()) <= kLastBits &&
                 std::abs(found.squares - weights.at("sum_of_squares").get<double>()) <= kLastBits)
         << "models start with other weights than when the numbers were made: run make_golden.py again";
@@ -149,7 +149,7 @@ class GoldenRun : public testing::TestWithParam<Position> {
     EXPECT_LE(worst_relative(norms, expected_.at("gradient_norm").get<std::vector<double>>()), tolerance.norm);
   }
 
-  Json expected_;
+  formats::Json expected_;
 };
 
 TEST_P(GoldenRun, Float32) { expect_golden(Precision::f32, {.loss = 1e-6, .norm = 1e-5}); }
@@ -159,4 +159,4 @@ INSTANTIATE_TEST_SUITE_P(, GoldenRun, testing::Values(Position::alibi, Position:
                          [](const auto& test) { return name_of(test.param); });
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

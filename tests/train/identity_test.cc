@@ -9,7 +9,7 @@
 #include "testing.h"
 #include "train/small_run.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 TEST(Fingerprint, SeesEveryTokenOfAnOrdinaryTextAndTheSameAtAnyThreadCount) {
@@ -49,17 +49,17 @@ TEST(Identity, SaysWhatDiffers) {
   const LanguageModel model = test::small_model();
   const std::vector<int32_t> tokens = test::stream(100);
   const TrainOptions options = test::short_run();
-  const OrderedJson identity = identity_of(model, tokens, {}, options);
-  EXPECT_TRUE(differences(identity, Json::parse(identity.dump())).empty());
+  const formats::OrderedJson identity = identity_of(model, tokens, {}, options);
+  EXPECT_TRUE(differences(identity, formats::Json::parse(identity.dump())).empty());
 
   TrainOptions changed = options;
   changed.seed = 12;
   changed.optimizer = Optimizer::nag;
   const std::vector<std::string> found =
-      differences(identity_of(model, tokens, {}, changed), Json::parse(identity.dump()));
+      differences(identity_of(model, tokens, {}, changed), formats::Json::parse(identity.dump()));
   EXPECT_EQ(found, (std::vector<std::string>{"optimizer is \"nag\", was \"adamw\"", "seed is 12, was 0"}));
 
-  Json older = Json::parse(identity.dump());
+  formats::Json older = formats::Json::parse(identity.dump());
   older.erase("layers");
   older["unheard_of"] = 1;
   EXPECT_EQ(differences(identity, older),
@@ -70,7 +70,7 @@ TEST(Identity, AnOptionThatACheckpointDoesNotKnowHadItsDefault) {
   const LanguageModel model = test::small_model();
   const std::vector<int32_t> tokens = test::stream(100);
   TrainOptions options = test::short_run();
-  Json older = Json::parse(identity_of(model, tokens, {}, options).dump());
+  formats::Json older = formats::Json::parse(identity_of(model, tokens, {}, options).dump());
   older.erase("clip");
   EXPECT_TRUE(differences(identity_of(model, tokens, {}, options), older).empty());
   options.clip = 2;
@@ -81,9 +81,9 @@ TEST(Identity, AnOptionThatACheckpointDoesNotKnowHadItsDefault) {
 TEST(Identity, WhatBelongsToAnotherPositionMethodIsNoneOfIt) {
   const LanguageModel model = test::small_model();
   const std::vector<int32_t> tokens = test::stream(100);
-  const OrderedJson identity = identity_of(model, tokens, {}, test::short_run());
+  const formats::OrderedJson identity = identity_of(model, tokens, {}, test::short_run());
   EXPECT_FALSE(identity.contains("t5_buckets"));
-  Json older = Json::parse(identity.dump());  // versions before wrote the fields of all methods
+  formats::Json older = formats::Json::parse(identity.dump());  // versions before wrote the fields of all methods
   older.update({{"t5_buckets", 32}, {"t5_rate_factor", 1.0}, {"rotary_theta", 10000.0}, {"max_length", 0}});
   EXPECT_EQ(differences(identity, older), std::vector<std::string>());
 
@@ -92,8 +92,8 @@ TEST(Identity, WhatBelongsToAnotherPositionMethodIsNoneOfIt) {
             std::vector<std::string>{"t5_buckets is 16, was 32"});
 
   const LanguageModel t5 = test::small_model(Position::t5);
-  const OrderedJson ours = identity_of(t5, tokens, {}, test::short_run());
-  older = Json::parse(ours.dump());
+  const formats::OrderedJson ours = identity_of(t5, tokens, {}, test::short_run());
+  older = formats::Json::parse(ours.dump());
   older.erase("t5_rate_factor");  // which was 1 before it could be chosen
   EXPECT_EQ(differences(ours, older), std::vector<std::string>{"t5_rate_factor is 64.0, was 1.0"});
 }
@@ -126,15 +126,15 @@ class Named {
     options.eval_steps = 4;
     return options;
   }
-  static OrderedJson identity(const LanguageModelConfig& config, const TrainOptions& options) {
+  static formats::OrderedJson identity(const LanguageModelConfig& config, const TrainOptions& options) {
     const std::vector<int32_t> tokens = test::stream(100);
     return identity_of(LanguageModel(config, 1), tokens, tokens, options);
   }
   void expect_one(const std::string& name, const LanguageModelConfig& config, const TrainOptions& options,
                   const LanguageModelConfig* base_config = nullptr) {
-    const OrderedJson base = identity(base_config ? *base_config : config_, base_options());
+    const formats::OrderedJson base = identity(base_config ? *base_config : config_, base_options());
     for (const auto& [key, value] : base.items()) keys_.insert(key);
-    std::vector<std::string> found = differences(identity(config, options), Json::parse(base.dump()));
+    std::vector<std::string> found = differences(identity(config, options), formats::Json::parse(base.dump()));
     // Sizes change the number of parameters too.
     std::erase_if(found, [&](const std::string& text) { return text.starts_with("parameters is"); });
     if (name.empty()) {
@@ -202,4 +202,4 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -4,7 +4,7 @@
 
 #include "report/markup_check.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 /// All that is written in the figure.
@@ -46,4 +46,4 @@ TEST(LossFigure, ManyUpdatesShareAPoint) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -12,7 +12,7 @@
 #include "formats/tensorboard.h"
 #include "temporary_folder.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -31,10 +31,10 @@ TrainStatus status_of(int64_t step) {
   return status;
 }
 
-std::vector<Json> lines(const test::TemporaryFolder& folder) {
+std::vector<formats::Json> lines(const test::TemporaryFolder& folder) {
   std::ifstream file(folder / "metrics.jsonl");
-  std::vector<Json> result;
-  for (std::string line; std::getline(file, line);) result.push_back(Json::parse(line));
+  std::vector<formats::Json> result;
+  for (std::string line; std::getline(file, line);) result.push_back(formats::Json::parse(line));
   return result;
 }
 
@@ -43,7 +43,7 @@ std::vector<int64_t> event_steps(const test::TemporaryFolder& folder) {
   std::vector<fs::path> files;
   for (const auto& entry : fs::directory_iterator(folder / "tensorboard")) files.push_back(entry.path());
   EXPECT_EQ(files.size(), 1u);
-  const std::string content = read_file(files.at(0));
+  const std::string content = core::read_file(files.at(0));
   std::vector<int64_t> steps;
   for (size_t at = 0; at < content.size();) {
     const auto word = [&](size_t place) {
@@ -52,7 +52,7 @@ std::vector<int64_t> event_steps(const test::TemporaryFolder& folder) {
       return value;
     };
     const auto masked = [](std::string_view bytes) {
-      const uint32_t crc = crc32c(bytes);
+      const uint32_t crc = formats::crc32c(bytes);
       return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
     };
     const size_t size = word(at);
@@ -69,7 +69,7 @@ TEST(Metrics, ALineAndAnEventForEachStep) {
   const test::TemporaryFolder folder;
   Metrics metrics(folder.path(), 0);
   for (int64_t step = 1; step <= 3; ++step) metrics.add(status_of(step));
-  const std::vector<Json> found = lines(folder);
+  const std::vector<formats::Json> found = lines(folder);
   ASSERT_EQ(found.size(), 3u);
   EXPECT_EQ(found[1]["step"], 2);
   EXPECT_EQ(found[1]["tokens"], 200);
@@ -88,7 +88,7 @@ TEST(Metrics, EventsHoldTheNumbersOfTheLineInTheirUnits) {
   Metrics metrics(folder.path(), 0);
   metrics.add(status_of(2));
   std::string content;
-  for (const auto& entry : fs::directory_iterator(folder / "tensorboard")) content = read_file(entry.path());
+  for (const auto& entry : fs::directory_iterator(folder / "tensorboard")) content = core::read_file(entry.path());
   const auto value_of = [&](const std::string& tag) {
     const size_t at = content.find(tag);
     EXPECT_NE(at, std::string::npos) << tag;
@@ -119,7 +119,7 @@ TEST(Metrics, ContinueAfterAStepWithoutThoseThatCameLater) {
     metrics.sync();
   }
   std::vector<int64_t> steps;
-  for (const Json& line : lines(folder)) steps.push_back(line["step"].get<int64_t>());
+  for (const formats::Json& line : lines(folder)) steps.push_back(line["step"].get<int64_t>());
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4}));
   EXPECT_EQ(event_steps(folder), steps);
   const Metrics anew(folder.path(), 0);
@@ -151,4 +151,4 @@ TEST(Metrics, WhatStandsInTheFileIsNoDanger) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -6,7 +6,7 @@
 
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 using test::random_tensor;
@@ -76,7 +76,7 @@ TEST(OptimizerState, NagFollowsTheDefinitionThroughWarmupAndClipping) {
       ASSERT_TRUE(test::relative_diff(test::doubles(all[p].value), weight[p]) <= 1e-5) << "step " << step;
     }
   }
-  const std::vector<NamedTensor> state = optimizer.tensors();
+  const std::vector<formats::NamedTensor> state = optimizer.tensors();
   ASSERT_EQ(state.size(), 2u);
   EXPECT_EQ(state[1].name, "buffer.second");
   EXPECT_TRUE(test::relative_diff(test::doubles(state[1].tensor), buffer[1]) <= 1e-5);
@@ -118,7 +118,7 @@ TEST(OptimizerState, AParameterMayHaveAnotherRate) {
     }
     EXPECT_TRUE(test::same_bits(all[0].value, slow[0].value)) << name_of(kind);
     EXPECT_TRUE(test::same_bits(all[1].value, fast[1].value)) << name_of(kind);
-    const std::vector<NamedTensor> found = mixed.tensors(), expected = at_eightfold.tensors();
+    const std::vector<formats::NamedTensor> found = mixed.tensors(), expected = at_eightfold.tensors();
     EXPECT_TRUE(test::same_bits(found[1].tensor, expected[1].tensor)) << found[1].name;
   }
 }
@@ -133,7 +133,7 @@ TEST(OptimizerState, ItsTensorsAreAllItRemembers) {
     std::vector<Parameter> copy = parameters();
     OptimizerState second(options, pointers(copy));
     for (size_t i = 0; i < all.size(); ++i) copy[i].value.copy_from(all[i].value);
-    std::vector<NamedTensor> from = first.tensors(), to = second.tensors();
+    std::vector<formats::NamedTensor> from = first.tensors(), to = second.tensors();
     for (size_t i = 0; i < from.size(); ++i) to[i].tensor.copy_from(from[i].tensor);
     first.update(3, 0.5);
     second.update(3, 0.5);
@@ -142,4 +142,4 @@ TEST(OptimizerState, ItsTensorsAreAllItRemembers) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -23,7 +23,7 @@
 #include "testing.h"
 #include "train/small_run.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 namespace fs = std::filesystem;
@@ -91,12 +91,12 @@ class Resume : public ::testing::Test {
   }
 
   /// Changes training.json of a checkpoint as its writer might have, with the right checksum.
-  void edit_state(int64_t step, const std::function<void(Json&)>& edit) {
+  void edit_state(int64_t step, const std::function<void(formats::Json&)>& edit) {
     const fs::path path = checkpoint(step) / "training.json";
-    Json state = Json::parse(read_file(path));
+    formats::Json state = formats::Json::parse(core::read_file(path));
     edit(state);
     state.erase("xxh64");
-    state["xxh64"] = xxh64(state.dump());
+    state["xxh64"] = core::xxh64(state.dump());
     folder.write(path, state.dump());
   }
 
@@ -111,7 +111,8 @@ class Resume : public ::testing::Test {
   std::vector<int64_t> metric_steps() const {
     std::ifstream file(folder / "model" / "metrics.jsonl");
     std::vector<int64_t> steps;
-    for (std::string line; std::getline(file, line);) steps.push_back(Json::parse(line)["step"].get<int64_t>());
+    for (std::string line; std::getline(file, line);)
+      steps.push_back(formats::Json::parse(line)["step"].get<int64_t>());
     return steps;
   }
 
@@ -207,7 +208,7 @@ TEST_F(Resume, TimeGoesOnWhereItStopped) {
   std::ifstream file(folder / "model" / "metrics.jsonl");
   double before = 0;
   for (std::string line; std::getline(file, line);) {
-    const auto seconds = Json::parse(line)["seconds"].get<double>();
+    const auto seconds = formats::Json::parse(line)["seconds"].get<double>();
     EXPECT_GT(seconds, before);
     before = seconds;
   }
@@ -330,7 +331,7 @@ TEST_F(Resume, AFlippedBitInAnyFileOfACheckpointLetsTheOlderOneBeTaken) {
     names.insert(name);
     fs::remove_all(folder / "model");
     fs::copy(folder / "before", folder / "model", fs::copy_options::recursive);
-    std::string content = read_file(entry.path());
+    std::string content = core::read_file(entry.path());
     content[content.size() / 2] ^= 1;
     folder.write(checkpoint(3) / name, content);
     ASSERT_TRUE(newest_checkpoint(folder / "model").has_value());
@@ -351,8 +352,8 @@ TEST_F(Resume, NoFlippedBitOfTheStateGoesUnnoticed) {
   stop_after_three(varied_run(Optimizer::adamw));
   fs::remove_all(checkpoint(2));
   const fs::path path = checkpoint(3) / "training.json";
-  const std::string good = read_file(path);
-  const Json before = Json::parse(good);
+  const std::string good = core::read_file(path);
+  const formats::Json before = formats::Json::parse(good);
   int harmless = 0;
   for (size_t at = 0; at < good.size(); ++at) {
     std::string content = good;
@@ -361,7 +362,7 @@ TEST_F(Resume, NoFlippedBitOfTheStateGoesUnnoticed) {
     folder.write(path, content);
     if (test::message_of([&] { newest_checkpoint(folder / "model"); }) != "no error") continue;
     ++harmless;  // a space that became another one
-    EXPECT_EQ(Json::parse(content), before) << "byte " << at;
+    EXPECT_EQ(formats::Json::parse(content), before) << "byte " << at;
   }
   EXPECT_LT(harmless, 300);
   EXPECT_GT(good.size(), 1000u);
@@ -372,7 +373,7 @@ TEST_F(Resume, WithoutAWholeCheckpointNothingIsRemoved) {
   stop_after_three(options);
   for (const int64_t step : {2, 3}) {
     const fs::path path = checkpoint(step) / "training.safetensors";
-    std::string content = read_file(path);
+    std::string content = core::read_file(path);
     content.back() ^= 64;
     folder.write(path, content);
   }
@@ -391,14 +392,14 @@ TEST_F(Resume, WithoutAWholeCheckpointNothingIsRemoved) {
 TEST_F(Resume, TheFormatIsLookedAt) {
   const TrainOptions options = varied_run(Optimizer::adamw);
   stop_after_three(options);
-  edit_state(3, [](Json& state) { state["format"] = 3; });
+  edit_state(3, [](formats::Json& state) { state["format"] = 3; });
   LanguageModel model = small_model();
   // It is not damaged, so it is not left out for an older one, and stays.
   expect_error([&] { go(model, options, 5); }, "training.json: written by a newer version of alibi: format is 3");
   EXPECT_EQ(checkpoints(), (std::set<std::string>{"step-000002", "step-000003"}));
   // Format 1 had sizes alone.
   const fs::path path = checkpoint(3) / "training.json";
-  Json state = Json::parse(read_file(path));
+  formats::Json state = formats::Json::parse(core::read_file(path));
   state["format"] = 1;
   state.erase("xxh64");
   for (auto& [name, file] : state["files"].items()) file = file["bytes"].get<int64_t>();
@@ -411,7 +412,7 @@ TEST_F(Resume, WrongFieldsOfTheStateAreNamed) {
   const TrainOptions options = varied_run(Optimizer::adamw);
   stop_after_three(options);
   fs::remove_all(checkpoint(2));
-  const std::string good = read_file(checkpoint(3) / "training.json");
+  const std::string good = core::read_file(checkpoint(3) / "training.json");
   struct Wrong {
     const char* key;
     const char* value;
@@ -445,7 +446,9 @@ TEST_F(Resume, WrongFieldsOfTheStateAreNamed) {
   for (const Wrong& wrong : all) {
     SCOPED_TRACE(fmt::format("{} = {}", wrong.key, wrong.value));
     folder.write(checkpoint(3) / "training.json", good);
-    edit_state(3, [&](Json& state) { state[Json::json_pointer(wrong.key)] = Json::parse(wrong.value); });
+    edit_state(3, [&](formats::Json& state) {
+      state[formats::Json::json_pointer(wrong.key)] = formats::Json::parse(wrong.value);
+    });
     LanguageModel model = small_model();
     const std::string message = test::message_of([&] { go(model, options, 5); });
     EXPECT_NE(message.find(checkpoint(3).string()), std::string::npos) << message;
@@ -459,11 +462,11 @@ TEST_F(Resume, NumbersOfTheOptimizerThatAreNoneAreNamed) {
   stop_after_three(options);
   const fs::path path = checkpoint(3) / "training.safetensors";
   const std::string name = "v.blocks.1.ffn.down_proj.weight";
-  std::string content = read_file(path);
+  std::string content = core::read_file(path);
   const float infinity = std::numeric_limits<float>::infinity();
-  std::memcpy(content.data() + Safetensors(path).info(name).begin + 4 * 130, &infinity, sizeof infinity);
+  std::memcpy(content.data() + formats::Safetensors(path).info(name).begin + 4 * 130, &infinity, sizeof infinity);
   folder.write(path, content);
-  edit_state(3, [&](Json& state) { state["files"]["training.safetensors"]["xxh64"] = xxh64(content); });
+  edit_state(3, [&](formats::Json& state) { state["files"]["training.safetensors"]["xxh64"] = core::xxh64(content); });
   LanguageModel model = small_model();
   expect_error([&] { go(model, options, 5); }, path.string() + ": \"" + name + "\" [1, 2] is inf");
 }
@@ -477,7 +480,7 @@ TEST_F(Resume, ADamagedCheckpointOfTheBestWeightsIsNotTaken) {
   LanguageModel model = small_model();
   const int64_t best = go(model, options).best->step;
   const fs::path path = checkpoint(best) / "model.safetensors";
-  std::string content = read_file(path);
+  std::string content = core::read_file(path);
   content.back() ^= 1;
   folder.write(path, content);
   LanguageModel again = small_model();
@@ -487,7 +490,7 @@ TEST_F(Resume, ADamagedCheckpointOfTheBestWeightsIsNotTaken) {
 TEST_F(Resume, OneProcessAtATime) {
   LanguageModel model = small_model();
   go(model, varied_run(Optimizer::adamw), 1);
-  const FolderLock lock(folder / "model" / "checkpoints");
+  const core::FolderLock lock(folder / "model" / "checkpoints");
   expect_error([&] { go(model, varied_run(Optimizer::adamw)); }, "in use by another process");
 }
 
@@ -558,4 +561,4 @@ TEST_F(Resume, BadOptionsAreUsageErrors) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -3,7 +3,7 @@
 #include "alibi/train.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 Schedule run_of(ScheduleKind kind) {
@@ -102,4 +102,4 @@ TEST(TrainOptions, NamesGoBothWays) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

@@ -15,7 +15,7 @@
 #include "train/batches.h"
 #include "train/small_run.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 using test::short_run;
@@ -262,4 +262,4 @@ TEST(Train, LearnedSlopesMoveInEachLayerAndDoNotDecay) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

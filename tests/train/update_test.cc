@@ -7,7 +7,7 @@
 #include "testing.h"
 #include "train/small_run.h"
 
-namespace alibi {
+namespace alibi::training {
 namespace {
 
 /// The mean loss of all tokens and its gradient, block by block: each token weighs the same.
@@ -42,4 +42,4 @@ TEST(Update, AShortLastBlockWeighsByItsTokens) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::training

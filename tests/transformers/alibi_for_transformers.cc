@@ -35,17 +35,17 @@ void make(const char* folder) {
 }
 
 void encode(const char* folder, const char* text_file, const char* ids_file) {
-  const std::vector<int32_t> ids = alibi::Tokenizer::load(folder)->encode(alibi::read_file(text_file));
-  alibi::write_file(ids_file, {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)});
+  const std::vector<int32_t> ids = alibi::Tokenizer::load(folder)->encode(alibi::core::read_file(text_file));
+  alibi::core::write_file(ids_file, {reinterpret_cast<const char*>(ids.data()), ids.size() * sizeof(int32_t)});
 }
 
 void logits(const char* folder, const char* ids_file, const char* logits_file) {
-  const std::string bytes = alibi::read_file(ids_file);
+  const std::string bytes = alibi::core::read_file(ids_file);
   const auto length = static_cast<int64_t>(bytes.size() / sizeof(int32_t));
   Tensor ids = Tensor::empty({1, length}, alibi::DType::int32);
   std::memcpy(ids.data<int32_t>(), bytes.data(), static_cast<size_t>(length) * sizeof(int32_t));
   const std::vector<float> values = alibi::LanguageModel::load(folder).logits(ids).to_floats();
-  alibi::write_file(logits_file, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
+  alibi::core::write_file(logits_file, {reinterpret_cast<const char*>(values.data()), values.size() * sizeof(float)});
 }
 
 }  // namespace

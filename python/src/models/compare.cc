@@ -110,7 +110,7 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
                          const std::string& field, const nb::dict& tokenizer, const std::vector<std::string>& methods,
                          const std::string& preset_name, std::optional<float> dropout, int64_t seeds,
                          std::vector<int64_t> train_lengths, std::vector<int64_t> lengths, int64_t stride, bool stream,
-                         int64_t eval_tokens, int64_t sample_tokens, int64_t speed_turns,
+                         int64_t eval_tokens, int64_t sample_tokens, int64_t timing_rounds,
                          std::vector<double> tune_rates, nb::dict given, const std::string& out, bool overwrite,
                          nb::handle on_progress) {
   CompareOptions options = compare_defaults(preset_name);
@@ -128,7 +128,7 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
   options.stream = stream;
   options.eval_tokens = eval_tokens;
   options.sample_tokens = sample_tokens;
-  options.speed_turns = speed_turns;
+  options.timing_rounds = timing_rounds;
   options.tune_rates = std::move(tune_rates);
   options.out = out;
   options.overwrite = overwrite;
@@ -162,7 +162,7 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
 void bind_compare(nb::module_& m) {
   m.def("compare", compare_methods, "texts"_a, "valid"_a, "field"_a, "tokenizer"_a, "methods"_a, "preset"_a,
         "dropout"_a.none(), "seeds"_a, "train_lengths"_a, "lengths"_a, "stride"_a, "stream"_a, "eval_tokens"_a,
-        "sample_tokens"_a, "speed_turns"_a, "tune_rates"_a, "options"_a, "out"_a, "overwrite"_a,
+        "sample_tokens"_a, "timing_rounds"_a, "tune_rates"_a, "options"_a, "out"_a, "overwrite"_a,
         "on_progress"_a.none());
 }
 

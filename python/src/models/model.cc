@@ -48,7 +48,7 @@ nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t
     if (!on_text.is_none()) {
       options.on_text = [&](std::string_view text) { return callbacks.call([&] { return text_of(text); }); };
     }
-    made = Prompt(model, prompt).go_on(options, sample);
+    made = Prompt(model, prompt).generate(options, sample);
   }
   callbacks.rethrow();
   nb::dict result;

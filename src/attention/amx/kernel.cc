@@ -79,7 +79,7 @@ bool amx_forward(const Problem& problem, AttentionState* state) {
   }
   const std::vector<ForwardTask> tasks = forward_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};
-  parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) {
+  core::parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t i) {
     const ForwardTask& task = tasks[static_cast<size_t>(i)];
     const AttentionStats stats = forward_task(problem, task, keys, index, state);
     visited += stats.blocks_visited;
@@ -99,7 +99,7 @@ bool amx_backward(const Problem& problem, const AttentionState& state, const Bia
     gradients.start(part);
     for (const std::vector<BackwardTask>& wave : part.waves) {
       std::vector<std::vector<BiasGradient>> of_tasks(wave.size(), bias.of_task());
-      parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
+      core::parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {
         const auto at = static_cast<size_t>(i);
         if (!backward_task(problem, wave[at], state, visited, gradients, of_tasks[at])) finite = false;
       });

@@ -44,7 +44,7 @@ PackedKeys::PackedKeys(const Problem& problem)
       norms_(problem, block_rows) {
   const BlockIndex& index = norms_.blocks();
   const int64_t blocks = index.size();
-  memory_ = allocate(static_cast<size_t>(2 * blocks * block_size_) * sizeof(uint16_t), false);
+  memory_ = core::allocate(static_cast<size_t>(2 * blocks * block_size_) * sizeof(uint16_t), false);
   rows_ = static_cast<uint16_t*>(memory_.get());
   transposed_ = rows_ + blocks * block_size_;
   if (skip_rule_applies(problem)) bounds_.emplace(problem, block_rows);
@@ -54,7 +54,7 @@ PackedKeys::PackedKeys(const Problem& problem)
     const auto at_sequence = static_cast<size_t>(s);
     const Sequence& sequence = problem.sequences[at_sequence];
     const int64_t count = index.blocks(at_sequence);
-    parallel_ranges(kv_heads_ * count, 16, [&](int64_t begin, int64_t end) {
+    core::parallel_ranges(kv_heads_ * count, 16, [&](int64_t begin, int64_t end) {
       const FlushDenormals flush;
       for (int64_t i = begin; i < end; ++i) {
         const int64_t head = i % kv_heads_, row = i / kv_heads_ * block_rows;  // heads lie side by side in memory

@@ -18,7 +18,7 @@ int64_t span_blocks(const Problem& problem) {
   int64_t span = std::max(least, most * 2 / std::max<int64_t>(2, steps_of(problem.head_dim)));
   const auto tasks = [&] {
     int64_t count = 0;
-    for (const Sequence& sequence : problem.sequences) count += ceil_div(sequence.keys, span * block_rows);
+    for (const Sequence& sequence : problem.sequences) count += core::ceil_div(sequence.keys, span * block_rows);
     return count * problem.kv_heads;
   };
   while (span > least && tasks() < enough_tasks) span /= 2;
@@ -32,10 +32,10 @@ class SpanPairs {
       : span_(span),
         sequence_(sequence),
         kv_head_(kv_head),
-        key_blocks_(ceil_div(problem.sequences[sequence].keys, block_rows)),
+        key_blocks_(core::ceil_div(problem.sequences[sequence].keys, block_rows)),
         query_blocks_(visited.index().blocks(sequence)),
-        key_spans_(ceil_div(key_blocks_, span)),
-        query_spans_(ceil_div(query_blocks_, span)),
+        key_spans_(core::ceil_div(key_blocks_, span)),
+        query_spans_(core::ceil_div(query_blocks_, span)),
         work_(static_cast<size_t>(key_spans_ * query_spans_), 0) {
     for (int64_t g = 0; g < problem.group(); ++g) {
       const int64_t head = kv_head * problem.group() + g;
@@ -134,7 +134,7 @@ std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBl
     }
     SpanPairs(problem, visited, sequence, number % problem.kv_heads, span).add_to(parts.back().waves);
     parts.back().end = number + 1;
-    tasks += ceil_div(problem.sequences[sequence].keys, span * block_rows);
+    tasks += core::ceil_div(problem.sequences[sequence].keys, span * block_rows);
   }
   for (BackwardPart& part : parts) {
     for (std::vector<BackwardTask>& wave : part.waves) most_work_first(wave, &BackwardTask::work);
@@ -145,8 +145,8 @@ std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBl
 GradientSums::GradientSums(const Problem& problem, const std::vector<BackwardPart>& parts)
     : problem_(problem), block_size_(steps_of(problem.head_dim) * block_rows * block_rows) {
   for (const Sequence& sequence : problem.sequences) {
-    query_blocks_.push_back(ceil_div(sequence.queries, block_rows));
-    key_blocks_.push_back(ceil_div(sequence.keys, block_rows));
+    query_blocks_.push_back(core::ceil_div(sequence.queries, block_rows));
+    key_blocks_.push_back(core::ceil_div(sequence.keys, block_rows));
   }
   int64_t most = 0;
   for (const BackwardPart& part : parts) {
@@ -156,7 +156,7 @@ GradientSums::GradientSums(const Problem& problem, const std::vector<BackwardPar
   }
   if (most == 0) return;
   const size_t bytes = static_cast<size_t>(most * block_size_) * sizeof(float);
-  memory_ = allocate(bytes, false);
+  memory_ = core::allocate(bytes, false);
 }
 
 void GradientSums::start(const BackwardPart& part) {

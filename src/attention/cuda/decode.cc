@@ -12,12 +12,12 @@ namespace {
 
 KeyTree tree_of(const CachedBounds& bounds, int64_t keys) {
   KeyTree tree = {};
-  int64_t nodes = ceil_div(keys, block_keys);
+  int64_t nodes = core::ceil_div(keys, block_keys);
   for (const Tensor& level : bounds.levels) {
     tree.level[tree.levels] = static_cast<KeyNode*>(level.raw());
     tree.stride[tree.levels++] = level.size(1);
     if (nodes <= 1) break;  // the rest is for keys to come
-    nodes = ceil_div(nodes, node_children);
+    nodes = core::ceil_div(nodes, node_children);
   }
   tree.centres = static_cast<float*>(bounds.centres.raw());
   tree.centre_norms = static_cast<float*>(bounds.centre_norms.raw());
@@ -28,13 +28,13 @@ KeyTree tree_of(const CachedBounds& bounds, int64_t keys) {
 struct Splits {
   explicit Splits(const Problem& problem)
       : rows(problem.queries * problem.group()),
-        tiles(ceil_div(rows, decode_rows)),
+        tiles(core::ceil_div(rows, decode_rows)),
         all_tiles(problem.batch * problem.kv_heads * tiles) {
     // Enough blocks of threads for a large GPU, most of which may find nothing to do; few enough to merge.
     constexpr int64_t wanted = 2048, most = 256, least_blocks = 4;
-    const int64_t blocks = ceil_div(problem.keys, block_keys);
-    blocks_of_split = std::max(least_blocks, ceil_div(blocks, std::clamp<int64_t>(wanted / all_tiles, 1, most)));
-    splits = std::max<int64_t>(1, ceil_div(blocks, blocks_of_split));
+    const int64_t blocks = core::ceil_div(problem.keys, block_keys);
+    blocks_of_split = std::max(least_blocks, core::ceil_div(blocks, std::clamp<int64_t>(wanted / all_tiles, 1, most)));
+    splits = std::max<int64_t>(1, core::ceil_div(blocks, blocks_of_split));
   }
 
   int64_t rows, tiles, all_tiles;  ///< rows and tiles of a key/value head; tiles of all
@@ -56,7 +56,7 @@ int64_t blocks_seen(const Problem& problem, const Splits& split) {
             Problem::keys_seen(problem.bias(s.batch, kv_head * problem.group() + head), position, position, s.keys);
         if (!seen.empty()) all = {std::min(all.begin, seen.begin), std::max(all.end, seen.end)};
       }
-      if (!all.empty()) blocks += ceil_div(all.end, block_keys) - all.begin / block_keys;
+      if (!all.empty()) blocks += core::ceil_div(all.end, block_keys) - all.begin / block_keys;
     }
   }
   return blocks;
@@ -79,7 +79,7 @@ void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const 
     machine.check_launch("cached_centres", launches.cached_centres(arguments, heads, type, stream));
     arguments.begin = 0;  // distances from the centre begin with this call
   }
-  const int64_t blocks = ceil_div(length, block_keys) - arguments.begin / block_keys;
+  const int64_t blocks = core::ceil_div(length, block_keys) - arguments.begin / block_keys;
   machine.check_launch("measure_cached", launches.measure_cached(arguments, heads * blocks, type, stream));
   machine.check_launch("raise_nodes", launches.raise_nodes(arguments, heads, type, stream));
 }

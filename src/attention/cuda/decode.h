@@ -134,7 +134,7 @@ struct DecodeVisit {
       copies_wait<1>();
       warp_sync();  // the slice has landed for all lanes
       multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, 0), columns_of_16<columns>(stage));
-      Packed<slice_keys / 8> weights[1];
+      Fragment<slice_keys / 8> weights[1];
       make_weights(key, weights);
       add_product<type, columns>(out, weights, rows_of_16<columns>(stage + slice_bytes, 0));
       warp_sync();  // all have read it
@@ -207,7 +207,7 @@ struct DecodeVisit {
   }
 
   /// Scores become weights in units of the running maxima, which rise.
-  ALIBI_LANE void make_weights(int key, Packed<slice_keys / 8> (&weights)[1]) {
+  ALIBI_LANE void make_weights(int key, Fragment<slice_keys / 8> (&weights)[1]) {
     const int own_key = key + thread_index() % 4 * 2;
     float factor[2];
     bool raised = false;

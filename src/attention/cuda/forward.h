@@ -142,7 +142,7 @@ struct Forward {
       copies_commit();
       multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, thread_index() / 32 * 16 * m),
                                    columns_of_16<columns>(k_at + stage));
-      Packed<n> weights[m];
+      Fragment<n> weights[m];
       make_weights(step * step_keys, weights);
       if (a.budget > 0 && step != last && step % steps_of_block == finish) {
         over = Rule::over(a, known().tile, known().bounds, step / steps_of_block, towards, max, sum, skip_at);
@@ -153,7 +153,7 @@ struct Forward {
   }
 
   /// Scores become weights in units of the running maxima, which rise.
-  ALIBI_LANE void make_weights(int key, Packed<n> (&weights)[m]) {
+  ALIBI_LANE void make_weights(int key, Fragment<n> (&weights)[m]) {
     const TileRows tile = known().tile;
     const int own_key = thread_index() % 4 * 2, own_row = Forward::own_row();
     const int end = key + step_keys;

@@ -15,15 +15,15 @@ constexpr const char* operation = "attention on cuda";
 
 class Gpu : public cuda::Machine {
  public:
-  std::shared_ptr<void> workspace(size_t bytes) const override { return alibi::cuda::workspace(operation, bytes); }
+  std::shared_ptr<void> workspace(size_t bytes) const override { return core::cuda::workspace(operation, bytes); }
   void copy_to_device(void* to, const void* from, size_t bytes) const override {
-    alibi::cuda::copy_to_device(operation, to, from, bytes);
+    core::cuda::copy_to_device(operation, to, from, bytes);
   }
   void copy_to_host(void* to, const void* from, size_t bytes) const override {
-    if (bytes > 0) alibi::cuda::copy_to_host(operation, to, from, bytes);
+    if (bytes > 0) core::cuda::copy_to_host(operation, to, from, bytes);
   }
   void check_launch(const char* kernel, int error) const override {
-    alibi::cuda::check_cuda((std::string(operation) + ", kernel " + kernel).c_str(), error);
+    core::cuda::check_cuda((std::string(operation) + ", kernel " + kernel).c_str(), error);
   }
   const cuda::Launches& launches() const override {
     static constexpr cuda::Launches all = {
@@ -48,10 +48,10 @@ class Gpu : public cuda::Machine {
     return all;
   }
   void* stream() const override { return alibi::stream(); }
-  bool capturing() const override { return alibi::cuda::capturing(operation); }
-  int shared_bytes() const override { return alibi::cuda::shared_bytes(operation); }
-  int device() const override { return alibi::cuda::current_device(operation); }
-  int device_of(const void* data) const override { return alibi::cuda::device_of(operation, data); }
+  bool capturing() const override { return core::cuda::capturing(operation); }
+  int shared_bytes() const override { return core::cuda::shared_bytes(operation); }
+  int device() const override { return core::cuda::current_device(operation); }
+  int device_of(const void* data) const override { return core::cuda::device_of(operation, data); }
 };
 
 const cuda::Machine& gpu() {

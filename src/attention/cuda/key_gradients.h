@@ -78,7 +78,7 @@ struct KeyGradients {
       Sums<n> p[1], ds[1];
       multiply_rows<type, columns>(p, rows_of_16<columns>(k_at, warp_key), columns_of_16<columns>(q));
       make_weights(a, sequence, head, row, key, warp_key, terms, p[0]);
-      Packed<n> packed[1];
+      Fragment<n> packed[1];
       pack_rows<type>(packed, p);
       add_product<type, columns>(dv, packed, rows_of_16<columns>(dout, 0), task.part * own_columns / 16);
       multiply_rows<type, columns>(ds, rows_of_16<columns>(v_at, warp_key), columns_of_16<columns>(dout));

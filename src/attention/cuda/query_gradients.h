@@ -89,7 +89,7 @@ struct QueryGradients {
         }
       }
       if (a.slope_sums != nullptr) slope_sum += slope_part(a, tile, own_row, key, ds);
-      Packed<n> packed[m];
+      Fragment<n> packed[m];
       pack_rows<type>(packed, ds);
       add_product<type, columns>(dq, packed, rows_of_16<columns>(k_at + stage, 0));
     }

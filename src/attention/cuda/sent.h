@@ -86,8 +86,8 @@ class SentCall {
       const auto narrow = [](int64_t x) { return static_cast<int32_t>(x); };
       sequences.push_back({s.query_offset, narrow(s.batch), narrow(s.query_begin), narrow(s.queries),
                            narrow(s.key_begin), narrow(s.keys), narrow(tiles), narrow(bounds)});
-      tiles += ceil_div(s.queries, tile);
-      bounds += ceil_div(s.keys, block_keys) + 1;
+      tiles += core::ceil_div(s.queries, tile);
+      bounds += core::ceil_div(s.keys, block_keys) + 1;
     }
     bounds_ = bounds;
     tiles_ = tiles;
@@ -156,7 +156,7 @@ class SentCall {
         const int64_t row = std::max<int64_t>(s.queries - rows, 0);
         most = std::max(most, likely_keys(problem, s, head * group + i, row, std::min(rows, s.queries)));
       }
-      reaches.emplace_back(-ceil_div(most, rows), static_cast<int32_t>(head));
+      reaches.emplace_back(-core::ceil_div(most, rows), static_cast<int32_t>(head));
     }
     std::sort(reaches.begin(), reaches.end());
     std::vector<HeadRank> order;
@@ -172,7 +172,7 @@ class SentCall {
   /// Of sequences of the same length: how many times 128 keys they have.
   int64_t both_units() const {
     const auto count = static_cast<int64_t>(problem_.sequences.size());
-    return count == 0 ? 0 : count * ceil_div(problem_.sequences.front().keys, int64_t{both_keys});
+    return count == 0 ? 0 : count * core::ceil_div(problem_.sequences.front().keys, int64_t{both_keys});
   }
 
   const Problem& problem_;

@@ -108,12 +108,12 @@ ALIBI_LANE void multiply_rows(Sums<n> (&sums)[m], Reader a, Reader b) {
 
 /// Sums in 16 bits, as the left side of a product: 0 of the row of at[..][0..1], 1 of the one below.
 template <int n>
-struct Packed {
+struct Fragment {
   uint32_t at[n][2];
 };
 
 template <Type type, int m, int n>
-ALIBI_LANE void pack_rows(Packed<n> (&packed)[m], const Sums<n> (&sums)[m]) {
+ALIBI_LANE void pack_rows(Fragment<n> (&packed)[m], const Sums<n> (&sums)[m]) {
   ALIBI_UNROLLED
   for (int i = 0; i < m; ++i) {
     ALIBI_UNROLLED
@@ -127,7 +127,7 @@ ALIBI_LANE void pack_rows(Packed<n> (&packed)[m], const Sums<n> (&sums)[m]) {
 /// sums[m] += w b: w are 16 x (8 n) values; tile b has 8 n rows, of which the columns [16 first_step, 16 first_step +
 /// 8 width) are taken.
 template <Type type, int columns, int m, int n, int width>
-ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Packed<n> (&w)[m], Reader b, int first_step = 0) {
+ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Fragment<n> (&w)[m], Reader b, int first_step = 0) {
   static_assert(n % 2 == 0 && width % 2 == 0);
   ALIBI_UNROLLED
   for (int k = 0; k < n; k += 2) {

@@ -5,7 +5,7 @@
 #include "attention/decode/kv_cache_state.h"
 #include "core/check.h"
 
-namespace alibi {
+namespace alibi::kernels {
 
 void leave_gap(KvCache& cache_in, int64_t length) {
   auto& cache = const_cast<KvCache::State&>(cache_in.state());  // it is the cache's own, which is not const
@@ -22,10 +22,10 @@ void leave_gap(KvCache& cache_in, int64_t length) {
   cache.norms.resize(length);
   cache.radii.resize(length);
   for (size_t head = 0; head < longest.size(); ++head) {
-    cache.released[head].add({0, length, longest[head]});
-    cache.norms.release(static_cast<int64_t>(head), length / kernels::cache_block);
-    cache.radii.release(static_cast<int64_t>(head), length / kernels::cache_block);
+    cache.evicted[head].add({0, length, longest[head]});
+    cache.norms.evict(static_cast<int64_t>(head), length / kernels::cache_block);
+    cache.radii.evict(static_cast<int64_t>(head), length / kernels::cache_block);
   }
 }
 
-}  // namespace alibi
+}  // namespace alibi::kernels

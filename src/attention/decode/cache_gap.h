@@ -5,10 +5,10 @@
 
 #include "alibi/kv_cache.h"
 
-namespace alibi {
+namespace alibi::kernels {
 
-/// All keys of a cache count as released, and as many more as bring its length to `length`, a multiple of
+/// All keys of a cache count as evicted, and as many more as bring its length to `length`, a multiple of
 /// kernels::cache_block; they are taken to be as long as the longest there was.
 void leave_gap(KvCache& cache, int64_t length);
 
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -53,11 +53,11 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   constexpr const char* operation = "cached_attention";
   kernels::check_cached_options(operation, options);
   const KvCache::State& held = cache.state();
-  if (!held.has_released()) return attention(q, cache.keys(), cache.values(), options, out, state);
+  if (!held.has_evicted()) return attention(q, cache.keys(), cache.values(), options, out, state);
 
   const std::vector<Run> runs = runs_of(held);
   check(!options.buckets || runs.size() == 1,
-        "[{}] options.buckets is set, but the heads of the cache have released different keys", operation);
+        "[{}] options.buckets is set, but the heads of the cache have evicted different keys", operation);
   check(q.defined() && q.axes() == 4 && q.size(0) == held.batch && q.size(2) % held.kv_heads == 0,
         "[{}] q has shape {}, expected [{}, queries, a multiple of {}, {}]", operation, to_string(q.shape()),
         held.batch, held.kv_heads, held.head_dim);
@@ -70,9 +70,8 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
           "[{}] options has {} slopes, expected one for each of {} heads", operation, count, heads);
   }
   const int64_t offset = options.query_offset.value_or(held.length - queries);
-  const int64_t released = *std::max_element(held.begins.begin(), held.begins.end());
-  check(offset >= released, "[{}] queries at position {}, but keys before {} were released", operation, offset,
-        released);
+  const int64_t evicted = *std::max_element(held.begins.begin(), held.begins.end());
+  check(offset >= evicted, "[{}] queries at position {}, but keys before {} were evicted", operation, offset, evicted);
   if (state != nullptr) {
     *state = {};
     state->lse = Tensor::empty({held.batch, heads, queries});

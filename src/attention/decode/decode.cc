@@ -178,7 +178,7 @@ void set_near(const Problem& problem, Group& group) {
   const int64_t first = std::clamp(query_offset(problem, group) + group.query_begin, group.seen_begin, newest);
   const int64_t last = std::clamp(query_offset(problem, group) + group.query_begin + group.queries - 1, first, newest);
   const int64_t begin = (first - near_keys + 1) / cache_block * cache_block;
-  const int64_t end = ceil_div(last + near_keys, cache_block) * cache_block;
+  const int64_t end = core::ceil_div(last + near_keys, cache_block) * cache_block;
   group.near_begin = std::max(begin, group.seen_begin);
   group.near_end = std::min(end, group.seen_end);
 }
@@ -189,19 +189,20 @@ void Decode::visit_near() {
     if (group.seen_begin < group.seen_end) set_near(problem_, group);
   }
   const int64_t together = threads();
-  parallel_ranges(static_cast<int64_t>(groups_.size()), grain(cache_, 2 * near_keys), [&](int64_t begin, int64_t end) {
-    const FlushDenormals
-        flush;  // as the visits, so that decisions and results are the same whatever the caller's setting
-    for (int64_t g = begin; g < end; ++g) {
-      Group& group = groups_[static_cast<size_t>(g)];
-      if (group.seen_begin == group.seen_end) continue;
-      const auto next = static_cast<size_t>(g + together);
-      const void* keys = next < groups_.size() ? keys_from(groups_[next], groups_[next].near_begin) : nullptr;
-      DecodePartial* partials = &near_->all[group.first_row];
-      visit(group, group.near_begin, group.near_end, keys, partials);
-      limit_rows(group, partials);
-    }
-  });
+  core::parallel_ranges(
+      static_cast<int64_t>(groups_.size()), grain(cache_, 2 * near_keys), [&](int64_t begin, int64_t end) {
+        const FlushDenormals
+            flush;  // as the visits, so that decisions and results are the same whatever the caller's setting
+        for (int64_t g = begin; g < end; ++g) {
+          Group& group = groups_[static_cast<size_t>(g)];
+          if (group.seen_begin == group.seen_end) continue;
+          const auto next = static_cast<size_t>(g + together);
+          const void* keys = next < groups_.size() ? keys_from(groups_[next], groups_[next].near_begin) : nullptr;
+          DecodePartial* partials = &near_->all[group.first_row];
+          visit(group, group.near_begin, group.near_end, keys, partials);
+          limit_rows(group, partials);
+        }
+      });
 }
 
 /// Applies the skip rule to what the rows see beyond their near keys.
@@ -228,7 +229,7 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
 void Decode::make_units() {
   // Few enough units per group that merging them stays cheap; enough for the threads of a large machine.
   constexpr int64_t least_keys = 512, most_units = 256;
-  const int64_t keys = round_up(std::max(least_keys, ceil_div(cache_.length, most_units)), cache_block);
+  const int64_t keys = round_up(std::max(least_keys, core::ceil_div(cache_.length, most_units)), cache_block);
   size_t partials = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
@@ -262,7 +263,7 @@ void Decode::visit_units() {
   int64_t longest = 0;
   for (const Unit& unit : units_) longest = std::max(longest, unit.end - unit.begin);
   const int64_t together = threads();
-  parallel_ranges(static_cast<int64_t>(units_.size()), grain(cache_, longest), [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(static_cast<int64_t>(units_.size()), grain(cache_, longest), [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) {
       const Unit& unit = units_[static_cast<size_t>(u)];
       const auto next = static_cast<size_t>(u + together);
@@ -276,14 +277,14 @@ void Decode::merge(AttentionState* state) const {
   size_t partials = 0;
   for (const Group& group : groups_) partials = std::max(partials, group.units + 1);
   const int64_t row_bytes = static_cast<int64_t>(partials * sizeof(float)) * cache_.stride;
-  parallel_ranges(static_cast<int64_t>(groups_.size()), std::max<int64_t>(1, task_bytes / row_bytes),
-                  [&](int64_t begin, int64_t end) {
-                    const FlushDenormals flush;
-                    for (int64_t g = begin; g < end; ++g) {
-                      const Group& group = groups_[static_cast<size_t>(g)];
-                      for (size_t r = 0; r < group.rows; ++r) merge_row(group, r, state);
-                    }
-                  });
+  core::parallel_ranges(static_cast<int64_t>(groups_.size()), std::max<int64_t>(1, task_bytes / row_bytes),
+                        [&](int64_t begin, int64_t end) {
+                          const FlushDenormals flush;
+                          for (int64_t g = begin; g < end; ++g) {
+                            const Group& group = groups_[static_cast<size_t>(g)];
+                            for (size_t r = 0; r < group.rows; ++r) merge_row(group, r, state);
+                          }
+                        });
 }
 
 /// out = sum over partials of 2^(max_p - max) out_p / sum over partials of 2^(max_p - max) sum_p
@@ -321,7 +322,7 @@ void Decode::merge_row(const Group& group, size_t row, AttentionState* state) co
 
 void Decode::count_blocks(AttentionStats& stats) const {
   const auto blocks = [](int64_t begin, int64_t end) {
-    return begin < end ? ceil_div(end, cache_block) - begin / cache_block : 0;
+    return begin < end ? core::ceil_div(end, cache_block) - begin / cache_block : 0;
   };
   for (const Group& group : groups_) {
     stats.blocks_total += blocks(group.seen_begin, group.seen_end);
@@ -342,7 +343,7 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
-  const bool is_view = !held.has_released() && held.shared.end == 0;  // else the rows of the heads lie anywhere
+  const bool is_view = !held.has_evicted() && held.shared.end == 0;  // else the rows of the heads lie anywhere
   check_apart(operation, "out", out, "the cache's keys", is_view ? cache.keys() : held.k);
   check_apart(operation, "out", out, "the cache's values", is_view ? cache.values() : held.v);
   if (held.shared.end > 0) {

@@ -34,7 +34,7 @@ Tensor part_of(const KvCache::State& cache, const Tensor& rows, int64_t begin, i
 
 /// Begins a change of the cache in this thread's stream: after what other streams have queued for it.
 void begin_change(KvCache::State& cache) {
-  if (cache.queue != stream()) device_memory(cache.device).order(cache.queue, stream());
+  if (cache.queue != stream()) core::device_memory(cache.device).order(cache.queue, stream());
   cache.queue = stream();
 }
 
@@ -45,7 +45,7 @@ void note_keys(KvCache::State& cache, int64_t begin) {
 }  // namespace
 
 void check_device_cache(int64_t head_dim, DType dtype, Device device) {
-  device_memory(device);  // or an error that says what is missing
+  core::device_memory(device);  // or an error that says what is missing
   kernel_of(device);
   constexpr int64_t multiple = 8, most = 256;
   check(dtype == DType::bfloat16 || dtype == DType::float16,
@@ -76,7 +76,7 @@ void move_device_cache(KvCache::State& cache, int64_t capacity) {
       const int64_t held = std::min(nodes, from.size(1));
       to.bounds.levels[level].slice(1, 0, held).copy_from(from.slice(1, 0, held));
     }
-    nodes = nodes > 1 ? ceil_div(nodes, NormTree::fanout) : 0;
+    nodes = nodes > 1 ? core::ceil_div(nodes, NormTree::fanout) : 0;
   }
   const auto copy_or_zeros = [&](const Tensor& from, Shape shape) {
     return from.defined() ? from.clone() : Tensor(std::move(shape), DType::float32, cache.device);
@@ -85,7 +85,7 @@ void move_device_cache(KvCache::State& cache, int64_t capacity) {
   to.bounds.centre_norms = copy_or_zeros(cache.bounds.centre_norms, {heads});
   // The old memory is freed in the stream in which it was allocated, which has to wait for the copies from it.
   if (cache.k.defined() && cache.memory_queue != stream()) {
-    device_memory(cache.device).order(stream(), cache.memory_queue);
+    core::device_memory(cache.device).order(stream(), cache.memory_queue);
   }
   cache = std::move(to);
 }

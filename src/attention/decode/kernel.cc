@@ -197,14 +197,14 @@ HWY_EXPORT(visit_range);
 HWY_EXPORT(arrange_query);
 
 void decode_arrange(float* row, int64_t stride, DType dtype) {
-  prepare_dispatch();
+  core::prepare_dispatch();
   HWY_DYNAMIC_DISPATCH(arrange_query)(row, stride, dtype);
 }
 
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   const void* next, DecodePartial* partials) {
   if (begin >= end) return;
-  prepare_dispatch();
+  core::prepare_dispatch();
   HWY_DYNAMIC_DISPATCH(visit_range)(head, scale, rows, begin, end, next, partials);
 }
 

@@ -121,7 +121,7 @@ void rebuild(KvCache::State& cache, int64_t head, int64_t block) {
   cache.radii.rebuild(head, block);
 }
 
-/// The centre of the first keys, once there are enough; none of them was released before.
+/// The centre of the first keys, once there are enough; none of them was evicted before.
 void set_centre(KvCache::State& cache, int64_t head) {
   std::vector<float> rows(static_cast<size_t>(kernels::centre_rows * cache.stride));
   const void* keys = cache.key_rows(head / cache.kv_heads, head % cache.kv_heads, 0);
@@ -152,7 +152,7 @@ void kernels::move_rows(KvCache::State& cache, std::vector<int64_t> begins, int6
   to.v = Tensor::empty(shape, to.dtype);
   const size_t row_bytes = static_cast<size_t>(to.stride) * size_of(to.dtype);
   if (cache.length > 0) {
-    parallel_for(to.batch * to.kv_heads, [&](int64_t head) {
+    core::parallel_for(to.batch * to.kv_heads, [&](int64_t head) {
       const int64_t b = head / to.kv_heads, h = head % to.kv_heads, begin = to.own_begin(h);
       const auto copy = [&](int64_t first, int64_t last) {
         if (first >= last) return;  // there may be no memory at all
@@ -207,7 +207,7 @@ KvCache KvCache::clone() const {
 KvCache KvCache::fork() const {
   state_->check_on_cpu("fork()");
   const int64_t whole = length() / cache_block * cache_block;
-  if (whole == 0 || state_->has_released()) return clone();
+  if (whole == 0 || state_->has_evicted()) return clone();
   KvCache result(batch(), kv_heads(), head_dim(), dtype());
   State& to = *result.state_;
   to = *state_;
@@ -216,7 +216,7 @@ KvCache KvCache::fork() const {
     shared = {to.k, to.v, to.capacity, whole};
     if (state_->forked.key < whole) state_->forked.key = whole;  // threads that come at the same time find one length
   }
-  move_rows(to, to.begins, ceil_div(length() + 1, cache_block) * cache_block, shared.end);
+  move_rows(to, to.begins, core::ceil_div(length() + 1, cache_block) * cache_block, shared.end);
   to.shared = std::move(shared);
   return result;
 }
@@ -240,7 +240,7 @@ int64_t KvCache::bytes() const {
   const size_t centres = state_->centres.size() * sizeof(float);
   int64_t sum = static_cast<int64_t>(state_->k.bytes() + state_->v.bytes() + centres) + state_->norms.bytes() +
                 state_->radii.bytes() + shared_bytes();
-  for (const kernels::ReleasedKeys& released : state_->released) sum += released.bytes();
+  for (const kernels::EvictedKeys& evicted : state_->evicted) sum += evicted.bytes();
   for (const Tensor& level : state_->bounds.levels) sum += static_cast<int64_t>(level.bytes());
   if (device() != Device::cpu) sum += static_cast<int64_t>(state_->bounds.centres.bytes());
   return sum;
@@ -273,12 +273,12 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   // A task is a stretch of whole blocks of one head, so that no two tasks raise the same leaf.
   constexpr int64_t blocks_together = 16;
   const int64_t first_block = first / cache_block;
-  const int64_t tasks = ceil_div(ceil_div(length, cache_block) - first_block, blocks_together);
+  const int64_t tasks = core::ceil_div(core::ceil_div(length, cache_block) - first_block, blocks_together);
   const int64_t heads = cache.batch * cache.kv_heads;
   // One token is too little work to wake other threads for.
   const int64_t heads_together = std::max<int64_t>(1, 1024 / std::min(added, blocks_together * cache_block));
   const auto for_each_block = [&](const auto& visit) {
-    parallel_for(ceil_div(heads, heads_together) * tasks, [&](int64_t i) {
+    core::parallel_for(core::ceil_div(heads, heads_together) * tasks, [&](int64_t i) {
       const kernels::FlushDenormals flush;  // norms are those of what the kernels read
       const int64_t block = first_block + i % tasks * blocks_together, head = i / tasks * heads_together;
       for (int64_t h = head; h < std::min(head + heads_together, heads); ++h) {
@@ -294,7 +294,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   };
   if (first < kernels::centre_rows && length >= kernels::centre_rows) {  // norms from the centre begin with this call
     for_each_block(write);
-    parallel_for(heads, [&](int64_t head) {
+    core::parallel_for(heads, [&](int64_t head) {
       const kernels::FlushDenormals flush;
       set_centre(cache, head);
       set_norms(cache, head, 0, std::min(length, cache_block));
@@ -314,7 +314,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
 
 void KvCache::reserve(int64_t keys) {
   check(keys >= 0 && keys <= most_keys, "[kv_cache] room for {} keys asked for, expected 0 to {}", keys, most_keys);
-  const int64_t capacity = ceil_div(keys, cache_block) * cache_block;
+  const int64_t capacity = core::ceil_div(keys, cache_block) * cache_block;
   if (capacity > state_->capacity) set_capacity(*state_, capacity);
 }
 
@@ -323,12 +323,12 @@ void KvCache::truncate(int64_t length) {
   check(length >= 0 && length <= cache.length, "[kv_cache] cut to {} keys, expected 0 to {}, its length", length,
         cache.length);
   const int64_t least = *std::max_element(cache.begins.begin(), cache.begins.end());
-  check(length >= least, "[kv_cache] cut to {} keys, but a head has released those before {}", length, least);
+  check(length >= least, "[kv_cache] cut to {} keys, but a head has evicted those before {}", length, least);
   if (cache.device != Device::cpu) return kernels::truncate_on_device(cache, length);
   const int64_t whole = length / cache_block * cache_block;
   cache.length = length;
   if (whole < cache.shared.end) {
-    move_rows(cache, cache.begins, ceil_div(length + 1, cache_block) * cache_block, whole);
+    move_rows(cache, cache.begins, core::ceil_div(length + 1, cache_block) * cache_block, whole);
   }
   cache.norms.resize(length);
   cache.radii.resize(length);
@@ -344,9 +344,9 @@ void KvCache::truncate(int64_t length) {
   }
 }
 
-void KvCache::release(std::span<const int64_t> begins, int64_t room) {
+void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
   State& cache = *state_;
-  cache.check_on_cpu("release()");
+  cache.check_on_cpu("evict()");
   check(static_cast<int64_t>(begins.size()) == cache.kv_heads, "[kv_cache] {} beginnings for {} heads", begins.size(),
         cache.kv_heads);
   check(room >= 0 && room <= most_keys - cache.length, "[kv_cache] room for {} keys after {}, expected at most {}",
@@ -360,16 +360,16 @@ void KvCache::release(std::span<const int64_t> begins, int64_t room) {
     kept[h] = std::max(kept[h], begins[h] / cache_block * cache_block);
   }
   const std::vector<int64_t> before = cache.begins;
-  const int64_t capacity = ceil_div(cache.length + room, cache_block) * cache_block;
+  const int64_t capacity = core::ceil_div(cache.length + room, cache_block) * cache_block;
   if (kept != before || capacity != cache.capacity) move_rows(cache, kept, capacity, 0);
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
     const auto h = static_cast<size_t>(head % cache.kv_heads);
     for (int64_t block = before[h] / cache_block; block < kept[h] / cache_block; ++block) {
-      cache.released[static_cast<size_t>(head)].add(
+      cache.evicted[static_cast<size_t>(head)].add(
           {block * cache_block, (block + 1) * cache_block, cache.norms.at(head, 0, block)});
     }
-    cache.norms.release(head, kept[h] / cache_block);
-    cache.radii.release(head, kept[h] / cache_block);
+    cache.norms.evict(head, kept[h] / cache_block);
+    cache.radii.evict(head, kept[h] / cache_block);
   }
 }
 
@@ -377,7 +377,7 @@ namespace {
 
 /// The rows of all heads as [batch, length, kv_heads, head_dim].
 Tensor view_of(const KvCache::State& cache, const Tensor& tensor) {
-  check(!cache.has_released(), "[kv_cache] keys were released: what is left of the heads has no common shape");
+  check(!cache.has_evicted(), "[kv_cache] keys were evicted: what is left of the heads has no common shape");
   check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; own() copies them", cache.shared.end);
   const int64_t of_head = cache.capacity * cache.stride;
   return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,

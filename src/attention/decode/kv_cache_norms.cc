@@ -9,7 +9,7 @@ namespace alibi::kernels {
 void NormTree::resize(int64_t length) {
   for (auto& levels : heads_) {
     size_t level = 0;
-    for (int64_t nodes = ceil_div(length, cache_block); nodes > 0; nodes = ceil_div(nodes, fanout)) {
+    for (int64_t nodes = core::ceil_div(length, cache_block); nodes > 0; nodes = core::ceil_div(nodes, fanout)) {
       if (level == levels.size()) levels.emplace_back();
       Level& at = levels[level++];
       at.nodes.resize(static_cast<size_t>(std::max<int64_t>(0, nodes - at.first)), 0.0f);
@@ -36,7 +36,7 @@ void NormTree::rebuild(int64_t head, int64_t block) {
   }
 }
 
-void NormTree::release(int64_t head, int64_t block) {
+void NormTree::evict(int64_t head, int64_t block) {
   for (Level& level : heads_[static_cast<size_t>(head)]) {
     const int64_t first = std::min(block, level.end());
     if (first > level.first) {

@@ -53,7 +53,7 @@ class NormTree {
   /// Brings the upper levels up to date after leaves from `block` on have changed.
   void rebuild(int64_t head, int64_t block);
   /// Drops what is known of the blocks before one; nodes that reach across it stay upper bounds.
-  void release(int64_t head, int64_t block);
+  void evict(int64_t head, int64_t block);
 
   int64_t bytes() const;
 

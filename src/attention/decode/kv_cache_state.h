@@ -8,8 +8,8 @@
 #include "alibi/kv_cache.h"
 #include "alibi/stream.h"
 #include "attention/cached_bounds.h"
+#include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_norms.h"
-#include "attention/decode/released_keys.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -22,11 +22,11 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
         head_dim(dim),
         dtype(type),
         device(place),
-        stride(place == Device::cpu ? ceil_div(dim, row_multiple) * row_multiple : dim),
+        stride(place == Device::cpu ? core::ceil_div(dim, row_multiple) * row_multiple : dim),
         begins(static_cast<size_t>(head_count), 0),
         norms(batch_size * head_count),
         radii(batch_size * head_count),
-        released(static_cast<size_t>(batch_size * head_count)),
+        evicted(static_cast<size_t>(batch_size * head_count)),
         centres(place == Device::cpu ? static_cast<size_t>(batch_size * head_count * stride) : 0),
         queue(alibi::stream()) {}
 
@@ -41,7 +41,7 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   std::vector<int64_t> begins;  ///< [kv_heads] the first key held, a multiple of kernels::cache_block
   Tensor k, v;  ///< [batch, rows_of_batch(), stride]: the keys [own_begin, capacity) of each head in a line
   /// Of a fork: the keys [0, end) of each head, in the memory of the cache that it was made of, where they stay as they
-  /// are. It has released none.
+  /// are. It has evicted none.
   struct Shared {
     Tensor k, v;           ///< [batch, kv_heads * capacity, stride]
     int64_t capacity = 0;  ///< of that cache
@@ -57,9 +57,9 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     }
     std::atomic<int64_t> key = 0;
   } forked;
-  kernels::NormTree norms;                      ///< ||k||, of head b * kv_heads + h
-  kernels::NormTree radii;                      ///< ||k - centre||
-  std::vector<kernels::ReleasedKeys> released;  ///< of head b * kv_heads + h
+  kernels::NormTree norms;                    ///< ||k||, of head b * kv_heads + h
+  kernels::NormTree radii;                    ///< ||k - centre||
+  std::vector<kernels::EvictedKeys> evicted;  ///< of head b * kv_heads + h
   /// [batch * kv_heads, stride]: about the mean of the first keys, which follows from them alone and is zero while
   /// there are fewer than centre_rows.
   std::vector<float> centres;
@@ -75,7 +75,7 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     check(device == Device::cpu, "[kv_cache] {} is for caches in the CPU's memory, this one lies on '{}'", operation,
           name_of(device));
   }
-  bool has_released() const {
+  bool has_evicted() const {
     return std::any_of(begins.begin(), begins.end(), [](int64_t b) { return b > 0; });
   }
 

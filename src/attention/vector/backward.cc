@@ -200,7 +200,7 @@ void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chu
                  const Range& heads, const Range& block_rows) {
   const Sequence& sequence = problem.sequences[chunk.sequence];
   const int64_t stride = round_up(problem.head_dim, 16);
-  const int64_t count_blocks = heads.size() * ceil_div(block_rows.size(), query_rows);
+  const int64_t count_blocks = heads.size() * core::ceil_div(block_rows.size(), query_rows);
   const int64_t floats = count_blocks * ((5 * stride + 3) * query_rows + 128) +
                          (2 * stride + 2 * query_rows) * key_rows + stride * query_rows;
   Workspace workspace = Workspace::take(static_cast<size_t>(floats));

@@ -25,7 +25,7 @@ Chunk make_chunk(const Problem& problem, const AttentionState& state, const Bloc
   chunk.rows = rows;
   const Sequence& sequence = problem.sequences[s];
   Range& all = chunk.key_blocks;
-  all.begin = ceil_div(sequence.keys, key_rows);
+  all.begin = core::ceil_div(sequence.keys, key_rows);
   for (int64_t g = 0; g < problem.group(); ++g) {
     for (int64_t row = rows.begin; row < rows.end; row += query_rows) {
       const QueryBlock block = query_block_at(problem, sequence, kv_head * problem.group() + g, row);
@@ -54,15 +54,15 @@ std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionStat
   result.reserve(static_cast<size_t>(groups));
   for (size_t s = 0; s < problem.sequences.size(); ++s) {
     const Sequence& sequence = problem.sequences[s];
-    const int64_t grains = ceil_div(sequence.queries, chunk_grain);
+    const int64_t grains = core::ceil_div(sequence.queries, chunk_grain);
     const int64_t sums_of_chunk = 2 * sequence.keys * round_up(problem.head_dim, 16);
     const int64_t small = std::min(few_of_head, small_sums / std::max<int64_t>(1, sums_of_chunk));
     const int64_t wanted =
-        std::max(ceil_div(least_chunks_wanted, groups), std::min(ceil_div(chunks_wanted, groups), small));
+        std::max(core::ceil_div(least_chunks_wanted, groups), std::min(core::ceil_div(chunks_wanted, groups), small));
     const int64_t count = std::clamp<int64_t>(wanted, 1, std::max<int64_t>(1, grains));
     for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
       ChunkGroup& group = result.emplace_back();
-      group.key_blocks = ceil_div(sequence.keys, key_rows);
+      group.key_blocks = core::ceil_div(sequence.keys, key_rows);
       // Cut where the work, counted grain by grain, passes each further share.
       std::vector<int64_t> work;
       int64_t total = 0;
@@ -105,7 +105,7 @@ std::vector<std::pair<ChunkGroup*, Chunk*>> chunk_tasks(std::vector<ChunkGroup>&
 void allocate_sums(const Problem& problem, Chunk& chunk) {
   const int64_t floats = chunk.key_blocks.size() * key_rows * round_up(problem.head_dim, 16);
   for (std::shared_ptr<float>* sum : {&chunk.dk, &chunk.dv}) {
-    const std::shared_ptr<void> memory = allocate(static_cast<size_t>(floats) * sizeof(float), true);
+    const std::shared_ptr<void> memory = core::allocate(static_cast<size_t>(floats) * sizeof(float), true);
     *sum = {memory, static_cast<float*>(memory.get())};
   }
 }

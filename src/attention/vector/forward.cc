@@ -185,7 +185,7 @@ class Task {
         sequence_(problem.sequences[task.sequence]),
         kv_head_(task.heads.begin / problem.group()),
         stride_(round_up(problem.head_dim, 16)) {
-    const int64_t blocks = task.heads.size() * ceil_div(task.rows.size(), query_rows);
+    const int64_t blocks = task.heads.size() * core::ceil_div(task.rows.size(), query_rows);
     const int64_t floats =
         blocks * (2 * stride_ + 7) * query_rows + (2 * stride_ + query_rows) * key_rows + stride_ * query_rows;
     Workspace workspace = Workspace::take(static_cast<size_t>(floats));

@@ -15,10 +15,10 @@ namespace {
 
 /// Sets the bounds of all key blocks.
 void measure(const Problem& problem, WeightBounds& bounds) {
-  Pieces key_blocks(1);
+  core::Pieces key_blocks(1);
   for (size_t s = 0; s < problem.sequences.size(); ++s) key_blocks.add(bounds.blocks().blocks(s));
-  parallel_for(key_blocks.size(), [&](int64_t task) {
-    const Piece block = key_blocks.at(task);
+  core::parallel_for(key_blocks.size(), [&](int64_t task) {
+    const core::Piece block = key_blocks.at(task);
     for (int64_t head = 0; head < problem.kv_heads; ++head) {
       measure_keys(problem, block.array, head, block.begin, bounds);
     }
@@ -36,7 +36,7 @@ bool vector_forward(const Problem& problem, AttentionState* state) {
   if (state != nullptr && bounds) state->kernel.state().begin(KernelState::State::Kernel::vector, index.size());
   const std::vector<QueryTask> tasks = query_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};
-  parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
+  core::parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
     const AttentionStats stats =
         vector_forward_task(problem, tasks[static_cast<size_t>(task)], bounds ? &*bounds : nullptr, index, state);
     visited += stats.blocks_visited;
@@ -47,7 +47,7 @@ bool vector_forward(const Problem& problem, AttentionState* state) {
 }
 
 bool vector_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
-  const KeepMemory keep;  // the sums of a chunk serve the next
+  const core::KeepMemory keep;  // the sums of a chunk serve the next
   const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
   check_blocks(state.kernel.state(), KernelState::State::Kernel::vector, index.size());
   BiasGradients bias(problem, sums);
@@ -66,7 +66,7 @@ bool vector_backward(const Problem& problem, const AttentionState& state, const 
   const auto is_written_at_once = [&](const ChunkGroup& group) {
     return groups.size() >= many || group.chunks.size() == 1;
   };
-  parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
+  core::parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
     const auto [group, chunk] = tasks[static_cast<size_t>(task)];
     vector_backward_chunk(problem, state, index, *chunk);
     const bool last = ++ended[static_cast<size_t>(group - groups.data())] == group->chunks.size();
@@ -76,7 +76,7 @@ bool vector_backward(const Problem& problem, const AttentionState& state, const 
   });
   for (ChunkGroup& group : groups) {
     if (is_written_at_once(group)) continue;
-    parallel_for(group.key_blocks, [&](int64_t key_block) { write(group, key_block); });
+    core::parallel_for(group.key_blocks, [&](int64_t key_block) { write(group, key_block); });
     release(group);
   }
   for (const ChunkGroup& group : groups) {

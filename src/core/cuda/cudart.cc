@@ -8,7 +8,7 @@
 #include "core/cuda/stream.h"
 #include "core/memory.h"
 
-namespace alibi::cuda {
+namespace alibi::core::cuda {
 namespace {
 
 cudaStream_t current() { return static_cast<cudaStream_t>(stream()); }
@@ -164,4 +164,4 @@ int shared_bytes(const char* operation) {
   return attribute(operation, cudaDevAttrMaxSharedMemoryPerBlockOptin, current_device(operation));
 }
 
-}  // namespace alibi::cuda
+}  // namespace alibi::core::cuda

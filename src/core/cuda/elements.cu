@@ -3,7 +3,7 @@
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
-namespace alibi::cuda {
+namespace alibi::core::cuda {
 namespace {
 
 enum Type { float32, bfloat16, int32, float16 };  // as DType
@@ -92,4 +92,4 @@ int launch_copy(const Elements& from, const Elements& to, const Extents& extents
                           static_cast<cudaStream_t>(stream));
 }
 
-}  // namespace alibi::cuda
+}  // namespace alibi::core::cuda

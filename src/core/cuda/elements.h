@@ -4,7 +4,7 @@
 
 #include <cstdint>
 
-namespace alibi::cuda {
+namespace alibi::core::cuda {
 
 constexpr int most_axes = 8;
 
@@ -25,4 +25,4 @@ int launch_fill(const Elements& to, float value, const Extents& extents, void* s
 /// int32 to int32, else between any of the floating-point types.
 int launch_copy(const Elements& from, const Elements& to, const Extents& extents, void* stream);
 
-}  // namespace alibi::cuda
+}  // namespace alibi::core::cuda

@@ -54,7 +54,7 @@ class CudaMemory : public DeviceMemory {
 
 }  // namespace
 
-const DeviceMemory* cuda_memory() {
+const DeviceMemory* core::cuda_memory() {
   static const CudaMemory memory;
   return &memory;
 }

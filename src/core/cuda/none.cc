@@ -1,4 +1,4 @@
 // A build without CUDA.
 #include "core/device.h"
 
-const alibi::DeviceMemory* alibi::cuda_memory() { return nullptr; }
+const alibi::core::DeviceMemory* alibi::core::cuda_memory() { return nullptr; }

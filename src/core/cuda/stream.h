@@ -7,7 +7,7 @@
 
 #include "alibi/stream.h"
 
-namespace alibi::cuda {
+namespace alibi::core::cuda {
 
 /// Throws Error with CUDA's words unless this cudaError_t is cudaSuccess.
 void check_cuda(const char* operation, int error);
@@ -40,4 +40,4 @@ int multiprocessors(const char* operation);
 /// The most shared memory that a block of threads may ask for.
 int shared_bytes(const char* operation);
 
-}  // namespace alibi::cuda
+}  // namespace alibi::core::cuda

@@ -2,7 +2,7 @@
 // backward pass. What every kernel must do is tested in forward_test.cc and its neighbours, which run on AMX too.
 #include "attention/amx/cases.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -290,4 +290,4 @@ TEST(AttentionAmx, LeavesTheRestToTheOtherKernels) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -2,7 +2,7 @@
 // leave out, and values that are not finite.
 #include "attention/amx/cases.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -159,4 +159,4 @@ TEST(AttentionAmx, MaskedRowsMayHoldAnything) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

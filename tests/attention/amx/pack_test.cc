@@ -3,7 +3,7 @@
 
 #include "attention/amx/cases.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -55,4 +55,4 @@ TEST(AmxPack, TheLargestIsFoundInEveryPlace) {
 #endif
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

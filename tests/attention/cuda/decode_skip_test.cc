@@ -7,7 +7,7 @@
 #include "attention/decode/kv_cache_state.h"
 #include "attention/skip.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -309,4 +309,4 @@ TEST(DecodeCudaSkip, BothDirectionsWindowsAndGroupsVisitWhatTheCpuVisits) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -8,7 +8,7 @@
 #include "attention/decode/kv_cache_state.h"
 #include "core/random.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -19,7 +19,7 @@ Tensor there(const Tensor& tensor) { return tensor.to(Device::cuda); }
 KvCache cache_on_device(const Tensor& k, const Tensor& v, uint64_t seed = 1) {
   KvCache cache(k.size(0), k.size(2), k.size(3), k.dtype(), Device::cuda);
   const Tensor all_k = there(k), all_v = there(v);
-  const Random random(seed);
+  const core::Random random(seed);
   uint64_t draw = 0;
   while (cache.length() < k.size(1)) {
     const int64_t begin = cache.length(), left = k.size(1) - begin;
@@ -81,7 +81,7 @@ void expect_right(const DecodeCase& c, uint64_t seed = 1) {
 
 /// Of every kind, small enough for the emulator.
 DecodeCase random_case(uint64_t seed) {
-  const Random random(seed);
+  const core::Random random(seed);
   uint64_t draw = 0;
   const auto pick = [&](std::initializer_list<int64_t> of) { return of.begin()[random.below(draw++, of.size())]; };
   DecodeCase c{.batch = pick({1, 1, 2}), .keys = pick({1, 2, 15, 17, 63, 64, 65, 127, 129, 200, 333, 700})};
@@ -262,8 +262,8 @@ TEST(DecodeCuda, WhatItDoesNotTakeIsRefused) {
   EXPECT_EQ(cache.length(), 10);
   expect_error([&] { cache.fork(); }, "[kv_cache] fork() is for caches in the CPU's memory");
   const std::vector<int64_t> begins = {0, 0};
-  expect_error([&] { cache.release(begins, 0); }, "[kv_cache] release() is for caches in the CPU's memory");
-  expect_error([&] { released_share(in.q, cache, {}, in.q); }, "released_share() is for caches in the CPU's memory");
+  expect_error([&] { cache.evict(begins, 0); }, "[kv_cache] evict() is for caches in the CPU's memory");
+  expect_error([&] { evicted_share(in.q, cache, {}, in.q); }, "evicted_share() is for caches in the CPU's memory");
   expect_error([&] { attention_decode(in.q, cache); }, "[attention_decode] k lies on 'cuda', q on 'cpu'");
   expect_error([&] { attention_decode(there(in.q).to(DType::float16), cache); }, "[attention_decode] k is bfloat16");
   expect_error([&] { attention_decode(there(in.q), cache, {.dropout = 0.5f}); }, "options.dropout");
@@ -303,4 +303,4 @@ TEST(DecodeCuda, OutMayBeTheQueries) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

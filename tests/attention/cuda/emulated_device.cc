@@ -23,10 +23,10 @@ namespace cuda = kernels::cuda;
 
 EmulatedDevice::Events events;
 
-class Memory : public DeviceMemory {
+class Memory : public core::DeviceMemory {
  public:
   std::shared_ptr<void> allocate(size_t bytes, bool zeros) const override {
-    auto memory = alibi::allocate(bytes, zeros);
+    auto memory = alibi::core::allocate(bytes, zeros);
     if (!zeros && bytes > 0) std::memset(memory.get(), 0xff, bytes);
     void* const data = memory.get();
     return {data, [memory = std::move(memory), queue = alibi::stream()](void*) { events.note("free", queue); }};
@@ -117,7 +117,7 @@ constexpr kernels::CacheKernel cache_kernel = {
 }  // namespace
 
 EmulatedDevice::EmulatedDevice(bool backwards)
-    : memory_before_(device_memories().set(Device::cuda, &memory)),
+    : memory_before_(core::device_memories().set(Device::cuda, &memory)),
       kernel_before_(kernels::device_kernels().set(Device::cuda, &kernel)),
       cache_kernel_before_(kernels::device_cache_kernels().set(Device::cuda, &cache_kernel)) {
   cuda::Block::here().backwards = backwards;
@@ -128,7 +128,7 @@ EmulatedDevice::Events& EmulatedDevice::noted() { return events; }
 
 EmulatedDevice::~EmulatedDevice() {
   cuda::Block::here().backwards = false;
-  device_memories().set(Device::cuda, memory_before_);
+  core::device_memories().set(Device::cuda, memory_before_);
   kernels::device_kernels().set(Device::cuda, kernel_before_);
   kernels::device_cache_kernels().set(Device::cuda, cache_kernel_before_);
 }

@@ -34,7 +34,7 @@ class EmulatedDevice {
   EmulatedDevice& operator=(const EmulatedDevice&) = delete;
 
  private:
-  const DeviceMemory* memory_before_;
+  const core::DeviceMemory* memory_before_;
   const kernels::Kernel* kernel_before_;
   const kernels::CacheKernel* cache_kernel_before_;
 };

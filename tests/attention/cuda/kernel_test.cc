@@ -5,7 +5,7 @@
 #include "attention/cases.h"
 #include "attention/cuda/emulated_device.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -301,4 +301,4 @@ TEST(AttentionCuda, TheSameBitsInAnyOrder) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

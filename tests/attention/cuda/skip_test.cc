@@ -12,7 +12,7 @@
 #include "attention/problem.h"
 #include "attention/skip_change.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -65,7 +65,7 @@ TEST(AttentionCudaSkip, KeysWithACommonPart) {
   const EmulatedDevice device;
   AttentionCase c = long_case(520);
   c.options.slopes = {0.25f, 0.125f};
-  const Random random(5);
+  const core::Random random(5);
   const auto common = [&](int64_t i) { return random.normal(static_cast<uint64_t>(i % c.head_dim)); };
   for (const float lean : {0.0f, 0.6f, -0.6f}) {
     AttentionTensors t(c);
@@ -208,4 +208,4 @@ TEST(AttentionCudaSkip, BlocksVisitedAreThoseOfTheRule) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

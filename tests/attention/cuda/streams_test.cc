@@ -10,7 +10,7 @@
 #include "attention/cuda/emulated_device.h"
 #include "attention/cuda/order.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using namespace test;
@@ -168,4 +168,4 @@ TEST(AttentionCudaStreams, BlocksOfThreadsCoverAllTilesMostWorkFirst) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -162,8 +162,8 @@ TEST(ForkErrors, WhatWasReleasedIsNotShared) {
   append(cache, 1000, 1);
   KvCache shares = cache.fork();
   const std::vector<int64_t> begins = {500, 130};
-  shares.release(begins, 10);
-  cache.release(begins, 10);
+  shares.evict(begins, 10);
+  cache.evict(begins, 10);
   EXPECT_EQ(shares.shared_bytes(), 0);
   expect_same(shares, cache);
   const KvCache copied = cache.fork();

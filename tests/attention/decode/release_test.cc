@@ -1,11 +1,11 @@
-// A cache whose heads have released their oldest keys reads what is left, and bounds what is gone.
+// A cache whose heads have evicted their oldest keys reads what is left, and bounds what is gone.
 #include <gtest/gtest.h>
 
 #include <cmath>
 
 #include "alibi/kv_cache.h"
+#include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_state.h"
-#include "attention/decode/released_keys.h"
 #include "testing.h"
 
 namespace alibi::test {
@@ -13,13 +13,13 @@ namespace {
 
 constexpr int64_t batch = 2, kv_heads = 3, heads = 6, head_dim = 20;
 
-struct ReleasedCache {
-  ReleasedCache(int64_t keys, std::vector<int64_t> begins, float scale, DType dtype = DType::float32)
+struct EvictedCache {
+  EvictedCache(int64_t keys, std::vector<int64_t> begins, float scale, DType dtype = DType::float32)
       : k(random_tensor({batch, keys, kv_heads, head_dim}, 1, scale, dtype)),
         v(random_tensor({batch, keys, kv_heads, head_dim}, 2, 1, dtype)),
         cache(batch, kv_heads, head_dim, dtype) {
     cache.append(k, v);
-    cache.release(begins, 10);
+    cache.evict(begins, 10);
   }
   Tensor k, v;
   KvCache cache;
@@ -55,12 +55,12 @@ ExpectedLeft reference_of_left(const Tensor& q, const Tensor& k, const Tensor& v
   return all;
 }
 
-TEST(KvCacheRelease, AttentionReadsWhatIsLeft) {
+TEST(KvCacheEviction, AttentionReadsWhatIsLeft) {
   const AttentionOptions options{.slopes = slopes(heads)};
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const std::vector<int64_t>& begins :
          {std::vector<int64_t>{0, 130, 700}, {64, 64, 512}, {1000, 999, 0}, {512, 512, 512}}) {
-      ReleasedCache some(1000, begins, 1, dtype);
+      EvictedCache some(1000, begins, 1, dtype);
       const double tolerance = dtype == DType::float32 ? 2e-5 : 2e-2;
       for (const int64_t more : {0, 1, 300}) {
         const Tensor k = random_tensor({batch, more, kv_heads, head_dim}, 5, 1, dtype);
@@ -72,7 +72,7 @@ TEST(KvCacheRelease, AttentionReadsWhatIsLeft) {
           *old = all->clone();
         }
         for (const int64_t queries : {1, 3, 65}) {
-          if (some.k.size(1) - queries < 1000) continue;  // queries that stand before what was released
+          if (some.k.size(1) - queries < 1000) continue;  // queries that stand before what was evicted
           const Tensor q = random_tensor({batch, queries, heads, head_dim}, 3, 1, dtype);
           const ExpectedLeft wanted = reference_of_left(q, some.k, some.v, &some.cache, options);
           AttentionState few, many;
@@ -89,14 +89,14 @@ TEST(KvCacheRelease, AttentionReadsWhatIsLeft) {
   }
 }
 
-TEST(KvCacheRelease, GivesMemoryBackAndGrowsAgain) {
-  ReleasedCache some(3000, {0, 0, 0}, 1);
+TEST(KvCacheEviction, GivesMemoryBackAndGrowsAgain) {
+  EvictedCache some(3000, {0, 0, 0}, 1);
   const int64_t whole = some.cache.bytes();
-  some.cache.release(std::vector<int64_t>{2900, 2900, 1500}, 64);
+  some.cache.evict(std::vector<int64_t>{2900, 2900, 1500}, 64);
   EXPECT_EQ(some.cache.begin(0), 2880) << "the block of 2900 is kept";
   EXPECT_EQ(some.cache.begin(2), 1472);
   EXPECT_LT(some.cache.bytes(), whole / 3);
-  some.cache.release(std::vector<int64_t>{0, 0, 0}, 0);
+  some.cache.evict(std::vector<int64_t>{0, 0, 0}, 0);
   EXPECT_EQ(some.cache.begin(0), 2880) << "nothing comes back";
   KvCache copy = some.cache.clone();
   const Tensor k = random_tensor({batch, 200, kv_heads, head_dim}, 5);
@@ -114,10 +114,10 @@ TEST(KvCacheRelease, GivesMemoryBackAndGrowsAgain) {
   EXPECT_TRUE(same_bits(attention_decode(q, copy, options), expected));
 }
 
-TEST(KvCacheRelease, TheBoundHoldsAndIsWorthSomething) {
+TEST(KvCacheEviction, TheBoundHoldsAndIsWorthSomething) {
   for (const float scale : {0.0f, 0.3f, 1.0f, 3.0f, 10.0f}) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
-      ReleasedCache some(1000, {960, 800, 500}, scale, dtype);
+      EvictedCache some(1000, {960, 800, 500}, scale, dtype);
       for (const int64_t queries : {1, 20}) {
         const Tensor q = random_tensor({batch, queries, heads, head_dim}, 3, 1, dtype);
         const AttentionOptions options{.slopes = slopes(heads), .query_offset = 1000 - queries};
@@ -127,7 +127,7 @@ TEST(KvCacheRelease, TheBoundHoldsAndIsWorthSomething) {
         const std::vector<double> whole = reference_of_left(q, some.k, some.v, nullptr, options).lse;
         double worst = 0;
         for (size_t i = 0; i < kept.size(); ++i) worst = std::max(worst, -std::expm1(kept[i] - whole[i]));
-        const double bound = released_share(q, some.cache, options, state.lse);
+        const double bound = evicted_share(q, some.cache, options, state.lse);
         EXPECT_GE(bound, worst) << "scale " << scale << " queries " << queries;
         EXPECT_LE(bound, 1.0);
         // Equal scores leave only the distances, which the bound counts exactly.
@@ -136,53 +136,53 @@ TEST(KvCacheRelease, TheBoundHoldsAndIsWorthSomething) {
       }
     }
   }
-  ReleasedCache far(5000, {4000, 4000, 4000}, 1);
+  EvictedCache far(5000, {4000, 4000, 4000}, 1);
   const Tensor q = random_tensor({batch, 1, heads, head_dim}, 3);
   const AttentionOptions steep{.slopes = slopes(heads, 2)};
   AttentionState state;
   attention_decode(q, far.cache, steep, &state);
-  EXPECT_LT(released_share(q, far.cache, steep, state.lse), 1e-60);
-  EXPECT_EQ(released_share(q, ReleasedCache(5000, {0, 0, 0}, 1).cache, steep, state.lse), 0);
+  EXPECT_LT(evicted_share(q, far.cache, steep, state.lse), 1e-60);
+  EXPECT_EQ(evicted_share(q, EvictedCache(5000, {0, 0, 0}, 1).cache, steep, state.lse), 0);
   // A key of unknown length may weigh anything.
   Tensor k = random_tensor({batch, 100, kv_heads, head_dim}, 1);
   k.data<float>()[3] = std::numeric_limits<float>::infinity();
   KvCache damaged(batch, kv_heads, head_dim);
   damaged.append(k, k);
-  damaged.release(std::vector<int64_t>{64, 64, 64}, 0);
+  damaged.evict(std::vector<int64_t>{64, 64, 64}, 0);
   attention_decode(q, damaged, steep, &state);
-  EXPECT_EQ(released_share(q, damaged, steep, state.lse), 1);
+  EXPECT_EQ(evicted_share(q, damaged, steep, state.lse), 1);
 }
 
 /// Equal scores leave the bound no room but its slack: the log-sum-exp it takes is rounded up or down.
-TEST(KvCacheRelease, TheBoundHoldsWhateverTheRounding) {
+TEST(KvCacheEviction, TheBoundHoldsWhateverTheRounding) {
   for (const float slope : {0.001f, 0.0123f, 0.05f}) {
     for (int64_t keys = 200; keys < 1000; keys += 37) {
       KvCache one(1, 1, head_dim);
       const Tensor zeros({1, keys, 1, head_dim}), q({1, 1, 1, head_dim});
       one.append(zeros, zeros);
-      one.release(std::vector<int64_t>{128}, 0);
+      one.evict(std::vector<int64_t>{128}, 0);
       const AttentionOptions options{.slopes = {slope}};
       AttentionState state;
       attention_decode(q, one, options, &state);
-      long double released = 0, kept = 0;
+      long double evicted = 0, kept = 0;
       for (int64_t j = 0; j < keys; ++j) {
         const auto distance = static_cast<long double>(keys - 1 - j);
-        (j < 128 ? released : kept) += std::exp(-static_cast<long double>(slope) * distance);
+        (j < 128 ? evicted : kept) += std::exp(-static_cast<long double>(slope) * distance);
       }
-      EXPECT_GE(static_cast<long double>(released_share(q, one, options, state.lse)), released / (released + kept))
+      EXPECT_GE(static_cast<long double>(evicted_share(q, one, options, state.lse)), evicted / (evicted + kept))
           << slope << " " << keys;
     }
   }
 }
 
-TEST(ReleasedKeys, FewStretchesBoundAMillionKeys) {
-  kernels::ReleasedKeys released;
+TEST(EvictedKeys, FewStretchesBoundAMillionKeys) {
+  kernels::EvictedKeys evicted;
   const auto norm = [](int64_t key) { return key == 70 * 64 ? 9.0f : 1 + static_cast<float>(key % 640) / 640; };
   constexpr int64_t keys = 1 << 20, block = 64;
-  for (int64_t begin = 0; begin < keys; begin += block) released.add({begin, begin + block, norm(begin)});
-  EXPECT_EQ(released.keys(), keys);
-  EXPECT_EQ(released.longest(), 9);
-  EXPECT_LE(released.bytes(), 2048);
+  for (int64_t begin = 0; begin < keys; begin += block) evicted.add({begin, begin + block, norm(begin)});
+  EXPECT_EQ(evicted.keys(), keys);
+  EXPECT_EQ(evicted.longest(), 9);
+  EXPECT_LE(evicted.bytes(), 2048);
   for (const float slope : {0.0f, 0x1p-16f, 0x1p-8f, 0.5f}) {
     double exact = 0;
     for (int64_t begin = 0; begin < keys; begin += block) {
@@ -191,24 +191,24 @@ TEST(ReleasedKeys, FewStretchesBoundAMillionKeys) {
                           static_cast<double>(slope) * static_cast<double>(keys + 10 - i));
       }
     }
-    const double bound = released.log_weight(2, slope, keys + 10);
+    const double bound = evicted.log_weight(2, slope, keys + 10);
     EXPECT_GE(bound, std::log(exact));
     EXPECT_TRUE(slope < 0x1p-10f || bound <= std::log(exact) + 2) << "the long key is far";
   }
 }
 
-TEST(KvCacheRelease, ErrorsLeaveItAsItWas) {
-  ReleasedCache some(1000, {0, 200, 640}, 1);
+TEST(KvCacheEviction, ErrorsLeaveItAsItWas) {
+  EvictedCache some(1000, {0, 200, 640}, 1);
   const std::vector<int64_t> two(2), beyond{0, 0, 1001}, negative{0, -1, 0};
-  expect_error([&] { some.cache.release(two, 0); }, "2 beginnings for 3 heads");
-  expect_error([&] { some.cache.release(beyond, 0); }, "head 2 are to begin at 1001");
-  expect_error([&] { some.cache.release(negative, 0); }, "head 1 are to begin at -1");
-  expect_error([&] { some.cache.release(std::vector<int64_t>(3), -1); }, "room for -1");
-  expect_error([&] { some.cache.truncate(639); }, "released those before 640");
-  expect_error([&] { some.cache.keys(); }, "released");
+  expect_error([&] { some.cache.evict(two, 0); }, "2 beginnings for 3 heads");
+  expect_error([&] { some.cache.evict(beyond, 0); }, "head 2 are to begin at 1001");
+  expect_error([&] { some.cache.evict(negative, 0); }, "head 1 are to begin at -1");
+  expect_error([&] { some.cache.evict(std::vector<int64_t>(3), -1); }, "room for -1");
+  expect_error([&] { some.cache.truncate(639); }, "evicted those before 640");
+  expect_error([&] { some.cache.keys(); }, "evicted");
   expect_error([&] { some.cache.begin(3); }, "kv_head is 3");
   Tensor out({batch, 400, heads, head_dim});
-  expect_error([&] { cached_attention(Tensor(out.shape()), some.cache, {}, out); }, "keys before 640 were released");
+  expect_error([&] { cached_attention(Tensor(out.shape()), some.cache, {}, out); }, "keys before 640 were evicted");
   EXPECT_EQ(some.cache.length(), 1000);
 }
 

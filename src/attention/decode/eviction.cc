@@ -1,23 +1,22 @@
-#include "model/forgetting.h"
+#include "attention/decode/eviction.h"
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
 
+#include "attention/decode/evicted_share.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/kv_cache_state.h"
-#include "attention/decode/released_share.h"
 #include "core/check.h"
+#include "core/format.h"
 #include "core/parallel.h"
-#include "model/position.h"
-#include "report/format.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 using kernels::cache_block;
 
-constexpr double infinity = std::numeric_limits<double>::infinity();
+constexpr double no_limit = std::numeric_limits<double>::infinity();
 /// Enough for full speed, as contexts without a limit do.
 constexpr int64_t most_together = 2048;
 /// What a head keeps at least: what decoding visits without a question.
@@ -26,42 +25,40 @@ constexpr int64_t least_kept = 2 * cache_block;
 constexpr int64_t unsettled = 64;
 /// Slopes below are taken for this one: their heads keep all that there is memory for.
 constexpr double flattest = 1e-9;
-/// Of the memory: for norms, and what is known of released keys.
+/// Of the memory: for norms, and what is known of evicted keys.
 constexpr double for_norms = 1.0 / 32;
 
 }  // namespace
 
-Forgetting::Forgetting(const TransformerConfig& config, const ContextOptions& options, DType dtype)
-    : layers_(config.layers),
-      heads_(config.heads),
-      kv_heads_(config.key_heads()),
-      window_(config.window),
+Eviction::Eviction(const EvictionOptions& options)
+    : layers_(options.layers),
+      heads_(options.heads),
+      kv_heads_(options.kv_heads),
+      window_(options.window),
       options_(options),
       slopes_(static_cast<size_t>(layers_ * heads_), 0.0f),
-      leads_(static_cast<size_t>(layers_ * heads_), -infinity),
-      key_bytes_(2 * ceil_div(config.head_dim(), KvCache::State::row_multiple) * KvCache::State::row_multiple *
-                 static_cast<int64_t>(size_of(dtype))) {
-  check_usage(make_position(config)->bounds_far_keys(),
-              "[context] {} positions put no bound on what far keys weigh; only alibi can release keys",
-              name_of(config.position));
+      leads_(static_cast<size_t>(layers_ * heads_), -no_limit),
+      key_bytes_(2 * core::ceil_div(options.head_dim, KvCache::State::row_multiple) * KvCache::State::row_multiple *
+                 static_cast<int64_t>(size_of(options.dtype))) {
   check_usage(!options.tolerance || (*options.tolerance > 0 && *options.tolerance < 1),
               "[context] the tolerance is {}, expected above 0 and below 1", options.tolerance.value_or(0));
-  tolerance_ = options.tolerance.value_or(dtype == DType::bfloat16 ? 0x1p-11 : 0x1p-24);
+  tolerance_ = options.tolerance.value_or(options.dtype == DType::bfloat16 ? 0x1p-11 : 0x1p-24);
 
   const auto of_token = static_cast<double>(layers_ * kv_heads_);
   most_keys_ = options.memory ? static_cast<double>(*options.memory) * (1 - for_norms) / static_cast<double>(key_bytes_)
-                              : infinity;
+                              : no_limit;
   // A quarter is for what is read next, the rest for what was read.
   most_tokens_ = static_cast<int64_t>(std::min(most_keys_ / of_token / 4, static_cast<double>(most_together)));
   most_tokens_ = most_tokens_ / cache_block * cache_block;
   if (!options.memory) return;
   const double least = 6 * static_cast<double>(cache_block) * of_token;
-  check_usage(most_keys_ >= least, "[context] {} of memory hold {} tokens of this model; at least {} are needed, {}",
-              format_bytes(*options.memory), static_cast<int64_t>(most_keys_ / of_token), 6 * cache_block,
-              format_bytes(static_cast<int64_t>(std::ceil(least * static_cast<double>(key_bytes_) / (1 - for_norms)))));
+  check_usage(
+      most_keys_ >= least, "[context] {} of memory hold {} tokens of this model; at least {} are needed, {}",
+      core::format_bytes(*options.memory), static_cast<int64_t>(most_keys_ / of_token), 6 * cache_block,
+      core::format_bytes(static_cast<int64_t>(std::ceil(least * static_cast<double>(key_bytes_) / (1 - for_norms)))));
 }
 
-int64_t Forgetting::needed_from(int64_t layer, int64_t kv_head, double log_share, int64_t position) const {
+int64_t Eviction::needed_from(int64_t layer, int64_t kv_head, double log_share, int64_t position) const {
   const int64_t group = heads_ / kv_heads_;
   auto reach = static_cast<double>(least_kept);
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
@@ -72,16 +69,16 @@ int64_t Forgetting::needed_from(int64_t layer, int64_t kv_head, double log_share
     // Later tokens may lead by more than all so far, when the keys they look back at are gone already. The reach allows
     // for e^2 times the largest lead, and an eighth more of the exponent, since leads grow with the scores. Without
     // that the first such token passes the tolerance, and ends a context that is to be exact.
-    const double lead = seen > -infinity ? seen + std::abs(seen) / 8 + 2 : 0;
+    const double lead = seen > -no_limit ? seen + std::abs(seen) / 8 + 2 : 0;
     const double needed = (lead - std::log(-std::expm1(-slope)) - log_share) / slope;
-    reach = std::max(reach, std::isnan(needed) ? infinity : needed);
+    reach = std::max(reach, std::isnan(needed) ? no_limit : needed);
   }
   if (window_ > 0) reach = std::min(reach, static_cast<double>(window_ - 1));  // what lies beyond is not seen
   if (reach >= static_cast<double>(position)) return 0;
   return (position - static_cast<int64_t>(std::ceil(reach))) / cache_block * cache_block;
 }
 
-std::vector<int64_t> Forgetting::plan(std::span<const KvCache> caches, double most_keys) const {
+std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double most_keys) const {
   std::vector<int64_t> begins(static_cast<size_t>(layers_ * kv_heads_));
   const int64_t position = caches.front().length();
   if (position == 0) return begins;
@@ -97,7 +94,7 @@ std::vector<int64_t> Forgetting::plan(std::span<const KvCache> caches, double mo
     return keys;
   };
   // Below `all` the flattest head keeps all that it has; `none` keeps no more than the least.
-  double all = options_.tolerance ? std::log(*options_.tolerance) : -infinity, none = 1e9;
+  double all = options_.tolerance ? std::log(*options_.tolerance) : -no_limit, none = 1e9;
   if (!(keys_at(all) > most_keys)) return begins;
   all = std::max(all, -1e9);
   for (int i = 0; i < 60; ++i) {
@@ -108,7 +105,7 @@ std::vector<int64_t> Forgetting::plan(std::span<const KvCache> caches, double mo
   return begins;
 }
 
-void Forgetting::make_room(std::span<KvCache> caches, int64_t tokens) {
+void Eviction::make_room(std::span<KvCache> caches, int64_t tokens) {
   const int64_t position = caches.front().length();
   const bool lacks = std::any_of(caches.begin(), caches.end(),
                                  [&](const KvCache& cache) { return cache.capacity() < position + tokens; });
@@ -116,7 +113,7 @@ void Forgetting::make_room(std::span<KvCache> caches, int64_t tokens) {
   // Room for as much as may be read at once, but no more than half of what there is: short texts take little.
   const auto room_beside = [&](double kept) {
     const auto half = std::min(static_cast<int64_t>(kept / 2), most_tokens_);
-    return ceil_div(position + std::max(tokens, half), cache_block) * cache_block - position;
+    return core::ceil_div(position + std::max(tokens, half), cache_block) * cache_block - position;
   };
   const auto all_heads = static_cast<double>(layers_ * kv_heads_);
   const int64_t most_room = room_beside(static_cast<double>(position));
@@ -128,19 +125,19 @@ void Forgetting::make_room(std::span<KvCache> caches, int64_t tokens) {
     const auto of_layer =
         std::span(begins).subspan(layer * static_cast<size_t>(kv_heads_), static_cast<size_t>(kv_heads_));
     for (int64_t h = 0; h < kv_heads_; ++h) {
-      const int64_t released = of_layer[static_cast<size_t>(h)] - caches[layer].begin(h);
-      if (released == 0) continue;
-      released_at_ = position;
-      certificate_.keys += released;
+      const int64_t evicted = of_layer[static_cast<size_t>(h)] - caches[layer].begin(h);
+      if (evicted == 0) continue;
+      evicted_at_ = position;
+      certificate_.keys += evicted;
     }
-    caches[layer].release(of_layer, room);
+    caches[layer].evict(of_layer, room);
   }
 }
 
-void Forgetting::attended(int layer, const Tensor& q, const KvCache& cache, const AttentionOptions& options,
-                          const Tensor& lse) {
+void Eviction::attended(int layer, const Tensor& q, const KvCache& cache, const AttentionOptions& options,
+                        const Tensor& lse) {
   std::copy_n(options.slopes.begin(), heads_, slopes_.begin() + layer * heads_);
-  const kernels::ReleasedShares shares = kernels::released_shares(q, cache, options, lse, unsettled);
+  const kernels::EvictedShares shares = kernels::evicted_shares(q, cache, options, lse, unsettled);
   for (int64_t head = 0; head < heads_; ++head) {
     double& lead = leads_[static_cast<size_t>(layer * heads_ + head)];
     lead = std::max(lead, shares.lead[static_cast<size_t>(head)]);
@@ -148,8 +145,8 @@ void Forgetting::attended(int layer, const Tensor& q, const KvCache& cache, cons
   if (!(shares.worst > certificate_.worst)) return;
   const int64_t position = cache.length() - q.size(1) + shares.query;
   check(!options_.exact || shares.worst <= tolerance_,
-        "[context] at token {} the keys that layer {} and head {} have released could have {:.2g} of the weight, more "
-        "than the tolerance {:.2g}; give more memory, release by a tolerance, or go on without being exact",
+        "[context] at token {} the keys that layer {} and head {} have evicted could have {:.2g} of the weight, more "
+        "than the tolerance {:.2g}; give more memory, evict by a tolerance, or go on without being exact",
         position, layer, shares.head, shares.worst, tolerance_);
   certificate_.worst = shares.worst;
   certificate_.position = position;
@@ -157,4 +154,4 @@ void Forgetting::attended(int layer, const Tensor& q, const KvCache& cache, cons
   certificate_.head = static_cast<int>(shares.head);
 }
 
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -6,9 +6,9 @@
 namespace alibi::nn {
 
 /// Whether a product is one of those: up to eight rows, both operands inner axis first.
-bool is_of_few_rows(const Product& product);
+bool is_skinny(const Product& product);
 
 /// The product, in tasks of rows of b. Each element of c is summed in an order that depends on k alone.
-void multiply_few_rows(const Product& product);
+void skinny_gemm(const Product& product);
 
 }  // namespace alibi::nn

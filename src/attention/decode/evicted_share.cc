@@ -1,4 +1,4 @@
-#include "attention/decode/released_share.h"
+#include "attention/decode/evicted_share.h"
 
 #include <algorithm>
 #include <cmath>
@@ -24,11 +24,11 @@ double slack(DType dtype, int64_t head_dim, double magnitude) {
 
 }  // namespace
 
-ReleasedShares released_shares(const Tensor& q, const KvCache& cache, const AttentionOptions& options,
-                               const Tensor& lse, int64_t count_from) {
-  constexpr const char* operation = "released_share";
+EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse,
+                             int64_t count_from) {
+  constexpr const char* operation = "evicted_share";
   const KvCache::State& held = cache.state();
-  held.check_on_cpu("released_share()");
+  held.check_on_cpu("evicted_share()");
   check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
@@ -47,8 +47,8 @@ ReleasedShares released_shares(const Tensor& q, const KvCache& cache, const Atte
   const auto look = [&](int64_t at) {
     Head& head = found[static_cast<size_t>(at)];
     const int64_t b = at / problem.heads, h = at % problem.heads, kv_head = h / problem.group();
-    const ReleasedKeys& released = held.released[static_cast<size_t>(b * held.kv_heads + kv_head)];
-    const double longest = std::max<double>(static_cast<double>(released.longest()),
+    const EvictedKeys& evicted = held.evicted[static_cast<size_t>(b * held.kv_heads + kv_head)];
+    const double longest = std::max<double>(static_cast<double>(evicted.longest()),
                                             static_cast<double>(held.norms.longest(b * held.kv_heads + kv_head)));
     const HeadBias bias = problem.bias(b, h);
     const int64_t offset = problem.sequences[static_cast<size_t>(b)].query_offset;
@@ -62,14 +62,14 @@ ReleasedShares released_shares(const Tensor& q, const KvCache& cache, const Atte
         const double lead = reach * longest - sum;
         head.lead = std::isnan(lead) ? infinity : std::max(head.lead, lead);
       }
-      if (released.empty()) continue;
-      const int64_t nearest = position - (released.keys() - 1);
+      if (evicted.empty()) continue;
+      const int64_t nearest = position - (evicted.keys() - 1);
       double weight = infinity;
       if (nearest > bias.most) continue;  // all of them are out of its sight
       if (nearest > 0) {
-        const double magnitude = reach * static_cast<double>(released.longest()) +
+        const double magnitude = reach * static_cast<double>(evicted.longest()) +
                                  static_cast<double>(bias.slope_before) * static_cast<double>(nearest) + std::abs(sum);
-        weight = released.log_weight(reach, bias.slope_before, position) - sum +
+        weight = evicted.log_weight(reach, bias.slope_before, position) - sum +
                  slack(problem.dtype, problem.head_dim, magnitude);
         if (std::isnan(weight)) weight = infinity;
       }
@@ -80,12 +80,12 @@ ReleasedShares released_shares(const Tensor& q, const KvCache& cache, const Atte
     }
   };
   constexpr int64_t rows_together = 256;
-  parallel_ranges(static_cast<int64_t>(found.size()), std::max<int64_t>(1, rows_together / problem.queries),
-                  [&](int64_t begin, int64_t end) {
-                    for (int64_t at = begin; at < end; ++at) look(at);
-                  });
+  core::parallel_ranges(static_cast<int64_t>(found.size()), std::max<int64_t>(1, rows_together / problem.queries),
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t at = begin; at < end; ++at) look(at);
+                        });
 
-  ReleasedShares result;
+  EvictedShares result;
   result.lead.assign(static_cast<size_t>(problem.heads), -infinity);
   double worst = -infinity;
   for (size_t at = 0; at < found.size(); ++at) {
@@ -102,8 +102,8 @@ ReleasedShares released_shares(const Tensor& q, const KvCache& cache, const Atte
 
 }  // namespace kernels
 
-double released_share(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse) {
-  return kernels::released_shares(q, cache, options, lse, 0).worst;
+double evicted_share(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse) {
+  return kernels::evicted_shares(q, cache, options, lse, 0).worst;
 }
 
 }  // namespace alibi

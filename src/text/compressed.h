@@ -7,10 +7,10 @@
 #include <string_view>
 #include <vector>
 
-namespace alibi {
+namespace alibi::text {
 
 /// Whether a file that begins so is compressed by gzip or Zstandard.
-bool is_packed(std::string_view beginning);
+bool is_compressed(std::string_view beginning);
 
 /// The bytes that were compressed, of all members or frames one after the other; or what came until it was known not to
 /// be text (a NUL byte): of a small file it may be more than memory holds. `name` is for messages. Throws Error for a
@@ -32,4 +32,4 @@ struct Record {
 /// line for one that is no object or has no such string, with the fields that it has.
 std::vector<Record> read_records(std::string_view lines, const std::string& field, const std::string& name);
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -1,4 +1,4 @@
-#include "nn/many.h"
+#include "nn/foreach.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 #include "alibi/error.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::nn {
 namespace {
 
 using test::random_tensor;
@@ -105,4 +105,4 @@ TEST(Many, ArgumentsAreChecked) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::nn

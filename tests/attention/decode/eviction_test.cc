@@ -1,6 +1,6 @@
-// Contexts with a limit: memory stays below it, what is released matters no more than the certificate says, and forks
+// Contexts with a limit: memory stays below it, what is evicted matters no more than the certificate says, and forks
 // and rewound contexts give the bits of fresh ones.
-#include "model/forgetting.h"
+#include "attention/decode/eviction.h"
 
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 #include "model/context_state.h"
 #include "testing.h"
 
-namespace alibi {
+namespace alibi::kernels {
 namespace {
 
 constexpr int64_t forgotten_length = 3000;
@@ -59,7 +59,7 @@ std::vector<float> read_all(const LanguageModel& model, Context& context, const 
   return nll;
 }
 
-TEST(Forgetting, MemoryStaysBelowTheLimit) {
+TEST(Eviction, MemoryStaysBelowTheLimit) {
   const LanguageModel model = steep_reader(2);
   const std::vector<float> whole = model.nll(long_ids(), long_targets());
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
@@ -69,7 +69,7 @@ TEST(Forgetting, MemoryStaysBelowTheLimit) {
     const std::vector<float> nll = read_all(model, context, [&] { most = std::max(most, context.bytes()); });
     EXPECT_LE(most, limit);
     EXPECT_GT(most, limit * 8 / 10) << "it uses what it may";
-    const ReleaseCertificate certificate = context.certificate();
+    const EvictionCertificate certificate = context.certificate();
     EXPECT_GT(certificate.keys, (forgotten_length - 600) * 2 * 2);
     EXPECT_GT(certificate.worst, 0);
     EXPECT_LT(certificate.worst, 1e-6);
@@ -78,7 +78,7 @@ TEST(Forgetting, MemoryStaysBelowTheLimit) {
   }
 }
 
-TEST(Forgetting, ATooSmallMemoryIsReportedAsSuch) {
+TEST(Eviction, ATooSmallMemoryIsReportedAsSuch) {
   const LanguageModel model = steep_reader(8);  // its flattest head looks back some thousand tokens
   Context context(model, {.memory = 600 * token_bytes});
   const std::vector<float> nll = read_all(model, context, [] {});
@@ -88,7 +88,7 @@ TEST(Forgetting, ATooSmallMemoryIsReportedAsSuch) {
   EXPECT_GT(test::max_abs_diff(nll, model.nll(long_ids(), long_targets())), 1e-4) << "the bound was not for nothing";
 }
 
-TEST(Forgetting, EachLayerHasSlopesOfItsOwn) {
+TEST(Eviction, EachLayerHasSlopesOfItsOwn) {
   LanguageModelConfig config = steep_reader(8).config();
   config.transformer.slope_training = SlopeTraining::learned;
   LanguageModel model(config, 3);
@@ -104,7 +104,7 @@ TEST(Forgetting, EachLayerHasSlopesOfItsOwn) {
   EXPECT_LT(context.certificate().worst, 1e-6);
 }
 
-TEST(Forgetting, ATolerancePutsAnEndToTheMemory) {
+TEST(Eviction, ATolerancePutsAnEndToTheMemory) {
   const LanguageModel model = steep_reader(2);
   Context context(model, {.tolerance = 1e-5, .exact = true});
   std::vector<int64_t> bytes;
@@ -114,12 +114,12 @@ TEST(Forgetting, ATolerancePutsAnEndToTheMemory) {
   EXPECT_GT(context.certificate().keys, 0);
   EXPECT_LE(context.certificate().worst, 1e-5);
   EXPECT_TRUE(test::max_abs_diff(nll, model.nll(long_ids(), long_targets())) <= 2e-4);
-  const ReleaseCertificate none = Context(model).certificate();
+  const EvictionCertificate none = Context(model).certificate();
   EXPECT_EQ(none.keys, 0);
   EXPECT_EQ(none.worst, 0);
 }
 
-TEST(Forgetting, ExactEndsBeforeTheBoundPassesTheTolerance) {
+TEST(Eviction, ExactEndsBeforeTheBoundPassesTheTolerance) {
   const LanguageModel model = steep_reader(8);
   Context context(model, {.memory = 600 * token_bytes, .exact = true});
   test::expect_error([&] { read_all(model, context, [] {}); }, "more than the tolerance 6e-08");
@@ -133,21 +133,28 @@ TEST(Forgetting, ExactEndsBeforeTheBoundPassesTheTolerance) {
 class LevelHead {
  public:
   explicit LevelHead(const ContextOptions& limit, int64_t window = 0)
-      : forgetting(config(window), limit, DType::float32) {
+      : eviction({.layers = 1,
+                  .heads = 1,
+                  .kv_heads = 1,
+                  .head_dim = head_dim,
+                  .window = window,
+                  .memory = limit.memory,
+                  .tolerance = limit.tolerance,
+                  .exact = limit.exact}) {
     options.window = window;
   }
 
   /// `lead`: of each of these tokens, as a logarithm.
   void read(int64_t tokens, double lead) {
-    forgetting.make_room(std::span(&cache, 1), tokens);
+    eviction.make_room(std::span(&cache, 1), tokens);
     Tensor k({1, tokens, 1, head_dim}), q({1, tokens, 1, head_dim});
     k.slice(3, 0, 1).fill(1);
     cache.append(k, k);
     q.slice(3, 1, 2).fill(static_cast<float>(4 * (lead + std::log(all_weights))));  // scale 1/4
     AttentionState state;
     attention_decode(q, cache, options, &state);
-    share = released_share(q, cache, options, state.lse);
-    forgetting.attended(0, q, cache, options, state.lse);
+    share = evicted_share(q, cache, options, state.lse);
+    eviction.attended(0, q, cache, options, state.lse);
   }
   int64_t kept() const { return cache.length() - cache.begin(0); }
 
@@ -156,20 +163,11 @@ class LevelHead {
   static constexpr double all_weights = 64.5;  // 1 / (1 - exp(-slope))
   AttentionOptions options{.slopes = {slope}};
   KvCache cache{1, 1, head_dim};
-  Forgetting forgetting;
-  double share = 0;  ///< of what was released, in the tokens read last
-
- private:
-  static TransformerConfig config(int64_t window) {
-    TransformerConfig result = preset("tiny").transformer;
-    result.window = window;
-    result.layers = result.heads = result.kv_heads = 1;
-    result.d_model = head_dim;
-    return result;
-  }
+  Eviction eviction;
+  double share = 0;  ///< of what was evicted, in the tokens read last
 };
 
-/// Reads 3000 tokens, so that all but what the head is thought to need is released. The first, whose rows lack keys,
+/// Reads 3000 tokens, so that all but what the head is thought to need is evicted. The first, whose rows lack keys,
 /// lead by less.
 LevelHead level_reader(double lead, double tolerance) {
   LevelHead head({.tolerance = tolerance, .exact = true});
@@ -179,7 +177,7 @@ LevelHead level_reader(double lead, double tolerance) {
 
 // The reach follows from the largest lead so far, and later tokens may lead by more: by e^2 and an eighth more they
 // find what they need.
-TEST(Forgetting, TheReachIsForLeadsThatAreYetToCome) {
+TEST(Eviction, TheReachIsForLeadsThatAreYetToCome) {
   constexpr double tolerance = 1e-4;
   for (const double lead : {-3.0, 0.0, 8.0}) {
     SCOPED_TRACE(lead);
@@ -187,16 +185,16 @@ TEST(Forgetting, TheReachIsForLeadsThatAreYetToCome) {
     ASSERT_GT(head.cache.begin(0), 500);
     const double foreseen = lead + 2 + std::abs(lead) / 8;
     while (const int64_t room = head.cache.capacity() - head.cache.length()) head.read(room, lead);
-    EXPECT_NO_THROW(head.read(1, foreseen - 0.05));  // right after keys were released
+    EXPECT_NO_THROW(head.read(1, foreseen - 0.05));  // right after keys were evicted
     EXPECT_LE(head.share, tolerance);
     const double needed = (foreseen + std::log(head.all_weights / tolerance)) / static_cast<double>(LevelHead::slope);
     EXPECT_LE(static_cast<double>(head.kept()), needed + 64 + 2) << "and no more than that";
   }
 }
 
-// What a window leaves out is released however far the head would reach, and not a key more: 193 before a token, that
+// What a window leaves out is evicted however far the head would reach, and not a key more: 193 before a token, that
 // is 194 of them with itself, which ends right behind a block of 64.
-TEST(Forgetting, AWindowEndsTheReach) {
+TEST(Eviction, AWindowEndsTheReach) {
   constexpr int64_t window = 194;
   LevelHead head({.tolerance = 1e-4, .exact = true}, window);
   head.read(1000, 1);
@@ -205,11 +203,11 @@ TEST(Forgetting, AWindowEndsTheReach) {
     ASSERT_LE(head.cache.begin(0), head.cache.length() - window);
   }
   EXPECT_GT(head.cache.begin(0), 1000);
-  EXPECT_EQ(head.forgetting.certificate().worst, 0);
+  EXPECT_EQ(head.eviction.certificate().worst, 0);
 }
 
-// What decoding visits without asking stays, however steep the head: a release would save next to nothing.
-TEST(Forgetting, TheNearestKeysStay) {
+// What decoding visits without asking stays, however steep the head: an eviction would save next to nothing.
+TEST(Eviction, TheNearestKeysStay) {
   LevelHead head({.tolerance = 1e-4});
   head.options.slopes = {4};
   for (int i = 0; i < 400; ++i) {
@@ -219,18 +217,14 @@ TEST(Forgetting, TheNearestKeysStay) {
   EXPECT_GT(head.cache.begin(0), 100);
 }
 
-TEST(Forgetting, TheCertificateSaysWhere) {
+TEST(Eviction, TheCertificateSaysWhere) {
   constexpr int64_t size = 16, layers = 3;
-  TransformerConfig config = preset("tiny").transformer;
-  config.layers = layers;
-  config.heads = config.kv_heads = 2;
-  config.d_model = 2 * size;
-  Forgetting forgetting(config, {.tolerance = 1e-4}, DType::float32);
+  Eviction eviction({.layers = layers, .heads = 2, .kv_heads = 2, .head_dim = size, .tolerance = 1e-4});
   std::vector<KvCache> caches;
   for (int layer = 0; layer < layers; ++layer) caches.emplace_back(1, 2, size);
   const AttentionOptions options{.slopes = {0.1f, 0.1f}};
   const auto read = [&](int64_t tokens, int at_layer, int64_t at_token) {  // a query far longer than the others there
-    forgetting.make_room(caches, tokens);
+    eviction.make_room(caches, tokens);
     for (int layer = 0; layer < layers; ++layer) {
       Tensor k({1, tokens, 2, size}), q({1, tokens, 2, size});
       k.slice(3, 0, 1).fill(1);
@@ -239,20 +233,20 @@ TEST(Forgetting, TheCertificateSaysWhere) {
       caches[static_cast<size_t>(layer)].append(k, k);
       AttentionState state;
       attention_decode(q, caches[static_cast<size_t>(layer)], options, &state);
-      forgetting.attended(layer, q, caches[static_cast<size_t>(layer)], options, state.lse);
+      eviction.attended(layer, q, caches[static_cast<size_t>(layer)], options, state.lse);
     }
   };
   for (int i = 0; i < 20; ++i) read(50, -1, 0);
-  EXPECT_LT(forgetting.certificate().worst, 1e-4);
+  EXPECT_LT(eviction.certificate().worst, 1e-4);
   read(50, 1, 7);
-  const ReleaseCertificate& certificate = forgetting.certificate();
+  const EvictionCertificate& certificate = eviction.certificate();
   EXPECT_GT(certificate.worst, 1e-4);
   EXPECT_EQ(certificate.position, 1007);
   EXPECT_EQ(certificate.layer, 1);
   EXPECT_EQ(certificate.head, 1);
 }
 
-TEST(Forgetting, ExactIsTheToleranceAndNotMore) {
+TEST(Eviction, ExactIsTheToleranceAndNotMore) {
   constexpr double tolerance = 1e-4;
   LevelHead head = level_reader(1, tolerance);
   double low = 1, high = 20;  // of leads: allowed, refused
@@ -262,16 +256,16 @@ TEST(Forgetting, ExactIsTheToleranceAndNotMore) {
     LevelHead other = level_reader(1, tolerance);
     const std::string message = test::message_of([&] { other.read(1, lead); });
     EXPECT_EQ(message.find(refused) != std::string::npos, other.share > tolerance) << other.share << " " << message;
-    EXPECT_LE(other.forgetting.certificate().worst, tolerance);
+    EXPECT_LE(other.eviction.certificate().worst, tolerance);
     (other.share > tolerance ? high : low) = lead;
   }
   EXPECT_LT(high - low, 0.01);
   head.read(1, low);
-  EXPECT_NEAR(head.forgetting.certificate().worst, tolerance, 1e-2 * tolerance);
-  EXPECT_EQ(head.forgetting.certificate().position, 3000);
+  EXPECT_NEAR(head.eviction.certificate().worst, tolerance, 1e-2 * tolerance);
+  EXPECT_EQ(head.eviction.certificate().position, 3000);
 }
 
-TEST(Forgetting, ForkedAndRewoundOnesGiveTheBitsOfFreshOnes) {
+TEST(Eviction, ForkedAndRewoundOnesGiveTheBitsOfFreshOnes) {
   const LanguageModel model = steep_reader(2);
   const Tensor ids = long_ids(), others = test::random_ids({1, 30}, 9, 257);
   const auto read_to = [&](Context& context, std::initializer_list<int64_t> ends) {
@@ -282,12 +276,12 @@ TEST(Forgetting, ForkedAndRewoundOnesGiveTheBitsOfFreshOnes) {
   const ContextOptions options{.memory = 600 * token_bytes};
   Context fresh(model, options), kept(model, options);
   const Tensor expected = read_to(fresh, {100, 1500, 1502, 1503, 2600});
-  const ReleaseCertificate certificate = fresh.certificate();
+  const EvictionCertificate certificate = fresh.certificate();
   read_to(kept, {100, 1500});
   Context fork = kept.fork();
   model.next_logits(others, fork);
   fork.rewind(1500);
-  test::expect_error([&] { fork.rewind(100); }, "keys were released at");
+  test::expect_error([&] { fork.rewind(100); }, "keys were evicted at");
   EXPECT_EQ(fork.position(), 1500);
   for (Context* other : {&fork, &kept}) {
     EXPECT_TRUE(test::same_bits(read_to(*other, {1502, 1503, 2600}), expected));
@@ -299,7 +293,7 @@ TEST(Forgetting, ForkedAndRewoundOnesGiveTheBitsOfFreshOnes) {
   }
 }
 
-TEST(Forgetting, EvaluationInOnePassReportsIt) {
+TEST(Eviction, EvaluationInOnePassReportsIt) {
   const LanguageModel model = steep_reader(2);
   const std::vector<int32_t> tokens = long_ids().to_ints();
   const StreamEvaluation whole = evaluate_stream(model, tokens);
@@ -311,7 +305,7 @@ TEST(Forgetting, EvaluationInOnePassReportsIt) {
   EXPECT_LT(bounded.certificate.worst, 1e-6);
 }
 
-TEST(Forgetting, RefusesWhatMakesNoSense) {
+TEST(Eviction, RefusesWhatMakesNoSense) {
   const LanguageModel model = steep_reader(8);
   const auto refuses = [&](const LanguageModel& of, const ContextOptions& options, const char* words) {
     EXPECT_NE(test::message_of<UsageError>([&] { const Context context(of, options); }).find(words), std::string::npos)
@@ -321,9 +315,9 @@ TEST(Forgetting, RefusesWhatMakesNoSense) {
   refuses(model, {.tolerance = 0}, "the tolerance is 0");
   refuses(model, {.tolerance = 1}, "the tolerance is 1");
   for (const Position position : {Position::rotary, Position::sinusoidal, Position::t5, Position::none}) {
-    refuses(steep_reader(8, position), {.memory = 1 << 20}, "only alibi can release keys");
+    refuses(steep_reader(8, position), {.memory = 1 << 20}, "only alibi can evict keys");
   }
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::kernels

@@ -1,4 +1,4 @@
-#include "report/format.h"
+#include "core/format.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "report/markup.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 TEST(Format, Duration) {
@@ -74,37 +74,39 @@ TEST(Format, PerplexityAndRatio) {
 }
 
 TEST(Markup, Escapes) {
-  EXPECT_EQ(escape_markup("<a href=\"x\">'&"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;");
-  EXPECT_EQ(escape_markup("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"), "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
-  EXPECT_EQ(escape_markup("\xFF"), "\xEF\xBF\xBD");
+  EXPECT_EQ(report::escape_markup("<a href=\"x\">'&"), "&lt;a href=&quot;x&quot;&gt;&#39;&amp;");
+  EXPECT_EQ(report::escape_markup("caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80"),
+            "caf\xC3\xA9 \xE2\x82\xAC \xF0\x9F\x98\x80");
+  EXPECT_EQ(report::escape_markup("\xFF"), "\xEF\xBF\xBD");
 }
 
 TEST(Markup, StrangeBytesAreShown) {
-  EXPECT_EQ(visible_markup("a\nb\t<"), "a\nb\t&lt;");
-  EXPECT_EQ(visible_text("a\nb\t<\x1b\xFF\xC2\x9B\u202Ecaf\xC3\xA9"), "a\\nb\\t<\\x1b\\xff\\x9b\\u202ecaf\xC3\xA9");
-  EXPECT_EQ(visible_markup("\x1b"), "<i class=\"byte\">\\x1b</i>");
-  EXPECT_EQ(visible_markup(std::string_view("\0", 1)), "<i class=\"byte\">\\x00</i>");
-  EXPECT_EQ(visible_markup("\xFF"), "<i class=\"byte\">\\xff</i>");
-  EXPECT_EQ(visible_markup("\xC3"), "<i class=\"byte\">\\xc3</i>") << "cut off";
-  EXPECT_EQ(visible_markup("\xC3x"), "<i class=\"byte\">\\xc3</i>x");
-  EXPECT_EQ(visible_markup("\xC0\xAF"), "<i class=\"byte\">\\xc0</i><i class=\"byte\">\\xaf</i>") << "overlong";
-  EXPECT_EQ(visible_markup("\xE0\x80\x80").find("\\xe0"), 16u) << "overlong";
-  EXPECT_EQ(visible_markup("\xED\xA0\x80").find("\\xed"), 16u) << "surrogate";
-  EXPECT_EQ(visible_markup("\xF4\x90\x80\x80").find("\\xf4"), 16u) << "past U+10FFFF";
-  EXPECT_EQ(visible_markup("\xE2\x80\xAE"), "<i class=\"byte\">\\u202e</i>") << "turns the line around";
-  EXPECT_EQ(visible_markup("\xC2\x85"), "<i class=\"byte\">\\x85</i>") << "C1 control";
+  EXPECT_EQ(report::visible_markup("a\nb\t<"), "a\nb\t&lt;");
+  EXPECT_EQ(report::visible_text("a\nb\t<\x1b\xFF\xC2\x9B\u202Ecaf\xC3\xA9"),
+            "a\\nb\\t<\\x1b\\xff\\x9b\\u202ecaf\xC3\xA9");
+  EXPECT_EQ(report::visible_markup("\x1b"), "<i class=\"byte\">\\x1b</i>");
+  EXPECT_EQ(report::visible_markup(std::string_view("\0", 1)), "<i class=\"byte\">\\x00</i>");
+  EXPECT_EQ(report::visible_markup("\xFF"), "<i class=\"byte\">\\xff</i>");
+  EXPECT_EQ(report::visible_markup("\xC3"), "<i class=\"byte\">\\xc3</i>") << "cut off";
+  EXPECT_EQ(report::visible_markup("\xC3x"), "<i class=\"byte\">\\xc3</i>x");
+  EXPECT_EQ(report::visible_markup("\xC0\xAF"), "<i class=\"byte\">\\xc0</i><i class=\"byte\">\\xaf</i>") << "overlong";
+  EXPECT_EQ(report::visible_markup("\xE0\x80\x80").find("\\xe0"), 16u) << "overlong";
+  EXPECT_EQ(report::visible_markup("\xED\xA0\x80").find("\\xed"), 16u) << "surrogate";
+  EXPECT_EQ(report::visible_markup("\xF4\x90\x80\x80").find("\\xf4"), 16u) << "past U+10FFFF";
+  EXPECT_EQ(report::visible_markup("\xE2\x80\xAE"), "<i class=\"byte\">\\u202e</i>") << "turns the line around";
+  EXPECT_EQ(report::visible_markup("\xC2\x85"), "<i class=\"byte\">\\x85</i>") << "C1 control";
 }
 
 TEST(Markup, CharactersAreNotCut) {
   const std::string_view text =
       "a\xE2\x82\xAC"
       "b";
-  EXPECT_EQ(character_start(text, 1), 1u);
-  EXPECT_EQ(character_start(text, 2), 4u);
-  EXPECT_EQ(character_start(text, 3), 4u);
-  EXPECT_EQ(character_start(text, 99), 5u);
-  EXPECT_EQ(count_characters(text), 3u);
+  EXPECT_EQ(report::character_start(text, 1), 1u);
+  EXPECT_EQ(report::character_start(text, 2), 4u);
+  EXPECT_EQ(report::character_start(text, 3), 4u);
+  EXPECT_EQ(report::character_start(text, 99), 5u);
+  EXPECT_EQ(report::count_characters(text), 3u);
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::core

@@ -4,7 +4,7 @@
 #include <cstdint>
 #include <string>
 
-namespace alibi {
+namespace alibi::core {
 
 /// "0.8 s", "42 s", "4m 51s", "2h 05m", "3d 04h"; "?" if it is not a finite time.
 std::string format_duration(double seconds);
@@ -29,4 +29,4 @@ std::string format_multiple(int64_t length, int64_t train_length);
 /// A factor with as many digits as matter: "0.98", "2.21", "12.3", "1,234", "1.2e+07".
 std::string format_ratio(double value);
 
-}  // namespace alibi
+}  // namespace alibi::core

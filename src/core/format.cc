@@ -1,4 +1,4 @@
-#include "report/format.h"
+#include "core/format.h"
 
 #include <fmt/format.h>
 
@@ -7,7 +7,7 @@
 #include <cmath>
 #include <string_view>
 
-namespace alibi {
+namespace alibi::core {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::string format_ratio(double value) {
   return fmt::format("{:.{}f}", value, value >= 9.995 ? 1 : 2);
 }
 
-}  // namespace alibi
+}  // namespace alibi::core

@@ -1,4 +1,4 @@
-#include "text/packed.h"
+#include "text/compressed.h"
 
 #include <gtest/gtest.h>
 #include <zlib.h>
@@ -11,7 +11,7 @@
 #include "testing.h"
 #include "text/documents.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 using test::TemporaryFolder;
@@ -50,13 +50,13 @@ TEST(Packed, GivesTheBytesOfEveryMember) {
   for (const auto& [ending, pack] : kPackers) {
     SCOPED_TRACE(ending);
     const std::string packed = pack(text);
-    ASSERT_TRUE(is_packed(packed));
+    ASSERT_TRUE(is_compressed(packed));
     EXPECT_TRUE(unpack(packed, "t") == text);
     EXPECT_EQ(unpack(pack("one\n") + pack("two\n"), "t"), "one\ntwo\n");
     EXPECT_EQ(unpack(pack(""), "t"), "");
   }
-  EXPECT_FALSE(is_packed("plain text"));
-  EXPECT_FALSE(is_packed(""));
+  EXPECT_FALSE(is_compressed("plain text"));
+  EXPECT_FALSE(is_compressed(""));
 }
 
 TEST(Packed, EveryCutAndEveryChangedByteIsAnErrorOrTheText) {
@@ -141,4 +141,4 @@ TEST(Records, TheFieldIsTheCallers) {
 }
 
 }  // namespace
-}  // namespace alibi
+}  // namespace alibi::text

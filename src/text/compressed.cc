@@ -1,4 +1,4 @@
-#include "text/packed.h"
+#include "text/compressed.h"
 
 #include <zlib.h>
 #include <zstd.h>
@@ -12,7 +12,7 @@
 #include "core/check.h"
 #include "formats/json.h"
 
-namespace alibi {
+namespace alibi::text {
 namespace {
 
 constexpr std::string_view kGzip = "\x1f\x8b", kZstandard = "\x28\xb5\x2f\xfd";
@@ -94,7 +94,7 @@ std::string unpack_zstandard(std::string_view bytes, const std::string& name) {
   return text;
 }
 
-std::string fields_of(const Json& object) {
+std::string fields_of(const formats::Json& object) {
   std::vector<std::string> names;
   constexpr size_t kMost = 20;
   for (const auto& item : object.items()) {
@@ -109,15 +109,17 @@ std::string fields_of(const Json& object) {
 
 }  // namespace
 
-bool is_packed(std::string_view beginning) { return beginning.starts_with(kGzip) || beginning.starts_with(kZstandard); }
+bool is_compressed(std::string_view beginning) {
+  return beginning.starts_with(kGzip) || beginning.starts_with(kZstandard);
+}
 
 std::string unpack(std::string_view bytes, const std::string& name) {
   return bytes.starts_with(kGzip) ? Inflater(name).unpack(bytes) : unpack_zstandard(bytes, name);
 }
 
 std::string unpacked_name(const std::string& name) {
-  const bool packed = ends_with_any(name, {".gz", ".zst"});
-  return packed ? name.substr(0, name.rfind('.')) : name;
+  const bool compressed = ends_with_any(name, {".gz", ".zst"});
+  return compressed ? name.substr(0, name.rfind('.')) : name;
 }
 
 bool has_records(const std::string& name) { return ends_with_any(name, {".jsonl", ".ndjson"}); }
@@ -131,9 +133,9 @@ std::vector<Record> read_records(std::string_view lines, const std::string& fiel
     lines.remove_prefix(std::min(lines.size(), end + 1));
     ++number;
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
-    check(line.size() <= kMostJsonBytes, "[text] {}, line {}: has {} bytes, expected at most {}", name, number,
-          line.size(), kMostJsonBytes);
-    const Json object = parse_json(line, fmt::format("{}, line {}", name, number));
+    check(line.size() <= formats::kMostJsonBytes, "[text] {}, line {}: has {} bytes, expected at most {}", name, number,
+          line.size(), formats::kMostJsonBytes);
+    const formats::Json object = formats::parse_json(line, fmt::format("{}, line {}", name, number));
     check(object.is_object(), "[text] {}, line {}: is not a JSON object, which each line of such a file is", name,
           number);
     const auto found = object.find(field);
@@ -149,4 +151,4 @@ std::vector<Record> read_records(std::string_view lines, const std::string& fiel
   return records;
 }
 
-}  // namespace alibi
+}  // namespace alibi::text

@@ -1,4 +1,4 @@
-#include "nn/many.h"
+#include "nn/foreach.h"
 
 #include <algorithm>
 #include <numeric>
@@ -24,21 +24,21 @@ void check_like(const char* operation, const char* name, const Tensors& tensors,
   }
 }
 
-Pieces pieces_of(const Tensors& tensors) {
-  Pieces pieces(grain_of_many);
+core::Pieces pieces_of(const Tensors& tensors) {
+  core::Pieces pieces(grain_of_many);
   for (const Tensor& tensor : tensors) pieces.add(tensor.elements());
   return pieces;
 }
 
-std::span<float> part(const Tensors& tensors, const Piece& piece) {
+std::span<float> part(const Tensors& tensors, const core::Piece& piece) {
   return {tensors[piece.array].data<float>() + piece.begin, static_cast<size_t>(piece.end - piece.begin)};
 }
 
 /// work(piece), all of them at once
 template <class Work>
 void each_piece(const Tensors& tensors, const Work& work) {
-  const Pieces pieces = pieces_of(tensors);
-  parallel_for(pieces.size(), [&](int64_t task) { work(pieces.at(task)); });
+  const core::Pieces pieces = pieces_of(tensors);
+  core::parallel_for(pieces.size(), [&](int64_t task) { work(pieces.at(task)); });
 }
 
 }  // namespace
@@ -46,7 +46,7 @@ void each_piece(const Tensors& tensors, const Work& work) {
 void fill(const Tensors& tensors, float value) {
   if (ran_elsewhere(&Operators::fill, "fill", tensors, value)) return;
   check_like("fill", "tensor", tensors, tensors);
-  each_piece(tensors, [&](const Piece& piece) {
+  each_piece(tensors, [&](const core::Piece& piece) {
     const std::span<float> values = part(tensors, piece);
     std::fill(values.begin(), values.end(), value);
   });
@@ -61,7 +61,7 @@ void convert(const Tensors& from, const Tensors& to) {
           "[convert] tensor {} is {} {}, its result {} {}; expected one shape, floating point, contiguous", i,
           name_of(from[i].dtype()), to_string(from[i].shape()), name_of(to[i].dtype()), to_string(to[i].shape()));
   }
-  each_piece(from, [&](const Piece& piece) {
+  each_piece(from, [&](const core::Piece& piece) {
     const Tensor &x = from[piece.array], &y = to[piece.array];
     const auto at = [&](const Tensor& tensor) {
       return static_cast<char*>(tensor.raw()) + piece.begin * static_cast<int64_t>(size_of(tensor.dtype()));
@@ -73,9 +73,9 @@ void convert(const Tensors& from, const Tensors& to) {
 double sum_of_squares(const Tensors& tensors) {
   if (const auto there = elsewhere(&Operators::sum_of_squares, "sum_of_squares", tensors)) return there(tensors);
   check_like("sum_of_squares", "tensor", tensors, tensors);
-  const Pieces pieces = pieces_of(tensors);
+  const core::Pieces pieces = pieces_of(tensors);
   std::vector<double> sums(static_cast<size_t>(pieces.size()));
-  parallel_for(pieces.size(), [&](int64_t task) {
+  core::parallel_for(pieces.size(), [&](int64_t task) {
     const std::span<const float> values = part(tensors, pieces.at(task));
     sums[static_cast<size_t>(task)] = sum_of_squares(values.data(), static_cast<int64_t>(values.size()));
   });
@@ -91,7 +91,7 @@ void adamw(const Tensors& weights, const Tensors& gradients, const Tensors& m, c
   check_like("adamw", "m", m, weights);
   check_like("adamw", "v", v, weights);
   check(decays.size() == weights.size(), "[adamw] decays has {} entries, expected {}", decays.size(), weights.size());
-  each_piece(weights, [&](const Piece& piece) {
+  each_piece(weights, [&](const core::Piece& piece) {
     AdamW own = options;
     if (!decays[piece.array]) own.weight_decay = 0;
     adamw(part(weights, piece), part(gradients, piece), part(m, piece), part(v, piece), own, step, gradient_factor);
@@ -105,7 +105,7 @@ void nag(const Tensors& weights, const Tensors& gradients, const Tensors& buffer
   check_like("nag", "gradient", gradients, weights);
   check_like("nag", "buffer", buffers, weights);
   check(decays.size() == weights.size(), "[nag] decays has {} entries, expected {}", decays.size(), weights.size());
-  each_piece(weights, [&](const Piece& piece) {
+  each_piece(weights, [&](const core::Piece& piece) {
     Nag own = options;
     if (!decays[piece.array]) own.weight_decay = 0;
     nag(part(weights, piece), part(gradients, piece), part(buffers, piece), own, gradient_factor);

@@ -1,4 +1,4 @@
-#include "attention/decode/released_keys.h"
+#include "attention/decode/evicted_keys.h"
 
 #include <algorithm>
 #include <bit>
@@ -11,13 +11,13 @@ namespace alibi::kernels {
 namespace {
 
 /// Which power of two a stretch's size lies at.
-int size_class(const ReleasedKeys::Stretch& stretch) {
+int size_class(const EvictedKeys::Stretch& stretch) {
   return std::bit_width(static_cast<uint64_t>(stretch.end - stretch.begin));
 }
 
 }  // namespace
 
-void ReleasedKeys::add(const Stretch& stretch) {
+void EvictedKeys::add(const Stretch& stretch) {
   longest_ = std::max(longest_, stretch.norm);
   stretches_.push_back(stretch);
   // Of three that are equally large the older two become one, which may be the third of its size.
@@ -32,7 +32,7 @@ void ReleasedKeys::add(const Stretch& stretch) {
   }
 }
 
-double ReleasedKeys::log_weight(double reach, float slope, int64_t position) const {
+double EvictedKeys::log_weight(double reach, float slope, int64_t position) const {
   constexpr double unknown = std::numeric_limits<double>::infinity();
   const auto m = static_cast<double>(slope);
   double max = -unknown, sum = 0;

@@ -1,4 +1,4 @@
-// What a cache still knows of the keys that a head has released: enough to bound what they could weigh.
+// What a cache still knows of the keys that a head has evicted: enough to bound what they could weigh.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@ namespace alibi::kernels {
 
 /// Stretches of keys and the longest of each, nearest last. Stretches grow with their age, so that a million keys are a
 /// few dozen of them: a far key's distance outweighs what is lost by a common bound.
-class ReleasedKeys {
+class EvictedKeys {
  public:
   struct Stretch {
     int64_t begin, end;

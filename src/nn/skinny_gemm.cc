@@ -1,7 +1,7 @@
-#include "nn/few_rows.h"
+#include "nn/skinny_gemm.h"
 
 #undef HWY_TARGET_INCLUDE
-#define HWY_TARGET_INCLUDE "nn/few_rows.cc"
+#define HWY_TARGET_INCLUDE "nn/skinny_gemm.cc"
 #include "hwy/foreach_target.h"
 // After foreach_target.h.
 #include "nn/simd-inl.h"
@@ -120,18 +120,18 @@ namespace alibi::nn {
 
 HWY_EXPORT(multiply_columns);
 
-bool is_of_few_rows(const Product& p) {
+bool is_skinny(const Product& p) {
   constexpr int64_t most_rows = 8;
   return p.m > 0 && p.m <= most_rows && p.n > 0 && p.k > 0 && !p.a.transposed && p.b.transposed;
 }
 
-void multiply_few_rows(const Product& p) {
-  prepare_dispatch();
+void skinny_gemm(const Product& p) {
+  core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(multiply_columns);
   constexpr int64_t task_bytes = 1 << 17;
   const int64_t row_bytes = p.k * static_cast<int64_t>(size_of(p.b.dtype));
   const int64_t rows = std::max<int64_t>(1, task_bytes / row_bytes / 4) * 4;
-  parallel_ranges(p.n, rows, [&](int64_t begin, int64_t end) { kernel(p, begin, end); });
+  core::parallel_ranges(p.n, rows, [&](int64_t begin, int64_t end) { kernel(p, begin, end); });
 }
 
 }  // namespace alibi::nn
