@@ -44,7 +44,7 @@ struct HeadRank {
 /// Query rows and keys that the kernel of all gradients takes at a time, and the shared memory that it needs.
 inline constexpr int both_rows = 64, both_keys = 128;
 inline constexpr int both_shared_bytes(int columns) {
-  constexpr int value = 2, stages = 2, terms = 8, known = 96;
+  constexpr int value = 2, stages = 2, terms = 8, known = 64 + 2 * 44;
   return value * (2 * both_keys * columns + stages * 2 * both_rows * columns + 2 * both_rows * both_keys) +
          stages * both_rows * terms + known;
 }

@@ -40,6 +40,7 @@ struct BothGradients {
   struct Step {
     int head, row;
     Keys visited;  ///< blocks
+    TileRows there;
 
     static ALIBI_LANE Step at(uint32_t stage) {
       return shared_load<Step>(step_at + stage * static_cast<uint32_t>(sizeof(Step)));
@@ -135,7 +136,7 @@ struct BothGradients {
       const Place place(a.call, sequence, head);
       const Keys seen = blocks_of(place.seen(row, row + count - 1));
       shared_store(step_at + stage * static_cast<uint32_t>(sizeof(Step)),
-                   Step{head, row, visited_blocks(a, sequence, head, row / tile, seen)});
+                   Step{head, row, visited_blocks(a, sequence, head, row / tile, seen), TileRows(place, row, count)});
     }
     const int size = a.call.head_dim, at = not_hoisted(thread_index());
     copy_tile<columns, rows, threads>(q_at + stage * stage_bytes,
@@ -165,13 +166,9 @@ struct BothGradients {
   ALIBI_LANE void make_scores(uint32_t stage) const {
     const int warp = not_hoisted(thread_index()) / 32, row_16 = warp % 4 * 16, half = warp / 4;
     if (!is_visited(half, stage)) return;
-    const SequenceRows sequence = known().sequence;
-    const Step step = Step::at(stage);
-    const Place place(a.call, sequence, step.head);
-    const TileRows there(place, step.row, sequence.queries - step.row < rows ? sequence.queries - step.row : rows);
     ALIBI_UNROLLED
     for (int part = 0; part < block_keys / step_keys; ++part) {
-      make_p_and_ds(place, there, step.row, row_16, half * block_keys + part * step_keys, stage);
+      make_p_and_ds(row_16, half * block_keys + part * step_keys, stage);
     }
   }
 
@@ -259,14 +256,13 @@ struct BothGradients {
   }
 
   /// Of 16 rows and `step_keys` keys, both given by their place in the tiles.
-  ALIBI_LANE void make_p_and_ds(const Place& place, const TileRows& there, int row, int row_16, int first,
-                                uint32_t stage) const {
+  ALIBI_LANE void make_p_and_ds(int row_16, int first, uint32_t stage) const {
     const int lane = not_hoisted(thread_index()) % 32, own = row_16 + lane / 4;
     const uint32_t below = static_cast<uint32_t>(first) * Tile<columns>::row_bytes;
     Sums<n> p[1], ds[1];
     multiply_rows<type, columns>(p, rows_of_16<columns>(q_at + stage * stage_bytes, row_16, lane),
                                  columns_of_16<columns>(k_at + below, lane));
-    make_weights(place, there, row, own, known().task.tile * block_keys + first, stage, p[0]);
+    make_weights(own, known().task.tile * block_keys + first, stage, p[0]);
     multiply_rows<type, columns>(ds, rows_of_16<columns>(dout_at + stage * stage_bytes, row_16, lane),
                                  columns_of_16<columns>(v_at + below, lane));
     ALIBI_UNROLLED
@@ -316,8 +312,8 @@ struct BothGradients {
   }
 
   /// Scores of the rows `own` and the one 8 below it, and of the keys from `key` on, become weights.
-  ALIBI_LANE void make_weights(const Place& place, const TileRows& there, int row, int own, int key, uint32_t stage,
-                               Sums<n>& p) const {
+  ALIBI_LANE void make_weights(int own, int key, uint32_t stage, Sums<n>& p) const {
+    const TileRows there = Step::at(stage).there;
     const int own_key = not_hoisted(thread_index()) % 4 * 2, end = key + step_keys;
     if (there.is_plain(key, end)) {
       const float rise = there.rise(end), first = rise * static_cast<float>(own_key);
@@ -337,9 +333,11 @@ struct BothGradients {
       }
       return;
     }
+    const Step step = Step::at(stage);
+    const Place place(a.call, known().sequence, step.head);
     ALIBI_UNROLLED
     for (int r = 0; r < 2; ++r) {
-      const RowSight sight(place, row + own + 8 * r);
+      const RowSight sight(place, step.row + own + 8 * r);
       const float lse2 = term(stage, own + 8 * r).lse2;
       ALIBI_UNROLLED
       for (int j = 0; j < n; ++j) {
