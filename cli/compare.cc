@@ -197,8 +197,8 @@ void add_compare(CLI::App& app) {
                 "Held-out tokens to score, evenly spread over the files [the preset's]");
   command.count("--sample-tokens", options->sample_tokens,
                 "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);
-  command.count("--speed-turns", options->timing_rounds,
-                "Time training and evaluation so often at the end, all methods in turns; 0: not", 0);
+  command.count("--timing-rounds,--speed-turns", options->timing_rounds,
+                "Number of timing rounds after training (0 disables timing)", 0);
   command.text("-o,--out", options->out, "DIR",
                "Folder for the report and the models; the same command goes on where it was");
   command.optional_text("--resume", options->resume, "DIR", "Go on with the comparison of this folder (or of --out)");

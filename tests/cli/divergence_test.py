@@ -54,7 +54,7 @@ class Divergence(CliTest):
         out = self.folder / "compared"
         words = ("compare", self.text, "--valid", self.valid, "--out", out, "--methods", "alibi,none", "--tokens", "100",
                  "--train-length", "16", *SMALL[2:], "--lengths", "16,32", "--eval-tokens", "128", "--sample-tokens",
-                 "8", "--speed-turns", "1", "--learning-rate", "1e19")
+                 "8", "--timing-rounds", "1", "--learning-rate", "1e19")
         for _ in range(2):  # the second call draws what the first one did
             result = run(*words)
             self.assertEqual(result.returncode, 1, result.stdout)

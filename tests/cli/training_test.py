@@ -31,7 +31,7 @@ class TrainingConfig(CliTest):
         for command in (("train", both, "--valid", self.valid, "-o", out, *TINY_TRAINING),
                         ("compare", both, "--valid", self.valid, "-o", self.folder / "compared", "--methods", "alibi",
                          "--tokens", "1k", "--train-length", "16", "--batch-tokens", "512", "--layers", "1", "--d-model",
-                         "16", "--heads", "2", "--lengths", "16,32", "--eval-tokens", "256", "--speed-turns", "0",
+                         "16", "--heads", "2", "--lengths", "16,32", "--eval-tokens", "256", "--timing-rounds", "0",
                          "--sample-tokens", "0")):
             result = run(*command)
             self.assertEqual(result.returncode, 0, result.stderr)
