@@ -18,7 +18,7 @@ struct KeyGradients {
   static constexpr int step_rows = columns <= 64 ? 64 : columns <= 128 ? 32 : 16;
   static constexpr int n = step_rows / 8;
   static constexpr int own_columns = columns <= 128 ? columns : columns / 2;
-  static constexpr int blocks_at_once = columns <= 32 ? 3 : columns <= 128 ? 2 : 1;
+  static constexpr int blocks_at_once = columns <= 128 ? 2 : 1;
   static constexpr int parts = key_parts(columns);
 
   static constexpr uint32_t step_bytes = Tile<columns>::bytes(step_rows);
@@ -40,13 +40,13 @@ struct KeyGradients {
     copy_tile<columns, block_keys, threads>(v_at, rows_of(a.call.v, sequence.batch, sequence.key_begin, task.head),
                                             a.call.v.row_stride, key, sequence.keys, size);
     const auto copy_step = [&](int head, int row, uint32_t stage) {
+      const int at = not_hoisted(thread_index());
       copy_tile<columns, step_rows, threads>(q_at + stage * step_bytes,
                                              rows_of(a.call.q, sequence.batch, sequence.query_begin, head),
-                                             a.call.q.row_stride, row, sequence.queries, size);
+                                             a.call.q.row_stride, row, sequence.queries, size, at);
       copy_tile<columns, step_rows, threads>(dout_at + stage * step_bytes,
                                              rows_of(a.dout, sequence.batch, sequence.query_begin, head),
-                                             a.dout.row_stride, row, sequence.queries, size);
-      const int at = thread_index();
+                                             a.dout.row_stride, row, sequence.queries, size, at);
       if (at < step_rows) {
         const uint32_t to = terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms));
         if (row + at < sequence.queries) {
