@@ -16,7 +16,7 @@ using Json = nlohmann::ordered_json;
 class Reader {
  public:
   Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
-    check(json_.is_object(), "[results.json] {} is {}, expected an object", where_, json_.type_name());
+    check(json_.is_object(), "[report] {} is {}, expected an object", where_, json_.type_name());
   }
 
   template <class T>
@@ -28,15 +28,14 @@ class Reader {
   /// For what every version wrote, and no report can do without.
   template <class T>
   void need(const char* key, T& value) const {
-    check(has(key), "[results.json] {}.{} is missing", where_, key);
+    check(has(key), "[report] {}.{} is missing", where_, key);
     get(key, value);
   }
 
   template <class Integer>
   void need_within(const char* key, Integer& value, Integer least, Integer most) const {
     need(key, value);
-    check(value >= least && value <= most, "[results.json] {}.{} is {}, expected {} to {}", where_, key, value, least,
-          most);
+    check(value >= least && value <= most, "[report] {}.{} is {}, expected {} to {}", where_, key, value, least, most);
   }
 
   bool has(const char* key) const { return json_.contains(key); }
@@ -52,7 +51,7 @@ class Reader {
   void each(const char* key, const Use& use) const {
     const auto found = json_.find(key);
     if (found == json_.end()) return;
-    check(found->is_array(), "[results.json] {}.{} is {}, expected an array", where_, key, found->type_name());
+    check(found->is_array(), "[report] {}.{} is {}, expected an array", where_, key, found->type_name());
     size_t index = 0;
     for (const Json& item : *found) use(Reader(item, fmt::format("{}.{}[{}]", where_, key, index++)));
   }
@@ -61,31 +60,30 @@ class Reader {
 
  private:
   void convert(const Json& json, const char* key, std::string& value) const {
-    check(json.is_string(), "[results.json] {}.{} is {}, expected a string", where_, key, json.type_name());
+    check(json.is_string(), "[report] {}.{} is {}, expected a string", where_, key, json.type_name());
     value = json.get<std::string>();
   }
   void convert(const Json& json, const char* key, double& value) const {
-    check(json.is_number() || json.is_null(), "[results.json] {}.{} is {}, expected a number or null", where_, key,
+    check(json.is_number() || json.is_null(), "[report] {}.{} is {}, expected a number or null", where_, key,
           json.type_name());
     value = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
   }
   void convert(const Json& json, const char* key, bool& value) const {
-    check(json.is_boolean(), "[results.json] {}.{} is {}, expected true or false", where_, key, json.type_name());
+    check(json.is_boolean(), "[report] {}.{} is {}, expected true or false", where_, key, json.type_name());
     value = json.get<bool>();
   }
   template <class Integer>
   void convert(const Json& json, const char* key, Integer& value) const {
-    check(json.is_number(), "[results.json] {}.{} is {}, expected an integer", where_, key, json.type_name());
+    check(json.is_number(), "[report] {}.{} is {}, expected an integer", where_, key, json.type_name());
     const bool fits = json.is_number_unsigned()  ? std::in_range<Integer>(json.get<uint64_t>())
                       : json.is_number_integer() ? std::in_range<Integer>(json.get<int64_t>())
                                                  : false;
-    check(fits, "[results.json] {}.{} is {}, expected an integer of {} bits", where_, key, json.dump(),
-          8 * sizeof(Integer));
+    check(fits, "[report] {}.{} is {}, expected an integer of {} bits", where_, key, json.dump(), 8 * sizeof(Integer));
     value = json.get<Integer>();
   }
   template <class T>
   void convert(const Json& json, const char* key, std::vector<T>& values) const {
-    check(json.is_array(), "[results.json] {}.{} is {}, expected an array", where_, key, json.type_name());
+    check(json.is_array(), "[report] {}.{} is {}, expected an array", where_, key, json.type_name());
     values.clear();
     for (const Json& item : json) {
       T value{};
@@ -105,7 +103,7 @@ Interval read_interval(const Reader& json) {
   std::vector<double> ends;
   json.get("interval", ends);
   if (ends.empty()) return {};
-  check(ends.size() == 2, "[results.json] {}.interval has {} ends, expected 2", json.where(), ends.size());
+  check(ends.size() == 2, "[report] {}.interval has {} ends, expected 2", json.where(), ends.size());
   return {ends[0], ends[1]};
 }
 
@@ -156,8 +154,8 @@ std::vector<LossPoint> read_loss(const Reader& train) {
   train.get("loss_tokens", tokens);
   train.get("loss_steps", steps);
   const auto check_size = [&](const char* key, const std::vector<int64_t>& values) {
-    check(values.size() == loss.size() || values.empty(), "[results.json] {}.{} has {} values, loss has {}",
-          train.where(), key, values.size(), loss.size());
+    check(values.size() == loss.size() || values.empty(), "[report] {}.{} has {} values, loss has {}", train.where(),
+          key, values.size(), loss.size());
   };
   check_size("loss_tokens", tokens);
   check_size("loss_steps", steps);
@@ -174,7 +172,7 @@ void read_attention(const Reader& json, AttentionMap& map) {
   json.each("heads", [&](const Reader& item) { map.heads.push_back(read_head(item)); });
   const bool rise = std::is_sorted(map.distances.begin(), map.distances.end());
   check(map.distances.empty() || (rise && map.distances.front() >= 0 && map.distances.back() <= kMostTokens),
-        "[results.json] {}.distances are not distances that rise", json.where());
+        "[report] {}.distances are not distances that rise", json.where());
 }
 
 RunResults read_run(const Reader& json) {
@@ -213,7 +211,7 @@ RunResults read_run(const Reader& json) {
 
 RunResults read_full_run(const Reader& json) {
   for (const char* key : {"method", "seed"}) {
-    check(json.has(key), "[results.json] {}.{} is missing", json.where(), key);
+    check(json.has(key), "[report] {}.{} is missing", json.where(), key);
   }
   RunResults run = read_run(json);
   json.need_within("train_length", run.train_length, int64_t{1}, kMostTokens);
@@ -271,10 +269,10 @@ Json parse(std::string_view text, const std::string& source) {
     const std::string_view before = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
     const size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
-    if (before.size() >= text.size()) fail("[results.json] {} is cut short: it ends in line {}", name, line);
-    fail("[results.json] {} is not JSON: line {}, column {}", name, line, column);
+    if (before.size() >= text.size()) fail("[report] {} is cut short: it ends in line {}", name, line);
+    fail("[report] {} is not JSON: line {}, column {}", name, line, column);
   } catch (const Json::out_of_range&) {
-    fail("[results.json] {} holds a number beyond the range of a double", name);
+    fail("[report] {} holds a number beyond the range of a double", name);
   }
 }
 
@@ -311,7 +309,7 @@ CompareResults results_from_json(std::string_view text, const std::string& sourc
   if (top.has("runs")) {
     top.each("runs", [&](const Reader& item) { runs.push_back(read_full_run(item)); });
   } else {
-    check(top.has("methods"), "[results.json] {}.runs is missing", top.where());
+    check(top.has("methods"), "[report] {}.runs is missing", top.where());
     top.each("methods", [&](const Reader& item) { add_as_run(item, results, runs); });
   }
   results.methods = methods_of(runs, results.held_out);

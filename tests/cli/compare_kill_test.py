@@ -78,7 +78,7 @@ def main():
         before = (folder / "killed" / "results.json").read_bytes()
         other = subprocess.run(command(arguments, text, folder / "killed", 1) + ["--learning-rate", "0.1"],
                                stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, encoding="utf-8", check=False)
-        if other.returncode != 1 or "learning_rate is 0.1, was 0.004" not in other.stderr:
+        if other.returncode != 2 or "learning_rate is 0.1, was 0.004" not in other.stderr:
             wrong.append(f"another comparison in the same folder: exit code {other.returncode}: {other.stderr}")
         if (folder / "killed" / "results.json").read_bytes() != before:
             wrong.append("another comparison was refused, and the results are not as they were")

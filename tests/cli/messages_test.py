@@ -78,9 +78,9 @@ class CalledWrongly(CliTest):
     def test_a_number_that_means_not_given_is_none_of_an_option(self):
         """Their defaults are no numbers: 0 must not be taken for one of them."""
         out = self.folder / "unused"
-        options = {("train", self.text, "-o", out): ("epochs", "layers", "d-model", "heads", "embedding-scale",
-                                                     "t5-max-distance", "t5-rate-factor", "vocab-size", "threads"),
-                   ("compare", self.text, "--out", out): ("stride", "eval-tokens", "train-length", "layers", "threads"),
+        options = {("train", self.text, "-o", out): ("epochs", "d-model", "heads", "embedding-scale",
+                                                     "t5-max-distance", "vocab-size", "threads"),
+                   ("compare", self.text, "--out", out): ("stride", "eval-tokens", "train-length", "threads"),
                    ("eval", self.model, self.valid): ("stride", "tolerance", "interpolate", "threads"),
                    ("score", self.model, self.valid): ("length", "tolerance", "memory"),
                    ("tokenize", self.text, "-o", out): ("vocab-size", "min-count"),
