@@ -182,6 +182,10 @@ void run_train(TrainSettings& settings, const Command& command) {
   settings.from = from;
   say("{} parameters, {} bytes to train on, {} held out\n", core::format_integer(model.parameter_count()),
       core::format_integer(data.train_bytes), core::format_integer(data.valid_bytes));
+  // Only whole updates are run, so the tokens may be fewer than --tokens.
+  const double epochs = static_cast<double>(options.steps() * options.batch_tokens) / static_cast<double>(text_tokens);
+  say("{} updates of up to {} tokens, {:.3g} epochs\n", core::format_integer(options.steps()),
+      core::format_integer(options.batch_tokens), epochs);
   flush_output();
   if (const std::string warning = held_out_warning(data); !warning.empty()) report_warning(warning);
 
