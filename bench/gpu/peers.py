@@ -319,12 +319,12 @@ def cudnn_alibi():
 def forgetting_transformer(path):
     """Its kernel with log_fgate = -slope, which is ALiBi, and its pruning where the source has it."""
     if path is None:
-        raise Left("no --eviction-transformer FOLDER (its repository's src folder)")
+        raise Left("no --forgetting-transformer FOLDER (its repository's src folder)")
     sys.path.insert(0, str(path))
     try:
         module = importlib.import_module("forgetting_transformer.ops.forgetting_attention")
     except Exception as error:
-        raise Left(f"the Eviction Transformer's kernel cannot be imported: {error}") from error
+        raise Left(f"the Forgetting Transformer's kernel cannot be imported: {error}") from error
     parameters = inspect.signature(module.forgetting_attention).parameters
     pruned = "adaptive_threshold" in parameters
 
@@ -417,7 +417,7 @@ def all_ways(options, alibi):
         "FlexAttention, proven windows": lambda: flex_attention(proven_windows),
         "PyTorch SDPA, bias in memory": lambda: sdpa,
         "cuDNN alibi_mask": cudnn_alibi,
-        "Eviction Transformer": lambda: forgetting_transformer(options.forgetting_transformer),
+        "Forgetting Transformer": lambda: forgetting_transformer(options.forgetting_transformer),
     } | ({"FlexAttention, usual windows": lambda: flex_attention(usual_windows)} if options.all else {})
 
 
@@ -432,7 +432,7 @@ def main():
     parser.add_argument("--budget", type=float, default=1e9, help="seconds after which no further shape is begun")
     parser.add_argument("--all", action="store_true", help="windows that nothing proves, too")
     parser.add_argument("--flash-attention", type=pathlib.Path, help="libflash_attention.so")
-    parser.add_argument("--eviction-transformer", type=pathlib.Path, help="folder of its Python package")
+    parser.add_argument("--forgetting-transformer", type=pathlib.Path, help="folder of its Python package")
     options = parser.parse_args()
     start = time.monotonic()
     if not torch.cuda.is_available():

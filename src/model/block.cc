@@ -216,7 +216,7 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
                               products.attended.reshape(per_head), products.attention, attention_options(pass, pass),
                               dheads.q, dheads.k, dheads.v, bias_gradients);
   });
-  position_.turn_backward(dheads.q, dheads.k, pass.position);
+  position_.rotate_backward(dheads.q, dheads.k, pass.position);
   qkv_.backward(scratch.dqkv, scratch.normed, scratch.dnormed);
 }
 

@@ -157,7 +157,7 @@ class Rotary : public PositionMethod {
     nn::rotary(q, first, theta(), q);
     nn::rotary(k, first, theta(), k);
   }
-  void turn_backward(Tensor& dq, Tensor& dk, int64_t first) const override {
+  void rotate_backward(Tensor& dq, Tensor& dk, int64_t first) const override {
     nn::rotary_backward(dq, first, theta(), dq);
     nn::rotary_backward(dk, first, theta(), dk);
   }

@@ -46,7 +46,7 @@ class PositionMethod {
   virtual void enter_backward(const Tensor& /*dy*/, int64_t /*first*/) const {}
   /// To the queries [B, T, H, D] and keys [B, T, K, D] of every layer.
   virtual void rotate(Tensor& /*q*/, Tensor& /*k*/, int64_t /*first*/) const {}
-  virtual void turn_backward(Tensor& /*dq*/, Tensor& /*dk*/, int64_t /*first*/) const {}
+  virtual void rotate_backward(Tensor& /*dq*/, Tensor& /*dk*/, int64_t /*first*/) const {}
   /// What it tells the attention of a layer.
   virtual void bias(int /*layer*/, AttentionOptions&) const {}
   /// Calls `attention_backward` with places for the gradients of that, and takes them in.
