@@ -88,7 +88,7 @@ Tensor normal(Shape shape, DType dtype, uint64_t seed) {
   constexpr int64_t pool_size = int64_t{1} << 22;
   static const std::vector<float> pool = [] {
     std::vector<float> values(static_cast<size_t>(pool_size));
-    for (size_t i = 0; i < values.size(); ++i) values[i] = Random(1).normal(i);
+    for (size_t i = 0; i < values.size(); ++i) values[i] = core::Random(1).normal(i);
     return values;
   }();
   Tensor result = Tensor::empty(std::move(shape));
@@ -96,7 +96,7 @@ Tensor normal(Shape shape, DType dtype, uint64_t seed) {
   // Pieces of odd length from odd places, so that no row is another's.
   for (int64_t i = 0; i < result.elements();) {
     const auto piece = static_cast<uint64_t>(i / 99991);
-    const auto from = static_cast<int64_t>(Random(seed).below(piece, static_cast<uint64_t>(pool_size - 99991)));
+    const auto from = static_cast<int64_t>(core::Random(seed).below(piece, static_cast<uint64_t>(pool_size - 99991)));
     const int64_t count = std::min<int64_t>(99991, result.elements() - i);
     std::copy_n(pool.data() + from, count, values + i);
     i += count;
@@ -155,11 +155,11 @@ std::vector<double> compare_with_float64(int64_t head_dim, DType dtype, float to
 }
 
 struct Event {
-  Event() { cuda::check_cuda("attention_gpu", cudaEventCreate(&event)); }
+  Event() { core::cuda::check_cuda("attention_gpu", cudaEventCreate(&event)); }
   ~Event() { cudaEventDestroy(event); }
   Event(const Event&) = delete;
   Event& operator=(const Event&) = delete;
-  void record() { cuda::check_cuda("attention_gpu", cudaEventRecord(event, nullptr)); }
+  void record() { core::cuda::check_cuda("attention_gpu", cudaEventRecord(event, nullptr)); }
   cudaEvent_t event = nullptr;
 };
 
@@ -169,9 +169,9 @@ double milliseconds_of(const std::function<void()>& work) {
   begin.record();
   work();
   end.record();
-  cuda::check_cuda("attention_gpu", cudaEventSynchronize(end.event));
+  core::cuda::check_cuda("attention_gpu", cudaEventSynchronize(end.event));
   float result = 0;
-  cuda::check_cuda("attention_gpu", cudaEventElapsedTime(&result, begin.event, end.event));
+  core::cuda::check_cuda("attention_gpu", cudaEventElapsedTime(&result, begin.event, end.event));
   return static_cast<double>(result);
 }
 
@@ -248,7 +248,7 @@ std::string measure_decoding(const Options& options, int64_t head_dim, int64_t l
 
 void measure(const Options& options) {
   cudaDeviceProp device{};
-  cuda::check_cuda("attention_gpu", cudaGetDeviceProperties(&device, 0));
+  core::cuda::check_cuda("attention_gpu", cudaGetDeviceProperties(&device, 0));
   const char* const type = options.dtype == DType::bfloat16 ? "bf16" : "f16";
   constexpr float tolerances[] = {0, 0x1p-11f};
   std::string points;

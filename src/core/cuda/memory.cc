@@ -4,7 +4,7 @@
 #include "core/cuda/stream.h"
 #include "core/device.h"
 
-namespace alibi {
+namespace alibi::core {
 namespace {
 
 using namespace cuda;
@@ -54,9 +54,9 @@ class CudaMemory : public DeviceMemory {
 
 }  // namespace
 
-const DeviceMemory* core::cuda_memory() {
+const DeviceMemory* cuda_memory() {
   static const CudaMemory memory;
   return &memory;
 }
 
-}  // namespace alibi
+}  // namespace alibi::core
