@@ -31,22 +31,22 @@ struct ConfigFieldMore {
 /// A field of LanguageModelConfig or of its TransformerConfig. Its value here is a bool, an int64_t, a double, a list
 /// of numbers or the name of a choice. Validation, config.json, the identity of a run, options of the command, keywords
 /// of Python, `alibi info`, the settings of a report and the table in docs/training.md come from this.
-struct ConfigField : Option<LanguageModelConfig> {
+struct ALIBI_API ConfigField : Option<LanguageModelConfig> {
   ConfigFieldMore more;
 
   const char* recorded_name() const { return more.recorded_as ? more.recorded_as : name; }
   bool belongs_to(Position method) const { return !more.position || *more.position == method; }
   /// The value as set() takes it: a whole number stands for a number. Throws UsageError for one of another kind or out
   /// of range.
-  ALIBI_API OptionValue checked(const OptionValue& value) const;
+  OptionValue checked(const OptionValue& value) const;
 };
 
 ALIBI_API std::span<const ConfigField> config_fields();
 
 /// Those that users choose.
-struct OfferedFields {
-  ALIBI_API static const ConfigField* begin();
-  ALIBI_API static const ConfigField* end();
+struct ALIBI_API OfferedFields {
+  static const ConfigField* begin();
+  static const ConfigField* end();
 };
 template <>
 inline constexpr OfferedFields options_of<LanguageModelConfig>{};
