@@ -242,25 +242,28 @@ void run_capture(CaptureCommand& command) {
 
 void add_attention(CLI::App& app) {
   auto options = std::make_shared<AttentionCommand>();
-  Command command(app, "attention", "Time, rate, blocks visited and memory of attention");
-  command.counts("--lengths", options->lengths, "Lengths of forward and backward [512, 1024, ... 131072]");
-  command.counts("--contexts", options->contexts, "Keys in the cache when decoding [4096, 65536, 1048576]");
-  command.list("--pass", options->passes, "What to measure");
+  Command command(app, "attention", "Measure time, throughput, visited blocks and memory of attention");
+  command.counts("--lengths", options->lengths,
+                 "Sequence lengths for the forward and backward passes [512, 1024, ... 131072]");
+  command.counts("--contexts", options->contexts, "Numbers of cached keys for the decode pass [4096, 65536, 1048576]");
+  command.list("--pass", options->passes, "Passes to measure");
   command.choices("--pass", {"forward", "backward", "decode"});
-  command.text("--dtype", options->dtype, "TYPE", "f32, bf16 or both");
+  command.text("--dtype", options->dtype, "TYPE", "Data type: f32, bf16 or both");
   command.choices("--dtype", {"f32", "bf16", "both"});
   command.list("--tolerance", options->tolerances,
-               "Tolerances of the skip rule, 0 to visit every key [0 and the type's default: 2^-24, 2^-11]");
-  command.text("--position", options->position, "NAME", "alibi, t5 or none");
+               "Tolerances of the skip rule (0 visits every key) [0 and the default: 2^-24 for f32, 2^-11 for bf16]");
+  command.text("--position", options->position, "NAME", "Position method: alibi, t5 or none");
   command.choices("--position", {"alibi", "t5", "none"});
-  command.count("--heads", options->heads, "Query heads");
-  command.count("--kv-heads", options->kv_heads, "Key/value heads [as many as query heads]", 1);
-  command.count("--head-dim", options->head_dim, "Values per head");
-  command.text("--tensors", options->tensors, "FILE", "Use queries, keys and values that 'bench capture' saved");
-  command.text("--isa", options->isa, "NAME", "Instruction set [the best this CPU has]");
+  command.count("--heads", options->heads, "Number of query heads");
+  command.count("--kv-heads", options->kv_heads, "Number of key/value heads [as many as query heads]", 1);
+  command.count("--head-dim", options->head_dim, "Head dimension");
+  command.text("--tensors", options->tensors, "FILE",
+               "File of queries, keys and values that `alibi bench capture` saved, instead of random ones");
+  command.text("--isa", options->isa, "NAME",
+               "Instruction set: scalar, avx2, avx512, avx512_bf16 or amx [the best one of this CPU]");
   command.choices("--isa", {"scalar", "avx2", "avx512", "avx512_bf16", "amx"});
-  command.number("--seconds", options->seconds, "Time for each point");
-  command.number("--longest", options->longest, "Leave out points whose single call would take longer, in seconds");
+  command.number("--seconds", options->seconds, "Measuring time per point in seconds");
+  command.number("--longest", options->longest, "Maximum time of a single call in seconds; slower points are left out");
   options->add_to(command);
   command.examples(
       "  alibi bench attention\n"
@@ -272,11 +275,13 @@ void add_attention(CLI::App& app) {
 
 void add_capture(CLI::App& app) {
   auto options = std::make_shared<CaptureCommand>();
-  Command command(app, "capture", "Save what a model's attention is given on a text, to be measured");
+  Command command(app, "capture",
+                  "Save the queries, keys and values of a model on a text, for `alibi bench attention --tensors`");
   command.model(options->model);
-  command.texts(options->texts, true, "Text files, folders (all text files in them) or - for standard input");
-  command.text("--out", options->out, "FILE", "The safetensors file to write; -: standard output", /*required=*/true);
-  command.count("--length", options->length, "Tokens that the model sees at once");
+  command.texts(options->texts, true, "Text files, folders of text files, or - for standard input");
+  command.text("--out", options->out, "FILE", "Output file in safetensors format (- is standard output)",
+               /*required=*/true);
+  command.count("--length", options->length, "Number of tokens of the text to process, as one sequence");
   options->add_to(command);
   command.examples("  alibi bench capture model/ novels/valid --length 16384 --out qkv.safetensors");
   command.runs([options] { run_capture(*options); });

@@ -80,18 +80,20 @@ void run_bench_generate(GenerateBenchCommand& command) {
 
 void add_bench_generate(CLI::App& bench) {
   auto options = std::make_shared<GenerateBenchCommand>();
-  Command command(bench, "generate", "Prompt and writing speed and memory of a model, by how much it has read");
-  command.text("--preset", options->preset, "NAME", fmt::format("A size: {}", fmt::join(preset_names(), ", ")));
+  Command command(bench, "generate",
+                  "Measure prompt speed, generation speed and memory of a model at several context lengths");
+  command.text("--preset", options->preset, "NAME",
+               fmt::format("Model size, with random weights: {}", fmt::join(preset_names(), ", ")));
   command.choices("--preset", preset_names());
-  command.text("--model", options->model, "MODEL", "A model folder instead");
+  command.text("--model", options->model, "MODEL", "Model folder to measure, instead of a preset");
   command.exclude("--model", "--preset");
-  command.counts("--contexts", options->contexts, "Tokens before [512, 4096, 32768, 262144, 1048576]");
+  command.counts("--contexts", options->contexts, "Context lengths in tokens [512, 4096, 32768, 262144, 1048576]");
   add_precision(command, options->precision);
-  command.count("--held", options->settings.held, "Keys that heads hold at most; older ones count as evicted", 512);
-  command.count("--vocab-size", options->vocab_size, "Different tokens [the preset's]", 1, INT_MAX);
-  command.number("--seconds", options->settings.seconds, "Time for the tokens of each context");
+  command.count("--held", options->settings.held, "Maximum number of keys per head; older keys count as evicted", 512);
+  command.count("--vocab-size", options->vocab_size, "Vocabulary size [the preset's]", 1, INT_MAX);
+  command.number("--seconds", options->settings.seconds, "Measuring time per context length in seconds");
   command.number("--longest", options->settings.longest,
-                 "Do not read whole prompts that would take longer, in seconds");
+                 "Maximum time to read a whole prompt in seconds; the time of slower prompts is estimated");
   options->add_to(command);
   command.examples(
       "  alibi bench generate\n"

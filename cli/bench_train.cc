@@ -109,27 +109,30 @@ void run_bench_train(TrainBenchCommand& command) {
 
 void add_bench_train(CLI::App& bench) {
   auto options = std::make_shared<TrainBenchCommand>();
-  Command command(bench, "train", "Time, matrix products and memory of a step of training");
+  Command command(bench, "train", "Measure time, matrix products and memory of a training step");
   std::vector<std::string> names = preset_names();
   std::erase_if(names, [](const std::string& name) { return preset(name).adaptive.has_value(); });
-  command.list("--presets", options->presets, fmt::format("Sizes of models: {}", fmt::join(names, ", ")));
+  command.list("--presets", options->presets, fmt::format("Model sizes: {}", fmt::join(names, ", ")));
   command.choices("--presets", names);
-  command.counts("--lengths", options->lengths, "Training lengths [512, 1024, 2048, 4096]");
+  command.counts("--lengths", options->lengths, "Training lengths in tokens [512, 1024, 2048, 4096]");
   command.list("--positions", options->positions,
-               fmt::format("Position methods, which take turns: {}", fmt::join(position_names(), ", ")));
+               fmt::format("Position methods, measured alternately: {}", fmt::join(position_names(), ", ")));
   command.choices("--positions", position_names());
-  command.flag("--all-keys", options->all_keys, "alibi: also without the skip rule, which is no part of the position");
+  command.flag("--all-keys", options->all_keys, "Also measure position method alibi without the skip rule");
   add_precision(command, options->precision);
-  command.flag("--recompute", options->settings.recompute, "Compute activations twice instead of keeping them");
-  command.flag("--products", options->settings.products, "Tell of each matrix product of a step");
+  command.flag("--recompute", options->settings.recompute,
+               "Recompute activations in the backward pass, which saves memory");
+  command.flag("--products", options->settings.products, "Print each matrix product of a step");
   command.counts("--replay", options->settings.replay_threads,
-                 "Record the parallel sections of a step and tell what it would take on so many threads");
-  command.count("--batch-tokens", options->settings.batch_tokens, "Tokens of a step, whatever the length");
-  command.count("--micro-batch-tokens", options->settings.micro_batch_tokens, "Tokens at once");
-  command.count("--vocab-size", options->vocab_size, "Different tokens [the preset's]", 1, INT_MAX);
-  command.number("--seconds", options->settings.seconds, "Time for each point");
+                 "Numbers of threads for which to estimate the time of a step from its recorded parallel sections");
+  command.count("--batch-tokens", options->settings.batch_tokens,
+                "Number of tokens per step, rounded down to whole sequences");
+  command.count("--micro-batch-tokens", options->settings.micro_batch_tokens,
+                "Maximum number of tokens per micro-batch");
+  command.count("--vocab-size", options->vocab_size, "Vocabulary size [the preset's]", 1, INT_MAX);
+  command.number("--seconds", options->settings.seconds, "Measuring time per point in seconds");
   command.number("--longest", options->settings.longest,
-                 "Leave out points whose single step would take longer, in seconds");
+                 "Maximum time of a single step in seconds; slower points are left out");
   options->add_to(command);
   command.examples(
       "  alibi bench train\n"

@@ -126,7 +126,7 @@ void Command::counts(const std::string& name, std::vector<int64_t>& values, cons
 }
 
 void Command::seed(uint64_t& value) {
-  this->value("--seed", "N", fmt::format("All random numbers follow from it [{}]", value),
+  this->value("--seed", "N", fmt::format("Seed of all random numbers [{}]", value),
               [&value](const std::string& word) { return read_seed(word, value); });
 }
 

@@ -28,8 +28,9 @@ std::vector<std::string> absolute_paths(const std::vector<std::string>& paths) {
 
 void CommonOptions::add_to(Command& command) {
   command.group("Common");
-  command.text("--json", json, "FILE", "Also write the results to this file, as JSON; -: to standard output");
-  command.count("--threads", threads, "Threads to compute with; results do not depend on it [all cores]", 1, 1024);
+  command.text("--json", json, "FILE",
+               "File for the results as JSON, in addition to the printed output (- is standard output)");
+  command.count("--threads", threads, "Number of threads; results do not depend on it [all cores]", 1, 1024);
   command.seed(seed);
 }
 
@@ -78,18 +79,21 @@ std::vector<std::string> position_names() {
 }
 
 void add_preset(Command& command, std::string& preset) {
-  command.text("--preset", preset, "NAME", fmt::format("Size of the model: {}", fmt::join(preset_names(), ", ")));
+  command.text("--preset", preset, "NAME",
+               fmt::format("Preset of model size and training settings: {}", fmt::join(preset_names(), ", ")));
   command.choices("--preset", preset_names());
 }
 
 void add_tokenizer(Command& command, TokenizerChoice& choice) {
   command.text("--tokenizer", choice.kind, "KIND",
-               fmt::format("What tokens are, learned from the text: {}", fmt::join(text::tokenizer_kinds(), ", ")));
+               fmt::format("Tokenizer, trained on the text (byte needs no training): {}",
+                           fmt::join(text::tokenizer_kinds(), ", ")));
   command.choices("--tokenizer", text::tokenizer_kinds());
   command.count("--vocab-size", choice.vocab_size,
-                "How many different tokens at most [bpe, unigram: 8192; words: all]");
-  command.text("--like", choice.like, "MODEL", "Take the tokenizer of this model");
-  command.count("--min-count", choice.min_count, "words: what the text has less often is unknown");
+                "Maximum vocabulary size [8192 for bpe and unigram, no limit for words]");
+  command.text("--like", choice.like, "MODEL", "Use the tokenizer of this model or data folder");
+  command.count("--min-count", choice.min_count,
+                "Tokenizer words: minimum count of a word in the text; rarer words become the unknown token");
 }
 
 void add_precision(Command& command, std::string& precision) {
@@ -100,14 +104,13 @@ void add_precision(Command& command, std::string& precision) {
   }
 }
 
-void add_interpolation(Command& command, Interpolation& interpolation) {
-  command.value(
-      "--interpolate", "X",
-      "alibi: divide the slopes by X; dynamic: by the length read / the training length, where that is longer",
-      [&interpolation](const std::string& word) {
-        interpolation.dynamic = word == "dynamic";
-        return interpolation.dynamic ? "" : read_number(word, {.above = 0, .most = 1e6}, interpolation.factor);
-      });
+void add_interpolation(Command& command, Interpolation& interpolation, const std::string& action) {
+  command.value("--interpolate", "X", action + "; dynamic selects X = length / training length, at least 1",
+                [&interpolation](const std::string& word) {
+                  interpolation.dynamic = word == "dynamic";
+                  return interpolation.dynamic ? ""
+                                               : read_number(word, {.above = 0, .most = 1e6}, interpolation.factor);
+                });
 }
 
 nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
@@ -126,16 +129,18 @@ void ModelUse::apply(LanguageModel& model) const {
 }
 
 void add_dropout(Command& command, std::optional<double>& dropout) {
-  command.number("--dropout", dropout,
-                 "Part of the activations dropped in training; 0: none of any kind [the preset's]", {.least = 0});
+  command.number("--dropout", dropout, "Dropout rate in training (0 disables every kind of dropout) [the preset's]",
+                 {.least = 0});
 }
 
 void add_field(Command& command, std::string& field) {
-  command.text("--field", field, "NAME", ".jsonl: the field of each line's object that holds the text");
+  command.text("--field", field, "NAME", "Field that holds the text in each line of .jsonl files");
 }
 
 void add_valid(Command& command, std::vector<std::string>& texts) {
-  command.repeated("--valid", texts, "TEXT", "Text to hold out, may be repeated [some of the files, by a fixed rule]");
+  command.repeated(
+      "--valid", texts, "TEXT",
+      "Held-out text; may be repeated [some files chosen by a fixed rule, or the last tenth of a single file]");
 }
 
 }  // namespace alibi::cli

@@ -53,7 +53,9 @@ void add_tokenizer(Command& command, TokenizerChoice& choice);
 /// Of training; for precision_from().
 void add_precision(Command& command, std::string& precision);
 /// "4", "dynamic" or nothing: how a model reads.
-void add_interpolation(Command& command, Interpolation& interpolation);
+/// `action` says what is done with X.
+void add_interpolation(Command& command, Interpolation& interpolation,
+                       const std::string& action = "ALiBi: divide the slopes by X");
 nlohmann::ordered_json interpolation_json(const Interpolation& interpolation);
 /// How a trained model is used.
 struct ModelUse {

@@ -48,12 +48,12 @@ const std::vector<std::string> kNotSettings = {"resume", "overwrite", "out", "js
 void complete(CompareCommand& options, const Command& command) {
   if (!command.given("--resume")) return;
   check_usage(!options.overwrite,
-              "[compare] --resume goes on with a comparison, --overwrite begins it anew; choose one");
+              "[compare] --resume continues a comparison and --overwrite replaces it; choose one of them");
   check_usage(options.resume.empty() || !command.given("--out") || options.resume == options.out,
               "[compare] --resume names {}, --out names {}; one of them is enough", options.resume, options.out);
   if (!options.resume.empty()) options.out = options.resume;
   const std::filesystem::path settings = std::filesystem::path(options.out) / "settings.json";
-  check_usage(core::path_exists(settings), "[compare] {}: there is no comparison to go on with ({} is missing)",
+  check_usage(core::path_exists(settings), "[compare] {}: there is no comparison to continue ({} is missing)",
               options.out, settings.string());
   command.read_options(settings.string(), kNotSettings);
 }
@@ -179,30 +179,34 @@ void add_compare(CLI::App& app) {
   auto options = std::make_shared<CompareCommand>();
   options->field = CompareOptions().field;
   Command command(app, "compare",
-                  "Train position methods at a short length on the same batches, test each at longer ones");
+                  "Train position methods on the same batches at a short length and evaluate them at longer ones");
   command.texts(options->texts, false,
-                "Text files, folders, - for standard input, or a folder of `alibi tokenize` [the C++ headers of this "
-                "machine]");
-  command.list("--methods", options->methods, fmt::format("Of {}", fmt::join(position_names(), ", ")));
+                "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input "
+                "[C++ standard library headers]");
+  command.list("--methods", options->methods,
+               fmt::format("Position methods to compare: {}", fmt::join(position_names(), ", ")));
   command.choices("--methods", position_names());
-  command.count("--seeds", options->seeds, "Train each method from so many seeds: --seed and those that follow");
-  command.counts("--train-lengths", options->train_lengths, "Train each method at each of these lengths");
+  command.count("--seeds", options->seeds, "Number of runs per method, with consecutive seeds from --seed on");
+  command.counts("--train-lengths", options->train_lengths,
+                 "Training lengths in tokens; every method is trained at every length");
   command.counts("--lengths", options->lengths,
-                 "Lengths to test at [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
+                 "Evaluation lengths in tokens [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
   command.count("--stride", options->stride,
-                "Test with a sliding window too, of so many new tokens [only windows that do not overlap]");
-  command.flag("--stream", options->stream, "Test in one pass too, where each token sees all the text before it");
-  add_interpolation(command, options->interpolation);
+                "Also evaluate with a sliding window that advances by N tokens [non-overlapping windows only]");
+  command.flag("--stream", options->stream, "Also evaluate in one pass, where each token sees all the text before it");
+  add_interpolation(command, options->interpolation, "ALiBi: also evaluate with the slopes divided by X");
   command.count("--eval-tokens", options->eval_tokens,
-                "Held-out tokens to score, evenly spread over the files [the preset's]");
-  command.count("--sample-tokens", options->sample_tokens,
-                "Tokens of text to generate with each model; 0: none [4 times the training length]", 0);
+                "Number of held-out tokens to score, spread evenly over the held-out files [the preset's]");
+  command.count(
+      "--sample-tokens", options->sample_tokens,
+      "Number of tokens that each model generates as a sample (0 generates none) [4 times the training length]", 0);
   command.count("--timing-rounds,--speed-turns", options->timing_rounds,
                 "Number of timing rounds after training (0 disables timing)", 0);
   command.text("-o,--out", options->out, "DIR",
-               "Folder for the report and the models; the same command goes on where it was");
-  command.optional_text("--resume", options->resume, "DIR", "Go on with the comparison of this folder (or of --out)");
-  command.flag("--overwrite,--fresh", options->overwrite, "Replace the comparison that the folder holds");
+               "Output folder for the report and the models; the same command continues an interrupted comparison");
+  command.optional_text("--resume", options->resume, "DIR",
+                        "Continue the comparison in this folder, or in --out if none is named");
+  command.flag("--overwrite,--fresh", options->overwrite, "Replace the comparison in the output folder");
   command.group(OptionGroup::text);
   add_valid(command, options->valid);
   add_field(command, options->field);
@@ -215,9 +219,9 @@ void add_compare(CLI::App& app) {
   options->model.add_to(command, "Model and position");
   command.group(OptionGroup::optimizer);
   options->train.add_to(command, OptionGroup::optimizer);
-  command.optional_text(
-      "--tune", options->tune, "RATES",
-      "Try learning rates with each method, on a part of the training text; take the best [0.5 to 4 times]");
+  command.optional_text("--tune", options->tune, "RATES",
+                        "Learning rates to try for each method on part of the training text; the best is used [0.5, 1, "
+                        "2 and 4 times --learning-rate]");
   options->add_to(command);
   command.examples(
       "  alibi compare\n"

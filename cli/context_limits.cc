@@ -12,7 +12,7 @@ namespace alibi::cli {
 
 void add_context_limits(Command& command, ContextOptions& options) {
   command.value("--memory", "BYTES",
-                "Most memory for keys and values, such as 256MiB; those that matter least are evicted [all are kept]",
+                "Maximum memory for keys and values, such as 256MiB; keys with the least weight are evicted [no limit]",
                 [&options](const std::string& word) {
                   int64_t bytes = 0;
                   const std::string wrong = read_bytes(word, bytes);
@@ -20,7 +20,7 @@ void add_context_limits(Command& command, ContextOptions& options) {
                   return wrong;
                 });
   command.value("--tolerance", "X",
-                "Release keys as soon as they would weigh less than this share of all, such as 1e-7 [all are kept]",
+                "Evict keys whose share of the attention weight would be below X, such as 1e-7 [no eviction]",
                 [&options](const std::string& word) {
                   double share = 0;
                   const std::string wrong = read_number(word, {.above = 0, .below = 1}, share);
@@ -28,7 +28,8 @@ void add_context_limits(Command& command, ContextOptions& options) {
                   return wrong;
                 });
   command.flag("--exact", options.exact,
-               "End with an error rather than let evicted keys matter more than --tolerance [or than rounding]");
+               "Stop with an error before evicted keys could weigh more than --tolerance (if it is not set, more than "
+               "rounding error)");
 }
 
 void check_context_limits(const std::string& operation, const ContextOptions& options) {

@@ -12,10 +12,10 @@
 namespace alibi::cli {
 
 void add_completion(CLI::App& app) {
-  CLI::App& group = add_command_group(app, "completion", "Print what a shell needs to complete this command");
+  CLI::App& group = add_command_group(app, "completion", "Print a script that completes this command in a shell");
   const auto add = [&](const std::string& shell, std::string (*script)(const CommandOutline&),
                        const std::string& place) {
-    Command command(group, shell, "For " + shell);
+    Command command(group, shell, "Print the completion script for " + shell);
     command.examples("  alibi completion " + shell + " > " + place);
     command.runs([&app, script] { say_text(script(outline_of(app))); });
   };

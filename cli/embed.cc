@@ -117,15 +117,17 @@ void run_embed(EmbedCommand options) {
 
 void add_embed(CLI::App& app) {
   auto options = std::make_shared<EmbedCommand>();
-  Command command(app, "embed", "Turn texts into vectors: the final states of their tokens, pooled");
+  Command command(app, "embed", "Compute an embedding vector for each line or each file");
   command.model(options->model);
-  command.texts(options->texts, false, "Text files, folders or - for standard input [standard input]");
-  command.flag("--whole-files", options->whole, "One vector for each file [one for each line]");
+  command.texts(options->texts, false, "Text files, folders of text files, or - for standard input [standard input]");
+  command.flag("--whole-files", options->whole, "Compute one vector per file [one vector per line]");
   command.text("--pooling", options->pooling, "NAME",
-               "mean of the tokens; first, the end of text before them; last, which in a decoder has seen all");
+               "Pooling of the final token states: mean, first (encoders only) or last (suits decoders)");
   command.choices("--pooling", {"mean", "first", "last"});
-  command.flag("--normalize", options->embed.normalize, "To length 1, so that products are cosines");
-  command.text("-o,--out", options->out, "FILE", "X.npy or X.safetensors, all vectors in one array [lines of JSON]");
+  command.flag("--normalize", options->embed.normalize,
+               "Scale each vector to length 1, so that dot products are cosine similarities");
+  command.text("-o,--out", options->out, "FILE",
+               "Output file, .npy or .safetensors, with all vectors in one array [JSON lines on standard output]");
   options->use.add_to(command);
   options->add_to(command);
   command.examples(

@@ -218,21 +218,21 @@ void run_eval(EvalCommand& options) {
 
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalCommand>();
-  Command command(app, "eval", "Measure a model's perplexity on text, at any length");
+  Command command(app, "eval", "Measure the perplexity of a model on text, at any length");
   command.model(options->model);
   command.texts(options->texts, false,
-                "Text files, folders (all text files in them), - for standard input, or a folder of `alibi tokenize`");
-  command.flag("--held-out", options->held_out, "Instead of TEXT: what `alibi train` held out when it made the model");
-  command.counts("--lengths", options->lengths,
-                 "Most tokens the model sees at once [1, 2, 4 and 8 times the training length]");
+                "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input");
+  command.flag("--held-out", options->held_out,
+               "Evaluate on the text that `alibi train` held out for this model, instead of TEXT");
+  command.counts("--lengths", options->lengths, "Window lengths in tokens [1, 2, 4 and 8 times the training length]");
   command.count("--stride", options->stride,
-                "New tokens of each window; the fewer, the more context each has [the length: no overlap]");
+                "Number of tokens by which the window advances; smaller values give more context [the window length]");
   command.flag("--stream", options->stream,
-               "In one pass, where each token sees everything before it; also at --lengths, if they are given");
+               "Evaluate in one pass, where each token sees all the text before it; add --lengths for windows too");
   options->use.add_to(command);
   add_context_limits(command, options->context);
   command.flag("--per-position", options->per_position,
-               "Also show the loss by position in the window, where all windows have it, and along a stream");
+               "Also print the loss by position in the window, and with --stream along the text");
   add_field(command, options->field);
   options->add_to(command);
   command.examples(
@@ -240,7 +240,7 @@ void add_eval(CLI::App& app) {
       "  alibi eval model/ --held-out\n"
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
       "  alibi eval model/ book.txt --stream\n"
-      "  alibi eval model/ book.txt --interpolate dynamic      (slopes x training length / length)\n"
+      "  alibi eval model/ book.txt --interpolate dynamic      (multiplies slopes by training length / length)\n"
       "  alibi eval model/ library/ --stream --memory 256MiB\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
   command.runs([options] { run_eval(*options); });

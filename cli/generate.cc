@@ -216,23 +216,26 @@ void run_generate(GenerateCommand options) {
 void add_generate(CLI::App& app) {
   auto options = std::make_shared<GenerateCommand>();
   GenerateOptions& generate = options->generate;
-  Command command(app, "generate", "Write text with a model, past its training length if asked");
+  Command command(app, "generate", "Generate text with a model; the text may be longer than the training length");
   command.model(options->model);
   command.text("--prompt", options->prompt, "TEXT",
-               "Text to go on from, -: standard input [none: the start of a document]");
-  command.text("--prompt-file", options->prompt_file, "FILE",
-               "The same from a file, to its last byte; -: standard input");
+               "Text to continue; - reads it from standard input [the start of a document]");
+  command.text("--prompt-file", options->prompt_file, "FILE", "File with the text to continue; - reads standard input");
   command.exclude("--prompt-file", "--prompt");
-  command.count("--tokens", generate.max_tokens, "How many tokens to write", 0);
-  command.number("--temperature", generate.temperature, "1: as the model says; lower: safer; 0: most likely only");
-  command.count("--top-k", options->top_k, "Draw from the N most likely tokens; 0: from all", 0, INT32_MAX);
-  command.number("--top-p", generate.top_p, "Draw from the likeliest tokens of this summed probability");
-  command.number("--min-p", generate.min_p, "Draw from tokens at least this times as likely as the likeliest");
+  command.count("--tokens", generate.max_tokens, "Maximum number of tokens to generate", 0);
+  command.number("--temperature", generate.temperature,
+                 "Sampling temperature; lower values are less random (0 always takes the most likely token)");
+  command.count("--top-k", options->top_k, "Sample from the N most likely tokens (0 samples from all tokens)", 0,
+                INT32_MAX);
+  command.number("--top-p", generate.top_p,
+                 "Sample from the smallest set of tokens with a total probability of at least X");
+  command.number("--min-p", generate.min_p,
+                 "Sample from tokens that are at least X times as likely as the most likely token");
   command.number("--repetition-penalty", generate.repetition_penalty,
-                 "Above 1: tokens that were there before become less likely");
-  command.repeated("--stop", generate.stop, "TEXT", "End before this text; may be given several times");
+                 "Penalty of tokens that are already in the text; values above 1 make them less likely");
+  command.repeated("--stop", generate.stop, "TEXT", "Text before which generation stops; may be repeated");
   options->use.add_to(command);
-  command.count("--samples", options->samples, "How many texts to write after the prompt, which is read once");
+  command.count("--samples", options->samples, "Number of texts to generate from the prompt");
   add_context_limits(command, options->context);
   options->add_to(command);
   command.examples(

@@ -117,13 +117,13 @@ void run_info(InfoCommand& options) {
 
 void add_info(CLI::App& app) {
   auto options = std::make_shared<InfoCommand>();
-  Command command(app, "info", "Show what a model folder holds, or what the CPU offers");
+  Command command(app, "info", "Show the configuration of a model folder, or the instruction sets of the CPU");
   command.model(options->model, /*required=*/false);
-  command.flag("--cpu", options->cpu, "Show the instruction set in use and what this CPU offers");
+  command.flag("--cpu", options->cpu, "Show the instruction set in use and those that this CPU supports");
   options->add_to(command);
   command.examples(
       "  alibi info model/\n"
-      "  alibi info model/ --json info.json      (also the name and shape of every tensor)\n"
+      "  alibi info model/ --json info.json      (includes the name and shape of every tensor)\n"
       "  alibi info --cpu");
   command.runs([options] { run_info(*options); });
 }

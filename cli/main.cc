@@ -104,8 +104,8 @@ int run(int argc, char** argv) {
   app.require_subcommand(1);
   app.get_formatter()->column_width(28);  // before the subcommands, which inherit it
   app.footer(
-      "'alibi COMMAND --help' has the options of a command and examples.\n"
-      "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx: the best instruction set that may be used.");
+      "Run 'alibi COMMAND --help' for the options of a command and for examples.\n"
+      "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx limits alibi to that instruction set and simpler ones.");
   add_compare(app);
   add_report(app);
   add_tokenize(app);
@@ -127,7 +127,7 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     const CLI::App& command = called(app);
     report_error(explain(e, command));
-    std::fputs(fmt::format("Run '{} --help' for what is possible.\n", full_name(command)).c_str(), stderr);
+    std::fputs(fmt::format("Run '{} --help' for usage.\n", full_name(command)).c_str(), stderr);
     return 2;
   }
   finish_output();

@@ -76,12 +76,13 @@ void run_report(ReportCommand& options) {
 
 void add_report(CLI::App& app) {
   auto options = std::make_shared<ReportCommand>();
-  Command command(app, "report", "Draw the report of comparisons anew; of several, as one");
+  Command command(app, "report", "Rebuild a comparison report, or merge several into one");
   command.texts(
       options->inputs, true,
-      "Folders of `alibi compare`, or their results.json; LABEL=FOLDER: its methods are called METHOD, LABEL");
-  command.text("-o,--out", options->out, "DIR", "Folder for report.html, figure.svg and results.json");
-  command.flag("--overwrite", options->overwrite, "Replace the report of other results that the folder holds");
+      "Folders of `alibi compare`, or their results.json; LABEL=FOLDER adds LABEL to the names of its methods");
+  command.text("-o,--out", options->out, "DIR", "Output folder for report.html, figure.svg and results.json");
+  command.flag("--overwrite", options->overwrite,
+               "Replace the report in the output folder, even if it shows other results");
   options->add_to(command);
   command.examples(
       "  alibi report alibi-compare\n"

@@ -152,15 +152,15 @@ void run_score(ScoreCommand options) {
 
 void add_score(CLI::App& app) {
   auto options = std::make_shared<ScoreCommand>();
-  Command command(app, "score",
-                  "Tell how unlikely each line is, as it comes: bits per byte, bits, and the line, apart by tabs");
+  Command command(app, "score", "Score each input line: bits per byte, total bits, and the line, separated by tabs");
   command.model(options->model);
-  command.texts(options->texts, false, "Files or pipes, - for standard input [standard input]");
-  command.count(
-      "--length", options->length,
-      "Most tokens it looks back at, half as many at least [the training length; all with a limit of memory]");
+  command.texts(options->texts, false, "Text files or pipes, or - for standard input [standard input]");
+  command.count("--length", options->length,
+                "Maximum context in tokens; a full context drops its older half [the training length, or no limit with "
+                "--memory or --tolerance]");
   options->use.add_to(command);
-  command.flag("--tokens", options->tokens, "Each token instead: bits, and its text as a JSON string");
+  command.flag("--tokens", options->tokens,
+               "Score each token instead of each line: bits, and the token as a JSON string");
   add_context_limits(command, options->context);
   options->add_to(command);
   command.examples(

@@ -85,14 +85,16 @@ void run_tokenize(TokenizeCommand& options) {
 
 void add_tokenize(CLI::App& app) {
   auto options = std::make_shared<TokenizeCommand>();
-  Command command(app, "tokenize", "Turn text into a folder of tokens to train on, also if it is larger than memory");
-  command.texts(options->texts, false, "Text files, folders (all text files in them) or - for standard input");
-  command.text("-o,--out", options->out, "DATA", "Folder to write: tokens and tokenizer");
-  command.flag("--overwrite", options->overwrite, "Replace the tokens and the tokenizer that the folder holds");
+  Command command(app, "tokenize",
+                  "Convert text to a folder of tokens for training; the text may be larger than memory");
+  command.texts(options->texts, false, "Text files, folders of text files, or - for standard input");
+  command.text("-o,--out", options->out, "DATA", "Output folder for the tokens and the tokenizer");
+  command.flag("--overwrite", options->overwrite, "Replace the tokens and the tokenizer in the output folder");
   add_valid(command, options->valid);
   add_field(command, options->field);
   add_tokenizer(command, options->tokenizer);
-  command.text("--check", options->check, "DATA", "Instead: read such a folder and see that it is undamaged");
+  command.text("--check", options->check, "DATA",
+               "Check that this folder of tokens is undamaged, instead of writing one");
   options->add_to(command);
   command.examples(
       "  alibi tokenize novels/ -o data/ --tokenizer bpe --vocab-size 8000\n"

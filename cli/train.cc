@@ -68,7 +68,7 @@ void complete_from(TrainSettings& settings, const Command& command) {
 /// Before the text is read, which may take long.
 void check_replaces_nothing(const TrainSettings& settings, bool resumes) {
   check_usage(!settings.overwrite || !resumes,
-              "[train] --resume goes on with a run, --overwrite replaces it; choose one");
+              "[train] --resume continues a run and --overwrite replaces it; choose one of them");
   if (!settings.overwrite && !(resumes && newest_checkpoint(settings.model))) check_folder_is_free(settings.model);
 }
 

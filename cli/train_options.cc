@@ -20,25 +20,26 @@ void add_settings(nlohmann::ordered_json& json, const Options& options) {
 
 void add_train_options(Command& command, TrainSettings& s) {
   command.texts(s.texts, false,
-                "Text files, folders (all text files in them), - for standard input, or a folder of `alibi tokenize`");
-  command.text("-o,--out", s.model, "MODEL", "Model folder to write");
+                "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input");
+  command.text("-o,--out", s.model, "MODEL", "Output model folder");
   command.optional_text("--resume", s.resume, "MODEL",
-                        "Continue the run of this folder (or of --out) from its newest checkpoint");
-  command.flag("--overwrite", s.overwrite, "Replace the model or the run that the folder holds");
+                        "Continue the run in this folder, or in --out if none is named, from its newest checkpoint");
+  command.flag("--overwrite", s.overwrite, "Replace the model or the run in the output folder");
   command.text("--from", s.from, "MODEL",
-               "Begin with the weights of this model, in its shape and with its tokenizer: fine-tuning");
-  command.text("--config", s.config, "FILE", "JSON with values for options that are not given, e.g. MODEL/train.json");
-  command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and the estimated time, and train nothing");
+               "Fine-tune this model: start from its weights, with its shape and its tokenizer");
+  command.text("--config", s.config, "FILE",
+               "JSON file with options, such as MODEL/train.json; the command line overrides it");
+  command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and estimated time, without training");
   command.group(OptionGroup::text);
   add_valid(command, s.valid);
   add_field(command, s.field);
-  command.text("--position", s.position, "NAME", fmt::format("{}", fmt::join(position_names(), ", ")));
+  command.text("--position", s.position, "NAME", fmt::format("Position method: {}", fmt::join(position_names(), ", ")));
   command.choices("--position", position_names());
   add_preset(command, s.preset);
   add_tokenizer(command, s.tokenizer);
   add_dropout(command, s.dropout);
   s.train.add_to(command, OptionGroup::text);
-  command.number("--epochs", s.epochs, "How often to see the text, in place of --tokens", {.above = 0});
+  command.number("--epochs", s.epochs, "Number of passes over the training text, instead of --tokens", {.above = 0});
   command.exclude("--epochs", "--tokens");
   command.group("Model and position");
   s.shape.add_to(command, "Model and position");

@@ -102,13 +102,13 @@ struct TrainRun {
 template <>
 inline constexpr auto options_of<TrainRun> = std::to_array<Option<TrainRun>>({
     {ALIBI_OPTION(TrainRun, checkpoint_steps), .group = OptionGroup::progress, .range = {.least = 0},
-     .help = "Updates between two checkpoints; 0: by time alone", .changes_result = false},
+     .help = "Number of updates between checkpoints (0 writes checkpoints by time only)", .changes_result = false},
     {ALIBI_OPTION(TrainRun, checkpoint_minutes), .range = {.least = 0},
-     .help = "Minutes between two; 0: by updates alone", .changes_result = false},
+     .help = "Minutes between checkpoints (0 writes checkpoints by updates only)", .changes_result = false},
     {ALIBI_OPTION(TrainRun, keep), .range = {.least = 1},
-     .help = "Newest checkpoints that stay; the best one does in any case", .changes_result = false},
-    {ALIBI_OPTION(TrainRun, log_steps), .range = {.least = 1}, .help = "Updates between two lines of metrics.jsonl",
-     .changes_result = false},
+     .help = "Number of newest checkpoints to keep; the best checkpoint is always kept", .changes_result = false},
+    {ALIBI_OPTION(TrainRun, log_steps), .range = {.least = 1},
+     .help = "Number of updates between lines of metrics.jsonl", .changes_result = false},
 });
 
 enum class TrainEnd : uint8_t {

@@ -169,7 +169,7 @@ class TrainingDefaults(CliTest):
                      "micro-batch-tokens", "period"):
             self.assertIn(name, [shown_name for shown_name, of_tiny, value in shown if of_tiny])
         text = self.succeeds("compare", "--help")
-        self.assertRegex(text, r"--train-length N [^\[]*Tokens the model sees at once in training \[the preset's; tiny: 128\]")
+        self.assertRegex(text, r"--train-length N [^\[]*Number of tokens in a training sequence \[the preset's; tiny: 128\]")
 
 
 class TrainingPlan(CliTest):
