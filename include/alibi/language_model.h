@@ -175,7 +175,7 @@ class ALIBI_API LanguageModel {
   LanguageModel sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const;
 
  private:
-  explicit LanguageModel(std::unique_ptr<State> state);
+  ALIBI_HIDDEN explicit LanguageModel(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };
 

@@ -222,7 +222,7 @@ class ALIBI_API Transformer {
  private:
   friend class LanguageModel;
   /// Without a seed the parameters hold nothing yet: they are about to be loaded.
-  Transformer(const TransformerConfig& config, std::optional<uint64_t> seed);
+  ALIBI_HIDDEN Transformer(const TransformerConfig& config, std::optional<uint64_t> seed);
   std::unique_ptr<State> state_;
 };
 

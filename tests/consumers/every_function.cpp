@@ -74,6 +74,7 @@ void attend() {
   Tensor out = Tensor::empty(q.shape());
   attention(q, k, v, options, out, &state);
   expect(attention(q, k, v, options).to_floats() == out.to_floats(), "attention");
+  expect(count_blocks(state).blocks_total == state.stats.blocks_total, "blocks of a call");
   KernelState kept = KernelState::restore(state.kernel.saved_lse(), state.kernel.saved_blocks());
   expect(KernelState::saved_words(1, 4, 2, options) == kept.saved_blocks().elements(), "states are kept");
   const KernelState copy(kept);
@@ -278,6 +279,8 @@ void language_model(const std::filesystem::path& folder) {
          "scores of tokens that come");
   model.save(folder / "model");
   LanguageModel loaded = LanguageModel::load(folder / "model");
+  const auto no_dropout = [](LanguageModelConfig& config) { config.transformer.dropout = 0; };
+  expect(LanguageModel::load(folder / "model", no_dropout).config().transformer.dropout == 0, "an adjusted model");
   GenerateOptions generate;
   generate.max_tokens = 4;
   generate.temperature = 0;
@@ -308,9 +311,12 @@ void language_model(const std::filesystem::path& folder) {
   expect(recipe.config(64).transformer.layers == 2 && *recipe.options.find("layers") == OptionValue(int64_t{2}),
          "options of a model");
   const auto words = std::make_shared<ByteTokenizer>();
-  expect(recipe.model(64, words, 1).sharing_weights([](auto& c) { c.transformer.dropout = 0; }).config().train_length ==
-             64,
-         "the model of a recipe");
+  expect(recipe.model(64, words, 1).sharing_weights(no_dropout).config().train_length == 64, "the model of a recipe");
+  LanguageModelConfig applied = preset("tiny");
+  recipe.options.apply_to(applied);
+  expect(applied.transformer.layers == 2, "options applied to a configuration");
+  const ConfigField& field = config_fields().front();
+  expect(field.checked(field.get(applied)) == field.get(applied), "a checked value");
   expect(!config_fields().empty() && options_of<LanguageModelConfig>.begin() != options_of<LanguageModelConfig>.end(),
          "fields of a model");
 
@@ -324,6 +330,7 @@ void language_model(const std::filesystem::path& folder) {
   compared.texts = {(folder / "text" / "a.txt").string()};
   compared.valid = {(folder / "text" / "b.txt").string()};
   const TrainingData data = training_data(compared.texts, compared.valid);
+  expect(recipe.read_text(compared.texts, compared.valid).train_bytes == data.train_bytes, "the text of a recipe");
   expect(data.train.tokens.size() > 1000 && data.valid_bytes > 1000, "text to train on");
   expect(text_to_score(*data.tokenizer, compared.valid).bytes == data.valid_bytes &&
              held_out_text(*data.tokenizer, compared.texts, compared.valid).bytes == data.valid_bytes,
