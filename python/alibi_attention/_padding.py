@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ._core import UsageError
-from ._kind import is_torch
+from ._kind import is_torch, refuse_other_kinds
 
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
@@ -40,6 +41,7 @@ def _offsets(tokens: Bools) -> np.ndarray[Any, Any]:
 
 def padded_attention(attention: Callable[..., Any], q: Any, k: Any, v: Any, mask: Any, given: dict[str, Any]) -> Any:
     """attention() over the tokens alone. Queries are the last rows, so those at padded keys are padding too."""
+    refuse_other_kinds("attention", q=q, k=k, v=v)
     if not is_torch(q):
         q, k, v = (x if isinstance(x, np.ndarray) else np.from_dlpack(x) for x in (q, k, v))
     if q.ndim != 4 or k.ndim != 4 or q.shape[0] != k.shape[0]:
@@ -90,8 +92,7 @@ def _run_numpy(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows
 def _run_torch(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows: Any, key_rows: Any,
                given: dict[str, Any]) -> tuple[Any, Any]:  # fmt: skip
     """The same with gradients: index_select and index_copy have them."""
-    import torch
-
+    torch = sys.modules["torch"]  # q is one of its tensors
     of_queries, of_keys = torch.from_numpy(query_rows), torch.from_numpy(key_rows)
     packed = [x.flatten(0, 1).index_select(0, rows)[None] for x, rows in ((q, of_queries), (k, of_keys), (v, of_keys))]
     found = attention(*packed, **given)
