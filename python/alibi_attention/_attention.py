@@ -80,6 +80,8 @@ def attention(
         return torch_operator().attention(
             q, k, v, alibi_slopes, causal, window_size, softmax_scale, dropout_p, query_offset, cu_seqlens_q,
             cu_seqlens_k, alibi_slopes_after, tolerance, return_lse, dropout_seed)  # fmt: skip
+    if not (type(k) is _ndarray and type(v) is _ndarray) and (is_torch(k) or is_torch(v)):
+        refuse_other_kinds("attention", q=q, k=k, v=v)  # a tensor's gradient would be lost
     window = 0
     if window_size is not EVERYWHERE:
         causal, window = window_of(causal, window_size)
