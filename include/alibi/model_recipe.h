@@ -34,7 +34,7 @@ struct ALIBI_API ModelRecipe {
   /// least the number of buckets.
   LanguageModelConfig config(int64_t train_length, std::optional<int> tokens = {}) const;
   /// The model itself. Throws Error if the tokenizer is not that of `from`.
-  LanguageModel model(int64_t train_length, std::shared_ptr<const Tokenizer> tokenizer, uint64_t seed) const;
+  LanguageModel model(int64_t train_length, const std::shared_ptr<const Tokenizer>& tokenizer, uint64_t seed) const;
 };
 
 }  // namespace alibi

@@ -8,6 +8,7 @@
 #include <system_error>
 #include <vector>
 
+#include "core/descriptor.h"
 #include "core/files.h"
 
 namespace alibi::core {

@@ -41,7 +41,8 @@ LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int>
   return config;
 }
 
-LanguageModel ModelRecipe::model(int64_t train_length, std::shared_ptr<const Tokenizer> words, uint64_t seed) const {
+LanguageModel ModelRecipe::model(int64_t train_length, const std::shared_ptr<const Tokenizer>& words,
+                                 uint64_t seed) const {
   if (from.empty()) return LanguageModel(config(train_length, words->vocab_size()), seed, words);
   LanguageModel model =
       LanguageModel::load(from, [&](LanguageModelConfig& changed) { changed = config(train_length); });
