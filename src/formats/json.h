@@ -60,6 +60,9 @@ class JsonObject {
   const Json& at(std::string_view key) const;
 
   Json json_;
+  /// Destroying a value of nlohmann's takes memory, and ends the process where there is none. This is freed just
+  /// before.
+  std::vector<char> for_the_destructor_ = std::vector<char>(size_t{1} << 14);
   std::string where_;
 };
 
