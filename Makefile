@@ -31,9 +31,10 @@ format:         ## format all C++ files in place
 	@scripts/install-dependencies lint
 	@scripts/format
 
-lint:           ## check the format, then run clang-tidy on the library and the command
+lint:           ## check the format and the list of words, then run clang-tidy on the library and the command
 	@scripts/install-dependencies build test lint
 	@scripts/format --check
+	@scripts/words
 	@scripts/tidy
 
 install: build  ## install the library, its headers and the command under PREFIX

@@ -99,7 +99,7 @@ def chosen_stages(names, run_all, keys):
 
 
 class Running:
-    """A stage in a process group of its own, whose output goes on, line by line, and into its log."""
+    """A stage in a process group of its own, whose output is passed through line by line and written to its log."""
 
     def __init__(self, stage):
         self.stage, self.skipped, self.tail = stage, [], []

@@ -29,8 +29,10 @@ STAGES = [
     Stage("format", "Format", "scripts/format --check",
           reads=["*.h", "*.c", "*.cc", "*.cpp", "*.cu", ".clang-format", "scripts/format"]),
 
-    Stage("layout", "Folders use each other as docs/layout.md says; links of the documentation lead somewhere",
-          "python3 tests/layout/layout_test.py\nscripts/check-links", reads=ALL),
+    Stage("layout", "Folders use each other as docs/explanation/layout.md says; files include what they use; links work",
+          "python3 tests/layout/layout_test.py\nscripts/check-includes\nscripts/check-links", reads=ALL),
+
+    Stage("words", "Spelling, and phrases that a reader would have to decode", "scripts/words", reads=ALL),
 
     Stage("build", "g++, warnings are errors: library, command, tests",
           'cmake --preset strict >/dev/null\ncmake --build --preset strict --parallel "$(nproc)"'),
@@ -38,7 +40,9 @@ STAGES = [
     Stage("figures", "Tables and figures of the experiments are what their numbers give",
           "scripts/paper draw --check", needs=["build"], reads=ALL),
 
-    # Reads pages too: the table of options in docs/training.md, the picture in docs/layout.md.
+    Stage("help", "docs/reference/help.md is what --help prints", "scripts/help-page --check", needs=["build"], reads=ALL),
+
+    # Reads pages too: the table of options in docs/reference/training.md, the picture in docs/explanation/layout.md.
     Stage("tests", "The tests, as the README says", "make test", needs=["build"], reads=ALL),
 
     Stage("isa", "What computes, at every lesser instruction set of this CPU", "scripts/test-every-isa build",
@@ -46,7 +50,7 @@ STAGES = [
 
     Stage("compare", "alibi compare on real text", "scripts/test-compare build", needs=["build"]),
 
-    Stage("lint", "clang-tidy, and every file compiled alone", "scripts/tidy"),
+    Stage("lint", "clang-tidy, and every file read alone", "scripts/tidy"),
 
     Stage("unoptimized", "g++ without optimization, linked as one program: classes are defined once; the unit tests",
           'cmake --preset odr >/dev/null\ncmake --build --preset odr --parallel "$(nproc)"\n'

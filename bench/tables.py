@@ -1,4 +1,4 @@
-"""Turns the JSON files of the benchmarks into the tables of docs/benchmarks.md.
+"""Turns the JSON files of the benchmarks into the tables of docs/explanation/benchmarks.md.
 
     build/alibi bench attention --json attention.json && python bench/tables.py attention.json
     python bench/peers/attention.py --alibi build/alibi --json peers.json && python bench/tables.py peers.json

@@ -49,7 +49,6 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
   flush_output();
   progress.begin(name);
   size_t done = 0;
-  std::string details;
   for (const int64_t length : lengths) {
     progress.update(static_cast<double>(done++) / static_cast<double>(lengths.size()),
                     fmt::format("length {}", length));
@@ -58,20 +57,17 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
       models.push_back(with_position(config, position_from(position), length));
       if (command.all_keys && models.back().transformer.position == Position::alibi) {
         models.push_back(models.back());
-        models.back().transformer.tolerance = 0;
+        models.back().transformer.attention.tolerance = 0;
       }
     }
     const std::vector<bench::TrainPoint> points = train_bench.measure(name, models, length);
     progress.clear();
     for (const bench::TrainPoint& point : points) {
       say_text(bench::train_table_row(point, ceilings.best()));
-      if (!point.products.empty()) details += bench::products_table(point, ceilings.best());
-      details += bench::replay_table(point);
       flush_output();
       json["points"].push_back(bench::to_json(point, ceilings.best()));
     }
   }
-  if (!details.empty()) say_text(details);
 }
 
 void run_bench_train(TrainBenchCommand& command) {
@@ -80,9 +76,6 @@ void run_bench_train(TrainBenchCommand& command) {
   // What is misspelt should be told before anything is measured.
   for (const std::string& name : command.presets) config_of(command, name);
   for (const std::string& position : command.positions) position_from(position);
-  for (const int64_t count : command.settings.replay_threads) {
-    check_usage(count <= 1024, "[--replay] {} threads, expected at most 1024", count);
-  }
   const std::vector<int64_t> lengths =
       command.lengths.empty() ? std::vector<int64_t>{512, 1024, 2048, 4096} : command.lengths;
   command.apply();
@@ -122,9 +115,6 @@ void add_bench_train(CLI::App& bench) {
   add_precision(command, options->precision);
   command.flag("--recompute", options->settings.recompute,
                "Recompute activations in the backward pass, which saves memory");
-  command.flag("--products", options->settings.products, "Print each matrix product of a step");
-  command.counts("--replay", options->settings.replay_threads,
-                 "Numbers of threads for which to estimate the time of a step from its recorded parallel sections");
   command.count("--batch-tokens", options->settings.batch_tokens,
                 "Number of tokens per step, rounded down to whole sequences");
   command.count("--micro-batch-tokens", options->settings.micro_batch_tokens,
@@ -137,7 +127,6 @@ void add_bench_train(CLI::App& bench) {
   command.examples(
       "  alibi bench train\n"
       "  alibi bench train --presets small --lengths 1024,8192 --positions alibi,none,rotary --json train.json\n"
-      "  alibi bench train --presets small --lengths 1024 --products\n"
       "  alibi bench train --presets base --precision f32 --batch-tokens 2048 --longest 120");
   command.runs([options] { run_bench_train(*options); });
 }

@@ -224,11 +224,20 @@ void Command::choices(const std::string& name, std::vector<std::string> values) 
   all_choices()[app_->get_option(name)] = std::move(values);
 }
 
+void Command::hide(const std::string& name) { app_->get_option(name)->group(""); }
+
 void Command::group(const std::string& title) { app_->option_defaults()->group(title); }
 
 void Command::examples(const std::string& lines) { app_->footer("Examples:\n" + lines); }
 
 void Command::runs(std::function<void()> body) { app_->callback(std::move(body)); }
+
+std::vector<std::string> shown_names(const CLI::Option& option) {
+  std::vector<std::string> names;
+  for (const std::string& name : option.get_snames()) names.push_back("-" + name);
+  if (!option.get_lnames().empty()) names.push_back("--" + option.get_lnames().front());
+  return names;
+}
 
 CLI::App& add_command_group(CLI::App& app, const std::string& name, const std::string& description) {
   return *app.add_subcommand(name, description)->require_subcommand(1);
@@ -238,8 +247,7 @@ namespace {
 
 OptionOutline outline_of(const CLI::Option& option) {
   OptionOutline outline;
-  for (const std::string& name : option.get_snames()) outline.names.push_back("-" + name);
-  for (const std::string& name : option.get_lnames()) outline.names.push_back("--" + name);
+  outline.names = shown_names(option);
   if (option.get_positional()) outline.names = {option.get_name()};
   if (option.get_expected_max() > 0) outline.value = option.get_type_name();
   if (option.get_positional() && outline.value.empty()) outline.value = option.get_name();
@@ -264,6 +272,7 @@ CommandOutline outline_of(const CLI::App& app, const std::string& path) {
   outline.help = app.get_description();
   outline.footer = app.get_footer();
   for (const CLI::Option* option : app.get_options()) {
+    if (option->get_group().empty()) continue;  // hidden
     (option->get_positional() ? outline.arguments : outline.options).push_back(outline_of(*option));
   }
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {

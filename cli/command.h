@@ -18,7 +18,9 @@ class App;
 namespace alibi::cli {
 
 /// Values keep what they hold unless the option is given; help shows it in brackets, if it is not 0 or empty.
-/// `names` is "--long" or "-s,--long". A value that does not fit ends the program with exit code 2.
+/// `names` is "--long", "-s,--long" or "--long,--former": names after the first long one are former names, which are
+/// accepted until the next release and not shown in help, completion or the manual page. A value that does not fit ends
+/// the program with exit code 2.
 class Command {
  public:
   Command(CLI::App& app, const std::string& name, const std::string& description);
@@ -58,6 +60,8 @@ class Command {
   /// The values that the option takes, for completion (outline.h); what else is refused is not this one's business.
   void choices(const std::string& name, std::vector<std::string> values);
 
+  /// Accepts the option, but leaves it out of help, completion and the manual page.
+  void hide(const std::string& name);
   /// Options from here on stand under this title in the help.
   void group(const std::string& title);
   void examples(const std::string& lines);

@@ -40,9 +40,17 @@ void CommonOptions::apply() {
   if (!json.empty()) json_file_ = output_file(json, "--json");
 }
 
-void CommonOptions::write_json(const nlohmann::ordered_json& results) const {
+void CommonOptions::write_json(const nlohmann::ordered_json& results,
+                               const std::function<void(const AppendText& append)>& more) const {
+  if (json_file_.empty()) return;
   // Text that a model wrote need not be valid UTF-8.
-  write_json(results.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+  std::string text = results.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+  text.resize(text.size() - 2);  // the line feed and the brace at the end
+  core::write_file(json_file_, [&](const AppendText& append) {
+    append(text);
+    if (more) more(append);
+    append("\n}\n");
+  });
 }
 
 void CommonOptions::write_json(const std::string& results) const {
@@ -54,11 +62,11 @@ TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOp
   TrainOptions options = training_defaults(preset);
   given.apply_to(options);
   options.seed = seed;
-  if (tokens) options.tokens = *tokens;
-  if (!given.has("batch_tokens") && options.batch_tokens > options.tokens) {
-    say("An update has {} tokens, all there are to train on; the preset's would have {}\n",
-        core::format_integer(options.tokens), core::format_integer(options.batch_tokens));
-    options.batch_tokens = options.tokens;
+  if (tokens) options.train_tokens = *tokens;
+  if (!given.has("batch_tokens") && options.batch_tokens > options.train_tokens) {
+    say("The batch is reduced to {} tokens, the whole training text; the preset has {}\n",
+        core::format_integer(options.train_tokens), core::format_integer(options.batch_tokens));
+    options.batch_tokens = options.train_tokens;
   }
   return options;
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <cstdio>
 #include <filesystem>
+#include <functional>
 #include <nlohmann/json_fwd.hpp>
 #include <optional>
 #include <string>
@@ -23,6 +24,8 @@ namespace alibi::cli {
 std::string absolute_path(const std::string& path);
 std::vector<std::string> absolute_paths(const std::vector<std::string>& paths);
 
+using AppendText = std::function<void(std::string_view)>;
+
 struct CommonOptions {
   std::string json;
   std::optional<int64_t> threads;  ///< absent: the library's choice
@@ -32,8 +35,9 @@ struct CommonOptions {
   /// Sets the number of threads, and makes sure before any work is done that the results can be written. To be called
   /// before anything is said: --json may take standard output.
   void apply();
-  /// Writes the file of --json, if one was asked for.
-  void write_json(const nlohmann::ordered_json& results) const;
+  /// Writes the file of --json, if one was asked for. `more` appends further members of the object, each after a comma.
+  void write_json(const nlohmann::ordered_json& results,
+                  const std::function<void(const AppendText& append)>& more = {}) const;
   void write_json(const std::string& results) const;
 
  private:

@@ -17,23 +17,28 @@
 #include "numbers.h"
 #include "report/json.h"
 #include "report/progress.h"
-#include "report/table.h"
-#include "report/verdict.h"
+#include "report/tables.h"
 #include "stop_signals.h"
 
 namespace alibi::cli {
 namespace {
 
+std::vector<std::string> default_positions() {
+  std::vector<std::string> names;
+  for (const Position method : CompareOptions().positions) names.emplace_back(name_of(method));
+  return names;
+}
+
 /// Absent and empty: what the preset says.
 struct CompareCommand : CommonOptions {
   std::vector<std::string> texts, valid;
-  std::vector<std::string> methods = {"alibi", "sinusoidal", "rotary", "t5"};
+  std::vector<std::string> positions = default_positions();
   std::vector<int64_t> lengths, train_lengths;
   std::string preset = "tiny";
   std::string out = "alibi-compare", resume, tune, field;
   int64_t seeds = 1, timing_rounds = 3;
   std::optional<int64_t> stride, eval_tokens, sample_tokens;
-  bool overwrite = false, stream = false;
+  bool overwrite = false, one_pass = false;
   Interpolation interpolation;
   TokenizerChoice tokenizer;
   std::optional<double> dropout;
@@ -89,13 +94,13 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   compare.valid = options.valid;
   compare.field = options.field;
   compare.tokenizer = options.tokenizer;
-  compare.methods.clear();
-  for (const std::string& name : options.methods) compare.methods.push_back(position_from(name));
+  compare.positions.clear();
+  for (const std::string& name : options.positions) compare.positions.push_back(position_from(name));
   compare.seeds = options.seeds;
   compare.lengths = options.lengths;
   compare.train_lengths = options.train_lengths;
   compare.stride = options.stride.value_or(compare.stride);
-  compare.stream = options.stream;
+  compare.one_pass = options.one_pass;
   if (options.interpolation.dynamic || options.interpolation.factor != 1) compare.interpolation = options.interpolation;
   compare.overwrite = options.overwrite;
   compare.train = train_options(options.preset, options.train, options.seed);
@@ -167,7 +172,7 @@ void run_compare(CompareCommand& options, const Command& command) {
       throw Interrupted{signal};
     }
   }
-  say("{}\n{}\n\n", report::comparison_table(results), report::verdict(results));
+  say("{}\n", report::comparison_text(results));
   say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
   if (!options.json.empty()) options.write_json(report::to_json(results));
   check_none_diverged(results);
@@ -183,17 +188,18 @@ void add_compare(CLI::App& app) {
   command.texts(options->texts, false,
                 "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input "
                 "[C++ standard library headers]");
-  command.list("--methods", options->methods,
+  command.list("--positions,--methods", options->positions,
                fmt::format("Position methods to compare: {}", fmt::join(position_names(), ", ")));
-  command.choices("--methods", position_names());
+  command.choices("--positions", position_names());
   command.count("--seeds", options->seeds, "Number of runs per method, with consecutive seeds from --seed on");
   command.counts("--train-lengths", options->train_lengths,
-                 "Training lengths in tokens; every method is trained at every length");
+                 "Training lengths in tokens; each method is trained at each of them");
   command.counts("--lengths", options->lengths,
                  "Evaluation lengths in tokens [1, 1.25, 1.5, 2, 3, 4, 6, 8 and 16 times the training length]");
   command.count("--stride", options->stride,
                 "Also evaluate with a sliding window that advances by N tokens [non-overlapping windows only]");
-  command.flag("--stream", options->stream, "Also evaluate in one pass, where each token sees all the text before it");
+  command.flag("--one-pass,--stream", options->one_pass,
+               "Also evaluate in one pass, where each token sees all the text before it");
   add_interpolation(command, options->interpolation, "ALiBi: also evaluate with the slopes divided by X");
   command.count("--eval-tokens", options->eval_tokens,
                 "Number of held-out tokens to score, spread evenly over the held-out files [the preset's]");
@@ -213,7 +219,7 @@ void add_compare(CLI::App& app) {
   add_preset(command, options->preset);
   add_tokenizer(command, options->tokenizer);
   add_dropout(command, options->dropout);
-  options->train.add_to(command, OptionGroup::text, {{"length", "train-length"}});  // --lengths are those to test at
+  options->train.add_to(command, OptionGroup::text);
   command.exclude("--train-lengths", "--train-length");
   command.group("Model and position");
   options->model.add_to(command, "Model and position");
@@ -227,11 +233,11 @@ void add_compare(CLI::App& app) {
       "  alibi compare\n"
       "  alibi compare novels/train --valid novels/valid --out novels-report\n"
       "  alibi compare novels/ --tokenizer bpe --vocab-size 2000 --warmup-steps 20\n"
-      "  alibi compare novels/ --seeds 3 --methods alibi,sinusoidal,rotary\n"
-      "  alibi compare novels/ --methods alibi,sinusoidal --train-lengths 128,256,512 --seeds 3\n"
-      "  alibi compare novels/ --stride 64 --interpolate dynamic --stream\n"
+      "  alibi compare novels/ --seeds 3 --positions alibi,sinusoidal,rotary\n"
+      "  alibi compare novels/ --positions alibi,sinusoidal --train-lengths 128,256,512 --seeds 3\n"
+      "  alibi compare novels/ --stride 64 --interpolate dynamic --one-pass\n"
       "  alibi compare --resume alibi-compare\n"
-      "  alibi compare notes/ --methods alibi,learned --train-length 64 --lengths 64,256,1024 --tokens 2M");
+      "  alibi compare notes/ --positions alibi,learned --train-length 64 --lengths 64,256,1024 --train-tokens 2M");
   command.runs([options, command] { run_compare(*options, command); });
 }
 

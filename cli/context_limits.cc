@@ -19,22 +19,23 @@ void add_context_limits(Command& command, ContextOptions& options) {
                   if (wrong.empty()) options.memory = bytes;
                   return wrong;
                 });
-  command.value("--tolerance", "X",
+  command.value("--eviction-tolerance,--tolerance", "X",
                 "Evict keys whose share of the attention weight would be below X, such as 1e-7 [no eviction]",
                 [&options](const std::string& word) {
                   double share = 0;
                   const std::string wrong = read_number(word, {.above = 0, .below = 1}, share);
-                  if (wrong.empty()) options.tolerance = share;
+                  if (wrong.empty()) options.eviction_tolerance = share;
                   return wrong;
                 });
-  command.flag("--exact", options.exact,
-               "Stop with an error before evicted keys could weigh more than --tolerance (if it is not set, more than "
-               "rounding error)");
+  command.flag(
+      "--exact", options.exact,
+      "Stop with an error before evicted keys could weigh more than --eviction-tolerance (if it is not set, more than "
+      "rounding error)");
 }
 
 void check_context_limits(const std::string& operation, const ContextOptions& options) {
   check_usage(options.evicts() || !options.exact,
-              "[{}] --exact says when to end where keys are evicted; add --memory or --tolerance, or leave it out",
+              "[{}] --exact needs a limit for evicted keys; add --memory or --eviction-tolerance, or leave it out",
               operation);
 }
 
@@ -50,7 +51,7 @@ std::string describe_evicted(const EvictionCertificate& certificate) {
 nlohmann::ordered_json evicted_json(const ContextOptions& options, const EvictionCertificate& certificate) {
   if (!options.evicts()) return nullptr;
   return {{"memory", options.memory ? nlohmann::ordered_json(*options.memory) : nullptr},
-          {"tolerance", options.tolerance ? nlohmann::ordered_json(*options.tolerance) : nullptr},
+          {"tolerance", options.eviction_tolerance ? nlohmann::ordered_json(*options.eviction_tolerance) : nullptr},
           {"exact", options.exact},
           {"keys", certificate.keys},
           {"worst_share", certificate.worst},

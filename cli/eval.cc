@@ -20,7 +20,6 @@
 #include "formats/json.h"
 #include "model/position.h"
 #include "train/identity.h"
-#include "train/trained_on.h"
 
 namespace alibi::cli {
 namespace {
@@ -30,7 +29,7 @@ struct EvalCommand : CommonOptions {
   std::vector<std::string> texts;
   std::vector<int64_t> lengths;   ///< empty: see default_lengths
   std::optional<int64_t> stride;  ///< absent: non-overlapping
-  bool stream = false;            ///< in one pass, besides the lengths that were asked for
+  bool one_pass = false;          ///< in one pass, besides the lengths that were asked for
   ModelUse use;
   bool per_position = false;
   bool held_out = false;
@@ -101,19 +100,19 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
                                : "TEXT is missing: files or folders to score, - or --held-out");
   if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, options.field);
   const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
-  check(core::path_exists(file), "[eval] {}: no such file; it says what was held out, and `alibi train` writes it",
+  check(core::path_exists(file), "[eval] {}: no such file; it names the held-out text, and `alibi train` writes it",
         file.string());
   const formats::JsonObject settings = formats::read_json_object(file);
   const auto texts = settings.get<std::vector<std::string>>("text");
   const auto valid = settings.get_or("valid", std::vector<std::string>());
   for (const std::vector<std::string>& inputs : {texts, valid}) {
     check(std::find(inputs.begin(), inputs.end(), "-") == inputs.end(),
-          "[eval] {}: text came through standard input, which cannot be read again", file.string());
+          "[eval] {}: the text was read from standard input, which cannot be read again", file.string());
   }
   ScoredText text = held_out_text(tokenizer, texts, valid, progress, settings.get_or("field", kTextField));
   const std::optional<training::TrainedOn> known = training::read_trained_on(options.model);
   check(!known || known->held_out_fingerprint == training::fingerprint(text.stream.tokens),
-        "[eval] the text has changed since the training: what is held out of {} now is not what was then",
+        "[eval] the text has changed since the training: the held-out part of {} is another one now",
         fmt::join(texts, ", "));
   return text;
 }
@@ -135,19 +134,19 @@ constexpr double kPartToWarnOf = 0.1;
 
 void warn_of(double part, const EvalCommand& options) {
   report_warning(fmt::format(
-      "about {:.0f} % of this text is what {} was trained on: how well it predicts that says little about other text{}",
+      "about {:.0f} % of this text was in the training text of {}, so the result says little about other text{}",
       100 * part, options.model, options.held_out ? "" : "; --held-out scores what was held out"));
 }
 
 void run_eval(EvalCommand& options) {
   options.apply();
   check_context_limits("eval", options.context);
-  check_usage(options.stream || !options.context.evicts(),
-              "[eval] --memory and --tolerance bound what --stream keeps; windows keep nothing");
+  check_usage(options.one_pass || !options.context.evicts(),
+              "[eval] --memory and --eviction-tolerance apply to --one-pass only; add --one-pass, or leave them out");
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
   std::vector<int64_t> lengths = options.lengths;
-  if (lengths.empty() && !options.stream) lengths = default_lengths(model.config());
+  if (lengths.empty() && !options.one_pass) lengths = default_lengths(model.config());
   for (const int64_t length : lengths) {
     check_usage(options.stride.value_or(1) <= length, "[eval] the stride is {}, expected at most the length, {}",
                 options.stride.value_or(1), length);
@@ -162,7 +161,11 @@ void run_eval(EvalCommand& options) {
   auto evals = nlohmann::ordered_json::array();
   auto positions = nlohmann::ordered_json::array();
   std::vector<Evaluation> evaluations;
-  say("{:>8}  {:>8}  {:>10}  {:>10}  {:>9}  {:>8}\n", "length", "stride", "perplexity", "bits/byte", "tokens",
+  // The stride is a column only if it was given: without it, windows do not overlap.
+  const auto stride_column = [&](const auto& stride) {
+    return options.stride ? fmt::format("{:>8}  ", stride) : std::string();
+  };
+  say("{:>8}  {}{:>10}  {:>10}  {:>9}  {:>8}\n", "length", stride_column("stride"), "perplexity", "bits/byte", "tokens",
       "tokens/s");
   for (const int64_t length : lengths) {
     EvaluateOptions evaluate_options;
@@ -170,7 +173,7 @@ void run_eval(EvalCommand& options) {
     evaluate_options.stride = options.stride.value_or(length);
     const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options);
     const int64_t scored = scored_bytes(evaluation, bytes, text.stream.tokens.size());
-    say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, evaluation.stride,
+    say("{:>8}  {}{:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, stride_column(evaluation.stride),
         core::format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
         core::format_count(evaluation.tokens_per_second()));
     evals.push_back(evaluation_json(evaluation, scored));
@@ -178,19 +181,20 @@ void run_eval(EvalCommand& options) {
     if (options.per_position) evaluations.push_back(evaluation);
   }
   std::optional<StreamEvaluation> stream;
-  if (options.stream) {
+  if (options.one_pass) {
     stream = evaluate_stream_with_progress(model, text.stream.tokens, options.context);
-    say("{:>8}  {:>8}  {:>10}  {:>10.4f}  {:>9}  {:>8}\n", "stream", 1, core::format_perplexity(stream->perplexity()),
-        stream->bits_per_byte(bytes), stream->tokens, core::format_count(stream->tokens_per_second()));
+    say("{:>8}  {}{:>10}  {:>10.4f}  {:>9}  {:>8}\n", "one-pass", stride_column(1),
+        core::format_perplexity(stream->perplexity()), stream->bits_per_byte(bytes), stream->tokens,
+        core::format_count(stream->tokens_per_second()));
   }
   const auto all = static_cast<int64_t>(text.stream.tokens.size());
   const auto longest = std::max_element(lengths.begin(), lengths.end());
   if (longest != lengths.end() && *longest > all) {
-    say("The text has {} tokens, fewer than the length {}: the model saw it whole\n", core::format_integer(all),
+    say("The text has {} tokens, fewer than the length {}, so it is scored in one window\n", core::format_integer(all),
         core::format_integer(*longest));
   }
   if (stream) {
-    say("Keys and values of the stream took {}\n{}", core::format_bytes(stream->cache_bytes),
+    say("Keys and values of the pass took {}\n{}", core::format_bytes(stream->cache_bytes),
         describe_evicted(stream->certificate));
   }
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
@@ -227,21 +231,21 @@ void add_eval(CLI::App& app) {
   command.counts("--lengths", options->lengths, "Window lengths in tokens [1, 2, 4 and 8 times the training length]");
   command.count("--stride", options->stride,
                 "Number of tokens by which the window advances; smaller values give more context [the window length]");
-  command.flag("--stream", options->stream,
+  command.flag("--one-pass,--stream", options->one_pass,
                "Evaluate in one pass, where each token sees all the text before it; add --lengths for windows too");
   options->use.add_to(command);
   add_context_limits(command, options->context);
   command.flag("--per-position", options->per_position,
-               "Also print the loss by position in the window, and with --stream along the text");
+               "Also print the loss by position in the window, and with --one-pass along the text");
   add_field(command, options->field);
   options->add_to(command);
   command.examples(
       "  alibi eval model/ novels/valid\n"
       "  alibi eval model/ --held-out\n"
       "  alibi eval model/ book.txt --lengths 128,1024,65536 --json eval.json\n"
-      "  alibi eval model/ book.txt --stream\n"
+      "  alibi eval model/ book.txt --one-pass\n"
       "  alibi eval model/ book.txt --interpolate dynamic      (multiplies slopes by training length / length)\n"
-      "  alibi eval model/ library/ --stream --memory 256MiB\n"
+      "  alibi eval model/ library/ --one-pass --memory 256MiB\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
   command.runs([options] { run_eval(*options); });
 }

@@ -5,9 +5,14 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
+#include <cerrno>
 #include <chrono>
+#include <cstdio>
+#include <cstring>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <utility>
 
 #include "commands.h"
@@ -34,7 +39,7 @@ struct GenerateCommand : CommonOptions {
   GenerateOptions generate;
 };
 
-/// What the model goes on from: the option's text, standard input or a file.
+/// The prompt: the option's text, standard input or a file.
 std::string read_prompt(const GenerateCommand& options) {
   const std::string file = options.prompt == "-" ? "-" : options.prompt_file;
   if (file.empty()) return options.prompt;
@@ -75,18 +80,50 @@ nlohmann::ordered_json sample_json(const Generation& sample) {
           {"tokens_per_second", sample.tokens_per_second()}};
 }
 
+/// The samples as elements of a JSON array, in a temporary file: all texts together may be larger than memory.
+class SampleList {
+ public:
+  SampleList() : file_(std::tmpfile(), &std::fclose) {
+    check(file_ != nullptr, "[generate] no temporary file for the samples: {}", std::strerror(errno));
+  }
+
+  void add(const nlohmann::ordered_json& sample) {
+    const std::string text = sample.dump();
+    fmt::print(file_.get(), "{}    {}", is_empty_ ? "\n" : ",\n", text);
+    is_empty_ = false;
+    check(std::ferror(file_.get()) == 0, "[generate] the temporary file of the samples cannot be written");
+  }
+
+  /// Gives the elements to `append`, piece by piece.
+  template <class Append>
+  void read(const Append& append) {
+    std::rewind(file_.get());
+    std::array<char, 1 << 16> piece;
+    while (const size_t size = std::fread(piece.data(), 1, piece.size(), file_.get())) append({piece.data(), size});
+    check(std::ferror(file_.get()) == 0, "[generate] the temporary file of the samples cannot be read");
+  }
+
+ private:
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_;
+  bool is_empty_ = true;
+};
+
 /// What was written, and how long it took.
 struct Written {
-  std::vector<Generation> samples;
+  nlohmann::ordered_json first;       // sample
+  std::optional<SampleList> samples;  // absent: not asked for
   int64_t tokens = 0;
   double seconds = 0;
   int64_t cache_bytes = 0;          // the most that there was at a time
   EvictionCertificate certificate;  // of the sample with the worst
 
-  void add(Generation sample) {
+  void add(const Generation& sample) {
     tokens += sample.tokens;
     if (certificate.keys == 0 || sample.certificate.worst > certificate.worst) certificate = sample.certificate;
-    samples.push_back(std::move(sample));
+    if (!first.is_null() && !samples) return;
+    nlohmann::ordered_json json = sample_json(sample);
+    if (samples) samples->add(json);
+    if (first.is_null()) first = std::move(json);
   }
 };
 
@@ -116,9 +153,9 @@ void write_together(const GenerateCommand& options, const Prompt& prompt, int64_
   }
   begin_sample(options, first);
   int64_t bytes = prompt.bytes();
-  for (Generation& sample : Prompt::generate_batch(std::move(forks), each, first)) {
+  for (const Generation& sample : Prompt::generate_batch(std::move(forks), each, first)) {
     bytes += sample.cache_bytes - sample.shared_bytes;
-    written.add(std::move(sample));
+    written.add(sample);
   }
   written.cache_bytes = std::max(written.cache_bytes, bytes);
   say_text("\n");
@@ -131,10 +168,12 @@ void write_together(const GenerateCommand& options, const Prompt& prompt, int64_
 
 /// Texts after a prompt, until a signal comes.
 Written write_samples(const GenerateCommand& options, Prompt prompt) {
-  /// So many rows are as fast as a few, and give the bits of one: a sample does not depend on how many there are.
+  /// This number of rows is as fast as a few and gives the bits of one row, so a sample does not depend on their
+  /// number.
   constexpr int64_t many = 8;
   const int64_t most_together = options.context.memory ? 1 : many;  // the limit is for what there is at a time
   Written written;
+  if (options.samples > 1 && !options.json.empty()) written.samples.emplace();
   const auto start = std::chrono::steady_clock::now();
   if (options.samples == 1) {
     begin_sample(options, 0);
@@ -143,8 +182,9 @@ Written write_samples(const GenerateCommand& options, Prompt prompt) {
       show(text);
       return true;
     };
-    written.add(std::move(prompt).generate(generate));
-    written.cache_bytes = written.samples.front().cache_bytes;
+    const Generation sample = std::move(prompt).generate(generate);
+    written.add(sample);
+    written.cache_bytes = sample.cache_bytes;
     say_text("\n");
   } else {
     for (int64_t first = 0; first < options.samples && StopSignals::received() == 0; first += most_together) {
@@ -171,11 +211,9 @@ void run_generate(GenerateCommand options) {
   const int64_t prompt_tokens = prompt.tokens();
   const double prompt_seconds = prompt.seconds();
   const StopSignals signals;  // from here on there is something to finish
-  const Written written = write_samples(options, std::move(prompt));
+  Written written = write_samples(options, std::move(prompt));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
-  auto all = nlohmann::ordered_json::array();
-  for (const Generation& sample : written.samples) all.push_back(sample_json(sample));
   const double rate = static_cast<double>(written.tokens) / written.seconds;
   if (isatty(STDERR_FILENO) == 1) {
     fmt::print(stderr, "{} tokens at {} tokens/s, after a prompt of {} in {}\n", core::format_integer(written.tokens),
@@ -186,7 +224,7 @@ void run_generate(GenerateCommand options) {
                                  {"prompt", text::well_formed(options.prompt)},
                                  {"prompt_tokens", prompt_tokens},
                                  {"prompt_seconds", prompt_seconds}};
-  json.update(all.empty() ? nlohmann::ordered_json::object() : all.front());
+  json.update(written.first.is_null() ? nlohmann::ordered_json::object() : written.first);
   json.update({{"max_tokens", options.generate.max_tokens},
                {"temperature", options.generate.temperature},
                {"top_k", options.generate.top_k},
@@ -201,10 +239,14 @@ void run_generate(GenerateCommand options) {
                {"cache_bytes", written.cache_bytes},
                {"evicted", evicted_json(options.context, written.certificate)}});
   if (options.samples > 1) {
-    json["samples"] = all;
     json["all_samples"] = {{"tokens", written.tokens}, {"seconds", written.seconds}, {"tokens_per_second", rate}};
   }
-  options.write_json(json);
+  options.write_json(json, [&](const AppendText& append) {
+    if (!written.samples) return;
+    append(",\n  \"samples\": [");
+    written.samples->read(append);
+    append("\n  ]");
+  });
   if (StopSignals::received() != 0) {
     flush_output();
     throw Interrupted{StopSignals::received()};
@@ -222,7 +264,7 @@ void add_generate(CLI::App& app) {
                "Text to continue; - reads it from standard input [the start of a document]");
   command.text("--prompt-file", options->prompt_file, "FILE", "File with the text to continue; - reads standard input");
   command.exclude("--prompt-file", "--prompt");
-  command.count("--tokens", generate.max_tokens, "Maximum number of tokens to generate", 0);
+  command.count("--max-tokens,--tokens", generate.max_tokens, "Maximum number of tokens to generate", 0);
   command.number("--temperature", generate.temperature,
                  "Sampling temperature; lower values are less random (0 always takes the most likely token)");
   command.count("--top-k", options->top_k, "Sample from the N most likely tokens (0 samples from all tokens)", 0,
@@ -239,11 +281,11 @@ void add_generate(CLI::App& app) {
   add_context_limits(command, options->context);
   options->add_to(command);
   command.examples(
-      "  alibi generate model/ --prompt 'Call me' --tokens 2000\n"
+      "  alibi generate model/ --prompt 'Call me' --max-tokens 2000\n"
       "  alibi generate model/ --prompt 'Q: why? A:' --stop Q: --samples 3\n"
       "  alibi generate model/ --prompt-file chapter.txt --json next.json\n"
       "  alibi generate model/ --prompt-file book.txt --interpolate dynamic\n"
-      "  alibi generate model/ --tokens 1M --memory 256MiB --json certificate.json\n"
+      "  alibi generate model/ --max-tokens 1M --memory 256MiB --json certificate.json\n"
       "  alibi generate model/ --temperature 0.7 --seed 3 > text.txt");
   command.runs([options] { run_generate(*options); });
 }

@@ -36,9 +36,8 @@ std::string help_of(const Option<Options>& option) {
 template <class Options>
 class GivenOptions {
  public:
-  /// Adds the options that stand under this title; `called` has those that have another name in this command. This
-  /// object must stay where it is.
-  void add_to(Command& command, std::string_view group, const std::map<std::string_view, std::string>& called = {});
+  /// Adds the options that stand under this title. This object must not move afterwards.
+  void add_to(Command& command, std::string_view group);
   /// Changes what was given, and what is chosen for the machine unless it was.
   void apply_to(Options& options) const;
   bool empty() const { return values_.empty(); }
@@ -46,42 +45,43 @@ class GivenOptions {
   const std::map<std::string_view, OptionValue>& values() const { return values_; }
 
  private:
-  void add(Command& command, const Option<Options>& option, const std::string& name);
+  void add(Command& command, const Option<Options>& option);
 
   std::map<std::string_view, OptionValue> values_;
 };
 
 template <class Options>
-void GivenOptions<Options>::add_to(Command& command, std::string_view group,
-                                   const std::map<std::string_view, std::string>& called) {
+void GivenOptions<Options>::add_to(Command& command, std::string_view group) {
   std::string_view title;
   for (const Option<Options>& option : options_of<Options>) {
     if (option.group) title = option.group;
-    const auto other = called.find(option.name);
-    if (title == group)
-      add(command, option, "--" + (other == called.end() ? training::option_key(option.name) : other->second));
+    if (title == group) add(command, option);
   }
 }
 
 template <class Options>
-void GivenOptions<Options>::add(Command& command, const Option<Options>& option, const std::string& name) {
+void GivenOptions<Options>::add(Command& command, const Option<Options>& option) {
   const std::vector<std::string> choices = choices_of(option);
   const OptionValue kind = training::default_of(option);
+  const std::string name = "--" + training::option_key(option.name);
   const std::string names = option.older_name ? name + ",--" + training::option_key(option.older_name) : name;
   const char* type = std::holds_alternative<std::vector<double>>(kind) ? "X,..."
                      : std::holds_alternative<double>(kind)            ? "X"
                      : choices.empty()                                 ? "N"
                                                                        : "NAME";
-  if (kind == OptionValue(false)) {
-    command.flag(names, option.help, [this, &option] { values_[option.name] = true; });
-    return;
+  if (const bool* is_on = std::get_if<bool>(&kind)) {
+    const std::string flag = training::option_word(option);
+    command.flag(*is_on ? flag : names, training::flag_help(option),
+                 [this, &option, value = !*is_on] { values_[option.name] = value; });
+    if (!*is_on) return;
   }
   command.value(names, type, help_of(option), [this, &option, choices, kind](const std::string& word) {
     OptionValue value = kind;
     const std::string wrong = read_value(word, option.range, choices, value);
-    if (wrong.empty()) values_[option.name] = value;
+    if (wrong.empty()) values_.try_emplace(option.name, value);  // --no-NAME of the command line wins
     return wrong;
   });
+  if (std::holds_alternative<bool>(kind)) command.hide(name);  // for `causal: false` of train.json
   if (!choices.empty()) command.choices(name, choices);
   if (option.instead_of) command.exclude(name, "--" + training::option_key(option.instead_of));
 }

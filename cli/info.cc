@@ -11,9 +11,8 @@
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
-#include "core/together.h"
 #include "formats/options.h"
-#include "model/mpt_folder.h"
+#include "model/families/model_files.h"
 #include "model/parameters.h"
 
 namespace alibi::cli {
@@ -36,16 +35,15 @@ nlohmann::ordered_json describe_cpu() {
           {"ALIBI_ISA", forced == nullptr ? "not set" : forced}};
 }
 
-nlohmann::ordered_json describe(const model::MptFolder& folder) {
-  const LanguageModelConfig& config = folder.config.model;
+nlohmann::ordered_json describe(const model::ModelFiles& files) {
+  const LanguageModelConfig& config = files.config;
   const TransformerConfig& t = config.transformer;
   nlohmann::ordered_json json = {{"position", name_of(t.position)},
                                  {"train_length", config.train_length},
                                  {"parameters", config.parameter_count()},
-                                 {"tokenizer", folder.tokenizer->kind()}};
+                                 {"tokenizer", files.tokenizer ? files.tokenizer->kind() : "none"}};
   for (const ConfigField& field : config_fields()) {
-    if (field.more.json && field.belongs_to(t.position))
-      json[field.recorded_name()] = formats::json_of(field.get(config));
+    if (field.more.json && field.belongs_to(t.position)) json[field.name] = formats::json_of(field.get(config));
   }
   json["kv_heads"] = t.key_heads();
   json["head_dim"] = t.head_dim();
@@ -62,13 +60,13 @@ nlohmann::ordered_json describe(const model::MptFolder& folder) {
     }
     json["adaptive_dropout"] = config.adaptive->dropout;
   }
-  if (t.window == 0) json.erase("window");
+  if (t.attention.sliding_window == 0) json.erase("sliding_window");
   if (t.position == Position::alibi) {
-    const std::vector<std::vector<float>> layers = folder.slopes();
-    if (t.slope_training == SlopeTraining::fixed) {
-      json["slopes"] = layers.empty() ? std::vector<float>() : layers.front();
+    const std::vector<std::vector<float>> layers = files.slopes();
+    if (t.attention.slope_training == SlopeTraining::fixed) {
+      json["alibi_slopes"] = layers.empty() ? std::vector<float>() : layers.front();
     } else {
-      json["slopes"] = layers;
+      json["alibi_slopes"] = layers;
     }
   }
   return json;
@@ -97,17 +95,16 @@ void run_info(InfoCommand& options) {
     if (options.model.empty()) return options.write_json(cpu);
   }
   const std::filesystem::path path = options.model;
-  const model::MptFolder folder = core::read_together(
-      path, model::kConfigFile, [](const std::filesystem::path& place) { return model::MptFolder(place); });
-  nlohmann::ordered_json json = {{"model", options.model}};
-  const std::vector<std::string>& differences = folder.config.differences;
-  json["mpt"] = differences.empty();
-  if (!differences.empty()) json["differences_from_mpt"] = differences;
-  json.update(describe(folder));
+  const model::ModelFiles files = model::open_model(path);
+  nlohmann::ordered_json json = {{"model", options.model}, {"family", files.family}};
+  if (files.is_own) json["mpt"] = files.differences.empty();
+  if (!files.differences.empty()) json["differences_from_mpt"] = files.differences;
+  if (!files.notes.empty()) json["notes"] = files.notes;
+  json.update(describe(files));
   for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, as_text(value));
 
   auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
-  for (const model::ParameterSpec& parameter : model::parameter_specs(folder.config.model)) {
+  for (const model::ParameterSpec& parameter : model::parameter_specs(files.config)) {
     tensors.push_back({{"name", parameter.name}, {"shape", parameter.shape}, {"dtype", name_of(DType::float32)}});
   }
   options.write_json(json);

@@ -1,12 +1,16 @@
 // The `alibi` command: reads the command line, runs a subcommand, turns exceptions into messages and exit codes.
 // Exit codes: 0 done, 1 failed, 2 called wrongly, 128 + number ended by a signal.
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
+#include <map>
+#include <memory>
 #include <new>
 #include <sstream>
 #include <string>
@@ -15,6 +19,7 @@
 #include "alibi/version.h"
 #include "commands.h"
 #include "edit_distance.h"
+#include "outline.h"
 #include "output.h"
 #include "stop_signals.h"
 
@@ -51,13 +56,18 @@ std::string full_name(const CLI::App& command) {
                                          : full_name(*command.get_parent()) + ' ' + command.get_name();
 }
 
-std::vector<std::string> names_of_options(const CLI::App& command) {
-  std::vector<std::string> names;
+/// The option whose name, or former name, is nearest to what was typed; by its name of today.
+std::string nearest_option(const std::string& word, const CLI::App& command) {
+  std::map<std::string, std::string> known;  // each name, and what to call the option
   for (const CLI::Option* option : command.get_options()) {
-    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
-    for (const std::string& name : option->get_snames()) names.push_back("-" + name);
+    if (option->get_group().empty()) continue;  // hidden
+    const std::vector<std::string> shown = shown_names(*option);
+    for (const std::string& name : shown) known[name] = name;
+    for (const std::string& name : option->get_lnames()) known["--" + name] = shown.back();
   }
-  return names;
+  std::vector<std::string> names;
+  for (const auto& entry : known) names.push_back(entry.first);
+  return names.empty() ? "" : known.at(nearest(word, names));
 }
 
 std::vector<std::string> names_of_commands(const CLI::App& command) {
@@ -75,7 +85,7 @@ std::string explain_unknown(const CLI::App& command) {
     if (!word.starts_with('-') || word == "-" || word == "--") continue;
     const std::string name = word.substr(0, word.find('='));
     return fmt::format("there is no option '{}' of '{}'; did you mean '{}'?", name, full_name(command),
-                       nearest(name, names_of_options(command)));
+                       nearest_option(name, command));
   }
   const std::vector<std::string> commands = names_of_commands(command);
   if (unknown.empty() || commands.empty()) return {};
@@ -95,6 +105,14 @@ std::string explain(const CLI::ParseError& error, const CLI::App& command) {
   return error.what();
 }
 
+/// Help without the former names of options.
+struct HelpFormatter : CLI::Formatter {
+  std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
+    if (is_positional) return CLI::Formatter::make_option_name(option, true);
+    return fmt::format("{}", fmt::join(shown_names(*option), ","));
+  }
+};
+
 int run(int argc, char** argv) {
   typed = "alibi";
   for (int i = 1; i < argc; ++i) typed += ' ' + shell_quoted(argv[i]);
@@ -102,6 +120,7 @@ int run(int argc, char** argv) {
   CLI::App app("Transformers trained on short sequences and run at any length.", "alibi");
   app.set_version_flag("--version", fmt::format("alibi {}", version));
   app.require_subcommand(1);
+  app.formatter(std::make_shared<HelpFormatter>());
   app.get_formatter()->column_width(28);  // before the subcommands, which inherit it
   app.footer(
       "Run 'alibi COMMAND --help' for the options of a command and for examples.\n"
@@ -115,6 +134,7 @@ int run(int argc, char** argv) {
   add_score(app);
   add_embed(app);
   add_info(app);
+  add_convert(app);
   add_bench(app);
   add_completion(app);
   add_manual(app);
@@ -142,7 +162,7 @@ const std::string& command_line() { return typed; }
 
 int main(int argc, char** argv) {
   alibi::cli::reserve_standard_files();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that must not grow further: the call fails, and is told like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit: the call then fails and is reported like a full disk
   try {
     return alibi::cli::run(argc, argv);
   } catch (const alibi::cli::Interrupted& stopped) {

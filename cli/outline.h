@@ -6,7 +6,8 @@
 
 namespace CLI {
 class App;
-}
+class Option;
+}  // namespace CLI
 
 namespace alibi::cli {
 
@@ -35,6 +36,8 @@ struct CommandOutline {
   std::vector<const CommandOutline*> all() const;
 };
 
+/// "-o" and "--out", without former names.
+std::vector<std::string> shown_names(const CLI::Option& option);
 CommandOutline outline_of(const CLI::App& app, const std::string& path = "");
 
 }  // namespace alibi::cli

@@ -15,7 +15,7 @@ namespace alibi::cli {
 void reserve_standard_files();
 
 /// Text for people: to standard output, or to standard error once a file is written to standard output. That it cannot
-/// be written is for finish_output() to tell: the work goes on, for it may leave files that are worth more.
+/// be written is reported by finish_output(): the work continues, because it may write files that matter more.
 void say_text(std::string_view text);
 void flush_output();
 template <class... Args>

@@ -1,4 +1,4 @@
-// alibi report: the report of one or several comparisons, drawn anew from their results.
+// alibi report: the report of one or several comparisons, rebuilt from their results.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -12,8 +12,7 @@
 #include "report/html.h"
 #include "report/json.h"
 #include "report/merge.h"
-#include "report/table.h"
-#include "report/verdict.h"
+#include "report/tables.h"
 
 namespace alibi::cli {
 namespace {
@@ -32,14 +31,14 @@ report::NamedResults read_results(const std::string& input) {
     label = input.substr(0, sign);
     file = input.substr(sign + 1);
     check_usage(!label.empty() && label.find('@') == std::string::npos,
-                "[report] the label of '{}' is '{}', expected a word or some, without @", input, label);
+                "[report] the label of '{}' is '{}', expected one or more words without @", input, label);
   }
   if (core::path_exists(file) && core::is_folder(file)) file /= "results.json";
   check(core::path_exists(file), "[report] {}: no such file; `alibi compare` writes it", file.string());
   return {input, report::results_from_json(core::read_file(file, formats::kMostJsonBytes), file.string()), label};
 }
 
-/// Whether the first report has no run that the other lacks, or has with other results.
+/// Whether the other report has all runs of the first one, with the same results.
 bool is_within(const report::NamedResults& first, const report::NamedResults& other) {
   try {
     return report::merge({first, other}).runs_done() == other.results.runs_done();
@@ -48,7 +47,7 @@ bool is_within(const report::NamedResults& first, const report::NamedResults& ot
   }
 }
 
-/// A report may be drawn again, and with more runs; others are somebody's.
+/// A report may be rebuilt with the same or more runs. A report of other results is kept.
 void check_replaces_nothing(const ReportCommand& options, const CompareResults& results) {
   if (options.overwrite || !report::holds_report(options.out)) return;
   const bool same = core::path_exists(std::filesystem::path(options.out) / "results.json") &&
@@ -67,7 +66,7 @@ void run_report(ReportCommand& options) {
   const CompareResults results = report::merge(parts);
   check_replaces_nothing(options, results);
   report::write_report(results, options.out);
-  say("{}\n{}\n\n", report::comparison_table(results), report::verdict(results));
+  say("{}\n", report::comparison_text(results));
   say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
   if (!options.json.empty()) options.write_json(report::to_json(results));
 }

@@ -83,9 +83,9 @@ class Lines {
 struct ScoreCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
-  std::optional<int64_t> length;  ///< absent: what the model and the context say
+  std::optional<int64_t> context_length;  ///< absent: the training length, or no limit if the context has one
   ModelUse use;
-  bool tokens = false;
+  bool per_token = false;
   ContextOptions context;
 };
 
@@ -127,13 +127,13 @@ void run_score(ScoreCommand options) {
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
   const Tokenizer& words = model.tokenizer();
-  Scorer scorer(model, {.length = options.length.value_or(0), .context = options.context});
+  Scorer scorer(model, {.context_length = options.context_length.value_or(0), .context = options.context});
   Scored all;
   for (size_t i = 0; i < options.texts.size(); ++i) {
     Lines lines(options.texts[i]);
     const int32_t end_of_text = words.end_of_text();
     if (i > 0) scorer.score(std::span(&end_of_text, 1));
-    for (std::string line; lines.next(line);) score_line(line, words, scorer, options.tokens, all);
+    for (std::string line; lines.next(line);) score_line(line, words, scorer, options.per_token, all);
   }
   if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}", describe_evicted(scorer.certificate()));
   options.write_json({{"model", options.model},
@@ -155,11 +155,11 @@ void add_score(CLI::App& app) {
   Command command(app, "score", "Score each input line: bits per byte, total bits, and the line, separated by tabs");
   command.model(options->model);
   command.texts(options->texts, false, "Text files or pipes, or - for standard input [standard input]");
-  command.count("--length", options->length,
-                "Maximum context in tokens; a full context drops its older half [the training length, or no limit with "
-                "--memory or --tolerance]");
+  command.count("--context-length,--length", options->context_length,
+                "Maximum context in tokens; a full context drops its older half [the training length; no limit with "
+                "--memory or --eviction-tolerance]");
   options->use.add_to(command);
-  command.flag("--tokens", options->tokens,
+  command.flag("--per-token,--tokens", options->per_token,
                "Score each token instead of each line: bits, and the token as a JSON string");
   add_context_limits(command, options->context);
   options->add_to(command);
@@ -167,7 +167,7 @@ void add_score(CLI::App& app) {
       "  tail -f server.log | alibi score model/\n"
       "  tail -f server.log | alibi score model/ --memory 64MiB\n"
       "  alibi score model/ server.log | sort -rn | head\n"
-      "  alibi score model/ page.txt --tokens");
+      "  alibi score model/ page.txt --per-token");
   command.runs([options] { run_score(*options); });
 }
 

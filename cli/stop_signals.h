@@ -8,7 +8,7 @@ namespace alibi::cli {
 /// While it lives, the first of these signals is only noted; the second one ends the process as if nobody listened.
 class StopSignals {
  public:
-  /// `message` is what standard error is told when one comes; empty: nothing.
+  /// `message` is printed to standard error when a signal arrives, unless it is empty.
   explicit StopSignals(std::string_view message = {});
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;

@@ -63,7 +63,7 @@ void run_tokenize(TokenizeCommand& options) {
   const auto start = std::chrono::steady_clock::now();
   const bool checks = !options.check.empty();
   check_usage(!checks || (options.texts.empty() && options.out.empty()),
-              "[tokenize] --check looks at a folder that is there; leave out TEXT and -o");
+              "[tokenize] --check reads an existing folder; leave out TEXT and -o");
   const TrainingData data = checks ? with_progress([&](const TextProgress& progress) {
     return text::check_data_folder(options.check, progress);
   })
@@ -72,7 +72,7 @@ void run_tokenize(TokenizeCommand& options) {
   print(data);
   const std::string& folder = checks ? options.check : options.out;
   if (checks) {
-    say("{}: all tokens are as they were written\n", folder);
+    say("{}: the tokens are undamaged\n", folder);
   } else {
     say("{}\nTokens: {} ({})\n", report::visible_text(data.split_rule), folder, core::format_duration(seconds.count()));
   }

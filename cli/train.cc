@@ -3,20 +3,25 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+#include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <system_error>
 
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
 #include "alibi/training_data.h"
 #include "bench/ceilings.h"
 #include "commands.h"
+#include "compare/bigram.h"
 #include "compare/held_out.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "evaluation_output.h"
 #include "formats/json.h"
 #include "report/progress.h"
+#include "report/summary.h"
 #include "stop_signals.h"
 #include "text/data_folder.h"
 #include "train_display.h"
@@ -58,10 +63,10 @@ void complete(TrainSettings& settings, const Command& command) {
 void complete_from(TrainSettings& settings, const Command& command) {
   if (settings.from.empty()) return;
   for (const char* other : {"--position", "--tokenizer", "--vocab-size", "--min-count", "--like"}) {
-    check_usage(!command.given(other), "[train] --from begins with a model that has its own; leave out {}", other);
+    check_usage(!command.given(other), "[train] --from takes this from the model; leave out {}", other);
   }
   check_usage(settings.shape.empty(),
-              "[train] --from begins with a model that has its shape and its positions; leave "
+              "[train] --from takes the shape and the positions from the model; leave "
               "out their options");
 }
 
@@ -85,14 +90,14 @@ void say_where_it_goes_on(const TrainSettings& settings) {
 
 TrainResult train_with_display(LanguageModel& model, const TrainingData& data, const TrainSettings& settings,
                                const TrainOptions& options, bool resumes) {
-  const double flops = training_flops_per_token(model.config(), options.length, data.train.tokens);
-  const bool is_long = flops * static_cast<double>(options.tokens) > kFlopsWorthMeasuring;
+  const double flops = training_flops_per_token(model.config(), options.train_length, data.train.tokens);
+  const bool is_long = flops * static_cast<double>(options.train_tokens) > kFlopsWorthMeasuring;
   const DType type = options.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
   const double ceiling = is_long ? bench::MatmulCeilings(type).best() : 0;
   reset_peak_resident_bytes();
 
   TrainDisplay display(flops, ceiling);
-  const StopSignals signals("finishing the update, then saving; once more ends at once");
+  const StopSignals signals("finishing the update and saving; a second signal ends the process at once");
   TrainRun run;
   settings.run.apply_to(run);
   run.folder = settings.model;
@@ -111,7 +116,7 @@ void report_training(const TrainResult& trained, int64_t peak_bytes) {
       core::format_duration(trained.seconds), core::format_count(trained.tokens_per_second), trained.loss.back(),
       core::format_bytes(peak_bytes));
   if (trained.end == TrainEnd::no_gain) {
-    say("Stopped after {} updates, for the held-out loss no longer fell\n", core::format_integer(trained.steps));
+    say("Stopped after {} updates because the held-out loss no longer fell\n", core::format_integer(trained.steps));
   }
   if (trained.weights_step != trained.steps) {
     say("The weights are the best ones, of update {}\n", core::format_integer(trained.weights_step));
@@ -145,14 +150,15 @@ nlohmann::ordered_json training_json(const TrainResult& trained, int64_t peak_by
 
 void plan(TrainSettings& settings, const Command& command) {
   if (!settings.config.empty()) command.read_options(settings.config, not_settings);
-  check_usage(!settings.epochs, "[train] --plan does not read the text, so it cannot count in --epochs: say --tokens");
+  check_usage(!settings.epochs,
+              "[train] --plan does not read the text, so --epochs has no meaning; use --train-tokens");
   settings.apply();
   const TrainOptions options = train_options(settings);
   std::optional<int> tokens;
   if (settings.tokenizer.vocab_size > 0) {
     tokens = static_cast<int>(std::min<int64_t>(settings.tokenizer.vocab_size, INT32_MAX));
   }
-  show_plan(settings, recipe_of(settings).config(options.length, tokens), options);
+  show_plan(settings, recipe_of(settings).config(options.train_length, tokens), options);
 }
 
 void run_train(TrainSettings& settings, const Command& command) {
@@ -169,7 +175,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   }
   TrainOptions options = train_options(settings);
   const ModelRecipe recipe = recipe_of(settings);
-  recipe.config(options.length);  // throws what is wrong with it before the text is read
+  recipe.config(options.train_length);  // throws what is wrong with it before the text is read
   core::make_folder(settings.model);
 
   const TrainingData data = with_progress([&](const TextProgress& progress) {
@@ -178,11 +184,11 @@ void run_train(TrainSettings& settings, const Command& command) {
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs) options = train_options(settings, text_tokens);
   options.check_text(text_tokens);  // before a model of that length is made
-  LanguageModel model = recipe.model(options.length, data.tokenizer, settings.seed);
+  LanguageModel model = recipe.model(options.train_length, data.tokenizer, settings.seed);
   settings.from = from;
   say("{} parameters, {} bytes to train on, {} held out\n", core::format_integer(model.parameter_count()),
       core::format_integer(data.train_bytes), core::format_integer(data.valid_bytes));
-  // Only whole updates are run, so the tokens may be fewer than --tokens.
+  // Only whole updates are run, so the tokens may be fewer than --train-tokens.
   const double epochs = static_cast<double>(options.steps() * options.batch_tokens) / static_cast<double>(text_tokens);
   say("{} updates of up to {} tokens, {:.3g} epochs\n", core::format_integer(options.steps()),
       core::format_integer(options.batch_tokens), epochs);
@@ -200,7 +206,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   report_training(trained, peak_bytes);
 
   EvaluateOptions evaluate_options;
-  evaluate_options.length = options.length;
+  evaluate_options.length = options.train_length;
   evaluate_options.mask_rate = options.mask_rate;
   const size_t held_out = data.valid.tokens.size(), most = static_cast<size_t>(options.eval_tokens);
   const std::span<const int32_t> scored = data.valid.tokens.first(most > 0 ? std::min(most, held_out) : held_out);
@@ -209,18 +215,29 @@ void run_train(TrainSettings& settings, const Command& command) {
   const int64_t bytes = scored_bytes(evaluation, comparison::bytes_of_prefix(data, scored.size()), scored.size());
   say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", core::format_perplexity(evaluation.perplexity()),
       evaluation.bits_per_byte(bytes), evaluation.length);
+  double bigram_nll = std::numeric_limits<double>::quiet_NaN();  // of a decoder: an encoder also sees what follows
+  if (model.config().transformer.attention.causal) {
+    bigram_nll = comparison::bigram_nll(data.train.tokens, scored, {{0, static_cast<int64_t>(scored.size())}},
+                                        data.tokenizer->vocab_size());
+  }
+  if (report::is_near_bigram(evaluation.nll(), bigram_nll)) {
+    say("The model has not learned yet: a mere table of token pairs, counted on the training text, has perplexity {}. "
+        "Train longer, with more --train-tokens.\n",
+        core::format_perplexity(std::exp(bigram_nll)));
+  }
   say("Model: {}\n", settings.model);
 
   settings.write_json({{"model", settings.model},
                        {"position", name_of(model.config().transformer.position)},
                        {"preset", settings.preset},
                        {"parameters", model.parameter_count()},
-                       {"train_length", options.length},
+                       {"train_length", options.train_length},
                        {"seed", settings.seed},
                        {"threads", threads()},
                        {"tokenizer", {{"kind", data.tokenizer->kind()}, {"vocab_size", data.tokenizer->vocab_size()}}},
                        {"corpus", {{"train_bytes", data.train_bytes}, {"valid_bytes", data.valid_bytes}}},
                        {"train", training_json(trained, peak_bytes)},
+                       {"bigram_nll", bigram_nll},
                        {"eval", nlohmann::ordered_json::array({evaluation_json(evaluation, bytes)})}});
 }
 
@@ -232,15 +249,15 @@ void add_train(CLI::App& app) {
   add_train_options(command, *settings);
   command.examples(
       "  alibi train novels/ -o model/\n"
-      "  alibi train novels/train --valid novels/valid -o model/ --preset small --length 512 --epochs 2\n"
+      "  alibi train novels/train --valid novels/valid -o model/ --preset small --train-length 512 --epochs 2\n"
       "  alibi train novels/ -o model/ --eval-steps 200 --patience 5 --checkpoint-steps 100\n"
-      "  alibi train novels/ -o model/ --slopes 0.5,0.25,0.1,0.02 --slope-training learned\n"
-      "  alibi train novels/ -o encoder/ --causal false\n"
-      "  alibi train letters/ -o tuned/ --from model/ --learning-rate 0.0005 --tokens 200k\n"
+      "  alibi train novels/ -o model/ --alibi-slopes 0.5,0.25,0.1,0.02 --slope-training learned\n"
+      "  alibi train novels/ -o encoder/ --no-causal\n"
+      "  alibi train letters/ -o tuned/ --from model/ --learning-rate 0.0005 --train-tokens 200k\n"
       "  alibi train --preset wikitext103 --plan\n"
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"
-      "  zcat *.gz | alibi train - -o model/ --tokens 5M");
+      "  zcat *.gz | alibi train - -o model/ --train-tokens 5M");
   command.runs([settings, command] { run_train(*settings, command); });
 }
 

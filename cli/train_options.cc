@@ -39,8 +39,9 @@ void add_train_options(Command& command, TrainSettings& s) {
   add_tokenizer(command, s.tokenizer);
   add_dropout(command, s.dropout);
   s.train.add_to(command, OptionGroup::text);
-  command.number("--epochs", s.epochs, "Number of passes over the training text, instead of --tokens", {.above = 0});
-  command.exclude("--epochs", "--tokens");
+  command.number("--epochs", s.epochs, "Number of passes over the training text, instead of --train-tokens",
+                 {.above = 0});
+  command.exclude("--epochs", "--train-tokens");
   command.group("Model and position");
   s.shape.add_to(command, "Model and position");
   command.group(OptionGroup::optimizer);
@@ -82,7 +83,7 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
       {"tokenizer", s.tokenizer.kind},
       {"vocab-size", s.tokenizer.vocab_size},
       {"min-count", s.tokenizer.min_count},
-      {"dropout", config.transformer.dropout},
+      {"dropout", config.transformer.block.dropout},
   };
   // What was not asked for is left out where 0 is no value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");

@@ -27,7 +27,7 @@ double timed(const LanguageModelConfig& config, const TrainOptions& options) {
 /// Of a program that computes: oneDNN loads what it needs at its first product.
 int64_t program_bytes() {
   TrainOptions least = training_defaults("tiny");
-  least.batch_tokens = least.micro_batch_tokens = least.length;
+  least.batch_tokens = least.micro_batch_tokens = least.train_length;
   estimate_seconds(preset("tiny"), least);
   reset_peak_resident_bytes();
   return peak_resident_bytes();
@@ -40,10 +40,10 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   const TrainPlan plan = plan_training(config, options);
   const int64_t program = program_bytes();
   say("{}: {} parameters, {} layers of {}, {} heads, feed-forward {}, vocabulary {}, {}\n", settings.preset,
-      core::format_integer(plan.parameters), t.layers, t.d_model, t.heads, t.ffn_dim(),
+      core::format_integer(plan.parameters), t.layers, t.d_model, t.attention.heads, t.ffn_dim(),
       core::format_integer(config.vocab_size), name_of(t.position));
   say("{} tokens in {} updates of {}, in blocks of {}, in {}\n\n", core::format_integer(plan.tokens),
-      core::format_integer(plan.updates), core::format_integer(plan.tokens / plan.updates), options.length,
+      core::format_integer(plan.updates), core::format_integer(plan.tokens / plan.updates), options.train_length,
       name_of(options.precision));
   say("Memory, without the text:\n");
   show_bytes("weights", plan.weights,
@@ -55,7 +55,7 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   show_bytes("program", program, "and its libraries");
   show_bytes("in all", plan.bytes() + program, "");
   say("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", core::format_count(plan.flops_per_token),
-      config.adaptive ? " (if all were of the dearest band)" : "");
+      config.adaptive ? " (if all tokens were in the most expensive band)" : "");
   flush_output();  // what follows takes a while
   const double seconds = timed(config, options);
   constexpr double year = 365.25 * 24 * 3600;

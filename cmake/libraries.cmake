@@ -10,12 +10,12 @@ set(operator_dependencies Threads::Threads hwy::hwy fmt::fmt)
 if(ALIBI_CUDA)
   list(APPEND operator_dependencies CUDA::cudart_static)
 endif()
-set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sentencepiece ZLIB::ZLIB Zstandard::zstd
-                         ${CMAKE_DL_LIBS})
+set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sentencepiece Oniguruma::onig
+                         Utf8proc::utf8proc ZLIB::ZLIB Zstandard::zstd ${CMAKE_DL_LIBS})
 
 file(GLOB_RECURSE OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
 list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/format.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc
-     src/core/parallel_log.cc src/core/stream.cc src/core/tensor.cc)
+     src/core/stream.cc src/core/tensor.cc)
 # What needs CUDA, and what stands in its place in a build without.
 file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/core/cuda/*.cc src/attention/cuda/kernel.cc)
 list(FILTER CUDA_SOURCES EXCLUDE REGEX "/none\\.cc$")
@@ -78,7 +78,7 @@ if(ALIBI_BUILD_MODELS)
     string(TOLOWER alibi_${group}_objects objects)
     add_alibi_objects(${objects} ${${group}_SOURCES})
     target_link_libraries(${objects} PRIVATE ${library_dependencies} nlohmann_json::nlohmann_json)
-    target_include_directories(${objects} SYSTEM PRIVATE ${XXHASH_INCLUDE_DIR})
+    target_include_directories(${objects} SYSTEM PRIVATE ${XXHASH_INCLUDE_DIR} ${BOOST_MATH_INCLUDE_DIR})
   endforeach()
 
   set_target_properties(alibi_tools_objects PROPERTIES EXCLUDE_FROM_ALL ON)
@@ -93,7 +93,7 @@ if(ALIBI_BUILD_MODELS)
   list(APPEND alibi_libraries alibi)
 endif()
 
-# Before 1.0 a minor version may change the interface; the package's version file says the same.
+# Before 1.0 a minor version may change the interface; the package's version file agrees.
 set(compatible_version ${PROJECT_VERSION_MAJOR})
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(compatible_version ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})

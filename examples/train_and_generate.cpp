@@ -39,8 +39,8 @@ int main(int argc, char** argv) try {
   const auto [known, held_out] = split(tokens);
 
   alibi::TrainOptions options;
-  options.length = train_length;
-  options.tokens = argc > 2 ? std::atoll(argv[2]) : 200'000;
+  options.train_length = train_length;
+  options.train_tokens = argc > 2 ? std::atoll(argv[2]) : 200'000;
   options.batch_tokens = 2048;
   alibi::train(model, known, options, [](const alibi::TrainStatus& status) {
     if (status.step % 10 == 0) {

@@ -17,7 +17,7 @@ int main() {
   std::printf("decoder %s -> %s\n", alibi::to_string(longer.shape()).c_str(),
               alibi::to_string(decoder(longer).shape()).c_str());
 
-  config.causal = false;
+  config.attention.causal = false;
   const alibi::Transformer encoder(config, /*seed=*/1);
   std::printf("encoder %s -> %s\n", alibi::to_string(x.shape()).c_str(), alibi::to_string(encoder(x).shape()).c_str());
   return 0;

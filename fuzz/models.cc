@@ -17,20 +17,20 @@ std::vector<LanguageModelConfig> small_configs() {
   base.vocab_size = words()->vocab_size();
   base.transformer.layers = 1;
   base.transformer.d_model = 4;
-  base.transformer.heads = 2;
-  base.transformer.dropout = 0;
+  base.transformer.attention.heads = 2;
+  base.transformer.block.dropout = 0;
   std::vector<LanguageModelConfig> all;
   for (const auto& [position, name] : enum_names<Position>) {
     all.push_back(with_position(base, position, 8));
   }
   TransformerConfig& gated = all[2].transformer;
-  gated.activation = Activation::swiglu;
-  gated.norm = Norm::rms_norm;
-  gated.kv_heads = 1;
+  gated.block.activation = Activation::swiglu;
+  gated.block.norm = Norm::rms_norm;
+  gated.attention.kv_heads = 1;
   TransformerConfig& biased = all[3].transformer;
-  biased.bias = true;
-  biased.activation = Activation::relu;
-  biased.dropout = 0.1f;
+  biased.block.bias = true;
+  biased.block.activation = Activation::relu;
+  biased.block.dropout = 0.1f;
   all[1].adaptive = AdaptiveConfig{.cutoffs = {2, 5}, .factor = 2};
   return all;
 }

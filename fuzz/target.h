@@ -25,7 +25,9 @@ struct Target {
 };
 
 Target safetensors();
+Target gguf();
 Target config();
+Target family();
 Target tokenizer_json();
 Target sentencepiece();
 Target token_file();

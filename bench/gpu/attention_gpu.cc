@@ -186,7 +186,7 @@ struct Timed {
   }
 };
 
-/// In turns, so that a slow phase hits all of them alike.
+/// Alternately, so that a slow phase affects all of them.
 void time_in_turns(std::vector<Timed>& works, double seconds) {
   for (Timed& work : works) {
     for (int i = 0; i < 3; ++i) work.run();

@@ -1,9 +1,9 @@
-"""Times other systems' ALiBi attention beside alibi's on one GPU, in turns, and prints ratios.
+"""Times other systems' ALiBi attention beside alibi's on one GPU, alternately, and prints ratios.
 
     python3 bench/gpu/peers.py --library build-gpu/tests/gpu/libalibi_gpu.so --json peers.json
 
 Causal, bfloat16, N(0, 1), heads * head_dim = 2048, batches of at least --tokens tokens. Every way is compared with
-float64 on a small shape before it is timed, and what cannot be had is told with its reason. See bench/gpu/README.md.
+float64 on a small shape before it is timed, and what is missing is reported with the reason. See bench/gpu/README.md.
 """
 
 import argparse
@@ -210,7 +210,7 @@ def flex_attention(reach):
     except ImportError as error:
         raise Left(f"PyTorch {torch.__version__} has no FlexAttention") from error
     for limit in ("recompile_limit", "cache_size_limit", "accumulated_recompile_limit", "accumulated_cache_size_limit"):
-        if hasattr(torch._dynamo.config, limit):  # each shape is compiled anew; beyond the limit it would not be at all
+        if hasattr(torch._dynamo.config, limit):  # each shape is compiled again; beyond the limit it is not compiled
             setattr(torch._dynamo.config, limit, 1024)
     compiled = torch.compile(module.flex_attention, dynamic=False)
 

@@ -249,7 +249,7 @@ def main():
     parser.add_argument("--precision", default="f32,bf16")
     parser.add_argument("--batch-tokens", type=int, default=8192, help="tokens of a step, whatever the length")
     parser.add_argument("--micro-batch-tokens", type=int,
-                        help="of these alibi takes so many at once, PyTorch all [as alibi train does]")
+                        help="tokens that alibi computes at once; PyTorch computes all [as alibi train does]")
     parser.add_argument("--ways", default="/".join(WAYS), help="of PyTorch, with / between them")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=10.0, help="time for the steps of each way in each round")

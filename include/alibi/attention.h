@@ -26,37 +26,41 @@ struct BucketedBias {
 /// Bucket of the key at position j for the query at position i, given distance = i - j.
 ALIBI_API int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int max_distance);
 
-/// A query row i has position query_offset + i; key row j has position j: so for queries that are the last rows nothing
-/// need be said, and any other place, 0 included, can be. distance = position of query - position of
-/// key. At most one of `slopes` and `buckets` is set; with neither the scores carry no bias.
+/// Query row i has position query_offset + i, and key row j has position j. The queries are the last rows by default;
+/// set query_offset for any other position, including 0. distance = position of query - position of key. At most one of
+/// `slopes`, `buckets` and `bias_by_distance` may be set; without any of them the scores have no bias.
 struct AttentionOptions {
   std::vector<float> slopes = {};        ///< ALiBi, [heads] or [batch * heads]; empty: none. >= 0
   std::vector<float> slopes_after = {};  ///< not causal: slopes of keys after the query; empty: `slopes` (symmetric)
-                                         ///< +infinity in either closes that direction for the head (distance 0 stays)
+                                         ///< +infinity closes that direction for the head, except for distance 0
   std::optional<BucketedBias> buckets = {};  ///< T5 bias
-  bool causal = true;                        ///< keys after the query are not seen
+  /// A bias of any other kind, as its values by distance: [distances, heads] float32, row d for distance d, added after
+  /// the scores are scaled. Not causal: [2 * distances - 1, heads], from distance -(distances - 1) to distances - 1.
+  /// The first and the last row also hold for all distances beyond.
+  std::optional<Tensor> bias_by_distance = {};
+  bool causal = true;                        ///< keys after the query are not visible
   std::optional<int64_t> query_offset = {};  ///< position of the first query (chunks, shards); absent: the queries are
                                              ///< the last rows, keys - queries (of each packed sequence)
   float scale = 0;                           ///< factor of q k'; 0: 1 / sqrt(head_dim)
-  int64_t window = 0;                        ///< > 0: only keys at |distance| < window are seen
-  float dropout = 0;                         ///< probability that an attention weight is dropped, to the next multiple
-                                             ///< of 2^-16; the rest is scaled up
+  int64_t window = 0;                        ///< > 0: only keys at |distance| < window are visible
+  float dropout = 0;                         ///< probability that an attention weight is dropped, rounded to a multiple
+                                             ///< of 2^-16; other weights are scaled up
   uint64_t dropout_seed = 0;                 ///< the mask is a function of (seed, batch, head, query row, key row)
-  float tolerance = 0;                     ///< skip rule (docs/attention.md): far keys whose summed weight is provably
-                                           ///< <= tolerance * the row's sum are not visited; 0: visit every key
+  float tolerance = 0;  ///< skip rule (docs/reference/attention.md): far keys whose summed weight is provably
+                        ///< <= tolerance * the row's sum are not visited; 0: visit every key
   std::vector<int32_t> cu_seqlens_q = {};  ///< packed sequences: row offsets [sequences + 1], batch must be 1; each
   std::vector<int32_t> cu_seqlens_k = {};  ///< sequence's keys start at position 0, and nothing attends across them
 };
 
-/// What a call did. After attention() on Device::cuda, which does not wait, both are -1: count_blocks() waits.
+/// Counts of a call. After attention() on Device::cuda, which does not wait, both are -1 until count_blocks().
 struct AttentionStats {
   int64_t blocks_visited = 0;  ///< (query block, key block) pairs computed
-  int64_t blocks_total = 0;    ///< pairs that causality, window and sequence bounds leave
+  int64_t blocks_total = 0;    ///< pairs that are visible by causality, window and sequence bounds
 };
 
-/// What the kernel of a forward call left for its own backward pass. Opaque, but it can be kept as two plain tensors
-/// between the passes, as frameworks do, and restored, also in another process or by another kernel: one that did not
-/// make it visits every key. A handle: copies share the content.
+/// What the kernel of a forward call stores for its own backward pass. It is opaque, but can be saved as two plain
+/// tensors between the passes, as frameworks do, and restored, also in another process or by another kernel. A kernel
+/// that did not make it visits every key. A handle: copies share the content.
 class ALIBI_API KernelState {
  public:
   KernelState();
@@ -68,10 +72,10 @@ class ALIBI_API KernelState {
   Tensor saved_lse() const;
   /// [saved_words()] int32.
   Tensor saved_blocks() const;
-  /// Size of saved_blocks() after attention() with queries of this shape, known before it: it depends on no value but
-  /// the options. With tolerance 0 it is constant.
+  /// Size of saved_blocks() after attention() with queries of this shape, known before the call: it depends on shapes
+  /// and options only. With tolerance 0 it is constant.
   static int64_t saved_words(int64_t batch, int64_t queries, int64_t heads, const AttentionOptions& options);
-  /// Throws Error if the tensors are not those of a state.
+  /// Throws Error if the tensors do not belong to a state.
   static KernelState restore(const Tensor& saved_lse, const Tensor& saved_blocks);
 
   struct State;  ///< kernel-private
@@ -81,37 +85,37 @@ class ALIBI_API KernelState {
   std::shared_ptr<State> state_;
 };
 
-/// What the backward pass needs of the forward pass besides its inputs and output.
+/// What the backward pass needs from the forward pass, besides its inputs and output.
 struct AttentionState {
-  Tensor lse;  ///< [batch, heads, queries] float32: log of the sum of exp(score), scores in the relative form
+  Tensor lse;  ///< [batch, heads, queries] float32: log of the sum of exp(score), with biases in the relative form
                ///< -slope * |distance|; -infinity for a row without keys
   AttentionStats stats;
   KernelState kernel;
 };
 
-/// The numbers of the call that filled the state.
+/// Counts of the call that filled the state; waits for a GPU.
 ALIBI_API AttentionStats count_blocks(const AttentionState& state);
 
 /// q [batch, queries, heads, head_dim], k and v [batch, keys, kv_heads, head_dim], out like q; any strides with a unit
-/// inner stride. heads is a multiple of kv_heads; head h reads key/value head h / (heads / kv_heads). float32, or
-/// bfloat16 with float32 accumulation and statistics (all four alike). A query that sees no key gives zeros.
-/// Memory beyond the tensors is O(queries + keys). The same bits at any number of threads.
-/// out must share no memory with q, k or v: it is written while they are read. Throws Error, naming the argument, if
-/// shapes, strides or options do not fit, or if an output begins where an input does or lies across it.
-/// Source: paper section 3, equation in the caption of figure 3; online softmax (Milakov & Gimelshein 2018).
+/// inner stride. heads is a multiple of kv_heads; head h reads key/value head h / (heads / kv_heads). All four are
+/// float32, or all are bfloat16 with float32 accumulation and statistics. A query without visible keys gives zeros.
+/// Memory beyond the tensors is O(queries + keys). The same bits at any number of threads. out must not share memory
+/// with q, k or v. Throws Error that names the argument if shapes, strides or options do not match, or if an output
+/// overlaps an input. Source: paper section 3, equation in the caption of figure 3; online softmax (Milakov &
+/// Gimelshein 2018).
 ALIBI_API void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                          Tensor& out, AttentionState* state = nullptr);
 
-/// The same; returns out, like q but contiguous.
+/// The same; returns a new contiguous tensor of the shape of q.
 ALIBI_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options = {},
                            AttentionState* state = nullptr);
 
-/// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v. They must share no
-/// memory with each other nor with an input.
-/// `state` is what the forward call with the same inputs and options filled.
-/// If dtable is given ([num_buckets, heads], float32) the gradient of the T5 bias table is ADDED to it;
-/// if dslopes is given (float32, shaped like `slopes`: [heads] or [batch * heads]) the gradient of the slopes (paper
-/// section 3: they can be learned) likewise; with `slopes_after` it is that of `slopes` alone. Both are deterministic.
+/// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v. They must not share
+/// memory with each other or with an input. `state` is the state of the forward call with the same inputs and options.
+/// If dtable is given (float32, with the shape of buckets.table or bias_by_distance), the gradient of that table is
+/// ADDED to it. If dslopes is given (float32, shaped like `slopes`: [heads] or [batch * heads]), the gradient of the
+/// slopes is added to it (paper section 3: slopes can be learned); with `slopes_after` this is the gradient of `slopes`
+/// only. Both are deterministic.
 struct AttentionBiasGradients {
   Tensor* dtable = nullptr;
   Tensor* dslopes = nullptr;
@@ -120,23 +124,23 @@ ALIBI_API void attention_backward(const Tensor& dout, const Tensor& q, const Ten
                                   const Tensor& out, const AttentionState& state, const AttentionOptions& options,
                                   Tensor& dq, Tensor& dk, Tensor& dv, AttentionBiasGradients bias_gradients = {});
 
-/// Attention over the union of two disjoint sets of keys, from attention over each with the same queries (out_a, out_b
-/// [batch, queries, heads, head_dim]; lse_a, lse_b [batch, heads, queries], contiguous). Positions stay those of the
-/// whole: keys that begin at `first` are attended to with the query_offset of the whole - first. out and lse may be
-/// out_a and lse_a, or out_b and lse_b, themselves; any other overlap is an error.
-/// out_a and out_b may be float32 where out is bfloat16, so that parts are rounded once.
+/// Attention over the union of two disjoint sets of keys, from the attention of the same queries over each set (out_a,
+/// out_b [batch, queries, heads, head_dim]; lse_a, lse_b [batch, heads, queries], contiguous). Positions refer to the
+/// union: for keys that begin at `first`, use the query_offset of the union minus `first`. out and lse may be out_a and
+/// lse_a, or out_b and lse_b; any other overlap is an error. out_a and out_b may be float32 if out is bfloat16, so that
+/// parts are rounded once.
 ALIBI_API void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out_b, const Tensor& lse_b,
                                Tensor& out, Tensor& lse);
 
-/// The same formula written plainly in float64, row by row: the oracle of the tests and a fallback to read.
-/// lse may be null. Outputs are [.., contiguous] double vectors shaped like q and [batch, heads, queries].
+/// The same formula in plain float64, row by row: the reference of the tests. lse may be null. Outputs are [..,
+/// contiguous] double vectors shaped like q and [batch, heads, queries].
 ALIBI_API void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options,
                                    std::vector<double>& out, std::vector<double>* lse = nullptr);
 
 struct AttentionReferenceGradients {
-  std::vector<double> dq, dk, dv;  ///< shaped like q, k, v, contiguous
-  std::vector<double> dtable;      ///< [num_buckets, heads], empty without buckets
-  std::vector<double> dslopes;     ///< like `slopes`, empty without
+  std::vector<double> dq, dk, dv;  ///< shapes of q, k, v, contiguous
+  std::vector<double> dtable;      ///< shape of buckets.table or bias_by_distance, empty without a table
+  std::vector<double> dslopes;     ///< shape of `slopes`, empty without slopes
 };
 ALIBI_API void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                             const AttentionOptions& options, AttentionReferenceGradients& gradients);

@@ -1,9 +1,9 @@
 /* The C interface: attention forward, backward and cached decoding on plain memory, the CPU's or (attention in builds
  * with ALIBI_CUDA) a GPU's. C11 and C++.
  *
- * Every function that can fail returns a status, and leaves a message for alibi_last_error() that names the argument
- * and shows what was found against what was expected. No exception leaves a function, and none changes errno. What the
- * operations compute is described in attention.h and kv_cache.h. */
+ * Every function that can fail returns a status and stores a message for alibi_last_error(), which names the argument
+ * and shows what was found and what was expected. Functions throw no exceptions and do not change errno. attention.h
+ * and kv_cache.h describe what the operations compute. */
 #ifndef ALIBI_C_H_
 #define ALIBI_C_H_
 
@@ -19,24 +19,24 @@ extern "C" {
 
 typedef enum alibi_status {
   ALIBI_OK = 0,
-  ALIBI_ERROR = 1,         /* an argument, or the state of an object, does not fit; nothing was computed */
+  ALIBI_ERROR = 1,         /* an argument or the state of an object is invalid; nothing was computed */
   ALIBI_OUT_OF_MEMORY = 2, /* nothing was computed */
-  ALIBI_INTERNAL = 3       /* should not happen */
+  ALIBI_INTERNAL = 3       /* an internal error */
 } alibi_status;
 
 typedef enum alibi_dtype {
   ALIBI_FLOAT32 = 0,  /* float */
   ALIBI_BFLOAT16 = 1, /* uint16_t, the upper half of a float */
-  ALIBI_FLOAT16 = 2   /* uint16_t, IEEE half precision; on GPUs alone */
+  ALIBI_FLOAT16 = 2   /* uint16_t, IEEE half precision; on GPUs only */
 } alibi_dtype;
 
 typedef enum alibi_device {
   ALIBI_DEVICE_CPU = 0,
-  ALIBI_DEVICE_CUDA = 1 /* the NVIDIA GPU that is current (cudaSetDevice); docs/gpu.md says what it computes */
+  ALIBI_DEVICE_CUDA = 1 /* the current NVIDIA GPU (cudaSetDevice), see docs/how-to/gpu.md */
 } alibi_device;
 
-/* A block of the caller's memory, [batch, length, heads, head_dim]. Outputs are passed by a const pointer too: what
- * changes is the memory, not the description. */
+/* A block of the caller's memory, [batch, length, heads, head_dim]. Outputs are passed by a const pointer too, because
+ * the memory changes and not its description. */
 typedef struct alibi_tensor {
   void* data;
   int32_t dtype;      /* an alibi_dtype */
@@ -44,11 +44,11 @@ typedef struct alibi_tensor {
   int64_t strides[4]; /* in elements, the last one 1; all four 0: contiguous */
 } alibi_tensor;
 
-/* query_offset of queries that are the last rows. */
+/* query_offset for queries that are the last rows. */
 #define ALIBI_LAST_ROWS INT64_MIN
 
-/* Start from alibi_attention_options_default(). Fields are only ever added at the end, and `size` tells which of them
- * the caller knows: the others take their defaults. A null pointer to options means the defaults. */
+/* Start from alibi_attention_options_default(). New versions add fields only at the end, and `size` tells which fields
+ * the caller knows; the others have their defaults. A null pointer to options means the defaults. */
 typedef struct alibi_attention_options {
   size_t size;               /* sizeof(alibi_attention_options) */
   const float* slopes;       /* ALiBi; null: none */
@@ -59,7 +59,7 @@ typedef struct alibi_attention_options {
   int64_t num_buckets;
   int64_t max_distance;        /* of the T5 bias; 0: 128 */
   int64_t query_offset;        /* position of the first query; ALIBI_LAST_ROWS (the default): keys - queries */
-  int64_t window;              /* > 0: only keys at |distance| < window are seen */
+  int64_t window;              /* > 0: only keys at |distance| < window are visible */
   const int32_t* cu_seqlens_q; /* packed sequences: row offsets, sequences + 1; null: none */
   size_t cu_seqlens_q_count;
   const int32_t* cu_seqlens_k;
@@ -85,28 +85,28 @@ static inline alibi_attention_options alibi_attention_options_default(void) {
 
 /* "0.1.0" */
 ALIBI_API const char* alibi_version(void);
-/* Why the last call of this thread that failed did so; "" if none has. Holds until the next one fails. */
+/* Message of this thread's last call that failed; "" if none has failed. Valid until the next failure. */
 ALIBI_API const char* alibi_last_error(void);
-/* Threads to compute with; not while another thread computes. */
+/* Sets the number of threads; do not call it while another thread computes. */
 ALIBI_API alibi_status alibi_set_threads(int32_t count);
 
 /* The slopes of `heads` heads; bias_max is 8 in the paper. */
 ALIBI_API alibi_status alibi_slopes(int32_t heads, double bias_max, float* slopes);
 
-/* What a forward call remembers for the backward pass, and what it can report. */
+/* What a forward call stores for the backward pass, and its counts. */
 typedef struct alibi_attention_state alibi_attention_state;
 ALIBI_API alibi_status alibi_attention_state_create(alibi_attention_state** state);
 ALIBI_API void alibi_attention_state_destroy(alibi_attention_state* state);
-/* Copies the log-sum-exps [batch, heads, queries] to memory of the CPU; count is their number. What copies from a state
- * of a GPU waits until the stream of the forward call is done. */
+/* Copies the log-sum-exps [batch, heads, queries] to memory of the CPU; count is their number. Copying from a state of
+ * a GPU waits for the stream of the forward call. */
 ALIBI_API alibi_status alibi_attention_state_lse(const alibi_attention_state* state, float* lse, size_t count);
-/* Blocks of keys that were visited, and that there are. */
+/* Numbers of visited blocks of keys, and of all blocks. */
 ALIBI_API alibi_status alibi_attention_state_blocks(const alibi_attention_state* state, int64_t* visited,
                                                     int64_t* total);
 
-/* The state as plain arrays, for a framework that keeps arrays between the passes. alibi_attention_state_words() is
+/* The state as plain arrays, for frameworks that store arrays between the passes. alibi_attention_state_words() is
  * known before the forward call; lse and kernel_lse are [batch, heads, queries] (lse_count numbers each), blocks has
- * `words` numbers. A state that was restored does not know its numbers of blocks. */
+ * `words` numbers. A restored state has no counts of blocks. */
 ALIBI_API alibi_status alibi_attention_state_words(const alibi_tensor* q, const alibi_attention_options* options,
                                                    size_t* words);
 ALIBI_API alibi_status alibi_attention_state_save(const alibi_attention_state* state, float* lse, float* kernel_lse,
@@ -121,7 +121,7 @@ ALIBI_API alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor
                                        const alibi_attention_options* options, const alibi_tensor* out,
                                        alibi_attention_state* state);
 
-/* state is what alibi_attention left with the same inputs and options. dq, dk and dv are overwritten. dbuckets
+/* state is that of alibi_attention with the same inputs and options. dq, dk and dv are overwritten. dbuckets
  * [num_buckets, heads] and dslopes [slopes_count] are added to; either may be null. */
 ALIBI_API alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tensor* q, const alibi_tensor* k,
                                                 const alibi_tensor* v, const alibi_tensor* out,
@@ -131,7 +131,7 @@ ALIBI_API alibi_status alibi_attention_backward(const alibi_tensor* dout, const 
                                                 float* dslopes);
 
 /* Attention over the union of two disjoint sets of keys. lse_a, lse_b and lse are [batch, heads, queries], contiguous;
- * out and lse may be inputs again. */
+ * out and lse may be inputs. */
 ALIBI_API alibi_status alibi_attention_merge(const alibi_tensor* out_a, const float* lse_a, const alibi_tensor* out_b,
                                              const float* lse_b, const alibi_tensor* out, float* lse);
 
@@ -139,20 +139,21 @@ ALIBI_API alibi_status alibi_attention_merge(const alibi_tensor* out_a, const fl
 typedef struct alibi_kv_cache alibi_kv_cache;
 ALIBI_API alibi_status alibi_kv_cache_create(int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype,
                                              alibi_kv_cache** cache);
-/* One whose keys lie on a device (enum alibi_device); with ALIBI_DEVICE_CUDA in bfloat16 or float16. What is appended
- * and asked lies there, too. `stream` is the cudaStream_t in which keys are appended and memory is taken and given
- * back: it must outlive the cache; null: CUDA's default stream. Calls that decode in another one are the caller's to
- * order. */
+/* Creates a cache on a device (enum alibi_device); with ALIBI_DEVICE_CUDA in bfloat16 or float16. Keys, values and
+ * queries are on that device too. `stream` is the cudaStream_t in which keys are appended and memory is allocated and
+ * freed; it must outlive the cache; null: CUDA's default stream. If you decode in another stream, you have to order the
+ * two. */
 ALIBI_API alibi_status alibi_kv_cache_create_on(int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype,
                                                 int32_t device, void* stream, alibi_kv_cache** cache);
 ALIBI_API void alibi_kv_cache_destroy(alibi_kv_cache* cache);
-/* k and v [batch, new, kv_heads, head_dim], where the cache lies. */
+/* k and v [batch, new, kv_heads, head_dim], on the device of the cache. */
 ALIBI_API alibi_status alibi_kv_cache_append(alibi_kv_cache* cache, const alibi_tensor* k, const alibi_tensor* v);
-/* Forgets all but the first `length` keys. */
+/* Removes all but the first `length` keys. */
 ALIBI_API alibi_status alibi_kv_cache_truncate(alibi_kv_cache* cache, int64_t length);
-/* Keys held; -1 if cache is null. */
+/* Number of keys; -1 if cache is null. */
 ALIBI_API int64_t alibi_kv_cache_length(const alibi_kv_cache* cache);
-/* Attention of a few queries over a cache, on whose device options.device must be. options and state may be null. */
+/* Attention of a few queries over a cache. options.device must be the device of the cache. options and state may be
+ * null. */
 ALIBI_API alibi_status alibi_attention_decode(const alibi_tensor* q, const alibi_kv_cache* cache,
                                               const alibi_attention_options* options, const alibi_tensor* out,
                                               alibi_attention_state* state);

@@ -1,4 +1,4 @@
-// A text being read: a language model goes on from what it has read before, at the cost of the new tokens alone.
+// The state of a text that a model reads: later calls cost only the new tokens.
 #pragma once
 
 #include <cstdint>
@@ -13,51 +13,52 @@ namespace alibi {
 
 class LanguageModel;
 
-/// What a context keeps. With a limit of either kind it evicts keys and values that lie past the reach of their head,
-/// steep heads' first, and bounds what they could have contributed: EvictionCertificate.
+/// Data type and limits of a context. With a limit it evicts keys and values beyond the horizon of their head, those of
+/// steep heads first. EvictionCertificate bounds their contribution.
 struct ContextOptions {
-  std::optional<DType> cached = {};      ///< float32, or bfloat16 for half the memory; absent: as the model's precision
-  std::optional<int64_t> memory = {};    ///< most bytes of keys and values
-  std::optional<double> tolerance = {};  ///< keys are evicted where they would weigh less than this share of a row
-  bool exact = false;                    ///< throw Error rather than pass the tolerance, or, without one, rounding
+  std::optional<DType> cached = {};    ///< float32, or bfloat16 for half the memory; absent: that of the model's
+                                       ///< precision
+  std::optional<int64_t> memory = {};  ///< maximum bytes of keys and values
+  std::optional<double> eviction_tolerance = {};  ///< evict keys whose share of a row's weight would be below this
+  bool exact = false;  ///< throw Error before the share of evicted keys exceeds the tolerance, or
+                       ///< rounding if there is no tolerance
 
-  bool evicts() const { return memory || tolerance; }
+  bool evicts() const { return memory || eviction_tolerance; }
 };
 
-/// What a model remembers of the tokens that it has read: keys and values of every layer, which grow with the text,
-/// without a fixed limit. To be given to next_logits(), nll() or hidden() of that model, whose ids stand after these
-/// tokens.
+/// Keys and values of every layer for the tokens that a model has read. They grow with the text, without a fixed limit.
+/// Pass a context to next_logits(), nll() or hidden() of the same model; their ids continue the text.
 ///
-/// Long inputs are read in pieces of some thousand tokens, so memory beside the cache is bounded. How a text is cut
-/// into calls changes results by rounding; contexts that were read in the same calls give the same bits, forked and
-/// rewound ones too. A call that throws leaves the context as it was; one that had evicted keys before that stays
-/// where it did so last.
+/// Long inputs are read in pieces of some thousand tokens, so the memory beside the cache is bounded. The division of a
+/// text into calls changes results by rounding. Contexts that were read by the same calls give the same bits, including
+/// forked and rewound ones. A call that throws leaves the context unchanged, except that a context that has evicted
+/// keys during the call rolls back to its last eviction.
 ///
-/// Whoever changes the parameters of the model makes a new context. One context serves one thread at a time.
+/// If the parameters of the model change, make a new context. Only one thread at a time may use a context.
 class ALIBI_API Context {
  public:
-  /// Throws Error if the model is an encoder, or does not lie in the CPU's memory; UsageError for a limit if its
-  /// positions bound nothing, or if the limit is too small.
+  /// Throws Error if the model is an encoder or not in the CPU's memory, and UsageError for a limit if its position
+  /// method has no bound on far keys or the limit is too small.
   explicit Context(const LanguageModel& model, const ContextOptions& options = {});
   ~Context();
   Context(Context&&) noexcept;
   Context& operator=(Context&&) noexcept;
 
-  /// Tokens read, which is the position of the next one.
+  /// Number of tokens read, which is the position of the next token.
   int64_t position() const;
-  /// Another context that has read the same. What both have read is held once, until one of them reads more than a few
-  /// tokens at a time, or evicts keys.
+  /// A second context with the same text. Both share its memory until one of them reads more than a few tokens in one
+  /// call, or evicts keys.
   Context fork() const;
-  /// Forgets all but the first `position` tokens. Throws Error if it has not read so many, or if it has evicted keys
-  /// since then; the beginning, 0, is always there.
+  /// Removes all but the first `position` tokens. Throws Error if fewer have been read, or if keys were evicted since
+  /// then. Position 0 is always possible.
   void rewind(int64_t position);
-  /// Of all that was read since the beginning.
+  /// Certificate over all tokens read so far.
   EvictionCertificate certificate() const;
 
   DType dtype() const;
-  /// Memory that keys and values occupy, what it shares included.
+  /// Bytes of keys and values, including shared memory.
   int64_t bytes() const;
-  /// Of it, the memory of the context that it was forked from, which other forks of that one share.
+  /// The part of bytes() that belongs to the context that it was forked from and is shared with its other forks.
   int64_t shared_bytes() const;
 
   struct State;  ///< private to the library

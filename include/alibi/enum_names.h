@@ -1,4 +1,4 @@
-// What users write for the choices of an enumeration.
+// Names of enumerators, for users.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@ struct EnumName {
   const char* name;
 };
 
-/// All of an enumeration, in its order; they stand beside it.
+/// All enumerators in order; specialized beside the enumeration.
 template <class Enum>
 inline constexpr std::array<EnumName<Enum>, 0> enum_names{};
 

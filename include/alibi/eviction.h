@@ -1,16 +1,17 @@
-// What is known of keys that a cache has evicted.
+// Bound on the weight of keys that a cache has evicted.
 #pragma once
 
 #include <cstdint>
 
 namespace alibi {
 
-/// What the keys that a context has evicted could have contributed, at most (docs/attention.md).
+/// Upper bound of the contribution of all keys that a context has evicted (docs/explanation/skip-rule.md).
 struct EvictionCertificate {
-  double worst = 0;      ///< share of a softmax row's weight, over all tokens, layers and heads; 1: no bound is known
-  int64_t position = 0;  ///< of the token where that was,
+  double worst = 0;      ///< largest share of a softmax row's weight over all tokens, layers and heads; 1: no bound is
+                         ///< known
+  int64_t position = 0;  ///< position of the token with the largest share
   int layer = 0, head = 0;
-  int64_t keys = 0;  ///< evicted, in all layers and heads; as many values
+  int64_t keys = 0;  ///< number of evicted keys in all layers and heads
 };
 
 }  // namespace alibi

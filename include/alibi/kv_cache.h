@@ -11,25 +11,25 @@
 
 namespace alibi {
 
-/// Keys and values of one attention layer. It grows with what is appended: there is no fixed limit to its length.
-/// With them it keeps the largest norm of every block of keys, which the skip rule asks before it reads a key.
+/// Keys and values of one attention layer. The cache grows without a fixed limit. It also holds the largest norm of
+/// each block of keys, which the skip rule reads before it reads keys.
 ///
-/// The oldest keys can be evicted, of each key/value head as many as it no longer needs. What is left of them is how
-/// long they were: evicted_share() bounds what they could have weighed.
+/// The oldest keys can be evicted, a different number for each key/value head. Only the norms of evicted keys stay,
+/// from which evicted_share() computes a bound of their weight.
 class ALIBI_API KvCache {
  public:
-  /// float32, or bfloat16 for half the memory; on a GPU bfloat16 or float16, and head_dim a multiple of 8 up to 256.
-  /// There all work is queued in the thread's stream (stream.h), and what is appended and asked lies there, too; it has
-  /// no fork() and no evict() (docs/gpu.md). Throws Error if an extent is not positive.
+  /// float32, or bfloat16 for half the memory; on a GPU bfloat16 or float16, and head_dim a multiple of 8 up to 256. On
+  /// a GPU all work is queued in the thread's stream (stream.h), keys, values and queries are in its memory, and fork()
+  /// and evict() are not available (docs/how-to/gpu.md). Throws Error if an extent is not positive.
   KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype = DType::float32, Device device = Device::cpu);
   ~KvCache();
   KvCache(KvCache&&) noexcept;
   KvCache& operator=(KvCache&&) noexcept;
   /// A copy with memory of its own.
   KvCache clone() const;
-  /// A copy that reads what there is, but for the last keys of an unfinished block of 64, where it lies: what either
-  /// appends is its own. Keys that were evicted before end this: then it is a clone. Forks of a fork share what that
-  /// one shares, and copy the rest.
+  /// A copy that shares the memory of all whole blocks of 64 keys and copies the rest. Each cache owns what it appends
+  /// later. If keys have been evicted, this is a clone. A fork of a fork shares what the fork shares and copies the
+  /// rest.
   KvCache fork() const;
 
   int64_t batch() const;
@@ -37,37 +37,37 @@ class ALIBI_API KvCache {
   int64_t head_dim() const;
   DType dtype() const;
   Device device() const;
-  /// Keys appended to each batch entry; key j has position j.
+  /// Number of keys appended to each batch entry; key j has position j.
   int64_t length() const;
-  /// The first key that a head still holds, in every batch entry: 0 unless some were evicted.
+  /// Position of the first key that a head still holds, in every batch entry; 0 unless keys were evicted.
   int64_t begin(int64_t kv_head) const;
-  /// The length it can have without a new allocation.
+  /// Length that fits without a new allocation.
   int64_t capacity() const;
-  /// Memory it occupies, what it shares included.
+  /// Bytes of memory, including shared memory.
   int64_t bytes() const;
-  /// Of it, the memory of the cache that it was forked from, which other forks of that one share.
+  /// The part of bytes() that belongs to the cache that it was forked from and is shared with its other forks.
   int64_t shared_bytes() const;
 
   /// k and v [batch, new, kv_heads, head_dim], float32 or bfloat16 (on a GPU float16, too), any strides with a unit
-  /// inner stride; rounded to the cache's data type where that is the narrower one. They may be keys() and values()
-  /// themselves. Throws Error, naming the argument, and leaves the cache as it was.
+  /// inner stride; rounded to the cache's data type if that is narrower. They may be keys() and values() of this cache.
+  /// Throws Error that names the argument, and then leaves the cache unchanged.
   void append(const Tensor& k, const Tensor& v);
-  /// Allocates room for `keys` keys in all.
+  /// Allocates memory for `keys` keys in total.
   void reserve(int64_t keys);
-  /// Forgets all but the first `length` keys. Throws Error if one of these was evicted.
+  /// Removes all but the first `length` keys. Throws Error if one of these was evicted.
   void truncate(int64_t length);
 
-  /// Evicts the keys of each kv_head that come before `begins` of it, less those that share a block of 64 with kept
-  /// ones, and leaves room for `room` keys more: the memory is given back, but for what a copy of the cache takes while
-  /// it is made. A head never gets keys back. Throws Error if there is not a number up to length() for each head.
+  /// Evicts the keys of each kv_head before its entry in `begins`, except those in a block of 64 with kept keys, and
+  /// keeps memory for `room` more keys. The other memory is released; during the call a copy of the cache exists.
+  /// Evicted keys cannot be restored. Throws Error unless `begins` has a number up to length() for each head.
   void evict(std::span<const int64_t> begins, int64_t room);
 
-  /// Copies what it shares: keys() and values() of a fork lie in one piece from here on.
+  /// Copies shared keys and values, so that keys() and values() of a fork are in one piece.
   void own();
 
-  /// Views [batch, length, kv_heads, head_dim], e.g. for attention() of a long chunk of queries. They hold until the
-  /// cache is changed or destroyed. Throws Error if it shares keys, or if some were evicted; cached_attention() reads
-  /// what is left.
+  /// Views [batch, length, kv_heads, head_dim], e.g. for attention() of a long chunk of queries. They are valid until
+  /// the cache is changed or destroyed. Throws Error if the cache shares keys or has evicted some; cached_attention()
+  /// reads such caches.
   Tensor keys() const;
   Tensor values() const;
 
@@ -79,30 +79,29 @@ class ALIBI_API KvCache {
 };
 
 /// attention() of a few queries over a cache: the same formula, errors and (optional) `state`, with each key and value
-/// read once for all queries and heads that share it, and with the keys split over the threads.
-/// q and out [batch, queries, heads, head_dim], float32 or bfloat16, whatever the cache holds. The queries are the last
-/// rows unless options.query_offset says where they are.
-/// options.tolerance holds for each row as in attention(); skipped keys are not read, so that with linear biases the
-/// time of a call does not grow with the length of the cache. options.dropout and packed sequences are not supported.
-/// out may be q itself. The same bits at any number of threads.
-/// Over a cache on a GPU q and out are of its type, and lie there; options.buckets is not supported; a state with a
-/// tolerance makes the call wait, for the numbers of blocks.
+/// read once for all queries and heads that share it, and with the keys divided among the threads. q and out [batch,
+/// queries, heads, head_dim], float32 or bfloat16, independent of the cache's type. The queries are the last rows
+/// unless options.query_offset is set. options.tolerance applies to each row as in attention(). Skipped keys are not
+/// read, so with linear biases the time of a call does not grow with the length of the cache. options.dropout and
+/// packed sequences are not supported. out may be q itself. The same bits at any number of threads. With a cache on a
+/// GPU, q and out have its type and are on that GPU, and options.buckets is not supported. With a state and a tolerance
+/// the call waits for the GPU, to count the blocks.
 ALIBI_API void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                                 AttentionState* state = nullptr);
 /// The same; returns out, like q but contiguous.
 ALIBI_API Tensor attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options = {},
                                   AttentionState* state = nullptr);
 
-/// attention() of many queries over a cache: the kernel of attention(), made for long chunks, over what each head still
-/// holds. q, out and `state` as there, in the cache's type; the queries stand behind what was evicted. No dropout, no
-/// packed sequences; buckets only while all heads hold the same keys. Throws Error for a fork that shares keys: own()
-/// them.
+/// attention() of many queries over a cache: the kernel of attention(), which is fast for long chunks, over the keys
+/// that each head still holds. q, out and `state` are as in attention(), in the cache's type; the positions of the
+/// queries are after all evicted keys. Dropout and packed sequences are not supported; buckets only while all heads
+/// hold the same keys. Throws Error for a fork that shares keys; call own() first.
 ALIBI_API void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
                                 AttentionState* state = nullptr);
 
-/// An upper bound of the share of its softmax weight that any of these queries, of any head, would have given to keys
-/// that the cache has evicted (docs/attention.md); 0 if there are none, 1 where nothing is known. `lse`: of the call
-/// that gave the queries' attention over the cache, with these options.
+/// Upper bound of the share of softmax weight that any of these queries, in any head, would have given to evicted keys
+/// (docs/explanation/skip-rule.md): 0 if there are none, 1 if no bound is known. `lse` is the log-sum-exp of the
+/// attention of these queries over the cache with the same options.
 ALIBI_API double evicted_share(const Tensor& q, const KvCache& cache, const AttentionOptions& options,
                                const Tensor& lse);
 

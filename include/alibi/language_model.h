@@ -35,33 +35,30 @@ struct VocabularyBand {
 struct ALIBI_API LanguageModelConfig {
   TransformerConfig transformer;
   int vocab_size = 257;
-  int64_t train_length = 0;  ///< length it was (last) trained at
-  float embedding_scale =
-      1;  ///< token embeddings are multiplied by it (sinusoidal: sqrt(d_model), Vaswani section 3.4)
+  int64_t train_length = 0;                ///< length it was (last) trained at
   std::optional<AdaptiveConfig> adaptive;  ///< absent: one table [vocab_size, d_model]
 
   void validate() const;
   /// Encoders: the id that stands where a token is to be predicted, the last of the vocabulary. Absent: a decoder.
   std::optional<int32_t> mask_token() const;
-  /// Those of `adaptive`, or one band that is the table.
+  /// The bands of `adaptive`, or one band for the whole table.
   std::vector<VocabularyBand> bands() const;
-  /// Of the model that this describes, without making it.
+  /// Number of parameters, computed without making the model.
   int64_t parameter_count() const;
 };
 
-/// A model of a size people know, by name: tiny, small, base, medium, large (GPT-like; feed-forward expansion 4, no
-/// biases, as MPT); the ALiBi paper's models wikitext103 (docs/recipe.md) and paper-1.3b. Throws UsageError with the
-/// names to choose from. The position method may be changed with `with_position`, the vocabulary with
-/// `with_vocab_size`.
+/// Configuration of a named size: tiny, small, base, medium, large (GPT-like; feed-forward expansion 4, no biases, as
+/// MPT); the ALiBi paper's models wikitext103 (docs/explanation/recipe.md) and paper-1.3b. Throws UsageError with the
+/// valid names. `with_position` changes the position method and `with_vocab_size` the vocabulary.
 ALIBI_API LanguageModelConfig preset(std::string_view name);
 ALIBI_API std::vector<std::string> preset_names();
-/// The same model with another position method and what belongs to it (embedding scale, table of `train_length` rows).
-/// Adaptive models scale their embeddings by sqrt(d_model) with every method, as their authors did.
+/// The same model with another position method and its settings (embedding scale, table of `train_length` rows).
+/// Adaptive models scale their embeddings by sqrt(d_model) with every method, as in their paper.
 ALIBI_API LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length);
-/// The same model with another rate of dropout, also of the embeddings if it has dropout there.
+/// The same model with another dropout rate, also for the embeddings if they have dropout.
 ALIBI_API LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout);
-/// The same model with another vocabulary: of so many tokens, to which an encoder adds the mask. Bands that would begin
-/// past its end are left out.
+/// The same model with another vocabulary size, to which an encoder adds the mask. Bands that would begin past its end
+/// are left out.
 ALIBI_API LanguageModelConfig with_vocab_size(LanguageModelConfig config, int tokens);
 
 struct GenerateOptions {
@@ -82,8 +79,8 @@ struct GenerateOptions {
   std::function<bool(int32_t)> on_token = {};
 };
 
-/// Position interpolation of ALiBi (Al-Khateeb et al. 2023, arXiv 2310.13017): slopes are multiplied by the length that
-/// the model was trained at / the length that it reads, so that distances lie where they lay in training.
+/// Position interpolation of ALiBi (Al-Khateeb et al. 2023, arXiv 2310.13017): slopes are multiplied by training length
+/// / length, so that biases have the range that they had in training.
 struct Interpolation {
   double factor = 1;     ///< slopes are divided by it
   bool dynamic = false;  ///< instead by the length of the text that was read / train_length, where that is longer
@@ -99,24 +96,28 @@ class ALIBI_API LanguageModel {
   LanguageModel(LanguageModel&&) noexcept;
   LanguageModel& operator=(LanguageModel&&) noexcept;
 
-  /// Reads a model folder: config.json and model.safetensors in the layout of Hugging Face's MPT, and a tokenizer.
-  /// Throws Error that names the file and what is wrong with it.
+  /// Reads a model: a folder that save() wrote, a folder of another program's model of a supported family, or a GGUF
+  /// file (docs/reference/families.md). Those of other programs may have no tokenizer. Throws Error that names the file
+  /// and what is wrong with it or not supported.
   static LanguageModel load(const std::filesystem::path& folder);
   /// The same; `adjust` may change what the weights do not depend on: dropout, tolerance, training length.
   static LanguageModel load(const std::filesystem::path& folder,
                             const std::function<void(LanguageModelConfig&)>& adjust);
-  /// Writes such a folder, as a whole: if the process is killed, it holds the old model or the new one.
+  /// Writes such a folder. The write is atomic: if the process is killed, the folder holds the old model or the new
+  /// one.
   void save(const std::filesystem::path& folder) const;
 
   const LanguageModelConfig& config() const;
   /// As Transformer's.
   std::vector<std::vector<float>> slopes() const;
   void set_train_length(int64_t length);
+  /// Whether there is one: models of other programs may come without.
+  bool has_tokenizer() const;
   const Tokenizer& tokenizer() const;
   int64_t parameter_count() const;
 
-  /// Moves the parameters: the model computes there from then on. Ids and targets may lie anywhere; tensors that are
-  /// returned lie on the device.
+  /// Moves the parameters; the model then computes on that device. Ids and targets may be on any device; returned
+  /// tensors are on that device.
   void to(Device device);
   Device device() const;
 
@@ -124,34 +125,38 @@ class ALIBI_API LanguageModel {
   Tensor hidden(const Tensor& ids) const;
   /// ids int32 [batch, length] -> float32 [batch, length, vocab_size]; those of adaptive models are log-probabilities.
   Tensor logits(const Tensor& ids) const;
-  /// The same for the token after the last alone: float32 [batch, vocab_size].
+  /// The same of texts of several lengths: attention_mask, int32 like the ids, is 1 for the tokens of a row, which
+  /// stand side by side, and 0 for padding before or after them. Each row is read as if it stood alone; logits of
+  /// padding are 0.
+  Tensor logits(const Tensor& ids, const Tensor& attention_mask) const;
+  /// The same for the token after the last one only: float32 [batch, vocab_size].
   Tensor next_logits(const Tensor& ids) const;
   /// Negative log-likelihood (nats) of each target [batch, length] given the ids up to its place, row-major; a target
-  /// of -1 is not scored (0). Never holds the logits of more than a part of the rows.
+  /// of -1 is not scored (0). Logits are computed for a part of the rows at a time.
   std::vector<float> nll(const Tensor& ids, const Tensor& targets) const;
 
-  /// The same of ids [1, length] that stand after the tokens which the context has read; it has read them afterwards.
-  /// What it remembers is not computed again. Throws Error, and leaves the context as it was, if it belongs to another
-  /// model or the positions of this one end before the last id.
+  /// The same for ids [1, length] that continue the text of the context; they are part of it afterwards. Only the new
+  /// ids are computed. Throws Error, and leaves the context unchanged, if it belongs to another model or if the
+  /// positions of this model end before the last id.
   Tensor hidden(const Tensor& ids, Context& context) const;
   Tensor next_logits(const Tensor& ids, Context& context) const;
   std::vector<float> nll(const Tensor& ids, const Tensor& targets, Context& context) const;
 
-  /// Several texts at once, which may be at different places: ids [batch, length], row i read by contexts[i]; weights
-  /// are read once for all. What a row gets is what it would get alone, but for the rounding of products of more rows.
-  /// Throws Error as above, and if a context is given twice; then none has read anything.
+  /// Several texts at once, which may be at different positions: row i of ids [batch, length] continues contexts[i].
+  /// The weights are read once for all rows. A row has the result that it would have alone, except for the rounding of
+  /// larger products. Throws Error as above and if a context is given twice; then all contexts are unchanged.
   Tensor hidden(const Tensor& ids, std::span<Context* const> contexts) const;
   Tensor next_logits(const Tensor& ids, std::span<Context* const> contexts) const;
   std::vector<float> nll(const Tensor& ids, const Tensor& targets, std::span<Context* const> contexts) const;
 
-  /// How texts are read from here on, in every way but training; it is not saved. A text that is read in a context is
-  /// as long as it is after the call, so that with `dynamic` results depend on how it is cut into calls. Throws
-  /// UsageError if positions are others than ALiBi's, the factor is not positive, or dynamic has no train_length to go
-  /// by.
+  /// Sets the interpolation for all later use except training; it is not saved. With `dynamic` and a context, the
+  /// length is that after the call, so results depend on the division of a text into calls. Throws UsageError unless
+  /// the position method is ALiBi, if the factor is not positive, or if dynamic is set and the model has no
+  /// train_length.
   void set_interpolation(const Interpolation& interpolation);
   const Interpolation& interpolation() const;
 
-  /// As Transformer's, for the whole model. Whoever changes values of parameters calls weights_changed() afterwards.
+  /// As in Transformer, for the whole model. Call weights_changed() after you change values of parameters.
   void set_precision(Precision precision);
   Precision precision() const;
   void set_recompute(bool recompute);
@@ -162,15 +167,21 @@ class ALIBI_API LanguageModel {
   std::vector<Parameter*> parameters();
   std::vector<const Parameter*> parameters() const;
   void zero_gradients();
-  /// Frees what training keeps between steps.
+  /// Frees the memory that training keeps between steps.
   void release_training_memory();
 
-  /// Text after the prompt, of any length; positions go as far as it takes. The prompt starts a document. Each token is
-  /// computed once, as alibi/generate.h tells, which has more: several texts after one prompt, and how each ended.
+  /// Generates text of any length after the prompt, which starts a document. Each token is computed once.
+  /// alibi/generate.h has more: several texts after one prompt, and how each ended.
   std::string generate(std::string_view prompt, const GenerateOptions& options = {}) const;
+
+  /// The same in token ids, of models that may have no tokenizer: those after the prompt, max_tokens of them. Uses
+  /// max_tokens, seed and the options of sampling.
+  std::vector<int32_t> generate_ids(std::span<const int32_t> prompt, const GenerateOptions& options = {}) const;
 
   struct State;  ///< private to the library
   const State& state() const { return *state_; }
+  /// A model whose parameters hold nothing: whoever loads them sets them.
+  static LanguageModel without_values(const LanguageModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer);
   /// A model that computes with the same weights, in memory that both share; `adjust` as in load().
   LanguageModel sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const;
 

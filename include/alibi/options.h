@@ -1,5 +1,5 @@
-// Options of a struct, each described once. A program that offers them under their names, checks, reads or writes them
-// goes through the list and need not know any of them:
+// Descriptions of the options of a struct, one per member. The command line, checks, files and bindings iterate over
+// this list and do not name single options:
 //
 //   for (const Option<TrainOptions>& option : options_of<TrainOptions>) { ... option.get(options) ... option.help ... }
 #pragma once
@@ -10,6 +10,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <type_traits>
 #include <variant>
 #include <vector>
@@ -20,11 +21,10 @@
 
 namespace alibi {
 
-/// What an option holds, which is the type of the member; of an enumeration the name.
+/// Value of an option: the type of the member, or the name of an enumerator.
 using OptionValue = std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<double>>;
 
-/// The numbers that an option takes, of a list each of them: all that lie within what is said of them. Infinity is
-/// none.
+/// Range of a number, or of each number of a list. Infinity and NaN are outside every range.
 struct OptionRange {
   std::optional<double> least = {}, above = {}, most = {}, below = {};
   constexpr bool contains(double x) const {
@@ -35,25 +35,31 @@ struct OptionRange {
 
 template <class Options>
 struct Option {
-  /// Of the member. It is the key in checkpoints; on the command line and in train.json dashes stand for '_'.
+  /// Name of the member, and key in checkpoints. On the command line and in train.json, dashes replace '_'.
   const char* name;
   OptionValue (*get)(const Options&);
-  /// The value is of the kind that get() gives. Throws UsageError if an enumeration has no such name.
+  /// Takes a value of the type that get() returns. Throws UsageError if an enumeration has no such name.
   void (*set)(Options&, const OptionValue&);
-  std::span<const char* const> choices;  ///< of an enumeration
-  const char* group = nullptr;  ///< title that it and those behind it stand under, where it is another than before
+  std::span<const char* const> choices;  ///< names of an enumeration
+  const char* group = nullptr;           ///< heading in the help from this option on; null: the heading before
   OptionRange range = {};
   const char* help = "";
-  const char* default_text = nullptr;  ///< what the default means, where it is none of the values that can be given
-  bool changes_result = true;          ///< false: how it is computed; a run that goes on may be given another value
-  /// The option that says the same in another way. This one's default means that it is not used; any other value, that
-  /// the other one is not.
+  const char* default_text = nullptr;  ///< text for a default that is not a value, such as "the preset's"
+  bool changes_result = true;          ///< false: the results have the same bits, so a resumed run may have another
+                                       ///< value
+  /// Name of the option that this one overrides when it is set. The default means that it is not set.
   const char* instead_of = nullptr;
-  const char* older_name = nullptr;      ///< that the command line and train.json take too
-  const char* (*automatic)() = nullptr;  ///< the command line's "auto", its default: the choice for this machine
+  /// Former name. The command line, train.json, checkpoints, ModelOptions::set() and Python accept it until the next
+  /// release; the help does not show it.
+  const char* older_name = nullptr;
+  const char* (*automatic)() = nullptr;  ///< the value of "auto" on this machine, which is the command line's default
+
+  constexpr bool is_called(std::string_view given) const {
+    return given == name || (older_name != nullptr && given == older_name);
+  }
 };
 
-/// All options of a struct, in the order that help has. They stand beside the struct.
+/// All options of a struct, in the order of the help. Specialized beside the struct.
 template <class Options>
 inline constexpr std::array<Option<Options>, 0> options_of{};
 
@@ -81,7 +87,7 @@ ALIBI_HIDDEN inline constexpr auto names = [] {
 template <auto member>
 OptionValue get(const Struct<member>& options) {
   if constexpr (std::is_enum_v<Value<member>>) {
-    static_assert(!enum_names<Value<member>>.empty(), "enum_names<> has to stand above");
+    static_assert(!enum_names<Value<member>>.empty(), "specialize enum_names<> before this use");
     return std::string(enum_name(options.*member));
   } else {
     return options.*member;
@@ -108,7 +114,7 @@ constexpr std::span<const char* const> choices() {
 
 }  // namespace option_access
 
-/// The first fields of an Option: what follows from the member.
+/// The first fields of an Option, which follow from the member.
 #define ALIBI_OPTION(Struct, member) ALIBI_OPTION_CALLED(#member, Struct, member)
 #define ALIBI_OPTION_CALLED(called, Struct, member)                      \
   .name = (called), .get = ::alibi::option_access::get<&Struct::member>, \

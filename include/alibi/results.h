@@ -1,4 +1,4 @@
-// What a comparison measured, and what its report draws (results.json has the same). Plain numbers.
+// Results of a comparison as plain numbers, for the report; results.json has the same.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace alibi {
 
-/// Of 95 %; NaN: not known.
+/// A 95 % interval; NaN: not known.
 struct Interval {
   double low = std::numeric_limits<double>::quiet_NaN();
   double high = std::numeric_limits<double>::quiet_NaN();
@@ -25,15 +25,16 @@ struct EvaluationPoint {
   double bits_per_byte = 0;            ///< sum of the nll / ln 2 / bytes of text
   double tokens_per_second = 0;        ///< tokens scored per second
   std::vector<double> block_nll = {};  ///< sum of the nll of each block of the held-out text (HeldOut), nats
-  std::string gap = {};                ///< not empty: why this length could not be evaluated (no number is then valid)
+  std::string gap = {};                ///< if not empty, the reason why this length could not be evaluated; no number
+                                       ///< is valid then
   // Of the means over several seeds, or of one seed over blocks of text:
   double deviation = std::numeric_limits<double>::quiet_NaN();  ///< standard deviation of the nll between seeds
   Interval interval = {};                                       ///< of the nll
 };
 
-/// Mean loss of the same targets, seen with so much text before them.
+/// Mean loss of the same targets with a given length of text before them.
 struct ContextPoint {
-  int64_t context = 0;  ///< most tokens of input; targets see between context - 15 and context
+  int64_t context = 0;  ///< maximum number of input tokens; targets see between context - 15 and context
   double nll = 0;
   std::vector<double> block_nll;  ///< sums over each group of 16 targets
   Interval interval = {};         ///< as in EvaluationPoint
@@ -42,14 +43,14 @@ struct ContextPoint {
 /// Attention weights of one head, by distance.
 struct HeadAttention {
   int layer = 0, head = 0;                                  ///< counted from 0
-  double slope = std::numeric_limits<double>::quiet_NaN();  ///< NaN: the model has none
+  double slope = std::numeric_limits<double>::quiet_NaN();  ///< NaN: the model has no slopes
   std::vector<double> weight;                               ///< mean weight of a key at the distances of each bin
-  std::vector<double> bias;  ///< what the bias alone would give it: the softmax of -slope * distance, or of T5's table
+  std::vector<double> bias;  ///< weight by the bias only: the softmax of -slope * distance, or of T5's table
 };
 
-/// Where a model looks: what its heads do beyond their bias.
+/// Attention weights of a model by distance.
 struct AttentionMap {
-  int64_t length = 0;              ///< of the windows
+  int64_t length = 0;              ///< length of the windows
   std::vector<int64_t> distances;  ///< bin i holds the distances from distances[i] to distances[i + 1] - 1
   std::vector<HeadAttention> heads;
 };
@@ -60,9 +61,9 @@ struct LossPoint {
   double loss = 0;  ///< mean training nll per token since the last point, nats
 };
 
-/// One model: trained from one seed at one length, and measured.
+/// Results of one model, trained with one seed at one length.
 struct RunResults {
-  std::string method;  ///< alibi, sinusoidal, rotary, t5, learned, none
+  std::string method;  ///< name of its Position
   int64_t train_length = 0;
   uint64_t seed = 0;
   int64_t parameters = 0;
@@ -71,13 +72,13 @@ struct RunResults {
   double train_seconds = 0;
   double train_tokens_per_second = 0;
   double train_flops_per_token = 0;
-  int64_t train_peak_bytes = 0;  ///< most resident memory of the process while this method trained
+  int64_t train_peak_bytes = 0;  ///< peak resident memory of the process during this training
   std::vector<LossPoint> loss;
-  std::vector<EvaluationPoint> evaluations;  ///< rising lengths, windows that do not overlap
-  std::vector<EvaluationPoint> sliding;      ///< the same with a smaller stride, if one was asked for
-  /// alibi at lengths beyond the training length, with slopes made flatter for them, if it was asked for.
+  std::vector<EvaluationPoint> evaluations;  ///< rising lengths, non-overlapping windows
+  std::vector<EvaluationPoint> sliding;      ///< the same with a smaller stride, if set
+  /// alibi at lengths beyond the training length with flatter slopes, if set.
   std::vector<EvaluationPoint> interpolated;
-  /// In one pass, if it was asked for: one, whose length is the most text that a target saw.
+  /// In one pass, if set: one point, whose length is the longest text that a target saw.
   std::vector<EvaluationPoint> streaming;
   int64_t eval_peak_bytes = 0;
   int64_t per_position_length = 0;
@@ -86,32 +87,34 @@ struct RunResults {
   AttentionMap attention;                ///< of ALiBi models; no heads: not measured
   std::string sample_prompt;
   std::string sample;       ///< text generated after the prompt, far past the training length
-  std::string sample_note;  ///< not empty: why the sample stops early
-  /// Bytes of prompt + sample that were there when the training length was reached; < 0: tokens are bytes, so
-  /// train_length of them.
+  std::string sample_note;  ///< if not empty, the reason why the sample stops early
+  /// Bytes of prompt + sample at the training length; < 0: tokens are bytes, so train_length bytes.
   int64_t sample_bytes_at_train_length = -1;
   std::string model_folder;
-  std::string diverged;  ///< not empty: what the training ended with; there is no model, and all points are gaps
+  std::string diverged;  ///< if not empty, the error that ended the training; there is no model, and all points are
+                         ///< gaps
 };
 
-/// A method at one training length: the means over its seeds (of perplexity the geometric mean), the text of the first.
+/// Results of a method at one training length: means over its seeds (of perplexity the geometric mean), and the sample
+/// of the first seed.
 struct MethodResults : RunResults {
   std::string name;              ///< the method; with several training lengths "alibi@128"
-  std::vector<uint64_t> seeds;   ///< of the runs that are in
+  std::vector<uint64_t> seeds;   ///< seeds of the finished runs
   std::vector<RunResults> runs;  ///< in the order of the seeds
 };
 
-/// One kind of work, timed several times; the numbers are those of the median turn.
+/// One kind of work, timed several times; the numbers are those of the median round.
 struct SpeedPoint {
   std::string work;    ///< "train" or "eval"
   int64_t length = 0;  ///< of the windows
   double tokens_per_second = 0;
   double cpu_seconds = 0;  ///< processor time of all threads for a million tokens
-  double spread = 1;       ///< wall time of the slowest turn over that of the fastest
+  double spread = 1;       ///< wall time of the slowest round over that of the fastest
+  int64_t rounds = 0;      ///< number of timed rounds (0 if unknown)
 };
 
-/// Speed of a trained model, measured after the runs: all methods take turns, so that what else the machine does meets
-/// all of them alike.
+/// Speed of a trained model, measured after the runs. The methods are timed alternately, so that other work on the
+/// machine affects all of them.
 struct MethodSpeed {
   std::string method;
   bool all_keys = false;  ///< the skip rule was off: attention read every key
@@ -119,18 +122,21 @@ struct MethodSpeed {
   std::string name() const { return all_keys ? method + ", all keys" : method; }
 };
 
-/// A held-out file, and what was scored of it.
+/// A held-out file and its scored bytes.
 struct HeldOutFile {
   std::string name;
   int64_t bytes = 0;
   int64_t scored_bytes = 0;
 };
 
-/// What all runs are scored on.
+/// The text on which all runs are scored.
 struct HeldOut {
-  int64_t bytes = 0;                  ///< behind the scored tokens
+  int64_t bytes = 0;                  ///< bytes of the scored tokens
   std::vector<int64_t> block_tokens;  ///< tokens of each block: stretches of the longest length, evenly spread
   std::vector<HeldOutFile> files;     ///< empty: not known (a folder of tokens)
+  /// Mean nll of the scored tokens, in nats, when a table of token pairs (bigrams) counted on the training text
+  /// predicts them. A model that comes near it has not learned to use more than one token. NaN: not known.
+  double bigram_nll = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct CompareResults {
@@ -145,14 +151,14 @@ struct CompareResults {
   std::string tokenizer;    ///< byte, bpe, unigram, words; empty: not known
   int64_t vocab_size = 0;
   std::vector<MethodResults> methods;
-  std::vector<MethodSpeed> speed;  ///< empty: not measured apart from the runs; all have the same points
-  int64_t runs_planned = 0;        ///< more than runs_done(): the comparison is not at its end
+  std::vector<MethodSpeed> speed;  ///< empty: not measured; all methods have the same points
+  int64_t runs_planned = 0;        ///< above runs_done() while the comparison is incomplete
   int64_t runs_done() const {
     int64_t runs = 0;
     for (const MethodResults& method : methods) runs += static_cast<int64_t>(method.runs.size());
     return runs;
   }
-  // How to repeat it.
+  // For repeating the comparison.
   std::string command;
   std::string machine;  ///< CPU, cores, instruction set
   std::string version;

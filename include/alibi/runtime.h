@@ -9,42 +9,42 @@
 
 namespace alibi {
 
-/// Number of threads the library computes with; at first the number of cores this process may use.
+/// Number of threads that the library computes with. The default is the number of cores that this process may use.
 /// Results do not depend on it.
 ///
-/// Every function of the library may be called from any thread at any time; calls on the same object are as those on a
-/// standard container: one that changes it stands alone. Threads that compute at the same time share these threads:
-/// one of them has them at a time, the others go on alone. A child made by fork() starts threads of its own.
+/// Every function of the library may be called from any thread at any time; as with a standard container, a call that
+/// changes an object needs exclusive access to it. If several threads of the program compute at the same time, one of
+/// them uses these threads and the others compute without them. A child made by fork() starts its own threads.
 ALIBI_API int threads();
-/// Waits until the loop that is running has ended. Throws UsageError unless 1 <= count <= 1024, and in a task of a loop
-/// of the library. The threads are started when they are first needed; if the system refuses, what needed them throws
-/// Error.
+/// Waits for a running loop of the library to end. Throws UsageError unless 1 <= count <= 1024, and if a task of such a
+/// loop calls it. Threads are started when they are first needed; if the system refuses, the call that needed them
+/// throws Error.
 ALIBI_API void set_threads(int count);
 
-/// Instruction sets that kernels are written for, from plain to wide. Each includes the ones before it.
+/// Instruction sets that kernels are written for, in rising order. Each includes the ones before it.
 enum class Isa : uint8_t { scalar, avx2, avx512, avx512_bf16, amx };
 
 ALIBI_API const char* name_of(Isa isa);
-/// The best one this CPU and operating system offer, or what the environment variable ALIBI_ISA names: that makes any
-/// machine a lesser one, for oneDNN too. Throws Error if ALIBI_ISA is no instruction set or this CPU lacks it.
+/// The best instruction set of this CPU and operating system, or the one that the environment variable ALIBI_ISA names,
+/// which limits oneDNN too. Throws Error if ALIBI_ISA is not an instruction set, or if this CPU lacks it.
 ALIBI_API Isa best_isa();
-/// The one that the library's own kernels use, best_isa() at first. Throws as best_isa() does.
+/// The instruction set that the library's own kernels use, by default best_isa(). Throws what best_isa() throws.
 ALIBI_API Isa isa();
-/// Forces one (for tests and benchmarks). Throws Error if it is better than best_isa().
+/// Selects an instruction set, for tests and benchmarks. Throws Error if it is better than best_isa().
 ALIBI_API void set_isa(Isa isa);
-/// All up to best_isa().
+/// All instruction sets up to best_isa().
 ALIBI_API std::vector<Isa> available_isas();
-/// The CPU's own name, e.g. for reports.
+/// The name that the CPU reports, e.g. for reports.
 ALIBI_API std::string cpu_name();
 
-/// Bytes of tensors and workspaces alive now, and the most since the last reset.
+/// Bytes of tensors and workspaces that are allocated now, and their peak since the last reset.
 ALIBI_API int64_t tensor_bytes();
 ALIBI_API int64_t peak_tensor_bytes();
 ALIBI_API void reset_peak_tensor_bytes();
-/// Most resident memory of the process since the last reset (Linux: VmHWM), or 0 where it cannot be read.
+/// Peak resident memory of the process since the last reset (Linux: VmHWM); 0 if it cannot be read.
 ALIBI_API int64_t peak_resident_bytes();
-/// Starts the measurement of peak_resident_bytes anew. Returns false where the system does not allow it;
-/// the peak is then that of the whole life of the process.
+/// Resets peak_resident_bytes(). Returns false if the system does not allow it; the peak then covers the whole life of
+/// the process.
 ALIBI_API bool reset_peak_resident_bytes();
 
 }  // namespace alibi

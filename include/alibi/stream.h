@@ -1,17 +1,17 @@
-// Where the work of a GPU is queued.
+// The CUDA stream in which work is queued.
 #pragma once
 
 #include "alibi/export.h"
 
 namespace alibi {
 
-/// The cudaStream_t in which this thread's work on Device::cuda is queued; null, CUDA's default stream, at first.
+/// The cudaStream_t in which this thread's work on Device::cuda is queued. The default is null, CUDA's default stream.
 ALIBI_API void* stream();
 
-/// While one lives, this thread's work on Device::cuda is queued in this stream (a cudaStream_t of the device that is
-/// current, which CUDA's own cudaSetDevice() chooses; null: the default stream). Calls may return before it is done.
-/// Memory of tensors is taken and given back in the order of the stream they were made in: that stream must outlive
-/// them, and whoever reads them in another one must wait for it, as between any two streams.
+/// During the lifetime of this object, this thread's work on Device::cuda is queued in this stream, a cudaStream_t of
+/// the current device (cudaSetDevice()), or the default stream if null. Calls may return before their work is done.
+/// Tensors are allocated and freed in the order of the stream that they were created in. That stream must outlive them,
+/// and reading them in another stream needs the usual synchronization.
 class ALIBI_API UseStream {
  public:
   explicit UseStream(void* stream);

@@ -23,7 +23,7 @@ struct ALIBI_API bfloat16 {
   explicit operator float() const;
 };
 
-/// IEEE half precision. Operators on the CPU take none of it: it is for attention on GPUs.
+/// IEEE half precision. Only attention on GPUs supports it.
 struct ALIBI_API float16 {
   uint16_t bits = 0;
 
@@ -39,8 +39,9 @@ enum class DType : uint8_t { float32, bfloat16, int32, float16 };
 ALIBI_API size_t size_of(DType dtype);
 ALIBI_API const char* name_of(DType dtype);
 
-/// Where the memory lies, and who computes with it. Operators take tensors of one device. What a build or a machine
-/// lacks throws Error: cuda, an NVIDIA GPU, is for builds with ALIBI_CUDA, and for attention alone (docs/gpu.md).
+/// Device whose memory holds a tensor and that computes with it. All tensors of a call are on one device. A device that
+/// the build or the machine lacks throws Error. cuda, an NVIDIA GPU, needs a build with ALIBI_CUDA and supports
+/// attention only (docs/how-to/gpu.md).
 enum class Device : uint8_t { cpu, cuda };
 ALIBI_API const char* name_of(Device device);
 
@@ -49,8 +50,8 @@ using Shape = std::vector<int64_t>;
 /// "[2, 128, 256]"
 ALIBI_API std::string to_string(const Shape& shape);
 
-/// A handle: copying it shares the memory. Shapes are written the way the field writes them, e.g.
-/// [batch, length, heads, head_dim]. Strides count elements. Owned memory is aligned to 64 bytes and starts as zeros.
+/// A handle: copies share the memory. Shapes are written as, e.g., [batch, length, heads, head_dim]. Strides count
+/// elements. Owned memory is aligned to 64 bytes and starts as zeros.
 class ALIBI_API Tensor {
  public:
   /// No memory, no elements: `defined()` is false.
@@ -58,10 +59,10 @@ class ALIBI_API Tensor {
   /// A new contiguous tensor of zeros. Throws Error if an extent is negative or the size overflows.
   explicit Tensor(Shape shape, DType dtype = DType::float32, Device device = Device::cpu);
 
-  /// Like the constructor, but the elements are left undefined (for outputs that a kernel writes whole).
+  /// Like the constructor, but the elements are undefined, for outputs that a kernel writes completely.
   static Tensor empty(Shape shape, DType dtype = DType::float32, Device device = Device::cpu);
 
-  /// A new tensor with a copy of the values. Throws Error if their number does not fit the shape.
+  /// A new tensor with a copy of the values. Throws Error if their number does not match the shape.
   static Tensor from(std::span<const float> values, Shape shape);
   static Tensor from(std::span<const int32_t> values, Shape shape);
   /// A view of memory that the caller owns and keeps alive. Strides default to contiguous.
@@ -79,14 +80,14 @@ class ALIBI_API Tensor {
   int64_t stride(int axis) const;
   /// Number of elements.
   int64_t elements() const;
-  /// Bytes of the elements (not of what is skipped by strides).
+  /// Bytes of the elements, without gaps between strides.
   size_t bytes() const { return static_cast<size_t>(elements()) * size_of(dtype_); }
   bool contiguous() const;
 
-  /// The first element. Throws Error if T is not the tensor's data type, or if it does not lie in the CPU's memory.
+  /// The first element. Throws Error if T is not the tensor's data type, or if the tensor is not in the CPU's memory.
   template <class T>
   T* data() const;
-  /// Its address in the memory of the device.
+  /// Address in the memory of the device.
   void* raw() const { return data_; }
 
   /// The part [begin, end) of an axis, sharing memory.
@@ -96,14 +97,14 @@ class ALIBI_API Tensor {
   /// A contiguous copy, of another data type if one is given.
   Tensor clone() const { return to(dtype_); }
   Tensor to(DType dtype) const;
-  /// Itself if it lies there, else a contiguous copy.
+  /// Returns this tensor if it is on that device, otherwise a contiguous copy.
   Tensor to(Device device) const;
   /// All elements as float32 or int32, in row-major order (for tests, files and small results).
   std::vector<float> to_floats() const;
   std::vector<int32_t> to_ints() const;
 
   void fill(float value);
-  /// Copies the elements of a tensor of the same shape, converting the data type where it differs, from any device.
+  /// Copies the elements of a tensor of the same shape from any device, and converts the data type if it differs.
   void copy_from(const Tensor& other);
 
  private:

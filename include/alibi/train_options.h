@@ -1,5 +1,6 @@
 // What training is done with: every option with its name, its help, what it takes and whether it changes the result.
-// The command line, train.json, the identity of a run, validation and the table in docs/training.md come from here.
+// The command line, train.json, the identity of a run, validation and the table in docs/reference/training.md come
+// from here.
 #pragma once
 
 #include <cstdint>
@@ -60,8 +61,8 @@ struct ALIBI_API Schedule {
 /// other defaults: training_defaults(). The default of a new one is what was done before there was one, for it is what
 /// checkpoints without it were written with.
 struct ALIBI_API TrainOptions {
-  int64_t length = 128;
-  int64_t tokens = 1'000'000;
+  int64_t train_length = 128;
+  int64_t train_tokens = 1'000'000;
   int64_t batch_tokens = 8192;
   int64_t micro_batch_tokens = 4096;
   Precision precision = Precision::f32;
@@ -89,7 +90,7 @@ struct ALIBI_API TrainOptions {
 
   /// Throws UsageError for what makes no sense, also an update of more than all tokens.
   void validate() const;
-  /// Throws UsageError if the blocks are longer than a text of so many tokens.
+  /// Throws UsageError if the blocks are longer than a text of this number of tokens.
   void check_text(int64_t text_tokens) const;
   int64_t steps() const;  ///< tokens / batch_tokens, at least 1
   Schedule schedule() const;
@@ -105,10 +106,10 @@ struct OptionGroup {
 
 template <>
 inline constexpr auto options_of<TrainOptions> = std::to_array<Option<TrainOptions>>({
-    {ALIBI_OPTION(TrainOptions, length), .group = OptionGroup::text, .range = {.least = 1},
-     .help = "Number of tokens in a training sequence"},
-    {ALIBI_OPTION(TrainOptions, tokens), .range = {.least = 1},
-     .help = "Number of tokens to train on, rounded down to whole updates"},
+    {ALIBI_OPTION(TrainOptions, train_length), .group = OptionGroup::text, .range = {.least = 1},
+     .help = "Number of tokens in a training sequence", .older_name = "length"},
+    {ALIBI_OPTION(TrainOptions, train_tokens), .range = {.least = 1},
+     .help = "Number of tokens to train on, rounded down to whole updates", .older_name = "tokens"},
     {ALIBI_OPTION(TrainOptions, batch_tokens), .range = {.least = 1},
      .help = "Number of tokens per update, rounded down to whole training sequences"},
     {ALIBI_OPTION(TrainOptions, micro_batch_tokens), .range = {.least = 1},

@@ -15,43 +15,56 @@
 
 namespace alibi {
 
-/// How the model learns where a token stands. Only the embedding and the attention ever look at it.
+/// Position method. Only the embedding and the attention depend on it.
 enum class Position : uint8_t {
   alibi,       ///< Press et al. 2022: scores - slope * distance
   sinusoidal,  ///< Vaswani et al. 2017, section 3.5: sines and cosines added to the input
   rotary,      ///< Su et al. 2021: queries and keys of each layer rotated, all of head_dim
   t5,          ///< Raffel et al. 2020: a learned bias per head and bucket of distances, shared by the layers
   learned,     ///< a table of max_length vectors added to the input; cannot run past it
-  none,        ///< the causal mask alone
+  none,        ///< only the causal mask
 };
 
 enum class Norm : uint8_t { layer_norm, rms_norm };
 
-/// What the parameters are before training.
+/// Initialization of the parameters before training.
 enum class Initialization : uint8_t {
   scaled,   ///< normal with variance 1 / (3 fan_in); what leads into the residual stream divided by sqrt(2 layers)
   fairseq,  ///< uniform: attention Xavier (queries, keys, values with gain 1/sqrt(2)), feed-forward 1 / sqrt(fan_in)
 };
 
-/// ALiBi without a causal mask (the ALiBi repository's issue 5, its author's proposals).
+/// Which norms have a bias.
+enum class NormBias : uint8_t {
+  same,    ///< if linear layers have them
+  always,  ///< layer norms
+  never,
+};
+
+/// What a branch is added to.
+enum class Residual : uint8_t {
+  sum,     ///< the sum of the input and of all branches before (pre-norm)
+  normed,  ///< the output of the norm that the branch read: post-norm, whose first norm is that of the embeddings
+};
+
+/// ALiBi without a causal mask, as proposed by its author (issue 5 of the ALiBi repository).
 enum class Bidirectional : uint8_t {
   symmetric,   ///< -slope * |i - j| for every head
   one_sided,   ///< the even heads see only keys at or before the query, the odd ones only keys at or after it
-  two_slopes,  ///< keys after the query have slopes of their own: those of twice as many heads, alternating
+  two_slopes,  ///< keys after the query have other slopes: those of twice as many heads are used alternately
 };
 
-/// Whether training changes ALiBi's slopes. Learned ones are kept as exponents, so that they stay above 0; each layer
-/// has its own.
+/// Whether training changes ALiBi's slopes. Learned slopes are stored as exponents, so they stay above 0, and each
+/// layer has its own.
 enum class SlopeTraining : uint8_t {
   fixed,
-  learned,         ///< from where the fixed ones are
-  learned_random,  ///< from 2^-x, where x is uniform between 0 and alibi_bias_max
+  learned,         ///< starts from the fixed slopes
+  learned_random,  ///< starts from 2^-x, where x is uniform between 0 and alibi_bias_max
 };
 
-/// The type of weights, activations and matrix products in training. Master weights, gradients of weights, statistics,
-/// losses and the residual stream are float32 in either.
+/// Data type of weights, activations and matrix products in training. Master weights, gradients of weights, statistics,
+/// losses and the residual stream are always float32.
 enum class Precision : uint8_t { f32, bf16 };
-/// bf16 where this CPU multiplies bfloat16 matrices by instruction (AMX-BF16, AVX512-BF16), f32 elsewhere.
+/// bf16 if this CPU has instructions for bfloat16 products (AMX-BF16, AVX512-BF16), otherwise f32.
 ALIBI_API Precision best_precision();
 
 template <>
@@ -71,6 +84,13 @@ inline constexpr auto enum_names<Activation> = std::to_array<EnumName<Activation
 template <>
 inline constexpr auto enum_names<Norm> = std::to_array<EnumName<Norm>>({{Norm::layer_norm, "layer_norm"},
                                                                         {Norm::rms_norm, "rms_norm"}});
+template <>
+inline constexpr auto enum_names<NormBias> = std::to_array<EnumName<NormBias>>({{NormBias::same, "same"},
+                                                                                {NormBias::always, "always"},
+                                                                                {NormBias::never, "never"}});
+template <>
+inline constexpr auto enum_names<Residual> = std::to_array<EnumName<Residual>>({{Residual::sum, "sum"},
+                                                                                {Residual::normed, "normed"}});
 template <>
 inline constexpr auto enum_names<Initialization> =
     std::to_array<EnumName<Initialization>>({{Initialization::scaled, "scaled"}, {Initialization::fairseq, "fairseq"}});
@@ -94,56 +114,90 @@ ALIBI_API const char* name_of(Norm);
 ALIBI_API const char* name_of(Bidirectional);
 ALIBI_API const char* name_of(SlopeTraining);
 ALIBI_API const char* name_of(Precision);
-/// These throw UsageError with the names to choose from.
+/// These throw UsageError with the valid names.
 ALIBI_API Position position_from(std::string_view name);
 ALIBI_API Activation activation_from(std::string_view name);
 ALIBI_API Norm norm_from(std::string_view name);
 ALIBI_API Bidirectional bidirectional_from(std::string_view name);
 ALIBI_API SlopeTraining slope_training_from(std::string_view name);
-/// "auto" is best_precision().
+/// "auto" gives best_precision().
 ALIBI_API Precision precision_from(std::string_view name);
 
-/// The defaults are those of the small PyTorch package that popularised the method. What files, runs, commands and
-/// reports say of each field comes from its declaration in src/model/model_options.cc; see alibi/model_options.h.
-struct ALIBI_API TransformerConfig {
-  int layers = 6;
-  int d_model = 256;
-  int heads = 8;         ///< divides d_model
-  int kv_heads = 0;      ///< key/value heads, divides heads; 0: as many as heads
-  double expansion = 1;  ///< feed-forward width / d_model (language-model presets use 4)
-  float dropout = 0.1f;  ///< after attention and after the feed-forward layer, in training only
-  float attention_dropout = 0;
-  float activation_dropout = 0;  ///< between the two products of the feed-forward layer
-  float embedding_dropout = 0;   ///< of the input, after positions were added
-  bool causal = true;            ///< false: an encoder
-  Position position = Position::alibi;
-  double alibi_bias_max = 8;  ///< slopes go down to 2^-alibi_bias_max
-  /// Of each head, or one for all, in place of slopes(heads, alibi_bias_max). With Bidirectional::two_slopes each head
-  /// has two, first that of keys before the query.
+/// The attention of every block.
+struct AttentionConfig {
+  int heads = 8;               ///< divides d_model
+  int kv_heads = 0;            ///< number of key/value heads; divides heads; 0: as many as heads
+  bool causal = true;          ///< false: an encoder, whose tokens see both sides
+  int64_t sliding_window = 0;  ///< > 0: only keys at a distance below this are visible (the token itself counts)
+  float dropout = 0;           ///< rate of dropped attention weights, in training
+  double softmax_scale = 0;    ///< factor of the scores; 0: 1 / sqrt(head_dim)
+  double clip_qkv = 0;         ///< > 0: queries, keys and values are limited to [-clip_qkv, clip_qkv]
+  bool qk_norm = false;        ///< a norm of the queries and one of the keys, over all heads together
+  double alibi_bias_max = 8;   ///< ALiBi: the smallest slope is 2^-alibi_bias_max
+  /// ALiBi: one slope per head, or one for all heads; they replace slopes(heads, alibi_bias_max). With
+  /// Bidirectional::two_slopes each head has two: first the one for keys before the query, then the one for keys after.
   std::vector<float> alibi_slopes = {};
   SlopeTraining slope_training = SlopeTraining::fixed;
   Bidirectional bidirectional = Bidirectional::symmetric;
-  int64_t window = 0;  ///< > 0: attention sees keys at a distance below it alone (sliding-window attention)
-  int t5_buckets = 32;
-  int t5_max_distance = 128;
-  double t5_init = 0.02;  ///< standard deviation of the table's first values
-  /// Learning rate of the table, as a multiple of that of the rest. AdamW moves every weight by about the rate in an
-  /// update, and biases have farther to go than other weights: at 1 the table of a short training stays near zero
-  /// (docs/paper.md, E1). The paper's recipe has another optimizer, and 1.
+  /// ALiBi: bound on the share of the attention weight of keys that are skipped; 0 visits every key.
+  float tolerance = 0x1p-24f;
+  int t5_buckets = 32;        ///< T5: number of distance buckets
+  int t5_max_distance = 128;  ///< T5: distances from this one on share the last bucket
+  double t5_init = 0.02;      ///< T5: standard deviation of the initial bias table
+  /// T5: learning rate of the bias table as a multiple of that of the other parameters. AdamW moves every weight by
+  /// about the learning rate in an update, and biases have farther to go than other weights: at 1 the table stays near
+  /// zero in a short training run (docs/explanation/paper.md, E1). The paper's recipe has another optimizer, and 1.
   double t5_rate_factor = 64;
-  double rotary_theta = 10000;
-  int64_t max_length = 0;  ///< learned: rows of the table
+  double rotary_theta = 10000;  ///< rotary positions: base of the wavelengths
+};
+
+/// What else a block consists of: norms, feed-forward layer, residual connections.
+struct BlockConfig {
+  double expansion = 1;  ///< width of the feed-forward layer / d_model (language-model presets use 4)
   Activation activation = Activation::gelu;
   Norm norm = Norm::layer_norm;
-  float norm_eps = 1e-5f;
-  bool bias = true;         ///< biases in linear layers and layer norms
-  bool final_norm = false;  ///< a norm after the last block
-  Initialization initialization = Initialization::scaled;
-  float tolerance = 0x1p-24f;  ///< ALiBi: bound on the attention weight of keys that are not visited; 0 visits all
+  float norm_eps = 1e-5f;  ///< added to the variance in norms
+  bool bias = true;        ///< linear layers have biases, and norms as norm_bias says
+  NormBias norm_bias = NormBias::same;
+  Residual residual = Residual::sum;
+  float dropout = 0.1f;          ///< rate after the attention and after the feed-forward layer, in training
+  float activation_dropout = 0;  ///< rate between the two products of the feed-forward layer, in training
+};
 
-  int head_dim() const { return d_model / heads; }
-  int ffn_dim() const { return static_cast<int>(d_model * expansion + 0.5); }
-  int key_heads() const { return kv_heads > 0 ? kv_heads : heads; }
+/// What happens to the input before the first block.
+struct EmbeddingConfig {
+  /// Language models multiply token embeddings by this (sinusoidal positions: sqrt(d_model), Vaswani section 3.4). A
+  /// bare Transformer takes embeddings and does not scale them.
+  float scale = 1;
+  bool norm = false;       ///< a norm of the embeddings, after positions are added
+  float dropout = 0;       ///< rate, after that, in training
+  int64_t max_length = 0;  ///< learned positions: number of rows of the table
+};
+
+/// What follows the last block.
+struct HeadConfig {
+  bool final_norm = false;  ///< a norm after the last block
+  bool tied = true;         ///< language models: the embedding is the output projection too
+  bool normalized = false;  ///< language models: the rows of an output projection of its own have length 1
+  double logit_scale = 1;   ///< language models: factor of the logits
+};
+
+/// The shape of a transformer, grouped by what the fields configure. The defaults are those of the small PyTorch
+/// package that popularised ALiBi. Files, runs, commands and reports read the fields through their declarations in
+/// src/model/model_options.cc; see alibi/model_options.h.
+struct ALIBI_API TransformerConfig {
+  int layers = 6;
+  int d_model = 256;
+  Position position = Position::alibi;
+  AttentionConfig attention = {};
+  BlockConfig block = {};
+  EmbeddingConfig embedding = {};
+  HeadConfig head = {};
+  Initialization initialization = Initialization::scaled;
+
+  int head_dim() const { return d_model / attention.heads; }
+  int ffn_dim() const { return static_cast<int>(d_model * block.expansion + 0.5); }
+  int key_heads() const { return attention.kv_heads > 0 ? attention.kv_heads : attention.heads; }
   /// Throws UsageError that names the field.
   void validate() const;
   /// Of the position table: learned positions' or T5's; 0 with the other methods.
@@ -152,21 +206,22 @@ struct ALIBI_API TransformerConfig {
   int64_t parameter_count() const;
 };
 
-/// A learned tensor and, once training asked for it, its gradient.
+/// A trained tensor and, in training, its gradient.
 struct Parameter {
   std::string name;
   Tensor value;
   Tensor gradient;          ///< undefined until Transformer::zero_gradients()
   bool decays = false;      ///< weight decay applies (matrices; not norms, biases, position tables)
   Tensor rounded = {};      ///< bfloat16 copy for products in bf16 precision; see Transformer::weights_changed()
-  bool is_operand = false;  ///< matrix products are computed with it: it has such a copy
+  bool is_operand = false;  ///< operand of matrix products, so it has a bfloat16 copy
   double rate_factor = 1;   ///< its learning rate, as a multiple of the optimizer's
 
-  /// What products are computed with.
+  /// The tensor that matrix products use.
   const Tensor& operand() const { return rounded.defined() ? rounded : value; }
 };
 
-/// Which random numbers a training step draws (dropout): a function of these, so that resuming needs no state.
+/// Seed of the random numbers of a training step (dropout). They are a function of these fields, so resuming needs no
+/// state.
 struct StepSeed {
   uint64_t seed = 0;
   uint64_t step = 0;
@@ -181,39 +236,39 @@ class ALIBI_API Transformer {
   Transformer& operator=(Transformer&&) noexcept;
 
   const TransformerConfig& config() const;
-  /// ALiBi: those of each layer's heads, which may have been learned; empty with other positions. With slopes of their
-  /// own for keys after the query, these follow. Infinity: the head does not look that way.
+  /// ALiBi's slopes of the heads of each layer, learned or not; empty with other position methods. Separate slopes for
+  /// keys after the query follow. Infinity means that the head does not see that direction.
   std::vector<std::vector<float>> slopes() const;
 
-  /// x [batch, length, d_model] -> the same shape. Inference: no dropout, nothing remembered, memory O(length).
+  /// x [batch, length, d_model] -> the same shape. Inference: no dropout, no stored activations, memory O(length).
   Tensor operator()(const Tensor& x) const;
 
-  /// The same in training; remembers what backward needs. A second call before backward replaces the first. The result
-  /// is float32, or bfloat16 in bf16 precision.
+  /// The same in training; stores the activations for backward(). A second call before backward() replaces the first.
+  /// The result is float32, or bfloat16 in bf16 precision.
   Tensor forward(const Tensor& x, const StepSeed& seed);
-  /// dy [batch, length, d_model] of the type of forward's result -> dx, float32, which the next call overwrites; adds
-  /// to the gradients of the parameters.
+  /// dy [batch, length, d_model], of the type of forward()'s result -> dx, float32, which the next call overwrites.
+  /// Adds to the gradients of the parameters.
   Tensor backward(const Tensor& dy);
 
-  /// Moves the parameters; inputs must lie there from then on, and results do.
+  /// Moves the parameters; inputs must then be on that device, and results are.
   void to(Device device);
 
-  /// Of training and inference; f32 at first. In bf16 the tolerance of the skip rule is at least 2^-11, half the
-  /// rounding of the type.
+  /// Precision of training and inference; the default is f32. In bf16 the tolerance of the skip rule is at least 2^-11,
+  /// half the rounding of the type.
   void set_precision(Precision precision);
   Precision precision() const;
-  /// Training keeps a fifth of the activations or less and computes the rest again in the backward pass, to the same
-  /// bits: less memory, about a fifth more time.
+  /// With recomputation, training stores at most a fifth of the activations and recomputes the rest in the backward
+  /// pass, to the same bits, in about a fifth more time.
   void set_recompute(bool recompute);
-  /// To be called after values of parameters were changed: brings the bfloat16 copies up to date.
+  /// Updates the bfloat16 copies; call it after you change values of parameters.
   void weights_changed();
 
-  /// In a fixed order, with the names they have on disk.
+  /// All parameters in a fixed order, with their names on disk.
   std::vector<Parameter>& parameters();
   const std::vector<Parameter>& parameters() const;
-  /// Makes gradients where there are none yet, and sets all to zero.
+  /// Allocates missing gradients and sets all to zero.
   void zero_gradients();
-  /// Forgets what forward remembered and frees it.
+  /// Frees the activations that forward() stored.
   void release_activations();
 
   struct State;  ///< private to the library
@@ -221,7 +276,7 @@ class ALIBI_API Transformer {
 
  private:
   friend class LanguageModel;
-  /// Without a seed the parameters hold nothing yet: they are about to be loaded.
+  /// Without a seed the parameters are undefined until they are loaded.
   ALIBI_HIDDEN Transformer(const TransformerConfig& config, std::optional<uint64_t> seed);
   std::unique_ptr<State> state_;
 };

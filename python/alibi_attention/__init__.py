@@ -25,6 +25,7 @@ from ._kind import is_torch, torch_operator
 from ._model import Evaluation, Generation, LanguageModel, Scores
 from ._options import EVERYWHERE, Window
 from ._progress import Progress, show_progress
+from ._tokenizer import Tokenizer
 from ._training import TrainResult, train
 
 __version__ = _core.version
@@ -38,6 +39,7 @@ __all__ = [
     "LanguageModel",
     "Progress",
     "Scores",
+    "Tokenizer",
     "TrainResult",
     "UsageError",
     "attention",
@@ -83,10 +85,10 @@ def attention_decode(
     tolerance: float = 0.0,
     return_lse: bool = False,
 ) -> Any:
-    """attention() of a few queries over a cache, which each key is read once for.
+    """attention() of a few queries over a cache; each key is read once.
 
-    q (batch, queries, heads, head_dim), float32 or bfloat16 whatever the cache holds; arguments and result as
-    attention()'s. The queries are the last rows unless query_offset says where they are. There is no gradient.
+    q (batch, queries, heads, head_dim), float32 or bfloat16, independent of the cache's type. Arguments and result are
+    those of attention(). The queries are the last rows unless query_offset is set. There is no gradient.
     """
     run = torch_operator().attention_decode if is_torch(q) else _numpy.attention_decode
     return run(q, cache._core, alibi_slopes, causal, window_size, softmax_scale, query_offset, alibi_slopes_after,
@@ -94,11 +96,11 @@ def attention_decode(
 
 
 def merge_attention(out_a: Any, lse_a: Any, out_b: Any, lse_b: Any) -> Any:
-    """Attention over the union of two disjoint sets of keys, from attention over each with the same queries.
+    """Attention over the union of two disjoint sets of keys, from the attention of the same queries over each set.
 
     out_a, out_b (batch, queries, heads, head_dim); lse_a, lse_b (batch, heads, queries) float32, as return_lse gives
-    them. Positions stay those of the whole: keys that begin at `first` are attended to with the query_offset of the
-    whole - first. Returns (out, lse). There is no gradient.
+    them. Positions refer to the union: for keys that begin at `first`, use the query_offset of the union minus
+    `first`. Returns (out, lse). There is no gradient.
     """
     run = torch_operator().merge_attention if is_torch(out_a) else _numpy.merge_attention
     return run(out_a, lse_a, out_b, lse_b)

@@ -1,4 +1,4 @@
-"""attention(), which is also the way of NumPy's arrays to the kernel: as few steps as can be, for small calls."""
+"""attention(), which also calls the kernel for NumPy arrays, in as few steps as possible."""
 
 from __future__ import annotations
 
@@ -35,39 +35,39 @@ def attention(
     dropout_seed: int | None = None,
     key_padding_mask: Any = None,
 ) -> Any:
-    """softmax(q k' * softmax_scale - slope * |i - j|) v, over the keys j that query i sees.
+    """Attention with linear biases: softmax(q k' * softmax_scale - slope * |i - j|) v over the visible keys j.
+
+        out = alibi.attention(q, k, v, alibi_slopes=alibi.slopes(8))
 
     q                   (batch, queries, heads, head_dim), float32 or bfloat16
-    k, v                (batch, keys, kv_heads, head_dim) like q; heads is a multiple of kv_heads
-    alibi_slopes        (heads,) or (batch, heads), float32, >= 0; None: no bias. A tensor of PyTorch's gets a gradient.
-    causal              True, the default: keys after the query are not seen. (flash_attn_func: False, as
-                        FlashAttention's.)
-    window_size         (left, right): keys from i - left to i + right are seen; -1: all on that side. Both sides alike,
-                        but causal attention, or right 0, has no right side.
+    k, v                (batch, keys, kv_heads, head_dim), same type as q; heads is a multiple of kv_heads
+    alibi_slopes        (heads,) or (batch, heads), float32, >= 0; None: no bias. A PyTorch tensor gets a gradient.
+    causal              True (the default): keys after the query are not visible. flash_attn_func has False.
+    window_size         (left, right): keys from i - left to i + right are visible; -1: no limit on that side. The token
+                        itself does not count. Allowed are left == right, right == 0, and any left if causal.
     softmax_scale       None: 1 / sqrt(head_dim)
-    dropout_p           probability that a weight is dropped; the rest is scaled up
-    query_offset        position of the first query, where key row j has position j; None: the queries are the last
-                        rows, keys - queries, as in FlashAttention (of each packed sequence)
-    cu_seqlens_q, _k    packed sequences: row offsets (sequences + 1,), int32; batch is 1 then
-    alibi_slopes_after  not causal: the slopes of keys after the query; None: alibi_slopes, symmetric; infinity closes
+    dropout_p           probability that a weight is dropped; the others are scaled up
+    query_offset        position of the first query; key row j has position j. None: the queries are the last rows, at
+                        keys - queries, as in FlashAttention (of each packed sequence)
+    cu_seqlens_q, _k    packed sequences: row offsets (sequences + 1,), int32; batch must be 1
+    alibi_slopes_after  if not causal: slopes of keys after the query; None: alibi_slopes (symmetric); infinity closes
                         that side for the head
-    tolerance           keys whose weight is provably no more than this share of a row's sum are not visited; 0: all are.
-                        2 ** -24 (float32) and 2 ** -11 (bfloat16) lie below the rounding of the result
-    return_lse          returns (out, lse), lse (batch, heads, queries) float32, which has no gradient
-    dropout_seed        None: drawn from the generator of PyTorch, or NumPy's global one
-    key_padding_mask    (batch, keys) bool, True where a key is padding, as in torch.nn.MultiheadAttention
+    tolerance           keys whose weight is provably at most this share of a row's sum are not visited; 0 visits all.
+                        2 ** -24 (float32) and 2 ** -11 (bfloat16) are below the rounding of the result.
+    return_lse          return (out, lse); lse is (batch, heads, queries) float32 and has no gradient
+    dropout_seed        None: drawn from PyTorch's generator, or from NumPy's global one
+    key_padding_mask    (batch, keys) bool, True at padding, as in torch.nn.MultiheadAttention
 
-    Padding. Give a batch of sequences of different lengths with key_padding_mask, which is True at padding (the
-    opposite of transformers' attention_mask). The padding of each row stands before its tokens, after them, or both;
-    between them it is refused. Each row gets the result of its tokens alone, with gradients, causal or not: inside,
-    the tokens are packed and attended to with cu_seqlens. Queries must be the last rows (all of them in self-
-    attention), and queries at padded rows give zeros. alibi_slopes are (heads,) then. Packing copies q, k, v and the
-    result once; whoever has packed sequences already gives cu_seqlens_q and cu_seqlens_k, which copy nothing. Without
-    either, padding is attended to as tokens are; only causal attention over right padding is right then, in the rows
-    of the tokens.
+    Padding. For a batch of sequences of different lengths give key_padding_mask, which is True at padding (the opposite
+    of transformers' attention_mask). Padding may be before the tokens of a row, after them, or both; padding between
+    tokens is an error. Each row gets the result that its tokens would get alone, with gradients, causal or not. Queries
+    must be the last rows (in self-attention, all rows), and padded rows give zeros. alibi_slopes must be (heads,). The
+    mask packs the tokens, which copies q, k, v and the result once; cu_seqlens_q and cu_seqlens_k copy nothing. Without
+    either, padding is attended to like tokens. Only causal attention with padding on the right is correct then, in the
+    rows of the tokens.
 
-    Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. A query that sees
-    no key gives zeros. The same bits at any number of threads.
+    Returns (batch, queries, heads, head_dim), contiguous: a tensor for tensors, else a NumPy array. A query without
+    visible keys gives zeros. Results have the same bits at any number of threads.
     """
     if key_padding_mask is not None:
         return padded_attention(attention, q, k, v, key_padding_mask, {

@@ -12,7 +12,7 @@ from ._numpy import bits_of, is_bfloat16
 
 
 class KvCache:
-    """Keys and values of one attention layer, for attention_decode(). It grows with what is appended, without a limit.
+    """Keys and values of one attention layer, for attention_decode(). It grows without a limit.
 
     batch, kv_heads, head_dim: its shape; dtype: "float32", or "bfloat16" for half the memory. It may be used from
     several threads, one call at a time.
@@ -30,11 +30,11 @@ class KvCache:
         self._core.append(bits_of(k), bits_of(v), is_bfloat16(k) or is_bfloat16(v))
 
     def truncate(self, length: int) -> None:
-        """Forgets all but the first `length` keys."""
+        """Removes all but the first `length` keys."""
         self._core.truncate(length)
 
     def reserve(self, keys: int) -> None:
-        """Takes memory for `keys` keys in all."""
+        """Allocates memory for `keys` keys in total."""
         self._core.reserve(keys)
 
     def keys(self) -> np.ndarray[Any, Any]:
@@ -53,7 +53,7 @@ class KvCache:
 
     @property
     def nbytes(self) -> int:
-        """Memory it occupies."""
+        """Bytes of memory."""
         return self._core.bytes()
 
     def __len__(self) -> int:

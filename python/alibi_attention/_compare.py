@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _core
 from ._model import need_models
+from ._options import renamed
 from ._progress import OnProgress, from_core
 from ._results import Result, axes, frame, table
 from ._text import Text, paths_of
@@ -121,13 +122,13 @@ def compare(
     text: Text | None = None,
     *,
     valid: Text | None = None,
-    methods: str | Sequence[str] = ("alibi", "sinusoidal", "rotary", "t5"),
+    positions: str | Sequence[str] | None = None,
     preset: str = "tiny",
     seeds: int = 1,
     train_lengths: Sequence[int] = (),
     lengths: Sequence[int] = (),
     stride: int = 0,
-    stream: bool = False,
+    one_pass: bool = False,
     eval_tokens: int = 0,
     sample_tokens: int = 0,
     tune_rates: Sequence[float] = (),
@@ -143,29 +144,37 @@ def compare(
     on_progress: OnProgress | None = None,
     **options: Any,
 ) -> CompareResults:
-    """Trains position methods at a short length on the same batches, and tests each at longer ones.
+    """Trains position methods at a short length on the same batches and evaluates each at longer lengths.
 
-    text, valid     as train()'s
-    methods         position methods; a wrong name is answered with all there are
-    seeds           each method is trained from so many
-    train_lengths   each method is trained at each of these; none: at the option `length`
-    lengths         to test at; none: 1 to 16 times the training length
-    stride, stream  tests with a sliding window too; in one pass too
-    eval_tokens     held-out tokens to score; 0: the preset's
-    sample_tokens   of generated text; 0: none; -1: 4 times the training length
-    tune_rates      learning rates, of which each method gets its best
-    out             folder for report.html, the models, and what is needed to go on: the same call continues (give the
-                    text by its path then); overwrite: it begins anew. timing_rounds: how often speed is timed at the end
-    on_progress     is called with a Progress, e.g. alibi.show_progress; False ends with the runs that are done
-    options         those of train()
+    text, valid       as in train()
+    positions         position methods to compare; None: those of `alibi compare`. The error for a wrong name lists all
+    seeds             number of runs for each method, with consecutive seeds
+    train_lengths     training lengths in tokens; each method is trained at each of them. () uses the option train_length
+    lengths           evaluation lengths in tokens. () evaluates at 1 to 16 times the training length
+    stride, one_pass  also evaluate with a sliding window that advances by `stride` tokens; also in one pass
+    eval_tokens       number of held-out tokens to score (0: the preset's)
+    sample_tokens     number of tokens to generate as a sample (0: none, -1: 4 times the training length)
+    tune_rates        learning rates to try; each method gets its best one
+    tokenizer, vocab_size, min_count, like, dropout
+                      as in train()
+    out               folder for report.html, the models and the state of the comparison. The same call continues an
+                      interrupted comparison, if the text is given by its path
+    overwrite         replaces the comparison that the folder holds
+    timing_rounds     number of timing rounds after training (0: no timing)
+    on_progress       called with a Progress, e.g. alibi.show_progress; if it returns False, the comparison ends with the
+                      runs that are complete
+    options           those of train()
 
-    Ctrl-C ends it; with a folder the same call goes on from there.
+    Ctrl-C ends the comparison; with a folder the same call continues it. Raises UsageError for wrong options and Error
+    if the folder holds another comparison.
     """
     need_models()
+    positions = renamed("compare", options, "methods", "positions", positions)
+    one_pass = renamed("compare", options, "stream", "one_pass", one_pass)
     with paths_of("compare", text, valid) as (texts, held_out):
         found = _core.compare(
-            texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), [methods] if isinstance(methods, str) else list(methods), preset,
-            dropout, seeds, list(train_lengths), list(lengths), stride, stream, eval_tokens, sample_tokens, timing_rounds,
+            texts, held_out, field, tokenizer_choice(tokenizer, vocab_size, min_count, like), [positions] if isinstance(positions, str) else None if positions is None else list(positions), preset,
+            dropout, seeds, list(train_lengths), list(lengths), stride, one_pass, eval_tokens, sample_tokens, timing_rounds,
             list(tune_rates), options, "" if out is None else os.fspath(out), overwrite, from_core(on_progress),
         )  # fmt: skip
     if message := found.pop("warning"):

@@ -1,4 +1,4 @@
-"""Which library an array is of. PyTorch is never imported for what is none of its tensors."""
+"""Which library an array is of. PyTorch is never imported for values that are not its tensors."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Language models: what they write, how well they predict, what they compute."""
+"""Language models: generation, scores, hidden states and vectors."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ import numpy as np
 
 from . import _core
 from ._core import UsageError
+from ._options import renamed
 from ._padding import tokens_of
 from ._progress import OnProgress, from_core
 from ._results import Result, axes, frame, table
@@ -30,13 +31,13 @@ def need_models() -> None:
 
 @dataclass(frozen=True)
 class Generation(Result):
-    """A text that a model wrote. str() is the prompt and the text."""
+    """A generated text. str() gives the prompt and the text."""
 
     prompt: str
     text: str
     tokens: int
     end: str
-    """ "tokens": as many as were asked for; "end_of_text"; "stop"; "callback": on_text returned False."""
+    """ "tokens" (max_tokens reached), "end_of_text", "stop", or "callback" (on_text returned False)"""
     seconds: float
     tokens_per_second: float
 
@@ -52,7 +53,7 @@ class Generation(Result):
 
 @dataclass(frozen=True)
 class Scores(Result):
-    """How well a model predicted each token of a text from those before it."""
+    """The loss of each token of a text, predicted from the tokens before it."""
 
     ids: Array
     """(tokens,) int32"""
@@ -75,7 +76,7 @@ class Scores(Result):
         return frame({"id": self.ids, "text": self.pieces, "nll": self.nll})
 
     def plot(self, ax: Any = None) -> Any:
-        """The loss along the text, each token and the mean of 128; on new axes, or on `ax`."""
+        """Plots the loss of each token and the mean of 128 tokens, on `ax` or on new axes."""
         ax = axes(ax)
         ax.plot(self.nll, ".", markersize=2, alpha=0.4, label="token")
         if len(self.nll) >= 128:
@@ -85,7 +86,7 @@ class Scores(Result):
         return ax
 
     def _repr_html_(self) -> str:
-        """The text, a token the redder the less it was expected; of long ones the first 2000 tokens."""
+        """The text with unexpected tokens in red; at most the first 2000 tokens."""
         shown = [
             f'<span title="{loss:.2f}" style="background: rgba(220, 50, 30, {min(float(loss) / 12, 0.8):.2f})">'
             f"{html.escape(piece)}</span>"
@@ -101,7 +102,7 @@ class Scores(Result):
 
 @dataclass(frozen=True)
 class Evaluation(Result):
-    """How well a model predicts a text, read in windows."""
+    """The loss of a model on a text that is read in windows."""
 
     length: int
     stride: int
@@ -110,13 +111,13 @@ class Evaluation(Result):
     """Mean per token, nats."""
     perplexity: float
     bits_per_byte: float
-    """nan of tokens whose text is not known."""
+    """nan for tokens whose text is not known."""
     seconds: float
     tokens_per_second: float
     position_nll: Array
-    """(length,) mean by position in the window, nats; nan where none was scored."""
+    """(length,) mean loss by position in the window, nats; nan where no target was scored."""
     position_tokens: Array
-    """(length,) how many there were."""
+    """(length,) number of targets by position."""
 
     def to_pandas(self) -> Any:
         """A row for each position in the window."""
@@ -145,12 +146,12 @@ class LanguageModel:
 
     @classmethod
     def load(cls, folder: str | os.PathLike[str]) -> LanguageModel:
-        """Reads a model folder of `alibi train`, or of Hugging Face's MPT."""
+        """Reads a model: a folder of `alibi train`, a folder of a supported family, or a GGUF file."""
         need_models()
         return cls(_core.LanguageModel.load(os.fspath(folder)))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
-        """Writes such a folder, which transformers reads too."""
+        """Writes a model folder, which transformers can read too."""
         self._core.save(os.fspath(folder))
 
     @property
@@ -160,7 +161,7 @@ class LanguageModel:
 
     @property
     def slopes(self) -> list[list[float]]:
-        """Of each layer and head; none if positions are not ALiBi's."""
+        """ALiBi's slopes of each layer and head; empty for other position methods."""
         return [list(layer) for layer in self._core.slopes()]
 
     def encode(self, text: str) -> Array:
@@ -169,30 +170,50 @@ class LanguageModel:
         return ids
 
     def decode(self, ids: Any) -> str:
-        """What is no UTF-8 is replaced by U+FFFD."""
+        """The text of token ids; bytes that are not UTF-8 are replaced by U+FFFD."""
         text: str = self._core.decode(_ids(ids))
         return text
 
     def hidden(self, ids: Any, key_padding_mask: Any = None) -> Array:
         """Final hidden states of ids (length,) or (batch, length): float32 (..., length, d_model).
 
-        key_padding_mask  bool of the shape of ids, True where there is padding (before or after the tokens of a row):
-                          each row gives what its tokens alone give, and zeros at its padding
+        key_padding_mask  bool of the shape of ids, True at padding (before or after the tokens of a row). Each row
+                          gets the result of its tokens alone, and zeros at its padding.
         """
         if key_padding_mask is None:
             return self._batched(self._core.hidden, ids)
-        found, mask = np.atleast_2d(_ids(ids)), np.atleast_2d(np.asarray(key_padding_mask))
-        tokens = tokens_of(mask, found.shape, "hidden")
+        return self._padded(self._core.hidden, ids, np.asarray(key_padding_mask), self._config["d_model"], "hidden")
+
+    def logits(self, ids: Any, attention_mask: Any = None) -> Array:
+        """Logits of the token after each of ids (length,) or (batch, length): float32 (..., length, vocab_size).
+
+        attention_mask  of the shape of ids, 1 or True for tokens and 0 for padding before or after the tokens of a row:
+                        each row gives what its tokens alone give, and zeros at its padding
+        """
+        if attention_mask is None:
+            return self._batched(self._core.logits, ids)
+        padding = np.asarray(attention_mask) == 0
+        return self._padded(self._core.logits, ids, padding, self._config["vocab_size"], "logits")
+
+    def generate_ids(self, ids: Any, max_tokens: int = 256, temperature: float = 1.0, *, seed: int = 0) -> Array:
+        """Ids after those of a prompt, int32: for models without a tokenizer. Nothing ends them but max_tokens."""
+        prompt = _ids(ids)
+        if prompt.ndim != 1:
+            raise UsageError(f"[generate_ids] ids have shape {prompt.shape}, expected (length,)")
+        made: Array = self._core.generate_ids(prompt[None], max_tokens, temperature, seed)
+        return made
+
+    def _padded(
+        self, compute: Callable[[Array], Array], ids: Any, padding: Array, width: int, operation: str
+    ) -> Array:
+        found, mask = np.atleast_2d(_ids(ids)), np.atleast_2d(padding)
+        tokens = tokens_of(mask, found.shape, operation)
         counts = tokens.sum(axis=1)
-        states = np.zeros((*found.shape, self._config["d_model"]), np.float32)
+        result = np.zeros((*found.shape, width), np.float32)
         for count in np.unique(counts[counts > 0]):  # rows of as many tokens are a batch
             rows = tokens & (counts == count)[:, None]
-            states[rows] = self._batched(self._core.hidden, found[rows].reshape(-1, count)).reshape(-1, states.shape[2])
-        return states[0] if np.ndim(ids) == 1 else states
-
-    def logits(self, ids: Any) -> Array:
-        """Of the token after each of ids (length,) or (batch, length): float32 (..., length, vocab_size)."""
-        return self._batched(self._core.logits, ids)
+            result[rows] = self._batched(compute, found[rows].reshape(-1, count)).reshape(-1, width)
+        return result[0] if np.ndim(ids) == 1 else result
 
     def _batched(self, compute: Callable[[Array], Array], ids: Any) -> Array:
         ids = _ids(ids)
@@ -201,8 +222,13 @@ class LanguageModel:
         return compute(ids[None])[0] if ids.ndim == 1 else compute(ids)
 
     def embed(self, texts: str | Sequence[str], *, pooling: str = "mean", normalize: bool = False) -> Array:
-        """A vector of each text, float32 (texts, d_model), of one text (d_model,): the hidden states' "mean", "last" or,
-        of encoders, "first"."""
+        """A vector for each text: float32 (texts, d_model), or (d_model,) for a single str.
+
+        vectors = model.embed(["first text", "second text"], normalize=True)
+
+        pooling    of the hidden states: "mean", "last" or, for encoders, "first"
+        normalize  scale each vector to length 1, so that dot products are cosines
+        """
         vectors: Array = self._core.embed([texts] if isinstance(texts, str) else list(texts), pooling, normalize)
         return vectors[0] if isinstance(texts, str) else vectors
 
@@ -222,16 +248,19 @@ class LanguageModel:
         sample: int = 0,
         on_text: Callable[[str], object] | None = None,
     ) -> Generation:
-        """Text after the prompt, of any length.
+        """Generates text after the prompt, of any length.
 
-        temperature           0: the most likely token always
+        print(model.generate("Call me", max_tokens=200))
+
+
+        temperature           0 always takes the most likely token
         top_k, top_p, min_p   draw from the k most likely tokens, the smallest set of this probability, those at least
                               this times as probable as the most likely one
-        repetition_penalty    above 1: tokens that were there become less likely
-        stop                  the text ends before the first of these that would be in it
-        stop_at_end_of_text   False: the end of text is never drawn
-        sample                another number, another text of the same seed
-        on_text               is called with each new piece of text; returns False to stop
+        repetition_penalty    above 1: tokens that are already in the text become less likely
+        stop                  the text ends before the first of these strings
+        stop_at_end_of_text   False: the end-of-text token is never drawn
+        sample                each number gives another text with the same seed
+        on_text               called with each new piece of text; return False to stop
         """
         stop = [stop] if isinstance(stop, str) else list(stop)
         return Generation(
@@ -241,7 +270,7 @@ class LanguageModel:
         )  # fmt: skip
 
     def stream(self, prompt: str, **options: Any) -> Iterator[str]:
-        """The pieces of generate(), as they are written. Closing the iterator, also by leaving its loop, stops it."""
+        """Yields the text of generate() in pieces as it is generated. Leaving the loop stops the generation."""
         if "on_text" in options:
             raise UsageError("[stream] on_text is what generate() takes; here the pieces are the iterator's")
         pieces: queue.SimpleQueue[str | BaseException | None] = queue.SimpleQueue()
@@ -269,13 +298,16 @@ class LanguageModel:
             closed.set()
             thread.join()
 
-    def score(self, text: str | Array, *, length: int = 0) -> Scores:
-        """How well each token of a text, or of ids, is predicted from those before it.
+    def score(self, text: str | Array, *, context_length: int = 0, **former: Any) -> Scores:
+        """The loss of each token of a text, or of token ids (tokens,), given the tokens before it.
 
-        length  most tokens a target is predicted from; 0: the length that the model was trained at
+        context_length  maximum number of tokens that a target is predicted from (0: the training length)
         """
+        context_length = renamed("score", former, "length", "context_length", context_length)
+        if former:
+            raise TypeError(f"[score] there is no argument {next(iter(former))!r}")
         ids = self.encode(text) if isinstance(text, str) else _ids(text)
-        return Scores(ids, self._core.score(ids, length), tuple(self.decode(ids[i : i + 1]) for i in range(len(ids))))
+        return Scores(ids, self._core.score(ids, context_length), tuple(self.decode(ids[i : i + 1]) for i in range(len(ids))))
 
     def evaluate(
         self,

@@ -15,20 +15,25 @@ from ._torch import attention_decode
 
 
 class AlibiAttention(nn.Module):
-    """Multi-head self-attention with linear biases: projections to q, k and v, alibi.attention, and one back.
+    """Multi-head self-attention with linear biases: projections, alibi.attention, and an output projection.
+
+        layer = alibi.AlibiAttention(512, 8)
+        y = layer(x)  # (batch, length, 512)
+
 
     embed_dim        width of the model
-    num_heads        heads of embed_dim / num_heads
-    kv_heads         heads of keys and values, which divide num_heads; None: num_heads
-    bias             whether the projections have one
+    num_heads        number of heads, each of width embed_dim / num_heads
+    kv_heads         number of key/value heads, which divides num_heads; None: num_heads
+    bias             whether the projections have a bias
     causal, window_size, dropout, tolerance
-                     as attention()'s; dropout acts in training alone
-    learned_slopes   slopes are parameters (their logarithms, so that they stay positive), and begin as alibi.slopes()
+                     as in attention(); dropout acts in training only
+    learned_slopes   slopes are parameters with the initial values alibi.slopes(); their logarithms are trained, so they
+                     stay positive
 
-    Padding: forward() takes a batch of sequences of different lengths with key_padding_mask, or packed sequences,
-    without padding, with cu_seqlens. See attention().
+    Padding: forward() takes key_padding_mask for a batch of sequences of different lengths, or cu_seqlens for packed
+    sequences. See attention().
 
-    Slopes that are not learned are float32 whatever the module is cast to, and are in no state_dict.
+    Slopes that are not learned stay float32 when the module is cast, and are not in the state_dict.
     """
 
     def __init__(
@@ -74,9 +79,9 @@ class AlibiAttention(nn.Module):
     ) -> Tensor:
         """x (batch, length, embed_dim) -> the same shape.
 
-        cache             x stands after what it holds, is appended to it, and there is no gradient
+        cache             x continues the text of the cache and is appended to it; there is no gradient
         key_padding_mask  (batch, length) bool, True where x is padding; rows of padding give zeros
-        cu_seqlens        offsets (sequences + 1,) of the sequences that are packed in x, whose batch is 1 then
+        cu_seqlens        offsets (sequences + 1,) of the sequences packed in x, whose batch must be 1
         """
         if cache is not None and (key_padding_mask is not None or cu_seqlens is not None):
             raise _core.UsageError("[AlibiAttention] a cache holds sequences of one length, expected neither "

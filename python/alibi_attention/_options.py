@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from typing import Any
 
 from ._core import UsageError
@@ -11,20 +12,34 @@ EVERYWHERE: Window = (-1, -1)
 
 
 def window_of(causal: bool, window_size: Window) -> tuple[bool, int]:
-    """(causal, keys at |distance| below this are seen; 0: all) of flash_attn's (left, right), both inclusive."""
+    """(causal, visible keys have a |distance| below this; 0: all) for flash_attn's (left, right), both inclusive."""
     if window_size == EVERYWHERE:
         return bool(causal), 0
-    left, right = window_size
+    try:
+        left, right = window_size
+    except (TypeError, ValueError):
+        raise UsageError(
+            f"[attention] window_size is {window_size!r}, expected (left, right); the window N of C++ and the command is "
+            "(N - 1, -1) if causal, (N - 1, N - 1) if not"
+        ) from None
     if causal or right == 0:
         return True, left + 1 if left >= 0 else 0
     if left < 0 and right < 0:
         return False, 0
     if left != right:
         raise UsageError(
-            f"[attention] window_size is ({left}, {right}), expected both sides alike, or 0 on the right; "
-            "a window that reaches further on one side is not there"
+            f"[attention] window_size is ({left}, {right}), expected left == right, or right == 0; "
+            "other windows are not supported"
         )
     return False, left + 1
+
+
+def renamed(operation: str, options: dict[str, Any], former: str, name: str, value: Any) -> Any:
+    """The value of `name`, or what `options` has under its former name, which is accepted until the next release."""
+    if former not in options:
+        return value
+    warnings.warn(f"[{operation}] {former} is now {name}", DeprecationWarning, stacklevel=3)
+    return options.pop(former)
 
 
 def refuse_scale() -> None:

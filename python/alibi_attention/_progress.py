@@ -33,7 +33,7 @@ class Progress:
     """compare(), in phase "evaluate"."""
     seconds: float = 0.0
     seconds_left: float = 0.0
-    """Estimated; 0: not known yet."""
+    """Estimate; 0 if not known yet."""
 
     def __str__(self) -> str:
         parts = [f"{self.phase} {self.method}".strip()]
@@ -53,7 +53,7 @@ OnProgress = Callable[[Progress], object]
 
 
 class _Line:
-    """One line that is written anew, in terminals and in notebooks."""
+    """One line that is rewritten, in terminals and in notebooks."""
 
     def __init__(self) -> None:
         self._at = 0.0
@@ -75,7 +75,7 @@ class _Line:
 
 
 show_progress: OnProgress = _Line()
-"""For `on_progress`: one line, which is written anew, in a terminal or a notebook."""
+"""For `on_progress`: one line, which is rewritten, in a terminal or a notebook."""
 
 
 def from_core(on_progress: OnProgress | None) -> Callable[[Any], object] | None:

@@ -90,20 +90,21 @@ def train(
 ) -> TrainResult:
     """Trains a language model.
 
-    text          a str is text; a pathlib.Path a file, a folder or what `alibi tokenize` wrote; or several of these.
-                  None: the C++ headers of this machine
-    valid         the same, held out; None: a part of the text, by a fixed rule
+    text          a str is the text itself; a pathlib.Path is a file, a folder, or a folder of `alibi tokenize`; or a
+                  list of these. None: the C++ headers of this machine
+    valid         held-out text, in the same forms; None: a part of the text, chosen by a fixed rule
     preset        size of the model: tiny, small, base, medium, large ...
-    position      a position method: "alibi", "t5" ...; a wrong name is answered with all there are
+    position      position method: "alibi", "t5" ...; an error for another name lists all
     tokenizer     byte, bpe, unigram or words, learned from the text (vocab_size, min_count); like: that of a model
-    from_model    begins with this model, its shape and its tokenizer: fine-tuning
-    out           folder for checkpoints and the model; with resume the run goes on from its newest checkpoint (give the
-                  text by its path then); a model or a run that it holds is replaced with overwrite alone
-    on_progress   is called with a Progress after each update, e.g. alibi.show_progress; False ends the training
-    options       those of `alibi train --help`, with underscores: length, tokens, learning_rate, layers, d_model, seed ...
+    from_model    fine-tune this model: start from its weights, with its shape and tokenizer
+    out           folder for checkpoints and the model; with resume the run continues from its newest checkpoint (give
+                  the text by its path then); a model or a run in the folder is replaced only with overwrite
+    on_progress   called with a Progress after each update, e.g. alibi.show_progress; return False to end the training
+    options       those of `alibi train --help`, with underscores: train_length, train_tokens,
+                  learning_rate, layers, d_model, seed ...
 
-    A UserWarning tells when a quarter or more of the held-out text is in the training text too. Ctrl-C ends training
-    after the update, with a checkpoint if there is a folder. The same call gives the same bits, at any
+    Warns (UserWarning) if a quarter or more of the held-out text is also in the training text. Ctrl-C ends training
+    after the current update, with a checkpoint if `out` is given. The same call gives the same bits, at any
     number of threads.
     """
     need_models()

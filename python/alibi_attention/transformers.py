@@ -1,8 +1,8 @@
 """Models of Hugging Face's transformers on this package's attention: alibi.transformers.patch(model).
 
 MPT, BLOOM and Falcon (with alibi) then run at any length, without a mask or bias of length x length, left-padded,
-cached, and in training. unpatch(model) gives the model back as it was. What is not known here is refused: other models,
-other versions of transformers, settings that the kernel does not have.
+cached, and in training. unpatch(model) restores the model. Other models, other
+versions of transformers and settings that the kernel does not have are refused.
 """
 
 from __future__ import annotations
@@ -186,11 +186,11 @@ def _refuse_attentions(model: Any, args: Any, kwargs: Any) -> None:
 
 
 def patch(model: Any, *, tolerance: float = 0.0) -> Any:
-    """Gives a model of transformers this package's attention, and returns it.
+    """Makes a model of transformers use this package's attention, and returns the model.
 
-    tolerance  as attention()'s: keys whose weight is provably no more than this share of a row's sum are not visited
+    tolerance  as in attention(): keys whose weight is provably at most this share of a row's sum are not visited
 
-    Raises UsageError for what is not known, and leaves the model as it was.
+    Raises UsageError for other models and versions, and leaves the model unchanged.
     """
     version = transformers.__version__
     if not version.startswith(_VERSIONS):
@@ -203,7 +203,7 @@ def patch(model: Any, *, tolerance: float = 0.0) -> Any:
     if any(type(module).__name__.startswith("JinaBert") for module in model.modules()):
         raise UsageError(
             "[transformers] the code of jina-bert-v2 comes with the model, not with transformers, so that no version of "
-            "it is known here; docs/python.md says what to write in its forward"
+            "it is known here; docs/reference/python.md says what to write in its forward"
         )
     found = [module for module in model.modules() if type(module) in _KNOWN]
     others = {type(m).__name__ for m in model.modules() if isinstance(m, tuple(_KNOWN)) and type(m) not in _KNOWN}
@@ -231,7 +231,7 @@ def patch(model: Any, *, tolerance: float = 0.0) -> Any:
 
 
 def unpatch(model: Any) -> Any:
-    """Undoes patch(model), and returns it."""
+    """Undoes patch(model), and returns the model."""
     undo = getattr(model, "_alibi_unpatch", None)
     if undo is None:
         raise UsageError("[transformers] the model is not patched")

@@ -18,7 +18,7 @@ class Array {
   /// float32, bfloat16 or int32; with `bits` 16-bit integers are bfloat16, for which NumPy has no type of its own.
   /// Throws UsageError that names the argument.
   Array(nb::handle object, const char* operation, const char* name, bool bits = false);
-  /// Of float32: what is none of PyTorch's tensors and no such array of NumPy's is made one.
+  /// An array of float32. Values other than PyTorch's tensors and such NumPy arrays are converted.
   static Array of_floats(nb::handle object, const char* operation, const char* name);
   /// One that was made for a result, contiguous and of the type of `like`: of PyTorch's only the address is read.
   static Array made_like(const Tensor& like, nb::handle object, const char* operation, const char* name);
@@ -30,7 +30,7 @@ class Array {
   nb::object keeper_;
 };
 
-/// What PyTorch's tensors are told by, and its function that describes them: a tenth of the time of their method.
+/// PyTorch's type of tensors, and its function that describes them, which takes a tenth of the time of the method.
 void set_torch(nb::object tensor, nb::object to_dlpack);
 
 /// NumPy's type of arrays, its types of elements, and np.ones((2, 3), float32): if that lies in memory as is known,

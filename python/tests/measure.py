@@ -1,4 +1,4 @@
-"""What docs/python.md says of time and memory, measured here. Needs PyTorch, and transformers for the models.
+"""What docs/explanation/benchmarks.md says of time and memory, measured here. Needs PyTorch, and transformers for the models.
 
     python measure.py overhead | operator LENGTH | model NAME
 """
@@ -58,7 +58,7 @@ def operator(length):
 
     turns = 3 if length <= 2048 else 1
     times = {sdpa: [], ours: []}
-    for _ in range(turns + 1):  # in turns: what else the machine does meets both
+    for _ in range(turns + 1):  # alternately, so that other work on the machine affects both
         for function in times:
             times[function].append(best(lambda: both(function), 1, 1))
     theirs, own = (min(times[function]) for function in (sdpa, ours))

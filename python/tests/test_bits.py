@@ -32,7 +32,7 @@ def test_attention(tolerance):
 def test_a_trained_model(tmp_path):
     text = tmp_path / "text.txt"
     text.write_text("".join(f"line {i} of a text\n" for i in range(2000)), encoding="utf-8")
-    options = {"layers": 1, "d_model": 32, "heads": 2, "length": 32, "tokens": 4096, "batch_tokens": 1024, "seed": 3}
+    options = {"layers": 1, "d_model": 32, "heads": 2, "train_length": 32, "train_tokens": 4096, "batch_tokens": 1024, "seed": 3}
     given = [word for name, value in options.items() for word in ("--" + name.replace("_", "-"), str(value))]
     subprocess.run([os.environ["ALIBI_COMMAND"], "train", text, "-o", tmp_path / "theirs", *given], check=True,
                    stdout=subprocess.DEVNULL)  # fmt: skip

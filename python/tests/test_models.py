@@ -16,18 +16,18 @@ import alibi_attention as alibi
 if not alibi._core.has_models:
     pytest.skip("this build has the operator alone", allow_module_level=True)
 
-TEXT = "".join(f"line {i} of a text that counts to {i * i % 97}, and goes on\n" for i in range(600))
-SMALL = {"layers": 1, "d_model": 32, "heads": 2, "length": 32, "batch_tokens": 1024, "seed": 3}
+TEXT = "".join(f"line {i} of a text that counts to {i * i % 97}, and continues\n" for i in range(600))
+SMALL = {"layers": 1, "d_model": 32, "heads": 2, "train_length": 32, "batch_tokens": 1024, "seed": 3}
 
 
 @pytest.fixture(scope="module")
 def trained():
-    return alibi.train(TEXT, tokens=8192, eval_steps=4, **SMALL)
+    return alibi.train(TEXT, train_tokens=8192, eval_steps=4, **SMALL)
 
 
 def test_training_is_told_and_repeats(trained):
     seen = []
-    again = alibi.train(TEXT, tokens=8192, eval_steps=4, on_progress=seen.append, **SMALL)
+    again = alibi.train(TEXT, train_tokens=8192, eval_steps=4, on_progress=seen.append, **SMALL)
     assert np.array_equal(again.loss, trained.loss) and again.evaluations == trained.evaluations
     assert trained.steps == 8 and trained.loss[-1] < trained.loss[0] < 7 and trained.end == "all_tokens"
     assert [progress.step for progress in seen] == list(range(1, 9)) and seen[-1].fraction == 1
@@ -49,7 +49,7 @@ def test_a_folder_is_loaded_with_the_same_numbers(trained, tmp_path):
 
 def test_scores_are_those_of_the_logits(trained):
     model = trained.model
-    scores = model.score("line 7 of", length=32)
+    scores = model.score("line 7 of", context_length=32)
     ids = np.concatenate([[256], scores.ids])
     logits = model.logits(ids[:-1]).astype(np.float64)
     expected = np.log(np.exp(logits).sum(-1)) - logits[np.arange(len(logits)), scores.ids]
@@ -109,14 +109,14 @@ def test_what_a_callback_raises_is_what_the_caller_gets(trained):
         raise KeyError("mine")
 
     with pytest.raises(KeyError, match="mine"):
-        alibi.train(TEXT, tokens=8192, on_progress=fail, **SMALL)
+        alibi.train(TEXT, train_tokens=8192, on_progress=fail, **SMALL)
     with pytest.raises(KeyError, match="mine"):
-        alibi.compare(TEXT, tokens=4096, methods=["alibi"], on_progress=fail, **SMALL)
+        alibi.compare(TEXT, train_tokens=4096, positions=["alibi"], on_progress=fail, **SMALL)
     with pytest.raises(KeyError, match="mine"):
         trained.model.evaluate(TEXT, length=32, on_progress=fail)
     with pytest.raises(KeyError, match="mine"):
         trained.model.generate("x", on_text=fail)
-    ended = alibi.train(TEXT, tokens=8192, on_progress=lambda progress: progress.step < 2, **SMALL)
+    ended = alibi.train(TEXT, train_tokens=8192, on_progress=lambda progress: progress.step < 2, **SMALL)
     assert ended.end == "asked" and ended.steps == 2
 
 
@@ -151,7 +151,7 @@ def test_threads_share_a_model(trained):
 
 
 def test_an_encoder():
-    encoder = alibi.train(TEXT, causal=False, tokens=4096, **SMALL)
+    encoder = alibi.train(TEXT, causal=False, train_tokens=4096, **SMALL)
     assert encoder.model.config["causal"] is False and encoder.evaluate().bits_per_byte > 0
     assert encoder.model.embed(["one", "two"], pooling="first").shape == (2, 32)
     with pytest.raises(alibi.Error, match="causal"):
@@ -162,7 +162,7 @@ def test_ctrl_c_ends_training_with_a_checkpoint(tmp_path):
     program = f"""
 import alibi_attention as alibi
 try:
-    alibi.train("a line of text\\n" * 3000, tokens=10**9, layers=1, d_model=32, heads=2, length=32, batch_tokens=1024,
+    alibi.train("a line of text\\n" * 3000, train_tokens=10**9, layers=1, d_model=32, heads=2, train_length=32, batch_tokens=1024,
                 out={str(tmp_path / "run")!r}, on_progress=lambda p: p.step == 3 and print("go", flush=True) or True)
 except KeyboardInterrupt:
     print("interrupted")
@@ -182,13 +182,13 @@ except KeyboardInterrupt:
 def test_training_goes_on_and_from_another_model(trained, tmp_path):
     text = tmp_path / "text.txt"
     text.write_text(TEXT, encoding="utf-8")
-    whole = alibi.train(text, tokens=8192, out=tmp_path / "whole", **SMALL)
-    stopped = alibi.train(text, tokens=8192, out=tmp_path / "part", on_progress=lambda p: p.step < 3, **SMALL)
+    whole = alibi.train(text, train_tokens=8192, out=tmp_path / "whole", **SMALL)
+    stopped = alibi.train(text, train_tokens=8192, out=tmp_path / "part", on_progress=lambda p: p.step < 3, **SMALL)
     assert stopped.end == "asked"
-    resumed = alibi.train(text, tokens=8192, out=tmp_path / "part", resume=True, **SMALL)
+    resumed = alibi.train(text, train_tokens=8192, out=tmp_path / "part", resume=True, **SMALL)
     ids = whole.model.encode("line")
     assert np.array_equal(whole.model.hidden(ids), resumed.model.hidden(ids))
-    tuned = alibi.train(text, from_model=tmp_path / "whole", tokens=2048, length=32, batch_tokens=1024)
+    tuned = alibi.train(text, from_model=tmp_path / "whole", train_tokens=2048, train_length=32, batch_tokens=1024)
     assert tuned.loss[0] < trained.loss[0] and tuned.model.config["d_model"] == 32
     with pytest.raises(alibi.UsageError, match="from_model"):
         alibi.train(text, from_model=tmp_path / "whole", layers=3)
@@ -197,7 +197,7 @@ def test_training_goes_on_and_from_another_model(trained, tmp_path):
 def test_compare_shows_what_the_paper_does(tmp_path):
     phases = []
     results = alibi.compare(
-        TEXT, methods=["alibi", "learned"], tokens=4096, lengths=[32, 64], eval_tokens=2048, out=tmp_path / "out",
+        TEXT, positions=["alibi", "learned"], train_tokens=4096, lengths=[32, 64], eval_tokens=2048, out=tmp_path / "out",
         on_progress=lambda progress: phases.append(progress.phase), **SMALL,
     )  # fmt: skip
     assert [method.name for method in results.methods] == ["alibi", "learned"] and results.train_length == 32
@@ -213,7 +213,7 @@ def test_compare_shows_what_the_paper_does(tmp_path):
 
 
 def test_frames_and_figures(trained):
-    results = alibi.compare(TEXT, methods="alibi", tokens=4096, lengths=[32, 64], eval_tokens=2048, **SMALL)
+    results = alibi.compare(TEXT, positions="alibi", train_tokens=4096, lengths=[32, 64], eval_tokens=2048, **SMALL)
     scores, evaluation = trained.model.score(TEXT[:300]), trained.model.evaluate(TEXT[:3000])
     pandas = pytest.importorskip("pandas")
     for result, rows in ((trained, 8), (results, 2), (scores, 300), (evaluation, 32)):
@@ -228,15 +228,15 @@ def test_frames_and_figures(trained):
 
 
 def test_the_line_of_progress(trained, capsys):
-    alibi.train(TEXT, tokens=4096, on_progress=alibi.show_progress, **SMALL)
+    alibi.train(TEXT, train_tokens=4096, on_progress=alibi.show_progress, **SMALL)
     assert "train  100 %  loss " in capsys.readouterr().out.split("\r")[-1]
 
 
 def test_wrong_options_are_named():
     for given, error, words in (
-        ({"lenght": 3}, alibi.UsageError, "no option 'lenght'; choose from length, tokens"),
-        ({"length": 0}, alibi.UsageError, "length is 0.* at least 1"),
-        ({"length": "x"}, TypeError, "length is a str, expected an integer"),
+        ({"lenght": 3}, alibi.UsageError, "no option 'lenght'; choose from train_length, train_tokens"),
+        ({"train_length": 0}, alibi.UsageError, "train_length is 0.* at least 1"),
+        ({"train_length": "x"}, TypeError, "train_length is a str, expected an integer"),
         ({"preset": "huge"}, alibi.UsageError, "tiny"),
         ({"position": "absolute"}, alibi.UsageError, "alibi"),
         ({"tokenizer": "letters"}, alibi.UsageError, "byte"),
@@ -248,12 +248,26 @@ def test_wrong_options_are_named():
 
 
 def test_held_out_text_that_is_trained_on_is_warned_of():
-    options = {**SMALL, "tokens": 1024}
+    options = {**SMALL, "train_tokens": 1024}
     with pytest.warns(UserWarning, match=r"\[train\] 100 % of the held-out text is in the training text"):
         alibi.train(TEXT, valid=TEXT[5000:9000], **options)
     with pytest.warns(UserWarning, match=r"\[compare\] 100 % of the held-out text") as told:
-        alibi.compare(TEXT, valid=TEXT[5000:9000], methods="alibi", lengths=[32], eval_tokens=256, **options)
+        alibi.compare(TEXT, valid=TEXT[5000:9000], positions="alibi", lengths=[32], eval_tokens=256, **options)
     assert told[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         alibi.train(TEXT, valid="".join(f"another line, {i * i}\n" for i in range(1000, 1100)), **options)
+
+
+def test_former_names_of_options_mean_the_same(trained):
+    former = {**SMALL, "length": SMALL["train_length"], "tokens": 8192}
+    del former["train_length"]
+    again = alibi.train(TEXT, eval_steps=4, **former)
+    assert np.array_equal(again.loss, trained.loss)
+    with pytest.raises(alibi.UsageError, match="length is the former name of train_length"):
+        alibi.train(TEXT, length=32, train_length=32)
+    with pytest.deprecated_call():
+        scores = trained.model.score("line 7 of", length=32)
+    assert np.array_equal(scores.nll, trained.model.score("line 7 of", context_length=32).nll)
+    with pytest.raises(TypeError, match="no argument 'width'"):
+        trained.model.score("line 7 of", width=3)

@@ -194,6 +194,8 @@ def test_errors_name_what_is_wrong():
         (lambda: alibi.attention(q, k, v, alibi_slopes=np.ones((H, 2))), "alibi_slopes has shape"),
         (lambda: alibi.attention(q, k, v, alibi_slopes=-alibi.slopes(H)), "slopes"),
         (lambda: alibi.attention(q, k, v, causal=False, window_size=(3, 5)), "window_size"),
+        (lambda: alibi.attention(q, k, v, window_size=7), "window_size is 7, expected"),
+        (lambda: alibi.attention(q, k, v, window_size=(1, 2, 3)), "window_size is"),
         (lambda: alibi.attention(q, k, v, softmax_scale=0), "softmax_scale"),
         (lambda: alibi.attention(q, "k", v), "k is a str"),
         (lambda: alibi.slopes(0), "heads"),

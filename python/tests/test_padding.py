@@ -113,7 +113,7 @@ def test_hidden_states():
         pytest.skip("this build has the operator alone")
     text = "".join(f"line {i} of a text\n" for i in range(300))
     for options in ({}, {"position": "learned"}, {"position": "sinusoidal"}):
-        model = alibi.train(text, layers=1, d_model=32, heads=2, length=32, tokens=2048, batch_tokens=1024, **options).model
+        model = alibi.train(text, layers=1, d_model=32, heads=2, train_length=32, train_tokens=2048, batch_tokens=1024, **options).model
         ids = np.random.default_rng(1).integers(0, 256, (4, 20))
         mask = mask_of([(0, 20), (3, 12), (0, 12), (0, 0)], 20)
         states = model.hidden(ids, mask)

@@ -145,7 +145,7 @@ def test_compile_without_graph_breaks(dynamic):
 
 def test_autocast_leaves_slopes_in_float32():
     q, k, v = qkv(grad=True)
-    s = (slopes() + 1e-3).requires_grad_()  # not to be told apart in bfloat16
+    s = (slopes() + 1e-3).requires_grad_()  # the same in bfloat16
     with torch.autocast("cpu", dtype=torch.bfloat16):
         out = alibi.attention(q, k, v, alibi_slopes=s)
         with torch.no_grad():
@@ -266,7 +266,7 @@ assert torch.equal(compiled(a, b, c), alibi.attention(a, b, c))
 bits = before.tobytes()
 if alibi._core.has_models:  # whose products are oneDNN's, with an OpenMP of its own
     text = "".join(f"line {{i}} of a text\\n" for i in range(2000))
-    bits += alibi.train(text, tokens=4096, layers=1, d_model=64, heads=2, length=64, batch_tokens=1024).loss.tobytes()
+    bits += alibi.train(text, train_tokens=4096, layers=1, d_model=64, heads=2, train_length=64, batch_tokens=1024).loss.tobytes()
 print(hashlib.sha256(bits).hexdigest())
 """
 

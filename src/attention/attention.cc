@@ -3,7 +3,6 @@
 
 #include <utility>
 
-#include "attention/cached_bounds.h"
 #include "attention/kernel.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
@@ -21,7 +20,7 @@ using kernels::Problem;
 template <class Run>
 bool run_on_cpu(const Problem& problem, const Run& run) {
   core::prepare_dispatch();
-  const kernels::FlushDenormals flush;  // here as in the threads, whatever the caller's setting
+  const kernels::FlushDenormals flush;  // as in the threads, independent of the caller's setting
   for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
     if (kernel->supports(problem) && run(*kernel)) return true;
   }
@@ -34,16 +33,15 @@ void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   const bool on_cpu = problem.device == Device::cpu;
   if (on_cpu) kernels::check_cpu_type(operation, problem.dtype);
   const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
-  check(
-      kernel != nullptr && kernel->supports(problem) && run(*kernel),
-      "[{}] '{}' does not compute this call (q is {}, head_dim is {}; docs/gpu.md says what it does); copy the tensors "
-      "with to(Device::cpu)",
-      operation, name_of(problem.device), name_of(problem.dtype), problem.head_dim);
+  check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
+        "[{}] '{}' does not compute this call (q is {}, head_dim is {}; docs/how-to/gpu.md says what it does); copy "
+        "the tensors with to(Device::cpu)",
+        operation, name_of(problem.device), name_of(problem.dtype), problem.head_dim);
 }
 
 /// True if a query may lie outside of the keys' positions while scores carry a linear bias.
 bool lse_needs_shift(const Problem& problem) {
-  if (!problem.distance_table.empty()) return false;
+  if (problem.has_table()) return false;
   for (const kernels::Sequence& sequence : problem.sequences) {
     const int64_t last = sequence.query_offset + sequence.queries - 1;
     if (sequence.query_offset < 0 || last >= sequence.keys) return true;

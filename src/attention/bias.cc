@@ -1,7 +1,9 @@
 #include "attention/bias.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <utility>
 
 #include "core/check.h"
 
@@ -48,29 +50,144 @@ int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int
 }
 
 namespace kernels {
+namespace {
 
-std::vector<int32_t> bucket_by_distance(const BucketedBias& buckets, bool causal) {
-  const int num_buckets = static_cast<int>(buckets.table.size(0));
-  const int64_t reach = buckets.max_distance;
-  std::vector<int32_t> result;
-  result.reserve(static_cast<size_t>(2 * reach + 1));
-  for (int64_t distance = -reach; distance <= reach; ++distance) {
-    result.push_back(relative_position_bucket(distance, causal, num_buckets, buckets.max_distance));
+void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, int64_t batch,
+                  int64_t heads) {
+  const auto size = static_cast<int64_t>(slopes.size());
+  check(size == heads || size == batch * heads,
+        "[{}] options.{} has {} values, expected {} (heads) or {} (batch * heads)", operation, name, size, heads,
+        batch * heads);
+  for (size_t i = 0; i < slopes.size(); ++i) {
+    check(slopes[i] >= 0, "[{}] options.{}[{}] is {}, expected >= 0", operation, name, i, slopes[i]);
   }
+}
+
+/// One value for each head of each batch entry.
+std::vector<float> spread(const std::vector<float>& slopes, int64_t batch, int64_t heads) {
+  std::vector<float> result(static_cast<size_t>(batch * heads), 0.0f);
+  for (size_t i = 0; i < result.size() && !slopes.empty(); ++i) result[i] = slopes[i % slopes.size()];
   return result;
 }
 
-std::vector<float> bias_by_distance(const BucketedBias& buckets, const std::vector<int32_t>& bucket_by_distance) {
-  const auto heads = static_cast<size_t>(buckets.table.size(1));
-  const std::vector<float> table = buckets.table.to_floats();
-  std::vector<float> result;
-  result.reserve(heads * bucket_by_distance.size());
-  for (size_t head = 0; head < heads; ++head) {
-    for (const int32_t bucket : bucket_by_distance) {
-      result.push_back(table[static_cast<size_t>(bucket) * heads + head]);
-    }
+void set_slopes(const char* operation, const AttentionOptions& options, int64_t batch, int64_t heads, Biases& biases) {
+  if (!options.slopes.empty()) check_slopes(operation, "slopes", options.slopes, batch, heads);
+  if (!options.slopes_after.empty()) {
+    check(!options.causal, "[{}] options.slopes_after is set, but causal attention sees no keys after the query",
+          operation);
+    check(!options.slopes.empty(), "[{}] options.slopes_after is set without options.slopes", operation);
+    check_slopes(operation, "slopes_after", options.slopes_after, batch, heads);
   }
-  return result;
+  biases.slopes_before = spread(options.slopes, batch, heads);
+  biases.slopes_symmetric = options.slopes_after.empty();
+  biases.slopes_after = biases.slopes_symmetric ? biases.slopes_before : spread(options.slopes_after, batch, heads);
+  biases.slopes_per_batch = static_cast<int64_t>(options.slopes.size()) != heads;
+}
+
+constexpr int64_t most_rows_of_table = 1 << 24;
+
+void check_table(const char* operation, const char* name, const char* rows, const Tensor& table, int64_t heads) {
+  check(table.defined() && table.axes() == 2 && table.dtype() == DType::float32,
+        "[{}] options.{} has shape {}, expected float32 [{}, heads]", operation, name, table.shape(), rows);
+  check(table.size(1) == heads, "[{}] options.{} has {} heads, q has {}", operation, name, table.size(1), heads);
+}
+
+/// Which row of the table each distance has.
+void set_rows(const char* operation, const BucketedBias& buckets, bool causal, int64_t heads, Biases& biases) {
+  check_table(operation, "buckets.table", "num_buckets", buckets.table, heads);
+  const int64_t sides = causal ? 1 : 2, count = buckets.table.size(0);
+  check(count >= 2 * sides && count % (2 * sides) == 0 && count <= 1 << 20,
+        "[{}] options.buckets.table has {} buckets, expected a multiple of {}", operation, count, 2 * sides);
+  check(buckets.max_distance > count / (2 * sides) && buckets.max_distance <= most_rows_of_table,
+        "[{}] options.buckets.max_distance is {}, expected more than the {} distances that have their own bucket",
+        operation, buckets.max_distance, count / (2 * sides));
+  biases.farthest = buckets.max_distance;
+  for (int64_t distance = -biases.farthest; distance <= biases.farthest; ++distance) {
+    const int bucket = relative_position_bucket(distance, causal, static_cast<int>(count), buckets.max_distance);
+    biases.row_of.push_back(bucket);
+  }
+}
+
+void set_rows(const char* operation, const Tensor& by_distance, bool causal, int64_t heads, Biases& biases) {
+  check_table(operation, "bias_by_distance", causal ? "distances" : "2 * distances - 1", by_distance, heads);
+  const int64_t rows = by_distance.size(0);
+  check(rows >= 1 && rows <= most_rows_of_table && (causal || rows % 2 == 1),
+        "[{}] options.bias_by_distance has {} rows, expected {} up to {}", operation, rows,
+        causal ? "1 or more" : "an odd number (as many distances after the query as before it)", most_rows_of_table);
+  biases.farthest = causal ? rows - 1 : rows / 2;
+  const int64_t row_of_zero = causal ? 0 : rows / 2;
+  for (int64_t distance = -biases.farthest; distance <= biases.farthest; ++distance) {
+    biases.row_of.push_back(static_cast<int32_t>(std::max<int64_t>(0, row_of_zero + distance)));
+  }
+}
+
+/// The values of the table by distance, from its rows.
+void set_values(const Tensor& table, Biases& biases) {
+  biases.rows = table.size(0);
+  const auto heads = static_cast<size_t>(table.size(1));
+  const std::vector<float> values = table.to_floats();
+  biases.table.reserve(heads * biases.row_of.size());
+  for (size_t head = 0; head < heads; ++head) {
+    for (const int32_t row : biases.row_of) biases.table.push_back(values[static_cast<size_t>(row) * heads + head]);
+  }
+  biases.largest.assign(heads, 0.0f);
+  for (size_t i = 0; i < values.size(); ++i) {
+    float& largest = biases.largest[i % heads];
+    largest = std::max(largest, std::isfinite(values[i]) ? std::abs(values[i]) : HUGE_VALF);
+  }
+}
+
+/// The innermost that lives on this thread.
+thread_local ReuseBiases* reusing = nullptr;
+
+template <class T, class Same>
+bool same_or_absent(const std::optional<T>& a, const std::optional<T>& b, const Same& same) {
+  return a && b ? same(*a, *b) : !a && !b;
+}
+
+}  // namespace
+
+Biases make_biases(const char* operation, const AttentionOptions& options, int64_t batch, int64_t heads) {
+  const int kinds = (options.slopes.empty() ? 0 : 1) + (options.buckets ? 1 : 0) + (options.bias_by_distance ? 1 : 0);
+  check(kinds <= 1, "[{}] options has {} of slopes, buckets and bias_by_distance, expected at most one", operation,
+        kinds);
+  Biases biases;
+  set_slopes(operation, options, batch, heads, biases);
+  if (options.buckets) {
+    set_rows(operation, *options.buckets, options.causal, heads, biases);
+    set_values(options.buckets->table, biases);
+  } else if (options.bias_by_distance) {
+    set_rows(operation, *options.bias_by_distance, options.causal, heads, biases);
+    set_values(*options.bias_by_distance, biases);
+  }
+  return biases;
+}
+
+ReuseBiases::ReuseBiases() : outer_(reusing) { reusing = this; }
+ReuseBiases::~ReuseBiases() { reusing = outer_; }
+
+bool ReuseBiases::has(const AttentionOptions& options, int64_t batch, int64_t heads) const {
+  const auto same_table = [](const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.shape() == b.shape(); };
+  const auto same_buckets = [&](const BucketedBias& a, const BucketedBias& b) {
+    return a.max_distance == b.max_distance && same_table(a.table, b.table);
+  };
+  return biases_ != nullptr && batch_ == batch && heads_ == heads && options_.causal == options.causal &&
+         options_.slopes == options.slopes && options_.slopes_after == options.slopes_after &&
+         same_or_absent(options_.buckets, options.buckets, same_buckets) &&
+         same_or_absent(options_.bias_by_distance, options.bias_by_distance, same_table);
+}
+
+std::shared_ptr<const Biases> biases_of(const char* operation, const AttentionOptions& options, int64_t batch,
+                                        int64_t heads) {
+  if (reusing != nullptr && reusing->has(options, batch, heads)) return reusing->biases_;
+  auto biases = std::make_shared<const Biases>(make_biases(operation, options, batch, heads));
+  if (reusing != nullptr) {
+    reusing->options_ = options;
+    reusing->batch_ = batch;
+    reusing->heads_ = heads;
+    reusing->biases_ = biases;
+  }
+  return biases;
 }
 
 }  // namespace kernels

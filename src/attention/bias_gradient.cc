@@ -1,24 +1,21 @@
 #include "attention/bias_gradient.h"
 
-#include <algorithm>
 #include <cstdlib>
 
 namespace alibi::kernels {
 
 void BiasGradient::add(const Problem& problem, int64_t distance, int64_t nearest, double dscore) {
-  if (problem.num_buckets > 0) {
-    const int64_t entry = std::clamp(distance, -problem.table_reach, problem.table_reach) + problem.table_reach;
-    const int32_t bucket = problem.distance_bucket[static_cast<size_t>(entry)];
-    buckets_[static_cast<size_t>(bucket)] += dscore;
-  } else if (distance > 0 || problem.slopes_symmetric) {
+  if (problem.has_table()) {
+    rows_[static_cast<size_t>(problem.biases->row(distance))] += dscore;
+  } else if (distance > 0 || problem.biases->slopes_symmetric) {
     slope_ -= dscore * static_cast<double>(std::abs(distance) - nearest);
   }
 }
 
 BiasGradients::BiasGradients(const Problem& problem, const BiasSums& sums) : problem_(problem), sums_(sums) {
-  const int64_t slopes = problem.slopes_per_batch ? problem.batch * problem.heads : problem.heads;
+  const int64_t slopes = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
   if (sums.dslopes != nullptr) dslopes_.assign(static_cast<size_t>(slopes), 0.0);
-  if (sums.dtable != nullptr) dtable_.assign(static_cast<size_t>(problem.num_buckets * problem.heads), 0.0);
+  if (sums.dtable != nullptr) dtable_.assign(static_cast<size_t>(problem.biases->rows * problem.heads), 0.0);
 }
 
 std::vector<BiasGradient> BiasGradients::of_task() const {
@@ -27,12 +24,12 @@ std::vector<BiasGradient> BiasGradients::of_task() const {
 }
 
 void BiasGradients::add(size_t sequence, int64_t kv_head, const std::vector<BiasGradient>& of_task) {
-  const int64_t batch = problem_.slopes_per_batch ? problem_.sequences[sequence].batch : 0;
+  const int64_t batch = problem_.biases->slopes_per_batch ? problem_.sequences[sequence].batch : 0;
   int64_t head = kv_head * problem_.group();
   for (const BiasGradient& gradient : of_task) {
     if (sums_.dslopes != nullptr) dslopes_[static_cast<size_t>(batch * problem_.heads + head)] += gradient.slope_;
-    for (size_t bucket = 0; sums_.dtable != nullptr && bucket < gradient.buckets_.size(); ++bucket) {
-      dtable_[bucket * static_cast<size_t>(problem_.heads) + static_cast<size_t>(head)] += gradient.buckets_[bucket];
+    for (size_t row = 0; sums_.dtable != nullptr && row < gradient.rows_.size(); ++row) {
+      dtable_[row * static_cast<size_t>(problem_.heads) + static_cast<size_t>(head)] += gradient.rows_[row];
     }
     ++head;
   }

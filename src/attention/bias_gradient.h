@@ -1,4 +1,5 @@
-// The gradient of the bias: the gradients of the scores (dS) summed by bucket, or times their distances for a slope.
+// The gradient of the bias: sums of the gradients of the scores (dS) by row of the table, or multiplied by their
+// distances for a slope.
 #pragma once
 
 #include <cstddef>
@@ -9,40 +10,40 @@
 
 namespace alibi::kernels {
 
-/// Of one head.
+/// The gradient of one head.
 class BiasGradient {
  public:
-  explicit BiasGradient(const Problem& problem) : buckets_(static_cast<size_t>(problem.num_buckets), 0.0) {}
+  explicit BiasGradient(const Problem& problem) : rows_(static_cast<size_t>(problem.biases->rows), 0.0) {}
 
-  /// Takes in the gradient of the scores at a distance, which a linear bias counts from `nearest` on: the distance of
-  /// the keys that are nearest to the row. (Any number does that is the same for all keys of the row, since the
-  /// gradients of its scores sum to zero.)
+  /// Adds the gradient of the scores at a distance. A linear bias counts the distance from `nearest`, the distance of
+  /// the keys that are nearest to the row. (Any number that is the same for all keys of a row gives the same sum, since
+  /// the gradients of its scores sum to zero.)
   void add(const Problem& problem, int64_t distance, int64_t nearest, double dscore);
 
  private:
   friend class BiasGradients;
 
   double slope_ = 0;
-  std::vector<double> buckets_;
+  std::vector<double> rows_;  ///< of the table
 };
 
-/// Of all heads, if anyone asked: float64 sums of what the tasks of a backward pass found.
+/// The gradients of all heads, if the caller wants them: float64 sums over the tasks of a backward pass.
 class BiasGradients {
  public:
   BiasGradients(const Problem& problem, const BiasSums& sums);
 
-  /// For a task to add to: zeros for each head that reads one key/value head, or nothing if nobody asked.
+  /// Zeros that a task adds to, for each head that reads one key/value head; empty if no gradient is wanted.
   std::vector<BiasGradient> of_task() const;
-  /// Takes in what a task found. Calls must come in an order that does not depend on threads.
+  /// Adds the gradients of a task. The order of the calls must not depend on threads.
   void add(size_t sequence, int64_t kv_head, const std::vector<BiasGradient>& of_task);
-  /// Adds the sums to what the caller gave.
+  /// Adds the sums to the caller's tensors.
   void finish() const;
 
  private:
   const Problem& problem_;
   BiasSums sums_;
   std::vector<double> dslopes_;  ///< [heads], or [batch * heads] if slopes_per_batch
-  std::vector<double> dtable_;   ///< [num_buckets, heads]
+  std::vector<double> dtable_;   ///< [rows of the table, heads]
 };
 
 }  // namespace alibi::kernels

@@ -19,9 +19,9 @@ int64_t likely_keys(const Problem& problem, const Sequence& sequence, int64_t he
   const int64_t seen = Problem::keys_seen(bias, position, position + rows - 1, sequence.keys).size();
   const float slope = std::min(bias.slope_before, bias.slope_after);
   if (!(problem.tolerance > 0 && slope > 0)) return seen;
-  constexpr float typical = 30;  // penalty beyond which weights rarely matter
-  const int64_t reach = static_cast<int64_t>(std::min(typical / slope, 1e9f)) + rows;
-  return std::min(seen, problem.causal ? reach : 2 * reach);
+  constexpr float typical = 30;  // keys with a larger penalty rarely matter
+  const int64_t horizon = static_cast<int64_t>(std::min(typical / slope, 1e9f)) + rows;
+  return std::min(seen, problem.causal ? horizon : 2 * horizon);
 }
 
 }  // namespace alibi::kernels

@@ -10,15 +10,15 @@
 
 namespace alibi::kernels {
 
-/// The mask of one head of one batch entry. One hash of 32 bits decides for a query and a pair of keys, the rows 2 p
-/// and 2 p + 1 of their sequence: its low half for the first, its high half for the second.
+/// The mask of one head of one batch entry. One hash of 32 bits serves a query and a pair of keys, rows 2 p and 2 p + 1
+/// of their sequence: the low half belongs to the first key, the high half to the second.
 class DropoutMask {
  public:
   DropoutMask(uint64_t seed, int64_t batch, int64_t head)
       : head_(core::mix(seed, static_cast<uint64_t>(batch), static_cast<uint64_t>(head))) {}
 
-  /// The draw of a query row, and that of the pair whose first key is the given row: what is hashed is their sum. Rows
-  /// count from the start of the tensor.
+  /// The draw of a query row, and the draw of the pair whose first key is the given row. Their sum is hashed. Rows are
+  /// counted from the start of the tensor.
   uint32_t query_draw(int64_t row) const {
     return static_cast<uint32_t>(core::mix(head_, 2 * static_cast<uint64_t>(row)) >> 32);
   }
@@ -35,11 +35,11 @@ class DropoutMask {
   }
   static uint32_t half(uint32_t bits, bool second) { return second ? bits >> 16 : bits & 0xffffu; }
 
-  /// A weight is kept where its half is >= threshold: probabilities are multiples of 2^-16, below one.
+  /// A weight is kept if its half is >= threshold. Probabilities are multiples of 2^-16 and less than one.
   static uint32_t threshold(float probability) {
     return static_cast<uint32_t>(std::min(std::lround(static_cast<double>(probability) * 0x1p16), 0xffffl));
   }
-  /// What kept weights are multiplied with: one over the share that is kept.
+  /// The factor of the weights that are kept: one over their share.
   static float scale(float probability) {
     return static_cast<float>(0x1p16 / (0x1p16 - static_cast<double>(threshold(probability))));
   }

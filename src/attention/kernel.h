@@ -1,15 +1,19 @@
-// A family of kernels as the rest of attention knows it. Decoding is not one of them: it works on a cache (decode/).
+// The interface of a family of attention kernels, and that of cached decoding on a device. Cached decoding on the CPU
+// is in decode/.
 #pragma once
+
+#include <cstdint>
+#include <vector>
 
 #include "attention/problem.h"
 #include "core/device.h"
 
 namespace alibi::kernels {
 
-/// `forward` fills out and, unless state is null, lse and what its own backward pass wants to know again; the tensors
-/// of the state are allocated by the caller. Both passes are asked only for problems that `supports` accepts, and
-/// return false if they find values that they cannot keep apart, infinity or NaN: then the state is as it was, what
-/// they wrote into tensors is void, and the next kernel computes the call.
+/// `forward` writes out and, unless state is null, lse and what its own backward pass needs. The caller allocates the
+/// tensors of the state. Both passes are called only for problems that `supports` accepts. They return false if they
+/// find infinity or NaN and cannot compute the call with them. Then the state is unchanged, the output tensors are
+/// undefined, and the next kernel computes the call.
 struct Kernel {
   bool (*supports)(const Problem& problem);
   bool (*forward)(const Problem& problem, AttentionState* state);
@@ -18,15 +22,40 @@ struct Kernel {
 
 /// bfloat16 on machines with AMX.
 const Kernel& amx_kernel();
-/// Float32 arithmetic on any instruction set; computes every problem but those in float16.
+/// Float32 arithmetic on any instruction set. It computes every problem whose tensors are not float16.
 const Kernel& vector_kernel();
-/// bfloat16 and float16 on NVIDIA GPUs; in a build without CUDA it supports nothing.
+/// bfloat16 and float16 on NVIDIA GPUs. In a build without CUDA it supports no problem.
 const Kernel& cuda_kernel();
-/// Each problem by the fastest of these that computes it.
+/// Runs the fastest CPU kernel that computes the problem.
 const Kernel& cpu_kernel();
 
-/// The kernels of devices other than the CPU, one for each that this build has. What they are given holds addresses of
-/// the device: the tensors of the problem, of the sums and of the state. All else lies in the CPU's memory.
+/// The kernels of the devices in this build other than the CPU. The tensors of the problem, the sums and the state are
+/// in the device's memory. Everything else is in the CPU's memory.
 core::PerDevice<Kernel>& device_kernels();
+
+/// What a device knows of the keys of a cache, for the skip rule. For each key/value head of each batch entry it is a
+/// tree of maxima, as on the CPU (decode/kv_cache_norms.h). Level 0 holds, for each block of 64 keys, upper bounds on
+/// ||k|| and on the distance from the centre. A node of another level is the maximum of 16 nodes of the level below.
+/// The centre is that of the first 64 keys; it is zero while there are fewer.
+struct CachedBounds {
+  std::vector<Tensor> levels;  ///< [batch * kv_heads, nodes, 2] float32, for the capacity of the cache
+  Tensor centres;              ///< [batch * kv_heads, head_dim]
+  Tensor centre_norms;         ///< [batch * kv_heads]
+};
+
+/// Cached decoding on a device. Calls are queued; they do not wait.
+struct CacheKernel {
+  /// Updates the bounds after keys [batch, length, kv_heads, head_dim] were added from `begin` on. The block of 64 keys
+  /// that contains `begin` already counts the keys before it.
+  void (*note_keys)(const Tensor& keys, int64_t begin, const CachedBounds& bounds);
+  /// Attention over the keys of the cache, which are those of the problem. Returns false if the device does not compute
+  /// this call.
+  bool (*decode)(const Problem& problem, const CachedBounds& bounds, AttentionState* state);
+};
+
+/// The one of CUDA; null in a build without CUDA.
+const CacheKernel* cuda_cache_kernel();
+/// Those of the devices in this build other than the CPU.
+core::PerDevice<CacheKernel>& device_cache_kernels();
 
 }  // namespace alibi::kernels

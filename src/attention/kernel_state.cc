@@ -9,7 +9,7 @@
 namespace alibi {
 namespace {
 
-/// Before the blocks stand the kernel and their number.
+/// The first two words are the kernel and the number of blocks.
 constexpr int64_t header_words = 2;
 
 }  // namespace
@@ -61,8 +61,8 @@ KernelState KernelState::restore(const Tensor& lse, const Tensor& blocks) {
   const int64_t kernel = words[0], count = words[1];
   check(kernel >= 0 && kernel <= static_cast<int64_t>(State::Kernel::cuda) && count >= 0 &&
             header_words + 2 * count <= blocks.elements(),
-        "[attention] saved blocks begin with {} and {}, and hold {} words: no state begins so", kernel, count,
-        blocks.elements());
+        "[attention] saved blocks begin with {} and {} and have {} words; they do not come from saved_blocks()", kernel,
+        count, blocks.elements());
   KernelState state;
   State& kept = *state.state_;
   kept.kernel = static_cast<State::Kernel>(kernel);

@@ -1,4 +1,4 @@
-// What a forward kernel leaves for its own backward pass.
+// What a forward kernel keeps for its own backward pass.
 #pragma once
 
 #include <algorithm>
@@ -11,23 +11,23 @@
 namespace alibi {
 
 struct [[gnu::visibility("hidden")]] KernelState::State {
-  /// Whose blocks these are; the number is part of what save() gives. Another kernel visits every block.
+  /// The kernel that made these blocks. Its number is part of saved_blocks(). Any other kernel visits every block.
   enum class Kernel : int32_t { none, vector, amx, cuda };
 
   Kernel kernel = Kernel::none;
-  Tensor lse;  ///< log-sum-exps with linear biases counted from the nearest key
-  /// Key blocks [first, last) that each query block visited, numbered as the kernel does; empty: every block.
+  Tensor lse;  ///< log-sum-exps, with linear biases counted from the nearest key
+  /// Key blocks [first, last) that each query block visited, in the kernel's numbers. Empty: every block.
   std::vector<int32_t> first_block, last_block;
-  /// [3, query blocks] int32 on a device: first and last block as above, in their place until they are asked for, and
-  /// how many are seen.
+  /// [3, query blocks] int32 on a device: first block, last block, and the number of blocks that are seen. They replace
+  /// first_block and last_block until somebody reads them.
   Tensor device_blocks;
-  int64_t words = 0;  ///< of saved_blocks(), whatever kernel it was
+  int64_t words = 0;  ///< of saved_blocks(), with any kernel
 
-  /// The fewest queries that any kernel may have in a block: it bounds the size of what is saved.
+  /// No kernel has fewer queries in a block, so this bounds the size of what is saved.
   static constexpr int64_t least_query_rows = 32;
 
   bool is_of(Kernel other) const { return kernel == other && !first_block.empty(); }
-  /// The kernel will note what each of its query blocks visits; one that does not call this visits every block.
+  /// To be called by a kernel that notes which key blocks its query blocks visit. Without it they visit every block.
   void begin(Kernel of, int64_t query_blocks) {
     kernel = of;
     first_block.assign(static_cast<size_t>(query_blocks), 0);
@@ -38,7 +38,7 @@ struct [[gnu::visibility("hidden")]] KernelState::State {
     first_block[static_cast<size_t>(query_block)] = static_cast<int32_t>(key_blocks.begin);
     last_block[static_cast<size_t>(query_block)] = static_cast<int32_t>(key_blocks.end);
   }
-  /// What a kernel's forward pass visited of the key blocks that a query block sees.
+  /// The key blocks that the forward pass of a kernel visited, of those that a query block sees.
   kernels::Range visited(Kernel by, int64_t query_block, const kernels::Range& seen) const {
     if (!is_of(by)) return seen;
     const auto at = static_cast<size_t>(query_block);
@@ -49,11 +49,11 @@ struct [[gnu::visibility("hidden")]] KernelState::State {
 
 namespace kernels {
 
-/// Of a forward call on a device, for which this waits.
+/// The counts of a forward call on a device. Waits until the call has finished.
 AttentionStats count_device_blocks(const KernelState::State& state);
 
-/// Throws Error if the state has blocks of this kernel, but not as many as the problem has query blocks: it is of
-/// another forward call.
+/// Throws Error if the state has blocks of this kernel whose number differs from the problem's query blocks: then it
+/// belongs to another forward call.
 void check_blocks(const KernelState::State& state, KernelState::State::Kernel kernel, int64_t query_blocks);
 
 }  // namespace kernels

@@ -28,7 +28,7 @@ void check_shape(const char* operation, const char* name, const Tensor& tensor, 
         like);
 }
 
-/// An output whose elements share memory could not be written in parallel.
+/// Throws Error if elements of an output share memory: they could not be written in parallel.
 void check_writable(const char* operation, const char* name, const Tensor& tensor) {
   std::vector<std::pair<int64_t, int64_t>> axes;  // (stride, extent)
   for (int axis = 0; axis < tensor.axes(); ++axis) {
@@ -48,63 +48,6 @@ const char* end_of(const Tensor& tensor) { return static_cast<const char*>(tenso
 
 TensorView view_of(const Tensor& tensor) {
   return {tensor.raw(), tensor.stride(0), tensor.stride(1), tensor.stride(2)};
-}
-
-void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, const Problem& problem) {
-  const auto size = static_cast<int64_t>(slopes.size());
-  check(size == problem.heads || size == problem.batch * problem.heads,
-        "[{}] options.{} has {} values, expected {} (heads) or {} (batch * heads)", operation, name, size,
-        problem.heads, problem.batch * problem.heads);
-  for (size_t i = 0; i < slopes.size(); ++i) {
-    check(slopes[i] >= 0, "[{}] options.{}[{}] is {}, expected >= 0", operation, name, i, slopes[i]);
-  }
-}
-
-/// One value for each head of each batch entry.
-std::vector<float> spread(const std::vector<float>& slopes, int64_t batch, int64_t heads) {
-  std::vector<float> result(static_cast<size_t>(batch * heads), 0.0f);
-  for (size_t i = 0; i < result.size() && !slopes.empty(); ++i) result[i] = slopes[i % slopes.size()];
-  return result;
-}
-
-void set_bias(const char* operation, const AttentionOptions& options, Problem& problem) {
-  check(options.slopes.empty() || !options.buckets, "[{}] options has both slopes and buckets, expected at most one",
-        operation);
-  if (!options.slopes.empty()) check_slopes(operation, "slopes", options.slopes, problem);
-  if (!options.slopes_after.empty()) {
-    check(!options.causal, "[{}] options.slopes_after is set, but causal attention sees no keys after the query",
-          operation);
-    check(!options.slopes.empty(), "[{}] options.slopes_after is set without options.slopes", operation);
-    check_slopes(operation, "slopes_after", options.slopes_after, problem);
-  }
-  problem.slopes_before = spread(options.slopes, problem.batch, problem.heads);
-  problem.slopes_after =
-      options.slopes_after.empty() ? problem.slopes_before : spread(options.slopes_after, problem.batch, problem.heads);
-  problem.slopes_symmetric = options.slopes_after.empty();
-  problem.slopes_per_batch = static_cast<int64_t>(options.slopes.size()) != problem.heads;
-  if (!options.buckets) return;
-  const Tensor& table = options.buckets->table;
-  check(table.defined() && table.axes() == 2 && table.dtype() == DType::float32,
-        "[{}] options.buckets.table has shape {}, expected float32 [num_buckets, heads]", operation, table.shape());
-  check(table.size(1) == problem.heads, "[{}] options.buckets.table has {} heads, q has {}", operation, table.size(1),
-        problem.heads);
-  const int64_t sides = options.causal ? 1 : 2;
-  check(table.size(0) >= 2 * sides && table.size(0) % (2 * sides) == 0 && table.size(0) <= 1 << 20,
-        "[{}] options.buckets.table has {} buckets, expected a multiple of {}", operation, table.size(0), 2 * sides);
-  const int64_t exact = table.size(0) / (2 * sides);
-  check(options.buckets->max_distance > exact && options.buckets->max_distance <= 1 << 24,
-        "[{}] options.buckets.max_distance is {}, expected more than the {} distances that have their own bucket",
-        operation, options.buckets->max_distance, exact);
-  problem.distance_bucket = bucket_by_distance(*options.buckets, options.causal);
-  problem.distance_table = bias_by_distance(*options.buckets, problem.distance_bucket);
-  problem.table_reach = options.buckets->max_distance;
-  problem.num_buckets = static_cast<int>(table.size(0));
-  problem.largest_bias.assign(static_cast<size_t>(problem.heads), 0.0f);
-  const std::vector<float> values = table.to_floats();
-  for (size_t i = 0; i < values.size(); ++i) {
-    float& largest = problem.largest_bias[i % problem.largest_bias.size()];
-    largest = std::max(largest, std::isfinite(values[i]) ? std::abs(values[i]) : HUGE_VALF);
-  }
 }
 
 void check_offsets(const char* operation, const char* name, const std::vector<int32_t>& offsets, int64_t rows) {
@@ -208,7 +151,7 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   problem.v = view_of(v);
   problem.out = view_of(out);
   set_options(operation, options, problem);
-  set_bias(operation, options, problem);
+  problem.biases = biases_of(operation, options, problem.batch, problem.heads);
   set_sequences(operation, options, problem);
   return problem;
 }
@@ -253,8 +196,8 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   BiasSums sums;
   if (bias_gradients.dtable != nullptr) {
     const Tensor& dtable = *bias_gradients.dtable;
-    const Shape shape = {problem.num_buckets, problem.heads};
-    check(!problem.distance_table.empty(), "[attention_backward] dtable is given, but options.buckets is not");
+    const Shape shape = {problem.biases->rows, problem.heads};
+    check(problem.has_table(), "[attention_backward] dtable is given, but options has no table");
     check(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 && dtable.contiguous() &&
               dtable.device() == problem.device,
           "[attention_backward] dtable has shape {}, expected a contiguous float32 {} on '{}'", dtable.shape(), shape,
@@ -263,8 +206,8 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   }
   if (bias_gradients.dslopes != nullptr) {
     const Tensor& dslopes = *bias_gradients.dslopes;
-    const int64_t count = problem.slopes_per_batch ? problem.batch * problem.heads : problem.heads;
-    check(problem.distance_table.empty(), "[attention_backward] dslopes is given, but options.slopes is not");
+    const int64_t count = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
+    check(!problem.has_table(), "[attention_backward] dslopes is given, but options.slopes is not");
     check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 &&
               dslopes.contiguous() && dslopes.device() == problem.device,
           "[attention_backward] dslopes has shape {}, expected a contiguous float32 [{}] on '{}'", dslopes.shape(),

@@ -1,9 +1,10 @@
-// A checked call of attention in plain numbers and pointers: what the kernels work on.
+// A call of attention after its arguments were checked, as plain numbers and pointers. All kernels work on it.
 #pragma once
 
 #include <algorithm>
 #include <cstdint>
 #include <limits>
+#include <memory>
 #include <vector>
 
 #include "alibi/attention.h"
@@ -13,7 +14,7 @@ namespace alibi::kernels {
 
 constexpr int64_t round_up(int64_t n, int64_t multiple) { return (n + multiple - 1) / multiple * multiple; }
 
-/// Rows, or blocks of them, [begin, end).
+/// Rows or blocks of rows, [begin, end).
 struct Range {
   int64_t begin = 0, end = 0;
 
@@ -35,8 +36,8 @@ struct TensorView {
   }
 };
 
-/// Queries and keys that belong together: a batch entry, or one of the packed sequences. Its query row i (counted from
-/// query_begin) has position query_offset + i, its key row j (from key_begin) position j.
+/// The queries and keys of a batch entry or of a packed sequence. Query row query_begin + i has position
+/// query_offset + i. Key row key_begin + j has position j.
 struct Sequence {
   int64_t batch = 0;
   int64_t query_begin = 0, queries = 0;
@@ -60,26 +61,19 @@ struct Problem {
   uint64_t dropout_seed = 0;
   float tolerance = 0;
 
-  std::vector<float> slopes_before, slopes_after;  ///< [batch * heads], 0 where there is no linear bias; +infinity
-                                                   ///< closes the direction
-  bool slopes_per_batch = false;                   ///< dslopes is [batch * heads] rather than [heads]
-  bool slopes_symmetric = true;                    ///< no slopes_after was given: dslopes sums both directions
-  std::vector<float> distance_table;               ///< T5, [heads][2 * table_reach + 1]; else empty
-  std::vector<int32_t> distance_bucket;            ///< [2 * table_reach + 1]
-  std::vector<float> largest_bias;                 ///< [heads], largest magnitude; infinity if any is not finite
-  int64_t table_reach = 0;
-  int num_buckets = 0;
+  std::shared_ptr<const Biases> biases;
 
   int64_t group() const { return heads / kv_heads; }
+  bool has_table() const { return biases->rows > 0; }
 
   HeadBias bias(int64_t b, int64_t head) const {
     HeadBias result;
     const auto at = static_cast<size_t>(b * heads + head);
-    result.slope_before = slopes_before[at];
-    result.slope_after = slopes_after[at];
-    if (!distance_table.empty()) {
-      result.table = distance_table.data() + head * (2 * table_reach + 1) + table_reach;
-      result.table_reach = table_reach;
+    result.slope_before = biases->slopes_before[at];
+    result.slope_after = biases->slopes_after[at];
+    if (has_table()) {
+      result.farthest = biases->farthest;
+      result.table = biases->table.data() + head * (2 * result.farthest + 1) + result.farthest;
     }
     if (window > 0) {
       result.least = 1 - window;
@@ -91,40 +85,40 @@ struct Problem {
     return result;
   }
 
-  /// Keys that the queries at positions [first, last] of a sequence see between them.
+  /// The keys that at least one of the queries at positions [first, last] of a sequence sees.
   static Range keys_seen(const HeadBias& bias, int64_t first, int64_t last, int64_t keys) {
     const int64_t begin = std::clamp<int64_t>(first - bias.most, 0, keys);
     const int64_t end = std::clamp<int64_t>(last - bias.least + 1, begin, keys);
     return {begin, end};
   }
 
-  /// How far a position is from all keys: 0 unless it lies outside of theirs. Linear biases count distances from
-  /// there, so that scores keep their precision at any offset; it moves a row's scores by a constant, which only the
-  /// log-sum-exp has to know.
+  /// Distance from a position to the nearest key; 0 if the position is that of a key. Linear biases are counted from
+  /// the nearest key, so that scores keep their precision at any offset. This shifts the scores of a row by a constant,
+  /// which only the log-sum-exp has to add again.
   static int64_t nearest(int64_t position, int64_t keys) {
     return std::max<int64_t>({0, position - (keys - 1), -position});
   }
 };
 
-/// Where a backward pass adds the gradients of the bias; null if nobody asked.
+/// Where a backward pass adds the gradients of the bias; null if the caller does not want them.
 struct BiasSums {
-  float* dtable = nullptr;   ///< [num_buckets, heads], contiguous
+  float* dtable = nullptr;   ///< [rows of the table, heads], contiguous
   float* dslopes = nullptr;  ///< [heads], or [batch * heads] if slopes_per_batch
 };
 
 /// Throws Error if the CPU has no kernels for this type of q.
 void check_cpu_type(const char* operation, DType dtype);
 
-/// From tensors and options. Throws Error naming the argument; `operation` is what messages begin with.
+/// Checks tensors and options. Throws Error that names the argument; messages begin with `operation`.
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options);
 
-/// Throws Error if an output begins where another tensor does, or if both are contiguous and share memory. (Views that
-/// lie in each other's gaps, as q, k and v of one product do, pass.)
+/// Throws Error if an output begins where another tensor begins, or if both are contiguous and share memory. Views that
+/// lie in each other's gaps are accepted: q, k and v are often parts of one product.
 void check_apart(const char* operation, const char* output_name, const Tensor& output, const char* name,
                  const Tensor& tensor);
 
-/// Checks the further arguments of attention_backward and puts them into the problem.
+/// Checks the other arguments of attention_backward() and adds them to the problem.
 BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                        const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk, Tensor& dv,
                        const AttentionBiasGradients& bias_gradients);

@@ -1,4 +1,4 @@
-// The formula in float64, row by row: what every kernel is measured against.
+// The formula in float64, row by row. Every kernel is tested against it.
 //
 //   s_ij = scale q_i k_j' + bias(i - j)      p_ij = exp(s_ij) / sum_j exp(s_ij)      out_i = sum_j z_ij p_ij v_j
 //
@@ -45,14 +45,6 @@ void add_scaled(double* to, double factor, const std::vector<double>& from) {
   for (size_t i = 0; i < from.size(); ++i) to[i] += factor * from[i];
 }
 
-/// The bias at a distance, in float64 and therefore without a reference distance.
-double bias_at(const HeadBias& bias, int64_t distance) {
-  if (bias.table != nullptr) return static_cast<double>(bias.at(distance));
-  if (distance == 0) return 0;
-  const double slope = static_cast<double>(distance > 0 ? bias.slope_before : bias.slope_after);
-  return -slope * static_cast<double>(std::abs(distance));
-}
-
 /// One row's weights: p of keys [begin, begin + p.size()).
 struct WeightRow {
   int64_t begin = 0;
@@ -70,7 +62,7 @@ WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBi
   double max = -std::numeric_limits<double>::infinity();
   for (int64_t j = begin; j < end; ++j) {
     keys.load(sequence.batch, sequence.key_begin + j, head / problem.group(), k);
-    const double s = static_cast<double>(problem.scale) * dot(q, k) + bias_at(bias, position - j);
+    const double s = static_cast<double>(problem.scale) * dot(q, k) + bias.precise_at(position - j);
     row.p[static_cast<size_t>(j - begin)] = s;
     max = std::max(max, s);
   }
@@ -128,10 +120,11 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
   Problem problem = kernels::make_problem("attention_backward_reference", q, k, v, q, options);
   problem.dout = {dout.raw(), dout.stride(0), dout.stride(1), dout.stride(2)};
   const int64_t group = problem.group();
+  const kernels::Biases& biases = *problem.biases;
   gradients.dq.assign(static_cast<size_t>(q.elements()), 0.0);
   gradients.dk.assign(static_cast<size_t>(k.elements()), 0.0);
   gradients.dv.assign(static_cast<size_t>(v.elements()), 0.0);
-  gradients.dtable.assign(static_cast<size_t>(problem.num_buckets * problem.heads), 0.0);
+  gradients.dtable.assign(static_cast<size_t>(biases.rows * problem.heads), 0.0);
   gradients.dslopes.assign(options.slopes.size(), 0.0);
   const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
@@ -169,18 +162,16 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
         add_scaled(dq, static_cast<double>(problem.scale) * ds, key);
         add_scaled(&gradients.dk[at(problem.keys, problem.kv_heads, problem.head_dim, b, key_row, head / group)],
                    static_cast<double>(problem.scale) * ds, query);
-        if (problem.num_buckets > 0) {
-          const int bucket = relative_position_bucket(distance, problem.causal, problem.num_buckets,
-                                                      static_cast<int>(problem.table_reach));
-          gradients.dtable[static_cast<size_t>(bucket * problem.heads + head)] += ds;
-        } else if (!gradients.dslopes.empty() && (distance > 0 || problem.slopes_symmetric)) {
-          const int64_t slope = problem.slopes_per_batch ? b * problem.heads + head : head;
+        if (problem.has_table()) {
+          gradients.dtable[static_cast<size_t>(biases.row(distance) * problem.heads + head)] += ds;
+        } else if (!gradients.dslopes.empty() && (distance > 0 || biases.slopes_symmetric)) {
+          const int64_t slope = biases.slopes_per_batch ? b * problem.heads + head : head;
           gradients.dslopes[static_cast<size_t>(slope)] -= ds * static_cast<double>(std::abs(distance));
         }
       }
     }
   };
-  // Heads of a group share dk and dv, batch entries share dtable and dslopes: only groups run in parallel.
+  // Only groups run in parallel: the heads of a group share dk and dv, and batch entries share dtable and dslopes.
   core::parallel_for(problem.kv_heads, [&](int64_t kv_head) {
     for (const Sequence& sequence : problem.sequences) {
       for (int64_t g = 0; g < group; ++g) backward_head(sequence, kv_head * group + g);

@@ -1,13 +1,36 @@
 #include "attention/skip.h"
 
 namespace alibi::kernels {
+namespace {
+
+double squares(const float* row, int64_t size) {
+  constexpr int64_t lanes = 8;  // independent sums; size is a multiple
+  double sums[lanes] = {};
+  for (int64_t i = 0; i < size; i += lanes) {
+    for (int64_t lane = 0; lane < lanes; ++lane) {
+      sums[lane] += static_cast<double>(row[i + lane]) * static_cast<double>(row[i + lane]);
+    }
+  }
+  double sum = 0;
+  for (const double lane : sums) sum += lane;
+  return sum;
+}
+
+double median(std::vector<double> values) {
+  if (values.empty()) return 0;
+  const auto middle = values.begin() + static_cast<int64_t>(values.size() - 1) / 2;
+  std::nth_element(values.begin(), middle, values.end());
+  return *middle;
+}
+
+}  // namespace
 
 bool skip_rule_applies(const Problem& problem) {
   const auto some = [](const std::vector<float>& slopes) {
     return std::any_of(slopes.begin(), slopes.end(), [](float slope) { return slope > 0; });
   };
-  return problem.tolerance > 0 && problem.distance_table.empty() &&
-         (some(problem.slopes_before) || some(problem.slopes_after));
+  return problem.tolerance > 0 && !problem.has_table() &&
+         (some(problem.biases->slopes_before) || some(problem.biases->slopes_after));
 }
 
 KeyNorms::KeyNorms(const Problem& problem, int64_t block_rows)
@@ -30,6 +53,46 @@ void KeyNorms::accumulate() {
       for (int64_t b = blocks; b-- > 0;) from[b] = std::max(from[b + 1], from[b]);
     }
   }
+}
+
+float median_norm(const float* rows, int64_t count, int64_t size) {
+  std::vector<double> all;
+  for (int64_t i = 0; i < count; ++i) {
+    const double sum = squares(rows + i * size, size);
+    all.push_back(std::isfinite(sum) ? sum : HUGE_VAL);
+  }
+  const auto norm = static_cast<float>(std::sqrt(median(all)));
+  return std::isfinite(norm) ? norm : 0;
+}
+
+void make_centre(const float* rows, int64_t count, int64_t size, float* centre) {
+  std::fill_n(centre, size, 0.0f);
+  std::vector<double> all, finite;
+  for (int64_t i = 0; i < count; ++i) {
+    all.push_back(squares(rows + i * size, size));
+    if (std::isfinite(all.back())) finite.push_back(all.back());
+  }
+  if (finite.size() < 2) return;
+  const double most = median(finite), number = static_cast<double>(finite.size());
+  std::vector<double> mean(static_cast<size_t>(size), 0.0);
+  double total = 0;
+  for (int64_t i = 0; i < count; ++i) {
+    const double sum = all[static_cast<size_t>(i)];
+    if (!std::isfinite(sum)) continue;
+    const double share = (sum > most ? std::sqrt(most / sum) : 1) / number;
+    total += std::min(sum, most);
+    for (int64_t d = 0; d < size; ++d) {
+      mean[static_cast<size_t>(d)] += share * static_cast<double>(rows[i * size + d]);
+    }
+  }
+  double length = 0;
+  for (const double x : mean) length += x * x;
+  // Expected squared norm of the mean if the rows have nothing in common.
+  const double chance = (total / number - length) / (number - 1);
+  constexpr double clearly = 2;
+  if (!(length > clearly * chance)) return;
+  const double left = 1 - std::max(chance, 0.0) / length;
+  for (int64_t d = 0; d < size; ++d) centre[d] = static_cast<float>(left * mean[static_cast<size_t>(d)]);
 }
 
 }  // namespace alibi::kernels

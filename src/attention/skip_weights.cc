@@ -5,31 +5,30 @@
 #include <limits>
 #include <numbers>
 
-#include "attention/skip_centre.h"
 #include "attention/workspace.h"
 #include "core/parallel.h"
 
 namespace alibi::kernels {
 namespace {
 
-/// The kept values of x, in units of a typical query's: most lie within a factor of two of it.
+/// The kept values of x, in units of a typical query: most queries are within a factor of two of it.
 constexpr WeightBounds::Values levels_of_typical = {0, 0.5f, 0.7f, 0.85f, 1, 1.2f, 1.5f, 2.2f};
-/// The logarithm of nothing.
+/// Stands for the logarithm of 0.
 constexpr double nothing = -1e30;
 
 /// At least log2(2^a + 2^b).
 double log2_sum(double a, double b) {
   if (!(a < HUGE_VAL && b < HUGE_VAL)) return HUGE_VAL;  // NaN, too
   const double high = std::max(a, b), low = std::min(a, b);
-  constexpr double rounding = 0x1p-22;  // of the functions of float
+  constexpr double rounding = 0x1p-22;  // of the float32 functions
   const auto less = static_cast<float>(std::max(low - high, -100.0));
   return high + static_cast<double>(std::log2(1 + std::exp2(less))) + rounding;
 }
 
-/// At most a rounding above.
+/// Not below x, and above it by one rounding at most.
 float above(double x) { return static_cast<float>(x + 0x1p-22 * std::abs(x)); }
 
-/// A sample of a sequence's rows: few of a short one, which is little work itself.
+/// A sample of the rows of a sequence. It is smaller for short sequences, whose attention takes little time.
 struct Sample {
   explicit Sample(int64_t rows) : count(std::clamp<int64_t>(rows / 32, std::min<int64_t>(rows, 8), centre_rows)) {
     step = count > 0 ? rows / count : 1;
@@ -138,7 +137,7 @@ Levels WeightBounds::Head::levels_of(float least, float most) const {
   while (at.high < top && x[static_cast<size_t>(at.high)] < most) ++at.high;
   at.from = x[static_cast<size_t>(at.low)];
   const float to = x[static_cast<size_t>(at.high)];
-  at.beyond = to >= most ? 0 : most - to;  // NaN stays, and lets nothing be skipped
+  at.beyond = to >= most ? 0 : most - to;  // NaN remains NaN, and then nothing is skipped
   at.width = at.beyond == 0 ? to - at.from : most - at.from;
   return at;
 }

@@ -1,11 +1,12 @@
-// What all keys before a key block, or from it on, may weigh at most for a query of given length: the remainder that
-// the skip rule compares with its budget (docs/attention.md). With the keys' centre c, for a query q,
+// Bounds on the weight of all keys before a key block, or from it on, for a query of given length. The skip rule
+// compares this remainder with its budget (docs/explanation/skip-rule.md). With the centre c of the keys and a query q,
 //
 //     s q k' = s q c' + s q (k - c)'  <=  s q c' + |s| |q| |k - c|
 //
 // so the remainder is exp(s q c') times a function of x = |s| |q|, the same for all queries: the sum over the keys of
-// exp(x |k - c| - slope * distance). Its logarithm is convex in x. It is kept for some values of x, between which the
-// chord lies above it, and grows beyond them no faster than the largest |k - c|. All logarithms are to base 2.
+// exp(x |k - c| - slope * distance). Its logarithm is convex in x, so the chord between two values of x is an upper
+// bound. The logarithm is kept for some values of x. Beyond the largest of them it grows no faster than the largest
+// |k - c|. All logarithms are to base 2.
 #pragma once
 
 #include <algorithm>
@@ -19,12 +20,12 @@
 
 namespace alibi::kernels {
 
-/// Between which two of the kept values the queries of a block lie, and where.
+/// The two kept values of x that enclose the queries of a block.
 struct Levels {
   int low = 0, high = 0;
-  float from = 0;    ///< the low one
-  float width = 0;   ///< to the high one, or to the longest query if that lies beyond
-  float beyond = 0;  ///< by how much it does
+  float from = 0;    ///< the lower value
+  float width = 0;   ///< from there to the upper value, or to the longest query if that is larger
+  float beyond = 0;  ///< how much larger it is
 
   /// In [0, 1], rounded up.
   float share(float x) const { return width > 0 ? (x - from) / width * (1 + 0x1p-20f) : 0; }
@@ -44,13 +45,13 @@ class WeightBounds {
   struct Head {
     const float* centre = nullptr;   ///< [size]
     float centre_norm = 0;           ///< 0: the centre is zero
-    Values x = {};                   ///< rising, from 0
+    Values x = {};                   ///< increasing, from 0
     const Values* before = nullptr;  ///< [blocks + 1]: keys before a block, distances counted from the last of them
     const Values* from = nullptr;    ///< [blocks + 1]: keys from a block on, distances counted from the first of them
     const float *radius_before = nullptr, *radius_from = nullptr;  ///< [blocks + 1]: bounds on |k - c|
     const float *norm_before = nullptr, *norm_from = nullptr;      ///< [blocks + 1]: and on |k|
 
-    /// For queries of x in [least, most].
+    /// For queries whose x is in [least, most].
     Levels levels_of(float least, float most) const;
     Chord chord_before(const Levels& at, int64_t block) const { return chord(at, before[block], radius_before[block]); }
     Chord chord_from(const Levels& at, int64_t block) const { return chord(at, from[block], radius_from[block]); }
@@ -63,8 +64,8 @@ class WeightBounds {
     }
   };
 
-  /// Takes centres and lengths from samples of keys and queries. What must follow for every block of every key/value
-  /// head is measure_keys(), and then accumulate().
+  /// Computes centres and typical lengths from samples of keys and queries. The caller then calls measure_keys() for
+  /// every block of every key/value head, and then accumulate().
   WeightBounds(const Problem& problem, int64_t block_rows);
   void accumulate();
 
@@ -91,7 +92,7 @@ class WeightBounds {
 
   const Problem& problem_;
   int64_t block_rows_;
-  int64_t size_;                     // of a centre: head_dim rounded up to a vector, the rest zeros
+  int64_t size_;                     // of a centre: head_dim, padded with zeros to whole vectors
   KeyNorms radii_, norms_;           // bounds on |k - c| and |k|
   std::vector<float> centres_;       // [sequences][kv_heads][size]
   std::vector<float> centre_norms_;  // [sequences][kv_heads]
@@ -100,14 +101,14 @@ class WeightBounds {
   std::vector<Values> before_, from_;
 };
 
-/// A slope in powers of two. Of a direction that is closed nothing is asked: any will do.
+/// A slope in powers of two; 0 for a closed direction, whose keys are not seen.
 inline double slope_in_log2(float slope) {
   return slope == HUGE_VALF ? 0 : std::min(static_cast<double>(slope) * std::numbers::log2e, 1e30);
 }
 
-/// What keys add to the bounds, block by block (vector/measure.cc).
+/// Adds the keys of one block to the bounds (vector/measure.cc).
 void measure_keys(const Problem& problem, size_t sequence, int64_t kv_head, int64_t block, WeightBounds& bounds);
-/// rows[i] = `count` rows of a head, `step` apart, as float32 with `size` values each.
+/// rows[i] = row + i * step of a head for i in [0, count), as float32 with `size` values each.
 void load_rows(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t step, int64_t count,
                int64_t head, float* rows, int64_t size);
 /// products[i] = scale * log2(e) * q_i c' of the queries [row, row + count) of a sequence.

@@ -1,4 +1,4 @@
-// What a thread has while it computes a task of attention: memory, and arithmetic without denormals.
+// What a thread needs for a task of attention: memory, and arithmetic that flushes denormals to zero.
 #pragma once
 
 #include <cstddef>
@@ -7,10 +7,10 @@
 
 namespace alibi::kernels {
 
-/// The calling thread's workspace, kept from call to call (it is some hundreds of KiB).
+/// The workspace of the calling thread. It is some hundreds of KiB and kept between calls.
 class Workspace {
  public:
-  /// Room for `floats`, undefined; what was taken before is void.
+  /// Memory for `floats`, not initialized. Parts of an earlier workspace of this thread become invalid.
   static Workspace take(size_t floats);
   /// The next part of it, aligned to 64 bytes.
   float* part(int64_t floats);
@@ -21,8 +21,8 @@ class Workspace {
   size_t left_ = 0;
 };
 
-/// While it lives, this thread treats denormal numbers as zero: weights that underflow would otherwise cost a hundred
-/// cycles each.
+/// While one exists, its thread treats denormal numbers as zero. Otherwise each weight that underflows would cost a
+/// hundred cycles.
 class FlushDenormals {
  public:
   FlushDenormals();

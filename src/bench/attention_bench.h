@@ -11,16 +11,16 @@
 
 namespace alibi::bench {
 
-/// One data type. Inputs are made for the greatest length and cut for the others.
+/// Measures one data type. Inputs are made for the greatest length and shortened for the others.
 class AttentionBench {
  public:
-  /// `ceilings`, of the same data type, run in turns with what is measured.
+  /// `ceilings` must have the same data type. Their products alternate with the measured calls.
   AttentionBench(const AttentionBenchSettings& settings, DType dtype, int64_t greatest_length,
                  MatmulCeilings& ceilings);
   ~AttentionBench();
 
-  /// One point for each tolerance, timed in turns. Lengths of one pass should rise: what took long tells what would
-  /// take too long.
+  /// One point for each tolerance, timed alternately. Lengths of one pass should rise, because the time of a length is
+  /// predicted from shorter ones.
   std::vector<AttentionPoint> measure(Pass pass, int64_t length);
 
   /// Share of the blocks visited at `length` by [layer][head], at the default tolerance.
@@ -29,9 +29,9 @@ class AttentionBench {
  private:
   struct Candidate;
   std::vector<AttentionInputs> layers_of(int64_t length) const;
-  /// Seconds that one call should take, from what shorter lengths took; 0 if nothing is known.
+  /// Seconds that one call should take, predicted from shorter lengths; 0 if nothing is known.
   double expected(const AttentionPoint& point, const AttentionInputs& layer) const;
-  /// The first run: its blocks and memory. Returns its seconds.
+  /// Makes the first run, which measures blocks and memory. Returns its seconds.
   double run_once(Candidate& candidate) const;
 
   AttentionBenchSettings settings_;

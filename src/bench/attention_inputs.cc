@@ -6,7 +6,7 @@
 #include "core/random.h"
 #include "formats/safetensors.h"
 #include "model/pass.h"
-#include "nn/random_fill.h"
+#include "nn/elementwise.h"
 
 namespace alibi::bench {
 namespace {
@@ -34,7 +34,9 @@ AttentionInputs AttentionInputs::head(int64_t head) const {
   for (std::vector<float>* slopes : {&part.options.slopes, &part.options.slopes_after}) {
     if (!slopes->empty()) *slopes = {(*slopes)[static_cast<size_t>(head)]};
   }
-  if (options.buckets) part.options.buckets->table = options.buckets->table.slice(1, head, head + 1).clone();
+  const auto of_head = [head](const Tensor& table) { return table.slice(1, head, head + 1).clone(); };
+  if (options.buckets) part.options.buckets->table = of_head(options.buckets->table);
+  if (options.bias_by_distance) part.options.bias_by_distance = of_head(*options.bias_by_distance);
   return part;
 }
 
@@ -91,7 +93,7 @@ void save_inputs(const std::filesystem::path& file, const std::vector<AttentionI
     tensors.push_back({layer_name(i, "k"), layer.k.clone()});
     tensors.push_back({layer_name(i, "v"), layer.v.clone()});
   }
-  // The bias is shared by the layers.
+  // All layers share the bias.
   std::map<std::string, std::string> metadata = about;
   metadata["format"] = "pt";
   const AttentionOptions& options = layers.front().options;
@@ -102,6 +104,7 @@ void save_inputs(const std::filesystem::path& file, const std::vector<AttentionI
     tensors.push_back({"t5_table", options.buckets->table.clone()});
     metadata["t5_max_distance"] = fmt::format("{}", options.buckets->max_distance);
   }
+  if (options.bias_by_distance) tensors.push_back({"bias_by_distance", options.bias_by_distance->clone()});
   formats::write_safetensors(file, tensors, metadata);
 }
 
@@ -121,6 +124,7 @@ std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
           metadata("t5_max_distance"));
     options.buckets = BucketedBias{saved.load("t5_table"), distance};
   }
+  if (saved.contains("bias_by_distance")) options.bias_by_distance = saved.load("bias_by_distance");
   std::vector<AttentionInputs> layers;
   while (saved.contains(layer_name(layers.size(), "q"))) {
     const size_t i = layers.size();

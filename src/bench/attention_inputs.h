@@ -1,4 +1,4 @@
-// What attention is measured on: random tensors, or the queries, keys and values of a trained model.
+// Inputs of the attention benchmark: random tensors, or the queries, keys and values of a trained model.
 #pragma once
 
 #include <cstdint>

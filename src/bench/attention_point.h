@@ -1,4 +1,4 @@
-// What a benchmark of attention is asked and what it answers.
+// Settings and results of the attention benchmark.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct AttentionBenchSettings {
   uint64_t seed = 0;
   int64_t memory_bytes = int64_t{1} << 29;  ///< decode: what is read to empty the caches and to measure memory
 
-  /// Those to measure: only 0 where no linear bias allows to skip anything.
+  /// Tolerances to measure: only 0 if there is no linear bias, because nothing can be skipped then.
   std::vector<float> tolerances_of(DType dtype) const;
 };
 
@@ -44,7 +44,7 @@ struct AttentionPoint {
   double forward_seconds = 0;  ///< backward: of its forward part
   int64_t runs = 0;
   double flops = 0;    ///< nominal, all visible pairs: 4 H L^2 / 2 d forward, 2.5 times that backward
-  double ceiling = 0;  ///< FLOP/s, median of the matrix products that ran in turns with it
+  double ceiling = 0;  ///< FLOP/s, median of the matrix products that ran alternately with it
   double visited = 1;  ///< share of the visible blocks that was computed
   std::vector<double> visited_each = {};  ///< the same of each captured layer
   int64_t peak_bytes = 0;                 ///< tensors and workspaces at the peak of a call, beyond inputs and outputs
@@ -54,7 +54,7 @@ struct AttentionPoint {
   double warm_seconds = 0;  ///< decode: without emptying the caches between calls
 
   bool left_out() const { return expected_seconds > 0; }
-  /// Nominal: skipped work counts as done.
+  /// Nominal rate: skipped work counts as done.
   double rate() const { return flops / seconds; }
 };
 

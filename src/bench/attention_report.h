@@ -1,4 +1,4 @@
-// What the attention benchmarks measured, as lines of text and as JSON.
+// Results of the attention benchmarks, as lines of text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>

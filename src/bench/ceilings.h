@@ -1,4 +1,4 @@
-// What the machine can do at best, measured where it is compared with: matrix products by oneDNN, reads from memory.
+// The best rates of the machine: matrix products by oneDNN, and reads from memory.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace alibi::bench {
 
-/// The best rate of oneDNN's matrix products: on every thread a square product of its own, the size that runs fastest.
+/// The best rate of oneDNN's matrix products. Every thread computes a square product of its own, of the fastest size.
 class MatmulCeiling {
  public:
   enum class Layout : uint8_t {
@@ -20,8 +20,8 @@ class MatmulCeiling {
   MatmulCeiling(DType dtype, Layout layout);
   ~MatmulCeiling();
 
-  /// One more product of the fastest size; returns its rate in FLOP/s. To be called now and then while other things are
-  /// measured: the machine may have been slow at first.
+  /// Runs one more product of the fastest size and returns its rate in FLOP/s. Call it between other measurements,
+  /// because the speed of the machine may change.
   double run();
   /// The best rate seen.
   double best() const { return best_; }
@@ -33,12 +33,12 @@ class MatmulCeiling {
   double best_ = 0;
 };
 
-/// Both layouts of one data type, or of float32 where oneDNN has no products of that type on this CPU: what is computed
-/// with operands of that type is then widened, and can come near the rate of float32 at best.
+/// Both layouts of one data type, or of float32 if oneDNN has no products of that type on this CPU. Operands of that
+/// type are then widened, so float32 is the best rate they can reach.
 struct MatmulCeilings {
   explicit MatmulCeilings(DType asked_for);
 
-  /// "1,234 GFLOP/s", and which products are left out and why, if any.
+  /// "1,234 GFLOP/s", and the products that are left out with the reason.
   std::string describe() const;
 
   /// One more product of each; returns the better rate.
@@ -59,7 +59,7 @@ class MemoryReader {
   /// At most an eighth of the machine's memory is used.
   explicit MemoryReader(int64_t bytes);
 
-  /// Reads all of it with all threads: what the caches held before is gone.
+  /// Reads all of it with all threads, which empties the processor's caches of other data.
   void read();
   /// Best rate seen, bytes per second.
   double best() const { return best_; }

@@ -7,8 +7,8 @@
 namespace alibi::bench {
 namespace {
 
-/// The cache holds these many normal keys over and over: their norms are what counts, and making a million of them
-/// would take longer than measuring.
+/// Number of random keys that the cache repeats. Only their norms matter, and making a million different ones would
+/// take longer than the measurement.
 constexpr int64_t keys_at_once = 1 << 14;
 
 /// Batch 1, one query.

@@ -11,12 +11,12 @@
 namespace alibi::bench {
 
 /// Contexts must rise: the cache grows from one to the next. Before each timed call the processor's caches are emptied
-/// and another, small cache is decoded from: as in a model, where all other layers run between two calls of one, a
-/// layer's keys and values are far away, and the code is not.
+/// and another, small cache is decoded from. This is the state in a model, where all other layers run between two calls
+/// of one layer: its keys and values are not in the processor's caches, but the code is.
 class DecodeBench {
  public:
   DecodeBench(const AttentionBenchSettings& settings, DType dtype);
-  /// One point for each tolerance, timed in turns.
+  /// One point for each tolerance, timed alternately.
   std::vector<AttentionPoint> measure(int64_t context);
   /// Best rate at which memory was read between the calls, bytes per second.
   double bandwidth() const { return memory_.best(); }

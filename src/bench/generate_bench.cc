@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <nlohmann/json.hpp>
 
-#include "attention/decode/cache_gap.h"
+#include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "bench/timing.h"
 #include "core/check.h"
@@ -75,7 +75,7 @@ Context GenerateBench::filled(int64_t context) {
   return result;
 }
 
-/// Seconds to the first token of a prompt that is really read.
+/// Seconds to the first token of a prompt that is read without repetition.
 double GenerateBench::read_prompt(int64_t tokens) {
   Tensor ids = Tensor::empty({1, tokens}, DType::int32);
   for (int64_t i = 0; i < tokens; ++i) ids.data<int32_t>()[i] = ids_.data<int32_t>()[i % chunk];

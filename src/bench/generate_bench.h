@@ -38,14 +38,14 @@ struct GeneratePoint {
   double evicted_share = 0;  ///< bound of what evicted keys could have weighed
 };
 
-/// Contexts are made of the keys and values of a short prompt that the model really read, over and over: what a token
-/// costs depends on how long and how many they are, and reading a million would take hours.
+/// Contexts consist of repeated keys and values of a short prompt that the model read, because reading a million tokens
+/// would take hours. The cost of a token depends on the number and the norms of the keys only.
 class GenerateBench {
  public:
   GenerateBench(const LanguageModel& model, const GenerateBenchSettings& settings);
   ~GenerateBench();
 
-  /// Points for contexts that rise, whose tokens are timed in turns. `on_progress` gets what is being done.
+  /// Points for rising contexts, whose tokens are timed alternately. `on_progress` receives a description of the work.
   std::vector<GeneratePoint> measure(const std::vector<int64_t>& contexts,
                                      const std::function<void(double, const std::string&)>& on_progress);
   /// Bytes of all weights that a token needs, in the type that products are computed in.

@@ -14,10 +14,11 @@
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "nn/onednn_engine.h"
+#include "nn/products.h"
 
 namespace alibi::bench {
 struct MatmulCeiling::Products {
-  /// What one thread multiplies.
+  /// The product of one thread.
   struct Operands {
     std::shared_ptr<void> memory_of_a, memory_of_b, memory_of_c, memory_of_scratchpad;
     dnnl::memory a, b, c, scratchpad;
@@ -111,7 +112,7 @@ int64_t MatmulCeiling::size() const { return fastest_->size; }
 
 MatmulCeilings::MatmulCeilings(DType type)
     : asked_for(type),
-      dtype(nn::has_products(type) ? type : DType::float32),
+      dtype(nn::product_provider().has_products(type) ? type : DType::float32),
       plain(dtype, MatmulCeiling::Layout::plain),
       packed(dtype, MatmulCeiling::Layout::packed) {}
 

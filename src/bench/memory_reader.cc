@@ -10,7 +10,7 @@
 namespace alibi::bench {
 namespace {
 
-/// Sum of 64-bit words; the compiler makes vectors of it, and memory is slower than they are.
+/// Sum of 64-bit words. The compiler vectorizes it, so that memory is the limit.
 uint64_t sum_of(const uint64_t* words, int64_t count) {
   constexpr int64_t lanes = 16, cache_line = 8;
   constexpr int64_t ahead = 512;  // the hardware alone stops at the ends of pages

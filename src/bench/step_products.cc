@@ -1,169 +1,102 @@
 #include "bench/step_products.h"
 
 #include <algorithm>
-#include <string_view>
-#include <tuple>
 
 #include "bench/attention_inputs.h"
-#include "bench/timing.h"
 #include "core/check.h"
+#include "nn/cross_entropy.h"
 #include "nn/linear.h"
-#include "nn/product_observer.h"
+#include "train/batches.h"
 
 namespace alibi::bench {
-namespace {
 
-/// Memory of a parameter: its value, the rounded copy, or the gradient.
-struct Known {
-  const std::byte* begin;
-  const std::byte* end;
-  const Parameter* parameter;
-};
-
-class ParameterMemory {
- public:
-  explicit ParameterMemory(const std::vector<Parameter*>& parameters) {
-    for (const Parameter* parameter : parameters) {
-      for (const Tensor* tensor : {&parameter->value, &parameter->rounded, &parameter->gradient}) {
-        if (!tensor->defined()) continue;
-        const auto* begin = static_cast<const std::byte*>(tensor->raw());
-        known_.push_back({begin, begin + tensor->bytes(), parameter});
-      }
+StepProducts::StepProducts(LanguageModel& model, const TrainOptions& options, uint64_t seed)
+    : recompute_(options.recompute) {
+  for (Parameter* parameter : model.parameters()) {
+    if (!parameter->is_operand) continue;
+    if (parameter->name.starts_with("blocks.")) {
+      layers_.push_back(parameter);
+    } else {
+      check(head_ == nullptr, "[bench train] {} and {} are both matrices outside the blocks, expected one head",
+            parameter->name, head_ == nullptr ? "" : head_->name);
+      head_ = parameter;
     }
   }
+  check(head_ != nullptr, "[bench train] the model has no output matrix");
 
-  /// Null: no parameter's memory.
-  const Known* find(const void* data) const {
-    const auto* at = static_cast<const std::byte*>(data);
-    const auto found =
-        std::find_if(known_.begin(), known_.end(), [&](const Known& k) { return k.begin <= at && at < k.end; });
-    return found == known_.end() ? nullptr : &*found;
+  const int64_t rows = training::blocks_per_update(options) * options.train_length;
+  const int64_t most_rows =
+      std::max<int64_t>(1, options.micro_batch_tokens / options.train_length) * options.train_length;
+  for (int64_t begin = 0; begin < rows; begin += most_rows) {
+    micro_batches_.push_back(std::min(most_rows, rows - begin));
   }
 
- private:
-  std::vector<Known> known_;
-};
-
-/// "blocks.3.attn.Wqkv.weight" -> "attn.Wqkv"
-std::string without_layer(std::string name) {
-  constexpr std::string_view blocks = "blocks.", weight = ".weight";
-  if (name.starts_with(blocks)) name.erase(0, name.find('.', blocks.size()) + 1);
-  if (name.ends_with(weight)) name.erase(name.size() - weight.size());
-  return name;
-}
-
-ProductKind kind_of(const nn::Product& product, const ParameterMemory& parameters) {
-  ProductKind kind;
-  kind.product = product;
-  if (const Known* c = parameters.find(product.c.data)) {
-    kind.parameter = without_layer(c->parameter->name);
-    kind.pass = "dweight";
-  } else if (const Known* b = parameters.find(product.b.data)) {
-    kind.parameter = without_layer(b->parameter->name);
-    kind.pass = product.b.transposed ? "y" : "dx";
+  int64_t in = head_->value.size(1), out = 0;
+  for (const Parameter* weight : layers_) {
+    out = std::max(out, weight->value.size(0));
+    in = std::max(in, weight->value.size(1));
   }
-  return kind;
+  const DType type = head_->operand().dtype();
+  const int64_t logits = nn::cross_entropy_chunk_rows(head_->value.size(0)) * head_->value.size(0);
+  x_ = normal_tensor({micro_batches_.front() * in}, seed, 0).to(type);
+  y_ = normal_tensor({std::max(micro_batches_.front() * out, logits)}, seed, 1).to(type);
+  dx_ = Tensor({micro_batches_.front() * in}, type);
+  logits_ = Tensor({logits});
 }
 
-/// What makes two products alike.
-auto signature(const ProductKind& kind) {
-  const nn::Product& p = kind.product;
-  const auto layout = [](const nn::Matrix& m) { return std::tuple(m.stride, m.transposed, m.dtype); };
-  return std::tuple(kind.parameter, kind.pass, p.m, p.n, p.k, layout(p.a), layout(p.b), layout(p.c), p.bias != nullptr,
-                    p.accumulate);
+Tensor StepProducts::matrix(const Tensor& memory, int64_t rows, int64_t columns) const {
+  return memory.slice(0, 0, rows * columns).reshape({rows, columns});
 }
 
-/// Elements from the first to the last of a matrix that is read as [rows, columns].
-int64_t extent(const nn::Matrix& matrix, int64_t rows, int64_t columns) {
-  if (matrix.transposed) std::swap(rows, columns);
-  return (rows - 1) * matrix.stride + columns;
+bool StepProducts::is_recomputed(const Parameter& weight) const {
+  // The outputs of these two layers are sums of the residual stream, which is kept.
+  return recompute_ && weight.name.find("out_proj") == std::string::npos &&
+         weight.name.find("down_proj") == std::string::npos;
 }
 
-}  // namespace
-
-std::vector<RecordedProduct> record_products(const std::function<void()>& work) {
-  std::vector<RecordedProduct> recorded;
-  const nn::ScopedProductObserver observer([&](const nn::Product& product, double seconds) {
-    if (product.m > 0 && product.n > 0 && product.k > 0) recorded.push_back({product, seconds});
-  });
-  work();
-  return recorded;
+void StepProducts::run_layer(const Parameter& weight, int64_t rows) {
+  Tensor y = matrix(y_, rows, weight.value.size(0));
+  nn::linear(matrix(x_, rows, weight.value.size(1)), weight.operand(), nullptr, y);
 }
 
-ProductKind kind_of(const nn::Product& product, const std::vector<Parameter*>& parameters) {
-  return kind_of(product, ParameterMemory(parameters));
+void StepProducts::run_layer_backward(Parameter& weight, int64_t rows) {
+  Tensor dx = matrix(dx_, rows, weight.value.size(1));
+  nn::linear_backward(matrix(y_, rows, weight.value.size(0)), matrix(x_, rows, weight.value.size(1)), weight.operand(),
+                      &dx, &weight.gradient, nullptr);
 }
 
-double ProductKind::flops() const {
-  return 2 * static_cast<double>(product.m) * static_cast<double>(product.n) * static_cast<double>(product.k);
-}
-
-std::string ProductKind::operands() const {
-  const bool backward = pass != "y";
-  std::string text = product.accumulate ? "+= " : "";
-  text += backward ? "dy" : "x";
-  if (product.a.transposed) text += "'";
-  text += pass == "dweight" ? " x" : " W";
-  if (product.b.transposed) text += "'";
-  if (product.bias != nullptr) text += " + bias";
-  return text;
-}
-
-StepProducts::StepProducts(const std::vector<RecordedProduct>& step, const std::vector<Parameter*>& parameters,
-                           uint64_t seed) {
-  const ParameterMemory known(parameters);
-  for (const RecordedProduct& recorded : step) {
-    const nn::Product& product = recorded.product;
-    ProductKind kind = kind_of(product, known);
-    const auto same = std::find_if(kinds_.begin(), kinds_.end(),
-                                   [&](const ProductKind& other) { return signature(other) == signature(kind); });
-    kind_of_.push_back(static_cast<size_t>(same - kinds_.begin()));
-    if (same == kinds_.end()) kinds_.push_back(std::move(kind));
-    ++kinds_[kind_of_.back()].times;
-    products_.push_back(product);
+void StepProducts::run_head(int64_t rows) {
+  const int64_t words = head_->value.size(0), width = head_->value.size(1);
+  const int64_t most = nn::cross_entropy_chunk_rows(words);
+  for (int64_t begin = 0; begin < rows; begin += most) {
+    const int64_t count = std::min(most, rows - begin);
+    const Tensor x = matrix(x_, count, width), dlogits = matrix(y_, count, words);
+    Tensor logits = matrix(logits_, count, words), dx = matrix(dx_, count, width);
+    nn::matmul(x, false, head_->operand(), true, logits, false);
+    nn::matmul(dlogits, false, head_->operand(), false, dx, false);
+    nn::matmul(dlogits, true, x, false, head_->gradient, true);
   }
+}
 
-  // The pools first grow to what the largest product needs, then the products get their places in them.
-  const auto each_activation = [&](const auto& use) {
-    for (nn::Product& p : products_) {
-      if (known.find(p.a.data) == nullptr) use(p.a, Role::a, extent(p.a, p.m, p.k));
-      if (known.find(p.b.data) == nullptr) use(p.b, Role::b, extent(p.b, p.k, p.n));
-      if (known.find(p.c.data) == nullptr) use(p.c, Role::c, extent(p.c, p.m, p.n));
+void StepProducts::run() {
+  for (const int64_t rows : micro_batches_) {
+    for (const Parameter* weight : layers_) run_layer(*weight, rows);
+    run_head(rows);
+    for (auto weight = layers_.rbegin(); weight != layers_.rend(); ++weight) {
+      if (is_recomputed(**weight)) run_layer(**weight, rows);
+      run_layer_backward(**weight, rows);
     }
-  };
-  std::map<std::pair<Role, DType>, int64_t> elements;
-  each_activation([&](const nn::Matrix& matrix, Role role, int64_t size) {
-    int64_t& most = elements[{role, matrix.dtype}];
-    most = std::max(most, size);
-  });
-  for (const auto& [key, size] : elements) {
-    const auto [role, type] = key;
-    pools_[key] =
-        role == Role::c ? Tensor({size}, type) : normal_tensor({size}, seed, static_cast<uint64_t>(role)).to(type);
   }
-  each_activation([&](nn::Matrix& matrix, Role role, int64_t) { matrix.data = pools_.at({role, matrix.dtype}).raw(); });
-}
-
-std::vector<double> StepProducts::run() {
-  std::vector<double> sums(kinds_.size());
-  for (size_t i = 0; i < products_.size(); ++i) {
-    sums[kind_of_[i]] += seconds_of([&] { nn::run_in_tasks(products_[i]); });
-  }
-  return sums;
-}
-
-std::vector<double> StepProducts::seconds_in(const std::vector<RecordedProduct>& step) const {
-  check(step.size() == products_.size(), "[step products] a step of {} products, expected {} as in the one before",
-        step.size(), products_.size());
-  std::vector<double> sums(kinds_.size());
-  for (size_t i = 0; i < step.size(); ++i) sums[kind_of_[i]] += step[i].seconds;
-  return sums;
 }
 
 double StepProducts::flops() const {
-  double sum = 0;
-  for (const ProductKind& kind : kinds_) sum += static_cast<double>(kind.times) * kind.flops();
-  return sum;
+  double of_row = 3 * static_cast<double>(head_->value.elements());
+  for (const Parameter* weight : layers_) {
+    of_row += (is_recomputed(*weight) ? 4 : 3) * static_cast<double>(weight->value.elements());
+  }
+  double rows = 0;
+  for (const int64_t count : micro_batches_) rows += static_cast<double>(count);
+  return 2 * rows * of_row;
 }
 
 }  // namespace alibi::bench

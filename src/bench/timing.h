@@ -1,5 +1,5 @@
-// Timing on a noisy machine: what is to be compared runs in turns, so that a slow phase hits all of it alike, and the
-// median is reported.
+// Timing on a noisy machine: works to be compared alternate, so that a slow phase affects all of them, and the median
+// is reported.
 #pragma once
 
 #include <functional>
@@ -19,20 +19,20 @@ struct TimingOptions {
   int most_runs = 100;
 };
 
-/// Something to be timed.
+/// Work to be timed.
 struct Work {
   std::function<void()> run;
   std::function<void()> prepare = {};  ///< called before each run, not timed; may be empty
   std::vector<double> seconds = {};    ///< one entry for each run
 };
 
-/// Runs the works in turns, each until it has had its time. They should have run once before (warm caches, memory that
-/// is allocated once). A work that already has an entry in `seconds` of at least the time allowed is left as it is.
+/// Runs the works alternately until each has used its time. Run each once before (warm caches, memory that is allocated
+/// once). A work that already has an entry in `seconds` of at least the allowed time is not run.
 void run_in_turns(std::vector<Work>& works, const TimingOptions& options);
 
-/// Of an even number of values the lower middle; 0 if there are none.
+/// Of an even number of values, the lower one of the two in the middle; 0 if there are no values.
 double median(std::vector<double> values);
-/// 0 if there are none.
+/// 0 if there are no values.
 double least(const std::vector<double>& values);
 
 }  // namespace alibi::bench

@@ -9,8 +9,6 @@
 #include "alibi/language_model.h"
 #include "alibi/train.h"
 #include "bench/ceilings.h"
-#include "bench/replay.h"
-#include "bench/step_products.h"
 #include "bench/train_step.h"
 
 namespace alibi::bench {
@@ -20,22 +18,10 @@ struct TrainBenchSettings {
   bool recompute = false;
   int64_t batch_tokens = 8192;  ///< of a step, rounded to whole blocks of the length, at least one
   int64_t micro_batch_tokens = TrainOptions().micro_batch_tokens;
-  double seconds = 3;                        ///< time for each point
-  double longest = 30;                       ///< points whose single step would take longer are left out
-  int64_t most_bytes = 0;                    ///< and those that would need more memory; 0: most of what the machine has
-  bool products = false;                     ///< tell of each product
-  std::vector<int64_t> replay_threads = {};  ///< tell how a step would do on so many threads
+  double seconds = 3;      ///< time for each point
+  double longest = 30;     ///< points whose single step would take longer are left out
+  int64_t most_bytes = 0;  ///< and those that would need more memory; 0: most of what the machine has
   uint64_t seed = 0;
-};
-
-/// All products of one kind in a step.
-struct ProductPoint {
-  ProductKind kind;
-  double seconds = 0;       ///< alone, among the other products, which ran in turns with the step; median
-  double step_seconds = 0;  ///< within the step; median
-
-  double flops() const { return static_cast<double>(kind.times) * kind.flops(); }
-  double rate() const { return flops() / seconds; }
 };
 
 /// A model at one length.
@@ -56,17 +42,15 @@ struct TrainPoint {
 
   double seconds = 0;       ///< of a step, median
   double best_seconds = 0;  ///< least
-  double of_first = 0;      ///< seconds over those of the first model, if it ran in turns with this one, else 0
+  double of_first = 0;      ///< seconds over those of the first model, if it alternated with this one, else 0
   int64_t runs = 0;
-  double matmul_seconds = 0;  ///< of its matrix products alone, which ran in turns with it; median
+  double matmul_seconds = 0;  ///< of its matrix products alone, which alternated with it; median
   double matmul_flops = 0;    ///< of those
-  double ceiling = 0;         ///< FLOP/s, median of the square products that ran in turns with it
+  double ceiling = 0;         ///< FLOP/s, median of the square products that alternated with it
   int64_t peak_bytes = 0;     ///< tensors and workspaces at the peak of a step, with weights and optimizer
   int64_t resident_before = 0,
-          peak_resident = 0;                ///< of the process, before the model was made and at most; 0: unknown
-  double loss = 0;                          ///< of the first step
-  std::vector<ProductPoint> products = {};  ///< if asked for, what takes longest first
-  std::vector<Replay> replays = {};         ///< of a step, if asked for
+          peak_resident = 0;  ///< of the process, before the model was made and at most; 0: unknown
+  double loss = 0;            ///< of the first step
 
   bool left_out() const { return expected_seconds > 0 || too_large; }
   double tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
@@ -77,11 +61,11 @@ struct TrainPoint {
 
 class TrainBench {
  public:
-  /// `ceilings`, of the precision's data type, run in turns with what is measured.
+  /// `ceilings` must have the data type of the precision. Their products alternate with the steps.
   TrainBench(const TrainBenchSettings& settings, MatmulCeilings& ceilings);
 
-  /// Makes the models (with_position() and so on are the caller's), trains them some steps and forgets them. They take
-  /// turns, step by step, as many as memory holds at once. Their layers are to have the same shapes.
+  /// Makes the models of these complete configurations, trains them for some steps and destroys them. Their steps
+  /// alternate, for as many models as fit in memory. Their layers must have the same shapes.
   std::vector<TrainPoint> measure(const std::string& name, const std::vector<LanguageModelConfig>& configs,
                                   int64_t length);
 
@@ -90,7 +74,6 @@ class TrainBench {
   TrainPoint describe(const std::string& name, const LanguageModelConfig& config, const TrainOptions& options);
   std::unique_ptr<Running> start(TrainPoint& point, const LanguageModelConfig& config, const TrainOptions& options);
   void time(const std::vector<std::unique_ptr<Running>>& group);
-  std::vector<Replay> replay_step(TrainStep& step, int runs) const;
 
   TrainBenchSettings settings_;
   MatmulCeilings& ceilings_;

@@ -1,4 +1,4 @@
-// What the training benchmark measured, as lines of text and as JSON.
+// Results of the training benchmark, as lines of text and as JSON.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -13,12 +13,6 @@ std::string train_table_head(const std::string& name, const LanguageModelConfig&
                              const TrainBenchSettings& settings);
 /// `ceiling`: the best rate of matrix products so far, FLOP/s.
 std::string train_table_row(const TrainPoint& point, double ceiling);
-
-/// The products of a point, one in a row.
-std::string products_table(const TrainPoint& point, double ceiling);
-
-/// The replays of a point: how each number of threads does, and what loses most.
-std::string replay_table(const TrainPoint& point);
 
 nlohmann::ordered_json to_json(const TrainPoint& point, double ceiling);
 

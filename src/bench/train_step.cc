@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "train/update.h"
+#include "train/batches.h"
 
 namespace alibi::bench {
 
@@ -18,20 +18,21 @@ std::vector<int32_t> golden_ratio_tokens(int64_t count, int64_t vocab_size) {
 }
 
 TrainOptions step_options(int64_t length, int64_t batch_tokens, int64_t micro_batch_tokens) {
-  constexpr int64_t steps = 1'000'000;
+  constexpr int64_t steps = 1'000'000, most = INT32_MAX;
+  check_usage(batch_tokens <= most, "[bench train] batch_tokens is {}, expected at most {}", batch_tokens, most);
   TrainOptions options;
-  options.length = length;
+  options.train_length = length;
   options.batch_tokens = std::max<int64_t>(1, batch_tokens / length) * length;
   options.micro_batch_tokens = micro_batch_tokens;
-  options.tokens = steps * options.batch_tokens;
+  options.train_tokens = steps * options.batch_tokens;
   return options;
 }
 
 TrainStep::TrainStep(const LanguageModelConfig& config, const TrainOptions& options)
     : options_(options),
       model_(config, options.seed),
-      tokens_(golden_ratio_tokens(training::blocks_per_update(options) * options.length, config.vocab_size)),
-      order_(tokens_, options.length, config.vocab_size - 1, options.seed),
+      tokens_(golden_ratio_tokens(training::blocks_per_update(options) * options.train_length, config.vocab_size)),
+      order_(tokens_, options.train_length, config.vocab_size - 1, options.seed),
       parameters_(model_.parameters()),
       optimizer_(options_, parameters_) {
   check_usage(!config.adaptive, "[bench train] the model has an adaptive softmax, expected one table of tokens");

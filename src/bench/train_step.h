@@ -16,7 +16,7 @@ std::vector<int32_t> golden_ratio_tokens(int64_t count, int64_t vocab_size);
 /// A model in training on such tokens: zero gradients, forward, backward, clipping, optimizer, weights rounded.
 class TrainStep {
  public:
-  /// Throws UsageError if the model has an adaptive softmax: what its products are depends on the text.
+  /// Throws UsageError if the model has an adaptive softmax, because its products depend on the text.
   TrainStep(const LanguageModelConfig& config, const TrainOptions& options);
 
   /// One update. Returns the mean loss of its tokens before it.
@@ -35,7 +35,7 @@ class TrainStep {
   int64_t step_ = 0;
 };
 
-/// Options of a step of `batch_tokens`: AdamW far from the end of its warmup, so that the model stays what it was.
+/// Options of a step of `batch_tokens`. AdamW is at the beginning of a long warmup, so the weights hardly change.
 TrainOptions step_options(int64_t length, int64_t batch_tokens, int64_t micro_batch_tokens);
 
 }  // namespace alibi::bench

@@ -10,7 +10,7 @@
 #include "alibi/runtime.h"
 #include "alibi/training_data.h"
 #include "alibi/version.h"
-#include "compare/defaults.h"
+#include "compare/bigram.h"
 #include "compare/held_out.h"
 #include "compare/report_settings.h"
 #include "compare/run.h"
@@ -39,12 +39,12 @@ std::string utc_now() {
   return text;
 }
 
-/// Everything that the results of the runs follow from, but which runs these are.
+/// Everything that the results of a run depend on, except its method, seed and training length.
 formats::OrderedJson identity_of(const CompareOptions& options, const TrainingData& data) {
   formats::OrderedJson identity;
   for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
     const std::string_view name = option.name;
-    if (option.changes_result && name != "length" && name != "seed") {
+    if (option.changes_result && name != "train_length" && name != "seed") {
       identity[option.name] = formats::json_of(option.get(options.train));
     }
   }
@@ -54,15 +54,16 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
     if (given || !field.default_text)
       identity[field.name] = formats::json_of(given ? *given : training::default_of(field));
   }
-  const LanguageModelConfig of_t5 = comparison::model_config(options, Position::t5, options.train.length, nullptr);
-  identity["t5_rate_factor"] = of_t5.transformer.t5_rate_factor;  // what is usual was not always the same
+  const LanguageModelConfig of_t5 =
+      comparison::model_config(options, Position::t5, options.train.train_length, nullptr);
+  identity["t5_rate_factor"] = of_t5.transformer.attention.t5_rate_factor;  // what is usual was not always the same
   identity["dropout"] = options.dropout ? formats::OrderedJson(*options.dropout) : formats::OrderedJson(nullptr);
   identity["tokenizer"] = data.tokenizer->fingerprint();
   identity["text"] = training::fingerprint(data.train.tokens);
   identity["held_out_text"] = training::fingerprint(data.valid.tokens);
   identity["lengths"] = options.lengths;
   identity["stride"] = options.stride;
-  if (options.stream) identity["stream"] = true;  // absent in comparisons of earlier versions
+  if (options.one_pass) identity["stream"] = true;  // absent in comparisons of earlier versions
   if (const auto& interpolation = options.interpolation) {
     identity["interpolation"] =
         interpolation->dynamic ? formats::OrderedJson("dynamic") : formats::OrderedJson(interpolation->factor);
@@ -101,11 +102,11 @@ class Comparison {
   comparison::HeldOutPlan plan_;
   HeldOut held_out_;
   std::vector<comparison::Tuning> tunings_;  // of the methods, if asked
-  CompareStatus at_;                         // the run that is going on
+  CompareStatus at_;                         // the run in progress
   int64_t runs_done_here_ = 0;               // by this call, for the estimate
 };
 
-/// Lengths are compared at the same number of tokens in each update.
+/// Training lengths are compared at the same number of tokens per update.
 void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
   int64_t common = 1;
   for (const int64_t length : lengths) common = std::min<int64_t>(std::lcm(common, length), INT32_MAX);
@@ -122,14 +123,14 @@ void Comparison::check_options() {
   const OptionValue* causal = options_.model.find("causal");
   check_usage(!causal || *causal == OptionValue(true),
               "[compare] encoders are not compared yet: causal is false, expected true");
-  if (options_.train_lengths.empty()) options_.train_lengths = {options_.train.length};
+  if (options_.train_lengths.empty()) options_.train_lengths = {options_.train.train_length};
   std::sort(options_.train_lengths.begin(), options_.train_lengths.end());
   const auto repeated = std::unique(options_.train_lengths.begin(), options_.train_lengths.end());
   options_.train_lengths.erase(repeated, options_.train_lengths.end());
-  options_.train.length = options_.train_lengths.front();
+  options_.train.train_length = options_.train_lengths.front();
   options_.train.validate();
-  check_usage(options_.train.length >= 1, "[compare] a training length is {}, expected at least 1",
-              options_.train.length);
+  check_usage(options_.train.train_length >= 1, "[compare] a training length is {}, expected at least 1",
+              options_.train.train_length);
   check_updates(options_.train_lengths, options_.train.batch_tokens);
   constexpr int64_t most_seeds = 10'000;
   check_usage(options_.seeds >= 1 && options_.seeds <= most_seeds, "[compare] seeds is {}, expected 1 to {}",
@@ -137,18 +138,18 @@ void Comparison::check_options() {
   check_usage(options_.stride >= 0, "[compare] stride is {}, expected at least 0", options_.stride);
   check_usage(options_.timing_rounds >= 0, "[compare] timing_rounds is {}, expected at least 0",
               options_.timing_rounds);
-  check_usage(!options_.methods.empty(), "[compare] there are no methods to compare");
-  std::vector<Position> sorted = options_.methods;
+  check_usage(!options_.positions.empty(), "[compare] there are no methods to compare");
+  std::vector<Position> sorted = options_.positions;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
   check_usage(twice == sorted.end(), "[compare] the method {} is named twice",
               twice == sorted.end() ? "" : name_of(*twice));
-  for (const Position method : options_.methods) {
-    comparison::model_config(options_, method, options_.train.length, nullptr);  // throws what is wrong with it
+  for (const Position method : options_.positions) {
+    comparison::model_config(options_, method, options_.train.train_length, nullptr);  // throws what is wrong with it
   }
   std::vector<int64_t>& lengths = options_.lengths;
   if (lengths.empty()) {
-    lengths = comparison::lengths_to_measure(options_.train.length);
+    lengths = comparison::lengths_to_measure(options_.train.train_length);
     lengths.insert(lengths.end(), options_.train_lengths.begin(), options_.train_lengths.end());
   }
   std::sort(lengths.begin(), lengths.end());
@@ -180,7 +181,7 @@ void Comparison::read_text() {
   if (!warning_.empty() && options_.on_warning) options_.on_warning(warning_);
   for (const int64_t length : options_.train_lengths) {
     TrainOptions train = options_.train;
-    train.length = length;
+    train.train_length = length;
     train.check_text(static_cast<int64_t>(data_.train.tokens.size()));
   }
   const auto stream = static_cast<int64_t>(data_.valid.tokens.size());
@@ -189,16 +190,18 @@ void Comparison::read_text() {
       "[compare] {} held-out tokens are to be scored, fewer than the longest length, {}; give more text with --valid, "
       "more --eval-tokens or shorter --lengths",
       std::min(stream, options_.eval_tokens), options_.lengths.back());
-  plan_ = comparison::plan_held_out(stream, options_.eval_tokens, options_.train.length, options_.lengths.back());
+  plan_ = comparison::plan_held_out(stream, options_.eval_tokens, options_.train.train_length, options_.lengths.back());
   held_out_ = comparison::describe(data_, plan_.blocks);
+  held_out_.bigram_nll =
+      comparison::bigram_nll(data_.train.tokens, data_.valid.tokens, plan_.blocks, data_.tokenizer->vocab_size());
 }
 
-/// All methods from one seed before the next seed, so that there is a whole comparison early.
+/// All methods of one seed come before the next seed, so that a complete comparison exists early.
 std::vector<RunResults> Comparison::planned_runs() const {
   std::vector<RunResults> runs;
   for (int64_t seed = 0; seed < options_.seeds; ++seed) {
     for (const int64_t length : options_.train_lengths) {
-      for (const Position method : options_.methods) {
+      for (const Position method : options_.positions) {
         RunResults run;
         run.method = name_of(method);
         run.train_length = length;
@@ -210,9 +213,9 @@ std::vector<RunResults> Comparison::planned_runs() const {
   return runs;
 }
 
-/// False: stopped.
+/// Returns false if it was stopped.
 bool Comparison::tune_methods(const comparison::RunSetting& setting) {
-  for (const Position method : options_.methods) {
+  for (const Position method : options_.positions) {
     if (options_.tune_rates.empty()) break;
     at_.method = name_of(method);
     tunings_.push_back(comparison::tune(
@@ -224,7 +227,7 @@ bool Comparison::tune_methods(const comparison::RunSetting& setting) {
 
 TrainOptions Comparison::train_options(const RunResults& run) const {
   TrainOptions train = options_.train;
-  train.length = run.train_length;
+  train.train_length = run.train_length;
   train.seed = run.seed;
   for (const comparison::Tuning& tuning : tunings_) {
     if (name_of(tuning.method) == run.method) train.learning_rate = tuning.best();
@@ -249,7 +252,7 @@ void Comparison::report(CompareStatus status, double run_fraction) const {
 CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_t planned) const {
   const TrainOptions& t = options_.train;
   CompareResults results;
-  results.train_length = t.length;
+  results.train_length = t.train_length;
   results.seed = t.seed;
   results.threads = threads();
   results.preset = options_.preset;
@@ -271,8 +274,8 @@ CompareResults Comparison::results_of(const std::vector<RunResults>& done, size_
   results.seconds = seconds();
   const Tokenizer* tokenizer = data_.tokenizer.get();
   results.settings = comparison::report_settings(
-      options_, comparison::model_config(options_, options_.methods.front(), t.length, tokenizer), data_, corpus_name_,
-      plan_, tunings_);
+      options_, comparison::model_config(options_, options_.positions.front(), t.train_length, tokenizer), data_,
+      corpus_name_, plan_, tunings_);
   if (!warning_.empty()) results.settings.emplace_back("Warning", warning_);
   return results;
 }

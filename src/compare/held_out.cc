@@ -4,7 +4,7 @@
 #include <cmath>
 
 #include "core/parallel.h"
-#include "generate/utf8.h"
+#include "generate/growing_text.h"
 
 namespace alibi::comparison {
 namespace {
@@ -17,7 +17,7 @@ int64_t size_of(const std::vector<Segment>& segments) {
   return size;
 }
 
-/// So many stretches of [first, end), the room between and around them shared out evenly.
+/// Stretches of these sizes within [first, end), spread evenly.
 std::vector<Segment> spread(std::vector<int64_t> sizes, int64_t first, int64_t end) {
   int64_t taken = 0;
   for (const int64_t size : sizes) taken += size;
@@ -33,7 +33,7 @@ std::vector<Segment> spread(std::vector<int64_t> sizes, int64_t first, int64_t e
   return segments;
 }
 
-/// Bytes that tokens decode to where they stand: a tokenizer may treat the beginning of a text apart.
+/// Bytes that tokens decode to at their place: a tokenizer may decode the beginning of a text differently.
 int64_t decoded_size(const TrainingData& data, const Segment& segment) {
   const auto decoded = [&](int64_t begin, int64_t end) {
     const auto count = static_cast<size_t>(end - begin);
@@ -44,7 +44,7 @@ int64_t decoded_size(const TrainingData& data, const Segment& segment) {
   return decoded(segment.begin - 1, segment.end) - decoded(segment.begin - 1, segment.begin);
 }
 
-/// Bytes of text for each byte that decoding gives.
+/// Ratio of the bytes of the text to the bytes of its decoded tokens.
 double bytes_per_decoded(const TrainingData& data) {
   if (data.tokenizer->kind() == "byte") return 1;
   const auto all = static_cast<double>(data.tokenizer->decode(data.valid.tokens).size());
@@ -57,6 +57,19 @@ Segment overlap(const Segment& a, const Segment& b) {
 }
 
 }  // namespace
+
+std::vector<int64_t> lengths_to_measure(int64_t train_length) {
+  std::vector<int64_t> lengths;
+  for (const int64_t quarters : {4, 5, 6, 8, 12, 16, 24, 32, 64}) lengths.push_back((train_length * quarters + 2) / 4);
+  lengths.erase(std::unique(lengths.begin(), lengths.end()), lengths.end());
+  return lengths;
+}
+
+int64_t tokens_to_score(const std::string& preset, int64_t longest) {
+  const bool is_small = preset == "small" || preset == "wikitext103";
+  const int64_t of_preset = preset == "tiny" ? 1 << 16 : is_small ? 1 << 18 : 1 << 20;
+  return std::max(of_preset, 16 * longest);
+}
 
 std::vector<Segment> spread_blocks(int64_t stream, int64_t wanted, int64_t longest) {
   wanted = std::min(wanted, stream);
@@ -73,11 +86,11 @@ HeldOutPlan plan_held_out(int64_t stream, int64_t wanted, int64_t train_length, 
   for (const int64_t context : {train_length, longest}) plan.contexts.push_back(context);
   std::sort(plan.contexts.begin(), plan.contexts.end());
   plan.contexts.erase(std::unique(plan.contexts.begin(), plan.contexts.end()), plan.contexts.end());
-  // All groups have the longest of the contexts before them, and there is as much text for groups as for that.
+  // Every group has text of the longest context before it, and at least half of the stream is left for groups.
   std::erase_if(plan.contexts, [&](int64_t context) { return context < kGroup || context > stream / 2; });
   if (plan.contexts.empty()) return plan;
   const int64_t first = plan.contexts.back();
-  // As many as make the whole curve cost about as much as two or three evaluations.
+  // This many groups make the whole curve cost about as much as two or three evaluations.
   const int64_t affordable = std::clamp<int64_t>(2 * plan.tokens / first, 8, 64);
   const int64_t groups = std::min(affordable, (stream - first) / kGroup);
   plan.groups = spread(std::vector<int64_t>(static_cast<size_t>(groups), kGroup), first, stream);

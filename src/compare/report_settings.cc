@@ -8,18 +8,18 @@
 #include "compare/run.h"
 #include "core/format.h"
 #include "formats/options.h"
-#include "train/update.h"
+#include "train/batches.h"
 
 namespace alibi::comparison {
 namespace {
 
 std::string model_text(const TransformerConfig& model) {
   std::string text = fmt::format("{} layers, d_model {}, {} heads, feed-forward {}, {}", model.layers, model.d_model,
-                                 model.heads, model.ffn_dim(), name_of(model.activation));
-  return model.dropout > 0 ? text + fmt::format(", dropout {:g}", model.dropout) : text;
+                                 model.attention.heads, model.ffn_dim(), name_of(model.block.activation));
+  return model.block.dropout > 0 ? text + fmt::format(", dropout {:g}", model.block.dropout) : text;
 }
 
-/// "t5_buckets 32": what the models of a method have, at all training lengths.
+/// "t5_buckets 32": the values of a field in the models of a method, at all training lengths.
 std::string field_text(const ConfigField& field, const CompareOptions& options, Position method) {
   std::set<std::string> values;
   for (const int64_t length : options.train_lengths) {
@@ -29,15 +29,15 @@ std::string field_text(const ConfigField& field, const CompareOptions& options, 
   return fmt::format("{} {}", field.name, fmt::join(values, " or "));
 }
 
-/// What the models have besides their size: what was given for all, and what belongs to a method.
+/// Fields of the models besides their size: those given for all models, and those of a position method.
 std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
-  std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.embedding_scale);
+  std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.transformer.embedding.scale);
   const std::set<std::string_view> said = {"layers", "d_model", "heads", "embedding_scale"};
   for (const ConfigField& field : options_of<LanguageModelConfig>) {
     const bool is_news = options.model.find(field.name) && !field.more.position && !said.contains(field.name);
-    if (is_news) text += "; " + field_text(field, options, options.methods.front());
+    if (is_news) text += "; " + field_text(field, options, options.positions.front());
   }
-  for (const Position method : options.methods) {
+  for (const Position method : options.positions) {
     std::vector<std::string> own;
     for (const ConfigField& field : config_fields()) {
       if (field.more.position == method) own.push_back(field_text(field, options, method));
@@ -74,17 +74,17 @@ std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& pl
     windows += interpolation->dynamic ? ", alibi also with slopes times training length / length"
                                       : fmt::format(", alibi also with slopes divided by {:g}", interpolation->factor);
   }
-  if (options.stream) windows += ", and one pass in which each target sees all the text before it";
+  if (options.one_pass) windows += ", and one pass in which each target sees all the text before it";
   return fmt::format(
       "{}, over {} held-out tokens in {} blocks, evenly spread over the files; the same targets at every "
       "length",
       windows, core::format_integer(plan.tokens), plan.blocks.size());
 }
 
-/// What an update really has: whole blocks.
+/// Updates consist of whole blocks, so they may have fewer tokens than was asked for.
 std::string training_text(const CompareOptions& options) {
   const TrainOptions& t = options.train;
-  const int64_t update = training::blocks_per_update(t) * t.length;
+  const int64_t update = training::blocks_per_update(t) * t.train_length;
   return fmt::format("{} tokens in {} updates of {}, in blocks of {}, in {}", t.steps() * update, t.steps(), update,
                      fmt::join(options.train_lengths, ", "), name_of(t.precision));
 }

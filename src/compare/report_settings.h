@@ -1,4 +1,4 @@
-// The settings of a comparison in words, for its report.
+// The settings of a comparison as text, for its report.
 #pragma once
 
 #include <string>
@@ -12,7 +12,7 @@
 
 namespace alibi::comparison {
 
-/// Names and values in the order of the report. `model` is that of any of the methods.
+/// Names and values in the order of the report. `model` is the model of any of the methods.
 std::vector<std::pair<std::string, std::string>> report_settings(
     const CompareOptions& options, const LanguageModelConfig& model, const TrainingData& data,
     const std::string& corpus_name, const HeldOutPlan& plan, const std::vector<Tuning>& tunings);

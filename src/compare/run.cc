@@ -17,7 +17,7 @@
 namespace alibi::comparison {
 namespace {
 
-/// Shares of a run's time, for the estimate of what is left.
+/// Shares of a run's time, for the estimate of the remaining time.
 constexpr double kTrainShare = 0.65, kEvaluateShare = 0.31;
 
 class Run {
@@ -50,7 +50,7 @@ class Run {
   LanguageModel make_model() const {
     if (run_.trained) return LanguageModel::load(setting_.store.path_of(results_));
     return recipe_of(options_, position_from(results_.method))
-        .model(train_.length, setting_.data.tokenizer, train_.seed);
+        .model(train_.train_length, setting_.data.tokenizer, train_.seed);
   }
   bool is_stopped() const { return options_.should_stop && options_.should_stop(); }
   bool train_model();
@@ -68,7 +68,7 @@ class Run {
   std::function<void(int64_t done, int64_t all)> telling(int64_t length, double begun, double share) const;
   void keep_positions(const Evaluation& evaluation);
   void sample();
-  /// Some methods' positions end.
+  /// Last position of the method, if it has one.
   std::optional<int64_t> end() const { return model::end_of_positions(model_.config().transformer); }
   bool can_run_at(int64_t length) const { return !end() || length <= *end(); }
   std::string why_not() const { return fmt::format("{} positions end at {}", results_.method, *end()); }
@@ -82,7 +82,7 @@ class Run {
   LanguageModel model_;
 };
 
-/// About 200 points make a curve; each is the mean of the updates since the last.
+/// A curve of about 200 points. Each is the mean of the updates since the previous point.
 std::vector<LossPoint> loss_curve(const TrainResult& trained) {
   const auto steps = static_cast<int64_t>(trained.loss.size()), every = std::max<int64_t>(1, steps / 200);
   std::vector<LossPoint> curve;
@@ -100,7 +100,7 @@ std::vector<LossPoint> loss_curve(const TrainResult& trained) {
   return curve;
 }
 
-/// Of an evaluation, in windows or in one pass.
+/// Takes the numbers of an evaluation, in windows or in one pass.
 template <class Evaluated>
 void take(const Evaluated& evaluated, int64_t bytes, EvaluationPoint& point) {
   point.tokens = evaluated.tokens;
@@ -134,7 +134,7 @@ bool Run::train_model() {
   };
   results_.parameters = model_.parameter_count();
   results_.learning_rate = train_.learning_rate;
-  results_.train_flops_per_token = training_flops_per_token(model_.config(), train_.length);
+  results_.train_flops_per_token = training_flops_per_token(model_.config(), train_.train_length);
   TrainResult trained;
   try {
     trained = train(model_, setting_.data.train.tokens, train_, run);
@@ -168,15 +168,16 @@ void Run::leave_gaps() {
   }
 }
 
-/// Numbers of an evaluation that overflowed.
+/// Numbers of an evaluation that overflowed are NaN.
 void take_nothing(EvaluationPoint& point) {
   point.nll = point.perplexity = point.bits_per_byte = point.tokens_per_second =
       std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Losses by position: at four times the training length both the start and the far end have many windows.
+/// Keeps the losses by position of the longest evaluation up to four times the training length, which still has many
+/// windows.
 void Run::keep_positions(const Evaluation& evaluation) {
-  if (results_.per_position_length != 0 && evaluation.length > 4 * train_.length) return;
+  if (results_.per_position_length != 0 && evaluation.length > 4 * train_.train_length) return;
   results_.per_position_length = evaluation.length;
   results_.per_position_nll.clear();
   for (size_t p = 0; p < evaluation.position_nll.size(); ++p) {
@@ -185,7 +186,7 @@ void Run::keep_positions(const Evaluation& evaluation) {
   }
 }
 
-/// Shows how far an evaluation is that takes `share` of all, of which `begun` is over.
+/// Reports the progress of an evaluation that takes `share` of all work, after `begun` of it is done.
 std::function<void(int64_t, int64_t)> Run::telling(int64_t length, double begun, double share) const {
   return [=, this](int64_t done, int64_t all) {
     CompareStatus status;
@@ -239,7 +240,7 @@ EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
   return point;
 }
 
-/// The same targets with more and more text before them, as far as the model does not overflow.
+/// The same targets with more and more text before them, until the model overflows.
 void Run::evaluate_context(double begun, double share) try {
   const HeldOutPlan& plan = setting_.held_out;
   for (size_t i = 0; i < plan.contexts.size(); ++i) {
@@ -254,11 +255,11 @@ void Run::evaluate_context(double begun, double share) try {
 } catch (const NotFiniteError&) {
 }
 
-/// Of the first ALiBi model, at up to four times its training length: the figure of one model is enough to look at.
+/// Maps the attention of the first ALiBi model, at up to four times its training length.
 void Run::map_attention() {
   if (position_from(results_.method) != Position::alibi || train_.seed != options_.train.seed) return;
   const auto all = static_cast<int64_t>(setting_.data.valid.tokens.size());
-  const int64_t length = std::min(all, std::max<int64_t>(64, 4 * train_.length));
+  const int64_t length = std::min(all, std::max<int64_t>(64, 4 * train_.train_length));
   if (length >= 64) results_.attention = attention_map(model_, setting_.data.valid.tokens, length);
 }
 
@@ -272,13 +273,13 @@ std::vector<Run::Work> Run::works() const {
   }
   const bool flattens = options_.interpolation && model_.config().transformer.position == Position::alibi;
   for (const int64_t length : options_.lengths) {
-    if (flattens && length > train_.length) works.push_back({&RunResults::interpolated, length, length});
+    if (flattens && length > train_.train_length) works.push_back({&RunResults::interpolated, length, length});
   }
-  if (options_.stream) works.push_back({&RunResults::streaming, 0, 1});
+  if (options_.one_pass) works.push_back({&RunResults::streaming, 0, 1});
   return works;
 }
 
-/// One after the other, each kept when it is done; those that are there are not done again.
+/// Saves each evaluation when it is done, and skips those that are already saved.
 bool Run::evaluate_all() {
   reset_peak_resident_bytes();
   const std::vector<Work> all = works();
@@ -306,10 +307,11 @@ bool Run::evaluate_all() {
 
 void Run::sample() try {
   const Tokenizer& tokenizer = *setting_.data.tokenizer;
-  results_.sample_prompt = beginning_of(tokenizer, setting_.data.valid.tokens, std::max<int64_t>(1, train_.length / 2));
+  results_.sample_prompt =
+      beginning_of(tokenizer, setting_.data.valid.tokens, std::max<int64_t>(1, train_.train_length / 2));
   const auto prompt_tokens = static_cast<int64_t>(tokenizer.encode(results_.sample_prompt).size());
   GenerateOptions generate_options;
-  generate_options.max_tokens = options_.sample_tokens < 0 ? 4 * train_.length : options_.sample_tokens;
+  generate_options.max_tokens = options_.sample_tokens < 0 ? 4 * train_.train_length : options_.sample_tokens;
   generate_options.temperature = 0.8;
   generate_options.seed = train_.seed;
   if (!can_run_at(prompt_tokens + generate_options.max_tokens)) {
@@ -317,9 +319,9 @@ void Run::sample() try {
     results_.sample_note = why_not();
   }
   if (tokenizer.kind() != "byte") {
-    // The same draws, up to the training length.
+    // The same random draws, up to the training length.
     GenerateOptions until_there = generate_options;
-    until_there.max_tokens = std::clamp<int64_t>(train_.length - prompt_tokens, 0, generate_options.max_tokens);
+    until_there.max_tokens = std::clamp<int64_t>(train_.train_length - prompt_tokens, 0, generate_options.max_tokens);
     const std::string within = model_.generate(results_.sample_prompt, until_there);
     results_.sample_bytes_at_train_length = static_cast<int64_t>(results_.sample_prompt.size() + within.size());
   }

@@ -1,4 +1,4 @@
-// One run of a comparison: a model is trained and measured, part after part.
+// One run of a comparison: trains a model and evaluates it.
 #pragma once
 
 #include <functional>
@@ -20,15 +20,15 @@ struct RunSetting {
   const RunStore& store;
 };
 
-/// Tells a phase, and how much of the run is over.
+/// Receives the phase and the share of the run that is done.
 using RunProgress = std::function<void(CompareStatus status, double fraction_of_run)>;
 
-/// What the models of one method start from.
+/// The recipe of the models of one method.
 ModelRecipe recipe_of(const CompareOptions& options, Position method);
 LanguageModelConfig model_config(const CompareOptions& options, Position method, int64_t train_length,
                                  const Tokenizer* tokenizer);
 
-/// Goes on with the run and keeps each part as soon as it is done. Returns early, with done = false, if
+/// Continues the run and saves each part as soon as it is done. Returns early, with done = false, if
 /// options.should_stop says so.
 StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress);
 

@@ -42,21 +42,22 @@ void RunStore::open(const formats::OrderedJson& identity, bool overwrite) {
   if (core::path_exists(file)) {
     const std::vector<std::string> different =
         training::differences(identity, read_own(file).object("comparison").raw());
-    check_usage(different.empty(),
-                "[compare] {} holds another comparison: {}. Give the same text and settings to go on with it, choose "
-                "another folder with --out, or replace it with --overwrite",
-                folder_.string(), fmt::join(different, "; "));
+    check_usage(
+        different.empty(),
+        "[compare] {} holds another comparison: {}. To continue it, give the same text and settings; otherwise choose "
+        "another folder with --out, or replace it with --overwrite",
+        folder_.string(), fmt::join(different, "; "));
     return;
   }
   check_usage(overwrite || !report::holds_report(folder_),
-              "[compare] {} holds a report that is not of a comparison in it; choose another folder with --out, or "
+              "[compare] {} holds a report without its comparison; choose another folder with --out, or "
               "replace it with --overwrite",
               folder_.string());
   forget();  // what is left of a comparison without its compare.json
   formats::write_json(file, {{"format", kFormat}, {"comparison", identity}});
 }
 
-/// Removes what this class, and training in its name, wrote.
+/// Removes the files that this class and its training runs wrote.
 void RunStore::forget() const {
   std::error_code ignored;
   for (fs::directory_iterator entry(folder_ / kModels, ignored), end; entry != end; entry.increment(ignored)) {
@@ -95,7 +96,7 @@ StoredRun RunStore::load(const RunResults& begun) const {
 
 void RunStore::save(const StoredRun& run) const {
   if (!keeps()) return;
-  check(core::path_exists(folder_ / kComparisonFile), "[compare] {} was removed or moved while it was worked on",
+  check(core::path_exists(folder_ / kComparisonFile), "[compare] {} was removed or moved during the comparison",
         (folder_ / kComparisonFile).string());
   formats::write_json(
       path_of(run.results) / kRunFile,

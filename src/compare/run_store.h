@@ -1,4 +1,4 @@
-// The folder of a comparison: what it is, and each run with how far it is. A killed comparison goes on from it.
+// The folder of a comparison: its settings and the state of each run. A killed comparison continues from it.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace alibi::comparison {
 
-/// A run, and which of its parts are done: the training first, then one evaluation after the other.
+/// A run, and which of its parts are done: first the training, then the evaluations in order.
 struct StoredRun {
   RunResults results;
   bool trained = false;  ///< the model lies in the run's folder
@@ -23,22 +23,22 @@ struct StoredRun {
 
 class RunStore {
  public:
-  /// Makes the folder and holds it. An empty path: nothing is kept, all below do nothing.
+  /// Makes the folder and locks it. With an empty path nothing is saved, and all functions below do nothing.
   explicit RunStore(const std::filesystem::path& folder);
 
-  /// Says what the comparison is. Throws Error if the folder holds another one, naming what differs; `overwrite`
-  /// removes that one first.
+  /// Writes the settings of the comparison. Throws Error if the folder holds another one, and names what differs;
+  /// `overwrite` removes that one first.
   void open(const formats::OrderedJson& identity, bool overwrite);
 
   bool keeps() const { return !folder_.empty(); }
-  /// Of a run's model, relative to the comparison's.
+  /// Folder of a run's model, relative to the folder of the comparison.
   static std::string model_folder(const RunResults& run);
   std::filesystem::path path_of(const RunResults& run) const { return folder_ / model_folder(run); }
-  /// As far as it is; one that has not begun is as given.
+  /// The saved state of the run, or the run as given if it has not begun.
   StoredRun load(const RunResults& begun) const;
   void save(const StoredRun& run) const;
 
-  /// A small result that other work hangs on, by name; nothing if it is not there.
+  /// A small result that other work depends on, by name; nothing if it was not saved.
   std::optional<formats::JsonObject> load_note(const std::string& name) const;
   void save_note(const std::string& name, const formats::OrderedJson& note) const;
 

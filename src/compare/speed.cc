@@ -4,8 +4,9 @@
 #include <chrono>
 #include <cmath>
 #include <ctime>
+#include <filesystem>
 #include <iterator>
-#include <memory>
+#include <utility>
 
 #include "core/check.h"
 #include "report/json.h"
@@ -18,7 +19,7 @@ using Clock = std::chrono::steady_clock;
 constexpr double kSeconds = 0.3;  // of one round with one kind of work, if a unit of it is not longer
 constexpr const char* kNote = "speed";
 
-/// Wall and processor time for some tokens.
+/// Wall time and processor time for some tokens.
 struct Timing {
   double tokens = 0, wall = 0, cpu = 0;
 };
@@ -35,11 +36,11 @@ class Stopwatch {
   std::clock_t cpu_ = std::clock();
 };
 
-/// What one method does in its round.
+/// The work of one method in a round.
 class Entrant {
  public:
-  Entrant(const RunSetting& setting, const RunResults& run, LanguageModel model, bool all_keys)
-      : setting_(setting), model_(std::move(model)) {
+  Entrant(const RunSetting& setting, const RunResults& run, bool all_keys)
+      : setting_(setting), folder_(setting.store.path_of(run)) {
     speed_.method = run.method;
     speed_.all_keys = all_keys;
     add_work("train", run.train_length, run.train_tokens_per_second);
@@ -49,16 +50,21 @@ class Entrant {
     }
   }
 
-  void take_turn() {
+  /// Loads the model for this round only, because all models together may not fit in memory.
+  void run_round() {
+    LanguageModel model = LanguageModel::load(folder_);
+    if (speed_.all_keys) {
+      model = model.sharing_weights([](LanguageModelConfig& config) { config.transformer.attention.tolerance = 0; });
+    }
     for (Work& work : works_) {
       if (!work.can_run) continue;
-      work.rounds.push_back(work.name == "train" ? train_some(model_, work) : evaluate_some(model_, work));
+      work.rounds.push_back(work.name == "train" ? train_some(model, work) : evaluate_some(model, work));
     }
   }
 
   MethodSpeed result() && {
     for (Work& work : works_) {
-      SpeedPoint point{work.name, work.length, NAN, NAN, NAN};
+      SpeedPoint point{work.name, work.length, NAN, NAN, NAN, std::ssize(work.rounds)};
       if (!work.rounds.empty()) {
         std::sort(work.rounds.begin(), work.rounds.end(),
                   [](const Timing& a, const Timing& b) { return a.wall < b.wall; });
@@ -93,11 +99,11 @@ class Entrant {
     works_.push_back(std::move(work));
   }
 
-  /// After one update that is not timed: it allocates.
+  /// The first update is not timed, because it allocates memory.
   Timing train_some(LanguageModel& model, const Work& work) const {
     TrainOptions train_options = setting_.options.train;
-    train_options.length = work.length;
-    train_options.tokens = work.tokens + train_options.batch_tokens;
+    train_options.train_length = work.length;
+    train_options.train_tokens = work.tokens + train_options.batch_tokens;
     std::optional<Stopwatch> watch;
     Timing timing;
     int64_t first = 0;
@@ -122,7 +128,7 @@ class Entrant {
   }
 
   const RunSetting& setting_;
-  LanguageModel model_;
+  std::filesystem::path folder_;
   MethodSpeed speed_;
   std::vector<Work> works_;
 };
@@ -130,7 +136,7 @@ class Entrant {
 bool skips_keys(const RunSetting& setting, const RunResults& run) {
   const Position method = position_from(run.method);
   return method == Position::alibi &&
-         model_config(setting.options, method, run.train_length, nullptr).transformer.tolerance > 0;
+         model_config(setting.options, method, run.train_length, nullptr).transformer.attention.tolerance > 0;
 }
 
 /// The first run of each method at the shortest training length.
@@ -161,16 +167,9 @@ std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting,
     check(known->has("speed"), "[compare] {}speed is missing", known->where());
     return report::speed_from_json(known->raw().at("speed"), known->where() + "note");
   }
-  for (const RunResults& run : first) {  // loaded once; what differs in the skip rule alone has the same weights
-    LanguageModel model = LanguageModel::load(setting.store.path_of(run));
-    if (skips_keys(setting, run)) {
-      const auto read_all = [](LanguageModelConfig& config) { config.transformer.tolerance = 0; };
-      LanguageModel all_keys = model.sharing_weights(read_all);
-      entrants.emplace_back(setting, run, std::move(model), false);
-      entrants.emplace_back(setting, run, std::move(all_keys), true);
-    } else {
-      entrants.emplace_back(setting, run, std::move(model), false);
-    }
+  for (const RunResults& run : first) {
+    entrants.emplace_back(setting, run, false);
+    if (skips_keys(setting, run)) entrants.emplace_back(setting, run, true);
   }
   for (int64_t round = 0; round < rounds; ++round) {
     for (size_t i = 0; i < entrants.size(); ++i) {
@@ -180,7 +179,7 @@ std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting,
       const int64_t count = std::ssize(entrants), done = round * count + static_cast<int64_t>(i);
       status.fraction = static_cast<double>(done) / static_cast<double>(rounds * count);
       progress(status, 0);
-      entrants[i].take_turn();
+      entrants[i].run_round();
     }
   }
   std::vector<MethodSpeed> speeds;

@@ -1,4 +1,4 @@
-// How fast the methods train and evaluate: trained models of all of them, taking turns.
+// How fast the methods train and evaluate, measured in rounds of all methods.
 #pragma once
 
 #include <optional>
@@ -9,8 +9,8 @@
 namespace alibi::comparison {
 
 /// Speed of the first run of each method: updates at the training length, evaluation there and at the longest length.
-/// Methods whose models skip keys are measured with the skip rule and without. A measurement is kept in the folder and
-/// not made again for the same methods. Nothing if options.should_stop says so.
+/// Methods whose models skip keys are measured with and without the skip rule. The measurement is saved in the folder
+/// and not repeated for the same methods. Returns nothing if options.should_stop says so.
 std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting, const std::vector<RunResults>& runs,
                                                       const RunProgress& progress);
 

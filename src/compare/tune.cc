@@ -24,13 +24,13 @@ std::optional<double> trial(const RunSetting& setting, Position method, double r
   TrainRun run;
   run.on_step = on_step;
   run.should_stop = options.should_stop;
-  LanguageModel model(model_config(options, method, train_options.length, setting.data.tokenizer.get()),
+  LanguageModel model(model_config(options, method, train_options.train_length, setting.data.tokenizer.get()),
                       train_options.seed, setting.data.tokenizer);
   try {
     const TrainResult result = train(model, tokens.first(static_cast<size_t>(trained)), train_options, run);
     if (result.end == TrainEnd::asked) return {};
     EvaluateOptions evaluate_options;
-    evaluate_options.length = train_options.length;
+    evaluate_options.length = train_options.train_length;
     evaluate_options.segments = {{trained, std::min(all, trained + kMostScored)}};
     return evaluate(model, tokens, evaluate_options).nll();
   } catch (const NotFiniteError&) {

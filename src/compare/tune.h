@@ -1,4 +1,4 @@
-// A learning rate for each method: the one with the lowest loss on text that is carved out of the training text.
+// The learning rate of each method: the one with the lowest loss on a part of the training text.
 #pragma once
 
 #include <vector>
@@ -13,12 +13,12 @@ struct Tuning {
   std::vector<double> rates;  ///< rising
   std::vector<double> nll;    ///< of each; infinite where training broke
   double best() const;
-  /// The best rate may lie beyond those that were tried.
+  /// The best rate is the first or the last one, so a rate beyond may be better.
   bool is_at_an_end() const;
 };
 
 /// Trains the method at each rate, from the first seed and at the shortest training length, on the first nine tenths of
-/// the training text, and scores the rest of it (at most 65,536 tokens). Trials that are kept are not done again.
+/// the training text, and scores the rest of it (at most 65,536 tokens). Saved trials are not repeated.
 /// Returns fewer trials than rates if options.should_stop says so.
 Tuning tune(const RunSetting& setting, Position method, const RunProgress& progress);
 

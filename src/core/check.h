@@ -1,5 +1,5 @@
-// How the library throws: check(condition, "[operation] found {}, expected {}", ...). A Shape is an argument as it is:
-// to_string(shape) would be paid for on every call, the message only when it is needed.
+// Checks that throw: check(condition, "[operation] found {}, expected {}", ...). A Shape can be passed directly; it is
+// formatted only if the check fails.
 #pragma once
 
 #include <fmt/format.h>
@@ -37,7 +37,7 @@ void check_usage(bool condition, fmt::format_string<Args...> format, Args&&... a
 
 namespace alibi {
 
-// Every folder checks what it is given: these four are used without their namespace.
+// All folders use these four without their namespace.
 using core::check;
 using core::check_usage;
 using core::fail;

@@ -3,7 +3,6 @@
 #include <fmt/format.h>
 
 #define XXH_INLINE_ALL
-#define XXH_NO_XXH3
 #include <xxhash.h>
 
 #include "core/files.h"
@@ -11,6 +10,11 @@
 namespace alibi::core {
 
 std::string xxh64(std::string_view bytes) { return fmt::format("{:016x}", XXH64(bytes.data(), bytes.size(), 0)); }
+
+Digest digest_of(std::string_view bytes) {
+  const XXH128_hash_t hash = XXH3_128bits(bytes.data(), bytes.size());
+  return {hash.high64, hash.low64};
+}
 
 std::string xxh64_of_file(const std::filesystem::path& path) {
   const MappedFile file(path);

@@ -1,15 +1,24 @@
-// Checksums that show damage, not malice.
+// Checksums and digests by xxHash. They show damage and equal content, not forgery.
 #pragma once
 
+#include <compare>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 #include <string_view>
 
 namespace alibi::core {
 
-/// XXH64 with the seed 0 in 16 hexadecimal digits, as `xxh64sum` prints it.
+/// XXH64 with the seed 0 in 16 hexadecimal digits, as `xxh64sum` prints it. Checkpoints store it.
 std::string xxh64(std::string_view bytes);
-/// Of what a file holds. Throws Error if it cannot be read.
+/// The same for the content of a file. Throws Error if it cannot be read.
 std::string xxh64_of_file(const std::filesystem::path& path);
+
+/// XXH3, 128 bits. No file stores it.
+struct Digest {
+  uint64_t high = 0, low = 0;
+  auto operator<=>(const Digest&) const = default;  // NOLINT(modernize-use-nullptr): the check misreads the operator
+};
+Digest digest_of(std::string_view bytes);
 
 }  // namespace alibi::core

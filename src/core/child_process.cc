@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <csignal>
+#include <cstdint>
 #include <cstring>
 #include <exception>
 #include <new>
@@ -18,7 +19,7 @@ namespace {
 // Exit codes of the child.
 constexpr int kDone = 0, kNoMemory = 3, kRefused = 4, kFailed = 5;
 
-/// Of the exception that is being handled.
+/// Message of the exception that is being handled.
 int exit_code() {
   try {
     throw;
@@ -35,7 +36,7 @@ int exit_code() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kFailed);
   for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGTERM}) std::signal(signal, SIG_IGN);
-  // An exception in a thread of the code that is run comes here, where abort() would write to standard error.
+  // Handles an exception in another thread of the body; abort() would write to standard error.
   std::set_terminate([] { ::_exit(std::current_exception() ? exit_code() : kFailed); });
   try {
     body(channel);
@@ -119,7 +120,7 @@ void ChildProcess::fail_ended(const char* when) {
   child_ = -1;
   const int code = waited > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   const int signal = waited > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  // The system ends processes by SIGKILL where memory is short, and some libraries call abort().
+  // The system kills processes by SIGKILL when memory is short, and some libraries call abort().
   check(code != kNoMemory && signal != SIGKILL && signal != SIGABRT, "[{}] memory ran out {}", operation_, when);
   check(code != kRefused, "[{}] the system refused a thread {}", operation_, when);
   fail("[{}] the process ended with {} {} {}", operation_, signal != 0 ? "signal" : "exit code",

@@ -1,4 +1,4 @@
-// Code of others that aborts where memory is short, in a process of its own.
+// Runs code of other libraries, which may abort when memory is short, in a process of its own.
 #pragma once
 
 #include <sys/types.h>
@@ -16,28 +16,28 @@ namespace alibi::core {
 class Channel {
  public:
   explicit Channel(Descriptor socket) : socket_(std::move(socket)) {}
-  /// False: the other process has ended.
+  /// Returns false if the other process has ended.
   bool send(std::string_view message) const;
-  /// Nothing: the other process has ended.
+  /// Returns nothing if the other process has ended.
   std::optional<std::string> receive() const;
 
  private:
   Descriptor socket_;
 };
 
-/// Runs `body` in a child made by fork(), which has one thread and ends when this object or the parent does. Signals
-/// that a terminal sends to both are the parent's to handle.
+/// Runs `body` in a child made by fork(), which has one thread and ends when this object or the parent does. The child
+/// ignores signals that a terminal sends to both; the parent handles them.
 class ChildProcess {
  public:
-  /// `operation` begins the messages of errors. Throws Error if there can be no child.
+  /// `operation` begins the messages of errors. Throws Error if no child can be created.
   ChildProcess(const char* operation, const std::function<void(const Channel&)>& body);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   const Channel& channel() const { return *channel_; }
-  /// For a child that ended before it sent what is needed: waits for its end and throws Error that says why. `when`
-  /// follows that: "while it worked".
+  /// Call this if the child ended too early: waits for its end and throws Error with the reason, followed by `when`,
+  /// e.g. "while it worked".
   [[noreturn]] void fail_ended(const char* when);
 
  private:

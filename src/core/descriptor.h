@@ -1,4 +1,4 @@
-// Open files as the system knows them, for the code of this folder that opens some.
+// File descriptors, for the code of this folder.
 #pragma once
 
 #include <fcntl.h>
@@ -15,8 +15,8 @@
 
 namespace alibi::core {
 
-/// Throws Error with the path and the reason. `ok` is what a system call said: it has been evaluated when errno is read
-/// here; among the arguments of check() it need not have been.
+/// Throws Error with the path and the reason. `ok` is the result of a system call. It is evaluated before errno is read
+/// here; as an argument of check() it might not be.
 inline void check_call(bool ok, const char* operation, const std::filesystem::path& path) {
   if (!ok) fail("[{}] {}: {}", operation, path.string(), std::generic_category().message(errno));
 }
@@ -40,13 +40,14 @@ class Descriptor {
   int descriptor_ = -1;
 };
 
-/// Whether the path leads to what the descriptor was opened for, or to nothing if that is -1.
+/// Whether the path leads to the file of the descriptor, or, if that is -1, to nothing.
 bool leads_to(const std::filesystem::path& path, int descriptor);
 
 /// "a FIFO", for messages.
 const char* kind_of(mode_t mode);
 
-/// A regular file, opened to be read, and its size. Throws Error for anything else, without waiting for a writer.
+/// Opens a regular file for reading and returns its size. Throws Error for any other kind of file, without waiting for
+/// a writer.
 std::pair<Descriptor, size_t> open_regular(const std::filesystem::path& path);
 
 }  // namespace alibi::core

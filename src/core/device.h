@@ -1,5 +1,5 @@
-// Memory of devices other than the CPU. Each room above keeps a table of what such a device computes: nn/operators.h
-// and attention/kernel.h.
+// Memory of devices other than the CPU. nn/operators.h and attention/kernel.h have the tables of their operators and
+// kernels.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace alibi::core {
 
-/// What a device must do for tensors to live in its memory.
+/// Interface of a device's memory.
 class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
@@ -20,14 +20,14 @@ class DeviceMemory {
   virtual std::shared_ptr<void> allocate(size_t bytes, bool zeros) const = 0;
   virtual void copy_from_cpu(void* to, const void* from, size_t bytes) const = 0;
   virtual void copy_to_cpu(void* to, const void* from, size_t bytes) const = 0;
-  /// As Tensor::fill() and Tensor::copy_from(), within its memory.
+  /// Like Tensor::fill() and Tensor::copy_from(), within the device's memory.
   virtual void fill(Tensor& tensor, float value) const = 0;
   virtual void copy(const Tensor& from, Tensor& to) const = 0;
-  /// What is queued in the stream `second` from now on waits for what is queued in `first` so far.
+  /// Later work in the stream `second` waits for the work queued in `first` so far.
   virtual void order(void* /*first*/, void* /*second*/) const {}
 };
 
-/// For each device something that lives as long as it is registered, or null.
+/// One entry per device, valid while it is registered, or null.
 template <class T>
 class PerDevice {
  public:
@@ -35,7 +35,7 @@ class PerDevice {
   /// What the build has for CUDA.
   explicit PerDevice(const T* cuda) { set(Device::cuda, cuda); }
 
-  /// Gives what was there before.
+  /// Returns the previous entry.
   const T* set(Device device, const T* value) { return of_[static_cast<size_t>(device)].exchange(value); }
   const T* of(Device device) const { return of_[static_cast<size_t>(device)].load(); }
 
@@ -43,14 +43,14 @@ class PerDevice {
   std::array<std::atomic<const T*>, 2> of_{};  // Device::cuda is the last
 };
 
-/// Of this build; there is none for the CPU.
+/// The memory of a device in this build; the CPU has none.
 PerDevice<DeviceMemory>& device_memories();
 /// CUDA's (core/cuda/); null in a build without.
 const DeviceMemory* cuda_memory();
 /// Throws Error if this build lacks the device.
 const DeviceMemory& device_memory(Device device);
 
-/// Throws Error if they lie on different devices.
+/// Throws Error if they are on different devices.
 void check_same_device(const char* operation, const Tensor& a, const Tensor& b);
 
 }  // namespace alibi::core

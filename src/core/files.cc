@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Of what a path leads to; nothing if nothing is there.
+/// Status of the file that a path leads to; nothing if there is none.
 std::optional<struct stat> status_of(const fs::path& path, const char* operation) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) return info;
@@ -32,7 +32,7 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 void sync_folder(const fs::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.get() >= 0) ::fsync(descriptor.get());  // some file systems cannot: the rename itself still holds
+  if (descriptor.get() >= 0) ::fsync(descriptor.get());  // not every file system can
 }
 
 void write_all(int descriptor, std::string_view content, const fs::path& path) {
@@ -44,7 +44,7 @@ void write_all(int descriptor, std::string_view content, const fs::path& path) {
   }
 }
 
-/// The links below these folders are none: reading one gives a description of the open file, not its path.
+/// The entries of these folders look like links, but reading one gives a description of the open file, not its path.
 bool is_in_proc(const fs::path& path) {
   struct statfs info {};
   return ::statfs(folder_of(path).c_str(), &info) == 0 && info.f_type == PROC_SUPER_MAGIC;
@@ -76,9 +76,9 @@ struct Target {
   bool is_replaced() const { return !descriptor && (!info || (S_ISREG(info->st_mode) && !is_in_proc(path))); }
 };
 
-/// Follows the links at the end of the path, one after the other: the last one may lead to nothing.
+/// Follows the links at the end of the path one by one; the last one may lead to a file that does not exist.
 Target target_of(const fs::path& path, const char* operation) {
-  constexpr int most = 40;  // as many as the system follows
+  constexpr int most = 40;  // the limit of the system
   fs::path at = path.has_filename() ? path : path.parent_path();
   for (int links = 0;; ++links) {
     if (const std::optional<int> descriptor = named_descriptor(at)) return {at, descriptor, std::nullopt};
@@ -108,7 +108,7 @@ Descriptor connect_to(const fs::path& path) {
   return socket;
 }
 
-/// What is written as it is. A FIFO waits for its reader.
+/// Files that are written in place. A FIFO waits for its reader.
 Descriptor open_as_it_is(const Target& target) {
   if (target.info && S_ISSOCK(target.info->st_mode)) return connect_to(target.path);
   Descriptor opened(target.descriptor ? ::fcntl(*target.descriptor, F_DUPFD_CLOEXEC, 0)
@@ -125,16 +125,16 @@ fs::path name_beside(const fs::path& path) {
   return path.parent_path() / (name.substr(0, NAME_MAX - std::min<size_t>(end.size(), NAME_MAX)) + end);
 }
 
-/// A new file keeps who may read and write the old one.
+/// A new file gets the permissions of the old one.
 void keep_permissions(int descriptor, const struct stat& old, const fs::path& path) {
   struct stat now {};
   check_call(::fstat(descriptor, &now) == 0, "write", path);
-  // Only root can give a file away; for others the group may still be one of theirs.
+  // Only root can change the owner; other users may be able to change the group.
   if ((now.st_uid != old.st_uid || now.st_gid != old.st_gid) && ::fchown(descriptor, old.st_uid, old.st_gid) != 0 &&
       now.st_gid != old.st_gid) {
     [[maybe_unused]] const int ignored = ::fchown(descriptor, static_cast<uid_t>(-1), old.st_gid);
   }
-  // Where a file of our own cannot be changed, the file system knows no permissions.
+  // If a file of our own cannot be changed, the file system has no permissions.
   check_call(::fchmod(descriptor, old.st_mode & 0777) == 0 || errno == EPERM || errno == ENOTSUP, "write", path);
 }
 
@@ -143,7 +143,7 @@ class FileBeside {
  public:
   FileBeside(const Target& target, const fs::path& path) : target_(target), beside_(name_beside(target.path)) {
     if (target.info) check_call(::access(target.path.c_str(), W_OK) == 0, "write", path);
-    const mode_t mode = target.info ? target.info->st_mode & 0777 : 0666;  // never readable for more people
+    const mode_t mode = target.info ? target.info->st_mode & 0777 : 0666;  // never readable by more users
     file_ = Descriptor(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     check_call(file_.get() >= 0, "write", path);
     is_there_ = true;
@@ -176,7 +176,7 @@ void check_no_folder(const fs::path& path, const Target& target) {
         "[write] {}: is a folder, expected the name of a file", path.string());
 }
 
-/// `wanted` is the path that was asked for, here or below.
+/// `wanted` is the path that the caller gave.
 void make_folders(const fs::path& path, const fs::path& wanted) {
   const Target target = target_of(path, "folder");
   check(!target.descriptor, "[folder] {}: is an open file, expected a folder", wanted.string());
@@ -244,7 +244,7 @@ std::string read_file(const fs::path& path, size_t most) {
   const auto [file, size] = open_regular(path);
   check(size <= most, "[read] {}: has {} bytes, expected at most {}", path.string(), size, most);
   std::string content(size, '\0');
-  // One byte more than it should have, to see the end.
+  // Reads one byte more than expected, to find the end.
   char more = 0;
   for (size_t at = 0;;) {
     const bool whole = at == size;
@@ -278,7 +278,8 @@ void write_file_with_header(
   check_no_folder(path, target);
   const std::string name = shown(path, target);
   if (!target.is_replaced()) {
-    check(header_size == 0, "[write] {}: is no regular file; one is needed, for its beginning is written last", name);
+    check(header_size == 0, "[write] {}: is not a regular file; expected one, because its beginning is written last",
+          name);
     const Descriptor opened = open_as_it_is(target);
     write([&](std::string_view part) { write_all(opened.get(), part, name); });
     return;

@@ -15,7 +15,7 @@ namespace {
 template <size_t N>
 std::string scaled(double value, double step, const std::array<std::string_view, N>& units) {
   size_t unit = 0;
-  // 999.5 would be written as 1000 and is better read as 1.00 of the next unit.
+  // 999.5 would round to 1000; 1.00 of the next unit is easier to read.
   while (std::abs(value) >= std::min(step, 999.5) && unit + 1 < N) {
     value /= step;
     ++unit;

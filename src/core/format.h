@@ -1,4 +1,4 @@
-// Numbers as people read them.
+// Formats numbers for people.
 #pragma once
 
 #include <cstdint>
@@ -6,7 +6,7 @@
 
 namespace alibi::core {
 
-/// "0.8 s", "42 s", "4m 51s", "2h 05m", "3d 04h"; "?" if it is not a finite time.
+/// "0.8 s", "42 s", "4m 51s", "2h 05m", "3d 04h"; "?" if the time is not finite.
 std::string format_duration(double seconds);
 /// Binary units, three digits: "512 B", "1.21 GiB".
 std::string format_bytes(int64_t bytes);
@@ -16,17 +16,17 @@ std::string format_count(double value);
 std::string format_integer(int64_t value);
 /// Four significant digits: "5.752", "12.71", "123.4", "12,345", "1.23e+07"; "-" if not finite.
 std::string format_perplexity(double value);
-/// With so many decimals, "1.8789"; from ten million on "1.23e+07"; "-" if not finite.
+/// With this number of decimals, "1.8789"; from ten million on "1.23e+07"; "-" if not finite.
 std::string format_decimal(double value, int decimals);
 /// Bits per byte: "1.8789".
 std::string format_bits(double value);
 /// A share as a percentage without its sign, "4.4", "44", "1.2e+09"; "-" if not finite. `sign`: "+4.4", and always one
 /// decimal.
 std::string format_percent(double share, bool sign = false);
-/// How many times the training length: "8", "1.25".
+/// Ratio to the training length: "8", "1.25".
 std::string format_multiple(int64_t length, int64_t train_length);
 
-/// A factor with as many digits as matter: "0.98", "2.21", "12.3", "1,234", "1.2e+07".
+/// A factor with about three significant digits: "0.98", "2.21", "12.3", "1,234", "1.2e+07".
 std::string format_ratio(double value);
 
 }  // namespace alibi::core

@@ -23,14 +23,14 @@ constexpr bool amx_emulated = false;
 constexpr Isa all_isas[] = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
 
 #if defined(__x86_64__)
-/// Linux hands out the AMX tile registers only to processes that ask once.
+/// Linux gives the AMX tile registers only to processes that request them.
 bool amx_allowed() {
   constexpr long arch_req_xcomp_perm = 0x1023;
   constexpr long xfeature_xtiledata = 18;
   return syscall(SYS_arch_prctl, arch_req_xcomp_perm, xfeature_xtiledata) == 0;
 }
 
-/// CPUID leaf 7, which carries the bits that __builtin_cpu_supports of older compilers does not know.
+/// CPUID leaf 7, with bits that __builtin_cpu_supports of older compilers lacks.
 bool cpuid_7(uint32_t subleaf, char reg, int bit) {
   uint32_t a = 7, b = 0, c = subleaf, d = 0;
   __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
@@ -55,7 +55,7 @@ Isa detect() {
 Isa detect() { return Isa::scalar; }
 #endif
 
-/// What ALIBI_ISA names, if it is set.
+/// The instruction set of ALIBI_ISA, if it is set.
 std::optional<Isa> read_limit() {
   const char* name = std::getenv("ALIBI_ISA");
   if (name == nullptr || *name == '\0') return {};
@@ -112,7 +112,7 @@ Isa best_isa() {
 Isa isa() {
   const int chosen = chosen_isa.load();
   if (chosen >= 0) return static_cast<Isa>(chosen);
-  static std::once_flag first_use;  // by whichever thread comes first
+  static std::once_flag first_use;  // set by the first thread
   std::call_once(first_use, [] {
     if (chosen_isa.load() < 0) set_isa(best_isa());
   });

@@ -11,8 +11,8 @@
 
 namespace alibi::core {
 
-/// What the environment variable ALIBI_ISA names: nothing in this process may use more, other libraries included.
-/// Throws Error if that is no instruction set or this CPU lacks it.
+/// The instruction set that the environment variable ALIBI_ISA names, a limit for the whole process, including other
+/// libraries. Throws Error if it is not an instruction set, or if this CPU lacks it.
 std::optional<Isa> isa_limit();
 
 /// Cheap after the first call.

@@ -1,4 +1,4 @@
-// Maps that survive it when their file becomes smaller: the pages that are gone are replaced by zeros, and noted.
+// Memory maps that survive a file that becomes smaller: missing pages are replaced by zeros, and the map is marked.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -10,13 +10,13 @@
 
 namespace alibi::core {
 
-/// A place for one map. It is made once and used again, never freed: a signal handler may be looking at it.
+/// An entry for one map. Entries are reused and never freed, because a signal handler may read them.
 struct MappedRange {
-  // Written under the lock, read by the handler, which trusts them if the version is even and has not moved.
+  // Written under the lock. The handler reads them and accepts them if the version is even and unchanged.
   std::atomic<uint64_t> version{0};
   std::atomic<uintptr_t> begin{0}, end{0};
   std::atomic<bool> torn{false};  // pages were replaced
-  MappedRange* next = nullptr;    // fixed once it is in the list
+  MappedRange* next = nullptr;    // constant once the entry is in the list
 
   // Under the lock.
   bool used = false;
@@ -26,7 +26,7 @@ struct MappedRange {
 
 namespace {
 
-std::mutex mutex;  // of everything but what the handler does
+std::mutex mutex;  // protects everything except the handler's accesses
 std::atomic<MappedRange*> ranges{nullptr};
 struct sigaction previous {};
 uintptr_t page_bytes = 0;
@@ -38,8 +38,9 @@ void set(MappedRange& range, uintptr_t begin, uintptr_t end) {
   ++range.version;
 }
 
-/// Puts zeros where the rest of a map was, from the page of `address` on. False if that lies in no map of ours. For the
-/// handler: atomics and system calls only. A map that is being read does not change, so its range is not missed.
+/// Replaces the rest of a map by zeros, from the page of `address` on. Returns false if the address is in none of our
+/// maps. Called by the handler, so it uses only atomics and system calls. The range of a map does not change while the
+/// map is read.
 bool replace(uintptr_t address) {
   for (MappedRange* range = ranges; range != nullptr; range = range->next) {
     const uint64_t version = range->version;
@@ -55,14 +56,14 @@ bool replace(uintptr_t address) {
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
-  // Not positive: somebody sent it.
+  // Not positive if another process sent the signal.
   const bool ours = info->si_code > 0 && replace(reinterpret_cast<uintptr_t>(info->si_addr));
   errno = saved;
   if (ours) return;
   if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   ::sigaction(signal, &previous, nullptr);
-  if (previous.sa_handler == SIG_DFL) ::raise(signal);  // comes when this handler returns
+  if (previous.sa_handler == SIG_DFL) ::raise(signal);  // is delivered when this handler returns
 }
 
 /// Under the lock.

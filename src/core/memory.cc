@@ -28,8 +28,8 @@ namespace {
 std::atomic<int64_t> alive{0};
 std::atomic<int64_t> peak{0};
 
-/// With pages of 4 KiB, large tensors that are read once in a while (a key/value cache, weights) cost more time in page
-/// tables than in memory. Only a hint: it may fail.
+/// With pages of 4 KiB, large tensors that are read rarely (a key/value cache, weights) cost more time in page tables
+/// than in memory. This is a hint, which may fail.
 void ask_for_huge_pages(void* memory, size_t bytes) {
 #if defined(__linux__)
   constexpr size_t huge = size_t{1} << 21;
@@ -42,7 +42,7 @@ void ask_for_huge_pages(void* memory, size_t bytes) {
 #endif
 }
 
-/// As malloc gave it.
+/// The address from malloc.
 struct Block {
   void* base = nullptr;
   size_t size = 0;
@@ -56,7 +56,7 @@ struct Block {
 #endif
 #endif
 
-/// Large blocks that were given back, while a KeepMemory lives.
+/// Freed large blocks, kept while a KeepMemory exists.
 class Kept {
  public:
   void enter() {
@@ -69,7 +69,8 @@ class Kept {
     if (--keepers_ == 0) drop_until(0);
   }
 
-  /// A kept block of this size or up to twice as much; else nothing, after room was made for a new one.
+  /// Returns a kept block of this size or up to twice as large; otherwise frees blocks to make room for a new one and
+  /// returns null.
   Block take(size_t size) {
     if (size < least || keepers_.load() == 0) return {};
     const std::lock_guard lock(mutex_);
@@ -90,9 +91,9 @@ class Kept {
     return found;
   }
 
-  /// False if it is for the system.
+  /// Returns false if the block must be freed.
   bool put(Block block) {
-#ifdef ALIBI_WATCHED_MEMORY  // who looks for reads of freed memory must see it freed
+#ifdef ALIBI_WATCHED_MEMORY  // sanitizers need freed memory to be freed
     return false;
 #endif
     if (block.size < least || keepers_.load() == 0) return false;
@@ -107,7 +108,7 @@ class Kept {
     return true;
   }
 
-  /// Frees the blocks that were put longest ago, until no more than this is kept.
+  /// Frees the oldest blocks until at most this much is kept.
   void shrink(size_t bytes) {
     const std::lock_guard lock(mutex_);
     drop_until(bytes);
@@ -118,7 +119,7 @@ class Kept {
   std::mutex& mutex() { return mutex_; }
 
  private:
-  static constexpr size_t least = size_t{1} << 17;  // malloc has its own lists of what is smaller
+  static constexpr size_t least = size_t{1} << 17;  // malloc has its own lists of smaller blocks
 
   void drop_until(size_t bytes) {
     size_t count = 0;
@@ -131,12 +132,12 @@ class Kept {
 
   std::mutex mutex_;
   std::atomic<int> keepers_{0};
-  size_t most_ = 0;  // in use at the same time since the first keeper came
+  size_t most_ = 0;  // peak use since the first keeper
   std::vector<Block> blocks_;
   std::atomic<size_t> bytes_{0};
 };
 
-/// Never destroyed: tensors may outlive main(). A process forks while nobody changes it.
+/// Never destroyed, because tensors may outlive main(). Locked during fork().
 Kept& kept() {
   static Kept* const instance = [] {
     static auto* const made = new Kept;
@@ -146,8 +147,7 @@ Kept& kept() {
   return *instance;
 }
 
-/// From malloc, or from calloc for zeros: the kernel's fresh pages are zero already, and pages never touched cost
-/// nothing.
+/// Uses malloc, or calloc for zeros: new pages of the kernel are zero already, and untouched pages cost nothing.
 void* from_system(size_t size, bool zeros) { return zeros ? std::calloc(size, 1) : std::malloc(size); }
 
 }  // namespace
@@ -228,7 +228,7 @@ int64_t peak_resident_bytes() {
 
 bool reset_peak_resident_bytes() {
 #if defined(__GLIBC__)
-  malloc_trim(0);  // what was freed before must not count in what is measured from here
+  malloc_trim(0);  // memory that was freed before must not count in this measurement
 #endif
   std::ofstream clear("/proc/self/clear_refs");
   clear << "5";  // proc(5): resets the peak resident set size

@@ -7,17 +7,17 @@
 
 namespace alibi::core {
 
-/// Memory aligned to 64 bytes (never null, also for size 0), counted in tensor_bytes() while it lives; zeros, or
-/// undefined. Throws Error if the system has none left.
+/// Memory aligned to 64 bytes (never null, also for size 0), counted in tensor_bytes(); filled with zeros, or
+/// undefined. Throws Error if the system has no memory left.
 std::shared_ptr<void> allocate(size_t bytes, bool zeros);
 
-/// Memory that comes from elsewhere, a device's, counts in tensor_bytes() too: more of it, or less.
+/// Adds memory from another source, such as a device, to tensor_bytes(), or subtracts it.
 void count_bytes(int64_t bytes);
 
-/// While one lives, large blocks that are given back are kept for those who ask next, because the system's fresh pages
-/// cost as much as a small product: for loops that need the same memory again and again. A block serves requests of
-/// half its size or more. What is asked for and what is kept never exceed together what was asked for at most; with the
-/// last of them goes what was kept.
+/// During its lifetime freed large blocks are kept and reused, because new pages of the system cost as much as a small
+/// product. Use it around loops that allocate the same memory repeatedly. A block serves requests of at least half its
+/// size. Allocated and kept memory together never exceed the peak of allocated memory. The last KeepMemory frees the
+/// kept blocks.
 class KeepMemory {
  public:
   KeepMemory();
@@ -25,13 +25,13 @@ class KeepMemory {
   KeepMemory(const KeepMemory&) = delete;
   KeepMemory& operator=(const KeepMemory&) = delete;
 };
-/// How much is kept now.
+/// Bytes kept now.
 size_t kept_bytes();
 
-/// Whether the system would give so much memory now: for calls into code that does not look whether it got any.
+/// Whether the system would allocate this much memory now; for calls into code that does not check its allocations.
 bool has_memory(size_t bytes);
 
-/// Throws Error if it would not. `operation` begins the message.
+/// Throws Error if it would not allocate it. `operation` begins the message.
 void require_memory(const char* operation, size_t bytes);
 
 }  // namespace alibi::core

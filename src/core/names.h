@@ -1,4 +1,4 @@
-// Enumerators by what users call them.
+// Enumerators by their names for users.
 #pragma once
 
 #include "alibi/enum_names.h"
@@ -6,7 +6,7 @@
 
 namespace alibi::core {
 
-/// Throws UsageError with the names to choose from.
+/// Throws UsageError with the valid names.
 template <class Enum>
 Enum value_called(std::string_view wanted, const char* what) {
   const std::optional<Enum> value = enum_value<Enum>(wanted);

@@ -21,7 +21,6 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/memory.h"
-#include "core/parallel_log.h"
 
 namespace alibi {
 namespace {
@@ -35,9 +34,9 @@ int default_threads() {
 /// True in a thread that is executing tasks: a nested call runs in place.
 thread_local bool inside = false;
 
-/// glibc maps these addresses when a thread allocates for the first time, and keeps half of them for it. Where it gets
-/// none, it tries again whenever that thread allocates, and what another thread was promised (require_memory) is gone
-/// for a moment. So every worker gets them, at once, before it has anything to do.
+/// glibc maps this much address space when a thread allocates for the first time, and keeps half of it. If it gets
+/// none, it tries again at each allocation of that thread, which briefly takes memory that another thread has been
+/// promised (require_memory). So every worker allocates once before it begins to work.
 #if defined(__GLIBC__)
 constexpr size_t arena_bytes = size_t{128} << 20;
 #else
@@ -45,15 +44,15 @@ constexpr size_t arena_bytes = 0;
 #endif
 
 void set_arena_aside() {
-  void* volatile first = std::malloc(1);  // volatile: else the compiler leaves both calls out
+  void* volatile first = std::malloc(1);  // volatile: otherwise the compiler removes both calls
   std::free(first);
 }
 
-/// One loop at a time; the calling thread works too, so a pool of n threads has n - 1 workers. A pool is never
-/// destroyed: other threads may still compute while main() returns and the process takes down what is static.
+/// Runs one loop at a time. The calling thread works too, so a pool of n threads has n - 1 workers. A pool is never
+/// destroyed: other threads may still compute while main() returns and static objects are destroyed.
 class Pool {
  public:
-  /// Waits for the loop that is running, if there is one.
+  /// Waits for a running loop.
   void shrink(int count) {
     const std::lock_guard one_loop(loop_mutex_);
     if (size() > count) resize(count);
@@ -68,7 +67,7 @@ class Pool {
     return true;
   }
 
-  /// Between these no loop runs.
+  /// No loop runs between these calls.
   void stop_loops() { loop_mutex_.lock(); }
   void allow_loops() { loop_mutex_.unlock(); }
 
@@ -138,15 +137,15 @@ class Pool {
       seen = loop_.load();
       drain();
       if (busy_.fetch_sub(1) == 1) {
-        const std::lock_guard lock(mutex_);  // the other side is before its look at busy_, or waits
+        const std::lock_guard lock(mutex_);  // so that the other thread cannot miss it between its check and its wait
         done_.notify_one();
       }
     }
   }
 
-  /// Looks for a while whether it is so: a small operator's loop follows the one before sooner than a sleeping thread
-  /// wakes, which takes tens of microseconds, and of many threads some end their last task long before the others.
-  /// (How long a pause is depends on the processor.)
+  /// Polls a condition for a while, because waking a sleeping thread takes tens of microseconds: the loops of small
+  /// operators follow each other faster, and some threads end their last task long before the others. (The length of a
+  /// pause depends on the processor.)
   template <class Condition>
   static bool soon(const Condition& condition) {
     using Clock = std::chrono::steady_clock;
@@ -202,11 +201,12 @@ class Pool {
 };
 
 std::atomic<Pool*> current_pool{nullptr};
-/// Of the parent process: its threads are not here. Kept, so that what looks for leaks finds no owner lost.
+/// The pool of the parent process, whose threads do not exist here. Kept reachable, so that it does not count as a
+/// leak.
 std::atomic<Pool*> abandoned{nullptr};
 
-/// In a child made by fork() there is one thread, and the pool is made anew. Until then the pool stands still, so that
-/// the child gets no half-done loop with what that had locked. (A task that forks is in the midst of a loop.)
+/// A child made by fork() has one thread and makes a new pool. During the fork no loop runs, so that the child does not
+/// inherit a half-done loop and its locks. (Except if a task forks, which is inside a loop.)
 void follow_forks() {
   thread_local Pool* stopped = nullptr;  // several threads may fork at the same time
   ::pthread_atfork(
@@ -249,21 +249,11 @@ void set_threads(int count) {
   pool().shrink(count);
 }
 
-namespace {
-
-void run_loop(int64_t tasks, core::detail::TaskCall call, const void* body) {
+void core::detail::parallel_for(int64_t tasks, TaskCall call, const void* body) {
+  if (tasks <= 0) return;
   const bool alone = tasks == 1 || inside || threads() == 1;
   if (!alone && pool().try_run(tasks, call, body)) return;
   for (int64_t task = 0; task < tasks; ++task) call(body, task);
-}
-
-}  // namespace
-
-void core::detail::parallel_for(int64_t tasks, TaskCall call, const void* body, const core::CallSite& site) {
-  if (tasks <= 0) return;
-  core::ParallelLog* const log = inside ? nullptr : core::ParallelLog::current();
-  if (log == nullptr) return run_loop(tasks, call, body);
-  log->record(tasks, call, body, site, run_loop);
 }
 
 }  // namespace alibi

@@ -1,4 +1,4 @@
-// Several arrays cut into tasks together, so that many threads have enough to do also where each array is short.
+// Several arrays, cut into tasks together, so that many threads have enough work even if each array is short.
 #pragma once
 
 #include <algorithm>
@@ -14,6 +14,7 @@ namespace alibi::core {
 struct Piece {
   size_t array;
   int64_t begin, end;
+  int64_t size() const { return end - begin; }
 };
 
 /// Pieces of at most `grain` elements, array after array.
@@ -36,7 +37,7 @@ class Pieces {
  private:
   int64_t grain_;
   std::vector<int64_t> elements_;
-  std::vector<int64_t> ends_;  // of each array, the piece after its last
+  std::vector<int64_t> ends_;  // for each array: the piece after its last one
 };
 
 }  // namespace alibi::core

@@ -1,6 +1,6 @@
-// Counter-based random numbers: a value is a function of (seed, stream, counter), so nothing has to be saved to resume
-// and the order of the calls does not matter. Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as
-// 1, 2, 3", SC 2011).
+// Counter-based random numbers: a value is a function of (seed, stream, counter), so resuming needs no saved state, and
+// the order of calls does not matter. Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC
+// 2011).
 #pragma once
 
 #include <array>
@@ -59,7 +59,7 @@ class Random {
     const double v = (static_cast<double>(b[2 * (i % 2) + 1]) + 0.5) * 0x1p-32;
     return static_cast<float>(std::sqrt(-2 * std::log(u)) * std::cos(2 * std::numbers::pi * v));
   }
-  /// Integer i in [0, n), n > 0, without bias worth the name (the high half of a 64 x 64-bit product).
+  /// Integer i in [0, n), n > 0, with negligible bias (the high half of a 64 x 64-bit product).
   uint64_t below(uint64_t i, uint64_t n) const {
     const auto b = block(i);
     const uint64_t word = (uint64_t{b[0]} << 32) | b[1];

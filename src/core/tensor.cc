@@ -16,7 +16,7 @@ namespace alibi {
 bfloat16::bfloat16(float value) {
   uint32_t u = std::bit_cast<uint32_t>(value);
   if ((u & 0x7fffffffu) > 0x7f800000u) {
-    u |= 0x00400000u;  // a NaN whose payload lies in the lower half must not turn into infinity
+    u |= 0x00400000u;  // a NaN whose payload is in the lower half must not become infinity
   } else {
     u += 0x7fffu + ((u >> 16) & 1u);
   }
@@ -61,7 +61,7 @@ Shape contiguous_strides(const Shape& shape) {
 }
 
 int64_t checked_elements(const Shape& shape) {
-  int64_t count = 1;  // empty axes count as 1 here: the strides beside them must not overflow either
+  int64_t count = 1;  // empty axes count as 1, so that the strides of other axes do not overflow
   bool none = false;
   for (const int64_t extent : shape) {
     check(extent >= 0, "[tensor] shape {} has a negative extent", shape);
@@ -181,7 +181,7 @@ Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
 }
 
 Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides, Device device) {
-  if (device != Device::cpu) core::device_memory(device);  // or an error that says what is missing
+  if (device != Device::cpu) core::device_memory(device);  // or an error that names the missing device
   const int64_t count = checked_elements(shape);
   check(data != nullptr || count == 0, "[tensor] a view of shape {} needs memory, found a null pointer", shape);
   check(strides.empty() || strides.size() == shape.size(), "[tensor] {} strides for the shape {}", strides.size(),
@@ -214,7 +214,7 @@ int64_t Tensor::elements() const {
 }
 
 bool Tensor::contiguous() const {
-  bool ok = true;  // but a tensor without elements always is
+  bool ok = true;  // a tensor without elements is always contiguous
   int64_t step = 1;
   for (size_t axis = shape_.size(); axis-- > 0;) {
     if (shape_[axis] == 0) return true;
@@ -334,7 +334,7 @@ void Tensor::copy_from(const Tensor& other) {
 
 void Tensor::copy_from_device(const Tensor& other) {
   if (dtype_ != other.dtype_ || !contiguous() || !other.contiguous()) {
-    // Only contiguous bytes cross over: the rest is done on either side.
+    // Only contiguous bytes are copied between devices; strides and types are handled on one side.
     Tensor bytes_here = empty(shape_, dtype_, device_);
     bytes_here.copy_from_device(other.to(dtype_));
     return copy_from(bytes_here);

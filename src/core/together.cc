@@ -19,7 +19,7 @@ namespace fs = std::filesystem;
 constexpr const char* kSaved = ".saved";
 constexpr std::string_view kPartPrefix = ".saving.";
 
-/// A folder for one writing, gone at the end.
+/// A temporary folder for one write, removed at the end.
 struct Part {
   fs::path path;
 
@@ -44,7 +44,7 @@ std::vector<fs::path> entries_of(const fs::path& folder) {
   return entries;
 }
 
-/// The second name of a file; a copy where a file cannot have two.
+/// A hard link, or a copy if the file system has none.
 void give_name(const fs::path& file, const fs::path& name) {
   std::error_code error;
   fs::create_hard_link(file, name, error);
@@ -54,8 +54,8 @@ void give_name(const fs::path& file, const fs::path& name) {
   write_file(name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// Puts the files of .saved, which are the newest, where others look for them. Killed at any point, it can be done
-/// again from the beginning: .saved stays whole until it goes.
+/// Moves the files of .saved, which are the newest, to their places. If it is killed, it can start again from the
+/// beginning: .saved stays complete until it is removed.
 void put_in_place(const fs::path& folder, const std::set<std::string>& owned) {
   const fs::path saved = folder / kSaved;
   const Part part(folder);
@@ -71,16 +71,16 @@ void put_in_place(const fs::path& folder, const std::set<std::string>& owned) {
     fs::remove(folder / name, error);
     check(!error, "[write] {}: {}", (folder / name).string(), error.message());
   }
-  rename_synced(saved, part.path / kSaved);  // syncs what was done before, too
+  rename_synced(saved, part.path / kSaved);  // also syncs the earlier steps
 }
 
-/// What is replaced must be a file: a link would be lost, and is followed nowhere here.
+/// Only regular files are replaced; a link would be lost, because links are not followed here.
 void check_replaceable(const fs::path& folder, const std::set<std::string>& names) {
   for (const std::string& name : names) {
     std::error_code ignored;
     const fs::file_type type = fs::symlink_status(folder / name, ignored).type();
     check(type == fs::file_type::regular || type == fs::file_type::not_found,
-          "[write] {}: is no regular file; remove it, or write into another folder", (folder / name).string());
+          "[write] {}: is not a regular file; remove it, or write into another folder", (folder / name).string());
   }
 }
 
@@ -91,7 +91,7 @@ void write_together(const fs::path& folder, const std::set<std::string>& owned,
   make_folder(folder);
   const FolderLock lock(folder);
   check_replaceable(folder, owned);
-  for (const fs::path& entry : entries_of(folder)) {  // of killed writers: no other one can be at work
+  for (const fs::path& entry : entries_of(folder)) {  // left by killed writers; no other writer can be active
     const std::string name = entry.filename().string();
     std::error_code ignored;
     if (name.starts_with(kPartPrefix) && entry.extension() == ".part") fs::remove_all(entry, ignored);
@@ -108,7 +108,7 @@ void write_together(const fs::path& folder, const std::set<std::string>& owned,
 
 namespace {
 
-/// Not opened to be read: whatever it is, opening it does not wait and changes nothing.
+/// Opened without reading, so that opening any kind of file does not block and changes nothing.
 int open_inode(const fs::path& path) { return ::open(path.c_str(), O_PATH | O_CLOEXEC); }
 
 }  // namespace
@@ -116,7 +116,7 @@ int open_inode(const fs::path& path) { return ::open(path.c_str(), O_PATH | O_CL
 TogetherSnapshot::TogetherSnapshot(const fs::path& folder, const std::string& marker)
     : saved_(folder / kSaved),
       marker_(folder / marker),
-      // The marker first: if it is the new one and .saved is not there, everything is in its place.
+      // The marker comes first: if it is new and .saved does not exist, all files are in place.
       marker_descriptor_(open_inode(marker_)),
       saved_descriptor_(open_inode(saved_)) {
   place_ = saved_descriptor_ >= 0 ? saved_ : folder;
@@ -128,7 +128,7 @@ TogetherSnapshot::~TogetherSnapshot() {
 }
 
 bool TogetherSnapshot::still_holds() const {
-  // While .saved is there it alone counts; the marker beside it is being replaced.
+  // While .saved exists only .saved counts; the marker beside it is being replaced.
   if (saved_descriptor_ >= 0) return leads_to(saved_, saved_descriptor_);
   return leads_to(saved_, -1) && leads_to(marker_, marker_descriptor_);
 }

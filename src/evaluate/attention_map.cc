@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/attention.h"
+#include "attention/problem.h"
 #include "core/check.h"
 #include "core/parallel.h"
 #include "model/pass.h"
@@ -36,7 +37,7 @@ std::vector<double> in_bins(const std::vector<double>& by_distance, const std::v
   return means;
 }
 
-/// Numbers that are exponents of weights become weights.
+/// Converts exponents of weights to weights.
 void softmax(std::vector<double>& scores) {
   const double most = *std::max_element(scores.begin(), scores.end());
   double sum = 0;
@@ -49,19 +50,12 @@ double slope_of(const AttentionOptions& options, int64_t head) {
   return index < options.slopes.size() ? options.slopes[index] : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Added to a score at each distance.
-std::vector<double> bias_of(const AttentionOptions& options, int64_t head, int64_t length) {
+/// Added to a score at each distance; -infinity for invisible keys.
+std::vector<double> bias_of(const kernels::HeadBias& head, int64_t length) {
   std::vector<double> bias(static_cast<size_t>(length));
-  const double slope = slope_of(options, head);
   for (int64_t distance = 0; distance < length; ++distance) {
-    double& here = bias[static_cast<size_t>(distance)];
-    if (options.window > 0 && distance >= options.window) here = -std::numeric_limits<double>::infinity();
-    if (std::isfinite(slope)) here -= slope * static_cast<double>(distance);
-    if (!options.buckets) continue;
-    const Tensor& table = options.buckets->table;
-    const int bucket = relative_position_bucket(distance, options.causal, static_cast<int>(table.size(0)),
-                                                options.buckets->max_distance);
-    here += static_cast<double>(table.data<float>()[bucket * table.size(1) + head]);
+    bias[static_cast<size_t>(distance)] =
+        head.sees(distance) ? head.precise_at(distance) : -std::numeric_limits<double>::infinity();
   }
   return bias;
 }
@@ -92,7 +86,8 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
                            int64_t windows) {
   const TransformerConfig& config = model.config().transformer;
   const auto all = static_cast<int64_t>(tokens.size());
-  check(config.causal, "[attention_map] the model is an encoder; weights by distance need a causal transformer");
+  check(config.attention.causal,
+        "[attention_map] the model is an encoder; weights by distance need a causal transformer");
   check_usage(length >= 8 && length <= all,
               "[attention_map] the length is {}, expected 8 to {}, the tokens of the text", length, all);
   check_usage(windows >= 1, "[attention_map] windows is {}, expected at least 1", windows);
@@ -100,7 +95,7 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
   AttentionMap map;
   map.length = length;
   map.distances = bins_up_to(first + 1);
-  const auto heads = static_cast<size_t>(config.heads), count = heads * static_cast<size_t>(config.layers);
+  const auto heads = static_cast<size_t>(config.attention.heads), count = heads * static_cast<size_t>(config.layers);
   std::vector<std::vector<double>> sums(count, std::vector<double>(static_cast<size_t>(first + 1)));
   std::vector<double> slopes(count);
   std::vector<std::vector<double>> biases(count);
@@ -111,16 +106,16 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
     model::Pass pass;
     size_t layer = 0;
     pass.on_attention = [&](const Tensor& q, const Tensor& k, const Tensor&, const AttentionOptions& options) {
-      const int64_t group = q.size(2) / k.size(2);
+      const kernels::Problem problem = kernels::make_problem("attention_map", q, k, k, q, options);
       core::parallel_for(q.size(2), [&](int64_t head) {
         const size_t index = layer * heads + static_cast<size_t>(head);
         slopes[index] = slope_of(options, head);
-        biases[index] = bias_of(options, head, length);
+        biases[index] = bias_of(problem.bias(0, head), length);
         const auto of_head = [&](const Tensor& tensor, int64_t at) {
           return tensor.slice(2, at, at + 1).clone().reshape({length, tensor.size(3)});
         };
         const double usual = 1 / std::sqrt(static_cast<double>(q.size(3)));
-        add_weights(of_head(q, head), of_head(k, head / group), options.scale > 0 ? options.scale : usual,
+        add_weights(of_head(q, head), of_head(k, head / problem.group()), options.scale > 0 ? options.scale : usual,
                     biases[index], first, sums[index]);
       });
       ++layer;

@@ -8,12 +8,12 @@
 #include "core/check.h"
 #include "core/memory.h"
 #include "core/names.h"
-#include "evaluate/finite.h"
+#include "evaluate/checks.h"
 
 namespace alibi {
 namespace {
 
-/// Of states [length, width], whose first is that of the end of text.
+/// Pools states [length, width]. The first state is that of the end-of-text token.
 std::vector<double> pooled(const float* states, int64_t length, int64_t width, Pooling pooling) {
   const int64_t begin = pooling == Pooling::mean    ? std::min<int64_t>(1, length - 1)
                         : pooling == Pooling::first ? 0
@@ -40,12 +40,12 @@ Pooling pooling_from(std::string_view name) { return core::value_called<Pooling>
 
 Tensor embed(const LanguageModel& model, std::span<const std::string> texts, const EmbedOptions& options) {
   const TransformerConfig& config = model.config().transformer;
-  check_usage(!config.causal || options.pooling != Pooling::first,
+  check_usage(!config.attention.causal || options.pooling != Pooling::first,
               "[embed] the first token of a decoder has seen nothing of the text; pool the mean or the last");
   const Tokenizer& words = model.tokenizer();
   std::vector<std::vector<int32_t>> ids;
   for (const std::string& text : texts) {
-    ids.push_back(words.encode(text));
+    ids.push_back(words.encode(text, EncodeOptions()));
     ids.back().insert(ids.back().begin(), words.end_of_text());
   }
   std::vector<size_t> order(ids.size());

@@ -9,9 +9,8 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "core/memory.h"
-#include "evaluate/finite.h"
+#include "evaluate/checks.h"
 #include "evaluate/masking.h"
-#include "evaluate/segments.h"
 
 namespace alibi {
 
@@ -24,16 +23,16 @@ double Evaluation::tokens_per_second() const { return static_cast<double>(tokens
 
 namespace {
 
-/// Inputs of the targets [begin, end) are seen by the model, targets [first_scored, end) are scored.
+/// The model sees the inputs of the targets [begin, end). The targets [first_scored, end) are scored.
 struct Window {
   int64_t begin, first_scored, end;
   size_t segment;
   int64_t length() const { return end - begin; }
 };
 
-/// Every target of the segment is scored by exactly one window. A window scores `stride` new targets and shows up to
-/// length - stride before them. The windows at the start of the stream that could not be full all begin at 0, so the
-/// longest of them serves for all: its targets see the same inputs.
+/// Each target of the segment is scored by exactly one window. A window scores `stride` new targets and shows up to
+/// length - stride targets before them. The windows at the start of the stream that would not be full all begin at 0.
+/// The longest of them replaces all: its targets see the same inputs.
 void cut_windows(const Segment& segment, size_t index, int64_t length, int64_t stride, std::vector<Window>& windows) {
   const int64_t context = length - stride;
   int64_t scored = segment.begin;
@@ -53,7 +52,7 @@ void cut_windows(const Segment& segment, size_t index, int64_t length, int64_t s
 std::vector<Window> cut_windows(const std::vector<Segment>& segments, int64_t length, int64_t stride) {
   std::vector<Window> windows;
   for (size_t i = 0; i < segments.size(); ++i) cut_windows(segments[i], i, length, stride, windows);
-  // Those of one length go through the model together; of a single segment they lie side by side as they are.
+  // Windows of one length go through the model together. Those of a single segment are side by side already.
   if (segments.size() > 1) {
     std::stable_sort(windows.begin(), windows.end(),
                      [](const Window& a, const Window& b) { return a.length() > b.length(); });
@@ -61,7 +60,7 @@ std::vector<Window> cut_windows(const std::vector<Segment>& segments, int64_t le
   return windows;
 }
 
-/// What a model is given at each place of the stream, and asked for.
+/// The input and the target at each place of the stream.
 class Asked {
  public:
   Asked(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options)
@@ -88,7 +87,7 @@ class Asked {
  private:
   std::span<const int32_t> tokens_;
   int32_t before_;
-  std::optional<evaluation::Masking> masking_;  // absent: a decoder, asked for every token
+  std::optional<evaluation::Masking> masking_;  // absent: a decoder, which predicts every token
 };
 
 }  // namespace

@@ -10,8 +10,7 @@
 #include "core/check.h"
 #include "core/files.h"
 #include "core/memory.h"
-#include "evaluate/finite.h"
-#include "evaluate/segments.h"
+#include "evaluate/checks.h"
 #include "model/position.h"
 
 namespace alibi {
@@ -25,7 +24,7 @@ double StreamEvaluation::tokens_per_second() const { return static_cast<double>(
 
 namespace {
 
-/// The targets of a piece of the stream that begins at `begin`: those of the segments; -1, not scored, elsewhere.
+/// The targets of a piece of the stream that begins at `begin`. Targets outside the segments are -1: not scored.
 Tensor targets_of(std::span<const int32_t> piece, int64_t begin, const std::vector<Segment>& segments) {
   Tensor targets = Tensor::empty({1, static_cast<int64_t>(piece.size())}, DType::int32);
   int32_t* to = targets.data<int32_t>();
@@ -46,7 +45,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   using Clock = std::chrono::steady_clock;
   const TransformerConfig& config = model.config().transformer;
   const auto all = static_cast<int64_t>(tokens.size());
-  check(config.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
+  check(config.attention.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
   check(all > 0, "[evaluate] there are no tokens to score");
   const std::vector<Segment> segments = evaluation::segments_to_score(options.segments, all);
   const int64_t count = segments.back().end;

@@ -1,4 +1,4 @@
-// The tokens that an encoder is asked for, and what stands in their place (Devlin et al. 2019, section 3.1).
+// Tokens that an encoder predicts, and their replacements (Devlin et al. 2019, section 3.1).
 #pragma once
 
 #include <cstdint>
@@ -13,13 +13,13 @@ class Masking {
   Masking(double rate, const core::Random& random, int32_t mask)
       : below_(static_cast<uint64_t>(rate * 0x1p32)), random_(random), mask_(mask) {}
 
-  /// Whether the token at this place is asked for.
+  /// Whether the token at this position is to be predicted.
   bool asks(uint64_t place) const { return random_.block(place)[0] < below_; }
 
   struct Token {
-    int32_t input, target;  ///< target -1: not asked for
+    int32_t input, target;  ///< target -1: not to be predicted
   };
-  /// 80 % of those asked for are masked, 10 % are any token, 10 % stay.
+  /// 80 % of the tokens to predict are masked, 10 % are replaced by a random token, 10 % stay.
   Token operator()(int32_t token, uint64_t place) const {
     const auto [chosen, how, other, unused] = random_.block(place);
     if (chosen >= below_) return {token, -1};

@@ -3,28 +3,28 @@
 #include <algorithm>
 
 #include "core/check.h"
-#include "evaluate/finite.h"
+#include "evaluate/checks.h"
 #include "model/position.h"
 
 namespace alibi {
 namespace {
 
-/// Positions that a cache counts to; at a thousand tokens per second it is reached in two weeks.
+/// The most positions of a cache: two weeks at a thousand tokens per second.
 constexpr int64_t endless = int64_t{1} << 30;
 
 int64_t length_of(const LanguageModel& model, const ScoreOptions& options) {
   const LanguageModelConfig& config = model.config();
-  check_usage(options.length >= 0, "[score] the length is {}, expected at least 0", options.length);
+  check_usage(options.context_length >= 0, "[score] the length is {}, expected at least 0", options.context_length);
   const int64_t trained = config.train_length > 0 ? config.train_length : 128;
   const int64_t unlimited = options.context.evicts() ? endless : trained;
-  const int64_t length = options.length > 0 ? options.length : unlimited;
+  const int64_t length = options.context_length > 0 ? options.context_length : unlimited;
   const std::optional<int64_t> end = model::end_of_positions(config.transformer);
   check(!end || length <= *end, "[score] {} positions end at {}, the length is {}; a shorter one is needed",
         name_of(config.transformer.position), end.value_or(0), length);
   return length;
 }
 
-/// Of an endless context, what the next one begins with.
+/// The most tokens of an endless context that the next context begins with.
 constexpr size_t most_read_again = 1 << 16;
 
 Tensor as_ids(std::vector<int32_t>& ids) {

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 #include <type_traits>
 
 #include "core/check.h"
@@ -17,44 +16,78 @@ std::string_view without_code(std::string_view message) {
   return end == std::string_view::npos ? message : message.substr(end + 2);
 }
 
-/// Walks through a text before it is built and refuses what the library would accept: deep nesting and repeated keys.
-/// (The library's own hook for this, the parser callback, takes quadratic time in the number of keys.)
-class Guard : public nlohmann::json_sax<Json> {
- public:
-  explicit Guard(std::string_view source) : source_(source) {}
+/// Empties a value from the inside out. The destructor of a value without elements does not allocate.
+void empty(Json& value) noexcept {
+  if (value.is_array()) {
+    auto& elements = value.get_ref<Json::array_t&>();
+    for (Json& element : elements) empty(element);
+    elements.clear();
+  } else if (value.is_object()) {
+    auto& members = value.get_ref<Json::object_t&>();
+    for (auto& [key, member] : members) empty(member);
+    members.clear();
+  }
+}
 
-  bool start_object(size_t) override { return enter(); }
+std::shared_ptr<Json> shared(Json json) {
+  return {new Json(std::move(json)), [](Json* held) {
+            empty(*held);
+            delete held;
+          }};
+}
+
+/// Builds a value, and refuses what the library would accept: deep nesting and repeated keys. (The library's own hook
+/// for this, the parser callback, takes quadratic time in the number of keys.)
+class Builder : public nlohmann::json_sax<Json> {
+ public:
+  Builder(std::string_view source, Json& root) : source_(source), root_(root) {}
+
+  bool start_object(size_t) override { return enter(Json::object()); }
   bool end_object() override { return leave(); }
-  bool start_array(size_t) override { return enter(); }
+  bool start_array(size_t) override { return enter(Json::array()); }
   bool end_array() override { return leave(); }
   bool key(std::string& key) override {
-    check(keys_.back().insert(key).second, "[json] {}: the key \"{}\" stands twice in one object", source_, key);
+    const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().emplace(key, nullptr);
+    check(is_new, "[json] {}: the key \"{}\" stands twice in one object", source_, key);
+    member_ = &place->second;
     return true;
   }
-  bool null() override { return true; }
-  bool boolean(bool) override { return true; }
-  bool number_integer(int64_t) override { return true; }
-  bool number_unsigned(uint64_t) override { return true; }
-  bool number_float(double, const std::string&) override { return true; }
-  bool string(std::string&) override { return true; }
-  bool binary(binary_t&) override { return true; }
+  bool null() override { return add(nullptr); }
+  bool boolean(bool value) override { return add(value); }
+  bool number_integer(int64_t value) override { return add(value); }
+  bool number_unsigned(uint64_t value) override { return add(value); }
+  bool number_float(double value, const std::string&) override { return add(value); }
+  bool string(std::string& value) override { return add(std::move(value)); }
+  bool binary(binary_t&) override { return false; }  // JSON has none
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
     fail("[json] {}: {}", source_, without_code(error.what()));
   }
 
  private:
-  bool enter() {
-    check(keys_.size() < kMaxJsonDepth, "[json] {}: nests deeper than {} levels", source_, kMaxJsonDepth);
-    keys_.emplace_back();
+  Json& place(Json value) {
+    if (open_.empty()) return root_ = std::move(value);
+    if (open_.back()->is_object()) return *member_ = std::move(value);
+    auto& elements = open_.back()->get_ref<Json::array_t&>();
+    return elements.emplace_back(std::move(value));
+  }
+  bool add(Json value) {
+    place(std::move(value));
+    return true;
+  }
+  bool enter(Json value) {
+    check(open_.size() < kMaxJsonDepth, "[json] {}: nests deeper than {} levels", source_, kMaxJsonDepth);
+    open_.push_back(&place(std::move(value)));
     return true;
   }
   bool leave() {
-    keys_.pop_back();
+    open_.pop_back();
     return true;
   }
 
   std::string_view source_;
-  std::vector<std::set<std::string>> keys_;  // seen in each open object; stays empty for arrays
+  Json& root_;
+  std::vector<Json*> open_;  // arrays and objects, the innermost last
+  Json* member_ = nullptr;   // of the innermost object: the value of the last key
 };
 
 std::string describe(const Json& value) {
@@ -129,25 +162,27 @@ struct Kind<std::vector<std::vector<double>>> {
 
 }  // namespace
 
-JsonObject::JsonObject(Json json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
+JsonObject::JsonObject(SharedJson json, std::string where) : json_(std::move(json)), where_(std::move(where)) {
   const std::string_view itself = std::string_view(where_).substr(0, where_.find_last_not_of(".: ") + 1);
-  check(json_.is_object(), "[json] {} is {}, expected an object", itself, describe(json_));
+  check(json_->is_object(), "[json] {} is {}, expected an object", itself, describe(*json_));
 }
 
+JsonObject::JsonObject(Json json, std::string where) : JsonObject(shared(std::move(json)), std::move(where)) {}
+
 bool JsonObject::has(std::string_view key) const {
-  const auto found = json_.find(std::string(key));
-  return found != json_.end() && !found->is_null();
+  const auto found = json_->find(std::string(key));
+  return found != json_->end() && !found->is_null();
 }
 
 std::vector<std::string> JsonObject::keys() const {
   std::vector<std::string> result;
-  for (const auto& item : json_.items()) result.push_back(item.key());
+  for (const auto& item : json_->items()) result.push_back(item.key());
   return result;
 }
 
 const Json& JsonObject::at(std::string_view key) const {
   check(has(key), "[json] {}{} is missing", where_, key);
-  return *json_.find(std::string(key));
+  return *json_->find(std::string(key));
 }
 
 template <class T>
@@ -185,16 +220,19 @@ double JsonObject::get_number_or(std::string_view key, double fallback, double m
   return has(key) ? get_number(key, min, max) : fallback;
 }
 
-JsonObject JsonObject::object(std::string_view key) const { return {at(key), fmt::format("{}{}.", where_, key)}; }
-
-JsonObject JsonObject::object_or_empty(std::string_view key) const {
-  return {has(key) ? at(key) : Json::object(), fmt::format("{}{}.", where_, key)};
+JsonObject JsonObject::object(std::string_view key) const {
+  return {SharedJson(json_, &at(key)), fmt::format("{}{}.", where_, key)};
 }
 
-Json parse_json(std::string_view text, std::string_view source) {
-  Guard guard(source);
-  Json::sax_parse(text, &guard);
-  return Json::parse(text);
+JsonObject JsonObject::object_or_empty(std::string_view key) const {
+  return has(key) ? object(key) : JsonObject(Json::object(), fmt::format("{}{}.", where_, key));
+}
+
+SharedJson parse_json(std::string_view text, std::string_view source) {
+  const std::shared_ptr<Json> root = shared(nullptr);
+  Builder builder(source, *root);
+  Json::sax_parse(text, &builder);
+  return root;
 }
 
 JsonObject read_json_object(const std::filesystem::path& path, size_t most) {

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <limits>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <string_view>
@@ -20,18 +21,23 @@ using OrderedJson = nlohmann::ordered_json;
 /// Arrays and objects may lie this deep in each other.
 inline constexpr int kMaxJsonDepth = 64;
 
+/// A value, or a part of one, that several owners share. Freeing it needs no memory, unlike the destructor of Json,
+/// which allocates and so ends the process where memory is short.
+using SharedJson = std::shared_ptr<const Json>;
+
 /// A JSON object and where it stands, so that errors can say it. A key whose value is null counts as missing, as in
 /// the configuration files of Hugging Face.
 class JsonObject {
  public:
   /// `where` is a prefix of keys in messages: "config.json: " or "config.json: attn_config.".
   /// Throws Error if the value is no object.
+  JsonObject(SharedJson json, std::string where);
   JsonObject(Json json, std::string where);
 
   bool has(std::string_view key) const;
-  size_t size() const { return json_.size(); }
+  size_t size() const { return json_->size(); }
   std::vector<std::string> keys() const;
-  const Json& raw() const { return json_; }
+  const Json& raw() const { return *json_; }
   const std::string& where() const { return where_; }
 
   /// T is bool, int64_t, double, std::string, or a std::vector of int64_t, of std::string or of std::vector<double>.
@@ -59,16 +65,13 @@ class JsonObject {
  private:
   const Json& at(std::string_view key) const;
 
-  Json json_;
-  /// Destroying a value of nlohmann's takes memory, and ends the process where there is none. This is freed just
-  /// before.
-  std::vector<char> for_the_destructor_ = std::vector<char>(size_t{1} << 14);
+  SharedJson json_;
   std::string where_;
 };
 
 /// Throws Error with the source, the line and the column if the text is no JSON, nests deeper than kMaxJsonDepth, or
 /// gives a key twice. `source` is the path to show.
-Json parse_json(std::string_view text, std::string_view source);
+SharedJson parse_json(std::string_view text, std::string_view source);
 
 /// Most bytes of a file of JSON. Read, one may take thirty times as much memory: a value of three bytes, such as "",
 /// becomes an object of its own.

@@ -1,4 +1,4 @@
-// NumPy's file of one array.
+// NumPy's file format for one array.
 #pragma once
 
 #include <filesystem>
@@ -7,7 +7,7 @@
 
 namespace alibi::formats {
 
-/// A contiguous float32 tensor, version 1.0 of the format. The file is there as a whole or not at all.
+/// A contiguous float32 tensor, version 1.0 of the format. The file is written atomically.
 void write_npy(const std::filesystem::path& path, const Tensor& tensor);
 
 }  // namespace alibi::formats

@@ -35,7 +35,7 @@ std::optional<size_t> element_bits(std::string_view dtype) {
   return std::nullopt;
 }
 
-/// Bytes of so many elements; nothing if they do not fill whole bytes, or if their number, or that without the zeros
+/// Bytes of the elements; nothing if they do not fill whole bytes, or if their number, or that without the zeros
 /// among the extents, is too large.
 std::optional<size_t> size_of_shape(const Shape& shape, size_t bits) {
   int64_t product = static_cast<int64_t>(bits);

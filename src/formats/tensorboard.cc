@@ -37,7 +37,7 @@ void put_bytes(std::string& out, uint32_t field, std::string_view bytes) {
   out += bytes;
 }
 
-/// What the format stores: a CRC over data that holds CRCs would be weak.
+/// The masked CRC that the format stores, because a CRC over data with CRCs would be weak.
 uint32_t masked(uint32_t crc) { return std::rotr(crc, 15) + 0xa282ead8u; }
 
 std::string record(std::string_view data) {

@@ -1,5 +1,5 @@
-// TensorBoard's event files, written: a sequence of TFRecords (length, masked CRC-32C of the length, data, masked
-// CRC-32C of the data; all little endian), each an Event in the wire format of protocol buffers.
+// Writes TensorBoard's event files: a sequence of TFRecords (length, masked CRC-32C of the length, data, masked CRC-32C
+// of the data; all little endian), each an Event in the wire format of protocol buffers.
 // https://github.com/tensorflow/tensorboard: tensorboard/compat/proto/event.proto, summary.proto
 #pragma once
 

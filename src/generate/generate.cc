@@ -21,11 +21,11 @@ double seconds_since(std::chrono::steady_clock::time_point start) {
 
 double Generation::tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
 
-/// The text so far, and the logits of the token after it.
+/// The text so far, and the logits of its next token.
 struct [[gnu::visibility("hidden")]] Prompt::Session {
   const LanguageModel& model;
   std::vector<int32_t> ids;
-  std::optional<Context> context;  // absent: the model lies elsewhere, and computes all of ids each time
+  std::optional<Context> context;  // absent: the model is on another device, and computes all of ids each time
   std::vector<float> logits = {};
   double seconds = 0;
 
@@ -50,13 +50,14 @@ Prompt::Prompt(std::unique_ptr<Session> session) : session_(std::move(session)) 
 
 Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context)
     : session_(new Session{model, {}, {}}) {
-  check(model.config().transformer.causal, "[generate] the model is an encoder; generation needs a causal transformer");
+  check(model.config().transformer.attention.causal,
+        "[generate] the model is an encoder; generation needs a causal transformer");
   const auto start = std::chrono::steady_clock::now();
   if (model.device() == Device::cpu) session_->context.emplace(model, context);
   check_usage(session_->context || !context.evicts(),
-              "[generate] the model lies on {}: it computes the text anew for each token, and has no keys to evict",
+              "[generate] the model lies on {}: it computes the whole text for each token and has no keys to evict",
               name_of(model.device()));
-  std::vector<int32_t> ids = model.tokenizer().encode(text);
+  std::vector<int32_t> ids = model.tokenizer().encode(text, {.add_special_tokens = false});
   ids.insert(ids.begin(), model.tokenizer().end_of_text());
   session_->read(ids);
   session_->seconds = seconds_since(start);
@@ -132,7 +133,7 @@ class [[gnu::visibility("hidden")]] Prompt::Request {
   generation::GrowingText text_;
   int32_t end_of_text_ = 0, never_ = -1;
   bool stops_ = false;
-  std::vector<bool> seen_;  // empty: repetitions cost nothing
+  std::vector<bool> seen_;  // tokens of the text; empty: there is no repetition penalty
   std::optional<GenerationEnd> end_;
   Generation result_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -149,7 +150,7 @@ Generation Prompt::Session::generate(const GenerateOptions& options, int64_t sam
   return std::move(request).finish();
 }
 
-/// One token of each of several texts, which are then read at once.
+/// Appends a token to each of several texts and reads all of them in one pass.
 void Prompt::Session::read_together(std::span<Session* const> sessions, std::span<const int32_t> tokens) {
   const auto batch = static_cast<int64_t>(sessions.size());
   std::vector<Context*> contexts;
@@ -177,7 +178,7 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
     Session& session = *prompts[i].session_;
     check_usage(&session.model == &prompts.front().session_->model,
                 "[generate] the prompts were read by different models, expected one");
-    check_usage(session.context.has_value(), "[generate] the model lies on {}, where texts are written one by one",
+    check_usage(session.context.has_value(), "[generate] the model is on {}, where texts are generated one by one",
                 name_of(session.model.device()));
     requests.emplace_back(std::in_place, session, options.size() == 1 ? options.front() : options[i],
                           first_sample + static_cast<int64_t>(i));
@@ -192,7 +193,7 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
       if (requests[i]->goes_on()) {
         sessions.push_back(prompts[i].session_.get());
         tokens.push_back(*token);
-      } else {  // the others need its memory
+      } else {  // frees its memory for the others
         results[i] = std::move(*requests[i]).finish();
         requests[i].reset();
         prompts[i].session_->context.reset();

@@ -1,54 +1,53 @@
-// The text of the tokens that were drawn.
+// The text of the drawn tokens: what may be shown of it, and where it ends.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
+#include <vector>
 
 #include "alibi/generate.h"
 #include "alibi/tokenizer.h"
-#include "generate/stop_strings.h"
-#include "generate/utf8.h"
 
 namespace alibi::generation {
 
-/// A text that grows by tokens, and is shown as far as it is settled.
+/// End of the last whole UTF-8 character of text. It looks back no further than `from`. A character that lacks bytes
+/// at the end of text is not whole; bytes that can never become a character count as whole.
+size_t whole_characters(std::string_view text, size_t from);
+
+/// Strings that end a text.
+class StopStrings {
+ public:
+  /// Throws UsageError if one is empty.
+  explicit StopStrings(std::vector<std::string> strings);
+
+  /// Where the first of them begins in text. The first `known` bytes of text hold none.
+  std::optional<size_t> find(std::string_view text, size_t known) const;
+  /// Length of the beginning of text in which no stop string can begin, whatever follows.
+  size_t settled(std::string_view text) const;
+
+ private:
+  std::vector<std::string> strings_;
+  size_t longest_ = 0;
+};
+
+/// A text that grows by tokens. It is shown (GenerateOptions::on_text) as far as it is settled.
 class GrowingText {
  public:
   GrowingText(const Tokenizer& tokenizer, int32_t before, const GenerateOptions& options)
       : tokenizer_(tokenizer), options_(options), stops_(options.stop), last_shown_(before) {}
 
   /// Returns why the text ends, if it does.
-  std::optional<GenerationEnd> add(int32_t token) {
-    // What the token adds may depend on the last one that stands for text: a space between words.
-    const int32_t both[] = {last_shown_, token};
-    const std::string added = tokenizer_.decode(both).substr(tokenizer_.decode(std::span(both).first(1)).size());
-    if (!added.empty()) last_shown_ = token;
-    const size_t known = text_.size();
-    text_ += added;
-    if (const std::optional<size_t> stop = stops_.find(text_, known)) {
-      text_.resize(*stop);
-      return GenerationEnd::stop;
-    }
-    const std::string_view settled = std::string_view(text_).substr(0, stops_.settled(text_));
-    if (settled.size() > shown_) show_up_to(whole_characters(settled, shown_));
-    return listens_ ? std::nullopt : std::optional(GenerationEnd::callback);
-  }
-
-  /// What was held back, for nothing will follow.
+  std::optional<GenerationEnd> add(int32_t token);
+  /// Shows what was held back. To be called at the end.
   void show_rest() { show_up_to(text_.size()); }
-
   std::string take() { return std::move(text_); }
 
  private:
-  void show_up_to(size_t end) {
-    if (!options_.on_text || !listens_ || end <= shown_) return;
-    const size_t begin = std::exchange(shown_, end);
-    listens_ = options_.on_text(std::string_view(text_).substr(begin, end - begin));
-  }
+  void show_up_to(size_t end);
 
   const Tokenizer& tokenizer_;
   const GenerateOptions& options_;

@@ -1,13 +1,69 @@
 #include "generate/sampling.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cmath>
-#include <numeric>
+#include <iterator>
+#include <utility>
 #include <vector>
 
 #include "core/check.h"
 
 namespace alibi::generation {
+namespace {
+
+struct Candidate {
+  double weight;  // relative to that of the most likely token
+  uint32_t rank;  // falls as the logit rises
+  int32_t id;
+};
+
+/// The bits of a float in an order that unsigned integers share, reversed. Both zeros have the same rank.
+uint32_t rank_of(float logit) {
+  constexpr uint32_t sign = uint32_t{1} << 31;
+  const uint32_t bits = std::bit_cast<uint32_t>(logit + 0.0f);
+  return (bits & sign) != 0 ? bits : ~(bits | sign);
+}
+
+/// The token at which a running sum reaches its limit, and the sum there.
+struct Reached {
+  Candidate last;
+  double sum;
+};
+
+/// Sums `measure` from the most likely token downwards, equal ones by id, until the sum is at least `limit`.
+/// `candidates` are in the order of their ids. This is a radix selection: sorting 250,000 tokens takes 60 ms.
+template <class Measure>
+Reached sum_until(std::span<const Candidate> candidates, double limit, const Measure& measure) {
+  constexpr uint32_t digits = 1 << 11;
+  std::vector<Candidate> same_digits;
+  double before = 0;
+  for (const int shift : {21, 10, 0}) {
+    const auto digit = [shift](const Candidate& candidate) { return (candidate.rank >> shift) % digits; };
+    std::array<double, digits> sums{};
+    for (const Candidate& candidate : candidates) sums[digit(candidate)] += measure(candidate);
+    uint32_t chosen = 0;
+    double before_chosen = before, sum = before;
+    for (uint32_t i = 0; i < digits && sum < limit; ++i) {
+      if (sums[i] == 0) continue;  // the limit may lie behind all of them, by rounding
+      chosen = i;
+      before_chosen = sum;
+      sum += sums[i];
+    }
+    before = before_chosen;
+    std::vector<Candidate> same;
+    same.reserve(candidates.size());
+    std::copy_if(candidates.begin(), candidates.end(), std::back_inserter(same),
+                 [&](const Candidate& candidate) { return digit(candidate) == chosen; });
+    candidates = same_digits = std::move(same);
+  }
+  size_t last = 0;
+  for (double sum = before; last < candidates.size() && sum < limit; ++last) before = sum += measure(candidates[last]);
+  return {candidates[last - 1], before};
+}
+
+}  // namespace
 
 void check_options(const GenerateOptions& options) {
   check_usage(options.max_tokens >= 0, "[generate] {} tokens asked for, expected at least 0", options.max_tokens);
@@ -42,45 +98,40 @@ std::vector<float> penalized(std::span<const float> logits, const std::vector<bo
 
 int32_t sample_token(std::span<const float> logits, const GenerateOptions& options, const core::Random& random,
                      uint64_t draw, int32_t banned) {
-  std::vector<int32_t> order;
-  order.reserve(logits.size());
+  std::vector<Candidate> candidates;
+  candidates.reserve(logits.size());
   for (size_t i = 0; i < logits.size(); ++i) {
-    if (static_cast<int32_t>(i) != banned) order.push_back(static_cast<int32_t>(i));
+    const auto id = static_cast<int32_t>(i);
+    if (id != banned) candidates.push_back({0, rank_of(logits[i]), id});
   }
-  check(!order.empty(), "[generate] no token may be drawn: the vocabulary is empty");
-  const auto logit = [&](int32_t token) { return logits[static_cast<size_t>(token)]; };
-  // Ties go to the lower id, so that the order is total and a sample does not depend on the sort.
-  const auto likelier = [&](int32_t a, int32_t b) { return logit(a) != logit(b) ? logit(a) > logit(b) : a < b; };
-  if (options.temperature == 0) return *std::min_element(order.begin(), order.end(), likelier);
+  check(!candidates.empty(), "[generate] no token can be drawn: the vocabulary is empty");
+  const int32_t best = std::min_element(candidates.begin(), candidates.end(), [](const auto& a, const auto& b) {
+                         return a.rank < b.rank;
+                       })->id;
+  if (options.temperature == 0) return best;
+  const auto highest = static_cast<double>(logits[static_cast<size_t>(best)]);
+  check(std::isfinite(highest), "[generate] the model's logits are not finite");
 
-  const size_t most = options.top_k > 0 ? std::min(order.size(), static_cast<size_t>(options.top_k)) : order.size();
-  std::partial_sort(order.begin(), order.begin() + static_cast<std::ptrdiff_t>(most), order.end(), likelier);
-  check(std::isfinite(logit(order.front())), "[generate] the model's logits are not finite");
-  order.resize(most);
-  std::vector<double> weights;
-  double total = 0;
-  for (const int32_t token : order) {
-    const double difference = static_cast<double>(logit(token)) - static_cast<double>(logit(order.front()));
-    weights.push_back(std::exp(difference / options.temperature));
-    total += weights.back();
+  // Each limit keeps the most likely tokens. So the sum of the kept weights says which tokens are kept.
+  if (options.top_k > 0 && static_cast<size_t>(options.top_k) < candidates.size()) {
+    const Candidate last = sum_until(candidates, options.top_k, [](const Candidate&) { return 1.0; }).last;
+    std::erase_if(candidates, [&](const Candidate& candidate) {
+      return std::pair(candidate.rank, candidate.id) > std::pair(last.rank, last.id);
+    });
   }
-  if (options.top_p < 1) {
-    double kept = 0;
-    size_t count = 0;
-    while (count < weights.size() && kept < options.top_p * total) kept += weights[count++];
-    weights.resize(count);
-    total = kept;
+  double total = 0, total_of_min_p = 0;
+  for (Candidate& candidate : candidates) {
+    const auto logit = static_cast<double>(logits[static_cast<size_t>(candidate.id)]);
+    candidate.weight = std::exp((logit - highest) / options.temperature);
+    total += candidate.weight;
+    if (candidate.weight >= options.min_p) total_of_min_p += candidate.weight;
   }
-  while (weights.back() < options.min_p * weights.front()) {  // ends at the first one at the latest
-    total -= weights.back();
-    weights.pop_back();
-  }
-  double left = static_cast<double>(random.uniform(draw)) * total;
-  for (size_t i = 0; i < weights.size(); ++i) {
-    left -= weights[i];
-    if (left < 0) return order[i];
-  }
-  return order[weights.size() - 1];
+  const auto weight = [](const Candidate& candidate) { return candidate.weight; };
+  if (options.top_p < 1) total = sum_until(candidates, options.top_p * total, weight).sum;
+  total = std::min(total, total_of_min_p);
+  // The drawn token is the first one at which the sum exceeds the drawn part of the total.
+  const double drawn = static_cast<double>(random.uniform(draw)) * total;
+  return sum_until(candidates, std::nextafter(drawn, total + 1), weight).last.id;
 }
 
 }  // namespace alibi::generation

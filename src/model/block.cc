@@ -9,6 +9,7 @@
 #include "model/pass.h"
 #include "nn/activation.h"
 #include "nn/elementwise.h"
+#include "nn/scale.h"
 
 namespace alibi::model {
 namespace {
@@ -21,11 +22,11 @@ constexpr int64_t most_decoded = 16;
 
 /// Queries, keys and values of a row side by side.
 int64_t qkv_dim(const TransformerConfig& config) {
-  return int64_t{config.heads + 2 * config.key_heads()} * config.head_dim();
+  return int64_t{config.attention.heads + 2 * config.key_heads()} * config.head_dim();
 }
 /// Output of the first feed-forward layer: gate and value side by side where the activation has a gate.
 int64_t up_dim(const TransformerConfig& config) {
-  return int64_t{config.ffn_dim()} * (nn::is_gated(config.activation) ? 2 : 1);
+  return int64_t{config.ffn_dim()} * (nn::is_gated(config.block.activation) ? 2 : 1);
 }
 
 /// What the matrices of a block, and the biases that are not zero, start as.
@@ -58,14 +59,18 @@ void Block::declare(const VisitParameter& visit) {
   const std::string at = fmt::format("blocks.{}.", layer_);
   const int64_t width = config_.d_model;
   const Starts starts(config_);
-  const auto bias = [&](Initializer start) { return config_.bias ? std::optional(start) : std::nullopt; };
+  const auto bias = [&](Initializer start) { return config_.block.bias ? std::optional(start) : std::nullopt; };
   std::vector<std::string> up_parts;
-  if (nn::is_gated(config_.activation)) up_parts = {at + "ffn.gate_proj", at + "ffn.up_proj"};
+  if (nn::is_gated(config_.block.activation)) up_parts = {at + "ffn.gate_proj", at + "ffn.up_proj"};
 
-  norm1_.declare(visit, at + "norm_1", config_);
+  norm1_.declare(visit, at + "norm_1", config_, width);
   qkv_.declare(visit, at + "attn.Wqkv", qkv_dim(config_), width, starts.qkv, bias(starts.wide_bias));
+  if (config_.attention.qk_norm) {
+    q_norm_.declare(visit, at + "attn.q_ln", config_, width);
+    k_norm_.declare(visit, at + "attn.k_ln", config_, int64_t{config_.key_heads()} * config_.head_dim());
+  }
   out_.declare(visit, at + "attn.out_proj", width, width, starts.out, bias(Initializer::constant(0)));
-  norm2_.declare(visit, at + "norm_2", config_);
+  norm2_.declare(visit, at + "norm_2", config_, width);
   up_.declare(visit, at + "ffn.up_proj", up_dim(config_), width, starts.up, bias(starts.wide_bias), up_parts);
   down_.declare(visit, at + "ffn.down_proj", width, config_.ffn_dim(), starts.down, bias(starts.down_bias));
 }
@@ -74,6 +79,14 @@ void BlockProducts::each(const TransformerConfig& config, const PassMode& mode, 
                          const VisitTensor& visit) {
   const bool kept = mode.keep != Keep::nothing;
   visit(kept, qkv, {rows, qkv_dim(config)}, mode.type());
+  if (config.attention.qk_norm) {
+    const int64_t columns_of_keys = int64_t{config.key_heads()} * config.head_dim();
+    for (auto [normed, columns] : {std::pair(&q, int64_t{config.d_model}), std::pair(&k, columns_of_keys)}) {
+      visit(kept, normed->y, {rows, columns}, mode.type());
+      if (config.block.norm == Norm::layer_norm) visit(kept, normed->statistics.mean, {rows}, DType::float32);
+      visit(kept, normed->statistics.rstd, {rows}, DType::float32);
+    }
+  }
   if (kept) visit(kept, attended, {rows, config.d_model}, mode.type());
   visit(kept, up, {kept ? rows : std::min(rows, rows_at_a_time), up_dim(config)}, mode.type());
 }
@@ -117,11 +130,11 @@ void Block::forward(ResidualStream& stream, Pass& pass) const {
   stream.normalize(norm1_, memory.attention, normed);
   attend(normed, pass);
   out_.forward(pass.memory.products_of(layer_).attended, stream.branch);
-  stream.add(pass.dropout(config_.dropout, layer_, Draw::attention_output));
+  stream.add(pass.dropout(config_.block.dropout, layer_, Draw::attention_output));
 
   stream.normalize(norm2_, memory.feed_forward, normed);
   feed_forward(normed, stream.branch, pass);
-  stream.add(pass.dropout(config_.dropout, layer_, Draw::feed_forward));
+  stream.add(pass.dropout(config_.block.dropout, layer_, Draw::feed_forward));
 }
 
 void Block::backward(ResidualGradient& stream, Pass& pass) const {
@@ -137,26 +150,60 @@ void Block::backward(ResidualGradient& stream, Pass& pass) const {
 }
 
 Block::Heads Block::split(const Tensor& qkv, const Pass& pass) const {
-  const int64_t heads = config_.heads, kv = config_.key_heads();
+  const int64_t heads = config_.attention.heads, kv = config_.key_heads();
   const Tensor all = qkv.reshape({pass.memory.batch, pass.memory.length, heads + 2 * kv, config_.head_dim()});
   return {all.slice(2, 0, heads), all.slice(2, heads, heads + kv), all.slice(2, heads + kv, heads + 2 * kv)};
 }
 
-AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) const {
-  AttentionOptions options;
-  options.causal = config_.causal;
-  options.window = config_.window;
-  position_.bias(layer_, options);
-  if (text.slope_factor != 1) {
-    for (float& slope : options.slopes) slope *= text.slope_factor;
-    for (float& slope : options.slopes_after) slope *= text.slope_factor;
+Block::Heads Block::split(const BlockProducts& products, const Pass& pass) const {
+  Heads heads = split(products.qkv, pass);
+  if (config_.attention.qk_norm) {
+    heads.q = products.q.y.reshape(heads.q.shape());
+    heads.k = products.k.y.reshape(heads.k.shape());
   }
+  return heads;
+}
+
+void Block::limit_and_normalize(BlockProducts& products) const {
+  if (config_.attention.clip_qkv > 0) nn::clamp(products.qkv, static_cast<float>(config_.attention.clip_qkv));
+  if (!config_.attention.qk_norm) return;
+  nn::copy_columns(products.qkv, 0, products.q.y);
+  nn::copy_columns(products.qkv, config_.d_model, products.k.y);
+  nn::norm(products.q.y, q_norm_.parameters(), products.q.y, products.q.statistics);
+  nn::norm(products.k.y, k_norm_.parameters(), products.k.y, products.k.statistics);
+}
+
+void Block::limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, const Tensor& memory) const {
+  if (config_.attention.qk_norm) {
+    const auto backward = [&](BlockProducts::Normed& normed, const NormLayer& layer, int64_t first) {
+      Tensor x = normed.y;  // the normed values are not needed any more
+      Tensor dy = memory.reshape({memory.elements()}).slice(0, 0, x.elements()).reshape(x.shape());
+      nn::copy_columns(products.qkv, first, x);
+      nn::copy_columns(dqkv, first, dy);
+      nn::norm_backward(dy, x, layer.parameters(), normed.statistics, dy, &layer.weight->gradient,
+                        gradient_of(layer.bias));
+      nn::set_columns(dy, first, dqkv);
+    };
+    backward(products.q, q_norm_, 0);
+    backward(products.k, k_norm_, config_.d_model);
+  }
+  if (config_.attention.clip_qkv > 0) {
+    nn::clamp_backward(products.qkv, static_cast<float>(config_.attention.clip_qkv), dqkv);
+  }
+}
+
+const AttentionOptions& Block::bias_of(const Pass& text) const {
+  return text.biases[text.biases.size() == 1 ? 0 : static_cast<size_t>(layer_)];
+}
+
+AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) const {
+  AttentionOptions options = bias_of(text);
   // Keys whose weight bfloat16 could not show.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
     options.tolerance = std::max(options.tolerance, 0x1p-11f);
   }
-  if (pass.seed && config_.attention_dropout > 0) {
-    options.dropout = config_.attention_dropout;
+  if (pass.seed && config_.attention.dropout > 0) {
+    options.dropout = config_.attention.dropout;
     options.dropout_seed = core::mix(pass.seed->seed, pass.seed->step, pass.seed->part, static_cast<uint64_t>(layer_));
   }
   return options;
@@ -166,7 +213,8 @@ AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) co
 void Block::attend(const Tensor& normed, Pass& pass) const {
   BlockProducts& products = pass.memory.products_of(layer_);
   qkv_.forward(normed, products.qkv);
-  const Heads heads = split(products.qkv, pass);
+  limit_and_normalize(products);
+  const Heads heads = split(products, pass);
   Tensor attended = products.attended.reshape(heads.q.shape());
   if (pass.sequences.empty()) return attend_text(heads, attended, pass, pass);
   for (size_t row = 0; row < pass.sequences.size(); ++row) {
@@ -208,15 +256,16 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   BlockProducts& products = pass.memory.products_of(layer_);
   if (pass.memory.mode.keep == Keep::sums) attend(scratch.normed, pass);
   out_.backward(dbranch, products.attended, scratch.dattended);
-  const Heads heads = split(products.qkv, pass);
+  const Heads heads = split(products, pass);
   Heads dheads = split(scratch.dqkv, pass);
   const Shape& per_head = heads.q.shape();
-  position_.bias_backward(layer_, [&](const AttentionBiasGradients& bias_gradients) {
+  position_.bias_backward(layer_, bias_of(pass), [&](const AttentionBiasGradients& bias_gradients) {
     alibi::attention_backward(scratch.dattended.reshape(per_head), heads.q, heads.k, heads.v,
                               products.attended.reshape(per_head), products.attention, attention_options(pass, pass),
                               dheads.q, dheads.k, dheads.v, bias_gradients);
   });
   position_.rotate_backward(dheads.q, dheads.k, pass.position);
+  limit_and_normalize_backward(products, scratch.dqkv, scratch.dattended);
   qkv_.backward(scratch.dqkv, scratch.normed, scratch.dnormed);
 }
 
@@ -224,14 +273,14 @@ void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
 void Block::feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const {
   Tensor& up = pass.memory.products_of(layer_).up;
   Tensor& activated = pass.memory.scratch.activated;
-  const nn::BranchDropout dropout = pass.dropout(config_.activation_dropout, layer_, Draw::activation);
+  const nn::BranchDropout dropout = pass.dropout(config_.block.activation_dropout, layer_, Draw::activation);
   const int64_t rows = normed.size(0), most = up.size(0);  // in training they are the same
   for (int64_t begin = 0; begin < rows; begin += most) {
     const int64_t end = std::min(rows, begin + most);
     Tensor up_part = up.slice(0, 0, end - begin), activated_part = activated.slice(0, 0, end - begin);
     Tensor y_part = y.slice(0, begin, end);
     up_.forward(normed.slice(0, begin, end), up_part);
-    nn::activate(config_.activation, up_part, activated_part);
+    nn::activate(config_.block.activation, up_part, activated_part);
     if (dropout.probability > 0) nn::dropout(activated_part, dropout.probability, dropout.random, activated_part);
     down_.forward(activated_part, y_part);
   }
@@ -241,16 +290,16 @@ void Block::feed_forward_backward(const Tensor& dbranch, Pass& pass) const {
   BlockScratch& scratch = pass.memory.scratch;
   Tensor& up = pass.memory.products_of(layer_).up;
   Tensor& dhidden = scratch.dhidden;
-  const nn::BranchDropout dropout = pass.dropout(config_.activation_dropout, layer_, Draw::activation);
+  const nn::BranchDropout dropout = pass.dropout(config_.block.activation_dropout, layer_, Draw::activation);
   if (pass.memory.mode.keep == Keep::sums) up_.forward(scratch.normed, up);
   down_.backward_to_input(dbranch, scratch.activated, dhidden);
   if (dropout.probability > 0) nn::dropout_backward(dhidden, dropout.probability, dropout.random, dhidden);
-  // The gradient of `up` takes the place of dhidden and the activated values that of `up`, or the other way round
+  // The gradient of `up` takes the place of dhidden and the activated values that of `up`, or vice versa
   // where a gate makes `up` the wider one.
-  const bool gated = nn::is_gated(config_.activation);
+  const bool gated = nn::is_gated(config_.block.activation);
   Tensor& dup = gated ? up : dhidden;
   Tensor& activated = gated ? dhidden : up;
-  nn::activate_backward(config_.activation, dhidden, up, dup, &activated);
+  nn::activate_backward(config_.block.activation, dhidden, up, dup, &activated);
   if (dropout.probability > 0) nn::dropout(activated, dropout.probability, dropout.random, activated);
   down_.backward_to_parameters(dbranch, activated);
   up_.backward(dup, scratch.normed, scratch.dnormed);

@@ -18,7 +18,14 @@ struct PassMode;
 
 /// What the branches compute, which a backward pass either finds or computes again.
 struct BlockProducts {
-  Tensor qkv;       // [R, (H + 2K) * D], rotated where positions are rotary
+  /// What a norm of queries or keys gives, and keeps of each row.
+  struct Normed {
+    Tensor y;  // [R, H * D] or [R, K * D], rotated where positions are rotary
+    nn::NormStatistics statistics;
+  };
+
+  Tensor qkv;       // [R, (H + 2K) * D], limited; rotated where positions are rotary and no norm follows
+  Normed q, k;      // with QK norm
   Tensor attended;  // [R, C]; inference: it takes the place of `normed`
   AttentionState attention;
   Tensor up;  // [R, F], gated: [R, 2F]; inference: of some rows at a time
@@ -66,6 +73,15 @@ class Block {
     Tensor q, k, v;
   };
   Heads split(const Tensor& qkv, const Pass& pass) const;
+  /// What attention reads: the parts of qkv, or the normed queries and keys.
+  Heads split(const BlockProducts& products, const Pass& pass) const;
+  /// Applies the limit and the norms to the product of the input.
+  void limit_and_normalize(BlockProducts& products) const;
+  /// dqkv: from the gradient of what attention reads to that of the product. `memory` [R, C] is overwritten, and so are
+  /// the normed queries and keys.
+  void limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, const Tensor& memory) const;
+  /// What the pass of a text says of this layer's bias.
+  const AttentionOptions& bias_of(const Pass& text) const;
   AttentionOptions attention_options(const Pass& pass, const Pass& text) const;
   /// What recomputing does again: normed -> products.attended, and the first half of the feed-forward layer.
   void attend(const Tensor& normed, Pass& pass) const;
@@ -79,7 +95,7 @@ class Block {
   const TransformerConfig& config_;
   const PositionMethod& position_;
   int layer_;
-  NormLayer norm1_, norm2_;
+  NormLayer norm1_, q_norm_, k_norm_, norm2_;
   LinearLayer qkv_, out_, up_, down_;
 };
 

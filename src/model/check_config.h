@@ -1,4 +1,4 @@
-// Whether a configuration can be a model; fields are called what they are called where their values stand.
+// Checks a configuration. Messages use the names that fields have at the source of their values.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,13 +12,13 @@
 
 namespace alibi::model {
 
-inline constexpr int largest_extent = 1 << 20;  // keeps every product of two extents far from overflow
+inline constexpr int largest_extent = 1 << 20;  // so that no product of two extents overflows
 
-/// The fields of a configuration, where it stands: what is wrong with one is said in the words of that place.
+/// Names of the fields at the source of a configuration, for messages.
 struct ConfigFields {
   /// "heads" -> "n_heads". The fields of AdaptiveConfig are "adaptive.cutoffs" and so on.
   std::function<std::string(std::string_view field)> name;
-  /// Throws; the text says what was found and what was expected.
+  /// Throws Error with what was found and what was expected.
   std::function<void(const std::string& problem)> refuse;
 
   template <class Value>
@@ -33,7 +33,7 @@ struct ConfigFields {
   }
 };
 
-/// Refuses the first field that is wrong.
+/// Throws for the first invalid field.
 void check_config(const TransformerConfig& config, const ConfigFields& fields);
 void check_config(const LanguageModelConfig& config, const ConfigFields& fields);
 

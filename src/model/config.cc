@@ -23,23 +23,27 @@ void check_ranges(const LanguageModelConfig& config, const model::ConfigFields& 
     const std::vector<OptionValue> all =
         list ? std::vector<OptionValue>(list->begin(), list->end()) : std::vector{value};
     for (const OptionValue& one : all) {
-      fields.expect(formats::is_in(field.range, one), field.recorded_name(), formats::text_of(one),
-                    formats::text_of(field.range));
+      fields.expect(formats::is_in(field.range, one), field.name, formats::text_of(one), formats::text_of(field.range));
     }
   }
 }
 
 /// What several fields must be together.
 void check_transformer(const TransformerConfig& t, const model::ConfigFields& fields) {
-  fields.expect(t.d_model % t.heads == 0, "d_model", t.d_model,
-                fmt::format("a multiple of {}, {}", fields.name("heads"), t.heads));
+  fields.expect(t.d_model % t.attention.heads == 0, "d_model", t.d_model,
+                fmt::format("a multiple of {}, {}", fields.name("heads"), t.attention.heads));
   fields.refuse_if(t.head_dim() > 256, fmt::format("{} / {} is {}, expected a head_dim of 1 to 256",
                                                    fields.name("d_model"), fields.name("heads"), t.head_dim()));
-  fields.range("kv_heads", t.key_heads(), 1, t.heads);
-  fields.expect(t.heads % t.key_heads() == 0, "heads", t.heads,
+  fields.range("kv_heads", t.key_heads(), 1, t.attention.heads);
+  fields.expect(t.attention.heads % t.key_heads() == 0, "heads", t.attention.heads,
                 fmt::format("a multiple of {}, {}", fields.name("kv_heads"), t.key_heads()));
-  fields.expect(t.ffn_dim() >= 1, "expansion", t.expansion, fmt::format("at least {}", 0.5 / t.d_model));
+  fields.expect(t.ffn_dim() >= 1, "expansion", t.block.expansion, fmt::format("at least {}", 0.5 / t.d_model));
   model::make_position(t)->check(fields);
+  fields.refuse_if(t.attention.clip_qkv > 0 && t.position == Position::rotary && !t.attention.qk_norm,
+                   fmt::format("{} is {}, expected 0 with rotary positions and no {}", fields.name("clip_qkv"),
+                               t.attention.clip_qkv, fields.name("qk_norm")));
+  fields.refuse_if(t.head.normalized && t.head.tied, fmt::format("{} is true, expected false where {} is",
+                                                                 fields.name("normalized_head"), fields.name("tied")));
 }
 
 }  // namespace
@@ -55,6 +59,10 @@ void model::check_config(const LanguageModelConfig& config, const model::ConfigF
   check_transformer(config.transformer, fields);
   if (!config.adaptive) return;
   const AdaptiveConfig& adaptive = *config.adaptive;
+  const HeadConfig& head = config.transformer.head;
+  fields.refuse_if(!head.tied || head.logit_scale != 1,
+                   fmt::format("{} is {} and {} is {}, expected true and 1 for an adaptive vocabulary",
+                               fields.name("tied"), head.tied, fields.name("logit_scale"), head.logit_scale));
   fields.range("adaptive.factor", adaptive.factor, 1, model::largest_extent);
   fields.expect(adaptive.dropout >= 0 && adaptive.dropout < 1, "adaptive.dropout", adaptive.dropout,
                 "at least 0 and below 1");
@@ -83,7 +91,7 @@ int64_t TransformerConfig::position_parameter_count() const { return model::elem
 int64_t TransformerConfig::parameter_count() const { return model::elements_of(model::parameter_specs(*this)); }
 
 std::optional<int32_t> LanguageModelConfig::mask_token() const {
-  return transformer.causal ? std::nullopt : std::optional(vocab_size - 1);
+  return transformer.attention.causal ? std::nullopt : std::optional(vocab_size - 1);
 }
 
 std::vector<VocabularyBand> LanguageModelConfig::bands() const {

@@ -22,7 +22,7 @@ void check_device(const LanguageModel& model) {
 
 Context::Context(const LanguageModel& model, const ContextOptions& options) : state_(std::make_unique<State>()) {
   const TransformerConfig& config = model.config().transformer;
-  check(config.causal, "[context] the model is an encoder; a context needs a causal transformer");
+  check(config.attention.causal, "[context] the model is an encoder; a context needs a causal transformer");
   check_device(model);
   state_->model = &model.state();
   state_->config = config;
@@ -39,13 +39,13 @@ void Context::State::begin() {
                 "[context] {} positions put no bound on what far keys weigh; only alibi can evict keys",
                 name_of(config.position));
     eviction = std::make_unique<kernels::Eviction>(kernels::EvictionOptions{.layers = config.layers,
-                                                                            .heads = config.heads,
+                                                                            .heads = config.attention.heads,
                                                                             .kv_heads = config.key_heads(),
                                                                             .head_dim = config.head_dim(),
-                                                                            .window = config.window,
+                                                                            .window = config.attention.sliding_window,
                                                                             .dtype = dtype,
                                                                             .memory = options.memory,
-                                                                            .tolerance = options.tolerance,
+                                                                            .tolerance = options.eviction_tolerance,
                                                                             .exact = options.exact});
   }
   pass.caches = caches;
@@ -56,11 +56,13 @@ void Context::State::begin() {
 
 void Context::State::make_room(int64_t tokens) {
   if (eviction) return eviction->make_room(caches, tokens);
-  const int64_t position = pass.position, begin = position - config.window + 1;
-  if (config.window == 0 || begin <= 0 || caches.empty() || caches.front().capacity() >= position + tokens) return;
-  // No later token sees the keys before. Room for half as many as are kept: each is moved a few times.
+  const int64_t position = pass.position, begin = position - config.attention.sliding_window + 1;
+  if (config.attention.sliding_window == 0 || begin <= 0 || caches.empty() ||
+      caches.front().capacity() >= position + tokens)
+    return;
+  // No later token sees the keys before. Room for half of the kept keys, so that each is moved a few times.
   const std::vector<int64_t> begins(static_cast<size_t>(config.key_heads()), begin);
-  const int64_t room = std::max(tokens, std::min(config.window / 2, tokens_at_a_time));
+  const int64_t room = std::max(tokens, std::min(config.attention.sliding_window / 2, tokens_at_a_time));
   for (KvCache& cache : caches) cache.evict(begins, room);
   window_evicted_at = position;
 }
@@ -151,7 +153,7 @@ void model::read(const LanguageModel& model, const Tensor& ids, std::span<Contex
   model::Pass together;
   together.sequences = sequences;
   model::Pass& pass = batch == 1 ? *sequences.front() : together;
-  if (batch > 1) together.memory = std::move(sequences.front()->memory);
+  if (batch > 1) together.memory = std::exchange(sequences.front()->memory, {});
   for (size_t i = 0; i < contexts.size(); ++i)
     sequences[i]->slope_factor = model::slope_factor(model, begins[i] + length);
   try {

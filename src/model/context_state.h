@@ -31,7 +31,7 @@ struct [[gnu::visibility("hidden")]] Context::State {
   void cut(int64_t position);
   /// The earliest position to go back to, but for the beginning.
   int64_t earliest() const { return eviction ? eviction->evicted_at() : window_evicted_at; }
-  /// Before so many tokens are read: evicts keys where that is to be.
+  /// Called before this number of tokens is read; evicts keys if necessary.
   void make_room(int64_t tokens);
 };
 

@@ -8,7 +8,7 @@
 #include "core/check.h"
 #include "core/together.h"
 #include "model/context_state.h"
-#include "model/mpt_folder.h"
+#include "model/own_folder.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 #include "model/transformer_state.h"
@@ -87,17 +87,9 @@ LanguageModel::~LanguageModel() = default;
 LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
 LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
-LanguageModel LanguageModel::load(const std::filesystem::path& folder) { return load(folder, {}); }
-
-LanguageModel LanguageModel::load(const std::filesystem::path& folder,
-                                  const std::function<void(LanguageModelConfig&)>& adjust) {
-  return core::read_together(folder, "config.json", [&](const std::filesystem::path& place) {
-    model::MptFolder files(place);
-    if (adjust) adjust(files.config.model);
-    LanguageModel model(std::make_unique<State>(files.config.model, std::nullopt, files.tokenizer));
-    model::read_mpt_weights(files.weights, model.config(), model.parameters());
-    return model;
-  });
+LanguageModel LanguageModel::without_values(const LanguageModelConfig& config,
+                                            std::shared_ptr<const Tokenizer> tokenizer) {
+  return LanguageModel(std::make_unique<State>(config, std::nullopt, std::move(tokenizer)));
 }
 
 LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const {
@@ -113,8 +105,8 @@ LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageMo
 }
 
 void LanguageModel::save(const std::filesystem::path& folder) const {
-  core::write_together(folder, model::mpt_file_names(), [&](const std::filesystem::path& part) {
-    model::write_mpt_files(part, config(), parameters(), state_->tokenizer.get());
+  core::write_together(folder, model::own_file_names(), [&](const std::filesystem::path& part) {
+    model::write_own_files(part, config(), parameters(), state_->tokenizer.get());
   });
 }
 
@@ -124,8 +116,11 @@ std::vector<std::vector<float>> LanguageModel::slopes() const { return state_->t
 
 void LanguageModel::set_train_length(int64_t length) { state_->config.train_length = length; }
 
+bool LanguageModel::has_tokenizer() const { return state_->tokenizer != nullptr; }
+
 const Tokenizer& LanguageModel::tokenizer() const {
-  check(state_->tokenizer != nullptr, "[language model] it has no tokenizer: give one to the constructor");
+  check(state_->tokenizer != nullptr,
+        "[language model] it has no tokenizer: put its files into the model folder, or give one to the constructor");
   return *state_->tokenizer;
 }
 
@@ -190,6 +185,29 @@ Tensor LanguageModel::hidden(const Tensor& ids, std::span<Context* const> contex
     all.slice(1, first, first + states.size(1)).copy_from(states);
   });
   return all;
+}
+
+Tensor LanguageModel::logits(const Tensor& ids, const Tensor& attention_mask) const {
+  State::check_ids(ids, "language model");
+  check(attention_mask.shape() == ids.shape() && attention_mask.dtype() == DType::int32 && attention_mask.contiguous(),
+        "[language model] the attention mask is {} {}, expected contiguous int32 like the ids, {}",
+        name_of(attention_mask.dtype()), to_string(attention_mask.shape()), to_string(ids.shape()));
+  const int64_t length = ids.size(1);
+  Tensor result({ids.size(0), length, config().vocab_size});
+  for (int64_t row = 0; row < ids.size(0); ++row) {
+    const auto ones = attention_mask.slice(0, row, row + 1).to_ints();
+    const auto is_token = [](int32_t value) { return value != 0; };
+    const int64_t first = std::find_if(ones.begin(), ones.end(), is_token) - ones.begin();
+    const int64_t last = ones.rend() - std::find_if(ones.rbegin(), ones.rend(), is_token);
+    if (first >= last) continue;
+    check(std::all_of(ones.begin() + first, ones.begin() + last, is_token),
+          "[language model] row {} of the attention mask has zeros between ones, expected the tokens of a text side by "
+          "side",
+          row);
+    Tensor target = result.slice(0, row, row + 1).slice(1, first, last);
+    target.copy_from(logits(ids.slice(0, row, row + 1).slice(1, first, last).clone()));
+  }
+  return result;
 }
 
 Tensor LanguageModel::logits(const Tensor& ids) const {

@@ -39,12 +39,15 @@ void LinearLayer::backward_to_parameters(const Tensor& dy, const Tensor& x) cons
   nn::linear_backward(dy, x, weight->operand(), nullptr, &weight->gradient, gradient_of(bias));
 }
 
-void NormLayer::declare(const VisitParameter& visit, const std::string& name, const TransformerConfig& config) {
-  eps = config.norm_eps;
-  centered = config.norm == Norm::layer_norm;
-  visit(weight, {.name = name + ".weight", .shape = {config.d_model}, .start = Initializer::constant(1)});
-  if (!config.bias || !centered) return;
-  visit(bias, {.name = name + ".bias", .shape = {config.d_model}, .start = Initializer::constant(0)});
+void NormLayer::declare(const VisitParameter& visit, const std::string& name, const TransformerConfig& config,
+                        int64_t features) {
+  eps = config.block.norm_eps;
+  centered = config.block.norm == Norm::layer_norm;
+  visit(weight, {.name = name + ".weight", .shape = {features}, .start = Initializer::constant(1)});
+  const NormBias wanted = config.block.norm_bias;
+  const bool has_bias = wanted == NormBias::always || (wanted == NormBias::same && config.block.bias);
+  if (!has_bias || !centered) return;
+  visit(bias, {.name = name + ".bias", .shape = {features}, .start = Initializer::constant(0)});
 }
 
 }  // namespace alibi::model

@@ -31,15 +31,15 @@ struct LinearLayer {
   void backward_to_parameters(const Tensor& dy, const Tensor& x) const;
 };
 
-/// A norm over d_model, of the kind that a configuration asks for.
+/// A norm of the kind that a configuration asks for.
 struct NormLayer {
   Parameter* weight = nullptr;
   Parameter* bias = nullptr;  ///< null: there is none
   float eps = 0;
   bool centered = false;
 
-  /// NAME.weight and perhaps NAME.bias, [d_model].
-  void declare(const VisitParameter& visit, const std::string& name, const TransformerConfig& config);
+  /// NAME.weight and perhaps NAME.bias, [features].
+  void declare(const VisitParameter& visit, const std::string& name, const TransformerConfig& config, int64_t features);
 
   nn::NormParameters parameters() const { return {weight->value, value_of(bias), eps, centered}; }
 };

@@ -1,5 +1,5 @@
 // The one declaration of each field of a model's configuration. Whatever reads, writes, checks, offers or shows fields
-// goes through this table; what config.json says in MPT's own way (`json_by_hand`) is in model/mpt_config.cc too.
+// goes through this table; what config.json says in MPT's own way (`json_by_hand`) is in model/own_config.cc too.
 #include "alibi/model_options.h"
 
 #include <algorithm>
@@ -12,19 +12,14 @@
 namespace alibi {
 namespace {
 
-template <auto member, class Config>
-auto& value_in(Config& config) {
-  if constexpr (std::is_same_v<option_access::Struct<member>, TransformerConfig>) {
-    return config.transformer.*member;
-  } else {
-    return config.*member;
-  }
-}
+/// Type of the field that `access` finds in a configuration.
+template <auto access>
+using FieldType = std::remove_reference_t<decltype(access(std::declval<LanguageModelConfig&>()))>;
 
-template <auto member>
+template <auto access>
 OptionValue get_field(const LanguageModelConfig& config) {
-  using Value = option_access::Value<member>;
-  const Value& value = value_in<member>(config);
+  using Value = FieldType<access>;
+  const Value& value = access(config);
   if constexpr (std::is_enum_v<Value>) {
     return std::string(enum_name(value));
   } else if constexpr (std::is_same_v<Value, std::vector<float>>) {
@@ -38,10 +33,10 @@ OptionValue get_field(const LanguageModelConfig& config) {
   }
 }
 
-template <auto member>
+template <auto access>
 void set_field(LanguageModelConfig& config, const OptionValue& given) {
-  using Value = option_access::Value<member>;
-  Value& value = value_in<member>(config);
+  using Value = FieldType<access>;
+  Value& value = access(config);
   if constexpr (std::is_enum_v<Value>) {
     value = enum_value<Value>(std::get<std::string>(given)).value();
   } else if constexpr (std::is_same_v<Value, std::vector<float>>) {
@@ -56,99 +51,132 @@ void set_field(LanguageModelConfig& config, const OptionValue& given) {
   }
 }
 
-#define FIELD(Holder, member) FIELD_CALLED(#member, Holder, member)
-#define FIELD_CALLED(called, Holder, member)                                              \
-  .name = (called), .get = get_field<&Holder::member>, .set = set_field<&Holder::member>, \
-  .choices = option_access::choices<&Holder::member>()
+template <class Value>
+constexpr std::span<const char* const> choices_of() {
+  if constexpr (std::is_enum_v<Value>) return option_access::names<Value>;
+  return {};
+}
+
+/// The start of a declaration: the field's name, and the place of its value in a LanguageModelConfig.
+// clang-format off
+#define FIELD(called, place)                                                              \
+  .name = (called), .get = get_field<[](auto& config) -> auto& { return config.place; }>, \
+  .set = set_field<[](auto& config) -> auto& { return config.place; }>,                   \
+  .choices = choices_of<FieldType<[](auto& config) -> auto& { return config.place; }>>()
+// clang-format on
 
 /// In the order that config.json and help have.
 const std::vector<ConfigField>& all_fields() {
-  using T = TransformerConfig;
-  using L = LanguageModelConfig;
   constexpr OptionRange kRate{.least = 0, .below = 1};
   constexpr double kLongest = 0x1p40, kLargest = model::largest_extent;
   constexpr Position kAlibi = Position::alibi, kT5 = Position::t5;
   static const auto& fields = *new std::vector<ConfigField>{
       // never destroyed: models may be made while main() returns
-      {{FIELD(T, position), .help = "Position method"},
+      {{FIELD("position", transformer.position), .help = "Position method"},
        {.part = "position", .json = "alibi.position", .json_by_hand = true}},
-      {{FIELD(T, layers), .group = "Model and position", .range = {.least = 0, .most = 10'000},
+      {{FIELD("layers", transformer.layers), .group = "Model and position", .range = {.least = 0, .most = 10'000},
         .help = "Number of transformer blocks", .default_text = "the preset's"},
        {.part = "block", .json = "n_layers", .required = true, .offered = true}},
-      {{FIELD(T, d_model), .range = {.least = 1, .most = kLargest},
+      {{FIELD("d_model", transformer.d_model), .range = {.least = 1, .most = kLargest},
         .help = "Width of the model: values per token in the residual stream", .default_text = "the preset's"},
        {.part = "block", .json = "d_model", .required = true, .offered = true}},
-      {{FIELD(T, heads), .range = {.least = 1, .most = 4096}, .help = "Number of attention heads",
-        .default_text = "the preset's"},
+      {{FIELD("heads", transformer.attention.heads), .range = {.least = 1, .most = 4096},
+        .help = "Number of attention heads", .default_text = "the preset's"},
        {.part = "attention", .json = "n_heads", .required = true, .offered = true}},
-      {{FIELD(T, kv_heads), .range = {.least = 0, .most = 4096},
+      {{FIELD("kv_heads", transformer.attention.kv_heads), .range = {.least = 0, .most = 4096},
         .help = "Number of key/value heads (0 selects as many as attention heads)"},
        {.part = "attention", .json = "attn_config.kv_n_heads", .json_by_hand = true}},
-      {{FIELD(T, expansion), .range = {.above = 0, .most = 64},
+      {{FIELD("expansion", transformer.block.expansion), .range = {.above = 0, .most = 64},
         .help = "Width of the feed-forward layer divided by d_model",
         .changes_result = false},  // but ffn_dim, which follows from it, does
        {.part = "block", .json = "expansion_ratio", .json_by_hand = true}},
-      {{FIELD(T, activation), .help = "Activation function of the feed-forward layer"},
+      {{FIELD("activation", transformer.block.activation), .help = "Activation function of the feed-forward layer"},
        {.part = "block", .json = "alibi.activation", .json_by_hand = true}},
-      {{FIELD(T, norm), .help = "Kind of norm before the attention and the feed-forward layer"},
+      {{FIELD("norm", transformer.block.norm), .help = "Kind of norm before the attention and the feed-forward layer"},
        {.part = "block", .json = "norm_type", .json_by_hand = true}},
-      {{FIELD(T, norm_eps), .range = {.above = 0, .below = 1}, .help = "Constant added to the variance in norms"},
+      {{FIELD("norm_eps", transformer.block.norm_eps), .range = {.above = 0, .below = 1},
+        .help = "Constant added to the variance in norms"},
        {.part = "block", .json = "norm_eps", .json_by_hand = true}},
-      {{FIELD(T, bias), .help = "Linear layers and layer norms have biases"},
+      {{FIELD("bias", transformer.block.bias), .help = "Linear layers and layer norms have biases"},
        {.part = "block", .json = "no_bias", .json_by_hand = true}},
-      {{FIELD(L, vocab_size), .range = {.least = 1, .most = 1 << 28},
+      {{FIELD("norm_bias", transformer.block.norm_bias), .help = "Which norms have biases (same: if linear layers do)"},
+       {.part = "block", .json = "alibi.norm_bias"}},
+      {{FIELD("residual", transformer.block.residual),
+        .help = "What branches are added to: the sum of all before (pre-norm), or the norm's output (post-norm)"},
+       {.part = "block", .json = "alibi.residual"}},
+      {{FIELD("vocab_size", vocab_size), .range = {.least = 1, .most = 1 << 28},
         .help = "Number of different tokens, including the mask token of an encoder"},
        {.part = "embedding", .json = "vocab_size", .required = true}},
-      {{FIELD(L, train_length), .range = {.least = 0, .most = kLongest},
+      {{FIELD("train_length", train_length), .range = {.least = 0, .most = kLongest},
         .help = "Training length of the last training run", .changes_result = false},  // the option `length` does
        {.part = "position", .json = "alibi.train_length", .json_by_hand = true}},
-      {{FIELD(L, embedding_scale), .range = {.above = 0, .most = 1e6},
+      {{FIELD("embedding_scale", transformer.embedding.scale), .range = {.above = 0, .most = 1e6},
         .help = "Factor that multiplies the token embeddings, with every position method",
         .default_text = "the preset's"},
        {.part = "embedding", .json = "alibi.embedding_scale", .if_absent = 1.0, .offered = true}},
-      {{FIELD(T, final_norm), .help = "The last block is followed by a norm"},
+      {{FIELD("final_norm", transformer.head.final_norm), .help = "The last block is followed by a norm"},
        {.part = "head", .json = "alibi.final_norm", .if_absent = true}},
-      {{FIELD(T, dropout), .range = kRate,
+      {{FIELD("tied", transformer.head.tied), .help = "The embedding is the output projection too"},
+       {.part = "head", .json = "alibi.tied"}},
+      {{FIELD("normalized_head", transformer.head.normalized),
+        .help = "The rows of an output projection of its own have length 1"},
+       {.part = "head", .json = "alibi.normalized_head"}},
+      {{FIELD("logit_scale", transformer.head.logit_scale), .range = {.above = 0, .most = 1e6},
+        .help = "Factor of the logits"},
+       {.part = "head", .json = "alibi.logit_scale"}},
+      {{FIELD("embedding_norm", transformer.embedding.norm), .help = "The embeddings are normalized"},
+       {.part = "embedding", .json = "alibi.embedding_norm"}},
+      {{FIELD("softmax_scale", transformer.attention.softmax_scale), .range = {.least = 0, .most = 1e6},
+        .help = "Factor of the scores of attention (0 selects 1 / sqrt(head_dim))"},
+       {.part = "attention", .json = "alibi.softmax_scale"}},
+      {{FIELD("clip_qkv", transformer.attention.clip_qkv), .range = {.least = 0, .most = 1e6},
+        .help = "Largest magnitude of queries, keys and values (0 does not limit them)"},
+       {.part = "attention", .json = "alibi.clip_qkv"}},
+      {{FIELD("qk_norm", transformer.attention.qk_norm), .help = "Queries and keys are normalized over all heads"},
+       {.part = "attention", .json = "alibi.qk_norm"}},
+      {{FIELD("dropout", transformer.block.dropout), .range = kRate,
         .help = "Dropout rate after the attention and the feed-forward layer, in training"},
        {.part = "block", .json = "resid_pdrop", .if_absent = 0.0, .training_only = true}},
-      {{FIELD(T, attention_dropout), .range = kRate, .help = "Dropout rate of attention weights, in training"},
+      {{FIELD("attention_dropout", transformer.attention.dropout), .range = kRate,
+        .help = "Dropout rate of attention weights, in training"},
        {.part = "attention", .json = "alibi.attention_dropout", .if_absent = 0.0, .training_only = true}},
-      {{FIELD(T, activation_dropout), .range = kRate,
+      {{FIELD("activation_dropout", transformer.block.activation_dropout), .range = kRate,
         .help = "Dropout rate inside the feed-forward layer, in training"},
        {.part = "block", .json = "alibi.activation_dropout", .if_absent = 0.0, .training_only = true}},
-      {{FIELD(T, embedding_dropout), .range = kRate,
+      {{FIELD("embedding_dropout", transformer.embedding.dropout), .range = kRate,
         .help = "Dropout rate of the embeddings, after positions are added, in training"},
        {.part = "embedding", .json = "emb_pdrop", .if_absent = 0.0, .training_only = true}},
-      {{FIELD(T, initialization), .help = "Initialization of the parameters before training", .changes_result = false},
+      {{FIELD("initialization", transformer.initialization), .help = "Initialization of the parameters before training",
+        .changes_result = false},
        {.part = "block"}},
-      {{FIELD(T, causal),
-        .help = "Causal attention (false trains an encoder that sees both sides and predicts masked tokens)"},
+      {{FIELD("causal", transformer.attention.causal),
+        .help = "Causal attention (without it the model is an encoder that predicts masked tokens)"},
        {.part = "attention", .json = "alibi.causal", .offered = true}},
-      {{FIELD(T, bidirectional), .help = "ALiBi encoders: bias of keys before and after the query"},
+      {{FIELD("bidirectional", transformer.attention.bidirectional),
+        .help = "ALiBi encoders: bias of keys before and after the query"},
        {.part = "attention", .json = "alibi.bidirectional", .offered = true}},
-      {{FIELD_CALLED("bias_max", T, alibi_bias_max), .range = {.above = 0, .most = 1e6},
-        .help = "ALiBi: exponent of the smallest slope, which is 2^-X"},
-       {.part = "attention",
-        .position = kAlibi,
-        .json = "attn_config.alibi_bias_max",
-        .offered = true,
-        .recorded_as = "alibi_bias_max"}},
-      {{FIELD_CALLED("slopes", T, alibi_slopes), .range = {.least = 0},
-        .help =
-            "ALiBi: slopes of the heads, separated by commas, or one for all heads; they replace those of --bias-max"},
+      {{FIELD("alibi_bias_max", transformer.attention.alibi_bias_max), .range = {.above = 0, .most = 1e6},
+        .help = "ALiBi: exponent of the smallest slope, which is 2^-X", .older_name = "bias_max"},
+       {.part = "attention", .position = kAlibi, .json = "attn_config.alibi_bias_max", .offered = true}},
+      {{FIELD("alibi_slopes", transformer.attention.alibi_slopes), .range = {.least = 0},
+        .help = "ALiBi: slopes of the heads, separated by commas, or one for all heads; they replace those of "
+                "--alibi-bias-max",
+        .older_name = "slopes"},
        {.part = "attention", .position = kAlibi, .json = "alibi.slopes", .offered = true}},
-      {{FIELD(T, slope_training),
+      {{FIELD("slope_training", transformer.attention.slope_training),
         .help = "ALiBi: whether each layer trains its slopes; learned_random starts from random slopes"},
        {.part = "attention", .position = kAlibi, .json = "alibi.slope_training", .offered = true}},
-      {{FIELD(T, tolerance), .range = kRate,
+      {{FIELD("tolerance", transformer.attention.tolerance), .range = kRate,
         .help = "ALiBi: maximum share of the attention weight that skipped keys may have (0 visits every key)"},
        {.part = "attention", .position = kAlibi, .offered = true}},
-      {{FIELD(T, window), .range = {.least = 0, .most = kLongest},
-        .help = "Sliding-window attention: only keys at a distance below N tokens are visible (0 disables the window)"},
+      {{FIELD("sliding_window", transformer.attention.sliding_window), .range = {.least = 0, .most = kLongest},
+        .help = "Sliding-window attention: each token sees N tokens, itself included (0 disables the window)",
+        .older_name = "window"},
        {.part = "attention", .json = "alibi.window", .offered = true}},
-      {{FIELD(T, t5_buckets), .range = {.least = 2, .most = 4096}, .help = "T5: number of distance buckets"},
+      {{FIELD("t5_buckets", transformer.attention.t5_buckets), .range = {.least = 2, .most = 4096},
+        .help = "T5: number of distance buckets"},
        {.part = "attention", .position = kT5, .json = "alibi.t5_buckets", .always_written = true, .offered = true}},
-      {{FIELD(T, t5_max_distance), .range = {.least = 1, .most = kLargest},
+      {{FIELD("t5_max_distance", transformer.attention.t5_max_distance), .range = {.least = 1, .most = kLargest},
         .help = "T5: distance in tokens from which on all keys share the last bucket",
         .default_text = "a quarter of the training length"},
        {.part = "attention",
@@ -156,10 +184,10 @@ const std::vector<ConfigField>& all_fields() {
         .json = "alibi.t5_max_distance",
         .always_written = true,
         .offered = true}},
-      {{FIELD(T, t5_init), .range = {.least = 0, .most = 100},
+      {{FIELD("t5_init", transformer.attention.t5_init), .range = {.least = 0, .most = 100},
         .help = "T5: standard deviation of the initial bias table"},
        {.part = "attention", .position = kT5, .json = "alibi.t5_init", .always_written = true, .offered = true}},
-      {{FIELD(T, t5_rate_factor), .range = {.least = 0, .most = 1e6},
+      {{FIELD("t5_rate_factor", transformer.attention.t5_rate_factor), .range = {.least = 0, .most = 1e6},
         .help = "T5: learning rate of the bias table as a multiple of --learning-rate",
         .default_text = "64; wikitext103: 1"},
        {.part = "attention",
@@ -168,10 +196,10 @@ const std::vector<ConfigField>& all_fields() {
         .always_written = true,
         .before = 1.0,
         .offered = true}},
-      {{FIELD(T, rotary_theta), .range = {.above = 1, .most = 1e12},
+      {{FIELD("rotary_theta", transformer.attention.rotary_theta), .range = {.above = 1, .most = 1e12},
         .help = "Rotary positions: base of the wavelengths"},
        {.part = "attention", .position = Position::rotary, .json = "alibi.rotary_theta", .always_written = true}},
-      {{FIELD(T, max_length), .range = {.least = 1, .most = 0x1p31},
+      {{FIELD("max_length", transformer.embedding.max_length), .range = {.least = 1, .most = 0x1p31},
         .help = "Learned positions: number of rows of the table", .default_text = "the training length"},
        {.part = "embedding", .position = Position::learned, .json = "alibi.max_length", .always_written = true}},
   };
@@ -179,7 +207,6 @@ const std::vector<ConfigField>& all_fields() {
 }
 
 #undef FIELD
-#undef FIELD_CALLED
 
 const std::vector<ConfigField>& offered_fields() {
   static const auto& fields = *[] {
@@ -215,7 +242,7 @@ namespace {
 
 const ConfigField& field_called(std::string_view name) {
   for (const ConfigField& field : options_of<LanguageModelConfig>) {
-    if (field.name == name) return field;
+    if (field.is_called(name)) return field;
   }
   fail_usage("[config] there is no option of a model called '{}'", name);
 }
@@ -223,7 +250,8 @@ const ConfigField& field_called(std::string_view name) {
 }  // namespace
 
 ModelOptions& ModelOptions::set(std::string_view name, const OptionValue& value) {
-  values_[std::string(name)] = field_called(name).checked(value);
+  const ConfigField& field = field_called(name);
+  values_[field.name] = field.checked(value);
   return *this;
 }
 

@@ -8,7 +8,6 @@
 #include "model/vocabulary.h"
 #include "nn/elementwise.h"
 #include "nn/foreach.h"
-#include "nn/random_fill.h"
 
 namespace alibi::model {
 namespace {

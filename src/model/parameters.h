@@ -1,4 +1,4 @@
-// Parameters: what a model declares them to be, and what is done to all of them at once.
+// Parameters: their declarations, and operations on all of them.
 #pragma once
 
 #include <cstdint>
@@ -13,12 +13,12 @@
 
 namespace alibi::model {
 
-/// What elements hold before training: independent draws, one value, or the same row of values again and again.
+/// Initial values: independent random numbers, one value, or one row of values that repeats.
 struct Initializer {
   enum class Kind : uint8_t { constant, normal, uniform, rows };
   Kind kind;
   float value;       ///< the constant, the standard deviation, or the bound on both sides
-  float center = 0;  ///< of the uniform draws
+  float center = 0;  ///< bound of the uniform distribution
   std::vector<float> row = {};
 
   static Initializer constant(float value) { return {Kind::constant, value}; }
@@ -28,21 +28,21 @@ struct Initializer {
   static Initializer rows(std::vector<float> row) { return {Kind::rows, 0, 0, std::move(row)}; }
   /// Glorot & Bengio 2010, equation 16, times a gain.
   static Initializer xavier(int64_t fan_in, int64_t fan_out, float gain = 1);
-  /// What PyTorch gives the weight and the bias of a linear layer: within 1 / sqrt(fan_in).
+  /// PyTorch's initial values of the weight and the bias of a linear layer: within 1 / sqrt(fan_in).
   static Initializer linear(int64_t fan_in);
 
   /// Fills a contiguous float32 tensor; element i is a function of `random` and i.
   void fill(Tensor& values, const core::Random& random) const;
 };
 
-/// All there is to say of a parameter, said once, by the layer that has it.
+/// The declaration of a parameter, by the layer that owns it.
 struct ParameterSpec {
   std::string name;
   Shape shape;
   Initializer start;
   bool decays = false;
   bool is_operand = false;
-  std::vector<std::string> parts = {};  ///< its equal parts, row after row, where files keep them apart
+  std::vector<std::string> parts = {};  ///< names of its equal parts by rows, if files store the parts separately
   std::optional<uint64_t> stream = {};  ///< of random numbers; absent: that of its place among those that have none
   struct LastRows {
     int64_t rows;
@@ -55,18 +55,18 @@ struct ParameterSpec {
   int64_t elements() const;
 };
 
-/// Layers call it for each of their parameters, in order. `place` is where the layer looks for it once it is made.
+/// Layers call it for each of their parameters, in order. `place` receives the pointer to the parameter.
 using VisitParameter = std::function<void(Parameter*& place, ParameterSpec spec)>;
 using DeclareParameters = std::function<void(const VisitParameter& visit)>;
 
-/// Makes what is declared; the places point into the result, also after it was moved. Without a seed nothing is drawn:
-/// the values are about to be loaded.
+/// Allocates the declared parameters. The places point into the result, also after a move. Without a seed the values
+/// are undefined until they are loaded.
 std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::optional<uint64_t> seed);
 
-/// Those of LanguageModel::parameters(), in that order. Makes none of them.
+/// Declarations in the order of LanguageModel::parameters(), without allocating them.
 std::vector<ParameterSpec> parameter_specs(const LanguageModelConfig& config);
 std::vector<ParameterSpec> parameter_specs(const TransformerConfig& config);
-/// Those of them that are the position method's.
+/// The parameters of the position method.
 std::vector<ParameterSpec> position_specs(const TransformerConfig& config);
 int64_t elements_of(const std::vector<ParameterSpec>& specs);
 
@@ -75,9 +75,9 @@ std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters);
 /// Values, gradients and bfloat16 copies.
 void move_parameters(const std::vector<Parameter*>& parameters, Device device);
 
-/// Gradients that are zero; makes those that are not there.
+/// Sets gradients to zero and allocates missing ones.
 void zero_gradients(const std::vector<Parameter*>& parameters);
-/// The bfloat16 copies of operands: made or renewed in bf16, dropped in f32.
+/// Updates the bfloat16 copies of operands in bf16, and frees them in f32.
 void round_operands(const std::vector<Parameter*>& parameters, Precision precision);
 
 }  // namespace alibi::model

@@ -1,5 +1,6 @@
 #include "model/pass.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace alibi::model {
@@ -22,9 +23,13 @@ const Tensor& PassMemory::first() const {
 void PassMemory::each(const TransformerConfig& config, int64_t rows, const VisitTensor& visit) {
   const bool keeps = mode.keep != Keep::nothing;
   blocks.resize(static_cast<size_t>(keeps ? config.layers : std::min(config.layers, 1)));
+  if (config.embedding.norm) {
+    if (keeps) visit(true, entry.x, {rows, config.d_model}, DType::float32);
+    entry.each_statistic(config, rows, visit);
+  }
   for (BlockMemory& block : blocks) block.each(config, mode, rows, visit);
   if (keeps) visit(true, last.x, {rows, config.d_model}, mode.type());
-  if (config.final_norm || !keeps) last.each_statistic(config, rows, visit);
+  if (config.head.final_norm || !keeps) last.each_statistic(config, rows, visit);
   scratch.each(config, mode, rows, visit);
   visit(false, stream, {rows, config.d_model}, DType::float32);
   visit(false, branch, {rows, config.d_model}, mode.type());
@@ -32,13 +37,16 @@ void PassMemory::each(const TransformerConfig& config, int64_t rows, const Visit
 
 void PassMemory::prepare(const TransformerConfig& config, const PassMode& mode_in, int64_t batch_in,
                          int64_t length_in) {
+  if (mode == mode_in && batch == batch_in && length == length_in) return;
   mode = mode_in;
+  batch = 0;  // an exception leaves memory that is not prepared
+  const int64_t rows = batch_in * length_in;
+  if (keep == nullptr && mode.keep != Keep::nothing) keep = std::make_unique<const core::KeepMemory>();
+  each(config, rows,
+       [&](bool, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype, mode.device); });
+  scratch.cut(config, mode, rows);
   batch = batch_in;
   length = length_in;
-  if (keep == nullptr && mode.keep != Keep::nothing) keep = std::make_unique<const core::KeepMemory>();
-  each(config, batch * length,
-       [&](bool, Tensor& tensor, const Shape& shape, DType dtype) { reuse(tensor, shape, dtype, mode.device); });
-  scratch.cut(config, mode, batch * length);
   if (mode.keep != Keep::nothing) return;
   for (BlockMemory& block : blocks) {
     block.attention.statistics = block.feed_forward.statistics = last.statistics;
@@ -58,7 +66,7 @@ PassMemory::Bytes PassMemory::predict(const TransformerConfig& config, const Pas
   });
   // The log-sum-exps that attention keeps.
   const int64_t states = mode.keep == Keep::all ? config.layers : mode.keep == Keep::sums ? 1 : 0;
-  bytes.kept += states * batch * length * config.heads * static_cast<int64_t>(sizeof(float));
+  bytes.kept += states * batch * length * config.attention.heads * static_cast<int64_t>(sizeof(float));
   return bytes;
 }
 

@@ -29,6 +29,7 @@ struct PassMode {
   Device device = Device::cpu;  ///< where the input lies, and all that is made of it
 
   DType type() const { return precision == Precision::bf16 ? DType::bfloat16 : DType::float32; }
+  bool operator==(const PassMode&) const = default;
 };
 
 /// All of it is made before the first layer. The type of the activations is that of the precision; the residual stream
@@ -36,9 +37,9 @@ struct PassMode {
 struct PassMemory {
   PassMode mode;
   int64_t batch = 0, length = 0;
-  std::unique_ptr<const core::KeepMemory>
-      keep;  // what operators need for a while: steps do not ask the system for it anew
+  std::unique_ptr<const core::KeepMemory> keep;  // temporary memory of operators, reused between steps
   std::vector<BlockMemory> blocks;
+  ResidualNorm entry;  // of the embeddings' norm, if there is one
   ResidualNorm last;
   BlockScratch scratch;
   Tensor stream;  // [R, C] float32: the stream where it is not kept; its gradient
@@ -52,7 +53,7 @@ struct PassMemory {
   /// Of the mode that `mode` says.
   void each(const TransformerConfig& config, int64_t rows, const VisitTensor& visit);
 
-  /// Makes all tensors for batches of this shape, if they are not there yet.
+  /// Makes all tensors for batches of this shape, unless the last call did.
   void prepare(const TransformerConfig& config, const PassMode& mode, int64_t batch, int64_t length);
   /// What a pass allocates, without allocating: bytes kept from the forward to the backward pass, and others.
   struct Bytes {
@@ -71,11 +72,13 @@ enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, 
 struct Pass {
   int64_t position = 0;            ///< of the first token
   std::span<KvCache> caches = {};  ///< of each layer: keys and values of the tokens before, which grow; empty: none
-  kernels::Eviction* eviction = nullptr;  ///< is told of each layer's attention over a cache
+  kernels::Eviction* eviction = nullptr;  ///< receives each layer's attention over a cache
   float slope_factor = 1;                 ///< ALiBi's slopes are multiplied by it (Interpolation)
   /// Not empty: each row of the batch is a text of its own, read under its own position, caches, eviction and slope
   /// factor, in place of those above.
   std::span<Pass* const> sequences = {};
+  /// What the position method tells attention: one for all layers, or one for each. Set before the first layer.
+  std::vector<AttentionOptions> biases;
   std::optional<StepSeed> seed;    ///< training: what dropout draws; absent: nothing is dropped
   AttentionObserver on_attention;  ///< sees what each layer's attention is given, first layer first
   PassMemory memory;
@@ -87,7 +90,7 @@ struct Pass {
   }
 };
 
-/// By the interpolation that the model is set to, for a text of so many tokens.
+/// For the interpolation of the model and a text of this number of tokens.
 float slope_factor(const LanguageModel& model, int64_t length);
 
 /// LanguageModel::hidden() under a pass.

@@ -9,9 +9,7 @@
 #include "core/check.h"
 #include "core/random.h"
 #include "nn/elementwise.h"
-#include "nn/exp2.h"
 #include "nn/positions.h"
-#include "nn/rotary.h"
 
 namespace alibi::model {
 namespace {
@@ -25,39 +23,62 @@ class Alibi : public PositionMethod {
   using PositionMethod::PositionMethod;
 
   void check(const ConfigFields& fields) const override {
-    const std::vector<float>& given = config_.alibi_slopes;
+    const std::vector<float>& given = config_.attention.alibi_slopes;
     const auto count = static_cast<size_t>(slopes_of_layer());
-    fields.refuse_if(given.size() > 1 && given.size() != count,
-                     fmt::format("{} are {} numbers, expected {} for {} heads{}, or one for all", fields.name("slopes"),
-                                 given.size(), count, config_.heads, has_two_slopes() ? ", two for each" : ""));
+    fields.refuse_if(
+        given.size() > 1 && given.size() != count,
+        fmt::format("{} are {} numbers, expected {} for {} heads{}, or one for all", fields.name("alibi_slopes"),
+                    given.size(), count, config_.attention.heads, has_two_slopes() ? ", two for each" : ""));
     if (!is_learned()) return;
-    fields.refuse_if(!is_symmetric(), fmt::format("{} is {}, expected {} for an encoder that is {}: attention has no "
-                                                  "gradient of the slopes after the query",
-                                                  fields.name("slope_training"), name_of(config_.slope_training),
-                                                  name_of(SlopeTraining::fixed), name_of(config_.bidirectional)));
+    fields.refuse_if(!is_symmetric(),
+                     fmt::format("{} is {}, expected {} for an encoder that is {}: attention has no "
+                                 "gradient of the slopes after the query",
+                                 fields.name("slope_training"), name_of(config_.attention.slope_training),
+                                 name_of(SlopeTraining::fixed), name_of(config_.attention.bidirectional)));
     for (const float slope : given) {
-      fields.expect(slope > 0, "slopes", slope, "numbers above 0, where they are learned");
+      fields.expect(slope > 0, "alibi_slopes", slope, "numbers above 0, where they are learned");
     }
   }
 
   void declare(const VisitParameter& visit) override {
     if (!is_learned() || config_.layers == 0) return;
-    const auto low = static_cast<float>(std::max<double>(least_exponent, -config_.alibi_bias_max));
+    const auto low = static_cast<float>(std::max<double>(least_exponent, -config_.attention.alibi_bias_max));
     std::vector<float> exponents = start();
     for (float& x : exponents) x = std::clamp(std::log2(x), least_exponent, most_exponent);
-    const bool random = config_.slope_training == SlopeTraining::learned_random;
+    const bool random = config_.attention.slope_training == SlopeTraining::learned_random;
     visit(exponents_, {.name = "alibi.log2_slopes",
-                       .shape = {config_.layers, config_.heads},
+                       .shape = {config_.layers, config_.attention.heads},
                        .start = random ? Initializer::between(low, 0) : Initializer::rows(std::move(exponents)),
                        .stream = kStream});
   }
 
   bool bounds_far_keys() const override { return true; }
-  void bias(int layer, AttentionOptions& options) const override {
-    options.tolerance = config_.tolerance;
-    options.slopes = exponents_ == nullptr ? start() : learned(layer).to_floats();
-    if (is_symmetric()) return;
-    const auto heads = static_cast<size_t>(config_.heads);
+  std::vector<AttentionOptions> biases(int64_t) const override {
+    if (exponents_ == nullptr) return {with_slopes(start())};
+    std::vector<AttentionOptions> layers;
+    for (int layer = 0; layer < config_.layers; ++layer) layers.push_back(with_slopes(learned(layer).to_floats()));
+    return layers;
+  }
+
+  void bias_backward(int layer, const AttentionOptions&, const TakeBiasGradients& attention_backward) const override {
+    if (exponents_ == nullptr) return attention_backward({});
+    const Tensor slopes = learned(layer);
+    Tensor dslopes(slopes.shape(), DType::float32, slopes.device());
+    attention_backward({.dtable = nullptr, .dslopes = &dslopes});
+    Tensor dexponents = exponents_->gradient.slice(0, layer, layer + 1);
+    nn::exp2_backward(dslopes, exponents_->value.slice(0, layer, layer + 1), least_exponent, most_exponent, dexponents);
+  }
+
+ private:
+  /// Slopes below add less than 0.001 to a score over a million tokens; those above leave the neighbours alone nothing.
+  static constexpr float least_exponent = -30, most_exponent = 10;
+
+  AttentionOptions with_slopes(std::vector<float> slopes) const {
+    AttentionOptions options;
+    options.tolerance = config_.attention.tolerance;
+    options.slopes = std::move(slopes);
+    if (is_symmetric()) return options;
+    const auto heads = static_cast<size_t>(config_.attention.heads);
     const std::vector<float> given = std::move(options.slopes);
     options.slopes.resize(heads);
     options.slopes_after.resize(heads);
@@ -71,34 +92,27 @@ class Alibi : public PositionMethod {
         options.slopes_after[h] = h % 2 == 0 ? closed : given[h];
       }
     }
+    return options;
   }
 
-  void bias_backward(int layer, const TakeBiasGradients& attention_backward) const override {
-    if (exponents_ == nullptr) return attention_backward({});
-    const Tensor slopes = learned(layer);
-    Tensor dslopes(slopes.shape(), DType::float32, slopes.device());
-    attention_backward({.dtable = nullptr, .dslopes = &dslopes});
-    Tensor dexponents = exponents_->gradient.slice(0, layer, layer + 1);
-    nn::exp2_backward(dslopes, exponents_->value.slice(0, layer, layer + 1), least_exponent, most_exponent, dexponents);
+  bool is_learned() const { return config_.attention.slope_training != SlopeTraining::fixed; }
+  bool is_symmetric() const {
+    return config_.attention.causal || config_.attention.bidirectional == Bidirectional::symmetric;
   }
-
- private:
-  /// Slopes below add less than 0.001 to a score over a million tokens; those above leave the neighbours alone nothing.
-  static constexpr float least_exponent = -30, most_exponent = 10;
-
-  bool is_learned() const { return config_.slope_training != SlopeTraining::fixed; }
-  bool is_symmetric() const { return config_.causal || config_.bidirectional == Bidirectional::symmetric; }
-  bool has_two_slopes() const { return !config_.causal && config_.bidirectional == Bidirectional::two_slopes; }
-  int slopes_of_layer() const { return has_two_slopes() ? 2 * config_.heads : config_.heads; }
+  bool has_two_slopes() const {
+    return !config_.attention.causal && config_.attention.bidirectional == Bidirectional::two_slopes;
+  }
+  int slopes_of_layer() const { return has_two_slopes() ? 2 * config_.attention.heads : config_.attention.heads; }
 
   /// What all layers have, or begin with.
   std::vector<float> start() const {
     const auto count = static_cast<size_t>(slopes_of_layer());
-    const std::vector<float>& given = config_.alibi_slopes;
+    const std::vector<float>& given = config_.attention.alibi_slopes;
     if (given.size() == 1) return std::vector<float>(count, given.front());
     if (!given.empty()) return given;
-    if (is_symmetric() || has_two_slopes()) return slopes(slopes_of_layer(), config_.alibi_bias_max);
-    const std::vector<float> half = slopes((config_.heads + 1) / 2, config_.alibi_bias_max);  // one for both directions
+    if (is_symmetric() || has_two_slopes()) return slopes(slopes_of_layer(), config_.attention.alibi_bias_max);
+    const std::vector<float> half =
+        slopes((config_.attention.heads + 1) / 2, config_.attention.alibi_bias_max);  // one for both directions
     std::vector<float> result(count);
     for (size_t h = 0; h < count; ++h) result[h] = half[h / 2];
     return result;
@@ -163,7 +177,7 @@ class Rotary : public PositionMethod {
   }
 
  private:
-  float theta() const { return static_cast<float>(config_.rotary_theta); }
+  float theta() const { return static_cast<float>(config_.attention.rotary_theta); }
 };
 
 /// Raffel et al. 2020: a learned bias per head and bucket of distances, shared by the layers.
@@ -172,20 +186,22 @@ class T5 : public PositionMethod {
   using PositionMethod::PositionMethod;
 
   void check(const ConfigFields& fields) const override {
-    fields.range("t5_buckets", config_.t5_buckets, config_.causal ? 2 : 4, 4096);
-    fields.range("t5_max_distance", config_.t5_max_distance, config_.t5_buckets, largest_extent);
+    fields.range("t5_buckets", config_.attention.t5_buckets, config_.attention.causal ? 2 : 4, 4096);
+    fields.range("t5_max_distance", config_.attention.t5_max_distance, config_.attention.t5_buckets, largest_extent);
   }
   void declare(const VisitParameter& visit) override {
     visit(table_, {.name = "relative_bias.weight",
-                   .shape = {config_.t5_buckets, config_.heads},
-                   .start = Initializer::normal(static_cast<float>(config_.t5_init)),
+                   .shape = {config_.attention.t5_buckets, config_.attention.heads},
+                   .start = Initializer::normal(static_cast<float>(config_.attention.t5_init)),
                    .stream = kStream,
-                   .rate_factor = config_.t5_rate_factor});
+                   .rate_factor = config_.attention.t5_rate_factor});
   }
-  void bias(int, AttentionOptions& options) const override {
-    options.buckets = BucketedBias{table_->value, config_.t5_max_distance};
+  std::vector<AttentionOptions> biases(int64_t) const override {
+    AttentionOptions options;
+    options.buckets = BucketedBias{table_->value, config_.attention.t5_max_distance};
+    return {options};
   }
-  void bias_backward(int, const TakeBiasGradients& attention_backward) const override {
+  void bias_backward(int, const AttentionOptions&, const TakeBiasGradients& attention_backward) const override {
     attention_backward({.dtable = &table_->gradient, .dslopes = nullptr});
   }
 
@@ -198,19 +214,21 @@ class Learned : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
 
-  std::optional<int64_t> end() const override { return config_.max_length; }
-  void fit(TransformerConfig& config, int64_t train_length) const override { config.max_length = train_length; }
+  std::optional<int64_t> end() const override { return config_.embedding.max_length; }
+  void fit(TransformerConfig& config, int64_t train_length) const override {
+    config.embedding.max_length = train_length;
+  }
   void declare(const VisitParameter& visit) override {
     visit(table_, {.name = "wpe.weight",
-                   .shape = {config_.max_length, config_.d_model},
+                   .shape = {config_.embedding.max_length, config_.d_model},
                    .start = Initializer::normal(0.02f),
                    .stream = kStream});
   }
   void enter(const Tensor& x, int64_t first, Tensor& y) const override {
     const int64_t last = first + x.size(1);
-    alibi::check(last <= config_.max_length,
+    alibi::check(last <= config_.embedding.max_length,
                  "[transformer] learned positions end at {}, the input {} {}; no learned model runs past its table",
-                 config_.max_length, first > 0 ? "goes to" : "has length", last);
+                 config_.embedding.max_length, first > 0 ? "goes to" : "has length", last);
     nn::add_positions(x, table_->value.slice(0, first, last), y);
   }
   void enter_backward(const Tensor& dy, int64_t first) const override {

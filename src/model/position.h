@@ -1,5 +1,5 @@
-// Position methods: a class for each, which holds all that a model does about where its tokens stand. Nothing else asks
-// which method a model has, but what reads and writes the files of other programs.
+// Position methods: one class each, with everything that a model computes for positions. No other code depends on the
+// method, except the readers and writers of other programs' files.
 #pragma once
 
 #include <functional>
@@ -26,17 +26,16 @@ class PositionMethod {
   PositionMethod(const PositionMethod&) = delete;
   PositionMethod& operator=(const PositionMethod&) = delete;
 
-  // What a configuration says of it.
-  /// What the ranges of its fields leave open.
+  // Checks of a configuration beyond the ranges of its fields.
   virtual void check(const ConfigFields&) const {}
-  /// Positions that it has; absent: it does not end.
+  /// Number of positions; absent: unlimited.
   virtual std::optional<int64_t> end() const { return {}; }
-  /// Gives a configuration what the method needs to be trained at this length.
+  /// Sets the fields that depend on the training length.
   virtual void fit(TransformerConfig&, int64_t /*train_length*/) const {}
-  /// Token embeddings are multiplied by sqrt(d_model), so that what is added does not drown them.
+  /// Token embeddings are multiplied by sqrt(d_model), so that added positions do not dominate them.
   virtual bool scales_embeddings() const { return false; }
 
-  /// Keys weigh less the farther they are, without end: what far ones could weigh is bounded.
+  /// The weight of keys falls with the distance without limit, so the weight of far keys has a bound.
   virtual bool bounds_far_keys() const { return false; }
 
   // What it does in a model.
@@ -47,10 +46,12 @@ class PositionMethod {
   /// To the queries [B, T, H, D] and keys [B, T, K, D] of every layer.
   virtual void rotate(Tensor& /*q*/, Tensor& /*k*/, int64_t /*first*/) const {}
   virtual void rotate_backward(Tensor& /*dq*/, Tensor& /*dk*/, int64_t /*first*/) const {}
-  /// What it tells the attention of a layer.
-  virtual void bias(int /*layer*/, AttentionOptions&) const {}
-  /// Calls `attention_backward` with places for the gradients of that, and takes them in.
-  virtual void bias_backward(int /*layer*/, const TakeBiasGradients& attention_backward) const {
+  /// Biases of attention: one for all layers, or one per layer. All visible keys have a distance below `distances`.
+  virtual std::vector<AttentionOptions> biases(int64_t /*distances*/) const { return {AttentionOptions()}; }
+  /// Calls `attention_backward` with tensors for the gradients of a layer's bias, and passes them on to the parameters.
+  /// `bias` is what biases() gave the layer.
+  virtual void bias_backward(int /*layer*/, const AttentionOptions& /*bias*/,
+                             const TakeBiasGradients& attention_backward) const {
     attention_backward({});
   }
 
@@ -63,7 +64,7 @@ std::unique_ptr<PositionMethod> make_position(const TransformerConfig& config);
 /// As Transformer::slopes().
 std::vector<std::vector<float>> slopes_of(const PositionMethod& position, const TransformerConfig& config);
 
-/// Positions that such a model has; absent: it runs at any length.
+/// Number of positions of such a model; absent: any length.
 inline std::optional<int64_t> end_of_positions(const TransformerConfig& config) { return make_position(config)->end(); }
 
 }  // namespace alibi::model

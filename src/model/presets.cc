@@ -27,31 +27,31 @@ LanguageModelConfig gpt_like(const Preset& size) {
   TransformerConfig& t = config.transformer;
   t.layers = size.layers;
   t.d_model = size.d_model;
-  t.heads = size.heads;
-  t.expansion = 4;
-  t.dropout = 0;
-  t.bias = false;
-  t.final_norm = true;
+  t.attention.heads = size.heads;
+  t.block.expansion = 4;
+  t.block.dropout = 0;
+  t.block.bias = false;
+  t.head.final_norm = true;
   return config;
 }
 
-/// The paper's model of WikiText-103, fairseq's transformer_lm_wiki103 (docs/recipe.md).
+/// The paper's model of WikiText-103, fairseq's transformer_lm_wiki103 (docs/explanation/recipe.md).
 LanguageModelConfig wikitext103() {
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
   t.layers = 16;
   t.d_model = 1024;
-  t.heads = 8;
-  t.expansion = 4;
-  t.dropout = t.embedding_dropout = 0.3f;
-  t.attention_dropout = t.activation_dropout = 0.1f;
-  t.activation = Activation::relu;
-  t.bias = true;
-  t.final_norm = false;
-  t.t5_rate_factor = 1;
+  t.attention.heads = 8;
+  t.block.expansion = 4;
+  t.block.dropout = t.embedding.dropout = 0.3f;
+  t.attention.dropout = t.block.activation_dropout = 0.1f;
+  t.block.activation = Activation::relu;
+  t.block.bias = true;
+  t.head.final_norm = false;
+  t.attention.t5_rate_factor = 1;
   t.initialization = Initialization::fairseq;
   config.vocab_size = 267744;
-  config.embedding_scale = 32;  // sqrt(d_model)
+  config.transformer.embedding.scale = 32;  // sqrt(d_model)
   config.adaptive = AdaptiveConfig{{20000, 60000}, 4, 0.2f};
   return config;
 }
@@ -76,26 +76,26 @@ std::vector<std::string> preset_names() {
 LanguageModelConfig with_position(LanguageModelConfig config, Position position, int64_t train_length) {
   config.transformer.position = position;
   config.train_length = train_length;
-  config.transformer.max_length = 0;
+  config.transformer.embedding.max_length = 0;
   const std::unique_ptr<model::PositionMethod> method = model::make_position(config.transformer);
   method->fit(config.transformer, train_length);
   const bool scaled = method->scales_embeddings() || config.adaptive.has_value();
-  config.embedding_scale = scaled ? std::sqrt(static_cast<float>(config.transformer.d_model)) : 1.0f;
+  config.transformer.embedding.scale = scaled ? std::sqrt(static_cast<float>(config.transformer.d_model)) : 1.0f;
   return config;
 }
 
 LanguageModelConfig with_dropout(LanguageModelConfig config, float dropout) {
   TransformerConfig& t = config.transformer;
-  t.dropout = dropout;
-  if (t.embedding_dropout > 0) t.embedding_dropout = dropout;
+  t.block.dropout = dropout;
+  if (t.embedding.dropout > 0) t.embedding.dropout = dropout;
   if (dropout > 0) return config;
-  t.attention_dropout = t.activation_dropout = 0;
+  t.attention.dropout = t.block.activation_dropout = 0;
   if (config.adaptive) config.adaptive->dropout = 0;
   return config;
 }
 
 LanguageModelConfig with_vocab_size(LanguageModelConfig config, int tokens) {
-  config.vocab_size = config.transformer.causal ? tokens : tokens + 1;
+  config.vocab_size = config.transformer.attention.causal ? tokens : tokens + 1;
   if (config.adaptive) std::erase_if(config.adaptive->cutoffs, [&](int64_t cutoff) { return cutoff >= tokens; });
   return config;
 }

@@ -7,7 +7,7 @@
 namespace alibi::model {
 
 void ResidualNorm::each_statistic(const TransformerConfig& config, int64_t rows, const VisitTensor& visit) {
-  if (config.norm == Norm::layer_norm) visit(true, statistics.mean, {rows}, DType::float32);
+  if (config.block.norm == Norm::layer_norm) visit(true, statistics.mean, {rows}, DType::float32);
   visit(true, statistics.rstd, {rows}, DType::float32);
 }
 
@@ -18,15 +18,31 @@ void ResidualStream::normalize(const NormLayer& norm, ResidualNorm& at, Tensor& 
     nn::add(x_, branch, x_);
     returning = nullptr;
   }
-  // In float32 the sum is kept where it stands and the stream goes on from there: no copy.
+  // In float32 the sum stays in place and the stream continues from there, without a copy.
   const bool goes_on_from_kept = at.x.defined() && at.x.dtype() == DType::float32;
   Tensor sum = goes_on_from_kept ? at.x : x_;
   nn::residual_norm(x_, returning, at.returned.value_or(nn::BranchDropout()), norm.parameters(), sum,
                     at.x.defined() && !goes_on_from_kept ? &at.x : nullptr, y, at.statistics);
   x_ = sum;
+  if (!normed_.defined()) return;
+  nn::convert(y, normed_);
+  x_ = normed_;
 }
 
-void ResidualGradient::normalize_backward(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at) {
+void ResidualGradient::normalize_backward(Tensor& dy, const NormLayer& norm, const ResidualNorm& at) {
+  if (residual_ == Residual::normed) {  // the output was read by the branch, and was the stream from there on
+    nn::add(dx_, dy, dy);
+    dx_.fill(0);
+  }
+  through_norm(dy, norm, at);
+}
+
+void ResidualGradient::final_norm_backward(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at) {
+  dx_.fill(0);
+  through_norm(dy, norm, at);
+}
+
+void ResidualGradient::through_norm(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at) {
   nn::residual_norm_backward(dy, at.x, norm.parameters(), at.statistics, at.returned.value_or(nn::BranchDropout()), dx_,
                              at.returned && branch_.defined() ? &branch_ : nullptr, &norm.weight->gradient,
                              gradient_of(norm.bias));

@@ -24,11 +24,14 @@ struct ResidualNorm {
   void each_statistic(const TransformerConfig& config, int64_t rows, const VisitTensor& visit);
 };
 
-/// Forward. A branch writes to `branch` and says so; the next passage adds it to the stream.
+/// Forward. A branch writes to `branch` and says so; the next passage adds it to the stream. After a norm the stream
+/// continues with the sum (pre-norm) or with the norm's output (post-norm), as Residual says.
 class ResidualStream {
  public:
-  /// x [R, C] float32; branch of the activations' type.
-  ResidualStream(const Tensor& x, const Tensor& branch_memory) : branch(branch_memory), x_(x) {}
+  /// x [R, C] float32; branch of the activations' type. With Residual::normed the stream stands in `normed_memory`
+  /// [R, C], float32, after each norm; x may be that memory.
+  ResidualStream(const Tensor& x, const Tensor& branch_memory, Residual residual, const Tensor& normed_memory)
+      : branch(branch_memory), x_(x), normed_(residual == Residual::normed ? normed_memory : Tensor()) {}
 
   Tensor branch;
   void add(const nn::BranchDropout& dropout) { added_ = dropout; }
@@ -40,6 +43,7 @@ class ResidualStream {
 
  private:
   Tensor x_;
+  Tensor normed_;  // undefined: the stream is the sum
   std::optional<nn::BranchDropout> added_;
 };
 
@@ -48,17 +52,24 @@ class ResidualGradient {
  public:
   /// dx [R, C] float32; branch_memory undefined: the gradient of a branch is that of the stream, which saves the copy
   /// where activations are float32 and nothing is dropped.
-  ResidualGradient(const Tensor& dx, const Tensor& branch_memory) : dx_(dx), branch_(branch_memory) {}
+  ResidualGradient(const Tensor& dx, const Tensor& branch_memory, Residual residual)
+      : dx_(dx), branch_(branch_memory), residual_(residual) {}
 
   /// Of the branch that returned at the last passage.
   const Tensor& dbranch() const { return branch_.defined() ? branch_ : dx_; }
 
-  /// Adds to the stream's gradient what dy, that of the norm's output, has for it.
-  void normalize_backward(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at);
+  /// Adds to the stream's gradient what dy, that of the norm's output, has for it. With Residual::normed dy is
+  /// overwritten with the whole gradient of that output.
+  void normalize_backward(Tensor& dy, const NormLayer& norm, const ResidualNorm& at);
+  /// The same for the norm that ends the stream.
+  void final_norm_backward(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at);
   void end_backward(const Tensor& dy, const ResidualNorm& at);
 
  private:
+  void through_norm(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at);
+
   Tensor dx_, branch_;
+  Residual residual_;
 };
 
 }  // namespace alibi::model

@@ -1,7 +1,9 @@
 #include "alibi/transformer.h"
 
+#include <algorithm>
 #include <utility>
 
+#include "attention/bias.h"
 #include "core/check.h"
 #include "model/transformer_state.h"
 #include "nn/elementwise.h"
@@ -20,6 +22,23 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType typ
   return x.contiguous() ? x : x.clone();
 }
 
+/// The options of attention when this number of further tokens of a text is read.
+std::vector<AttentionOptions> biases_of(const model::PositionMethod& position, const TransformerConfig& config,
+                                        const model::Pass& text, int64_t tokens) {
+  int64_t distances = std::max<int64_t>(1, text.position + tokens);
+  if (config.attention.sliding_window > 0) distances = std::min(distances, config.attention.sliding_window);
+  std::vector<AttentionOptions> biases = position.biases(distances);
+  for (AttentionOptions& bias : biases) {
+    bias.causal = config.attention.causal;
+    bias.scale = static_cast<float>(config.attention.softmax_scale);
+    bias.window = config.attention.sliding_window;
+    if (text.slope_factor == 1) continue;
+    for (float& slope : bias.slopes) slope *= text.slope_factor;
+    for (float& slope : bias.slopes_after) slope *= text.slope_factor;
+  }
+  return biases;
+}
+
 }  // namespace
 
 model::TransformerLayers::TransformerLayers(const TransformerConfig& config_in)
@@ -29,8 +48,9 @@ model::TransformerLayers::TransformerLayers(const TransformerConfig& config_in)
 
 void model::TransformerLayers::declare(const model::VisitParameter& visit) {
   position->declare(visit);
+  if (config.embedding.norm) embedding_norm.declare(visit, "norm_e", config, config.d_model);
   for (model::Block& block : blocks) block.declare(visit);
-  if (config.final_norm) final_norm.declare(visit, "norm_f", config);
+  if (config.head.final_norm) final_norm.declare(visit, "norm_f", config, config.d_model);
 }
 
 Transformer::State::State(const TransformerConfig& config_in, std::optional<uint64_t> seed)
@@ -40,19 +60,22 @@ Transformer::State::State(const TransformerConfig& config_in, std::optional<uint
 Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::Pass& pass) const {
   const Tensor input = checked_input(x_in, config, DType::float32, "transformer");
   const int64_t batch = input.size(0), length = input.size(1), rows = batch * length, width = config.d_model;
-  check(pass.caches.empty() || (pass.caches.size() == blocks.size() && config.causal && keep == model::Keep::nothing),
+  check(pass.caches.empty() ||
+            (pass.caches.size() == blocks.size() && config.attention.causal && keep == model::Keep::nothing),
         "[transformer] {} caches for {} layers: caches are for the inference of decoders, one a layer",
         pass.caches.size(), blocks.size());
   check(pass.sequences.empty() || std::ssize(pass.sequences) == batch, "[transformer] {} sequences for a batch of {}",
         pass.sequences.size(), batch);
-  const auto check_caches = [](const model::Pass& text) {
+  const auto begin = [&](model::Pass& text) {
     for (const KvCache& cache : text.caches) {
       check(cache.length() == text.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
             cache.length(), text.position);
     }
+    text.biases = biases_of(*position, config, text, length);
   };
-  check_caches(pass);
-  for (const model::Pass* text : pass.sequences) check_caches(*text);
+  if (pass.sequences.empty()) begin(pass);
+  for (model::Pass* text : pass.sequences) begin(*text);
+  const kernels::ReuseBiases reuse;
   model::PassMemory& memory = pass.memory;
   memory.prepare(config, {precision, keep, input.device()}, batch, length);
 
@@ -63,17 +86,21 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
     Tensor of_row = entered.slice(0, row, row + 1);
     position->enter(input.slice(0, row, row + 1), pass.sequences[static_cast<size_t>(row)]->position, of_row);
   }
-  const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, model::Draw::embedding);
+  if (config.embedding.norm) {
+    if (memory.entry.x.defined()) nn::convert(x, memory.entry.x);
+    nn::norm(x, embedding_norm.parameters(), x, memory.entry.statistics);
+  }
+  const nn::BranchDropout dropout = pass.dropout(config.embedding.dropout, 0, model::Draw::embedding);
   if (dropout.probability > 0) nn::dropout(x, dropout.probability, dropout.random, x);
-  model::ResidualStream stream(x, memory.branch);
+  model::ResidualStream stream(x, memory.branch, config.block.residual, memory.stream);
   for (const model::Block& block : blocks) block.forward(stream, pass);
-  if (!config.final_norm && keep == model::Keep::nothing) {
+  if (!config.head.final_norm && keep == model::Keep::nothing) {
     stream.end(memory.last, x);
     return x.reshape(input.shape());
   }
   const DType type = keep == model::Keep::nothing ? DType::float32 : memory.mode.type();
   Tensor y = Tensor::empty({rows, width}, type, memory.mode.device);
-  config.final_norm ? stream.normalize(final_norm, memory.last, y) : stream.end(memory.last, y);
+  config.head.final_norm ? stream.normalize(final_norm, memory.last, y) : stream.end(memory.last, y);
   return y.reshape(input.shape());
 }
 
@@ -81,17 +108,21 @@ Tensor Transformer::State::backward(const Tensor& dy, model::Pass& pass) const {
   model::PassMemory& memory = pass.memory;
   const Tensor top = dy.reshape({memory.batch * memory.length, config.d_model});
   Tensor& dx = memory.stream;
-  const bool branch_is_stream = precision == Precision::f32 && config.dropout == 0;
-  model::ResidualGradient stream(dx, branch_is_stream ? Tensor() : memory.branch);
-  if (config.final_norm) {
-    dx.fill(0);
-    stream.normalize_backward(top, final_norm, memory.last);
+  const bool branch_is_stream = precision == Precision::f32 && config.block.dropout == 0;
+  const kernels::ReuseBiases reuse;
+  model::ResidualGradient stream(dx, branch_is_stream ? Tensor() : memory.branch, config.block.residual);
+  if (config.head.final_norm) {
+    stream.final_norm_backward(top, final_norm, memory.last);
   } else {
     stream.end_backward(top, memory.last);
   }
   for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) block->backward(stream, pass);
-  const nn::BranchDropout dropout = pass.dropout(config.embedding_dropout, 0, model::Draw::embedding);
+  const nn::BranchDropout dropout = pass.dropout(config.embedding.dropout, 0, model::Draw::embedding);
   if (dropout.probability > 0) nn::dropout_backward(dx, dropout.probability, dropout.random, dx);
+  if (config.embedding.norm) {
+    nn::norm_backward(dx, memory.entry.x, embedding_norm.parameters(), memory.entry.statistics, dx,
+                      &embedding_norm.weight->gradient, model::gradient_of(embedding_norm.bias));
+  }
   const Tensor dinput = dx.reshape(dy.shape());
   position->enter_backward(dinput, pass.position);
   return dinput;
@@ -108,11 +139,12 @@ const TransformerConfig& Transformer::config() const { return state_->config; }
 std::vector<std::vector<float>> model::slopes_of(const model::PositionMethod& position,
                                                  const TransformerConfig& config) {
   std::vector<std::vector<float>> all;
-  for (int layer = 0; layer < config.layers && config.position == Position::alibi; ++layer) {
-    AttentionOptions options;
-    position.bias(layer, options);
-    all.push_back(std::move(options.slopes));
-    all.back().insert(all.back().end(), options.slopes_after.begin(), options.slopes_after.end());
+  if (config.position != Position::alibi || config.layers == 0) return all;
+  const std::vector<AttentionOptions> biases = position.biases(1);
+  for (size_t layer = 0; layer < static_cast<size_t>(config.layers); ++layer) {
+    const AttentionOptions& bias = biases[biases.size() == 1 ? 0 : layer];
+    all.push_back(bias.slopes);
+    all.back().insert(all.back().end(), bias.slopes_after.begin(), bias.slopes_after.end());
   }
   return all;
 }

@@ -19,7 +19,7 @@ struct TransformerLayers {
   const TransformerConfig config;
   std::unique_ptr<PositionMethod> position;
   std::vector<Block> blocks;
-  NormLayer final_norm;
+  NormLayer embedding_norm, final_norm;
 
   explicit TransformerLayers(const TransformerConfig& config_in);
   TransformerLayers(const TransformerLayers&) = delete;  // blocks refer to the others

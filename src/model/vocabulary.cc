@@ -10,6 +10,7 @@
 #include "nn/cross_entropy.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
+#include "nn/scale.h"
 
 namespace alibi::model {
 namespace {
@@ -21,40 +22,66 @@ Initializer of_table(int width) { return Initializer::normal(1 / std::sqrt(stati
 constexpr uint64_t past_the_layers = ~uint64_t{0};
 uint64_t stream_of_band(size_t index) { return core::mix(0x1417, past_the_layers, index); }
 
-/// The table of the embedding is the output projection too.
+/// One table; the output projection is that of the embedding, or one of its own.
 class Table : public Vocabulary {
  public:
   explicit Table(const LanguageModelConfig& config)
-      : rows_(config.vocab_size), width_(config.transformer.d_model), scale_(config.embedding_scale) {}
+      : rows_(config.vocab_size),
+        width_(config.transformer.d_model),
+        scale_(config.transformer.embedding.scale),
+        head_config_(config.transformer.head) {}
 
   void declare(const VisitParameter& visit) override {
     visit(table_, {.name = "wte.weight",
                    .shape = {rows_, width_},
                    .start = of_table(width_),
-                   .is_operand = true,
+                   .is_operand = head_config_.tied,
                    .stream = core::mix(0x1417, past_the_layers)});
+    if (head_config_.tied) return;
+    visit(own_head_, {.name = "lm_head.weight",
+                      .shape = {rows_, width_},
+                      .start = of_table(width_),
+                      .decays = true,
+                      .is_operand = true,
+                      .stream = core::mix(0x1417, past_the_layers, ~uint64_t{0})});
   }
 
   void embed(const Tensor& ids, Tensor& y) const override { nn::embedding(ids, table_->value, scale_, y); }
   void embed_backward(const Tensor& dy, const Tensor& ids) override {
     nn::embedding_backward(dy, ids, scale_, table_->gradient);
   }
-  void logits(const Tensor& states, Tensor& result) const override { nn::linear(states, table(), nullptr, result); }
+  void logits(const Tensor& states, Tensor& result) const override {
+    nn::linear(scaled(states), head().operand(), nullptr, result);
+  }
   void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const override {
-    nn::linear_cross_entropy(states, table(), targets, result);
+    nn::linear_cross_entropy(scaled(states), head().operand(), targets, result);
   }
   void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale, const StepSeed&,
                           std::span<float> result, Tensor& dstates) override {
-    nn::linear_cross_entropy_with_gradients(states, table(), targets, gradient_scale, result, dstates,
-                                            table_->gradient);
+    check(!head_config_.normalized,
+          "[language model training] the model has a normalized head, which cannot be trained; it can be evaluated and "
+          "generates text");
+    nn::linear_cross_entropy_with_gradients(scaled(states), head().operand(), targets, gradient_scale, result, dstates,
+                                            head().gradient);
+    if (head_config_.logit_scale != 1) nn::scale(dstates, logit_scale(), dstates);
   }
 
  private:
-  const Tensor& table() const { return table_->operand(); }
+  Parameter& head() const { return own_head_ != nullptr ? *own_head_ : *table_; }
+  float logit_scale() const { return static_cast<float>(head_config_.logit_scale); }
+  /// The factor of the logits, applied where there are fewer numbers.
+  Tensor scaled(const Tensor& states) const {
+    if (head_config_.logit_scale == 1) return states;
+    Tensor result = Tensor::empty(states.shape(), states.dtype(), states.device());
+    nn::scale(states, logit_scale(), result);
+    return result;
+  }
 
   int rows_, width_;
   float scale_;
+  HeadConfig head_config_;
   Parameter* table_ = nullptr;
+  Parameter* own_head_ = nullptr;  // null: the table
 };
 
 /// Adaptive input and adaptive softmax with tied tables and projections.
@@ -62,7 +89,7 @@ class Bands : public Vocabulary {
  public:
   explicit Bands(const LanguageModelConfig& config)
       : width_(config.transformer.d_model),
-        scale_(config.embedding_scale),
+        scale_(config.transformer.embedding.scale),
         dropout_(config.adaptive->dropout),
         bands_(config.bands()),
         tables_(bands_.size()),

@@ -1,4 +1,4 @@
-// Token ids on their way into a model and probabilities on their way out, from the same weights.
+// Embedding of token ids, and probabilities of the next token, from the same weights.
 #pragma once
 
 #include <memory>

@@ -7,7 +7,7 @@
 
 #include "alibi/tensor.h"
 #include "core/random.h"
-#include "nn/adaptive_bands.h"
+#include "nn/adaptive_input.h"
 
 namespace alibi::nn {
 

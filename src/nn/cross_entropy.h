@@ -1,4 +1,4 @@
-// Output projection and softmax cross-entropy in one: the logits exist for one chunk of rows at a time.
+// Output projection and softmax cross-entropy together: the logits exist for one chunk of rows at a time.
 #pragma once
 
 #include <cstdint>
@@ -17,8 +17,8 @@ int64_t cross_entropy_chunk_rows(int64_t vocab);
 /// the vocabulary.
 void linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets, std::span<float> nll);
 
-/// Forward and backward of a chunk while its logits are there: dhidden is overwritten with and dweight (float32) is
-/// added gradient_scale * d(sum of nll).
+/// Forward and backward pass of a chunk while its logits exist. With g = gradient_scale * d(sum of nll): dhidden is
+/// overwritten with g, and g is added to dweight (float32).
 void linear_cross_entropy_with_gradients(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                                          float gradient_scale, std::span<float> nll, Tensor& dhidden, Tensor& dweight);
 

@@ -77,6 +77,10 @@ void dropout_range(const Arrays& t, const Dropout& dropout, int64_t begin, int64
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
 #include "core/isa.h"
 #include "core/parallel.h"
 #include "nn/operators.h"
@@ -108,6 +112,15 @@ void drop(const char* operation, const Tensor& x, float probability, const core:
   core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(dropout_range);
   core::parallel_ranges(x.elements(), grain, [&](int64_t begin, int64_t end) { kernel(arrays, dropout, begin, end); });
+}
+
+template <class Draw>
+void fill_by(const char* operation, Tensor& y, const Draw& draw) {
+  check_vector(operation, "y", y, y.elements(), DType::float32);
+  float* to = y.data<float>();
+  core::parallel_ranges(y.elements(), 1 << 14, [&](int64_t begin, int64_t end) {
+    for (int64_t i = begin; i < end; ++i) to[i] = draw(static_cast<uint64_t>(i));
+  });
 }
 
 }  // namespace
@@ -144,6 +157,36 @@ void dropout(const Tensor& x, float probability, const core::Random& random, Ten
 void dropout_backward(const Tensor& dy, float probability, const core::Random& random, Tensor& dx) {
   if (ran_elsewhere(&Operators::dropout_backward, "dropout_backward", dy, probability, random, dx)) return;
   drop("dropout_backward", dy, probability, random, dx);
+}
+
+void exp2(const Tensor& x, float least, float most, Tensor& y) {
+  if (ran_elsewhere(&Operators::exp2, "exp2", x, least, most, y)) return;
+  check_vector("exp2", "x", x, x.elements(), DType::float32);
+  check_vector("exp2", "y", y, x.elements(), DType::float32);
+  const float* from = x.data<float>();
+  float* to = y.data<float>();
+  for (int64_t i = 0; i < x.elements(); ++i) to[i] = std::exp2(std::clamp(from[i], least, most));
+}
+
+void exp2_backward(const Tensor& dy, const Tensor& x, float least, float most, Tensor& dx) {
+  if (ran_elsewhere(&Operators::exp2_backward, "exp2_backward", dy, x, least, most, dx)) return;
+  check_vector("exp2_backward", "x", x, x.elements(), DType::float32);
+  check_vector("exp2_backward", "dy", dy, x.elements(), DType::float32);
+  check_vector("exp2_backward", "dx", dx, x.elements(), DType::float32);
+  const float* at = x.data<float>();
+  const float* from = dy.data<float>();
+  float* to = dx.data<float>();
+  for (int64_t i = 0; i < x.elements(); ++i) {
+    if (least <= at[i] && at[i] <= most) to[i] += std::numbers::ln2_v<float> * std::exp2(at[i]) * from[i];
+  }
+}
+
+void fill_normal(const core::Random& random, float deviation, Tensor& y) {
+  fill_by("fill_normal", y, [&](uint64_t i) { return deviation * random.normal(i); });
+}
+
+void fill_uniform(const core::Random& random, float bound, Tensor& y) {
+  fill_by("fill_uniform", y, [&](uint64_t i) { return bound * (2 * random.uniform(i) - 1); });
 }
 
 }  // namespace alibi::nn

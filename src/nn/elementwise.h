@@ -1,4 +1,4 @@
-// Sums, conversion and dropout of whole tensors.
+// Sums, conversion, dropout, powers of two and random values of whole tensors.
 #pragma once
 
 #include "alibi/tensor.h"
@@ -19,5 +19,18 @@ void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_ty
 void dropout(const Tensor& x, float probability, const core::Random& random, Tensor& y);
 /// The same mask and factor applied to dy; dx may be dy.
 void dropout_backward(const Tensor& dy, float probability, const core::Random& random, Tensor& dx);
+
+/// y = 2^x, for parameters that must stay positive: their exponents are learned. x is kept between `least` and `most`;
+/// contiguous float32.
+void exp2(const Tensor& x, float least, float most, Tensor& y);
+/// dx += ln 2 * 2^x * dy where x lies between them; what lies beyond has no gradient.
+void exp2_backward(const Tensor& dy, const Tensor& x, float least, float most, Tensor& dx);
+
+// Element i of a random tensor is a function of `random` and i.
+
+/// y = independent draws from N(0, deviation^2); contiguous float32.
+void fill_normal(const core::Random& random, float deviation, Tensor& y);
+/// y = independent draws from [-bound, bound).
+void fill_uniform(const core::Random& random, float bound, Tensor& y);
 
 }  // namespace alibi::nn

@@ -1,4 +1,4 @@
-// What kernels of every instruction set are given, where a list of arguments would be too long.
+// Arguments of kernels that are too many for a list.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace alibi::nn {
 
-/// Elements that dropout keeps, as core/random.h tells; threshold 0 keeps all.
+/// Which elements dropout keeps, by the random numbers of core/random.h. Threshold 0 keeps all.
 struct Dropout {
   core::Random random{0, 0};
   uint32_t threshold = 0;  ///< element i is dropped if its 24 random bits are below
@@ -43,31 +43,6 @@ struct NormBackward {
   float* dsum;
   void* dbranch;
   Dropout dropout;
-};
-
-struct AdamWStep {
-  float* weight;
-  const float* gradient;
-  float* m;
-  float* v;
-  float gradient_factor;
-  float beta1, beta2;
-  float rest1, rest2;  ///< 1 - beta
-  float decay;         ///< 1 - learning rate * weight decay
-  float rate;          ///< learning rate / (1 - beta1^step)
-  float v_factor;      ///< 1 / sqrt(1 - beta2^step)
-  float eps;
-};
-
-struct NagStep {
-  float* weight;
-  const float* gradient;
-  float* buffer;
-  float decay;  ///< 1 - learning rate * weight decay
-  float look;   ///< momentum^2 c: of the buffer, in the weight
-  float keep;   ///< momentum c: of the buffer, in itself
-  float reach;  ///< (1 + momentum) * learning rate * gradient factor
-  float step;   ///< learning rate * gradient factor
 };
 
 }  // namespace alibi::nn

@@ -5,8 +5,6 @@
 
 namespace alibi::nn {
 
-struct Product;
-
 /// c [m, n] = op(a) [m, k] * op(b) [k, n], or c += ... if `accumulate`; op transposes a two-axis tensor if asked to.
 /// Rows may be strided, elements of a row may not. float32, or bfloat16 a and b with c of either type, summed in
 /// float32. The same bits at any number of threads.
@@ -19,8 +17,5 @@ void linear(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor& y
 /// dx is overwritten; dweight and dbias are added to. Any of the three may be null.
 void linear_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, Tensor* dx, Tensor* dweight,
                      Tensor* dbias);
-
-/// What all of these come down to: the product cut into tasks by its shape, on all threads.
-void run_in_tasks(const Product& product);
 
 }  // namespace alibi::nn

@@ -6,8 +6,9 @@
 #include <cstddef>
 #include <limits>
 
-#include "alibi/runtime.h"
+#include "core/checksum.h"
 #include "core/parallel.h"
+#include "nn/products.h"
 
 namespace alibi::nn {
 namespace {
@@ -18,9 +19,9 @@ constexpr double operand_cost = 12;             // of an element that a task rea
 constexpr double operand_cost_any_layout = 20;  // with AVX-512, which multiplies faster
 constexpr double result_cost = 16;              // of an element that a task writes
 constexpr double partial_cost = 48;             // of an element of a partial sum, written, read again and added
-constexpr double turn_cost = 65;                // of an element that is turned
+constexpr double turn_cost = 65;                // of an element that is transposed
 constexpr double call_cost = 1 << 17;
-constexpr double least_cost = 1 << 22;  // of a task that is worth handing to another thread (some 80 microseconds)
+constexpr double least_cost = 1 << 22;  // of a task for another thread (about 80 microseconds)
 
 /// With AVX2 oneDNN's gemm copies operands into an order of its own where 1/m + 1/n of the product is below this (its
 /// nocopy_checker_avx2), and then runs alike in every layout; in smaller ones what is not inner axis first is read
@@ -28,12 +29,12 @@ constexpr double least_cost = 1 << 22;  // of a task that is worth handing to an
 constexpr double least_to_copy = 0.0038;
 constexpr double copied = 1.03, read_in_place = 1.8;
 
-/// How many tasks there should be: as many as leave each `good_cost`, up to `most_tasks`; of a smaller product
-/// `few_tasks` that are worth it. Half as many count as much as this part of the time on two threads: less, where even
-/// half of them keep many threads busy.
+/// The wanted number of tasks: each should cost `good_cost`, up to `most_tasks`; smaller products are cut into
+/// `few_tasks` if these are large enough. Half of the wanted number counts like an increase of the time by the factor
+/// `halved`; `halved_of_many` applies if even half of them keep many threads busy.
 constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, most_tasks = 256;
 constexpr double halved = 0.04, halved_of_many = 0.015;
-/// What many threads wait for the last of them counts with this weight.
+/// Weight of the time that many threads wait for the last one.
 constexpr double waited = 0.05;
 
 constexpr int64_t kernel_m = 32, kernel_n = 64, kernel_k = 256;  // of the kernels
@@ -42,7 +43,7 @@ int64_t tile_of(int64_t size, int64_t tiles, int64_t block) {
   return std::min(size, core::ceil_div(core::ceil_div(size, tiles), block) * block);
 }
 
-/// The less, the better.
+/// The cost of a plan.
 double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulPlan& plan) {
   const auto m = static_cast<double>(plan.tile_m), n = static_cast<double>(plan.tile_n);
   const auto k = static_cast<double>(plan.tile_k);
@@ -70,7 +71,7 @@ double evaluate(const ProductShape& shape, ProductKernels kernels, const MatmulP
   return time * (1 + (halved - halved_of_many) * missing(many_tasks) + halved_of_many * missing(most_tasks) + waiting);
 }
 
-/// Into how many tiles an axis is cut at most, and which numbers are tried.
+/// Tries numbers of tiles for an axis.
 template <class Try>
 void for_each_count(int64_t size, int64_t block, int64_t most, const Try& attempt) {
   const int64_t last = std::min(most, core::ceil_div(size, block));
@@ -88,7 +89,7 @@ void for_each_plan(const ProductShape& shape, ProductKernels kernels, const Try&
     plan.transpose_a = turn && transposable_a;
     plan.transpose_b = turn && transposable_b;
     for_each_count(shape.k, kernel_k, shape.may_split_k ? most_pieces : 1, [&](int64_t pieces) {
-      // Partial sums shall not take more memory than half of what is multiplied.
+      // Partial sums must not need more memory than half of the operands.
       if ((pieces - 1) * shape.m * shape.n > shape.k * (shape.m + shape.n) / 2) return;
       plan.tile_k = tile_of(shape.k, pieces, kernel_k);
       plan.pieces_k = core::ceil_div(shape.k, plan.tile_k);
@@ -117,8 +118,8 @@ MatmulPlan search(const ProductShape& shape, ProductKernels kernels) {
   return best;
 }
 
-/// The calling thread's last plans: a model asks for the same few again and again, and a search takes as long as a
-/// small product.
+/// The calling thread's last plans. A model needs the same few plans repeatedly, and a search takes as long as a small
+/// product.
 struct Remembered {
   ProductShape shape{};
   ProductKernels kernels{};
@@ -126,18 +127,14 @@ struct Remembered {
 };
 
 size_t place_of(const ProductShape& shape) {
-  uint64_t hash = 0;
-  for (const int64_t word : {shape.m, shape.n, shape.k, int64_t{shape.a_inner_first}, int64_t{shape.b_inner_first}}) {
-    hash = (hash ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15ull;
-    hash ^= hash >> 29;
-  }
-  return static_cast<size_t>(hash);
+  const std::array<int64_t, 5> words = {shape.m, shape.n, shape.k, shape.a_inner_first, shape.b_inner_first};
+  return core::digest_of({reinterpret_cast<const char*>(words.data()), sizeof words}).low;
 }
 
 }  // namespace
 
 ProductKernels product_kernels(DType dtype) {
-  return dtype == DType::float32 && best_isa() == Isa::avx2 ? ProductKernels::inner_first : ProductKernels::any_layout;
+  return product_provider().prefers_inner_first(dtype) ? ProductKernels::inner_first : ProductKernels::any_layout;
 }
 
 MatmulPlan plan_matmul(const ProductShape& shape, ProductKernels kernels) {

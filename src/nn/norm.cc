@@ -199,8 +199,8 @@ void fill(const char* operation, Rows shape, const NormParameters& norm, const N
   args.rstd = statistics.rstd.data<float>();
 }
 
-void norm_forward(const char* operation, const Tensor& x, const Tensor* branch, const BranchDropout& dropout,
-                  const NormParameters& norm, Tensor* sum, Tensor* kept, Tensor& y, const NormStatistics& statistics) {
+void run_norm(const char* operation, const Tensor& x, const Tensor* branch, const BranchDropout& dropout,
+              const NormParameters& norm, Tensor* sum, Tensor* kept, Tensor& y, const NormStatistics& statistics) {
   const Rows shape = rows_of(operation, "x", x);
   check_rows(operation, "y", y, shape, sum != nullptr ? y.dtype() : x.dtype());
   NormForward args{};
@@ -230,9 +230,9 @@ void norm_forward(const char* operation, const Tensor& x, const Tensor* branch, 
 }
 
 /// dx, or dsum and maybe dbranch.
-void norm_backward(const char* operation, const Tensor& dy, const Tensor& x, const NormParameters& norm,
-                   const NormStatistics& statistics, Tensor* dx, const BranchDropout& dropout, Tensor* dsum,
-                   Tensor* dbranch, Tensor* dweight, Tensor* dbias) {
+void run_norm_backward(const char* operation, const Tensor& dy, const Tensor& x, const NormParameters& norm,
+                       const NormStatistics& statistics, Tensor* dx, const BranchDropout& dropout, Tensor* dsum,
+                       Tensor* dbranch, Tensor* dweight, Tensor* dbias) {
   const Rows shape = rows_of(operation, "x", x);
   check_rows(operation, "dy", dy, shape, x.dtype());
   NormBackward args{};
@@ -277,30 +277,41 @@ void norm_backward(const char* operation, const Tensor& dy, const Tensor& x, con
 
 void layer_norm(const Tensor& x, const Tensor& weight, const Tensor* bias, float eps, Tensor& y, Tensor& mean,
                 Tensor& rstd) {
-  norm_forward("layer_norm", x, nullptr, {}, {weight, bias, eps, true}, nullptr, nullptr, y, {mean, rstd});
+  run_norm("layer_norm", x, nullptr, {}, {weight, bias, eps, true}, nullptr, nullptr, y, {mean, rstd});
 }
 
 void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                          const Tensor& rstd, Tensor& dx, Tensor* dweight, Tensor* dbias) {
-  norm_backward("layer_norm_backward", dy, x, {weight, nullptr, 0, true}, {mean, rstd}, &dx, {}, nullptr, nullptr,
-                dweight, dbias);
+  run_norm_backward("layer_norm_backward", dy, x, {weight, nullptr, 0, true}, {mean, rstd}, &dx, {}, nullptr, nullptr,
+                    dweight, dbias);
 }
 
 void rms_norm(const Tensor& x, const Tensor& weight, float eps, Tensor& y, Tensor& rstd) {
-  norm_forward("rms_norm", x, nullptr, {}, {weight, nullptr, eps, false}, nullptr, nullptr, y, {{}, rstd});
+  run_norm("rms_norm", x, nullptr, {}, {weight, nullptr, eps, false}, nullptr, nullptr, y, {{}, rstd});
 }
 
 void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, Tensor& dx,
                        Tensor* dweight) {
-  norm_backward("rms_norm_backward", dy, x, {weight, nullptr, 0, false}, {{}, rstd}, &dx, {}, nullptr, nullptr, dweight,
-                nullptr);
+  run_norm_backward("rms_norm_backward", dy, x, {weight, nullptr, 0, false}, {{}, rstd}, &dx, {}, nullptr, nullptr,
+                    dweight, nullptr);
+}
+
+void norm(const Tensor& x, const NormParameters& norm, Tensor& y, NormStatistics& statistics) {
+  if (ran_elsewhere(&Operators::norm, "norm", x, norm, y, statistics)) return;
+  run_norm("norm", x, nullptr, {}, norm, nullptr, nullptr, y, statistics);
+}
+
+void norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm, const NormStatistics& statistics,
+                   Tensor& dx, Tensor* dweight, Tensor* dbias) {
+  if (ran_elsewhere(&Operators::norm_backward, "norm_backward", dy, x, norm, statistics, dx, dweight, dbias)) return;
+  run_norm_backward("norm_backward", dy, x, norm, statistics, &dx, {}, nullptr, nullptr, dweight, dbias);
 }
 
 void residual_norm(const Tensor& x, const Tensor* branch, const BranchDropout& dropout, const NormParameters& norm,
                    Tensor& sum, Tensor* kept, Tensor& y, NormStatistics& statistics) {
   if (ran_elsewhere(&Operators::residual_norm, "residual_norm", x, branch, dropout, norm, sum, kept, y, statistics))
     return;
-  norm_forward("residual_norm", x, branch, dropout, norm, &sum, kept, y, statistics);
+  run_norm("residual_norm", x, branch, dropout, norm, &sum, kept, y, statistics);
 }
 
 void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics& statistics, Tensor& y) {
@@ -325,7 +336,8 @@ void residual_norm_backward(const Tensor& dy, const Tensor& x, const NormParamet
   if (ran_elsewhere(&Operators::residual_norm_backward, "residual_norm_backward", dy, x, norm, statistics, dropout,
                     dsum, dbranch, dweight, dbias))
     return;
-  norm_backward("residual_norm_backward", dy, x, norm, statistics, nullptr, dropout, &dsum, dbranch, dweight, dbias);
+  run_norm_backward("residual_norm_backward", dy, x, norm, statistics, nullptr, dropout, &dsum, dbranch, dweight,
+                    dbias);
 }
 
 }  // namespace alibi::nn

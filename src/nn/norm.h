@@ -27,7 +27,7 @@ struct NormParameters {
   const Tensor& weight;  ///< [features]
   const Tensor* bias;    ///< [features] or null; RMS norm: null
   float eps;
-  bool centered;  ///< layer norm: the mean is taken off
+  bool centered;  ///< layer norm: the mean is subtracted
 };
 
 /// What a norm keeps of each row; mean is undefined for the RMS norm.
@@ -35,24 +35,30 @@ struct NormStatistics {
   Tensor mean, rstd;  ///< float32 [rows]
 };
 
-/// Dropout of the branch on its way back into the residual stream; see nn::dropout.
+/// Dropout of a branch before it is added to the residual stream; see nn::dropout.
 struct BranchDropout {
   float probability = 0;
   core::Random random{0};
 };
 
-/// A branch returns to the residual stream and the next one leaves it, in one pass over memory:
+/// y = norm(x), of one type, with the statistics of each row. x and y may be the same.
+void norm(const Tensor& x, const NormParameters& norm, Tensor& y, NormStatistics& statistics);
+/// dx is overwritten (and may be dy); dweight and dbias are added to, and may be null.
+void norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm, const NormStatistics& statistics,
+                   Tensor& dx, Tensor* dweight, Tensor* dbias);
+
+/// Adds a branch to the residual stream and normalizes the sum for the next branch, in one pass over memory:
 ///   sum = x + dropout(branch);  kept = sum;  y = norm(sum)
-/// x and sum are float32 and may be the same; branch (or null: nothing is added) and y are float32 or bfloat16; kept,
-/// of y's type, is a copy for the backward pass, and then what the norm sees; or null.
+/// x and sum are float32 and may be the same. branch (or null: nothing is added) and y are float32 or bfloat16. kept
+/// (or null) has y's type and is a copy for the backward pass; the norm then reads this copy.
 void residual_norm(const Tensor& x, const Tensor* branch, const BranchDropout& dropout, const NormParameters& norm,
                    Tensor& sum, Tensor* kept, Tensor& y, NormStatistics& statistics);
 
-/// y = norm(x) from statistics that are known: what the backward pass computes again instead of keeping it.
+/// y = norm(x) from known statistics. The backward pass computes y again instead of keeping it.
 void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics& statistics, Tensor& y);
 
-/// The same passage backwards: dsum += the gradient of `sum` through the norm, where x is what was kept of `sum`;
-/// dbranch = what dropout let through of dsum (null: not wanted). dsum is float32, dy, x and dbranch are of one type.
+/// Backward pass of residual_norm(): dsum += the gradient of `sum` through the norm, where x is `kept`. dbranch (or
+/// null) = dsum where dropout kept the branch, scaled. dsum is float32; dy, x and dbranch have one type.
 void residual_norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm,
                             const NormStatistics& statistics, const BranchDropout& dropout, Tensor& dsum,
                             Tensor* dbranch, Tensor* dweight, Tensor* dbias);

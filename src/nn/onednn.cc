@@ -1,10 +1,10 @@
-#include "nn/onednn.h"
-
 #include <pthread.h>
 
 #include <array>
 #include <atomic>
+#include <csignal>
 #include <functional>
+#include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
@@ -12,13 +12,12 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include "alibi/runtime.h"
 #include "core/check.h"
+#include "core/checksum.h"
 #include "core/memory.h"
-#include "core/signals.h"
-#include "nn/end_of_process.h"
 #include "nn/onednn_engine.h"
-#include "nn/plain_product.h"
-#include "nn/widened_product.h"
+#include "nn/products.h"
 
 namespace alibi::nn {
 namespace {
@@ -26,6 +25,23 @@ namespace {
 dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
+
+/// While it lives, signals that others send to this thread wait. Signals of faults in its own code do not.
+class SignalsWait {
+ public:
+  SignalsWait() {
+    sigset_t waiting;
+    sigfillset(&waiting);
+    for (const int fault : {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTRAP, SIGSYS, SIGABRT}) sigdelset(&waiting, fault);
+    ::pthread_sigmask(SIG_SETMASK, &waiting, &before_);
+  }
+  ~SignalsWait() { ::pthread_sigmask(SIG_SETMASK, &before_, nullptr); }
+  SignalsWait(const SignalsWait&) = delete;
+  SignalsWait& operator=(const SignalsWait&) = delete;
+
+ private:
+  sigset_t before_;
+};
 
 struct Transposition {
   int64_t rows, columns, stride;
@@ -37,8 +53,8 @@ dnnl::memory::desc describe(const Matrix& matrix, int64_t rows, int64_t columns)
   return dnnl::memory::desc({rows, columns}, type_of(matrix.dtype), strides);
 }
 
-/// Without memory for the code that it generates oneDNN crashes. The first product of a kind makes kernels for every
-/// arrangement of operands at once: 8.5 MiB were seen with AVX-512.
+/// oneDNN crashes if it has no memory for the code that it generates. The first product of a kind generates kernels for
+/// every arrangement of operands: up to 8.5 MiB with AVX-512.
 void require_memory_for_code() { core::require_memory("matmul", size_t{24} << 20); }
 
 /// A product, or a transposition of a into c.
@@ -56,7 +72,7 @@ struct Primitive {
 
   Primitive(const Product& p, int64_t kind_of_code)
       : kind(kind_of_code), a(describe(p.a, p.m, p.k)), b(describe(p.b, p.k, p.n)), c(describe(p.c, p.m, p.n)) {
-    // The library's own scratchpad belongs to the thread that made the primitive; any thread may run this one.
+    // The library's own scratchpad belongs to the thread that made the primitive, but any thread may run it.
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (p.accumulate) {
@@ -82,7 +98,7 @@ struct Primitive {
   mutable std::atomic<bool> has_run{false};  // some of its code is generated only then
 };
 
-/// Everything a primitive depends on. The kind of code is one of its numbers.
+/// Everything that a primitive depends on. One of the numbers is the kind of its code.
 using Key = std::array<int64_t, 8>;
 constexpr size_t kind_in_key = 6;
 
@@ -95,18 +111,16 @@ Key key_of(const Product& p) {
   return {p.m, p.n, p.k, p.a.stride, p.b.stride, p.c.stride, flags, 0};
 }
 
-/// No product has this type of c.
+/// Products have no negative kind.
 Key key_of(const Transposition& t) { return {t.rows, t.columns, 0, t.stride, 0, 0, -1, 0}; }
 
 struct KeyHash {
   size_t operator()(const Key& key) const {
-    uint64_t hash = 0;
-    for (const int64_t word : key) hash = (hash ^ static_cast<uint64_t>(word)) * 0x9E3779B97F4A7C15ull + (hash >> 29);
-    return static_cast<size_t>(hash ^ (hash >> 32));
+    return core::digest_of({reinterpret_cast<const char*>(key.data()), sizeof key}).low;
   }
 };
 
-/// Primitives made so far. Making one generates code, which takes longer than many a product.
+/// Primitives made so far. Making one generates code, which may take longer than a product.
 class Cache {
  public:
   template <class Work>
@@ -122,7 +136,7 @@ class Cache {
     const std::lock_guard memory(memory_mutex_);
     require_memory_for_code();
     const auto made = std::make_shared<const Primitive>(work, key[kind_in_key]);
-    // Ever new shapes (evaluation at every length) must not grow memory without end; starting over is rare and cheap.
+    // The cache must not grow without limit if shapes keep changing. Clearing it is rare and cheap.
     if (primitives_.size() >= capacity) primitives_.clear();
     return primitives_.emplace(key, made).first->second;
   }
@@ -132,10 +146,10 @@ class Cache {
     if (kinds_.insert(kind).second) wait_at_the_end_for_users();
   }
 
-  /// Held while code is generated, and while a workspace grows: the memory that was seen to be there must stay there.
+  /// Held while code is generated and while a workspace grows, so that memory that was checked stays available.
   std::mutex& memory_mutex() { return memory_mutex_; }
 
-  /// Whether another thread was at work in it when this process was forked.
+  /// Whether another thread used it when this process was forked.
   bool is_locked() {
     const std::unique_lock primitives(mutex_, std::try_to_lock);
     const std::unique_lock memory(memory_mutex_, std::try_to_lock);
@@ -150,7 +164,7 @@ class Cache {
   std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash> primitives_;
 };
 
-/// Never destroyed, as the engine. A forked child keeps it, unless it was in the hands of a thread that is not there.
+/// Never destroyed, like the engine. A forked child keeps it unless another thread had locked it.
 Cache& cache() {
   static std::atomic<Cache*> current{nullptr};
   static std::atomic<Cache*> abandoned{nullptr};
@@ -199,7 +213,7 @@ void execute(const Primitive& made, const void* a, const void* b, void* c, const
   {
     // Before 3.11.2 the code generated for some float32 products uses the stack pointer for an address of the heap,
     // where a signal handler would write its frame (oneDNN issue 4845).
-    const core::SignalsWait signals_wait;
+    const SignalsWait signals_wait;
     made.primitive.execute(stream, arguments);
     stream.wait();
   }
@@ -209,32 +223,41 @@ void execute(const Primitive& made, const void* a, const void* b, void* c, const
   }
 }
 
-}  // namespace
-
-void run(const Product& p) {
+bool run(const Product& p) {
   const UseOfOneDnn onednn;
-  if (!onednn.is_there()) return run_plainly(p);
-  if (p.a.dtype == DType::bfloat16 && !has_products(DType::bfloat16)) return run_widened(p);
+  if (!onednn.is_there()) return false;
   try {
     engine();  // before anything else of oneDNN is used
     const OneThread one_thread;
     execute(*cache().find_or_make(p), p.a.data, p.b.data, p.c.data, p.bias);
+    return true;
   } catch (const dnnl::error& error) {
     fail("[matmul] oneDNN cannot multiply [{}, {}] {} by [{}, {}] {}: {}", p.m, p.k, name_of(p.a.dtype), p.k, p.n,
          name_of(p.b.dtype), error.what());
   }
 }
 
-void transpose(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
+bool transpose(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
   const UseOfOneDnn onednn;
-  if (!onednn.is_there()) return turn_plainly(from, stride, rows, columns, to);
+  if (!onednn.is_there()) return false;
   try {
     engine();
     const OneThread one_thread;
     execute(*cache().find_or_make(Transposition{rows, columns, stride}), from, nullptr, to, nullptr);
+    return true;
   } catch (const dnnl::error& error) {
     fail("[matmul] oneDNN cannot transpose [{}, {}]: {}", rows, columns, error.what());
   }
+}
+
+/// With AVX2, oneDNN reads other layouts in place in small products; with AVX-512 all layouts run alike.
+bool prefers_inner_first(DType dtype) { return dtype == DType::float32 && best_isa() == Isa::avx2; }
+
+}  // namespace
+
+const ProductProvider& product_provider() {
+  static constexpr ProductProvider onednn{has_onednn_products, prefers_inner_first, run, transpose};
+  return onednn;
 }
 
 }  // namespace alibi::nn

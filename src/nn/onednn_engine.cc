@@ -2,9 +2,15 @@
 
 #include <dlfcn.h>
 #include <link.h>
+#include <pthread.h>
 
 #include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <cstdlib>
+#include <mutex>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include "core/check.h"
@@ -62,8 +68,8 @@ struct OpenMp {
   int (*max_threads)();
 };
 
-/// All that the process has loaded. oneDNN has been bound to one of them, but the dynamic linker does not say to which:
-/// looked up from here, the name may mean another one. None: oneDNN was built without OpenMP.
+/// All OpenMP libraries that the process has loaded. oneDNN is bound to one of them, but the dynamic linker does not
+/// tell to which: a name looked up from here may belong to another one. None: oneDNN was built without OpenMP.
 std::vector<OpenMp> find_openmp() {
   std::vector<std::string> libraries;
   ::dl_iterate_phdr(
@@ -88,10 +94,30 @@ std::vector<OpenMp> find_openmp() {
   return found;
 }
 
-/// oneDNN is bound when it is loaded, so one loaded later does not concern it.
+/// oneDNN is bound when it is loaded, so libraries loaded later do not matter.
 const std::vector<OpenMp>& openmp() {
   static const auto* const found = new std::vector<OpenMp>(find_openmp());
   return *found;
+}
+
+std::atomic<bool> ended{false};
+std::atomic<int> users{0};
+thread_local int own_uses = 0;  // of the calling thread: exit() during a use must not wait for itself
+
+void end() {
+  using Clock = std::chrono::steady_clock;
+  constexpr std::chrono::seconds patience(10);  // far longer than a product
+  ended.store(true);
+  const Clock::time_point last = Clock::now() + patience;
+  while (users.load() > own_uses && Clock::now() < last) std::this_thread::sleep_for(std::chrono::microseconds(50));
+}
+
+/// A child made by fork() does not have the parent's other threads, and its process has not ended.
+void follow_forks() {
+  ::pthread_atfork(nullptr, nullptr, [] {
+    ended.store(false);
+    users.store(own_uses);
+  });
 }
 
 }  // namespace
@@ -101,8 +127,10 @@ dnnl::engine& engine() {
   return instance;
 }
 
-bool has_products(DType dtype) {
+bool has_onednn_products(DType dtype) {
   if (dtype != DType::bfloat16) return true;
+  const UseOfOneDnn onednn;
+  if (!onednn.is_there()) return true;  // a product then finds that out by itself
   // Newer versions of oneDNN have a product for any CPU, one element after the other.
   static const bool bfloat16 = best_isa() >= Isa::avx512 && can_multiply_bfloat16();
   return bfloat16;
@@ -122,5 +150,25 @@ OneThread::~OneThread() {
     if (before_[i] != 1) all[i].set_threads(before_[i]);
   }
 }
+
+UseOfOneDnn::UseOfOneDnn() {
+  static std::once_flag first_use;
+  std::call_once(first_use, follow_forks);
+  users.fetch_add(1);  // before reading `ended`, because end() sets it before it reads `users`
+  is_there_ = !ended.load();
+  if (is_there_) {
+    ++own_uses;
+  } else {
+    users.fetch_sub(1);
+  }
+}
+
+UseOfOneDnn::~UseOfOneDnn() {
+  if (!is_there_) return;
+  --own_uses;
+  users.fetch_sub(1);
+}
+
+void wait_at_the_end_for_users() { std::atexit(end); }
 
 }  // namespace alibi::nn

@@ -1,6 +1,6 @@
-// The operators of this room, as a device other than the CPU brings them. Each operator begins with
+// The operators of this folder, as another device than the CPU provides them. Each operator begins with
 //   if (ran_elsewhere(&Operators::add, "add", a, b, y)) return;
-// and goes on for tensors of the CPU. Nothing above this room touches the elements of a tensor.
+// and continues for tensors of the CPU. Nothing above this room touches the elements of a tensor.
 #pragma once
 
 #include <type_traits>
@@ -14,18 +14,17 @@
 #include "nn/cross_entropy.h"
 #include "nn/elementwise.h"
 #include "nn/embedding.h"
-#include "nn/exp2.h"
 #include "nn/foreach.h"
 #include "nn/linear.h"
 #include "nn/norm.h"
 #include "nn/positions.h"
 #include "nn/reduce.h"
-#include "nn/rotary.h"
+#include "nn/scale.h"
 
 namespace alibi::nn {
 
-/// Null: the device has no such operator. Arguments that are no tensors lie in the CPU's memory, and so do results that
-/// are returned or written to a span.
+/// Null: the device has no such operator. Arguments that are not tensors are in the CPU's memory, and so are results
+/// that are returned or written to a span.
 struct Operators {
   decltype(&nn::activate) activate = nullptr;
   decltype(&nn::activate_backward) activate_backward = nullptr;
@@ -47,9 +46,16 @@ struct Operators {
   decltype(&nn::matmul) matmul = nullptr;
   decltype(&nn::linear) linear = nullptr;
   decltype(&nn::linear_backward) linear_backward = nullptr;
+  decltype(&nn::norm) norm = nullptr;
+  decltype(&nn::norm_backward) norm_backward = nullptr;
   decltype(&nn::residual_norm) residual_norm = nullptr;
   decltype(&nn::normalize) normalize = nullptr;
   decltype(&nn::residual_norm_backward) residual_norm_backward = nullptr;
+  decltype(&nn::scale) scale = nullptr;
+  decltype(&nn::clamp) clamp = nullptr;
+  decltype(&nn::clamp_backward) clamp_backward = nullptr;
+  decltype(&nn::copy_columns) copy_columns = nullptr;
+  decltype(&nn::set_columns) set_columns = nullptr;
   decltype(&nn::add_column_sums) add_column_sums = nullptr;
   decltype(&nn::rotary) rotary = nullptr;
   decltype(&nn::rotary_backward) rotary_backward = nullptr;
@@ -65,10 +71,10 @@ struct Operators {
   void (*nag)(const Tensors&, const Tensors&, const Tensors&, const std::vector<bool>&, const Nag&, float) = nullptr;
 };
 
-/// Of this build; there are none for the CPU.
+/// The tables of this build. The CPU has none.
 core::PerDevice<Operators>& device_operators();
 
-/// Looks where the tensors among the arguments lie.
+/// Finds the device of the tensors among the arguments.
 class CommonDevice {
  public:
   explicit CommonDevice(const char* operation) : operation_(operation) {}
@@ -92,8 +98,8 @@ class CommonDevice {
   const Tensor* first_ = nullptr;
 };
 
-/// The operator of the device that the arguments lie on; null for the CPU. Throws Error if they lie on several devices,
-/// or if the device lacks the operator.
+/// The operator of the device of the arguments; null for the CPU. Throws Error if they are on several devices, or if
+/// the device lacks the operator.
 template <class Function, class... Arguments>
 Function* elsewhere(Function* Operators::*which, const char* operation, const Arguments&... arguments) {
   CommonDevice place(operation);
@@ -106,7 +112,7 @@ Function* elsewhere(Function* Operators::*which, const char* operation, const Ar
   return operators->*which;
 }
 
-/// Whether the arguments lie on a device, which then has run the operator.
+/// True if the arguments are on another device than the CPU, which then has run the operator.
 template <class... Parameters, class... Arguments>
 bool ran_elsewhere(void (*Operators::*which)(Parameters...), const char* operation, Arguments&&... arguments) {
   auto* const there = elsewhere(which, operation, arguments...);

@@ -64,8 +64,8 @@ HWY_INLINE PhiloxBlocks philox(uint64_t seed, uint64_t stream, uint64_t counter)
   return {c0, c1, c2, c3};
 }
 
-/// What dropout multiplies elements [first, first + count) with: 0, or the factor where
-/// random.uniform(i) >= probability, that is where the upper 24 bits of word i are not below the threshold.
+/// Factors of dropout for elements [first, first + count): 0, or the factor if random.uniform(i) >= probability, which
+/// means that the upper 24 bits of word i are not below the threshold.
 HWY_INLINE void dropout_factors(const Dropout& dropout, int64_t first, int64_t count, float* factors) {
   const hn::ScalableTag<float> floats;
   const Words words;

@@ -1,13 +1,129 @@
 #include "nn/positions.h"
 
-#include <cmath>
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/positions.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "nn/simd-inl.h"
 
+HWY_BEFORE_NAMESPACE();
+namespace alibi::nn {
+namespace HWY_NAMESPACE {
+
+/// (y1, y2) = (x1 * cos - x2 * sin, x2 * cos + x1 * sin), with x1 the first half of a head and x2 the second.
+template <class T>
+void rotate_as(const T* x, const float* cosines, const float* sines, int64_t half, T* y) {
+  each_vector(half, [&](int64_t i, auto lanes) HWY_ATTR {
+    const V x1 = load(x + i, lanes), x2 = load(x + half + i, lanes);
+    const V c = load(cosines + i, lanes), s = load(sines + i, lanes);
+    store(hn::NegMulAdd(x2, s, hn::Mul(x1, c)), y + i, lanes);
+    store(hn::MulAdd(x1, s, hn::Mul(x2, c)), y + half + i, lanes);
+  });
+}
+
+/// `heads` heads of one row, x_stride and y_stride apart.
+void rotate_heads(const void* x, int64_t x_stride, void* y, int64_t y_stride, DType dtype, int64_t heads,
+                  const float* cosines, const float* sines, int64_t half) {
+  for (int64_t h = 0; h < heads; ++h) {
+    if (dtype == DType::bfloat16) {
+      rotate_as(static_cast<const bfloat16*>(x) + h * x_stride, cosines, sines, half,
+                static_cast<bfloat16*>(y) + h * y_stride);
+    } else {
+      rotate_as(static_cast<const float*>(x) + h * x_stride, cosines, sines, half,
+                static_cast<float*>(y) + h * y_stride);
+    }
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace alibi::nn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include <cmath>
+#include <vector>
+
+#include "core/isa.h"
 #include "core/parallel.h"
 #include "nn/operators.h"
 #include "nn/shape.h"
 
 namespace alibi::nn {
 namespace {
+
+HWY_EXPORT(rotate_heads);
+
+/// Cosines and sines of one position after the other. They are computed every `restart` positions and rotated by
+/// one position's angle between, in float64: the error of so few turns is some 1e-14.
+class Angles {
+ public:
+  static constexpr int64_t restart = 64;
+
+  /// direction is 1, or -1 for the inverse rotation.
+  Angles(int64_t half, double theta, double direction, int64_t first_position)
+      : frequency_(static_cast<size_t>(half)), turn_(frequency_.size()), now_(frequency_.size()) {
+    for (size_t i = 0; i < frequency_.size(); ++i) {
+      frequency_[i] = direction * std::pow(theta, -static_cast<double>(i) / static_cast<double>(half));
+      turn_[i] = {std::cos(frequency_[i]), std::sin(frequency_[i])};
+      const double angle = static_cast<double>(first_position) * frequency_[i];
+      now_[i] = {std::cos(angle), std::sin(angle)};
+    }
+  }
+
+  void write(float* cosines, float* sines) const {
+    for (size_t i = 0; i < now_.size(); ++i) {
+      cosines[i] = static_cast<float>(now_[i].cosine);
+      sines[i] = static_cast<float>(now_[i].sine);
+    }
+  }
+
+  void advance() {
+    for (size_t i = 0; i < now_.size(); ++i) {
+      const auto [c, s] = now_[i];
+      now_[i] = {c * turn_[i].cosine - s * turn_[i].sine, s * turn_[i].cosine + c * turn_[i].sine};
+    }
+  }
+
+ private:
+  struct Point {
+    double cosine, sine;
+  };
+  std::vector<double> frequency_;
+  std::vector<Point> turn_, now_;
+};
+
+void check_heads(const char* operation, const char* name, const Tensor& tensor) {
+  check(tensor.axes() == 4 && is_floating(tensor.dtype()),
+        "[{}] {} is {} {}, expected floating-point [batch, length, heads, head_dim]", operation, name,
+        name_of(tensor.dtype()), to_string(tensor.shape()));
+  check(tensor.size(3) % 2 == 0, "[{}] head_dim is {}, expected an even number", operation, tensor.size(3));
+  check(tensor.stride(3) == 1 || tensor.size(3) <= 1, "[{}] {} has strides {}, expected a unit inner stride", operation,
+        name, to_string(tensor.strides()));
+}
+
+void rotate(const char* operation, const Tensor& x, int64_t position_offset, float theta, double direction, Tensor& y) {
+  check_heads(operation, "x", x);
+  check_heads(operation, "y", y);
+  check(x.shape() == y.shape() && x.dtype() == y.dtype(), "[{}] x is {} {}, y is {} {}, expected the same", operation,
+        name_of(x.dtype()), to_string(x.shape()), name_of(y.dtype()), to_string(y.shape()));
+  check(theta > 0, "[{}] theta is {}, expected a positive number", operation, theta);
+  const int64_t batch = x.size(0), length = x.size(1), heads = x.size(2), half = x.size(3) / 2;
+  const auto bytes = static_cast<int64_t>(size_of(x.dtype()));
+  core::prepare_dispatch();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(rotate_heads);
+  core::parallel_ranges(length, Angles::restart, [&](int64_t begin, int64_t end) {
+    Angles angles(half, theta, direction, position_offset + begin);
+    std::vector<float> cosines(static_cast<size_t>(half)), sines(cosines.size());
+    for (int64_t row = begin; row < end; ++row, angles.advance()) {
+      angles.write(cosines.data(), sines.data());
+      for (int64_t b = 0; b < batch; ++b) {
+        kernel(static_cast<const char*>(x.raw()) + (b * x.stride(0) + row * x.stride(1)) * bytes, x.stride(2),
+               static_cast<char*>(y.raw()) + (b * y.stride(0) + row * y.stride(1)) * bytes, y.stride(2), x.dtype(),
+               heads, cosines.data(), sines.data(), half);
+      }
+    }
+  });
+}
 
 /// Checks what both passes are given and returns the rows of the table.
 Rows checked_rows(const char* operation, const Tensor& x, const Tensor& table) {
@@ -19,6 +135,16 @@ Rows checked_rows(const char* operation, const Tensor& x, const Tensor& table) {
 }
 
 }  // namespace
+
+void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y) {
+  if (ran_elsewhere(&Operators::rotary, "rotary", x, position_offset, theta, y)) return;
+  rotate("rotary", x, position_offset, theta, 1, y);
+}
+
+void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx) {
+  if (ran_elsewhere(&Operators::rotary_backward, "rotary_backward", dy, position_offset, theta, dx)) return;
+  rotate("rotary_backward", dy, position_offset, theta, -1, dx);
+}
 
 void sinusoids(Tensor& table) {
   if (ran_elsewhere(&Operators::sinusoids, "sinusoids", table)) return;
@@ -68,3 +194,4 @@ void add_positions_backward(const Tensor& dy, Tensor& dtable) {
 }
 
 }  // namespace alibi::nn
+#endif  // HWY_ONCE

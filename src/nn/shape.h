@@ -1,4 +1,4 @@
-// How this room checks its arguments.
+// Checks of arguments.
 #pragma once
 
 #include <cmath>
@@ -42,13 +42,13 @@ inline void check_vector(const char* operation, const char* name, const Tensor& 
         to_string(tensor.shape()), count, name_of(dtype));
 }
 
-/// A parameter vector as float32 whatever it is kept in: kernels read parameters in one type only.
+/// A parameter vector as float32. Kernels read parameters in this type only.
 inline Tensor float_vector(const char* operation, const char* name, const Tensor& tensor, int64_t count) {
   check_vector(operation, name, tensor, count, tensor.dtype() == DType::bfloat16 ? DType::bfloat16 : DType::float32);
   return tensor.dtype() == DType::float32 ? tensor : tensor.to(DType::float32);
 }
 
-/// Dropout as kernels want it.
+/// Dropout as kernels take it.
 inline Dropout dropout_of(const char* operation, float probability, const core::Random& random) {
   check(probability >= 0 && probability < 1, "[{}] probability is {}, expected 0 <= probability < 1", operation,
         probability);

@@ -1,5 +1,5 @@
-// Per-target helpers of the kernels in this room: loads and stores that convert to float32, loops with a tail, and the
-// functions that Highway's math library lacks. Include after hwy/foreach_target.h.
+// Per-target helpers of the kernels in this folder: loads and stores that convert to float32, loops with a tail, and
+// the functions that Highway's math library lacks. Include after hwy/foreach_target.h.
 #if defined(ALIBI_NN_SIMD_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ALIBI_NN_SIMD_INL_H_
 #undef ALIBI_NN_SIMD_INL_H_
@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using V = hn::Vec<Floats>;
 
-/// How much of a vector is in use: all of it, or the first `count` lanes at the end of a row.
+/// Lanes of a vector in use: all, or the first `count` at the end of a row.
 struct Whole {};
 struct Part {
   size_t count;
@@ -33,7 +33,7 @@ HWY_INLINE V load(const bfloat16* p, Whole) {
   const hn::Rebind<uint32_t, Floats> d32;
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, &p->bits))));
 }
-/// Lanes past the part are zero.
+/// Lanes after the part are zero.
 template <class T>
 HWY_INLINE V load(const T* p, Part part) {
   alignas(64) T lanes[hn::MaxLanes(Floats())] = {};
@@ -68,7 +68,7 @@ HWY_INLINE V keep(V v, Part part) { return hn::IfThenElseZero(hn::FirstN(Floats(
 HWY_INLINE V keep_or(V v, V, Whole) { return v; }
 HWY_INLINE V keep_or(V v, V other, Part part) { return hn::IfThenElse(hn::FirstN(Floats(), part.count), v, other); }
 
-/// body(i, Whole) for every whole vector of [0, n), then body(i, Part) for what is left.
+/// Calls body(i, Whole) for every whole vector of [0, n), then body(i, Part) for the rest.
 template <class Body>
 HWY_INLINE void each_vector(int64_t n, const Body& body) {
   const auto lanes = static_cast<int64_t>(hn::Lanes(Floats()));

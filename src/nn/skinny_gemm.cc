@@ -1,4 +1,4 @@
-#include "nn/skinny_gemm.h"
+#include "nn/products.h"
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/skinny_gemm.cc"
@@ -11,7 +11,7 @@ namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
 /// Rows of b that are read side by side. They follow each other in memory, so the next ones are as far ahead as these
-/// are long, which is what is prefetched: the hardware alone stops at the ends of pages.
+/// are long, and the kernel prefetches them: the hardware prefetcher stops at the ends of pages.
 constexpr int together = 4;
 
 template <class T>

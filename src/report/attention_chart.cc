@@ -19,10 +19,10 @@ constexpr double kLeft = 46, kRight = 10;  // beside the panels
 constexpr double kGap = 10, kPanel = 96, kTitle = 16;
 constexpr double kSmall = 10, kUsual = 12;
 
-/// A mean of softmax weights, which rounding may carry past 1.
+/// Rounding may make a mean of softmax weights slightly larger than 1.
 bool is_weight(double value) { return value >= 0 && value <= 1.001; }
 
-/// Up to kMost of 0 .. count - 1, evenly spread, both ends among them.
+/// Up to kMost of the numbers 0 .. count - 1, evenly spread, including both ends.
 std::vector<int> some_of(int count) {
   std::vector<int> chosen;
   const int drawn = std::min(count, kMost);
@@ -141,7 +141,7 @@ class HeadPanels {
     }
   }
 
-  /// As many as fit: each is as wide as its digits.
+  /// Draws as many distances as fit.
   void draw_distances(Svg& svg, SvgPoint corner) const {
     double taken = corner.x - 10;
     const int64_t last = map_.distances.back();

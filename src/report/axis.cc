@@ -100,7 +100,7 @@ Axis logarithmic_axis(double low, double high) {
     }
     if (axis.ticks.size() >= 4) break;
   }
-  // More than about eight decades: every second, third, ... one.
+  // On more than about eight decades, label every second, third, ... tick.
   const size_t every = (axis.ticks.size() + 7) / 8;
   for (size_t i = 0; i < axis.ticks.size(); ++i) {
     if (every > 1 && i % every != 0) axis.ticks[i].label.clear();

@@ -11,7 +11,6 @@
 #include <span>
 
 #include "core/format.h"
-#include "report/gaps.h"
 #include "report/statistics.h"
 #include "report/summary.h"
 #include "report/verdict.h"
@@ -21,7 +20,7 @@ namespace alibi::report {
 namespace {
 
 /// Pixels beside the plot itself, roughly (tick labels, line labels); for choosing which labels fit.
-constexpr double kBesidePlot = 220;
+constexpr double kBesidePlot = 285;
 
 /// The methods in drawing order: alibi last, on top.
 std::vector<const MethodResults*> drawing_order(const CompareResults& results) {
@@ -51,8 +50,8 @@ Range y_range(const std::vector<Series>& series) {
   return range;
 }
 
-/// With room for the bands, but for at most as much again as the lines take, a factor, to either side: the interval of
-/// two seeds can be wider than any figure.
+/// Adds room for the bands: on either side at most the factor that the lines span, because the interval of two seeds
+/// can be very wide.
 Range with_bands(const Range& lines, const std::vector<Series>& series) {
   Range range = lines;
   const double most = lines.high / lines.low;
@@ -100,14 +99,22 @@ std::string one_run(const CompareResults& results) {
   return text + fmt::format("; means of {} seeds, bands: 95 % intervals", seeds);
 }
 
-/// Between seeds. Over blocks of text it would be as wide as the texts differ, which is the same for all methods.
+/// Only intervals between seeds are drawn. Those over blocks of text show how much texts differ, for all methods alike.
 Interval band_of(const MethodResults& method, const Interval& nll, bool as_perplexity) {
   if (method.seeds.size() < 2) return {};
   return as_perplexity ? Interval{std::exp(nll.low), std::exp(nll.high)} : nll;
 }
 
-Series position_series(const MethodResults& method) {
-  Series series{method.name, {}, "", ""};
+Series named_series(const CompareResults& results, const MethodResults& method) {
+  return {.method = method.name,
+          .points = {},
+          .end_value = "",
+          .end_note = "",
+          .has_not_learned = has_not_learned(results, method)};
+}
+
+Series position_series(const CompareResults& results, const MethodResults& method) {
+  Series series = named_series(results, method);
   const auto count = static_cast<int64_t>(method.per_position_nll.size());
   // Bins that grow by 2^(1/4): single positions at first, where the curve is steep and every one counts.
   for (int64_t begin = 0; begin < count;) {
@@ -170,7 +177,8 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
   chart.description = verdict(results);
   chart.markers = true;
   for (const MethodResults* method : drawing_order(results)) {
-    Series series{method->name, {}, "", stop_note(*method)};
+    Series series = named_series(results, *method);
+    series.end_note = stop_note(*method);
     for (const EvaluationPoint& point : method->evaluations) {
       const bool valid = measured(point);
       const std::string text = valid ? core::format_perplexity(point.perplexity) : "";
@@ -190,7 +198,7 @@ LineChart perplexity_chart(const CompareResults& results, double width) {
   range = with_bands(range, chart.series);
   chart.y = range.empty() ? linear_axis(1, 2) : value_axis(range.low, range.high);
   chart.x = length_axis(all_lengths(results), results.train_length, width - kBesidePlot);
-  chart.x_label = "Evaluation length in tokens, and as a multiple of the training length";
+  chart.x_label = "Evaluation length in tokens, × training length";
   chart.y_label = chart.y.logarithmic ? "Perplexity on held-out text (log scale, lower is better)"
                                       : "Perplexity on held-out text (lower is better)";
   if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
@@ -204,11 +212,10 @@ LineChart loss_chart(const CompareResults& results) {
   chart.title = "Training loss";
   chart.description = "Mean training loss of each method against the tokens it has seen.";
   chart.markers = false;
-  chart.width = kPageFigureWidth;
-  chart.height = 330;
+  chart.height = 320;
   Range tokens;
   for (const MethodResults* method : drawing_order(results)) {
-    Series series{method->name, {}, "", ""};
+    Series series = named_series(results, *method);
     for (const LossPoint& point : method->loss) {
       tokens.add(static_cast<double>(point.tokens));
       series.points.push_back({static_cast<double>(point.tokens), point.loss, ""});
@@ -217,7 +224,7 @@ LineChart loss_chart(const CompareResults& results) {
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
   chart.y = axis_of_losses(chart);
-  // A logarithmic scale gives the steep first part no more room than the long flat one.
+  // On a logarithmic scale the steep first part has as much room as the long flat part.
   if (tokens.empty()) tokens.add(1);
   chart.x = tokens.low > 0 ? logarithmic_axis(tokens.low, tokens.high) : linear_axis(tokens.low, tokens.high);
   chart.x.high = std::max(tokens.high, chart.x.low + 0.01 * std::abs(chart.x.low));
@@ -233,18 +240,17 @@ LineChart position_chart(const CompareResults& results) {
   chart.title = "Loss by position in the window";
   chart.description = "Mean loss of held-out tokens against their position in the evaluation window.";
   chart.markers = false;
-  chart.width = kPageFigureWidth;
-  chart.height = 330;
+  chart.height = 320;
   int64_t last = 0;
   for (const MethodResults* method : drawing_order(results)) {
-    Series series = position_series(*method);
+    Series series = position_series(results, *method);
     if (series.points.empty()) continue;
     last = std::max(last, static_cast<int64_t>(method->per_position_nll.size()));
     chart.series.push_back(std::move(series));
   }
   chart.y = axis_of_losses(chart);
   chart.x = position_axis(last);
-  chart.x_label = "Position in the window = tokens the model can look back on (log scale)";
+  chart.x_label = "Position in the window (log scale)";
   chart.y_label = "Mean loss in nats per token (lower is better)";
   if (last > results.train_length && results.train_length > 0) {
     chart.mark = static_cast<double>(results.train_length);
@@ -258,11 +264,10 @@ LineChart context_chart(const CompareResults& results) {
   chart.id = "context";
   chart.title = "Loss of the same tokens against the text before them";
   chart.description = "Mean loss of the same held-out tokens when more and more of the text before them is shown.";
-  chart.width = kPageFigureWidth;
-  chart.height = 330;
+  chart.height = 320;
   std::set<int64_t> contexts;
   for (const MethodResults* method : drawing_order(results)) {
-    Series series{method->name, {}, "", ""};
+    Series series = named_series(results, *method);
     for (const ContextPoint& point : method->context) {
       contexts.insert(point.context);
       series.points.push_back(
@@ -275,7 +280,7 @@ LineChart context_chart(const CompareResults& results) {
   }
   chart.y = axis_of_losses(chart);
   chart.x = length_axis({contexts.begin(), contexts.end()}, results.train_length, chart.width - kBesidePlot);
-  chart.x_label = "Tokens of text shown, and as a multiple of the training length";
+  chart.x_label = "Tokens of text, × training length";
   chart.y_label = "Mean loss in nats per token (lower is better)";
   if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
   chart.mark_label = fmt::format("training length {}", core::format_integer(results.train_length));
@@ -284,7 +289,7 @@ LineChart context_chart(const CompareResults& results) {
 
 namespace {
 
-/// From the runs themselves, which were not measured side by side.
+/// From the runs themselves, which were measured one after the other.
 std::vector<BarChart> speed_charts_of_runs(const CompareResults& results) {
   std::vector<BarChart> charts;
   add_bars(
@@ -332,7 +337,7 @@ std::string csv_field(const std::string& text) {
 
 std::vector<BarChart> cost_charts(const CompareResults& results) {
   std::vector<BarChart> charts = speed_charts(results);
-  // Numbers of int64_t, but the largest ones become 2^63 as a double.
+  // As a double, the largest values of int64_t become 2^63, which is out of range.
   const auto bytes = [](double value) { return core::format_bytes(static_cast<int64_t>(std::min(value, 0x1p62))); };
   add_bars(
       charts, results, {"train-memory", "Memory", "peak while training", {}},
@@ -342,10 +347,6 @@ std::vector<BarChart> cost_charts(const CompareResults& results) {
 
 std::string figure_svg(const CompareResults& results) {
   return draw(perplexity_chart(results, 720), print_theme(), true);
-}
-
-std::string compact_figure_svg(const CompareResults& results) {
-  return draw(compacted(perplexity_chart(results, 400)), print_theme(), true);
 }
 
 std::string figure_csv(const CompareResults& results) {

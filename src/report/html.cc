@@ -3,7 +3,8 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <optional>
+#include <cctype>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -13,10 +14,11 @@
 #include "report/figures.h"
 #include "report/json.h"
 #include "report/markup.h"
-#include "report/page_sections.h"
 #include "report/page_style.h"
 #include "report/summarize.h"
 #include "report/summary.h"
+#include "report/svg.h"
+#include "report/tables.h"
 #include "report/verdict.h"
 
 namespace alibi::report {
@@ -27,11 +29,13 @@ constexpr const char* kResultsFile = "results.json";
 constexpr const char* kReportFile = "report.html";
 
 std::string figure(const LineChart& chart, const std::string& caption) {
-  return fmt::format(
-      "<figure>\n<div class=\"wide\">{}</div>\n<div class=\"compact\">{}</div>\n"
-      "<figcaption>{}</figcaption>\n</figure>\n",
-      draw(chart, page_theme(), false), draw(compacted(chart), page_theme(), false),
-      chart.gaps.empty() ? caption : caption + " " + escape_markup(chart.gaps));
+  return fmt::format("<figure class=\"lines\">\n{}<figcaption>{}{}</figcaption>\n</figure>\n",
+                     draw(chart, page_theme(), false), caption,
+                     chart.gaps.empty() ? "" : " " + escape_markup(chart.gaps));
+}
+
+std::string folded(const char* summary, const Table& table) {
+  return fmt::format("<details><summary>{}</summary>\n{}</details>\n", summary, to_html(table));
 }
 
 /// The verdict as HTML; "15 %" must not be torn apart at the end of a line.
@@ -51,74 +55,209 @@ std::string section(const char* id, std::string_view heading, const std::string&
                      heading, body);
 }
 
+std::string fact(std::string_view name, const std::string& value, const std::string& more = "") {
+  return fmt::format("<div><dt>{}</dt><dd>{}{}</dd></div>\n", name, escape_markup(value),
+                     more.empty() ? "" : fmt::format(" <span>{}</span>", escape_markup(more)));
+}
+
+std::string setting(std::string_view name, const std::string& value) {
+  if (value.empty()) return "";
+  return fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escape_markup(name), escape_markup(value));
+}
+
+/// The held-out files, with what was scored of each.
+std::string held_out_table(const HeldOut& held_out) {
+  if (held_out.files.empty()) return "";
+  std::string out = fmt::format(
+      "<details><summary>Held-out text: {} bytes scored, in {} file{}</summary>\n<div "
+      "class=\"settings\"><table>\n<tbody>\n",
+      core::format_integer(held_out.bytes), core::format_integer(static_cast<int64_t>(held_out.files.size())),
+      held_out.files.size() == 1 ? "" : "s");
+  for (const HeldOutFile& file : held_out.files) {
+    out += setting(file.name, fmt::format("{} of {} bytes", core::format_integer(file.scored_bytes),
+                                          core::format_integer(file.bytes)));
+  }
+  return out + "</tbody></table></div></details>\n";
+}
+
+/// Prompt and sample as one text, cut at the end of the prompt and at the training length.
+std::string sample_text(const MethodResults& method, int64_t train_length) {
+  const std::string text = method.sample_prompt + method.sample;
+  const int64_t reached = method.sample_bytes_at_train_length < 0 ? train_length : method.sample_bytes_at_train_length;
+  const size_t prompt_end = method.sample_prompt.size();
+  const size_t limit = character_start(text, static_cast<size_t>(std::max<int64_t>(reached, 0)));
+  const auto part = [&](const char* css, size_t begin, size_t end) {
+    if (begin >= end) return std::string();
+    return fmt::format("<span class=\"{}\">{}</span>", css,
+                       visible_markup(std::string_view(text).substr(begin, end - begin)));
+  };
+  std::string out = part("prompt", 0, std::min(prompt_end, limit)) + part("within", prompt_end, limit);
+  if (limit < text.size()) {
+    out += fmt::format("<span class=\"passed\">here the text is {} tokens long, the training length</span>",
+                       core::format_integer(train_length));
+    out += part("past prompt", limit, prompt_end) + part("past", std::max(limit, prompt_end), text.size());
+  }
+  return out;
+}
+
+std::string facts_of(const CompareResults& results) {
+  std::string out = "<dl class=\"facts\">\n";
+  const std::vector<int64_t> lengths = all_lengths(results);
+  out += fact("Trained at", core::format_integer(results.train_length) + " tokens", "in each window");
+  if (!lengths.empty()) {
+    out += fact("Tested up to", core::format_integer(lengths.back()) + " tokens",
+                core::format_multiple(lengths.back(), results.train_length) + "× the training length");
+  }
+  if (results.parameters > 0) {
+    out += fact("Model", core::format_count(static_cast<double>(results.parameters)) + " parameters",
+                results.preset.empty() ? "" : results.preset + " preset");
+  }
+  if (results.train_bytes > 0) {
+    const std::string scored = results.held_out.bytes > 0 ? core::format_bytes(results.held_out.bytes) + " of " : "";
+    out += fact("Training text", core::format_bytes(results.train_bytes),
+                fmt::format("scored: {}{} held out", scored, core::format_bytes(results.valid_bytes)));
+  }
+  if (!results.tokenizer.empty()) {
+    const bool bytes = results.tokenizer == "byte";
+    out += fact("Tokenizer", results.tokenizer,
+                bytes ? "" : core::format_integer(results.vocab_size) + " different tokens");
+  }
+  if (!results.methods.empty() && results.methods[0].train_tokens > 0) {
+    out += fact("Training", core::format_count(static_cast<double>(results.methods[0].train_tokens)) + " tokens",
+                "per method, same batches");
+  }
+  if (results.seconds > 0) {
+    out +=
+        fact("Took", core::format_duration(results.seconds),
+             results.threads > 0 ? fmt::format("{} thread{}", results.threads, results.threads == 1 ? "" : "s") : "");
+  }
+  return out + "</dl>\n";
+}
+
+std::string samples_of(const CompareResults& results) {
+  std::string out;
+  for (const MethodResults& method : results.methods) {
+    if (method.sample.empty() && method.sample_note.empty()) continue;
+    out += fmt::format("<h3>{}{}</h3>\n", marker_picture(method.name, page_theme()), escape_markup(method.name));
+    if (!method.sample.empty()) {
+      out += fmt::format("<div class=\"text\" tabindex=\"0\" role=\"region\" aria-label=\"Text by {}\">{}</div>\n",
+                         escape_markup(method.name), sample_text(method, results.train_length));
+    }
+    if (!method.sample_note.empty())
+      out += fmt::format("<p class=\"note\">{}</p>\n", escape_markup(method.sample_note));
+  }
+  return out;
+}
+
+std::string settings_of(const CompareResults& results) {
+  std::string out;
+  if (!results.command.empty()) {
+    out += fmt::format("<p>To repeat it:</p>\n<pre><code>{}</code></pre>\n", escape_markup(results.command));
+  }
+  out += "<div class=\"settings\"><table>\n<tbody>\n";
+  // A fact that the caller's own settings contain is not repeated.
+  const auto add = [&](std::string_view name, const std::string& value) {
+    const bool given = std::any_of(results.settings.begin(), results.settings.end(), [&](const auto& entry) {
+      return std::equal(name.begin(), name.end(), entry.first.begin(), entry.first.end(), [](char a, char b) {
+        return std::tolower(static_cast<unsigned char>(a)) == std::tolower(static_cast<unsigned char>(b));
+      });
+    });
+    if (!given) out += setting(name, value);
+  };
+  const auto corpus = [](int64_t bytes, int64_t files) {
+    if (bytes <= 0) return std::string();
+    return core::format_integer(bytes) + " bytes" +
+           (files > 0 ? fmt::format(" in {} file{}", core::format_integer(files), files == 1 ? "" : "s") : "");
+  };
+  add("Version", results.version.empty() ? "" : "alibi " + results.version);
+  add("Machine", results.machine);
+  add("Threads", results.threads > 0 ? fmt::format("{}", results.threads) : "");
+  add("Seed", fmt::format("{}", results.seed));
+  add("Started", results.started);
+  add("Text", results.corpus_name);
+  add("Training text", corpus(results.train_bytes, results.train_files));
+  add("Held-out text", corpus(results.valid_bytes, results.valid_files));
+  for (const auto& [name, value] : results.settings) out += setting(name, value);
+  for (const MethodResults& method : results.methods) out += setting(method.name + " model", method.model_folder);
+  return out + "</tbody></table></div>\n" + held_out_table(results.held_out);
+}
+
 std::string perplexity_section(const CompareResults& results) {
   const std::string caption = fmt::format(
-      "Each model was trained on windows of {} tokens ({}), then read the same held-out text in windows of each "
-      "length; "
-      "the tokens that are scored are the same ones. The dashed line marks the training length; everything to its "
-      "right "
-      "is longer than anything a model saw in training.",
+      "Each model was trained on windows of {} tokens ({}) and then evaluated on the same held-out tokens in windows "
+      "of "
+      "each length. The vertical line marks the training length. Everything to its right is longer than anything a "
+      "model saw in training.",
       core::format_integer(results.train_length), seeds_text(results));
-  return section("perplexity", "Perplexity against evaluation length",
-                 figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" + perplexity_table(results) +
-                     bits_table(results) + difference_table(results) + details_table(results));
+  std::string body = figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" +
+                     to_html(perplexity_table(results)) + to_html(bits_table(results));
+  if (results.methods.size() > 1) {
+    body += folded("Differences between methods", difference_table(results, all_lengths(results)));
+  }
+  body += folded("All numbers: loss, intervals, bits per byte, tokens, speed", details_table(results));
+  return section("perplexity", "Perplexity against evaluation length", body);
 }
 
 std::string cost_section(const CompareResults& results) {
-  const std::vector<BarChart> charts = cost_charts(results);
   std::string body;
-  if (!charts.empty()) {
+  if (const std::vector<BarChart> charts = cost_charts(results); !charts.empty()) {
     body += "<figure class=\"bars\">\n";
     for (const BarChart& chart : charts) body += draw(chart, page_theme());
     body += "</figure>\n";
   }
-  return section("cost", "Speed and memory",
-                 body + ways_table(results) + "<h3>The numbers</h3>\n" + cost_table(results));
+  if (const std::vector<WayToRead> ways = ways_to_read(results); !ways.empty()) {
+    body += "<h3>Windows, and one pass</h3>\n" + to_html(ways_table(results, ways));
+  }
+  body += "<h3>The numbers</h3>\n" + to_html(speed_table(results));
+  if (const std::string note = speed_note(results); !note.empty()) {
+    body += "<p class=\"note\">" + escape_markup(note) + "</p>\n";
+  }
+  return section("cost", "Speed and memory", body + to_html(cost_table(results)));
 }
 
 std::string loss_section(const CompareResults& results) {
   const LineChart chart = loss_chart(results);
   if (chart.series.empty()) return "";
-  return section(
-      "loss", "Training",
-      figure(chart, "Mean loss since the point before. All methods saw the same batches in the same order."));
+  return section("loss", "Training",
+                 figure(chart,
+                        "Each point is the mean training loss of the updates since the previous point. All methods saw "
+                        "the same batches in the same order."));
 }
 
-/// Whether far text helps: the same targets, seen with more and more of it.
-std::string context_part(const CompareResults& results) {
+/// Whether far text helps: the same targets, with more and more text before them.
+std::string context_section(const CompareResults& results) {
   const LineChart chart = context_chart(results);
   if (chart.series.empty()) return "";
   std::string text =
-      "<h3>The same tokens, with more text before them</h3>\n"
-      "<p>Here no token stands at the beginning of a window: the same held-out tokens, in groups of 16, are predicted "
-      "from 16, 32, 64 ... tokens of text. What falls here is what a method gains from far text.</p>\n";
-  text += figure(chart, "Each group of 16 tokens ends a window of so many tokens.");
-  std::string notes;
-  for (const MethodResults& method : results.methods) {
-    const std::optional<EarlyTokenCurse> curse = early_token_curse(results.held_out, method);
-    if (!curse) continue;
-    notes += fmt::format(
-        "<li>{}: windows of {} lower the loss by {} nats against windows of {}; tokens that have all their text "
-        "gain {}. So <strong>{}&nbsp;%</strong> of the gain is the early token curse.</li>\n",
-        escape_markup(method.name), core::format_integer(curse->to), core::format_decimal(curse->gain, 4),
-        core::format_integer(curse->from), core::format_decimal(curse->with_text, 4),
-        core::format_decimal(100 * curse->share, 0));
-  }
-  return notes.empty() ? text : text + "<ul>\n" + notes + "</ul>\n";
+      "<p>The same held-out tokens, in groups of 16, are predicted with 16, 32, 64, ... tokens of text. A curve that "
+      "keeps falling to the right of the training length belongs to a method that gains from text farther away than it "
+      "saw in training. A curve that rises there belongs to a method that fails past its training length.</p>\n";
+  text += figure(chart, "Only the last 16 tokens of each window are scored, so all lengths score the same tokens.");
+  const std::vector<std::string> notes = early_token_notes(results);
+  if (!notes.empty()) text += "<ul>\n";
+  for (const std::string& note : notes) text += "<li>" + escape_markup(note) + "</li>\n";
+  if (!notes.empty()) text += "</ul>\n";
+  return section("context", "Does more text help?", text);
 }
 
 std::string position_section(const CompareResults& results) {
   const LineChart chart = position_chart(results);
   if (chart.series.empty()) return "";
-  const std::string text =
+  int64_t length = 0;
+  for (const MethodResults& method : results.methods) length = std::max(length, method.per_position_length);
+  const std::string text = fmt::format(
       "<p>The first tokens of a window are predicted from almost nothing, so their loss is high: the <em>early token "
-      "curse</em>. Longer windows contain fewer such beginnings, and that alone lowers perplexity. So a perplexity\n"
-      "that falls with the evaluation length does not yet show that a model uses distant tokens; a curve that keeps\n"
-      "falling to the right of the training length points to it. A curve that rises there belongs to a method that\n"
-      "fails past its training length.</p>\n";
+      "curse</em>. Longer windows contain fewer such beginnings, and that alone lowers perplexity. This figure shows "
+      "the "
+      "loss at each position of windows of {} tokens. Different positions hold different text, so compare the methods "
+      "at one position. A rise that all curves share comes from the text.</p>\n",
+      core::format_integer(length));
   return section("positions", "Loss by position: the early token curse",
-                 text + figure(chart, "Neighbouring positions are averaged, the more the further to the right.") +
-                     position_table(results) + context_part(results));
+                 text +
+                     figure(chart,
+                            "Positions count from 1. Neighbouring positions are averaged, more of them further to the "
+                            "right.") +
+                     folded("The same as a table", position_table(results)));
 }
 
 std::string attention_section(const CompareResults& results) {
@@ -127,21 +266,22 @@ std::string attention_section(const CompareResults& results) {
     if (drawn.empty()) continue;
     return section(
         "attention", "Where the heads look",
-        fmt::format("<p>How much weight a key gets on average at each distance, in windows of {} held-out tokens, in "
-                    "{}'s first model. The dashed line is what the head's slope alone would give: where the two "
-                    "differ, the model has learned where to look.</p>\n",
-                    core::format_integer(method.attention.length), escape_markup(method.name)) +
+        fmt::format(
+            "<p>The mean weight that a key gets at each distance, in windows of {} held-out tokens, in the model "
+            "that {} trained from the first seed. The dashed line is the weight that the slope of the head "
+            "alone would give. Where the two differ, the model has learned where to look.</p>\n",
+            core::format_integer(method.attention.length), escape_markup(method.name)) +
             "<figure>\n" + drawn + "</figure>\n");
   }
   return "";
 }
 
 std::string sample_section(const CompareResults& results) {
-  const std::string samples = samples_section(results);
+  const std::string samples = samples_of(results);
   if (samples.empty()) return "";
   return section("samples", "What the models write past their training length",
-                 "<p>Each model goes on from the same prompt (bold). Bytes that are no text are shown as "
-                 "<i class=\"byte\">\\x1b</i>.</p>\n" +
+                 "<p>Each model continues the same prompt (bold). Bytes that are not valid text appear as codes, for "
+                 "example <i class=\"byte\">\\x1b</i> for the byte 0x1b.</p>\n" +
                      samples);
 }
 
@@ -165,10 +305,10 @@ std::string report_html(const CompareResults& results) {
   out +=
       fmt::format("<header>\n<p class=\"kind\">Train short, test long</p>\n<h1>{}</h1>\n<p class=\"verdict\">{}</p>\n",
                   title, verdict_markup(results));
-  out += facts_section(results) + "</header>\n<main>\n";
-  out += perplexity_section(results) + cost_section(results) + loss_section(results) + position_section(results) +
-         attention_section(results) + sample_section(results) +
-         section("settings", "Settings, and how to repeat it", settings_section(results));
+  out += facts_of(results) + "</header>\n<main>\n";
+  out += perplexity_section(results) + context_section(results) + position_section(results) + cost_section(results) +
+         loss_section(results) + attention_section(results) + sample_section(results) +
+         section("settings", "Settings and command", settings_of(results));
   out +=
       "</main>\n<footer><p>Written by <code>alibi compare</code>. ALiBi: Press, Smith and Lewis,\n<cite>Train Short, "
       "Test Long: Attention with Linear Biases Enables Input Length Extrapolation</cite>, ICLR 2022.\nThe numbers of "
@@ -181,10 +321,9 @@ bool holds_report(const std::filesystem::path& folder) {
 }
 
 void write_report(const CompareResults& results, const std::filesystem::path& folder) {
-  // All is made before anything is written, so that no error leaves half a report.
+  // Everything is made before anything is written, so that an error leaves no half of a report.
   std::vector<std::pair<const char*, std::string>> files = {{kResultsFile, to_json(results)},
                                                             {"figure.svg", figure_svg(results)},
-                                                            {"figure-compact.svg", compact_figure_svg(results)},
                                                             {"figure.csv", figure_csv(results)},
                                                             {kReportFile, report_html(results)}};
   for (const MethodResults& method : results.methods) {

@@ -1,4 +1,4 @@
-// The report: one page that needs nothing but itself.
+// The report: one page without external files.
 #pragma once
 
 #include <filesystem>

@@ -1,117 +1,225 @@
 #include "report/json.h"
 
+#include <algorithm>
 #include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/check.h"
+#include "report/json_fields.h"
+#include "report/summarize.h"
 
 namespace alibi::report {
-
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-Json number(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+class Writer {
+ public:
+  static constexpr bool writes = true;
 
-Json numbers(const std::vector<double>& values) {
-  Json array = Json::array();
-  for (const double value : values) array.push_back(number(value));
-  return array;
-}
-
-Json interval_json(const Interval& interval) { return Json::array({number(interval.low), number(interval.high)}); }
-
-Json context_json(const ContextPoint& point) {
-  Json json = {{"context", point.context}, {"nll", number(point.nll)}};
-  if (std::isfinite(point.interval.low)) json["interval"] = interval_json(point.interval);
-  if (!point.block_nll.empty()) json["block_nll"] = numbers(point.block_nll);
-  return json;
-}
-
-Json attention_json(const AttentionMap& map) {
-  Json heads = Json::array();
-  for (const HeadAttention& head : map.heads) {
-    heads.push_back({{"layer", head.layer},
-                     {"head", head.head},
-                     {"slope", number(head.slope)},
-                     {"weight", numbers(head.weight)},
-                     {"bias", numbers(head.bias)}});
+  template <class T>
+  void value(const char* key, const T& value) {
+    json_[key] = json_of(value);
   }
-  return {{"length", map.length}, {"distances", map.distances}, {"heads", heads}};
-}
-
-Json run_json(const RunResults& method) {
-  Json loss = Json::array(), loss_tokens = Json::array(), loss_steps = Json::array();
-  for (const LossPoint& point : method.loss) {
-    loss.push_back(number(point.loss));
-    loss_tokens.push_back(point.tokens);
-    loss_steps.push_back(point.step);
+  template <class T>
+  void needed(const char* key, const T& value) {
+    json_[key] = json_of(value);
   }
-  Json evaluations = Json::array();
-  for (const EvaluationPoint& point : method.evaluations) evaluations.push_back(to_json(point));
-  Json sliding = Json::array(), context = Json::array();
-  for (const EvaluationPoint& point : method.sliding) sliding.push_back(to_json(point));
-  Json interpolated = Json::array(), streaming = Json::array();
-  for (const EvaluationPoint& point : method.interpolated) interpolated.push_back(to_json(point));
-  for (const EvaluationPoint& point : method.streaming) streaming.push_back(to_json(point));
-  for (const ContextPoint& point : method.context) context.push_back(context_json(point));
-  Json json = {
-      {"method", method.method},
-      {"train_length", method.train_length},
-      {"seed", method.seed},
-      {"parameters", method.parameters},
-      {"train",
-       {{"tokens", method.train_tokens},
-        {"learning_rate", number(method.learning_rate)},
-        {"seconds", number(method.train_seconds)},
-        {"tokens_per_second", number(method.train_tokens_per_second)},
-        {"flops_per_token", number(method.train_flops_per_token)},
-        {"peak_bytes", method.train_peak_bytes},
-        {"loss", loss},
-        {"loss_tokens", loss_tokens},
-        {"loss_steps", loss_steps}}},
-      {"eval", evaluations},
-      {"sliding", sliding},
-      {"interpolated", interpolated},
-      {"streaming", streaming},
-      {"context", context},
-      {"eval_peak_bytes", method.eval_peak_bytes},
-      {"per_position", {{"length", method.per_position_length}, {"nll", numbers(method.per_position_nll)}}},
-  };
-  if (!method.attention.heads.empty()) json["attention"] = attention_json(method.attention);
-  json["sample"] = {{"prompt", method.sample_prompt},
-                    {"text", method.sample},
-                    {"note", method.sample_note},
-                    {"bytes_at_train_length", method.sample_bytes_at_train_length}};
-  json["model_folder"] = method.model_folder;
-  if (!method.diverged.empty()) json["diverged"] = method.diverged;
-  return json;
-}
-
-/// The means, with the numbers of each run behind them.
-Json method_json(const MethodResults& method) {
-  Json json = {{"name", method.name}, {"seeds", method.seeds}};
-  json.update(run_json(method));
-  json.erase("seed");
-  return json;
-}
-
-Json speed_json(const MethodSpeed& speed) {
-  Json points = Json::array();
-  for (const SpeedPoint& point : speed.points) {
-    points.push_back({{"work", point.work},
-                      {"length", point.length},
-                      {"tokens_per_second", number(point.tokens_per_second)},
-                      {"cpu_seconds_per_million_tokens", number(point.cpu_seconds)},
-                      {"spread", number(point.spread)}});
+  template <class Integer>
+  void within(const char* key, Integer value, Integer, Integer) {
+    json_[key] = value;
   }
-  return {{"method", speed.method}, {"skip_rule", !speed.all_keys}, {"points", points}};
+  void measurement(const char* key, double value, bool gap, bool) { json_[key] = gap ? Json(nullptr) : json_of(value); }
+  void unless_unknown(const char* key, double value) {
+    if (std::isfinite(value)) json_[key] = value;
+  }
+  template <class T>
+  void unless_empty(const char* key, const T& value) {
+    if (!value.empty()) json_[key] = json_of(value);
+  }
+  void interval(const Interval& interval) {
+    if (std::isfinite(interval.low)) json_["interval"] = json_of(std::vector<double>{interval.low, interval.high});
+  }
+  template <class T>
+  void list(const char* key, const std::vector<T>& items) {
+    Json& array = json_[key] = Json::array();
+    for (const T& item : items) {
+      Writer writer;
+      fields(writer, item);
+      array.push_back(std::move(writer.json_));
+    }
+  }
+  template <class Visit>
+  void group(const char* key, const Visit& visit) {
+    Writer writer;
+    visit(writer);
+    json_[key] = std::move(writer.json_);
+  }
+  void loss(const std::vector<LossPoint>& points) {
+    for (const char* key : {"loss", "loss_tokens", "loss_steps"}) json_[key] = Json::array();
+    for (const LossPoint& point : points) {
+      json_["loss"].push_back(json_of(point.loss));
+      json_["loss_tokens"].push_back(point.tokens);
+      json_["loss_steps"].push_back(point.step);
+    }
+  }
+  void pairs(const char* key, const std::vector<std::pair<std::string, std::string>>& values) {
+    json_[key] = Json::object();
+    for (const auto& [name, value] : values) json_[key][name] = value;
+  }
+
+  static bool has(const char*, bool present) { return present; }
+  static const char* where() { return "results"; }
+  Json& json() { return json_; }
+
+ private:
+  template <class T>
+  static Json json_of(const T& value) {
+    return value;
+  }
+  static Json json_of(double value) { return std::isfinite(value) ? Json(value) : Json(nullptr); }
+  static Json json_of(const std::vector<double>& values) {
+    Json array = Json::array();
+    for (const double value : values) array.push_back(json_of(value));
+    return array;
+  }
+
+  Json json_ = Json::object();
+};
+
+template <class T>
+Json json_of_fields(const T& value) {
+  Writer writer;
+  fields(writer, value);
+  return std::move(writer.json());
 }
 
-Json held_out_json(const HeldOut& held_out) {
-  Json files = Json::array();
-  for (const HeldOutFile& file : held_out.files) {
-    files.push_back({{"name", file.name}, {"bytes", file.bytes}, {"scored_bytes", file.scored_bytes}});
+/// One object of the file; `where` is its path for messages.
+class Reader {
+ public:
+  static constexpr bool writes = false;
+
+  Reader(const Json& json, std::string where) : json_(json), where_(std::move(where)) {
+    check(json_.is_object(), "[report] {} is {}, expected an object", where_, json_.type_name());
   }
-  return {{"bytes", held_out.bytes}, {"block_tokens", held_out.block_tokens}, {"files", files}};
-}
+
+  template <class T>
+  void value(const char* key, T& value) const {
+    const auto found = json_.find(key);
+    if (found != json_.end()) convert(*found, key, value);
+  }
+  /// Reads a key that every version wrote and that every report needs.
+  template <class T>
+  void needed(const char* key, T& result) const {
+    check(json_.contains(key), "[report] {}.{} is missing", where_, key);
+    value(key, result);
+  }
+  template <class Integer>
+  void within(const char* key, Integer& value, Integer least, Integer most) const {
+    needed(key, value);
+    check(value >= least && value <= most, "[report] {}.{} is {}, expected {} to {}", where_, key, value, least, most);
+  }
+  void measurement(const char* key, double& result, bool gap, bool is_needed) const {
+    result = std::numeric_limits<double>::quiet_NaN();
+    is_needed && !gap ? needed(key, result) : value(key, result);
+  }
+  void unless_unknown(const char* key, double& result) const { value(key, result); }
+  template <class T>
+  void unless_empty(const char* key, T& result) const {
+    value(key, result);
+  }
+  void interval(Interval& interval) const {
+    std::vector<double> ends;
+    value("interval", ends);
+    if (ends.empty()) return;
+    check(ends.size() == 2, "[report] {}.interval has {} ends, expected 2", where_, ends.size());
+    interval = {ends[0], ends[1]};
+  }
+  template <class T>
+  void list(const char* key, std::vector<T>& items) const {
+    each(key, [&](Reader& item) { fields(item, items.emplace_back()); });
+  }
+  template <class Visit>
+  void group(const char* key, const Visit& visit) const {
+    static const Json empty = Json::object();
+    const auto found = json_.find(key);
+    Reader reader(found == json_.end() ? empty : *found, where_ + "." + key);
+    visit(reader);
+  }
+  void loss(std::vector<LossPoint>& points) const {
+    std::vector<double> loss;
+    std::vector<int64_t> tokens, steps;
+    value("loss", loss);
+    value("loss_tokens", tokens);
+    value("loss_steps", steps);
+    for (const auto& [key, values] : {std::pair("loss_tokens", &tokens), std::pair("loss_steps", &steps)}) {
+      check(values->size() == loss.size() || values->empty(), "[report] {}.{} has {} values, loss has {}", where_, key,
+            values->size(), loss.size());
+    }
+    for (size_t i = 0; i < loss.size(); ++i) {
+      points.push_back({steps.empty() ? 0 : steps[i], tokens.empty() ? 0 : tokens[i], loss[i]});
+    }
+  }
+  void pairs(const char* key, std::vector<std::pair<std::string, std::string>>& values) const {
+    group(key, [&](const Reader& object) {
+      for (const auto& item : object.json_.items()) {
+        object.value(item.key().c_str(), values.emplace_back(item.key(), "").second);
+      }
+    });
+  }
+
+  template <class Use>
+  void each(const char* key, const Use& use) const {
+    const auto found = json_.find(key);
+    if (found == json_.end()) return;
+    check(found->is_array(), "[report] {}.{} is {}, expected an array", where_, key, found->type_name());
+    size_t index = 0;
+    for (const Json& item : *found) {
+      Reader reader(item, fmt::format("{}.{}[{}]", where_, key, index++));
+      use(reader);
+    }
+  }
+  bool has(const char* key, bool = false) const { return json_.contains(key); }
+  const std::string& where() const { return where_; }
+
+ private:
+  void convert(const Json& json, const char* key, std::string& value) const {
+    check(json.is_string(), "[report] {}.{} is {}, expected a string", where_, key, json.type_name());
+    value = json.get<std::string>();
+  }
+  void convert(const Json& json, const char* key, double& value) const {
+    check(json.is_number() || json.is_null(), "[report] {}.{} is {}, expected a number or null", where_, key,
+          json.type_name());
+    value = json.is_null() ? std::numeric_limits<double>::quiet_NaN() : json.get<double>();
+  }
+  void convert(const Json& json, const char* key, bool& value) const {
+    check(json.is_boolean(), "[report] {}.{} is {}, expected true or false", where_, key, json.type_name());
+    value = json.get<bool>();
+  }
+  template <class Integer>
+  void convert(const Json& json, const char* key, Integer& value) const {
+    check(json.is_number(), "[report] {}.{} is {}, expected an integer", where_, key, json.type_name());
+    const bool fits = json.is_number_unsigned()  ? std::in_range<Integer>(json.get<uint64_t>())
+                      : json.is_number_integer() ? std::in_range<Integer>(json.get<int64_t>())
+                                                 : false;
+    check(fits, "[report] {}.{} is {}, expected an integer of {} bits", where_, key, json.dump(), 8 * sizeof(Integer));
+    value = json.get<Integer>();
+  }
+  template <class T>
+  void convert(const Json& json, const char* key, std::vector<T>& values) const {
+    check(json.is_array(), "[report] {}.{} is {}, expected an array", where_, key, json.type_name());
+    values.clear();
+    for (const Json& item : json) {
+      T value{};
+      convert(item, key, value);
+      values.push_back(value);
+    }
+  }
+
+  const Json& json_;
+  std::string where_;
+};
 
 /// nlohmann's pretty printer puts each number of a loss curve on a line of its own; here such arrays take one line.
 void write(const Json& json, int indent, std::string& out) {
@@ -136,63 +244,97 @@ void write(const Json& json, int indent, std::string& out) {
   out += json.is_object() ? "}" : "]";
 }
 
-}  // namespace
-
-nlohmann::ordered_json to_json(const RunResults& run) { return run_json(run); }
-
-nlohmann::ordered_json to_json(const std::vector<MethodSpeed>& speeds) {
-  Json json = Json::array();
-  for (const MethodSpeed& speed : speeds) json.push_back(speed_json(speed));
-  return json;
+Json parse(std::string_view text, const std::string& source) {
+  const std::string_view name = source.empty() ? std::string_view("the text") : source;
+  try {
+    return Json::parse(text);
+  } catch (const Json::parse_error& error) {
+    const std::string_view before = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
+    const auto line = 1 + std::count(before.begin(), before.end(), '\n');
+    const size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
+    if (before.size() >= text.size()) fail("[report] {} is cut short: it ends in line {}", name, line);
+    fail("[report] {} is not JSON: line {}, column {}", name, line, column);
+  } catch (const Json::out_of_range&) {
+    fail("[report] {} holds a number beyond the range of a double", name);
+  }
 }
 
-nlohmann::ordered_json to_json(const EvaluationPoint& point) {
-  Json json = {{"length", point.length}, {"stride", point.stride}};
-  const bool gap = !point.gap.empty();
-  const auto unless_gap = [gap](double value) { return gap ? Json(nullptr) : number(value); };
-  json["tokens"] = gap ? 0 : point.tokens;
-  json["nll"] = unless_gap(point.nll);
-  json["perplexity"] = unless_gap(point.perplexity);
-  json["bits_per_byte"] = unless_gap(point.bits_per_byte);
-  json["tokens_per_second"] = unless_gap(point.tokens_per_second);
-  if (std::isfinite(point.deviation)) json["deviation"] = point.deviation;
-  if (std::isfinite(point.interval.low)) json["interval"] = interval_json(point.interval);
-  if (!point.block_nll.empty()) json["block_nll"] = numbers(point.block_nll);
-  if (gap) json["error"] = point.gap;
-  return json;
+/// Versions that knew one run of a method wrote it as the method.
+RunResults read_method_as_run(Reader& json, const CompareResults& results) {
+  RunResults run;
+  fields(json, run);
+  json.needed("name", run.method);
+  if (run.train_length == 0) run.train_length = results.train_length;
+  run.seed = results.seed;
+  return run;
+}
+
+}  // namespace
+
+Json to_json(const RunResults& run) { return json_of_fields(run); }
+
+Json to_json(const EvaluationPoint& point) { return json_of_fields(point); }
+
+Json to_json(const std::vector<MethodSpeed>& speeds) {
+  Writer writer;
+  writer.list("speed", speeds);
+  return std::move(writer.json()["speed"]);
 }
 
 std::string to_json(const CompareResults& results) {
-  Json json = {
-      {"train_length", results.train_length}, {"seed", results.seed},
-      {"threads", results.threads},           {"preset", results.preset},
-      {"parameters", results.parameters},
-  };
-  json["corpus"] = {{"name", results.corpus_name},
-                    {"train_bytes", results.train_bytes},
-                    {"valid_bytes", results.valid_bytes},
-                    {"train_files", results.train_files},
-                    {"valid_files", results.valid_files}};
-  json["held_out"] = held_out_json(results.held_out);
-  json["tokenizer"] = {{"kind", results.tokenizer}, {"vocab_size", results.vocab_size}};
-  json["methods"] = Json::array();
-  for (const MethodResults& method : results.methods) json["methods"].push_back(method_json(method));
-  json["runs"] = Json::array();
-  for (const MethodResults& method : results.methods) {
-    for (const RunResults& run : method.runs) json["runs"].push_back(run_json(run));
-  }
-  json["speed"] = to_json(results.speed);
-  json["runs_planned"] = results.runs_planned;
-  json["command"] = results.command;
-  json["machine"] = results.machine;
-  json["version"] = results.version;
-  json["started"] = results.started;
-  json["seconds"] = number(results.seconds);
-  json["settings"] = Json::object();
-  for (const auto& [key, value] : results.settings) json["settings"][key] = value;
+  Writer writer;
+  fields(writer, results, [&] {
+    Json& methods = writer.json()["methods"] = Json::array();
+    Json& runs = writer.json()["runs"] = Json::array();
+    for (const MethodResults& method : results.methods) {
+      Json json = {{"name", method.name}, {"seeds", method.seeds}};
+      json.update(to_json(static_cast<const RunResults&>(method)));
+      json.erase("seed");
+      methods.push_back(std::move(json));
+      for (const RunResults& run : method.runs) runs.push_back(to_json(run));
+    }
+  });
   std::string out;
-  write(json, 0, out);
+  write(writer.json(), 0, out);
   return out + "\n";
+}
+
+RunResults run_from_json(const nlohmann::json& json, const std::string& where) {
+  const Json ordered = Json::parse(json.dump());
+  Reader reader(ordered, where);
+  RunResults run;
+  fields(reader, run);
+  return run;
+}
+
+std::vector<MethodSpeed> speed_from_json(const nlohmann::json& json, const std::string& where) {
+  const Json ordered = {{"speed", Json::parse(json.dump())}};
+  std::vector<MethodSpeed> speeds;
+  Reader(ordered, where).list("speed", speeds);
+  return speeds;
+}
+
+CompareResults results_from_json(std::string_view text, const std::string& source) {
+  const Json json = parse(text, source);
+  Reader top(json, source.empty() ? "results" : source + ": results");
+  CompareResults results;
+  std::vector<RunResults> runs;
+  fields(top, results, [&] {
+    if (!top.has("runs")) {
+      check(top.has("methods"), "[report] {}.runs is missing", top.where());
+      top.each("methods", [&](Reader& item) { runs.push_back(read_method_as_run(item, results)); });
+      return;
+    }
+    top.each("runs", [&](Reader& item) {
+      RunResults& run = runs.emplace_back();
+      item.needed("method", run.method);
+      item.needed("seed", run.seed);
+      fields(item, run);
+      item.within("train_length", run.train_length, int64_t{1}, kMostTokens);
+    });
+  });
+  results.methods = methods_of(runs, results.held_out);
+  return results;
 }
 
 }  // namespace alibi::report

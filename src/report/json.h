@@ -1,4 +1,4 @@
-// results.json: written, and read again so that a report can be redrawn.
+// Writing and reading results.json.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -25,7 +25,7 @@ std::vector<MethodSpeed> speed_from_json(const nlohmann::json& json, const std::
 std::string to_json(const CompareResults& results);
 
 /// Reads what to_json wrote, in this version or an earlier one. Keys that not every version wrote may be missing and
-/// keep their defaults, unknown keys are ignored, null numbers are NaN. Methods are made anew from their runs.
+/// keep their defaults, unknown keys are ignored, null numbers are NaN. Methods are computed from their runs.
 /// Throws Error, naming `source` and the key, for text that is not JSON, what is missing, and values of the wrong kind.
 CompareResults results_from_json(std::string_view text, const std::string& source = "");
 

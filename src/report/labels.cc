@@ -26,7 +26,7 @@ std::vector<double> spread(const std::vector<double>& wanted, double gap, double
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return wanted[a] < wanted[b]; });
 
-  // Pool adjacent violators: a block of labels `gap` apart sits where the mean of its members' wishes is met.
+  // Pool adjacent violators: a block of labels `gap` apart lies at the mean of the heights that its members want.
   struct Block {
     double sum;  // of (wish - offset within the block)
     size_t count;

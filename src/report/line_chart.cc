@@ -6,20 +6,68 @@
 #include <cmath>
 #include <utility>
 
+#include "core/format.h"
 #include "report/labels.h"
+#include "report/markup.h"
 #include "report/svg.h"
 
 namespace alibi::report {
 
 namespace {
 
-constexpr double kTickSize = 12;
-constexpr double kLabelSize = 13;
-constexpr double kLabelGap = 17;  ///< between the base lines of two labels
+// Large enough to be read on a phone, where the figure is scaled down. The page makes them smaller on wide screens.
+constexpr double kTickSize = 13.5, kSecondTickSize = 12.5, kLabelSize = 15, kSubtitleSize = 13;
+constexpr double kLabelGap = 18;  ///< between the base lines of two labels
+constexpr double kNoteHeight = 18;
 
-std::string end_text(const Series& series, bool compact) {
-  if (compact) return series.end_value;
-  return series.end_value.empty() ? series.method : series.method + " " + series.end_value;
+/// The last point with a number, if there is one.
+const ChartPoint* last_point(const Series& series) {
+  const auto found = std::find_if(series.points.rbegin(), series.points.rend(),
+                                  [](const ChartPoint& point) { return std::isfinite(point.y); });
+  return found == series.points.rend() ? nullptr : &*found;
+}
+
+/// What stands behind the name at the end of a line.
+std::string end_value(const Series& series) { return last_point(series) == nullptr ? "no value" : series.end_value; }
+
+/// The beginning of a name that would take too much of the figure's width.
+std::string shortened(const std::string& name, double width) {
+  const auto most = static_cast<size_t>(0.4 * width / text_width("x", kLabelSize, true));
+  if (count_characters(name) <= most) return name;
+  return name.substr(0, character_start(name, most - 1)) + "…";
+}
+
+double label_width(const Series& series, const std::string& note, double width) {
+  return text_width(shortened(series.method, width) + " " + note, kLabelSize, true);
+}
+
+/// The lines of the subtitle, broken between words.
+std::vector<std::string> wrapped(const std::string& text, double width) {
+  std::vector<std::string> lines;
+  size_t begin = 0, end = 0;  // of the line so far
+  while (begin < text.size()) {
+    const size_t next = std::min(text.find(' ', end + 1), text.size());
+    if (end > begin && text_width(std::string_view(text).substr(begin, next - begin), kSubtitleSize) > width) {
+      lines.push_back(text.substr(begin, end - begin));
+      begin = end + 1;
+    }
+    end = next;
+    if (next == text.size()) {
+      lines.push_back(text.substr(begin));
+      break;
+    }
+  }
+  return lines;
+}
+
+/// Lines under the figure.
+std::vector<std::string> notes_of(const LineChart& chart, bool heading) {
+  std::vector<std::string> notes;
+  const bool dashed = std::any_of(chart.series.begin(), chart.series.end(),
+                                  [](const Series& series) { return series.has_not_learned; });
+  if (dashed) notes.emplace_back("Dashed: a method that has not learned yet.");
+  if (heading && !chart.gaps.empty()) notes.emplace_back("Some values are not drawn: figure.csv has them.");
+  return notes;
 }
 
 /// One drawing of one chart: places everything in pixels.
@@ -29,8 +77,11 @@ class Drawing {
       : chart_(chart),
         theme_(theme),
         heading_(heading),
-        bottom_(chart.height + (heading ? 56 : 0)),
-        height_(bottom_ + (heading && !chart.gaps.empty() ? 18 : 0)),
+        notes_(notes_of(chart, heading)),
+        subtitle_(heading ? wrapped(chart.subtitle, chart.width - 40) : std::vector<std::string>()),
+        more_heading_(subtitle_.size() > 1 ? kNoteHeight * static_cast<double>(subtitle_.size() - 1) : 0),
+        bottom_(chart.height + (heading ? 56 + more_heading_ : 0)),
+        height_(bottom_ + kNoteHeight * static_cast<double>(notes_.size())),
         svg_(chart.id, chart.width, height_, chart.title, chart.description) {
     place_frame();
     for (const Series& series : chart.series) lines_.push_back(runs(series));
@@ -39,10 +90,13 @@ class Drawing {
   std::string finish() && {
     if (heading_) {
       svg_.rectangle({0, 0}, chart_.width, height_, theme_.ground);
-      svg_.text({20, 32}, chart_.title, {theme_.ink, chart_.compact ? 15.0 : 18.0, Anchor::start, true});
-      if (!chart_.compact) svg_.text({20, 53}, chart_.subtitle, {theme_.muted, 13});
+      svg_.text({20, 32}, chart_.title, {theme_.ink, 18, Anchor::start, true});
+      double y = 53;
+      for (const std::string& line : subtitle_) {
+        svg_.text({20, y}, line, {theme_.muted, kSubtitleSize});
+        y += kNoteHeight;
+      }
     }
-    if (chart_.compact) draw_legend();
     draw_axes();
     draw_mark();
     draw_bands();
@@ -56,46 +110,21 @@ class Drawing {
   using Runs = std::vector<std::vector<SvgPoint>>;
 
   void place_frame() {
-    double tick_width = 0, label_width = 0;
+    double tick_width = 0, labels = 0;
     for (const Tick& tick : chart_.y.ticks) tick_width = std::max(tick_width, text_width(tick.label, kTickSize));
     for (const Series& series : chart_.series) {
-      label_width = std::max(label_width, text_width(end_text(series, chart_.compact), kLabelSize, true));
+      labels = std::max(labels, label_width(series, end_value(series), chart_.width));
       for (const ChartPoint& point : series.points) {
         if (std::isfinite(point.y)) last_x_ = std::max(last_x_, point.x);
       }
     }
     const bool two_rows = std::any_of(chart_.x.ticks.begin(), chart_.x.ticks.end(),
                                       [](const Tick& tick) { return !tick.second.empty(); });
-    legend_top_ = heading_ ? 52 : 12;
-    const double above = heading_ ? 110 : chart_.mark ? 48 : 34;
-    const double top = chart_.compact ? legend_top_ + place_legend() + 36 : above;
-    frame_ = {tick_width + (heading_ && !chart_.compact ? 32 : 14), top,
-              chart_.width - label_width - (chart_.compact ? 26 : 40), bottom_ - (two_rows ? 62 : 48)};
-  }
-
-  /// Names in rows; returns their height.
-  double place_legend() {
-    double x = legend_left_, y = 0;
-    for (const Series& series : chart_.series) {
-      const double width = 18 + text_width(series.method, kLabelSize, true) + 14;
-      if (x > legend_left_ && x + width > chart_.width) {
-        x = legend_left_;
-        y += kLabelGap + 3;
-      }
-      legend_.push_back({x, legend_top_ + y});
-      x += width;
-    }
-    return y + kLabelGap;
-  }
-
-  void draw_legend() {
-    for (size_t i = 0; i < legend_.size(); ++i) {
-      const Series& series = chart_.series[i];
-      const SvgPoint at = legend_[i];
-      svg_.line({at.x, at.y}, {at.x + 14, at.y}, {theme_.line(series.method), 2.2, ""});
-      svg_.marker(style_of(series.method).marker, {at.x + 7, at.y}, 8.5, theme_.line(series.method), theme_.ground);
-      svg_.text({at.x + 19, at.y + 4.5}, series.method, {theme_.text(series.method), kLabelSize, Anchor::start, true});
-    }
+    frame_ = {tick_width + (heading_ ? 32 : 14),
+              heading_      ? 114.0 + more_heading_
+              : chart_.mark ? 52.0
+                            : 36.0,
+              chart_.width - labels - 30, bottom_ - (two_rows ? 66 : 50)};
   }
 
   SvgPoint place(double x, double y) const {
@@ -117,14 +146,6 @@ class Drawing {
     return parts;
   }
 
-  /// The last point with a number, if there is one.
-  static const ChartPoint* last_point(const Series& series) {
-    for (auto point = series.points.rbegin(); point != series.points.rend(); ++point) {
-      if (std::isfinite(point->y)) return &*point;
-    }
-    return nullptr;
-  }
-
   /// Its label stands beside its end within the frame, not in the column at the right.
   bool ends_early(const Series& series) const {
     const ChartPoint* last = last_point(series);
@@ -139,22 +160,26 @@ class Drawing {
       svg_.text({frame_.left - 8, y + 4}, tick.label, {theme_.muted, kTickSize, Anchor::end});
     }
     svg_.line({frame_.left, frame_.bottom}, {frame_.right, frame_.bottom}, {theme_.muted, 1, ""});
+    double taken = -INFINITY;
     for (const Tick& tick : chart_.x.ticks) {
       const double x = place(tick.value, chart_.y.low).x;
-      svg_.line({x, frame_.bottom}, {x, frame_.bottom + (tick.label.empty() ? 3.0 : 5.0)}, {theme_.muted, 1, ""});
-      if (tick.label.empty()) continue;
-      svg_.text({x, frame_.bottom + 18}, tick.label, {theme_.ink, kTickSize, Anchor::middle});
+      const double half =
+          0.5 * std::max(text_width(tick.label, kTickSize), text_width(tick.second, kSecondTickSize)) + 2;
+      const bool labelled = !tick.label.empty() && x - half >= taken;  // labels must not touch each other
+      svg_.line({x, frame_.bottom}, {x, frame_.bottom + (labelled ? 5.0 : 3.0)}, {theme_.muted, 1, ""});
+      if (!labelled) continue;
+      taken = x + half;
+      svg_.text({x, frame_.bottom + 19}, tick.label, {theme_.ink, kTickSize, Anchor::middle});
       if (!tick.second.empty()) {
-        svg_.text({x, frame_.bottom + 32}, tick.second, {theme_.muted, 11, Anchor::middle});
+        svg_.text({x, frame_.bottom + 35}, tick.second, {theme_.muted, kSecondTickSize, Anchor::middle});
       }
     }
-    svg_.text({heading_ ? (chart_.compact ? 8.0 : 20.0) : 0.0, frame_.top - (chart_.mark ? 30 : 14)}, chart_.y_label,
-              {theme_.muted, kTickSize});
-    svg_.text({(frame_.left + frame_.right) / 2, bottom_ - 8}, chart_.x_label,
-              {theme_.muted, kTickSize, Anchor::middle});
-    if (height_ > bottom_) {
-      svg_.text({chart_.compact ? 8.0 : 20.0, height_ - 8}, "Some values are not drawn: figure.csv has them",
-                {theme_.muted, kTickSize});
+    const double left = heading_ ? 20 : 0;
+    svg_.text({left, frame_.top - (chart_.mark ? 32 : 15)}, chart_.y_label, {theme_.muted, kTickSize});
+    const double middle = std::max((frame_.left + frame_.right) / 2, text_width(chart_.x_label, kTickSize) / 2);
+    svg_.text({middle, bottom_ - 8}, chart_.x_label, {theme_.muted, kTickSize, Anchor::middle});
+    for (size_t i = 0; i < notes_.size(); ++i) {
+      svg_.text({left, bottom_ + kNoteHeight * static_cast<double>(i) + 10}, notes_[i], {theme_.muted, kTickSize});
     }
   }
 
@@ -197,7 +222,7 @@ class Drawing {
       const Series& series = chart_.series[s];
       const bool subject = series.method == "alibi";
       for (const auto& run : lines_[s]) {
-        svg_.path(run, {theme_.line(series.method), subject ? 3.2 : 2.2, ""});
+        svg_.path(run, {theme_.line(series.method), subject ? 2.8 : 2, series.has_not_learned ? "6 5" : ""});
         if (run.size() == 1 && !chart_.markers) {
           svg_.marker(Marker::circle, run[0], 4, theme_.line(series.method), theme_.ground);
         }
@@ -205,7 +230,7 @@ class Drawing {
       if (!chart_.markers) continue;
       for (const ChartPoint& point : series.points) {
         if (!std::isfinite(point.y)) continue;
-        svg_.marker(style_of(series.method).marker, place(point.x, point.y), subject ? 9.5 : 8.5,
+        svg_.marker(style_of(series.method).marker, place(point.x, point.y), subject ? 9 : 8,
                     theme_.line(series.method), theme_.ground, point.tooltip);
       }
     }
@@ -221,20 +246,17 @@ class Drawing {
       wanted.push_back(last == nullptr ? frame_.bottom : place(last->x, last->y).y);
     }
     const std::vector<double> heights = spread(wanted, kLabelGap, frame_.top + 4, frame_.bottom - 4);
-    const double x = frame_.right + (chart_.compact ? 12 : 20);
+    const double x = frame_.right + 16;
     for (size_t i = 0; i < labelled.size(); ++i) {
       const Series& series = *labelled[i];
       taken_.push_back({x, heights[i] - 9, chart_.width, heights[i] + 9});
       const ChartPoint* last = last_point(series);
-      if (last == nullptr) {
-        label({x, heights[i] + 4.5}, series, "no value");
-        continue;
-      }
+      label({x, heights[i] + 4.5}, series, end_value(series), last == nullptr ? theme_.muted : theme_.ink);
+      if (last == nullptr) continue;
       const SvgPoint end = place(last->x, last->y);
       if (std::abs(heights[i] - end.y) > 2 || x - end.x > 36) {
         svg_.path({{end.x + 7, end.y}, {x - 3, heights[i]}}, {theme_.line(series.method), 1, ""});
       }
-      label({x, heights[i] + 4.5}, series, "");
     }
   }
 
@@ -256,7 +278,7 @@ class Drawing {
         svg_.cross({end.x + 20, end.y}, 8, {theme_.text(series.method), 2, ""});
         obstacles.push_back({end, {end.x + 25, end.y}});
       }
-      const double width = text_width(chart_.compact ? note : series.method + " " + note, kLabelSize, true);
+      const double width = label_width(series, note, chart_.width);
       Box box = place_near({end.x + 20, end.y}, width, 16,
                            {frame_.left, frame_.top - 6, chart_.width - 4, frame_.bottom}, obstacles, taken_);
       const double outside = std::max(0.0, box.right - (chart_.width - 4));  // where no place was free
@@ -270,64 +292,56 @@ class Drawing {
                    {nearest_x, middle < end.y ? box.bottom + 1 : box.top - 1}},
                   {theme_.line(series.method), 1, ""});
       }
-      label({box.left, middle + 4.5}, series, note);
+      label({box.left, middle + 4.5}, series, note, theme_.muted);
     }
   }
 
-  void label(SvgPoint at, const Series& series, const std::string& note) {
-    if (chart_.compact) {
-      svg_.text(at, note.empty() ? series.end_value : note, {theme_.text(series.method), kLabelSize});
-      return;
-    }
-    TextStyle style{theme_.text(series.method), kLabelSize, Anchor::start, true, note, theme_.muted};
-    if (note.empty()) {
-      style.suffix = series.end_value;
-      style.suffix_color = theme_.ink;
-    }
-    svg_.text(at, series.method, style);
+  void label(SvgPoint at, const Series& series, const std::string& value, const std::string& color) {
+    svg_.text(at, shortened(series.method, chart_.width),
+              {theme_.text(series.method), kLabelSize, Anchor::start, true, value, color});
   }
 
   const LineChart& chart_;
   const Theme& theme_;
   bool heading_;
-  double bottom_;  ///< of the plot and its axis titles
+  std::vector<std::string> notes_, subtitle_;
+  double more_heading_;  ///< height of the subtitle's lines after the first
+  double bottom_;        ///< of the plot and its axis titles
   double height_;
   Svg svg_;
   Box frame_;
   double last_x_ = -INFINITY;
-  double legend_left_ = heading_ ? 20 : 2, legend_top_ = 0;
-  std::vector<SvgPoint> legend_;  ///< where each name's mark begins
-  std::vector<Runs> lines_;       ///< of each series, in pixels
-  std::vector<Box> taken_;        ///< labels placed so far
+  std::vector<Runs> lines_;  ///< of each series, in pixels
+  std::vector<Box> taken_;   ///< labels placed so far
 };
-
-/// Up to what is said in brackets or behind a comma.
-std::string shortened(const std::string& label) {
-  size_t end = label.size();
-  for (const char* rest : {" (", ", ", " = "}) end = std::min(end, label.find(rest));
-  return label.substr(0, end);
-}
 
 }  // namespace
 
-LineChart compacted(LineChart chart) {
-  constexpr double kBeside = 110;  // tick labels and values, roughly
-  chart.id += "-compact";
-  chart.width = 400;
-  chart.height = 380;
-  chart.compact = true;
-  chart.x_label = shortened(chart.x_label);
-  chart.y_label = shortened(chart.y_label);
-  double right = -INFINITY;  // of the last label that stays
-  for (Tick& tick : chart.x.ticks) {
-    if (tick.label.empty()) continue;
-    const double at = chart.x.fraction(tick.value) * (chart.width - kBeside);
-    const double half = 0.5 * std::max(text_width(tick.label, kTickSize), text_width(tick.second, 11)) + 2;
-    const bool touches = at - half < right;
-    if (touches) tick.label = tick.second = "";
-    if (!touches) right = at + half;
+void leave_gaps(LineChart& chart, double least, double most) {
+  std::string gaps;
+  for (Series& series : chart.series) {
+    const auto drawn = [&](const ChartPoint& point) { return point.y >= least && point.y <= most; };
+    const auto last = std::find_if(series.points.rbegin(), series.points.rend(), drawn);
+    const auto line_end = last.base();  // points from here on have no value that is drawn
+    size_t count = 0;
+    std::string first;
+    for (auto point = series.points.begin(); point != series.points.end(); ++point) {
+      if (drawn(*point)) continue;
+      const bool off = std::isfinite(point->y);
+      const bool shown = line_end == series.points.begin() || (point >= line_end && !series.end_note.empty());
+      if ((off || !shown) && count++ == 0) {
+        first = fmt::format("{} at {} ({})", series.method, core::format_integer(std::llround(point->x)),
+                            off ? fmt::format("{:.2e}", point->y) : "not a finite number");
+      }
+      point->y = NAN;
+    }
+    if (count == 0) continue;
+    gaps += fmt::format("{}{}", gaps.empty() ? "Not drawn: " : "; ", first);
+    if (count > 1) gaps += fmt::format(" and {} more", count - 1);
   }
-  return chart;
+  if (gaps.empty()) return;
+  chart.gaps = gaps + ".";
+  chart.description += " " + chart.gaps;
 }
 
 std::string draw(const LineChart& chart, const Theme& theme, bool heading) {

@@ -21,8 +21,9 @@ struct ChartPoint {
 struct Series {
   std::string method;  ///< its name, colour and marker
   std::vector<ChartPoint> points;
-  std::string end_value;  ///< shown behind the name, e.g. "5.64"
-  std::string end_note;   ///< not empty: the line cannot go on; it ends in a cross with this text
+  std::string end_value;         ///< shown behind the name, e.g. "5.64"
+  std::string end_note;          ///< not empty: the line ends in a cross with this text
+  bool has_not_learned = false;  ///< drawn dashed, and a note says what that means
 };
 
 struct LineChart {
@@ -36,13 +37,12 @@ struct LineChart {
   std::optional<double> mark;  ///< a dashed vertical line at this x
   std::string mark_label;
   bool markers = true;
-  double width = 720, height = 420;  ///< in pixels at full size; `heading` adds to the height
-  /// For a phone: names stand in rows above the plot, and beside the ends of the lines their values alone.
-  bool compact = false;
+  double width = 500, height = 380;  ///< in pixels; `heading` and notes add to the height
 };
 
-/// The same for 400 pixels, with another id; labels of ticks that would touch are left out, axes have short titles.
-LineChart compacted(LineChart chart);
+/// Turns every y outside [least, most] into a gap, and says in `chart.gaps` which points have none: those out of range,
+/// and those without a finite value where the chart itself does not show it (`Series::end_note`, "no value").
+void leave_gaps(LineChart& chart, double least, double most);
 
 /// The SVG element. `heading`: with title and subtitle drawn and a ground of its own, for a file that stands alone,
 /// which also says whether there are gaps.

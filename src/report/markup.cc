@@ -66,7 +66,7 @@ void append_escaped(std::string& out, std::string_view character) {
   }
 }
 
-/// `replace(character)` for what should not be shown as it is, `keep(bytes)` for the others.
+/// Calls replace(character) for characters that must not be shown unchanged, and keep(bytes) for the others.
 template <class Replace, class Keep>
 void for_characters(std::string_view text, const Replace& replace, const Keep& keep) {
   for (size_t at = 0; at < text.size();) {

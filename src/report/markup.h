@@ -1,4 +1,4 @@
-// Text that goes into HTML and SVG, and what a terminal would obey.
+// Escaping of text for HTML, SVG and terminals.
 #pragma once
 
 #include <string>

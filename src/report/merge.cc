@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <string_view>
 
 #include "core/check.h"
 #include "report/summarize.h"
@@ -12,7 +13,7 @@ namespace {
 void check_same_text(const NamedResults& first, const NamedResults& other) {
   const CompareResults &a = first.results, &b = other.results;
   const auto differs = [&](std::string_view what, const auto& found, const auto& expected) {
-    fail("[report] {} and {} cannot be one report: {} is {} in the one and {} in the other", first.name, other.name,
+    fail("[report] {} and {} cannot be merged: {} is {} in the first and {} in the second", first.name, other.name,
          what, expected, found);
   };
   if (a.tokenizer != b.tokenizer) differs("the tokenizer", b.tokenizer, a.tokenizer);
@@ -32,7 +33,7 @@ bool same_results(const RunResults& a, const RunResults& b) {
                     });
 }
 
-/// A setting that all have is told once.
+/// Lists a setting that all parts share once.
 void add_settings(CompareResults& all, const std::vector<NamedResults>& parts) {
   for (auto& [name, value] : all.settings) {
     std::vector<std::string> values;
@@ -40,7 +41,7 @@ void add_settings(CompareResults& all, const std::vector<NamedResults>& parts) {
       const auto& settings = part.results.settings;
       const auto found = std::find_if(settings.begin(), settings.end(),
                                       [&key = name](const auto& entry) { return entry.first == key; });
-      values.push_back(found == settings.end() ? "not told" : found->second);
+      values.push_back(found == settings.end() ? "unknown" : found->second);
     }
     if (std::all_of(values.begin(), values.end(), [&](const std::string& other) { return other == values[0]; }))
       continue;
@@ -77,8 +78,8 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
           runs.push_back(run);
         } else {
           check(same_results(*earlier, run),
-                "[report] {} has a run of {} at length {} from seed {} that another one has with other results; give "
-                "one of them",
+                "[report] {} and another input have different results for the run of {} at length {} from seed {}; "
+                "give only one of them",
                 part.name, run.method, run.train_length, run.seed);
         }
       }

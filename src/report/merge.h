@@ -1,4 +1,4 @@
-// Several comparisons as one: other methods, seeds or training lengths of the same text.
+// Merging comparisons of other methods, seeds or training lengths on the same text.
 #pragma once
 
 #include <string>
@@ -14,8 +14,8 @@ struct NamedResults {
   std::string label = {};  ///< not empty: its methods are called "METHOD, LABEL", so that they stand beside the others
 };
 
-/// All their runs. Settings that differ are told with the name of each. Throws Error if they were not scored on the
-/// same tokens, or if two have a run of the same method, length and seed with other results.
+/// Results with the runs of all parts. Settings that differ are listed by part. Throws Error if they were not scored on
+/// the same tokens, or if two have a run of the same method, length and seed with other results.
 CompareResults merge(const std::vector<NamedResults>& parts);
 
 }  // namespace alibi::report

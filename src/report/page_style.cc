@@ -44,8 +44,7 @@ figcaption { margin-top: 10px; }
 .note { margin-bottom: 8px; }
 .scroll { overflow-x: auto; }
 figure svg { display: block; width: 100%; height: auto; }
-.compact { display: none; }
-@media (max-width: 560px) { .wide { display: none; } .compact { display: block; } }
+@media (min-width: 640px) { .lines text { font-size: 10.5px; } }
 .name { white-space: nowrap; }
 .bars { display: grid; grid-template-columns: repeat(auto-fit, minmax(290px, 1fr)); gap: 26px 40px; }
 .mark { width: .72em; height: .72em; margin-right: .4em; vertical-align: -.04em; }
@@ -57,9 +56,10 @@ thead th {
   font-size: 14px; line-height: 1.3; white-space: normal; vertical-align: bottom;
   border-bottom: 1.5px solid var(--muted);
 }
+thead .padded { white-space: nowrap; }
 tbody th { font-weight: 400; }
 .more { color: var(--muted); font-size: 13px; }
-td .more { display: inline-block; min-width: 3.1em; }
+td .more, thead .more { display: inline-block; min-width: 4.2em; text-align: left; }
 td.best { font-weight: 700; }
 td.best .more { font-weight: 400; }
 tr.trained { background: var(--panel); }
@@ -115,7 +115,7 @@ std::string method_colors(bool dark) {
 }  // namespace
 
 std::string page_style() {
-  // Paper is white, whatever the screen is.
+  // Paper is white even if the screen is dark.
   return fmt::format(
       "\n:root {{ color-scheme: light dark; {}{} }}\n"
       "@media screen and (prefers-color-scheme: dark) {{ :root {{ {}{} }} }}{}",

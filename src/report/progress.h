@@ -1,5 +1,5 @@
-// A line on the terminal that is rewritten while work goes on, or a new one now and then elsewhere. The one part of the
-// library that writes to a stream, and only to the one the command line hands it.
+// A progress line on the terminal that is rewritten, or elsewhere a new line now and then. This is the only part of the
+// library that writes to a stream, and only to the stream that the command gives it.
 #pragma once
 
 #include <cstdio>
@@ -16,7 +16,7 @@ struct ProgressOptions {
   double interval = 0.1;               ///< seconds between two rewrites at least
   int width = 0;                       ///< columns; 0: asks the terminal
   std::function<double()> clock;       ///< seconds; empty: a steady clock
-  /// Gets a line now and then where there is no terminal; empty: nobody does.
+  /// Receives a line now and then if there is no terminal; may be empty.
   std::function<void(std::string_view)> line = {};
   double line_interval = 10;  ///< seconds between two of these, and before the first
 };
@@ -34,8 +34,8 @@ class Progress {
   bool active() const { return active_; }
   /// Starts a piece of work; the time left is counted from here.
   void begin(std::string label);
-  /// `fraction` of the work is done, in [0, 1]; `fields` is shown behind it. Rewrites the line if it is time to.
-  /// `seconds_left` replaces the estimate from this piece of work where the caller knows of more; 0: not known yet.
+  /// `fraction` in [0, 1] of the work is done; `fields` is shown behind it. Rewrites the line if the interval has
+  /// passed. `seconds_left` replaces the estimate for this piece of work; 0 means not known yet.
   void update(double fraction, std::string_view fields = {}, double seconds_left = -1);
   /// Removes the line, so that something else can be printed.
   void clear();

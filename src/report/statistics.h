@@ -1,4 +1,4 @@
-// What can be said of a mean: Student's t over seeds, paired differences, the bootstrap over blocks of text.
+// How sure a mean is: Student's t over seeds, the bootstrap over blocks of text.
 #pragma once
 
 #include <cstdint>
@@ -18,18 +18,13 @@ struct Estimate {
 
 double mean_of(std::span<const double> values);
 
-/// Student's t: the value that a variable with so many degrees of freedom stays below with probability p, 0 < p < 1.
-/// By bisection on the distribution, which is a regularised incomplete beta function (Lentz's continued fraction;
-/// Abramowitz & Stegun 26.7.1 and 26.5.8).
-double student_t_quantile(double p, double degrees);
-
 /// Of independent values, such as one for each seed: mean +- t * deviation / sqrt(n).
 Estimate estimate(std::span<const double> values);
 
 /// 95 % of the mean of sum(values) / sum(weights) over blocks that are drawn again with replacement (Efron 1979, the
 /// percentile method, 2000 draws). A block is a stretch of text much longer than what makes its tokens depend on each
 /// other. The draws depend on the number of blocks alone, so differences of paired values may be given. Fewer than 8
-/// blocks: NaN, for too few say nothing.
+/// blocks give NaN.
 Interval bootstrap(std::span<const double> values, std::span<const double> weights);
 
 }  // namespace alibi::report

@@ -7,6 +7,7 @@
 #include <functional>
 #include <set>
 
+#include "core/format.h"
 #include "report/statistics.h"
 #include "report/summary.h"
 
@@ -25,7 +26,7 @@ std::vector<double> weights_of(const HeldOut& held_out) {
   return {held_out.block_tokens.begin(), held_out.block_tokens.end()};
 }
 
-/// Whether all runs have as many points, so that point i of each is the same one.
+/// Whether all runs have the same number of points, so that point i means the same in each.
 template <class Point>
 bool same_points(const std::vector<RunResults>& runs, std::vector<Point> RunResults::*points) {
   return std::all_of(runs.begin(), runs.end(),
@@ -45,7 +46,7 @@ const EvaluationPoint* not_measured(const std::vector<RunResults>& runs,
 
 void summarize_evaluations(MethodResults& method, std::vector<EvaluationPoint> RunResults::*points,
                            const HeldOut& held_out) {
-  // A run that is not done has fewer of them.
+  // An unfinished run has fewer points.
   std::erase_if(method.*points, [&](const EvaluationPoint& point) {
     return std::any_of(method.runs.begin(), method.runs.end(), [&](const RunResults& run) {
       return std::none_of((run.*points).begin(), (run.*points).end(),
@@ -196,7 +197,7 @@ AgainstBest against_best(const CompareResults& results, int64_t length) {
   AgainstBest result;
   for (const MethodResults& method : results.methods) {
     const EvaluationPoint* point = measured_at(method, length);
-    if (point == nullptr) continue;
+    if (point == nullptr || has_not_learned(results, method)) continue;
     if (result.best == nullptr || point->nll < measured_at(*result.best, length)->nll) result.best = &method;
   }
   for (const MethodResults& method : results.methods) {
@@ -215,7 +216,10 @@ std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const 
   if (first == nullptr || curse.to <= curse.from) return {};
   curse.gain = first->nll - measured_at(method, curse.to)->nll;
   const std::optional<Difference> change = difference(held_out, method, curse.from, method, curse.to);
-  if (change && std::isfinite(change->interval.low) && !change->is_sure()) return {};
+  constexpr double kWorthSplitting = 0.02;  // nats; the shares of a smaller gain are mostly noise
+  if (!(curse.gain >= kWorthSplitting) || (change && std::isfinite(change->interval.low) && !change->is_sure()))
+    return {};
+  if (change) curse.interval = {-change->interval.high, -change->interval.low};
   std::optional<double> start, end;
   for (const ContextPoint& point : method.context) {
     if (point.context == curse.from) start = point.nll;
@@ -225,10 +229,27 @@ std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const 
     if (point.length == curse.from) start = point.nll;
     if (point.length == curse.to) end = point.nll;
   }
-  if (!start || !end || !(curse.gain > 0)) return {};
+  if (!start || !end) return {};
   curse.with_text = *start - *end;
   curse.share = 1 - curse.with_text / curse.gain;
   return curse;
+}
+
+std::vector<std::string> early_token_notes(const CompareResults& results) {
+  const auto nats = [](double value) { return core::format_decimal(value, 4); };
+  std::vector<std::string> notes;
+  for (const MethodResults& method : results.methods) {
+    const std::optional<EarlyTokenCurse> curse = early_token_curse(results.held_out, method);
+    if (!curse || has_not_learned(results, method)) continue;
+    const bool known = std::isfinite(curse->interval.low);
+    notes.push_back(fmt::format(
+        "{}: windows of {} instead of {} tokens lower the loss by {} nats{}. Tokens that have all their text before "
+        "them gain {} nats. The difference, {} % of the gain, is the early token curse.",
+        method.name, core::format_integer(curse->to), core::format_integer(curse->from), nats(curse->gain),
+        known ? fmt::format(" ({} to {})", nats(curse->interval.low), nats(curse->interval.high)) : "",
+        nats(curse->with_text), core::format_decimal(100 * curse->share, 0)));
+  }
+  return notes;
 }
 
 }  // namespace alibi::report

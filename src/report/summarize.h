@@ -1,4 +1,4 @@
-// From runs to methods: means over seeds, and how sure they are.
+// Summaries of runs by method: means over seeds, and their intervals.
 #pragma once
 
 #include <optional>
@@ -10,8 +10,8 @@
 
 namespace alibi::report {
 
-/// Runs of one method at one training length, in any order, as one. Intervals are Student's t over the seeds; of one
-/// seed, a bootstrap over the blocks of `held_out`, which says nothing of other seeds.
+/// Summarizes runs of one method at one training length, in any order. Intervals are Student's t over the seeds. For
+/// one seed they are a bootstrap over the blocks of `held_out`, which says nothing about other seeds.
 MethodResults summarize(std::vector<RunResults> runs, const HeldOut& held_out);
 
 /// Runs in any order -> methods in the order of their first run. With several training lengths each is a line of its
@@ -24,18 +24,18 @@ struct Difference {
   double nll = 0;
   Interval interval;  ///< 95 %; NaN: not known
   size_t seeds = 0;   ///< that it was paired over
-  /// Whether the interval keeps away from no difference at all.
+  /// Whether the interval excludes zero.
   bool is_sure() const { return interval.low > 0 || interval.high < 0; }
 };
 
-/// A method's evaluation at a length. Nothing where one of the two was not measured.
+/// The difference between two evaluations. Nothing if one of them was not measured.
 std::optional<Difference> difference(const HeldOut& held_out, const MethodResults& from, int64_t from_length,
                                      const MethodResults& to, int64_t to_length);
 
-/// The lowest perplexity at a length, and how far each method lies above it, in the order of `results.methods`; of the
-/// best itself, and of those not measured, nothing.
+/// The lowest perplexity at a length among the methods that have learned, and how far each other method lies from it,
+/// in the order of `results.methods`; of the best itself, and of those not measured, nothing.
 struct AgainstBest {
-  const MethodResults* best = nullptr;  ///< null: nothing was measured there
+  const MethodResults* best = nullptr;  ///< null: none was measured there
   std::vector<std::optional<Difference>> others;
 };
 AgainstBest against_best(const CompareResults& results, int64_t length);
@@ -47,11 +47,14 @@ AgainstBest against_best(const CompareResults& results, int64_t length);
 struct EarlyTokenCurse {
   int64_t from = 0, to = 0;
   double gain = 0;       ///< nats per token, of windows that do not overlap
+  Interval interval;     ///< of the gain
   double with_text = 0;  ///< of targets with all their text
   double share = 0;      ///< of the gain, that is the curse; above 1: with their text they lose
 };
-/// From the training length to the longest. Nothing where a part was not measured, where nothing was gained, or where
-/// the interval of the gain holds zero.
+/// From the training length to the longest. Nothing where a part was not measured, where the gain is below 0.02 nats,
+/// or where its interval holds zero.
 std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const MethodResults& method);
+/// One sentence for each method of which it can be told.
+std::vector<std::string> early_token_notes(const CompareResults& results);
 
 }  // namespace alibi::report

@@ -1,6 +1,7 @@
 #include "report/summary.h"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
@@ -62,16 +63,83 @@ std::string work_name(const SpeedPoint& point) {
 }
 
 std::string speed_note(const CompareResults& results) {
-  constexpr double kQuiet = 1.15;  // what turns on a machine of one's own differ by
+  constexpr double kQuiet = 1.15;  // what rounds on a machine without other work differ by
   double spread = 0;
+  bool one_round = false, all_keys = false;
   for (const MethodSpeed& speed : results.speed) {
-    for (const SpeedPoint& point : speed.points) spread = std::fmax(spread, point.spread);
+    all_keys = all_keys || speed.all_keys;
+    for (const SpeedPoint& point : speed.points) {
+      spread = std::fmax(spread, point.spread);
+      one_round = one_round || point.rounds == 1;
+    }
   }
-  if (spread <= kQuiet) return "";
+  std::vector<std::string> notes;
+  if (all_keys) {
+    notes.emplace_back(
+        "\"All keys\" is the same model without the skip rule, which leaves out keys whose weight is provably below "
+        "rounding.");
+  }
+  if (one_round) {
+    notes.emplace_back("Speed was measured in one round, so it is not known how far other work disturbed it.");
+  } else if (spread > kQuiet) {
+    notes.push_back(fmt::format(
+        "Other work on the machine disturbed the measurement of speed: the slowest round took {} times as long as the "
+        "fastest. Processor time suffers less than wall time.",
+        core::format_ratio(spread)));
+  }
+  return fmt::format("{}", fmt::join(notes, " "));
+}
+
+bool is_near_bigram(double nll, double bigram_nll) {
+  constexpr double kNear = 0.97;
+  return nll > kNear * bigram_nll;
+}
+
+bool has_not_learned(const CompareResults& results, const MethodResults& method) {
+  const EvaluationPoint* base = measured_at(method, method.train_length);
+  return base != nullptr && is_near_bigram(base->nll, results.held_out.bigram_nll);
+}
+
+std::string not_learned_note(const CompareResults& results) {
+  std::vector<std::string> methods;
+  for (const MethodResults& method : results.methods) {
+    if (!has_not_learned(results, method)) continue;
+    const double perplexity = measured_at(method, method.train_length)->perplexity;
+    methods.push_back(fmt::format("{} ({})", method.name, core::format_perplexity(perplexity)));
+  }
+  if (methods.empty()) return "";
   return fmt::format(
-      "The machine was disturbed while speed was measured: turns of the same work took up to {} times as long. "
-      "Processor time suffers less than wall time.",
-      core::format_ratio(spread));
+      "{} {} not learned yet: at the training length a mere table of token pairs, counted on the training text, does "
+      "about as well or better ({}). What {} at other lengths means nothing. Train longer, with more --train-tokens.",
+      join_words(methods), methods.size() == 1 ? "has" : "have",
+      core::format_perplexity(std::exp(results.held_out.bigram_nll)), methods.size() == 1 ? "it does" : "they do");
+}
+
+std::string change_text(double nll) {
+  const double change = std::expm1(nll);
+  if (std::abs(change) < 0.5) return core::format_percent(change, true) + " %";
+  return "×" + core::format_ratio(1 + change);
+}
+
+std::string change_text(double nll, const Interval& interval) {
+  if (!std::isfinite(interval.low)) return change_text(nll);
+  return fmt::format("{} ({} to {})", change_text(nll), change_text(interval.low), change_text(interval.high));
+}
+
+std::string perplexity_text(const EvaluationPoint& point) {
+  const std::string value = core::format_perplexity(point.perplexity);
+  if (!std::isfinite(point.interval.low)) return value;
+  return fmt::format("{} ({} to {})", value, core::format_perplexity(std::exp(point.interval.low)),
+                     core::format_perplexity(std::exp(point.interval.high)));
+}
+
+std::string join_words(const std::vector<std::string>& words) {
+  std::string out;
+  for (size_t i = 0; i < words.size(); ++i) {
+    out += i == 0 ? "" : i + 1 == words.size() ? " and " : ", ";
+    out += words[i];
+  }
+  return out;
 }
 
 std::vector<WayToRead> ways_to_read(const CompareResults& results) {

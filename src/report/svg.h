@@ -1,6 +1,7 @@
 // A small writer of SVG: shapes in, one well-formed element out.
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -38,7 +39,7 @@ class Svg {
 
   void line(SvgPoint from, SvgPoint to, const Stroke& stroke);
   void path(const std::vector<SvgPoint>& points, const Stroke& stroke);
-  /// What the closed line through the points holds.
+  /// The area of the polygon with these corners.
   void area(const std::vector<SvgPoint>& points, std::string_view fill, double opacity);
   void rectangle(SvgPoint top_left, double width, double height, std::string_view fill, double radius = 0);
   /// A marker of about `size` pixels; the tooltip may be empty.
@@ -57,7 +58,7 @@ class Svg {
 /// A marker alone, as an inline picture for tables and headings.
 std::string marker_picture(std::string_view method, const Theme& theme);
 
-/// Width of a line of text in the fonts the figures ask for, rather too wide than too narrow.
+/// Estimated width of a line of text in the fonts of the figures, rather too wide than too narrow.
 double text_width(std::string_view text, double size, bool bold = false);
 
 }  // namespace alibi::report

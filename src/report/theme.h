@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -34,8 +35,8 @@ inline constexpr std::array<MethodStyle, 11> kMethodStyles = {{
 }};
 inline constexpr size_t kOthers = 3;
 
-/// One of the last entries for a name that is not listed, by its letters. "alibi@128" and "alibi, all keys" look as
-/// alibi does.
+/// A name that is not listed gets one of the last entries, chosen by its letters. "alibi@128" and "alibi, all keys"
+/// look like alibi.
 constexpr const MethodStyle& style_of(std::string_view name) {
   name = name.substr(0, name.find_first_of("@,"));
   for (const MethodStyle& style : kMethodStyles) {

@@ -1,4 +1,4 @@
-// What the comparison showed, in a few sentences.
+// The result of a comparison in a few sentences.
 #pragma once
 
 #include <string>
@@ -7,9 +7,9 @@
 
 namespace alibi::report {
 
-/// Plain sentences: which method is best at the longest length, how each moved from its training length to there, which
-/// is best at the training length, and what the intervals are of. They claim what the intervals carry: methods that
-/// cannot be told apart are named together. Numbers are those of this run, and nothing beyond them is claimed.
+/// Which method is best at the longest length, how the perplexity of each changes from its training length to there,
+/// which is best at the training length, which have not learned, and what the intervals are of. Methods that the
+/// intervals cannot tell apart are named together. Every number stands in a table of the report, in the same form.
 std::string verdict(const CompareResults& results);
 
 }  // namespace alibi::report

@@ -1,12 +1,12 @@
 #include "text/byte_tokenizer.h"
 
-#include <array>
 #include <utility>
 
 #include "alibi/tokenizer.h"
 #include "core/check.h"
 #include "text/hash.h"
 #include "text/tokenizer_files.h"
+#include "text/tokenizers/byte_level.h"
 
 namespace alibi {
 namespace {
@@ -15,26 +15,12 @@ constexpr int32_t kBytes = 256;
 constexpr int32_t kEndOfText = 256;
 constexpr const char* kByteEndOfText = "<|endoftext|>";
 
-/// How byte-level tokenizers write each byte as a visible character, in UTF-8: printable Latin-1 stands for itself,
-/// the others take the code points from 256 on (GPT-2's encoder.py, bytes_to_unicode).
-std::array<std::string, kBytes> byte_characters() {
-  std::array<std::string, kBytes> characters;
-  unsigned next = 256;
-  for (unsigned byte = 0; byte < kBytes; ++byte) {
-    const bool visible = (byte >= 0x21 && byte <= 0x7e) || (byte >= 0xa1 && byte <= 0xac) || byte >= 0xae;
-    const unsigned code = visible ? byte : next++;
-    if (code >= 0x80) characters[byte].push_back(static_cast<char>(0xc0 | (code >> 6)));
-    characters[byte].push_back(static_cast<char>(code < 0x80 ? code : 0x80 | (code & 0x3f)));
-  }
-  return characters;
-}
-
 /// A byte-level BPE without merges: what is left of it are the bytes. No regular expression cuts the text into words,
 /// for without merges it would change nothing.
 formats::OrderedJson tokenizer_json() {
   formats::OrderedJson vocab = formats::OrderedJson::object();
   int32_t id = 0;
-  for (const std::string& character : byte_characters()) vocab[character] = id++;
+  for (const std::string& character : text::tokenizers::byte_characters()) vocab[character] = id++;
   return {
       {"version", "1.0"},
       {"truncation", nullptr},
@@ -76,7 +62,7 @@ formats::OrderedJson tokenizer_config_json() {
 bool is_byte_vocab(const formats::JsonObject& vocab) {
   if (vocab.size() != kBytes) return false;
   int64_t id = 0;
-  for (const std::string& character : byte_characters()) {
+  for (const std::string& character : text::tokenizers::byte_characters()) {
     if (!vocab.has(character) || vocab.get<int64_t>(character) != id++) return false;
   }
   return true;

@@ -22,7 +22,7 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-/// Appends, and says whether it is still text.
+/// Appends, and returns whether it is still text.
 bool append_text(std::string& text, const char* bytes, size_t count) {
   text.append(bytes, count);
   return std::memchr(bytes, 0, count) == nullptr;
@@ -41,7 +41,7 @@ class Inflater {
   std::string unpack(std::string_view bytes) {
     std::string text;
     std::vector<char> piece(kPiece);
-    bool at_end = false;  // of a member: another may follow
+    bool at_end = false;  // of a member; another one may follow
     while (!bytes.empty() || stream_.avail_in > 0) {
       if (stream_.avail_in == 0) {
         const size_t some = std::min<size_t>(bytes.size(), UINT_MAX);
@@ -54,11 +54,11 @@ class Inflater {
       stream_.avail_out = static_cast<uInt>(piece.size());
       const int result = inflate(&stream_, Z_NO_FLUSH);
       check(result == Z_OK || result == Z_STREAM_END || result == Z_BUF_ERROR, "[text] {}: is damaged: {}", name_,
-            stream_.msg == nullptr ? "it is not what gzip wrote" : stream_.msg);
+            stream_.msg == nullptr ? "it is not in gzip's format" : stream_.msg);
       at_end = result == Z_STREAM_END;
       if (!append_text(text, piece.data(), piece.size() - stream_.avail_out)) return text;
     }
-    // What is left inside of the library comes without input.
+    // The library may hold output that needs no more input.
     while (!at_end) {
       stream_.next_out = reinterpret_cast<Bytef*>(piece.data());
       stream_.avail_out = static_cast<uInt>(piece.size());
@@ -135,7 +135,8 @@ std::vector<Record> read_records(std::string_view lines, const std::string& fiel
     if (line.find_first_not_of(" \t\r") == std::string_view::npos) continue;
     check(line.size() <= formats::kMostJsonBytes, "[text] {}, line {}: has {} bytes, expected at most {}", name, number,
           line.size(), formats::kMostJsonBytes);
-    const formats::Json object = formats::parse_json(line, fmt::format("{}, line {}", name, number));
+    const formats::SharedJson parsed = formats::parse_json(line, fmt::format("{}, line {}", name, number));
+    const formats::Json& object = *parsed;
     check(object.is_object(), "[text] {}, line {}: is not a JSON object, which each line of such a file is", name,
           number);
     const auto found = object.find(field);

@@ -1,12 +1,15 @@
 #include "text/corpus.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <numeric>
 #include <set>
+#include <string>
 #include <string_view>
 #include <system_error>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "core/random.h"
@@ -16,17 +19,17 @@
 namespace alibi::text {
 namespace {
 
-/// Mixed so that names that differ in the last letter only do not stay neighbours. Part of the split rule: changing it
-/// changes what is held out.
+/// Mixed, so that names that differ only in the last letter do not stay neighbours. This hash is part of the split
+/// rule: another one would hold out other files.
 uint64_t hash_name(std::string_view name) { return core::mix(fnv1a(name), 0); }
 
 std::string count_files(size_t count) { return count == 1 ? "1 file" : fmt::format("{} files", count); }
 
-/// What two copies of a text share.
-using Content = std::pair<int64_t, Digest>;
+/// Equal for two copies of a text.
+using Content = std::pair<int64_t, core::Digest>;
 Content content_of(const Document& document) { return {document.size(), document.digest()}; }
 
-/// Moves out the elements at which `take` is true, keeping the order of both parts.
+/// Moves out the elements where `take` is true, and keeps the order of both parts.
 std::vector<Document> extract(std::vector<Document>& documents, const std::vector<bool>& take) {
   std::vector<Document> taken, left;
   for (size_t i = 0; i < documents.size(); ++i) (take[i] ? taken : left).push_back(std::move(documents[i]));
@@ -34,7 +37,7 @@ std::vector<Document> extract(std::vector<Document>& documents, const std::vecto
   return taken;
 }
 
-/// Drops documents whose text an earlier one has, earlier in the order of names and paths.
+/// Drops copies. The first one in the order of names and paths stays.
 void drop_copies(std::vector<Document>& documents) {
   std::vector<size_t> order(documents.size());
   std::iota(order.begin(), order.end(), size_t{0});
@@ -47,7 +50,7 @@ void drop_copies(std::vector<Document>& documents) {
   extract(documents, copy);
 }
 
-/// Where the last tenth of a text begins: at a line if there is one, else at a character.
+/// Start of the last tenth of a text: the start of a line if there is one, else of a character.
 size_t last_tenth(std::string_view text) {
   const size_t nine_tenths = text.size() - std::max<size_t>(text.size() / 10, 1);
   const size_t newline = text.find('\n', nine_tenths == 0 ? 0 : nine_tenths - 1);
@@ -84,7 +87,7 @@ Corpus split_by_name(std::vector<Document> documents) {
     return std::tuple(a.hash, content_of(documents[a.index])) < std::tuple(b.hash, content_of(documents[b.index]));
   };
   std::sort(keys.begin(), keys.end(), before);
-  // The largest file always trains: otherwise one unlucky name could leave next to nothing to train on.
+  // The largest file is always trained on: otherwise its name could leave almost nothing to train on.
   const auto largest = std::max_element(keys.begin(), keys.end(), [&](const Key& a, const Key& b) {
     return documents[a.index].size() < documents[b.index].size();
   });
@@ -115,6 +118,45 @@ std::filesystem::path canonical(const Document& document) {
   std::error_code error;
   const std::filesystem::path path = std::filesystem::weakly_canonical(document.path, error);
   return error ? document.path : path;
+}
+
+namespace fs = std::filesystem;
+
+/// The numbers in a name, for comparing versions: "llvm-14" -> {14}, "12.2.0" -> {12, 2, 0}.
+std::vector<int> version_of(std::string_view name) {
+  std::vector<int> numbers;
+  bool in_number = false;
+  for (const char c : name) {
+    const bool digit = c >= '0' && c <= '9';
+    if (digit && !in_number) numbers.push_back(0);
+    if (digit) numbers.back() = std::min(numbers.back() * 10 + (c - '0'), 1'000'000);
+    in_number = digit;
+  }
+  return numbers;
+}
+
+/// Whether the standard library's headers lie in this folder.
+bool holds_headers(const fs::path& folder) {
+  std::error_code ignored;
+  return fs::is_regular_file(folder / "vector", ignored);
+}
+
+/// The folder `parent`/NAME/`below` with headers whose NAME begins with `prefix` and has the highest version; empty if
+/// there is none.
+fs::path newest(const fs::path& parent, std::string_view prefix, const fs::path& below = {}) {
+  fs::path best;
+  std::vector<int> best_version;
+  std::error_code error;
+  for (fs::directory_iterator entry(parent, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with(prefix)) continue;
+    const fs::path folder = below.empty() ? entry->path() : entry->path() / below;
+    const std::vector<int> version = version_of(name);
+    // Among links to one version ("12" and "12.2.0") the lesser name wins, whatever order the system lists them in.
+    const bool better = best.empty() || version > best_version || (version == best_version && folder < best);
+    if (better && holds_headers(folder)) best = folder, best_version = version;
+  }
+  return best;
 }
 
 }  // namespace
@@ -165,6 +207,21 @@ Corpus read_corpus(std::vector<std::string> inputs, const std::vector<std::strin
   std::vector<Document> documents = read_documents(inputs, standard_input, field);
   if (valid_inputs.empty()) return split_corpus(std::move(documents));
   return split_corpus(std::move(documents), read_documents(valid_inputs, standard_input, field));
+}
+
+std::vector<std::string> default_corpus(const fs::path& root) {
+  const fs::path candidates[] = {
+      newest(root / "usr/include/c++", ""),                 // libstdc++ of a Linux distribution
+      newest(root / "usr/local/include/c++", ""),           // a compiler built by hand, or the gcc image of Docker
+      newest(root / "usr/lib", "llvm-", "include/c++/v1"),  // libc++ of Debian and Ubuntu
+      newest(root / "Library/Developer/CommandLineTools/SDKs", "MacOSX", "usr/include/c++/v1"),
+  };
+  for (const fs::path& folder : candidates) {
+    if (!folder.empty()) return {folder.string()};
+  }
+  fail_usage(
+      "[text] no text given, and the default corpus (the C++ standard library's headers) is not on this machine; name "
+      "files, folders or - for standard input");
 }
 
 }  // namespace alibi::text

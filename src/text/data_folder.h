@@ -1,5 +1,5 @@
-// A corpus that was tokenized once and for all: train.tokens, valid.tokens, the tokenizer's files and data.json, which
-// says what belongs together. docs/text.md has the formats.
+// A tokenized corpus: train.tokens, valid.tokens, the tokenizer's files and data.json, which describes the other files.
+// docs/reference/text.md has the formats.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,15 @@
 
 namespace alibi::text {
 
-/// Whether there is something of a data folder there, whole or not.
+/// Whether the folder holds a data folder, complete or not.
 bool is_data_folder(const std::filesystem::path& folder);
 
-/// Makes the folder. Throws UsageError if a model lies there, whose tokenizer would be replaced, or if it holds tokens
-/// or a tokenizer that are not to be overwritten. For a caller who wants to know before the text is read;
-/// write_data_folder() replaces them.
+/// Creates the folder. Throws UsageError if it holds a model, whose tokenizer would be replaced, or tokens or a
+/// tokenizer that may not be overwritten. Call it before the text is read; write_data_folder() replaces the files.
 void prepare_data_folder(const std::filesystem::path& folder, bool overwrite);
 
 /// Encodes the corpus. Neither its text nor its tokens have to fit into memory; the files do not depend on the number
-/// of threads. An older data folder in the same place is replaced as a whole, when all of the new one is on the disk
+/// of threads. An older data folder in the same place is replaced atomically when the new one is complete on disk
 /// (core/together.h).
 void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus, const Tokenizer& tokenizer,
                        const TextProgress& progress = {});
@@ -30,10 +29,10 @@ void write_data_folder(const std::filesystem::path& folder, const Corpus& corpus
 enum class DataPart : uint8_t { both, valid };
 
 /// Maps the tokens. Throws Error that names the file if one is missing or damaged, or if they do not belong together;
-/// the ids themselves are not looked at.
+/// the ids are not checked.
 TrainingData read_data_folder(const std::filesystem::path& folder);
 
-/// The same, and reads all ids: of both parts, or of the held-out one alone. A second and a half for a billion.
+/// The same, and checks all ids of both parts, or only of the held-out one. This takes a second and a half per billion.
 TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress = {},
                                DataPart part = DataPart::both);
 

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "core/check.h"
+#include "core/checksum.h"
 #include "core/files.h"
 #include "text/compressed.h"
 #include "text/text_encoding.h"
@@ -21,8 +22,8 @@ namespace fs = std::filesystem;
 
 bool is_hidden(const fs::path& path) { return path.filename().native().starts_with('.'); }
 
-/// Adds the relative paths of all visible regular files below `folder`. `open_folders` holds the canonical paths of
-/// the folders from the input down to this one: a link back to one of them would be a loop.
+/// Adds the relative paths of all visible regular files below `folder`. `open_folders` holds the canonical paths of the
+/// folders from the input down to this one. A link back to one of them would be a loop.
 void list_files(const fs::path& folder, const fs::path& relative, std::set<fs::path>& open_folders,
                 std::vector<std::string>& names) {
   std::error_code error;
@@ -44,7 +45,8 @@ void list_files(const fs::path& folder, const fs::path& relative, std::set<fs::p
   open_folders.erase(entered);
 }
 
-/// All that comes, or what came until it was known not to be text: a device may never end. False if it cannot be read.
+/// Reads the stream to its end, or to the first block with a NUL byte: a device may never end. False if it cannot be
+/// read.
 bool read_stream(std::istream& stream, std::string& text) {
   std::array<char, 1 << 16> block;
   do {
@@ -54,8 +56,8 @@ bool read_stream(std::istream& stream, std::string& text) {
   return !stream.bad() && !(&stream == &std::cin && std::ferror(stdin) != 0);
 }
 
-/// Whether the first block holds a NUL byte, and not a text that was compressed: spares reading a large binary file
-/// whole.
+/// Whether the first block has a NUL byte and is not the beginning of a compressed file. Large binary files need not be
+/// read as a whole.
 bool begins_binary(const fs::path& path) {
   std::array<char, 8192> block;
   std::ifstream file(path, std::ios::binary);
@@ -100,7 +102,7 @@ class Reader {
     check(reason.empty(), "[text] {}: {}", path.string(), reason);
   }
 
-  /// What a shell makes of <(zcat text.gz).
+  /// A shell makes a FIFO for <(zcat text.gz).
   void read_fifo(const fs::path& path) {
     std::ifstream stream(path, std::ios::binary);
     std::string text;
@@ -116,7 +118,7 @@ class Reader {
     return reason.empty() ? reason : "is not text: " + reason;
   }
 
-  /// A regular file, or why it is no text.
+  /// Adds a regular file, or returns why it is not text.
   std::string add_file(const fs::path& path, std::string name) {
     const OpenText file = open_file(path);
     const bool compressed = is_compressed(file.view());
@@ -167,7 +169,7 @@ class Reader {
   bool first_visit(const fs::path& path) {
     std::error_code error;
     const fs::path canonical = fs::canonical(path, error);
-    return error || visited_.insert(canonical).second;  // where it cannot be resolved, reading gives the better error
+    return error || visited_.insert(canonical).second;  // on an error, reading it gives the better message
   }
 
   std::istream& standard_input_;
@@ -176,6 +178,11 @@ class Reader {
   std::set<fs::path> visited_;
   std::vector<Document> documents_;
 };
+
+/// Smaller files are read, because a process may map only a limited number of files.
+constexpr uintmax_t kMapFrom = uintmax_t{1} << 20;
+
+OpenText in_memory(const std::shared_ptr<const std::string>& text) { return {*text, text}; }
 
 }  // namespace
 
@@ -191,6 +198,57 @@ int64_t bytes_of(const std::vector<Document>& documents) {
   int64_t bytes = 0;
   for (const Document& document : documents) bytes += document.size();
   return bytes;
+}
+
+Document::Document(std::filesystem::path path_in, std::string name_in, std::string text)
+    : path(std::move(path_in)),
+      name(std::move(name_in)),
+      memory_(std::make_shared<const std::string>(std::move(text))),
+      end_(static_cast<int64_t>(memory_->size())),
+      digest_(core::digest_of(*memory_)) {}
+
+Document::Document(std::filesystem::path path_in, std::string name_in, const OpenText& text)
+    : path(std::move(path_in)),
+      name(std::move(name_in)),
+      file_size_(static_cast<int64_t>(text.view().size())),
+      end_(file_size_),
+      digest_(core::digest_of(text.view())) {
+  core::check_mapped(text.view().data());
+}
+
+OpenText Document::open() const {
+  const OpenText whole = memory_ ? in_memory(memory_) : open_file(path);
+  const auto size = static_cast<int64_t>(whole.view().size());
+  check(memory_ || size == file_size_, "[text] {}: it has {} bytes, and had {} before: it changed while it was in use",
+        path.string(), size, file_size_);
+  return {whole.view().substr(static_cast<size_t>(begin_), static_cast<size_t>(end_ - begin_)),
+          std::make_shared<const OpenText>(whole)};
+}
+
+std::string Document::text() const {
+  const OpenText opened = open();
+  std::string copy(opened.view());
+  core::check_mapped(opened.view().data());
+  return copy;
+}
+
+Document Document::part(int64_t begin, int64_t end) const {
+  Document part = *this;
+  part.begin_ = begin_ + begin;
+  part.end_ = begin_ + end;
+  const OpenText text = part.open();
+  part.digest_ = core::digest_of(text.view());
+  core::check_mapped(text.view().data());
+  return part;
+}
+
+OpenText open_file(const std::filesystem::path& path) {
+  std::error_code error;
+  const uintmax_t size = std::filesystem::file_size(path, error);
+  if (error || size < kMapFrom) return in_memory(std::make_shared<const std::string>(core::read_file(path)));
+  const auto file = std::make_shared<const core::MappedFile>(path);
+  const auto bytes = file->bytes();
+  return {std::string_view(reinterpret_cast<const char*>(bytes.data()), bytes.size()), file};
 }
 
 }  // namespace alibi::text

@@ -1,24 +1,72 @@
 // Text from files, folders and standard input.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <filesystem>
 #include <iostream>
+#include <memory>
 #include <string>
+#include <string_view>
+#include <utility>
 #include <vector>
 
 #include "alibi/training_data.h"
-#include "text/document.h"
+#include "core/checksum.h"
 
 namespace alibi::text {
 
-/// Reads each input in the given order: a file, a folder or "-" (standard input), to see that it is text. What comes
-/// through a pipe, was compressed (gzip, Zstandard) or lies in records (.jsonl: the string `field` of each line, which
-/// is a document of its own) stays in memory, all else in its file.
-/// Of a folder every text file below it is read, in the bytewise order of the relative paths; what is hidden (a name
-/// that begins with a dot), empty, not text (see text_encoding.h) or not a regular file is skipped. Links are
-/// followed, loops end, and a file that is reached twice is read once.
-/// Throws Error for an input that is missing, unreadable, empty or not text, and for a folder without any text;
-/// UsageError for no input, or for "-" given twice.
+/// The bytes of a document while they are in use. They may be mapped: call check_mapped() (core/files.h) after reading
+/// and before relying on what was read.
+class OpenText {
+ public:
+  OpenText() = default;
+  OpenText(std::string_view view, std::shared_ptr<const void> owner) : view_(view), owner_(std::move(owner)) {}
+  std::string_view view() const { return view_; }
+
+ private:
+  std::string_view view_;
+  std::shared_ptr<const void> owner_;
+};
+
+/// One text. A document holds no text of its own unless it came through a pipe, because a corpus may be larger than
+/// memory.
+class Document {
+ public:
+  /// In memory.
+  Document(std::filesystem::path path, std::string name, std::string text);
+  /// A regular file. `text` is what open_file() gave for it.
+  Document(std::filesystem::path path, std::string name, const OpenText& text);
+
+  std::filesystem::path path;  ///< as reached from the input; "-" for standard input
+  std::string name;            ///< relative to the input: what the split between training and validation hashes
+
+  int64_t size() const { return end_ - begin_; }  ///< bytes
+  /// Of the bytes. Texts with the same size and the same digest are taken to be the same.
+  const core::Digest& digest() const { return digest_; }
+  /// Throws Error if the file can no longer be read or has another size than before.
+  OpenText open() const;
+  std::string text() const;
+  /// The bytes from `begin` to `end` as a document of the same name.
+  Document part(int64_t begin, int64_t end) const;
+
+ private:
+  std::shared_ptr<const std::string> memory_;  ///< null: in the file
+  int64_t file_size_ = 0;
+  int64_t begin_ = 0, end_ = 0;  ///< in the file or in memory
+  core::Digest digest_;
+};
+
+/// A regular file; large ones are mapped. Throws Error with the path and the reason.
+OpenText open_file(const std::filesystem::path& path);
+
+/// Reads each input in the given order and checks that it is text. An input is a file, a folder or "-" (standard
+/// input). Text that comes through a pipe, is compressed (gzip, Zstandard) or lies in records (.jsonl: the string
+/// `field` of each line is a document) stays in memory. All other text stays in its file. In a folder every text file
+/// below it is read, in the bytewise order of the relative paths. Skipped are hidden files and folders (names that
+/// begin with a dot), empty files, files that are not text (see text_encoding.h) and files that are not regular. Links
+/// are followed, loops end, and a file that is reached twice is read once. Throws Error for an input that is missing,
+/// unreadable, empty or not text, and for a folder without any text; UsageError for no input, or for "-" given twice.
 std::vector<Document> read_documents(const std::vector<std::string>& inputs, std::istream& standard_input = std::cin,
                                      const std::string& field = kTextField);
 

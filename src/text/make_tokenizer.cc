@@ -19,18 +19,12 @@ constexpr int64_t kMostTokens = int64_t{1} << 20;
 /// More text hardly changes the pieces, and learning them takes minutes and memory.
 constexpr int64_t kLearnFrom = int64_t{1} << 24;
 
-int64_t size_of(const std::vector<text::Document>& documents) {
-  int64_t size = 0;
-  for (const text::Document& document : documents) size += document.size();
-  return size;
-}
-
 double fraction_of(int64_t part, int64_t all) { return static_cast<double>(part) / static_cast<double>(all); }
 
 std::shared_ptr<const Tokenizer> make_words(const TokenizerChoice& choice, const std::vector<text::Document>& documents,
                                             const TextProgress& progress) {
   text::WordCounter counter;
-  const int64_t all = size_of(documents);
+  const int64_t all = text::bytes_of(documents);
   int64_t done = 0;
   text::for_pieces(
       documents,
@@ -50,7 +44,7 @@ std::shared_ptr<const Tokenizer> make_words(const TokenizerChoice& choice, const
 std::shared_ptr<const Tokenizer> make_sentencepiece(const TokenizerChoice& choice,
                                                     const std::vector<text::Document>& documents,
                                                     const TextProgress& progress) {
-  const int64_t all = size_of(documents);
+  const int64_t all = text::bytes_of(documents);
   const core::Random random(0, 0x70ce);
   const float share = static_cast<float>(std::min(1.0, fraction_of(kLearnFrom, all)));
   size_t document = 0;

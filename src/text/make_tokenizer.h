@@ -8,7 +8,7 @@
 
 #include "alibi/tokenizer.h"
 #include "alibi/training_data.h"
-#include "text/document.h"
+#include "text/documents.h"
 
 namespace alibi::text {
 

@@ -10,7 +10,7 @@
 
 #include "core/files.h"
 #include "core/parallel.h"
-#include "text/document.h"
+#include "text/documents.h"
 #include "text/units.h"
 
 namespace alibi::text {
@@ -24,7 +24,9 @@ struct TextPiece {
 /// Hands out the pieces of documents, one after the other.
 class TextPieces {
  public:
-  explicit TextPieces(const std::vector<Document>& documents) : documents_(documents) {}
+  /// `whole`: each document is one piece, however long it is.
+  explicit TextPieces(const std::vector<Document>& documents, bool whole = false)
+      : documents_(documents), piece_bytes_(whole ? SIZE_MAX : kPieceBytes) {}
 
   /// The next few: so much work for the threads, and so much memory, at a time. None at the end.
   std::vector<TextPiece> next_wave() {
@@ -32,7 +34,7 @@ class TextPieces {
     for (size_t bytes = 0; bytes < kWaveBytes && wave.size() < kWavePieces && next_ < documents_.size();) {
       if (at_ == 0) open_ = documents_[next_].open();
       const std::string_view rest = open_.view().substr(at_);
-      const size_t length = units_length(rest, kPieceBytes);
+      const size_t length = units_length(rest, piece_bytes_);
       const bool last = length == rest.size();
       wave.push_back({open_, rest.substr(0, length), last});
       bytes += length;
@@ -48,16 +50,17 @@ class TextPieces {
   static constexpr size_t kWavePieces = 1024;
 
   const std::vector<Document>& documents_;
+  const size_t piece_bytes_;
   size_t next_ = 0;  // document
   size_t at_ = 0;    // byte in it
   OpenText open_;
 };
 
 /// Calls `work(text)` for pieces of the documents in parallel, and `take(result, piece)` for each in their order in
-/// this thread.
+/// this thread. `whole`: each document is one piece.
 template <class Work, class Take>
-void for_pieces(const std::vector<Document>& documents, const Work& work, const Take& take) {
-  TextPieces pieces(documents);
+void for_pieces(const std::vector<Document>& documents, const Work& work, const Take& take, bool whole = false) {
+  TextPieces pieces(documents, whole);
   for (std::vector<TextPiece> wave = pieces.next_wave(); !wave.empty(); wave = pieces.next_wave()) {
     std::vector<decltype(work(std::string_view()))> results(wave.size());
     core::parallel_for(static_cast<int64_t>(wave.size()), [&](int64_t i) {

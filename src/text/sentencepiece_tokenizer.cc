@@ -10,9 +10,14 @@
 #include "text/hash.h"
 #include "text/text_encoding.h"
 #include "text/tokenizer_files.h"
+#include "text/tokenizers/sentencepiece_model.h"
 #include "text/units.h"
 
 namespace alibi::text {
+
+using tokenizers::read_sentencepiece_model;
+using tokenizers::SentencePieceModel;
+
 namespace {
 
 constexpr const char* kPieceEndOfText = "</s>";
@@ -116,6 +121,8 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
     : model_(std::move(model)), bytes_(256) {
   using Type = SentencePieceModel::Type;
   const SentencePieceModel read = read_sentencepiece_model(model_, where);
+  const std::string loss = why_not_lossless(read);
+  check(loss.empty(), "[tokenizer] {}: {}", where, loss);
   kind_ = read.algorithm == SentencePieceModel::Algorithm::bpe ? "bpe" : "unigram";
   for (const SentencePieceModel::Piece& piece : read.pieces) {
     const int32_t id = static_cast<int32_t>(texts_.size());
@@ -133,7 +140,7 @@ SentencePieceTokenizer::SentencePieceTokenizer(std::string model, const std::str
     }
   }
   check(end_of_text_ >= 0, "[tokenizer] {}: no control piece is named {}", where, kPieceEndOfText);
-  const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(without_self_test(model_));
+  const sentencepiece::util::Status status = processor_.LoadFromSerializedProto(tokenizers::without_self_test(model_));
   check(status.ok(), "[tokenizer] {}: {}", where, status.ToString());
   check(processor_.GetPieceSize() == vocab_size(), "[tokenizer] {}: the library reads {} pieces, expected {}", where,
         processor_.GetPieceSize(), vocab_size());

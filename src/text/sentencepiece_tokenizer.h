@@ -14,7 +14,6 @@
 #include <vector>
 
 #include "alibi/tokenizer.h"
-#include "text/sentencepiece_model.h"
 
 namespace alibi::text {
 
@@ -48,13 +47,13 @@ class SentencePieceTokenizer : public Tokenizer {
   std::vector<int32_t> bytes_;      ///< [256] ids
   int32_t end_of_text_ = -1;
   bool has_space_ = false;   ///< else the library would write the bytes of its mark, which is another character
-  bool words_apart_ = true;  ///< no piece goes on behind a space that follows other characters
+  bool words_apart_ = true;  ///< no piece continues after a space that follows other characters
   sentencepiece::SentencePieceProcessor processor_;
 };
 
 struct SentencePieceTraining {
   std::string kind = "bpe";   ///< or "unigram"
-  int64_t vocab_size = 8192;  ///< at most; there are fewer if the text does not have so many pieces
+  int64_t vocab_size = 8192;  ///< maximum; there are fewer if the text does not have enough pieces
 };
 
 /// Learns the pieces from units of text (see units.h), which `next` gives one after the other until there is none.

@@ -14,13 +14,13 @@
 namespace alibi::text {
 namespace {
 
-/// U+2585: the library leaves lines with it out.
+/// U+2585: the library ignores lines that contain it.
 constexpr const char* kReserved = "\xe2\x96\x85";
 
-// What the child answers begins with one of these.
+// Answers of the child begin with one of these.
 constexpr char kModel = 'm', kRefusal = 'r', kNothing = '0';
 
-/// The units that the parent sends, each without its line feed, as the library asks for them.
+/// Iterates over the units from the parent, each without its line feed.
 class Sentences : public sentencepiece::SentenceIterator {
  public:
   explicit Sentences(const core::Channel& parent) : parent_(parent) { Next(); }
@@ -52,13 +52,13 @@ class Sentences : public sentencepiece::SentenceIterator {
   }
 
   const core::Channel& parent_;
-  std::string units_;  // each with its size before it
+  std::string units_;  // each preceded by its size
   size_t begin_ = 0;   // of those not yet given
   std::string sentence_;
   bool done_ = false, usable_ = false;
 };
 
-/// All units, many at a time, then an empty message. Returns early if the child has ended.
+/// Sends all units, many at a time, then an empty message. Returns early if the child has ended.
 void send_units(const core::Channel& child, const std::function<std::optional<std::string_view>()>& next) {
   constexpr size_t together = size_t{1} << 16;
   std::string units;
@@ -74,7 +74,7 @@ void send_units(const core::Channel& child, const std::function<std::optional<st
   child.send("");
 }
 
-/// The least vocabulary, if that is what the library misses: "... is smaller than required_chars. 200 vs 317. ...".
+/// The minimum vocabulary size, if that is the library's error: "... is smaller than required_chars. 200 vs 317. ...".
 std::optional<int64_t> least_vocabulary(const std::string& message) {
   const size_t found = message.find("smaller than required_chars");
   const size_t least = found == std::string::npos ? found : message.find(" vs ", found);
@@ -92,7 +92,7 @@ std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
       {"hard_vocab_limit", "false"},  // a small text has fewer pieces
       {"byte_fallback", "true"},
       {"character_coverage", "0.9995"},
-      // Text stays as it is.
+      // Text is not normalized.
       {"normalization_rule_name", "identity"},
       {"add_dummy_prefix", "false"},
       {"remove_extra_whitespaces", "false"},
@@ -105,7 +105,7 @@ std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
       {"num_threads", "4"},                              // sums depend on it, so it must not follow the machine
       {"minloglevel", "2"},
   };
-  // In a process of its own: where memory is short, an exception ends one of the library's threads, and with it all.
+  // Runs in a separate process: when memory is short, an exception in one of the library's threads ends the process.
   core::ChildProcess child("tokenizer", [&](const core::Channel& parent) {
     Sentences sentences(parent);
     std::string model;

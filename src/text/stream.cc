@@ -15,7 +15,8 @@ void encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& docu
         const bool ended = tokenizer.end_of_text_ends_lines() && !ids.empty() && ids.back() == end;
         if (piece.last && !ended) ids.push_back(end);
         append(ids, static_cast<int64_t>(piece.text.size()));
-      });
+      },
+      !tokenizer.splits_at_lines());
 }
 
 std::vector<int32_t> encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& documents) {

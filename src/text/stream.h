@@ -11,10 +11,10 @@
 
 namespace alibi::text {
 
-/// The documents one after the other, each followed by end_of_text; where that ends lines, only a document whose last
-/// line is not ended already. The stream stands after an implied end_of_text: that is the input from which its first
-/// token is predicted, so every token of it, the ends included, is predicted once. Throws Error if there are no
-/// documents. `append` gets the stream in parts, and how many bytes of text each stands for.
+/// Encodes the documents one after the other, each followed by end_of_text. If end_of_text ends lines, it is added only
+/// to a document whose last line has no end. The stream follows an implied end_of_text, from which its first token is
+/// predicted, so every token, including the ends, is predicted once. Throws Error if there are no documents. `append`
+/// receives the stream in parts, with the number of bytes of text of each.
 void encode_stream(const Tokenizer& tokenizer, const std::vector<Document>& documents,
                    const std::function<void(std::span<const int32_t> ids, int64_t bytes)>& append);
 

@@ -42,7 +42,7 @@ void each_hash(std::span<const int32_t> tokens, uint64_t most, const Use& use) {
   });
 }
 
-/// All of them, in the order of the text.
+/// All such hashes, in the order of the text.
 std::vector<uint64_t> hashes_of(std::span<const int32_t> tokens, uint64_t most) {
   std::vector<std::vector<uint64_t>> found(static_cast<size_t>(chunks_in(tokens)));
   each_hash(tokens, most, [&](int64_t chunk, uint64_t hash) { found[static_cast<size_t>(chunk)].push_back(hash); });

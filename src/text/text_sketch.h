@@ -1,4 +1,4 @@
-// How much of one text is in another, word for word, from a few kilobytes about the other.
+// Estimates how much of one text is in another, word for word, from a sketch of a few kilobytes.
 #pragma once
 
 #include <cstdint>
@@ -15,18 +15,18 @@ struct TextSketch {
   std::vector<uint64_t> hashes;  ///< rising
 };
 
-/// Tokens of a passage. What is said often in a language is shorter, also in bytes.
+/// Tokens of a passage. Common phrases of a language are shorter, also in bytes.
 inline constexpr int64_t kPassage = 128;
 
-/// Of about 16,000 passages, evenly drawn; of all if there are not so many.
+/// Hashes of about 16,000 evenly drawn passages, or of all if there are fewer.
 TextSketch sketch_of(std::span<const int32_t> tokens);
 
-/// The part of the passages of `tokens` that are in the sketched stream: from the sampled ones. Nothing if fewer than
-/// eight are: the text is short, or less than about a two-thousandth of the other.
+/// Estimated fraction of the passages of `tokens` that are in the sketched stream. Nothing if fewer than eight sampled
+/// passages are found: the text is short, or less than about a two-thousandth of the other.
 std::optional<double> part_in(const TextSketch& sketch, std::span<const int32_t> tokens);
 
-/// The other way round: the part of the sketched stream's passages, each counted once, that are in `tokens`. Nothing if
-/// the sketch has fewer than eight. Takes no memory but that of the sketch.
+/// The reverse: the fraction of the sketched stream's passages, each counted once, that are in `tokens`. Nothing if the
+/// sketch has fewer than eight. Needs no memory besides the sketch.
 std::optional<double> part_found(const TextSketch& sketch, std::span<const int32_t> tokens);
 
 }  // namespace alibi::text

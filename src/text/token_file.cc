@@ -18,7 +18,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "token files are little-endian and mapped as they are");
 
-/// As it lies in the file.
+/// Layout of the header in the file.
 struct Layout {
   char magic[8];
   uint32_t version;
@@ -29,7 +29,7 @@ struct Layout {
   uint64_t checksum;
   int32_t vocab_size;
   int32_t end_of_text;
-  uint64_t header_checksum;  // FNV-1a of what stands before it
+  uint64_t header_checksum;  // FNV-1a of the bytes before it
 };
 static_assert(sizeof(Layout) == 64);
 
@@ -98,7 +98,7 @@ TokenFile read_token_file(const std::filesystem::path& path) {
         sizeof(int32_t));
   const size_t payload = bytes.size() - sizeof(Layout);
   check(payload % sizeof(int32_t) == 0 && static_cast<uint64_t>(layout.tokens) == payload / sizeof(int32_t),
-        "[tokens] {}: {} bytes of ids, the header promises {} ids of {} bytes", where, payload, layout.tokens,
+        "[tokens] {}: {} bytes of ids, the header states {} ids of {} bytes", where, payload, layout.tokens,
         sizeof(int32_t));
   check(layout.vocab_size > 0 && layout.end_of_text >= 0 && layout.end_of_text < layout.vocab_size && layout.bytes >= 0,
         "[tokens] {}: a vocabulary of {} with the end of text {}, {} bytes of text", where, layout.vocab_size,
@@ -112,11 +112,11 @@ TokenFile read_token_file(const std::filesystem::path& path) {
 
 namespace {
 
-/// The place of the first id that is none of the vocabulary.
+/// The index of the first id outside the vocabulary.
 std::optional<size_t> first_outside(std::span<const int32_t> ids, int32_t vocab_size) {
   const auto outside = [&](int32_t id) { return static_cast<uint32_t>(id) >= static_cast<uint32_t>(vocab_size); };
   bool found = false;
-  for (const int32_t id : ids) found |= outside(id);  // all at once is many times as fast as one by one
+  for (const int32_t id : ids) found |= outside(id);  // checking all at once is many times as fast as one by one
   if (!found) return {};
   return static_cast<size_t>(std::find_if(ids.begin(), ids.end(), outside) - ids.begin());
 }

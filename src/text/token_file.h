@@ -1,4 +1,4 @@
-// Token files: ids on disk, mapped into memory when they are read. docs/text.md has the format.
+// Token files: ids on disk, mapped into memory when they are read. docs/reference/text.md has the format.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace alibi::text {
 
-/// What the 64 bytes at the beginning say.
+/// Content of the 64 bytes of the header.
 struct TokenFileHeader {
   int32_t vocab_size = 0;
   int32_t end_of_text = 0;
@@ -23,25 +23,25 @@ struct TokenFileHeader {
 /// FNV-1a over 32-bit words. `hash` continues an earlier one.
 uint64_t checksum_of(std::span<const int32_t> ids, uint64_t hash);
 
-/// Takes ids and how many bytes of text they stand for.
+/// Receives ids and the number of bytes of text that they encode.
 using AppendTokens = std::function<void(std::span<const int32_t> ids, int64_t bytes)>;
 
-/// Writes what `write` appends, beside and renamed; gives the header.
+/// Writes the ids that `write` appends, atomically; returns the header.
 TokenFileHeader write_token_file(const std::filesystem::path& path, const Tokenizer& tokenizer,
                                  const std::function<void(const AppendTokens& append)>& write);
 
-/// A file that is mapped as long as its stream lives.
+/// A file that is mapped during the lifetime of its stream.
 struct TokenFile {
   TokenFileHeader header;
   TokenStream stream;
 };
 
-/// Throws Error if the file cannot be read, is of another kind or version, or has not the size its header tells. The
-/// ids are not looked at: see check_tokens().
+/// Throws Error if the file cannot be read, is of another kind or version, or does not have the size in its header. The
+/// ids are not checked: see check_tokens().
 TokenFile read_token_file(const std::filesystem::path& path);
 
-/// Reads all ids. Throws Error if they do not have the header's checksum or one is not in the vocabulary. `progress`
-/// gets the fraction done.
+/// Checks all ids. Throws Error if their checksum is not the header's or if one is outside the vocabulary. `progress`
+/// receives the finished fraction.
 void check_tokens(const TokenFile& file, const std::filesystem::path& path,
                   const std::function<void(double)>& progress = {});
 

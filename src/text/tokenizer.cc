@@ -1,38 +1,45 @@
 #include "alibi/tokenizer.h"
 
+#include <system_error>
+
 #include "core/check.h"
 #include "core/together.h"
-#include "formats/json.h"
 #include "text/byte_tokenizer.h"
-#include "text/sentencepiece_tokenizer.h"
+#include "text/pretrained_tokenizer.h"
 #include "text/tokenizer_files.h"
 #include "text/word_tokenizer.h"
 
 namespace alibi {
 namespace {
 
-std::shared_ptr<const Tokenizer> load_byte_tokenizer(const std::filesystem::path& file) {
-  const formats::JsonObject json = formats::read_json_object(file);
-  check(text::is_byte_tokenizer(json),
-        "[tokenizer] {}: found a tokenizer of type {}, expected a byte-level one whose ids are the bytes, without "
-        "merges, and with one added token: other kinds cannot be read from this file",
-        file.string(), json.has("model") ? json.object("model").get_or<std::string>("type", "?") : "?");
-  return std::make_shared<ByteTokenizer>();
-}
-
-std::shared_ptr<const Tokenizer> load_from(const std::filesystem::path& folder) {
-  const std::filesystem::path file = text::tokenizer_file(folder);
+std::shared_ptr<const Tokenizer> load_file(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
-  if (name == text::kSentencePieceFile) return text::SentencePieceTokenizer::load(file);
   if (name == text::kWordsFile) return text::WordTokenizer::load(file);
-  return load_byte_tokenizer(file);
+  if (file.extension() == ".model") return text::load_sentencepiece(file);
+  check(file.extension() == ".json",
+        "[tokenizer] {}: expected a tokenizer.json, a model of SentencePiece (*.model) or {}", file.string(),
+        text::kWordsFile);
+  return text::load_tokenizer_json(file);
 }
 
 }  // namespace
 
-std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& folder) {
-  return core::read_together(folder, "config.json", load_from);
+std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
+  std::error_code ignored;  // what cannot be seen is not there
+  if (std::filesystem::is_regular_file(path, ignored)) return load_file(path);
+  return core::read_together(
+      path, "config.json", [](const std::filesystem::path& folder) { return load_file(text::tokenizer_file(folder)); });
 }
+
+Encoding Tokenizer::encode_as(std::string_view first, const std::string_view* second, const EncodeOptions&) const {
+  check_usage(!second, "[tokenizer] a tokenizer of kind '{}' encodes no pairs of texts: encode one after the other",
+              kind());
+  Encoding encoding = {encode(first), {}};
+  encoding.type_ids.resize(encoding.ids.size());
+  return encoding;
+}
+
+std::string Tokenizer::decode_as(std::span<const int32_t> ids, const DecodeOptions&) const { return decode(ids); }
 
 std::set<std::string> text::tokenizer_file_names() {
   return {text::kWordsFile, text::kSentencePieceFile, text::kHuggingFaceFile, text::kTokenizerConfigFile};

@@ -1,4 +1,4 @@
-// Which files hold a tokenizer in a model folder.
+// The files of a tokenizer in a model folder.
 #pragma once
 
 #include <cstddef>
@@ -17,22 +17,23 @@ inline constexpr const char* kSentencePieceFile = "tokenizer.model";
 /// A tokenizer of Hugging Face's library.
 inline constexpr const char* kHuggingFaceFile = "tokenizer.json";
 
-/// No tokenizer is larger; what claims to be is not read.
+/// Larger tokenizer files are refused.
 inline constexpr size_t kMostTokenizerBytes = size_t{1} << 30;
 
-/// How others are to read the tokenizer; nothing here reads it.
+/// Describes the tokenizer for other programs; alibi does not read it.
 inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
 
-/// The names of all of these.
+/// The names of all these files.
 std::set<std::string> tokenizer_file_names();
 
-/// The file from which Tokenizer::load() makes the tokenizer of a folder; whether or not it is there.
+/// The file from which Tokenizer::load() reads the tokenizer of a folder, whether it exists or not.
 std::filesystem::path tokenizer_file(const std::filesystem::path& folder);
 
 /// The tokenizer's fingerprint as files have it: 16 hexadecimal digits.
 std::string fingerprint_text(const Tokenizer& tokenizer);
 
-/// Removes the files of other kinds of tokenizers that an earlier model left in the folder: they would be read instead.
+/// Removes files of other kinds of tokenizers, which an earlier model left in the folder and which would be read
+/// instead.
 void remove_other_tokenizers(const std::filesystem::path& folder, const std::set<std::string>& keep);
 
 }  // namespace alibi::text

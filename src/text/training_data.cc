@@ -16,7 +16,8 @@
 namespace alibi {
 namespace {
 
-/// Which tokens each document became: encode_stream() gives a document in one or more pieces, and never two in one.
+/// Maps documents to tokens: encode_stream() gives a document in one or more pieces, and never two documents in one
+/// piece.
 class PartCounter {
  public:
   explicit PartCounter(const std::vector<text::Document>& documents) {
@@ -38,7 +39,7 @@ class PartCounter {
   int64_t bytes_ = 0;  // of the part so far
 };
 
-/// `done` of `all` bytes have been encoded before; counts on.
+/// `done` of `all` bytes have been encoded; continues the count.
 TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<text::Document>& documents, int64_t& done,
                                int64_t all, const TextProgress& progress, PartCounter* parts = nullptr) {
   const auto tokens = std::make_shared<std::vector<int32_t>>();
@@ -51,7 +52,7 @@ TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<tex
   return {*tokens, tokens};
 }
 
-/// Whether the inputs are one data folder. Throws UsageError if one is among others.
+/// Whether the inputs are one data folder. Throws UsageError for a data folder among other inputs.
 bool is_data(const std::vector<std::string>& inputs) {
   const bool any = std::any_of(inputs.begin(), inputs.end(),
                                [](const std::string& input) { return input != "-" && text::is_data_folder(input); });

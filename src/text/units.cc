@@ -9,7 +9,7 @@ size_t unit_length(std::string_view text) {
   const size_t newline = head.find('\n');
   if (newline != std::string_view::npos) return newline + 1;
   if (text.size() <= kMaxUnit) return text.size();
-  // A space that follows no other one, so that a run of spaces can still be one token.
+  // A space that does not follow another space, so that a run of spaces can still be one token.
   for (size_t at = kMaxUnit - 1; at > kMaxUnit / 2; --at) {
     if (head[at] == ' ' && head[at - 1] != ' ') return at;
   }
@@ -22,7 +22,7 @@ size_t unit_length(std::string_view text) {
 
 size_t units_length(std::string_view text, size_t least) {
   if (text.size() <= least) return text.size();
-  // Behind every line feed begins a unit: no need to walk there.
+  // A unit begins after every line feed, so no search is needed.
   const size_t newline = text.substr(0, least).rfind('\n');
   size_t length = newline == std::string_view::npos ? 0 : newline + 1;
   while (length < least) length += unit_length(text.substr(length));

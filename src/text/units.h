@@ -1,4 +1,4 @@
-// Where text may be cut without any tokenizer noticing.
+// Places where a text may be cut without changing its tokens.
 #pragma once
 
 #include <cstddef>
@@ -6,17 +6,16 @@
 
 namespace alibi::text {
 
-/// No unit is longer.
+/// Maximum length of a unit.
 inline constexpr size_t kMaxUnit = 4096;
 
-/// Length of the unit with which the text begins: its first line with the line feed, but of a line of more than
-/// kMaxUnit bytes only the part before a space, or, where there is none, about as many bytes in whole characters.
-/// Tokenizers encode unit by unit, so a text that is cut between units
-/// and encoded in parts gives the same ids. 0 for no text.
+/// Length of the first unit of the text: its first line with the line feed. Of a line of more than kMaxUnit bytes it is
+/// the part before a space or, without a space, about kMaxUnit bytes in whole characters. Tokenizers encode unit by
+/// unit, so a text that is cut between units and encoded in parts gives the same ids. 0 for an empty text.
 size_t unit_length(std::string_view text);
 
-/// Length of the whole units at the beginning of the text that have at least `least` bytes together, if it has so
-/// many, and not more than kMaxUnit bytes more.
+/// Length of the first whole units of the text that together have at least `least` bytes, if the text has as many, and
+/// at most kMaxUnit bytes more.
 size_t units_length(std::string_view text, size_t least);
 
 }  // namespace alibi::text

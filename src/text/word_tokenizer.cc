@@ -21,7 +21,8 @@ constexpr int32_t kEnd = 2, kUnknown = 3;
 constexpr int64_t kMultiple = 8;  // fairseq pads its dictionaries to this
 constexpr int64_t kMostWords = int64_t{1} << 28;
 
-/// Length of the whitespace character that begins at `at`, or 0: what Python's str.isspace() takes for one, in UTF-8.
+/// Length of the whitespace character that begins at `at`, or 0: a character for which Python's str.isspace() is true,
+/// in UTF-8.
 size_t whitespace_length(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return at + i < text.size() ? static_cast<unsigned char>(text[at + i]) : 0u; };
   const unsigned first = byte(0);
@@ -54,7 +55,7 @@ void split_unit(std::string_view text, const Word& word, const LineFeed& line_fe
   if (begin < text.size()) word(text.substr(begin));
 }
 
-/// The same unit by unit: a word of thousands of bytes may be cut.
+/// Counts unit by unit; a word of thousands of bytes may be cut.
 template <class Word, class LineFeed>
 void split_words(std::string_view text, const Word& word, const LineFeed& line_feed) {
   while (!text.empty()) {
@@ -157,7 +158,7 @@ std::string WordTokenizer::file_text() const {
 
 void WordTokenizer::save(const std::filesystem::path& folder) const {
   core::write_file(folder / kWordsFile, file_text());
-  // Sorted keys: looking a key up among ordered ones takes as long as there are keys.
+  // Sorted keys, because a lookup among unsorted keys visits all of them.
   formats::Json vocab = formats::Json::object();
   formats::Json added = formats::Json::array();
   int32_t id = 0;
@@ -193,7 +194,7 @@ void WordTokenizer::save(const std::filesystem::path& folder) const {
 }
 
 void WordCounter::add(std::string_view text) {
-  std::unordered_map<std::string_view, int64_t> local;  // most words repeat: fewer strings are made
+  std::unordered_map<std::string_view, int64_t> local;  // most words repeat, so fewer strings are allocated
   split_words(
       text, [&](std::string_view word) { ++local[word]; }, [] {});
   for (const auto& [word, count] : local) counts_[std::string(word)] += count;

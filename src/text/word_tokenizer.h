@@ -1,4 +1,4 @@
-// The tokenizer of word-level corpora such as WikiText, as fairseq makes and numbers it.
+// Tokenizer for word-level corpora such as WikiText, with fairseq's vocabulary and ids.
 #pragma once
 
 #include <cstdint>
@@ -13,16 +13,16 @@
 
 namespace alibi::text {
 
-/// A word and how often the training text has it.
+/// A word and its count in the training text.
 using WordCount = std::pair<std::string, int64_t>;
 
-/// Words are what whitespace separates (Unicode's, as Python's str.split), and each line feed is a `</s>`, which
-/// also closes documents; other words than those of the vocabulary become `<unk>`. Ids: 0 `<s>`, 1 `<pad>`, 2 `</s>`,
-/// 3 `<unk>`, then the words. decode(encode(text)) has single spaces and no spaces at the ends of lines.
+/// Words are separated by Unicode whitespace, as in Python's str.split. Each line feed is a `</s>`, which also ends
+/// documents. Words outside the vocabulary become `<unk>`. Ids: 0 `<s>`, 1 `<pad>`, 2 `</s>`, 3 `<unk>`, then the
+/// words. decode(encode(text)) has single spaces and no spaces at the ends of lines.
 class WordTokenizer : public Tokenizer {
  public:
-  /// The words in the order of their ids. Throws Error for words that are empty, twice there, hold whitespace, or are
-  /// one of the four.
+  /// Takes the words in the order of their ids. Throws Error for words that are empty, duplicates, contain whitespace,
+  /// or are one of the four special words.
   explicit WordTokenizer(std::vector<WordCount> words);
   /// The vocabulary file. Throws Error that names the line.
   static std::shared_ptr<const WordTokenizer> load(const std::filesystem::path& file);
@@ -50,8 +50,8 @@ class WordCounter {
  public:
   void add(std::string_view text);
   void add(const WordCounter& other);
-  /// Words in the order of falling count, equal counts in that of their bytes; at least `min_count` of each and, where
-  /// `vocab_size` is above 0, not more than fit into it; then placeholders until the vocabulary is a multiple of 8.
+  /// The words by falling count, and words of equal count by their bytes. Each has a count of at least `min_count`, and
+  /// with a `vocab_size` above 0 only as many are taken as fit. Placeholders follow until the size is a multiple of 8.
   std::vector<WordCount> vocabulary(int64_t vocab_size, int64_t min_count) const;
 
  private:

@@ -2,7 +2,10 @@
 
 #include <algorithm>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <utility>
+#include <vector>
 
 #include "core/check.h"
 #include "core/parallel.h"
@@ -70,6 +73,51 @@ Batch BlockOrder::batch(std::span<const int64_t> blocks) const {
       *targets++ = tokens_[static_cast<size_t>(t)];
     }
   }
+  return result;
+}
+
+int64_t blocks_per_update(const TrainOptions& options) {
+  return std::max<int64_t>(1, options.batch_tokens / options.train_length);
+}
+
+UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options) {
+  const int64_t count = blocks_per_update(options);
+  const int64_t at_once = std::max<int64_t>(1, options.micro_batch_tokens / options.train_length);
+  UpdateLoss result;
+  std::vector<int64_t> blocks;
+  for (int64_t i = 0; i < count; ++i) {
+    blocks.push_back(order.block_at(step * count + i));
+    result.tokens += order.length_of(blocks.back());
+  }
+  // An encoder predicts only masked tokens. The update alone determines which, however it is cut into micro-batches.
+  const std::optional<int32_t> mask = model.config().mask_token();
+  const evaluation::Masking masking(
+      options.mask_rate, core::Random(options.seed, core::mix(0x3a5c, static_cast<uint64_t>(step))), mask.value_or(0));
+  int64_t targets = mask ? 0 : result.tokens;
+  for (size_t i = 0; mask && i < blocks.size(); ++i) {
+    const auto first = static_cast<int64_t>(i) * options.train_length;
+    for (int64_t t = 0; t < order.length_of(blocks[i]); ++t) {
+      targets += masking.asks(static_cast<uint64_t>(first + t)) ? 1 : 0;
+    }
+  }
+  targets = std::max<int64_t>(1, targets);  // without targets there are no gradients
+  model.zero_gradients();
+  uint64_t part = 0;
+  for (size_t begin = 0; begin < blocks.size(); ++part) {
+    // As many blocks as fit into a micro-batch. The last block of the stream, which is shorter, is one of its own.
+    size_t end = begin + 1;
+    while (end < blocks.size() && static_cast<int64_t>(end - begin) < at_once &&
+           order.length_of(blocks[end]) == order.length_of(blocks[begin])) {
+      ++end;
+    }
+    const std::span<const int64_t> together = std::span(blocks).subspan(begin, end - begin);
+    const Batch batch = mask ? order.masked_batch(together, masking, static_cast<int64_t>(begin) * options.train_length)
+                             : order.batch(together);
+    result.loss += model.accumulate_gradients(batch.ids, batch.targets, 1.0f / static_cast<float>(targets),
+                                              {options.seed, static_cast<uint64_t>(step), part});
+    begin = end;
+  }
+  result.loss /= static_cast<double>(targets);
   return result;
 }
 

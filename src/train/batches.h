@@ -1,4 +1,4 @@
-// The stream cut into blocks, and the order in which training meets them.
+// The stream cut into blocks, the order in which training visits them, and the gradients of one update.
 #pragma once
 
 #include <cstdint>
@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "alibi/tensor.h"
+#include "alibi/train.h"
 #include "evaluate/masking.h"
 
 namespace alibi::training {
@@ -16,21 +17,22 @@ struct Batch {
   Tensor targets;  // int32 [blocks, length]
 };
 
-/// Contiguous blocks of `length` tokens, the last maybe shorter; targets of block k are tokens [kL, (k+1)L), inputs
-/// the same shifted by one in the stream, so block k starts with the last token of block k - 1 and the first one with
-/// `first_input`. Block boundaries never change; their order is shuffled anew from (seed, epoch).
+/// Contiguous blocks of `length` tokens; the last one may be shorter. The targets of block k are the tokens
+/// [kL, (k+1)L). Its inputs are the same, shifted by one in the stream: block k starts with the last token of block
+/// k - 1, and the first block with `first_input`. Block boundaries never change. Each epoch has its own order of
+/// blocks, a function of (seed, epoch).
 class BlockOrder {
  public:
   BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed);
 
   int64_t blocks_per_epoch() const { return blocks_; }
-  /// Block of the n-th place since the start of training, through all epochs.
+  /// The n-th block since the start of training, through all epochs.
   int64_t block_at(int64_t n);
   int64_t length_of(int64_t block) const;
-  /// The blocks in one batch; all must have the same length.
+  /// The blocks as one batch; all must have the same length.
   Batch batch(std::span<const int64_t> blocks) const;
-  /// The same for an encoder: inputs are the tokens themselves, some of them masked, and these are the targets. The
-  /// first block's places in the masking begin at `first_place`, those of the next `length` later.
+  /// The same for an encoder: inputs are the tokens themselves, some of them masked, and the masked tokens are the
+  /// targets. The first block has the places from `first_place` on in the masking, each further one `length` more.
   Batch masked_batch(std::span<const int64_t> blocks, const evaluation::Masking& masking, int64_t first_place) const;
 
  private:
@@ -44,5 +46,16 @@ class BlockOrder {
   int64_t shuffled_epoch_ = -1;
   std::vector<int64_t> order_;
 };
+
+/// Number of blocks in an update.
+int64_t blocks_per_update(const TrainOptions& options);
+
+struct UpdateLoss {
+  double loss = 0;     ///< mean nll (nats) of the predicted tokens
+  int64_t tokens = 0;  ///< that the model has seen
+};
+
+/// Sets the gradients of the model to those of the mean loss over the blocks of update `step` (counted from 0).
+UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options);
 
 }  // namespace alibi::training

@@ -11,7 +11,7 @@
 #include "core/check.h"
 #include "core/checksum.h"
 #include "formats/safetensors.h"
-#include "model/mpt_folder.h"
+#include "model/own_folder.h"
 #include "train/identity.h"
 
 namespace alibi {
@@ -23,7 +23,7 @@ constexpr const char* kStateFile = "training.json";
 constexpr const char* kTensorFile = "training.safetensors";
 constexpr const char* kChecksum = "xxh64";
 constexpr int64_t kFormat = 2;
-constexpr int64_t kMost = int64_t{1} << 53;  // what JSON can say exactly
+constexpr int64_t kMost = int64_t{1} << 53;  // the largest integer that JSON holds exactly
 
 fs::path folder_of(const fs::path& model_folder) { return model_folder / "checkpoints"; }
 
@@ -39,7 +39,7 @@ int64_t step_of(const std::string& name) {
   return problem == std::errc() && rest == end && name == name_of_step(step) ? step : -1;
 }
 
-/// Newest first; those that were renamed into place, whole or not.
+/// Steps of the checkpoints, newest first. They may be damaged.
 std::vector<int64_t> steps_in(const fs::path& folder) {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -51,13 +51,13 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
-/// Of a file that is whole, but not for this version.
+/// A file that is intact, but written by a newer version.
 class NewerFormat : public Error {
  public:
   using Error::Error;
 };
 
-/// Of all keys but itself, in whatever order and spacing they are written.
+/// Of all keys but the checksum itself. Order and spacing do not matter.
 std::string checksum_of(formats::Json state) {
   state.erase(kChecksum);
   return core::xxh64(state.dump(-1, ' ', false, formats::Json::error_handler_t::replace));
@@ -121,7 +121,7 @@ training::TrainState read_state(const formats::JsonObject& json) {
   return state;
 }
 
-/// Throws Error that says what is damaged.
+/// Throws Error that names the damage.
 training::Checkpoint read_whole(const fs::path& folder) {
   try {
     const formats::JsonObject json = read_state_file(folder);
@@ -138,11 +138,11 @@ training::Checkpoint read_whole(const fs::path& folder) {
   }
 }
 
-/// A name that says that this is no checkpoint (any more); the leftovers of a killed process are found by it.
+/// The name of an unfinished or removed checkpoint, by which a later process finds it.
 fs::path part_of(const fs::path& path) { return path.string() + fmt::format(".{}.part", ::getpid()); }
 
 void remove_folder(const fs::path& path) {
-  // Renamed first: a checkpoint that is half removed must not look like one.
+  // Renamed first: a half-removed checkpoint must not look like a whole one.
   const fs::path part = part_of(path);
   std::error_code ignored;
   fs::remove_all(part, ignored);
@@ -160,8 +160,8 @@ formats::OrderedJson state_json(const training::TrainState& state, const formats
 
 void read_weights(const fs::path& checkpoint, LanguageModel& model) {
   const formats::Safetensors file(checkpoint);
-  model::check_mpt_weights(file, model.config());
-  model::read_mpt_weights(file, model.config(), model.parameters());
+  model::check_own_weights(file, model.config());
+  model::read_own_weights(file, model.config(), model.parameters());
   model.weights_changed();
 }
 
@@ -210,7 +210,7 @@ void training::Checkpoints::write(const LanguageModel& model, const training::Op
     }
   } const remove{part};
   core::make_folder(part);
-  model::write_mpt_files(part, model.config(), model.parameters(), &model.tokenizer());
+  model::write_own_files(part, model.config(), model.parameters(), &model.tokenizer());
   std::vector<formats::NamedTensor> tensors = optimizer.tensors();
   tensors.push_back({"loss", Tensor::from(state.loss, {static_cast<int64_t>(state.loss.size())})});
   formats::write_safetensors(part / kTensorFile, tensors);
@@ -222,7 +222,7 @@ void training::Checkpoints::write(const LanguageModel& model, const training::Op
   }
   json[kChecksum] = checksum_of(formats::Json::parse(json.dump()));
   formats::write_json(part / kStateFile, json);   // last; each of these files and the folder is synced
-  if (fs::exists(target)) remove_folder(target);  // of a damaged disk, or it would have been resumed from
+  if (fs::exists(target)) remove_folder(target);  // damaged, because an intact one would have been resumed
   core::rename_synced(part, target);
 }
 
@@ -232,7 +232,7 @@ training::TrainState training::Checkpoints::resume(const training::Checkpoint& c
   const fs::path& folder = checkpoint.info.folder;
   const std::vector<std::string> different = training::differences(identity, checkpoint.identity);
   check(different.empty(),
-        "[resume] {} is of another run: {}. Give the same text and settings, or train into another folder",
+        "[resume] {} belongs to another run: {}. Give the same text and settings, or train into another folder",
         folder.string(), fmt::join(different, "; "));
   training::TrainState state = checkpoint.state;
   const formats::Safetensors file(folder / kTensorFile);
@@ -242,7 +242,7 @@ training::TrainState training::Checkpoints::resume(const training::Checkpoint& c
   file.load_finite_into("loss", losses);
   state.loss = losses.to_floats();
   read_weights(folder, model);
-  // They must not outlive, as the newest, what is written from here on.
+  // Otherwise they would stay the newest ones after the next checkpoint is written.
   for (const int64_t step : steps_in(folder_)) {
     if (step > state.step) remove_folder(folder_ / name_of_step(step));
   }
@@ -274,11 +274,11 @@ std::optional<training::Checkpoint> training::find_newest(const fs::path& model_
       return found;
     } catch (const NewerFormat&) {
       throw;
-    } catch (const Error& error) {  // a damaged disk: an older checkpoint may do
+    } catch (const Error& error) {  // an older checkpoint may be intact
       damaged.emplace_back(error.what());
     }
   }
-  check(damaged.empty(), "[resume] {} holds no whole checkpoint: {}. To begin anew, remove that folder",
+  check(damaged.empty(), "[resume] {} holds no whole checkpoint: {}. To start again, remove that folder",
         folder.string(), fmt::join(damaged, "; "));
   return {};
 }

@@ -1,5 +1,5 @@
 // Checkpoints of a run: folders MODEL/checkpoints/step-000120, each a model folder by itself with the state of the
-// training beside the weights. docs/training.md lists the files.
+// training beside the weights. docs/reference/training.md lists the files.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace alibi::training {
 
-/// How far a run is. The place in the data and all random numbers follow from `step`.
+/// The progress of a run. The place in the data and all random numbers follow from `step`.
 struct TrainState {
   int64_t step = 0;    ///< updates done
   int64_t tokens = 0;  ///< seen in them
@@ -29,7 +29,7 @@ struct TrainState {
   int64_t evaluations_without_gain() const;
 };
 
-/// One that has been read as a whole.
+/// A checkpoint whose files have been checked.
 struct Checkpoint {
   CheckpointInfo info;
   TrainState state;        ///< without the losses of the updates
@@ -39,21 +39,21 @@ struct Checkpoint {
 /// As newest_checkpoint().
 std::optional<Checkpoint> find_newest(const std::filesystem::path& model_folder);
 
-/// Removes what killed processes left of checkpoints and files that they were about to write. For whoever holds a lock
-/// on the folder or on one that it lies in.
+/// Removes unfinished checkpoints and files of killed processes. The caller holds a lock on the folder or on a folder
+/// above it.
 void remove_leftovers(const std::filesystem::path& model_folder);
 
 /// The checkpoints of one model folder, locked against other processes while this lives.
 class Checkpoints {
  public:
-  /// Makes the folder, and removes what earlier processes left half-written.
+  /// Makes the folder, and removes unfinished checkpoints of earlier processes.
   explicit Checkpoints(const std::filesystem::path& model_folder);
 
-  /// Writes beside, syncs every file and folder, renames: there is a whole checkpoint or none.
+  /// Writes into another folder, syncs every file and folder, then renames: a checkpoint is whole or absent.
   void write(const LanguageModel& model, const OptimizerState& optimizer, const TrainState& state,
              const formats::OrderedJson& identity) const;
-  /// Puts weights and optimizer where the checkpoint was, and removes newer ones, which are damaged. Throws Error if it
-  /// is of a run with another identity.
+  /// Loads weights and optimizer, and removes newer checkpoints, which are damaged. Throws Error if the checkpoint
+  /// belongs to a run with another identity.
   TrainState resume(const Checkpoint& checkpoint, LanguageModel& model, OptimizerState& optimizer,
                     const formats::OrderedJson& identity) const;
   /// The weights that the model had after `step` updates. Throws Error if that checkpoint is damaged.
@@ -61,7 +61,7 @@ class Checkpoints {
   /// Removes all but the newest `keep` and the best.
   void prune(int64_t keep, const std::optional<TrainEvaluation>& best) const;
   void remove_all() const;
-  /// Whether the folder is still there: somebody may have removed or moved it.
+  /// False if somebody has removed or moved the folder.
   bool is_in_place() const { return lock_.is_in_place(); }
 
  private:

@@ -1,6 +1,7 @@
-// What is said of described options (alibi/options.h): names and texts for the command and its documentation, JSON.
+// Names, default texts and checks of described options (alibi/options.h), for the command and its documentation.
 #pragma once
 
+#include <cctype>
 #include <string>
 #include <string_view>
 
@@ -13,7 +14,7 @@ namespace alibi::training {
 
 /// "learning-rate": of the command line and train.json.
 std::string option_key(std::string_view name);
-/// What the command takes where the option is not given: "0.1", or "the preset's; tiny: 0.004". Empty: nothing to say.
+/// The default as the command shows it: "0.1", or "the preset's; tiny: 0.004". May be empty.
 std::string default_text(const Option<TrainOptions>& option);
 std::string default_text(const Option<TrainRun>& option);
 std::string default_text(const Option<LanguageModelConfig>& option);
@@ -23,7 +24,20 @@ OptionValue default_of(const Option<Options>& option) {
   return option.get(Options());
 }
 
-/// Of options that say the same in two ways, whether this one does.
+/// "--learning-rate", or "--no-causal" for a flag whose default is true.
+template <class Options>
+std::string option_word(const Option<Options>& option) {
+  return (default_of(option) == OptionValue(true) ? "--no-" : "--") + option_key(option.name);
+}
+/// The help of a flag: that of the option, or "Disable ..." if its default is true.
+template <class Options>
+std::string flag_help(const Option<Options>& option) {
+  if (default_of(option) != OptionValue(true)) return option.help;
+  std::string help = option.help;
+  help.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(help.front())));
+  return "Disable " + help;
+}
+/// False for the option of a pair that the other one replaces (warmup_steps and warmup_fraction).
 template <class Options>
 bool is_used(const Option<Options>& option, const Options& options) {
   if (option.instead_of) return option.get(options) != default_of(option);

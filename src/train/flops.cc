@@ -39,7 +39,7 @@ double training_flops_per_token(const LanguageModelConfig& config, int64_t lengt
       number(t.parameter_count() - t.position_parameter_count()) + vocabulary_products(config, tokens);
   // Scores and their product with the values: 2 FLOPs each per channel and key, and twice that in the backward pass;
   // length / 2 keys, or all of them.
-  const double attention = (t.causal ? 6 : 12) * number(t.layers) * number(t.d_model) * number(length);
+  const double attention = (t.attention.causal ? 6 : 12) * number(t.layers) * number(t.d_model) * number(length);
   return 6 * products + attention;
 }
 

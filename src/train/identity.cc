@@ -4,8 +4,10 @@
 
 #include "alibi/model_options.h"
 #include "core/check.h"
+#include "core/files.h"
 #include "core/parallel.h"
 #include "core/random.h"
+#include "formats/json.h"
 #include "train/described.h"
 
 namespace alibi::training {
@@ -33,7 +35,7 @@ formats::OrderedJson model_json(const LanguageModel& model) {
   formats::OrderedJson json;
   for (const ConfigField& field : config_fields()) {
     if (field.changes_result && field.belongs_to(config.transformer.position)) {
-      json[field.recorded_name()] = formats::json_of(field.get(config));
+      json[field.name] = formats::json_of(field.get(config));
     }
   }
   json["ffn_dim"] = config.transformer.ffn_dim();
@@ -51,22 +53,41 @@ bool has_part_in(const ConfigField& field, const formats::Json& identity) {
   return !method || field.belongs_to(*method);
 }
 
-/// With what earlier versions left out, and without what they wrote of nothing: 0 where a comparison was not given what
-/// the preset or the training length says.
+/// Moves values from former names of options to the names of today.
+template <class OptionList>
+void rename(formats::Json& identity, const OptionList& options) {
+  for (const auto& option : options) {
+    if (!option.older_name || !identity.contains(option.older_name)) continue;
+    identity[option.name] = std::move(identity[option.older_name]);
+    identity.erase(option.older_name);
+  }
+}
+
+/// The identity with the names of today and the fields that earlier versions did not have, and without the zeros that
+/// they wrote for values left to the preset or to the training length.
 formats::Json complete(const formats::Json& identity) {
   formats::Json all = formats::Json::parse(options_json(TrainOptions()).dump());
   for (const ConfigField& field : config_fields()) {
     if (field.default_text && !field.more.before) continue;
-    for (const char* name : {field.name, field.recorded_name()}) {
-      all[name] = formats::json_of(field.more.before.value_or(default_of(field)));
-    }
+    all[field.name] = formats::json_of(field.more.before.value_or(default_of(field)));
   }
-  all.update(identity);
+  formats::Json renamed = identity;
+  rename(renamed, options_of<TrainOptions>);
+  rename(renamed, config_fields());
+  all.update(renamed);
   for (const ConfigField& field : config_fields()) {
     const auto found = all.find(field.name);
     if (field.default_text && !field.more.before && found != all.end() && *found == 0) all.erase(found);
   }
   return all;
+}
+
+constexpr size_t kMostBytes = size_t{4} << 20;
+
+uint64_t number_of(const formats::Json& value, const std::string& where) {
+  check(value.is_number_unsigned(), "[trained on] {} holds {}, expected whole numbers of at least 0", where,
+        value.dump());
+  return value.get<uint64_t>();
 }
 
 }  // namespace
@@ -96,13 +117,13 @@ formats::OrderedJson identity_of(const LanguageModel& model, std::span<const int
 }
 
 std::vector<std::string> differences(const formats::OrderedJson& now, const formats::Json& known) {
-  // Both through the text that a checkpoint holds: numbers are compared as they are written.
+  // Through the text of a checkpoint, so that numbers are compared as they are written.
   const formats::Json read = formats::Json::parse(now.dump());
   formats::Json ours = complete(read), before = complete(known);
   for (const ConfigField& field : config_fields()) {
     if (has_part_in(field, read) && has_part_in(field, known)) continue;
-    ours.erase(field.recorded_name());
-    before.erase(field.recorded_name());
+    ours.erase(field.name);
+    before.erase(field.name);
   }
   std::vector<std::string> found;
   for (const auto& [key, value] : ours.items()) {
@@ -117,6 +138,36 @@ std::vector<std::string> differences(const formats::OrderedJson& now, const form
     if (!ours.contains(key)) found.push_back(fmt::format("{} is not set, was {}", key, value.dump()));
   }
   return found;
+}
+
+void write_trained_on(const std::filesystem::path& folder, std::span<const int32_t> tokens,
+                      std::span<const int32_t> held_out) {
+  const text::TextSketch sketch = text::sketch_of(tokens);
+  const std::string held_out_fingerprint = fingerprint(held_out);
+  core::check_mapped(tokens.data());
+  core::check_mapped(held_out.data());
+  formats::write_json(folder / kTrainedOnFile, {{"passage", text::kPassage},
+                                                {"held_out_fingerprint", held_out_fingerprint},
+                                                {"most", sketch.most},
+                                                {"hashes", sketch.hashes}});
+}
+
+std::optional<TrainedOn> read_trained_on(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / kTrainedOnFile;
+  if (!core::path_exists(file)) return std::nullopt;
+  const formats::JsonObject json = formats::read_json_object(file, kMostBytes);
+  if (json.get<int64_t>("passage") != text::kPassage)
+    return std::nullopt;  // written by a version with another length of passages
+  TrainedOn result;
+  result.held_out_fingerprint = json.get<std::string>("held_out_fingerprint");
+  check(json.has("most") && json.has("hashes") && json.raw().at("hashes").is_array(),
+        "[trained on] {}most or hashes is missing", json.where());
+  result.text.most = number_of(json.raw().at("most"), json.where() + "most");
+  for (const formats::Json& hash : json.raw().at("hashes")) {
+    result.text.hashes.push_back(number_of(hash, json.where() + "hashes"));
+  }
+  std::sort(result.text.hashes.begin(), result.text.hashes.end());
+  return result;
 }
 
 }  // namespace alibi::training

@@ -1,16 +1,22 @@
 #include "train/metrics.h"
 
+#include <fmt/format.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
+#include <limits>
 #include <string>
 #include <system_error>
 #include <vector>
 
 #include "core/check.h"
+#include "core/format.h"
+#include "core/parallel.h"
 #include "formats/json.h"
 #include "formats/tensorboard.h"
+#include "report/line_chart.h"
 
 namespace alibi::training {
 namespace {
@@ -42,7 +48,7 @@ formats::OrderedJson line_of(const TrainStatus& status) {
   return line;
 }
 
-/// The record that says the same as a line.
+/// The record with the content of a line.
 std::string record_of(const formats::OrderedJson& line) {
   struct Column {
     const char* key;
@@ -67,7 +73,7 @@ std::string record_of(const formats::OrderedJson& line) {
   return formats::tensorboard_scalars(line["time"].get<double>(), line["step"].get<int64_t>(), scalars);
 }
 
-/// The lines of updates 1 to `step`. The last line of a killed process may be torn; nothing behind it is kept.
+/// The lines of updates 1 to `step`. The last line of a killed process may be incomplete; lines after it are dropped.
 std::vector<formats::OrderedJson> lines_until(const fs::path& path, int64_t step) {
   std::vector<formats::OrderedJson> lines;
   if (!core::path_exists(path)) return lines;
@@ -87,7 +93,7 @@ std::vector<formats::OrderedJson> lines_until(const fs::path& path, int64_t step
   return lines;
 }
 
-/// One file at a time: the name of an older one would stay in TensorBoard beside the new.
+/// Removes older event files, because TensorBoard would show them beside the new one.
 fs::path new_tensorboard_file(const fs::path& folder, double time) {
   core::make_folder(folder);
   std::vector<fs::path> old;
@@ -97,6 +103,32 @@ fs::path new_tensorboard_file(const fs::path& folder, double time) {
   }
   for (const fs::path& path : old) fs::remove(path, ignored);
   return folder / fmt::format("events.out.tfevents.{:010}.alibi.{}", static_cast<int64_t>(time), ::getpid());
+}
+
+constexpr int64_t kPoints = 400;  // a chart cannot show more
+
+report::Series training(const TrainState& state, int64_t batch_tokens) {
+  report::Series series{"training", {}, "", ""};
+  const auto steps = static_cast<int64_t>(state.loss.size());
+  const int64_t grain = core::ceil_div(steps, kPoints);
+  for (int64_t begin = 0; begin < steps; begin += grain) {
+    const int64_t end = std::min(steps, begin + grain);
+    double sum = 0;
+    for (int64_t step = begin; step < end; ++step) sum += static_cast<double>(state.loss[static_cast<size_t>(step)]);
+    const double tokens = static_cast<double>(end * batch_tokens), mean = sum / static_cast<double>(end - begin);
+    series.points.push_back({tokens, mean, fmt::format("{} tokens: {:.4f}", core::format_count(tokens), mean)});
+  }
+  return series;
+}
+
+report::Series held_out(const TrainState& state, int64_t batch_tokens) {
+  report::Series series{"held-out", {}, "", ""};
+  for (const TrainEvaluation& evaluation : state.evaluations) {
+    const auto tokens = static_cast<double>(evaluation.step * batch_tokens);
+    series.points.push_back(
+        {tokens, evaluation.loss, fmt::format("{} tokens: {:.4f}", core::format_count(tokens), evaluation.loss)});
+  }
+  return series;
 }
 
 }  // namespace
@@ -133,6 +165,37 @@ void Metrics::write_again(int64_t step) {
 void Metrics::sync() {
   lines_->sync();
   tensorboard_->sync();
+}
+
+std::string loss_figure(const TrainState& state, int64_t batch_tokens) {
+  report::LineChart chart;
+  chart.id = "loss";
+  chart.title = "Training loss";
+  chart.subtitle =
+      fmt::format("{} updates of {} tokens", core::format_integer(state.step), core::format_integer(batch_tokens));
+  chart.description = "Mean loss of the training text, and of the held-out text, against the tokens seen in training.";
+  chart.markers = false;
+  for (report::Series series : {training(state, batch_tokens), held_out(state, batch_tokens)}) {
+    if (series.points.empty()) continue;
+    series.end_value = fmt::format("{:.3f}", series.points.back().y);
+    chart.series.push_back(std::move(series));
+  }
+  double low = std::numeric_limits<double>::infinity(), high = -low, most = 0, least = low;
+  for (const report::Series& series : chart.series) {
+    for (const report::ChartPoint& point : series.points) {
+      low = std::min(low, point.y);
+      high = std::max(high, point.y);
+      least = std::min(least, point.x);
+      most = std::max(most, point.x);
+    }
+  }
+  chart.y = report::linear_axis(low, high);
+  chart.x = report::logarithmic_axis(least, std::max(most, 1.01 * least));
+  chart.x.high = std::max(most, 1.01 * chart.x.low);
+  std::erase_if(chart.x.ticks, [&](const report::Tick& tick) { return tick.value > chart.x.high; });
+  chart.x_label = "Tokens seen in training (log scale)";
+  chart.y_label = "Loss in nats per token (lower is better)";
+  return report::draw(chart, report::print_theme(), true);
 }
 
 }  // namespace alibi::training

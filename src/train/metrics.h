@@ -4,20 +4,22 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <string>
 
 #include "alibi/train.h"
 #include "core/files.h"
+#include "train/checkpoint.h"
 
 namespace alibi::training {
 
 class Metrics {
  public:
   /// Continues the files after `step` updates: entries of later ones, written before the run was stopped, are removed,
-  /// so that no step is there twice. Step 0 starts them anew.
+  /// so that no step is there twice. Step 0 starts new files.
   Metrics(const std::filesystem::path& model_folder, int64_t step);
 
   void add(const TrainStatus& status);
-  /// To be called before a checkpoint is written: what it has seen must not be missing here.
+  /// Call before a checkpoint is written, so that the files have all steps of the checkpoint.
   void sync();
   /// Whether the lines are still where they were written: somebody may have removed or moved the folder.
   bool is_in_place() const { return lines_->is_in_place(); }
@@ -30,5 +32,8 @@ class Metrics {
   std::filesystem::path folder_;
   std::unique_ptr<core::AppendFile> lines_, tensorboard_;
 };
+
+/// MODEL/loss.svg: the loss of the run against the tokens it has seen. `batch_tokens`: of an update.
+std::string loss_figure(const TrainState& state, int64_t batch_tokens);
 
 }  // namespace alibi::training

@@ -1,4 +1,4 @@
-// Optimizers: what they remember of each parameter, and one update.
+// Optimizers: their state of each parameter, and one update.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace alibi::training {
 /// Euclidean norm of all gradients together, in float64.
 double gradient_norm(const std::vector<Parameter*>& parameters);
 
-/// What gradients are multiplied with so that their norm is at most `most` (0: any), as PyTorch and fairseq do it.
+/// The factor that limits the norm of the gradients to `most` (0: no limit), as in PyTorch and fairseq.
 double clip_factor(double norm, double most);
 
 class OptimizerState {
@@ -24,7 +24,7 @@ class OptimizerState {
   /// Applies the gradients, each multiplied by gradient_factor, as update number `step`, counted from 0.
   void update(int64_t step, double gradient_factor);
 
-  /// All there is to save, by names such as "m.blocks.0.norm_1.weight"; the tensors are shared, not copied.
+  /// The state to save, with names such as "m.blocks.0.norm_1.weight". The tensors are shared, not copied.
   std::vector<formats::NamedTensor> tensors() const;
 
  private:
@@ -33,7 +33,7 @@ class OptimizerState {
   TrainOptions options_;
   Schedule schedule_;
   std::vector<Parameter*> parameters_;
-  std::vector<std::string> slots_;           // names of what is kept of each parameter
+  std::vector<std::string> slots_;           // names of the tensors kept for each parameter
   std::vector<std::vector<Tensor>> memory_;  // [slot][parameter]
 };
 

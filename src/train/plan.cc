@@ -8,7 +8,7 @@
 #include "model/pass.h"
 #include "nn/cross_entropy.h"
 #include "nn/matmul_plan.h"
-#include "nn/widened_product.h"
+#include "nn/products.h"
 #include "train/optimizer.h"
 
 namespace alibi {
@@ -18,18 +18,18 @@ constexpr int64_t float_bytes = sizeof(float);
 
 /// Blocks of a micro-batch, as compute_gradients() cuts an update.
 int64_t blocks_at_once(const TrainOptions& options) {
-  const int64_t update = std::max<int64_t>(1, options.batch_tokens / options.length);
-  return std::min(update, std::max<int64_t>(1, options.micro_batch_tokens / options.length));
+  const int64_t update = std::max<int64_t>(1, options.batch_tokens / options.train_length);
+  return std::min(update, std::max<int64_t>(1, options.micro_batch_tokens / options.train_length));
 }
 
-/// Copies that the gradient of a weight [out, in] makes of operands and sums, over so many rows.
+/// Bytes of the copies of operands and sums that the gradient of a weight [out, in] makes over `rows` rows.
 int64_t product_copies(int64_t out, int64_t in, int64_t rows, Precision precision) {
   const DType dtype = precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
   const nn::ProductShape shape{out, in, rows, false, false, true};
   return nn::plan_matmul(shape, nn::product_kernels(dtype)).elements_of_copies(shape) * float_bytes;
 }
 
-/// What attention holds besides its arguments, for one layer.
+/// Bytes that attention holds besides its arguments, for one layer.
 int64_t attention_workspace(const TransformerConfig& config, int64_t blocks, int64_t length, Precision precision) {
   const int64_t queries = blocks * length * config.d_model;
   const int64_t keys = blocks * length * int64_t{config.key_heads()} * config.head_dim();
@@ -55,8 +55,8 @@ int64_t logits_bytes(const LanguageModelConfig& config, int64_t rows, Precision 
   return chunk * widest * (precision == Precision::bf16 ? 6 : 4);
 }
 
-/// Of a micro-batch of `blocks` through such a model: the fastest run after the first, which makes memory and code. A
-/// large model's runs hardly differ: one is enough.
+/// Time of a micro-batch of `blocks`: the fastest run after the first, which allocates memory and generates code. The
+/// runs of a large model hardly differ, so one is enough.
 double seconds_of_micro_batch(LanguageModelConfig config, int layers, const TrainOptions& options, int64_t blocks,
                               int64_t length) {
   constexpr double enough = 1;
@@ -81,13 +81,13 @@ double seconds_of_micro_batch(LanguageModelConfig config, int layers, const Trai
 TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& options) {
   const TransformerConfig& t = config.transformer;
   const bool rounds = options.precision == Precision::bf16;
-  const int64_t blocks = blocks_at_once(options), rows = blocks * options.length, width = t.d_model;
+  const int64_t blocks = blocks_at_once(options), rows = blocks * options.train_length, width = t.d_model;
   TrainPlan plan;
   const std::vector<model::ParameterSpec> specs = model::parameter_specs(config);
   plan.parameters = model::elements_of(specs);
   plan.updates = options.steps();
-  plan.tokens = plan.updates * std::max<int64_t>(1, options.batch_tokens / options.length) * options.length;
-  plan.flops_per_token = training_flops_per_token(config, options.length);
+  plan.tokens = plan.updates * std::max<int64_t>(1, options.batch_tokens / options.train_length) * options.train_length;
+  plan.flops_per_token = training_flops_per_token(config, options.train_length);
   plan.weights = plan.parameters * float_bytes;
   for (const model::ParameterSpec& spec : specs) {
     if (rounds && spec.is_operand) plan.weights += spec.elements() * static_cast<int64_t>(sizeof(bfloat16));
@@ -96,11 +96,11 @@ TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& o
   plan.optimizer = plan.parameters * float_bytes * (options.optimizer == Optimizer::adamw ? 2 : 1);
 
   const model::PassMode mode{options.precision, options.recompute ? model::Keep::sums : model::Keep::all};
-  const model::PassMemory::Bytes memory = model::PassMemory::predict(t, mode, blocks, options.length);
+  const model::PassMemory::Bytes memory = model::PassMemory::predict(t, mode, blocks, options.train_length);
   const int64_t activation_bytes = rounds ? static_cast<int64_t>(sizeof(bfloat16)) : float_bytes;
   plan.activations = memory.kept;
-  // Of these only one exists at a time.
-  int64_t passing = std::max(attention_workspace(t, blocks, options.length, options.precision),
+  // Only one of these exists at a time.
+  int64_t passing = std::max(attention_workspace(t, blocks, options.train_length, options.precision),
                              logits_bytes(config, rows, options.precision));
   for (const model::ParameterSpec& spec : model::parameter_specs(t)) {
     if (!spec.is_operand) continue;
@@ -121,14 +121,14 @@ double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& o
     return seconds / static_cast<double>(blocks * length);
   };
   // Enough rows for products to run at their rate. A layer's time depends on the length, the vocabulary's does not.
-  const int64_t blocks = std::min(blocks_at_once(options), std::max<int64_t>(1, int64_t{1024} / options.length));
+  const int64_t blocks = std::min(blocks_at_once(options), std::max<int64_t>(1, int64_t{1024} / options.train_length));
   const LanguageModelConfig few_words = with_vocab_size(config, std::min(config.vocab_size, 256));
-  const double neither = timed(few_words, 0, blocks, options.length);
-  const double layer = std::max(0.0, timed(few_words, 1, blocks, options.length) - neither);
-  const int64_t length = std::min<int64_t>(options.length, 512);
+  const double neither = timed(few_words, 0, blocks, options.train_length);
+  const double layer = std::max(0.0, timed(few_words, 1, blocks, options.train_length) - neither);
+  const int64_t length = std::min<int64_t>(options.train_length, 512);
   const double vocabulary = timed(config, 0, std::clamp<int64_t>(512 / length, 1, blocks), length);
   const TrainPlan plan = plan_training(config, options);
-  // The update reads and writes every parameter, its gradient and its moments once: some 30 bytes at some 10 GB/s.
+  // The update reads and writes every parameter, its gradient and its moments once: about 30 bytes at 10 GB/s.
   const double update = 3e-9 * static_cast<double>(plan.parameters);
   return static_cast<double>(plan.tokens) * (vocabulary + config.transformer.layers * layer) +
          static_cast<double>(plan.updates) * update;

@@ -14,11 +14,8 @@
 #include "train/checkpoint.h"
 #include "train/described.h"
 #include "train/identity.h"
-#include "train/loss_figure.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
-#include "train/trained_on.h"
-#include "train/update.h"
 
 namespace alibi {
 namespace {
@@ -68,7 +65,7 @@ class Trainer {
   std::vector<TrainStatus> not_written_;      // for metrics_
   Clock::time_point start_ = Clock::now(), last_checkpoint_ = start_;
   double seconds_before_ = 0;
-  double recent_seconds_ = 0, recent_tokens_ = 0;  // fading sums, for a speed that follows the machine
+  double recent_seconds_ = 0, recent_tokens_ = 0;  // exponentially weighted sums, for the current speed
 };
 
 Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
@@ -78,13 +75,13 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
       run_(run),
       tokens_(tokens),
       valid_(run.valid),
-      order_(tokens, options.length, model.tokenizer().end_of_text(), options.seed),
+      order_(tokens, options.train_length, model.tokenizer().end_of_text(), options.seed),
       schedule_(options.schedule()),
       steps_(options.steps()),
       parameters_(model.parameters()),
       optimizer_(options, parameters_) {
   if (options.eval_tokens > 0) valid_ = valid_.first(std::min(valid_.size(), static_cast<size_t>(options.eval_tokens)));
-  model_.set_train_length(options.length);
+  model_.set_train_length(options.train_length);
   model_.set_precision(options.precision);
   model_.set_recompute(options.recompute);
   if (run.folder.empty()) return;
@@ -115,8 +112,8 @@ void Trainer::open_folder() {
   }
 }
 
-/// Makes the folder this run's. Where it holds an earlier one that is to be replaced, the first checkpoint does so:
-/// should this run fail before, that one is still whole.
+/// Makes the folder this run's. An earlier run in it is replaced only when the first checkpoint is written: if this run
+/// fails before, the earlier one is intact.
 void Trainer::begin_files() {
   checkpoints_->remove_all();
   if (!run_.settings.empty()) core::write_file(run_.folder / kSettingsFile, run_.settings);
@@ -172,9 +169,9 @@ TrainStatus Trainer::update() {
 
 void Trainer::evaluate_held_out(TrainStatus& status) {
   EvaluateOptions evaluate_options;
-  evaluate_options.length = options_.length;
+  evaluate_options.length = options_.train_length;
   evaluate_options.mask_rate = options_.mask_rate;
-  evaluate_options.batch_tokens = std::max(options_.length, options_.micro_batch_tokens);
+  evaluate_options.batch_tokens = std::max(options_.train_length, options_.micro_batch_tokens);
   double loss = 0;
   try {
     loss = evaluate(model_, valid_, evaluate_options).nll();
@@ -202,13 +199,13 @@ void Trainer::write_checkpoint() {
   metrics_->sync();
   checkpoints_->write(model_, optimizer_, state_, identity_);
   core::write_file(run_.folder / "loss.svg",
-                   training::loss_figure(state_, training::blocks_per_update(options_) * options_.length));
+                   training::loss_figure(state_, training::blocks_per_update(options_) * options_.train_length));
   checkpoints_->prune(run_.keep, state_.best());
   last_checkpoint_ = Clock::now();
 }
 
-/// Throws NotFiniteError if the last update broke the model, which the loss of the next one would tell: weights or
-/// moments that are not finite, or so large that what is computed with them is not.
+/// Throws NotFiniteError if the last update broke the model: if weights or moments are not finite, or so large that the
+/// loss is not.
 void Trainer::check_model() const {
   const auto check_values = [&](const std::string& name, const Tensor& values) {
     if (std::isfinite(nn::sum_of_squares({values}))) return;
@@ -217,24 +214,24 @@ void Trainer::check_model() const {
   for (const Parameter* parameter : parameters_) check_values(parameter->name, parameter->value);
   for (const formats::NamedTensor& moment : optimizer_.tensors()) check_values(moment.name, moment.tensor);
   EvaluateOptions evaluate_options;
-  evaluate_options.length = options_.length;
+  evaluate_options.length = options_.train_length;
   evaluate_options.mask_rate = 1;
   const std::span<const int32_t> text = valid_.empty() ? tokens_ : valid_;
   try {
-    evaluate(model_, text.first(std::min(text.size(), static_cast<size_t>(options_.length))), evaluate_options);
+    evaluate(model_, text.first(std::min(text.size(), static_cast<size_t>(options_.train_length))), evaluate_options);
   } catch (const NotFiniteError& error) {
     fail_diverged(fmt::format("step {}: the model overflows after it: {}", state_.step, error.what()));
   }
 }
 
-/// What an error did not harm.
+/// A sentence for error messages that says which checkpoint can be resumed.
 std::string Trainer::unharmed() const {
   if (run_.folder.empty()) return "";
-  if (!metrics_) return fmt::format(". What {} held before is as it was", run_.folder.string());
+  if (!metrics_) return fmt::format(". The earlier content of {} is unchanged", run_.folder.string());
   try {
     const std::optional<CheckpointInfo> newest = newest_checkpoint(run_.folder);
     if (!newest) return ". There is no checkpoint yet";
-    return fmt::format(". The checkpoint of update {} is whole and can be resumed", newest->step);
+    return fmt::format(". The checkpoint of update {} is intact and can be resumed", newest->step);
   } catch (const Error& other) {
     return fmt::format(". {}", other.what());
   }

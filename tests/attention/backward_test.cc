@@ -21,8 +21,8 @@ void expect_backward(const AttentionCase& c) {
   AttentionReferenceGradients expected;
   attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
   const PlainResult plain = plain_attention(c, t, true);
-  // Where one key has all the weight, dP and delta cancel: what rounding leaves is measured by them, not by the
-  // outcome.
+  // If one key has all the weight, dP and delta cancel. So the rounding error is compared with their size, not with
+  // that of the result.
   const bool narrow = c.dtype == DType::bfloat16;
   const double floor = narrow ? 0x1p-7 : 0x1p-18;
   const double dp = narrow ? max_abs(t.dout.to_floats()) * max_abs(t.v.to_floats()) : 0;
@@ -30,8 +30,8 @@ void expect_backward(const AttentionCase& c) {
     t.forward(c.options);
     Tensor dtable, dslopes;
     AttentionBiasGradients bias;
-    if (c.options.buckets) {
-      dtable = Tensor(c.options.buckets->table.shape());
+    if (table_of(c.options).defined()) {
+      dtable = Tensor(table_of(c.options).shape());
       bias.dtable = &dtable;
     } else if (!c.options.slopes.empty()) {
       dslopes = Tensor({static_cast<int64_t>(c.options.slopes.size())});
@@ -41,7 +41,7 @@ void expect_backward(const AttentionCase& c) {
     expect_close("dq", t.dq, expected.dq, plain.dq, floor, dp);
     expect_close("dk", t.dk, expected.dk, plain.dk, floor, dp);
     expect_close("dv", t.dv, expected.dv, plain.dv, floor, 0);
-    // Sums of many terms of either sign: measured against the number of terms.
+    // The allowed error of sums of many terms of either sign grows with the number of terms.
     const double terms =
         std::sqrt(static_cast<double>(c.batch * c.queries)) * (c.dtype == DType::float32 ? 2e-5 : 5e-2);
     if (dtable.defined()) {
@@ -66,8 +66,16 @@ TEST(AttentionBackward, RandomCasesInBfloat16) {
   }
 }
 
-TEST(AttentionBackward, BucketsOfEveryReach) {
-  for (const AttentionCase& c : cases_of_every_reach()) expect_backward(c);
+TEST(AttentionBackward, BucketsOfEveryMaxDistance) {
+  for (const AttentionCase& c : cases_of_every_max_distance()) expect_backward(c);
+}
+
+TEST(AttentionBackward, TablesByDistance) {
+  for (AttentionCase c : cases_by_distance()) {
+    expect_backward(c);
+    c.dtype = DType::bfloat16;
+    expect_backward(c);
+  }
 }
 
 TEST(AttentionBackward, ScalesOfEitherSign) {
@@ -83,12 +91,13 @@ TEST(AttentionBackward, ManyChunksOfQueries) {
 /// The reference's gradients against central differences of its own output, with a random cotangent. Inputs lie on a
 /// grid of 2^-12, so that the steps are exact in float32; two step sizes cancel the leading error.
 TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
-  for (const int kind : {0, 1, 2, 3}) {
+  for (const int kind : {0, 1, 2, 3, 4, 5}) {
     AttentionCase c{.batch = 2, .queries = 5, .keys = 6, .heads = 2, .kv_heads = 1, .head_dim = 3};
-    c.options.causal = kind != 3;
+    c.options.causal = kind != 3 && kind != 5;
     c.options.query_offset = kind == 2 ? 0 : 1;
     if (kind == 1 || kind == 3) c.options.slopes = {0.5f, 0.25f};
     if (kind == 2) c.options.buckets = random_buckets(2, 6, 4, 5);
+    if (kind == 4 || kind == 5) c.options.bias_by_distance = random_bias_by_distance(2, 4, c.options.causal, 7);
     if (kind != 0) c.options.dropout = 0.25f;
     SCOPED_TRACE(c.name());
     AttentionTensors t(c);
@@ -119,8 +128,7 @@ TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
     if (!c.options.slopes.empty()) {
       EXPECT_LE(relative_diff(gradient(c.options.slopes.data(), 2), expected.dslopes), 1e-6);
     }
-    if (c.options.buckets) {
-      Tensor& table = c.options.buckets->table;
+    if (Tensor table = table_of(c.options); table.defined()) {
       for (int64_t i = 0; i < table.elements(); ++i) {
         table.data<float>()[i] = std::round(table.data<float>()[i] * 0x1p12f) * 0x1p-12f;
       }

@@ -23,10 +23,12 @@ struct AttentionCase {
   std::string name() const {
     return fmt::format(
         "batch {} queries {} keys {} heads {}/{} head_dim {} {} causal {} offset {} window {} slopes {}+{} buckets {} "
+        "distances {} "
         "dropout {} tolerance {} sequences {} seed {}",
         batch, queries, keys, heads, kv_heads, head_dim, name_of(dtype), options.causal,
         options.query_offset.value_or(keys - queries), options.window, options.slopes.size(),
-        options.slopes_after.size(), options.buckets.has_value(), options.dropout, options.tolerance,
+        options.slopes_after.size(), options.buckets.has_value(),
+        options.bias_by_distance ? options.bias_by_distance->size(0) : 0, options.dropout, options.tolerance,
         options.cu_seqlens_q.size(), seed);
   }
 };
@@ -60,18 +62,43 @@ inline BucketedBias random_buckets(int64_t heads, uint64_t seed, int64_t num_buc
   return {.table = random_tensor({num_buckets, heads}, seed), .max_distance = max_distance};
 }
 
-/// A mixed bag of cases: every kind of bias, direction, offset, grouping and awkward size, the same at every run.
+/// A random bias at each of a number of distances, on both sides if the case is not causal.
+inline Tensor random_bias_by_distance(int64_t heads, int64_t distances, bool causal, uint64_t seed) {
+  return random_tensor({causal ? distances : 2 * distances - 1, heads}, seed);
+}
+
+/// The table of a case's bias; undefined if it has none.
+inline Tensor table_of(const AttentionOptions& options) {
+  return options.buckets ? options.buckets->table : options.bias_by_distance.value_or(Tensor());
+}
+
+/// Cases with tables by distance: shorter than the keys, as long, and longer.
+inline std::vector<AttentionCase> cases_by_distance() {
+  std::vector<AttentionCase> cases;
+  for (const int64_t distances : {1, 2, 33, 64, 181, 400}) {
+    for (const bool causal : {true, false}) {
+      AttentionCase c{.queries = 150, .keys = 170, .heads = 4, .kv_heads = 2, .head_dim = 16};
+      c.options.bias_by_distance = random_bias_by_distance(4, distances, causal, 23);
+      c.options.causal = causal;
+      c.options.query_offset = 11;
+      cases.push_back(c);
+    }
+  }
+  return cases;
+}
+
+/// Random cases with every kind of bias, direction, offset, grouping and odd size; the same in every run.
 std::vector<AttentionCase> random_cases(int count, uint64_t seed);
 
-/// The formula as one would write it down in float32; for bfloat16 the weights are rounded before they meet the values,
-/// as a chain of operations in that type does. Forward out; gradients only if asked. No dropout, no packed sequences.
+/// The formula written plainly in float32. For bfloat16 the weights are rounded before they are multiplied by the
+/// values, as separate operations in that type would do. Gradients are optional. No dropout, no packed sequences.
 struct PlainResult {
   std::vector<double> out, dq, dk, dv;
 };
 PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& tensors, bool gradients);
 
 /// T5 biases with few and many buckets, near and far.
-inline std::vector<AttentionCase> cases_of_every_reach() {
+inline std::vector<AttentionCase> cases_of_every_max_distance() {
   std::vector<AttentionCase> cases;
   for (const auto& [buckets, distance] :
        std::vector<std::pair<int64_t, int>>{{32, 128}, {4, 3}, {8, 20}, {12, 31}, {40, 33}, {64, 200}, {4, 1000}}) {

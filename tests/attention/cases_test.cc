@@ -1,4 +1,4 @@
-// What the attention tests share (see cases.h), and a check that the yardstick itself is right.
+// What the attention tests share (see cases.h), and a test of the plain formula itself.
 #include "attention/cases.h"
 
 #include <cmath>
@@ -71,7 +71,7 @@ std::vector<AttentionCase> random_cases(int count, uint64_t seed) {
 PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, bool gradients) {
   const AttentionOptions& options = c.options;
   const std::vector<float> q = t.q.to_floats(), k = t.k.to_floats(), v = t.v.to_floats(), dout = t.dout.to_floats();
-  const std::vector<float> table = options.buckets ? options.buckets->table.to_floats() : std::vector<float>();
+  const std::vector<float> table = table_of(options).defined() ? table_of(options).to_floats() : std::vector<float>();
   const float scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
   std::vector<float> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
   const auto dot = [&](const float* a, const float* b) {
@@ -107,6 +107,9 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
         const int bucket = relative_position_bucket(
             distance, options.causal, static_cast<int>(options.buckets->table.size(0)), options.buckets->max_distance);
         s += table[static_cast<size_t>(bucket * c.heads + h)];
+      } else if (options.bias_by_distance) {
+        const int64_t rows = options.bias_by_distance->size(0), zero = options.causal ? 0 : rows / 2;
+        s += table[static_cast<size_t>(std::clamp<int64_t>(distance + zero, 0, rows - 1) * c.heads + h)];
       } else {
         s -= slope * static_cast<float>(std::abs(nearest - j));
       }
@@ -153,7 +156,9 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
 }
 
 TEST(AttentionYardstick, PlainAttentionIsTheReferenceWithinRounding) {
-  for (const AttentionCase& c : random_cases(25, 77)) {
+  std::vector<AttentionCase> cases = random_cases(25, 77);
+  for (const AttentionCase& c : cases_by_distance()) cases.push_back(c);
+  for (const AttentionCase& c : cases) {
     SCOPED_TRACE(c.name());
     const AttentionTensors t(c);
     std::vector<double> out;

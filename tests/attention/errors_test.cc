@@ -73,6 +73,15 @@ TEST(AttentionErrors, Options) {
   bad([](AttentionOptions& o) { o.buckets = random_buckets(3, 1); }, "buckets.table has 3 heads");
   bad([](AttentionOptions& o) { o.buckets = random_buckets(4, 1, 7); }, "buckets.table has 7 buckets");
   bad([](AttentionOptions& o) { o.buckets = random_buckets(4, 1, 32, 16); }, "buckets.max_distance");
+  bad([](AttentionOptions& o) { o.bias_by_distance = Tensor({9, 3}); }, "bias_by_distance has 3 heads");
+  bad([](AttentionOptions& o) { o.bias_by_distance = Tensor({9}); }, "bias_by_distance has shape [9]");
+  bad([](AttentionOptions& o) { o.bias_by_distance = Tensor({0, 4}); }, "bias_by_distance has 0 rows");
+  bad([](AttentionOptions& o) { o.bias_by_distance = Tensor({9, 4}, DType::bfloat16); }, "bias_by_distance");
+  bad(
+      [](AttentionOptions& o) {
+        o.causal = false, o.bias_by_distance = Tensor({8, 4});
+      },
+      "bias_by_distance has 8 rows");
   bad([](AttentionOptions& o) { o.scale = INFINITY; }, "scale");
   bad([](AttentionOptions& o) { o.window = -1; }, "window");
   bad([](AttentionOptions& o) { o.dropout = 1; }, "dropout");
@@ -84,7 +93,7 @@ TEST(AttentionErrors, Options) {
         c.options.slopes = slopes(4);
         c.options.buckets = random_buckets(4, 1);
       },
-      {"both slopes and buckets"});
+      {"2 of slopes, buckets and bias_by_distance"});
 }
 
 TEST(AttentionErrors, PackedSequences) {

@@ -7,8 +7,8 @@ namespace {
 
 using namespace test;
 
-/// On every instruction set, the kernel's error may be twice the plain formula's; the floor is for sizes where the
-/// latter is next to nothing.
+/// On every instruction set, the kernel's error may be at most twice that of the plain formula. The floor is for sizes
+/// where that is nearly zero.
 void expect_forward(const AttentionCase& c) {
   SCOPED_TRACE(c.name());
   AttentionTensors t(c);
@@ -54,7 +54,7 @@ TEST(AttentionForward, EveryLengthAroundTheBlocks) {
 }
 
 TEST(AttentionForward, WindowsThatEndInTheCornerOfATile) {
-  // 16 n + 47: the last query and the first key of a tile are one too far apart, and all else is seen.
+  // 16 n + 47: only the last query and the first key of a tile are too far apart, by one.
   for (const int64_t window : {1, 15, 46, 47, 48, 63, 79, 95, 111, 127, 143, 144}) {
     for (const bool causal : {true, false}) {
       AttentionCase c{.queries = 200, .keys = 200, .head_dim = 8};
@@ -66,7 +66,7 @@ TEST(AttentionForward, WindowsThatEndInTheCornerOfATile) {
 }
 
 TEST(AttentionForward, WeightsAreRightToTheirLastPlaces) {
-  // Two keys and values that tell them apart: the ratio of the outputs is one exponential.
+  // Two keys whose values differ: the ratio of the outputs is one exponential.
   constexpr int64_t queries = 400;
   AttentionCase c{.queries = queries, .keys = 2, .head_dim = 2};
   c.options = {.causal = false, .scale = 1};
@@ -89,8 +89,35 @@ TEST(AttentionForward, WeightsAreRightToTheirLastPlaces) {
   });
 }
 
-TEST(AttentionForward, BucketsOfEveryReach) {
-  for (const AttentionCase& c : cases_of_every_reach()) expect_forward(c);
+TEST(AttentionForward, BucketsOfEveryMaxDistance) {
+  for (const AttentionCase& c : cases_of_every_max_distance()) expect_forward(c);
+}
+
+TEST(AttentionForward, TablesByDistance) {
+  for (AttentionCase c : cases_by_distance()) {
+    expect_forward(c);
+    c.dtype = DType::bfloat16;
+    expect_forward(c);
+  }
+}
+
+TEST(AttentionForward, BucketsAreATableByDistance) {
+  for (AttentionCase c : cases_of_every_max_distance()) {
+    SCOPED_TRACE(c.name());
+    const AttentionTensors t(c);
+    const Tensor expected = attention(t.q, t.k, t.v, c.options);
+    const BucketedBias buckets = *c.options.buckets;
+    const int64_t distances = buckets.max_distance + 1, first = c.options.causal ? 0 : -buckets.max_distance;
+    Tensor table({c.options.causal ? distances : 2 * distances - 1, c.heads});
+    for (int64_t row = 0; row < table.size(0); ++row) {
+      const int bucket = relative_position_bucket(first + row, c.options.causal,
+                                                  static_cast<int>(buckets.table.size(0)), buckets.max_distance);
+      table.slice(0, row, row + 1).copy_from(buckets.table.slice(0, bucket, bucket + 1));
+    }
+    c.options.buckets.reset();
+    c.options.bias_by_distance = table;
+    EXPECT_TRUE(same_bits(attention(t.q, t.k, t.v, c.options), expected));
+  }
 }
 
 TEST(AttentionForward, ScalesOfEitherSign) {

@@ -20,7 +20,7 @@ Part attend(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOp
   return part;
 }
 
-/// Attention over keys [begin, end) of a whole.
+/// Attention over a part [begin, end) of the keys.
 Part attend_part(const Tensor& q, const Tensor& k, const Tensor& v, AttentionOptions options, int64_t begin,
                  int64_t end) {
   options.query_offset = options.query_offset.value_or(k.size(1) - q.size(1)) - begin;
@@ -130,7 +130,7 @@ TEST(Merge, ErrorsNameTheArgument) {
   expect_error([&] { merge_attention(out, lse, out, lse, result, wrong); }, "[merge_attention] lse ");
 }
 
-/// Runs it as it is, and with denormal numbers treated as zero by the caller: the results are the same bits.
+/// Runs it normally, and with a caller that treats denormal numbers as zero: the results have the same bits.
 template <class Run>
 void expect_same_bits_under_any_setting(const Run& run) {
   const std::vector<Tensor> plain = run();
@@ -140,7 +140,7 @@ void expect_same_bits_under_any_setting(const Run& run) {
 }
 
 TEST(Merge, TheCallersTreatmentOfDenormalsDoesNotShow) {
-  // Values near the least normal number, 1.2e-38: results are on both sides of it.
+  // Values near the smallest normal number, 1.2e-38, so that results are on both sides of it.
   const Tensor q = random_tensor({1, 40, 2, 16}, 1), k = random_tensor({1, 200, 2, 16}, 2);
   const Tensor v = random_tensor({1, 200, 2, 16}, 3, 3e-38f);
   const AttentionOptions options{.slopes = slopes(2), .tolerance = 0x1p-11f};

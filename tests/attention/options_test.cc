@@ -9,25 +9,30 @@ namespace {
 
 using namespace test;
 
+/// Both passes on every instruction set, against the reference.
+void expect_reference(const AttentionCase& c) {
+  SCOPED_TRACE(c.name());
+  AttentionTensors t(c);
+  std::vector<double> out;
+  attention_reference(t.q, t.k, t.v, c.options, out);
+  AttentionReferenceGradients expected;
+  attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+  const double tolerance = c.dtype == DType::float32 ? 3e-6 : 2e-2;
+  for_each_isa([&] {
+    t.forward(c.options);
+    t.backward(c.options);
+    EXPECT_LE(relative_diff(doubles(t.out), out), tolerance);
+    EXPECT_LE(relative_diff(doubles(t.dq), expected.dq), tolerance);
+    EXPECT_LE(relative_diff(doubles(t.dk), expected.dk), tolerance);
+    EXPECT_LE(relative_diff(doubles(t.dv), expected.dv), tolerance);
+  });
+}
+
 TEST(AttentionDropout, ForwardAndBackwardSeeTheReferencesMask) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     AttentionCase c{.batch = 2, .queries = 97, .keys = 130, .heads = 4, .kv_heads = 2, .head_dim = 20, .dtype = dtype};
     c.options = {.slopes = slopes(4), .query_offset = 33, .dropout = 0.3f, .dropout_seed = 17};
-    SCOPED_TRACE(c.name());
-    AttentionTensors t(c);
-    std::vector<double> out;
-    attention_reference(t.q, t.k, t.v, c.options, out);
-    AttentionReferenceGradients expected;
-    attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
-    const double tolerance = dtype == DType::float32 ? 3e-6 : 2e-2;
-    for_each_isa([&] {
-      t.forward(c.options);
-      t.backward(c.options);
-      EXPECT_LE(relative_diff(doubles(t.out), out), tolerance);
-      EXPECT_LE(relative_diff(doubles(t.dq), expected.dq), tolerance);
-      EXPECT_LE(relative_diff(doubles(t.dk), expected.dk), tolerance);
-      EXPECT_LE(relative_diff(doubles(t.dv), expected.dv), tolerance);
-    });
+    expect_reference(c);
   }
 }
 
@@ -107,20 +112,7 @@ TEST(AttentionPacked, DropsWhatTheReferenceDrops) {
     c.options = {.slopes = slopes(4), .dropout = 0.3f, .dropout_seed = 5};
     c.options.cu_seqlens_q = {0, 33, 70, 103, 200};
     c.options.cu_seqlens_k = {0, 35, 94, 129, 230};
-    AttentionTensors t(c);
-    std::vector<double> out;
-    attention_reference(t.q, t.k, t.v, c.options, out);
-    AttentionReferenceGradients expected;
-    attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
-    const double tolerance = dtype == DType::float32 ? 3e-6 : 2e-2;
-    for_each_isa([&] {
-      t.forward(c.options);
-      t.backward(c.options);
-      EXPECT_LE(relative_diff(doubles(t.out), out), tolerance);
-      EXPECT_LE(relative_diff(doubles(t.dq), expected.dq), tolerance);
-      EXPECT_LE(relative_diff(doubles(t.dk), expected.dk), tolerance);
-      EXPECT_LE(relative_diff(doubles(t.dv), expected.dv), tolerance);
-    });
+    expect_reference(c);
   }
 }
 
@@ -138,7 +130,7 @@ TEST(AttentionGroups, EqualRepeatedHeads) {
   EXPECT_TRUE(same_bits(t.out, repeated.out));
 }
 
-/// A tensor like `values` inside a larger one that is full of NaN: rows, heads and batch entries lie apart.
+/// A tensor like `values` inside a larger one full of NaN, with gaps between rows, heads and batch entries.
 Tensor inside_nan(const Tensor& values, Tensor& around) {
   const Shape& s = values.shape();
   around = Tensor::empty({s[0] + 1, s[1] + 2, s[2] + 1, s[3] + 3}, values.dtype());

@@ -3,7 +3,7 @@
 #include <cmath>
 
 #include "attention/cases.h"
-#include "core/parallel_log.h"
+#include "attention/vector/tasks.h"
 
 namespace alibi::kernels {
 namespace {
@@ -11,7 +11,7 @@ namespace {
 using namespace test;
 
 TEST(AttentionScale, SampledRowsAtLength131072) {
-  // A few queries at the end of a long context, instead of all of it: the same arithmetic as those rows of the whole.
+  // Only a few queries at the end of a long context: their arithmetic is the same as with all queries.
   constexpr int64_t length = 131072, queries = 3;
   AttentionCase c{.queries = queries, .keys = length, .heads = 3, .kv_heads = 1, .head_dim = 16};
   c.options = {.slopes = {0.5f, 0x1p-8f, 0x1p-16f}, .query_offset = length - queries};
@@ -61,7 +61,7 @@ TEST(AttentionScale, SumsOfEqualTermsDoNotDrift) {
 }
 
 TEST(AttentionScale, MemoryGrowsWithLength) {
-  // Peaks beyond the tensors, forward and backward, at L and 2 L: about twice as much, and far below L * L.
+  // Peak memory beyond the tensors, forward and backward, at L and 2 L: it doubles, and is far below L * L.
   const RuntimeGuard guard;
   set_threads(2);
   for (const float tolerance : {0.0f, 0x1p-24f}) {
@@ -83,21 +83,16 @@ TEST(AttentionScale, MemoryGrowsWithLength) {
 }
 
 TEST(AttentionScale, ManyThreadsHaveWork) {
-  // Of the preset base: 12 heads, 4,096 tokens at once. Each pass is cut into enough for 64 threads.
+  // As in the preset base: 12 heads, 4,096 tokens. Each pass has enough tasks for 64 threads.
   for (const int64_t length : {1024, 2048}) {
     AttentionCase c{.batch = 4096 / length, .queries = length, .keys = length, .heads = 12, .kv_heads = 12};
     AttentionTensors t(c);
-    for (const bool backward : {false, true}) {
-      const core::ParallelLog log;
-      if (backward) {
-        t.backward(c.options);
-      } else {
-        t.forward(c.options);
-      }
-      size_t most = 0;
-      for (const core::ParallelSection& section : log.sections()) most = std::max(most, section.seconds.size());
-      EXPECT_GE(most, 160) << length << (backward ? " backward" : " forward");
-    }
+    const Problem problem = make_problem("test", t.q, t.k, t.v, t.out, c.options);
+    EXPECT_GE(query_tasks(problem).size(), 160) << length << " forward";
+    t.forward(c.options);
+    const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
+    std::vector<ChunkGroup> groups = chunk_groups(problem, t.state, index, BiasGradients(problem, {}));
+    EXPECT_GE(chunk_tasks(groups).size(), 160) << length << " backward";
   }
 }
 

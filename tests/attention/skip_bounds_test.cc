@@ -1,5 +1,5 @@
-// The numbers that the skip rule compares are upper bounds: of norms, and of what keys weigh. Each is held to the exact
-// value in long double, for inputs on which rounding goes wrong where it can.
+// The numbers that the skip rule compares are upper bounds of norms and of the weight of keys. Each is compared with
+// the exact value in long double, for inputs that make rounding errors as large as possible.
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -7,7 +7,7 @@
 #include "attention/cases.h"
 #include "attention/problem.h"
 #include "attention/skip_weights.h"
-#include "attention/vector/blocks.h"
+#include "attention/vector/tasks.h"
 
 namespace alibi::kernels {
 namespace {
@@ -34,7 +34,7 @@ Exact exact_norm(const float* row, const float* centre, int64_t size) {
   return std::sqrt(sum);
 }
 
-/// The keys of one direction of a head, seen from each block's edge.
+/// The keys of one direction of a head, with distances from the edge of each block.
 struct Side {
   const kernels::WeightBounds::Head& bounds;
   bool before = true;
@@ -50,7 +50,7 @@ struct Side {
     for (int64_t j = keys.begin; j < keys.end; ++j) most = std::max(most, of[static_cast<size_t>(j)]);
     return most;
   }
-  /// What they weigh for a query of |scale| |q| log2(e) = x, but for its product with the centre.
+  /// Their weight for a query with |scale| |q| log2(e) = x, without its product with the centre.
   Exact weight(int64_t block, Exact x) const {
     const kernels::Range keys = remaining(block);
     const int64_t edge = block * kernels::key_rows;
@@ -79,16 +79,16 @@ struct Side {
       check_chord(block, norm, least * typical, most * typical);
     }
   }
-  /// As a block of queries asks: the chord between the kept values, or beyond the last of them.
+  /// The bound that a block of queries uses: the chord between the kept values, or beyond the last of them.
   void check_chord(int64_t block, float norm, float least, float most) const {
     const kernels::Levels at = bounds.levels_of(least, most);
     const kernels::Chord chord = before ? bounds.chord_before(at, block) : bounds.chord_from(at, block);
     for (const float x : {least + (most - least) / 5, most}) {
       const double found = static_cast<double>(chord.low) + static_cast<double>(at.share(x) * chord.rise);
-      // What the rule adds for its arithmetic in float32 (skip-inl.h).
+      // The slack that the rule adds for its arithmetic in float32 (skip-inl.h).
       const double slack = 0x1p-20 * (static_cast<double>(x) * static_cast<double>(norm + bounds.centre_norm) +
                                       std::abs(static_cast<double>(chord.low)));
-      // Of what is not finite nothing is skipped.
+      // Nothing is skipped if it is not finite.
       ASSERT_FALSE(static_cast<Exact>(found + slack) < weight(block, static_cast<Exact>(x)))
           << "queries of " << least << " to " << most << ", this one " << x << ": bound " << found << ", exactly "
           << static_cast<double>(weight(block, static_cast<Exact>(x)));
@@ -165,7 +165,7 @@ TEST(AttentionSkipBounds, AreAtLeastTheExactValues) {
   });
 }
 
-/// What rounds regardless of the scores is covered by a share of the tolerance (docs/attention.md).
+/// A part of the tolerance covers rounding errors that do not depend on the scores (docs/explanation/skip-rule.md).
 TEST(AttentionSkipBounds, TheBudgetIsLessThanTheTolerance) {
   AttentionTensors t({.queries = 4, .keys = 4});
   for (const float tolerance : {0x1p-24f, 0.01f, 0.9f}) {
@@ -178,7 +178,7 @@ TEST(AttentionSkipBounds, TheBudgetIsLessThanTheTolerance) {
   }
 }
 
-/// What one block weighs, for slopes that leave of its sum anything from all keys to powers that underflow.
+/// The weight of one block, for slopes from those at which all keys count to those at which powers underflow.
 TEST(AttentionSkipBounds, OfOneBlockAreAtLeastTheExactSum) {
   constexpr int64_t heads = 64, keys = kernels::key_rows + 20;  // the second block's keys lie 44 and more from its edge
   for_each_isa([&] {
@@ -213,7 +213,7 @@ TEST(AttentionSkipBounds, OfOneBlockAreAtLeastTheExactSum) {
   });
 }
 
-/// From block to block: what the blocks themselves weigh is given here, so nothing but the sum's own rounding is left.
+/// Sums over blocks. The weights of the blocks are given here, so that only the rounding of the sum remains.
 TEST(AttentionSkipBounds, SumsOverBlocksAreRoundedUp) {
   constexpr int64_t blocks = 40, rows = 64;
   AttentionTensors t({.queries = 1, .keys = blocks * rows, .heads = 4, .kv_heads = 1});

@@ -1,4 +1,4 @@
-// What skipping changed, measured, over what docs/attention.md says it may change: 1 and above is a violation.
+// The measured change by skipping divided by the bound of docs/explanation/skip-rule.md: more than 1 is a violation.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct SkipChange {
 };
 
 /// For linear biases of [heads] and no packed sequences, queries within the keys. `noise`: relative rounding of results
-/// in the case's data type, which comes on top of what skipping changes. Leaves the skipping run's results in t.
+/// in the case's data type, which is added to the change by skipping. Leaves the skipping run's results in t.
 SkipChange skip_change(const AttentionCase& c, AttentionTensors& t, float tolerance, double noise);
 
 }  // namespace alibi::test

@@ -1,10 +1,10 @@
-// The measure itself, and cases constructed to come near the bounds.
+// A test of the measure itself, and cases that are constructed to come near the bounds.
 #include "attention/skip_change.h"
 
 #include "attention/cuda/arguments.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
-#include "attention/vector/blocks.h"
+#include "attention/vector/tasks.h"
 
 namespace alibi::test {
 namespace {
@@ -31,7 +31,7 @@ std::vector<double> difference(const Tensor& found, const std::vector<double>& e
   return result;
 }
 
-/// A change over its bound. Without a change that rounding does not explain there is nothing to measure.
+/// A change divided by its bound; 0 if rounding explains the change.
 double over(double change, double bound, double rounding) {
   return std::isnan(change) ? HUGE_VAL : change <= rounding ? 0 : (change - rounding) / bound;
 }
@@ -165,8 +165,8 @@ namespace {
 using namespace test;
 
 TEST(AttentionSkipChange, EveryRowMayDropTheSameKey) {
-  // Slope 1, so keys of score 0 weigh 1.58 in sum. One key lies far back, with a score that leaves it just below the
-  // tolerance for every query: each row does as it may, and its value's gradient loses more than a whole weight.
+  // Slope 1, so keys of score 0 weigh 1.58 in sum. One far key has a score that puts it just below the tolerance for
+  // every query. Each row may skip it, and the gradient of its value loses more than a whole weight.
   constexpr int64_t key = 63, length = 4096 + key + 1;
   constexpr float tolerance = 0x1p-10f;
   AttentionCase c{.queries = length, .keys = length};
@@ -208,8 +208,8 @@ TEST(AttentionSkipChange, AFarVisitedKeyMovesTheGradientOfTheSlope) {
 }
 
 TEST(AttentionSkipChange, QueriesFarLongerThanATypicalOne) {
-  // The rule keeps its bounds for queries up to 2.2 times as long as the median one. Beyond, long queries look farther
-  // back than any kept bound says. One of a block, all of a block, and the last third.
+  // The kept bounds are for queries up to 2.2 times as long as the median. Longer queries look farther back than any
+  // kept bound says. Here they are one of a block, all of a block, and the last third.
   constexpr float tolerance = 0x1p-10f;
   AttentionCase c{.queries = 480, .keys = 480, .heads = 2, .kv_heads = 1};
   c.options.slopes = {0.5f, 0.1f};
@@ -229,8 +229,8 @@ TEST(AttentionSkipChange, QueriesFarLongerThanATypicalOne) {
 }
 
 TEST(AttentionSkipChange, NoRoundingTurnsADecision) {
-  // Equal scores and no slope: 64 keys remain, and the visited ones owe them 64 if the tolerance were 1/100. As a float
-  // it is less.
+  // Equal scores and no slope. 64 keys remain; with a tolerance of exactly 1/100 their weight would just be allowed. As
+  // a float the tolerance is smaller.
   constexpr float tolerance = 0.01f;
   for (const int64_t keys : {6463, 6464, 6465, 6500, 6600}) {
     AttentionCase c{.queries = 1, .keys = keys, .heads = 2, .kv_heads = 1};

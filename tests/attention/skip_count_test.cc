@@ -1,5 +1,5 @@
-// How far the skip rule reaches, block by block: the numbers of visited blocks are those of the rule written out here
-// in float64. A rule that is too bold or too shy by a term shows in them long before it shows in an output.
+// Which blocks the skip rule skips: the numbers of visited blocks are those of the rule written here in float64. A term
+// that makes the rule skip too much or too little changes these numbers long before it changes an output.
 #include <cmath>
 #include <functional>
 #include <numbers>
@@ -10,7 +10,7 @@
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/problem.h"
 #include "attention/skip.h"
-#include "attention/vector/blocks.h"
+#include "attention/vector/tasks.h"
 
 namespace alibi::kernels {
 namespace {
@@ -25,7 +25,7 @@ struct Uniform {
   bool causal = true;
 };
 
-/// Queries and keys that are all alike, so that every norm and every score is known.
+/// Queries and keys that are all equal, so that every norm and every score is known.
 AttentionTensors tensors_of(const Uniform& u, DType dtype = DType::float32) {
   AttentionTensors t({.queries = u.length, .keys = u.length, .head_dim = 16, .dtype = dtype});
   const auto value = static_cast<float>(std::sqrt(u.score / 4));  // scale 1/4, 16 products
@@ -38,8 +38,8 @@ AttentionOptions options_of(const Uniform& u) {
   return {.slopes = {u.slope}, .causal = u.causal, .tolerance = u.tolerance};
 }
 
-/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h). The keys' centre
-/// is the key that they all are: so what bounds the remaining weights is their sum.
+/// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h). All keys are equal
+/// to their centre, so the bound on the remaining weights is their sum.
 class Rule {
  public:
   Rule(const Uniform& u, const kernels::Problem& problem)
@@ -51,10 +51,10 @@ class Rule {
     slack_ = 0x1p-20 + 16 * 0x1p-23;
   }
 
-  /// What is left of the budget, in powers of two, if the query at `position`, which has visited the keys [begin, end),
-  /// does without `remaining` keys that are `distance` away or more.
+  /// The budget that is left, in powers of two, if the query at `position`, which has visited the keys [begin, end),
+  /// skips `remaining` keys at distance `distance` or more.
   double left(int64_t position, int64_t begin, int64_t end, int64_t remaining, int64_t distance) {
-    // Of the weights visited, in units of the query's own key.
+    // The weights visited, in units of the key at the query's position.
     double sum = begin <= position ? series(position - std::min(position, end - 1), position - begin) : 0;
     if (!u_.causal && end - 1 > position) sum += series(std::max(begin, position + 1) - position, end - 1 - position);
     const double penalty = slope2_ * static_cast<double>(distance);
@@ -63,14 +63,14 @@ class Rule {
     return std::log2(static_cast<double>(kernels::skip_budget(problem_)) * sum) - owed;
   }
 
-  /// A block of queries does without keys if each of them has something left.
+  /// A block of queries may skip keys if each of them has budget left.
   bool holds(int64_t row, int64_t rows, const std::function<double(int64_t position)>& left) {
     double least = INFINITY;
     for (int64_t i = row; i < row + rows; ++i) least = std::min(least, left(i));
     margin_ = std::min(margin_, std::abs(least));
     return least >= 0;
   }
-  /// How close a decision was: the kernels decide in float32.
+  /// How close a decision was. The kernels decide in float32.
   double margin() const { return margin_; }
 
  private:
@@ -145,8 +145,8 @@ TEST(AttentionSkipCounts, AreThoseOfTheRule) {
   }
 }
 
-/// Key blocks of 32 that a block of 32 queries visits on AMX (src/attention/amx/skip.h): the rule is asked once before
-/// the first key is read, when every query's own key is known to have the score of all, and again after eight blocks.
+/// Key blocks of 32 that a block of 32 queries visits on AMX (src/attention/amx/skip.h). The rule is applied before the
+/// first key is read, when each query knows a bound on the score of the key at its position, and after eight blocks.
 class AmxRule {
  public:
   explicit AmxRule(const Uniform& u) : u_(u), slope_(static_cast<double>(u.slope)) {
@@ -190,7 +190,7 @@ class AmxRule {
   double margin() const { return margin_; }
 
  private:
-  /// What the keys [begin, end) weigh over what they may, in powers of two.
+  /// The weight of the keys [begin, end) over the weight that they may have, in powers of two.
   double excess(int64_t position, int64_t begin, int64_t end, double sum) const {
     const double nearest = static_cast<double>(begin == 0 ? position - (end - 1) : begin - position);
     const double slope = slope_ * std::numbers::log2e;
@@ -237,8 +237,8 @@ TEST(AttentionSkipCounts, AreThoseOfTheRuleOnAmx) {
   }
 }
 
-/// Decoding spends its budget on the oldest keys first, node by node of its tree. Where all keys are alike a node's
-/// bound is the exact sum of its weights: so the keys that go are as many blocks as the budget pays for.
+/// Decoding spends its budget on the oldest keys first, node by node of its tree. If all keys are equal, the bound of a
+/// node is the exact sum of its weights, so as many blocks are dropped as fit the budget.
 TEST(DecodeSkipCounts, AreWhatTheBudgetPaysFor) {
   constexpr int64_t keys = 5000, block = kernels::cache_block, near = 2 * block;
   const Tensor k({1, keys, 1, 16}), v({1, keys, 1, 16}), q({1, 1, 1, 16});

@@ -1,5 +1,5 @@
-// A search for inputs that break what docs/attention.md says skipping may change: random ones of many kinds, and from
-// the worst of them on, step by step, ones that come nearer to the bounds.
+// A search for inputs that violate the bounds of docs/explanation/skip-rule.md on what skipping changes. It tries
+// random inputs of many kinds and then changes the worst of them in steps that come nearer to the bounds.
 #include <cmath>
 #include <functional>
 #include <random>
@@ -41,7 +41,7 @@ class Search {
                                                                : uniform(std::log(0.05), std::log(0.5))));
   }
 
-  /// Makes inputs of a kind: those whose bounds are tight, and those that today's models have.
+  /// Makes inputs of one kind: some have tight bounds, others are like those of trained models.
   void shape(AttentionTensors& t) {
     switch (integer(0, 7)) {
       case 0:
@@ -126,7 +126,7 @@ class Search {
 SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps) {
   Search search(seed);
   SkipChange worst;
-  // Of the type's own rounding; that of bfloat16 results hides what the smaller tolerances change.
+  // The rounding of the data type; that of bfloat16 results hides the changes of smaller tolerances.
   const double noise = dtype == DType::float32 ? 3e-6 : 0.02;
   for (int i = 0; i < cases; ++i) {
     const AttentionCase c = search.a_case(dtype);

@@ -1,4 +1,4 @@
-// The skip rule: far keys are left out only where they provably do not matter, also when inputs try to prevent that.
+// The skip rule: far keys are skipped only if they provably do not matter, even with inputs made to mislead the rule.
 #include <cmath>
 #include <functional>
 
@@ -9,8 +9,8 @@ namespace {
 
 using namespace test;
 
-/// The share of blocks visited with a tolerance. Checks that the outcome moves by no more than the stated bound,
-/// 2 * tolerance * max |v|, and floating point's own noise.
+/// The share of blocks visited with a tolerance. Checks that the output changes by at most the stated bound,
+/// 2 * tolerance * max |v|, and rounding.
 double visited_share(const AttentionCase& c, AttentionTensors& t, float tolerance) {
   AttentionOptions options = c.options;
   options.tolerance = 0;
@@ -175,7 +175,7 @@ TEST(AttentionSkip, InfiniteOrNanNormsNeverSkip) {
   }
 }
 
-/// A key without a norm is left out of the centre: rows that do without it skip as if it were not there.
+/// A key without a finite norm is left out of the centre: rows that do not see it skip as if it did not exist.
 TEST(AttentionSkip, AKeyThatIsNotFiniteCostsThoseThatSeeIt) {
   AttentionCase c = long_case(640);
   c.options.tolerance = 0x1p-24f;

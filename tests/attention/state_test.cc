@@ -1,4 +1,4 @@
-// Where queries stand when nothing is said, what outputs may share with inputs, and states that are kept as tensors.
+// Default positions of queries, memory that outputs may share with inputs, and states that are stored as tensors.
 #include <functional>
 #include <optional>
 #include <utility>
@@ -200,7 +200,7 @@ TEST(AttentionKernelState, SizesAreKnownBefore) {
   EXPECT_EQ(KernelState::saved_words(2, 64, 3, options) - KernelState::saved_words(0, 64, 3, options), 2 * 3 * 2 * 2);
   options.cu_seqlens_q = {0, 1, 1, 34};
   EXPECT_EQ(KernelState::saved_words(1, 34, 1, options) - KernelState::saved_words(1, 34, 0, options), 2 * 3);
-  // A state whose kernel had nothing to skip has the size all the same.
+  // A state has the same size if its kernel had nothing to skip.
   AttentionCase c{.queries = 70, .keys = 70, .heads = 2, .kv_heads = 2, .head_dim = 8};
   c.options.tolerance = 0.1f;
   AttentionTensors t(c);
@@ -226,10 +226,10 @@ TEST(AttentionKernelState, DamageIsNoticed) {
   expect_error([&] { KernelState::restore(lse, Tensor({1}, DType::int32)); }, {"at least 2"});
   expect_error([&] { KernelState::restore(lse, Tensor({8})); }, {"float32 [8]"});
   expect_error([&] { KernelState::restore(Tensor({8}), damaged(0, 1)); }, {"saved lse is float32 [8]"});
-  // Of another call.
+  // The state of another call.
   t.state.kernel = KernelState::restore(lse, damaged(1, 3));
   expect_error([&] { t.backward(c.options); }, {"state has 3 query blocks, expected 32"});
-  // Blocks that are not there are not visited.
+  // Blocks that do not exist are not visited.
   t.state.kernel = KernelState::restore(lse, damaged(2, -1000));
   EXPECT_NO_THROW(t.backward(c.options));
   t.state.kernel = KernelState::restore(lse, damaged(40, 1 << 30));

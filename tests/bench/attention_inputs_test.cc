@@ -13,7 +13,7 @@ namespace {
 
 LanguageModel small_model(Position position) {
   LanguageModelConfig config;
-  config.transformer = {.layers = 2, .d_model = 32, .heads = 4, .kv_heads = 2, .position = position};
+  config.transformer = {.layers = 2, .d_model = 32, .position = position, .attention = {.heads = 4, .kv_heads = 2}};
   config.vocab_size = 20;
   return LanguageModel(config, 1);
 }

@@ -12,7 +12,7 @@ TEST(GenerateBench, ContextsStandWhereTheyWereAskedTo) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 1;
   config.transformer.d_model = 32;
-  config.transformer.alibi_bias_max = 2;
+  config.transformer.attention.alibi_bias_max = 2;
   const LanguageModel model(config, 1);
   GenerateBench generate_bench(model, {.seconds = 0.001, .longest = 0.001, .held = 1024, .memory_bytes = 1 << 20});
   const std::vector<GeneratePoint> points =

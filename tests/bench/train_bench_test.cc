@@ -17,7 +17,7 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
+  config.transformer.attention.heads = 4;
   return with_position(config, position, 64);
 }
 
@@ -40,6 +40,7 @@ TEST(TrainStep, TokensOccurAlikeOften) {
 TEST(TrainStep, TakesWholeBlocks) {
   EXPECT_EQ(step_options(64, 300, 192).batch_tokens, 256);
   EXPECT_EQ(step_options(64, 1, 192).batch_tokens, 64);
+  test::expect_error<UsageError>([] { step_options(64, INT64_MAX, 192); }, "batch_tokens is 9223372036854775807");
 }
 
 TEST(TrainStep, IsAnUpdateOfTraining) {
@@ -99,49 +100,6 @@ TEST(TrainBench, MeasuresStepsInTurns) {
   }
 }
 
-TEST(TrainBench, TellsOfEachProduct) {
-  TrainBenchSettings settings = quick_training;
-  settings.products = true;
-  const TrainPoint point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
-  ASSERT_EQ(point.products.size(), 30);  // two micro-batches, of 192 and of 64 rows
-  double flops = 0, seconds = 0;
-  for (const ProductPoint& product : point.products) {
-    EXPECT_GT(product.step_seconds, 0);
-    EXPECT_LE(product.seconds, point.products.front().seconds);
-    flops += product.flops();
-    seconds += product.seconds;
-  }
-  EXPECT_EQ(flops, point.matmul_flops);
-  EXPECT_LT(seconds, 2 * point.matmul_seconds);
-  EXPECT_GT(seconds, point.matmul_seconds / 2);
-
-  const nlohmann::ordered_json json = to_json(point, 1e12)["products"];
-  ASSERT_EQ(json.size(), 30);
-  const ProductPoint& first = point.products.front();
-  EXPECT_EQ(json[0]["parameter"], first.kind.parameter);
-  EXPECT_EQ(json[0]["step_share"], first.seconds / point.seconds);
-  EXPECT_EQ(json[0]["ceiling_share"], first.flops() / first.seconds / 1e12);
-  const std::string table = products_table(point, 1e12);
-  EXPECT_NE(table.find("192 x 96 x 32 "), std::string::npos) << table;
-  EXPECT_NE(table.find("+= dy' x"), std::string::npos) << table;
-}
-
-TEST(TrainBench, ReplaysAStepOnOtherThreads) {
-  TrainBenchSettings settings = quick_training;
-  settings.replay_threads = {1, 64};
-  const TrainPoint point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
-  ASSERT_EQ(point.replays.size(), 2);
-  EXPECT_NEAR(point.replays[0].share_of_ideal(), 1, 1e-9);
-  EXPECT_LT(point.replays[1].share_of_ideal(), 0.9) << "so small a step has no work for them";
-  const nlohmann::ordered_json json = to_json(point, 1)["replays"];
-  ASSERT_EQ(json.size(), 2);
-  EXPECT_EQ(json[1]["threads"], 64);
-  EXPECT_EQ(json[1]["sections"][0]["name"], point.replays[1].parts[0].name);
-  const std::string table = replay_table(point);
-  EXPECT_NE(table.find("64 threads"), std::string::npos) << table;
-  EXPECT_NE(table.find(point.replays[1].parts[0].name), std::string::npos) << table;
-}
-
 TEST(TrainBench, NotAllAtOnceWhereMemoryIsShort) {
   TrainBench all(quick_training, ceilings());
   const LanguageModelConfig config = small_config();
@@ -194,7 +152,7 @@ TEST(TrainReport, Arithmetic) {
 
 TEST(TrainReport, AlibiWithAllKeysIsNamed) {
   LanguageModelConfig config = small_config();
-  config.transformer.tolerance = 0;
+  config.transformer.attention.tolerance = 0;
   const std::vector<TrainPoint> points =
       TrainBench(quick_training, ceilings()).measure("own", {small_config(), config}, 64);
   EXPECT_FALSE(points[0].all_keys);

@@ -1,4 +1,4 @@
-"""Damaged files: what the command says of them, and that it never goes on with what they hold.
+"""Damaged files: what the command reports, and that it never uses their content.
 
 Exit code 1 and one message that names the file; no results.
 """
@@ -51,7 +51,7 @@ class DamagedModels(CliTest):
         self.each_that_computes(mentions, model)
 
     def each_that_computes(self, mentions, model):
-        self.fails(1, mentions, "generate", model, "--tokens", "5")
+        self.fails(1, mentions, "generate", model, "--max-tokens", "5")
         self.fails(1, mentions, "eval", model, self.valid)
 
     def test_values_of_the_configuration(self):
@@ -212,7 +212,7 @@ class DamagedTokens(CliTest):
         content[64 + 4 * 777 + 3] = 0x10
         tokens.write_bytes(content)
         self.fails(1, f"{tokens}: token 777 is 2684", "train", data, "-o", out, *TINY_TRAINING)
-        self.fails(1, f"{tokens}: token 777 is 2684", "compare", data, "--out", out, "--tokens", "4k")
+        self.fails(1, f"{tokens}: token 777 is 2684", "compare", data, "--out", out, "--train-tokens", "4k")
         content[64 + 4 * 777 + 3] = 0
         content[64 + 4 * 777] ^= 1
         tokens.write_bytes(content)

@@ -6,9 +6,9 @@ import unittest
 
 from cli_case import CliTest, run
 
-SMALL = ("--length", "16", "--batch-tokens", "100", "--layers", "1", "--d-model", "16", "--heads", "2", "--precision",
+SMALL = ("--train-length", "16", "--batch-tokens", "100", "--layers", "1", "--d-model", "16", "--heads", "2", "--precision",
          "f32")
-LAST_UPDATE = ("--tokens", "100", "--learning-rate", "1e19", *SMALL)  # the only one, after which no loss is computed
+LAST_UPDATE = ("--train-tokens", "100", "--learning-rate", "1e19", *SMALL)  # the only one, after which no loss is computed
 HUGE = 3e38
 
 
@@ -22,7 +22,7 @@ class Divergence(CliTest):
 
     def test_the_last_update_keeps_what_was_there(self):
         out = self.folder / "good"
-        self.succeeds(*self.train(out, "--tokens", "3000", *SMALL))
+        self.succeeds(*self.train(out, "--train-tokens", "3000", *SMALL))
         before = files_of(out)
         self.fails(1, "[train] step 1", *self.train(out, "--overwrite", *LAST_UPDATE))
         self.assertEqual(files_of(out), before)
@@ -39,20 +39,20 @@ class Divergence(CliTest):
     def test_a_checkpoint_is_never_of_a_broken_model(self):
         """Each update is followed by one, so the error names the update that broke the model, not the next one."""
         out = self.folder / "each"
-        result = run(*self.train(out, "--tokens", "2000", "--learning-rate", "1e19", "--checkpoint-steps", "1", *SMALL))
+        result = run(*self.train(out, "--train-tokens", "2000", "--learning-rate", "1e19", "--checkpoint-steps", "1", *SMALL))
         self.assertEqual(result.returncode, 1)
         self.assertRegex(result.stderr, r"\[train\] step 1: .*(is not finite|overflows).*There is no checkpoint yet")
         self.assertEqual(list((out / "checkpoints").iterdir()), [])
 
     def test_weights_that_overflow_without_a_gradient(self):
         """The loss was ln 257 and the gradient 0, update after update."""
-        result = run(*self.train(self.folder / "flat", "--tokens", "2000", "--learning-rate", "1e25", *SMALL))
+        result = run(*self.train(self.folder / "flat", "--train-tokens", "2000", "--learning-rate", "1e25", *SMALL))
         self.assertEqual(result.returncode, 1, result.stdout)
         self.assertRegex(result.stderr, r"\[train\] step \d+: ")
 
     def test_compare_goes_on_with_the_other_runs(self):
         out = self.folder / "compared"
-        words = ("compare", self.text, "--valid", self.valid, "--out", out, "--methods", "alibi,none", "--tokens", "100",
+        words = ("compare", self.text, "--valid", self.valid, "--out", out, "--positions", "alibi,none", "--train-tokens", "100",
                  "--train-length", "16", *SMALL[2:], "--lengths", "16,32", "--eval-tokens", "128", "--sample-tokens",
                  "8", "--timing-rounds", "1", "--learning-rate", "1e19")
         for _ in range(2):  # the second call draws what the first one did
@@ -74,7 +74,7 @@ class Overflow(CliTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.huge = cls.folder / "huge"
-        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.huge, "--tokens", "300", *SMALL)
+        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.huge, "--train-tokens", "300", *SMALL)
         assert trained.returncode == 0, trained.stderr
         file = cls.huge / "model.safetensors"
         content = bytearray(file.read_bytes())
@@ -87,7 +87,7 @@ class Overflow(CliTest):
         line = self.folder / "line.txt"
         line.write_text("a line\n")
         for mentions, words in (("[evaluate] the loss of token 0", ("eval", self.huge, self.valid)),
-                                ("[evaluate] the loss of token 0", ("eval", self.huge, self.valid, "--stream")),
+                                ("[evaluate] the loss of token 0", ("eval", self.huge, self.valid, "--one-pass")),
                                 ("[score] the loss of token 0", ("score", self.huge, line)),
                                 ("[embed] the vector of text 0", ("embed", self.huge, line)),
                                 ("[generate] the logit of token 0", ("generate", self.huge, "--temperature", "0")),

@@ -14,7 +14,7 @@ class Encoder(CliTest):
     def setUpClass(cls):
         super().setUpClass()
         cls.encoder = cls.folder / "encoder"
-        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.encoder, *TINY_TRAINING, "--causal", "false")
+        trained = run("train", cls.text, "--valid", cls.valid, "-o", cls.encoder, *TINY_TRAINING, "--no-causal")
         assert trained.returncode == 0, trained.stderr
 
     def test_it_is_one(self):
@@ -28,8 +28,8 @@ class Encoder(CliTest):
         self.assertEqual((again / "model.safetensors").read_bytes(), (self.encoder / "model.safetensors").read_bytes())
         for command, mentions in (("generate", "needs a causal"), ("score", "needs a causal")):
             self.fails(1, mentions, command, self.encoder)
-        self.fails(1, "encoder", "eval", self.encoder, self.valid, "--stream")
-        self.fails(2, "causal", "compare", self.text, "--causal", "false", "--out", self.folder / "unused")
+        self.fails(1, "encoder", "eval", self.encoder, self.valid, "--one-pass")
+        self.fails(2, "causal", "compare", self.text, "--no-causal", "--out", self.folder / "unused")
         self.fails(2, "true, false", "train", self.text, "-o", self.folder / "unused", "--causal", "maybe")
 
     def test_longer_texts_are_scored_on_the_same_tokens(self):

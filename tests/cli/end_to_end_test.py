@@ -74,7 +74,7 @@ class EndToEnd(CliTest):
         self.assertEqual([row[0] for row in table[1:]], ["24", "25", "26-27", "28-31"])
         self.assertEqual([int(row[2]) for row in table[1:]], [sum(results["per_position"][0]["tokens"][a:b])
                                                               for a, b in ((0, 1), (1, 2), (2, 4), (4, 8))])
-        # Without a stride all windows begin anew, and all positions count.
+        # Without a stride windows do not overlap, and all positions count.
         self.succeeds("eval", self.model, self.valid, "--lengths", "32", "--per-position", "--json", out)
         entry = json.loads(out.read_text())["per_position"][0]
         self.assertEqual((entry["first_position"], len(entry["nll"]), sum(entry["tokens"])), (0, 32, tokens))
@@ -93,7 +93,7 @@ class EndToEnd(CliTest):
             self.assertEqual(result.returncode, 0, result.stderr)
             self.assertEqual("warning" in result.stderr, least > 0, result.stderr)
             self.assertTrue(least <= json.loads(out.read_text())["part_trained_on"] <= most)
-        self.assertIn("100 % of this text is what", run("eval", self.model, self.text, "--lengths", "32").stderr)
+        self.assertIn("100 % of this text was in the training text", run("eval", self.model, self.text, "--lengths", "32").stderr)
         mixed = self.folder / "mixed.txt"
         mixed.write_text(self.text.read_text()[:self.valid.stat().st_size] + self.valid.read_text())
         self.assertRegex(run("eval", self.model, mixed, "--lengths", "32").stderr, r"about (4[5-9]|5[0-5]) % of this")
@@ -115,7 +115,7 @@ class EndToEnd(CliTest):
         self.succeeds("eval", model, "--held-out", "--lengths", "32")
         whole = run("eval", model, pages, "--field", "body", "--lengths", "32")
         self.assertEqual(whole.returncode, 0, whole.stderr)
-        self.assertIn("is what", whole.stderr)  # the model was trained on most of it
+        self.assertIn("was in the training text", whole.stderr)  # the model was trained on most of it
 
     def test_eval_scores_what_was_held_out(self):
         book, model, out = self.folder / "book.txt", self.folder / "book-model", self.folder / "held-out.json"
@@ -152,7 +152,7 @@ class EndToEnd(CliTest):
 
     def test_generate_follows_the_seed(self):
         def generate(*more):
-            return self.succeeds("generate", self.model, "--prompt", "the quick", "--tokens", "100", *more)
+            return self.succeeds("generate", self.model, "--prompt", "the quick", "--max-tokens", "100", *more)
 
         first = generate("--seed", "1")
         self.assertTrue(first.startswith("the quick"))
@@ -161,7 +161,7 @@ class EndToEnd(CliTest):
 
     def test_generate_limits(self):
         def generate(*more):
-            return self.succeeds("generate", self.model, "--prompt", "the quick", "--tokens", "60", *more)
+            return self.succeeds("generate", self.model, "--prompt", "the quick", "--max-tokens", "60", *more)
 
         greedy = generate("--temperature", "0")
         self.assertNotEqual(greedy, generate("--temperature", "3"))
@@ -169,7 +169,7 @@ class EndToEnd(CliTest):
             self.assertEqual(greedy, generate("--temperature", "3", *limit))
 
     def test_generate_goes_past_the_training_length(self):
-        arguments = ("generate", self.model, "--prompt", "the quick", "--tokens", "200", "--temperature", "0")
+        arguments = ("generate", self.model, "--prompt", "the quick", "--max-tokens", "200", "--temperature", "0")
         text = self.succeeds(*arguments, "--json", self.folder / "generate.json")
         results = self.json_of("generate.json")
         self.assertEqual(len(results["text"].encode()), 200)
@@ -178,7 +178,7 @@ class EndToEnd(CliTest):
     def test_generate_reads_its_prompt(self):
         file = self.folder / "prompt.txt"
         file.write_text("the quick\n")
-        words = ("--tokens", "20", "--seed", "1")
+        words = ("--max-tokens", "20", "--seed", "1")
         told = self.succeeds("generate", self.model, "--prompt", "the quick\n", *words)
         self.assertTrue(told.startswith("the quick\n"))
         for how in (("--prompt-file", file), ("--prompt", "-"), ("--prompt-file", "-")):
@@ -189,7 +189,7 @@ class EndToEnd(CliTest):
 
     def test_generated_text_is_utf8(self):
         """A model of bytes draws half characters now and then, at this temperature in nearly every place."""
-        result = subprocess.run([COMMAND, "generate", self.model, "--tokens", "300", "--temperature", "50", "--seed",
+        result = subprocess.run([COMMAND, "generate", self.model, "--max-tokens", "300", "--temperature", "50", "--seed",
                                  "3", "--json", self.folder / "bytes.json", "--prompt", b"na\xc3"],
                                 capture_output=True, check=True)
         shown = result.stdout.decode()  # throws unless it is UTF-8
@@ -215,7 +215,7 @@ class EndToEnd(CliTest):
         self.assertEqual(results["train_length"], 32)
         self.assertEqual(results["parameters"], self.json_of("train.json")["parameters"])
         self.assertEqual(sum(math.prod(t["shape"]) for t in results["tensors"]), results["parameters"])
-        self.assertEqual(len(results["slopes"]), results["heads"])
+        self.assertEqual(len(results["alibi_slopes"]), results["heads"])
 
     def test_info_of_the_cpu(self):
         text = self.succeeds("info", "--cpu", "--json", self.folder / "cpu.json")
@@ -275,7 +275,7 @@ class EndToEnd(CliTest):
                 written = json.loads(out.read_text())
                 self.assertEqual(written["tokenizer"]["kind"], kind)
                 self.assertEqual(written["valid"]["bytes"], self.valid.stat().st_size)
-                self.assertIn("as they were written", self.succeeds("tokenize", "--check", data))
+                self.assertIn("the tokens are undamaged", self.succeeds("tokenize", "--check", data))
                 for text in ((data, "-o", model, "--json", self.folder / "t.json"),
                              (self.text, "--valid", self.valid, "-o", direct, "--tokenizer", kind, *size)):
                     result = run("train", *text, *TINY_TRAINING)
@@ -292,11 +292,11 @@ class EndToEnd(CliTest):
                 for text in (data, self.valid):
                     result = run("eval", model, text, "--lengths", "32", "--json", out)
                     self.assertEqual(result.returncode, 0, result.stderr)
-                    self.assertEqual("trained on" in result.stderr, kind == "words", result.stderr)
+                    self.assertEqual("in the training text" in result.stderr, kind == "words", result.stderr)
                     point = json.loads(out.read_text())["eval"][0]
                     self.assertEqual(point["tokens"], written["valid"]["tokens"])
                     self.assertEqual(point["bits_per_byte"], self.json_of("t.json")["eval"][0]["bits_per_byte"])
-                text = self.succeeds("generate", model, "--prompt", "the quick", "--tokens", "40", "--json", out)
+                text = self.succeeds("generate", model, "--prompt", "the quick", "--max-tokens", "40", "--json", out)
                 self.assertTrue(text.startswith("the quick"))
                 self.assertGreater(len(text), len("the quick\n"))
                 if kind == "words":  # the others may write bytes that are no character
@@ -310,7 +310,7 @@ class EndToEnd(CliTest):
         self.succeeds("tokenize", self.text, "-o", data, "--overwrite", "--like", self.model)
         result = run("eval", self.model, data)
         self.assertEqual(result.returncode, 0, result.stderr)
-        self.assertIn("is what", result.stderr, "the model was trained on all of the text")
+        self.assertIn("was in the training text", result.stderr, "the model was trained on all of the text")
 
     def test_damaged_tokens(self):
         data = self.folder / "data-damaged"
@@ -346,8 +346,8 @@ class EndToEnd(CliTest):
 
     def test_compare(self):
         out = self.folder / "compare"
-        text = self.succeeds("compare", self.text, "--valid", self.valid, "--methods", ",".join(METHODS),
-                             "--train-length", "16", "--lengths", "16,24,128", "--tokens", "2k",
+        text = self.succeeds("compare", self.text, "--valid", self.valid, "--positions", ",".join(METHODS),
+                             "--train-length", "16", "--lengths", "16,24,128", "--train-tokens", "2k",
                              "--batch-tokens", "256", "--sample-tokens", "40", "--out", out,
                              "--json", self.folder / "copy.json", "--seed", "5")
         self.assertIn("report.html", text)
@@ -376,14 +376,14 @@ class EndToEnd(CliTest):
         self.assertEqual(checked.returncode, 0, checked.stderr)
 
     def test_report_of_two_comparisons(self):
-        short = ("--methods", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--tokens", "512",
+        short = ("--positions", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--train-tokens", "512",
                  "--batch-tokens", "64", "--sample-tokens", "0", "--eval-tokens", "512")
         for seed in ("0", "1"):
             self.succeeds("compare", self.text, "--valid", self.valid, *short, "--seed", seed, "--out",
                           self.folder / f"seed-{seed}")
         merged = self.folder / "merged"
         text = self.succeeds("report", self.folder / "seed-0", self.folder / "seed-1" / "results.json", "--out", merged)
-        self.assertIn("Means of 2 seeds (0, 1)", text)
+        self.assertIn("means over 2 seeds (0, 1)", text)
         results = json.loads((merged / "results.json").read_text())
         self.assertEqual(len(results["runs"]), 4)
         for seed in (0, 1):
@@ -393,11 +393,11 @@ class EndToEnd(CliTest):
         self.fails(1, "no such file", "report", self.folder / "nothing")
         self.succeeds("compare", self.text, "--valid", self.valid, *short[:-1], "256", "--out",
                       self.folder / "other")
-        self.fails(1, "cannot be one report", "report", self.folder / "seed-0", self.folder / "other")
+        self.fails(1, "cannot be merged", "report", self.folder / "seed-0", self.folder / "other")
 
     def test_compare_with_a_tokenizer(self):
         out, data = self.folder / "compare-bpe", self.folder / "data-to-compare"
-        settings = ("--methods", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--tokens", "512",
+        settings = ("--positions", "alibi,none", "--train-length", "8", "--lengths", "8,32", "--train-tokens", "512",
                     "--batch-tokens", "64", "--sample-tokens", "16", "--warmup-steps", "2", "--schedule", "linear",
                     "--dropout", "0.1", "--out", out)
         bpe = ("--tokenizer", "bpe", "--vocab-size", "300")

@@ -1,4 +1,4 @@
-"""alibi generate and alibi eval --stream: a text is read and written token by token, each computed once.
+"""alibi generate and alibi eval --one-pass: a text is read and written token by token, each computed once.
 
     python3 tests/cli/generation_test.py build/alibi
 """
@@ -14,7 +14,7 @@ from cli_case import COMMAND, CliTest, TINY_TRAINING
 
 class Generation(CliTest):
     def generate(self, *more):
-        return self.succeeds("generate", self.model, "--prompt", "the quick", "--tokens", "60", *more)
+        return self.succeeds("generate", self.model, "--prompt", "the quick", "--max-tokens", "60", *more)
 
     def test_limits(self):
         greedy = self.generate("--temperature", "0")
@@ -60,18 +60,18 @@ class Generation(CliTest):
             self.assertEqual(sample["ended"], "stop" if stop in whole else "tokens")
 
     def test_nothing_and_much(self):
-        self.assertEqual(self.succeeds("generate", self.model, "--tokens", "0", "--prompt", "the"), "the\n")
-        self.assertEqual(self.succeeds("generate", self.model, "--tokens", "0"), "\n")
-        self.succeeds("generate", self.model, "--tokens", "5", "--prompt", "")
+        self.assertEqual(self.succeeds("generate", self.model, "--max-tokens", "0", "--prompt", "the"), "the\n")
+        self.assertEqual(self.succeeds("generate", self.model, "--max-tokens", "0"), "\n")
+        self.succeeds("generate", self.model, "--max-tokens", "5", "--prompt", "")
         prompt = self.text.read_text()  # read in many pieces
         out = self.folder / "long.json"
-        self.succeeds("generate", self.model, "--tokens", "5", "--prompt", "-", "--json", out, stdin=prompt)
+        self.succeeds("generate", self.model, "--max-tokens", "5", "--prompt", "-", "--json", out, stdin=prompt)
         self.assertEqual(json.loads(out.read_text())["prompt_tokens"], len(prompt) + 1)
 
     def test_an_interrupt_ends_it_cleanly(self):
         out = self.folder / "interrupted.json"
         for number in (signal.SIGINT, signal.SIGTERM):
-            with subprocess.Popen([COMMAND, "generate", str(self.model), "--tokens", "10M", "--json", str(out)],
+            with subprocess.Popen([COMMAND, "generate", str(self.model), "--max-tokens", "10M", "--json", str(out)],
                                   stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
                 text = process.stdout.read(20)  # no more, so that communicate() misses nothing
                 process.send_signal(number)
@@ -85,7 +85,7 @@ class Generation(CliTest):
 
     def test_an_interrupt_ends_all_samples(self):
         out = self.folder / "interrupted.json"
-        with subprocess.Popen([COMMAND, "generate", str(self.model), "--tokens", "10M", "--samples", "3", "--json",
+        with subprocess.Popen([COMMAND, "generate", str(self.model), "--max-tokens", "10M", "--samples", "3", "--json",
                                str(out)], stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0) as process:
             text = process.stdout.read(40)
             process.send_signal(signal.SIGINT)
@@ -103,7 +103,7 @@ class Scoring(CliTest):
 
     def test_lines(self):
         out = self.folder / "scores.json"
-        lines = self.scored(self.valid, "--length", "64", "--json", out)
+        lines = self.scored(self.valid, "--context-length", "64", "--json", out)
         text = self.valid.read_text()
         self.assertEqual([line[2] for line in lines], text.splitlines())
         for per_byte, bits, line in lines:
@@ -115,8 +115,8 @@ class Scoring(CliTest):
         self.succeeds("eval", self.model, self.valid, "--lengths", "64", "--stride", "32", "--json", out)
         self.assertAlmostEqual(json.loads(out.read_text())["eval"][0]["bits_per_byte"], results["bits_per_byte"],
                                delta=0.02)
-        self.assertEqual(self.scored("--length", "64", stdin=text), lines)
-        self.assertEqual(self.scored("-", "--length", "64", stdin=text[:-1])[:-1], lines[:-1])
+        self.assertEqual(self.scored("--context-length", "64", stdin=text), lines)
+        self.assertEqual(self.scored("-", "--context-length", "64", stdin=text[:-1])[:-1], lines[:-1])
         self.assertEqual(len(self.scored(self.valid, self.valid)), 60)
 
     def test_what_is_unusual_is_found(self):
@@ -126,10 +126,10 @@ class Scoring(CliTest):
         self.assertEqual(max(lines, key=lambda line: float(line[0]))[2] + "\n", odd)
 
     def test_tokens_and_bytes_of_any_kind(self):
-        tokens = self.scored("--tokens", stdin="the q\tx")
+        tokens = self.scored("--per-token", stdin="the q\tx")
         self.assertEqual([json.loads(text) for _, text in tokens], list("the q\tx"))
         raw = b"na\xc3\n\x00\n\n" + b"y" * 80000
-        found = subprocess.run([COMMAND, "score", self.model, "--length", "2k"], input=raw, capture_output=True, check=True).stdout
+        found = subprocess.run([COMMAND, "score", self.model, "--context-length", "2k"], input=raw, capture_output=True, check=True).stdout
         lines = [line.split(b"\t", 2)[2] for line in found.splitlines()]
         self.assertEqual(lines[:3], [b"na\xc3", b"\x00", b""])
         self.assertEqual(len(lines), 5)
@@ -155,7 +155,7 @@ class Streaming(CliTest):
     def test_one_pass_is_one_window_over_everything(self):
         out = self.folder / "stream.json"
         length = self.valid.stat().st_size + 1
-        shown = self.succeeds("eval", self.model, self.valid, "--stream", "--lengths", f"32,{length}", "--json", out)
+        shown = self.succeeds("eval", self.model, self.valid, "--one-pass", "--lengths", f"32,{length}", "--json", out)
         results = json.loads(out.read_text())
         window, stream = results["eval"][1], results["stream"]
         self.assertEqual(stream["tokens"], window["tokens"])
@@ -163,16 +163,16 @@ class Streaming(CliTest):
         self.assertAlmostEqual(stream["bits_per_byte"], window["bits_per_byte"], delta=1e-5)
         self.assertGreater(stream["cache_bytes"], 0)
         self.assertEqual(stream["spans"][-1]["end"], length)
-        self.assertEqual([line.split()[0] for line in shown.splitlines()[1:4]], ["32", str(length), "stream"])
+        self.assertEqual([line.split()[0] for line in shown.splitlines()[1:4]], ["32", str(length), "one-pass"])
 
     def test_alone_and_from_a_pipe(self):
         out = self.folder / "piped.json"
-        shown = self.succeeds("eval", self.model, "-", "--stream", "--per-position", "--json", out,
+        shown = self.succeeds("eval", self.model, "-", "--one-pass", "--per-position", "--json", out,
                               stdin=self.valid.read_text())
         self.assertIn("256-511", shown)
         piped = json.loads(out.read_text())
         self.assertEqual(piped["eval"], [])
-        self.succeeds("eval", self.model, self.valid, "--stream", "--json", out)
+        self.succeeds("eval", self.model, self.valid, "--one-pass", "--json", out)
         self.assertEqual(json.loads(out.read_text())["stream"]["nll"], piped["stream"]["nll"])
 
     def test_interpolation(self):
@@ -185,7 +185,7 @@ class Streaming(CliTest):
         self.assertNotEqual(plain[1], dynamic[1])
         self.assertEqual(nll("--lengths", "32", "--interpolate", "1"), plain[:1])
         for command in ("generate", "score"):
-            arguments = (self.valid,) if command == "score" else ("--tokens", 40)
+            arguments = (self.valid,) if command == "score" else ("--max-tokens", 40)
             usual = self.succeeds(command, self.model, *arguments)
             self.assertNotEqual(usual, self.succeeds(command, self.model, *arguments, "--interpolate", "8"), command)
         for wrong in ("0", "-2", "often", "inf"):
@@ -204,7 +204,7 @@ class Streaming(CliTest):
         self.assertAlmostEqual(single[1], half[1], delta=0.02 * single[1])
         sizes = {}
         for precision in ("f32", "bf16"):
-            self.succeeds("generate", self.model, "--tokens", 40, "--precision", precision, "--json",
+            self.succeeds("generate", self.model, "--max-tokens", 40, "--precision", precision, "--json",
                           self.folder / "out.json")
             sizes[precision] = self.json_of("out.json")["cache_bytes"]
         self.assertLess(sizes["bf16"], 0.7 * sizes["f32"])
@@ -218,19 +218,19 @@ class Streaming(CliTest):
         text = self.folder / "long.txt"
         text.write_text(self.valid.read_text() * 4)
         whole = self.folder / "whole.json"
-        self.succeeds("eval", self.model, text, "--stream", "--json", whole)
+        self.succeeds("eval", self.model, text, "--one-pass", "--json", whole)
         everything = json.loads(whole.read_text())["stream"]
         self.assertIsNone(everything["evicted"])
         limit = everything["cache_bytes"] // 3
-        shown = self.succeeds("eval", self.model, text, "--stream", "--memory", str(limit), "--json", out)
+        shown = self.succeeds("eval", self.model, text, "--one-pass", "--memory", str(limit), "--json", out)
         stream = json.loads(out.read_text())["stream"]
         self.assertLessEqual(stream["cache_bytes"], limit)
         self.assertGreater(stream["evicted"]["keys"], 0)
         self.assertTrue(0 < stream["evicted"]["worst_share"] <= 1)
         self.assertIn("keys were evicted, which could have had at most", shown)
-        self.fails(1, "more than the tolerance", "eval", self.model, text, "--stream", "--memory", str(limit),
-                   "--tolerance", "1e-30", "--exact")
-        shown = self.succeeds("generate", self.model, "--tokens", "20", "--memory", "64MiB", "--json", out)
+        self.fails(1, "more than the tolerance", "eval", self.model, text, "--one-pass", "--memory", str(limit),
+                   "--eviction-tolerance", "1e-30", "--exact")
+        shown = self.succeeds("generate", self.model, "--max-tokens", "20", "--memory", "64MiB", "--json", out)
         self.assertEqual(json.loads(out.read_text())["evicted"]["keys"], 0)
         self.assertEqual(json.loads(out.read_text())["evicted"]["memory"], 64 << 20)
         self.succeeds("score", self.model, text, "--memory", str(limit), "--json", out)
@@ -239,14 +239,14 @@ class Streaming(CliTest):
     def test_limits_that_make_no_sense(self):
         self.fails(2, "'12 apples' found, bytes expected", "generate", self.model, "--memory", "12 apples")
         self.fails(2, "at least 384 are needed", "generate", self.model, "--memory", "1KiB")
-        self.fails(2, "add --memory or --tolerance", "generate", self.model, "--exact")
-        self.fails(2, "windows keep nothing", "eval", self.model, self.valid, "--memory", "1GiB")
+        self.fails(2, "add --memory or --eviction-tolerance", "generate", self.model, "--exact")
+        self.fails(2, "apply to --one-pass only", "eval", self.model, self.valid, "--memory", "1GiB")
 
     def test_learned_positions_cannot(self):
         model = self.folder / "learned"
         self.succeeds("train", self.text, "--valid", self.valid, "-o", model, "--position", "learned", *TINY_TRAINING)
-        self.fails(1, "learned positions end at 32", "eval", model, self.valid, "--stream")
-        self.fails(1, "learned positions end at 32", "generate", model, "--tokens", "100")
+        self.fails(1, "learned positions end at 32", "eval", model, self.valid, "--one-pass")
+        self.fails(1, "learned positions end at 32", "generate", model, "--max-tokens", "100")
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 import kills
 
 STEPS = 160
-SETTINGS = ("--length", "16", "--batch-tokens", "64", "--tokens", str(64 * STEPS), "--dropout", "0.1",
+SETTINGS = ("--train-length", "16", "--batch-tokens", "64", "--train-tokens", str(64 * STEPS), "--dropout", "0.1",
             "--checkpoint-steps", "6", "--eval-steps", "40", "--eval-tokens", "500", "--seed", "7")
 
 
@@ -28,7 +28,7 @@ def lives(arguments, text, model, seconds):
     """Runs until the training ends by itself; returns how often it was killed, and how far it was each time."""
     dice = random.Random(arguments.seed)
     steps = []
-    # If the machine is faster than it was, a run may end before all kills are done: then it begins anew.
+    # If the machine is faster than it was, a run may end before all kills are done: then it starts again.
     while True:
         is_last = len(steps) >= arguments.kills
         # Lives that are on average a little longer than it takes to get going, now and then very short ones.
@@ -45,7 +45,7 @@ def lives(arguments, text, model, seconds):
             sys.exit(f"a resumed run failed with exit code {code}:\n{output}")
         if is_last:
             return steps
-        print(f"complete after {len(steps)} kills, beginning anew with shorter lives")
+        print(f"complete after {len(steps)} kills, starting again with shorter lives")
         seconds *= 0.7
         for file in sorted(model.rglob("*"), reverse=True):
             file.rmdir() if file.is_dir() else file.unlink()

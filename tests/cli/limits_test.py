@@ -50,7 +50,7 @@ class LimitsTest(CliTest):
         """With a limit like that of `ulimit -f`, whose signal would end the process."""
         def limit():
             resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
-        for words in (("train", self.text, "-o", self.folder / "large", "--tokens", "4k", "--batch-tokens", "512"),
+        for words in (("train", self.text, "-o", self.folder / "large", "--train-tokens", "4k", "--batch-tokens", "512"),
                       ("tokenize", self.text, "-o", self.folder / "large-data")):
             result = subprocess.run([COMMAND, *map(str, words)], capture_output=True, encoding="utf-8", timeout=300,
                                     check=False, preexec_fn=limit)

@@ -35,7 +35,7 @@ class CalledWrongly(CliTest):
         for wrong, meant in (("trian", "alibi train"), ("evaluate", "alibi eval"), ("generat", "alibi generate")):
             self.fails(2, f"there is no command '{wrong}'; did you mean '{meant}'?", wrong, self.model)
         self.fails(2, "there is no command 'atention'; did you mean 'alibi bench attention'?", "bench", "atention")
-        for words, told in ((("train", self.text, "--lenght", "32"), "'--lenght' of 'alibi train'; did you mean '--length'"),
+        for words, told in ((("train", self.text, "--lenght", "32"), "'--lenght' of 'alibi train'; did you mean '--train-length'"),
                             (("eval", self.model, "--stride=3", "--thread=1"), "'--thread' of 'alibi eval'; did you mean '--threads'"),
                             (("eval", "--stide", "4", self.model), "'--stide' of 'alibi eval'; did you mean '--stride'"),
                             (("bench", "attention", "--head", "3"), "'--head' of 'alibi bench attention'; did you mean '--heads'"),
@@ -62,7 +62,7 @@ class CalledWrongly(CliTest):
 
     def test_numbers(self):
         out = self.folder / "unused"
-        for option in ("--length", "--tokens", "--batch-tokens"):
+        for option in ("--train-length", "--train-tokens", "--batch-tokens"):
             for value in ("0", "-1", "many", "1.5", "9999999999999999999", "1K"):
                 self.fails(2, value, "train", self.text, "-o", out, f"{option}={value}")
         for value in ("0", "128,0", "128;256", "a"):
@@ -81,10 +81,10 @@ class CalledWrongly(CliTest):
         options = {("train", self.text, "-o", out): ("epochs", "d-model", "heads", "embedding-scale",
                                                      "t5-max-distance", "vocab-size", "threads"),
                    ("compare", self.text, "--out", out): ("stride", "eval-tokens", "train-length", "threads"),
-                   ("eval", self.model, self.valid): ("stride", "tolerance", "interpolate", "threads"),
-                   ("score", self.model, self.valid): ("length", "tolerance", "memory"),
+                   ("eval", self.model, self.valid): ("stride", "eviction-tolerance", "interpolate", "threads"),
+                   ("score", self.model, self.valid): ("context-length", "eviction-tolerance", "memory"),
                    ("tokenize", self.text, "-o", out): ("vocab-size", "min-count"),
-                   ("generate", self.model): ("memory", "tolerance", "samples"),
+                   ("generate", self.model): ("memory", "eviction-tolerance", "samples"),
                    ("bench", "attention"): ("kv-heads",), ("bench", "train"): ("vocab-size",),
                    ("bench", "generate"): ("vocab-size",)}
         for words, names in options.items():
@@ -101,7 +101,7 @@ class CalledWrongly(CliTest):
         self.fails(2, "[compare] seeds is 9999999999999, expected 1 to 10000", "compare", self.text, "--out",
                    self.folder / "unused", "--seeds", "9999999999999")
         self.fails(2, "[train] batch_tokens is 10000000000, expected at most 1000000000", "train", self.text, "-o",
-                   self.folder / "unused", "--tokens", "10000000000", "--batch-tokens", "10000000000")
+                   self.folder / "unused", "--train-tokens", "10000000000", "--batch-tokens", "10000000000")
 
     def test_an_instruction_set_that_there_is_not(self):
         for words in (("train", self.text, "-o", self.folder / "unused"), ("eval", self.model, self.valid),
@@ -115,13 +115,13 @@ class CalledWrongly(CliTest):
         out = self.folder / "unused"
         self.fails(2, "epic", "train", self.text, "-o", out, "--position", "epic")
         self.fails(2, "huge", "train", self.text, "-o", out, "--preset", "huge")
-        self.fails(2, "epic", "compare", self.text, "--methods", "alibi,epic", "--out", out)
+        self.fails(2, "epic", "compare", self.text, "--positions", "alibi,epic", "--out", out)
         self.fails(2, "top_p", "generate", self.model, "--top-p", "1.5")
         self.fails(2, "stride", "eval", self.model, self.valid, "--lengths", "64", "--stride", "65")
         self.assertFalse(out.exists())
 
     def test_tokens_and_epochs_exclude_each_other(self):
-        self.fails(2, "--epochs", "train", self.text, "-o", self.folder / "unused", "--tokens", "5k", "--epochs", "2")
+        self.fails(2, "--epochs", "train", self.text, "-o", self.folder / "unused", "--train-tokens", "5k", "--epochs", "2")
 
 
 class BadFiles(CliTest):

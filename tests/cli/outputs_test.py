@@ -18,7 +18,7 @@ import unittest
 
 from cli_case import COMMAND, CliTest, SENTENCE, TINY_TRAINING, run
 
-TINY_COMPARE = ("--methods", "none", "--train-length", "8", "--lengths", "8", "--tokens", "256", "--batch-tokens", "64",
+TINY_COMPARE = ("--positions", "none", "--train-length", "8", "--lengths", "8", "--train-tokens", "256", "--batch-tokens", "64",
                 "--sample-tokens", "4")
 TINY_BENCH = ("bench", "train", "--presets", "tiny", "--lengths", "16", "--batch-tokens", "16", "--vocab-size", "300",
               "--seconds", "0")
@@ -45,7 +45,7 @@ class OutputTest(CliTest):
         out = self.folder / "out"
         shutil.rmtree(out, ignore_errors=True)
         return {"info": ("info", self.model), "info --cpu": ("info", "--cpu"), "eval": ("eval", self.model, self.valid),
-                "generate": ("generate", self.model, "--tokens", "5"),
+                "generate": ("generate", self.model, "--max-tokens", "5"),
                 "tokenize": ("tokenize", self.text, "-o", out / "data"),
                 "train": ("train", self.text, "-o", out / "model", *TINY_TRAINING),
                 "compare": ("compare", self.text, "--out", out / "compare", *TINY_COMPARE), "bench": TINY_BENCH}
@@ -141,7 +141,7 @@ class Files(OutputTest):
 class StandardOutput(OutputTest):
     def test_output_that_cannot_be_written_is_a_failure(self):
         words_of = {**self.commands(), "help": ("--help",), "help of a command": ("train", "--help"),
-                    "version": ("--version",), "plan": ("train", "--plan", "--tokens", "10k"),
+                    "version": ("--version",), "plan": ("train", "--plan", "--train-tokens", "10k"),
                     "check": ("tokenize", "--check", self.folder / "data")}
         self.succeeds("tokenize", self.text, "-o", self.folder / "data")
         for name, words in words_of.items():
@@ -155,7 +155,7 @@ class StandardOutput(OutputTest):
             self.assertEqual((result.returncode, result.stdout), (1, ""))
             self.assertIn("standard output cannot be written: it is closed", result.stderr)
         with open("/dev/full", "w", encoding="utf-8") as full:  # where text is all there is, at once
-            self.assertEqual(self.run_in_folder("generate", self.model, "--tokens", "10M", stdout=full).returncode, 1)
+            self.assertEqual(self.run_in_folder("generate", self.model, "--max-tokens", "10M", stdout=full).returncode, 1)
         # What else was asked for has been done.
         self.succeeds("info", self.folder / "out" / "model")
 
@@ -188,7 +188,7 @@ class StandardOutput(OutputTest):
         self.assertIn("standard input cannot be read", result.stderr)
 
     def test_a_reader_that_goes_away_ends_it_quietly(self):
-        with subprocess.Popen([COMMAND, "generate", str(self.model), "--tokens", "100k"], stdout=subprocess.PIPE,
+        with subprocess.Popen([COMMAND, "generate", str(self.model), "--max-tokens", "100k"], stdout=subprocess.PIPE,
                               stderr=subprocess.PIPE) as process:
             process.stdout.read(10)
             process.stdout.close()
@@ -290,9 +290,9 @@ class Folders(OutputTest):
             self.fails(1, "in use by another process", *words)
         finally:
             os.close(lock)
-        # And the other way round: it holds the folder while it works.
-        long = [COMMAND, "compare", str(self.text), "--out", str(out), "--methods", "none", "--train-length", "8",
-                "--lengths", "8", "--tokens", "2M", "--batch-tokens", "64"]
+        # And reversed: it holds the folder while it works.
+        long = [COMMAND, "compare", str(self.text), "--out", str(out), "--positions", "none", "--train-length", "8",
+                "--lengths", "8", "--train-tokens", "2M", "--batch-tokens", "64"]
         with subprocess.Popen(long, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
             try:
                 deadline = time.monotonic() + 60
@@ -407,7 +407,7 @@ class FilesThatShrink(OutputTest):
     def test_tokens_in_training(self):
         data, out = self.folder / "data", self.folder / "model-of-data"
         self.succeeds("tokenize", self.text, "-o", data)
-        words = ("train", data, "-o", out, "--length", "32", "--tokens", "400k", "--batch-tokens", "256",
+        words = ("train", data, "-o", out, "--train-length", "32", "--train-tokens", "400k", "--batch-tokens", "256",
                  "--checkpoint-minutes", "0")
         with subprocess.Popen([COMMAND, *map(str, words)], stdout=subprocess.DEVNULL, stderr=subprocess.PIPE,
                               encoding="utf-8") as process:
@@ -444,7 +444,7 @@ class Messages(OutputTest):
     def test_nothing_that_a_terminal_obeys(self):
         name = "evil\x1b[31m\n\x07\u009b1m\u202edna\udcff"
         self.assertEqual(run("info", name).stderr, "alibi: error: [model] evil\\x1b[31m\\n\\x07\\x9b1m\\u202edna"
-                                                   "\\xff: no such folder\n")
+                                                   "\\xff: no such folder or file\n")
         model = self.copy_of_model("loud")
         config = json.loads((model / "config.json").read_text())
         for value in ("a\x1b]0;title\x07b", "a\u009bb", "x" * 100_000):
@@ -456,7 +456,7 @@ class Messages(OutputTest):
         self.fails(2, "evil\\x1b", "info", self.model, "--evil\x1b")
 
     def test_an_option_given_twice(self):
-        for words in (("train", self.text, "-o", "none", "--tokens", "5", "--tokens", "6"),
+        for words in (("train", self.text, "-o", "none", "--train-tokens", "5", "--train-tokens", "6"),
                       ("bench", "train", "--seconds", "1", "--seconds", "2"), ("info", "--json", "a", "--json", "b")):
             result = run(*words)
             self.assertEqual(result.returncode, 2)
@@ -466,20 +466,20 @@ class Messages(OutputTest):
         short, out = self.folder / "short.txt", self.folder / "none"
         short.write_text(self.text.read_text()[:1000])
         huge = "100000000"
-        for words, mentions in ((("--length", "99999999999"), "the length is 99999999999"),
-                                (("--length", "99999999999", "--position", "learned"), "99999999999, expected"),
-                                (("--length", "99999999", "--position", "learned"), "the length is 99999999,"),
-                                (("--length", "950"), "940 tokens"),
+        for words, mentions in ((("--train-length", "99999999999"), "the length is 99999999999"),
+                                (("--train-length", "99999999999", "--position", "learned"), "99999999999, expected"),
+                                (("--train-length", "99999999", "--position", "learned"), "the length is 99999999,"),
+                                (("--train-length", "950"), "940 tokens"),
                                 (("--batch-tokens", huge), f"an update of {huge} tokens is more than the"),
                                 (("--batch-tokens", huge, "--epochs", "2"), "more than the 1880 to train on"),
-                                (("--batch-tokens", "513", "--tokens", "512"), "more than the 512 to train on")):
+                                (("--batch-tokens", "513", "--train-tokens", "512"), "more than the 512 to train on")):
             self.fails(2, mentions, "train", short, "-o", out, *words)
             self.assertFalse((out / "train.json").exists())
         self.fails(2, huge, "compare", short, "--out", out, "--batch-tokens", huge)
-        self.fails(2, "the length is 950", "compare", short, "--out", out, "--train-length", "950", "--tokens", "1M")
+        self.fails(2, "the length is 950", "compare", short, "--out", out, "--train-length", "950", "--train-tokens", "1M")
         # The preset's batch is cut, and that is said.
-        text = self.succeeds("train", short, "-o", out, "--length", "16", "--tokens", "64")
-        self.assertIn("An update has 64 tokens, all there are to train on", text)
+        text = self.succeeds("train", short, "-o", out, "--train-length", "16", "--train-tokens", "64")
+        self.assertIn("The batch is reduced to 64 tokens, the whole training text", text)
         self.assertEqual(json.loads((out / "train.json").read_text())["batch-tokens"], 64)
         text = self.succeeds("eval", self.model, self.valid, "--lengths", "32,5k")
         self.assertIn("fewer than the length 5,000", text)

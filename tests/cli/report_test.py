@@ -29,7 +29,7 @@ class ReportTest(CliTest):
 
     def test_damaged_notes_of_a_comparison_are_named(self):
         out = self.folder / "compared"
-        command = ("compare", self.text, "--valid", self.valid, "-o", out, "--methods", "alibi", "--tokens", "1k",
+        command = ("compare", self.text, "--valid", self.valid, "-o", out, "--positions", "alibi", "--train-tokens", "1k",
                    "--train-length", "16", "--batch-tokens", "512", "--layers", "1", "--d-model", "16", "--heads", "2",
                    "--lengths", "16", "--eval-tokens", "256", "--timing-rounds", "1", "--sample-tokens", "0", "--tune",
                    "0.001,0.002")

@@ -72,7 +72,7 @@ class InTheShell(CliTest):
         self.assertEqual(self.completed("alibi", "bench", "tr"), ["train"])
         self.assertEqual(self.completed("alibi", "compare", "--preset", "pap"), ["paper-1.3b"])
         self.assertEqual(self.completed("alibi", "compare", "--preset", "=", "ti"), ["tiny"])
-        self.assertEqual(self.completed("alibi", "compare", "--methods", "alibi,r"), ["alibi,rotary"])
+        self.assertEqual(self.completed("alibi", "compare", "--positions", "alibi,r"), ["alibi,rotary"])
         self.assertEqual(self.completed("alibi", "compare", "tex"), ["text.txt"])
         self.assertEqual(self.completed("alibi", "eval", "mo"), ["model"])
         self.assertEqual(self.completed("alibi", "train", "--like", "mo"), ["model"])
@@ -92,7 +92,7 @@ class InTheShell(CliTest):
         self.assertEqual(completed("alibi b"), ["bench"])
         self.assertEqual(completed("alibi bench attention --dty"), ["--dtype"])
         self.assertEqual(completed("alibi compare --preset pap"), ["paper-1.3b"])
-        self.assertEqual(completed("alibi compare --methods alibi,r"), ["alibi,rotary"])
+        self.assertEqual(completed("alibi compare --positions alibi,r"), ["alibi,rotary"])
         self.assertEqual(completed("alibi eval mo"), ["model/"])
 
     @unittest.skipUnless(shutil.which("zsh"), "no zsh on this machine")

@@ -14,8 +14,8 @@ import unittest
 from cli_case import COMMAND, CliTest, METHODS, TINY_TRAINING, run
 
 # What the preset says, or most texts never need, is not among the settings of a run unless it was asked for.
-WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "causal", "bidirectional",
-                    "bias-max", "slopes", "slope-training", "tolerance", "window", "t5-buckets", "t5-max-distance",
+WRITTEN_IF_GIVEN = ("field", "layers", "d-model", "heads", "embedding-scale", "no-causal", "bidirectional",
+                    "alibi-bias-max", "alibi-slopes", "slope-training", "tolerance", "sliding-window", "t5-buckets", "t5-max-distance",
                     "t5-init", "t5-rate-factor")
 
 
@@ -29,8 +29,8 @@ class TrainingConfig(CliTest):
         both, out = self.folder / "both.txt", self.folder / "seen"
         both.write_text(self.text.read_text() + self.valid.read_text() + "the end\n")
         for command in (("train", both, "--valid", self.valid, "-o", out, *TINY_TRAINING),
-                        ("compare", both, "--valid", self.valid, "-o", self.folder / "compared", "--methods", "alibi",
-                         "--tokens", "1k", "--train-length", "16", "--batch-tokens", "512", "--layers", "1", "--d-model",
+                        ("compare", both, "--valid", self.valid, "-o", self.folder / "compared", "--positions", "alibi",
+                         "--train-tokens", "1k", "--train-length", "16", "--batch-tokens", "512", "--layers", "1", "--d-model",
                          "16", "--heads", "2", "--lengths", "16,32", "--eval-tokens", "256", "--timing-rounds", "0",
                          "--sample-tokens", "0")):
             result = run(*command)
@@ -46,7 +46,7 @@ class TrainingConfig(CliTest):
         # How to compute, not what; of two ways to say a thing the one that was taken; what the preset says.
         left_out = {"help", "from", "resume", "overwrite", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
                     "like", *WRITTEN_IF_GIVEN}
-        self.assertIn('\n  "length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
+        self.assertIn('\n  "train-length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
         again = self.folder / "again"
         self.succeeds("train", "--config", self.model / "train.json", "-o", again)
@@ -62,12 +62,12 @@ class TrainingConfig(CliTest):
         used = json.loads((out / "train.json").read_text())
         self.assertEqual((used["clip"], used["warmup-steps"], used["optimizer"]), (0.75, 1, "nag"))
         self.assertNotIn("warmup-fraction", used)
-        self.assertEqual(used["tokens"], math.ceil(0.1 * (self.text.stat().st_size + 1)))
+        self.assertEqual(used["train-tokens"], math.ceil(0.1 * (self.text.stat().st_size + 1)))
 
     def test_every_option_reaches_the_run(self):
         default = json.loads((self.model / "train.json").read_text())
         names = ("alibi", "none"), ("f32", "bf16"), ("adamw", "nag"), ("cosine", "linear")
-        fitting = {"length": 16, "tokens": 512, "batch-tokens": 256, "eval-steps": 1, "learning-rate": 0.125}
+        fitting = {"train-length": 16, "train-tokens": 512, "batch-tokens": 256, "eval-steps": 1, "learning-rate": 0.125}
         untested = {"text", "valid", "out", "preset", "tokenizer", "min-count"}
 
         def other(value):
@@ -89,8 +89,8 @@ class TrainingConfig(CliTest):
 
     def test_the_shape_and_the_slopes_are_the_users(self):
         out, again = self.folder / "shaped", self.folder / "shaped-again"
-        given = {"layers": 1, "d-model": 32, "heads": 2, "slopes": [0.5, 0.125], "slope-training": "learned",
-                 "tolerance": 0, "window": 16, "embedding-scale": 2}
+        given = {"layers": 1, "d-model": 32, "heads": 2, "alibi-slopes": [0.5, 0.125], "slope-training": "learned",
+                 "tolerance": 0, "sliding-window": 16, "embedding-scale": 2}
         words = [word for name, value in given.items() for word in
                  (f"--{name}", ",".join(map(str, value)) if isinstance(value, list) else str(value))]
         self.succeeds("train", self.text, "--valid", self.valid, "-o", out, *TINY_TRAINING, *words)
@@ -102,19 +102,19 @@ class TrainingConfig(CliTest):
         self.succeeds("info", out, "--json", self.folder / "info.json")
         info = self.json_of("info.json")
         self.assertEqual([info[key] for key in ("layers", "d_model", "heads", "embedding_scale", "slope_training",
-                                                "window")], [1, 32, 2, 2, "learned", 16])
-        (slopes,) = info["slopes"]
+                                                "sliding_window")], [1, 32, 2, 2, "learned", 16])
+        (slopes,) = info["alibi_slopes"]
         for start, slope in zip((0.5, 0.125), slopes):
             self.assertNotEqual(slope, start, "learned")
             self.assertAlmostEqual(slope / start, 1, delta=0.2)
         self.assertIn("slope_training learned", info["differences_from_mpt"])
-        self.assertIn("window 16", info["differences_from_mpt"])
+        self.assertIn("sliding_window 16", info["differences_from_mpt"])
         self.assertEqual(json.loads((out / "config.json").read_text())["architectures"], ["AlibiForCausalLM"])
-        self.succeeds("train", self.text, "--valid", self.valid, "-o", self.folder / "fixed", *TINY_TRAINING, "--slopes",
+        self.succeeds("train", self.text, "--valid", self.valid, "-o", self.folder / "fixed", *TINY_TRAINING, "--alibi-slopes",
                       "0.25")
-        self.assertRegex(self.succeeds("info", self.folder / "fixed"), r"\nslopes +0.25 0.25 0.25 0.25\n")
+        self.assertRegex(self.succeeds("info", self.folder / "fixed"), r"\nalibi_slopes +0.25 0.25 0.25 0.25\n")
         for wrong, mentions in (("0.5,steep", "steep"), ("-1", "-1"), ("0.5,0.5", "expected 4 for 4 heads"), ("", "")):
-            self.fails(2, mentions, "train", self.text, "-o", self.folder / "unused", "--slopes", wrong)
+            self.fails(2, mentions, "train", self.text, "-o", self.folder / "unused", "--alibi-slopes", wrong)
 
     def test_the_settings_of_an_earlier_version_mean_the_same(self):
         """earlier_train.json has what `alibi train` wrote before this version, no option with its default."""
@@ -127,7 +127,8 @@ class TrainingConfig(CliTest):
         self.succeeds("train", self.text, "--valid", self.valid, "-o", said, *words)
         self.assertTrue((read / "model.safetensors").read_bytes() == (said / "model.safetensors").read_bytes())
         used = json.loads((read / "train.json").read_text())
-        settings["warmup-fraction"] = settings.pop("warmup")  # its name since then
+        for former, name in (("warmup", "warmup-fraction"), ("length", "train-length"), ("tokens", "train-tokens")):
+            settings[name] = settings.pop(former)
         settings["mask-rate"] = 0.15  # an option since then
         self.assertEqual({**used, "text": None, "valid": None, "out": None},
                          {**settings, "text": None, "valid": None, "out": None})
@@ -154,18 +155,18 @@ class TrainingDefaults(CliTest):
             default = re.search(r"\[(the preset's; tiny: )?([^\]\s]+)\]$", entry.split("\n\n")[0].rstrip())
             if name and default:
                 shown.append((name[1], *default.groups()))
-        self.succeeds("train", self.text, "-o", self.folder / "defaults", "--tokens", "5k")
+        self.succeeds("train", self.text, "-o", self.folder / "defaults", "--train-tokens", "5k")
         taken = json.loads((self.folder / "defaults" / "train.json").read_text())
         compared = 0
         for name, of_tiny, value in shown:
-            if name in ("tokens", "precision", "threads", *WRITTEN_IF_GIVEN):
+            if name in ("train-tokens", "precision", "threads", *WRITTEN_IF_GIVEN):
                 continue
             with self.subTest(name):
                 self.assertEqual(str(taken[name]), str(type(taken[name])(value)))
                 compared += 1
         self.assertGreater(compared, 20, shown)
         # What the presets do not share is not shown as if it were everybody's.
-        for name in ("length", "batch-tokens", "learning-rate", "optimizer", "schedule", "warmup-fraction", "clip", "weight-decay",
+        for name in ("train-length", "batch-tokens", "learning-rate", "optimizer", "schedule", "warmup-fraction", "clip", "weight-decay",
                      "micro-batch-tokens", "period"):
             self.assertIn(name, [shown_name for shown_name, of_tiny, value in shown if of_tiny])
         text = self.succeeds("compare", "--help")
@@ -175,7 +176,7 @@ class TrainingDefaults(CliTest):
 class TrainingPlan(CliTest):
     def test_tells_before_it_starts(self):
         file = self.folder / "plan.json"
-        text = self.succeeds("train", "--preset", "tiny", "--plan", "--tokens", "100k", "--json", file)
+        text = self.succeeds("train", "--preset", "tiny", "--plan", "--train-tokens", "100k", "--json", file)
         self.assertIn("820,480 parameters", text)
         plan = json.loads(file.read_text())
         self.assertEqual(plan["parameters"], 820480)
@@ -183,11 +184,11 @@ class TrainingPlan(CliTest):
         self.assertEqual(plan["bytes"]["gradients"], 4 * 820480)
         self.assertEqual(sum(v for k, v in plan["bytes"].items() if k != "all"), plan["bytes"]["all"])
         self.assertGreater(plan["seconds"], 0)
-        self.fails(2, "--tokens", "train", "--plan", "--epochs", "2")
+        self.fails(2, "--train-tokens", "train", "--plan", "--epochs", "2")
 
     def test_every_position_method_has_one(self):
         for position in METHODS:
-            self.assertIn("on this machine", self.succeeds("train", "--plan", "--position", position, "--length", "48"))
+            self.assertIn("on this machine", self.succeeds("train", "--plan", "--position", position, "--train-length", "48"))
 
     def test_memory_is_told_at_once(self):
         """The time takes a while to find out: it comes after what is known before."""
@@ -206,7 +207,7 @@ class TrainingPlan(CliTest):
 
 
 class TrainingGoesOn(CliTest):
-    LONG = ("--length", "32", "--tokens", "200k", "--batch-tokens", "256", "--checkpoint-minutes", "0")
+    LONG = ("--train-length", "32", "--train-tokens", "200k", "--batch-tokens", "256", "--checkpoint-minutes", "0")
 
     def start(self, out, *options):
         """A process that has begun to train."""
@@ -231,7 +232,7 @@ class TrainingGoesOn(CliTest):
             output, errors = process.communicate(timeout=60)
             self.assertEqual(process.returncode, 128 + number, errors)
             self.assertIn(f"alibi train --resume {out}", output)
-            self.assertIn("once more", errors)
+            self.assertIn("a second signal", errors)
             done = self.updates(out)
             self.assertLess(done, 781)
             self.assertEqual([path.name for path in (out / "checkpoints").iterdir()], [f"step-{done:06}"])
@@ -241,10 +242,10 @@ class TrainingGoesOn(CliTest):
 
     def test_a_second_signal_ends_at_once(self):
         out = self.folder / "stopped-twice"
-        process = self.start(out, "--batch-tokens", "2M", "--tokens", "2M")  # one update, of minutes
+        process = self.start(out, "--batch-tokens", "2M", "--train-tokens", "2M")  # one update, of minutes
         process.send_signal(signal.SIGINT)
         process.stderr.readline()
-        self.assertIn("once more", process.stderr.readline())
+        self.assertIn("a second signal", process.stderr.readline())
         process.send_signal(signal.SIGINT)
         self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
         self.assertEqual(list((out / "checkpoints").iterdir()), [])
@@ -298,7 +299,7 @@ class TrainingGoesOn(CliTest):
         failed = subprocess.run([*words, "--resume"], preexec_fn=limited, capture_output=True, encoding="utf-8",
                                 check=False)
         self.assertEqual(failed.returncode, 1, failed.stderr)
-        self.assertIn(f"update {int(saved[-1][5:])} is whole", failed.stderr)
+        self.assertIn(f"update {int(saved[-1][5:])} is intact", failed.stderr)
         self.assertEqual(sorted(path.name for path in (out / "checkpoints").iterdir()), saved)
         self.succeeds("train", "--resume", out)
         self.assertTrue((out / "model.safetensors").read_bytes() == (self.model / "model.safetensors").read_bytes())
@@ -306,7 +307,7 @@ class TrainingGoesOn(CliTest):
     def test_a_folder_that_is_removed_is_written_again(self):
         for gone in (".", "train.json", "metrics.jsonl", "trained_on.json", "checkpoints", "moved"):
             out = self.folder / "removed"
-            process = self.start(out, "--length", "32", "--tokens", "60k", "--batch-tokens", "256", "--checkpoint-steps",
+            process = self.start(out, "--train-length", "32", "--train-tokens", "60k", "--batch-tokens", "256", "--checkpoint-steps",
                                  "100", "--layers", "1", "--d-model", "64", "--heads", "2")
             while self.updates(out) < 2:
                 self.assertIsNone(process.poll())
@@ -331,7 +332,7 @@ class TrainingGoesOn(CliTest):
         out = self.folder / "early"
         other = self.folder / "other.txt"
         other.write_text("".join(f"{i} ZYX WVU TSR QPO NML\n" for i in range(300)))
-        text = self.succeeds("train", self.text, "--valid", other, "-o", out, "--length", "32", "--tokens", "100k",
+        text = self.succeeds("train", self.text, "--valid", other, "-o", out, "--train-length", "32", "--train-tokens", "100k",
                              "--batch-tokens", "512", "--eval-steps", "2", "--eval-tokens", "1k", "--patience", "4",
                              "--keep", "1", "--json", self.folder / "early.json")
         results = self.json_of("early.json")["train"]

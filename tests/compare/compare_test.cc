@@ -9,11 +9,14 @@
 #include <string>
 
 #include "alibi/results.h"
+#include "alibi/runtime.h"
+#include "compare/bigram.h"
 #include "compare/run.h"
 #include "compare/short_run.h"
 #include "core/files.h"
 #include "report/json.h"
-#include "report/table.h"
+#include "report/summary.h"
+#include "report/tables.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "text/data_folder.h"
@@ -56,7 +59,7 @@ TEST(Compare, AllMethodsSeeTheTokensThatTrainingMakes) {
       EXPECT_NEAR(point.bits_per_byte, bits / static_cast<double>(data.valid_bytes), 1e-9);
     }
     // Tokens are longer than bytes, and the mark lies where the text of the training length ends.
-    EXPECT_GT(method.sample_bytes_at_train_length, options.train.length);
+    EXPECT_GT(method.sample_bytes_at_train_length, options.train.train_length);
     EXPECT_LT(method.sample_bytes_at_train_length,
               static_cast<int64_t>(method.sample_prompt.size() + method.sample.size()));
   }
@@ -79,7 +82,7 @@ TEST(Compare, AllMethodsSeeTheTokensThatTrainingMakes) {
 TEST(Compare, ADataFolderGivesTheSameResults) {
   const TemporaryFolder folder;
   CompareOptions options = short_run(folder);
-  options.methods = {Position::alibi};
+  options.positions = {Position::alibi};
   options.eval_tokens = 50;
   const CompareResults of_text = compare(options);
 
@@ -190,7 +193,7 @@ TEST(Compare, WhatIsStoppedGoesOnToTheSameResults) {
   options.seeds = 2;
   options.sample_tokens = 12;
   options.stride = 4;
-  options.stream = true;
+  options.one_pass = true;
   options.interpolation = Interpolation{.dynamic = true};
   options.dropout = 0.1f;
   const CompareResults expected = compare(options);
@@ -229,9 +232,9 @@ TEST(Compare, WhatIsStoppedGoesOnToTheSameResults) {
 TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
   const TemporaryFolder folder;
   CompareOptions options = short_run(folder);
-  options.methods = {Position::alibi, Position::learned};
+  options.positions = {Position::alibi, Position::learned};
   options.sample_tokens = 0;
-  options.stream = true;
+  options.one_pass = true;
   options.interpolation = Interpolation{.factor = 2};
   options.out = folder / "out";
   const CompareResults results = compare(options);
@@ -250,7 +253,7 @@ TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
   EXPECT_TRUE(learned.interpolated.empty());
   ASSERT_EQ(learned.streaming.size(), 1u);
   EXPECT_NE(learned.streaming[0].gap.find("learned positions end at"), std::string::npos);
-  const std::string table = report::comparison_table(results), page = core::read_file(options.out / "report.html");
+  const std::string table = report::comparison_text(results), page = core::read_file(options.out / "report.html");
   for (const std::string* text : {&table, &page}) {
     EXPECT_NE(text->find("in one pass"), std::string::npos);
     EXPECT_NE(text->find("flatter slopes"), std::string::npos);
@@ -267,7 +270,7 @@ TEST(Compare, OnePassAndFlatterSlopesStandBesideWindows) {
 TEST(Compare, SettingsOfTrainingReachItAndTheReport) {
   const TemporaryFolder folder;
   CompareOptions options = short_run(folder);
-  options.methods = {Position::alibi};
+  options.positions = {Position::alibi};
   options.sample_tokens = 0;
   const auto loss = [&] { return compare(options).methods[0].evaluations[0].nll; };
   const double before = loss();
@@ -300,10 +303,10 @@ TEST(Compare, WhatKilledOnesLeftIsRemoved) {
   EXPECT_TRUE(std::filesystem::exists(model / "run.json"));
 }
 
-TEST(Compare, SpeedIsMeasuredInTurnsWithTheSkipRuleAndWithout) {
+TEST(Compare, SpeedIsMeasuredInRoundsWithTheSkipRuleAndWithout) {
   const TemporaryFolder folder;
   CompareOptions options = shorter_run(folder);
-  options.methods = {Position::alibi, Position::learned};
+  options.positions = {Position::alibi, Position::learned};
   options.lengths = {8, 16, 32};
   options.timing_rounds = 2;
   options.out = folder / "out";
@@ -331,6 +334,37 @@ TEST(Compare, SpeedIsMeasuredInTurnsWithTheSkipRuleAndWithout) {
   ASSERT_EQ(again.speed.size(), 3u);
   EXPECT_EQ(again.speed[1].points[0].tokens_per_second, results.speed[1].points[0].tokens_per_second);
   EXPECT_EQ(again.methods[0].evaluations[2].nll, results.methods[0].evaluations[2].nll);
+}
+
+TEST(Compare, SpeedIsMeasuredWithOneModelInMemory) {
+  const TemporaryFolder folder;
+  CompareOptions options = shorter_run(folder);
+  options.positions = {Position::alibi, Position::none, Position::sinusoidal};
+  options.out = folder / "out";
+  const CompareResults trained = compare(options);
+  options.timing_rounds = 2;
+  const int64_t before = tensor_bytes();
+  int64_t rounds = 0, most = 0;
+  const CompareResults results = compare(options, [&](const CompareStatus& status) {
+    if (status.phase != "speed") return;
+    ++rounds;
+    most = std::max(most, tensor_bytes() - before);
+  });
+  EXPECT_EQ(rounds, 2 * 4) << "alibi also without the skip rule";
+  EXPECT_EQ(results.speed.front().points.front().rounds, 2);
+  EXPECT_LT(most, trained.parameters * 4) << "a model is kept between its rounds";
+}
+
+TEST(Compare, KnowsWhatATableOfPairsReaches) {
+  const TemporaryFolder folder;
+  const CompareOptions options = shorter_run(folder);  // four updates
+  const CompareResults results = compare(options);
+  const TrainingData data = training_data(options.texts, options.valid, options.tokenizer);
+  const auto all = static_cast<int64_t>(data.valid.tokens.size());
+  EXPECT_GT(results.held_out.bigram_nll, 0);
+  EXPECT_LT(results.held_out.bigram_nll, results.methods[0].evaluations[0].nll) << "four updates teach nothing";
+  EXPECT_TRUE(report::has_not_learned(results, results.methods[0]));
+  EXPECT_LT(results.held_out.bigram_nll, 1.5 * bigram_nll(data.train.tokens, data.valid.tokens, {{0, all}}, 300));
 }
 
 }  // namespace

@@ -20,14 +20,14 @@ using test::TemporaryFolder;
 TEST(Compare, ShapeAndPositionsCanBeGiven) {
   const TemporaryFolder folder;
   CompareOptions options = short_run(folder);
-  options.methods = {Position::alibi, Position::sinusoidal, Position::t5};
+  options.positions = {Position::alibi, Position::sinusoidal, Position::t5};
   options.sample_tokens = 0;
   options.model.set("layers", 1);
   options.model.set("d_model", 32);
   options.model.set("heads", 2);
   options.model.set("t5_buckets", 8);
-  EXPECT_EQ(model_config(options, Position::t5, 64, nullptr).transformer.t5_max_distance, 16);
-  EXPECT_EQ(model_config(options, Position::t5, 24, nullptr).transformer.t5_max_distance, 8);  // the buckets
+  EXPECT_EQ(model_config(options, Position::t5, 64, nullptr).transformer.attention.t5_max_distance, 16);
+  EXPECT_EQ(model_config(options, Position::t5, 24, nullptr).transformer.attention.t5_max_distance, 8);  // the buckets
   EXPECT_NE(setting(compare(options), "positions").find("t5_buckets 8, t5_max_distance 8"), std::string::npos);
   options.model.set("t5_max_distance", 16);
   const CompareResults results = compare(options);
@@ -48,7 +48,7 @@ double nll_of_first(const CompareResults& results) { return results.methods.at(0
 TEST(Compare, TheTableOfT5HasARateAndAStartOfItsOwn) {
   const TemporaryFolder folder;
   CompareOptions options = shorter_run(folder);
-  options.methods = {Position::t5, Position::alibi};
+  options.positions = {Position::t5, Position::alibi};
   const CompareResults usual = compare(options);
   EXPECT_NE(setting(usual, "positions").find("t5_rate_factor 64"), std::string::npos);
   options.model.set("t5_init", 0.5);
@@ -61,13 +61,15 @@ TEST(Compare, TheTableOfT5HasARateAndAStartOfItsOwn) {
   EXPECT_NE(setting(slower, "positions").find("t5_rate_factor 1"), std::string::npos);
   EXPECT_NE(nll_of_first(slower), nll_of_first(usual));
   EXPECT_EQ(slower.methods.at(1).evaluations.at(0).nll, usual.methods.at(1).evaluations.at(0).nll);  // nobody else's
-  const auto factor = [&] { return model_config(options, Position::t5, 64, nullptr).transformer.t5_rate_factor; };
+  const auto factor = [&] {
+    return model_config(options, Position::t5, 64, nullptr).transformer.attention.t5_rate_factor;
+  };
   EXPECT_EQ(factor(), 1);
   options.model.unset("t5_rate_factor");
   EXPECT_EQ(factor(), 64);
   options.preset = "wikitext103";
   EXPECT_EQ(factor(), 1);
-  EXPECT_EQ(model_config(options, Position::alibi, 64, nullptr).transformer.t5_rate_factor, 1);
+  EXPECT_EQ(model_config(options, Position::alibi, 64, nullptr).transformer.attention.t5_rate_factor, 1);
 }
 
 }  // namespace

@@ -23,11 +23,11 @@ inline CompareOptions short_run(const TemporaryFolder& folder) {
   options.texts = {folder.write("text.txt", lines(0, 300))};
   options.valid = {folder.write("valid.txt", lines(1000, 40))};
   options.tokenizer = {.kind = "bpe", .vocab_size = 300};
-  options.methods = {Position::alibi, Position::none};
+  options.positions = {Position::alibi, Position::none};
   options.lengths = {8, 32};
-  options.train.length = 8;
+  options.train.train_length = 8;
   options.train.batch_tokens = 64;
-  options.train.tokens = 256;
+  options.train.train_tokens = 256;
   options.sample_tokens = 12;
   options.timing_rounds = 0;
   return options;

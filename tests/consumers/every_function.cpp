@@ -170,7 +170,7 @@ TransformerConfig small() {
   TransformerConfig config;
   config.layers = 1;
   config.d_model = 16;
-  config.heads = 2;
+  config.attention.heads = 2;
   return config;
 }
 
@@ -200,6 +200,13 @@ std::shared_ptr<const Tokenizer> tokenizer(const std::filesystem::path& folder) 
   const ByteTokenizer bytes;
   bytes.save(folder);
   expect(bytes.decode(bytes.encode("text")) == "text" && bytes.fingerprint() != 0, "bytes");
+  expect(bytes.decode(bytes.encode("text", EncodeOptions()), DecodeOptions()) == "text", "bytes with options");
+  expect(bytes.splits_at_lines(), "bytes may be encoded in parts");
+  try {
+    bytes.encode_pair("one", "two");
+    expect(false, "bytes encode no pairs");
+  } catch (const UsageError&) {
+  }
   expect(make_tokenizer({.kind = "words"}, std::vector<std::string>{"a b a"})->kind() == "words", "words");
   return Tokenizer::load(folder);
 }
@@ -218,6 +225,7 @@ void language_model(const std::filesystem::path& folder) {
   const std::vector<int32_t> values = {1, 2, 3, 4};
   const Tensor ids = Tensor::from(values, {1, 4});
   expect(model.hidden(ids).size(2) == 16 && model.logits(ids).size(2) == 257, "inference");
+  expect(model.logits(ids, ids).size(2) == 257 && model.has_tokenizer(), "a batch with padding");
   expect(model.next_logits(ids).size(1) == 257 && model.nll(ids, ids).size() == 4, "scores");
   model.set_precision(Precision::f32);
   model.set_recompute(model.precision() == Precision::bf16);
@@ -248,8 +256,8 @@ void language_model(const std::filesystem::path& folder) {
 
   std::vector<int32_t> text = model.tokenizer().encode(std::string(600, 'x'));
   TrainOptions options = training_defaults("tiny");
-  options.length = 8;
-  options.tokens = 256;
+  options.train_length = 8;
+  options.train_tokens = 256;
   options.batch_tokens = options.micro_batch_tokens = 64;
   options.validate();
   options.check_text(static_cast<int64_t>(text.size()));
@@ -274,16 +282,19 @@ void language_model(const std::filesystem::path& folder) {
   expect(
       stream.perplexity() < 300 && stream.nll() > 0 && stream.tokens_per_second() > 0 && stream.bits_per_byte(50) > 0,
       "one pass");
-  Scorer scorer(model, {.length = 4});
+  Scorer scorer(model, {.context_length = 4});
   expect(scorer.score(text).size() == text.size() && scorer.length() == 4 && scorer.certificate().keys == 0,
          "scores of tokens that come");
   model.save(folder / "model");
   LanguageModel loaded = LanguageModel::load(folder / "model");
-  const auto no_dropout = [](LanguageModelConfig& config) { config.transformer.dropout = 0; };
-  expect(LanguageModel::load(folder / "model", no_dropout).config().transformer.dropout == 0, "an adjusted model");
+  const auto no_dropout = [](LanguageModelConfig& config) { config.transformer.block.dropout = 0; };
+  expect(LanguageModel::load(folder / "model", no_dropout).config().transformer.block.dropout == 0,
+         "an adjusted model");
   GenerateOptions generate;
   generate.max_tokens = 4;
   generate.temperature = 0;
+  const std::vector<int32_t> one_token = {1};
+  expect(model.generate_ids(one_token, generate).size() == static_cast<size_t>(generate.max_tokens), "ids");
   expect(loaded.generate("x", generate) == model.generate("x", generate), "generation");
   Prompt made_prompt(loaded, "x");
   Prompt prompt(std::move(made_prompt));
@@ -311,6 +322,7 @@ void language_model(const std::filesystem::path& folder) {
   expect(recipe.config(64).transformer.layers == 2 && *recipe.options.find("layers") == OptionValue(int64_t{2}),
          "options of a model");
   const auto words = std::make_shared<ByteTokenizer>();
+  expect(LanguageModel::without_values(preset("tiny"), words).has_tokenizer(), "a model to be loaded");
   expect(recipe.model(64, words, 1).sharing_weights(no_dropout).config().train_length == 64, "the model of a recipe");
   LanguageModelConfig applied = preset("tiny");
   recipe.options.apply_to(applied);
@@ -336,9 +348,9 @@ void language_model(const std::filesystem::path& folder) {
              held_out_text(*data.tokenizer, compared.texts, compared.valid).bytes == data.valid_bytes,
          "text to measure on");
   expect(held_out_warning(data).empty(), "text that is not trained on");
-  compared.methods = {Position::alibi};
-  compared.train.length = 8;
-  compared.train.tokens = 256;
+  compared.positions = {Position::alibi};
+  compared.train.train_length = 8;
+  compared.train.train_tokens = 256;
   compared.train.batch_tokens = compared.train.micro_batch_tokens = 64;
   compared.lengths = {8, 16};
   compared.eval_tokens = 64;

@@ -1,4 +1,4 @@
-// Code that ends its process ends a child's alone, and it is told how.
+// Code that ends its process ends only a child, whose status is reported.
 #include "core/child_process.h"
 
 #include <gtest/gtest.h>

@@ -144,7 +144,7 @@ TEST(WriteFile, FifosSocketsAndDevicesStayWhatTheyAre) {
   }
   EXPECT_TRUE(S_ISFIFO(mode_of(fifo)) && S_ISLNK(mode_of(link)));
   expect_error([&] { write_file_with_header(fifo, 1, [](const auto&) { return std::string("h"); }); },
-               "no regular file");
+               "not a regular file");
 
   sockaddr_un address{};
   address.sun_family = AF_UNIX;

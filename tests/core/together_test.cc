@@ -103,7 +103,7 @@ TEST(Together, KilledBeforeAnyChangeThereIsTheOldOrTheNew) {
     ASSERT_EQ(names_in(folder.path()), (std::set<std::string>{"a", "marker", "only_old"}));
   }
   EXPECT_TRUE(changed);
-  EXPECT_GT(change, 20);  // there were so many changes to be killed before
+  EXPECT_GT(change, 20);  // number of changes before the kill
 }
 
 TEST(Together, EachStateOnTheWayIsReadAsAWhole) {
@@ -187,7 +187,7 @@ TEST(Together, AnErrorOfTheReaderIsTold) {
           return 0;
         });
       },
-      "written anew 100 times");
+      "rewritten 100 times");
 }
 
 }  // namespace

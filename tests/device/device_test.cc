@@ -143,9 +143,9 @@ Results results_on(Device where, const LanguageModelConfig& config, Precision pr
   std::vector<int32_t> tokens;
   for (int i = 0; i < 4 * 2 * 24 + 1; ++i) tokens.push_back((i * 7 + i / 5) % 250);
   TrainOptions options;
-  options.length = 24;
+  options.train_length = 24;
   options.batch_tokens = options.micro_batch_tokens = 2 * 24;
-  options.tokens = 4 * options.batch_tokens;
+  options.train_tokens = 4 * options.batch_tokens;
   options.optimizer = optimizer;
   options.weight_decay = 0.1;
   options.clip = 0.5;
@@ -176,8 +176,8 @@ LanguageModelConfig small_config(Position position) {
   LanguageModelConfig config = with_position(preset("tiny"), position, 24);
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.dropout = config.transformer.attention_dropout = 0.1f;
-  config.transformer.activation_dropout = config.transformer.embedding_dropout = 0.1f;
+  config.transformer.block.dropout = config.transformer.attention.dropout = 0.1f;
+  config.transformer.block.activation_dropout = config.transformer.embedding.dropout = 0.1f;
   return config;
 }
 
@@ -196,7 +196,7 @@ TEST_P(DeviceModel, TrainsAndRunsThereToTheSameBits) {
 TEST(Device, SlopesAreLearnedThereToTheSameBits) {
   const FakeDevice device;
   LanguageModelConfig config = small_config(Position::alibi);
-  config.transformer.slope_training = SlopeTraining::learned_random;
+  config.transformer.attention.slope_training = SlopeTraining::learned_random;
   const auto on = [&](Device where) { return results_on(where, config, Precision::f32, false, Optimizer::adamw); };
   expect_same(on(Device::cuda), on(Device::cpu));
 }
@@ -204,8 +204,8 @@ TEST(Device, SlopesAreLearnedThereToTheSameBits) {
 TEST(Device, ModelsInBfloat16AndOfBandsTrainThereToTheSameBits) {
   const FakeDevice device;
   LanguageModelConfig config = small_config(Position::alibi);
-  config.transformer.activation = Activation::swiglu;
-  config.transformer.norm = Norm::rms_norm;
+  config.transformer.block.activation = Activation::swiglu;
+  config.transformer.block.norm = Norm::rms_norm;
   config.adaptive = AdaptiveConfig{.cutoffs = {20, 100}, .factor = 2, .dropout = 0.1f};
   const auto on = [&](Device where) { return results_on(where, config, Precision::bf16, true, Optimizer::nag); };
   expect_same(on(Device::cuda), on(Device::cpu));

@@ -168,6 +168,13 @@ nn::Operators all_operators() {
   all.matmul = OnCpu<nn::matmul>::run;
   all.linear = OnCpu<nn::linear>::run;
   all.linear_backward = OnCpu<nn::linear_backward>::run;
+  all.norm = OnCpu<nn::norm>::run;
+  all.norm_backward = OnCpu<nn::norm_backward>::run;
+  all.scale = OnCpu<nn::scale>::run;
+  all.clamp = OnCpu<nn::clamp>::run;
+  all.clamp_backward = OnCpu<nn::clamp_backward>::run;
+  all.copy_columns = OnCpu<nn::copy_columns>::run;
+  all.set_columns = OnCpu<nn::set_columns>::run;
   all.residual_norm = OnCpu<nn::residual_norm>::run;
   all.normalize = OnCpu<nn::normalize>::run;
   all.residual_norm_backward = OnCpu<nn::residual_norm_backward>::run;

@@ -16,10 +16,10 @@ LanguageModel model_with_groups(Position position, int64_t window = 0) {
   LanguageModelConfig config = with_position(preset("tiny"), position, 32);
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
-  config.transformer.kv_heads = 2;
-  config.transformer.window = window;
-  config.transformer.norm_eps = 1e-12f;
+  config.transformer.attention.heads = 4;
+  config.transformer.attention.kv_heads = 2;
+  config.transformer.attention.sliding_window = window;
+  config.transformer.block.norm_eps = 1e-12f;
   return LanguageModel(config, 3, std::make_shared<ByteTokenizer>());
 }
 

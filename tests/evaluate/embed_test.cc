@@ -16,8 +16,8 @@ LanguageModelConfig embedding_config(bool causal) {
   LanguageModelConfig config = with_position(preset("tiny"), Position::alibi, 16);
   config.transformer.layers = 1;
   config.transformer.d_model = 24;
-  config.transformer.heads = 3;
-  config.transformer.causal = causal;
+  config.transformer.attention.heads = 3;
+  config.transformer.attention.causal = causal;
   return with_vocab_size(config, 257);
 }
 

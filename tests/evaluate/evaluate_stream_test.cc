@@ -14,7 +14,7 @@ LanguageModel streaming_model(Position position, int64_t positions = 5000) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
+  config.transformer.attention.heads = 4;
   return LanguageModel(with_position(config, position, positions), 1);
 }
 
@@ -65,7 +65,7 @@ TEST(StreamingErrors, SayWhatIsWrong) {
   const LanguageModel model = streaming_model(Position::alibi);
   test::expect_error([&] { evaluate_stream(model, {}); }, "no tokens");
   LanguageModelConfig encoder = model.config();
-  encoder.transformer.causal = false;
+  encoder.transformer.attention.causal = false;
   test::expect_error([&] { evaluate_stream(LanguageModel(encoder), tokens); }, "encoder");
 }
 

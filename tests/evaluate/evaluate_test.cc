@@ -14,7 +14,7 @@ LanguageModel small_model(Position position = Position::alibi, int64_t length = 
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
+  config.transformer.attention.heads = 4;
   return LanguageModel(with_position(config, position, length), 1);
 }
 
@@ -83,7 +83,7 @@ TEST(Evaluate, SegmentsAreScoredWithTheTextBeforeThem) {
     EXPECT_EQ(found.tokens, 7 + 1 + 21 + 5);
     double all = 0;
     for (size_t i = 0; i < segments.size(); ++i) {
-      // Target t of the segment sees what it would see in a stream that begins so many tokens before: all windows are
+      // Target t of the segment sees what it would see in a stream that begins that much earlier: all windows are
       // cut from the segment's beginning.
       double expected = 0;
       for (int64_t t = segments[i].begin; t < segments[i].end; ++t) {
@@ -104,7 +104,8 @@ TEST(Evaluate, SegmentsAreScoredWithTheTextBeforeThem) {
     EXPECT_TRUE(std::abs(found.nll_sum - all) <= 1e-9 * all);
   }
   const auto refused = [&](const std::vector<Segment>& wrong) {
-    test::expect_error<UsageError>([&] { evaluate(model, tokens, {.segments = wrong}); }, "expected some that rise");
+    test::expect_error<UsageError>([&] { evaluate(model, tokens, {.segments = wrong}); },
+                                   "expected rising segments from");
   };
   refused({{3, 10}, {9, 12}});
   refused({{3, 3}});

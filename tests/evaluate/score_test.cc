@@ -17,12 +17,12 @@ LanguageModel scoring_model(Position position = Position::alibi) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
+  config.transformer.attention.heads = 4;
   return LanguageModel(with_position(config, position, 64), 1);
 }
 
 std::vector<float> in_parts(const LanguageModel& model, std::span<const int32_t> tokens, int64_t length, size_t part) {
-  Scorer scorer(model, {.length = length});
+  Scorer scorer(model, {.context_length = length});
   std::vector<float> nll;
   for (; !tokens.empty(); tokens = tokens.subspan(std::min(part, tokens.size()))) {
     const std::vector<float> more = scorer.score(tokens.first(std::min(part, tokens.size())));
@@ -66,7 +66,7 @@ TEST(Scorer, WithALimitedContextOneTextHasNoEnd) {
   const LanguageModel model = scoring_model();
   const Tensor text = test::random_ids({500}, 1, 256);
   const std::span<const int32_t> tokens(text.data<int32_t>(), 500);
-  Scorer scorer(model, {.context = {.tolerance = 1e-6}});
+  Scorer scorer(model, {.context = {.eviction_tolerance = 1e-6}});
   EXPECT_GT(scorer.length(), 1 << 20);
   std::vector<float> nll;
   for (size_t begin = 0; begin < 500; begin += 100) {
@@ -79,8 +79,9 @@ TEST(Scorer, WithALimitedContextOneTextHasNoEnd) {
 
 TEST(Scorer, RefusesWhatTheModelCannotDo) {
   const LanguageModel model = scoring_model(Position::learned);
-  test::expect_error([&] { Scorer scorer(model, {.length = 65}); }, "learned positions end at 64, the length is 65");
-  test::expect_error<UsageError>([&] { Scorer scorer(model, {.length = -1}); }, "the length is -1");
+  test::expect_error([&] { Scorer scorer(model, {.context_length = 65}); },
+                     "learned positions end at 64, the length is 65");
+  test::expect_error<UsageError>([&] { Scorer scorer(model, {.context_length = -1}); }, "the length is -1");
 }
 
 }  // namespace

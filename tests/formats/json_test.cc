@@ -5,11 +5,13 @@
 #include <cmath>
 #include <filesystem>
 #include <limits>
+#include <new>
 #include <string>
 #include <vector>
 
 #include "core/files.h"
 #include "core/random.h"
+#include "limited_allocations.h"
 #include "temporary_folder.h"
 #include "testing.h"
 
@@ -96,6 +98,22 @@ TEST(Json, DeepNestingIsRefusedBeforeItHurts) {
   std::string objects;
   for (int i = 0; i < 100'000; ++i) objects += "{\"a\":";
   expect_error([&] { parse_json(objects, "c.json"); }, "nests deeper");
+}
+
+TEST(Json, ParsingAndFreeingSurviveTheLackOfMemoryAtAnyPoint) {
+  const std::string text =
+      R"({"a": [1, [2.5, "text that is longer than a small string"], {"b": [[], {}]}], "c": {"d": {"e": null}}})";
+  int64_t allowed = 0;
+  for (bool done = false; !done; ++allowed) {
+    test::LimitedAllocations limit(allowed);
+    try {
+      const SharedJson json = parse_json(text, "f");
+      const JsonObject part = JsonObject(json, "f: ").object("c");
+      done = part.has("d");
+    } catch (const std::bad_alloc&) {
+    }
+  }
+  EXPECT_GT(allowed, 20);
 }
 
 TEST(Json, RandomTextsNeverCrash) {

@@ -9,9 +9,8 @@
 
 #include "alibi/error.h"
 #include "alibi/language_model.h"
+#include "generate/growing_text.h"
 #include "generate/sampling.h"
-#include "generate/stop_strings.h"
-#include "generate/utf8.h"
 #include "testing.h"
 #include "text/word_tokenizer.h"
 
@@ -22,7 +21,7 @@ LanguageModel small_model(Position position = Position::alibi) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
+  config.transformer.attention.heads = 4;
   return LanguageModel(with_position(config, position, 16), 1);
 }
 
@@ -85,6 +84,51 @@ TEST(Sampling, MinPKeepsWhatIsNotMuchLessLikely) {
   EXPECT_EQ(drawn(0.6), (std::set<int32_t>{2, 3}));
   EXPECT_EQ(drawn(1), std::set<int32_t>{2});
   EXPECT_EQ(drawn(0.1, 0.3), std::set<int32_t>{2});
+}
+
+/// By sorting the whole vocabulary.
+int32_t sampled_by_sorting(const std::vector<float>& logits, const GenerateOptions& options, const core::Random& random,
+                           uint64_t draw, int32_t banned) {
+  std::vector<std::pair<double, int32_t>> order;  // falling logits, then rising ids
+  for (size_t i = 0; i < logits.size(); ++i) {
+    if (static_cast<int32_t>(i) != banned) order.emplace_back(-static_cast<double>(logits[i]), static_cast<int32_t>(i));
+  }
+  std::sort(order.begin(), order.end());
+  if (options.top_k > 0) order.resize(std::min(order.size(), static_cast<size_t>(options.top_k)));
+  std::vector<double> sums{0};
+  const auto weight = [&](size_t i) { return std::exp((order[0].first - order[i].first) / options.temperature); };
+  for (size_t i = 0; i < order.size(); ++i) sums.push_back(sums.back() + weight(i));
+  size_t kept = 1;
+  while (kept < order.size() && sums[kept] < options.top_p * sums.back()) ++kept;
+  while (weight(kept - 1) < options.min_p) --kept;
+  const double drawn = static_cast<double>(random.uniform(draw)) * sums[kept];
+  size_t at = 0;
+  while (at + 1 < kept && sums[at + 1] <= drawn) ++at;
+  return order[at].second;
+}
+
+TEST(Sampling, DrawsTheTokensThatSortingTheVocabularyGives) {
+  const GenerateOptions all_options[] = {{},
+                                         {.temperature = 0.1},
+                                         {.top_p = 0.5},
+                                         {.top_k = 40},
+                                         {.top_k = 3000, .top_p = 0.95},
+                                         {.top_k = 100'000},
+                                         {.min_p = 0.2},
+                                         {.temperature = 1.5, .top_k = 1000, .top_p = 0.999999, .min_p = 0.01}};
+  for (const float spread : {0.0f, 1e-6f, 0.5f, 8.0f}) {
+    std::vector<float> logits = test::random_tensor({5000}, 7).to_floats();
+    for (float& logit : logits) logit *= spread;
+    for (size_t i = 0; i < 1000; ++i) logits[i] = i % 2 == 0 ? 0.0f : -0.0f;  // equal
+    for (const GenerateOptions& options : all_options) {
+      for (uint64_t draw = 0; draw < 40; ++draw) {
+        const int32_t banned = draw % 3 == 0 ? static_cast<int32_t>(draw) : -1;
+        ASSERT_EQ(sample_token(logits, options, core::Random(3), draw, banned),
+                  sampled_by_sorting(logits, options, core::Random(3), draw, banned))
+            << "spread " << spread << ", top_k " << options.top_k << ", top_p " << options.top_p << ", draw " << draw;
+      }
+    }
+  }
 }
 
 TEST(Sampling, RepetitionsArePenalizedOnEitherSideOfZero) {
@@ -281,7 +325,7 @@ TEST(Generate, TogetherIsWhatEachIsAloneWithEveryVocabularyAndInstructionSet) {
   config.vocab_size = 257;
   config.adaptive = AdaptiveConfig{{50, 150}, 2, 0};
   config.transformer.layers = 1;
-  config.transformer.bias = true;
+  config.transformer.block.bias = true;
   const LanguageModel model(config, 1);
   test::for_each_isa([&] {
     const Prompt prompt(model, "Call me");

@@ -116,7 +116,7 @@ class GpuAttention : public ::testing::TestWithParam<DType> {};
 INSTANTIATE_TEST_SUITE_P(Types, GpuAttention, ::testing::Values(DType::bfloat16, DType::float16),
                          [](const auto& parameter) { return name_of(parameter.param); });
 
-/// As the random cases of the CPU's tests, as far as the GPU's kernels go: docs/gpu.md.
+/// As the random cases of the CPU's tests, as far as the GPU's kernels go: docs/how-to/gpu.md.
 std::vector<AttentionCase> gpu_cases(DType dtype) {
   constexpr int64_t head_dims[] = {64, 128, 32, 96, 256, 64, 80, 128};
   std::vector<AttentionCase> cases = random_cases(64, 5);
@@ -243,7 +243,7 @@ TEST_P(GpuAttention, SkipsAboutWhatTheCpuSkips) {
   }
 }
 
-/// out moves by at most 2 t max|v| in a row, and a log-sum-exp by at most t (docs/attention.md).
+/// out moves by at most 2 t max|v| in a row, and a log-sum-exp by at most t (docs/explanation/skip-rule.md).
 TEST_P(GpuAttention, SkippingChangesNoMoreThanIsProven) {
   for (const float tolerance : {0x1p-11f, 0x1p-6f}) {
     for (const bool causal : {true, false}) {

@@ -1,4 +1,4 @@
-"""Holds the sources to docs/layout.md: who includes whom, and which namespace names of a folder belong to.
+"""Holds the sources to docs/explanation/layout.md: who includes whom, and which namespace names of a folder belong to.
 
     python3 tests/layout/layout_test.py
 """
@@ -9,7 +9,7 @@ import sys
 import unittest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LAYOUT = (ROOT / "docs" / "layout.md").read_text(encoding="utf-8")
+LAYOUT = (ROOT / "docs" / "explanation" / "layout.md").read_text(encoding="utf-8")
 
 
 def section(title):
@@ -141,7 +141,7 @@ class Layout(unittest.TestCase):
                     continue
                 if not inside:
                     wrong.append(f"{path.relative_to(ROOT)}: {name} is in {namespace}, expected {namespace_of(path)}")
-        self.assertEqual(wrong, [], "see docs/layout.md, Namespaces")
+        self.assertEqual(wrong, [], "see docs/explanation/layout.md, Namespaces")
 
     def test_no_class_is_defined_twice(self):
         files = {}
@@ -159,7 +159,7 @@ class Layout(unittest.TestCase):
             for own, target, path, included in arrows()
             if own not in height or target not in height or height[target] >= height[own]
         ]
-        self.assertEqual(wrong, [], "see docs/layout.md, Who may use whom")
+        self.assertEqual(wrong, [], "see docs/explanation/layout.md, Who may use whom")
 
     def test_every_folder_is_drawn_once_and_described(self):
         folders = sorted({folder_of(path) for path in sources()})

@@ -25,7 +25,7 @@ LanguageModelConfig small_config(Position position = Position::alibi) {
   TransformerConfig& t = config.transformer;
   t.layers = 2;
   t.d_model = 32;
-  t.heads = 4;
+  t.attention.heads = 4;
   config.adaptive->cutoffs = {100, 180};
   return with_position(config, position, 16);
 }
@@ -72,8 +72,9 @@ TEST(AdaptiveModel, GradientsAreThoseOfTheLoss) {
   for (const Position position : {Position::alibi, Position::learned}) {
     LanguageModelConfig config = small_config(position);
     TransformerConfig& t = config.transformer;
-    t.dropout = t.embedding_dropout = t.attention_dropout = t.activation_dropout = config.adaptive->dropout = 0;
-    t.activation = Activation::gelu;  // differences stumble over the corner of relu
+    t.block.dropout = t.embedding.dropout = t.attention.dropout = t.block.activation_dropout =
+        config.adaptive->dropout = 0;
+    t.block.activation = Activation::gelu;  // differences stumble over the corner of relu
     LanguageModel model(config, 1);
     const Tensor ids = random_ids({2, 9}, 1, 257);
     Tensor targets = random_ids({2, 9}, 2, 257);
@@ -112,9 +113,9 @@ TEST(AdaptiveModel, TrainsWithTheSameBitsAtAnyThreadCountAndLearns) {
   std::vector<int32_t> stream;  // a line that repeats: bytes of all bands
   for (int i = 0; i < 1000; ++i) stream.push_back((i * 37) % 251);
   TrainOptions options = training_defaults("wikitext103");
-  options.length = 16;
+  options.train_length = 16;
   options.batch_tokens = options.micro_batch_tokens = 128;
-  options.tokens = 128 * 60;
+  options.train_tokens = 128 * 60;
   options.learning_rate = 0.1;
   options.warmup_steps = 10;
   options.period = 50;
@@ -177,10 +178,10 @@ TEST(AdaptiveModel, ASavedModelIsTheSameModelToTheBit) {
     EXPECT_EQ(config.adaptive->cutoffs, (std::vector<int64_t>{100, 180}));
     EXPECT_EQ(config.adaptive->factor, 4);
     EXPECT_EQ(config.adaptive->dropout, 0.2f);
-    EXPECT_EQ(config.transformer.final_norm, false);
-    EXPECT_EQ(config.transformer.embedding_dropout, 0.3f);
-    EXPECT_EQ(config.transformer.activation_dropout, 0.1f);
-    EXPECT_EQ(config.embedding_scale, std::sqrt(32.0f));
+    EXPECT_EQ(config.transformer.head.final_norm, false);
+    EXPECT_EQ(config.transformer.embedding.dropout, 0.3f);
+    EXPECT_EQ(config.transformer.block.activation_dropout, 0.1f);
+    EXPECT_EQ(config.transformer.embedding.scale, std::sqrt(32.0f));
     EXPECT_EQ(loaded.parameter_count(), config.parameter_count());
     const std::vector<int32_t> stream = random_ids({200}, 4, 256).to_ints();
     const EvaluateOptions options{.length = 16, .stride = 5};

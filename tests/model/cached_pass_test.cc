@@ -11,9 +11,9 @@ namespace {
 
 TransformerConfig cached_config(Position position) {
   TransformerConfig config = test::small_transformer(position);
-  config.heads = 4;
-  config.kv_heads = 2;
-  if (position == Position::alibi) config.slope_training = SlopeTraining::learned_random;
+  config.attention.heads = 4;
+  config.attention.kv_heads = 2;
+  if (position == Position::alibi) config.attention.slope_training = SlopeTraining::learned_random;
   return config;
 }
 
@@ -79,7 +79,7 @@ TEST(Caches, ThatDoNotFitAreRefused) {
   EXPECT_NO_THROW(model.state().forward(x, Keep::nothing, pass));
   EXPECT_THROW(model.state().forward(x, Keep::nothing, pass), Error) << "they hold 5 tokens now";
   TransformerConfig encoder = config;
-  encoder.causal = false;
+  encoder.attention.causal = false;
   caches = caches_of(config, 2, DType::float32);
   pass.caches = caches;
   EXPECT_THROW(Transformer(encoder, 7).state().forward(x, Keep::nothing, pass), Error);

@@ -21,8 +21,8 @@ LanguageModel reader(Position position, int64_t train_length = long_text) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
-  config.transformer.kv_heads = 2;
+  config.transformer.attention.heads = 4;
+  config.transformer.attention.kv_heads = 2;
   return LanguageModel(with_position(config, position, train_length), 3);
 }
 
@@ -141,7 +141,7 @@ TEST(ContextErrors, LeaveItAsItWas) {
 
 TEST(ContextErrors, EncodersHaveNone) {
   LanguageModelConfig config = reader(Position::alibi).config();
-  config.transformer.causal = false;
+  config.transformer.attention.causal = false;
   test::expect_error([&] { Context context(LanguageModel(config, 1)); }, "encoder");
 }
 
@@ -191,6 +191,20 @@ TEST(Context, TextsReadTogetherAreAllReadOrNone) {
   EXPECT_THROW(model.next_logits(test::random_ids({2, 1}, 2, 257), twice), Error);
   EXPECT_THROW(model.next_logits(test::random_ids({2, 1}, 2, 257), few), Error);
   EXPECT_EQ(one.position(), 0);
+}
+
+TEST(Context, ATokenCanBeReadAfterReadingTogetherFailed) {
+  const LanguageModel model = reader(Position::alibi);
+  const Tensor prompt = test::random_ids({1, 8}, 1, 257), token = test::random_ids({1, 1}, 2, 257);
+  Context one(model), other(model), expected(model);
+  const std::vector<Context*> both = {&one, &other};
+  for (Context* context : {&one, &other, &expected}) {
+    model.next_logits(prompt, *context);
+    model.next_logits(token, *context);  // its memory is now that of one token
+  }
+  const Tensor ids = test::random_ids({2, 1}, 3, 257), targets = Tensor::from(std::vector<int32_t>{5, 500}, {2, 1});
+  test::expect_error([&] { model.nll(ids, targets, both); }, "500");
+  EXPECT_TRUE(test::same_bits(model.next_logits(token, one), model.next_logits(token, expected)));
 }
 
 }  // namespace

@@ -21,15 +21,15 @@ LanguageModelConfig interpolated_config(SlopeTraining training = SlopeTraining::
   LanguageModelConfig config = with_position(preset("tiny"), Position::alibi, kTrained);
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.slope_training = training;
+  config.transformer.attention.slope_training = training;
   return config;
 }
 
 /// The same weights with slopes divided by a power of two, which rounds nothing.
 LanguageModel with_flatter_slopes(double factor) {
   LanguageModelConfig config = interpolated_config();
-  config.transformer.alibi_slopes = slopes(config.transformer.heads);
-  for (float& slope : config.transformer.alibi_slopes) slope /= static_cast<float>(factor);
+  config.transformer.attention.alibi_slopes = slopes(config.transformer.attention.heads);
+  for (float& slope : config.transformer.attention.alibi_slopes) slope /= static_cast<float>(factor);
   return LanguageModel(config, 3);
 }
 

@@ -22,7 +22,7 @@ LanguageModelConfig language_model_config(Position position = Position::alibi) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
+  config.transformer.attention.heads = 4;
   return with_position(config, position, 16);
 }
 
@@ -115,29 +115,29 @@ TEST(LanguageModel, ASavedModelIsTheSameModelToTheBit) {
 TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
   LanguageModelConfig config = language_model_config();
   TransformerConfig& t = config.transformer;
-  t.kv_heads = 2;
-  t.bias = true;
-  t.dropout = 0.25f;
-  t.attention_dropout = 0.5f;
-  t.alibi_bias_max = 16;
+  t.attention.kv_heads = 2;
+  t.block.bias = true;
+  t.block.dropout = 0.25f;
+  t.attention.dropout = 0.5f;
+  t.attention.alibi_bias_max = 16;
   for (const Activation activation :
        {Activation::gelu, Activation::gelu_tanh, Activation::relu, Activation::swiglu, Activation::geglu}) {
     for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
       const TemporaryFolder folder;
-      t.activation = activation;
-      t.norm = norm;
-      t.expansion = activation == Activation::swiglu ? 2.5 : 4;
+      t.block.activation = activation;
+      t.block.norm = norm;
+      t.block.expansion = activation == Activation::swiglu ? 2.5 : 4;
       const LanguageModel model(config, 3);
       model.save(folder.path());
       const LanguageModel loaded = LanguageModel::load(folder.path());
       const TransformerConfig& found = loaded.config().transformer;
-      EXPECT_EQ(found.kv_heads, 2);
-      EXPECT_EQ(found.bias, true);
-      EXPECT_EQ(found.dropout, 0.25f);
-      EXPECT_EQ(found.attention_dropout, 0.5f);
-      EXPECT_EQ(found.alibi_bias_max, 16);
-      EXPECT_EQ(found.activation, activation);
-      EXPECT_EQ(found.norm, norm);
+      EXPECT_EQ(found.attention.kv_heads, 2);
+      EXPECT_EQ(found.block.bias, true);
+      EXPECT_EQ(found.block.dropout, 0.25f);
+      EXPECT_EQ(found.attention.dropout, 0.5f);
+      EXPECT_EQ(found.attention.alibi_bias_max, 16);
+      EXPECT_EQ(found.block.activation, activation);
+      EXPECT_EQ(found.block.norm, norm);
       EXPECT_EQ(found.ffn_dim(), t.ffn_dim());
       const Tensor ids = random_ids({1, 20}, 1, 257);
       EXPECT_TRUE(test::same_bits(model.logits(ids), loaded.logits(ids)));
@@ -148,12 +148,12 @@ TEST(LanguageModel, EveryConfigurationSurvivesTheFolder) {
 TEST(LanguageModel, LearnedSlopesSurviveTheFolder) {
   const TemporaryFolder folder;
   LanguageModelConfig config = language_model_config();
-  config.transformer.slope_training = SlopeTraining::learned_random;
+  config.transformer.attention.slope_training = SlopeTraining::learned_random;
   const LanguageModel model(config, 3);
   model.save(folder.path());
   const LanguageModel loaded = LanguageModel::load(folder.path());
   EXPECT_EQ(loaded.slopes(), model.slopes());
-  EXPECT_EQ(loaded.config().transformer.slope_training, SlopeTraining::learned_random);
+  EXPECT_EQ(loaded.config().transformer.attention.slope_training, SlopeTraining::learned_random);
   const Tensor ids = random_ids({1, 20}, 1, 257);
   EXPECT_TRUE(test::same_bits(model.logits(ids), loaded.logits(ids)));
 }

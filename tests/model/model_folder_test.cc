@@ -15,7 +15,8 @@
 #include "formats/json.h"
 #include "formats/safetensors.h"
 #include "killed_child.h"
-#include "model/mpt_folder.h"
+#include "model/families/model_files.h"
+#include "model/own_folder.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "text/word_tokenizer.h"
@@ -32,9 +33,9 @@ LanguageModelConfig folder_config(Position position = Position::alibi) {
   LanguageModelConfig config;
   config.transformer.layers = 1;
   config.transformer.d_model = 8;
-  config.transformer.heads = 2;
+  config.transformer.attention.heads = 2;
   config.transformer.position = position;
-  if (position == Position::learned) config.transformer.max_length = 16;
+  if (position == Position::learned) config.transformer.embedding.max_length = 16;
   config.train_length = 16;
   return config;
 }
@@ -134,7 +135,7 @@ void overwrite(const fs::path& file, const std::string& tensor, int64_t element,
 TEST(ModelFolder, NumbersThatAreNoneAreNamedWithTheirPlace) {
   const TemporaryFolder folder;
   LanguageModelConfig config = folder_config();
-  config.transformer.activation = Activation::swiglu;
+  config.transformer.block.activation = Activation::swiglu;
   LanguageModel(config, 1).save(folder.path());
   const fs::path file = folder / "model.safetensors";
   const std::string good = core::read_file(file);
@@ -316,19 +317,19 @@ TEST(ModelFolder, ClaimsThatTheFileDoesNotKeepAreRefusedBeforeAnythingIsMade) {
 TEST(ModelFolder, IsDescribedWithoutMemoryForItsParameters) {
   const TemporaryFolder folder;
   LanguageModelConfig config = folder_config();
-  config.transformer.slope_training = SlopeTraining::learned_random;
+  config.transformer.attention.slope_training = SlopeTraining::learned_random;
   const LanguageModel model(config, 1);
   model.save(folder.path());
   const int64_t before = tensor_bytes();
   reset_peak_tensor_bytes();
-  const MptFolder files(folder.path());
+  const ModelFiles files(folder.path());
   EXPECT_EQ(peak_tensor_bytes(), before);
-  EXPECT_EQ(files.config.model.parameter_count(), model.parameter_count());
+  EXPECT_EQ(files.config.parameter_count(), model.parameter_count());
   EXPECT_EQ(files.slopes(), model.slopes());
   LanguageModel::load(folder.path());
   EXPECT_LE(peak_tensor_bytes() - before, 4 * model.parameter_count() + 4096);  // no second copy of the weights
   fs::resize_file(folder / "model.safetensors", fs::file_size(folder / "model.safetensors") - 1);
-  expect_error([&] { MptFolder(folder.path()); }, "model.safetensors");
+  expect_error([&] { ModelFiles(folder.path()); }, "model.safetensors");
 }
 
 }  // namespace

@@ -24,10 +24,10 @@ namespace fs = std::filesystem;
 using test::expect_error;
 
 TEST(ConfigFields, EachIsSaidOnceAndItsDefaultIsAllowed) {
-  std::set<std::string> names, recorded;
+  std::set<std::string> names;
   for (const ConfigField& field : config_fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name;
-    EXPECT_TRUE(recorded.insert(field.recorded_name()).second) << field.name;
+    EXPECT_TRUE(!field.older_name || names.insert(field.older_name).second) << field.name;
     EXPECT_FALSE(std::string(field.help).empty() || std::string(field.more.part).empty()) << field.name;
     LanguageModelConfig config;
     const OptionValue usual = field.get(config);
@@ -44,18 +44,24 @@ TEST(ConfigFields, EachIsSaidOnceAndItsDefaultIsAllowed) {
 TEST(ModelOptions, WhatIsGivenIsTakenAndTheRestIsThePresets) {
   ModelOptions options;
   EXPECT_TRUE(options.empty());
-  options.set("layers", 3).set("embedding_scale", 5).set("bidirectional", "one_sided").set("slopes", std::vector{0.5});
+  options.set("layers", 3)
+      .set("embedding_scale", 5)
+      .set("bidirectional", "one_sided")
+      .set("alibi_slopes", std::vector{0.5});
   LanguageModelConfig config = preset("tiny");
   options.apply_to(config);
   EXPECT_EQ(config.transformer.layers, 3);
   EXPECT_EQ(config.transformer.d_model, preset("tiny").transformer.d_model);
-  EXPECT_EQ(config.embedding_scale, 5);
-  EXPECT_EQ(config.transformer.bidirectional, Bidirectional::one_sided);
-  EXPECT_EQ(config.transformer.alibi_slopes, std::vector<float>{0.5f});
+  EXPECT_EQ(config.transformer.embedding.scale, 5);
+  EXPECT_EQ(config.transformer.attention.bidirectional, Bidirectional::one_sided);
+  EXPECT_EQ(config.transformer.attention.alibi_slopes, std::vector<float>{0.5f});
   EXPECT_EQ(*options.find("embedding_scale"), OptionValue(5.0));
   EXPECT_EQ(options.find("heads"), nullptr);
   options.unset("layers");
   EXPECT_EQ(options.find("layers"), nullptr);
+  options.set("window", 7);  // the former name of sliding_window
+  EXPECT_EQ(*options.find("sliding_window"), OptionValue(int64_t{7}));
+  EXPECT_EQ(options.find("window"), nullptr);
   expect_error<UsageError>([&] { options.set("height", 1); }, "no option of a model called 'height'");
   expect_error<UsageError>([&] { options.set("vocab_size", 1); }, "'vocab_size'");
   expect_error<UsageError>([&] { options.set("heads", 0); }, "heads is 0, expected 1 to 4096");
@@ -66,29 +72,29 @@ TEST(ModelOptions, WhatIsGivenIsTakenAndTheRestIsThePresets) {
 
 TEST(ModelRecipe, GivesWhatTheMethodNeedsUnlessItIsGiven) {
   ModelRecipe recipe{.position = Position::t5};
-  EXPECT_EQ(recipe.config(512).transformer.t5_max_distance, 128);
-  EXPECT_EQ(recipe.config(64).transformer.t5_max_distance, 32);  // as many as there are buckets
-  EXPECT_EQ(recipe.config(64).transformer.t5_rate_factor, 64);
-  EXPECT_EQ(with_position(preset("tiny"), Position::t5, 64).transformer.t5_rate_factor, 64);
+  EXPECT_EQ(recipe.config(512).transformer.attention.t5_max_distance, 128);
+  EXPECT_EQ(recipe.config(64).transformer.attention.t5_max_distance, 32);  // as many as there are buckets
+  EXPECT_EQ(recipe.config(64).transformer.attention.t5_rate_factor, 64);
+  EXPECT_EQ(with_position(preset("tiny"), Position::t5, 64).transformer.attention.t5_rate_factor, 64);
   EXPECT_EQ(recipe.config(64, 300).vocab_size, 300);
   EXPECT_EQ(recipe.config(64).train_length, 64);
   recipe.options.set("t5_max_distance", 40).set("t5_rate_factor", 2).set("causal", false);
   recipe.dropout = 0.25f;
-  EXPECT_EQ(recipe.config(512).transformer.t5_max_distance, 40);
-  EXPECT_EQ(recipe.config(512).transformer.t5_rate_factor, 2);
-  EXPECT_EQ(recipe.config(512).transformer.dropout, 0.25f);
+  EXPECT_EQ(recipe.config(512).transformer.attention.t5_max_distance, 40);
+  EXPECT_EQ(recipe.config(512).transformer.attention.t5_rate_factor, 2);
+  EXPECT_EQ(recipe.config(512).transformer.block.dropout, 0.25f);
   EXPECT_EQ(recipe.config(64, 300).vocab_size, 301);  // an encoder has a mask
   recipe.preset = "wikitext103";
   recipe.options.unset("t5_rate_factor");
-  EXPECT_EQ(recipe.config(512).transformer.t5_rate_factor, 1);
+  EXPECT_EQ(recipe.config(512).transformer.attention.t5_rate_factor, 1);
 
   ModelRecipe sines{.position = Position::sinusoidal};
   sines.options.set("d_model", 64);
-  EXPECT_EQ(sines.config(64).embedding_scale, 8);
+  EXPECT_EQ(sines.config(64).transformer.embedding.scale, 8);
   sines.keep_embedding_scale = true;
-  EXPECT_EQ(sines.config(64).embedding_scale, 1);
+  EXPECT_EQ(sines.config(64).transformer.embedding.scale, 1);
   sines.options.set("embedding_scale", 3);
-  EXPECT_EQ(sines.config(64).embedding_scale, 3);
+  EXPECT_EQ(sines.config(64).transformer.embedding.scale, 3);
 }
 
 TEST(ModelRecipe, BeginsWithTheModelOfAFolder) {
@@ -101,8 +107,8 @@ TEST(ModelRecipe, BeginsWithTheModelOfAFolder) {
   const ModelRecipe tuning{.dropout = 0.5f, .from = folder.path()};
   const LanguageModel second = tuning.model(24, bytes, 8);
   EXPECT_EQ(second.config().train_length, 24);
-  EXPECT_EQ(second.config().transformer.dropout, 0.5f);
-  EXPECT_EQ(second.config().transformer.max_length, 32);
+  EXPECT_EQ(second.config().transformer.block.dropout, 0.5f);
+  EXPECT_EQ(second.config().transformer.embedding.max_length, 32);
   for (size_t i = 0; i < first.parameters().size(); ++i) {
     EXPECT_EQ(test::max_abs_diff(first.parameters()[i]->value, second.parameters()[i]->value), 0);
   }
@@ -111,8 +117,9 @@ TEST(ModelRecipe, BeginsWithTheModelOfAFolder) {
 
 TEST(LanguageModel, CanShareItsWeights) {
   const LanguageModel model(with_position(preset("tiny"), Position::alibi, 16), 3);
-  const LanguageModel same = model.sharing_weights([](LanguageModelConfig& c) { c.transformer.tolerance = 0; });
-  EXPECT_EQ(same.config().transformer.tolerance, 0);
+  const LanguageModel same =
+      model.sharing_weights([](LanguageModelConfig& c) { c.transformer.attention.tolerance = 0; });
+  EXPECT_EQ(same.config().transformer.attention.tolerance, 0);
   for (size_t i = 0; i < model.parameters().size(); ++i) {
     EXPECT_EQ(model.parameters()[i]->value.data<float>(), same.parameters()[i]->value.data<float>());
   }
@@ -125,17 +132,17 @@ std::string rows() {
     if (takes.empty()) takes.push_back(formats::text_of(field.range));
     const std::string json = field.more.json ? fmt::format("`{}`", field.more.json) : "";
     text +=
-        fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", field.recorded_name(), field.more.part,
-                    field.more.offered ? fmt::format("`--{}`", training::option_key(field.name)) : "", field.help,
+        fmt::format("| `{}` | {} | {} | {} | {} | {} | {} |\n", field.name, field.more.part,
+                    field.more.offered ? fmt::format("`{}`", training::option_word(field)) : "", field.help,
                     field.default_text ? field.default_text : formats::short_text_of(field.get(LanguageModelConfig())),
                     fmt::join(takes, ", "), json);
   }
   return text;
 }
 
-/// ALIBI_WRITE_DOCS=1 writes it anew.
+/// ALIBI_WRITE_DOCS=1 rewrites it.
 TEST(ConfigFields, TheTableOfTheDocumentationIsTheirs) {
-  const fs::path file = test::test_sources() / "../docs/training.md";
+  const fs::path file = test::test_sources() / "../docs/reference/training.md";
   std::string page = core::read_file(file);
   const std::string begin = "<!-- made by tests/model/model_options_test.cc -->\n\n",
                     end = "\n<!-- to here: fields -->";
@@ -147,7 +154,7 @@ TEST(ConfigFields, TheTableOfTheDocumentationIsTheirs) {
     core::write_file(file, page.replace(start, to - start, expected));
     GTEST_SKIP() << "wrote " << file;
   }
-  EXPECT_EQ(page.substr(start, to - start), expected) << "to write it anew: ALIBI_WRITE_DOCS=1";
+  EXPECT_EQ(page.substr(start, to - start), expected) << "to rewrite it: ALIBI_WRITE_DOCS=1";
 }
 
 }  // namespace

@@ -25,7 +25,7 @@ TEST(Presets, TheWikitext103ModelHasThePublishedNumberOfParameters) {
   }
   for (const Position position : {Position::sinusoidal, Position::rotary, Position::none}) {
     EXPECT_EQ(with_position(config, position, 512).parameter_count(), 246'933'504);
-    EXPECT_EQ(with_position(config, position, 512).embedding_scale, 32);
+    EXPECT_EQ(with_position(config, position, 512).transformer.embedding.scale, 32);
   }
 }
 
@@ -46,7 +46,7 @@ TEST(Presets, ParametersAreCountedWithoutMakingThem) {
     LanguageModelConfig base = with_vocab_size(preset("tiny"), 300);
     base.transformer.layers = 2;
     base.transformer.d_model = 48;
-    base.transformer.heads = 6;
+    base.transformer.attention.heads = 6;
     if (adaptive) base.adaptive = AdaptiveConfig{{20, 100}, 4, 0};
     for (const auto& [position, name] : enum_names<Position>) {
       expect_counted(with_position(base, position, 37));
@@ -54,13 +54,13 @@ TEST(Presets, ParametersAreCountedWithoutMakingThem) {
     for (const bool bias : {false, true}) {
       for (const Norm norm : {Norm::layer_norm, Norm::rms_norm}) {
         LanguageModelConfig config = base;
-        config.transformer.bias = bias;
-        config.transformer.norm = norm;
+        config.transformer.block.bias = bias;
+        config.transformer.block.norm = norm;
         expect_counted(config);
-        config.transformer.final_norm = false;
-        config.transformer.kv_heads = 2;
-        config.transformer.activation = Activation::swiglu;
-        config.transformer.expansion = 2.5;
+        config.transformer.head.final_norm = false;
+        config.transformer.attention.kv_heads = 2;
+        config.transformer.block.activation = Activation::swiglu;
+        config.transformer.block.expansion = 2.5;
         expect_counted(config);
       }
     }
@@ -87,7 +87,7 @@ TEST(Presets, EachHasTrainingDefaultsThatHold) {
   EXPECT_EQ(paper.learning_rate, 1.0);
   EXPECT_EQ(paper.momentum, 0.99);
   EXPECT_EQ(paper.clip, 0.1);
-  EXPECT_EQ(paper.length, 512);
+  EXPECT_EQ(paper.train_length, 512);
   EXPECT_EQ(paper.batch_tokens, 73'728);
   EXPECT_EQ(paper.steps(), 286'000);
   EXPECT_EQ(training_defaults("paper-1.3b").steps(), 50'000);
@@ -113,14 +113,14 @@ TEST(Presets, BadBandsAreNamed) {
 TEST(Presets, WithoutDropoutThereIsNoneOfAnyKind) {
   const LanguageModelConfig config = with_dropout(preset("wikitext103"), 0);
   const TransformerConfig& t = config.transformer;
-  for (const float rate :
-       {t.dropout, t.attention_dropout, t.activation_dropout, t.embedding_dropout, config.adaptive->dropout}) {
+  for (const float rate : {t.block.dropout, t.attention.dropout, t.block.activation_dropout, t.embedding.dropout,
+                           config.adaptive->dropout}) {
     EXPECT_EQ(rate, 0);
   }
   const LanguageModelConfig some = with_dropout(preset("wikitext103"), 0.5f);
-  EXPECT_EQ(some.transformer.dropout, 0.5f);
-  EXPECT_EQ(some.transformer.embedding_dropout, 0.5f);
-  EXPECT_EQ(some.transformer.attention_dropout, 0.1f);
+  EXPECT_EQ(some.transformer.block.dropout, 0.5f);
+  EXPECT_EQ(some.transformer.embedding.dropout, 0.5f);
+  EXPECT_EQ(some.transformer.attention.dropout, 0.1f);
 }
 
 }  // namespace

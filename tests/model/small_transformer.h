@@ -9,14 +9,14 @@ inline TransformerConfig small_transformer(Position position = Position::alibi) 
   TransformerConfig config;
   config.layers = 2;
   config.d_model = 24;
-  config.heads = 3;
-  config.expansion = 2;
-  config.dropout = 0;
+  config.attention.heads = 3;
+  config.block.expansion = 2;
+  config.block.dropout = 0;
   config.position = position;
-  config.t5_buckets = 8;
-  config.t5_max_distance = 12;
-  config.max_length = 100;
-  config.final_norm = true;
+  config.attention.t5_buckets = 8;
+  config.attention.t5_max_distance = 12;
+  config.embedding.max_length = 100;
+  config.head.final_norm = true;
   return config;
 }
 

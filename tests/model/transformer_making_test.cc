@@ -22,7 +22,7 @@ TEST(Transformer, WhatPositionMethodsShareStartsTheSame) {
   const Transformer alibi(config, 3);
   for (const auto& entry : enum_names<Position>) {
     config.position = entry.value;
-    config.max_length = entry.value == Position::learned ? 16 : 0;
+    config.embedding.max_length = entry.value == Position::learned ? 16 : 0;
     const Transformer other(config, 3);
     size_t shared = 0;
     for (const Parameter& one : alibi.parameters()) {
@@ -41,11 +41,10 @@ TEST(Transformer, SlopesOfEncoders) {
   const auto slopes_of = [](int heads, Bidirectional form) {
     TransformerConfig config = small_transformer();
     config.layers = 1;
-    config.heads = heads;
-    config.causal = false;
-    config.bidirectional = form;
-    AttentionOptions options;
-    make_position(config)->bias(0, options);
+    config.attention.heads = heads;
+    config.attention.causal = false;
+    config.attention.bidirectional = form;
+    const AttentionOptions options = make_position(config)->biases(1).front();
     return std::pair(options.slopes, options.slopes_after);
   };
   const auto is = [](std::vector<float> before, std::vector<float> after) { return std::pair(before, after); };
@@ -62,39 +61,39 @@ TEST(Transformer, SlopesThatAreGiven) {
   using Slopes = std::vector<std::vector<float>>;
   TransformerConfig config = small_transformer();
   EXPECT_EQ(Transformer(config).slopes(), Slopes(2, slopes(3)));
-  config.alibi_bias_max = 4;
+  config.attention.alibi_bias_max = 4;
   EXPECT_EQ(Transformer(config).slopes(), Slopes(2, slopes(3, 4)));
-  config.alibi_slopes = {0.5f, 0, 2};
+  config.attention.alibi_slopes = {0.5f, 0, 2};
   EXPECT_EQ(Transformer(config).slopes(), Slopes(2, {0.5f, 0, 2}));
-  config.alibi_slopes = {0.125f};
+  config.attention.alibi_slopes = {0.125f};
   EXPECT_EQ(Transformer(config).slopes(), Slopes(2, {0.125f, 0.125f, 0.125f}));
   EXPECT_EQ(config.position_parameter_count(), 0);
-  config.causal = false;
-  config.bidirectional = Bidirectional::two_slopes;
-  config.alibi_slopes = {1, 2, 3, 4, 5, 6};
+  config.attention.causal = false;
+  config.attention.bidirectional = Bidirectional::two_slopes;
+  config.attention.alibi_slopes = {1, 2, 3, 4, 5, 6};
   EXPECT_EQ(Transformer(config).slopes(), Slopes(2, {1, 3, 5, 2, 4, 6}));
   EXPECT_TRUE(Transformer(small_transformer(Position::none)).slopes().empty());
 }
 
 TEST(Transformer, LearnedSlopesBeginAsGivenOrByTheSeed) {
   TransformerConfig config = small_transformer();
-  config.slope_training = SlopeTraining::learned;
+  config.attention.slope_training = SlopeTraining::learned;
   EXPECT_EQ(config.position_parameter_count(), 2 * 3);
   const auto expect_near = [](const std::vector<float>& found, const std::vector<float>& expected) {
     ASSERT_EQ(found.size(), expected.size());
     for (size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i] / expected[i], 1, 1e-6);
   };
   for (const std::vector<float>& layer : Transformer(config, 5).slopes()) expect_near(layer, slopes(3));
-  config.alibi_slopes = {0.75f};
+  config.attention.alibi_slopes = {0.75f};
   for (const std::vector<float>& layer : Transformer(config, 5).slopes()) expect_near(layer, {0.75f, 0.75f, 0.75f});
 
-  config.slope_training = SlopeTraining::learned_random;
-  config.alibi_bias_max = 6;
+  config.attention.slope_training = SlopeTraining::learned_random;
+  config.attention.alibi_bias_max = 6;
   const auto random = Transformer(config, 5).slopes();
   EXPECT_EQ(Transformer(config, 5).slopes(), random);
   EXPECT_NE(Transformer(config, 6).slopes(), random);
   EXPECT_NE(random[0], random[1]);
-  config.heads = config.d_model;
+  config.attention.heads = config.d_model;
   for (const std::vector<float>& layer : Transformer(config, 5).slopes()) {
     EXPECT_LE(*std::max_element(layer.begin(), layer.end()), 1);
     EXPECT_GE(*std::max_element(layer.begin(), layer.end()), 0.25f);
@@ -105,7 +104,7 @@ TEST(Transformer, LearnedSlopesBeginAsGivenOrByTheSeed) {
 
 TEST(Transformer, LearnedSlopesAreWhatAttentionTakes) {
   TransformerConfig config = small_transformer();
-  config.slope_training = SlopeTraining::learned;
+  config.attention.slope_training = SlopeTraining::learned;
   Transformer model(config, 5);
   for (const float exponent : {-1e30f, -200.0f, 0.0f, 200.0f, 1e30f}) {
     model.parameters().front().value.fill(exponent);
@@ -145,28 +144,29 @@ TEST(TransformerConfig, BadValuesAreNamed) {
     change(config);
     return test::message_of<UsageError>([&] { config.validate(); });
   };
-  EXPECT_NE(message([](auto& c) { c.heads = 5; }).find("multiple of heads"), std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.kv_heads = 2; }).find("kv_heads"), std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.dropout = 1; }).find("dropout"), std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.activation_dropout = 1; }).find("activation_dropout"), std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.embedding_dropout = -1; }).find("embedding_dropout"), std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.expansion = 0; }).find("expansion"), std::string::npos);
-  EXPECT_NE(message([](auto& c) { c.alibi_bias_max = -1; }).find("alibi_bias_max"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.attention.heads = 5; }).find("multiple of heads"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.attention.kv_heads = 2; }).find("kv_heads"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.block.dropout = 1; }).find("dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.block.activation_dropout = 1; }).find("activation_dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.embedding.dropout = -1; }).find("embedding_dropout"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.block.expansion = 0; }).find("expansion"), std::string::npos);
+  EXPECT_NE(message([](auto& c) { c.attention.alibi_bias_max = -1; }).find("alibi_bias_max"), std::string::npos);
   const auto of_slopes = [&](std::vector<float> given, SlopeTraining training = SlopeTraining::fixed) {
     return message([&](auto& c) {
-      c.alibi_slopes = std::move(given);
-      c.slope_training = training;
+      c.attention.alibi_slopes = std::move(given);
+      c.attention.slope_training = training;
     });
   };
-  EXPECT_NE(of_slopes({1, 2}).find("slopes are 2 numbers, expected 3 for 3 heads, or one for all"), std::string::npos);
-  EXPECT_NE(of_slopes({1, 2, -1}).find("slopes is -1"), std::string::npos);
-  EXPECT_NE(of_slopes({HUGE_VALF}).find("slopes is inf"), std::string::npos);
-  EXPECT_NE(of_slopes({NAN}).find("slopes is nan"), std::string::npos);
+  EXPECT_NE(of_slopes({1, 2}).find("alibi_slopes are 2 numbers, expected 3 for 3 heads, or one for all"),
+            std::string::npos);
+  EXPECT_NE(of_slopes({1, 2, -1}).find("alibi_slopes is -1"), std::string::npos);
+  EXPECT_NE(of_slopes({HUGE_VALF}).find("alibi_slopes is inf"), std::string::npos);
+  EXPECT_NE(of_slopes({NAN}).find("alibi_slopes is nan"), std::string::npos);
   EXPECT_NE(of_slopes({0}, SlopeTraining::learned).find("above 0, where they are learned"), std::string::npos);
   EXPECT_NE(message([](auto& c) {
-              c.slope_training = SlopeTraining::learned;
-              c.causal = false;
-              c.bidirectional = Bidirectional::two_slopes;
+              c.attention.slope_training = SlopeTraining::learned;
+              c.attention.causal = false;
+              c.attention.bidirectional = Bidirectional::two_slopes;
             }).find("slope_training is learned, expected fixed for an encoder that is two_slopes"),
             std::string::npos);
   EXPECT_NE(message([](auto& c) {
@@ -176,7 +176,7 @@ TEST(TransformerConfig, BadValuesAreNamed) {
             std::string::npos);
   EXPECT_NE(message([](auto& c) {
               c.position = Position::learned;
-              c.max_length = 0;
+              c.embedding.max_length = 0;
             }).find("max_length"),
             std::string::npos);
   EXPECT_THROW(position_from("alibis"), UsageError);

@@ -27,39 +27,62 @@ std::vector<Case> cases() {
     all.push_back({name, small_transformer(position)});
   }
   TransformerConfig config = small_transformer();
-  config.activation = Activation::swiglu;
-  config.norm = Norm::rms_norm;
-  config.heads = 6;
-  config.kv_heads = 2;
-  config.bias = false;
+  config.block.activation = Activation::swiglu;
+  config.block.norm = Norm::rms_norm;
+  config.attention.heads = 6;
+  config.attention.kv_heads = 2;
+  config.block.bias = false;
   all.push_back({"swiglu_rms_grouped", config});
   config = small_transformer();
-  config.dropout = 0.2f;
-  config.attention_dropout = 0.1f;
-  config.activation = Activation::gelu_tanh;
-  config.final_norm = false;
+  config.block.dropout = 0.2f;
+  config.attention.dropout = 0.1f;
+  config.block.activation = Activation::gelu_tanh;
+  config.head.final_norm = false;
   all.push_back({"dropout_without_final_norm", config});
   config = small_transformer();
-  config.activation_dropout = 0.15f;
-  config.embedding_dropout = 0.1f;
+  config.block.activation_dropout = 0.15f;
+  config.embedding.dropout = 0.1f;
   config.position = Position::learned;  // its table is below the dropout
   all.push_back({"dropout_of_activations_and_input", config});
   for (const Bidirectional form : {Bidirectional::symmetric, Bidirectional::one_sided, Bidirectional::two_slopes}) {
     config = small_transformer();
-    config.causal = false;
-    config.bidirectional = form;
+    config.attention.causal = false;
+    config.attention.bidirectional = form;
     all.push_back({std::string("encoder_") + name_of(form), config});
   }
   config = small_transformer();
-  config.causal = false;
+  config.attention.causal = false;
   config.position = Position::t5;
   all.push_back({"encoder_t5", config});
   config = small_transformer();
-  config.slope_training = SlopeTraining::learned;
+  config.attention.slope_training = SlopeTraining::learned;
   all.push_back({"learned_slopes", config});
-  config.causal = false;
-  config.slope_training = SlopeTraining::learned_random;
+  config.attention.causal = false;
+  config.attention.slope_training = SlopeTraining::learned_random;
   all.push_back({"encoder_learned_slopes", config});
+  config = small_transformer();
+  config.attention.qk_norm = true;
+  config.attention.clip_qkv = 0.9;
+  config.attention.softmax_scale = 0.3;
+  config.attention.kv_heads = 1;
+  all.push_back({"qk_norm_clipped_scaled", config});
+  config = small_transformer(Position::rotary);
+  config.attention.qk_norm = true;
+  config.block.norm = Norm::rms_norm;
+  all.push_back({"qk_rms_norm_before_rotation", config});
+  config = small_transformer();
+  config.block.residual = Residual::normed;
+  config.embedding.norm = true;
+  config.block.bias = false;
+  config.block.norm_bias = NormBias::always;
+  config.block.dropout = config.embedding.dropout = 0.1f;
+  all.push_back({"residual_normed", config});
+  config = small_transformer();
+  config.attention.causal = false;
+  config.block.residual = Residual::normed;
+  config.block.norm_bias = NormBias::never;
+  config.head.final_norm = false;
+  all.push_back({"encoder_residual_normed_without_final_norm", config});
   config = small_transformer();
   config.layers = 0;  // the final norm alone
   all.push_back({"no_layers", config});
@@ -84,13 +107,14 @@ TEST_P(TransformerCase, GradientsAreThoseOfTheForwardPass) {
   const auto loss = [&](const Tensor& input) { return dot(doubles(model.forward(input, seed)), doubles(dy)); };
   model.zero_gradients();
   loss(x);
-  const Tensor dx = model.backward(dy);
+  const Tensor dx = model.backward(dy).clone();  // the next call overwrites it
+  // The clipping of QKV has kinks: fewer values cross them in a short step.
+  const float step = model.config().attention.clip_qkv > 0 ? 2.5e-4f : 4e-3f;
 
   const auto check_direction = [&](Tensor value, const Tensor& gradient, uint64_t at, const std::string& name) {
     const Tensor original = value.clone();
     const Tensor direction = random_tensor(value.shape(), 1000 + at);
     const double expected = dot(doubles(gradient), doubles(direction));
-    const float step = 4e-3f;
     const auto move = [&](float by) {
       for (int64_t j = 0; j < value.elements(); ++j) {
         value.data<float>()[j] = original.data<float>()[j] + by * direction.data<float>()[j];
@@ -103,7 +127,8 @@ TEST_P(TransformerCase, GradientsAreThoseOfTheForwardPass) {
     value.copy_from(original);
     const double found = (above - below) / (2 * static_cast<double>(step));
     const double size = std::sqrt(dot(doubles(gradient), doubles(gradient)));
-    EXPECT_TRUE(std::abs(found - expected) <= 1e-2 * size + 5e-3) << name << ": " << found << " " << expected;
+    EXPECT_TRUE(std::abs(found - expected) <= 1e-2 * size + 2e-5 / static_cast<double>(step))
+        << name << ": " << found << " " << expected;
     EXPECT_GT(size, 0) << name;
   };
   for (size_t i = 0; i < model.parameters().size(); ++i) {
@@ -115,7 +140,7 @@ TEST_P(TransformerCase, GradientsAreThoseOfTheForwardPass) {
 
 TEST_P(TransformerCase, InferenceEqualsTheForwardPassWithoutDropout) {
   TransformerConfig config = GetParam().config;
-  config.dropout = config.attention_dropout = config.activation_dropout = config.embedding_dropout = 0;
+  config.block.dropout = config.attention.dropout = config.block.activation_dropout = config.embedding.dropout = 0;
   Transformer model(config, 7);
   const Tensor x = random_tensor({3, 17, 24}, 1);
   const Tensor kept = x.clone();
@@ -138,6 +163,7 @@ TEST_P(TransformerCase, SameBitsAtAnyThreadCount) {
 struct Step {
   Tensor y, dx;
   std::vector<Tensor> gradients;
+  std::vector<std::string> names;
 
   std::vector<Tensor> all() const {
     std::vector<Tensor> tensors{y, dx};
@@ -153,8 +179,11 @@ Step forward_and_backward(const TransformerConfig& config, Precision precision, 
   model.zero_gradients();
   const Tensor y = model.forward(random_tensor({3, 29, 24}, 1), seed);
   const Tensor dx = model.backward(random_tensor({3, 29, 24}, 2).to(y.dtype())).clone();
-  Step step{y, dx, {}};
-  for (const Parameter& parameter : model.parameters()) step.gradients.push_back(parameter.gradient);
+  Step step{y, dx, {}, {}};
+  for (const Parameter& parameter : model.parameters()) {
+    step.gradients.push_back(parameter.gradient);
+    step.names.push_back(parameter.name);
+  }
   return step;
 }
 
@@ -181,9 +210,13 @@ TEST_P(TransformerCase, Bfloat16IsFloat32UpToRounding) {
   };
   EXPECT_TRUE(distance(rounded.y, exact.y) <= 1e-2);
   EXPECT_TRUE(distance(rounded.dx, exact.dx) <= 2e-2);
+  // Rounding moves values across the bounds of a clipping, where the gradient jumps.
+  const double most = GetParam().config.attention.clip_qkv > 0 ? 0.2 : 4e-2;
   for (size_t i = 0; i < exact.gradients.size(); ++i) {
     EXPECT_EQ(rounded.gradients[i].dtype(), DType::float32);
-    EXPECT_TRUE(distance(rounded.gradients[i], exact.gradients[i]) <= 4e-2) << "parameter " << i;
+    // A constant that is added to all keys changes no weight of attention: its gradient is rounding.
+    if (exact.names[i].ends_with("k_ln.bias")) continue;
+    EXPECT_TRUE(distance(rounded.gradients[i], exact.gradients[i]) <= most) << "parameter " << i;
   }
 }
 
@@ -203,7 +236,7 @@ TEST_P(TransformerCase, MemoryIsWhatWasPredicted) {
       memory.prepare(GetParam().config, mode, batch, length);
       // Attention makes them when it runs.
       const int64_t states = keep == Keep::nothing ? 0 : keep == Keep::sums ? 1 : GetParam().config.layers;
-      const int64_t lse = states * batch * length * GetParam().config.heads * 4;
+      const int64_t lse = states * batch * length * GetParam().config.attention.heads * 4;
       // Blocks are rounded up to 64 bytes.
       EXPECT_NEAR(static_cast<double>(tensor_bytes() - before),
                   static_cast<double>(expected.kept + expected.scratch - lse), 64.0 * 40);
@@ -250,7 +283,7 @@ TEST(Transformer, Bfloat16CopiesFollowTheWeights) {
 
 TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {
   TransformerConfig config = GetParam().config;
-  config.dropout = config.attention_dropout = config.activation_dropout = config.embedding_dropout = 0;
+  config.block.dropout = config.attention.dropout = config.block.activation_dropout = config.embedding.dropout = 0;
   Transformer model(config, 7);
   const Tensor x = random_tensor({1, 20, 24}, 1);
   const Tensor changed = x.clone();
@@ -259,7 +292,7 @@ TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {
   const double before = test::max_abs_diff(a.slice(1, 0, 15), b.slice(1, 0, 15));
   const double after = test::max_abs_diff(a.slice(1, 15, 20), b.slice(1, 15, 20));
   EXPECT_GT(after, 1e-3);
-  if (config.causal) {
+  if (config.attention.causal) {
     EXPECT_EQ(before, 0);
   } else {
     EXPECT_GT(before, 1e-4);
@@ -269,8 +302,8 @@ TEST_P(TransformerCase, OnlyEncodersSeeWhatComesLater) {
 TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSteps) {
   TransformerConfig config = small_transformer();
   config.layers = 0;
-  config.final_norm = false;
-  config.embedding_dropout = 0.25f;
+  config.head.final_norm = false;
+  config.embedding.dropout = 0.25f;
   Transformer model(config, 7);
   Tensor x({4, 500, 24});
   x.fill(1);
@@ -284,7 +317,7 @@ TEST(Transformer, DropoutOfActivationsAndInputDropsTheirShareAndDiffersBetweenSt
   EXPECT_NE(y, model.forward(x, {3, 6, 1}).to_floats());
 
   config = small_transformer();
-  config.activation_dropout = 0.25f;
+  config.block.activation_dropout = 0.25f;
   Transformer deep(config, 7);
   const Tensor input = random_tensor({2, 13, 24}, 1);
   const Tensor first = deep.forward(input, seed);
@@ -311,11 +344,13 @@ TEST(Transformer, WithoutLayersTheFinalNormIsLeft) {
 }
 
 TEST(Transformer, EveryDropoutIsItsOwnInEachPartStepAndLayer) {
-  for (float TransformerConfig::*kind :
-       {&TransformerConfig::dropout, &TransformerConfig::attention_dropout, &TransformerConfig::activation_dropout,
-        &TransformerConfig::embedding_dropout}) {
+  for (const std::string kind : {"block", "attention", "activation", "embedding"}) {
     TransformerConfig config = small_transformer();
-    config.*kind = 0.5f;
+    float& rate = kind == "block"        ? config.block.dropout
+                  : kind == "attention"  ? config.attention.dropout
+                  : kind == "activation" ? config.block.activation_dropout
+                                         : config.embedding.dropout;
+    rate = 0.5f;
     Transformer model(config, 7);
     const Tensor x = random_tensor({2, 13, 24}, 1);
     const Tensor first = model.forward(x, {3, 5, 1});
@@ -323,7 +358,7 @@ TEST(Transformer, EveryDropoutIsItsOwnInEachPartStepAndLayer) {
     for (const StepSeed& other : {StepSeed{4, 5, 1}, StepSeed{3, 6, 1}, StepSeed{3, 5, 2}}) {
       EXPECT_FALSE(test::same_bits(first, model.forward(x, other)));
     }
-    if (kind == &TransformerConfig::embedding_dropout) continue;
+    if (kind == "embedding") continue;
     // The layers made alike, and one of them without effect: the other sees the same, but for its mask.
     std::vector<Parameter>& all = model.parameters();
     const auto at = [&](const std::string& name) {
@@ -370,7 +405,7 @@ TEST(Transformer, PublishedDefaultsTakeAnyLength) {
 
 TEST(Transformer, WithoutPositionsAPermutedEncoderInputGivesAPermutedOutput) {
   TransformerConfig config = small_transformer();
-  config.causal = false;
+  config.attention.causal = false;
   for (const Position position : {Position::none, Position::alibi}) {
     config.position = position;
     const Transformer model(config, 3);
@@ -389,7 +424,7 @@ TEST(Transformer, WithoutPositionsAPermutedEncoderInputGivesAPermutedOutput) {
 TEST(Transformer, LearnedPositionsEndAtTheirTable) {
   TransformerConfig config = small_transformer();
   config.position = Position::learned;
-  config.max_length = 10;
+  config.embedding.max_length = 10;
   const Transformer model(config);
   EXPECT_NO_THROW(model(random_tensor({1, 10, 24}, 1)));
   EXPECT_THROW(model(random_tensor({1, 11, 24}, 1)), Error);
@@ -415,8 +450,8 @@ TEST(TransformerPrecision, Bfloat16RaisesTheTolerance) {
     TransformerConfig config;
     config.layers = 1;
     config.d_model = 64;
-    config.heads = 4;
-    config.tolerance = tolerance;
+    config.attention.heads = 4;
+    config.attention.tolerance = tolerance;
     Transformer model(config, 3);
     model.set_precision(precision);
     return model(x);

@@ -24,11 +24,11 @@ LanguageModel windowed(Position position, int64_t window, int layers = windowed_
   TransformerConfig& t = config.transformer;
   t.layers = layers;
   t.d_model = 32;
-  t.heads = 4;
-  t.kv_heads = 2;
-  t.dropout = 0;
-  t.window = window;
-  t.causal = causal;
+  t.attention.heads = 4;
+  t.attention.kv_heads = 2;
+  t.block.dropout = 0;
+  t.attention.sliding_window = window;
+  t.attention.causal = causal;
   return LanguageModel(with_position(config, position, 3000), 3);
 }
 
@@ -187,7 +187,7 @@ TEST(Window, IsSavedAndGeneratedWith) {
   const test::TemporaryFolder folder;
   model.save(folder.path());
   const LanguageModel loaded = LanguageModel::load(folder.path());
-  EXPECT_EQ(loaded.config().transformer.window, 5);
+  EXPECT_EQ(loaded.config().transformer.attention.sliding_window, 5);
   const GenerateOptions options{.max_tokens = 300, .seed = 2};
   const std::string text = loaded.generate("Call me", options);
   EXPECT_EQ(text, model.generate("Call me", options));
@@ -203,8 +203,8 @@ TEST(Window, IsSavedAndGeneratedWith) {
 
 TEST(Window, ANegativeOneIsRefused) {
   TransformerConfig config;
-  config.window = -1;
-  test::expect_error<UsageError>([&] { config.validate(); }, "window is -1");
+  config.attention.sliding_window = -1;
+  test::expect_error<UsageError>([&] { config.validate(); }, "sliding_window is -1");
 }
 
 }  // namespace

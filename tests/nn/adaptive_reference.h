@@ -3,7 +3,7 @@
 
 #include <numeric>
 
-#include "nn/adaptive_bands.h"
+#include "nn/adaptive_input.h"
 #include "nn/reference.h"
 #include "testing.h"
 

@@ -1,11 +1,10 @@
-#include "nn/exp2.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
 #include <numbers>
 #include <vector>
 
+#include "nn/elementwise.h"
 #include "testing.h"
 
 namespace alibi::nn {

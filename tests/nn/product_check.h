@@ -5,7 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "nn/framed.h"
-#include "nn/onednn.h"
+#include "nn/products.h"
 #include "nn/reference.h"
 #include "testing.h"
 

@@ -1,8 +1,7 @@
-#include "nn/random_fill.h"
-
 #include <gtest/gtest.h>
 
 #include "alibi/error.h"
+#include "nn/elementwise.h"
 #include "testing.h"
 
 namespace alibi::nn {

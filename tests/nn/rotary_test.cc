@@ -1,5 +1,3 @@
-#include "nn/rotary.h"
-
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -7,6 +5,7 @@
 #include <vector>
 
 #include "alibi/error.h"
+#include "nn/positions.h"
 #include "testing.h"
 
 namespace alibi::nn {

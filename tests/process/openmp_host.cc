@@ -1,5 +1,5 @@
 // Results must not depend on what else a process has loaded. This one loads the library as a plugin, as Python does,
-// and then a second OpenMP for everybody: a name that is looked up from now on means the second, oneDNN goes on with
+// and then a second OpenMP for everybody: a name that is looked up from now on means the second, oneDNN continues with
 // the first.
 #include <dlfcn.h>
 #include <link.h>

@@ -23,6 +23,7 @@
 #include "core/isa.h"
 #include "core/parallel.h"
 #include "nn/onednn_engine.h"
+#include "nn/products.h"
 
 extern char** environ;
 
@@ -232,8 +233,8 @@ void signals_while_computing() {
     std::vector<int32_t> bytes(4096);
     for (size_t i = 0; i < bytes.size(); ++i) bytes[i] = static_cast<int32_t>(97 + i % 26);
     TrainOptions options;
-    options.length = 128;
-    options.tokens = 4 * 2048;
+    options.train_length = 128;
+    options.train_tokens = 4 * 2048;
     options.batch_tokens = 2048;
     LanguageModelConfig config = preset("tiny");
     config.transformer.layers = 2;
@@ -262,7 +263,7 @@ void lesser_machine() {
   require(best_isa() == Isa::avx2 && available_isas().size() == 2, "more than AVX2 is offered");
   const std::vector<float> predicted = predict();
   require(dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx2, "oneDNN uses more than AVX2");
-  require(!nn::has_products(DType::bfloat16), "bfloat16 products on AVX2");
+  require(!nn::product_provider().has_products(DType::bfloat16), "bfloat16 products on AVX2");
   // In float32 and in bfloat16, one after the other.
   float largest = 0;
   for (size_t i = 0; i < predicted.size() / 2; ++i) {

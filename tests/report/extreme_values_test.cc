@@ -19,8 +19,7 @@
 #include "report/markup_check.h"
 #include "report/sample_results.h"
 #include "report/summarize.h"
-#include "report/table.h"
-#include "report/verdict.h"
+#include "report/tables.h"
 
 namespace alibi::report {
 namespace {
@@ -84,7 +83,7 @@ std::string bad_number(const std::string& text) {
 /// All drawings and texts, each checked.
 void expect_bounded(const CompareResults& results) {
   const std::string page = report_html(results);
-  std::vector<std::string> drawings = {figure_svg(results), compact_figure_svg(results),
+  std::vector<std::string> drawings = {figure_svg(results),
                                        draw_attention(results.methods[0].attention, print_theme(), true)};
   for (const BarChart& chart : cost_charts(results)) drawings.push_back(draw(chart, page_theme()));
   for (const std::string& svg : drawings) {
@@ -93,7 +92,7 @@ void expect_bounded(const CompareResults& results) {
   }
   EXPECT_LT(page.size(), 300'000u);
   EXPECT_NO_THROW(testing::read_markup(page, true));
-  const std::string text = comparison_table(results) + verdict(results);
+  const std::string text = comparison_text(results);
   EXPECT_LT(text.size(), 20'000u);
   for (const std::string* all : {&page, &text}) EXPECT_EQ(bad_number(*all), "");
 }

@@ -44,16 +44,10 @@ std::vector<CompareResults> difficult_results() {
 }
 
 std::vector<std::string> drawings(const CompareResults& results) {
-  std::vector<std::string> all = {figure_svg(results),
-                                  draw(perplexity_chart(results), page_theme(), false),
+  std::vector<std::string> all = {figure_svg(results), draw(perplexity_chart(results), page_theme(), false),
                                   draw(loss_chart(results), page_theme(), false),
                                   draw(position_chart(results), page_theme(), false),
-                                  draw(context_chart(results), page_theme(), false),
-                                  draw(compacted(context_chart(results)), page_theme(), false),
-                                  compact_figure_svg(results),
-                                  draw(compacted(perplexity_chart(results)), page_theme(), false),
-                                  draw(compacted(loss_chart(results)), page_theme(), false),
-                                  draw(compacted(position_chart(results)), page_theme(), false)};
+                                  draw(context_chart(results), page_theme(), false)};
   for (const BarChart& chart : cost_charts(results)) all.push_back(draw(chart, page_theme()));
   return all;
 }
@@ -127,18 +121,37 @@ TEST(Figures, EveryMethodIsNamedAndEveryNumberHasAMarker) {
   }
 }
 
-TEST(Figures, TheCompactOneNamesEveryMethodAboveThePlot) {
-  const std::string svg = compact_figure_svg(testing::sample_results());
-  std::string texts;
-  double width = 0;
-  for (const Element& element : read_markup(svg)) {
-    if (element.name == "text") texts += element.text + "|";
-    if (element.name == "svg") width = number(element, "width");
+TEST(Figures, AMethodThatHasNotLearnedIsDashed) {
+  CompareResults results = testing::sample_results({{"alibi", 5.75, 0}, {"sinusoidal", 11, 0}});
+  EXPECT_EQ(figure_svg(results).find("Dashed: a method"), std::string::npos);
+  results.held_out.bigram_nll = std::log(11.2);
+  for (const LineChart& chart :
+       {perplexity_chart(results), loss_chart(results), position_chart(results), context_chart(results)}) {
+    const std::string svg = draw(chart, page_theme(), false);
+    EXPECT_NE(svg.find("Dashed: a method that has not learned yet."), std::string::npos) << chart.id;
+    size_t dashed = 0;
+    for (const Element& element : read_markup(svg)) {
+      const bool is_curve = element.name == "path" && element.attributes.at("stroke") == "var(--sinusoidal)";
+      dashed += is_curve && element.attributes.contains("stroke-dasharray");
+      EXPECT_FALSE(element.name == "path" && element.attributes.at("stroke") == "var(--alibi)" &&
+                   element.attributes.contains("stroke-dasharray"));
+    }
+    EXPECT_EQ(dashed, 1u) << chart.id;
   }
-  EXPECT_EQ(width, 400);
-  for (const char* text : {"|alibi|", "|sinusoidal|", "|none|", "|5.620|", "|14.53|", "|cannot run past 128|"}) {
-    EXPECT_NE(texts.find(text), std::string::npos) << text << " in " << texts;
+}
+
+TEST(Figures, WithoutAnyValueTheLabelIsWhole) {
+  CompareResults results = testing::sample_results({{"sinusoidal", 5.75, 0}});
+  for (EvaluationPoint& point : results.methods[0].evaluations) point.perplexity = NAN;
+  bool found = false;
+  const std::vector<Element> elements = read_markup(figure_svg(results));
+  for (const Element& element : elements) {
+    if (element.text.find("no value") == std::string::npos || element.name != "text") continue;
+    found = true;
+    const double width = text_width(element.text, number(element, "font-size"), true);
+    EXPECT_LE(number(element, "x") + width, number(elements.back(), "width"));
   }
+  EXPECT_TRUE(found);
 }
 
 TEST(Figures, BandsAreThoseOfTheSeeds) {

@@ -74,12 +74,14 @@ TEST(ReportJson, ReadsWhatItWrote) {
   both(1, [](RunResults& run) { run.per_position_nll[5] = NAN; });
   both(2, [](RunResults& run) { run.evaluations[8].perplexity = NAN; });
   for (MethodResults& method : results.methods) method.sample = method.runs[0].sample = "plain \"text\"\n\xE2\x82\xAC";
-  results.speed = {{"alibi", true, {{"train", 128, 1e4, 200, 1.25}, {"eval", 2048, NAN, NAN, NAN}}}};
+  results.speed = {{"alibi", true, {{"train", 128, 1e4, 200, 1.25, 3}, {"eval", 2048, NAN, NAN, NAN, 0}}}};
   both(0, [](RunResults& run) {
     run.attention = {512, {0, 1, 2}, {{0, 0, NAN, {0.25, 0.125}, {0.5, 0.25}}, {0, 1, 0.5, {0.5, NAN}, {1, 0}}}};
   });
+  results.held_out.bigram_nll = 2.5;
   const std::string text = to_json(results);
   const CompareResults read = results_from_json(text);
+  EXPECT_EQ(read.held_out.bigram_nll, 2.5);
   EXPECT_EQ(read.methods[0].attention.heads[1].slope, 0.5);
   EXPECT_EQ(read.methods[0].attention.distances, (std::vector<int64_t>{0, 1, 2}));
   EXPECT_TRUE(read.speed[0].all_keys);
@@ -148,7 +150,7 @@ json full_results() {
   RunResults& run = results.methods[0].runs[0];
   run.attention = {512, {0, 1, 2}, {{0, 0, 0.5, {0.25, 0.125}, {0.5, 0.25}}}};
   results.speed = {{"alibi", true, {{"train", 128, 1e4, 200, 1.25}}}};
-  results.held_out = {100, {40, 60}, {{"a.txt", 100, 100}}};
+  results.held_out = {100, {40, 60}, {{"a.txt", 100, 100}}, NAN};
   return json::parse(to_json(results));
 }
 

@@ -10,27 +10,6 @@
 namespace alibi::report {
 namespace {
 
-TEST(Statistics, QuantilesOfStudentsT) {
-  // Tables of the distribution, e.g. Abramowitz & Stegun, table 26.10, and for one and two degrees of freedom the
-  // closed forms tan(pi (p - 1/2)) and (2p - 1) / sqrt(2 p (1 - p)).
-  struct {
-    double p, degrees, expected;
-  } const table[] = {
-      {0.975, 1, 12.70620473617471},  {0.975, 2, 4.302652729749464},
-      {0.975, 3, 3.182446305283710},  {0.975, 4, 2.776445105197799},
-      {0.975, 5, 2.570581835636315},  {0.975, 9, 2.262157162740992},
-      {0.975, 30, 2.042272456301238}, {0.95, 4, 2.131846786326649},
-      {0.995, 10, 3.169272672616951}, {0.75, 1, 1.0},
-      {0.9, 7, 1.414923927602149},    {0.975, 1e6, 1.959966356874},
-  };
-  for (const auto& [p, degrees, expected] : table) {
-    const double found = student_t_quantile(p, degrees);
-    EXPECT_TRUE(std::abs(found - expected) <= 1e-9 * expected) << p << " " << degrees << ": " << found;
-    EXPECT_TRUE(std::abs(student_t_quantile(1 - p, degrees) + found) <= 1e-9 * expected);
-  }
-  EXPECT_TRUE(std::abs(student_t_quantile(0.5, 3)) <= 1e-9);
-}
-
 TEST(Statistics, MeanDeviationAndInterval) {
   const double values[] = {2.1, 1.9, 2.4};
   const Estimate found = estimate(values);

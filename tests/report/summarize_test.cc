@@ -79,6 +79,9 @@ TEST(Summarize, TheEarlyTokenCurseIsWhatIsLeftOfTheGain) {
   EXPECT_NEAR(curse->gain, 0.2, 1e-12);
   EXPECT_NEAR(curse->with_text, 0.05, 1e-12);
   EXPECT_NEAR(curse->share, 0.75, 1e-12);
+  RunResults small = run_of("a", 0, 2.0, 1.99);
+  small.context = run.context;
+  EXPECT_FALSE(early_token_curse({}, methods_of({small}, {})[0]).has_value()) << "a gain of 0.01 nats";
   run.context.clear();
   EXPECT_FALSE(early_token_curse({}, methods_of({run}, {})[0]).has_value());
   run = run_of("a", 0, 2.0, 2.1);
@@ -110,7 +113,7 @@ TEST(Merge, RunsOfSeveralComparisonsAreOne) {
   ASSERT_EQ(labelled.methods.size(), 4u);
   EXPECT_EQ(labelled.methods[2].name, "alibi, changed");
   EXPECT_EQ(style_of(labelled.methods[2].name).name, "alibi");
-  test::expect_error<Error>([&] { merge({{"one", one}, {"other", other}}); }, "other results");
+  test::expect_error<Error>([&] { merge({{"one", one}, {"other", other}}); }, "different results");
   other = one;
   other.held_out.bytes = 5;
   test::expect_error<Error>([&] { merge({{"one", one}, {"other", other}}); }, "the scored text in bytes is 0");

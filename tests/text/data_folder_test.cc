@@ -100,7 +100,7 @@ TEST(TokenFile, DamageIsFound) {
     expect_error([&] { read_token_file(path); }, path.string());
   }
   core::write_file(path, good + "1234");
-  expect_error([&] { read_token_file(path); }, "the header promises 100 ids");
+  expect_error([&] { read_token_file(path); }, "the header states 100 ids");
   for (size_t at = 0; at < good.size(); ++at) {
     std::string bytes = good;
     bytes[at] = static_cast<char>(bytes[at] ^ (1 << at % 8));

@@ -84,7 +84,7 @@ TEST(Tokenizer, LoadsWhatWasSaved) {
   EXPECT_EQ(tokenizer->decode(tokenizer->encode(all_bytes())), all_bytes());
 }
 
-TEST(Tokenizer, RefusesWhatWouldGiveOtherIds) {
+TEST(Tokenizer, WhatWouldGiveOtherIdsIsNotTheByteTokenizer) {
   const TemporaryFolder folder;
   ByteTokenizer().save(folder.path());
   const std::filesystem::path file = folder / "tokenizer.json";
@@ -113,7 +113,11 @@ TEST(Tokenizer, RefusesWhatWouldGiveOtherIds) {
     Json changed = good;
     changed[Json::json_pointer(place)] = value;
     core::write_file(file, changed.dump());
-    expect_error([&] { Tokenizer::load(folder.path()); }, file.string());
+    try {  // it is another tokenizer, or none
+      EXPECT_NE(Tokenizer::load(folder.path())->kind(), "byte") << place;
+    } catch (const Error& error) {
+      EXPECT_NE(std::string(error.what()).find(file.string()), std::string::npos) << error.what();
+    }
   }
   core::write_file(file, good.dump());
   EXPECT_NO_THROW(Tokenizer::load(folder.path()));

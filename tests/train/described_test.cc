@@ -1,4 +1,5 @@
-// Options as they are described: what every user of the description relies on, and the table in docs/training.md.
+// Options as they are described: what every user of the description relies on, and the table in
+// docs/reference/training.md.
 #include "train/described.h"
 
 #include <fmt/format.h>
@@ -112,7 +113,7 @@ template <class Options>
 std::vector<float> weights_with(const Option<Options>* option) {
   const test::TemporaryFolder folder;
   TrainOptions options = test::short_run();
-  options.tokens = 5 * options.batch_tokens;
+  options.train_tokens = 5 * options.batch_tokens;
   TrainRun run;
   run.folder = folder.path();
   if constexpr (std::is_same_v<Options, TrainRun>) {
@@ -145,25 +146,25 @@ std::string rows() {
     if (option.automatic) takes.emplace_back("auto");
     if (takes.empty()) takes.push_back(formats::text_of(option.range));
     text += fmt::format("| `--{}` | {} | {} | {} | {} |\n", option_key(option.name), option.help, default_text(option),
-                        fmt::join(takes, ", "), option.changes_result ? "" : "the same");
+                        fmt::join(takes, ", "), option.changes_result ? "no" : "yes");
   }
   return text;
 }
 
-/// ALIBI_WRITE_DOCS=1 writes it anew.
+/// ALIBI_WRITE_DOCS=1 writes the table again.
 TEST(OptionsTable, OfTheDocumentationIsThatOfTheOptions) {
-  const std::filesystem::path file = test::test_sources() / "../docs/training.md";
+  const std::filesystem::path file = test::test_sources() / "../docs/reference/training.md";
   std::string page = core::read_file(file);
   const std::string begin = "<!-- made by tests/train/described_test.cc -->\n\n", end = "\n<!-- to here -->";
   const size_t start = page.find(begin) + begin.size(), to = page.find(end, start);
   ASSERT_TRUE(start > begin.size() && to != std::string::npos) << "the comments around it are not found";
-  const std::string expected =
-      "| option | | default | takes | the result |\n|---|---|---|---|---|\n" + rows<TrainOptions>() + rows<TrainRun>();
+  const std::string expected = "| option | | default | takes | may change on resume |\n|---|---|---|---|---|\n" +
+                               rows<TrainOptions>() + rows<TrainRun>();
   if (std::getenv("ALIBI_WRITE_DOCS")) {
     core::write_file(file, page.replace(start, to - start, expected));
     GTEST_SKIP() << "wrote " << file;
   }
-  EXPECT_EQ(page.substr(start, to - start), expected) << "to write it anew: ALIBI_WRITE_DOCS=1";
+  EXPECT_EQ(page.substr(start, to - start), expected) << "to write it again: ALIBI_WRITE_DOCS=1";
 }
 
 }  // namespace

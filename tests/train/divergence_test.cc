@@ -22,7 +22,7 @@ using test::stream;
 /// Weights that are finite, and so large that nothing computed with them is.
 TrainOptions diverging(int64_t updates) {
   TrainOptions options = test::short_run();
-  options.tokens = updates * options.batch_tokens;
+  options.train_tokens = updates * options.batch_tokens;
   options.learning_rate = 1e19;
   options.warmup_fraction = 0;
   return options;
@@ -66,7 +66,7 @@ TEST(Divergence, TheRunThatWasToBeReplacedIsWhole) {
   run.overwrite = true;
   run.settings = "{\"other\": 1}";
   LanguageModel other = small_model();
-  test::expect_error<NotFiniteError>([&] { train(other, stream(1000), diverging(1), run); }, "is as it was");
+  test::expect_error<NotFiniteError>([&] { train(other, stream(1000), diverging(1), run); }, "is unchanged");
   EXPECT_TRUE(files_of(run.folder) == before);
   // What goes well replaces it, with all of its own lines.
   TrainOptions longer = test::short_run();

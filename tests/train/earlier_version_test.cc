@@ -22,8 +22,8 @@ constexpr int64_t kHalf = 3, kAll = 6;
 /// No option has its default, dropout needs the random numbers, and evaluations the held-out text.
 TrainOptions earlier_options() {
   TrainOptions options;
-  options.length = 16;
-  options.tokens = kAll * 64;
+  options.train_length = 16;
+  options.train_tokens = kAll * 64;
   options.batch_tokens = 64;
   options.micro_batch_tokens = 32;
   options.weight_decay = 0.25;
@@ -49,8 +49,8 @@ TrainOptions earlier_options() {
 
 LanguageModel earlier_model() {
   LanguageModelConfig config = test::small_config(1, 4, 2);
-  config.transformer.expansion = 2;
-  config.transformer.dropout = 0.1f;
+  config.transformer.block.expansion = 2;
+  config.transformer.block.dropout = 0.1f;
   return LanguageModel(config, 5);
 }
 

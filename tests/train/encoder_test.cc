@@ -11,7 +11,6 @@
 #include "testing.h"
 #include "train/batches.h"
 #include "train/small_run.h"
-#include "train/update.h"
 
 namespace alibi::training {
 namespace {
@@ -21,9 +20,9 @@ using test::stream;
 
 LanguageModelConfig encoder_config(Bidirectional form = Bidirectional::symmetric) {
   LanguageModelConfig config = test::small_config();
-  config.transformer.causal = false;
-  config.transformer.bidirectional = form;
-  config.transformer.dropout = 0.1f;
+  config.transformer.attention.causal = false;
+  config.transformer.attention.bidirectional = form;
+  config.transformer.block.dropout = 0.1f;
   return with_vocab_size(with_position(config, Position::alibi, 16), 257);
 }
 
@@ -68,11 +67,11 @@ TEST(Encoder, ShortBlocksBeginAtThePlacesOfWholeOnes) {
 /// The loss is the mean of what is asked for, and the gradients are those of that mean.
 TEST(Encoder, GradientsAreOfTheMeanOverWhatIsMasked) {
   LanguageModelConfig config = encoder_config();
-  config.transformer.dropout = 0;
+  config.transformer.block.dropout = 0;
   LanguageModel model(config, 1);
   TrainOptions options = short_run();
   const std::vector<int32_t> tokens = stream(1000);
-  BlockOrder order(tokens, options.length, 256, options.seed);
+  BlockOrder order(tokens, options.train_length, 256, options.seed);
   compute_gradients(model, order, 0, options);
   double squares = 0;
   for (const Parameter* parameter : model.parameters()) {
@@ -103,7 +102,7 @@ TEST(Encoder, LearnsWhatIsMasked) {
   for (const Bidirectional form : {Bidirectional::symmetric, Bidirectional::two_slopes}) {
     LanguageModel model(encoder_config(form), 1);
     TrainOptions options = short_run();
-    options.tokens = 100 * options.batch_tokens;
+    options.train_tokens = 100 * options.batch_tokens;
     const TrainResult result = train(model, stream(2000), options);
     EXPECT_GT(result.loss.front(), 5);
     EXPECT_LT(evaluate(model, stream(500), {.length = 16}).nll(), 1.8);  // letters alone: 2.2
@@ -116,10 +115,10 @@ TEST(Encoder, LearnsWhatIsMasked) {
 TEST(Encoder, MasksFollowTheUpdateHoweverItIsCut) {
   const auto losses = [](int64_t micro_batch, uint64_t seed) {
     LanguageModelConfig config = encoder_config();
-    config.transformer.dropout = 0;
+    config.transformer.block.dropout = 0;
     LanguageModel model(config, 1);
     TrainOptions options = short_run();
-    options.tokens = 4 * options.batch_tokens;
+    options.train_tokens = 4 * options.batch_tokens;
     options.micro_batch_tokens = micro_batch;
     options.seed = seed;
     return train(model, stream(1000), options).loss;
@@ -132,7 +131,7 @@ TEST(Encoder, MasksFollowTheUpdateHoweverItIsCut) {
 TEST(Encoder, ResumedRunsHaveTheBitsOfOthers) {
   const std::vector<int32_t> tokens = stream(1000), valid = stream(300);
   TrainOptions options = short_run();
-  options.tokens = 6 * options.batch_tokens;
+  options.train_tokens = 6 * options.batch_tokens;
   options.eval_steps = 2;
   TrainRun plain;
   plain.valid = valid;
@@ -156,7 +155,7 @@ TEST(Encoder, ResumedRunsHaveTheBitsOfOthers) {
     }
     model.save(folder / "saved");
     const LanguageModel loaded = LanguageModel::load(folder / "saved");
-    EXPECT_FALSE(loaded.config().transformer.causal);
+    EXPECT_FALSE(loaded.config().transformer.attention.causal);
     EXPECT_EQ(evaluate(loaded, valid, {.length = 50}).nll_sum, evaluate(model, valid, {.length = 50}).nll_sum);
   }
 }

@@ -10,9 +10,9 @@ LanguageModelConfig small_config() {
   LanguageModelConfig config;
   config.transformer.layers = 2;
   config.transformer.d_model = 8;
-  config.transformer.heads = 2;
-  config.transformer.expansion = 4;
-  config.transformer.bias = false;
+  config.transformer.attention.heads = 2;
+  config.transformer.block.expansion = 4;
+  config.transformer.block.bias = false;
   config.vocab_size = 50;
   return config;
 }

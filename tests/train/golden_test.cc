@@ -2,6 +2,7 @@
 // script that made them, are in golden/.
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 #include <filesystem>
@@ -15,7 +16,6 @@
 #include "shared_data.h"
 #include "train/batches.h"
 #include "train/small_run.h"
-#include "train/update.h"
 
 namespace alibi::training {
 namespace {
@@ -26,10 +26,10 @@ constexpr int64_t kSteps = 20;
 /// is more than one part.
 TrainOptions golden_options() {
   TrainOptions options;
-  options.length = 48;
+  options.train_length = 48;
   options.batch_tokens = 4 * 48;
   options.micro_batch_tokens = 2 * 48;
-  options.tokens = kSteps * options.batch_tokens;
+  options.train_tokens = kSteps * options.batch_tokens;
   options.learning_rate = 4e-3;
   options.warmup_steps = 5;
   options.weight_decay = 0.5;
@@ -42,10 +42,10 @@ TrainOptions golden_options() {
 
 LanguageModel golden_model(Position position) {
   LanguageModelConfig config = test::small_config();
-  config.transformer.t5_buckets = 16;
-  config.transformer.t5_max_distance = 40;
-  config.transformer.t5_rate_factor = 1;  // make_golden.py has one rate for all
-  return LanguageModel(with_position(config, position, golden_options().length), 11);
+  config.transformer.attention.t5_buckets = 16;
+  config.transformer.attention.t5_max_distance = 40;
+  config.transformer.attention.t5_rate_factor = 1;  // make_golden.py has one rate for all
+  return LanguageModel(with_position(config, position, golden_options().train_length), 11);
 }
 
 /// Each token follows from the one before, up to noise: there is something to learn, and all tokens occur.
@@ -81,7 +81,7 @@ void export_run(const std::filesystem::path& folder, Position position) {
   const std::vector<int32_t> tokens = golden_stream();
   const LanguageModel model = golden_model(position);
   model.save(folder);
-  BlockOrder order(tokens, options.length, model.tokenizer().end_of_text(), options.seed);
+  BlockOrder order(tokens, options.train_length, model.tokenizer().end_of_text(), options.seed);
   const int64_t count = blocks_per_update(options);
   std::vector<formats::NamedTensor> tensors;
   for (int64_t step = 0; step < options.steps(); ++step) {

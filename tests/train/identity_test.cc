@@ -78,6 +78,22 @@ TEST(Identity, AnOptionThatACheckpointDoesNotKnowHadItsDefault) {
             (std::vector<std::string>{"clip is 2.0, was 1.0"}));
 }
 
+TEST(Identity, FormerNamesMeanTheOptionsOfToday) {
+  const LanguageModel model = test::small_model();
+  const std::vector<int32_t> tokens = test::stream(100);
+  const formats::OrderedJson identity = identity_of(model, tokens, {}, test::short_run());
+  formats::Json older = formats::Json::parse(identity.dump());
+  for (const auto& [former, name] : {std::pair("length", "train_length"), std::pair("tokens", "train_tokens"),
+                                     std::pair("window", "sliding_window"), std::pair("slopes", "alibi_slopes")}) {
+    ASSERT_TRUE(older.contains(name)) << name;
+    older[former] = older[name];
+    older.erase(name);
+  }
+  EXPECT_EQ(differences(identity, older), std::vector<std::string>());
+  older["window"] = 7;
+  EXPECT_EQ(differences(identity, older), std::vector<std::string>{"sliding_window is 0, was 7"});
+}
+
 TEST(Identity, WhatBelongsToAnotherPositionMethodIsNoneOfIt) {
   const LanguageModel model = test::small_model();
   const std::vector<int32_t> tokens = test::stream(100);
@@ -101,7 +117,13 @@ TEST(Identity, WhatBelongsToAnotherPositionMethodIsNoneOfIt) {
 /// Changes one thing at a time; expects it, and nothing else, to be named, or nothing where there is no name.
 class Named {
  public:
-  Named() { config_.transformer = {.layers = 1, .d_model = 32, .heads = 4, .expansion = 2, .max_length = 16}; }
+  Named() {
+    config_.transformer = {.layers = 1,
+                           .d_model = 32,
+                           .attention = {.heads = 4},
+                           .block = {.expansion = 2},
+                           .embedding = {.max_length = 16}};
+  }
 
   void training(const std::string& name, const std::function<void(TrainOptions&)>& change) {
     TrainOptions options = test::short_run();
@@ -159,45 +181,54 @@ TEST(Identity, NamesEveryOptionThatDiffers) {
 
   named.model("position", [](auto& c) { c.transformer.position = Position::none; });
   named.model("layers", [](auto& c) { c.transformer.layers = 2; });
-  named.model("d_model", [](auto& c) { c.transformer.d_model = 64, c.transformer.expansion = 1; });
-  named.model("heads", [](auto& c) { c.transformer.heads = 8; });
-  named.model("kv_heads", [](auto& c) { c.transformer.kv_heads = 2; });
-  named.model("ffn_dim", [](auto& c) { c.transformer.expansion = 3; });
-  named.model("dropout", [](auto& c) { c.transformer.dropout = 0.25f; });
-  named.model("attention_dropout", [](auto& c) { c.transformer.attention_dropout = 0.25f; });
-  named.model("activation_dropout", [](auto& c) { c.transformer.activation_dropout = 0.25f; });
-  named.model("embedding_dropout", [](auto& c) { c.transformer.embedding_dropout = 0.25f; });
-  named.model("alibi_bias_max", [](auto& c) { c.transformer.alibi_bias_max = 4; });
-  named.model("causal", [](auto& c) { c.transformer.causal = false; });
-  named.model("bidirectional", [](auto& c) { c.transformer.bidirectional = Bidirectional::two_slopes; });
-  named.model("slopes", [](auto& c) { c.transformer.alibi_slopes = {0.5f}; });
-  named.model("slope_training", [](auto& c) { c.transformer.slope_training = SlopeTraining::learned; });
-  named.model("window", [](auto& c) { c.transformer.window = 5; });
+  named.model("d_model", [](auto& c) { c.transformer.d_model = 64, c.transformer.block.expansion = 1; });
+  named.model("heads", [](auto& c) { c.transformer.attention.heads = 8; });
+  named.model("kv_heads", [](auto& c) { c.transformer.attention.kv_heads = 2; });
+  named.model("ffn_dim", [](auto& c) { c.transformer.block.expansion = 3; });
+  named.model("dropout", [](auto& c) { c.transformer.block.dropout = 0.25f; });
+  named.model("attention_dropout", [](auto& c) { c.transformer.attention.dropout = 0.25f; });
+  named.model("activation_dropout", [](auto& c) { c.transformer.block.activation_dropout = 0.25f; });
+  named.model("embedding_dropout", [](auto& c) { c.transformer.embedding.dropout = 0.25f; });
+  named.model("alibi_bias_max", [](auto& c) { c.transformer.attention.alibi_bias_max = 4; });
+  named.model("causal", [](auto& c) { c.transformer.attention.causal = false; });
+  named.model("bidirectional", [](auto& c) { c.transformer.attention.bidirectional = Bidirectional::two_slopes; });
+  named.model("alibi_slopes", [](auto& c) { c.transformer.attention.alibi_slopes = {0.5f}; });
+  named.model("slope_training", [](auto& c) { c.transformer.attention.slope_training = SlopeTraining::learned; });
+  named.model("sliding_window", [](auto& c) { c.transformer.attention.sliding_window = 5; });
   named.model(
-      "t5_buckets", [](auto& c) { c.transformer.t5_buckets = 16; }, Position::t5);
+      "t5_buckets", [](auto& c) { c.transformer.attention.t5_buckets = 16; }, Position::t5);
   named.model(
-      "t5_max_distance", [](auto& c) { c.transformer.t5_max_distance = 64; }, Position::t5);
+      "t5_max_distance", [](auto& c) { c.transformer.attention.t5_max_distance = 64; }, Position::t5);
   named.model(
-      "t5_init", [](auto& c) { c.transformer.t5_init = 0.5; }, Position::t5);
+      "t5_init", [](auto& c) { c.transformer.attention.t5_init = 0.5; }, Position::t5);
   named.model(
-      "t5_rate_factor", [](auto& c) { c.transformer.t5_rate_factor = 4; }, Position::t5);
+      "t5_rate_factor", [](auto& c) { c.transformer.attention.t5_rate_factor = 4; }, Position::t5);
   named.model(
-      "rotary_theta", [](auto& c) { c.transformer.rotary_theta = 500; }, Position::rotary);
+      "rotary_theta", [](auto& c) { c.transformer.attention.rotary_theta = 500; }, Position::rotary);
   named.model(
-      "max_length", [](auto& c) { c.transformer.max_length = 32; }, Position::learned);
-  named.model("activation", [](auto& c) { c.transformer.activation = Activation::relu; });
-  named.model("norm", [](auto& c) { c.transformer.norm = Norm::rms_norm; });
-  named.model("norm_eps", [](auto& c) { c.transformer.norm_eps = 0.25f; });
-  named.model("bias", [](auto& c) { c.transformer.bias = false; });
-  named.model("final_norm", [](auto& c) { c.transformer.final_norm = true; });
-  named.model("tolerance", [](auto& c) { c.transformer.tolerance = 0.25f; });
+      "max_length", [](auto& c) { c.transformer.embedding.max_length = 32; }, Position::learned);
+  named.model("activation", [](auto& c) { c.transformer.block.activation = Activation::relu; });
+  named.model("norm", [](auto& c) { c.transformer.block.norm = Norm::rms_norm; });
+  named.model("norm_eps", [](auto& c) { c.transformer.block.norm_eps = 0.25f; });
+  named.model("bias", [](auto& c) { c.transformer.block.bias = false; });
+  named.model("final_norm", [](auto& c) { c.transformer.head.final_norm = true; });
+  named.model("tolerance", [](auto& c) { c.transformer.attention.tolerance = 0.25f; });
   named.model("vocab_size", [](auto& c) { c.vocab_size += 1; });
-  named.model("embedding_scale", [](auto& c) { c.embedding_scale = 0.25f; });
+  named.model("norm_bias", [](auto& c) { c.transformer.block.norm_bias = NormBias::never; });
+  named.model("residual", [](auto& c) { c.transformer.block.residual = Residual::normed; });
+  named.model("tied", [](auto& c) { c.transformer.head.tied = false; });
+  named.model("logit_scale", [](auto& c) { c.transformer.head.logit_scale = 0.25f; });
+  named.model("embedding_norm", [](auto& c) { c.transformer.embedding.norm = true; });
+  named.model("softmax_scale", [](auto& c) { c.transformer.attention.softmax_scale = 0.25; });
+  named.model("clip_qkv", [](auto& c) { c.transformer.attention.clip_qkv = 4; });
+  named.model("qk_norm", [](auto& c) { c.transformer.attention.qk_norm = true; });
+  named.model("embedding_scale", [](auto& c) { c.transformer.embedding.scale = 0.25f; });
   named.model("cutoffs", [](auto& c) { c.adaptive = AdaptiveConfig{.cutoffs = {100}}; });
   named.model("adaptive_dropout", [](auto& c) { c.adaptive = AdaptiveConfig{.cutoffs = {}, .dropout = 0.25f}; });
 
   std::set<std::string> all = named.names();
   all.insert({"parameters", "text_tokens", "text_fingerprint", "held_out_fingerprint"});  // what is no option
+  all.insert("normalized_head");  // it needs an untied head, so it never differs alone
   EXPECT_EQ(all, named.keys()) << "an option that this test does not change";
 }
 

@@ -1,8 +1,7 @@
-#include "train/loss_figure.h"
-
 #include <gtest/gtest.h>
 
 #include "report/markup_check.h"
+#include "train/metrics.h"
 
 namespace alibi::training {
 namespace {

@@ -122,7 +122,7 @@ TEST(Metrics, ContinueAfterAStepWithoutThoseThatCameLater) {
   for (const formats::Json& line : lines(folder)) steps.push_back(line["step"].get<int64_t>());
   EXPECT_EQ(steps, (std::vector<int64_t>{1, 2, 3, 4}));
   EXPECT_EQ(event_steps(folder), steps);
-  const Metrics anew(folder.path(), 0);
+  const Metrics fresh(folder.path(), 0);
   EXPECT_TRUE(lines(folder).empty());
   EXPECT_TRUE(event_steps(folder).empty());
 }

@@ -48,7 +48,7 @@ TEST(OptimizerState, NagFollowsTheDefinitionThroughWarmupAndClipping) {
   options.warmup_from = 1e-4;
   options.warmup_steps = 5;
   options.floor = 0.01;
-  options.tokens = 20;
+  options.train_tokens = 20;
   options.batch_tokens = 1;
   const Schedule schedule = options.schedule();
   std::vector<Parameter> all = parameters();

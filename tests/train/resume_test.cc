@@ -37,7 +37,7 @@ using test::weights;
 /// With dropout, parts of batches, more than one epoch and evaluations: everything that a resume must get right.
 TrainOptions varied_run(Optimizer optimizer) {
   TrainOptions options = short_run();
-  options.tokens = 12 * 256;
+  options.train_tokens = 12 * 256;
   options.optimizer = optimizer;
   if (optimizer == Optimizer::nag) options.learning_rate = 0.05;
   options.seed = 3;
@@ -382,7 +382,7 @@ TEST_F(Resume, WithoutAWholeCheckpointNothingIsRemoved) {
     const std::string message = test::message_of([&] { go(model, options, 5, resume); });
     for (const char* part :
          {"holds no whole checkpoint", "step-000003/training.safetensors: has the checksum",
-          "step-000002/training.safetensors: has the checksum", "To begin anew, remove that folder"}) {
+          "step-000002/training.safetensors: has the checksum", "To start again, remove that folder"}) {
       EXPECT_NE(message.find(part), std::string::npos) << message;
     }
   }
@@ -474,7 +474,7 @@ TEST_F(Resume, NumbersOfTheOptimizerThatAreNoneAreNamed) {
 TEST_F(Resume, ADamagedCheckpointOfTheBestWeightsIsNotTaken) {
   for (size_t i = 0; i < valid.size(); ++i) valid[i] = static_cast<int32_t>("zyx wvu tsr qpo "[i % 16]);
   TrainOptions options = varied_run(Optimizer::adamw);
-  options.tokens = 60 * 256;
+  options.train_tokens = 60 * 256;
   options.eval_steps = 2;
   options.patience = 3;
   LanguageModel model = small_model();
@@ -498,7 +498,7 @@ TEST_F(Resume, StopsEarlyWithTheBestWeightsAlsoAfterAResume) {
   // A held-out text of another kind: the better the model knows its own text, the worse it does here.
   for (size_t i = 0; i < valid.size(); ++i) valid[i] = static_cast<int32_t>("zyx wvu tsr qpo "[i % 16]);
   TrainOptions options = varied_run(Optimizer::adamw);
-  options.tokens = 60 * 256;
+  options.train_tokens = 60 * 256;
   options.eval_steps = 2;
   options.patience = 3;
   LanguageModel model = small_model();
@@ -533,7 +533,7 @@ TEST_F(Resume, WritingThatFailsLosesNothing) {
   run.on_step = [&](const TrainStatus&) { std::ofstream(blocked) << "in the way"; };
   expect_error([&] { train(second, tokens, options, run); }, "step-000005");
   fs::remove(blocked);
-  expect_error([&] { train(second, tokens, options, run); }, "The checkpoint of update 4 is whole");
+  expect_error([&] { train(second, tokens, options, run); }, "The checkpoint of update 4 is intact");
   EXPECT_EQ(newest_checkpoint(folder / "model")->step, 4);
   LanguageModel third = small_model();
   EXPECT_EQ(go(third, options).resumed_step, 4);

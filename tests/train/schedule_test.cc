@@ -51,7 +51,7 @@ TEST(Schedule, OfThePaper) {
   EXPECT_NEAR(schedule.at(83'500), 0.853568, 5e-7);
   EXPECT_NEAR(schedule.at(151'000), 0.50005, 5e-7);
   EXPECT_NEAR(schedule.at(218'500), 0.146532, 5e-7);
-  // The last update. fairseq would go on at 0.75 after it; we stay.
+  // The last update. fairseq would continue at 0.75 after it; we stay.
   EXPECT_NEAR(schedule.at(285'999), 1e-4, 1e-9);
   EXPECT_DOUBLE_EQ(schedule.at(286'000), 1e-4);
   EXPECT_DOUBLE_EQ(schedule.at(1'000'000), 1e-4);
@@ -68,8 +68,8 @@ TEST(TrainOptions, ThePapersRecipe) {
   const TrainOptions recipe = paper_recipe();
   recipe.validate();
   EXPECT_EQ(recipe.batch_tokens, 73'728);
-  EXPECT_EQ(recipe.length, 512);
-  EXPECT_EQ(recipe.batch_tokens % recipe.length, 0);
+  EXPECT_EQ(recipe.train_length, 512);
+  EXPECT_EQ(recipe.batch_tokens % recipe.train_length, 0);
   EXPECT_EQ(recipe.optimizer, Optimizer::nag);
   EXPECT_EQ(recipe.clip, 0.1);
   EXPECT_EQ(recipe.weight_decay, 0);
@@ -77,11 +77,11 @@ TEST(TrainOptions, ThePapersRecipe) {
 
 TEST(TrainOptions, WarmupInUpdatesOrAsAFraction) {
   TrainOptions options;
-  options.tokens = 1000;
+  options.train_tokens = 1000;
   options.batch_tokens = 10;
   options.warmup_fraction = 0.25;
   EXPECT_EQ(options.schedule().warmup_steps, 25);
-  options.tokens = 1010;
+  options.train_tokens = 1010;
   EXPECT_EQ(options.schedule().warmup_steps, 26) << "25.25, rounded up";
   options.warmup_steps = 7;
   EXPECT_EQ(options.schedule().warmup_steps, 7);

@@ -14,16 +14,16 @@ inline LanguageModelConfig small_config(int layers = 2, int d_model = 32, int he
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = layers;
   config.transformer.d_model = d_model;
-  config.transformer.heads = heads;
+  config.transformer.attention.heads = heads;
   return config;
 }
 
 inline LanguageModel small_model(Position position = Position::alibi, float dropout = 0,
                                  SlopeTraining slope_training = SlopeTraining::fixed) {
   LanguageModelConfig config = small_config();
-  config.transformer.dropout = dropout;
-  config.transformer.slope_training = slope_training;
-  config.transformer.t5_buckets = 16;
+  config.transformer.block.dropout = dropout;
+  config.transformer.attention.slope_training = slope_training;
+  config.transformer.attention.t5_buckets = 16;
   return LanguageModel(with_position(config, position, 16), 1);
 }
 
@@ -37,8 +37,8 @@ inline std::vector<int32_t> stream(int64_t count) {
 /// 30 updates.
 inline TrainOptions short_run() {
   TrainOptions options;
-  options.length = 16;
-  options.tokens = 30 * 256;
+  options.train_length = 16;
+  options.train_tokens = 30 * 256;
   options.batch_tokens = 256;
   options.micro_batch_tokens = 128;
   options.learning_rate = 5e-3;

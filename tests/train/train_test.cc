@@ -9,7 +9,7 @@
 
 #include "alibi/error.h"
 #include "alibi/runtime.h"
-#include "nn/widened_product.h"
+#include "nn/products.h"
 #include "temporary_folder.h"
 #include "testing.h"
 #include "train/batches.h"
@@ -75,7 +75,7 @@ TEST(Train, WritesACheckpointAfterEverySoManyUpdates) {
   const test::TemporaryFolder folder;
   LanguageModel model = small_model();
   TrainOptions options = short_run();
-  options.tokens = 8 * options.batch_tokens;
+  options.train_tokens = 8 * options.batch_tokens;
   TrainRun run;
   run.folder = folder / "model";
   run.checkpoint_steps = 3;
@@ -95,7 +95,7 @@ TEST(Train, UpdatesAreClipped) {
     LanguageModel model = small_model();
     const std::vector<float> before = test::weights(model);
     TrainOptions options = short_run();
-    options.tokens = options.batch_tokens;
+    options.train_tokens = options.batch_tokens;
     options.optimizer = Optimizer::nag;
     options.momentum = options.weight_decay = 0;
     options.schedule_kind = ScheduleKind::constant;
@@ -115,7 +115,7 @@ TEST(Train, UpdatesAreClipped) {
 TEST(Train, ReportsTheRateOfTheUpdateItself) {
   LanguageModel model = small_model();
   TrainOptions options = short_run();
-  options.tokens = 6 * 256;
+  options.train_tokens = 6 * 256;
   options.warmup_steps = 3;
   std::vector<double> rates;
   train(model, stream(1000), options, [&](const TrainStatus& status) { rates.push_back(status.learning_rate); });
@@ -130,7 +130,7 @@ TEST(Train, SameSeedSameBitsAtAnyThreadCountAndOtherSeedOtherLosses) {
     set_threads(count);
     LanguageModel model = small_model(Position::alibi, 0.1f);
     TrainOptions options = short_run();
-    options.tokens = 6 * 256;
+    options.train_tokens = 6 * 256;
     options.seed = seed;
     std::vector<float> losses = train(model, stream(1003), options).loss;
     for (const Parameter* parameter : model.parameters()) losses.push_back(parameter->value.to_floats().back());
@@ -146,7 +146,7 @@ TEST(Train, PartsOfABatchAddUpToTheBatch) {
   const auto losses = [](int64_t micro_batch_tokens) {
     LanguageModel model = small_model();
     TrainOptions options = short_run();
-    options.tokens = 5 * 256;
+    options.train_tokens = 5 * 256;
     options.micro_batch_tokens = micro_batch_tokens;
     return train(model, stream(1003), options).loss;
   };
@@ -177,9 +177,10 @@ TEST(Train, ALossThatIsNoNumberStopsWithTheStep) {
 TEST(Train, BadOptionsAreUsageErrors) {
   LanguageModel model = small_model();
   for (const auto& change : std::vector<std::function<void(TrainOptions&)>>{
-           [](auto& o) { o.length = 0; }, [](auto& o) { o.tokens = 0; }, [](auto& o) { o.learning_rate = 0; },
-           [](auto& o) { o.batch_tokens = 0; }, [](auto& o) { o.beta2 = 1; }, [](auto& o) { o.clip = -1; },
-           [](auto& o) { o.batch_tokens = o.tokens + 1; }, [](auto& o) { o.length = 1001; }}) {
+           [](auto& o) { o.train_length = 0; }, [](auto& o) { o.train_tokens = 0; },
+           [](auto& o) { o.learning_rate = 0; }, [](auto& o) { o.batch_tokens = 0; }, [](auto& o) { o.beta2 = 1; },
+           [](auto& o) { o.clip = -1; }, [](auto& o) { o.batch_tokens = o.train_tokens + 1; },
+           [](auto& o) { o.train_length = 1001; }}) {
     TrainOptions options = short_run();
     change(options);
     EXPECT_THROW(train(model, stream(1000), options), UsageError);
@@ -205,7 +206,7 @@ TEST(Train, RecomputingChangesNoBit) {
   const auto losses = [](bool recompute) {
     LanguageModel model = small_model(Position::alibi, 0.1f);
     TrainOptions options = short_run();
-    options.tokens = 5 * 256;
+    options.train_tokens = 5 * 256;
     options.recompute = recompute;
     return train(model, stream(1003), options).loss;
   };
@@ -219,9 +220,9 @@ TEST(TrainPlan, MemoryIsWhatTensorsTake) {
   for (const bool recompute : {false, true}) {
     for (const Precision precision : {Precision::f32, Precision::bf16}) {
       TrainOptions options;
-      options.length = 256;
+      options.train_length = 256;
       options.batch_tokens = options.micro_batch_tokens = 2048;
-      options.tokens = 2 * 2048;
+      options.train_tokens = 2 * 2048;
       options.precision = precision;
       options.recompute = recompute;
       const TrainPlan plan = plan_training(config, options);

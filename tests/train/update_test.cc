@@ -1,10 +1,9 @@
-#include "train/update.h"
-
 #include <gtest/gtest.h>
 
 #include <numeric>
 
 #include "testing.h"
+#include "train/batches.h"
 #include "train/small_run.h"
 
 namespace alibi::training {
@@ -16,7 +15,7 @@ TEST(Update, AShortLastBlockWeighsByItsTokens) {
   TrainOptions options = test::short_run();
   options.batch_tokens = 3 * 16;
   LanguageModel model = test::small_model();
-  BlockOrder order(tokens, options.length, 256, options.seed);
+  BlockOrder order(tokens, options.train_length, 256, options.seed);
   ASSERT_EQ(blocks_per_update(options), order.blocks_per_epoch());
 
   double nll = 0;

@@ -20,9 +20,9 @@ void make(const char* folder) {
   alibi::TransformerConfig& t = config.transformer;
   t.layers = 3;
   t.d_model = 96;
-  t.heads = 12;  // no power of two: two formulas of the slopes meet
-  t.norm_eps = 0.25f;
-  t.dropout = t.embedding_dropout = t.attention_dropout = t.activation_dropout = 0.3f;
+  t.attention.heads = 12;  // no power of two: two formulas of the slopes meet
+  t.block.norm_eps = 0.25f;
+  t.block.dropout = t.embedding.dropout = t.attention.dropout = t.block.activation_dropout = 0.3f;
   config.train_length = 100000;
   alibi::LanguageModel model(config, 7);
   // Larger than a new model's, so that scores of the attention differ.

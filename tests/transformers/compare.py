@@ -36,7 +36,7 @@ def run(*words):
 
 def train(folder, *options):
     run(ALIBI, "train", folder.parent / "text.txt", "--valid", folder.parent / "held-out.txt", "--out", folder,
-        "--length", TRAINED_AT, "--tokens", "60k", "--batch-tokens", "512", *options)
+        "--train-length", TRAINED_AT, "--train-tokens", "60k", "--batch-tokens", "512", *options)
 
 
 def opened(folder):

@@ -1,4 +1,4 @@
-// Calls back into Python from work that goes on without the interpreter's lock.
+// Calls back into Python from work that runs without the interpreter's lock.
 #pragma once
 
 #include <nanobind/nanobind.h>

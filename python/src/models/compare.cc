@@ -107,25 +107,27 @@ nb::dict results_of(const CompareResults& results) {
 }
 
 nb::dict compare_methods(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
-                         const std::string& field, const nb::dict& tokenizer, const std::vector<std::string>& methods,
-                         const std::string& preset_name, std::optional<float> dropout, int64_t seeds,
-                         std::vector<int64_t> train_lengths, std::vector<int64_t> lengths, int64_t stride, bool stream,
-                         int64_t eval_tokens, int64_t sample_tokens, int64_t timing_rounds,
-                         std::vector<double> tune_rates, nb::dict given, const std::string& out, bool overwrite,
-                         nb::handle on_progress) {
+                         const std::string& field, const nb::dict& tokenizer,
+                         const std::optional<std::vector<std::string>>& positions, const std::string& preset_name,
+                         std::optional<float> dropout, int64_t seeds, std::vector<int64_t> train_lengths,
+                         std::vector<int64_t> lengths, int64_t stride, bool one_pass, int64_t eval_tokens,
+                         int64_t sample_tokens, int64_t timing_rounds, std::vector<double> tune_rates, nb::dict given,
+                         const std::string& out, bool overwrite, nb::handle on_progress) {
   CompareOptions options = compare_defaults(preset_name);
   options.texts = texts;
   options.valid = valid;
   options.field = field;
   options.tokenizer = tokenizer_of(tokenizer);
-  options.methods.clear();
-  for (const std::string& name : methods) options.methods.push_back(position_from(name));
+  if (positions) {
+    options.positions.clear();
+    for (const std::string& name : *positions) options.positions.push_back(position_from(name));
+  }
   options.dropout = dropout;
   options.seeds = seeds;
   options.train_lengths = std::move(train_lengths);
   options.lengths = std::move(lengths);
   options.stride = stride;
-  options.stream = stream;
+  options.one_pass = one_pass;
   options.eval_tokens = eval_tokens;
   options.sample_tokens = sample_tokens;
   options.timing_rounds = timing_rounds;
@@ -135,7 +137,7 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
   options.command = "alibi.compare(...)";
   const bool own_batch = given.contains("batch_tokens");
   take_options(options.train, given, "compare");
-  if (!own_batch) options.train.batch_tokens = std::min(options.train.batch_tokens, options.train.tokens);
+  if (!own_batch) options.train.batch_tokens = std::min(options.train.batch_tokens, options.train.train_tokens);
   options.model = take_model_options(given, "compare");
   refuse_rest(given, "compare");
 
@@ -160,8 +162,8 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
 }  // namespace
 
 void bind_compare(nb::module_& m) {
-  m.def("compare", compare_methods, "texts"_a, "valid"_a, "field"_a, "tokenizer"_a, "methods"_a, "preset"_a,
-        "dropout"_a.none(), "seeds"_a, "train_lengths"_a, "lengths"_a, "stride"_a, "stream"_a, "eval_tokens"_a,
+  m.def("compare", compare_methods, "texts"_a, "valid"_a, "field"_a, "tokenizer"_a, "positions"_a.none(), "preset"_a,
+        "dropout"_a.none(), "seeds"_a, "train_lengths"_a, "lengths"_a, "stride"_a, "one_pass"_a, "eval_tokens"_a,
         "sample_tokens"_a, "timing_rounds"_a, "tune_rates"_a, "options"_a, "out"_a, "overwrite"_a,
         "on_progress"_a.none());
 }

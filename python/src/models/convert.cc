@@ -91,6 +91,22 @@ std::span<const int32_t> tokens_of(const Tensor& ids) {
   return {ids.data<int32_t>(), static_cast<size_t>(ids.elements())};
 }
 
+/// What `given` has under the option's name or its former name, taken out of it; empty: nothing.
+template <class Options>
+nb::object taken(const Option<Options>& option, nb::dict& given, const char* operation) {
+  nb::object value;
+  for (const char* name : {option.name, option.older_name}) {
+    if (!name || !given.contains(name)) continue;
+    if (value.is_valid()) {
+      throw UsageError("[" + std::string(operation) + "] " + name + " is the former name of " + option.name +
+                       "; give one of them");
+    }
+    value = given[name];
+    nb::del(given[name]);
+  }
+  return value;
+}
+
 template <class Options>
 void take_options(Options& options, nb::dict& given, const char* operation) {
   const Options usual;
@@ -99,14 +115,12 @@ void take_options(Options& options, nb::dict& given, const char* operation) {
     if (option.instead_of && given.contains(option.instead_of)) option.set(options, option.get(usual));
   }
   for (const Option<Options>& option : options_of<Options>) {
-    const bool is_given = given.contains(option.name);
-    const bool is_automatic = option.automatic && (!is_given || given[option.name].equal(nb::str("auto")));
-    if (is_automatic) {
+    const nb::object value = taken(option, given, operation);
+    if (option.automatic && (!value.is_valid() || value.equal(nb::str("auto")))) {
       option.set(options, std::string(option.automatic()));
-    } else if (is_given) {
-      option.set(options, value_of(given[option.name], option.get(options), option.range, operation, option.name));
+    } else if (value.is_valid()) {
+      option.set(options, value_of(value, option.get(options), option.range, operation, option.name));
     }
-    if (is_given) nb::del(given[option.name]);
   }
 }
 template void take_options(TrainOptions&, nb::dict&, const char*);
@@ -115,9 +129,10 @@ ModelOptions take_model_options(nb::dict& given, const char* operation) {
   ModelOptions options;
   const LanguageModelConfig usual;
   for (const ConfigField& field : options_of<LanguageModelConfig>) {
-    if (!given.contains(field.name)) continue;
-    options.set(field.name, value_of(given[field.name], field.get(usual), field.range, operation, field.name));
-    nb::del(given[field.name]);
+    const nb::object value = taken(field, given, operation);
+    if (value.is_valid()) {
+      options.set(field.name, value_of(value, field.get(usual), field.range, operation, field.name));
+    }
   }
   return options;
 }

@@ -1,4 +1,4 @@
-// Values of the library as Python's, and the other way round. With the interpreter's lock.
+// Converts values of the library to Python's and back. With the interpreter's lock.
 #pragma once
 
 #include <nanobind/nanobind.h>

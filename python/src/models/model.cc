@@ -60,14 +60,14 @@ nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t
   return result;
 }
 
-nb::object score(const LanguageModel& model, nb::handle ids, int64_t length) {
+nb::object score(const LanguageModel& model, nb::handle ids, int64_t context_length) {
   constexpr size_t piece = 1024;  // tokens between two looks for Ctrl-C
   const Tensor read = ids_of(ids, "score");
   Callbacks callbacks{nb::handle(Py_None)};
   std::vector<float> nll;
   {
     const nb::gil_scoped_release others_run;
-    Scorer scorer(model, {.length = length});
+    Scorer scorer(model, {.context_length = context_length});
     for (std::span<const int32_t> rest = tokens_of(read); !rest.empty() && callbacks.look_for_signals();) {
       const std::span<const int32_t> part = rest.first(std::min(piece, rest.size()));
       const std::vector<float> scored = scorer.score(part);
@@ -119,10 +119,10 @@ nb::dict describe(const LanguageModel& model) {
   const LanguageModelConfig& config = model.config();
   nb::dict result;
   for (const ConfigField& field : config_fields()) {
-    if (field.belongs_to(config.transformer.position)) result[field.recorded_name()] = nb::cast(field.get(config));
+    if (field.belongs_to(config.transformer.position)) result[field.name] = nb::cast(field.get(config));
   }
   result["parameters"] = model.parameter_count();
-  result["tokenizer"] = std::string(model.tokenizer().kind());
+  result["tokenizer"] = model.has_tokenizer() ? nb::cast(std::string(model.tokenizer().kind())) : nb::none();
   return result;
 }
 
@@ -192,6 +192,25 @@ void bind_model(nb::module_& m) {
           },
           "ids"_a)
       .def(
+          "generate_ids",
+          [](const LanguageModel& model, nb::handle ids, int64_t max_tokens, double temperature, uint64_t seed) {
+            const Tensor prompt = ids_of(ids, "generate_ids");
+            Callbacks callbacks{nb::none()};
+            GenerateOptions options;
+            options.max_tokens = max_tokens;
+            options.temperature = temperature;
+            options.seed = seed;
+            options.on_token = [&](int32_t) { return callbacks.look_for_signals(); };
+            std::vector<int32_t> made;
+            {
+              const nb::gil_scoped_release others_run;
+              made = model.generate_ids(tokens_of(prompt), options);
+            }
+            callbacks.rethrow();
+            return array_of(std::move(made));
+          },
+          "ids"_a, "max_tokens"_a, "temperature"_a, "seed"_a)
+      .def(
           "embed",
           [](const LanguageModel& model, const std::vector<std::string>& texts, const std::string& pooling,
              bool normalize) {
@@ -203,7 +222,7 @@ void bind_model(nb::module_& m) {
             return array_of(std::move(vectors));
           },
           "texts"_a, "pooling"_a, "normalize"_a)
-      .def("score", score, "ids"_a, "length"_a)
+      .def("score", score, "ids"_a, "context_length"_a)
       .def("evaluate", evaluate_model, "ids"_a, "length"_a, "stride"_a, "on_progress"_a.none())
       .def(
           "generate",

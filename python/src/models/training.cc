@@ -55,7 +55,7 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   TrainOptions options = training_defaults(preset_name);
   const bool own_batch = given.contains("batch_tokens");
   take_options(options, given, "train");
-  if (!own_batch) options.batch_tokens = std::min(options.batch_tokens, options.tokens);
+  if (!own_batch) options.batch_tokens = std::min(options.batch_tokens, options.train_tokens);
   ModelRecipe recipe{.preset = preset_name,
                      .position = position_from(position),
                      .options = take_model_options(given, "train"),
@@ -63,11 +63,11 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
                      .from = from,
                      .tokenizer = tokenizer_of(tokenizer)};
   if (!from.empty() && (!recipe.options.empty() || dropout)) {
-    throw UsageError("[train] from_model begins with a model that has its shape; leave out the options of the model");
+    throw UsageError("[train] from_model takes the shape from the model; leave out the options of the model");
   }
   refuse_rest(given, "train");
   options.validate();
-  if (resume && overwrite) throw UsageError("[train] resume goes on with a run, overwrite replaces it; choose one");
+  if (resume && overwrite) throw UsageError("[train] resume continues a run and overwrite replaces it; choose one");
 
   Callbacks callbacks(on_progress);
   std::optional<LanguageModel> model;
@@ -80,7 +80,7 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
     data = recipe.read_text(texts, valid, {}, field);
     options.check_text(static_cast<int64_t>(data.train.tokens.size()));
     warning = held_out_warning(data);
-    model.emplace(recipe.model(options.length, data.tokenizer, options.seed));
+    model.emplace(recipe.model(options.train_length, data.tokenizer, options.seed));
     TrainRun run;
     run.folder = out;
     run.resume = resume;
@@ -109,7 +109,7 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
   trained["loss"] = array_of(std::move(result.loss));
   trained["evaluations"] = nb::tuple(evaluations);
   trained["end"] = name_of_end(result.end);
-  trained["train_length"] = options.length;
+  trained["train_length"] = options.train_length;
   trained["train_bytes"] = data.train_bytes;
   trained["valid_bytes"] = data.valid_bytes;
   trained["valid_tokens"] = array_of(std::vector<int32_t>(data.valid.tokens.begin(), data.valid.tokens.end()));

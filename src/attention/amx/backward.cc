@@ -6,10 +6,10 @@
 //   dS^T = P^T * dP^T
 //   dV += P^T dO,   dK += dS^T Q * scale,   dQ^T += K^T dS^T * scale
 //
-// With dropout, Z the mask and kept the factor of what it leaves, P^T and dP^T are multiplied by kept Z before their
-// last use. The factor kept is left out until sums are written: dP lacks it, delta is divided by it.
+// With dropout, Z is the mask and `kept` the factor of the weights that remain. P^T and dP^T are multiplied by kept Z
+// before their last use. The factor `kept` is applied when sums are written: dP lacks it, and delta is divided by it.
 //
-// A few key blocks and a few query blocks are taken together, so that each sum is loaded and stored once for several
+// A few key blocks and a few query blocks are computed together, so that each sum is loaded and stored once for several
 // products.
 #if defined(__x86_64__)
 #include "attention/amx/backward.h"
@@ -29,8 +29,8 @@ ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 namespace {
 
-constexpr int64_t group_keys = 2;     ///< key blocks taken together
-constexpr int64_t group_queries = 4;  ///< query blocks taken together
+constexpr int64_t group_keys = 2;     ///< key blocks that are computed together
+constexpr int64_t group_queries = 4;  ///< query blocks that are computed together
 
 class Backward {
  public:
@@ -73,7 +73,7 @@ class Backward {
     }
   }
 
-  /// False if what was packed is not finite.
+  /// False if packed values are not finite.
   bool run() {
     pack_keys();
     const auto bytes = static_cast<size_t>(task_.key_blocks * block_size_) * sizeof(float);
@@ -172,7 +172,7 @@ class Backward {
       float* delta = minus_delta_ + b * block_rows;
       row_products(dout, queries_at(problem_.out, head, b), delta);
       for (int64_t i = 0; i < block_rows; ++i) {
-        constexpr float no_weight = 1e30f;  // rows that are not there
+        constexpr float no_weight = 1e30f;  // rows beyond the end
         delta[i] = -delta[i] / kept_;
         log_sums_[b * block_rows + i] =
             i < rows ? lse[sequence_.query_begin + row + i] * std::numbers::log2e_v<float> : no_weight;
@@ -222,7 +222,7 @@ class Backward {
   struct Head {
     const HeadPlan& plan;
     Ramps& ramps;
-    DiagonalSums* diagonals;  ///< null if nobody asked for the gradient of the bias
+    DiagonalSums* diagonals;  ///< null if the gradient of the bias is not wanted
   };
 
   /// Key blocks [key, key + group_keys) and query blocks [query, query + group_queries) of the spans.
@@ -337,8 +337,8 @@ class Backward {
   const AttentionState& state_;
   const VisitedBlocks& visited_;
   const GradientSums& sums_;
-  std::vector<BiasGradient>& bias_;  ///< of each head of the group; empty if nobody asked
-  float kept_;                       ///< what dropout multiplies the rest with
+  std::vector<BiasGradient>& bias_;  ///< of each head of the group; empty if not wanted
+  float kept_;                       ///< the factor that dropout applies to the weights that remain
   const Sequence& sequence_;
   int64_t steps_;
   int64_t block_size_;  ///< values of a block: 32 * head_dim rounded up to 32

@@ -1,7 +1,7 @@
-// How the backward pass on AMX is cut. The keys and the queries of a sequence are cut into spans; a task takes one key
-// span and one query span, and adds its share to the gradients of both. Tasks run in waves: within a wave no two touch
-// the same span, so sums need neither locks nor copies, and the order of the waves fixes their bits. Heads whose waves
-// have work enough for many threads are done part by part, so that the sums of one part are memory for the next.
+// How the backward pass on AMX is divided. The keys and the queries of a sequence are cut into spans. A task computes
+// one key span with one query span and adds to the gradients of both. Tasks run in waves. No two tasks of a wave use
+// the same span, so sums need neither locks nor copies, and the order of the waves determines their bits. Heads are
+// computed in parts with enough work for many threads, and the next part reuses the memory of the sums.
 #pragma once
 
 #include <cstdint>
@@ -37,20 +37,20 @@ class VisitedBlocks {
   std::vector<Range> visited_;
 };
 
-/// Key/value heads that are done together: numbers [begin, end), counted head by head of each sequence, and their
-/// tasks in waves, each with the most work first.
+/// Key/value heads that are computed together: numbers [begin, end), counted head by head within each sequence. Their
+/// tasks are in waves, each by decreasing work.
 struct BackwardPart {
   int64_t begin = 0, end = 0;
   std::vector<std::vector<BackwardTask>> waves;
 };
 std::vector<BackwardPart> backward_parts(const Problem& problem, const VisitedBlocks& visited);
 
-/// Float32 sums that outlive a task: those of spans that several tasks add to. Each part begins anew.
+/// Float32 sums of spans that several tasks add to. Each part starts at zero.
 class GradientSums {
  public:
   GradientSums(const Problem& problem, const std::vector<BackwardPart>& parts);
   void start(const BackwardPart& part);
-  /// False where every span has one task, which keeps its own.
+  /// False if every span has only one task, which has its own sums.
   bool used() const { return used_; }
   float* dq(size_t sequence, int64_t head, int64_t block) const {
     const int64_t group = problem_.group();
@@ -80,8 +80,8 @@ class GradientSums {
   std::vector<int64_t> base_;  ///< first block of each head of the part
 };
 
-/// `bias` takes the task's share of the gradient of the bias of each head of its group, unless it is empty. False if an
-/// input held infinity or NaN, which these products do not keep apart: the results are void.
+/// Adds the task's part of the gradient of the bias of each head of its group to `bias`, unless that is empty. Returns
+/// false if an input has infinity or NaN, with which these products cannot be computed. Then the results are undefined.
 bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
                    const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>& bias);
 

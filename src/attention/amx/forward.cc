@@ -1,10 +1,10 @@
-// Forward attention on AMX. A task holds some blocks of 32 queries of one head. Each visits its key blocks from the
-// diagonal outwards, in items of several blocks: the scores of each block as S^T = K Q^T, so that a row's maximum, sum
-// and bias are vector lanes; the weights P^T, rounded to bfloat16 and laid out for the next product; and then
-// O^T += V^T P^T over the whole item.
+// Forward attention on AMX. A task has some blocks of 32 queries of one head. Each visits its key blocks from the
+// diagonal outwards, in items of several blocks. It computes the scores of each block as S^T = K Q^T, so that a row's
+// maximum, sum and bias are vector lanes, then the weights P^T, rounded to bfloat16 in the layout of the next product,
+// and then O^T += V^T P^T over the whole item.
 //
-// Where scale * |q| * max |k| is small, as it is in trained models, the softmax needs no running maximum: its reference
-// is 0 and nothing can overflow. Elsewhere it is the online softmax (Milakov & Gimelshein 2018), item by item.
+// If scale * |q| * max |k| is small, as it is in trained models, the softmax needs no running maximum: its reference is
+// 0 and nothing can overflow. Otherwise it is the online softmax (Milakov & Gimelshein 2018), item by item.
 #if defined(__x86_64__)
 #include <cmath>
 #include <numbers>
@@ -22,9 +22,10 @@ ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 namespace {
 
-/// Key blocks of an item: enough to pay for loading and storing O, few enough that P stays in the first-level cache.
+/// Key blocks of an item: enough that loading and storing O costs little, but few enough that P fits the first-level
+/// cache.
 constexpr int64_t item_blocks = 8;
-/// Scores that need no running maximum lie within +-this, in units of exp2: sums then keep 60 binary orders both ways.
+/// Scores within +-this, in units of exp2, need no running maximum: sums keep 60 binary orders of magnitude both ways.
 constexpr float safe_score = 64;
 
 /// A query block and its softmax so far.
@@ -139,7 +140,7 @@ class Forward {
     q.rows = left < block_rows ? left : block_rows;
     q.position = sequence_.query_offset + q.row;
     const Range seen = plan_.blocks_seen(q.position, q.position + q.rows - 1);
-    const int64_t own = (q.position + q.rows - 1) / block_rows;  // the last row's own key
+    const int64_t own = (q.position + q.rows - 1) / block_rows;  // contains the key at the last row's position
     q.seen = seen.size();
     q.low = seen.begin;
     q.high = seen.end;
@@ -165,14 +166,14 @@ class Forward {
     store_lanes(q.max, {reference, reference});
     if (!skip_.active()) return;
     skip_.measure_queries(problem_, q.row, q.rows, q.norms, q.products, q.shares, q.levels);
-    // Before the first key is read: every row sees its own key.
+    // The rule applies before the first key is read, since every row sees the key at its own position.
     alignas(64) float sum[block_rows], least[block_rows];
     skip_.least_scores(q.norms, q.products, keys_.longest, least);
     store_lanes(sum, {_mm512_set1_ps(1.0f), _mm512_set1_ps(1.0f)});
     narrow(q, sum, least);
   }
 
-  /// The draws of all query blocks, and of the keys that any of them visits.
+  /// Fills the draws of all query blocks, and of the keys that at least one of them visits.
   void fill_dropout() {
     int64_t first = key_blocks_, last = 0;
     for (int64_t i = 0; i < count_; ++i) {
@@ -214,7 +215,7 @@ class Forward {
     add_values(q, item, first);
   }
 
-  /// The scores of a key block; returns what is to be added to them.
+  /// Computes the scores of a key block. Returns a number that must be added to them.
   float make_scores(const QueryState& q, int64_t block, float* scores) {
     const Ramp ramp = ramps_.at(block, q.position);
     ramp.load();
@@ -223,7 +224,7 @@ class Forward {
     return ramp.base;
   }
 
-  /// Weights of a key block, the given number within its item.
+  /// Computes the weights of a key block; `number` is its index in the item.
   void weigh(const QueryState& q, int64_t block, int64_t number, const float* scores, __m512 factor,
              const Lanes& addend, Sums& sums) {
     uint16_t* weights = weights_ + number * block_halves;
@@ -236,7 +237,7 @@ class Forward {
     }
   }
 
-  /// Weights against 0.
+  /// Computes weights relative to a score of 0.
   void visit_safely(const QueryState& q, const Range& item, __m512 factor, Sums& sums) {
     for (int64_t b = 0; b < item.end - item.begin; ++b) {
       float* scores = scores_ + b % 2 * block_floats;
@@ -245,7 +246,7 @@ class Forward {
     }
   }
 
-  /// Weights against a running maximum: the scores of the whole item first.
+  /// Computes weights relative to a running maximum, which needs the scores of the whole item first.
   void visit_online(QueryState& q, const Range& item, __m512 factor, Sums& sums) {
     float bases[item_blocks];
     const Lanes before = load_lanes(q.max);
@@ -290,7 +291,7 @@ class Forward {
     }
   }
 
-  /// Takes key blocks that provably do not matter off [low, high).
+  /// Removes key blocks that provably do not matter from [low, high).
   void narrow(QueryState& q, const float* sums, const float* maxima) const {
     const SkipRows rows = {q.position, q.rows, q.norms, q.products, q.shares, q.levels, sums, maxima};
     q.low = skip_.first_block(rows, q.low, q.left);

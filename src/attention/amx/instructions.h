@@ -1,10 +1,9 @@
-// The instructions that only CPUs with AMX have, by name. What is between ALIBI_AMX_BEGIN and ALIBI_AMX_END is compiled
-// for them, whatever the rest of the file is for. The build option ALIBI_EMULATE_AMX replaces them by AVX-512 code, so
-// that kernels written with them are tested on machines without AMX, and their memory accesses by the sanitizers, which
-// do not see those of the real ones.
+// The instructions that only CPUs with AMX have. Code between ALIBI_AMX_BEGIN and ALIBI_AMX_END is compiled for such
+// CPUs. The build option ALIBI_EMULATE_AMX replaces the instructions by AVX-512 code. So the kernels can be tested on
+// machines without AMX, and by sanitizers, which do not see the memory accesses of the real instructions.
 #pragma once
 
-// g++ 12 takes the undefined operands in its own header for mistakes (GCC bug 105593).
+// g++ 12 warns about undefined operands in its own header (GCC bug 105593).
 #if defined(__GNUC__) && !defined(__clang__)
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wuninitialized"
@@ -42,7 +41,7 @@
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 
-/// While it lives, this thread's tile registers are in use, all eight of full size.
+/// While one exists, its thread uses the tile registers, all eight of full size.
 class TileScope {
  public:
   TileScope() {
@@ -82,7 +81,7 @@ ALIBI_AMX_INLINE void multiply_tiles() {
 ALIBI_AMX_INLINE __m512 add_pair_products(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }
-/// To bfloat16, to nearest even.
+/// Rounds to bfloat16, to nearest even.
 ALIBI_AMX_INLINE __m256i to_bfloat16(__m512 values) { return (__m256i)_mm512_cvtneps_pbh(values); }
 ALIBI_AMX_INLINE __m512i to_bfloat16(__m512 low, __m512 high) { return (__m512i)_mm512_cvtne2ps_pbh(high, low); }
 

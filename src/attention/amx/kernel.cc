@@ -1,4 +1,4 @@
-// bfloat16 attention on AMX: which problems it takes, and the work in tasks.
+// bfloat16 attention on AMX: which problems it supports, and the division of the work into tasks.
 #include "attention/kernel.h"
 
 #include <algorithm>
@@ -23,20 +23,21 @@ using namespace amx;
 
 static_assert(block_rows >= KernelState::State::least_query_rows);
 
-/// Slopes, biases and scales far from one would leave float32's range in the units of the tiles.
+/// Very large slopes and biases, and very large or small scales, would overflow float32 in the units of the tiles.
 bool in_range(const Problem& problem) {
   constexpr float most_slope = 0x1p20f, least_scale = 0x1p-20f, most_scale = 0x1p20f;
   const auto fine = [](float slope) { return slope <= most_slope || slope == HUGE_VALF; };
   const auto fine_bias = [](float bias) { return bias <= most_slope; };
   const float scale = std::abs(problem.scale);
+  const Biases& biases = *problem.biases;
   return scale >= least_scale && scale <= most_scale &&
-         std::all_of(problem.slopes_before.begin(), problem.slopes_before.end(), fine) &&
-         std::all_of(problem.slopes_after.begin(), problem.slopes_after.end(), fine) &&
-         std::all_of(problem.largest_bias.begin(), problem.largest_bias.end(), fine_bias);
+         std::all_of(biases.slopes_before.begin(), biases.slopes_before.end(), fine) &&
+         std::all_of(biases.slopes_after.begin(), biases.slopes_after.end(), fine) &&
+         std::all_of(biases.largest.begin(), biases.largest.end(), fine_bias);
 }
 
-/// Every query must have a key at its own position, so that no row is empty and linear biases start from 0; and there
-/// must be enough queries to pay for packing the keys.
+/// Every query must have a key at its own position, so that no row is empty and linear biases start from 0. There must
+/// be enough queries that packing the keys costs little.
 bool fits(const Sequence& sequence) {
   constexpr int64_t enough_queries = 32, keys_per_query = 8;
   if (sequence.queries == 0) return true;
@@ -46,9 +47,9 @@ bool fits(const Sequence& sequence) {
 
 bool amx_supports(const Problem& problem) {
   constexpr int64_t most_columns = 256;
-  constexpr int most_buckets = 4096;  // each task of the backward pass has sums of its own
+  constexpr int64_t most_rows = 4096;  // each task of the backward pass has sums of its own
   return isa() == Isa::amx && problem.dtype == DType::bfloat16 && problem.head_dim <= most_columns &&
-         problem.num_buckets <= most_buckets && in_range(problem) &&
+         problem.biases->rows <= most_rows && in_range(problem) &&
          std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }
 
@@ -71,7 +72,7 @@ std::vector<ForwardTask> forward_tasks(const Problem& problem) {
 
 bool amx_forward(const Problem& problem, AttentionState* state) {
   const PackedKeys keys(problem);
-  // Masked keys are multiplied by weights of 0 here, which only finite ones survive.
+  // Masked keys are multiplied by weights of 0 here, which gives 0 only if they are finite.
   if (!keys.finite()) return false;
   const BlockIndex index(problem, BlockIndex::Of::queries, block_rows);
   if (state != nullptr && skip_rule_applies(problem)) {

@@ -1,5 +1,5 @@
-// Blocks of up to 32 rows of a bfloat16 tensor, copied into the tile layouts of tiles.h and back. What lies beyond
-// the rows or the columns becomes zeros, and is neither read nor written in the tensor.
+// Copies blocks of up to 32 rows of a bfloat16 tensor into the tile layouts of tiles.h and back. Elements of a tile
+// beyond the rows or columns are zero. They are neither read from the tensor nor written to it.
 #pragma once
 
 #include <cstdint>
@@ -19,10 +19,10 @@ struct HeadRows {
 using Source = HeadRows<const uint16_t>;
 using Target = HeadRows<uint16_t>;
 
-/// Steps of 32 columns that hold head_dim.
+/// Number of steps of 32 columns for head_dim.
 constexpr int64_t steps_of(int64_t head_dim) { return (head_dim + 31) / 32; }
 
-/// 32 rows at most from `row` of a tensor, of which `rows` are there.
+/// At most 32 rows from `row` of a tensor, which has `rows` rows from there on.
 inline Source source_at(const TensorView& tensor, int64_t batch, int64_t row, int64_t head, int64_t rows,
                         int64_t columns) {
   return {tensor.at<const uint16_t>(batch, row, head), tensor.row_stride, rows < 32 ? rows : 32, columns};
@@ -32,7 +32,7 @@ inline Target target_at(const TensorView& tensor, int64_t batch, int64_t row, in
   return {tensor.at<uint16_t>(batch, row, head), tensor.row_stride, rows < 32 ? rows : 32, columns};
 }
 
-/// Asks for the rows to be brought near, to be read or written soon: their stride hides them from the hardware.
+/// Prefetches rows that are read or written soon. The hardware does not recognize their stride.
 void prefetch(const Source& source);
 void prefetch(const Target& target);
 
@@ -46,13 +46,13 @@ void pack_transposed(const Source& source, uint16_t* tiles, int64_t stride = 102
 /// Rounds factor * a float32 block [step][row half][column half][16][16] to the rows.
 void unpack_rows(const float* tiles, float factor, const Target& target);
 
-/// The order in which a transposed block holds its rows: as they are, or as the 16-bit interleaving instructions of the
-/// backward pass leave them (row 8 l + 4 half + i in column 4 l + i of the half).
+/// The order of the rows in a transposed block: natural, or that of the 16-bit interleaving instructions of the
+/// backward pass (row 8 l + 4 half + i in column 4 l + i of the half).
 enum class RowOrder : uint8_t { natural, interleaved };
 /// Rounds factors[row] * the transpose of a float32 block [step][column half][row half][16 columns][16 rows].
 void unpack_transposed(const float* tiles, const float* factors, RowOrder order, const Target& target);
 
-/// norms[row], for 32 rows: at least the Euclidean norm of each. Returns the largest.
+/// norms[row] = an upper bound of the Euclidean norm, for 32 rows. Returns the largest.
 float row_norms(const Source& source, float* norms);
 /// sums[row] = a[row] . b[row], for 32 rows.
 void row_products(const Source& a, const Source& b, float* sums);

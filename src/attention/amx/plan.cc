@@ -14,7 +14,7 @@
 namespace alibi::kernels::amx {
 namespace {
 
-/// A closed direction has no slope: nothing is seen there.
+/// 0 for a closed direction, in which nothing is seen.
 float log2_slope(float slope) {
   return slope == std::numeric_limits<float>::infinity() ? 0.0f : slope * std::numbers::log2e_v<float>;
 }
@@ -29,7 +29,7 @@ HeadPlan::HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_i
   before = log2_slope(bias.slope_before);
   after = log2_slope(bias.slope_after);
   if (bias.table != nullptr) {
-    largest_bias = problem.largest_bias[static_cast<size_t>(head)] * std::numbers::log2e_v<float>;
+    largest_bias = problem.biases->largest[static_cast<size_t>(head)] * std::numbers::log2e_v<float>;
   }
   keys = s.keys;
 }

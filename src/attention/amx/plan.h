@@ -1,5 +1,5 @@
-// What the AMX kernels know of a call before they start: blocks of 32 queries and 32 keys, their bias in units of
-// exp2, and the keys packed into tiles.
+// What the AMX kernels prepare before they start: blocks of 32 queries and 32 keys, their bias in units of exp2, and
+// the keys packed into tiles.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@ namespace alibi::kernels::amx {
 struct HeadPlan {
   HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_index);
 
-  /// Key blocks that the queries at positions [first, last] see between them.
+  /// Key blocks that at least one of the queries at positions [first, last] sees.
   Range blocks_seen(int64_t first, int64_t last) const;
 
   size_t sequence = 0;
@@ -23,7 +23,7 @@ struct HeadPlan {
   float factor = 0;  ///< scale * log2(e)
   float before = 0;  ///< slopes * log2(e); 0 where the direction is closed
   float after = 0;
-  float largest_bias = 0;  ///< magnitude of the T5 biases; linear ones never raise a score
+  float largest_bias = 0;  ///< magnitude of a table's biases; linear ones never raise a score
   int64_t keys = 0;
 };
 
@@ -34,7 +34,7 @@ struct KeyView {
   float longest = 0;                     ///< bound on the norms of the keys
 };
 
-/// All keys and values of a call in tiles, and what must be known of them.
+/// All keys and values of a call in tiles, with bounds on them.
 class PackedKeys {
  public:
   explicit PackedKeys(const Problem& problem);
@@ -42,7 +42,7 @@ class PackedKeys {
   /// False if any key or value is infinite, not a number, or too large for its square.
   bool finite() const { return finite_; }
   float largest_value() const { return largest_value_; }
-  /// Null if the skip rule is not asked.
+  /// Null if the skip rule does not apply.
   const WeightBounds* bounds() const { return bounds_ ? &*bounds_ : nullptr; }
 
  private:
@@ -57,7 +57,7 @@ class PackedKeys {
   float largest_value_ = 0;
 };
 
-/// A task of the forward pass: some query blocks of one head, which share the key blocks they load.
+/// A task of the forward pass: some query blocks of one head, which share the key blocks that they load.
 struct ForwardTask {
   static constexpr int64_t blocks_together = 8;
   size_t sequence = 0;

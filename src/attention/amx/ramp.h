@@ -1,10 +1,10 @@
-// The bias of a 32 x 32 block as the start of its product: tiles that hold bias / factor are loaded before q k' is
-// added to them, so that factor * tile is the biased score and the bias costs no arithmetic. Masked pairs hold a huge
-// negative number. Only what changes within a linear bias is in the tiles; `base` is the rest, so that the tiles stay
-// small whatever the distance, and nothing is lost beside the scores.
+// The bias of a 32 x 32 block as the start of its product. Tiles with bias / factor are loaded before q k' is added to
+// them, so that factor * tile is the biased score and the bias needs no arithmetic. Masked pairs have a huge negative
+// number. Of a linear bias, the tiles have only the part that changes within the block, and `base` is the rest. So the
+// tiles are small at any distance, and no precision is lost.
 //
-// Bias and visibility are functions of the distance, and the distances of a block are 63: row r of a tile is a stretch
-// of those 63 numbers, one further back than row r - 1. Tiles are loaded from them with a stride of minus one number.
+// Bias and visibility are functions of the distance, and a block has 63 distances. Row r of a tile is a part of these
+// 63 numbers that begins one number before that of row r - 1. So tiles are loaded with a stride of minus one number.
 #pragma once
 
 #include <numbers>
@@ -17,7 +17,7 @@ namespace alibi::kernels::amx {
 
 struct Ramp {
   enum class Form : uint8_t {
-    constant,   ///< no tiles: the bias is `base` throughout
+    constant,   ///< no tiles: the bias is `base` everywhere
     tiles,      ///< [key half][query half][16][16], divided by the factor
     diagonals,  ///< of key row r and query column c at [31 + c - r], divided by the factor
   };
@@ -38,7 +38,7 @@ struct Ramp {
   }
 };
 
-/// The ramps of one head. Holds the blocks of keys before the queries and after them, and the latest special one.
+/// The ramps of one head: those of keys before the queries, of keys after them, and the last special one.
 class Ramps {
  public:
   static constexpr int64_t floats = 3 * block_floats + 2 * block_rows;
@@ -93,7 +93,7 @@ class Ramps {
 
   /// True if distances [least, most] have one bias.
   bool constant(int64_t least, int64_t most) const {
-    if (plan_.bias.table != nullptr) return least >= plan_.bias.table_reach || most <= -plan_.bias.table_reach;
+    if (plan_.bias.table != nullptr) return least >= plan_.bias.farthest || most <= -plan_.bias.farthest;
     return (least >= 0 || plan_.after == 0) && (most <= 0 || plan_.before == 0);
   }
   float constant_bias(int64_t distance) const {
@@ -110,12 +110,12 @@ class Ramps {
     }
   }
 
-  /// The T5 biases of 64 distances from `first` on.
+  /// The biases of a table at 64 distances from `first` on.
   void fill_table(int64_t first) {
     const HeadBias& bias = plan_.bias;
     const __m512 unit = _mm512_set1_ps(std::numbers::log2e_v<float> / plan_.factor);
-    const bool inside = first >= -bias.table_reach && first + 2 * block_rows - 1 <= bias.table_reach;
-    const __m512i last = _mm512_set1_epi64(bias.table_reach), least = _mm512_set1_epi64(-bias.table_reach);
+    const bool inside = first >= -bias.farthest && first + 2 * block_rows - 1 <= bias.farthest;
+    const __m512i last = _mm512_set1_epi64(bias.farthest), least = _mm512_set1_epi64(-bias.farthest);
     for (int64_t i = 0; i < 2 * block_rows; i += vector_floats) {
       __m512 values;
       if (inside) {
@@ -132,7 +132,7 @@ class Ramps {
     }
   }
 
-  /// Hides the distances that are not seen.
+  /// Masks the distances that are not seen.
   void mask(int64_t offset) {
     const __m512 masked = _mm512_set1_ps(masked_value());
     const __m512 least = _mm512_set1_ps(relative(plan_.bias.least, offset));
@@ -144,7 +144,7 @@ class Ramps {
     }
   }
 
-  /// Writes the diagonals out as tiles; keys from `keys` on are not there.
+  /// Expands the diagonals to tiles. Keys from `keys` on do not exist.
   void spread(float* tiles, int64_t keys) const {
     const __m512 masked = _mm512_set1_ps(masked_value());
     for (int64_t row = 0; row < block_rows; ++row) {
@@ -161,7 +161,7 @@ class Ramps {
     return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(i - (block_rows - 1))));
   }
 
-  /// A distance's c - r, cut to what a block can reach.
+  /// The c - r of a distance, clamped to values that occur in a block.
   static float relative(int64_t distance, int64_t offset) {
     const int64_t x = distance + offset;
     return static_cast<float>(x < -block_rows ? -block_rows : x > block_rows ? block_rows : x);

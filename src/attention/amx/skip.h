@@ -10,7 +10,7 @@
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 
-/// What the rule asks of a query block.
+/// What the rule needs of a query block.
 struct SkipRows {
   int64_t position = 0;             ///< of the first row
   int64_t rows = 0;                 ///< <= 32
@@ -24,7 +24,7 @@ struct SkipRows {
 
 class SkipRule {
  public:
-  /// bounds: null if the rule is not asked.
+  /// `bounds` is null if the rule does not apply.
   SkipRule(const Problem& problem, const HeadPlan& plan, const WeightBounds* bounds)
       : plan_(plan), active_(bounds != nullptr) {
     if (!active_) return;
@@ -55,7 +55,7 @@ class SkipRule {
     for (int64_t i = 0; i < rows; ++i) shares[i] = levels.share(unit * norms[i]);
   }
 
-  /// least[32] = a lower bound of every score of a row, its own key's among them.
+  /// least[32] = a lower bound of all scores of a row, including that of the key at its position.
   void least_scores(const float* norms, const float* products, float longest_key, float* least) const {
     const __m512 reach = _mm512_set1_ps(-std::fabs(plan_.factor) * longest_key);
     const __m512 radius = _mm512_set1_ps(-std::fabs(plan_.factor) * keys_.radius_before[count()]);
@@ -66,7 +66,7 @@ class SkipRule {
     }
   }
 
-  /// Of the key blocks [low, left), left of those visited: the first that matters, or `left`.
+  /// The first of the key blocks [low, left), before those visited, that matters; `left` if none does.
   int64_t first_block(const SkipRows& rows, int64_t low, int64_t left) const {
     if (low >= left) return low;
     const Lanes owed = owed_by(rows, keys_.norm_before[left], -plan_.before);
@@ -83,7 +83,7 @@ class SkipRule {
     return end;
   }
 
-  /// Of the key blocks [right, high): the end of those that matter, or `right`.
+  /// The end of the key blocks [right, high), after those visited, that matter; `right` if none does.
   int64_t last_block(const SkipRows& rows, int64_t right, int64_t high) const {
     if (high <= right) return high;
     const Lanes owed = owed_by(rows, keys_.norm_from[right], plan_.after);
@@ -102,19 +102,20 @@ class SkipRule {
  private:
   int64_t count() const { return (plan_.keys + block_rows - 1) / block_rows; }
 
-  /// The logarithm of what the remaining keys weigh over what they may, for a row, but for their number and distances:
-  /// those of the first row, which change by -slope_per_row from row to row. Every rounding is on the safe side.
+  /// For each row, the logarithm of the weight of the remaining keys over the weight that they may have, without the
+  /// terms for their number and distances. Those are of the first row and change by -slope_per_row with each row.
+  /// Rounding never makes the result too small.
   Lanes owed_by(const SkipRows& rows, float norm, float slope_per_row) const {
     Lanes owed;
-    // Rounding of weights to bfloat16, by which kept and skipped ones may differ by log2((1 + 2^-8) / (1 - 2^-8)) =
-    // 0.0113, and of sums of weights, 256 to an addition.
+    // Rounding of weights to bfloat16, by which visited and skipped ones may differ by log2((1 + 2^-8) / (1 - 2^-8)) =
+    // 0.0113, and rounding of sums of weights, with 256 weights in an addition.
     const __m512 fixed = _mm512_set1_ps(0x1p-6f + static_cast<float>(plan_.keys) * 0x1p-31f);
     const __m512 reach = _mm512_set1_ps(std::fabs(plan_.factor) * (norm + keys_.centre_norm));
     for (int64_t half = 0; half < block_rows; half += vector_floats) {
       const __m512 max = _mm512_load_ps(rows.maxima + half), products = _mm512_load_ps(rows.products + half);
       const __m512 sum = _mm512_add_ps(log2_of(_mm512_load_ps(rows.sums + half)), _mm512_set1_ps(log_budget_));
       __m512 lanes = _mm512_sub_ps(_mm512_sub_ps(products, max), sum);
-      // Of the scores, which grows with them.
+      // Rounding of the scores, which grows with them.
       const __m512 rounded = _mm512_fmadd_ps(_mm512_load_ps(rows.norms + half), reach, _mm512_abs_ps(max));
       lanes = _mm512_add_ps(lanes, _mm512_fmadd_ps(rounded, _mm512_set1_ps(0x1p-12f), fixed));
       lanes = _mm512_fmadd_ps(row_numbers(half), _mm512_set1_ps(slope_per_row), lanes);
@@ -128,7 +129,7 @@ class SkipRule {
     return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(first)));
   }
 
-  /// True if no row owes more than it may to remaining keys at this distance from the first row.
+  /// True if the remaining keys, at this distance from the first row, do not weigh too much for any row.
   static bool fits(const SkipRows& rows, const Lanes& owed, const Chord& weights, float slope, int64_t distance) {
     const float penalty = slope * static_cast<float>(distance);
     const float rounding = 0x1p-20f * (std::fabs(penalty) + std::fabs(weights.low) + weights.rise);

@@ -1,11 +1,49 @@
-// From the scores of a 32 x 32 block to its weights. A query is a lane: its maximum, sum and bias are vector elements.
+// From the scores of a 32 x 32 block to its weights, and its dropout mask (dropout.h). A lane is a query: its maximum,
+// sum and bias are vector elements. One hash serves the two key rows in a row of a `pairs` tile.
 #pragma once
 
-#include "attention/amx/dropout.h"
 #include "attention/amx/tiles.h"
+#include "attention/dropout.h"
 
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
+
+inline constexpr int64_t block_pairs = block_rows / 2;
+
+/// The draws of a block's queries and of its pairs of keys.
+struct BlockDropout {
+  const uint32_t* queries = nullptr;  ///< [32]
+  const uint32_t* pairs = nullptr;    ///< [16]
+  uint32_t threshold = 0;
+};
+
+inline void fill_query_draws(const DropoutMask& mask, int64_t row, uint32_t* draws) {
+  for (int64_t i = 0; i < block_rows; ++i) draws[i] = mask.query_draw(row + i);
+}
+inline void fill_pair_draws(const DropoutMask& mask, int64_t row, uint32_t* draws) {
+  for (int64_t i = 0; i < block_pairs; ++i) draws[i] = mask.pair_draw(row + 2 * i);
+}
+
+/// DropoutMask::bits of 16 queries and a pair of keys.
+ALIBI_AMX_INLINE __m512i dropout_bits(const uint32_t* queries, uint32_t pair) {
+  __m512i x = _mm512_add_epi32(_mm512_load_si512(queries), _mm512_set1_epi32(static_cast<int>(pair)));
+  x = _mm512_mullo_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 16)), _mm512_set1_epi32(0x7feb352d));
+  x = _mm512_mullo_epi32(_mm512_xor_si512(x, _mm512_srli_epi32(x, 15)),
+                         _mm512_set1_epi32(static_cast<int>(0x846ca68bu)));
+  return _mm512_xor_si512(x, _mm512_srli_epi32(x, 16));
+}
+
+/// Pairs of bfloat16 weights, zero where they are dropped.
+ALIBI_AMX_INLINE __m512i drop_pairs(__m512i weights, __m512i bits, uint32_t threshold) {
+  const __mmask32 kept = _mm512_cmpge_epu16_mask(bits, _mm512_set1_epi16(static_cast<int16_t>(threshold)));
+  return _mm512_maskz_mov_epi16(kept, weights);
+}
+
+/// The lanes that keep the weight of the pair's second or first key.
+ALIBI_AMX_INLINE __mmask16 kept_lanes(__m512i bits, bool second, uint32_t threshold) {
+  return _mm512_cmpge_epu32_mask(second ? bits : _mm512_slli_epi32(bits, 16),
+                                 _mm512_set1_epi32(static_cast<int>(threshold << 16)));
+}
 
 /// Two vectors, one lane for each query of a block.
 struct Lanes {
@@ -32,21 +70,22 @@ ALIBI_AMX_INLINE __mmask16 lane_mask(int64_t rows, int64_t first) {
   return static_cast<__mmask16>(left <= 0 ? 0 : left >= 16 ? 0xffff : (1 << left) - 1);
 }
 
-/// Sums of weights, lane by lane: as they are, for the log-sum-exp and the skip rule, and rounded to bfloat16, which is
-/// what the values are multiplied by: divided by these, the weights add up to one. Dropout does not change them.
+/// Sums of weights by lane. `exact` is for the log-sum-exp and the skip rule. `rounded` sums the weights rounded to
+/// bfloat16, by which the values are multiplied: divided by it, the weights add up to one. Dropout does not change
+/// them.
 struct Sums {
   Lanes exact, rounded;
 };
 
 /// Pairs of weights rounded to bfloat16: those of an even key row below those of the next.
 ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
-  const __m512i half = _mm512_set1_epi32(0x8000);  // weights are positive: adding half a unit and cutting off rounds
+  const __m512i half = _mm512_set1_epi32(0x8000);  // weights are positive, so adding half a unit and truncating rounds
   const __m512i e = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(even), half), 16);
   const __m512i o = _mm512_add_epi32(_mm512_castps_si512(odd), half);
   return _mm512_mask_blend_epi16(0xaaaaaaaau, e, o);
 }
 
-/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums; what is dropped is zero in the tiles alone.
+/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums. Dropped weights are zero only in the tiles.
 template <bool drops>
 ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lanes& addend, const BlockDropout& dropout,
                                    uint16_t* weights, Sums& sums) {

@@ -11,8 +11,8 @@
 namespace alibi::kernels::amx {
 namespace {
 
-/// Blocks of a span: as many as fit the second-level cache with all their forms, but few enough that the first wave
-/// has work for many threads. Follows from the shape alone, since results depend on it.
+/// Number of blocks in a span: as many as fit the second-level cache in all their layouts, but few enough that the
+/// first wave has work for many threads. It depends only on the shape, since results depend on it.
 int64_t span_blocks(const Problem& problem) {
   constexpr int64_t most = 32, least = 4, enough_tasks = 16;
   int64_t span = std::max(least, most * 2 / std::max<int64_t>(2, steps_of(problem.head_dim)));
@@ -64,7 +64,7 @@ class SpanPairs {
       for (int64_t k = 0; k < key_spans_; ++k) {
         const int64_t q = (k + w) % count;
         const auto key = static_cast<size_t>(k), query = static_cast<size_t>(q);
-        const bool unseen = w == 0 && key_all[key] == 0;  // its gradients are zeros, which somebody must write
+        const bool unseen = w == 0 && key_all[key] == 0;  // a task must write its gradients, which are zero
         if (!unseen && (q >= query_spans_ || work_[at(k, q)] == 0)) continue;
         BackwardTask task;
         task.sequence = sequence_;

@@ -6,19 +6,19 @@
 
 ALIBI_LANES_BEGIN
 
-/// A block of threads owns 128 keys of a key/value head, for which it sums dk and dv, and takes 64 query rows at a
-/// time, of all heads of the group in turn. Weights and ds pass through shared memory, since each of the five products
-/// needs its operands distributed over the warps in another way:
+/// A block of threads sums dk and dv for 128 keys of a key/value head. It visits 64 query rows at a time, of all heads
+/// of the group in turn. Weights and ds pass through shared memory, since each of the five products needs its operands
+/// in a different distribution over the warps:
 ///
 ///   scores, dp   each warp 16 rows and 64 keys
 ///   dk, dv       each warp 16 keys and all columns
 ///   dq           each warp 16 rows and half of the columns
 ///
-/// dq of 64 rows is the sum of what several blocks contribute. They add it to sums in float32 one after the other, from
-/// the last keys to the first, as a counter of the rows tells them; the last one writes dq. So the order, and with it
-/// every bit, is the same in every run. A block waits only for blocks that began before it, because it takes its task
-/// by a ticket; and since each begins with the first rows that see its keys, causal blocks reach a tile one after the
-/// other without waiting.
+/// dq of 64 rows is the sum of the parts of several blocks. They add to sums in float32 one after the other, from the
+/// last keys to the first; a counter of the rows says whose turn it is. The last block writes dq. So the order, and
+/// therefore every bit, is the same in every run. A block waits only for blocks that started earlier, because it takes
+/// its task by a ticket. Each starts with the first rows that see its keys, so causal blocks come to a tile one after
+/// the other without waiting.
 template <Type type, int columns>
 struct BothGradients {
   using Arguments = BackwardArguments;
@@ -99,7 +99,7 @@ struct BothGradients {
     while (more) {
       more = steps.advance(known().task, known().sequence);
       copies_wait<0>();
-      block_sync();  // this step's rows have landed, and nobody reads those of the step before, nor its p and ds
+      block_sync();  // this step's rows have arrived, and nobody still reads the previous rows or their p and ds
       raise();
       if (more) copy_step(steps.head, steps.step * rows, stage ^ 1);
       copies_commit();
@@ -150,7 +150,7 @@ struct BothGradients {
     if (row + at < sequence.queries) {
       copy8(to, a.terms + first_term(a.call, sequence, head) + row + at, true);
     } else {
-      shared_store(to, RowTerms{infinity, 0});  // or weights of rows that are not there could overflow
+      shared_store(to, RowTerms{infinity, 0});  // otherwise weights of rows beyond the end could overflow
     }
   }
 
@@ -158,11 +158,11 @@ struct BothGradients {
   ALIBI_LANE void take_rows(uint32_t stage) {
     make_scores(stage);
     wait_for_turn(stage);
-    block_sync();  // p and ds are there, and so are the sums of the blocks before
+    block_sync();  // p, ds and the sums of the earlier blocks are complete
     add_products(stage);
   }
 
-  /// p and ds, to shared memory.
+  /// Computes p and ds and writes them to shared memory.
   ALIBI_LANE void make_scores(uint32_t stage) const {
     const int warp = not_hoisted(thread_index()) / 32, row_16 = warp % 4 * 16, half = warp / 4;
     if (!is_visited(half, stage)) return;
@@ -172,7 +172,7 @@ struct BothGradients {
     }
   }
 
-  /// What follows from p and ds.
+  /// The products that use p and ds.
   ALIBI_LANE void add_products(uint32_t stage) {
     const int thread = not_hoisted(thread_index());
     const int warp = thread / 32, lane = thread % 32, row_16 = warp % 4 * 16, half = warp / 4;
@@ -197,7 +197,7 @@ struct BothGradients {
     return visited.begin <= key_tile && key_tile < visited.end;
   }
 
-  /// The place of these keys among the blocks that contribute to the rows, from the last to the first.
+  /// The turn of these keys among the blocks that contribute to the rows, from the last block to the first.
   struct Turn {
     int number, last;
     int counter;  ///< of the rows, and where their sums are
@@ -218,7 +218,7 @@ struct BothGradients {
     if (turn.number > 0) wait_for_count(a.counters + turn.counter, turn.number);
   }
 
-  /// Adds what the blocks before have summed; for the last one that is dq.
+  /// Adds the sums of the earlier blocks. The result of the last block is dq.
   ALIBI_LANE void pass_on(Sums<dq_columns / 8>& dq, uint32_t stage, int thread) {
     const int lane = thread % 32, row_16 = thread / 32 % 4 * 16, half = thread / 128;
     const Turn turn(a, stage);
@@ -351,22 +351,5 @@ struct BothGradients {
     }
   }
 };
-
-template <template <Type, int> class Kernel>
-int launch_up_to_128(const BackwardArguments& a, int64_t blocks, Type type, void* stream) {
-  const bool wide = a.call.head_dim > 64;
-  if (type == Type::bfloat16) {
-    if (a.call.head_dim <= 32) return launch<Kernel<Type::bfloat16, 32>>(blocks, a, stream);
-    return wide ? launch<Kernel<Type::bfloat16, 128>>(blocks, a, stream)
-                : launch<Kernel<Type::bfloat16, 64>>(blocks, a, stream);
-  }
-  if (a.call.head_dim <= 32) return launch<Kernel<Type::float16, 32>>(blocks, a, stream);
-  return wide ? launch<Kernel<Type::float16, 128>>(blocks, a, stream)
-              : launch<Kernel<Type::float16, 64>>(blocks, a, stream);
-}
-
-inline int start_both_gradients(const BackwardArguments& a, int64_t units, Type type, void* stream) {
-  return launch_up_to_128<BothGradients>(a, units, type, stream);
-}
 
 ALIBI_LANES_END

@@ -1,5 +1,5 @@
-// What keys may weigh at most, for the skip rule (skip.h): the tables of attention/skip_weights.h, made on the device
-// in three steps. Every rounding is upwards, as there.
+// Bounds on the weight of keys, for the skip rule (skip.h): the tables of attention/skip_weights.h, computed on the
+// device in three steps. Everything is rounded up, as there.
 #pragma once
 
 #include "attention/cuda/order.h"
@@ -7,7 +7,7 @@
 
 ALIBI_LANES_BEGIN
 
-/// The logarithm of nothing.
+/// Stands for the logarithm of 0.
 constexpr float nothing = -1e30f;
 
 /// Calls use(i, value) with the values of a row.
@@ -27,7 +27,7 @@ ALIBI_LANE float squares_of(const uint16_t* row, int count) {
   return sum <= 3.4e38f ? sum : infinity;
 }
 
-/// What a block of threads finds out about a sample of rows, one for each thread.
+/// Statistics of a sample of rows, one row for each thread of a block.
 template <Type type>
 struct RowSample {
   static constexpr int threads = 64;
@@ -58,14 +58,14 @@ struct RowSample {
     return finite;
   }
 
-  /// Writes the centre of `count` rows (attention/skip_centre.h) and its norm. The rule holds for any.
+  /// Writes the centre of `count` rows (attention/skip.h) and its norm. The rule holds for any.
   static ALIBI_LANE void find_centre(const uint16_t* rows, int64_t stride, int count, int size, float* centre,
                                      float* centre_norm) {
     const int i = thread_index();
     if (i < count) set(squares_at, i, squares_of<type>(rows + i * stride, size));
     const int finite = find_median(count, false);
     const float most = shared_load<float>(median_at), number = static_cast<float>(finite);
-    // Rows longer than most count as long as these.
+    // Rows longer than the median are scaled down to it.
     if (i < count) {
       const float own = at(squares_at, i);
       set(shares_at, i, own == infinity ? 0.0f : own > most ? sqrtf(most / own) / number : 1 / number);
@@ -89,7 +89,7 @@ struct RowSample {
     block_sync();
     float length = 0;
     for (int j = 0; j < threads; ++j) length += at(parts_at, j);
-    // What the squared norm of a mean of as many rows is expected to be if they have no common part.
+    // Expected squared norm of the mean if the rows have nothing in common.
     const float chance = (total / number - length) / (number - 1);
     const bool clear = finite >= 2 && length > 2 * chance && length < 1e30f;
     const float left = clear ? 1 - fmaxf(chance, 0) / length : 0.0f;
@@ -110,7 +110,7 @@ struct Centres {
   using Of = RowSample<type>;
   static constexpr int threads = Of::threads, blocks_at_once = 8, shared_bytes = Of::shared_bytes;
 
-  /// A sample of rows: few of a short sequence.
+  /// A sample of rows, smaller for a short sequence.
   struct Sample {
     int count, step;
     ALIBI_LANE explicit Sample(int rows) {
@@ -147,7 +147,8 @@ struct Centres {
   }
 };
 
-/// A block for each block of keys of a key/value head: what its keys weigh, for each head that reads them.
+/// A block for each block of keys of a key/value head: a bound on the weight of its keys, for each head that reads
+/// them.
 template <Type type>
 struct Measure {
   using Arguments = BoundsArguments;
@@ -214,8 +215,8 @@ struct Measure {
           for (int j = 0; j < threads / bound_levels; ++j) sum += at(parts_at, j * bound_levels + level);
           // Exponents down to -126, their powers and the sum; powers that underflow.
           const float weights = sum * (1 + 0x1p-14f) + block_keys * 0x1p-125f;
-          const float reach = x * largest * (1 + 0x1p-21f), logarithm = log2f(weights);
-          const float value = reach + logarithm + 0x1p-20f * (reach + fabsf(logarithm));
+          const float most = x * largest * (1 + 0x1p-21f), logarithm = log2f(weights);
+          const float value = most + logarithm + 0x1p-20f * (most + fabsf(logarithm));
           bound.weights[level] = largest < infinity && value < infinity ? value : infinity;
         }
         if (i == 0) {
@@ -227,18 +228,18 @@ struct Measure {
   }
 };
 
-/// A block for each head of each sequence, a warp for each number of its entries: those of single blocks become those
-/// of all blocks before, or from there on. Each lane goes through a stretch of blocks, then again with what was before
-/// it.
+/// A block for each head of each sequence, a warp for each number of its entries. Replaces the bounds of single blocks
+/// by those of all blocks before, or from there on. Each lane sums a range of blocks, and then again with the sum of
+/// the ranges before.
 struct Accumulate {
   using Arguments = BoundsArguments;
   static constexpr int numbers = bound_levels + 2;
   static constexpr int threads = 32 * numbers, blocks_at_once = 2;
   static constexpr int shared_bytes = threads * 4;
 
-  float farther;  ///< by which the weights of a block shrink until the next; negative: maxima are taken
+  float farther;  ///< factor of a block's weights at the next block, as an exponent; negative: maxima are computed
 
-  /// At least what both weigh, the first `blocks` farther away.
+  /// Upper bound of the sum of both, where the first is `blocks` farther away.
   ALIBI_LANE float combined(float before, int blocks, float own) const {
     if (farther < 0) return fmaxf(before, own);
     const float away = farther * static_cast<float>(blocks);
@@ -286,15 +287,5 @@ struct Accumulate {
     for (int i = first; i < last; ++i) entry(i) = all = combined(all, 1, entry(i));
   }
 };
-
-inline int start_centres(const BoundsArguments& a, int64_t kv_heads, Type type, void* stream) {
-  return launch_for<Centres>(a, kv_heads, type, stream);
-}
-inline int start_measure(const BoundsArguments& a, int64_t units, Type type, void* stream) {
-  return launch_for<Measure>(a, units, type, stream);
-}
-inline int start_accumulate(const BoundsArguments& a, int64_t heads, Type /*type*/, void* stream) {
-  return launch<Accumulate>(heads, a, stream);
-}
 
 ALIBI_LANES_END

@@ -1,4 +1,4 @@
-// What the skip rule asks of a cache's keys (attention/cached_bounds.h), brought up to date when keys come or go.
+// Updates the bounds of a cache's keys for the skip rule (attention/kernel.h) when keys are added or removed.
 #pragma once
 
 #include "attention/cuda/bounds.h"
@@ -19,7 +19,7 @@ struct CachedCentres {
   }
 };
 
-/// A block for each block of keys that has new ones, of each head: its leaf. A thread for each key.
+/// A block of threads for each block of keys with new ones, of each head: computes its leaf. A thread for each key.
 template <Type type>
 struct MeasureCached {
   using Arguments = CacheArguments;
@@ -81,15 +81,5 @@ struct RaiseNodes {
     }
   }
 };
-
-inline int start_cached_centres(const CacheArguments& a, int64_t kv_heads, Type type, void* stream) {
-  return launch_for<CachedCentres>(a, kv_heads, type, stream);
-}
-inline int start_measure_cached(const CacheArguments& a, int64_t blocks, Type type, void* stream) {
-  return launch_for<MeasureCached>(a, blocks, type, stream);
-}
-inline int start_raise_nodes(const CacheArguments& a, int64_t kv_heads, Type /*type*/, void* stream) {
-  return launch<RaiseNodes>(kv_heads, a, stream);
-}
 
 ALIBI_LANES_END

@@ -5,7 +5,6 @@
 #include "attention/cuda/sent.h"
 #include "attention/kernel_state.h"
 #include "attention/skip.h"
-#include "attention/skip_centre.h"
 
 namespace alibi::kernels::cuda {
 namespace {
@@ -16,7 +15,7 @@ KeyTree tree_of(const CachedBounds& bounds, int64_t keys) {
   for (const Tensor& level : bounds.levels) {
     tree.level[tree.levels] = static_cast<KeyNode*>(level.raw());
     tree.stride[tree.levels++] = level.size(1);
-    if (nodes <= 1) break;  // the rest is for keys to come
+    if (nodes <= 1) break;  // the other levels are for later keys
     nodes = core::ceil_div(nodes, node_children);
   }
   tree.centres = static_cast<float*>(bounds.centres.raw());
@@ -24,13 +23,13 @@ KeyTree tree_of(const CachedBounds& bounds, int64_t keys) {
   return tree;
 }
 
-/// How the keys of a call are split: by shapes alone, so that bits are the same always.
+/// How the keys of a call are split. It depends only on shapes, so that bits are always the same.
 struct Splits {
   explicit Splits(const Problem& problem)
       : rows(problem.queries * problem.group()),
         tiles(core::ceil_div(rows, decode_rows)),
         all_tiles(problem.batch * problem.kv_heads * tiles) {
-    // Enough blocks of threads for a large GPU, most of which may find nothing to do; few enough to merge.
+    // Enough blocks of threads for a large GPU, although most may have nothing to do; few enough to merge.
     constexpr int64_t wanted = 2048, most = 256, least_blocks = 4;
     const int64_t blocks = core::ceil_div(problem.keys, block_keys);
     blocks_of_split = std::max(least_blocks, core::ceil_div(blocks, std::clamp<int64_t>(wanted / all_tiles, 1, most)));
@@ -41,7 +40,7 @@ struct Splits {
   int64_t blocks_of_split = 0, splits = 0;
 };
 
-/// Key blocks that the tiles see, each between its rows.
+/// Number of key blocks that the tiles see; a tile sees those of all its rows.
 int64_t blocks_seen(const Problem& problem, const Splits& split) {
   int64_t blocks = 0;
   for (const Sequence& s : problem.sequences) {
@@ -77,7 +76,7 @@ void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const 
   void* const stream = machine.stream();
   if (begin < centre_rows && length >= centre_rows) {
     machine.check_launch("cached_centres", launches.cached_centres(arguments, heads, type, stream));
-    arguments.begin = 0;  // distances from the centre begin with this call
+    arguments.begin = 0;  // from this call on there is a centre
   }
   const int64_t blocks = core::ceil_div(length, block_keys) - arguments.begin / block_keys;
   machine.check_launch("measure_cached", launches.measure_cached(arguments, heads * blocks, type, stream));

@@ -1,7 +1,7 @@
-// Cached decoding: a few queries over a long cache. Its keys are split over blocks of threads, each of which owns up to
-// 16 rows that share keys (queries of all heads of a key/value head) and some blocks of keys; what they find is merged
-// in the order of the splits, by other threads, so nothing is added by atomics. With the skip rule a kernel before
-// these (decode_near.h) visits what is near and decides how far each tile must go: a split beyond that reads no key.
+// Cached decoding: a few queries over a long cache. Its keys are split over blocks of threads. Each has up to 16 rows
+// that read the same keys (queries of all heads of a key/value head) and some blocks of keys. Other threads merge the
+// partial results in the order of the splits, so nothing is added by atomics. With the skip rule, an earlier kernel
+// (decode_near.h) visits the near keys and decides which others a tile needs. The other splits read no key.
 #pragma once
 
 #include <cstddef>
@@ -25,7 +25,7 @@ struct DecodeTile {
   }
   ALIBI_LANE int head(int row) const { return kv_head * group + (first + row) % group; }
   ALIBI_LANE int query(int row) const { return (first + row) / group; }
-  /// Where the row stands in [batch][heads][queries].
+  /// Index of the row in [batch][heads][queries].
   ALIBI_LANE int64_t entry(const DecodeArguments& a, int row) const {
     return (int64_t{batch} * a.call.heads + head(row)) * a.call.queries + query(row);
   }
@@ -38,8 +38,8 @@ struct alignas(16) DecodeRow {
   PartialRow found;     ///< over the keys that were visited
 };
 
-/// The visit of a tile to some of its keys. Each warp takes 16 keys at a time, which it copies for itself while it
-/// works on those before, with sums of its own; at the end the warps' sums are merged.
+/// The visit of a tile to some of its keys. Each warp computes 16 keys at a time with sums of its own, while it copies
+/// the next ones. At the end the sums of the warps are merged.
 template <Type type, int columns>
 struct DecodeVisit {
   static constexpr int warps = columns <= 128 ? 4 : 2, threads = 32 * warps;
@@ -53,7 +53,7 @@ struct DecodeVisit {
   static constexpr uint32_t rows_at = slices_at + warps * warp_bytes;
   static constexpr uint32_t peaks_at = rows_at + decode_rows * sizeof(DecodeRow);
   static constexpr int shared_bytes = static_cast<int>(peaks_at) + warps * decode_rows * sizeof(PartialRow);
-  /// Sums of a warp, on the way to the others: rows of floats, apart by a set of banks.
+  /// Sums of a warp for the others: rows of floats, padded by a set of banks.
   static constexpr int row_floats = columns + 8;
   static_assert(row_floats * decode_rows * sizeof(float) <= warp_bytes);
 
@@ -67,7 +67,7 @@ struct DecodeVisit {
   RowSight sight[2];
   float before[2], after[2];
 
-  /// Rows and queries land in shared memory.
+  /// Writes rows and queries to shared memory.
   ALIBI_LANE DecodeVisit(const DecodeArguments& arguments, const DecodeTile& rows) : a(arguments), tile(rows) {
     const SequenceRows sequence = a.call.sequences[tile.batch];
     const int at = thread_index(), lane = at % 32;
@@ -106,7 +106,7 @@ struct DecodeVisit {
 
   static ALIBI_LANE uint32_t row_at(int row) { return rows_at + static_cast<uint32_t>(row * sizeof(DecodeRow)); }
 
-  /// What the rows see between them.
+  /// The keys that at least one of the rows sees.
   ALIBI_LANE Keys seen() const {
     Keys all = {key_count, 0};
     for (int i = 0; i < tile.count; ++i) {
@@ -132,7 +132,7 @@ struct DecodeVisit {
       if (key + warps * slice_keys < end) copy_slice(next, key + warps * slice_keys);
       copies_commit();
       copies_wait<1>();
-      warp_sync();  // the slice has landed for all lanes
+      warp_sync();  // the slice has arrived for all lanes
       multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, 0), columns_of_16<columns>(stage));
       Fragment<slice_keys / 8> weights[1];
       make_weights(key, weights);
@@ -206,7 +206,7 @@ struct DecodeVisit {
                                        a.call.head_dim, lane);
   }
 
-  /// Scores become weights in units of the running maxima, which rise.
+  /// Updates the running maxima and replaces scores by weights relative to them.
   ALIBI_LANE void make_weights(int key, Fragment<slice_keys / 8> (&weights)[1]) {
     const int own_key = key + thread_index() % 4 * 2;
     float factor[2];
@@ -248,8 +248,8 @@ struct DecodeVisit {
   }
 };
 
-/// A block of threads for each tile of each split. The tiles of a key/value head that read the same keys stand side by
-/// side, so that they read them at the same time.
+/// A block of threads for each tile of each split. Tiles that read the same keys of a key/value head are neighbours, so
+/// that they read them at the same time.
 template <Type type, int columns>
 struct DecodeSplits {
   using Arguments = DecodeArguments;
@@ -268,7 +268,7 @@ struct DecodeSplits {
     const DecodeTile tile(a, of_head, tile_index);
     const Keys own = {split * a.blocks_of_split, (split + 1) * a.blocks_of_split};
     const int slot = split + (a.limits != nullptr ? 1 : 0);
-    Keys first = own, second = {0, 0};  // on both sides of what is near
+    Keys first = own, second = {0, 0};  // on both sides of the near keys
     if (a.limits != nullptr) {
       const DecodeLimits limits = a.limits[of_head * a.tiles + tile_index];
       first = overlap(own, {limits.begin, limits.near_begin});
@@ -291,7 +291,7 @@ template <Type type>
 struct DecodeMerge {
   using Arguments = DecodeArguments;
   static constexpr int threads = 128, blocks_at_once = 8;
-  static constexpr int most_slots = 1 + 256;  ///< what passes make at most
+  static constexpr int most_slots = 1 + 256;  ///< the maximum of the passes
   static constexpr float unvisited = -1;
   static constexpr int shared_bytes = (most_slots + 3) / 4 * 16;
 
@@ -305,7 +305,7 @@ struct DecodeMerge {
     for (int bits = 1; bits < 32; bits *= 2) max = fmaxf(max, lane_xor(max, bits));
     for (int s = lane; s < a.slots; s += 32) {
       const PartialRow part = parts[s];
-      // Of what was visited even a weight of zero counts: not a number stays that. Without a maximum it is the sum.
+      // A visited slot counts even with a weight of zero, so that NaN remains NaN. Without a maximum it is the sum.
       const float weight = part.sum == 0 ? unvisited : part.max == -infinity ? 1.0f : power_of_2(part.max - max);
       if (part.sum != 0) sum = fmaf(weight, part.sum, sum);
       if (thread_index() < 32) shared_store(static_cast<uint32_t>(s * 4), weight);
@@ -333,12 +333,5 @@ struct DecodeMerge {
     write_lse(Place(a.call, sequence, head), query, max, sum, a.near_lse + entry, a.lse + entry);
   }
 };
-
-inline int start_decode_splits(const DecodeArguments& a, int64_t splits, Type type, void* stream) {
-  return launch_for<DecodeSplits>(a, splits, type, stream);
-}
-inline int start_decode_merge(const DecodeArguments& a, int64_t rows, Type type, void* stream) {
-  return launch_for<DecodeMerge>(a, rows, type, stream);
-}
 
 ALIBI_LANES_END

@@ -1,13 +1,13 @@
-// What a tile of cached decoding visits first, and the skip rule for the rest, before its keys are read: the statement
-// of docs/attention.md (Decoding), over the tree of attention/cached_bounds.h.
+// Visits the near keys of a tile of cached decoding, and applies the skip rule to the others before they are read. It
+// is the rule of docs/explanation/skip-rule.md (Decoding), with the tree of attention/kernel.h.
 //
-// A stretch of n keys at distance D or more, none longer than N, none farther from the centre c than r, weighs at most
+// A range of n keys at distance D or more, none longer than N, none farther from the centre c than r, weighs at most
 //
 //     2^(min(x N, scale q c' + x r) - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)      x = |scale q|, all in powers of two
 //
-// in units of the row's maximum over the keys that are near. From the farthest keys on stretches are dropped while the
-// sum of their bounds stays within budget * sum. The exponent is raised for roundings as in skip.h, where scores are
-// bounded by x N, and x |c|.
+// in units of the row's maximum over the near keys. Ranges are dropped, farthest first, while the sum of their bounds
+// is within budget * sum. The exponent is raised for rounding errors as in skip.h, where scores are bounded by x N and
+// x |c|.
 #pragma once
 
 #include "attention/cuda/decode.h"
@@ -15,7 +15,7 @@
 
 ALIBI_LANES_BEGIN
 
-/// The rule for one row and one side; a warp asks it together.
+/// The rule for one row and one side; a warp applies it together.
 struct DecodeRule {
   const DecodeArguments& a;
   int64_t head;  ///< of the keys: batch * kv_heads + kv_head
@@ -33,7 +33,7 @@ struct DecodeRule {
     all_keys = -1 / expm1f(-slope / log2_of_e);
   }
 
-  /// At least what `keys` keys from a distance on weigh.
+  /// Upper bound on the weight of `keys` keys from a distance on.
   ALIBI_LANE float bound(KeyNode node, int distance, int keys) const {
     const float scores = x * node.norm, number = static_cast<float>(keys);
     const float most = fminf(scores, fmaf(x, node.radius, product));
@@ -45,9 +45,9 @@ struct DecodeRule {
     return power_of_2(exponent) * weights;
   }
 
-  /// Of the keys [begin, end), all on one side of the row, those that it must visit. Starts at the top of the tree; of
-  /// the nodes below one, from the farthest on, those are dropped that fit the budget together, and of the first that
-  /// does not fit the nodes below are asked. Each lane looks at a node.
+  /// The keys of [begin, end), all on one side of the row, that it must visit. Starts at the top of the tree. Each lane
+  /// examines a node. Nodes are dropped, farthest first, while they fit the budget together. Then the children of the
+  /// first node that does not fit are examined.
   template <bool before>
   ALIBI_LANE Keys needed(Keys keys) const {
     const int lane = thread_index() % 32;
@@ -73,7 +73,7 @@ struct DecodeRule {
         if ((lane & bits) != 0) sums += other;
         total += other;
       }
-      const uint32_t fit = warp_votes(real && spent + sums <= budget);  // not for what is not a number
+      const uint32_t fit = warp_votes(real && spent + sums <= budget);  // false for NaN
       const int count = lowest_bit(~fit);
       if (count == 0) continue;
       float dropped = lane == count - 1 ? sums : 0.0f;
@@ -93,7 +93,7 @@ struct DecodeNear {
   using Arguments = DecodeArguments;
   using Visit = DecodeVisit<type, columns>;
   static constexpr int threads = Visit::threads, blocks_at_once = 2;
-  static constexpr int near_keys = 2 * block_keys;  ///< on each side of the queries, visited before the rule is asked
+  static constexpr int near_keys = 2 * block_keys;  ///< on each side of the queries, visited before the rule is applied
   static constexpr uint32_t needed_at = Visit::shared_bytes;
   static constexpr int shared_bytes = Visit::shared_bytes + decode_rows * sizeof(Keys);
 
@@ -109,7 +109,7 @@ struct DecodeNear {
     const Keys near = near_of(a, tile, seen);
     visit.visit(blocks_of(near));
     visit.finish(0);
-    block_sync();  // what the rows found
+    block_sync();  // the results of the rows are complete
     for (int row = thread_index() / 32; row < tile.count; row += threads / 32) {
       const Keys own = needed(a, of_head, row, near, visit.key_count);
       if (thread_index() % 32 == 0) shared_store(needed_at + static_cast<uint32_t>(row * sizeof(Keys)), own);
@@ -126,7 +126,8 @@ struct DecodeNear {
     a.limits[block_index()] = {blocks.begin, near_blocks.begin, near_blocks.end, blocks.end};
   }
 
-  /// Keys within near_keys of the queries, or the nearest ones there are; they end where blocks do, or the seen ones.
+  /// The keys within near_keys of the queries, or the nearest ones; they end at block boundaries or at the last key
+  /// seen.
   static ALIBI_LANE Keys near_of(const Arguments& a, const DecodeTile& tile, Keys seen) {
     const int64_t offset = a.call.sequences[tile.batch].query_offset;
     const int64_t first = clamp(offset + tile.query(0), seen.begin, seen.end - 1);
@@ -136,7 +137,7 @@ struct DecodeNear {
     return {static_cast<int>(clamp(begin, seen.begin, seen.end)), static_cast<int>(clamp(end, seen.begin, seen.end))};
   }
 
-  /// What a row must visit, together with what is near.
+  /// The keys that a row must visit, together with the near ones.
   static ALIBI_LANE Keys needed(const Arguments& a, int of_head, int at, Keys near, int keys) {
     const int lane = thread_index() % 32;
     const auto row = shared_load<DecodeRow>(Visit::row_at(at));
@@ -181,9 +182,5 @@ struct DecodeNear {
     return own;
   }
 };
-
-inline int start_decode_near(const DecodeArguments& a, int64_t tiles, Type type, void* stream) {
-  return launch_for<DecodeNear>(a, tiles, type, stream);
-}
 
 ALIBI_LANES_END

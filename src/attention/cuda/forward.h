@@ -1,7 +1,8 @@
-// The forward pass: a block of threads owns a tile of query rows of one head and visits the key blocks that they see,
+// The forward pass: a block of threads has a tile of query rows of one head and visits the key blocks that they see,
 // from the diagonal backwards and then forwards, with online softmax (Milakov & Gimelshein 2018; blocked as in
-// FlashAttention, Dao et al. 2022). After each key block every row asks the skip rule (skip.h); once all agree, that
-// direction ends. Each of the 4 warps has rows of its own, so that what it reads of keys and values serves 16 * m rows.
+// FlashAttention, Dao et al. 2022). After each key block the skip rule (skip.h) is applied to every row. The direction
+// ends when no row needs more keys. Each of the 4 warps has rows of its own, so that the keys and values that it reads
+// serve 16 * m rows.
 #pragma once
 
 #include "attention/cuda/order.h"
@@ -32,10 +33,10 @@ struct Forward {
   static constexpr uint32_t known_at = sights_at + rows * sizeof(Keys);
   static constexpr int shared_bytes = static_cast<int>(known_at) + 128;
 
-  /// By which weights are multiplied for the product with the values: float16 rounds what is below 2^-14 more coarsely.
+  /// Factor of the weights in the product with the values: float16 has less precision below 2^-14.
   static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;
 
-  /// What all threads know of the tile. It lies in shared memory and is read where it is needed, for registers.
+  /// What all threads know of the tile. It is in shared memory and read where it is needed, to save registers.
   struct Known {
     TileRows tile;
     Task task;
@@ -95,7 +96,7 @@ struct Forward {
     copies_commit();
     if (a.budget > 0) {
       copies_wait<1>();
-      block_sync();  // the queries have landed
+      block_sync();  // the queries have arrived
       Rule::measure_rows(a, known().task, q_at, skip_at);
     }
     ALIBI_UNROLLED
@@ -116,17 +117,17 @@ struct Forward {
       if (towards > 0) visited.end = last + 1;
     }
     copies_wait<0>();
-    block_sync();  // without keys, the queries land only here
+    block_sync();  // without keys, the queries arrive only here
     write(visited);
   }
 
-  /// Visits key blocks until the one before `end`, or until the rest does not matter; gives the last one.
+  /// Visits key blocks up to the one before `end`, or until the others do not matter. Returns the last one.
   ALIBI_LANE int visit(int first, int towards, int end) {
     // A block's steps in the same direction.
     const int start = towards < 0 ? steps_of_block - 1 : 0, finish = steps_of_block - 1 - start;
     int step = first * steps_of_block + start;
     const int last = (end - towards) * steps_of_block + finish;
-    if (towards > 0) {  // the other direction's first step is under way
+    if (towards > 0) {  // the copies for the other direction's first step have started
       block_sync();     // the memory of its steps is free
       copy_step(step, 0);
       copies_commit();
@@ -136,7 +137,7 @@ struct Forward {
     ALIBI_NOT_UNROLLED
     for (;; step += towards, stage ^= stage_bytes) {
       copies_wait<0>();
-      // The step's keys and values have landed, and nobody reads those of the step before any more.
+      // The step's keys and values have arrived, and nobody still reads the previous ones.
       if (block_all(over)) return (step - towards) / steps_of_block;
       if (step != last) copy_step(step + towards, stage ^ stage_bytes);
       copies_commit();
@@ -152,7 +153,7 @@ struct Forward {
     }
   }
 
-  /// Scores become weights in units of the running maxima, which rise.
+  /// Updates the running maxima and replaces scores by weights relative to them.
   ALIBI_LANE void make_weights(int key, Fragment<n> (&weights)[m]) {
     const TileRows tile = known().tile;
     const int own_key = thread_index() % 4 * 2, own_row = Forward::own_row();
@@ -258,9 +259,5 @@ struct Forward {
     }
   }
 };
-
-inline int start_forward(const ForwardArguments& a, int64_t tasks, Type type, void* stream) {
-  return launch_for<Forward>(a, tasks, type, stream);
-}
 
 ALIBI_LANES_END

@@ -3,10 +3,10 @@
 //   dp = dout v'    ds = p (dp - delta)    delta = rowsum(dout out)
 //   dq = scale ds k    dk = scale ds' q    dv = p' dout    dslope = -sum of ds |distance|
 //
-// One kernel makes all of it with these five products (both_gradients.h). For more than 128 columns, gradients of
-// slopes, and GPUs without enough shared memory there are two, which make the first two products once more: one owns a
-// tile of query rows and makes dq, another a block of keys of a key/value head and makes dk and dv. All go by the key
-// blocks that the forward pass visited, and give the same bits in every run.
+// One kernel computes all gradients with these five products (both_gradients.h). For more than 128 columns, gradients
+// of slopes, and GPUs without enough shared memory there are two kernels, which both compute the first two products.
+// One has a tile of query rows and computes dq. The other has a block of keys of a key/value head and computes dk and
+// dv. All visit the key blocks that the forward pass visited, and give the same bits in every run.
 #pragma once
 
 #include "attention/cuda/order.h"
@@ -50,7 +50,7 @@ ALIBI_LANE int64_t first_term(const Call& call, const SequenceRows& sequence, in
   return (int64_t{sequence.batch} * call.heads + head) * call.queries + sequence.query_begin;
 }
 
-/// Of the key blocks that a tile of queries sees, those that the forward pass visited.
+/// The key blocks that the forward pass visited, of those that a tile of queries sees.
 ALIBI_LANE Keys visited_blocks(const BackwardArguments& a, const SequenceRows& sequence, int head, int tile,
                                Keys blocks) {
   if (a.first_block == nullptr) return blocks;
@@ -61,10 +61,10 @@ ALIBI_LANE Keys visited_blocks(const BackwardArguments& a, const SequenceRows& s
   return {begin, last < begin ? begin : last > blocks.end ? blocks.end : last};
 }
 
-/// A block for each head of each sequence: how far its tiles reach.
-struct Reaches {
+/// A block for each head of each sequence: which tiles may visit a block of keys.
+struct FindVisitingTiles {
   using Arguments = BackwardArguments;
-  static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = threads * sizeof(Reach);
+  static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = threads * sizeof(VisitingTiles);
   static constexpr int none = 1 << 30;
 
   static ALIBI_LANE void run(const Arguments& a) {
@@ -72,7 +72,7 @@ struct Reaches {
     const SequenceRows sequence = a.call.sequences[sequence_index];
     const Place place(a.call, sequence, head);
     const int rows = a.call.tile_rows, tiles = (sequence.queries + rows - 1) / rows;
-    Reach own = {none, -none};
+    VisitingTiles own = {none, -none};
     if (a.ticket != nullptr && block_index() == 0 && thread_index() == 0) *a.ticket = 0;
     for (int tile = thread_index(); tile < tiles; tile += threads) {
       if (a.counters != nullptr) begin_tile(a, place, sequence, head, tile, tiles);
@@ -82,17 +82,17 @@ struct Reaches {
       const int first = tile - (blocks.end - 1) * block_keys / rows, last = tile - blocks.begin * block_keys / rows;
       own = {first < own.first ? first : own.first, last > own.last ? last : own.last};
     }
-    shared_store(static_cast<uint32_t>(thread_index() * sizeof(Reach)), own);
+    shared_store(static_cast<uint32_t>(thread_index() * sizeof(VisitingTiles)), own);
     block_sync();
     if (thread_index() != 0) return;
     for (int i = 1; i < threads; ++i) {
-      const auto other = shared_load<Reach>(static_cast<uint32_t>(i * sizeof(Reach)));
+      const auto other = shared_load<VisitingTiles>(static_cast<uint32_t>(i * sizeof(VisitingTiles)));
       own = {other.first < own.first ? other.first : own.first, other.last > own.last ? other.last : own.last};
     }
-    a.reach[block_index()] = own.first > own.last ? Reach{0, -1} : own;
+    a.visiting[block_index()] = own.first > own.last ? VisitingTiles{0, -1} : own;
   }
 
-  /// For the kernel of all gradients: counters of the tile, and dq of rows to which no block will contribute.
+  /// For the kernel of all gradients: clears the counters of the tile, and dq of rows to which no block contributes.
   static ALIBI_LANE void begin_tile(const Arguments& a, const Place& place, const SequenceRows& sequence, int head,
                                     int tile, int tiles) {
     const int rows = a.call.tile_rows, parts = rows / both_rows;
@@ -111,9 +111,5 @@ struct Reaches {
     }
   }
 };
-
-inline int start_reaches(const BackwardArguments& a, int64_t heads, Type /*type*/, void* stream) {
-  return launch<Reaches>(heads, a, stream);
-}
 
 ALIBI_LANES_END

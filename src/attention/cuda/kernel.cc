@@ -1,10 +1,8 @@
-// Attention on NVIDIA GPUs, as the rest of attention knows it.
+// The kernels on NVIDIA GPUs as a Kernel and a CacheKernel.
 #include "attention/kernel.h"
 
 #include <string>
 
-#include "attention/cached_bounds.h"
-#include "attention/cuda/launches.h"
 #include "attention/cuda/passes.h"
 #include "core/cuda/stream.h"
 
@@ -25,28 +23,7 @@ class Gpu : public cuda::Machine {
   void check_launch(const char* kernel, int error) const override {
     core::cuda::check_cuda((std::string(operation) + ", kernel " + kernel).c_str(), error);
   }
-  const cuda::Launches& launches() const override {
-    static constexpr cuda::Launches all = {
-        .store = cuda::launch_store,
-        .centres = cuda::launch_centres,
-        .measure = cuda::launch_measure,
-        .accumulate = cuda::launch_accumulate,
-        .forward = cuda::launch_forward,
-        .row_terms = cuda::launch_row_terms,
-        .reaches = cuda::launch_reaches,
-        .query_gradients = cuda::launch_query_gradients,
-        .both_gradients = cuda::launch_both_gradients,
-        .key_gradients = cuda::launch_key_gradients,
-        .add_slopes = cuda::launch_add_slopes,
-        .cached_centres = cuda::launch_cached_centres,
-        .measure_cached = cuda::launch_measure_cached,
-        .raise_nodes = cuda::launch_raise_nodes,
-        .decode_near = cuda::launch_decode_near,
-        .decode_splits = cuda::launch_decode_splits,
-        .decode_merge = cuda::launch_decode_merge,
-    };
-    return all;
-  }
+  const cuda::Launches& launches() const override { return cuda::gpu_launches(); }
   void* stream() const override { return alibi::stream(); }
   bool capturing() const override { return core::cuda::capturing(operation); }
   int shared_bytes() const override { return core::cuda::shared_bytes(operation); }
@@ -55,7 +32,7 @@ class Gpu : public cuda::Machine {
 };
 
 const cuda::Machine& gpu() {
-  static const auto* const one = new Gpu;  // for ever: it may be asked while the program ends
+  static const auto* const one = new Gpu;  // never destroyed: it may be used while the program ends
   return *one;
 }
 

@@ -6,9 +6,9 @@
 
 ALIBI_LANES_BEGIN
 
-/// dk and dv: a block of threads owns a block of keys of a key/value head, each warp 16 of them, and takes query rows
-/// in steps, of all heads of the group in turn. Scores are made transposed, so that weights are where the products with
-/// dout and q want them. Of 256 columns it makes one half or the other, for registers.
+/// Computes dk and dv. A block of threads has a block of keys of a key/value head, each warp 16 of them. It visits
+/// query rows in steps, of all heads of the group in turn. Scores are computed transposed, so that weights have the
+/// layout that the products with dout and q need. Of 256 columns it computes one half, to save registers.
 template <Type type, int columns>
 struct KeyGradients {
   using Arguments = BackwardArguments;
@@ -52,7 +52,7 @@ struct KeyGradients {
         if (row + at < sequence.queries) {
           copy8(to, a.terms + first_term(a.call, sequence, head) + row + at, true);
         } else {
-          shared_store(to, RowTerms{infinity, 0});  // or weights of rows that are not there could overflow
+          shared_store(to, RowTerms{infinity, 0});  // otherwise weights of rows beyond the end could overflow
         }
       }
     };
@@ -70,7 +70,7 @@ struct KeyGradients {
       more = steps.advance(task, sequence);
       const int next_head = steps.head, next_row = steps.step * step_rows;
       copies_wait<0>();
-      block_sync();  // this step's rows have landed, and nobody reads those of the step before any more
+      block_sync();  // this step's rows have arrived, and nobody still reads the previous ones
       if (more) copy_step(next_head, next_row, stage ^ 1);
       copies_commit();
       const uint32_t q = q_at + stage * step_bytes, dout = dout_at + stage * step_bytes;
@@ -114,7 +114,7 @@ struct KeyGradients {
     return shared_load<RowTerms>(terms + static_cast<uint32_t>(lane_row(j, e) * sizeof(RowTerms)));
   }
 
-  /// Transposed scores become weights.
+  /// Replaces transposed scores by weights.
   static ALIBI_LANE void make_weights(const Arguments& a, const SequenceRows& sequence, int head, int row, int key,
                                       int warp_key, uint32_t terms, Sums<n>& p) {
     const Place place(a.call, sequence, head);
@@ -151,9 +151,5 @@ struct KeyGradients {
     }
   }
 };
-
-inline int start_key_gradients(const BackwardArguments& a, int64_t tasks, Type type, void* stream) {
-  return launch_for<KeyGradients>(a, tasks, type, stream);
-}
 
 ALIBI_LANES_END

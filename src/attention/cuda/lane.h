@@ -1,9 +1,10 @@
-// What the lanes of a warp and the threads of a block do together, under the names that the kernels use: on a GPU the
-// instructions (compute capability 8.0 and later), elsewhere lane_emulated.h. So one kernel source runs on both.
+// Operations of the lanes of a warp and of the threads of a block. On a GPU they are instructions (compute
+// capability 8.0 and later), and elsewhere they are emulated (lane_emulated.h), so that the same kernel source runs on
+// both.
 //
-// Addresses in shared memory are bytes from its beginning. A fragment holds, of a product of 16 x 8 values over 16, the
-// parts that PTX's m16n8k16 gives to a lane: of the sums d[0..1] of row lane / 4 and d[2..3] of the row 8 below it, in
-// the columns 2 (lane % 4) and the next.
+// Addresses in shared memory are bytes from its beginning. A fragment has the elements that PTX's m16n8k16 assigns to a
+// lane: of the 16 x 8 sums, d[0..1] of row lane / 4 and d[2..3] of the row 8 below it, in columns 2 (lane % 4) and the
+// next.
 #pragma once
 
 #include <cstdint>
@@ -36,20 +37,20 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 ALIBI_LANE int thread_index() { return static_cast<int>(threadIdx.x); }
 ALIBI_LANE int block_index() { return static_cast<int>(blockIdx.x); }
 
-/// The same, but what follows from it is computed here, and not kept in registers from before a loop.
+/// Returns x. The compiler computes what depends on the result here, and does not keep it in registers across a loop.
 ALIBI_LANE int not_hoisted(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
 ALIBI_LANE void block_sync() { __syncthreads(); }
-/// A block_sync() that tells whether all threads said yes.
+/// A block_sync() that returns whether `yes` was true in all threads.
 ALIBI_LANE bool block_all(bool yes) { return __syncthreads_and(yes) != 0; }
 ALIBI_LANE void warp_sync() { __syncwarp(); }
 /// One bit for each lane.
 ALIBI_LANE uint32_t warp_votes(bool yes) { return __ballot_sync(~0u, yes); }
 ALIBI_LANE int lowest_bit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
-/// The value of the lane whose number differs by these bits.
+/// The value of the lane whose number is this lane's XOR `bits`.
 ALIBI_LANE float lane_xor(float value, int bits) { return __shfl_xor_sync(~0u, value, bits); }
 
 template <class V>
@@ -63,28 +64,29 @@ ALIBI_LANE void shared_store(uint32_t address, const V& value) {
 
 ALIBI_LANE uint32_t shared_base() { return static_cast<uint32_t>(__cvta_generic_to_shared(shared_memory)); }
 
-/// Starts the copy of 16 bytes; with `real` false zeros land, and nothing is read.
+/// Starts the copy of 16 bytes. If `real` is false, zeros are written and nothing is read.
 ALIBI_LANE void copy16(uint32_t address, const void* from, bool real) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_base() + address), "l"(from),
                "r"(real ? 16 : 0)
                : "memory");
 }
-/// Of 8 bytes.
+/// The same for 8 bytes.
 ALIBI_LANE void copy8(uint32_t address, const void* from, bool real) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_base() + address), "l"(from),
                "r"(real ? 8 : 0)
                : "memory");
 }
-/// The thread's copies since the last call become a group.
+/// Makes the thread's copies since the last call a group.
 ALIBI_LANE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Until all but the last `left` groups of this thread have landed; a barrier makes them seen by the others.
+/// Waits until all but the last `left` groups of this thread have arrived. Other threads see them after a barrier.
 template <int left>
 ALIBI_LANE void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
 }
 
-// Between blocks of threads of one kernel. What one has stored for others, fenced, and told by raising a count after a
-// barrier of its threads, others see after they have waited for the count and passed a barrier of their own.
+// Communication between blocks of threads of one kernel. A block stores values for others, calls the fence, passes a
+// barrier of its threads and raises a count. Others see the values after they have waited for the count and passed a
+// barrier of their own.
 ALIBI_LANE int take_ticket(int32_t* next) { return atomicAdd(next, 1); }
 ALIBI_LANE void wait_for_count(const int32_t* count, int value) {
   int found;
@@ -96,7 +98,7 @@ ALIBI_LANE void raise_count(int32_t* count) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(count) : "memory");
 }
 ALIBI_LANE void fence_for_others() { __threadfence(); }
-/// Past the caches that are not shared.
+/// Bypasses the caches that other blocks do not share.
 ALIBI_LANE void store_for_others(float* to, const float (&x)[4]) {
   __stcg(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
 }
@@ -170,7 +172,7 @@ __global__ void __launch_bounds__(Body::threads, Body::blocks_at_once)
   Body::run(arguments);
 }
 
-/// Gives a cudaError_t.
+/// Returns a cudaError_t.
 template <class Body>
 int launch(int64_t blocks, const typename Body::Arguments& arguments, void* stream) {
   if (blocks == 0) return cudaSuccess;
@@ -180,7 +182,7 @@ int launch(int64_t blocks, const typename Body::Arguments& arguments, void* stre
         cudaFuncSetAttribute(run<Body>, cudaFuncAttributeMaxDynamicSharedMemorySize, Body::shared_bytes);
     if (error != cudaSuccess) return error;
   }
-  // This gives the launch's own error; cudaGetLastError() would give one that another library has left, too.
+  // This returns the error of this launch. cudaGetLastError() could also return an earlier error of another library.
   void* pointers[] = {const_cast<typename Body::Arguments*>(&arguments)};
   return cudaLaunchKernel(run<Body>, static_cast<unsigned>(blocks), Body::threads, pointers, Body::shared_bytes,
                           static_cast<cudaStream_t>(stream));
@@ -191,26 +193,3 @@ ALIBI_LANES_END
 #else
 #include "attention/cuda/lane_emulated.h"
 #endif
-
-ALIBI_LANES_BEGIN
-
-/// The kernel for rows of head_dim values, which are filled up with zeros.
-template <template <Type, int> class Kernel, Type type, class Arguments>
-int launch_for_columns(const Arguments& a, int64_t blocks, void* stream) {
-  if (a.call.head_dim <= 32) return launch<Kernel<type, 32>>(blocks, a, stream);
-  if (a.call.head_dim <= 64) return launch<Kernel<type, 64>>(blocks, a, stream);
-  if (a.call.head_dim <= 128) return launch<Kernel<type, 128>>(blocks, a, stream);
-  return launch<Kernel<type, 256>>(blocks, a, stream);
-}
-template <template <Type, int> class Kernel, class Arguments>
-int launch_for(const Arguments& a, int64_t blocks, Type type, void* stream) {
-  return type == Type::bfloat16 ? launch_for_columns<Kernel, Type::bfloat16>(a, blocks, stream)
-                                : launch_for_columns<Kernel, Type::float16>(a, blocks, stream);
-}
-template <template <Type> class Kernel, class Arguments>
-int launch_for(const Arguments& a, int64_t blocks, Type type, void* stream) {
-  return type == Type::bfloat16 ? launch<Kernel<Type::bfloat16>>(blocks, a, stream)
-                                : launch<Kernel<Type::float16>>(blocks, a, stream);
-}
-
-ALIBI_LANES_END

@@ -1,26 +1,66 @@
-// The kernels as they are compiled for GPUs: see Launches.
+// The launches of all kernels: on GPUs (launches.cu), and in tests emulated.
 #pragma once
 
-#include "attention/cuda/arguments.h"
+#include "attention/cuda/both_gradients.h"
+#include "attention/cuda/bounds.h"
+#include "attention/cuda/cached_keys.h"
+#include "attention/cuda/decode.h"
+#include "attention/cuda/decode_near.h"
+#include "attention/cuda/forward.h"
+#include "attention/cuda/key_gradients.h"
+#include "attention/cuda/query_gradients.h"
 
-namespace alibi::kernels::cuda {
+ALIBI_LANES_BEGIN
 
-int launch_store(const StoreArguments& arguments, void* stream);
-int launch_centres(const BoundsArguments& arguments, int64_t kv_heads, Type type, void* stream);
-int launch_measure(const BoundsArguments& arguments, int64_t units, Type type, void* stream);
-int launch_accumulate(const BoundsArguments& arguments, int64_t heads, Type type, void* stream);
-int launch_forward(const ForwardArguments& arguments, int64_t tasks, Type type, void* stream);
-int launch_row_terms(const BackwardArguments& arguments, int64_t rows, Type type, void* stream);
-int launch_reaches(const BackwardArguments& arguments, int64_t heads, Type type, void* stream);
-int launch_query_gradients(const BackwardArguments& arguments, int64_t tasks, Type type, void* stream);
-int launch_both_gradients(const BackwardArguments& arguments, int64_t units, Type type, void* stream);
-int launch_key_gradients(const BackwardArguments& arguments, int64_t tasks, Type type, void* stream);
-int launch_add_slopes(const BackwardArguments& arguments, int64_t slopes, Type type, void* stream);
-int launch_cached_centres(const CacheArguments& arguments, int64_t kv_heads, Type type, void* stream);
-int launch_measure_cached(const CacheArguments& arguments, int64_t blocks, Type type, void* stream);
-int launch_raise_nodes(const CacheArguments& arguments, int64_t kv_heads, Type type, void* stream);
-int launch_decode_near(const DecodeArguments& arguments, int64_t tiles, Type type, void* stream);
-int launch_decode_splits(const DecodeArguments& arguments, int64_t splits, Type type, void* stream);
-int launch_decode_merge(const DecodeArguments& arguments, int64_t rows, Type type, void* stream);
+/// The kernel for rows of head_dim values, which are padded with zeros; head_dim is at most `most`.
+template <template <Type, int> class Kernel, Type type, int most, class Arguments>
+int launch_for_columns(const Arguments& a, int64_t blocks, void* stream) {
+  if (a.call.head_dim <= 32) return launch<Kernel<type, 32>>(blocks, a, stream);
+  if (a.call.head_dim <= 64) return launch<Kernel<type, 64>>(blocks, a, stream);
+  if constexpr (most > 128) {
+    if (a.call.head_dim > 128) return launch<Kernel<type, 256>>(blocks, a, stream);
+  }
+  return launch<Kernel<type, 128>>(blocks, a, stream);
+}
+template <template <Type, int> class Kernel, int most = 256, class Arguments>
+int launch_for(const Arguments& a, int64_t blocks, Type type, void* stream) {
+  return type == Type::bfloat16 ? launch_for_columns<Kernel, Type::bfloat16, most>(a, blocks, stream)
+                                : launch_for_columns<Kernel, Type::float16, most>(a, blocks, stream);
+}
+template <template <Type> class Kernel, class Arguments>
+int launch_for(const Arguments& a, int64_t blocks, Type type, void* stream) {
+  return type == Type::bfloat16 ? launch<Kernel<Type::bfloat16>>(blocks, a, stream)
+                                : launch<Kernel<Type::float16>>(blocks, a, stream);
+}
+/// A kernel that reads no 16-bit values.
+template <class Kernel, class Arguments>
+int launch_for_any(const Arguments& a, int64_t blocks, Type /*type*/, void* stream) {
+  return launch<Kernel>(blocks, a, stream);
+}
 
-}  // namespace alibi::kernels::cuda
+inline Launches all_launches() {
+  Launches all = {};
+  all.store = [](const StoreArguments& a, void* stream) { return launch<Store>(1, a, stream); };
+  all.centres = launch_for<Centres>;
+  all.measure = launch_for<Measure>;
+  all.accumulate = launch_for_any<Accumulate>;
+  all.forward = launch_for<Forward>;
+  all.row_terms = [](const BackwardArguments& a, int64_t rows, Type type, void* stream) {
+    constexpr int64_t of_block = RowTermsKernel<Type::bfloat16>::rows_of_block;
+    return launch_for<RowTermsKernel>(a, (rows + of_block - 1) / of_block, type, stream);
+  };
+  all.visiting_tiles = launch_for_any<FindVisitingTiles>;
+  all.query_gradients = launch_for<QueryGradients>;
+  all.both_gradients = launch_for<BothGradients, 128>;
+  all.key_gradients = launch_for<KeyGradients>;
+  all.add_slopes = launch_for_any<AddSlopes>;
+  all.cached_centres = launch_for<CachedCentres>;
+  all.measure_cached = launch_for<MeasureCached>;
+  all.raise_nodes = launch_for_any<RaiseNodes>;
+  all.decode_near = launch_for<DecodeNear>;
+  all.decode_splits = launch_for<DecodeSplits>;
+  all.decode_merge = launch_for<DecodeMerge>;
+  return all;
+}
+
+ALIBI_LANES_END

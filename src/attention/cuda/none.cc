@@ -1,5 +1,4 @@
 // A build without CUDA.
-#include "attention/cached_bounds.h"
 #include "attention/kernel.h"
 
 const alibi::kernels::Kernel& alibi::kernels::cuda_kernel() {

@@ -1,4 +1,5 @@
-// Which tile a block of threads owns: derived from its index and a short table, so that the host makes no list.
+// Which tile a block of threads computes. It follows from the block's index and a short table, so the host needs no
+// list.
 #pragma once
 
 #include "attention/cuda/place.h"
@@ -21,8 +22,7 @@ ALIBI_LANE int sequence_of(int sequences, int number, const Begin& begin) {
   return low;
 }
 
-/// The head of block `index`, and which of the `units` of all sequences it is in the order of the head's class: all
-/// heads of a class take turns.
+/// The head of block `index`, and which of the `units` of all sequences it computes. The heads of a class alternate.
 struct Turn {
   int head, unit;
 
@@ -34,7 +34,7 @@ struct Turn {
   }
 };
 
-/// Most work first, where causal: the last tiles of all sequences, then those before.
+/// The last tiles of all sequences come first, which have the most work if attention is causal.
 ALIBI_LANE Task query_task(const Call& call, int index) {
   const Turn turn(call.head_order, call.tiles, index);
   const int from_last = call.tiles - 1 - turn.unit;
@@ -44,7 +44,7 @@ ALIBI_LANE Task query_task(const Call& call, int index) {
   return {sequence, turn.head, from_last - begin(sequence), 0};
 }
 
-/// The first blocks of keys first. There is one more number than a sequence has blocks: its tile is not there.
+/// The first blocks of keys come first. Each sequence has one number more than blocks; that task is empty.
 ALIBI_LANE Task key_task(const Call& call, int index, int parts) {
   const Turn turn(call.kv_head_order, call.key_units, index / parts);
   const int part = index % parts;
@@ -54,8 +54,8 @@ ALIBI_LANE Task key_task(const Call& call, int index, int parts) {
   return {sequence, turn.head, turn.unit - begin(sequence), part};
 }
 
-/// Head by head, the last 128 keys first: the order in which dq is added (both_gradients.h). Of packed sequences every
-/// other number is an odd block of keys, which is no task.
+/// Head by head, the last 128 keys first: the order in which dq is added (both_gradients.h). With packed sequences
+/// every other number is an odd block of keys and has no task.
 ALIBI_LANE Task both_task(const Call& call, int index) {
   const int units = call.both_units;
   const int head = call.kv_head_order[index / units].head, unit = units - 1 - index % units;
@@ -68,8 +68,8 @@ ALIBI_LANE Task both_task(const Call& call, int index) {
 
 ALIBI_LANE int key_blocks(const SequenceRows& sequence) { return (sequence.keys + block_keys - 1) / block_keys; }
 
-/// The host's arrays, a part that fits into a kernel's arguments: unlike a copy from the host's memory it waits for
-/// nothing and can be captured into a CUDA graph.
+/// Writes a part of the host's arrays that fits into a kernel's arguments. Unlike a copy from the host's memory it does
+/// not wait and can be captured into a CUDA graph.
 struct Store {
   using Arguments = StoreArguments;
   static constexpr int threads = 256, blocks_at_once = 1, shared_bytes = 0;
@@ -79,7 +79,5 @@ struct Store {
     if (thread_index() < a.count) a.to[thread_index()] = a.chunks[thread_index()];
   }
 };
-
-inline int start_store(const StoreArguments& a, void* stream) { return launch<Store>(1, a, stream); }
 
 ALIBI_LANES_END

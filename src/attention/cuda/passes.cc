@@ -14,7 +14,7 @@
 namespace alibi::kernels::cuda {
 namespace {
 
-/// The tables of the skip rule; they live as long as this.
+/// Owns the tables of the skip rule.
 class BoundTables {
  public:
   BoundTables(const Machine& machine, const Problem& problem, int64_t entries)
@@ -50,7 +50,7 @@ class BoundTables {
 }  // namespace
 
 bool asks_skip_rule(const Problem& problem) {
-  // Below that a weight that may be skipped could be a denormal number, which counts as zero.
+  // Below that a weight that may be skipped could be denormal, which is flushed to zero.
   constexpr float least_tolerance = 0x1p-60f;
   return skip_rule_applies(problem) && problem.tolerance >= least_tolerance;
 }
@@ -66,10 +66,9 @@ bool supports(const Problem& problem) {
   const float scale = std::abs(problem.scale);
   const int64_t tasks = problem.batch * problem.heads * (problem.queries + problem.keys + 1);
   return (problem.dtype == DType::bfloat16 || problem.dtype == DType::float16) && problem.head_dim % 8 == 0 &&
-         problem.head_dim <= most_columns && problem.dropout == 0 && problem.distance_table.empty() &&
-         scale >= least_scale && scale <= most_scale && tasks <= most_blocks && fits(problem.q) && fits(problem.k) &&
-         fits(problem.v) && fits(problem.out) && fits(problem.dout) && fits(problem.dq) && fits(problem.dk) &&
-         fits(problem.dv);
+         problem.head_dim <= most_columns && problem.dropout == 0 && !problem.has_table() && scale >= least_scale &&
+         scale <= most_scale && tasks <= most_blocks && fits(problem.q) && fits(problem.k) && fits(problem.v) &&
+         fits(problem.out) && fits(problem.dout) && fits(problem.dq) && fits(problem.dk) && fits(problem.dv);
 }
 
 void check_device(const Machine& machine, const Problem& problem) {
@@ -144,8 +143,8 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   const Made<RowTerms> terms(machine, rows);
   const Made<double> slope_sums(machine, sums.dslopes != nullptr ? call.tiles() : 0);
   const auto sequences = static_cast<int64_t>(problem.sequences.size());
-  const Made<Reach> reach(machine, sequences * problem.heads);
-  // One kernel for all gradients where it can be.
+  const Made<VisitingTiles> visiting(machine, sequences * problem.heads);
+  // One kernel for all gradients if possible.
   const int columns = problem.head_dim <= 32 ? 32 : problem.head_dim <= 64 ? 64 : 128;
   const bool both =
       problem.head_dim <= columns && sums.dslopes == nullptr && both_shared_bytes(columns) <= machine.shared_bytes();
@@ -164,18 +163,18 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
                                        .last_block = last_block,
                                        .slope_sums = sums.dslopes != nullptr ? slope_sums.get() : nullptr,
                                        .dslopes = sums.dslopes,
-                                       .reach = reach.get(),
+                                       .visiting = visiting.get(),
                                        .dq_sums = dq_sums.get(),
                                        .counters = counters.get(),
                                        .ticket = both ? counters.get() + parts : nullptr,
                                        .rows = rows,
-                                       .slopes_per_batch = problem.slopes_per_batch,
-                                       .slopes_symmetric = problem.slopes_symmetric};
+                                       .slopes_per_batch = problem.biases->slopes_per_batch,
+                                       .slopes_symmetric = problem.biases->slopes_symmetric};
   const Launches& launches = machine.launches();
   void* const stream = machine.stream();
   const Type type = type_of(problem.dtype);
   machine.check_launch("row_terms", launches.row_terms(arguments, rows, type, stream));
-  machine.check_launch("reaches", launches.reaches(arguments, sequences * problem.heads, type, stream));
+  machine.check_launch("visiting_tiles", launches.visiting_tiles(arguments, sequences * problem.heads, type, stream));
   const int64_t units = problem.kv_heads * arguments.call.key_units;
   if (both) {
     machine.check_launch("both_gradients", launches.both_gradients(
@@ -184,7 +183,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   }
   machine.check_launch("query_gradients", launches.query_gradients(arguments, call.tiles(), type, stream));
   if (sums.dslopes != nullptr) {
-    const int64_t slopes = problem.slopes_per_batch ? problem.batch * problem.heads : problem.heads;
+    const int64_t slopes = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
     machine.check_launch("add_slopes", launches.add_slopes(arguments, slopes, type, stream));
   }
   machine.check_launch("key_gradients",

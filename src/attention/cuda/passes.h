@@ -1,17 +1,17 @@
-// The passes of attention on a device: which calls it takes, what is made known to it, and the kernels in turn. The
-// device is CUDA's (kernel.cc), or in tests the emulated one.
+// The passes of attention on a device: which calls it supports, what is sent to it, and the order of the kernels. The
+// device is that of CUDA (kernel.cc) or, in tests, the emulated one.
 #pragma once
 
 #include <cstddef>
 #include <memory>
 
-#include "attention/cached_bounds.h"
 #include "attention/cuda/arguments.h"
+#include "attention/kernel.h"
 #include "attention/problem.h"
 
 namespace alibi::kernels::cuda {
 
-/// Memory and kernels of a device; as core/cuda/stream.h, where each is described.
+/// Memory and kernels of a device. core/cuda/stream.h describes each function.
 class Machine {
  public:
   virtual ~Machine() = default;
@@ -19,7 +19,7 @@ class Machine {
   virtual std::shared_ptr<void> workspace(size_t bytes) const = 0;
   virtual void copy_to_device(void* to, const void* from, size_t bytes) const = 0;
   virtual void copy_to_host(void* to, const void* from, size_t bytes) const = 0;
-  /// Throws Error unless this cudaError_t is cudaSuccess.
+  /// Throws Error if this cudaError_t is not cudaSuccess.
   virtual void check_launch(const char* kernel, int error) const = 0;
   virtual const Launches& launches() const = 0;
   virtual void* stream() const = 0;
@@ -32,10 +32,10 @@ class Machine {
   virtual int device_of(const void* data) const = 0;
 };
 
-/// Throws Error if a tensor of the call lies on another device than the current one.
+/// Throws Error if a tensor of the call is on another device than the current one.
 void check_device(const Machine& machine, const Problem& problem);
 
-/// Whether kernels are to skip.
+/// Whether kernels apply the skip rule.
 bool asks_skip_rule(const Problem& problem);
 
 /// See Kernel.

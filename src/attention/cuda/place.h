@@ -1,4 +1,4 @@
-// Where the rows of a tile stand, which keys they see, and how distance counts for them.
+// Positions of the rows of a tile, which keys they see, and from where their distances are counted.
 #pragma once
 
 #include "attention/cuda/lane.h"
@@ -40,14 +40,14 @@ struct Place {
     if (slopes.closed_before != 0) most = 0;
   }
 
-  /// What the query rows [first, last] see between them.
+  /// The keys that at least one of the query rows [first, last] sees.
   ALIBI_LANE Keys seen(int first, int last) const {
     const int64_t begin = clamp(offset + first - most, 0, keys);
     return {static_cast<int>(begin), static_cast<int>(clamp(offset + last - least + 1, begin, keys))};
   }
-  /// What they all see.
+  /// The keys that all of them see.
   ALIBI_LANE Keys seen_by_all(int first, int last) const { return {seen(last, last).begin, seen(first, first).end}; }
-  /// Where linear biases take a row to be: queries outside of the keys' positions count from the nearest key.
+  /// The position of a row for linear biases. For a row outside of the keys' positions it is that of the nearest key.
   ALIBI_LANE int position(int row) const { return static_cast<int>(clamp(offset + row, 0, keys - 1)); }
 };
 

@@ -193,15 +193,4 @@ struct AddSlopes {
   }
 };
 
-inline int start_row_terms(const BackwardArguments& a, int64_t rows, Type type, void* stream) {
-  constexpr int64_t of_block = RowTermsKernel<Type::bfloat16>::rows_of_block;
-  return launch_for<RowTermsKernel>(a, (rows + of_block - 1) / of_block, type, stream);
-}
-inline int start_query_gradients(const BackwardArguments& a, int64_t tasks, Type type, void* stream) {
-  return launch_for<QueryGradients>(a, tasks, type, stream);
-}
-inline int start_add_slopes(const BackwardArguments& a, int64_t slopes, Type /*type*/, void* stream) {
-  return launch<AddSlopes>(slopes, a, stream);
-}
-
 ALIBI_LANES_END

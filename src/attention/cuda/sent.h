@@ -99,12 +99,13 @@ class SentCall {
     const auto repeats = [&](const std::vector<float>& of) {  // for each batch entry
       return std::equal(of.begin() + problem.heads, of.end(), of.begin());
     };
-    const bool same = problem.batch > 0 && repeats(problem.slopes_before) && repeats(problem.slopes_after);
+    const bool same =
+        problem.batch > 0 && repeats(problem.biases->slopes_before) && repeats(problem.biases->slopes_after);
     slopes_stride_ = same ? 0 : problem.heads;
     std::vector<Slopes> slopes;
-    const size_t count = same ? static_cast<size_t>(problem.heads) : problem.slopes_before.size();
+    const size_t count = same ? static_cast<size_t>(problem.heads) : problem.biases->slopes_before.size();
     for (size_t i = 0; i < count; ++i) {
-      const float before = problem.slopes_before[i], after = problem.slopes_after[i];
+      const float before = problem.biases->slopes_before[i], after = problem.biases->slopes_after[i];
       slopes.push_back({static_cast<float>(slope_in_log2(before)), static_cast<float>(slope_in_log2(after)),
                         before == HUGE_VALF, after == HUGE_VALF});
     }
@@ -144,11 +145,11 @@ class SentCall {
   int64_t tiles() const { return tiles_ * problem_.heads; }
 
  private:
-  /// Groups of so many heads in the order of how far they are likely to see: that of the last rows of the first
+  /// Groups of `group` heads in the order of how far they are likely to see: that of the last rows of the first
   /// sequence, in tiles.
   static std::vector<HeadRank> ranked(const Problem& problem, int64_t group) {
     const int64_t rows = tile_rows(problem.head_dim), heads = problem.heads / group;
-    std::vector<std::pair<int64_t, int32_t>> reaches;
+    std::vector<std::pair<int64_t, int32_t>> horizons;
     for (int64_t head = 0; head < heads; ++head) {
       int64_t most = 0;
       for (int64_t i = 0; i < group && !problem.sequences.empty(); ++i) {
@@ -156,13 +157,13 @@ class SentCall {
         const int64_t row = std::max<int64_t>(s.queries - rows, 0);
         most = std::max(most, likely_keys(problem, s, head * group + i, row, std::min(rows, s.queries)));
       }
-      reaches.emplace_back(-core::ceil_div(most, rows), static_cast<int32_t>(head));
+      horizons.emplace_back(-core::ceil_div(most, rows), static_cast<int32_t>(head));
     }
-    std::sort(reaches.begin(), reaches.end());
+    std::sort(horizons.begin(), horizons.end());
     std::vector<HeadRank> order;
-    for (size_t i = 0, begin = 0; i < reaches.size(); ++i) {
-      if (reaches[i].first != reaches[begin].first) begin = i;
-      order.push_back({reaches[i].second, static_cast<int32_t>(begin), 0});
+    for (size_t i = 0, begin = 0; i < horizons.size(); ++i) {
+      if (horizons[i].first != horizons[begin].first) begin = i;
+      order.push_back({horizons[i].second, static_cast<int32_t>(begin), 0});
     }
     for (HeadRank& rank : order) ++order[static_cast<size_t>(rank.begin)].size;
     for (HeadRank& rank : order) rank.size = order[static_cast<size_t>(rank.begin)].size;

@@ -38,14 +38,14 @@ struct Steps {
     return true;
   }
 
-  /// The steps that may be among the head's, by how far its tiles reach.
+  /// The steps that may be among the head's, by the tiles that may visit the keys.
   ALIBI_LANE void start_head(const Task& task, const SequenceRows& sequence) {
     constexpr int steps_of_tile = forward_rows / step_rows;
-    const Reach reach = a.reach[int64_t{task.sequence} * a.call.heads + head];
+    const VisitingTiles tiles = a.visiting[int64_t{task.sequence} * a.call.heads + head];
     const int of_keys = task.tile * block_keys / forward_rows;
     const int steps = (sequence.queries + step_rows - 1) / step_rows;
-    base = (of_keys + reach.first) * steps_of_tile;
-    end = (of_keys + reach.last + 1) * steps_of_tile;
+    base = (of_keys + tiles.first) * steps_of_tile;
+    end = (of_keys + tiles.last + 1) * steps_of_tile;
     base = base < 0 ? 0 : base;
     end = end > steps ? steps : end;
   }

@@ -1,4 +1,5 @@
-// attention() over a cache whose heads may begin at different keys: heads that begin at the same one go together.
+// attention() over a cache whose heads may begin at different keys. Heads that begin at the same key are computed
+// together.
 #include <algorithm>
 #include <vector>
 
@@ -36,7 +37,7 @@ Tensor view_of(const KvCache::State& cache, const Tensor& rows, const Run& run) 
       {cache.rows_of_batch() * cache.stride, cache.stride, (cache.capacity - run.begin) * cache.stride, 1});
 }
 
-/// Of query heads [first, last) in each batch entry, if there is one for each.
+/// The slopes of query heads [first, last) of each batch entry that has slopes of its own.
 std::vector<float> slopes_of(const std::vector<float>& all, int64_t batch, int64_t heads, int64_t first, int64_t last) {
   std::vector<float> some;
   const int64_t entries = static_cast<int64_t>(all.size()) / heads;
@@ -56,8 +57,8 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   if (!held.has_evicted()) return attention(q, cache.keys(), cache.values(), options, out, state);
 
   const std::vector<Run> runs = runs_of(held);
-  check(!options.buckets || runs.size() == 1,
-        "[{}] options.buckets is set, but the heads of the cache have evicted different keys", operation);
+  check((!options.buckets && !options.bias_by_distance) || runs.size() == 1,
+        "[{}] options has a table of biases, but the heads of the cache have evicted different keys", operation);
   check(q.defined() && q.axes() == 4 && q.size(0) == held.batch && q.size(2) % held.kv_heads == 0,
         "[{}] q has shape {}, expected [{}, queries, a multiple of {}, {}]", operation, to_string(q.shape()),
         held.batch, held.kv_heads, held.head_dim);

@@ -1,7 +1,8 @@
 // Decoding in three passes, each in parallel:
 //
-//   1. every group of rows that share keys visits its nearest keys, and the skip rule decides how far it must go on;
-//   2. what is left is cut into units of a fixed number of keys, each giving a partial result of its own;
+//   1. each group of rows that share keys visits its nearest keys; then the skip rule decides which other keys it
+//   needs;
+//   2. these are cut into units of a fixed number of keys, and each unit gives a partial result;
 //   3. the partial results of each row are merged, from the nearest keys to the farthest unit.
 //
 // Groups, units and the order of merging follow from shapes and values alone, so the bits do not depend on threads.
@@ -27,23 +28,23 @@ namespace {
 
 using namespace kernels;
 
-/// Keys on each side of the queries that are visited before the skip rule is asked.
+/// Number of keys on each side of the queries that are visited before the skip rule is applied.
 constexpr int64_t near_keys = 2 * cache_block;
-/// Bytes of keys and values that are worth a task of their own.
+/// Bytes of keys and values in a task.
 constexpr int64_t task_bytes = 1 << 17;
 
-/// How many pieces of `keys` keys make a task.
+/// Number of pieces of `keys` keys in a task.
 int64_t grain(const KvCache::State& cache, int64_t keys) {
   const int64_t bytes = 2 * keys * cache.stride * static_cast<int64_t>(size_of(cache.dtype));
   return std::max<int64_t>(1, task_bytes / std::max<int64_t>(1, bytes));
 }
 
-/// Rows that share the keys they read: queries [query_begin, query_begin + queries) of heads from head_begin on.
+/// Rows that read the same keys: queries [query_begin, query_begin + queries) of the heads from head_begin on.
 struct Group {
   int64_t batch = 0, kv_head = 0;
   int64_t head_begin = 0, query_begin = 0, queries = 0;
   size_t first_row = 0, rows = 0;        // within Decode::rows_, head by head
-  int64_t seen_begin = 0, seen_end = 0;  // keys that any of its rows sees
+  int64_t seen_begin = 0, seen_end = 0;  // keys that at least one of its rows sees
   int64_t near_begin = 0, near_end = 0;  // visited first; empty without the skip rule
   size_t first_unit = 0, units = 0;
 };
@@ -159,20 +160,20 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
   rows_.push_back({.q = q, .bias = bias, .position = position, .begin = begin, .end = end});
 }
 
-/// Starts the rows' partial results anew and visits keys [begin, end). `next`: the keys of the visit that this thread
-/// makes next, as far as one can tell: tasks are taken in order.
+/// Clears the partial results of the rows and visits keys [begin, end). `next` points to the keys that this thread will
+/// probably visit next: tasks are taken in order.
 void Decode::visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const {
   std::fill_n(partials->out, static_cast<int64_t>(group.rows) * cache_.stride, 0.0f);
   decode_range(CachedHead(cache_, group.batch, group.kv_head), problem_.scale, rows_of(group), begin, end, next,
                partials);
 }
 
-/// The keys of a group from one on.
+/// The keys of a group, from `key` on.
 const void* Decode::keys_from(const Group& group, int64_t key) const {
   return cache_.key_rows(group.batch, group.kv_head, key);
 }
 
-/// Keys within near_keys of the queries, or the nearest ones there are.
+/// Sets the near keys: those within near_keys of the queries, or the nearest keys if there are none.
 void set_near(const Problem& problem, Group& group) {
   const int64_t newest = group.seen_end - 1;
   const int64_t first = std::clamp(query_offset(problem, group) + group.query_begin, group.seen_begin, newest);
@@ -191,8 +192,7 @@ void Decode::visit_near() {
   const int64_t together = threads();
   core::parallel_ranges(
       static_cast<int64_t>(groups_.size()), grain(cache_, 2 * near_keys), [&](int64_t begin, int64_t end) {
-        const FlushDenormals
-            flush;  // as the visits, so that decisions and results are the same whatever the caller's setting
+        const FlushDenormals flush;  // as in the visits, so that decisions do not depend on the caller's setting
         for (int64_t g = begin; g < end; ++g) {
           Group& group = groups_[static_cast<size_t>(g)];
           if (group.seen_begin == group.seen_end) continue;
@@ -227,7 +227,7 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
 }
 
 void Decode::make_units() {
-  // Few enough units per group that merging them stays cheap; enough for the threads of a large machine.
+  // Enough units for the threads of a large machine, but few enough that merging them is cheap.
   constexpr int64_t least_keys = 512, most_units = 256;
   const int64_t keys = round_up(std::max(least_keys, core::ceil_div(cache_.length, most_units)), cache_block);
   size_t partials = 0;
@@ -235,13 +235,13 @@ void Decode::make_units() {
     Group& group = groups_[g];
     group.first_unit = units_.size();
     if (group.seen_begin == group.seen_end) continue;
-    int64_t begin = group.seen_end, end = group.seen_begin;  // what the skip rule left
+    int64_t begin = group.seen_end, end = group.seen_begin;  // keys that the skip rule did not drop
     for (const DecodeRow& row : rows_of(group)) {
       if (row.begin == row.end) continue;
       begin = std::min(begin, row.begin);
       end = std::max(end, row.end);
     }
-    // Units end at multiples of their size, wherever the skip rule stopped. The nearest come first.
+    // Units end at multiples of their size, independent of the skip rule. The nearest unit comes first.
     const auto add = [&](int64_t from, int64_t to) {
       for (int64_t unit = (to - 1) / keys * keys; from < to && unit + keys > from; unit -= keys) {
         units_.push_back({g, std::max(unit, from), std::min(unit + keys, to), partials});
@@ -303,7 +303,7 @@ void Decode::merge_row(const Group& group, size_t row, AttentionState* state) co
     sum += weight * partial.sum;
     for (size_t d = 0; d < out.size(); ++d) out[d] += weight * static_cast<double>(partial.out[d]);
   });
-  // A row that sees no key has neither sum nor output; NaN stays NaN.
+  // The output of a row that sees no key is zero. NaN remains NaN.
   const double share = sum == 0 ? 0 : 1 / sum;
   const int64_t head = group.head_begin + static_cast<int64_t>(row) / group.queries;
   const int64_t query = group.query_begin + static_cast<int64_t>(row) % group.queries;
@@ -338,12 +338,12 @@ void Decode::count_blocks(AttentionStats& stats) const {
 Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& out) {
   constexpr const char* operation = "attention_decode";
   check_cached_options(operation, options);
-  // The kernel knows where the cache's rows lie, and converts them.
+  // The kernel finds the rows in the cache itself and converts them, so `keys` has only the right shape.
   const KvCache::State& held = cache.state();
   check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
-  const bool is_view = !held.has_evicted() && held.shared.end == 0;  // else the rows of the heads lie anywhere
+  const bool is_view = !held.has_evicted() && held.shared.end == 0;  // otherwise the heads' rows have no common stride
   check_apart(operation, "out", out, "the cache's keys", is_view ? cache.keys() : held.k);
   check_apart(operation, "out", out, "the cache's values", is_view ? cache.values() : held.v);
   if (held.shared.end > 0) {

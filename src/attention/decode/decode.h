@@ -12,7 +12,7 @@
 
 namespace alibi::kernels {
 
-/// Rows of keys and values of one head, which may lie in two places.
+/// The keys and values of one head. The first ones may be shared and lie in the memory of another cache.
 struct CachedHead {
   CachedHead(const KvCache::State& cache, int64_t batch, int64_t head)
       : dtype(cache.dtype),
@@ -25,7 +25,7 @@ struct CachedHead {
     shared_v = cache.value_rows(batch, head, 0);
   }
 
-  /// The rows from a key on, a multiple of cache_block, for a block at least.
+  /// The rows from `key` on, a multiple of cache_block. At least one block of them is contiguous.
   template <class T>
   const T* keys(int64_t key) const {
     return key < begin ? static_cast<const T*>(shared_k) + key * stride
@@ -41,7 +41,7 @@ struct CachedHead {
   int64_t stride;  ///< elements from row to row, a multiple of 16; beyond head_dim they are zeros
   int64_t begin;   ///< the first key of k and v, a multiple of cache_block
   const void *k, *v;
-  const void *shared_k = nullptr, *shared_v = nullptr;  ///< the keys before, if there are any
+  const void *shared_k = nullptr, *shared_v = nullptr;  ///< the keys before `begin`; null if there are none
 };
 
 /// One query of one head.
@@ -49,7 +49,7 @@ struct DecodeRow {
   const float* q;  ///< [stride], zeros beyond head_dim, as decode_arrange() leaves it
   HeadBias bias;
   int64_t position;
-  int64_t begin, end;  ///< the keys it visits: those it sees, less those the skip rule drops
+  int64_t begin, end;  ///< the keys that it visits: those that it sees, without those that the skip rule drops
 };
 
 /// Attention of a row over some of its keys. Scores are in units of log2.
@@ -59,29 +59,29 @@ struct DecodePartial {
   float* out;      ///< [stride], sum of 2^(score - max) v
 };
 
-/// Brings a query into the order in which decode_range() takes the keys of a cache of this data type.
+/// Reorders the elements of a query as decode_range() reads the keys of a cache of this data type.
 void decode_arrange(float* row, int64_t stride, DType dtype);
 
-/// Of the keys of [begin, end) those that each row visits, as its partial result, which comes without any (`out`
-/// zeros). At most `decode_rows_together` rows. `next`: the keys that this thread will likely read after these, or
-/// null.
+/// Computes the partial result of each row over the keys of [begin, end) that it visits. The partial results must be
+/// empty and `out` zero. Takes at most `decode_rows_together` rows. `next` points to the keys that this thread will
+/// probably read next, or is null.
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   const void* next, DecodePartial* partials);
 
 inline constexpr int64_t decode_rows_together = 64;
 
-/// The skip rule (docs/attention.md) for one row that has visited a near range of keys. Far keys are dropped, farthest
-/// first, while the bound of the sum of their weights stays within a budget. A stretch of n keys at distance D or more,
-/// none longer than N, weighs at most
+/// The skip rule (docs/explanation/skip-rule.md) for one row that has visited its near keys. It drops far keys,
+/// farthest first, while the bound on the sum of their weights is within a budget. A range of n keys at distance D or
+/// more, none longer than N, weighs at most
 ///
 ///     2^(c ||q|| N - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)       c = |scale| log2(e), m = slope log2(e)
 ///
-/// and N comes from the tree of norms: whole far stretches are decided by one value each. So is R, the largest distance
-/// from the keys' centre k0: where it is less, scale log2(e) q k0' + c ||q|| R stands for c ||q|| N.
+/// The tree of norms gives N, so one value decides a whole range of far keys. Another tree gives R, the largest
+/// distance from the keys' centre k0. Where scale log2(e) q k0' + c ||q|| R is less than c ||q|| N, it takes its place.
 class DecodeSkip {
  public:
-  /// centre: of the keys of the head, as decode_arrange() leaves it. budget: tolerance times the row's sum so far,
-  /// relative to max.
+  /// `centre` is that of the keys of the head, as decode_arrange() reorders it. `budget` is the tolerance times the
+  /// row's sum so far, relative to max.
   DecodeSkip(const KvCache::State& cache, int64_t head, const float* centre, float scale, const DecodeRow& row,
              double max, double budget);
 
@@ -91,10 +91,10 @@ class DecodeSkip {
   int64_t end_needed(int64_t begin, int64_t end);
 
  private:
-  /// What both do, from the farthest keys on.
+  /// Both of the above, from the farthest keys to the nearest.
   template <bool before>
   Range needed(Range keys);
-  /// Takes the bound of what a stretch of keys weighs off the budget, if it fits.
+  /// Subtracts the bound on the weight of a range of keys from the budget. Returns false if it does not fit.
   bool spend(float norm, float radius, float slope, int64_t distance, int64_t keys);
 
   const NormTree &norms_, &radii_;
@@ -102,10 +102,10 @@ class DecodeSkip {
   const DecodeRow& row_;
   double max_;
   double budget_;
-  double reach_ = 0;     // largest score of a key of norm 1, log2 units
-  double centre_ = 0;    // score of the keys' centre
-  double rounding_ = 0;  // of a score, by its largest magnitude
-  double flushed_ = 0;   // by which denormal products may raise a score
+  double score_per_norm_ = 0;  // largest score of a key of norm 1, log2 units
+  double centre_ = 0;          // score of the keys' centre
+  double rounding_ = 0;        // rounding error of a score, relative to its largest magnitude
+  double flushed_ = 0;         // error of a score by products that are flushed to zero
 };
 
 }  // namespace alibi::kernels

@@ -7,7 +7,7 @@
 #include "attention/decode/kv_cache_state.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
-#include "attention/skip_centre.h"
+#include "attention/skip.h"
 #include "core/check.h"
 #include "core/device.h"
 
@@ -20,19 +20,19 @@ const CacheKernel& kernel_of(Device device) {
   return *kernel;
 }
 
-/// What the cache holds of keys or values, [batch, kv_heads, capacity, head_dim].
+/// The memory of keys or values, [batch, kv_heads, capacity, head_dim].
 Tensor rows_of(const KvCache::State& cache, const Tensor& rows) {
   return rows.reshape({cache.batch, cache.kv_heads, cache.capacity, cache.head_dim});
 }
 
-/// Keys [begin, end) of that as [batch, end - begin, kv_heads, head_dim].
+/// Keys [begin, end) of that memory as [batch, end - begin, kv_heads, head_dim].
 Tensor part_of(const KvCache::State& cache, const Tensor& rows, int64_t begin, int64_t end) {
   const Tensor part = rows_of(cache, rows).slice(2, begin, end);
   return Tensor::view(part.raw(), {cache.batch, end - begin, cache.kv_heads, cache.head_dim}, cache.dtype,
                       {part.stride(0), part.stride(2), part.stride(1), 1}, cache.device);
 }
 
-/// Begins a change of the cache in this thread's stream: after what other streams have queued for it.
+/// Begins a change of the cache in this thread's stream. The stream first waits for what other streams have queued.
 void begin_change(KvCache::State& cache) {
   if (cache.queue != stream()) core::device_memory(cache.device).order(cache.queue, stream());
   cache.queue = stream();
@@ -45,7 +45,7 @@ void note_keys(KvCache::State& cache, int64_t begin) {
 }  // namespace
 
 void check_device_cache(int64_t head_dim, DType dtype, Device device) {
-  core::device_memory(device);  // or an error that says what is missing
+  core::device_memory(device);  // throws an error that says what is missing
   kernel_of(device);
   constexpr int64_t multiple = 8, most = 256;
   check(dtype == DType::bfloat16 || dtype == DType::float16,
@@ -108,7 +108,7 @@ void truncate_on_device(KvCache::State& cache, int64_t length) {
     cache.bounds.centres.fill(0);
     cache.bounds.centre_norms.fill(0);
   }
-  // The last block's leaf counts keys that are gone.
+  // The leaf of the last block still counts keys that were cut off.
   if (length > 0) note_keys(cache, (length - 1) / cache_block * cache_block);
 }
 
@@ -127,7 +127,8 @@ void decode_on_device(const Tensor& q, const KvCache& cache, const AttentionOpti
   }
   if (out.elements() == 0) return;
   check(kernel_of(problem.device).decode(problem, cache.state().bounds, state),
-        "[{}] '{}' does not compute this call (docs/gpu.md says what it does)", operation, name_of(problem.device));
+        "[{}] '{}' does not compute this call (docs/how-to/gpu.md says what it does)", operation,
+        name_of(problem.device));
 }
 
 }  // namespace alibi::kernels

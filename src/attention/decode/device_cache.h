@@ -1,5 +1,4 @@
-// Caches whose keys lie on a device, which attends to them there: what KvCache and attention_decode() do otherwise
-// then.
+// Caches whose keys are in a device's memory: the parts of KvCache and attention_decode() that differ for them.
 #pragma once
 
 #include <cstdint>
@@ -8,12 +7,12 @@
 
 namespace alibi::kernels {
 
-/// Throws Error if no device of this build has caches of these.
+/// Throws Error if the device has no caches for this head_dim and data type, or if this build lacks the device.
 void check_device_cache(int64_t head_dim, DType dtype, Device device);
 
-/// Memory for as many keys on the cache's device, and a copy of those there are, with what the skip rule knows of them.
+/// Moves the keys, values and skip bounds of a cache into new memory on its device, with room for `capacity` keys.
 void move_device_cache(KvCache::State& cache, int64_t capacity);
-/// Puts checked rows, for which there is room, behind the keys there are.
+/// Appends rows that were checked, for which there is room.
 void append_on_device(KvCache::State& cache, const Tensor& k, const Tensor& v);
 void truncate_on_device(KvCache::State& cache, int64_t length);
 

@@ -5,14 +5,28 @@
 #include <cmath>
 #include <limits>
 
+#include "attention/decode/kv_cache_state.h"
+#include "attention/problem.h"
 #include "attention/skip.h"
+#include "core/check.h"
+#include "core/parallel.h"
 
-namespace alibi::kernels {
+namespace alibi {
+namespace kernels {
 namespace {
 
-/// Which power of two a stretch's size lies at.
+/// Stretches of one class differ in size by less than a factor of two.
 int size_class(const EvictedKeys::Stretch& stretch) {
   return std::bit_width(static_cast<uint64_t>(stretch.end - stretch.begin));
+}
+
+constexpr double infinity = std::numeric_limits<double>::infinity();
+
+/// Bound on the error of a computed exponent whose terms have this magnitude: rounding of products and of log-sum-exps
+/// in float32, and of weights where the kernels round them to bfloat16 (docs/explanation/skip-rule.md).
+double slack(DType dtype, int64_t head_dim, double magnitude) {
+  const double of_float = (0x1p-20 + static_cast<double>(head_dim) * 0x1p-23) * magnitude;
+  return dtype == DType::float32 ? of_float : of_float + 0x1p-6 + 0x1p-10 * magnitude;
 }
 
 }  // namespace
@@ -20,7 +34,7 @@ int size_class(const EvictedKeys::Stretch& stretch) {
 void EvictedKeys::add(const Stretch& stretch) {
   longest_ = std::max(longest_, stretch.norm);
   stretches_.push_back(stretch);
-  // Of three that are equally large the older two become one, which may be the third of its size.
+  // The older two of three stretches of equal size become one, which may in turn be the third of its size.
   for (size_t i = stretches_.size() - 1; i >= 2; i -= 2) {
     Stretch& oldest = stretches_[i - 2];
     const Stretch middle = stretches_[i - 1];
@@ -32,21 +46,123 @@ void EvictedKeys::add(const Stretch& stretch) {
   }
 }
 
-double EvictedKeys::log_weight(double reach, float slope, int64_t position) const {
-  constexpr double unknown = std::numeric_limits<double>::infinity();
+double EvictedKeys::log_weight(double score_per_norm, float slope, int64_t position) const {
   const auto m = static_cast<double>(slope);
-  double max = -unknown, sum = 0;
+  double max = -infinity, sum = 0;
   for (const Stretch& stretch : stretches_) {
     const auto distance = static_cast<double>(position - (stretch.end - 1));
-    const double exponent = reach * static_cast<double>(stretch.norm) - m * distance +
+    const double exponent = score_per_norm * static_cast<double>(stretch.norm) - m * distance +
                             std::log(weight_of_keys(m, stretch.end - stretch.begin));
-    if (!(exponent < unknown)) return unknown;
-    if (exponent == -unknown) continue;  // a closed head
+    if (!(exponent < infinity)) return infinity;
+    if (exponent == -infinity) continue;  // the head sees none of these keys
     const double top = std::max(max, exponent);
     sum = sum * std::exp(max - top) + std::exp(exponent - top);
     max = top;
   }
-  return sum > 0 ? max + std::log(sum) : -unknown;
+  return sum > 0 ? max + std::log(sum) : -infinity;
 }
 
-}  // namespace alibi::kernels
+EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse,
+                             int64_t count_from) {
+  constexpr const char* operation = "evicted_share";
+  const KvCache::State& held = cache.state();
+  held.check_on_cpu("evicted_share()");
+  check_cpu_type(operation, q.dtype());
+  const Tensor keys = held.as_seen(q.dtype());
+  const Problem problem = make_problem(operation, q, keys, keys, q, options);
+  const Shape expected = {problem.batch, problem.heads, problem.queries};
+  check(lse.defined() && lse.shape() == expected && lse.dtype() == DType::float32 && lse.contiguous(),
+        "[{}] lse has shape {}, expected float32 {}", operation, to_string(lse.shape()), to_string(expected));
+  check(!problem.has_table(), "[{}] options has a table of biases, which does not bound far keys; expected slopes",
+        operation);
+
+  struct Head {
+    double worst = -infinity, lead = -infinity;  // as logarithms
+    int64_t query = 0;
+  };
+  std::vector<Head> found(static_cast<size_t>(problem.batch * problem.heads));
+  const float* of_rows = lse.data<float>();
+  const double scale = std::abs(static_cast<double>(problem.scale));
+  const auto look = [&](int64_t at) {
+    Head& head = found[static_cast<size_t>(at)];
+    const int64_t b = at / problem.heads, h = at % problem.heads, kv_head = h / problem.group();
+    const EvictedKeys& evicted = held.evicted[static_cast<size_t>(b * held.kv_heads + kv_head)];
+    const double longest = std::max<double>(static_cast<double>(evicted.longest()),
+                                            static_cast<double>(held.norms.longest(b * held.kv_heads + kv_head)));
+    const HeadBias bias = problem.bias(b, h);
+    const int64_t offset = problem.sequences[static_cast<size_t>(b)].query_offset;
+    for (int64_t i = 0; i < problem.queries; ++i) {
+      const double norm = problem.dtype == DType::float32
+                              ? norm_of(problem.q.at<const float>(b, i, h), problem.head_dim)
+                              : norm_of(problem.q.at<const bfloat16>(b, i, h), problem.head_dim);
+      const double score_per_norm = scale * norm, sum = static_cast<double>(of_rows[at * problem.queries + i]);
+      const int64_t position = offset + i;
+      if (position >= count_from) {
+        const double lead = score_per_norm * longest - sum;
+        head.lead = std::isnan(lead) ? infinity : std::max(head.lead, lead);
+      }
+      if (evicted.empty()) continue;
+      const int64_t nearest = position - (evicted.keys() - 1);
+      double weight = infinity;
+      if (nearest > bias.most) continue;  // it sees none of them
+      if (nearest > 0) {
+        const double magnitude = score_per_norm * static_cast<double>(evicted.longest()) +
+                                 static_cast<double>(bias.slope_before) * static_cast<double>(nearest) + std::abs(sum);
+        weight = evicted.log_weight(score_per_norm, bias.slope_before, position) - sum +
+                 slack(problem.dtype, problem.head_dim, magnitude);
+        if (std::isnan(weight)) weight = infinity;
+      }
+      if (weight > head.worst) {
+        head.worst = weight;
+        head.query = i;
+      }
+    }
+  };
+  constexpr int64_t rows_together = 256;
+  core::parallel_ranges(static_cast<int64_t>(found.size()), std::max<int64_t>(1, rows_together / problem.queries),
+                        [&](int64_t begin, int64_t end) {
+                          for (int64_t at = begin; at < end; ++at) look(at);
+                        });
+
+  EvictedShares result;
+  result.lead.assign(static_cast<size_t>(problem.heads), -infinity);
+  double worst = -infinity;
+  for (size_t at = 0; at < found.size(); ++at) {
+    const size_t h = at % static_cast<size_t>(problem.heads);
+    result.lead[h] = std::max(result.lead[h], found[at].lead);
+    if (!(found[at].worst > worst)) continue;
+    worst = found[at].worst;
+    result.head = static_cast<int64_t>(h);
+    result.query = found[at].query;
+  }
+  result.worst = 1 / (1 + std::exp(-worst));  // R / (R + sum), where R is the weight of the evicted keys
+  return result;
+}
+
+void leave_gap(KvCache& cache_in, int64_t length) {
+  auto& cache = const_cast<KvCache::State&>(cache_in.state());  // the state belongs to the cache, which is not const
+  cache.check_on_cpu("leave_gap()");
+  check(length % cache_block == 0, "[kv_cache] a gap up to {}, expected a multiple of {}", length, cache_block);
+  if (length <= cache.length) return;
+  std::vector<float> longest;
+  for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));
+  cache = KvCache::State(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
+  cache.begins.assign(cache.begins.size(), length);
+  cache.length = length;
+  set_capacity(cache, length);
+  cache.norms.resize(length);
+  cache.radii.resize(length);
+  for (size_t head = 0; head < longest.size(); ++head) {
+    cache.evicted[head].add({0, length, longest[head]});
+    cache.norms.evict(static_cast<int64_t>(head), length / cache_block);
+    cache.radii.evict(static_cast<int64_t>(head), length / cache_block);
+  }
+}
+
+}  // namespace kernels
+
+double evicted_share(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse) {
+  return kernels::evicted_shares(q, cache, options, lse, 0).worst;
+}
+
+}  // namespace alibi

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include "attention/decode/evicted_share.h"
+#include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/decode/kv_cache_state.h"
 #include "core/check.h"
@@ -17,15 +17,15 @@ namespace {
 using kernels::cache_block;
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
-/// Enough for full speed, as contexts without a limit do.
+/// Tokens that are read together for full speed, as in contexts without a limit.
 constexpr int64_t most_together = 2048;
-/// What a head keeps at least: what decoding visits without a question.
+/// Keys that a head always keeps: those that decoding visits before it applies the skip rule.
 constexpr int64_t least_kept = 2 * cache_block;
-/// Tokens of a text's beginning, whose rows have hardly any keys to be led by.
+/// Tokens at the beginning of a text, whose leads say little because their rows have few keys.
 constexpr int64_t unsettled = 64;
-/// Slopes below are taken for this one: their heads keep all that there is memory for.
+/// Smaller slopes are replaced by this one. Heads that have it keep as many keys as fit the memory.
 constexpr double flattest = 1e-9;
-/// Of the memory: for norms, and what is known of evicted keys.
+/// Part of the memory for norms and for what is known of evicted keys.
 constexpr double for_norms = 1.0 / 32;
 
 }  // namespace
@@ -47,7 +47,7 @@ Eviction::Eviction(const EvictionOptions& options)
   const auto of_token = static_cast<double>(layers_ * kv_heads_);
   most_keys_ = options.memory ? static_cast<double>(*options.memory) * (1 - for_norms) / static_cast<double>(key_bytes_)
                               : no_limit;
-  // A quarter is for what is read next, the rest for what was read.
+  // A quarter of the memory is for the tokens that are read next, the rest for those that were read.
   most_tokens_ = static_cast<int64_t>(std::min(most_keys_ / of_token / 4, static_cast<double>(most_together)));
   most_tokens_ = most_tokens_ / cache_block * cache_block;
   if (!options.memory) return;
@@ -60,22 +60,22 @@ Eviction::Eviction(const EvictionOptions& options)
 
 int64_t Eviction::needed_from(int64_t layer, int64_t kv_head, double log_share, int64_t position) const {
   const int64_t group = heads_ / kv_heads_;
-  auto reach = static_cast<double>(least_kept);
+  auto horizon = static_cast<double>(least_kept);
   for (int64_t head = kv_head * group; head < (kv_head + 1) * group; ++head) {
     // exp(lead - slope D) / (1 - exp(-slope)) <= exp(log_share)
     const auto at = static_cast<size_t>(layer * heads_ + head);
     const double slope = std::max(static_cast<double>(slopes_[at]), flattest);
     const double seen = leads_[at];
-    // Later tokens may lead by more than all so far, when the keys they look back at are gone already. The reach allows
-    // for e^2 times the largest lead, and an eighth more of the exponent, since leads grow with the scores. Without
-    // that the first such token passes the tolerance, and ends a context that is to be exact.
+    // A later token may have a larger lead than all before, when the keys that it needs are already evicted. So the
+    // horizon allows for e^2 times the largest lead, and for an eighth more of the exponent, since leads grow with the
+    // scores. Otherwise the first such token exceeds the tolerance and stops a context that must be exact.
     const double lead = seen > -no_limit ? seen + std::abs(seen) / 8 + 2 : 0;
     const double needed = (lead - std::log(-std::expm1(-slope)) - log_share) / slope;
-    reach = std::max(reach, std::isnan(needed) ? no_limit : needed);
+    horizon = std::max(horizon, std::isnan(needed) ? no_limit : needed);
   }
-  if (window_ > 0) reach = std::min(reach, static_cast<double>(window_ - 1));  // what lies beyond is not seen
-  if (reach >= static_cast<double>(position)) return 0;
-  return (position - static_cast<int64_t>(std::ceil(reach))) / cache_block * cache_block;
+  if (window_ > 0) horizon = std::min(horizon, static_cast<double>(window_ - 1));  // keys beyond are not seen
+  if (horizon >= static_cast<double>(position)) return 0;
+  return (position - static_cast<int64_t>(std::ceil(horizon))) / cache_block * cache_block;
 }
 
 std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double most_keys) const {
@@ -93,7 +93,7 @@ std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double most
     }
     return keys;
   };
-  // Below `all` the flattest head keeps all that it has; `none` keeps no more than the least.
+  // Bisection between `all`, at which the flattest head keeps every key, and `none`, at which all keep the fewest.
   double all = options_.tolerance ? std::log(*options_.tolerance) : -no_limit, none = 1e9;
   if (!(keys_at(all) > most_keys)) return begins;
   all = std::max(all, -1e9);
@@ -110,7 +110,8 @@ void Eviction::make_room(std::span<KvCache> caches, int64_t tokens) {
   const bool lacks = std::any_of(caches.begin(), caches.end(),
                                  [&](const KvCache& cache) { return cache.capacity() < position + tokens; });
   if (!lacks) return;
-  // Room for as much as may be read at once, but no more than half of what there is: short texts take little.
+  // Room for the tokens that may be read together, but at most half as many as were read, so that short texts need
+  // little memory.
   const auto room_beside = [&](double kept) {
     const auto half = std::min(static_cast<int64_t>(kept / 2), most_tokens_);
     return core::ceil_div(position + std::max(tokens, half), cache_block) * cache_block - position;
@@ -146,7 +147,7 @@ void Eviction::attended(int layer, const Tensor& q, const KvCache& cache, const 
   const int64_t position = cache.length() - q.size(1) + shares.query;
   check(!options_.exact || shares.worst <= tolerance_,
         "[context] at token {} the keys that layer {} and head {} have evicted could have {:.2g} of the weight, more "
-        "than the tolerance {:.2g}; give more memory, evict by a tolerance, or go on without being exact",
+        "than the tolerance {:.2g}; give more memory, evict by a tolerance, or continue without being exact",
         position, layer, shares.head, shares.worst, tolerance_);
   certificate_.worst = shares.worst;
   certificate_.position = position;

@@ -1,5 +1,5 @@
-// How the context of a text that need not end stays in bounded memory: which keys are evicted, and what that can have
-// changed.
+// Keeps the context of an endless text in bounded memory: decides which keys are evicted, and bounds the effect of
+// that.
 #pragma once
 
 #include <cstdint>
@@ -14,47 +14,48 @@
 
 namespace alibi::kernels {
 
-/// The caches of a model, one for each layer, and what limits them.
+/// Shape of a model's caches, one for each layer, and the limits of their memory.
 struct EvictionOptions {
   int64_t layers, heads, kv_heads, head_dim;
   int64_t window = 0;                    ///< > 0: keys at this distance and beyond are not seen
   DType dtype = DType::float32;          ///< of keys and values
-  std::optional<int64_t> memory = {};    ///< most bytes of keys and values
-  std::optional<double> tolerance = {};  ///< keys are evicted where they would weigh less than this share of a row
-  bool exact = false;                    ///< throw Error rather than pass the tolerance, or, without one, rounding
+  std::optional<int64_t> memory = {};    ///< maximum bytes of keys and values
+  std::optional<double> tolerance = {};  ///< keys with less than this share of a row's weight are evicted
+  bool exact = false;                    ///< throw Error before the tolerance is exceeded (without one: rounding)
 };
 
-/// Keys are evicted ahead of what is read, by an estimate of how far each head looks back: the largest lead that a key
-/// next to a query would have had over the row's whole weight, so far, and the head's slope, which a far key has to
-/// make up for. What the evicted keys could really have weighed is bounded afterwards, at each query, and adds to the
-/// certificate. So the estimate costs memory or accuracy where it is wrong, but never the truth of what is reported.
+/// Keys are evicted before the next tokens are read, by an estimate of each head's horizon. The estimate uses the
+/// head's slope and its largest lead so far: the score that a key at distance 0 could have had over the log of the
+/// row's total weight. A far key has to make up for its distance times the slope. After attention, the weight that the
+/// evicted keys could have had is bounded for each query and added to the certificate. So a wrong estimate costs memory
+/// or accuracy, but the certificate is always true.
 class Eviction {
  public:
-  /// Throws UsageError if a limit makes no sense, or the memory is too little.
+  /// Throws UsageError if a limit is out of range or the memory is too small.
   explicit Eviction(const EvictionOptions& options);
 
-  /// Most tokens that may be read together.
+  /// Maximum number of tokens that may be read together.
   int64_t most_tokens() const { return most_tokens_; }
-  /// Before each layer reads `tokens` more: where a cache lacks room for them, heads evict what lies past their
-  /// reach.
+  /// To be called before `tokens` more are read. If a cache lacks room for them, its heads evict the keys beyond their
+  /// horizon.
   void make_room(std::span<KvCache> caches, int64_t tokens);
-  /// After a layer's attention. Throws Error if the tolerance is passed where it must not be.
+  /// To be called after a layer's attention. With `exact`, throws Error if the tolerance is exceeded.
   void attended(int layer, const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse);
 
-  /// The position at which keys were evicted last.
+  /// Position of the last eviction.
   int64_t evicted_at() const { return evicted_at_; }
   const EvictionCertificate& certificate() const { return certificate_; }
 
  private:
-  /// The first key that a head needs at `position` if what lies before may weigh at most exp(log_share) in each row.
+  /// The first key that a head needs at `position`, if the keys before may have exp(log_share) of each row's weight.
   int64_t needed_from(int64_t layer, int64_t kv_head, double log_share, int64_t position) const;
-  /// The same of all heads, layer by layer, for the least share that there is memory for.
+  /// The first keys that all heads need, layer by layer, for the smallest share that fits the memory.
   std::vector<int64_t> plan(std::span<const KvCache> caches, double most_keys) const;
 
   int64_t layers_, heads_, kv_heads_, window_;
   EvictionOptions options_;
   double tolerance_;           // for `exact`
-  std::vector<float> slopes_;  // [layers * heads], as attention had them last
+  std::vector<float> slopes_;  // [layers * heads], of the last call of attended()
   std::vector<double> leads_;  // [layers * heads]
   int64_t key_bytes_;          // of a key and its value
   double most_keys_;           // of all heads of all layers

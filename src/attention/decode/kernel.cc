@@ -18,12 +18,12 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// Rows that share a pass over a block, so that their sums fit the registers.
+/// Number of rows that are computed together over a block: their sums fit the registers.
 inline constexpr int row_tile = lanes == 16 ? 4 : 2;
 inline constexpr float unseen = -std::numeric_limits<float>::infinity();
 
-/// biases[i] = bias of key `first` + i less the returned base, in log2 units. A linear bias is counted from the block's
-/// key nearest to the row and its base kept in float64: so weights keep their precision at any distance.
+/// biases[i] = bias of key `first` + i less the returned base, in log2 units. A linear bias is counted from the key of
+/// the block that is nearest to the row, and the base is float64, so that weights keep their precision at any distance.
 inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
   constexpr float log2e = std::numbers::log2e_v<float>;
   const HeadBias& bias = row.bias;
@@ -45,7 +45,7 @@ inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
   return 0;
 }
 
-/// Turns a row's dot products with keys [from, to) of a block into weights relative to the row's new maximum.
+/// Converts a row's dot products with keys [from, to) of a block to weights relative to the row's new maximum.
 inline void weigh(const DecodeRow& row, float scale, int64_t first, int64_t from, int64_t to, int64_t stride,
                   float* scores, DecodePartial& partial) {
   const Floats f;
@@ -74,8 +74,8 @@ inline void weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
     partial.sum *= static_cast<double>(shrink);
     partial.max = max;
   }
-  // 2^(score - block_max) 2^(block_max - max): far blocks lose no bits to the size of their scores. While all scores
-  // are -infinity the weights are 0, or NaN where a score is.
+  // 2^(score - block_max) 2^(block_max - max): so the weights of far blocks, whose scores are large, keep their
+  // precision. While all scores are -infinity the weights are 0, or NaN if a score is NaN.
   const bool none = block_max == unseen;
   const Float shift = hn::Set(f, none ? 0.0f : block_max);
   const Float share = hn::Set(f, none ? 1.0f : static_cast<float>(std::exp2(max - partial.max)));

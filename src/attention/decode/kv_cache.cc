@@ -9,7 +9,7 @@
 
 #include "attention/decode/device_cache.h"
 #include "attention/decode/kv_cache_state.h"
-#include "attention/skip_centre.h"
+#include "attention/skip.h"
 #include "attention/workspace.h"
 #include "core/check.h"
 #include "core/parallel.h"
@@ -21,7 +21,7 @@ using kernels::cache_block;
 using kernels::move_rows;
 using kernels::set_capacity;
 
-constexpr int64_t most_keys = (int64_t{1} << 31) - 1;  // as attention() takes
+constexpr int64_t most_keys = (int64_t{1} << 31) - 1;  // the limit of attention()
 
 float widen(float x) { return x; }
 float widen(bfloat16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
@@ -36,11 +36,11 @@ void copy_row(const From* from, int64_t size, To* to, int64_t stride) {
   for (int64_t i = size; i < stride; ++i) to[i] = To(0.0f);
 }
 
-/// An upper bound of the row's distance from a centre, above it by a rounding at most; +infinity if an element is not
-/// finite. Without a centre: of its norm.
+/// An upper bound of the row's distance from a centre (without `centred`: of its norm), at most one rounding above it.
+/// +infinity if an element is not finite.
 template <bool centred, class T>
 float norm_above(const T* row, int64_t stride, const float* centre) {
-  constexpr int64_t lanes = 8;  // sums that do not wait for each other; stride is a multiple
+  constexpr int64_t lanes = 8;  // independent sums; stride is a multiple
   double sums[lanes] = {};
   for (int64_t i = 0; i < stride; i += lanes) {
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -91,7 +91,7 @@ void write_rows(KvCache::State& cache, const Tensor& from, const Tensor& to, int
   }
 }
 
-/// Raises the leaves of the block of keys [begin, end), which it holds.
+/// Raises the leaves of the block that contains keys [begin, end).
 template <class T>
 void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end) {
   float& longest = cache.norms.leaf(head, begin / cache_block);
@@ -109,7 +109,7 @@ void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end
                                 : raise_norms<bfloat16>(cache, head, begin, end);
 }
 
-/// Makes the leaf of a block anew, of its keys before `end`.
+/// Recomputes the leaf of a block from its keys before `end`.
 void set_norms(KvCache::State& cache, int64_t head, int64_t block, int64_t end) {
   cache.norms.leaf(head, block) = 0;
   cache.radii.leaf(head, block) = 0;
@@ -121,7 +121,7 @@ void rebuild(KvCache::State& cache, int64_t head, int64_t block) {
   cache.radii.rebuild(head, block);
 }
 
-/// The centre of the first keys, once there are enough; none of them was evicted before.
+/// Computes the centre of the first keys as soon as there are enough; none of them was evicted before.
 void set_centre(KvCache::State& cache, int64_t head) {
   std::vector<float> rows(static_cast<size_t>(kernels::centre_rows * cache.stride));
   const void* keys = cache.key_rows(head / cache.kv_heads, head % cache.kv_heads, 0);
@@ -155,7 +155,7 @@ void kernels::move_rows(KvCache::State& cache, std::vector<int64_t> begins, int6
     core::parallel_for(to.batch * to.kv_heads, [&](int64_t head) {
       const int64_t b = head / to.kv_heads, h = head % to.kv_heads, begin = to.own_begin(h);
       const auto copy = [&](int64_t first, int64_t last) {
-        if (first >= last) return;  // there may be no memory at all
+        if (first >= last) return;  // the tensors may have no memory
         const size_t at = static_cast<size_t>(to.row(b, h, first)) * row_bytes;
         const size_t used = static_cast<size_t>(last - first) * row_bytes;
         std::memcpy(static_cast<char*>(to.k.raw()) + at, cache.key_rows(b, h, first), used);
@@ -214,7 +214,8 @@ KvCache KvCache::fork() const {
   State::Shared shared = to.shared;
   if (shared.end == 0) {
     shared = {to.k, to.v, to.capacity, whole};
-    if (state_->forked.key < whole) state_->forked.key = whole;  // threads that come at the same time find one length
+    if (state_->forked.key < whole)
+      state_->forked.key = whole;  // threads that fork at the same time find the same length
   }
   move_rows(to, to.begins, core::ceil_div(length() + 1, cache_block) * cache_block, shared.end);
   to.shared = std::move(shared);
@@ -265,21 +266,21 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
     const int64_t more = (cache.capacity - cache.shared.end) / 2;
     reserve(std::max(length, std::min(most_keys, cache.capacity + more)));
   } else if (first < cache.forked.key) {
-    set_capacity(cache, cache.capacity);  // what is written over is shared by forks
+    set_capacity(cache, cache.capacity);  // forks share the rows that are overwritten
   }
   if (cache.device != Device::cpu) return kernels::append_on_device(cache, k, v);
   cache.norms.resize(length);
   cache.radii.resize(length);
-  // A task is a stretch of whole blocks of one head, so that no two tasks raise the same leaf.
+  // A task has whole blocks of one head, so that no two tasks raise the same leaf.
   constexpr int64_t blocks_together = 16;
   const int64_t first_block = first / cache_block;
   const int64_t tasks = core::ceil_div(core::ceil_div(length, cache_block) - first_block, blocks_together);
   const int64_t heads = cache.batch * cache.kv_heads;
-  // One token is too little work to wake other threads for.
+  // One token is too little work for more than one thread.
   const int64_t heads_together = std::max<int64_t>(1, 1024 / std::min(added, blocks_together * cache_block));
   const auto for_each_block = [&](const auto& visit) {
     core::parallel_for(core::ceil_div(heads, heads_together) * tasks, [&](int64_t i) {
-      const kernels::FlushDenormals flush;  // norms are those of what the kernels read
+      const kernels::FlushDenormals flush;  // norms as the kernels compute them
       const int64_t block = first_block + i % tasks * blocks_together, head = i / tasks * heads_together;
       for (int64_t h = head; h < std::min(head + heads_together, heads); ++h) {
         for (int64_t b = block; b < block + blocks_together && b * cache_block < length; ++b) {
@@ -292,7 +293,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
     cache.dtype == DType::float32 ? write_block<float>(cache, k, v, head, first, begin, end)
                                   : write_block<bfloat16>(cache, k, v, head, first, begin, end);
   };
-  if (first < kernels::centre_rows && length >= kernels::centre_rows) {  // norms from the centre begin with this call
+  if (first < kernels::centre_rows && length >= kernels::centre_rows) {  // from this call on there is a centre
     for_each_block(write);
     core::parallel_for(heads, [&](int64_t head) {
       const kernels::FlushDenormals flush;
@@ -313,17 +314,17 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
 }
 
 void KvCache::reserve(int64_t keys) {
-  check(keys >= 0 && keys <= most_keys, "[kv_cache] room for {} keys asked for, expected 0 to {}", keys, most_keys);
+  check(keys >= 0 && keys <= most_keys, "[kv_cache] reserve({}), expected 0 to {} keys", keys, most_keys);
   const int64_t capacity = core::ceil_div(keys, cache_block) * cache_block;
   if (capacity > state_->capacity) set_capacity(*state_, capacity);
 }
 
 void KvCache::truncate(int64_t length) {
   State& cache = *state_;
-  check(length >= 0 && length <= cache.length, "[kv_cache] cut to {} keys, expected 0 to {}, its length", length,
+  check(length >= 0 && length <= cache.length, "[kv_cache] truncate({}), expected 0 to the length, {}", length,
         cache.length);
   const int64_t least = *std::max_element(cache.begins.begin(), cache.begins.end());
-  check(length >= least, "[kv_cache] cut to {} keys, but a head has evicted those before {}", length, least);
+  check(length >= least, "[kv_cache] truncate({}), but a head has evicted the keys before {}", length, least);
   if (cache.device != Device::cpu) return kernels::truncate_on_device(cache, length);
   const int64_t whole = length / cache_block * cache_block;
   cache.length = length;
@@ -334,11 +335,11 @@ void KvCache::truncate(int64_t length) {
   cache.radii.resize(length);
   if (length < kernels::centre_rows) std::fill(cache.centres.begin(), cache.centres.end(), 0.0f);
   if (length == 0) return;
-  const kernels::FlushDenormals flush;  // norms are those of what the kernels read
-  // The last block's norm counts keys that are gone.
+  const kernels::FlushDenormals flush;  // norms as the kernels compute them
+  // The norm of the last block still counts keys that were cut off.
   const int64_t block = (length - 1) / cache_block;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
-    if (cache.begin(head % cache.kv_heads) == length) continue;  // it holds none
+    if (cache.begin(head % cache.kv_heads) == length) continue;  // the head holds no key
     set_norms(cache, head, block, length);
     rebuild(cache, head, block);
   }
@@ -347,16 +348,15 @@ void KvCache::truncate(int64_t length) {
 void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
   State& cache = *state_;
   cache.check_on_cpu("evict()");
-  check(static_cast<int64_t>(begins.size()) == cache.kv_heads, "[kv_cache] {} beginnings for {} heads", begins.size(),
-        cache.kv_heads);
-  check(room >= 0 && room <= most_keys - cache.length, "[kv_cache] room for {} keys after {}, expected at most {}",
-        room, cache.length, most_keys);
+  check(static_cast<int64_t>(begins.size()) == cache.kv_heads,
+        "[kv_cache] evict() has {} first keys, expected one for each of {} heads", begins.size(), cache.kv_heads);
+  check(room >= 0 && room <= most_keys - cache.length,
+        "[kv_cache] evict() has room for {} keys after {}, expected 0 to {}", room, cache.length, most_keys);
   std::vector<int64_t> kept = cache.begins;
   for (size_t h = 0; h < kept.size(); ++h) {
     check(begins[h] >= 0 && begins[h] <= cache.length,
-          "[kv_cache] the keys of head {} are to begin at {}, expected 0 "
-          "to {}, its length",
-          h, begins[h], cache.length);
+          "[kv_cache] evict() has first key {1} for head {0}, expected 0 to the length, {2}", h, begins[h],
+          cache.length);
     kept[h] = std::max(kept[h], begins[h] / cache_block * cache_block);
   }
   const std::vector<int64_t> before = cache.begins;
@@ -377,7 +377,7 @@ namespace {
 
 /// The rows of all heads as [batch, length, kv_heads, head_dim].
 Tensor view_of(const KvCache::State& cache, const Tensor& tensor) {
-  check(!cache.has_evicted(), "[kv_cache] keys were evicted: what is left of the heads has no common shape");
+  check(!cache.has_evicted(), "[kv_cache] keys were evicted, so the keys of the heads have no common shape");
   check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; own() copies them", cache.shared.end);
   const int64_t of_head = cache.capacity * cache.stride;
   return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,

@@ -1,5 +1,5 @@
-// How long the keys of a cache are: for each head a tree of maxima, so that the longest key of any far stretch is known
-// without a pass over the keys or even over all blocks.
+// Norms of the keys of a cache: a tree of maxima for each head, which gives the longest key of a range without reading
+// the keys or all blocks.
 #pragma once
 
 #include <cmath>
@@ -9,10 +9,10 @@
 
 namespace alibi::kernels {
 
-/// Keys of a leaf of the tree, and of a block that decoding visits whole.
+/// Number of keys in a leaf of the tree, and in a block of decoding.
 inline constexpr int64_t cache_block = 64;
 
-/// ||row||, but for roundings of float64.
+/// ||row|| in float64.
 template <class T>
 double norm_of(const T* row, int64_t size) {
   double sum = 0;
@@ -25,14 +25,14 @@ double norm_of(const T* row, int64_t size) {
 
 /// Level 0 holds the largest ||k|| (or distance from a centre) of each block of keys, level l + 1 the largest of
 /// `fanout` nodes of level l.
-/// Every value is an upper bound of the exact norms: +infinity where a key is not finite.
+/// Every value is an upper bound of the exact norms; +infinity if a key is not finite.
 class NormTree {
  public:
   static constexpr int64_t fanout = 16;
 
   explicit NormTree(int64_t heads) : heads_(static_cast<size_t>(heads)) {}
 
-  /// Keys under a node.
+  /// Number of keys of a node.
   static int64_t span(int level) { return cache_block << (4 * level); }
 
   int levels() const { return static_cast<int>(heads_.front().size()); }
@@ -40,7 +40,7 @@ class NormTree {
     return heads_[static_cast<size_t>(head)][static_cast<size_t>(level)].at(node);
   }
 
-  /// Of all keys of a head.
+  /// The maximum over all keys of a head.
   float longest(int64_t head) const {
     const std::vector<Level>& levels = heads_[static_cast<size_t>(head)];
     return levels.empty() || levels.back().nodes.empty() ? 0 : levels.back().nodes.front();
@@ -50,9 +50,9 @@ class NormTree {
   void resize(int64_t length);
   /// The leaf of a block; different blocks may be written at the same time.
   float& leaf(int64_t head, int64_t block) { return heads_[static_cast<size_t>(head)][0].at(block); }
-  /// Brings the upper levels up to date after leaves from `block` on have changed.
+  /// Updates the upper levels after leaves from `block` on have changed.
   void rebuild(int64_t head, int64_t block);
-  /// Drops what is known of the blocks before one; nodes that reach across it stay upper bounds.
+  /// Drops the leaves of the blocks before `block`. Nodes that cover blocks on both sides remain upper bounds.
   void evict(int64_t head, int64_t block);
 
   int64_t bytes() const;

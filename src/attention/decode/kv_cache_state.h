@@ -1,4 +1,4 @@
-// What a cache holds, as the decode kernels see it.
+// The content of a cache, which the decode kernels read.
 #pragma once
 
 #include <algorithm>
@@ -7,9 +7,9 @@
 
 #include "alibi/kv_cache.h"
 #include "alibi/stream.h"
-#include "attention/cached_bounds.h"
 #include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_norms.h"
+#include "attention/kernel.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -34,20 +34,20 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
 
   int64_t batch, kv_heads, head_dim;
   DType dtype;
-  Device device;   ///< of k and v; norms, radii and centres are of the CPU's alone
+  Device device;   ///< of k and v; norms, radii and centres are only used on the CPU
   int64_t stride;  ///< elements from key to key: on the CPU head_dim rounded up to row_multiple, the rest zeros
   int64_t length = 0;
   int64_t capacity = 0;         ///< the length that there is room for
   std::vector<int64_t> begins;  ///< [kv_heads] the first key held, a multiple of kernels::cache_block
-  Tensor k, v;  ///< [batch, rows_of_batch(), stride]: the keys [own_begin, capacity) of each head in a line
-  /// Of a fork: the keys [0, end) of each head, in the memory of the cache that it was made of, where they stay as they
-  /// are. It has evicted none.
+  Tensor k, v;  ///< [batch, rows_of_batch(), stride]: the keys [own_begin, capacity) of each head, contiguous
+  /// In a fork: the keys [0, end) of each head. They lie in the memory of the cache that was forked, where they do not
+  /// change. A fork that shares keys has evicted none.
   struct Shared {
     Tensor k, v;           ///< [batch, kv_heads * capacity, stride]
     int64_t capacity = 0;  ///< of that cache
     int64_t end = 0;       ///< a multiple of kernels::cache_block; 0: nothing is shared
   } shared;
-  /// Keys of k and v before it are shared by forks. Threads may make them at the same time.
+  /// Forks share the keys of k and v before this one. Several threads may fork at the same time.
   struct Mark {
     Mark() = default;
     Mark(const Mark& other) : key(other.key.load()) {}
@@ -60,17 +60,16 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   kernels::NormTree norms;                    ///< ||k||, of head b * kv_heads + h
   kernels::NormTree radii;                    ///< ||k - centre||
   std::vector<kernels::EvictedKeys> evicted;  ///< of head b * kv_heads + h
-  /// [batch * kv_heads, stride]: about the mean of the first keys, which follows from them alone and is zero while
-  /// there are fewer than centre_rows.
+  /// [batch * kv_heads, stride]: the centre of the first centre_rows keys; zero while there are fewer.
   std::vector<float> centres;
-  kernels::CachedBounds bounds;  ///< of another device than the CPU: what stands there for the three
-  void* queue;                   ///< of a device: the stream in which the last call changed the cache
-  void* memory_queue = nullptr;  ///< of a device: the stream in which k, v and bounds were allocated and will be freed
+  kernels::CachedBounds bounds;  ///< on a device other than the CPU: takes the place of norms, radii and centres
+  void* queue;                   ///< on a device: the stream in which the last call changed the cache
+  void* memory_queue = nullptr;  ///< on a device: the stream in which k, v and bounds were allocated and are freed
 
   const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 
   int64_t begin(int64_t head) const { return begins[static_cast<size_t>(head)]; }
-  /// Throws Error unless it lies in the CPU's memory, where alone there is this operation.
+  /// Throws Error unless the cache is in the CPU's memory; no device has this operation.
   void check_on_cpu(const char* operation) const {
     check(device == Device::cpu, "[kv_cache] {} is for caches in the CPU's memory, this one lies on '{}'", operation,
           name_of(device));
@@ -79,10 +78,10 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     return std::any_of(begins.begin(), begins.end(), [](int64_t b) { return b > 0; });
   }
 
-  /// The first key of a head that lies in k and v.
+  /// The first key of a head in k and v.
   int64_t own_begin(int64_t head) const { return std::max(begin(head), shared.end); }
 
-  /// Where the row of a head's own key lies among all rows.
+  /// Index of the row of a key in k and v, which must be one of the head's own.
   int64_t row(int64_t b, int64_t head, int64_t key) const {
     int64_t before = 0;
     for (int64_t h = 0; h < head; ++h) before += capacity - own_begin(h);
@@ -94,10 +93,10 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     return rows;
   }
 
-  /// Of the shape that queries of a type see, whatever lies behind it: for checks of shapes.
+  /// A tensor of the shape of all keys, for checks of shapes. Its elements must not be read.
   Tensor as_seen(DType type) const { return Tensor::view(k.raw(), {batch, length, kv_heads, head_dim}, type); }
 
-  /// The row of a key, and those after it until own_begin() or the end.
+  /// The row of a key. The rows after it are contiguous up to own_begin() or the end.
   const void* key_rows(int64_t b, int64_t head, int64_t key) const { return rows(k, shared.k, b, head, key); }
   const void* value_rows(int64_t b, int64_t head, int64_t key) const { return rows(v, shared.v, b, head, key); }
 
@@ -111,17 +110,17 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
 
 namespace kernels {
 
-/// Throws Error for what no call over a cache takes.
+/// Throws Error for options that no call over a cache supports.
 inline void check_cached_options(const char* operation, const AttentionOptions& options) {
   check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
   check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
         "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
 }
 
-/// New memory for the keys of each head from `begins` on, less those before `shared`, which lie elsewhere, and a copy
-/// of those there are.
+/// Moves the keys of each head from `begins` on into new memory, with room for `capacity` keys. Keys before `shared`
+/// are not moved, because they lie in another cache.
 void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared);
-/// New memory for as many keys, on the cache's device.
+/// Moves the keys into new memory on the cache's device, with room for `capacity` keys.
 void set_capacity(KvCache::State& cache, int64_t capacity);
 
 }  // namespace kernels

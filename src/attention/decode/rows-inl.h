@@ -14,13 +14,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// Keys whose products with a query are summed together.
+/// Number of keys whose products with a query are summed together.
 inline constexpr int key_tile = 4;
 
-/// Prefetches `count` values, unless `at` is null. Keys and values are two streams read in turns, which the processor's
-/// own prefetching does not see through: so the keys' pass over a block prefetches its values, and the values' pass the
-/// next keys. They go to the second-level cache, since a block of each may fill the first. Lines are prefetched one
-/// after the other, whatever the order of the loads: across each other they cost a quarter of the rate.
+/// Prefetches `count` values, unless `at` is null. Keys and values are two streams that are read alternately, which the
+/// processor's own prefetching does not recognize. So the pass over a block of keys prefetches their values, and the
+/// pass over the values prefetches the next keys. They go to the second-level cache, since a block of each may fill the
+/// first. Lines are prefetched in ascending order; any other order costs a quarter of the bandwidth.
 template <int64_t count, class T>
 HWY_INLINE void prefetch(const T* at) {
   if (at == nullptr) return;
@@ -33,8 +33,8 @@ HWY_INLINE const T* offset_by(const T* at, int64_t count) {
   return at == nullptr ? nullptr : at + count;
 }
 
-/// N vectors of a row. Those of bfloat16 are taken in pairs, as they lie, the even elements in the first and the odd
-/// ones in the second: it costs half of putting them in order. arrange_pairs() has queries and sums follow.
+/// Loads N vectors of a row. bfloat16 is loaded as pairs of vectors, the even elements in the first and the odd ones in
+/// the second, which costs half as much as to keep their order. arrange_pairs() reorders queries and sums accordingly.
 template <int N>
 HWY_INLINE void widen(const float* from, Float* to) {
   HWY_UNROLL(4)
@@ -58,7 +58,7 @@ HWY_INLINE void widen(const bfloat16* from, Float* to) {
   }
 }
 
-/// Brings a row of floats into the order in which widen() takes bfloat16, or back.
+/// Reorders a row of floats as widen() loads bfloat16, or back.
 inline void arrange_pairs(float* row, int64_t stride, bool back) {
   constexpr int64_t pair = 2 * lanes;
   for (float* at = row; at + pair <= row + stride; at += pair) {
@@ -119,7 +119,7 @@ HWY_INLINE void add_dots(const float* const* q, const T* k, int64_t stride, int6
   }
 }
 
-/// scores[r][i] = q[r] k_i' for K keys. Prefetches as much from `ahead` on as it reads.
+/// scores[r][i] = q[r] k_i' for K keys. Prefetches as many values from `ahead` as it reads.
 template <int R, int K, class T>
 HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const T* ahead, float (*scores)[cache_block]) {
   const Floats f;
@@ -150,12 +150,12 @@ HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const T*
   }
 }
 
-/// Vectors that widen() takes at once when there are N of them.
+/// Number of vectors that widen() loads at once if there are N.
 template <int N>
 inline constexpr int widened = N == 1 ? 1 : 2;
 
-/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors of the row. Prefetches as much of `ahead` as
-/// it reads.
+/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors of the row. Prefetches as many values from
+/// `ahead` as it reads.
 template <int R, int N, class T>
 HWY_INLINE void add_values(const T* v, int64_t stride, const T* ahead, int64_t from, int64_t to,
                            const float (*weights)[cache_block], float* const* out) {

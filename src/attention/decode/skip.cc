@@ -9,8 +9,8 @@
 namespace alibi::kernels {
 namespace {
 
-/// Nodes asked per row at most. A walk down the tree needs fanout times its height; norms made to defeat it only make
-/// more keys visited.
+/// Maximum number of nodes that are examined for a row. The tree usually needs fanout times its height. If norms are
+/// made to need more, more keys are visited.
 constexpr int most_nodes = 256;
 
 }  // namespace
@@ -19,10 +19,10 @@ DecodeSkip::DecodeSkip(const KvCache::State& cache, int64_t head, const float* c
                        const DecodeRow& row, double max, double budget)
     : norms_(cache.norms), radii_(cache.radii), head_(head), row_(row), max_(max), budget_(budget) {
   const int64_t stride = cache.stride;
-  // The computed dot product may exceed the exact one by as many roundings; what is denormal counts as zero in it.
+  // The computed dot product may exceed the exact one by one rounding per element; denormals count as zero in it.
   rounding_ = static_cast<double>(stride + 2) * 0x1p-23 + 0x1p-20;
   const double magnitude = std::abs(static_cast<double>(scale)) * std::numbers::log2e;
-  reach_ = magnitude * norm_of(row.q, stride);
+  score_per_norm_ = magnitude * norm_of(row.q, stride);
   for (int64_t i = 0; i < stride; ++i) centre_ += static_cast<double>(row.q[i]) * static_cast<double>(centre[i]);
   centre_ *= static_cast<double>(scale) * std::numbers::log2e;
   flushed_ = magnitude * static_cast<double>(stride) * 0x1p-125;
@@ -30,23 +30,24 @@ DecodeSkip::DecodeSkip(const KvCache::State& cache, int64_t head, const float* c
 
 bool DecodeSkip::spend(float norm, float radius, float slope, int64_t distance, int64_t keys) {
   const auto m = static_cast<double>(slope);
-  // Biases within a block of keys are rounded as the scores they are added to.
+  // Biases within a block of keys are rounded like the scores that they are added to.
   const double bias_rounding = 0x1p-20 * m * static_cast<double>(cache_block);
   const double penalty = m * std::numbers::log2e * static_cast<double>(distance);
-  const double score = reach_ * static_cast<double>(norm);
-  const double less = std::min(score, centre_ + reach_ * static_cast<double>(radius));  // score, if that is NaN
+  const double score = score_per_norm_ * static_cast<double>(norm);
+  const double less =
+      std::min(score, centre_ + score_per_norm_ * static_cast<double>(radius));  // score, if the other is NaN
   const double nearest = less + score * rounding_ + flushed_ + bias_rounding - penalty - max_;
   const double weight = std::exp2(nearest) * weight_of_keys(m, keys);
-  if (!(weight <= budget_)) return false;  // NaN is visited
+  if (!(weight <= budget_)) return false;  // NaN is not dropped
   budget_ -= weight;
   return true;
 }
 
 template <bool before>
 Range DecodeSkip::needed(Range keys) {
-  // Starts with the largest nodes of the tree. A node whose keys together fit the budget is dropped, and where it was
-  // the last one below its parent, the walk goes on with nodes of the parent's size. Of a node that does not fit the
-  // children are asked, and the first leaf that does not fit ends the walk.
+  // Starts with the largest nodes of the tree. A node whose keys fit the budget is dropped. If it was the last child of
+  // its parent, the next node has the parent's size. If a node does not fit, its children are examined. The first leaf
+  // that does not fit ends the loop.
   int64_t& far = before ? keys.begin : keys.end;
   int level = norms_.levels() - 1;
   for (int asked = 0; !keys.empty() && asked < most_nodes; ++asked) {

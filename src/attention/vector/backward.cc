@@ -1,18 +1,19 @@
-// Backward attention in float32 arithmetic, for any instruction set. With P the weights of the forward pass, computed
-// again from the log-sum-exp, and Z the dropout factors:
+// Backward attention in float32 arithmetic, for any instruction set. P are the weights of the forward pass, which are
+// recomputed from the log-sum-exp, and Z the dropout factors:
 //
 //   forward   out = (Z P) v          P = softmax(S)         S = scale q k' + bias
 //   backward  dv = (Z P)' dout       dP = Z (dout v')       dS = P (dP - delta)      delta = rowsum(dout out)
 //             dq = scale dS k        dk = scale dS' q       dbias = dS
 //
-// Vectors run across queries, as in the forward pass. The queries of a key/value head are cut into a few chunks; each
-// adds up dk and dv for the keys it sees, and the chunks' sums are added in order, so no result depends on threads.
+// Vectors run across queries, as in the forward pass. The queries of a key/value head are cut into a few chunks. Each
+// chunk sums dk and dv for the keys that it sees. The sums of the chunks are added in a fixed order, so results do not
+// depend on threads.
 #include <algorithm>
 #include <cmath>
 #include <vector>
 
 #include "attention/kernel_state.h"
-#include "attention/vector/kernel.h"
+#include "attention/vector/tasks.h"
 #include "attention/workspace.h"
 #include "core/parallel.h"
 
@@ -28,14 +29,14 @@ HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 namespace {
 
-/// A query block and what the backward pass needs of it.
+/// A query block and what the backward pass needs for it.
 struct Block {
   QueryBlock block;
-  Range visited;             ///< key blocks, by the forward pass
+  Range visited;             ///< key blocks that the forward pass visited
   float *q, *q_lanes;        ///< [query_rows][stride], [head_dim][query_rows]
   float *dout, *dout_lanes;  ///< likewise
   float* dq_lanes;           ///< [head_dim][query_rows]
-  float* lse;                ///< of each lane, log2 units; +infinity gives a lane no weights
+  float* lse;                ///< of each lane, log2 units; +infinity makes all weights of a lane zero
   float* delta;
   uint32_t* query_draws;  ///< dropout
 };
@@ -74,7 +75,7 @@ void differentiate_softmax(const Problem& problem, const Sequence& sequence, int
           dweight = hn::IfThenZeroElse(dropped, hn::Mul(dweight, kept));
         }
         Float dscore = hn::Mul(weight, hn::Sub(dweight, hn::Load(f, block.delta + c)));
-        if (masked) {  // dout v' of a key that is not seen may be infinity or NaN
+        if (masked) {  // dout v' may be infinity or NaN where the key is not seen
           const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
           dscore = hn::IfThenZeroElse(hn::Eq(tile.biases.at(c, y), unseen), dscore);
         }
@@ -99,11 +100,11 @@ void softmax_gradient(const Problem& problem, const Sequence& sequence, int64_t 
   }
 }
 
-/// Adds the tile's dscores by distance, and from there into buckets or the slope.
+/// Sums the tile's dscores by distance, and adds these sums to the gradient of the table or the slope.
 void add_bias_gradient(const Problem& problem, const QueryBlock& block, int64_t count, const TileBuffers& tile,
                        BiasGradient& gradient) {
   const Floats f;
-  constexpr int64_t parts = 4;  // rows that follow each other overlap; apart, they need not wait for each other
+  constexpr int64_t parts = 4;  // neighbouring rows overlap, so they are added to different arrays
   HWY_ALIGN float by_distance[parts][TileBiases::size] = {};
   for (int64_t y = 0; y < count; ++y) {
     for (int64_t c = 0; c < block.rows; c += lanes) {
@@ -118,7 +119,7 @@ void add_bias_gradient(const Problem& problem, const QueryBlock& block, int64_t 
   }
 }
 
-/// One key block against one query block.
+/// The gradients from one key block and one query block.
 void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t stride, TileBuffers& tile,
           Block& block, float* dk, float* dv, BiasGradient* gradient) {
   const QueryBlock& queries = block.block;
@@ -165,8 +166,8 @@ Block start(const Problem& problem, const AttentionState& state, const Sequence&
     // A row that saw no key has no weights.
     if (lse[x] != -std::numeric_limits<float>::infinity()) block.lse[x] = lse[x] * std::numbers::log2e_v<float>;
   }
-  // delta = rowsum(dout out), in the order in which dout v' is summed: where one key has all the weight, out is its v,
-  // and dP - delta must vanish.
+  // delta = rowsum(dout out), summed in the same order as dout v': if one key has all the weight, then out is its v and
+  // dP - delta must be exactly zero.
   float* out_lanes = block.dq_lanes;
   load_queries(problem, problem.out, sequence, queries, rows, stride, out_lanes);
   const Floats f;
@@ -195,7 +196,7 @@ void finish(const Problem& problem, const Sequence& sequence, int64_t stride, fl
   }
 }
 
-/// Some rows of some heads: a few query blocks that share each key block.
+/// A few query blocks that share each key block that is loaded.
 void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chunk, const BlockIndex& index,
                  const Range& heads, const Range& block_rows) {
   const Sequence& sequence = problem.sequences[chunk.sequence];

@@ -1,14 +1,14 @@
 // Forward attention in float32 arithmetic, for any instruction set.
 //
-// A task holds a few query blocks that read the same key/value head. It goes through the key blocks once, from the
-// diagonal outwards, and folds each into every query block that sees it (online softmax, Milakov & Gimelshein 2018).
-// Within a block everything is transposed: vectors run across queries, so a row's maximum, sum and bias are lanes, keys
-// and values are used as they lie in memory, and no reduction crosses lanes.
+// A task has a few query blocks that read the same key/value head. It visits the key blocks once, from the diagonal
+// outwards, and adds each to every query block that sees it (online softmax, Milakov & Gimelshein 2018). Within a block
+// everything is transposed: vectors run across queries. So a row's maximum, sum and bias are lanes, keys and values are
+// used as they lie in memory, and no reduction crosses lanes.
 #include <algorithm>
 #include <vector>
 
 #include "attention/kernel_state.h"
-#include "attention/vector/kernel.h"
+#include "attention/vector/tasks.h"
 #include "attention/workspace.h"
 #include "core/parallel.h"
 
@@ -32,16 +32,16 @@ struct Running {
   float* out;                        ///< [head_dim][query_rows]: sum of exp2(score - max) v
   float* max;                        ///< of the scores so far, log2 units; starts at -infinity
   float* sum;                        ///< of exp2(score - max)
-  float* sum_low;                    ///< what rounding took from sum
+  float* sum_low;                    ///< the rounding error of sum
   float *norms, *products, *shares;  ///< of the queries, for the skip rule
-  WeightBounds::Head keys;           ///< likewise
+  WeightBounds::Head keys;           ///< for the skip rule
   Levels levels;
   uint32_t* query_draws;                         ///< dropout
   Range visited;                                 ///< key blocks
   bool done_before = false, done_after = false;  ///< nothing more to visit in that direction
 };
 
-/// New maximum of each lane, the factor that brings sums of the old maximum to the new one, and whether any is not 1.
+/// Updates the maximum of each lane, and gives the factor that rescales sums to it. Returns whether a factor is not 1.
 bool raise_max(const float* scores, const Seen& seen, float* max, float* factor) {
   const Floats f;
   bool raised = false;
@@ -49,7 +49,7 @@ bool raise_max(const float* scores, const Seen& seen, float* max, float* factor)
     const Range keys = seen.keys_of(n * lanes, width * lanes);
     for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
       const Float old = hn::Load(f, max + c);
-      constexpr int64_t parts = 4;  // maxima that need not wait for each other
+      constexpr int64_t parts = 4;  // independent maxima
       Float tops[parts] = {old, old, old, old};
       int64_t y = keys.begin;
       const auto take = [&](Float& top, int64_t at)
@@ -70,7 +70,7 @@ bool raise_max(const float* scores, const Seen& seen, float* max, float* factor)
   return raised;
 }
 
-/// scores become weights exp2(score - max), and sum takes them in.
+/// Replaces scores by weights exp2(score - max) and adds these to sum.
 void make_weights(float* scores, const Seen& seen, const float* factor, Running& running) {
   const Floats f;
   for_groups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {
@@ -126,7 +126,7 @@ struct TileBuffers {
   Prefetcher prefetcher;  ///< keys and values of the next tile
 };
 
-/// Takes the keys [key, key + count) into a query block.
+/// Adds the key block that begins at `key` to a query block.
 void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t stride, TileBuffers& tile,
           Running& running) {
   const Floats f;
@@ -259,7 +259,7 @@ class Task {
     return running;
   }
 
-  /// What the skip rule must know of the queries, which lie in rows_.
+  /// What the skip rule needs for the queries, which are in rows_.
   void measure_queries(Running& r) const {
     r.keys = bounds_->head(task_.sequence, r.block.head);
     for (float* values : {r.norms, r.products, r.shares}) std::fill_n(values, query_rows, 0.0f);
@@ -276,7 +276,7 @@ class Task {
     for (int64_t x = 0; x < r.block.rows; ++x) r.shares[x] = r.levels.share(unit * r.norms[x]);
   }
 
-  /// True once the keys from this block on, away from the diagonal, cannot matter.
+  /// True if no key from this block on, away from the diagonal, can matter.
   bool is_done(const Running& r, int64_t key_block, bool before) const {
     if (bounds_ == nullptr) return false;
     const QueryBlock& block = r.block;
@@ -302,7 +302,7 @@ class Task {
     return negligible(problem_, block, remaining, {r.norms, r.products, r.shares, r.max, r.sum, r.sum_low});
   }
 
-  /// Takes a key block into the query blocks that still want it; false if none wants any further in that direction.
+  /// Adds a key block to the query blocks that still need it. Returns false if none needs more in that direction.
   bool visit(int64_t key_block, bool before, AttentionStats& stats) {
     const int64_t key = key_block * key_rows;
     bool loaded = false;
@@ -338,7 +338,7 @@ class Task {
 
   const Problem& problem_;
   const QueryTask& task_;
-  const WeightBounds* bounds_;  ///< null: the skip rule is not asked
+  const WeightBounds* bounds_;  ///< null: the skip rule does not apply
   const Sequence& sequence_;
   int64_t kv_head_;
   int64_t stride_;

@@ -1,11 +1,11 @@
-// Float32 attention: the work of a call in tasks.
+// Float32 attention: divides the work of a call into tasks.
 #include "attention/kernel.h"
 
 #include <atomic>
 #include <optional>
 
 #include "attention/kernel_state.h"
-#include "attention/vector/kernel.h"
+#include "attention/vector/tasks.h"
 #include "core/memory.h"
 #include "core/parallel.h"
 #include "core/pieces.h"
@@ -47,7 +47,7 @@ bool vector_forward(const Problem& problem, AttentionState* state) {
 }
 
 bool vector_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
-  const core::KeepMemory keep;  // the sums of a chunk serve the next
+  const core::KeepMemory keep;  // the sums of a chunk are reused by the next
   const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
   check_blocks(state.kernel.state(), KernelState::State::Kernel::vector, index.size());
   BiasGradients bias(problem, sums);
@@ -59,8 +59,8 @@ bool vector_backward(const Problem& problem, const AttentionState& state, const 
   const auto release = [](ChunkGroup& group) {
     for (Chunk& chunk : group.chunks) release_sums(chunk);
   };
-  // Of many groups each is written by the thread that ends its last chunk, and its memory serves the next; the key
-  // blocks of a few groups are shared by all threads.
+  // If there are many groups, the thread that finishes the last chunk of a group writes its gradients, and the memory
+  // of the group is reused. The key blocks of a few groups are written by all threads.
   constexpr size_t many = 8;
   std::vector<std::atomic<size_t>> ended(groups.size());
   const auto is_written_at_once = [&](const ChunkGroup& group) {

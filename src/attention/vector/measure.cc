@@ -1,4 +1,4 @@
-// Reading queries and keys for the skip rule: what the keys of a block may weigh, and products with a centre.
+// What the skip rule reads from queries and keys: bounds on the weight of a block of keys, and products with a centre.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -19,13 +19,13 @@ HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 namespace {
 
-/// The most keys of a block.
+/// Maximum number of keys in a block.
 constexpr int64_t most_keys = 64;
-/// The most values of a row that centre_products() takes.
+/// Maximum size of a row in centre_products().
 constexpr int64_t most_centre_size = 256;
 
-/// log2 of the sum over keys of 2^(x |k - c| - slope * distance), rounded up. The first key is at distance `first`,
-/// each next one `step` farther.
+/// log2 of the sum over keys of 2^(x |k - c| - slope * distance), rounded up. The first key is at distance `first`, and
+/// the distance grows by `step` with each key.
 double log2_weights(const float* radii, float largest, int64_t count, float x, float slope, int64_t first, int step) {
   const Floats f;
   Float sum = hn::Zero(f);
@@ -40,8 +40,8 @@ double log2_weights(const float* radii, float largest, int64_t count, float x, f
   constexpr double rounding = 1 + 0x1p-14;  // exponents down to -126, their powers, and the sum
   constexpr double flushed = most_keys * 0x1p-125;
   const double weights = static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum))) * rounding + flushed;
-  const double reach = static_cast<double>(x) * static_cast<double>(largest);
-  return reach * (1 + 0x1p-22) + static_cast<double>(std::log2(static_cast<float>(weights)));
+  const double most = static_cast<double>(x) * static_cast<double>(largest);
+  return most * (1 + 0x1p-22) + static_cast<double>(std::log2(static_cast<float>(weights)));
 }
 
 }  // namespace

@@ -18,22 +18,22 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// The bias of every distance in a tile. Bias and visibility depend on the distance alone, and the distances of a tile
-/// are few: query lane x and key y (of the tile) lie at distance first + x + (key_rows - 1) - y.
+/// The bias of every distance in a tile. Bias and visibility depend only on the distance, and a tile has few distances:
+/// query lane x and key y of the tile are at distance first + x + (key_rows - 1) - y.
 struct TileBiases {
   static constexpr int64_t size = query_rows + key_rows;
   HWY_ALIGN float values[size];  ///< log2 units; -infinity where the key is not seen
   int64_t first = 0;             ///< distance of values[0]
-  bool masked = false;           ///< some distance is not seen
+  bool masked = false;           ///< some distance of the tile is not seen
 
-  /// For query blocks outside of the keys' positions, instead: slope * (far - near), with each row's own near. `values`
-  /// then only tells what is seen.
+  /// Query blocks outside of the keys' positions use slope * (far - near) instead, with a `near` for each row. Then
+  /// `values` only says what is seen.
   bool outside = false;
   HWY_ALIGN float slopes[size];      ///< log2 units, negative
   HWY_ALIGN float far[size];         ///< |distance| - base
   HWY_ALIGN float near[query_rows];  ///< |distance of the nearest key| - base
 
-  /// The place of key y for the lanes from `lane` on.
+  /// Index of key y for the lanes from `lane` on.
   static HWY_INLINE int64_t index(int64_t lane, int64_t y) { return lane + (key_rows - 1) - y; }
 
   HWY_INLINE Float at(int64_t lane, int64_t y) const { return hn::LoadU(Floats(), values + index(lane, y)); }
@@ -55,7 +55,7 @@ inline void fill_linear(const HeadBias& bias, TileBiases& biases) {
   for (int64_t r = 0; r < TileBiases::size; r += lanes) {
     const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Iota(i, static_cast<int32_t>(r))));
     const Float side = hn::IfThenElse(hn::Gt(distance, hn::Zero(f)), before, after);
-    // A closed direction's slope is infinite, which times a distance of 0 would not be a number.
+    // The slope of a closed direction is infinite; times a distance of 0 it would be NaN.
     const auto self = hn::Eq(distance, hn::Zero(f));
     hn::Store(hn::IfThenZeroElse(self, hn::Mul(side, distance)), f, biases.values + r);
   }
@@ -75,7 +75,7 @@ inline void fill_outside(const QueryBlock& block, TileBiases& biases) {
 inline void fill_table(const HeadBias& bias, TileBiases& biases) {
   constexpr float log2e = std::numbers::log2e_v<float>;
   const int64_t last = biases.first + TileBiases::size - 1;
-  if (biases.first >= bias.table_reach || last <= -bias.table_reach) {
+  if (biases.first >= bias.farthest || last <= -bias.farthest) {
     std::fill_n(biases.values, TileBiases::size, log2e * bias.at(biases.first));
   } else {
     for (int64_t r = 0; r < TileBiases::size; ++r) biases.values[r] = log2e * bias.at(biases.first + r);
@@ -110,7 +110,7 @@ inline void fill_bias(const QueryBlock& block, int64_t key, TileBiases& biases) 
   }
 }
 
-/// What the lanes of a tile see of its keys, in whole register tiles: lane x sees key y if low <= x - y <= high.
+/// The keys of a tile that its lanes see, in whole register tiles. Lane x sees key y if low <= x - y <= high.
 struct Seen {
   Seen(const QueryBlock& block, int64_t key, int64_t count, const TileBiases& biases)
       : low(block.bias.least - (block.position - key)),
@@ -119,13 +119,13 @@ struct Seen {
         rows(block.rows),
         narrow(biases.masked) {}
 
-  /// Keys that any of the lanes sees.
+  /// Keys that at least one of the lanes sees.
   Range keys_of(int64_t lane, int64_t width) const {
     const int64_t begin = std::clamp<int64_t>(lane - high, 0, keys) / tile_rows * tile_rows;
     const int64_t end = std::clamp<int64_t>(lane + width - low, begin, keys);
     return {begin, std::min(round_up(end, tile_rows), keys)};
   }
-  /// Lanes that see any of the keys of a register tile.
+  /// Lanes that see at least one key of a register tile.
   Range lanes_of(int64_t key) const {
     const int64_t begin = std::clamp<int64_t>(key + low, 0, rows);
     return {begin, std::clamp<int64_t>(key + tile_rows + high, begin, rows)};
@@ -136,7 +136,7 @@ struct Seen {
   bool narrow;
 };
 
-/// Parts of products that have a tile's keys as rows, its lanes as columns;
+/// The parts of a product that are needed, with the tile's keys as rows and its lanes as columns.
 struct KeysByLanes {
   const Seen& seen;
   int64_t depth;
@@ -144,7 +144,7 @@ struct KeysByLanes {
   Range rows_of(int64_t lane, int64_t width) const { return seen.keys_of(lane, width); }
   Range depth_of(int64_t, int64_t, int64_t) const { return {0, depth}; }
 };
-/// its lanes as columns, its keys as the inner dimension;
+/// The same with its lanes as columns and its keys as the inner dimension.
 struct SumsOfKeys {
   const Seen& seen;
   int64_t rows;
@@ -152,7 +152,7 @@ struct SumsOfKeys {
   Range rows_of(int64_t, int64_t) const { return {0, rows}; }
   Range depth_of(int64_t, int64_t lane, int64_t width) const { return seen.keys_of(lane, width); }
 };
-/// its keys as rows, its lanes as the inner dimension.
+/// The same with its keys as rows and its lanes as the inner dimension.
 struct SumsOfLanes {
   const Seen& seen;
   static bool narrow() { return false; }
@@ -160,7 +160,7 @@ struct SumsOfLanes {
   Range depth_of(int64_t key, int64_t, int64_t) const { return seen.lanes_of(key); }
 };
 
-/// Zeros for the lanes of a group where nothing was computed.
+/// Writes zeros for the keys of a group of lanes that were not computed.
 HWY_INLINE void zero_unseen(float* tile, int64_t lane, int64_t width, Range seen, int64_t count) {
   const Floats f;
   const auto zero = [&](int64_t begin, int64_t end) HWY_ATTR {
@@ -172,8 +172,8 @@ HWY_INLINE void zero_unseen(float* tile, int64_t lane, int64_t width, Range seen
   zero(seen.end, count);
 }
 
-/// How q k' becomes a score: no key of the tile is masked; keys that are not seen score -infinity whatever they hold;
-/// the same with the bias of query blocks outside of the keys.
+/// How q k' becomes a score. `open`: no key of the tile is masked. `masked`: keys that are not seen score -infinity,
+/// even if they contain NaN. `outside`: the same, with the bias of query blocks outside of the keys.
 enum class Tail { open, masked, outside };
 
 template <Tail tail>
@@ -198,7 +198,7 @@ struct StoreScores {
   }
 };
 
-/// scores[key][lane] of what is seen; queries is [head_dim][query_rows], keys [key_rows][stride].
+/// scores[key][lane] where the key is seen. queries is [head_dim][query_rows], keys [key_rows][stride].
 inline void make_scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
                         int64_t stride, const Seen& seen, const TileBiases& biases, Prefetcher& prefetcher,
                         float* scores) {

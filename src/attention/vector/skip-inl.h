@@ -1,6 +1,6 @@
-// The skip rule's arithmetic (see skip.h). Every rounding is on the safe side: norms are rounded up, the exponent
-// carries a slack for its own rounding and for that of the scores, the budget one for all that does not grow with them,
-// and NaN or infinity never skips.
+// The arithmetic of the skip rule (skip.h). Rounding never skips a key that matters: norms are rounded up, the exponent
+// has slack for its own rounding and that of the scores, the budget has slack for errors that do not grow with the
+// scores, and nothing is skipped if a value is NaN or infinite.
 
 #if defined(ALIBI_ATTENTION_SKIP_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ALIBI_ATTENTION_SKIP_INL_H_
@@ -19,7 +19,8 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// At least the norm of a row of `size` floats (a multiple of 16, padded with zeros), less a centre if there is one.
+/// Upper bound on the norm of a row of `size` floats (a multiple of 16, padded with zeros), less `centre` if it is
+/// given.
 inline float norm_bound(const float* row, int64_t size, const float* centre = nullptr) {
   const Floats f;
   Float sum = hn::Zero(f);
@@ -28,8 +29,8 @@ inline float norm_bound(const float* row, int64_t size, const float* centre = nu
     if (centre != nullptr) value = hn::Sub(value, hn::LoadU(f, centre + i));
     sum = hn::MulAdd(value, value, sum);
   }
-  constexpr float relative = 1.0f + 0x1p-16f;  // sum and root err by less: size / 2 + 2 roundings
-  constexpr float flushed = 0x1p-125f;         // a square below 2^-126 counted as zero
+  constexpr float relative = 1.0f + 0x1p-16f;  // the error of sum and root is less: size / 2 + 2 roundings
+  constexpr float flushed = 0x1p-125f;         // squares below 2^-126 are flushed to zero
   const float squares = hn::GetLane(hn::SumOfLanes(f, sum)) + static_cast<float>(size) * flushed;
   if (!(squares <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::infinity();
   return std::sqrt(squares) * relative;
@@ -45,24 +46,24 @@ inline float scaled_product(const Problem& problem, const float* a, const float*
 
 /// The remaining keys on one side of a query block.
 struct Remaining {
-  Chord weights;         ///< bound on what they weigh for a query, but for its product with their centre
-  float norm = 0;        ///< bound on their norms, and that of the centre
+  Chord weights;         ///< bound on their weight for a query, without its product with their centre
+  float norm = 0;        ///< bound on their norms plus that of the centre
   float slope = 0;       ///< of that side
-  int64_t distance = 0;  ///< least distance to the block's first row, as its linear bias counts it
-  int step = 0;          ///< by which it changes from row to row; 0: no row's is less
+  int64_t distance = 0;  ///< least distance to the block's first row, as its linear bias is counted
+  int step = 0;          ///< change of the distance from row to row; 0: no row has a smaller one
 };
 
-/// What the rule knows of a block's rows: their queries, and their running softmax.
+/// What the rule knows of a block's rows: their queries and their softmax so far.
 struct RunningRows {
   const float* norms;     ///< bounds on |q|
   const float* products;  ///< of q and the keys' centre, as scores
   const float* shares;    ///< where |q| lies on the chord
   const float* max;
   const float* sum;
-  const float* sum_low;  ///< what rounding took from the sum
+  const float* sum_low;  ///< the rounding error of sum
 };
 
-/// True if no row of a block can owe more than its budget's share of its sum to the remaining keys.
+/// True if the remaining keys weigh at most the budget times the sum, for each row of a block.
 inline bool negligible(const Problem& problem, const QueryBlock& block, const Remaining& remaining,
                        const RunningRows& rows) {
   const Floats f;
@@ -70,10 +71,10 @@ inline bool negligible(const Problem& problem, const QueryBlock& block, const Re
   constexpr float log2e = std::numbers::log2e_v<float>;
   const Float low = hn::Set(f, remaining.weights.low), rise = hn::Set(f, remaining.weights.rise);
   const Float low_magnitude = hn::Abs(low);
-  const Float reach = hn::Set(f, std::abs(problem.scale) * log2e * remaining.norm);
+  const Float score_per_norm = hn::Set(f, std::abs(problem.scale) * log2e * remaining.norm);
   const Float slope2 = hn::Set(f, remaining.slope * log2e);
   const Float slack = hn::Set(f, 0x1p-20f + static_cast<float>(problem.head_dim) * 0x1p-23f);
-  // Sums of products that counted as zero where they were denormal.
+  // Error of products that were flushed to zero because they are denormal.
   const Float flushed =
       hn::Set(f, std::abs(problem.scale) * log2e * 0x1p-100f * (static_cast<float>(problem.head_dim) * 0x1p-25f));
   const Float budget = hn::Set(f, skip_budget(problem));
@@ -84,12 +85,12 @@ inline bool negligible(const Problem& problem, const QueryBlock& block, const Re
     const Float top = hn::Load(f, rows.max + c);
     const Float sum = hn::Add(hn::Load(f, rows.sum + c), hn::Load(f, rows.sum_low + c));
     const Float weights = hn::MulAdd(hn::Load(f, rows.shares + c), rise, low);
-    const Float score = hn::MulAdd(reach, hn::Load(f, rows.norms + c), flushed);  // the most that is rounded
+    const Float score = hn::MulAdd(score_per_norm, hn::Load(f, rows.norms + c), flushed);  // the largest
     const Float penalty = hn::Mul(slope2, distance);
     const Float magnitude = hn::Add(hn::Add(score, penalty), hn::Add(hn::Abs(top), low_magnitude));
     Float exponent = hn::Sub(hn::Add(hn::Load(f, rows.products + c), weights), hn::Add(penalty, top));
     exponent = hn::MulAdd(magnitude, slack, hn::Add(exponent, flushed));
-    // Min gives its second operand for NaN: far too large a bound.
+    // Min returns its second operand for NaN, a bound that skips nothing.
     const Float bound = exp2_of(hn::Min(exponent, hn::Set(f, 100.0f)));
     const auto small = hn::Le(bound, hn::Mul(budget, sum));
     const auto padding = hn::RebindMask(f, hn::Gt(lane, hn::Set(i, static_cast<int32_t>(block.rows - 1))));

@@ -11,7 +11,7 @@
 #include <cstring>
 
 #include "alibi/tensor.h"
-#include "attention/vector/blocks.h"
+#include "attention/vector/tasks.h"
 #include "hwy/highway.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -24,13 +24,13 @@ using Words = hn::RebindToUnsigned<Floats>;
 using Float = hn::Vec<Floats>;
 
 inline constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
-/// Rows of a register tile: with three vectors to a row it leaves registers for the operands.
+/// Rows of a register tile. With three vectors in a row, enough registers remain for the operands.
 inline constexpr int tile_rows = lanes == 16 ? 8 : 4;
 
-/// How a product's left operand lies in memory: element (r, k) at a[r * stride + k] or at a[k * stride + r].
+/// Layout of a product's left operand: element (r, k) is a[r * stride + k] or a[k * stride + r].
 enum class Left { rows, columns };
 
-/// One register tile of a * b: tile_rows rows, N vectors to a row. `finish` gets each row's vectors.
+/// One register tile of a * b: tile_rows rows of N vectors. `finish` is called with each vector.
 template <Left left, int N, class Finish>
 HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, int64_t a_stride, const float* HWY_RESTRICT b,
                               int64_t b_stride, int64_t depth, const Finish& finish) {
@@ -59,8 +59,8 @@ HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, int64_t a_stride, con
   }
 }
 
-/// Prefetches keys and values that will be copied soon. A row at a time between other work, they come to the
-/// second-level cache in time; rows of one head lie apart, so the processor does not foresee them.
+/// Prefetches keys and values that will be copied soon into the second-level cache, a row at a time between other work.
+/// The rows of one head are not contiguous, so the processor's own prefetching does not find them.
 class Prefetcher {
  public:
   void start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
@@ -98,8 +98,8 @@ class Prefetcher {
   int64_t rows_ = 0;  // left to prefetch
 };
 
-/// visit(first vector, number of vectors) for the groups of columns that register tiles are wide. Narrow ones, where
-/// what is not seen is left out, leave out more.
+/// Calls visit(first vector, number of vectors) for groups of columns as wide as a register tile. `narrow` groups can
+/// leave out more keys that are not seen.
 template <class Visit>
 HWY_INLINE void for_groups(int64_t columns, bool narrow, const Visit& visit) {
   const int64_t vectors = (columns + lanes - 1) / lanes;
@@ -112,9 +112,9 @@ HWY_INLINE void for_groups(int64_t columns, bool narrow, const Visit& visit) {
   }
 }
 
-/// c = finish(a * b) for a number of columns (rounded up to whole vectors); finish(row, column, values) stores. `part`
-/// says which rows a group of columns has (rounded up to whole tiles: all operands have that room), and which of the
-/// inner dimension its tiles need. Prefetches a row of what comes next with each tile.
+/// Computes a * b for a number of columns (rounded up to whole vectors); finish(row, column, values) stores the result.
+/// `part` says which rows a group of columns needs (rounded up to whole tiles, for which all operands have room), and
+/// which part of the inner dimension its tiles need. Prefetches one row of the next keys and values with each tile.
 template <Left left, class Part, class Finish>
 HWY_INLINE void multiply(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t columns,
                          const Part& part, Prefetcher& prefetcher, const Finish& finish) {
@@ -184,8 +184,8 @@ inline bool all_finite(const float* values, int64_t count) {
   return hn::AllTrue(f, hn::Eq(sum, hn::Zero(f)));  // 0 times infinity or NaN is NaN
 }
 
-/// out[i][lane] += sum over y of block[y][i] * weights[y][lane], where a weight of zero takes nothing, even of infinity
-/// or NaN: for masked tiles whose keys or values are not all finite. Rare, and slow.
+/// out[i][lane] += sum over y of block[y][i] * weights[y][lane], where a weight of zero gives zero even with infinity
+/// or NaN. For masked tiles whose keys or values are not all finite; rare and slow.
 inline void add_carefully(const float* block, int64_t stride, const float* weights, int64_t count, int64_t head_dim,
                           int64_t columns, float* out) {
   for (int64_t i = 0; i < head_dim; ++i) {

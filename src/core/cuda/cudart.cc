@@ -19,8 +19,8 @@ int attribute(const char* operation, cudaDeviceAttr which, int device) {
   return value;
 }
 
-/// The pool of a device, made at its first use and never destroyed; null where the driver has none. It keeps up to 1
-/// GiB that nobody uses, so that calls after each other do not ask the driver.
+/// The memory pool of a device, created at its first use and never destroyed; null if the driver has none. It keeps up
+/// to 1 GiB of unused memory, so that successive calls do not ask the driver.
 cudaMemPool_t pool_of(const char* operation, int device) {
   static std::mutex mutex;
   static std::array<cudaMemPool_t, 64> pools{};
@@ -31,7 +31,7 @@ cudaMemPool_t pool_of(const char* operation, int device) {
   cudaMemPool_t& pool = pools[static_cast<size_t>(device)];
   if (pool == nullptr) {
     cudaMemPoolProps properties = {};
-    properties.allocType = cudaMemAllocationTypePinned;  // of the device: what cudaMalloc gives
+    properties.allocType = cudaMemAllocationTypePinned;  // device memory from cudaMalloc
     properties.location.type = cudaMemLocationTypeDevice;
     properties.location.id = device;
     cudaMemPool_t made = nullptr;
@@ -43,8 +43,8 @@ cudaMemPool_t pool_of(const char* operation, int device) {
   return pool;
 }
 
-/// While one lives, this device is current. cudaSetDevice() may create a context on the device, which takes hundreds of
-/// megabytes, so it is called only for a change and to undo it.
+/// Makes a device current during its lifetime. cudaSetDevice() may create a context on the device, which takes hundreds
+/// of megabytes, so it is called only to change the device and to change it back.
 class UseDevice {
  public:
   explicit UseDevice(int device) {
@@ -66,7 +66,7 @@ class UseDevice {
 void check_cuda(const char* operation, int error) {
   if (error == cudaSuccess) return;
   const auto code = static_cast<cudaError_t>(error);
-  cudaGetLastError();  // it is told now: the next call must not find it again
+  cudaGetLastError();  // clears the error, so that the next call does not report it again
   switch (code) {
     case cudaErrorNoDevice:
     case cudaErrorInsufficientDriver:
@@ -99,7 +99,7 @@ std::shared_ptr<void> workspace(const char* operation, size_t bytes) {
   return {data, [device, order, pooled = pool != nullptr, padded](void* block) {
             count_bytes(-static_cast<int64_t>(padded));
             const UseDevice here(device);
-            // At the end of a process CUDA may be gone, and its memory with it.
+            // At the end of a process CUDA may already have freed its memory.
             if ((pooled ? cudaFreeAsync(block, order) : cudaFree(block)) != cudaSuccess) cudaGetLastError();
           }};
 }

@@ -1,5 +1,5 @@
-// Elements of tensors on a GPU: filled, and copied between strides and types. For the kernels and those who launch
-// them, so without the library's headers.
+// Fills elements of tensors on a GPU, and copies them between strides and types. Included by kernels, so it uses none
+// of the library's headers.
 #pragma once
 
 #include <cstdint>
@@ -20,9 +20,9 @@ struct Extents {
   int64_t size[most_axes] = {};
 };
 
-/// Queued in the stream; they give the cudaError_t of the launch.
+/// These functions queue work in the stream and return the cudaError_t of the launch.
 int launch_fill(const Elements& to, float value, const Extents& extents, void* stream);
-/// int32 to int32, else between any of the floating-point types.
+/// From int32 to int32, or between any two floating-point types.
 int launch_copy(const Elements& from, const Elements& to, const Extents& extents, void* stream);
 
 }  // namespace alibi::core::cuda

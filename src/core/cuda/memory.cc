@@ -1,4 +1,4 @@
-// The memory of GPUs, as tensors see it.
+// Memory of GPUs for tensors.
 #include "core/check.h"
 #include "core/cuda/elements.h"
 #include "core/cuda/stream.h"
@@ -29,7 +29,7 @@ Extents extents_of(const Tensor& tensor) {
   return result;
 }
 
-/// All of it is queued in the stream of the thread; what reads or writes the CPU's memory waits for that.
+/// All work is queued in the stream of the thread. Calls that read or write the CPU's memory wait for it.
 class CudaMemory : public DeviceMemory {
  public:
   std::shared_ptr<void> allocate(size_t bytes, bool zeros) const override {

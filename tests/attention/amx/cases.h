@@ -65,7 +65,7 @@ enum class Passes { forward, both };
 class BiasTensors {
  public:
   explicit BiasTensors(const AttentionCase& c) {
-    if (c.options.buckets) table_ = Tensor(c.options.buckets->table.shape());
+    if (const Tensor table = table_of(c.options); table.defined()) table_ = Tensor(table.shape());
     if (!c.options.slopes.empty()) slopes_ = Tensor({static_cast<int64_t>(c.options.slopes.size())});
   }
   AttentionBiasGradients gradients() {

@@ -3,6 +3,8 @@
 // another order, and denormals are kept.
 #pragma once
 
+#include <cstdint>
+
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 

@@ -98,6 +98,14 @@ TEST(AttentionAmx, Buckets) {
   }
 }
 
+TEST(AttentionAmx, TablesByDistance) {
+  SKIP_WITHOUT_AMX();
+  for (AttentionCase c : cases_by_distance()) {
+    c.dtype = DType::bfloat16;
+    expect_right(c);
+  }
+}
+
 TEST(AttentionAmx, BucketsAreNeverSkipped) {
   SKIP_WITHOUT_AMX();
   AttentionCase c = t5_case(400, 400);

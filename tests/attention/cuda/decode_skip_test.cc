@@ -1,5 +1,5 @@
-// The skip rule of cached decoding in emulated lanes: what is skipped weighs no more than was proven, is not read, and
-// is what the rule written out here in float64 skips.
+// The skip rule of cached decoding in emulated lanes: skipped keys weigh at most as much as proven, are not read, and
+// are those that the rule written here in float64 skips.
 #include <cmath>
 
 #include "attention/cuda/emulated_device.h"
@@ -14,7 +14,7 @@ using namespace test;
 
 constexpr int64_t keys_of_block = 64, near_keys = 128;
 
-/// One query head and one key/value head, the query at the end: what is visited are the last keys.
+/// One query head and one key/value head with the query at the end, so that the last keys are visited.
 struct OneRow {
   explicit OneRow(int64_t keys, DType dtype = DType::bfloat16, float slope = 0.02f, float tolerance = 0x1p-11f)
       : c{.keys = keys, .heads = 1, .kv_heads = 1, .head_dim = 32, .dtype = dtype, .tolerance = tolerance},
@@ -153,7 +153,7 @@ TEST(DecodeCudaSkip, BlocksVisitedAreThoseOfTheRule) {
         for (int64_t i = 0; i < k.elements(); ++i) k.data<float>()[i] += common;
         row.in.k = k.to(DType::bfloat16);
         row.run();
-        // The tree's larger nodes, and slack, cost no more than half of the budget would.
+        // The larger nodes of the tree, and slack, cost at most as much as half of the budget.
         EXPECT_LE(row.first_block, row.first_of_the_rule(1)) << keys << " keys, slope " << slope;
         EXPECT_GE(row.first_block, row.first_of_the_rule(0.5)) << keys << " keys, slope " << slope;
       }
@@ -161,7 +161,7 @@ TEST(DecodeCudaSkip, BlocksVisitedAreThoseOfTheRule) {
   }
 }
 
-TEST(DecodeCudaSkip, ReachesNoFartherInALongerCache) {
+TEST(DecodeCudaSkip, VisitsNoMoreInALongerCache) {
   const EmulatedDevice device;
   OneRow shorter(2000), longer(20000);
   longer.in.q = shorter.in.q;
@@ -172,7 +172,7 @@ TEST(DecodeCudaSkip, ReachesNoFartherInALongerCache) {
 }
 
 TEST(DecodeCudaSkip, WhatIsSkippedIsNotRead) {
-  // Values are never asked for, so only those that are read can spoil the result.
+  // The rule does not read values, so only values of visited keys can spoil the result.
   const EmulatedDevice device;
   OneRow row(1500);
   row.run();
@@ -202,7 +202,7 @@ TEST(DecodeCudaSkip, AHugeKeyFarAwayIsFound) {
 }
 
 TEST(DecodeCudaSkip, ManySmallSharesSpendOneBudget) {
-  // Norms make up for distance: every block alone is worth less than the budget, all together many times as much.
+  // Norms make up for distance: each block weighs less than the budget, and all together many times as much.
   const EmulatedDevice device;
   for (const bool backwards : {true, false}) {
     OneRow row(5000, DType::float16, 1e-3f, 1e-3f);

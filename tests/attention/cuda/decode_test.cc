@@ -2,10 +2,10 @@
 // and the skip rule against its statement.
 #include <cmath>
 
-#include "attention/cached_bounds.h"
 #include "attention/cuda/emulated_device.h"
 #include "attention/decode/cases.h"
 #include "attention/decode/kv_cache_state.h"
+#include "attention/kernel.h"
 #include "core/random.h"
 
 namespace alibi::kernels {
@@ -15,7 +15,7 @@ using namespace test;
 
 Tensor there(const Tensor& tensor) { return tensor.to(Device::cuda); }
 
-/// A cache of the inputs on the device, in pieces, of which some were too many.
+/// A cache of the inputs on the device, appended in pieces and truncated in between.
 KvCache cache_on_device(const Tensor& k, const Tensor& v, uint64_t seed = 1) {
   KvCache cache(k.size(0), k.size(2), k.size(3), k.dtype(), Device::cuda);
   const Tensor all_k = there(k), all_v = there(v);
@@ -193,7 +193,7 @@ TEST(DecodeCuda, ACacheIsWhatWasAppended) {
   cached_attention(q, copy, {.slopes = slopes(2)}, chunk);
   attention_decode(q, copy, {.slopes = slopes(2)}, few);
   EXPECT_TRUE(max_abs_diff(chunk, few) <= 0x1p-6);
-  // Other types are rounded to the cache's, and room grows by a share of what there is.
+  // Other types are rounded to that of the cache. Its capacity grows by a share of its size.
   int64_t moves = 0, room = 0;
   KvCache one(1, 1, 8, DType::float16, Device::cuda);
   for (int i = 0; i < 1000; ++i) {
@@ -206,7 +206,7 @@ TEST(DecodeCuda, ACacheIsWhatWasAppended) {
       same_bits(one.keys().slice(1, 999, 1000).to(Device::cpu), random_tensor({1, 1, 1, 8}, 1, 1, DType::float16)));
 }
 
-/// The tree of bounds, against norms of the keys: at least these, and hardly more, whatever became of the cache before.
+/// The tree of bounds against the norms of the keys: at least these and hardly more, after any changes of the cache.
 TEST(DecodeCuda, BoundsAreThoseOfTheKeys) {
   const EmulatedDevice device;
   for (const int64_t keys : {1, 63, 64, 65, 1000, 1025, 17000}) {

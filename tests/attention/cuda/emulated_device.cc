@@ -4,15 +4,8 @@
 #include <limits>
 
 #include "alibi/stream.h"
-#include "attention/cuda/both_gradients.h"
-#include "attention/cuda/bounds.h"
-#include "attention/cuda/cached_keys.h"
-#include "attention/cuda/decode.h"
-#include "attention/cuda/decode_near.h"
-#include "attention/cuda/forward.h"
-#include "attention/cuda/key_gradients.h"
+#include "attention/cuda/launches.h"
 #include "attention/cuda/passes.h"
-#include "attention/cuda/query_gradients.h"
 #include "core/check.h"
 #include "core/memory.h"
 
@@ -68,25 +61,7 @@ class Machine : public cuda::Machine {
   }
   void check_launch(const char* kernel, int error) const override { check(error == 0, "[emulated] {}", kernel); }
   const cuda::Launches& launches() const override {
-    static constexpr cuda::Launches all = {
-        .store = cuda::start_store,
-        .centres = cuda::start_centres,
-        .measure = cuda::start_measure,
-        .accumulate = cuda::start_accumulate,
-        .forward = cuda::start_forward,
-        .row_terms = cuda::start_row_terms,
-        .reaches = cuda::start_reaches,
-        .query_gradients = cuda::start_query_gradients,
-        .both_gradients = cuda::start_both_gradients,
-        .key_gradients = cuda::start_key_gradients,
-        .add_slopes = cuda::start_add_slopes,
-        .cached_centres = cuda::start_cached_centres,
-        .measure_cached = cuda::start_measure_cached,
-        .raise_nodes = cuda::start_raise_nodes,
-        .decode_near = cuda::start_decode_near,
-        .decode_splits = cuda::start_decode_splits,
-        .decode_merge = cuda::start_decode_merge,
-    };
+    static const cuda::Launches all = cuda::all_launches();
     return all;
   }
   void* stream() const override { return alibi::stream(); }

@@ -1,12 +1,11 @@
-// For tests: a device whose memory is the CPU's and whose kernels are the very sources of CUDA's in emulated lanes. It
-// stands in CUDA's place while it lives, for memory and for attention.
+// For tests: a device in the CPU's memory that runs the sources of CUDA's kernels in emulated lanes. While one exists,
+// it replaces CUDA for memory and for attention.
 #pragma once
 
 #include <cstdint>
 #include <string>
 #include <vector>
 
-#include "attention/cached_bounds.h"
 #include "attention/kernel.h"
 #include "core/device.h"
 
@@ -14,10 +13,10 @@ namespace alibi::test {
 
 class EmulatedDevice {
  public:
-  /// `backwards`: blocks and threads get their turns from the last to the first.
+  /// `backwards`: blocks and threads run from the last to the first.
   explicit EmulatedDevice(bool backwards = false);
   ~EmulatedDevice();
-  /// What was queued in which stream since it was made, in order, and what it pretends.
+  /// What was queued in which stream, in order, and the properties that the device pretends to have.
   struct Events {
     struct Event {
       std::string what;  ///< copy, to device, to host, free (of memory that this stream allocated), record or wait

@@ -1,5 +1,5 @@
-// CUDA's kernels in emulated lanes, through the public functions: against the reference in float64, with the plain
-// formula in the same data type as the yardstick, as the CPU's kernels.
+// CUDA's kernels in emulated lanes, through the public functions. As for the CPU's kernels, their error against the
+// reference in float64 is compared with that of the plain formula in the same data type.
 #include <cmath>
 
 #include "attention/cases.h"
@@ -10,7 +10,7 @@ namespace {
 
 using namespace test;
 
-/// What one pass of a case on the device gives, on the CPU.
+/// The results of a case on the device, copied to the CPU.
 struct Found {
   Tensor out, lse, dq, dk, dv;
   AttentionStats stats;
@@ -74,7 +74,7 @@ void expect_right(const AttentionCase& c, bool gradients) {
   expect("dv", found.dv, expected.dv, plain.dv, 3);
 }
 
-/// Cases that the device takes, of either type in turn.
+/// Cases that the device supports, of both types alternately.
 std::vector<AttentionCase> cases_for_device(int count, uint64_t seed) {
   std::vector<AttentionCase> cases;
   for (AttentionCase c : random_cases(count, seed)) {
@@ -251,7 +251,7 @@ TEST(AttentionCuda, WhatItDoesNotTakeIsRefused) {
   expect_error([&] { attention(narrow, narrow, narrow); }, "does not compute this call");
 }
 
-/// Two queries in a tile: the rows after them would stand beside far keys, where their bias would weigh without bound.
+/// Two queries in a tile: the bias of the empty rows after them could become arbitrarily large beside far keys.
 TEST(AttentionCuda, RowsThatAreNotThereWeighNothing) {
   AttentionCase c{.queries = 2, .keys = 200, .head_dim = 64};
   c.options = {.causal = false, .query_offset = 100};

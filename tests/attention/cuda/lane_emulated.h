@@ -1,7 +1,7 @@
-// lane.h for the CPU: each thread of a block is a fiber, and what a warp or a block does together happens once all its
-// threads are there. For tests, which see here what a GPU would let pass unseen now and then: asynchronous copies land
-// at the wait for them, and until then, as before anything is written, shared memory holds NaN; an address outside of
-// the block's memory, lanes of a warp that do different things, and threads that wait for ever end the program.
+// lane.h for the CPU: each thread of a block is a fiber, and an operation of a warp or a block happens when all its
+// threads have arrived. It finds errors that a GPU would not always show. Asynchronous copies arrive only at the wait
+// for them, and shared memory is NaN until it is written. The program ends if an address is outside of the block's
+// memory, lanes of a warp do different things, or threads wait forever.
 #pragma once
 
 #include <ucontext.h>
@@ -14,6 +14,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <memory>
+#include <type_traits>
 #include <vector>
 
 #include "alibi/tensor.h"
@@ -65,7 +66,7 @@ struct Fiber {
   std::vector<std::vector<Copy>> pending;  ///< groups of copies; the last is still open
 };
 
-/// The block of threads that runs.
+/// The block of threads that is running.
 class Block {
  public:
   static Block& here() {
@@ -73,7 +74,7 @@ class Block {
     return block;
   }
 
-  /// What bugs may depend on, and results must not: the order in which blocks and threads get their turns.
+  /// Blocks and threads run from the last to the first. Results must not depend on it.
   bool backwards = false;
 
   template <class Body>
@@ -119,7 +120,7 @@ class Block {
     }
   }
 
-  /// Once all lanes of the warp are here, with operands of one type, `act` is called with those of lanes 0 to 31.
+  /// When all lanes of the warp have arrived, with operands of one type, calls `act` with those of lanes 0 to 31.
   template <class Operands, class Act>
   void together(Operands& mine, const Act& act) {
     static const char kind = 0;  // of its own for each type
@@ -196,7 +197,7 @@ class Block {
     next();
   }
 
-  /// The turn of the next thread that can go on.
+  /// Runs the next thread that can continue.
   void next() {
     Fiber& from = fiber();
     for (int tries = 0; tries < threads_; ++tries) {
@@ -296,7 +297,7 @@ void copies_wait() {
   Block::here().wait(left);
 }
 
-// One block runs after the other, so a count that is not there yet never comes.
+// Blocks run one after the other, so a count that has not been reached never will be.
 inline int take_ticket(int32_t* next) { return (*next)++; }
 inline void wait_for_count(const int32_t* count, int value) {
   if (*count != value) broken("a block waits for one that has not run");
@@ -382,10 +383,10 @@ void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uint32_t b1) {
   });
 }
 
-/// The GPU's is as much as 2^-22 off, and gives 0 for what is below 2^-126.
+/// On a GPU the relative error is up to 2^-22, and results below 2^-126 are 0.
 inline float power_of_2(float x) { return x < -126 ? 0.0f : std::exp2(x); }
 
-/// `stream` is for a GPU.
+/// `stream` is only used on a GPU.
 template <class Body>
 int launch(int64_t blocks, const typename Body::Arguments& arguments, void* /*stream*/) {
   Block::here().run<Body>(blocks, arguments);

@@ -1,5 +1,5 @@
-// The skip rule of CUDA's kernels, in emulated lanes: what is skipped weighs no more than was proven, no result moves
-// farther, and the blocks visited are those of the rule written out here in float64.
+// The skip rule of CUDA's kernels in emulated lanes: skipped keys weigh at most as much as proven, results change by at
+// most that, and the blocks visited are those of the rule written here in float64.
 #include "attention/skip.h"
 
 #include <cmath>
@@ -60,8 +60,8 @@ TEST(AttentionCudaSkip, ChangesStayWithinTheirBounds) {
 }
 
 TEST(AttentionCudaSkip, KeysWithACommonPart) {
-  // All keys share a large part that their norms say nothing useful about; and queries that all lean towards it, or
-  // away from it, so that what it adds to their scores counts for every row of a tile.
+  // All keys have a large common part, which makes their norms useless as bounds. All queries have a positive or a
+  // negative product with it, so that it changes the scores of every row of a tile.
   const EmulatedDevice device;
   AttentionCase c = long_case(520);
   c.options.slopes = {0.25f, 0.125f};
@@ -151,8 +151,8 @@ TEST(AttentionCudaSkip, BlocksOfOtherSequencesAreNotAsked) {
   EXPECT_LT(before.blocks_visited, before.blocks_total);
 }
 
-/// The rule in float64 without any slack, for keys that have nothing in common (the centre is zero), in tiles of 128 x
-/// 64: how many blocks the row tiles visit if the budget is `factor` times what it may be.
+/// The rule in float64 without slack, for keys that have nothing in common (the centre is zero), in tiles of 128 x 64:
+/// the number of blocks that the row tiles visit if the budget is multiplied by `factor`.
 int64_t blocks_of_the_rule(const AttentionCase& c, const AttentionTensors& t, double factor) {
   constexpr int64_t rows = 128, keys = kernels::cuda::block_keys;
   const std::vector<double> q = doubles(t.q), k = doubles(t.k);
@@ -198,7 +198,7 @@ TEST(AttentionCudaSkip, BlocksVisitedAreThoseOfTheRule) {
   c.options.slopes = {0.4f, 0.2f, 0.1f, 0.07f};
   c.options.tolerance = 0x1p-11f;
   AttentionTensors t(c);
-  // Chords between levels, and roundings, cost a little; without slack the rule would visit no more than these.
+  // Chords between levels and rounding cost a little. Without slack the rule would visit only these blocks.
   const int64_t least = blocks_of_the_rule(c, t, 1), most = blocks_of_the_rule(c, t, 0.75);
   AttentionTensors there = on_device(t);
   there.forward(c.options);

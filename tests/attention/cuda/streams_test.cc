@@ -1,4 +1,4 @@
-// Streams and devices of the calls on CUDA, on the emulated device, which notes what is queued where.
+// Streams and devices of calls on CUDA, tested on the emulated device, which records what is queued in which stream.
 #include <array>
 #include <map>
 #include <set>
@@ -41,13 +41,13 @@ TEST(AttentionCudaStreams, ACacheFollowsItsCallsFromStreamToStream) {
   size_t recorded = find("record", &a);
   EXPECT_LT(recorded, events.size());
   EXPECT_LT(recorded, find("wait", &b));
-  EXPECT_LT(find("wait", &b), find("copy", &b));  // the keys of stream a are there before b goes on
+  EXPECT_LT(find("wait", &b), find("copy", &b));  // the keys of stream a are there before b continues
   events.clear();
   cache.append(rows.slice(1, 0, 1), rows.slice(1, 0, 1));
   EXPECT_EQ(find("wait", &b), events.size());  // still stream b
   events.clear();
   cache.reserve(1000);
-  // What stream a allocated is freed in a, after the copies in b.
+  // Memory that was allocated in stream a is freed in a, after the copies in b.
   size_t copied = 0;
   for (size_t i = 0; i < events.size(); ++i) {
     if (events[i].what == "copy") copied = i;
@@ -113,7 +113,7 @@ TEST(AttentionCudaStreams, ACallWithAStateIsNotCaptured) {
   expect_error([&] { passes.forward(); }, "a call with a state cannot be captured into a CUDA graph");
 }
 
-/// Every tile has one block of threads, and each class of heads begins with what is likely to be the most work.
+/// Every tile has one block of threads, and each class of heads begins with the tiles that probably need the most work.
 TEST(AttentionCudaStreams, BlocksOfThreadsCoverAllTilesMostWorkFirst) {
   namespace cuda = kernels::cuda;
   const std::vector<cuda::HeadRank> order = {{2, 0, 2}, {0, 0, 2}, {1, 2, 1}};

@@ -11,7 +11,7 @@
 
 namespace alibi::test {
 
-enum class Bias { none, linear, buckets };
+enum class Bias { none, linear, buckets, by_distance };
 
 struct DecodeCase {
   int64_t batch = 1, keys = 1, queries = 1;
@@ -31,9 +31,10 @@ struct DecodeCase {
     result.tolerance = tolerance;
     if (bias == Bias::linear) result.slopes = slopes(static_cast<int>(heads));
     if (bias == Bias::buckets) result.buckets = BucketedBias{random_tensor({32, heads}, 5), 128};
+    if (bias == Bias::by_distance) result.bias_by_distance = random_tensor({causal ? 70 : 141, heads}, 6);
     return result;
   }
-  /// The place said in numbers.
+  /// The same options with the position as a number, and without the skip rule.
   AttentionOptions plain_options() const {
     AttentionOptions result = options();
     if (!offset) result.query_offset = keys - queries;
@@ -41,7 +42,7 @@ struct DecodeCase {
     return result;
   }
   std::string name() const {
-    const char* const biases[] = {"none", "linear", "buckets"};
+    const char* const biases[] = {"none", "linear", "buckets", "by distance"};
     return fmt::format(
         "batch {} keys {} queries {} heads {}/{} dim {} {} {} causal {} window {} offset {} tolerance {}", batch, keys,
         queries, heads, kv_heads, head_dim, biases[static_cast<int>(bias)], name_of(dtype), causal, window,

@@ -19,13 +19,14 @@ TEST(Decode, MatchesTheReferenceAcrossBlocksAndUnits) {
     expect_decodes({.keys = keys});
     expect_decodes({.keys = keys, .bias = Bias::none});
     expect_decodes({.keys = keys, .bias = Bias::buckets});
+    expect_decodes({.keys = keys, .bias = Bias::by_distance});
     expect_decodes({.keys = keys, .tolerance = 0x1p-24f});
   }
 }
 
 TEST(Decode, MatchesTheReferenceOnEveryInstructionSet) {
   for_each_isa([] {
-    for (const Bias bias : {Bias::none, Bias::linear, Bias::buckets}) {
+    for (const Bias bias : {Bias::none, Bias::linear, Bias::buckets, Bias::by_distance}) {
       for (const DType dtype : {DType::float32, DType::bfloat16}) {
         for (const int64_t head_dim : {1, 40, 64, 256}) {
           expect_decodes(
@@ -49,7 +50,7 @@ TEST(Decode, GroupedHeadsAndSeveralQueries) {
 }
 
 TEST(Decode, WindowsOffsetsAndBothDirections) {
-  for (const Bias bias : {Bias::none, Bias::linear, Bias::buckets}) {
+  for (const Bias bias : {Bias::none, Bias::linear, Bias::buckets, Bias::by_distance}) {
     for (const bool causal : {true, false}) {
       for (const int64_t window : {0, 1, 64, 100}) {
         for (const int64_t offset : {0, 1, 64, 150, 310, 500, -2, -40}) {

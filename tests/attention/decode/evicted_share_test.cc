@@ -1,4 +1,4 @@
-// A cache whose heads have evicted their oldest keys reads what is left, and bounds what is gone.
+// A cache whose heads have evicted their oldest keys: attention over the others, and the bound on the evicted ones.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -130,7 +130,7 @@ TEST(KvCacheEviction, TheBoundHoldsAndIsWorthSomething) {
         const double bound = evicted_share(q, some.cache, options, state.lse);
         EXPECT_GE(bound, worst) << "scale " << scale << " queries " << queries;
         EXPECT_LE(bound, 1.0);
-        // Equal scores leave only the distances, which the bound counts exactly.
+        // With equal scores only distances differ, which the bound counts exactly.
         EXPECT_TRUE(scale > 0 || dtype == DType::bfloat16 || std::abs(bound / worst - 1) < 1e-2);
         EXPECT_GT(worst, 0);
       }
@@ -143,7 +143,7 @@ TEST(KvCacheEviction, TheBoundHoldsAndIsWorthSomething) {
   attention_decode(q, far.cache, steep, &state);
   EXPECT_LT(evicted_share(q, far.cache, steep, state.lse), 1e-60);
   EXPECT_EQ(evicted_share(q, EvictedCache(5000, {0, 0, 0}, 1).cache, steep, state.lse), 0);
-  // A key of unknown length may weigh anything.
+  // A key whose norm is not finite may have any weight.
   Tensor k = random_tensor({batch, 100, kv_heads, head_dim}, 1);
   k.data<float>()[3] = std::numeric_limits<float>::infinity();
   KvCache damaged(batch, kv_heads, head_dim);
@@ -153,7 +153,7 @@ TEST(KvCacheEviction, TheBoundHoldsAndIsWorthSomething) {
   EXPECT_EQ(evicted_share(q, damaged, steep, state.lse), 1);
 }
 
-/// Equal scores leave the bound no room but its slack: the log-sum-exp it takes is rounded up or down.
+/// With equal scores the bound exceeds the share only by its slack. The log-sum-exp is rounded up or down.
 TEST(KvCacheEviction, TheBoundHoldsWhateverTheRounding) {
   for (const float slope : {0.001f, 0.0123f, 0.05f}) {
     for (int64_t keys = 200; keys < 1000; keys += 37) {
@@ -200,11 +200,11 @@ TEST(EvictedKeys, FewStretchesBoundAMillionKeys) {
 TEST(KvCacheEviction, ErrorsLeaveItAsItWas) {
   EvictedCache some(1000, {0, 200, 640}, 1);
   const std::vector<int64_t> two(2), beyond{0, 0, 1001}, negative{0, -1, 0};
-  expect_error([&] { some.cache.evict(two, 0); }, "2 beginnings for 3 heads");
-  expect_error([&] { some.cache.evict(beyond, 0); }, "head 2 are to begin at 1001");
-  expect_error([&] { some.cache.evict(negative, 0); }, "head 1 are to begin at -1");
+  expect_error([&] { some.cache.evict(two, 0); }, "2 first keys, expected one for each of 3 heads");
+  expect_error([&] { some.cache.evict(beyond, 0); }, "first key 1001 for head 2");
+  expect_error([&] { some.cache.evict(negative, 0); }, "first key -1 for head 1");
   expect_error([&] { some.cache.evict(std::vector<int64_t>(3), -1); }, "room for -1");
-  expect_error([&] { some.cache.truncate(639); }, "evicted those before 640");
+  expect_error([&] { some.cache.truncate(639); }, "evicted the keys before 640");
   expect_error([&] { some.cache.keys(); }, "evicted");
   expect_error([&] { some.cache.begin(3); }, "kv_head is 3");
   Tensor out({batch, 400, heads, head_dim});

@@ -1,5 +1,5 @@
-// Contexts with a limit: memory stays below it, what is evicted matters no more than the certificate says, and forks
-// and rewound contexts give the bits of fresh ones.
+// Contexts with a limit: their memory stays below it, evicted keys matter at most as much as the certificate says, and
+// forks and rewound contexts give the bits of fresh ones.
 #include "attention/decode/eviction.h"
 
 #include <gtest/gtest.h>
@@ -29,9 +29,9 @@ LanguageModel steep_reader(double bias_max, Position position = Position::alibi)
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
-  config.transformer.heads = 4;
-  config.transformer.kv_heads = 2;
-  config.transformer.alibi_bias_max = bias_max;
+  config.transformer.attention.heads = 4;
+  config.transformer.attention.kv_heads = 2;
+  config.transformer.attention.alibi_bias_max = bias_max;
   return LanguageModel(with_position(config, position, 4096), 3);
 }
 
@@ -90,7 +90,7 @@ TEST(Eviction, ATooSmallMemoryIsReportedAsSuch) {
 
 TEST(Eviction, EachLayerHasSlopesOfItsOwn) {
   LanguageModelConfig config = steep_reader(8).config();
-  config.transformer.slope_training = SlopeTraining::learned;
+  config.transformer.attention.slope_training = SlopeTraining::learned;
   LanguageModel model(config, 3);
   for (Parameter* parameter : model.parameters()) {
     if (parameter->name != "alibi.log2_slopes") continue;
@@ -106,7 +106,7 @@ TEST(Eviction, EachLayerHasSlopesOfItsOwn) {
 
 TEST(Eviction, ATolerancePutsAnEndToTheMemory) {
   const LanguageModel model = steep_reader(2);
-  Context context(model, {.tolerance = 1e-5, .exact = true});
+  Context context(model, {.eviction_tolerance = 1e-5, .exact = true});
   std::vector<int64_t> bytes;
   const std::vector<float> nll = read_all(model, context, [&] { bytes.push_back(context.bytes()); });
   EXPECT_LT(bytes.back(), 2 * 600 * token_bytes + 3000 * token_bytes / 4);
@@ -128,8 +128,8 @@ TEST(Eviction, ExactEndsBeforeTheBoundPassesTheTolerance) {
   EXPECT_LT(context.position(), 800);
 }
 
-/// One head that reads keys of norm 1, all alike, with queries at right angles to them: every score is the bias alone,
-/// and the lead that a key at the query could have had follows from the query's norm.
+/// One head with equal keys of norm 1 and queries orthogonal to them. So every score is the bias alone, and the norm of
+/// a query gives the lead that a key at distance 0 could have had.
 class LevelHead {
  public:
   explicit LevelHead(const ContextOptions& limit, int64_t window = 0)
@@ -139,12 +139,12 @@ class LevelHead {
                   .head_dim = head_dim,
                   .window = window,
                   .memory = limit.memory,
-                  .tolerance = limit.tolerance,
+                  .tolerance = limit.eviction_tolerance,
                   .exact = limit.exact}) {
     options.window = window;
   }
 
-  /// `lead`: of each of these tokens, as a logarithm.
+  /// `lead` is the lead of each of these tokens, as a logarithm.
   void read(int64_t tokens, double lead) {
     eviction.make_room(std::span(&cache, 1), tokens);
     Tensor k({1, tokens, 1, head_dim}), q({1, tokens, 1, head_dim});
@@ -167,17 +167,17 @@ class LevelHead {
   double share = 0;  ///< of what was evicted, in the tokens read last
 };
 
-/// Reads 3000 tokens, so that all but what the head is thought to need is evicted. The first, whose rows lack keys,
-/// lead by less.
+/// Reads 3000 tokens, so that all keys beyond the head's estimated horizon are evicted. The first tokens have smaller
+/// leads, because their rows have few keys.
 LevelHead level_reader(double lead, double tolerance) {
-  LevelHead head({.tolerance = tolerance, .exact = true});
+  LevelHead head({.eviction_tolerance = tolerance, .exact = true});
   for (int i = 0; i < 60; ++i) head.read(50, i < 6 ? lead - 1 : lead);
   return head;
 }
 
-// The reach follows from the largest lead so far, and later tokens may lead by more: by e^2 and an eighth more they
-// find what they need.
-TEST(Eviction, TheReachIsForLeadsThatAreYetToCome) {
+// The horizon follows from the largest lead so far. Later tokens may have a lead that is larger by e^2 and an eighth
+// and still find the keys that they need.
+TEST(Eviction, TheHorizonAllowsForLargerLeads) {
   constexpr double tolerance = 1e-4;
   for (const double lead : {-3.0, 0.0, 8.0}) {
     SCOPED_TRACE(lead);
@@ -192,11 +192,11 @@ TEST(Eviction, TheReachIsForLeadsThatAreYetToCome) {
   }
 }
 
-// What a window leaves out is evicted however far the head would reach, and not a key more: 193 before a token, that
-// is 194 of them with itself, which ends right behind a block of 64.
-TEST(Eviction, AWindowEndsTheReach) {
+// Keys outside of a window are evicted at any horizon, and no others. A window of 194 keys has 193 keys before a token,
+// so it ends right behind a block of 64.
+TEST(Eviction, AWindowLimitsTheHorizon) {
   constexpr int64_t window = 194;
-  LevelHead head({.tolerance = 1e-4, .exact = true}, window);
+  LevelHead head({.eviction_tolerance = 1e-4, .exact = true}, window);
   head.read(1000, 1);
   for (int i = 0; i < 500; ++i) {
     head.read(1, 1);
@@ -206,9 +206,9 @@ TEST(Eviction, AWindowEndsTheReach) {
   EXPECT_EQ(head.eviction.certificate().worst, 0);
 }
 
-// What decoding visits without asking stays, however steep the head: an eviction would save next to nothing.
+// The keys that decoding always visits are kept for any slope: to evict them would save almost nothing.
 TEST(Eviction, TheNearestKeysStay) {
-  LevelHead head({.tolerance = 1e-4});
+  LevelHead head({.eviction_tolerance = 1e-4});
   head.options.slopes = {4};
   for (int i = 0; i < 400; ++i) {
     head.read(1, 1);
@@ -312,8 +312,8 @@ TEST(Eviction, RefusesWhatMakesNoSense) {
         << words;
   };
   refuses(model, {.memory = 1000}, "at least 384 are needed");
-  refuses(model, {.tolerance = 0}, "the tolerance is 0");
-  refuses(model, {.tolerance = 1}, "the tolerance is 1");
+  refuses(model, {.eviction_tolerance = 0}, "the tolerance is 0");
+  refuses(model, {.eviction_tolerance = 1}, "the tolerance is 1");
   for (const Position position : {Position::rotary, Position::sinusoidal, Position::t5, Position::none}) {
     refuses(steep_reader(8, position), {.memory = 1 << 20}, "only alibi can evict keys");
   }

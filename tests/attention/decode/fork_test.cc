@@ -1,4 +1,4 @@
-// Forks of a cache: what they share, what they write, and that nobody could tell.
+// Forks of a cache: what they share and write, and that results do not change.
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
@@ -56,13 +56,13 @@ TEST_P(Fork, HasTheBitsOfAClone) {
       append(clone, more, 3);
       expect_same(fork, clone);
     }
-    // A fork of a fork, of which either goes on.
+    // A fork of a fork; both continue.
     KvCache second = fork.fork();
     append(second, 5, 5);
     append(fork, 5, 6);
     append(clone, 5, 6);
     expect_same(fork, clone);
-    // Back into what was shared, to the beginning of a block and into one; and on from there.
+    // Truncates into the shared keys, to the beginning of a block and inside of one, and continues from there.
     for (const int64_t back : {length + 3, length, length / 64 * 64, length - 1, length / 2, int64_t{0}}) {
       if (back < 0 || back > fork.length()) continue;
       fork.truncate(back);

@@ -37,7 +37,7 @@ TEST(KvCache, TakesAnyStridesAndTypes) {
   }
 }
 
-/// A tree bounds every key's distance from zero, or from its head's centre, from above, closely, at every level.
+/// At every level a tree is a close upper bound of the keys' distances from zero or from their head's centre.
 void expect_distances(const KvCache& cache, const kernels::NormTree& tree, bool centred) {
   const std::vector<double> keys = doubles(cache.keys());
   const int64_t dim = cache.head_dim();
@@ -165,9 +165,9 @@ TEST(KvCache, ErrorsLeaveItAsItWas) {
   expect_error([&] { cache.append(k, Tensor({1, 2, 2, 4})); }, "v has length 2, k has 3");
   expect_error([&] { cache.append(k, Tensor({1, 3, 1, 4})); }, "[kv_cache] v has shape");
   expect_error([&] { cache.append(Tensor({1, 3, 2, 4}, DType::int32), k); }, "[kv_cache] k is int32");
-  expect_error([&] { cache.truncate(4); }, "cut to 4 keys");
-  expect_error([&] { cache.reserve(-1); }, "room for -1");
-  expect_error([&] { cache.reserve(int64_t{1} << 40); }, "room for");
+  expect_error([&] { cache.truncate(4); }, "truncate(4)");
+  expect_error([&] { cache.reserve(-1); }, "reserve(-1)");
+  expect_error([&] { cache.reserve(int64_t{1} << 40); }, "reserve(");
   EXPECT_TRUE(same_bits(cache.keys(), k));
 }
 

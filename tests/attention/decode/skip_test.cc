@@ -1,4 +1,4 @@
-// The skip rule in decoding: how far it reaches, and that it never drops more than it says.
+// The skip rule in decoding: which keys it drops, and that their weight is within its bound.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -13,7 +13,7 @@ namespace alibi::test {
 namespace {
 
 /// Decodes with and without the skip rule and checks |difference| <= 2 tolerance max|v| (and rounding).
-/// Gives the share of blocks visited.
+/// Returns the share of blocks visited.
 double expect_bounded(const DecodeCase& c, const DecodeInputs& in, std::vector<float> slopes = {}) {
   SCOPED_TRACE(c.name());
   const KvCache cache = filled_cache(in.k, in.v);
@@ -89,7 +89,7 @@ TEST(DecodeSkip, AHugeKeyFarAwayIsFound) {
 }
 
 TEST(DecodeSkip, AnEarlyLongKeyCostsLittle) {
-  // A bound by prefix maxima would visit everything; the tree knows where the long key is.
+  // With a bound by prefix maxima everything would be visited; the tree knows where the long key is.
   const DecodeCase c = long_case(0x1p-24f);
   DecodeInputs in = long_inputs();
   Tensor key = in.k.slice(1, 0, 1);
@@ -129,7 +129,7 @@ TEST(DecodeSkip, HugeQueriesEqualScoresAndGrowingNorms) {
 }
 
 TEST(DecodeSkip, ManySmallSharesSpendOneBudget) {
-  // Far keys whose norms make up for their distance: every block of 64 alone is worth less than the budget, all of them
+  // Far keys whose norms make up for their distance. Each block of 64 weighs less than the budget, and all of them
   // together a hundred times as much.
   constexpr int64_t keys = 12000, near = 256;
   constexpr float slope = 1e-3f;
@@ -151,8 +151,8 @@ TEST(DecodeSkip, ManySmallSharesSpendOneBudget) {
   }
 }
 
-/// Whether the rule drops a block of equal keys (every element `key`) for a query of `query`, if the budget is what
-/// they weigh exactly, times 2^spare.
+/// Whether the rule drops a block of equal keys (every element `key`) for a query of `query`, if the budget is their
+/// exact weight times 2^spare.
 bool drops_block(float query, float key, float scale, float slope, double spare) {
   constexpr int64_t size = 16, keys = kernels::cache_block, position = 200;
   const Tensor k({1, keys, 1, size});
@@ -176,7 +176,7 @@ TEST(DecodeSkip, KeepsAReserveForTheRoundingOfScores) {
   struct Reserve {
     const char* name;
     float query, key, scale, slope;
-    double reserve;  ///< docs/attention.md
+    double reserve;  ///< docs/explanation/skip-rule.md
   };
   const double score = 16 * 40 * 0.25 * std::numbers::log2e;
   for (const Reserve& r :

@@ -1,4 +1,4 @@
-// In place of PyTorch's header: what fails is told by the wrapper, cudaGetLastError() at its end.
+// In place of PyTorch's header: the wrapper reports failures by cudaGetLastError() at its end.
 #pragma once
 #include <cuda_runtime.h>
 

@@ -1,0 +1,63 @@
+// A GGUF file: a small MPT.
+#include <filesystem>
+
+#include "alibi/language_model.h"
+#include "formats/gguf.h"
+#include "harness.h"
+#include "model/families/convert.h"
+#include "models.h"
+#include "target.h"
+#include "temporary_folder.h"
+
+namespace alibi::fuzz {
+namespace {
+
+std::string good_file(const char* type) {
+  const test::TemporaryFolder folder;
+  LanguageModelConfig config = preset("tiny");
+  config.vocab_size = 7;
+  config.transformer.layers = 1;
+  config.transformer.d_model = 32;
+  config.transformer.attention.heads = 2;
+  config.transformer.block.expansion = 1;
+  model::write_gguf(LanguageModel(config, 1), folder / "m.gguf", type);
+  return files_of(folder.path()).at("m.gguf");
+}
+
+/// What is read must also compute.
+void load(const std::filesystem::path& file) {
+  const LanguageModel model = LanguageModel::load(file);
+  if (model.config().vocab_size < 3) return;
+  const std::vector<int32_t> ids = {1, 2};
+  demand(model.logits(Tensor::from(ids, {1, 2})).elements() == 2 * int64_t{model.config().vocab_size}, "logits");
+}
+
+bool run(std::string_view input) {
+  static const test::TemporaryFolder folder;
+  const std::filesystem::path file = folder / "m.gguf";
+  write_file(file, input);
+  return takes(input, file, [&] { load(file); });
+}
+
+std::vector<Seed> seeds() {
+  return {{"f32", good_file("f32")}, {"f16", good_file("f16")}, {"q8_0", good_file("q8_0")}};
+}
+
+/// A flipped, raised or overwritten number somewhere in the header, whose lengths stay where they are.
+std::string mutate(std::string_view input, unsigned seed) {
+  std::string changed(input);
+  if (changed.size() < 32) return changed;
+  const size_t at = 4 + seed * size_t{2654435761} % std::min<size_t>(changed.size() - 12, 2000);
+  const unsigned kind = seed % 4;
+  if (kind == 0) changed[at] = static_cast<char>(changed[at] ^ (1 << (seed / 4 % 8)));
+  if (kind == 1) changed[at] = static_cast<char>(changed[at] + 1);
+  if (kind == 2) changed[at] = '\xff';
+  if (kind == 3) changed.resize(changed.size() - seed % 64);
+  return changed;
+}
+
+}  // namespace
+
+Target gguf() { return {"gguf", run, seeds, mutate}; }
+
+}  // namespace alibi::fuzz

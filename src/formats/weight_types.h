@@ -1,0 +1,29 @@
+// The types that weights have in files: plain numbers, and blocks of quantized ones.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+namespace alibi::formats {
+
+/// A type that can be read as float32. Quantized types store blocks of elements that share their scales.
+struct WeightType {
+  std::string_view name;  ///< as safetensors or GGUF name it
+  uint32_t gguf_id;       ///< its number in GGUF files
+  int block_elements;     ///< 1: plain numbers
+  int block_bytes;
+  /// Writes the elements of one block. `block` need not be aligned.
+  void (*decode)(const std::byte* block, float* out);
+
+  bool is_plain() const { return block_elements == 1; }
+};
+
+/// Null: there is no such type, or no reader for it.
+const WeightType* weight_type(std::string_view name);
+const WeightType* weight_type_of_gguf(uint32_t id);
+/// "F32, F16, ...", for messages.
+std::string weight_type_names();
+
+}  // namespace alibi::formats

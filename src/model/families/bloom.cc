@@ -1,0 +1,88 @@
+// BLOOM of BigScience.
+#include <algorithm>
+
+#include "model/families/config_reader.h"
+#include "model/families/family.h"
+
+namespace alibi::model {
+namespace {
+
+/// What no BLOOM says because all have it.
+LanguageModelConfig usual_bloom() {
+  LanguageModelConfig config;
+  TransformerConfig& t = config.transformer;
+  t.block.expansion = 4;
+  t.block.activation = Activation::gelu_tanh;
+  t.block.dropout = 0;
+  t.embedding.norm = true;
+  t.head.final_norm = true;
+  return config;
+}
+
+LanguageModelConfig bloom_config(const formats::JsonObject& json, const formats::WeightSource&) {
+  ConfigReader in(json);
+  LanguageModelConfig config = usual_bloom();
+  TransformerConfig& t = config.transformer;
+  t.layers = in.integer("layers", {"n_layer", "num_hidden_layers"});
+  t.d_model = in.integer("d_model", {"hidden_size", "n_embed", "n_embd"});
+  t.attention.heads = in.integer("heads", {"n_head", "num_attention_heads"});
+  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  config.train_length = json.get_int_or("seq_length", 0, 0, int64_t{1} << 40);
+  t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", "layer_norm_epsilon", 1e-5, 0));
+  if (json.get_or<bool>("apply_residual_connection_post_layernorm", false)) t.block.residual = Residual::normed;
+  t.block.dropout = in.rate("dropout", "hidden_dropout");
+  t.attention.dropout = in.rate("attention_dropout", "attention_dropout");
+  t.head.tied = json.get_or<bool>("tie_word_embeddings", true);
+  return in.checked(config);
+}
+
+LanguageModelConfig bloom_gguf_config(const formats::JsonObject& metadata, const formats::WeightSource& weights) {
+  ConfigReader in(metadata);
+  LanguageModelConfig config = usual_bloom();
+  TransformerConfig& t = config.transformer;
+  t.layers = in.integer("layers", {"bloom.block_count"});
+  t.d_model = in.integer("d_model", {"bloom.embedding_length"});
+  t.attention.heads = in.integer("heads", {"bloom.attention.head_count"});
+  config.train_length = metadata.get_int_or("bloom.context_length", 0, 0, int64_t{1} << 40);
+  config.vocab_size = static_cast<int>(std::min<int64_t>(weights.info("token_embd.weight").shape.front(), INT32_MAX));
+  t.block.norm_eps = static_cast<float>(in.number("norm_eps", "bloom.attention.layer_norm_epsilon", 0));
+  t.head.tied = !weights.contains("output.weight");
+  return in.checked(config);
+}
+
+constexpr Mapping kBloomTensors[] = {
+    {"wte", {"transformer.word_embeddings"}},
+    {"norm_e", {"transformer.word_embeddings_layernorm"}},
+    {"lm_head", {"lm_head"}},
+    {"norm_f", {"transformer.ln_f"}},
+    {"blocks.#.norm_1", {"transformer.h.#.input_layernorm"}},
+    {"blocks.#.attn.Wqkv", {"transformer.h.#.self_attention.query_key_value"}, Arrangement::heads_interleaved},
+    {"blocks.#.attn.out_proj", {"transformer.h.#.self_attention.dense"}},
+    {"blocks.#.norm_2", {"transformer.h.#.post_attention_layernorm"}},
+    {"blocks.#.ffn.up_proj", {"transformer.h.#.mlp.dense_h_to_4h"}},
+    {"blocks.#.ffn.down_proj", {"transformer.h.#.mlp.dense_4h_to_h"}}};
+
+constexpr Mapping kBloomGgufTensors[] = {{"wte", {"token_embd"}},
+                                         {"norm_e", {"token_embd_norm"}},
+                                         {"lm_head", {"output"}},
+                                         {"norm_f", {"output_norm"}},
+                                         {"blocks.#.norm_1", {"blk.#.attn_norm"}},
+                                         {"blocks.#.attn.Wqkv", {"blk.#.attn_qkv"}},
+                                         {"blocks.#.attn.out_proj", {"blk.#.attn_output"}},
+                                         {"blocks.#.norm_2", {"blk.#.ffn_norm"}},
+                                         {"blocks.#.ffn.up_proj", {"blk.#.ffn_up"}},
+                                         {"blocks.#.ffn.down_proj", {"blk.#.ffn_down"}}};
+
+}  // namespace
+
+extern const Family kBloom;
+constinit const Family kBloom = {
+    .name = "bloom",
+    .folder = {.names = {"bloom"},
+               .config = bloom_config,
+               .mappings = kBloomTensors,
+               .ignored = {"lm_head.weight"},
+               .prefix = "transformer."},
+    .gguf = {.names = {"bloom"}, .config = bloom_gguf_config, .mappings = kBloomGgufTensors}};
+
+}  // namespace alibi::model

@@ -1,0 +1,91 @@
+#include "model/families/config_reader.h"
+
+#include <cmath>
+
+#include "alibi/model_options.h"
+#include "core/check.h"
+#include "model/check_config.h"
+
+namespace alibi::model {
+namespace {
+
+const OptionRange& range_of_field(std::string_view field) {
+  for (const ConfigField& candidate : config_fields()) {
+    if (candidate.name == field) return candidate.range;
+  }
+  fail("[config] there is no field called {}", field);
+}
+
+std::string shown(const formats::Json& value) {
+  return value.dump(-1, ' ', false, formats::Json::error_handler_t::replace).substr(0, 60);
+}
+
+}  // namespace
+
+std::string_view ConfigReader::first_of(Keys keys) const {
+  for (const std::string_view key : keys) {
+    if (file_.has(key)) return key;
+  }
+  fail("[config] {}{} is missing", file_.where(), fmt::join(keys, " or "));
+}
+
+int ConfigReader::integer(std::string_view field, Keys keys) {
+  const std::string_view key = first_of(keys);
+  found(field, key);
+  const int64_t most = static_cast<int64_t>(range_of_field(field).most.value_or(0x1p30));
+  return static_cast<int>(file_.get_int(key, 1, most));
+}
+
+double ConfigReader::number(std::string_view field, std::string_view key, double above) {
+  found(field, file_.where() + std::string(key));
+  const auto value = file_.get<double>(key);
+  check(value > above && value <= 1e6, "[config] {}{} is {}, expected a number above {}, at most 1e6", file_.where(),
+        key, value, above);
+  return value;
+}
+
+double ConfigReader::number_or(std::string_view field, std::string_view key, double fallback, double above) {
+  return is_set(key) ? number(field, key, above) : fallback;
+}
+
+double ConfigReader::logit_scale(int d_model) {
+  constexpr const char* key = "logit_scale";
+  constexpr const char* inverse_root = "inv_sqrt_d_model";
+  if (!is_set(key) || !file_.raw().at(key).is_string()) return number_or(key, key, 1, 0);
+  if (file_.get<std::string>(key) != inverse_root) refuse(key, fmt::format("a number or {}", inverse_root));
+  return 1 / std::sqrt(static_cast<double>(d_model));
+}
+
+float ConfigReader::rate(std::string_view field, std::string_view key) {
+  found(field, key);
+  return static_cast<float>(file_.get_number_or(key, 0, 0, 1));
+}
+
+bool ConfigReader::is_set(std::string_view key) const {
+  return file_.has(key) && file_.raw().at(std::string(key)) != formats::Json(false);
+}
+
+void ConfigReader::refuse(std::string_view key, std::string_view expected) const {
+  const formats::Json value = file_.has(key) ? file_.raw().at(std::string(key)) : formats::Json();
+  fail("[config] {}{} is {}, expected {}", file_.where(), key, value.is_null() ? "missing" : shown(value), expected);
+}
+
+void ConfigReader::refuse_unless(std::string_view key, const formats::Json& expected, std::string_view meaning) const {
+  if (!file_.has(key) || file_.raw().at(std::string(key)) == expected) return;
+  refuse(key, fmt::format("{}: {} is not supported", shown(expected), meaning));
+}
+
+void ConfigReader::require(std::string_view key, std::string_view meaning) const {
+  if (!file_.get_or<bool>(key, false)) refuse(key, fmt::format("true: {}", meaning));
+}
+
+LanguageModelConfig ConfigReader::checked(const LanguageModelConfig& config) const {
+  check_config(config, {[&](std::string_view field) {
+                          const auto name = names_.find(field);
+                          return name == names_.end() ? std::string(field) : name->second;
+                        },
+                        [&](const std::string& problem) { fail("[config] {}{}", file_.where(), problem); }});
+  return config;
+}
+
+}  // namespace alibi::model

@@ -1,0 +1,19 @@
+// Writes models for other programs.
+#pragma once
+
+#include <filesystem>
+#include <string_view>
+
+#include "alibi/language_model.h"
+
+namespace alibi::model {
+
+/// Writes a folder that transformers loads as an MPT, without code of others. Throws UsageError that names what an MPT
+/// of transformers cannot express.
+void write_for_transformers(const LanguageModel& model, const std::filesystem::path& folder);
+
+/// Writes a GGUF file with matrices of the type f32, f16, bf16 or q8_0, and the tokenizer if there is one. Throws
+/// UsageError that names what the format cannot express.
+void write_gguf(const LanguageModel& model, const std::filesystem::path& file, std::string_view type);
+
+}  // namespace alibi::model

@@ -1,0 +1,181 @@
+#include <algorithm>
+#include <cmath>
+#include <set>
+#include <utility>
+
+#include "core/check.h"
+#include "model/families/family.h"
+#include "nn/norm.h"
+
+namespace alibi::model {
+
+// The families, each defined in a file of its own.
+extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit;
+
+namespace {
+
+constexpr const Family* kFamilies[] = {&kMpt, &kBloom, &kFalcon, &kBaichuan, &kJais, &kRefact, &kReplit};
+
+const Family& family_named(const std::string& name, Layout Family::*layout, const std::string& key) {
+  std::vector<std::string_view> known;
+  for (const Family* family : kFamilies) {
+    for (const std::string_view one : (family->*layout).names) {
+      if (one.empty()) break;
+      if (one == name) return *family;
+      known.push_back(one);
+    }
+  }
+  fail("[config] {} is '{}', expected one of {}", key, name, fmt::join(known, ", "));
+}
+
+/// "blocks.#.norm_1" of block 3 -> "blocks.3.norm_1"
+std::string with_block(std::string_view pattern, std::string_view block) {
+  std::string name(pattern);
+  if (const size_t at = name.find('#'); at != std::string::npos) name.replace(at, 1, block);
+  return name;
+}
+
+/// A name cut into what patterns are compared with.
+struct Name {
+  std::string pattern, block, ending;  // "blocks.#.norm_1", "3", ".weight"
+
+  explicit Name(std::string name) : pattern(std::move(name)) {
+    for (const std::string_view known : {".weight", ".bias"}) {
+      if (!pattern.ends_with(known)) continue;
+      ending = known;
+      pattern.resize(pattern.size() - known.size());
+    }
+    const auto is_digit = [](char c) { return c >= '0' && c <= '9'; };
+    for (size_t at = 0; (at = pattern.find('.', at)) != std::string::npos;) {
+      const size_t end =
+          std::find_if_not(pattern.begin() + static_cast<int64_t>(++at), pattern.end(), is_digit) - pattern.begin();
+      if (end == at || (end < pattern.size() && pattern[end] != '.')) continue;
+      block = pattern.substr(at, end - at);
+      pattern.replace(at, end - at, "#");
+      return;
+    }
+  }
+};
+
+/// The tensors of a mapping for one of our parameters.
+std::vector<std::string> tensors_of(const Mapping& mapping, const Name& parameter, std::string_view left_out) {
+  std::vector<std::string> names;
+  for (const std::string_view tensor : mapping.tensors) {
+    if (tensor.empty()) break;
+    std::string name = with_block(tensor, parameter.block) + parameter.ending;
+    names.push_back(name.starts_with(left_out) ? name.substr(left_out.size()) : name);
+  }
+  return names;
+}
+
+/// Throws Error unless the tensors make a parameter of this shape.
+void check_shapes(const Source& source, const formats::WeightSource& weights, const Shape& shape) {
+  const bool transposed = source.arrangement == Arrangement::transposed && shape.size() == 2;
+  int64_t rows = 0;
+  for (const std::string& name : source.tensors) {
+    const Shape& found = weights.info(name).shape;
+    Shape expected = shape;
+    if (source.tensors.size() > 1 && found.size() == shape.size()) expected[0] = found[transposed ? 1 : 0];
+    rows += expected.empty() ? 0 : expected[0];
+    if (transposed) std::swap(expected[0], expected[1]);
+    weights.check_loadable(name, expected, DType::float32);
+  }
+  check(shape.empty() || rows == shape[0], "[model] {}: the tensors {} have {} rows together, expected {}",
+        weights.source_of(source.tensors.front()), fmt::join(source.tensors, ", "), rows, shape[0]);
+}
+
+}  // namespace
+
+std::span<const Family* const> families() { return kFamilies; }
+
+const Family& family_of_folder(const formats::JsonObject& config) {
+  return family_named(config.get<std::string>("model_type"), &Family::folder, config.where() + "model_type");
+}
+
+const Family& family_of_gguf(const formats::JsonObject& metadata) {
+  constexpr const char* key = "general.architecture";
+  return family_named(metadata.get<std::string>(key), &Family::gguf, metadata.where() + key);
+}
+
+std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource& weights,
+                               const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs) {
+  const std::vector<formats::TensorInfo>& tensors = weights.tensors();
+  const auto begins_with_prefix = [&](const auto& tensor) { return tensor.name.starts_with(layout.prefix); };
+  const bool has_prefix = std::any_of(tensors.begin(), tensors.end(), begins_with_prefix);
+  const std::string_view left_out = has_prefix ? std::string_view() : layout.prefix;
+
+  std::set<std::string, std::less<>> used;
+  std::vector<Source> sources;
+  for (const ParameterSpec& spec : specs) {
+    const Name parameter(spec.name);
+    Source source;
+    for (const Mapping& mapping : layout.mappings) {
+      if (mapping.parameter != parameter.pattern) continue;
+      source = {tensors_of(mapping, parameter, left_out), mapping.arrangement};
+      const auto is_there = [&](const std::string& name) { return weights.contains(name); };
+      if (std::all_of(source.tensors.begin(), source.tensors.end(), is_there)) break;
+    }
+    check(!source.tensors.empty(), "[model] {}: such a model has no place for the parameter {}",
+          weights.sources().front(), spec.name);
+    if (config.transformer.head.normalized && parameter.pattern == "lm_head")
+      source.arrangement = Arrangement::unit_rows;
+    check_shapes(source, weights, spec.shape);
+    used.insert(source.tensors.begin(), source.tensors.end());
+    sources.push_back(std::move(source));
+  }
+  for (const formats::TensorInfo& tensor : tensors) {
+    const auto& ignored = layout.ignored;
+    const bool is_ignored = std::any_of(ignored.begin(), ignored.end(), [&](std::string_view pattern) {
+      if (pattern.empty()) return false;
+      const std::string name = with_block(pattern, Name(tensor.name).block);
+      return tensor.name == (name.starts_with(left_out) ? name.substr(left_out.size()) : name);
+    });
+    check(is_ignored || used.contains(tensor.name),
+          "[model] {}: the tensor {} has no place in the model that the configuration describes ({} blocks)",
+          weights.source_of(tensor.name), tensor.name, config.transformer.layers);
+  }
+  return sources;
+}
+
+std::string tensor_name(const Layout& layout, const std::string& name) {
+  const Name parameter(name);
+  for (const Mapping& mapping : layout.mappings) {
+    if (mapping.parameter != parameter.pattern) continue;
+    const std::vector<std::string> names = tensors_of(mapping, parameter, {});
+    if (names.size() == 1 && mapping.arrangement == Arrangement::plain) return names.front();
+  }
+  fail("[model] files of {} have no place for the parameter {}", layout.names.front(), name);
+}
+
+void load_parameter(const Source& source, const formats::WeightSource& weights, const LanguageModelConfig& config,
+                    Tensor& value) {
+  const bool transposed = source.arrangement == Arrangement::transposed && value.axes() == 2;
+  int64_t begin = 0;
+  for (const std::string& name : source.tensors) {
+    const Shape& shape = weights.info(name).shape;
+    const int64_t rows = shape.empty() ? 1 : shape[transposed ? 1 : 0];
+    Tensor part = source.tensors.size() == 1 ? value : value.slice(0, begin, begin + rows);
+    begin += rows;
+    if (transposed) {
+      weights.load_transposed_into(name, part);
+    } else if (source.arrangement == Arrangement::heads_interleaved) {
+      const int64_t heads = config.transformer.attention.heads, dim = rows / (3 * heads);
+      for (int64_t i = 0; i < 3 * heads; ++i) {  // head i / 3; query, key or value
+        Tensor target = part.slice(0, (i % 3 * heads + i / 3) * dim, (i % 3 * heads + i / 3 + 1) * dim);
+        weights.load_rows_into(name, i * dim, target);
+      }
+    } else {
+      weights.load_into(name, part);
+    }
+    weights.check_finite(name, part);
+  }
+  if (source.arrangement != Arrangement::unit_rows) return;
+  // The RMS norm divides by length / sqrt(width); the length is at least 1e-12, as PyTorch's normalize() has it.
+  const auto width = static_cast<float>(value.size(1));
+  Tensor weight = Tensor::empty({value.size(1)});
+  weight.fill(1 / std::sqrt(width));
+  nn::NormStatistics statistics{{}, Tensor::empty({value.size(0)})};
+  nn::norm(value, {weight, nullptr, 1e-24f / width, false}, value, statistics);
+}
+
+}  // namespace alibi::model

@@ -1,0 +1,81 @@
+// Families of models that other programs write: how their configuration becomes ours, and where each parameter comes
+// from. A family is one file of this folder and one line in families.cc; nothing else knows a family's name.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "alibi/language_model.h"
+#include "formats/gguf_writer.h"
+#include "formats/json.h"
+#include "formats/weight_source.h"
+#include "model/parameters.h"
+
+namespace alibi::model {
+
+/// How a tensor of a file lies, compared with the parameter that it is a part of.
+enum class Arrangement : uint8_t {
+  plain,
+  transposed,         ///< [in, out], as GPT-2's layers have it; biases are plain
+  heads_interleaved,  ///< query, key and value of the first head, then those of the second, ...
+  unit_rows,          ///< plain, but each row is divided by its length: a normalized head
+};
+
+/// Where a parameter comes from. "#" stands for the number of a block. Names that end in .weight and .bias are given
+/// without these endings. A parameter may have several mappings: the first whose tensors are all there counts, else the
+/// last.
+struct Mapping {
+  std::string_view parameter;               ///< ours: "blocks.#.attn.Wqkv"
+  std::array<std::string_view, 3> tensors;  ///< theirs, one below the other; empty: no more
+  Arrangement arrangement = Arrangement::plain;
+};
+
+/// One kind of file that a family comes in.
+struct Layout {
+  std::array<std::string_view, 3> names = {};  ///< model_type of config.json, or general.architecture of a GGUF file
+  /// What the file says: config.json, or the metadata of a GGUF file. Throws Error that names what is not supported.
+  LanguageModelConfig (*config)(const formats::JsonObject& file, const formats::WeightSource& weights) = nullptr;
+  std::span<const Mapping> mappings = {};
+  std::array<std::string_view, 4> ignored = {};  ///< tensors that have no place and do no harm, by the same patterns
+  std::string_view prefix = {};                  ///< of the tensors' names, which a file may leave out altogether
+  /// How texts are read, if that is not the usual way; may be null.
+  Interpolation (*interpolation)(const formats::JsonObject& file) = nullptr;
+  /// GGUF files that this library writes: what such a file cannot say of a model, by the names of fields, and its
+  /// metadata. Null: none are written.
+  std::vector<std::string> (*differences)(const LanguageModelConfig& config) = nullptr;
+  void (*write)(const LanguageModelConfig& config, formats::GgufWriter& file) = nullptr;
+};
+
+/// Constants without destructors: models may be loaded while main() returns.
+struct Family {
+  std::string_view name;
+  Layout folder;
+  Layout gguf = {};  ///< no names: the family is not read from GGUF files
+};
+
+std::span<const Family* const> families();
+/// Throws Error that lists the families if there is none for this configuration or these metadata.
+const Family& family_of_folder(const formats::JsonObject& config);
+const Family& family_of_gguf(const formats::JsonObject& metadata);
+
+/// A parameter and the tensors that it is made of.
+struct Source {
+  std::vector<std::string> tensors;
+  Arrangement arrangement = Arrangement::plain;
+};
+
+/// The source of each parameter. Throws Error that names the tensor if one is missing, has another shape, or has no
+/// place in such a model. Allocates nothing for the parameters.
+std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource& weights,
+                               const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs);
+/// The name that a parameter has in such a file, where it is one plain tensor. Throws Error if it has none.
+std::string tensor_name(const Layout& layout, const std::string& parameter);
+/// Reads a parameter into its place. Throws Error that names the tensor and the place of a number that is not finite.
+void load_parameter(const Source& source, const formats::WeightSource& weights, const LanguageModelConfig& config,
+                    Tensor& value);
+
+}  // namespace alibi::model

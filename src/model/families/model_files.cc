@@ -1,0 +1,134 @@
+#include "model/families/model_files.h"
+
+#include <utility>
+
+#include "core/check.h"
+#include "core/together.h"
+#include "formats/gguf.h"
+#include "formats/safetensors.h"
+#include "formats/weight_types.h"
+#include "model/own_folder.h"
+#include "model/parameters.h"
+#include "model/position.h"
+#include "text/tokenizer_files.h"
+
+namespace alibi::model {
+namespace {
+
+/// That a folder is there, and what its config.json says.
+formats::JsonObject read_config_file(const std::filesystem::path& folder) {
+  const std::filesystem::path path = folder / kConfigFile;
+  check(core::path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
+  return formats::read_json_object(path, kMostConfigBytes);
+}
+
+/// Before anything is made for each layer.
+void check_layers(const LanguageModelConfig& config, const formats::WeightSource& weights) {
+  check(static_cast<size_t>(config.transformer.layers) <= weights.tensors().size(),
+        "[model] {}: {} tensors, but the configuration says {} layers", fmt::join(weights.sources(), ", "),
+        weights.tensors().size(), config.transformer.layers);
+}
+
+}  // namespace
+
+ModelFiles::ModelFiles(const std::filesystem::path& path) {
+  check(core::path_exists(path), "[model] {}: no such folder or file", path.string());
+  core::is_folder(path) ? open_folder(path) : open_gguf(path);
+}
+
+void ModelFiles::open_folder(const std::filesystem::path& folder) {
+  const formats::JsonObject json = read_config_file(folder);
+  if (is_own_config(json)) {
+    OwnFolder own(folder);
+    config = own.config.model;
+    family = "alibi";
+    is_own = true;
+    differences = std::move(own.config.differences);
+    for (std::vector<std::string>& tensors : own_tensors(config)) sources.push_back({std::move(tensors)});
+    tokenizer = std::move(own.tokenizer);
+    weights = std::make_unique<formats::Safetensors>(std::move(own.weights));
+    return;
+  }
+  const Family& found = family_of_folder(json);
+  check(!json.has("quantization_config"),
+        "[config] {}quantization_config is set: weights that another program quantized are not supported; take the "
+        "original model, or a GGUF file",
+        json.where());
+  weights = std::make_unique<formats::Safetensors>(folder);
+  take(found, found.folder, json);
+  if (core::path_exists(text::tokenizer_file(folder))) tokenizer = Tokenizer::load(folder);
+}
+
+void ModelFiles::open_gguf(const std::filesystem::path& file) {
+  auto gguf = std::make_unique<formats::Gguf>(file);
+  const formats::JsonObject metadata = gguf->metadata();
+  weights = std::move(gguf);
+  const Family& found = family_of_gguf(metadata);
+  take(found, found.gguf, metadata);
+  for (const formats::TensorInfo& tensor : weights->tensors()) {
+    if (tensor.dtype.starts_with("Q")) {
+      notes.push_back(
+          fmt::format("weights such as {}, of type {}, are converted to float32", tensor.name, tensor.dtype));
+      break;
+    }
+  }
+}
+
+void ModelFiles::take(const Family& found, const Layout& layout, const formats::JsonObject& description) {
+  family = found.name;
+  config = layout.config(description, *weights);
+  check_layers(config, *weights);
+  sources = sources_of(layout, *weights, config, parameter_specs(config));
+  if (layout.interpolation != nullptr) interpolation = layout.interpolation(description);
+}
+
+void ModelFiles::load(const std::vector<Parameter*>& parameters) const {
+  check(parameters.size() == sources.size(), "[model] the model has {} parameters, its files {}", parameters.size(),
+        sources.size());
+  for (size_t i = 0; i < sources.size(); ++i) load_parameter(sources[i], *weights, config, parameters[i]->value);
+}
+
+std::vector<std::vector<float>> ModelFiles::slopes() const {
+  const TransformerConfig& transformer = config.transformer;
+  const std::unique_ptr<PositionMethod> position = make_position(transformer);
+  if (transformer.position != Position::alibi) return {};
+  std::vector<Parameter> own =
+      make_parameters([&](const VisitParameter& visit) { position->declare(visit); }, std::nullopt);
+  for (Parameter& parameter : own) weights->load_finite_into("transformer." + parameter.name, parameter.value);
+  return slopes_of(*position, transformer);
+}
+
+ModelFiles open_model(const std::filesystem::path& path) {
+  if (core::path_exists(path) && !core::is_folder(path)) return ModelFiles(path);
+  return core::read_together(path, kConfigFile, [](const std::filesystem::path& place) { return ModelFiles(place); });
+}
+
+LanguageModelConfig read_model_config(const std::filesystem::path& path) {
+  if (!core::is_folder(path)) return open_model(path).config;
+  const formats::JsonObject json = read_config_file(path);
+  if (is_own_config(json)) return read_own_config(path).model;
+  const Family& found = family_of_folder(json);
+  return found.folder.config(json, formats::Safetensors(path));
+}
+
+}  // namespace alibi::model
+
+namespace alibi {
+
+LanguageModel LanguageModel::load(const std::filesystem::path& path) { return load(path, {}); }
+
+LanguageModel LanguageModel::load(const std::filesystem::path& path,
+                                  const std::function<void(LanguageModelConfig&)>& adjust) {
+  const auto load_from = [&](const std::filesystem::path& place) {
+    model::ModelFiles files(place);
+    if (adjust) adjust(files.config);
+    LanguageModel model = without_values(files.config, files.tokenizer);
+    files.load(model.parameters());
+    model.set_interpolation(files.interpolation);
+    return model;
+  };
+  if (core::path_exists(path) && !core::is_folder(path)) return load_from(path);
+  return core::read_together(path, model::kConfigFile, load_from);
+}
+
+}  // namespace alibi

@@ -1,0 +1,57 @@
+#include "alibi/model_recipe.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "core/check.h"
+#include "model/families/model_files.h"
+#include "model/position.h"
+#include "text/data_folder.h"
+
+namespace alibi {
+
+TrainingData ModelRecipe::read_text(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
+                                    const TextProgress& progress, const std::string& field) const {
+  TokenizerChoice choice = tokenizer;
+  const bool is_tokens = !texts.empty() && text::is_data_folder(texts.front());
+  if (!from.empty() && !is_tokens) choice.like = from.string();
+  return training_data(texts, valid, choice, progress, field);
+}
+
+LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int> tokens) const {
+  LanguageModelConfig config = from.empty() ? alibi::preset(preset) : model::read_model_config(from);
+  if (from.empty()) {
+    const float scale = config.transformer.embedding.scale;
+    options.apply_to(config);  // first: what the method needs depends on it
+    config = with_position(config, position, train_length);
+    if (keep_embedding_scale) config.transformer.embedding.scale = scale;
+    TransformerConfig& t = config.transformer;
+    if (position == Position::t5) {
+      t.attention.t5_max_distance =
+          std::max(static_cast<int>(std::min<int64_t>(train_length, INT32_MAX) / 4), t.attention.t5_buckets);
+    }
+    options.apply_to(config);  // last: what was given is not the method's
+    if (tokens) config = with_vocab_size(config, *tokens);
+  }
+  const std::optional<int64_t> end = model::end_of_positions(config.transformer);
+  check_usage(!end || train_length <= *end, "[model] {} has {} positions, which end at {}; the training length is {}",
+              from.string(), name_of(config.transformer.position), end.value_or(0), train_length);
+  config.train_length = train_length;
+  if (dropout) config = with_dropout(config, *dropout);
+  config.validate();
+  return config;
+}
+
+LanguageModel ModelRecipe::model(int64_t train_length, const std::shared_ptr<const Tokenizer>& words,
+                                 uint64_t seed) const {
+  if (from.empty()) return LanguageModel(config(train_length, words->vocab_size()), seed, words);
+  LanguageModel model =
+      LanguageModel::load(from, [&](LanguageModelConfig& changed) { changed = config(train_length); });
+  const Tokenizer& own = model.tokenizer();
+  check(words->fingerprint() == own.fingerprint(),
+        "[model] the text is in tokens of another tokenizer ({}, {} tokens) than that of {} ({}, {} tokens)",
+        words->kind(), words->vocab_size(), from.string(), own.kind(), own.vocab_size());
+  return model;
+}
+
+}  // namespace alibi

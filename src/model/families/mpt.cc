@@ -1,0 +1,205 @@
+// MPT of MosaicML (llm-foundry), as its own code defines it: transformers ignores some of these keys.
+#include <algorithm>
+#include <cctype>
+
+#include "model/families/config_reader.h"
+#include "model/families/family.h"
+
+namespace alibi::model {
+namespace {
+
+Activation mpt_activation(const formats::JsonObject& ffn, bool gated) {
+  ConfigReader in(ffn);
+  const formats::JsonObject function = ffn.object_or_empty("ffn_act_fn");
+  const std::string name = function.get_or("name", "gelu"), approximate = function.get_or("approximate", "none");
+  if (gated && (name == "silu" || name == "gelu") && approximate == "none") {
+    return name == "silu" ? Activation::swiglu : Activation::geglu;
+  }
+  if (!gated && name == "relu") return Activation::relu;
+  if (!gated && name == "gelu" && (approximate == "none" || approximate == "tanh")) {
+    return approximate == "tanh" ? Activation::gelu_tanh : Activation::gelu;
+  }
+  in.refuse("ffn_act_fn", gated ? "silu or gelu" : "gelu (also with approximate tanh) or relu");
+}
+
+Norm mpt_norm(const ConfigReader& in) {
+  std::string name = in.file().get_or("norm_type", "low_precision_layernorm");
+  std::transform(name.begin(), name.end(), name.begin(), [](unsigned char c) { return std::tolower(c); });
+  if (name == "layernorm" || name == "low_precision_layernorm") return Norm::layer_norm;
+  if (name == "rmsnorm" || name == "low_precision_rmsnorm") return Norm::rms_norm;
+  in.refuse("norm_type", "layernorm, low_precision_layernorm, rmsnorm or low_precision_rmsnorm");
+}
+
+void read_attention(const formats::JsonObject& json, AttentionConfig& attention) {
+  ConfigReader in(json);
+  in.refuse_unless("rope", false, "a rotary MPT");
+  in.require("alibi", "MPT models with other positions are not supported");
+  in.refuse_unless("prefix_lm", false, "prefix attention");
+  in.refuse_unless("qk_gn", false, "a norm of each head's queries and keys");
+  in.refuse_unless("attn_logit_softcapping", nullptr, "soft capping");
+  in.refuse_unless("sliding_window_size", -1, "MPT's window");
+  in.refuse_unless("fused_qkv", true, "a layout with separate projections");
+  const std::string kind = json.get_or("attn_type", "multihead_attention");
+  if (kind == "multiquery_attention") {
+    attention.kv_heads = 1;
+  } else if (kind == "grouped_query_attention") {
+    attention.kv_heads = static_cast<int>(json.get_int("kv_n_heads", 1, attention.heads));
+    if (attention.heads % attention.kv_heads != 0) in.refuse("kv_n_heads", "a divisor of n_heads");
+  } else if (kind != "multihead_attention") {
+    in.refuse("attn_type", "multihead_attention, multiquery_attention or grouped_query_attention");
+  }
+  attention.alibi_bias_max = in.number_or("alibi_bias_max", "alibi_bias_max", 8, 0);
+  attention.softmax_scale = in.number_or("softmax_scale", "softmax_scale", 0, 0);
+  attention.clip_qkv = in.number_or("clip_qkv", "clip_qkv", 0, 0);
+  attention.qk_norm = json.get_or<bool>("qk_ln", false);
+  attention.dropout = in.rate("attention_dropout", "attn_pdrop");
+}
+
+LanguageModelConfig mpt_config(const formats::JsonObject& json, const formats::WeightSource&) {
+  ConfigReader in(json);
+  LanguageModelConfig config;
+  TransformerConfig& t = config.transformer;
+  t.layers = in.integer("layers", {"n_layers"});
+  t.d_model = in.integer("d_model", {"d_model"});
+  t.attention.heads = in.integer("heads", {"n_heads"});
+  config.vocab_size = in.integer("vocab_size", {"vocab_size"});
+  config.train_length = json.get_int_or("max_seq_len", 0, 0, int64_t{1} << 40);
+  for (const char* key : {"final_logit_softcapping", "block_overrides"}) {
+    in.refuse_unless(key, nullptr, "a model with this key");
+  }
+  in.refuse_unless("embedding_fraction", 1, "a gradient fraction");
+  read_attention(json.object_or_empty("attn_config"), t.attention);
+
+  const formats::JsonObject ffn = json.object_or_empty("ffn_config");
+  const std::string type = ffn.get_or("ffn_type", "mptmlp");
+  if (type != "mptmlp" && type != "mptglu") ConfigReader(ffn).refuse("ffn_type", "mptmlp or mptglu");
+  t.block.activation = mpt_activation(ffn, type == "mptglu");
+  t.block.expansion = in.number_or("expansion", "expansion_ratio", 4, 0);
+  if (ffn.has("ffn_hidden_size")) {
+    t.block.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
+  }
+  t.block.norm = mpt_norm(in);
+  const char* eps = json.has("norm_eps") ? "norm_eps" : "layer_norm_epsilon";
+  t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", eps, 1e-5, 0));
+  t.block.bias = !json.get_or<bool>("no_bias", true);
+  t.block.dropout = in.rate("dropout", "resid_pdrop");
+  t.embedding.dropout = in.rate("embedding_dropout", "emb_pdrop");
+  t.head.final_norm = true;
+  t.head.tied = json.get_or<bool>("tie_word_embeddings", true);
+  t.head.logit_scale = in.logit_scale(t.d_model);
+  return in.checked(config);
+}
+
+/// Keys have the name of the architecture in front: "mpt.block_count".
+LanguageModelConfig mpt_gguf_config(const formats::JsonObject& metadata, const formats::WeightSource& weights) {
+  ConfigReader in(metadata);
+  LanguageModelConfig config;
+  TransformerConfig& t = config.transformer;
+  t.layers = in.integer("layers", {"mpt.block_count"});
+  t.d_model = in.integer("d_model", {"mpt.embedding_length"});
+  t.attention.heads = in.integer("heads", {"mpt.attention.head_count"});
+  if (metadata.has("mpt.attention.head_count_kv")) {
+    t.attention.kv_heads = in.integer("kv_heads", {"mpt.attention.head_count_kv"});
+  }
+  config.train_length = metadata.get_int_or("mpt.context_length", 0, 0, int64_t{1} << 40);
+  config.vocab_size = static_cast<int>(std::min<int64_t>(weights.info("token_embd.weight").shape.front(), INT32_MAX));
+  t.attention.alibi_bias_max = in.number("alibi_bias_max", "mpt.attention.max_alibi_bias", 0);
+  t.attention.clip_qkv = in.number_or("clip_qkv", "mpt.attention.clamp_kqv", 0);
+  t.attention.qk_norm = weights.contains("blk.0.attn_q_norm.weight");
+  t.block.expansion =
+      static_cast<double>(metadata.get_int("mpt.feed_forward_length", 1, int64_t{64} * t.d_model)) / t.d_model;
+  t.block.norm_eps = static_cast<float>(in.number("norm_eps", "mpt.attention.layer_norm_epsilon", 0));
+  t.block.bias = weights.contains("blk.0.attn_qkv.bias");
+  t.head.final_norm = true;
+  t.head.tied = !weights.contains("output.weight");
+  t.block.dropout = 0;
+  return in.checked(config);
+}
+
+/// The fields that GGUF has no key for, or that llama.cpp, which the format belongs to, does not compute.
+std::vector<std::string> mpt_gguf_differences(const LanguageModelConfig& config) {
+  const TransformerConfig& t = config.transformer;
+  const auto& a = t.attention;
+  std::vector<std::string> found;
+  const auto expect = [&](bool same, const char* field) {
+    if (!same) found.emplace_back(field);
+  };
+  expect(t.position == Position::alibi, "position");
+  expect(a.causal, "causal");
+  expect(a.alibi_slopes.empty(), "slopes");
+  expect(a.slope_training == SlopeTraining::fixed, "slope_training");
+  expect(a.sliding_window == 0, "window");
+  expect(a.softmax_scale == 0, "softmax_scale");
+  expect(!a.qk_norm, "qk_norm");
+  expect(t.block.activation == Activation::gelu || t.block.activation == Activation::gelu_tanh, "activation");
+  expect(t.block.norm == Norm::layer_norm, "norm");
+  expect(t.block.norm_bias == NormBias::same, "norm_bias");
+  expect(t.block.residual == Residual::sum, "residual");
+  expect(!t.embedding.norm, "embedding_norm");
+  expect(t.embedding.scale == 1, "embedding_scale");
+  expect(t.head.final_norm, "final_norm");
+  expect(t.head.logit_scale == 1, "logit_scale");
+  expect(!config.adaptive, "adaptive vocabulary");
+  return found;
+}
+
+void write_mpt_gguf(const LanguageModelConfig& config, formats::GgufWriter& file) {
+  const TransformerConfig& t = config.transformer;
+  file.text("general.architecture", "mpt");
+  file.integer("mpt.context_length", static_cast<uint32_t>(std::clamp<int64_t>(config.train_length, 1, INT32_MAX)));
+  file.integer("mpt.embedding_length", static_cast<uint32_t>(t.d_model));
+  file.integer("mpt.block_count", static_cast<uint32_t>(t.layers));
+  file.integer("mpt.feed_forward_length", static_cast<uint32_t>(t.ffn_dim()));
+  file.integer("mpt.attention.head_count", static_cast<uint32_t>(t.attention.heads));
+  if (t.key_heads() != t.attention.heads) {
+    file.integer("mpt.attention.head_count_kv", static_cast<uint32_t>(t.key_heads()));
+  }
+  file.number("mpt.attention.layer_norm_epsilon", t.block.norm_eps);
+  file.number("mpt.attention.max_alibi_bias", static_cast<float>(t.attention.alibi_bias_max));
+  if (t.attention.clip_qkv > 0) {
+    file.number("mpt.attention.clamp_kqv", static_cast<float>(t.attention.clip_qkv));
+  }
+}
+
+constexpr Mapping kMptTensors[] = {
+    {"wte", {"transformer.wte"}},
+    {"lm_head", {"lm_head"}},
+    {"norm_f", {"transformer.norm_f"}},
+    {"blocks.#.norm_1", {"transformer.blocks.#.norm_1"}},
+    {"blocks.#.attn.Wqkv", {"transformer.blocks.#.attn.Wqkv"}},
+    {"blocks.#.attn.q_ln", {"transformer.blocks.#.attn.q_ln"}},
+    {"blocks.#.attn.k_ln", {"transformer.blocks.#.attn.k_ln"}},
+    {"blocks.#.attn.out_proj", {"transformer.blocks.#.attn.out_proj"}},
+    {"blocks.#.norm_2", {"transformer.blocks.#.norm_2"}},
+    {"blocks.#.ffn.up_proj", {"transformer.blocks.#.ffn.gate_proj", "transformer.blocks.#.ffn.up_proj"}},
+    {"blocks.#.ffn.up_proj", {"transformer.blocks.#.ffn.up_proj"}},
+    {"blocks.#.ffn.down_proj", {"transformer.blocks.#.ffn.down_proj"}}};
+
+constexpr Mapping kMptGgufTensors[] = {{"wte", {"token_embd"}},
+                                       {"lm_head", {"output"}},
+                                       {"norm_f", {"output_norm"}},
+                                       {"blocks.#.norm_1", {"blk.#.attn_norm"}},
+                                       {"blocks.#.attn.Wqkv", {"blk.#.attn_qkv"}},
+                                       {"blocks.#.attn.q_ln", {"blk.#.attn_q_norm"}},
+                                       {"blocks.#.attn.k_ln", {"blk.#.attn_k_norm"}},
+                                       {"blocks.#.attn.out_proj", {"blk.#.attn_output"}},
+                                       {"blocks.#.norm_2", {"blk.#.ffn_norm"}},
+                                       {"blocks.#.ffn.up_proj", {"blk.#.ffn_up"}},
+                                       {"blocks.#.ffn.down_proj", {"blk.#.ffn_down"}}};
+
+}  // namespace
+
+extern const Family kMpt;
+constinit const Family kMpt = {.name = "mpt",
+                               .folder = {.names = {"mpt"},
+                                          .config = mpt_config,
+                                          .mappings = kMptTensors,
+                                          .ignored = {"lm_head.weight"},
+                                          .prefix = "transformer."},
+                               .gguf = {.names = {"mpt"},
+                                        .config = mpt_gguf_config,
+                                        .mappings = kMptGgufTensors,
+                                        .differences = mpt_gguf_differences,
+                                        .write = write_mpt_gguf}};
+
+}  // namespace alibi::model

@@ -1,0 +1,374 @@
+#include "model/own_config.h"
+
+#include <algorithm>
+#include <variant>
+
+#include "alibi/model_options.h"
+#include "alibi/version.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "formats/options.h"
+#include "model/check_config.h"
+#include "model/position.h"
+#include "nn/activation.h"
+#include "text/tokenizer_files.h"
+
+namespace alibi::model {
+namespace {
+
+constexpr const char* kMptType = "mpt";
+/// For models that another program's MPT would refuse or, worse, run wrongly.
+constexpr const char* kOwnType = "alibi";
+/// max_seq_len of the MPT folders that we write. Other programs refuse longer texts, and some make a bias of that
+/// length in each pass; ALiBi itself has no limit. The longest of MPT's own models was trained at this length.
+constexpr int64_t kLengthForOthers = 65536;
+
+/// What a file may say under one key or another.
+struct PresentKeys {
+  bool hidden_size, max_length, train_length, attention_dropout, layer_norm_epsilon;
+};
+
+/// The key under which a file has a field of a configuration.
+std::string key_of(std::string_view name, const PresentKeys& present) {
+  if (name == "expansion" && present.hidden_size) return "ffn_config.ffn_hidden_size / d_model";
+  if (name == "max_length" && present.max_length) return "alibi.max_length";
+  if ((name == "train_length" || name == "max_length") && !present.train_length) return "max_seq_len";
+  if (name == "max_length") return "alibi.train_length";
+  if (name == "attention_dropout" && !present.attention_dropout) return "attn_config.attn_pdrop";
+  if (name == "norm_eps" && present.layer_norm_epsilon) return "layer_norm_epsilon";
+  if (name.starts_with("adaptive.")) return "alibi." + std::string(name);
+  for (const ConfigField& field : config_fields()) {
+    if (field.more.json && name == field.name) return field.more.json;
+  }
+  return std::string(name);
+}
+
+/// Of a key: "alibi.window" stands in "alibi".
+bool stands_in(std::string_view key, std::string_view object) { return key.starts_with(object); }
+std::string_view last_word(std::string_view key) { return key.substr(key.rfind('.') + 1); }
+
+/// What a file means that does not say it.
+OptionValue meant_if_absent(const ConfigField& field) {
+  if (field.more.if_absent) return *field.more.if_absent;
+  return field.more.before.value_or(field.get(LanguageModelConfig()));
+}
+
+/// Reads what the object says of a field.
+void read_field(const ConfigField& field, const formats::JsonObject& object, LanguageModelConfig& config) {
+  const std::string_view key = last_word(field.more.json);
+  if (!field.more.required && !object.has(key)) {
+    const bool is_fitted = field.get(config) != field.get(LanguageModelConfig());  // to the training length
+    if (!is_fitted) field.set(config, meant_if_absent(field));
+    return;
+  }
+  const OptionRange& range = field.range;
+  const double low = range.least.value_or(range.above.value_or(0)),
+               high = range.most.value_or(range.below.value_or(1e38));
+  OptionValue value = field.get(config);
+  std::visit(
+      [&](auto& held) {
+        using Held = std::decay_t<decltype(held)>;
+        if constexpr (std::is_same_v<Held, int64_t>) {
+          held = object.get_int(key, static_cast<int64_t>(low), static_cast<int64_t>(high));
+        } else if constexpr (std::is_same_v<Held, double>) {
+          held = object.get_number(key, low, high);
+        } else if constexpr (!std::is_same_v<Held, uint64_t>) {
+          held = object.get<Held>(key);
+        }
+      },
+      value);
+  if (const auto* name = std::get_if<std::string>(&value)) {
+    check(std::find(field.choices.begin(), field.choices.end(), *name) != field.choices.end(),
+          "[config] {}{} is '{}'; choose from {}", object.where(), key, *name, fmt::join(field.choices, ", "));
+  }
+  field.set(config, value);
+}
+
+/// Whether the file has it under the library's own key, in its own words.
+bool is_own(const ConfigField& field) {
+  return field.more.json && stands_in(field.more.json, "alibi.") && !field.more.json_by_hand;
+}
+bool goes_without_saying(const ConfigField& field, const LanguageModelConfig& config) {
+  return field.get(config) == meant_if_absent(field);
+}
+
+/// What one of our names stands for.
+template <class Value>
+Value named(const formats::JsonObject& json, const char* key, Value (*from)(std::string_view)) {
+  try {
+    return from(json.get<std::string>(key));
+  } catch (const UsageError& error) {  // "[config] there is no ..."
+    const std::string_view message = error.what();
+    fail("[config] {}{}: {}", json.where(), key, message.substr(std::min(message.size(), message.find("] ") + 2)));
+  }
+}
+
+/// MPT's name of the norm and ours.
+Norm norm_of(const std::string& name, const std::string& where) {
+  if (name == "layernorm" || name == "low_precision_layernorm") return Norm::layer_norm;
+  if (name == "rmsnorm" || name == "low_precision_rmsnorm") return Norm::rms_norm;
+  fail("[config] {}norm_type is '{}', expected layernorm, low_precision_layernorm, rmsnorm or low_precision_rmsnorm",
+       where, name);
+}
+
+/// Features of other MPT models that would change the result if they were ignored.
+void refuse_unsupported(const formats::JsonObject& json, const formats::JsonObject& attention) {
+  const auto refuse = [](bool found, const formats::JsonObject& object, const char* key, const char* meaning) {
+    check(!found, "[config] {}{} is set: {} is not supported", object.where(), key, meaning);
+  };
+  const auto set = [](const formats::JsonObject& object, const char* key) {
+    return object.has(key) && !(object.raw().at(key).is_boolean() && !object.raw().at(key).get<bool>());
+  };
+  refuse(set(attention, "clip_qkv"), attention, "clip_qkv", "clamping of queries, keys and values");
+  refuse(set(attention, "qk_ln"), attention, "qk_ln", "normalisation of queries and keys");
+  refuse(set(attention, "qk_gn"), attention, "qk_gn", "normalisation of queries and keys");
+  refuse(set(attention, "prefix_lm"), attention, "prefix_lm", "prefix attention");
+  refuse(set(attention, "attn_logit_softcapping"), attention, "attn_logit_softcapping", "soft capping");
+  refuse(set(attention, "softmax_scale"), attention, "softmax_scale", "another scale than 1 / sqrt(head_dim)");
+  refuse(set(json, "logit_scale"), json, "logit_scale", "a scale of the logits");
+  refuse(set(json, "final_logit_softcapping"), json, "final_logit_softcapping", "soft capping");
+  refuse(set(json, "block_overrides"), json, "block_overrides", "layers that differ");
+  refuse(attention.get_or<int64_t>("sliding_window_size", -1) != -1, attention, "sliding_window_size", "a window");
+  refuse(!attention.get_or<bool>("fused_qkv", true), attention, "fused_qkv", "a layout with separate projections");
+  const bool is_tied = json.object_or_empty("alibi").get_or<bool>("tied", true);
+  refuse(json.get_or<bool>("tie_word_embeddings", is_tied) != is_tied, json, "tie_word_embeddings",
+         "an output projection of its own");
+  refuse(json.get_number_or("embedding_fraction", 1, 0, 1) != 1, json, "embedding_fraction", "a gradient fraction");
+}
+
+Position position_of(const formats::JsonObject& json, const formats::JsonObject& attention,
+                     const formats::JsonObject& own) {
+  const bool uses_alibi = attention.get_or<bool>("alibi", false);
+  if (own.has("position")) {
+    const Position position = named(own, "position", position_from);
+    check(uses_alibi == (position == Position::alibi), "[config] {}alibi is {}, but {}position is '{}'",
+          attention.where(), uses_alibi, own.where(), name_of(position));
+    return position;
+  }
+  if (uses_alibi) return Position::alibi;  // MPT then ignores learned_pos_emb, which its files set all the same
+  if (attention.get_or<bool>("rope", false)) {
+    fail("[config] {}rope is set: MPT's rotary variants are not supported, only those of this library's own files",
+         attention.where());
+  }
+  return json.get_or<bool>("learned_pos_emb", true) ? Position::learned : Position::none;
+}
+
+Activation activation_of(const formats::JsonObject& json, const formats::JsonObject& own) {
+  if (own.has("activation")) return named(own, "activation", activation_from);
+  const formats::JsonObject ffn = json.object_or_empty("ffn_config");
+  const std::string type = ffn.get_or("ffn_type", "mptmlp");
+  check(type == "mptmlp", "[config] {}ffn_type is '{}', expected mptmlp", ffn.where(), type);
+  if (!ffn.has("ffn_act_fn")) return Activation::gelu;
+  const formats::JsonObject function = ffn.object("ffn_act_fn");
+  const std::string name = function.get_or("name", "gelu");
+  if (name == "relu") return Activation::relu;
+  check(name == "gelu", "[config] {}name is '{}', expected gelu or relu", function.where(), name);
+  const std::string approximate = function.get_or("approximate", "none");
+  return approximate == "tanh" ? Activation::gelu_tanh : Activation::gelu;
+}
+
+AdaptiveConfig adaptive_of(const formats::JsonObject& json) {
+  AdaptiveConfig adaptive;
+  adaptive.cutoffs = json.get<std::vector<int64_t>>("cutoffs");
+  adaptive.factor = static_cast<int>(json.get_int("factor", 1, 1 << 20));
+  adaptive.dropout = static_cast<float>(json.get_number_or("dropout", 0, 0, 1));
+  return adaptive;
+}
+
+/// Whether numbers that transformers takes as integers only are written with a fraction, as alibi once did.
+bool has_fractions_for_integers(const formats::JsonObject& json, const formats::JsonObject& attention) {
+  const auto wrong = [](const formats::JsonObject& object, const char* key) {
+    return object.has(key) && !object.raw().at(key).is_number_integer();
+  };
+  return wrong(attention, "attn_pdrop") || wrong(attention, "alibi_bias_max") || wrong(json, "expansion_ratio");
+}
+
+formats::OrderedJson integer_if_whole(double value) {
+  const auto whole = static_cast<int64_t>(value);
+  return static_cast<double>(whole) == value ? formats::OrderedJson(whole) : formats::OrderedJson(value);
+}
+
+}  // namespace
+
+std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config) {
+  const TransformerConfig& t = config.transformer;
+  std::vector<std::string> found;
+  const auto expect = [&](bool same, const std::string& difference) {
+    if (!same) found.push_back(difference);
+  };
+  expect(t.position == Position::alibi, fmt::format("position {}", name_of(t.position)));
+  expect(t.position != Position::alibi || t.attention.alibi_bias_max == 8,
+         fmt::format("alibi_bias_max {}", t.attention.alibi_bias_max));
+  for (const ConfigField& field : config_fields()) {
+    const bool matters = field.belongs_to(Position::alibi) && field.belongs_to(t.position) && !field.more.training_only;
+    if (!is_own(field) || !matters) continue;
+    expect(goes_without_saying(field, config),
+           fmt::format("{} {}", field.name, formats::short_text_of(field.get(config))));
+  }
+  expect(t.block.activation == Activation::gelu, fmt::format("activation {}", name_of(t.block.activation)));
+  expect(t.block.norm == Norm::layer_norm, fmt::format("norm {}", name_of(t.block.norm)));
+  expect(!t.block.bias, "biases");
+  expect(t.key_heads() == t.attention.heads, fmt::format("{} kv_heads for {} heads", t.key_heads(), t.attention.heads));
+  expect(t.ffn_dim() == 4 * t.d_model, fmt::format("ffn_dim {} for d_model {}", t.ffn_dim(), t.d_model));
+  expect(!config.adaptive, "adaptive vocabulary");
+  return found;
+}
+
+bool is_own_config(const formats::JsonObject& config) {
+  // Falcon and Replit have a key of this name too: whether the model uses ALiBi.
+  return config.has("alibi") && !config.raw().at("alibi").is_boolean();
+}
+
+OwnConfig read_own_config(const std::filesystem::path& folder) {
+  check(core::is_folder(folder), "[model] {}: no such folder", folder.string());
+  const std::filesystem::path path = folder / kConfigFile;
+  check(core::path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
+  const formats::JsonObject json = formats::read_json_object(path, kMostConfigBytes);
+  const std::string type = json.get<std::string>("model_type");
+  check(type == kMptType || type == kOwnType, "[config] {}model_type is '{}', expected {} or {}", json.where(), type,
+        kMptType, kOwnType);
+  const formats::JsonObject attention = json.object_or_empty("attn_config");
+  const formats::JsonObject own = json.object_or_empty("alibi");
+  refuse_unsupported(json, attention);
+
+  LanguageModelConfig config;
+  TransformerConfig& t = config.transformer;
+  constexpr int64_t longest = int64_t{1} << 40;
+  const bool has_train_length = own.has("train_length");
+  if (!has_train_length || json.has("max_seq_len")) config.train_length = json.get_int("max_seq_len", 0, longest);
+  if (has_train_length) config.train_length = own.get_int("train_length", 0, longest);
+  t.position = position_of(json, attention, own);
+  make_position(t)->fit(t, config.train_length);
+  for (const ConfigField& field : config_fields()) {
+    if (!field.more.json || field.more.json_by_hand || (is_own(field) && !field.belongs_to(t.position))) continue;
+    const bool of_attention = stands_in(field.more.json, "attn_config.");
+    read_field(field, is_own(field) ? own : of_attention ? attention : json, config);
+  }
+  if (!own.has("attention_dropout")) {
+    t.attention.dropout = static_cast<float>(attention.get_number_or("attn_pdrop", 0, 0, 1));
+  }
+  t.block.expansion = json.get_number_or("expansion_ratio", 4, 0, 64);
+  const formats::JsonObject ffn = json.object_or_empty("ffn_config");
+  if (ffn.has("ffn_hidden_size")) {
+    t.block.expansion = static_cast<double>(ffn.get_int("ffn_hidden_size", 1, int64_t{64} * t.d_model)) / t.d_model;
+  }
+  t.block.bias = !json.get_or<bool>("no_bias", true);
+  t.block.norm = norm_of(json.get_or("norm_type", "low_precision_layernorm"), json.where());
+  const bool has_layer_norm_epsilon = !json.has("norm_eps") && json.has("layer_norm_epsilon");
+  t.block.norm_eps =
+      static_cast<float>(json.get_number_or(has_layer_norm_epsilon ? "layer_norm_epsilon" : "norm_eps", 1e-5, 0, 1));
+  const std::string kind = attention.get_or("attn_type", "multihead_attention");
+  if (kind == "multiquery_attention") {
+    t.attention.kv_heads = 1;
+  } else if (kind == "grouped_query_attention") {
+    t.attention.kv_heads = static_cast<int>(attention.get_int("kv_n_heads", 1, 4096));
+  } else {
+    check(kind == "multihead_attention",
+          "[config] {}attn_type is '{}', expected multihead_attention, "
+          "multiquery_attention or grouped_query_attention",
+          attention.where(), kind);
+  }
+  t.block.activation = activation_of(json, own);
+  if (own.has("adaptive")) config.adaptive = adaptive_of(own.object("adaptive"));
+  const PresentKeys present = {ffn.has("ffn_hidden_size"), own.has("max_length"), own.has("train_length"),
+                               own.has("attention_dropout"), has_layer_norm_epsilon};
+  check_config(config, {[&](std::string_view field) { return key_of(field, present); },
+                        [&](const std::string& problem) { fail("[config] {}{}", json.where(), problem); }});
+
+  OwnConfig result{config, {}, {}, differences_from_mpt(config)};
+  if (result.differences.empty()) {  // it could be one: is the file?
+    if (type != kMptType) result.differences.push_back(fmt::format("model_type {}", type));
+    if (has_fractions_for_integers(json, attention)) {
+      result.differences.emplace_back("attn_pdrop, alibi_bias_max or expansion_ratio is not written as an integer");
+    }
+    if (!json.has("layer_norm_epsilon") && t.block.norm_eps != TransformerConfig().block.norm_eps) {
+      result.differences.emplace_back("norm_eps without layer_norm_epsilon");
+    }
+  }
+  if (own.has("tokenizer")) {
+    const formats::JsonObject tokenizer = own.object("tokenizer");
+    result.tokenizer_kind = tokenizer.get<std::string>("kind");
+    result.tokenizer_fingerprint = tokenizer.get<std::string>("fingerprint");
+  }
+  return result;
+}
+
+formats::OrderedJson own_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer) {
+  const TransformerConfig& t = config.transformer;
+  const bool is_mpt = differences_from_mpt(config).empty();
+  const bool uses_alibi = t.position == Position::alibi;
+  const bool gated = nn::is_gated(t.block.activation);
+  const bool grouped = t.key_heads() != t.attention.heads;
+  const bool tanh = t.block.activation == Activation::gelu_tanh;
+  formats::OrderedJson attention = {{"alibi", uses_alibi},
+                                    {"alibi_bias_max", integer_if_whole(t.attention.alibi_bias_max)},
+                                    {"attn_impl", "torch"},
+                                    {"attn_pdrop", 0},  // transformers takes integers only: ours stands under "alibi"
+                                    {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"},
+                                    {"attn_uses_sequence_id", false},
+                                    {"clip_qkv", nullptr},
+                                    {"prefix_lm", false},
+                                    {"qk_ln", false},
+                                    {"softmax_scale", nullptr}};
+  if (grouped) attention["kv_n_heads"] = t.key_heads();
+  formats::OrderedJson ffn = {{"ffn_type", gated ? "mptglu" : "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
+  if (t.block.activation != Activation::gelu) {
+    const char* name = t.block.activation == Activation::relu     ? "relu"
+                       : t.block.activation == Activation::swiglu ? "silu"
+                                                                  : "gelu";
+    ffn["ffn_act_fn"] = {{"name", name}};
+    if (tanh) ffn["ffn_act_fn"]["approximate"] = "tanh";
+  }
+  formats::OrderedJson json = {
+      {"architectures",
+       {is_mpt               ? "MPTForCausalLM"
+        : t.attention.causal ? "AlibiForCausalLM"
+                             : "AlibiForMaskedLM"}},
+      {"model_type", is_mpt ? kMptType : kOwnType},
+      {"d_model", t.d_model},
+      {"n_heads", t.attention.heads},
+      {"n_layers", t.layers},
+      {"expansion_ratio", t.ffn_dim() % t.d_model == 0 ? formats::OrderedJson(t.ffn_dim() / t.d_model)
+                                                       : formats::OrderedJson(t.block.expansion)},
+      {"vocab_size", config.vocab_size},
+      {"no_bias", !t.block.bias},
+      {"norm_type", t.block.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
+      {"norm_eps", t.block.norm_eps},  // MPT's own code reads this one, transformers' the next
+      {"layer_norm_epsilon", t.block.norm_eps},
+      {"learned_pos_emb", t.position == Position::learned},
+      {"emb_pdrop", t.embedding.dropout},
+      {"resid_pdrop", t.block.dropout},
+      {"logit_scale", nullptr},
+      {"tie_word_embeddings", t.head.tied},
+      {"use_cache", false},
+      {"torch_dtype", "float32"},
+      {"attn_config", attention},
+      {"ffn_config", ffn}};
+  if (is_mpt) json["max_seq_len"] = std::max(config.train_length, kLengthForOthers);
+  if (tokenizer != nullptr) {
+    json["bos_token_id"] = tokenizer->end_of_text();
+    // One that ends lines does not end what is generated.
+    if (!tokenizer->end_of_text_ends_lines()) json["eos_token_id"] = tokenizer->end_of_text();
+  }
+  formats::OrderedJson own = {{"version", version},
+                              {"position", name_of(t.position)},
+                              {"activation", name_of(t.block.activation)},
+                              {"train_length", config.train_length}};
+  if (!t.attention.causal) json["mask_token_id"] = *config.mask_token();
+  for (const ConfigField& field : config_fields()) {
+    if (!is_own(field) || !field.belongs_to(t.position)) continue;
+    if (!field.more.always_written && goes_without_saying(field, config)) continue;
+    own[std::string(last_word(field.more.json))] = formats::json_of(field.get(config));
+  }
+  if (config.adaptive) {
+    const AdaptiveConfig& adaptive = *config.adaptive;
+    own["adaptive"] = {{"cutoffs", adaptive.cutoffs}, {"factor", adaptive.factor}, {"dropout", adaptive.dropout}};
+  }
+  if (tokenizer != nullptr) {
+    own["tokenizer"] = {{"kind", tokenizer->kind()}, {"fingerprint", text::fingerprint_text(*tokenizer)}};
+  }
+  json["alibi"] = own;
+  return json;
+}
+
+}  // namespace alibi::model

@@ -1,0 +1,67 @@
+// Matrix products as the operators of this folder ask for them, and the library that computes them.
+#pragma once
+
+#include <cstdint>
+
+#include "alibi/tensor.h"
+
+namespace alibi::nn {
+
+/// A matrix in memory: rows of `stride` elements, read transposed if asked to.
+struct Matrix {
+  void* data = nullptr;
+  int64_t stride = 0;
+  bool transposed = false;
+  DType dtype = DType::float32;
+
+  /// The part that starts at a row and column of the matrix as read (after the transposition).
+  Matrix at(int64_t row, int64_t column) const {
+    const int64_t offset = transposed ? column * stride + row : row * stride + column;
+    Matrix part = *this;
+    part.data = static_cast<char*>(data) + offset * static_cast<int64_t>(size_of(dtype));
+    return part;
+  }
+};
+
+/// c [m, n] (= or +=) a [m, k] * b [k, n] + bias, with c not transposed and bias null or [n] (see bias_dtype).
+struct Product {
+  int64_t m, n, k;
+  Matrix a, b, c;
+  const void* bias = nullptr;
+  DType bias_dtype = DType::float32;
+  bool accumulate = false;
+};
+
+/// A library that multiplies matrices. A build has one: oneDNN (onednn.cc). Its functions run on the calling thread
+/// alone, so their bits depend on the arguments only, and may be called from many threads.
+struct ProductProvider {
+  /// Whether it multiplies matrices of this type on this CPU. Products of other types are computed in float32.
+  bool (*has_products)(DType dtype);
+  /// Whether small products of this type are slow unless neighbours along the inner axis are neighbours in memory.
+  bool (*prefers_inner_first)(DType dtype);
+  /// False: it computed nothing, because the process ends. Throws Error if it fails.
+  bool (*multiply)(const Product& product);
+  /// to [columns, rows] = the transpose of from [rows, columns], whose rows are `stride` elements apart; float32.
+  bool (*transpose)(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to);
+};
+const ProductProvider& product_provider();
+
+/// The product on all threads. It is cut into tasks by its shape, so it has the same bits at any number of threads.
+void multiply_in_tasks(const Product& product);
+
+/// The product on the calling thread, by the provider if it can.
+void multiply(const Product& product);
+/// Element by element in double precision: slow, and needs no library.
+void multiply_plainly(const Product& product);
+/// A product of bfloat16 matrices, block by block in float32. The workspace has the same size for any shape.
+void multiply_widened(const Product& product);
+/// What each thread keeps for products of this type once it has run one: 0 where the provider has them.
+int64_t bytes_to_widen(DType dtype);
+
+/// Whether a product has up to eight rows and both operands inner axis first, as in generating token by token. Reading
+/// b takes most of its time.
+bool is_skinny(const Product& product);
+/// Such a product in tasks of rows of b. The order of each sum depends on k alone.
+void skinny_gemm(const Product& product);
+
+}  // namespace alibi::nn

@@ -1,0 +1,292 @@
+#include "report/tables.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+
+#include "core/format.h"
+#include "report/summarize.h"
+#include "report/summary.h"
+#include "report/verdict.h"
+
+namespace alibi::report {
+namespace {
+
+Heading method_heading(const std::string& name) { return {name, "", true}; }
+
+/// `first` above the heads of the rows, then the methods.
+std::vector<Heading> method_columns(const char* first, const CompareResults& results) {
+  std::vector<Heading> columns = {{first}};
+  for (const MethodResults& method : results.methods) columns.push_back(method_heading(method.name));
+  return columns;
+}
+
+Heading length_heading(int64_t length, int64_t train_length) {
+  return {core::format_integer(length), core::format_multiple(length, train_length) + "×"};
+}
+
+Cell no_number(const std::string& reason) { return {.text = "–", .gap = reason}; }
+
+Cell rate_cell(double value) {
+  const bool known = std::isfinite(value) && value > 0;
+  return known ? Cell{core::format_count(value)} : no_number("not measured");
+}
+
+Cell rate_at(const MethodResults& method, int64_t length) {
+  const EvaluationPoint* point = measured_at(method, length);
+  return rate_cell(point == nullptr ? NAN : point->tokens_per_second);
+}
+
+std::string why_no_number(const EvaluationPoint* tried) {
+  if (tried == nullptr) return "not tried";
+  return tried->gap.empty() ? "the result is not a finite number" : tried->gap;
+}
+
+/// Rows lengths, columns methods; lower is better.
+Table length_table(const CompareResults& results, std::string caption, double EvaluationPoint::*value,
+                   const std::function<std::string(double)>& format,
+                   const std::function<std::string(const MethodResults&, const EvaluationPoint&)>& more) {
+  Table table{std::move(caption), method_columns("Length", results), {}};
+  for (const int64_t length : all_lengths(results)) {
+    double best = INFINITY;
+    for (const MethodResults& method : results.methods) {
+      const EvaluationPoint* point = measured_at(method, length);
+      if (point != nullptr && !has_not_learned(results, method)) best = std::fmin(best, point->*value);
+    }
+    TableRow row{length_heading(length, results.train_length), {}, length == results.train_length};
+    for (const MethodResults& method : results.methods) {
+      const EvaluationPoint* point = measured_at(method, length);
+      if (point == nullptr || !std::isfinite(point->*value)) {
+        row.cells.push_back(no_number(why_no_number(evaluation_at(method, length))));
+        continue;
+      }
+      const std::string text = format(point->*value);
+      const bool is_best = results.methods.size() > 1 && text == format(best) && !has_not_learned(results, method);
+      row.cells.push_back({text, more(method, *point), is_best});
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+/// What the mark of the best cells means; empty where there is none.
+std::string best_note(const CompareResults& results) {
+  if (results.methods.size() < 2) return "";
+  const bool all = not_learned_note(results).empty();
+  return all ? " The lowest number of each row is marked."
+             : " The lowest number of each row is marked, among the methods that have learned.";
+}
+
+}  // namespace
+
+Table perplexity_table(const CompareResults& results) {
+  const auto change = [](const MethodResults& method, const EvaluationPoint& point) -> std::string {
+    const EvaluationPoint* base = measured_at(method, method.train_length);
+    if (base == nullptr || point.length == method.train_length) return "";
+    return change_text(point.nll - base->nll);
+  };
+  const std::string caption = fmt::format(
+      "Perplexity of {} of held-out text by evaluation length, and its change since the training length, {}.{}",
+      token_name(results), core::format_integer(results.train_length), best_note(results));
+  return length_table(results, caption, &EvaluationPoint::perplexity, core::format_perplexity, change);
+}
+
+Table bits_table(const CompareResults& results) {
+  return length_table(results,
+                      "Bits per byte of the same text, which can be compared between tokenizers." + best_note(results),
+                      &EvaluationPoint::bits_per_byte, core::format_bits,
+                      [](const MethodResults&, const EvaluationPoint&) { return std::string(); });
+}
+
+Table difference_table(const CompareResults& results, const std::vector<int64_t>& lengths) {
+  Table table{
+      "Perplexity against the lowest one of the length, with 95 % intervals. Methods are paired by seed, or by block "
+      "of text where there is one seed.",
+      method_columns("Length", results),
+      {}};
+  for (const int64_t length : lengths) {
+    const AgainstBest apart = against_best(results, length);
+    if (apart.best == nullptr) continue;
+    TableRow row{length_heading(length, results.train_length), {}};
+    for (size_t i = 0; i < results.methods.size(); ++i) {
+      const std::optional<Difference>& other = apart.others[i];
+      if (&results.methods[i] == apart.best) {
+        row.cells.push_back({.text = "best"});
+      } else {
+        row.cells.push_back(other ? Cell{change_text(other->nll, other->interval)} : no_number("not measured"));
+      }
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table details_table(const CompareResults& results) {
+  Table table{
+      "Everything measured at each length, with 95 % intervals of the perplexity.",
+      {{"Method"}, {"Length"}, {"Stride"}, {"Tokens"}, {"Loss, nats"}, {"Perplexity"}, {"Bits per byte"}, {"Tokens/s"}},
+      {}};
+  const auto decimal = [](double value) { return Cell{std::isfinite(value) ? core::format_decimal(value, 4) : "–"}; };
+  for (const MethodResults& method : results.methods) {
+    std::vector<EvaluationPoint> points = method.evaluations;
+    for (const auto* more : {&method.sliding, &method.interpolated, &method.streaming}) {
+      points.insert(points.end(), more->begin(), more->end());
+    }
+    for (const EvaluationPoint& point : points) {
+      TableRow row{method_heading(method.name), {{core::format_integer(point.length)}}};
+      if (!point.gap.empty()) {
+        row.cells.push_back({.text = point.gap, .gap = point.gap, .columns = 6});
+      } else {
+        row.cells.push_back({core::format_integer(point.stride)});
+        row.cells.push_back({core::format_integer(point.tokens)});
+        row.cells.push_back(decimal(point.nll));
+        row.cells.push_back({measured(point) ? perplexity_text(point) : "–"});
+        row.cells.push_back(decimal(point.bits_per_byte));
+        row.cells.push_back(rate_cell(point.tokens_per_second));
+      }
+      table.rows.push_back(std::move(row));
+    }
+  }
+  return table;
+}
+
+Table ways_table(const CompareResults& results, const std::vector<WayToRead>& ways) {
+  Table table{"Perplexity and tokens per second of the same text, read in different ways.", {{"Method"}}, {}};
+  for (const WayToRead& way : ways) table.columns.push_back({way.name});
+  for (size_t i = 0; i < results.methods.size(); ++i) {
+    TableRow row{method_heading(results.methods[i].name), {}};
+    for (const WayToRead& way : ways) {
+      const EvaluationPoint* point = way.points[i];
+      row.cells.push_back(point != nullptr && measured(*point) ? Cell{core::format_perplexity(point->perplexity),
+                                                                      rate_cell(point->tokens_per_second).text}
+                                                               : no_number(why_no_number(point)));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+namespace {
+
+Table speed_of_runs(const CompareResults& results) {
+  const std::vector<int64_t> lengths = all_lengths(results);
+  std::vector<int64_t> shown = {results.train_length};
+  if (!lengths.empty() && lengths.back() > results.train_length) shown.push_back(lengths.back());
+  Table table{
+      "Tokens per second of the runs, which were measured one after the other.", {{"Method"}, {"Training"}}, {}};
+  for (const int64_t length : shown) table.columns.push_back({"Evaluation at " + core::format_integer(length)});
+  for (const MethodResults& method : results.methods) {
+    TableRow row{method_heading(method.name), {rate_cell(method.train_tokens_per_second)}};
+    for (const int64_t length : shown) row.cells.push_back(rate_at(method, length));
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+}  // namespace
+
+Table speed_table(const CompareResults& results) {
+  if (results.speed.empty()) return speed_of_runs(results);
+  Table table{
+      "Tokens per second of trained models, measured in rounds of all methods (median). Second number: processor time "
+      "of all threads, in seconds per million tokens.",
+      {{"Method"}},
+      {}};
+  for (const SpeedPoint& point : results.speed.front().points) table.columns.push_back({work_name(point)});
+  for (const MethodSpeed& speed : results.speed) {
+    TableRow row{method_heading(speed.name()), {}};
+    for (const SpeedPoint& point : speed.points) {
+      Cell& cell = row.cells.emplace_back(rate_cell(point.tokens_per_second));
+      if (std::isfinite(point.cpu_seconds)) cell.more = core::format_ratio(point.cpu_seconds) + " s";
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+Table cost_table(const CompareResults& results) {
+  Table table{"Training time, its floating-point operations, and peak resident memory of the process.",
+              {{"Method"}, {"Training time"}, {"FLOPs"}, {"Training memory"}, {"Evaluation memory"}},
+              {}};
+  const auto memory = [](int64_t bytes) {
+    return bytes > 0 ? Cell{core::format_bytes(bytes)} : no_number("not measured");
+  };
+  for (const MethodResults& method : results.methods) {
+    const double flops = method.train_flops_per_token * static_cast<double>(method.train_tokens);
+    table.rows.push_back(
+        {method_heading(method.name),
+         {method.train_seconds > 0 ? Cell{core::format_duration(method.train_seconds)} : no_number("not measured"),
+          flops > 0 && std::isfinite(flops) ? Cell{fmt::format("{:.3g}", flops)} : no_number("not measured"),
+          memory(method.train_peak_bytes), memory(method.eval_peak_bytes)}});
+  }
+  return table;
+}
+
+Table position_table(const CompareResults& results) {
+  int64_t longest = 0;
+  for (const MethodResults& method : results.methods) {
+    longest = std::max(longest, static_cast<int64_t>(method.per_position_nll.size()));
+  }
+  Table table{"Mean loss in nats of the tokens at these positions of the window, counted from 1.",
+              method_columns("Positions", results),
+              {}};
+  // Ranges that double: 1, 2, 3-4, 5-8, ...
+  for (int64_t begin = 0, end = 1; begin < longest; begin = end, end = std::min(2 * end, longest)) {
+    TableRow row{{core::format_integer(end)}, {}};
+    if (end > begin + 1) row.head.text = fmt::format("{}–{}", core::format_integer(begin + 1), row.head.text);
+    for (const MethodResults& method : results.methods) {
+      double sum = 0;
+      const bool full = static_cast<int64_t>(method.per_position_nll.size()) >= end;
+      for (int64_t i = begin; full && i < end; ++i) sum += method.per_position_nll[static_cast<size_t>(i)];
+      const double mean = sum / static_cast<double>(end - begin);
+      row.cells.push_back(full && std::isfinite(mean) ? Cell{core::format_decimal(mean, 3)}
+                                                      : no_number("not measured"));
+    }
+    table.rows.push_back(std::move(row));
+  }
+  return table;
+}
+
+namespace {
+
+/// One line for each method that has gaps.
+std::vector<std::string> gap_notes(const CompareResults& results) {
+  std::vector<std::string> notes;
+  for (const MethodResults& method : results.methods) {
+    const auto first = std::find_if(method.evaluations.begin(), method.evaluations.end(),
+                                    [](const EvaluationPoint& point) { return !measured(point); });
+    if (first != method.evaluations.end()) {
+      notes.push_back(fmt::format("{} at {}: {}", method.name, first->length, why_no_number(&*first)));
+    }
+    if (!method.streaming.empty() && !measured(method.streaming[0])) {
+      notes.push_back(fmt::format("{} in one pass: {}", method.name, why_no_number(&method.streaming[0])));
+    }
+  }
+  return notes;
+}
+
+}  // namespace
+
+std::string comparison_text(const CompareResults& results) {
+  if (results.methods.empty()) return "No method was compared.\n";
+  std::string out = to_text(perplexity_table(results)) + to_text(bits_table(results));
+  const std::vector<int64_t> lengths = all_lengths(results);
+  if (results.methods.size() > 1 && !lengths.empty()) {
+    std::vector<int64_t> ends = {results.train_length, lengths.back()};
+    ends.erase(std::unique(ends.begin(), ends.end()), ends.end());
+    out += to_text(difference_table(results, ends));
+  }
+  const std::vector<WayToRead> ways = ways_to_read(results);
+  if (!ways.empty()) out += to_text(ways_table(results, ways));
+  out += to_text(speed_table(results)) + to_text(cost_table(results));
+  std::vector<std::string> notes = gap_notes(results);
+  for (const std::string& note : early_token_notes(results)) notes.push_back(note);
+  if (const std::string note = speed_note(results); !note.empty()) notes.push_back(note);
+  for (const std::string& note : notes) out += plain_text("- " + note + "\n");
+  return out + (notes.empty() ? "" : "\n") + plain_text(verdict(results)) + "\n";
+}
+
+}  // namespace alibi::report

@@ -1,0 +1,200 @@
+#include "text/gguf_tokenizer.h"
+
+#include <map>
+#include <string_view>
+#include <utility>
+
+#include "core/check.h"
+#include "formats/json.h"
+#include "text/pretrained_tokenizer.h"
+#include "text/tokenizer_files.h"
+#include "text/tokenizers/sentencepiece_model.h"
+
+namespace alibi::text {
+namespace {
+
+using formats::Json;
+
+// tokenizer.ggml.token_type.
+constexpr int32_t kUnknownType = 2, kControlType = 3, kUserDefinedType = 4;
+/// U+2581: begins a word in the vocabulary of a bert.
+constexpr std::string_view kWordMark = "\xe2\x96\x81";
+
+Json byte_level(bool use_regex) {
+  return {{"type", "ByteLevel"}, {"add_prefix_space", false}, {"trim_offsets", true}, {"use_regex", use_regex}};
+}
+Json digits(bool individual) { return {{"type", "Digits"}, {"individual_digits", individual}}; }
+Json split(const char* expression) {
+  return {{"type", "Split"}, {"pattern", {{"Regex", expression}}}, {"behavior", "Isolated"}, {"invert", false}};
+}
+Json in_turn(std::vector<Json> parts) { return {{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}; }
+
+/// How each name cuts text, as the tokenizer.json from which the files are made says it.
+const std::map<std::string, Json>& pre_tokenizers() {
+  static const auto* const table = [] {
+    const Json gpt2 = byte_level(true);
+    const Json apart = in_turn({digits(true), gpt2});
+    const Json falcon =
+        in_turn({{{"type", "Punctuation"}, {"behavior", "Contiguous"}}, gpt2, digits(false), split("[0-9][0-9][0-9]")});
+    const Json bloom = in_turn({split(R"( ?[^(\s|[.,!?…。，、।۔،])]+)"), byte_level(false)});
+    return new std::map<std::string, Json>{{"gpt-2", gpt2},        {"mpt", gpt2},          {"olmo", gpt2},
+                                           {"jais", gpt2},         {"jina-es", gpt2},      {"jina-de", gpt2},
+                                           {"jina-v1-en", gpt2},   {"jina-v2-es", gpt2},   {"jina-v2-de", gpt2},
+                                           {"jina-v2-code", gpt2}, {"roberta-bpe", gpt2},  {"refact", apart},
+                                           {"starcoder", apart},   {"command-r", apart},   {"falcon", falcon},
+                                           {"bloom", bloom},       {"gpt3-finnish", bloom}};
+  }();
+  return *table;
+}
+
+int32_t type_of(const GgufVocabulary& vocabulary, size_t id) {
+  return vocabulary.types.empty() ? 1 : vocabulary.types[id];
+}
+
+/// Tokens are given once: an id that is said in two ways would be lost.
+Json vocab_of(const std::vector<std::string>& tokens, const std::string& where) {
+  Json vocab = Json::object();
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    check(vocab.emplace(tokens[id], id).second, "[tokenizer] {}: the token {} is there twice", where, id);
+  }
+  return vocab;
+}
+
+Json added_tokens(const GgufVocabulary& vocabulary, const std::vector<std::string>& tokens) {
+  Json added = Json::array();
+  for (size_t id = 0; id < tokens.size(); ++id) {
+    const int32_t type = type_of(vocabulary, id);
+    const auto number = static_cast<int64_t>(id);
+    const bool special = type == kUnknownType || type == kControlType || number == vocabulary.bos ||
+                         number == vocabulary.eos || number == vocabulary.unknown || number == vocabulary.separator ||
+                         number == vocabulary.classify;
+    if (!special && type != kUserDefinedType) continue;
+    added.push_back({{"id", id},
+                     {"content", tokens[id]},
+                     {"single_word", false},
+                     {"lstrip", false},
+                     {"rstrip", false},
+                     {"normalized", !special},
+                     {"special", special}});
+  }
+  return added;
+}
+
+/// Special tokens before and behind each text; -1: none.
+Json frame_of(const std::vector<std::string>& tokens, int64_t before, int64_t behind) {
+  if (before < 0 && behind < 0) return nullptr;
+  Json single = Json::array(), pair = Json::array(), special = Json::object();
+  const auto add = [&](Json& pieces, int64_t id, int type) {
+    if (id < 0) return;
+    const std::string& token = tokens[static_cast<size_t>(id)];
+    pieces.push_back({{"SpecialToken", {{"id", token}, {"type_id", type}}}});
+    special[token] = {{"id", token}, {"ids", Json::array({id})}, {"tokens", Json::array({token})}};
+  };
+  const auto text = [](Json& pieces, const char* name, int type) {
+    pieces.push_back({{"Sequence", {{"id", name}, {"type_id", type}}}});
+  };
+  add(single, before, 0), text(single, "A", 0), add(single, behind, 0);
+  add(pair, before, 0), text(pair, "A", 0), add(pair, behind, 0), text(pair, "B", 1), add(pair, behind, 1);
+  return {{"type", "TemplateProcessing"}, {"single", single}, {"pair", pair}, {"special_tokens", special}};
+}
+
+std::shared_ptr<const Tokenizer> from_json(const GgufVocabulary& vocabulary, const std::vector<std::string>& tokens,
+                                           Json json, int64_t end, const std::string& where) {
+  json["version"] = "1.0";
+  json["added_tokens"] = added_tokens(vocabulary, tokens);
+  json["model"]["vocab"] = vocab_of(tokens, where);
+  std::string config;
+  if (end >= 0) {
+    config = formats::to_text({{"tokenizer_class", "PreTrainedTokenizerFast"},
+                               {"eos_token", tokens[static_cast<size_t>(end)]},
+                               {"clean_up_tokenization_spaces", false}});
+  }
+  return tokenizer_from_json(json.dump(-1, ' ', false, Json::error_handler_t::replace), config, where);
+}
+
+std::shared_ptr<const Tokenizer> gpt2_tokenizer(const GgufVocabulary& vocabulary, const std::string& where) {
+  const auto pre = pre_tokenizers().find(vocabulary.pre);
+  check(pre != pre_tokenizers().end(), "[tokenizer] {}: found the pre-tokenizer '{}', expected one of {}", where,
+        vocabulary.pre, gguf_pre_tokenizers());
+  const Json normalizer = vocabulary.pre == "mpt" ? Json{{"type", "NFC"}} : Json();
+  const Json model = {{"type", "BPE"}, {"merges", vocabulary.merges}};
+  return from_json(vocabulary, vocabulary.tokens,
+                   {{"normalizer", normalizer},
+                    {"pre_tokenizer", pre->second},
+                    {"post_processor", frame_of(vocabulary.tokens, vocabulary.add_bos ? vocabulary.bos : -1,
+                                                vocabulary.add_eos ? vocabulary.eos : -1)},
+                    {"decoder", byte_level(true)},
+                    {"model", model}},
+                   vocabulary.eos, where);
+}
+
+std::shared_ptr<const Tokenizer> bert_tokenizer(const GgufVocabulary& vocabulary, const std::string& where) {
+  check(vocabulary.unknown >= 0, "[tokenizer] {}: tokenizer.ggml.unknown_token_id is missing", where);
+  std::vector<std::string> tokens = vocabulary.tokens;
+  for (std::string& token : tokens) {
+    if (token.starts_with(kWordMark)) {
+      token.erase(0, kWordMark.size());
+    } else if (!(token.starts_with('[') && token.ends_with(']'))) {
+      token.insert(0, "##");
+    }
+  }
+  const Json model = {{"type", "WordPiece"}, {"unk_token", tokens[static_cast<size_t>(vocabulary.unknown)]}};
+  const int64_t end = vocabulary.separator >= 0 ? vocabulary.separator : vocabulary.eos;
+  return from_json(
+      vocabulary, tokens,
+      {{"normalizer", {{"type", "BertNormalizer"}}},
+       {"pre_tokenizer", {{"type", "BertPreTokenizer"}}},
+       {"post_processor", frame_of(tokens, vocabulary.classify >= 0 ? vocabulary.classify : vocabulary.bos, end)},
+       {"decoder", {{"type", "WordPiece"}, {"prefix", "##"}, {"cleanup", true}}},
+       {"model", model}},
+      end, where);
+}
+
+std::shared_ptr<const Tokenizer> llama_tokenizer(const GgufVocabulary& vocabulary, const std::string& where) {
+  using tokenizers::SentencePieceModel;
+  check(vocabulary.scores.size() == vocabulary.tokens.size(), "[tokenizer] {}: {} tokens and {} scores", where,
+        vocabulary.tokens.size(), vocabulary.scores.size());
+  SentencePieceModel model;
+  model.algorithm = SentencePieceModel::Algorithm::bpe;
+  model.byte_fallback = true;
+  model.charsmap = vocabulary.precompiled_charsmap;
+  model.dummy_prefix = vocabulary.add_space_prefix;
+  model.remove_extra_spaces = vocabulary.remove_extra_whitespaces;
+  for (size_t id = 0; id < vocabulary.tokens.size(); ++id) {
+    model.pieces.push_back(
+        {vocabulary.tokens[id], vocabulary.scores[id], static_cast<SentencePieceModel::Type>(type_of(vocabulary, id))});
+  }
+  const auto token = [&](int64_t id, const std::string& otherwise) {
+    return id < 0 ? otherwise : vocabulary.tokens[static_cast<size_t>(id)];
+  };
+  model.begin_piece = token(vocabulary.bos, model.begin_piece);
+  model.end_piece = token(vocabulary.eos, model.end_piece);
+  const std::string config = vocabulary.eos < 0 ? "" : formats::to_text({{"eos_token", token(vocabulary.eos, "")}});
+  return tokenizer_from_sentencepiece(write_sentencepiece_model(model), config, where);
+}
+
+}  // namespace
+
+std::string gguf_pre_tokenizers() {
+  std::string names;
+  for (const auto& [name, part] : pre_tokenizers()) names += (names.empty() ? "" : ", ") + name;
+  return names;
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocabulary, const std::string& where) {
+  const size_t size = vocabulary.tokens.size();
+  check(size > 0, "[tokenizer] {}: there are no tokens", where);
+  check(vocabulary.types.empty() || vocabulary.types.size() == size, "[tokenizer] {}: {} tokens and {} types", where,
+        size, vocabulary.types.size());
+  for (const int64_t id :
+       {vocabulary.bos, vocabulary.eos, vocabulary.unknown, vocabulary.separator, vocabulary.classify}) {
+    check(id >= -1 && id < static_cast<int64_t>(size),
+          "[tokenizer] {}: a special token has the id {}, expected 0 to {}", where, id, size - 1);
+  }
+  if (vocabulary.model == "gpt2") return gpt2_tokenizer(vocabulary, where);
+  if (vocabulary.model == "bert") return bert_tokenizer(vocabulary, where);
+  if (vocabulary.model == "llama") return llama_tokenizer(vocabulary, where);
+  fail("[tokenizer] {}: found the tokenizer '{}', expected gpt2, bert or llama", where, vocabulary.model);
+}
+
+}  // namespace alibi::text

@@ -1,0 +1,152 @@
+#include "text/pretrained_tokenizer.h"
+
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
+#include "core/check.h"
+#include "core/files.h"
+#include "formats/json.h"
+#include "text/byte_tokenizer.h"
+#include "text/hash.h"
+#include "text/sentencepiece_tokenizer.h"
+#include "text/text_encoding.h"
+#include "text/tokenizer_files.h"
+#include "text/tokenizers/pipeline.h"
+#include "text/tokenizers/sentencepiece.h"
+
+namespace alibi::text {
+namespace {
+
+/// The largest known have 35 MB. Read, a file takes many times its size.
+constexpr size_t kMostPretrainedBytes = size_t{64} << 20;
+/// Tokens that end a text, where no tokenizer_config.json says which one does.
+constexpr const char* kEndTokens[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<|im_end|>", "<eos>", "[SEP]"};
+
+/// "eos_token": a string, or an object with its content. Empty: none.
+std::string end_token_of(const std::string& config, const std::string& where) {
+  if (config.empty()) return {};
+  const formats::JsonObject json(formats::parse_json(config, where), where + ": ");
+  if (!json.has("eos_token")) return {};
+  if (json.raw()["eos_token"].is_object()) return json.object("eos_token").get<std::string>("content");
+  return json.get<std::string>("eos_token");
+}
+
+std::string config_beside(const std::filesystem::path& file) {
+  const std::filesystem::path config = file.parent_path() / kTokenizerConfigFile;
+  return core::path_exists(config) ? core::read_file(config, formats::kMostJsonBytes) : std::string();
+}
+
+}  // namespace
+
+PretrainedTokenizer::PretrainedTokenizer(std::unique_ptr<const tokenizers::Engine> engine, Source source)
+    : engine_(std::move(engine)),
+      source_(std::move(source)),
+      kind_(fmt::format("{}-{}", source_.name == kHuggingFaceFile ? "hf" : "spm", engine_->algorithm())) {
+  end_token_ = end_token_of(source_.config, source_.where + ": " + kTokenizerConfigFile);
+  if (!end_token_.empty()) {
+    end_of_text_ = engine_->id_of(end_token_);
+    check(end_of_text_.has_value(), "[tokenizer] {}: the eos_token of {} is '{}', which is no token", source_.where,
+          kTokenizerConfigFile, end_token_);
+  }
+  for (const char* token : kEndTokens) {
+    if (end_of_text_ || !engine_->is_special(token)) continue;
+    end_token_ = token;
+    end_of_text_ = engine_->id_of(token);
+  }
+  fingerprint_ = fnv1a(fmt::format("{} {}", kind_, end_of_text_.value_or(-1)), fnv1a(source_.bytes));
+}
+
+int32_t PretrainedTokenizer::end_of_text() const {
+  check(end_of_text_.has_value(),
+        "[tokenizer] {}: no token ends a text; name one as the eos_token of a {} in the same folder", source_.where,
+        kTokenizerConfigFile);
+  return *end_of_text_;
+}
+
+std::vector<int32_t> PretrainedTokenizer::encode(std::string_view text) const {
+  std::vector<int32_t> ids = engine_->encode(well_formed(text), false);
+  if (!end_of_text_ || std::find(ids.begin(), ids.end(), *end_of_text_) == ids.end()) return ids;
+  // A model may find its end of text although it was not looked for: then its characters stand for it.
+  std::vector<int32_t> spelled, result;
+  for (size_t at = 0; at < end_token_.size();) {
+    const size_t length = std::max<size_t>(utf8_sequence_length(end_token_, at), 1);
+    for (const int32_t id : engine_->encode(std::string_view(end_token_).substr(at, length), false)) {
+      if (id != *end_of_text_) spelled.push_back(id);
+    }
+    at += length;
+  }
+  for (const int32_t id : ids) {
+    if (id == *end_of_text_) {
+      result.insert(result.end(), spelled.begin(), spelled.end());
+    } else {
+      result.push_back(id);
+    }
+  }
+  return result;
+}
+
+Encoding PretrainedTokenizer::encode_as(std::string_view first, const std::string_view* second,
+                                        const EncodeOptions& options) const {
+  std::vector<int32_t> ids = engine_->encode(well_formed(first), options.parse_special);
+  std::optional<std::vector<int32_t>> more;
+  if (second) more = engine_->encode(well_formed(*second), options.parse_special);
+  tokenizers::Sequence framed = engine_->frame(std::move(ids), more, options.add_special_tokens);
+  return {std::move(framed.ids), std::move(framed.types)};
+}
+
+std::string PretrainedTokenizer::decode_ids(std::span<const int32_t> ids, bool skip_special, bool raw) const {
+  for (const int32_t id : ids) {
+    check(id >= 0 && id < vocab_size(), "[tokenizer] found the id {}, expected 0 to {}", id, vocab_size() - 1);
+  }
+  return engine_->decode(ids, skip_special, raw);
+}
+
+void PretrainedTokenizer::save(const std::filesystem::path& folder) const {
+  core::write_file(folder / source_.name, source_.bytes);
+  if (source_.config.empty()) {
+    formats::OrderedJson config = {{"tokenizer_class", "PreTrainedTokenizerFast"},
+                                   {"clean_up_tokenization_spaces", false}};
+    if (end_of_text_) config["eos_token"] = end_token_;
+    formats::write_json(folder / kTokenizerConfigFile, config);
+  } else {
+    core::write_file(folder / kTokenizerConfigFile, source_.config);
+  }
+  remove_other_tokenizers(folder, {source_.name});
+}
+
+std::shared_ptr<const Tokenizer> load_tokenizer_json(const std::filesystem::path& file) {
+  return tokenizer_from_json(core::read_file(file, kMostPretrainedBytes), config_beside(file), file.string());
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string json, std::string config, const std::string& where) {
+  std::unique_ptr<const tokenizers::Engine> engine;
+  {
+    const formats::JsonObject file(formats::parse_json(json, where), where + ": ");
+    if (is_byte_tokenizer(file)) return std::make_shared<ByteTokenizer>();
+    engine = std::make_unique<tokenizers::Pipeline>(tokenizers::Part(file.raw(), file.where()));
+  }
+  return std::make_shared<PretrainedTokenizer>(
+      std::move(engine), PretrainedTokenizer::Source{kHuggingFaceFile, std::move(json), std::move(config), where});
+}
+
+std::shared_ptr<const Tokenizer> load_sentencepiece(const std::filesystem::path& file) {
+  return tokenizer_from_sentencepiece(core::read_file(file, kMostPretrainedBytes), config_beside(file), file.string());
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_from_sentencepiece(std::string model, std::string config,
+                                                              const std::string& where) {
+  tokenizers::SentencePieceModel read = tokenizers::read_sentencepiece_model(model, where);
+  // Those that are made here have one control piece, which ends a text.
+  const auto controls = std::count_if(read.pieces.begin(), read.pieces.end(), [](const auto& piece) {
+    return piece.type == tokenizers::SentencePieceModel::Type::control;
+  });
+  if (controls == 1 && why_not_lossless(read).empty()) {
+    return std::make_shared<SentencePieceTokenizer>(std::move(model), where);
+  }
+  return std::make_shared<PretrainedTokenizer>(
+      std::make_unique<tokenizers::SentencePiece>(std::move(read), where),
+      PretrainedTokenizer::Source{kSentencePieceFile, std::move(model), std::move(config), where});
+}
+
+}  // namespace alibi::text

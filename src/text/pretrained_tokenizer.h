@@ -1,0 +1,66 @@
+// Tokenizers that others made: a tokenizer.json of Hugging Face's library, or a model of SentencePiece.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "alibi/tokenizer.h"
+#include "text/tokenizers/engine.h"
+
+namespace alibi::text {
+
+/// What load_...() made of a file, with its bytes: save() writes them again.
+class PretrainedTokenizer final : public Tokenizer {
+ public:
+  struct Source {
+    std::string name;    ///< of the file in a folder: tokenizer.json or tokenizer.model
+    std::string bytes;   ///< of the file
+    std::string config;  ///< of the tokenizer_config.json beside it; empty: none
+    std::string where;   ///< for errors
+  };
+  /// Throws Error if the config names an end of text that is no token.
+  PretrainedTokenizer(std::unique_ptr<const tokenizers::Engine> engine, Source source);
+
+  std::string_view kind() const override { return kind_; }
+  int32_t vocab_size() const override { return engine_->end(); }
+  int32_t end_of_text() const override;
+  uint64_t fingerprint() const override { return fingerprint_; }
+  bool splits_at_lines() const override { return false; }
+  /// Special tokens in the text are text. Bytes that are not UTF-8 become U+FFFD.
+  std::vector<int32_t> encode(std::string_view text) const override;
+  std::string decode(std::span<const int32_t> ids) const override { return decode_ids(ids, true, true); }
+  void save(const std::filesystem::path& folder) const override;
+
+ private:
+  Encoding encode_as(std::string_view first, const std::string_view* second,
+                     const EncodeOptions& options) const override;
+  std::string decode_as(std::span<const int32_t> ids, const DecodeOptions& options) const override {
+    return decode_ids(ids, options.skip_special_tokens, false);
+  }
+  std::string decode_ids(std::span<const int32_t> ids, bool skip_special, bool raw) const;
+
+  std::unique_ptr<const tokenizers::Engine> engine_;
+  Source source_;
+  std::string kind_;
+  std::optional<int32_t> end_of_text_;
+  std::string end_token_;
+  uint64_t fingerprint_;
+};
+
+/// A tokenizer.json; that of ByteTokenizer gives one. Throws Error that names the file.
+std::shared_ptr<const Tokenizer> load_tokenizer_json(const std::filesystem::path& file);
+/// The same from the text of a file; `where` names it in errors.
+std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string json, std::string config, const std::string& where);
+
+/// A model of SentencePiece; those that train_sentencepiece() makes give a SentencePieceTokenizer.
+std::shared_ptr<const Tokenizer> load_sentencepiece(const std::filesystem::path& file);
+std::shared_ptr<const Tokenizer> tokenizer_from_sentencepiece(std::string model, std::string config,
+                                                              const std::string& where);
+
+}  // namespace alibi::text

@@ -1,0 +1,73 @@
+// Tokens that are looked for in the text before it is cut into words: special ones and those that were added later.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
+#include <vector>
+
+#include "formats/json.h"
+#include "text/tokenizers/models.h"
+#include "text/tokenizers/normalizers.h"
+#include "text/tokenizers/trie.h"
+
+namespace alibi::text::tokenizers {
+
+class AddedTokens {
+ public:
+  /// `list` is "added_tokens" of the file. Ids are those that Hugging Face's library gives: a token of the model keeps
+  /// its id, the others follow the highest one. Throws Error; `prefix` names the file
+  /// in it.
+  AddedTokens(const formats::Json& list, const Model& model, const Normalizer* normalizer, const std::string& prefix);
+
+  /// Takes text between tokens (id -1), never empty, or a token. `first`: it begins where the text begins.
+  using Take = std::function<void(int32_t id, std::string_view text, bool first)>;
+  /// The tokens that are looked for before the text is normalized.
+  void split(std::string_view text, bool with_special, const Take& take) const {
+    before_.split(text, with_special, take);
+  }
+  /// Those that are looked for in normalized text.
+  void split_normalized(std::string_view text, bool with_special, const Take& take) const {
+    after_.split(text, with_special, take);
+  }
+
+  std::optional<int32_t> id_of(std::string_view token) const;
+  /// Null if no added token has the id.
+  const std::string* token_of(int32_t id) const;
+  bool is_special(std::string_view token) const { return special_.contains(std::string(token)); }
+  /// One more than the highest id, at least the model's.
+  int32_t end() const { return end_; }
+
+ private:
+  struct Token {
+    std::string content;
+    int32_t id = -1;
+    bool single_word = false, lstrip = false, rstrip = false, normalized = false, special = false;
+  };
+  /// Some of the tokens, and what is looked for in their place.
+  class Search {
+   public:
+    void add(const Token& token, std::string text) { tokens_.push_back(token), texts_.push_back(std::move(text)); }
+    void finish();
+    void split(std::string_view text, bool with_special, const Take& take) const;
+
+   private:
+    std::vector<Token> tokens_;
+    std::vector<std::string> texts_;
+    std::unique_ptr<const Trie> trie_;
+    std::vector<bool> begins_ = std::vector<bool>(256);  ///< whether one begins with the byte
+  };
+
+  Search before_, after_;
+  std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;
+  std::unordered_map<int32_t, std::string> tokens_;
+  std::unordered_set<std::string> special_;
+  int32_t end_ = 0;
+};
+
+}  // namespace alibi::text::tokenizers

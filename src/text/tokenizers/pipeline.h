@@ -1,0 +1,46 @@
+// A tokenizer.json of Hugging Face's library.
+#pragma once
+
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "formats/json.h"
+#include "text/tokenizers/added_tokens.h"
+#include "text/tokenizers/decoders.h"
+#include "text/tokenizers/engine.h"
+#include "text/tokenizers/json_part.h"
+#include "text/tokenizers/models.h"
+#include "text/tokenizers/normalizers.h"
+#include "text/tokenizers/pre_tokenizers.h"
+
+namespace alibi::text::tokenizers {
+
+/// What reads "truncation" and "padding" is left to the caller: every text is encoded whole.
+class Pipeline final : public Engine {
+ public:
+  /// Throws Error that names the place for what is damaged or cannot be read.
+  explicit Pipeline(const Part& file);
+
+  std::string_view algorithm() const override { return model_->kind(); }
+  int32_t end() const override { return added_->end(); }
+  std::optional<int32_t> id_of(std::string_view token) const override;
+  bool is_special(std::string_view token) const override { return added_->is_special(token); }
+  std::vector<int32_t> encode(std::string_view text, bool parse_special) const override;
+  Sequence frame(std::vector<int32_t> first, const std::optional<std::vector<int32_t>>& second,
+                 bool add_special) const override {
+    return post_processor_.apply(std::move(first), second, add_special);
+  }
+  std::string decode(std::span<const int32_t> ids, bool skip_special, bool raw) const override;
+
+ private:
+  std::unique_ptr<const Normalizer> normalizer_;       ///< none: text stays as it is
+  std::unique_ptr<const PreTokenizer> pre_tokenizer_;  ///< none: text is one word
+  std::unique_ptr<const Model> model_;
+  std::unique_ptr<const AddedTokens> added_;
+  PostProcessor post_processor_;
+  std::unique_ptr<const Decoder> decoder_;  ///< none: tokens with spaces between them
+};
+
+}  // namespace alibi::text::tokenizers
