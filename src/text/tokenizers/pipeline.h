@@ -30,7 +30,7 @@ class Pipeline final : public Engine {
   std::vector<int32_t> encode(std::string_view text, bool parse_special) const override;
   Sequence frame(std::vector<int32_t> first, const std::optional<std::vector<int32_t>>& second,
                  bool add_special) const override {
-    return post_processor_.apply(std::move(first), second, add_special);
+    return post_processor_.apply(first, second, add_special);
   }
   std::string decode(std::span<const int32_t> ids, bool skip_special, bool raw) const override;
 
