@@ -31,7 +31,7 @@ struct CompareOptions {
                                  ///< length
   int64_t stride = 0;            ///< also evaluate with a window that slides by this number of tokens; 0 disables it
   bool one_pass = false;         ///< also evaluate in one pass, where each target sees all the text before it
-  std::optional<Interpolation> interpolation;  ///< also evaluate alibi with flatter slopes; absent: not
+  std::optional<Interpolation> interpolation;  ///< if set, also evaluate alibi with flatter slopes
   int64_t eval_tokens = 0;     ///< held-out tokens to score, spread evenly over its files; 0: the preset's
   int64_t sample_tokens = -1;  ///< tokens of generated text per method; -1: 4 times the training length; 0: none
   int64_t timing_rounds = 3;   ///< number of timing rounds at the end, if there is a folder; 0 disables timing

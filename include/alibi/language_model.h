@@ -1,4 +1,4 @@
-// A language model: embedding, Transformer, output projection tied to the embedding.
+// A language model: embedding, Transformer, output projection.
 #pragma once
 
 #include <cstdint>
@@ -22,8 +22,8 @@ namespace alibi {
 /// Tables and projections are shared by input and softmax.
 struct AdaptiveConfig {
   std::vector<int64_t> cutoffs;  ///< first id of the second band, of the third ..., rising; empty: one band
-  int factor = 4;                ///< each band's vectors are narrower by it than those of the band before
-  float dropout = 0;             ///< of the states in the softmax and of what their projections give
+  int factor = 4;                ///< the vectors of a band are narrower by this factor than those of the band before
+  float dropout = 0;             ///< dropout rate of the states in the softmax and of their projections
 };
 
 struct VocabularyBand {
@@ -35,7 +35,7 @@ struct VocabularyBand {
 struct ALIBI_API LanguageModelConfig {
   TransformerConfig transformer;
   int vocab_size = 257;
-  int64_t train_length = 0;                ///< length it was (last) trained at
+  int64_t train_length = 0;                ///< sequence length of the (last) training
   std::optional<AdaptiveConfig> adaptive;  ///< absent: one table [vocab_size, d_model]
 
   void validate() const;
@@ -63,19 +63,19 @@ ALIBI_API LanguageModelConfig with_vocab_size(LanguageModelConfig config, int to
 
 struct GenerateOptions {
   int64_t max_tokens = 256;
-  double temperature = 1.0;  ///< 0: the most likely token always
+  double temperature = 1.0;  ///< 0: always the most likely token
   int top_k = 0;             ///< only the k most likely tokens; 0: all
   double top_p = 1.0;        ///< the smallest set of tokens with this probability (nucleus sampling)
   double min_p = 0;          ///< only tokens at least this times as probable as the most likely one
-  /// Tokens of the prompt and of what was written become less likely: logits above 0 are divided by it, others
-  /// multiplied (Keskar et al. 2019); 1: nothing, below 1: more likely.
+  /// Penalty of tokens that occur in the prompt or in the generated text: logits above 0 are divided by it, others are
+  /// multiplied by it (Keskar et al. 2019). 1 disables it; values below 1 make these tokens more likely.
   double repetition_penalty = 1;
   uint64_t seed = 0;
   bool stop_at_end_of_text = false;    ///< false: that token is never drawn
-  std::vector<std::string> stop = {};  ///< the text ends before the first of these that would be in it
+  std::vector<std::string> stop = {};  ///< generation ends before the first occurrence of any of these strings
   /// Called with each new piece of text (whole characters); return false to stop.
   std::function<bool(std::string_view)> on_text = {};
-  /// Called with each token that was drawn, before its text; return false to stop: it is the last one.
+  /// Called with each token that was drawn, before its text; return false to make it the last one.
   std::function<bool(int32_t)> on_token = {};
 };
 
@@ -83,7 +83,7 @@ struct GenerateOptions {
 /// / length, so that biases have the range that they had in training.
 struct Interpolation {
   double factor = 1;     ///< slopes are divided by it
-  bool dynamic = false;  ///< instead by the length of the text that was read / train_length, where that is longer
+  bool dynamic = false;  ///< divide the slopes by length of the text / train_length instead, if that is above 1
 };
 
 class Context;  // alibi/context.h
@@ -108,10 +108,10 @@ class ALIBI_API LanguageModel {
   void save(const std::filesystem::path& folder) const;
 
   const LanguageModelConfig& config() const;
-  /// As Transformer's.
+  /// See Transformer::slopes().
   std::vector<std::vector<float>> slopes() const;
   void set_train_length(int64_t length);
-  /// Whether there is one: models of other programs may come without.
+  /// Whether the model has a tokenizer; models of other programs may have none.
   bool has_tokenizer() const;
   const Tokenizer& tokenizer() const;
   int64_t parameter_count() const;
@@ -125,9 +125,9 @@ class ALIBI_API LanguageModel {
   Tensor hidden(const Tensor& ids) const;
   /// ids int32 [batch, length] -> float32 [batch, length, vocab_size]; those of adaptive models are log-probabilities.
   Tensor logits(const Tensor& ids) const;
-  /// The same of texts of several lengths: attention_mask, int32 like the ids, is 1 for the tokens of a row, which
-  /// stand side by side, and 0 for padding before or after them. Each row is read as if it stood alone; logits of
-  /// padding are 0.
+  /// The same for sequences of several lengths. attention_mask, int32 [batch, length], is 1 for the tokens of a row,
+  /// which are consecutive, and 0 for padding before or after them. Each row has the result that it has alone; logits
+  /// of padding are 0.
   Tensor logits(const Tensor& ids, const Tensor& attention_mask) const;
   /// The same for the token after the last one only: float32 [batch, vocab_size].
   Tensor next_logits(const Tensor& ids) const;
@@ -135,7 +135,7 @@ class ALIBI_API LanguageModel {
   /// of -1 is not scored (0). Logits are computed for a part of the rows at a time.
   std::vector<float> nll(const Tensor& ids, const Tensor& targets) const;
 
-  /// The same for ids [1, length] that continue the text of the context; they are part of it afterwards. Only the new
+  /// The same for ids [1, length] that continue the text of the context, which includes them afterwards. Only the new
   /// ids are computed. Throws Error, and leaves the context unchanged, if it belongs to another model or if the
   /// positions of this model end before the last id.
   Tensor hidden(const Tensor& ids, Context& context) const;
@@ -174,15 +174,15 @@ class ALIBI_API LanguageModel {
   /// alibi/generate.h has more: several texts after one prompt, and how each ended.
   std::string generate(std::string_view prompt, const GenerateOptions& options = {}) const;
 
-  /// The same in token ids, of models that may have no tokenizer: those after the prompt, max_tokens of them. Uses
-  /// max_tokens, seed and the options of sampling.
+  /// The same with token ids, also for models without a tokenizer. Returns the max_tokens ids after the prompt. Of the
+  /// options it uses max_tokens, seed and those of sampling.
   std::vector<int32_t> generate_ids(std::span<const int32_t> prompt, const GenerateOptions& options = {}) const;
 
   struct State;  ///< private to the library
   const State& state() const { return *state_; }
-  /// A model whose parameters hold nothing: whoever loads them sets them.
+  /// A model with uninitialized parameters, for loaders.
   static LanguageModel without_values(const LanguageModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer);
-  /// A model that computes with the same weights, in memory that both share; `adjust` as in load().
+  /// A model with the same weights, in shared memory; `adjust` is as in load().
   LanguageModel sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const;
 
  private:

@@ -1,4 +1,4 @@
-// Results of a comparison as plain numbers, for the report; results.json has the same.
+// Results of a comparison as plain numbers, from which the report is made. results.json holds the same numbers.
 #pragma once
 
 #include <cstdint>
@@ -9,13 +9,13 @@
 
 namespace alibi {
 
-/// A 95 % interval; NaN: not known.
+/// A 95 % confidence interval; NaN if it is not known.
 struct Interval {
   double low = std::numeric_limits<double>::quiet_NaN();
   double high = std::numeric_limits<double>::quiet_NaN();
 };
 
-/// One evaluation: all scored tokens, cut into windows of `length` that advance by `stride`.
+/// One evaluation: all scored tokens, in windows of `length` tokens that advance by `stride` tokens.
 struct EvaluationPoint {
   int64_t length = 0;
   int64_t stride = 0;
@@ -27,9 +27,9 @@ struct EvaluationPoint {
   std::vector<double> block_nll = {};  ///< sum of the nll of each block of the held-out text (HeldOut), nats
   std::string gap = {};                ///< if not empty, the reason why this length could not be evaluated; no number
                                        ///< is valid then
-  // Of the means over several seeds, or of one seed over blocks of text:
+  // Computed over several seeds, or, for one seed, over blocks of text:
   double deviation = std::numeric_limits<double>::quiet_NaN();  ///< standard deviation of the nll between seeds
-  Interval interval = {};                                       ///< of the nll
+  Interval interval = {};                                       ///< interval of the nll
 };
 
 /// Mean loss of the same targets with a given length of text before them.
@@ -74,42 +74,42 @@ struct RunResults {
   double train_flops_per_token = 0;
   int64_t train_peak_bytes = 0;  ///< peak resident memory of the process during this training
   std::vector<LossPoint> loss;
-  std::vector<EvaluationPoint> evaluations;  ///< rising lengths, non-overlapping windows
-  std::vector<EvaluationPoint> sliding;      ///< the same with a smaller stride, if set
-  /// alibi at lengths beyond the training length with flatter slopes, if set.
+  std::vector<EvaluationPoint> evaluations;  ///< non-overlapping windows, in ascending order of length
+  std::vector<EvaluationPoint> sliding;      ///< sliding windows; empty if no stride was set
+  /// alibi with flatter slopes at lengths beyond the training length; empty if no interpolation was set.
   std::vector<EvaluationPoint> interpolated;
-  /// In one pass, if set: one point, whose length is the longest text that a target saw.
+  /// Evaluation in one pass, if it was set: one point, whose length is the longest context of a target.
   std::vector<EvaluationPoint> streaming;
   int64_t eval_peak_bytes = 0;
   int64_t per_position_length = 0;
   std::vector<double> per_position_nll;  ///< mean nll of the tokens at each position of the window, nats
-  std::vector<ContextPoint> context;     ///< rising
-  AttentionMap attention;                ///< of ALiBi models; no heads: not measured
+  std::vector<ContextPoint> context;     ///< in ascending order of context
+  AttentionMap attention;                ///< ALiBi models only; without heads if it was not measured
   std::string sample_prompt;
   std::string sample;       ///< text generated after the prompt, far past the training length
   std::string sample_note;  ///< if not empty, the reason why the sample stops early
-  /// Bytes of prompt + sample at the training length; < 0: tokens are bytes, so train_length bytes.
+  /// Number of bytes of prompt + sample up to the training length; < 0: tokens are bytes, so it is train_length.
   int64_t sample_bytes_at_train_length = -1;
   std::string model_folder;
   std::string diverged;  ///< if not empty, the error that ended the training; there is no model, and all points are
                          ///< gaps
 };
 
-/// Results of a method at one training length: means over its seeds (of perplexity the geometric mean), and the sample
-/// of the first seed.
+/// Results of a method at one training length: means over its seeds (the geometric mean for perplexities), and the
+/// sample of the first seed.
 struct MethodResults : RunResults {
-  std::string name;              ///< the method; with several training lengths "alibi@128"
+  std::string name;              ///< the method, and "alibi@128" if there are several training lengths
   std::vector<uint64_t> seeds;   ///< seeds of the finished runs
   std::vector<RunResults> runs;  ///< in the order of the seeds
 };
 
-/// One kind of work, timed several times; the numbers are those of the median round.
+/// Speed of one kind of work, timed in several rounds. The numbers are those of the median round.
 struct SpeedPoint {
   std::string work;    ///< "train" or "eval"
-  int64_t length = 0;  ///< of the windows
+  int64_t length = 0;  ///< length of the windows
   double tokens_per_second = 0;
-  double cpu_seconds = 0;  ///< processor time of all threads for a million tokens
-  double spread = 1;       ///< wall time of the slowest round over that of the fastest
+  double cpu_seconds = 0;  ///< processor time of all threads, seconds per million tokens
+  double spread = 1;       ///< ratio of the slowest round's wall time to the fastest round's
   int64_t rounds = 0;      ///< number of timed rounds (0 if unknown)
 };
 
@@ -132,33 +132,34 @@ struct HeldOutFile {
 /// The text on which all runs are scored.
 struct HeldOut {
   int64_t bytes = 0;                  ///< bytes of the scored tokens
-  std::vector<int64_t> block_tokens;  ///< tokens of each block: stretches of the longest length, evenly spread
-  std::vector<HeldOutFile> files;     ///< empty: not known (a folder of tokens)
+  std::vector<int64_t> block_tokens;  ///< tokens of each block; a block has the longest length, and blocks are spread
+                                      ///< evenly over the text
+  std::vector<HeldOutFile> files;     ///< empty if the files are not known (a folder of tokens)
   /// Mean nll of the scored tokens, in nats, when a table of token pairs (bigrams) counted on the training text
   /// predicts them. A model that comes near it has not learned to use more than one token. NaN: not known.
   double bigram_nll = std::numeric_limits<double>::quiet_NaN();
 };
 
 struct CompareResults {
-  int64_t train_length = 0;  ///< the shortest, if there are several
-  uint64_t seed = 0;         ///< the first
+  int64_t train_length = 0;  ///< the shortest training length
+  uint64_t seed = 0;         ///< the first seed
   int threads = 0;
   std::string preset;
-  int64_t parameters = 0;  ///< of the first method
+  int64_t parameters = 0;  ///< number of parameters of the first method's model
   int64_t train_bytes = 0, valid_bytes = 0, train_files = 0, valid_files = 0;
   HeldOut held_out;
   std::string corpus_name;  ///< how the user named the text
-  std::string tokenizer;    ///< byte, bpe, unigram, words; empty: not known
+  std::string tokenizer;    ///< byte, bpe, unigram or words; empty if not known
   int64_t vocab_size = 0;
   std::vector<MethodResults> methods;
-  std::vector<MethodSpeed> speed;  ///< empty: not measured; all methods have the same points
-  int64_t runs_planned = 0;        ///< above runs_done() while the comparison is incomplete
+  std::vector<MethodSpeed> speed;  ///< the same points for all methods; empty if not measured
+  int64_t runs_planned = 0;        ///< greater than runs_done() while the comparison is incomplete
   int64_t runs_done() const {
     int64_t runs = 0;
     for (const MethodResults& method : methods) runs += static_cast<int64_t>(method.runs.size());
     return runs;
   }
-  // For repeating the comparison.
+  // Information needed to repeat the comparison:
   std::string command;
   std::string machine;  ///< CPU, cores, instruction set
   std::string version;

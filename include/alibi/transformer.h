@@ -1,4 +1,5 @@
-// The bare transformer: a stack of pre-norm blocks over [batch, length, d_model], decoder or encoder, of any length.
+// The transformer without embedding and output projection: a stack of blocks over [batch, length, d_model], as a
+// decoder or an encoder, for sequences of any length.
 #pragma once
 
 #include <cstdint>
@@ -19,9 +20,9 @@ namespace alibi {
 enum class Position : uint8_t {
   alibi,       ///< Press et al. 2022: scores - slope * distance
   sinusoidal,  ///< Vaswani et al. 2017, section 3.5: sines and cosines added to the input
-  rotary,      ///< Su et al. 2021: queries and keys of each layer rotated, all of head_dim
-  t5,          ///< Raffel et al. 2020: a learned bias per head and bucket of distances, shared by the layers
-  learned,     ///< a table of max_length vectors added to the input; cannot run past it
+  rotary,      ///< Su et al. 2021: the queries and keys of each layer are rotated, over the whole head_dim
+  t5,          ///< Raffel et al. 2020: a learned bias per head and distance bucket, shared by all layers
+  learned,     ///< a table of max_length vectors added to the input; the model cannot run past max_length
   none,        ///< only the causal mask
 };
 
@@ -29,28 +30,28 @@ enum class Norm : uint8_t { layer_norm, rms_norm };
 
 /// Initialization of the parameters before training.
 enum class Initialization : uint8_t {
-  scaled,   ///< normal with variance 1 / (3 fan_in); what leads into the residual stream divided by sqrt(2 layers)
+  scaled,   ///< normal, variance 1 / (3 fan_in); projections into the residual stream divided by sqrt(2 layers)
   fairseq,  ///< uniform: attention Xavier (queries, keys, values with gain 1/sqrt(2)), feed-forward 1 / sqrt(fan_in)
 };
 
-/// Which norms have a bias.
+/// Whether norms have a bias.
 enum class NormBias : uint8_t {
-  same,    ///< if linear layers have them
-  always,  ///< layer norms
+  same,    ///< layer norms have one if linear layers do
+  always,  ///< layer norms have one
   never,
 };
 
-/// What a branch is added to.
+/// The tensor that the output of a branch (attention, feed-forward layer) is added to.
 enum class Residual : uint8_t {
-  sum,     ///< the sum of the input and of all branches before (pre-norm)
-  normed,  ///< the output of the norm that the branch read: post-norm, whose first norm is that of the embeddings
+  sum,     ///< the residual stream: the input plus the outputs of all earlier branches (pre-norm)
+  normed,  ///< the normalized input of the branch (post-norm); the embedding norm is then the first norm
 };
 
 /// ALiBi without a causal mask, as proposed by its author (issue 5 of the ALiBi repository).
 enum class Bidirectional : uint8_t {
   symmetric,   ///< -slope * |i - j| for every head
   one_sided,   ///< the even heads see only keys at or before the query, the odd ones only keys at or after it
-  two_slopes,  ///< keys after the query have other slopes: those of twice as many heads are used alternately
+  two_slopes,  ///< keys after the query have slopes of their own: the slopes of twice as many heads, used alternately
 };
 
 /// Whether training changes ALiBi's slopes. Learned slopes are stored as exponents, so they stay above 0, and each
@@ -131,8 +132,8 @@ struct AttentionConfig {
   int64_t sliding_window = 0;  ///< > 0: only keys at a distance below this are visible (the token itself counts)
   float dropout = 0;           ///< rate of dropped attention weights, in training
   double softmax_scale = 0;    ///< factor of the scores; 0: 1 / sqrt(head_dim)
-  double clip_qkv = 0;         ///< > 0: queries, keys and values are limited to [-clip_qkv, clip_qkv]
-  bool qk_norm = false;        ///< a norm of the queries and one of the keys, over all heads together
+  double clip_qkv = 0;         ///< > 0: clip queries, keys and values to [-clip_qkv, clip_qkv]
+  bool qk_norm = false;        ///< normalize the queries and the keys, each over all heads together
   double alibi_bias_max = 8;   ///< ALiBi: the smallest slope is 2^-alibi_bias_max
   /// ALiBi: one slope per head, or one for all heads; they replace slopes(heads, alibi_bias_max). With
   /// Bidirectional::two_slopes each head has two: first the one for keys before the query, then the one for keys after.
@@ -151,34 +152,34 @@ struct AttentionConfig {
   double rotary_theta = 10000;  ///< rotary positions: base of the wavelengths
 };
 
-/// What else a block consists of: norms, feed-forward layer, residual connections.
+/// The other parts of a block: norms, feed-forward layer, residual connections.
 struct BlockConfig {
   double expansion = 1;  ///< width of the feed-forward layer / d_model (language-model presets use 4)
   Activation activation = Activation::gelu;
   Norm norm = Norm::layer_norm;
   float norm_eps = 1e-5f;  ///< added to the variance in norms
-  bool bias = true;        ///< linear layers have biases, and norms as norm_bias says
+  bool bias = true;        ///< linear layers have biases; norm_bias is the setting for norms
   NormBias norm_bias = NormBias::same;
   Residual residual = Residual::sum;
   float dropout = 0.1f;          ///< rate after the attention and after the feed-forward layer, in training
   float activation_dropout = 0;  ///< rate between the two products of the feed-forward layer, in training
 };
 
-/// What happens to the input before the first block.
+/// Operations on the input before the first block.
 struct EmbeddingConfig {
   /// Language models multiply token embeddings by this (sinusoidal positions: sqrt(d_model), Vaswani section 3.4). A
   /// bare Transformer takes embeddings and does not scale them.
   float scale = 1;
-  bool norm = false;       ///< a norm of the embeddings, after positions are added
-  float dropout = 0;       ///< rate, after that, in training
+  bool norm = false;       ///< normalize the embeddings after positions are added
+  float dropout = 0;       ///< dropout rate after the norm, in training
   int64_t max_length = 0;  ///< learned positions: number of rows of the table
 };
 
-/// What follows the last block.
+/// Operations after the last block.
 struct HeadConfig {
-  bool final_norm = false;  ///< a norm after the last block
-  bool tied = true;         ///< language models: the embedding is the output projection too
-  bool normalized = false;  ///< language models: the rows of an output projection of its own have length 1
+  bool final_norm = false;  ///< normalize the output of the last block
+  bool tied = true;         ///< language models: the embedding is also the output projection
+  bool normalized = false;  ///< language models, untied: the rows of the output projection are scaled to length 1
   double logit_scale = 1;   ///< language models: factor of the logits
 };
 
@@ -200,9 +201,9 @@ struct ALIBI_API TransformerConfig {
   int key_heads() const { return attention.kv_heads > 0 ? attention.kv_heads : attention.heads; }
   /// Throws UsageError that names the field.
   void validate() const;
-  /// Of the position table: learned positions' or T5's; 0 with the other methods.
+  /// Number of parameters of the position table (learned positions, T5); 0 for the other methods.
   int64_t position_parameter_count() const;
-  /// Of layers, final norm and position table.
+  /// Number of parameters of the layers, the final norm and the position table.
   int64_t parameter_count() const;
 };
 
@@ -250,7 +251,7 @@ class ALIBI_API Transformer {
   /// Adds to the gradients of the parameters.
   Tensor backward(const Tensor& dy);
 
-  /// Moves the parameters; inputs must then be on that device, and results are.
+  /// Moves the parameters to a device. Inputs must then be on that device; outputs are on it too.
   void to(Device device);
 
   /// Precision of training and inference; the default is f32. In bf16 the tolerance of the skip rule is at least 2^-11,
