@@ -21,7 +21,6 @@ void add_info(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);
-void add_manual(CLI::App& app);
 
 /// The command line as it was typed, quoted for a shell.
 const std::string& command_line();

@@ -1,11 +1,10 @@
-// What the command says about itself: `alibi completion` and `alibi manual`.
+// The command `alibi completion`.
 #include <functional>
 #include <string>
 
 #include "command.h"
 #include "commands.h"
 #include "completion.h"
-#include "manual.h"
 #include "outline.h"
 #include "output.h"
 
@@ -22,12 +21,6 @@ void add_completion(CLI::App& app) {
   add("bash", bash_completion, "~/.local/share/bash-completion/completions/alibi");
   add("zsh", zsh_completion, "FOLDER/_alibi      (a folder of $fpath)");
   add("fish", fish_completion, "~/.config/fish/completions/alibi.fish");
-}
-
-void add_manual(CLI::App& app) {
-  Command command(app, "manual", "Print the manual page");
-  command.examples("  alibi manual | man -l -");
-  command.runs([&app] { say_text(manual_page(outline_of(app))); });
 }
 
 }  // namespace alibi::cli

@@ -137,7 +137,6 @@ int run(int argc, char** argv) {
   add_convert(app);
   add_bench(app);
   add_completion(app);
-  add_manual(app);
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& asked) {  // --help, --version

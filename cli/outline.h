@@ -1,4 +1,4 @@
-// What the command line is made of, as plain data: for what is generated from it (shell completion, the manual page).
+// The commands and their options as plain data, from which shell completion is generated.
 #pragma once
 
 #include <string>

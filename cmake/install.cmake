@@ -15,7 +15,7 @@ install(DIRECTORY examples DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TARGET alibi_cli)
   install(TARGETS alibi_cli)
   set(shell_files ${CMAKE_CURRENT_BINARY_DIR}/cli/shell)
-  install(FILES ${shell_files}/alibi.1 DESTINATION ${CMAKE_INSTALL_MANDIR}/man1)
+  install(DIRECTORY ${shell_files}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
   install(FILES ${shell_files}/alibi DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${shell_files}/alibi.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
   # Debian's zsh looks elsewhere for what packages bring.
