@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <numeric>
+#include <utility>
 
 namespace alibi::cli {
 namespace {
@@ -24,9 +25,10 @@ size_t distance(std::string_view a, std::string_view b) {
 }  // namespace
 
 std::string nearest(std::string_view word, const std::vector<std::string>& names) {
-  return *std::min_element(names.begin(), names.end(), [&](const std::string& a, const std::string& b) {
-    return distance(word, a) < distance(word, b);
-  });
+  // "--sliding" is nearer to "--sliding-window" than to "--clip".
+  const auto rank = [&](const std::string& name) { return std::pair(!name.starts_with(word), distance(word, name)); };
+  return *std::min_element(names.begin(), names.end(),
+                           [&](const std::string& a, const std::string& b) { return rank(a) < rank(b); });
 }
 
 }  // namespace alibi::cli

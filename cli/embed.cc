@@ -102,7 +102,9 @@ void run_embed(EmbedCommand options) {
   progress.clear();
   if (kind == ".npy") formats::write_npy(file, vectors);
   if (kind == ".safetensors") formats::write_safetensors(file, {{"embeddings", vectors}});
-  if (!options.out.empty()) say("{} vectors of {}: {}\n", core::format_integer(count), width, options.out);
+  if (!options.out.empty()) {
+    say("{} vector{} of {} numbers: {}\n", core::format_integer(count), count == 1 ? "" : "s", width, options.out);
+  }
   options.write_json({{"model", options.model},
                       {"texts", count},
                       {"width", width},

@@ -221,7 +221,7 @@ void run_train(TrainSettings& settings, const Command& command) {
                                         data.tokenizer->vocab_size());
   }
   if (report::is_near_bigram(evaluation.nll(), bigram_nll)) {
-    say("The model has not learned yet: a mere table of token pairs, counted on the training text, has perplexity {}. "
+    say("The model has not learned yet: a table of token pairs, counted on the training text, has perplexity {}. "
         "Train longer, with more --train-tokens.\n",
         core::format_perplexity(std::exp(bigram_nll)));
   }

@@ -229,6 +229,8 @@ class LanguageModel:
         pooling    of the hidden states: "mean", "last" or, for encoders, "first"
         normalize  scale each vector to length 1, so that dot products are cosines
         """
+        if isinstance(texts, os.PathLike):
+            raise UsageError(f"[embed] {texts} is a path, expected texts: read the file first")
         vectors: Array = self._core.embed([texts] if isinstance(texts, str) else list(texts), pooling, normalize)
         return vectors[0] if isinstance(texts, str) else vectors
 

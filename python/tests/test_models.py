@@ -1,6 +1,7 @@
 """Language models, training and comparing: small ones, on text that is made here."""
 
 import os
+import pathlib
 import signal
 import subprocess
 import sys
@@ -154,6 +155,8 @@ def test_an_encoder():
     encoder = alibi.train(TEXT, causal=False, train_tokens=4096, **SMALL)
     assert encoder.model.config["causal"] is False and encoder.evaluate().bits_per_byte > 0
     assert encoder.model.embed(["one", "two"], pooling="first").shape == (2, 32)
+    with pytest.raises(alibi.UsageError, match=r"\[embed\] one.txt is a path, expected texts"):
+        encoder.model.embed(pathlib.Path("one.txt"))
     with pytest.raises(alibi.Error, match="causal"):
         encoder.model.generate("x")
 

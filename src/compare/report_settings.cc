@@ -24,7 +24,7 @@ std::string field_text(const ConfigField& field, const CompareOptions& options, 
   std::set<std::string> values;
   for (const int64_t length : options.train_lengths) {
     const std::string value = formats::short_text_of(field.get(model_config(options, method, length, nullptr)));
-    values.insert(value.empty() ? "usual" : value);
+    values.insert(value.empty() ? "published" : value);
   }
   return fmt::format("{} {}", field.name, fmt::join(values, " or "));
 }

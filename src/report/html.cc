@@ -185,14 +185,14 @@ std::string settings_of(const CompareResults& results) {
 std::string perplexity_section(const CompareResults& results) {
   const std::string caption = fmt::format(
       "Each model was trained on windows of {} tokens ({}) and then evaluated on the same held-out tokens in windows "
-      "of "
-      "each length. The vertical line marks the training length. Everything to its right is longer than anything a "
+      "of each length. The vertical line marks the training length. Everything to its right is longer than anything a "
       "model saw in training.",
       core::format_integer(results.train_length), seeds_text(results));
   std::string body = figure(perplexity_chart(results), caption) + "<h3>The numbers</h3>\n" +
                      to_html(perplexity_table(results)) + to_html(bits_table(results));
-  if (results.methods.size() > 1) {
-    body += folded("Differences between methods", difference_table(results, all_lengths(results)));
+  const Table differences = difference_table(results, all_lengths(results));
+  if (results.methods.size() > 1 && !differences.rows.empty()) {  // none if no method has learned
+    body += folded("Differences between methods", differences);
   }
   body += folded("All numbers: loss, intervals, bits per byte, tokens, speed", details_table(results));
   return section("perplexity", "Perplexity against evaluation length", body);

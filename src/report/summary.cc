@@ -109,8 +109,8 @@ std::string not_learned_note(const CompareResults& results) {
   }
   if (methods.empty()) return "";
   return fmt::format(
-      "{} {} not learned yet: at the training length a mere table of token pairs, counted on the training text, does "
-      "about as well or better ({}). What {} at other lengths means nothing. Train longer, with more --train-tokens.",
+      "{} {} not learned yet: at the training length a table of token pairs, counted on the training text, does about "
+      "as well or better ({}). What {} at other lengths means nothing. Train longer, with more --train-tokens.",
       join_words(methods), methods.size() == 1 ? "has" : "have",
       core::format_perplexity(std::exp(results.held_out.bigram_nll)), methods.size() == 1 ? "it does" : "they do");
 }

@@ -182,10 +182,10 @@ Corpus split_corpus(std::vector<Document> documents, std::vector<Document> valid
     held_out[i] = valid_paths.contains(canonical(documents[i])) || valid_contents.contains(content_of(documents[i]));
   }
   const size_t left_out = extract(documents, held_out).size();
-  check(!documents.empty(), "[text] nothing is left to train on: all {} are also in the validation text",
+  check(!documents.empty(), "[text] nothing is left to train on: all {} are also in the held-out text",
         count_files(left_out));
   Corpus corpus;
-  corpus.split_rule = fmt::format("Validation text was named: {}.", count_files(valid.size()));
+  corpus.split_rule = fmt::format("The held-out text was given: {}.", count_files(valid.size()));
   if (left_out > 0) {
     corpus.split_rule += fmt::format(" {} of the training text {} in it and not trained on.", count_files(left_out),
                                      left_out == 1 ? "is" : "are");

@@ -39,6 +39,7 @@ class CalledWrongly(CliTest):
                             (("eval", self.model, "--stride=3", "--thread=1"), "'--thread' of 'alibi eval'; did you mean '--threads'"),
                             (("eval", "--stide", "4", self.model), "'--stide' of 'alibi eval'; did you mean '--stride'"),
                             (("bench", "attention", "--head", "3"), "'--head' of 'alibi bench attention'; did you mean '--heads'"),
+                            (("train", self.text, "--sliding", "4"), "'--sliding' of 'alibi train'; did you mean '--sliding-window'"),
                             (("--versoin",), "'--versoin' of 'alibi'; did you mean '--version'"),
                             (("info", self.model, "-j"), "'-j' of 'alibi info'; did you mean '-h'")):
             self.fails(2, f"there is no option {told}?", *words)

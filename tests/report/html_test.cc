@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <filesystem>
 #include <set>
 #include <sstream>
@@ -103,6 +104,13 @@ TEST(ReportPage, TextFromOutsideCannotBecomeMarkup) {
   EXPECT_NO_THROW(read_markup(page, true));
   EXPECT_EQ(page.find("<script"), std::string::npos);
   EXPECT_EQ(page.find("<!--"), std::string::npos);
+}
+
+TEST(ReportPage, ComparesOnlyMethodsThatHaveLearned) {
+  CompareResults results = testing::sample_results({{"alibi", 5, 0}, {"rotary", 6, 0}});
+  EXPECT_NE(report_html(results).find("Differences between methods"), std::string::npos);
+  results.held_out.bigram_nll = std::log(4.0);  // below both: neither has learned
+  EXPECT_EQ(report_html(results).find("Differences between methods"), std::string::npos);
 }
 
 TEST(ReportPage, MarksWhereASampleLeavesTheTrainingLength) {

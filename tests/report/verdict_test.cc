@@ -151,7 +151,7 @@ TEST(Verdict, MethodsThatHaveNotLearnedAreCalledSo) {
             0u)
       << text;
   EXPECT_NE(
-      text.find("sinusoidal (25.40) and t5 (13.70) have not learned yet: at the training length a mere table of "
+      text.find("sinusoidal (25.40) and t5 (13.70) have not learned yet: at the training length a table of "
                 "token pairs, counted on the training text, does about as well or better (14.00). What they do at "
                 "other lengths means nothing. Train longer, with more --train-tokens."),
       std::string::npos)

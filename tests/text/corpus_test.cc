@@ -153,7 +153,7 @@ TEST(SplitByName, WhatIsHeldOutIsNeverTrainedOn) {
   EXPECT_EQ(corpus.train_bytes, 11);
   EXPECT_EQ(corpus.valid_bytes, 5);
   EXPECT_EQ(corpus.split_rule,
-            "Validation text was named: 1 file. 2 files of the training text are in it and not trained on.");
+            "The held-out text was given: 1 file. 2 files of the training text are in it and not trained on.");
   expect_error([&] { read_corpus({(folder / "all/copy").string()}, {(folder / "all/valid").string()}); },
                "nothing is left to train on");
 }
