@@ -65,8 +65,8 @@ void Command::model(std::string& folder, bool required) {
   app_->add_option("MODEL", folder, "Model folder")->required(required)->type_name("");
 }
 
-void Command::texts(std::vector<std::string>& texts, bool required, const std::string& help) {
-  app_->add_option("TEXT", texts, help)->required(required)->type_name("");
+void Command::texts(std::vector<std::string>& texts, bool required, const std::string& help, const std::string& name) {
+  app_->add_option(name, texts, help)->required(required)->type_name("");
 }
 
 void Command::text(const std::string& names, std::string& value, const std::string& type, const std::string& help,

@@ -27,8 +27,8 @@ class Command {
 
   /// The model folder, an argument.
   void model(std::string& folder, bool required = true);
-  /// TEXT...: files, folders or "-".
-  void texts(std::vector<std::string>& texts, bool required, const std::string& help);
+  /// Arguments: files, folders or "-". Help calls them `name`.
+  void texts(std::vector<std::string>& texts, bool required, const std::string& help, const std::string& name = "TEXT");
   void text(const std::string& names, std::string& value, const std::string& type, const std::string& help,
             bool required = false);
   /// Any value: `take` gets its word, keeps it, and says what is wrong, or nothing. Help is shown as it is.

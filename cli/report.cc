@@ -78,7 +78,8 @@ void add_report(CLI::App& app) {
   Command command(app, "report", "Rebuild a comparison report, or merge several into one");
   command.texts(
       options->inputs, true,
-      "Folders of `alibi compare`, or their results.json; LABEL=FOLDER adds LABEL to the names of its methods");
+      "Folders of `alibi compare`, or their results.json; LABEL=FOLDER adds LABEL to the names of its methods",
+      "RESULTS");
   command.text("-o,--out", options->out, "DIR", "Output folder for report.html, figure.svg and results.json");
   command.flag("--overwrite", options->overwrite,
                "Replace the report in the output folder, even if it shows other results");
