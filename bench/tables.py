@@ -73,15 +73,15 @@ def attention(results):
             ceiling = results["ceilings"][dtype]["matmul"]
             title = "forward" if which == "forward" else "forward and backward"
             print(f"**{title}, {dtype}** (best oneDNN product: {ceiling / 1e9:.0f} GFLOP/s)\n")
-            titles = ["length", "every key", "of oneDNN", "skipping", "per token", "visited", "times faster"]
+            titles = ["length", "every key", "of peak", "skipping", "per token", "visited", "times faster"]
             if which == "backward":
-                titles += ["x forward, every key", "x forward, skipping"]
+                titles += ["ratio to forward, every key", "ratio to forward, skipping"]
             print(table(titles, attention_rows(pairs, which, ceiling)))
         pairs = by_length(results["points"], dtype, "decode")
         if pairs:
             bandwidth = results["bandwidth"][dtype]
             print(f"**decode, {dtype}** (memory is read at {bandwidth / 1e9:.1f} GB/s)\n")
-            print(table(["context", "every key", "of memory", "skipping", "of memory", "visited", "times faster"],
+            print(table(["context", "every key", "of peak", "skipping", "of peak", "visited", "times faster"],
                         decode_rows(pairs, bandwidth)))
 
 
@@ -119,8 +119,8 @@ def train(results):
         else:
             cells += ["left out", "", "", "", "", ""]
         rows.append(cells)
-    print(table(["preset", "type", "length", "tokens a step", "position", "tokens/s", "step", "x first", "x its products",
-                 "of oneDNN", "memory"], rows))
+    print(table(["preset", "type", "length", "tokens a step", "position", "tokens/s", "step", "ratio", "step over products",
+                 "of peak", "memory"], rows))
 
 
 def train_peers(results):

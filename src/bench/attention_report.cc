@@ -32,9 +32,9 @@ std::string table_head(Pass pass, DType dtype) {
   std::string head = fmt::format("\n{}, {}\n{:>9}  {:>9}  {:>9}  {:>9}  ", titles[static_cast<size_t>(pass)],
                                  name_of(dtype), pass == Pass::decode ? "context" : "length", "tolerance", "time",
                                  pass == Pass::decode ? "warm" : "per token");
-  if (pass == Pass::decode) return head + fmt::format("{:>7}  {:>9}  {:>8}\n", "GB/s", "of memory", "visited");
-  head += fmt::format("{:>9}  {:>9}  {:>8}  {:>10}", "GFLOP/s", "of oneDNN", "visited", "memory");
-  return head + (pass == Pass::backward ? fmt::format("  {:>9}\n", "x forward") : "\n");
+  if (pass == Pass::decode) return head + fmt::format("{:>7}  {:>9}  {:>8}\n", "GB/s", "of peak", "visited");
+  head += fmt::format("{:>9}  {:>9}  {:>8}  {:>10}", "GFLOP/s", "of peak", "visited", "memory");
+  return head + (pass == Pass::backward ? fmt::format("  {:>9}\n", "ratio") : "\n");
 }
 
 std::string table_row(const AttentionPoint& point, double ceiling) {

@@ -24,7 +24,7 @@ std::string train_table_head(const std::string& name, const LanguageModelConfig&
                      core::format_integer(config.vocab_size), core::format_integer(settings.batch_tokens),
                      settings.recompute ? ", recomputing" : "") +
          fmt::format("{:>8}  {:<15}  {:>8}  {:>9}  {:>7}  {:>9}  {:>6}  {:>9}  {:>8}  {:>8}\n", "length", "position",
-                     "tokens/s", "step", "x first", "products", "share", "of oneDNN", "memory", "resident");
+                     "tokens/s", "step", "ratio", "products", "share", "of peak", "memory", "resident");
 }
 
 std::string train_table_row(const TrainPoint& point, double ceiling) {
