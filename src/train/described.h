@@ -1,4 +1,4 @@
-// Names, default texts and checks of described options (alibi/options.h), for the command and its documentation.
+// Names, default texts and checks of described options (alibi/options.h), for the command line and its documentation.
 #pragma once
 
 #include <cctype>
@@ -12,9 +12,9 @@
 
 namespace alibi::training {
 
-/// "learning-rate": of the command line and train.json.
+/// "learning-rate": the name on the command line and in train.json.
 std::string option_key(std::string_view name);
-/// The default as the command shows it: "0.1", or "the preset's; tiny: 0.004". May be empty.
+/// The default as `--help` shows it: "0.1", or "the preset's; tiny: 0.004". May be empty.
 std::string default_text(const Option<TrainOptions>& option);
 std::string default_text(const Option<TrainRun>& option);
 std::string default_text(const Option<LanguageModelConfig>& option);
@@ -29,7 +29,7 @@ template <class Options>
 std::string option_word(const Option<Options>& option) {
   return (default_of(option) == OptionValue(true) ? "--no-" : "--") + option_key(option.name);
 }
-/// The help of a flag: that of the option, or "Disable ..." if its default is true.
+/// The help text of a flag: that of the option, or "Disable ..." if its default is true.
 template <class Options>
 std::string flag_help(const Option<Options>& option) {
   if (default_of(option) != OptionValue(true)) return option.help;
@@ -37,7 +37,8 @@ std::string flag_help(const Option<Options>& option) {
   help.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(help.front())));
   return "Disable " + help;
 }
-/// False for the option of a pair that the other one replaces (warmup_steps and warmup_fraction).
+/// Whether an option applies. Of a pair such as warmup_steps and warmup_fraction, the option that the other one
+/// overrides does not apply.
 template <class Options>
 bool is_used(const Option<Options>& option, const Options& options) {
   if (option.instead_of) return option.get(options) != default_of(option);
@@ -47,7 +48,7 @@ bool is_used(const Option<Options>& option, const Options& options) {
   return true;
 }
 
-/// Throws UsageError for a value out of range.
+/// Throws UsageError if a value is out of range.
 template <class Options>
 void check_ranges(const Options& options) {
   for (const Option<Options>& option : options_of<Options>) {

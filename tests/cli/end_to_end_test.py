@@ -134,7 +134,7 @@ class EndToEnd(CliTest):
         self.succeeds("eval", self.model, "--held-out")  # of --valid
         piped = self.folder / "piped-model"
         self.succeeds("train", "-", "-o", piped, *TINY_TRAINING, stdin=self.text.read_text())
-        self.fails(1, "standard input, which cannot be read again", "eval", piped, "--held-out")
+        self.fails(1, "standard input and cannot be read again", "eval", piped, "--held-out")
         (piped / "train.json").unlink()
         self.fails(1, "train.json: no such file", "eval", piped, "--held-out")
 
@@ -275,7 +275,7 @@ class EndToEnd(CliTest):
                 written = json.loads(out.read_text())
                 self.assertEqual(written["tokenizer"]["kind"], kind)
                 self.assertEqual(written["valid"]["bytes"], self.valid.stat().st_size)
-                self.assertIn("the tokens are undamaged", self.succeeds("tokenize", "--check", data))
+                self.assertIn("the tokens are intact", self.succeeds("tokenize", "--check", data))
                 for text in ((data, "-o", model, "--json", self.folder / "t.json"),
                              (self.text, "--valid", self.valid, "-o", direct, "--tokenizer", kind, *size)):
                     result = run("train", *text, *TINY_TRAINING)

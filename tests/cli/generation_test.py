@@ -227,7 +227,7 @@ class Streaming(CliTest):
         self.assertLessEqual(stream["cache_bytes"], limit)
         self.assertGreater(stream["evicted"]["keys"], 0)
         self.assertTrue(0 < stream["evicted"]["worst_share"] <= 1)
-        self.assertIn("keys were evicted, which could have had at most", shown)
+        self.assertIn("keys were evicted; in any row, their share of the attention weight was at most", shown)
         self.fails(1, "more than the tolerance", "eval", self.model, text, "--one-pass", "--memory", str(limit),
                    "--eviction-tolerance", "1e-30", "--exact")
         shown = self.succeeds("generate", self.model, "--max-tokens", "20", "--memory", "64MiB", "--json", out)

@@ -109,7 +109,7 @@ class CalledWrongly(CliTest):
                       ("generate", self.model), ("info", self.model), ("bench", "attention")):
             result = run(*words, environment={"ALIBI_ISA": "bogus"})
             self.assertEqual((result.returncode, result.stdout), (2, ""))
-            self.assertEqual(result.stderr, "alibi: error: [isa] ALIBI_ISA=bogus, expected scalar, avx2, avx512, "
+            self.assertEqual(result.stderr, "alibi: error: [isa] ALIBI_ISA is 'bogus', expected scalar, avx2, avx512, "
                                             "avx512_bf16 or amx\n")
 
     def test_the_library_refuses(self):
