@@ -272,11 +272,10 @@ class ALIBI_API Transformer {
   /// Frees the activations that forward() stored.
   void release_activations();
 
-  struct State;  ///< private to the library
-  const State& state() const { return *state_; }
-
  private:
   friend class LanguageModel;
+  friend struct core::Access;
+  struct State;
   /// Without a seed the parameters are undefined until they are loaded.
   ALIBI_HIDDEN Transformer(const TransformerConfig& config, std::optional<uint64_t> seed);
   std::unique_ptr<State> state_;

@@ -16,6 +16,15 @@ namespace {
 
 using namespace alibi;
 
+/// Whether a program can name or reach the state that only the library knows.
+template <class Public>
+concept ShowsState = requires {
+  typename Public::State;
+}
+|| requires(Public object) { object.state_; };
+static_assert(!ShowsState<KernelState> && !ShowsState<KvCache> && !ShowsState<Context> && !ShowsState<LanguageModel> &&
+              !ShowsState<Transformer>);
+
 int failures = 0;
 void expect(bool holds, const char* what) {
   if (holds) return;
@@ -69,7 +78,7 @@ void attend() {
   Tensor k = Tensor::empty({1, 6, 2, 8}), v = Tensor::empty({1, 6, 2, 8});
   for (Tensor t : {q, k, v}) t.fill(0.25f);
   AttentionOptions options;
-  options.slopes = slopes(2);
+  options.alibi_slopes = slopes(2);
   AttentionState state;
   Tensor out = Tensor::empty(q.shape());
   attention(q, k, v, options, out, &state);

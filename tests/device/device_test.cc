@@ -100,7 +100,7 @@ TEST(Device, AttentionAndItsGradientsRunThereToTheSameBits) {
   const Tensor q = random_tensor(shape, 1), k = random_tensor(shape, 2), v = random_tensor(shape, 3);
   const Tensor dout = random_tensor(shape, 4);
   AttentionOptions options;
-  options.slopes = slopes(4);
+  options.alibi_slopes = slopes(4);
   options.tolerance = 1e-3f;
   const auto run = [&](Device where) {
     const auto there = [&](const Tensor& tensor) { return tensor.to(where); };
@@ -206,7 +206,7 @@ TEST(Device, ModelsInBfloat16AndOfBandsTrainThereToTheSameBits) {
   LanguageModelConfig config = small_config(Position::alibi);
   config.transformer.block.activation = Activation::swiglu;
   config.transformer.block.norm = Norm::rms_norm;
-  config.adaptive = AdaptiveConfig{.cutoffs = {20, 100}, .factor = 2, .dropout = 0.1f};
+  config.adaptive = AdaptiveConfig{.cutoffs = {20, 100}, .factor = 2, .dropout_p = 0.1f};
   const auto on = [&](Device where) { return results_on(where, config, Precision::bf16, true, Optimizer::nag); };
   expect_same(on(Device::cuda), on(Device::cpu));
 }

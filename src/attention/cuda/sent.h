@@ -120,7 +120,7 @@ class SentCall {
             .k = rows_of(problem_.k),
             .v = rows_of(problem_.v),
             .sequences = sent.at<SequenceRows>(sequences_at_),
-            .slopes = sent.at<Slopes>(slopes_at_),
+            .alibi_slopes = sent.at<Slopes>(slopes_at_),
             .head_order = sent.at<HeadRank>(order_at_),
             .kv_head_order = sent.at<HeadRank>(kv_order_at_),
             .queries = problem_.queries,
@@ -136,7 +136,7 @@ class SentCall {
             .key_units = static_cast<int32_t>(bounds_),
             .both_units = static_cast<int32_t>(uniform_ ? both_units() : bounds_),
             .causal = problem_.causal,
-            .scale = problem_.scale,
+            .softmax_scale = problem_.scale,
             .scale2 = problem_.scale * std::numbers::log2e_v<float>};
   }
   /// Entries of all sequences for one head.

@@ -10,6 +10,7 @@
 #include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/kernel.h"
+#include "core/access.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -112,16 +113,16 @@ namespace kernels {
 
 /// Throws Error for options that no call over a cache supports.
 inline void check_cached_options(const char* operation, const AttentionOptions& options) {
-  check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
+  check(options.dropout_p == 0, "[{}] options.dropout_p is {}, expected 0", operation, options.dropout_p);
   check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
         "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
 }
 
 /// Moves the keys of each head from `begins` on into new memory, with room for `capacity` keys. Keys before `shared`
 /// are not moved, because they lie in another cache.
-void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared);
+void move_rows(core::StateOf<KvCache>& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared);
 /// Moves the keys into new memory on the cache's device, with room for `capacity` keys.
-void set_capacity(KvCache::State& cache, int64_t capacity);
+void set_capacity(core::StateOf<KvCache>& cache, int64_t capacity);
 
 }  // namespace kernels
 }  // namespace alibi
