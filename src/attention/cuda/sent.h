@@ -136,7 +136,7 @@ class SentCall {
             .key_units = static_cast<int32_t>(bounds_),
             .both_units = static_cast<int32_t>(uniform_ ? both_units() : bounds_),
             .causal = problem_.causal,
-            .softmax_scale = problem_.scale,
+            .scale = problem_.scale,
             .scale2 = problem_.scale * std::numbers::log2e_v<float>};
   }
   /// Entries of all sequences for one head.
