@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "alibi/options.h"
+#include "formats/option.h"
 
 namespace CLI {
 class App;
@@ -51,7 +51,8 @@ class Command {
   /// Finite and at least 0.
   void number(const std::string& name, double& value, const std::string& help);
   /// One that is absent unless the option is given.
-  void number(const std::string& name, std::optional<double>& value, const std::string& help, const OptionRange& range);
+  void number(const std::string& name, std::optional<double>& value, const std::string& help,
+              const formats::OptionRange& range);
   void flag(const std::string& name, bool& value, const std::string& help);
   void flag(const std::string& names, const std::string& help, std::function<void()> take);
   /// A text that may be left out behind the name; given() says whether the option is there.

@@ -184,8 +184,7 @@ struct HeadConfig {
 };
 
 /// The shape of a transformer, grouped by what the fields configure. The defaults are those of the small PyTorch
-/// package that popularised ALiBi. Files, runs, commands and reports read the fields through their declarations in
-/// src/model/model_options.cc; see alibi/model_options.h.
+/// package that popularised ALiBi. alibi/model_options.h has the fields by name.
 struct ALIBI_API TransformerConfig {
   int layers = 6;
   int d_model = 256;

@@ -105,6 +105,8 @@ def declarations(text):
 def declared_name(words):
     """The name that a declaration declares, with the class before it where it is a member's: "Tensor::data"; None for
     what declares none."""
+    if words.startswith("template <>"):  # a specialization of a name that another file declares
+        return None
     words = re.sub(r"^(?:template <.*?>(?= (?!>)) )+", "", words)
     words = re.sub(r"\[\[.*?\]\] ?|ALIBI_\w+ |HWY_\w+ ", "", words)
     kind = re.match(r"(?:class|struct|enum class|enum|union) ([\w:]+)", words)
@@ -137,7 +139,7 @@ class Layout(unittest.TestCase):
                 inside = f"{namespace}::{name}".startswith(namespace_of(path) + "::")
                 if namespace == "alibi" and name.split("::")[0] in public:
                     continue
-                if not namespace.startswith("alibi") or namespace == "alibi::option_access":
+                if not namespace.startswith("alibi"):
                     continue
                 if not inside:
                     wrong.append(f"{path.relative_to(ROOT)}: {name} is in {namespace}, expected {namespace_of(path)}")
