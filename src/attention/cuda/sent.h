@@ -120,7 +120,7 @@ class SentCall {
             .k = rows_of(problem_.k),
             .v = rows_of(problem_.v),
             .sequences = sent.at<SequenceRows>(sequences_at_),
-            .alibi_slopes = sent.at<Slopes>(slopes_at_),
+            .slopes = sent.at<Slopes>(slopes_at_),
             .head_order = sent.at<HeadRank>(order_at_),
             .kv_head_order = sent.at<HeadRank>(kv_order_at_),
             .queries = problem_.queries,
