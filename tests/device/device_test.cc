@@ -206,7 +206,7 @@ TEST(Device, ModelsInBfloat16AndOfBandsTrainThereToTheSameBits) {
   LanguageModelConfig config = small_config(Position::alibi);
   config.transformer.block.activation = Activation::swiglu;
   config.transformer.block.norm = Norm::rms_norm;
-  config.adaptive = AdaptiveConfig{.cutoffs = {20, 100}, .factor = 2, .dropout_p = 0.1f};
+  config.adaptive = AdaptiveConfig{.cutoffs = {20, 100}, .factor = 2, .dropout = 0.1f};
   const auto on = [&](Device where) { return results_on(where, config, Precision::bf16, true, Optimizer::nag); };
   expect_same(on(Device::cuda), on(Device::cpu));
 }
