@@ -22,8 +22,8 @@ std::string with_default(const std::string& help, const std::string& value) {
   return value.empty() || value == "0" ? help : fmt::format("{} [{}]", help, value);
 }
 
-OptionRange range_of(int64_t least, int64_t most) {
-  OptionRange range{.least = static_cast<double>(least)};
+formats::OptionRange range_of(int64_t least, int64_t most) {
+  formats::OptionRange range{.least = static_cast<double>(least)};
   if (most != INT64_MAX) range.most = static_cast<double>(most);
   return range;
 }
@@ -136,7 +136,7 @@ void Command::number(const std::string& name, double& value, const std::string& 
 }
 
 void Command::number(const std::string& name, std::optional<double>& value, const std::string& help,
-                     const OptionRange& range) {
+                     const formats::OptionRange& range) {
   this->value(name, "X", help, [range, &value](const std::string& word) {
     double found = 0;
     std::string wrong = read_number(word, range, found);

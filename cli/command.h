@@ -9,7 +9,7 @@
 #include <string>
 #include <vector>
 
-#include "alibi/options.h"
+#include "formats/option.h"
 
 namespace CLI {
 class App;
@@ -52,7 +52,8 @@ class Command {
   /// A finite number of at least 0.
   void number(const std::string& name, double& value, const std::string& help);
   /// A number that stays empty unless the option is given.
-  void number(const std::string& name, std::optional<double>& value, const std::string& help, const OptionRange& range);
+  void number(const std::string& name, std::optional<double>& value, const std::string& help,
+              const formats::OptionRange& range);
   void flag(const std::string& name, bool& value, const std::string& help);
   void flag(const std::string& names, const std::string& help, std::function<void()> take);
   /// A text that may be omitted after the option's name. given() returns whether the option is present.

@@ -105,7 +105,7 @@ void add_tokenizer(Command& command, TokenizerChoice& choice) {
 }
 
 void add_precision(Command& command, std::string& precision) {
-  for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+  for (const formats::Option<TrainOptions>& option : formats::options_of<TrainOptions>) {
     if (std::string_view(option.name) != "precision") continue;
     command.text("--precision", precision, "NAME", help_text(choices_of(option), option.help, ""));
     command.choices("--precision", choices_of(option));

@@ -213,18 +213,18 @@ void add_compare(CLI::App& app) {
   command.optional_text("--resume", options->resume, "DIR",
                         "Continue the comparison in this folder, or in --out if none is named");
   command.flag("--overwrite,--fresh", options->overwrite, "Replace the comparison in the output folder");
-  command.group(OptionGroup::text);
+  command.group(training::OptionGroup::text);
   add_valid(command, options->valid);
   add_field(command, options->field);
   add_preset(command, options->preset);
   add_tokenizer(command, options->tokenizer);
   add_dropout(command, options->dropout);
-  options->train.add_to(command, OptionGroup::text);
+  options->train.add_to(command, training::OptionGroup::text);
   command.exclude("--train-lengths", "--train-length");
   command.group("Model and position");
   options->model.add_to(command, "Model and position");
-  command.group(OptionGroup::optimizer);
-  options->train.add_to(command, OptionGroup::optimizer);
+  command.group(training::OptionGroup::optimizer);
+  options->train.add_to(command, training::OptionGroup::optimizer);
   command.optional_text("--tune", options->tune, "RATES",
                         "Learning rates to try for each method on part of the training text; the best is used [0.5, 1, "
                         "2 and 4 times --learning-rate]");

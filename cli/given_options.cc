@@ -26,8 +26,8 @@ std::string help_text(const std::vector<std::string>& choices, const char* help,
   return default_text.empty() ? text : fmt::format("{} [{}]", text, default_text);
 }
 
-std::string read_value(const std::string& word, const OptionRange& range, const std::vector<std::string>& choices,
-                       OptionValue& value) {
+std::string read_value(const std::string& word, const formats::OptionRange& range,
+                       const std::vector<std::string>& choices, OptionValue& value) {
   if (auto* count = std::get_if<int64_t>(&value)) return read_count(word, range, *count);
   if (auto* seed = std::get_if<uint64_t>(&value)) return read_seed(word, *seed);
   if (auto* number = std::get_if<double>(&value)) return read_number(word, range, *number);

@@ -15,12 +15,12 @@ namespace alibi::cli {
 /// "Help: cosine, linear or constant [default]"
 std::string help_text(const std::vector<std::string>& choices, const char* help, const std::string& default_text);
 /// Parses a word of the command line into `value`, whose type determines the format. Returns what is wrong, or "".
-std::string read_value(const std::string& word, const OptionRange& range, const std::vector<std::string>& choices,
-                       OptionValue& value);
+std::string read_value(const std::string& word, const formats::OptionRange& range,
+                       const std::vector<std::string>& choices, OptionValue& value);
 
 /// The valid words of an option, if there are only a few.
 template <class Options>
-std::vector<std::string> choices_of(const Option<Options>& option) {
+std::vector<std::string> choices_of(const formats::Option<Options>& option) {
   std::vector<std::string> choices(option.choices.begin(), option.choices.end());
   if (option.automatic) choices.emplace_back("auto");
   if (training::default_of(option) == OptionValue(true)) choices = {"true", "false"};
@@ -28,7 +28,7 @@ std::vector<std::string> choices_of(const Option<Options>& option) {
 }
 
 template <class Options>
-std::string help_of(const Option<Options>& option) {
+std::string help_of(const formats::Option<Options>& option) {
   return help_text(choices_of(option), option.help, training::default_text(option));
 }
 
@@ -45,7 +45,7 @@ class GivenOptions {
   const std::map<std::string_view, OptionValue>& values() const { return values_; }
 
  private:
-  void add(Command& command, const Option<Options>& option);
+  void add(Command& command, const formats::Option<Options>& option);
 
   std::map<std::string_view, OptionValue> values_;
 };
@@ -53,14 +53,14 @@ class GivenOptions {
 template <class Options>
 void GivenOptions<Options>::add_to(Command& command, std::string_view group) {
   std::string_view title;
-  for (const Option<Options>& option : options_of<Options>) {
+  for (const formats::Option<Options>& option : formats::options_of<Options>) {
     if (option.group) title = option.group;
     if (title == group) add(command, option);
   }
 }
 
 template <class Options>
-void GivenOptions<Options>::add(Command& command, const Option<Options>& option) {
+void GivenOptions<Options>::add(Command& command, const formats::Option<Options>& option) {
   const std::vector<std::string> choices = choices_of(option);
   const OptionValue kind = training::default_of(option);
   const std::string name = "--" + training::option_key(option.name);
@@ -88,7 +88,7 @@ void GivenOptions<Options>::add(Command& command, const Option<Options>& option)
 
 template <class Options>
 void GivenOptions<Options>::apply_to(Options& options) const {
-  for (const Option<Options>& option : options_of<Options>) {
+  for (const formats::Option<Options>& option : formats::options_of<Options>) {
     const bool is_other_way_given = option.instead_of && has(option.instead_of);
     if (is_other_way_given) option.set(options, training::default_of(option));
     const auto given = values_.find(option.name);

@@ -6,12 +6,12 @@
 #include <nlohmann/json.hpp>
 
 #include "alibi/attention.h"
-#include "alibi/model_options.h"
 #include "alibi/runtime.h"
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
 #include "formats/options.h"
+#include "model/config_fields.h"
 #include "model/families/model_files.h"
 #include "model/parameters.h"
 
@@ -42,7 +42,7 @@ nlohmann::ordered_json describe(const model::ModelFiles& files) {
                                  {"train_length", config.train_length},
                                  {"parameters", config.parameter_count()},
                                  {"tokenizer", files.tokenizer ? files.tokenizer->kind() : "none"}};
-  for (const ConfigField& field : config_fields()) {
+  for (const model::ConfigField& field : model::config_fields()) {
     if (field.more.json && field.belongs_to(t.position)) json[field.name] = formats::json_of(field.get(config));
   }
   json["kv_heads"] = t.key_heads();

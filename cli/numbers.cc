@@ -20,7 +20,7 @@ bool parse(std::string_view text, T& value) {
 
 }  // namespace
 
-std::string read_count(std::string_view word, const OptionRange& range, int64_t& value) {
+std::string read_count(std::string_view word, const formats::OptionRange& range, int64_t& value) {
   std::string_view digits = word;
   int64_t unit = 1, found = 0;
   if (digits.ends_with('k') || digits.ends_with('M')) {
@@ -35,7 +35,7 @@ std::string read_count(std::string_view word, const OptionRange& range, int64_t&
   return {};
 }
 
-std::string read_number(std::string_view word, const OptionRange& range, double& value) {
+std::string read_number(std::string_view word, const formats::OptionRange& range, double& value) {
   double found = 0;
   if (!parse(word, found) || !formats::is_in(range, found)) {
     return fmt::format("found '{}', expected a number, {}", word, formats::text_of(range));

@@ -5,15 +5,15 @@
 #include <string>
 #include <string_view>
 
-#include "alibi/options.h"
+#include "formats/option.h"
 
 namespace alibi::cli {
 
 /// These functions return what is wrong, or "", as the parser requires.
 
 /// Parses a whole number of at least 0. 5k and 2M are accepted.
-std::string read_count(std::string_view word, const OptionRange& range, int64_t& value);
-std::string read_number(std::string_view word, const OptionRange& range, double& value);
+std::string read_count(std::string_view word, const formats::OptionRange& range, int64_t& value);
+std::string read_number(std::string_view word, const formats::OptionRange& range, double& value);
 /// Parses a whole number of bytes: 1048576, 512KiB, 256MiB, 2GiB.
 std::string read_bytes(std::string_view word, int64_t& value);
 /// Parses any 64-bit number.

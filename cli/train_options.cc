@@ -4,13 +4,14 @@
 #include <nlohmann/json.hpp>
 
 #include "core/check.h"
+#include "model/config_fields.h"
 
 namespace alibi::cli {
 namespace {
 
 template <class Options>
 void add_settings(nlohmann::ordered_json& json, const Options& options) {
-  for (const Option<Options>& option : options_of<Options>) {
+  for (const formats::Option<Options>& option : formats::options_of<Options>) {
     if (training::is_used(option, options))
       json[training::option_key(option.name)] = formats::json_of(option.get(options));
   }
@@ -30,7 +31,7 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.text("--config", s.config, "FILE",
                "JSON file with options, such as MODEL/train.json; the command line overrides it");
   command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and estimated time, without training");
-  command.group(OptionGroup::text);
+  command.group(training::OptionGroup::text);
   add_valid(command, s.valid);
   add_field(command, s.field);
   command.text("--position", s.position, "NAME", fmt::format("Position method: {}", fmt::join(position_names(), ", ")));
@@ -38,17 +39,17 @@ void add_train_options(Command& command, TrainSettings& s) {
   add_preset(command, s.preset);
   add_tokenizer(command, s.tokenizer);
   add_dropout(command, s.dropout);
-  s.train.add_to(command, OptionGroup::text);
+  s.train.add_to(command, training::OptionGroup::text);
   command.number("--epochs", s.epochs, "Number of passes over the training text, instead of --train-tokens",
                  {.above = 0});
   command.exclude("--epochs", "--train-tokens");
   command.group("Model and position");
   s.shape.add_to(command, "Model and position");
-  command.group(OptionGroup::optimizer);
-  s.train.add_to(command, OptionGroup::optimizer);
-  command.group(OptionGroup::progress);
-  s.train.add_to(command, OptionGroup::progress);
-  s.run.add_to(command, OptionGroup::progress);
+  command.group(training::OptionGroup::optimizer);
+  s.train.add_to(command, training::OptionGroup::optimizer);
+  command.group(training::OptionGroup::progress);
+  s.train.add_to(command, training::OptionGroup::progress);
+  s.run.add_to(command, training::OptionGroup::progress);
   s.add_to(command);
 }
 
@@ -93,7 +94,7 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
     json["from"] = absolute_path(s.from);
   } else if (!s.tokenizer.like.empty())
     json["like"] = absolute_path(s.tokenizer.like);
-  for (const ConfigField& field : options_of<LanguageModelConfig>) {
+  for (const model::ConfigField& field : formats::options_of<LanguageModelConfig>) {
     if (s.shape.has(field.name))
       json[training::option_key(field.name)] = formats::json_of(s.shape.values().at(field.name));
   }

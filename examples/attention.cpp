@@ -24,8 +24,8 @@ int main() {
   const alibi::Tensor v = random_tensor({batch, length, kv_heads, head_dim}, 3);
 
   alibi::AttentionOptions options;
-  options.slopes = alibi::slopes(heads);  // causal by default
-  options.tolerance = 0x1p-24f;           // keys that cannot matter within float32 are not visited
+  options.alibi_slopes = alibi::slopes(heads);  // causal by default
+  options.tolerance = 0x1p-24f;                 // keys that cannot matter within float32 are not visited
 
   alibi::Tensor out(q.shape());
   alibi::AttentionState state;  // what the backward pass needs

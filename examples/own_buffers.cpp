@@ -10,8 +10,8 @@ int main() {
   std::vector<float> q(size, 0.1F), k(size, 0.2F), v(size, 0.3F), out(size);
 
   alibi::AttentionOptions options;
-  options.slopes = alibi::slopes(8);  // the published slopes of 8 heads; attention is causal by default
-  options.tolerance = 0x1p-24F;       // skip keys that cannot change a float32 result
+  options.alibi_slopes = alibi::slopes(8);  // the published slopes of 8 heads; attention is causal by default
+  options.tolerance = 0x1p-24F;             // skip keys that cannot change a float32 result
 
   const alibi::Tensor query = alibi::Tensor::view(q.data(), shape);
   const alibi::Tensor key = alibi::Tensor::view(k.data(), shape);

@@ -137,7 +137,7 @@ double worst(const Tensor& found, const std::vector<double>& expected) {
 std::vector<double> compare_with_float64(int64_t head_dim, DType dtype, float tolerance) {
   Inputs inputs(2, 700, 4, head_dim, dtype);
   AttentionOptions options;
-  options.slopes = slopes(4);
+  options.alibi_slopes = slopes(4);
   options.tolerance = tolerance;
   std::vector<double> out;
   attention_reference(inputs.q, inputs.k, inputs.v, options, out);
@@ -216,7 +216,7 @@ std::string measure_decoding(const Options& options, int64_t head_dim, int64_t l
   AttentionState state;
   std::vector<Timed> works;
   for (int i = 0; i < 2; ++i) {
-    settings[i].slopes = slopes(static_cast<int>(heads));
+    settings[i].alibi_slopes = slopes(static_cast<int>(heads));
     settings[i].tolerance = i == 0 ? 0 : 0x1p-11f;
     attention_decode(q, cache, settings[i], out, &state);
     const double difference = worst(out, [&] {
@@ -283,7 +283,7 @@ void measure(const Options& options) {
       std::vector<Timed> works;
       double visited = 1;
       for (int i = 0; i < 2; ++i) {
-        settings[i].slopes = slopes(static_cast<int>(heads));
+        settings[i].alibi_slopes = slopes(static_cast<int>(heads));
         settings[i].tolerance = tolerances[i];
         inputs.forward(settings[i]);
         visited = static_cast<double>(count_blocks(inputs.state).blocks_visited) /

@@ -46,13 +46,13 @@ class CTensor(ctypes.Structure):
 class COptions(ctypes.Structure):
     """alibi_attention_options of include/alibi/c.h; tests/gpu/ holds it to that."""
 
-    _fields_ = [("size", ctypes.c_size_t), ("slopes", ctypes.c_void_p), ("slopes_count", ctypes.c_size_t),
-                ("slopes_after", ctypes.c_void_p), ("slopes_after_count", ctypes.c_size_t),
+    _fields_ = [("size", ctypes.c_size_t), ("alibi_slopes", ctypes.c_void_p), ("alibi_slopes_count", ctypes.c_size_t),
+                ("alibi_slopes_after", ctypes.c_void_p), ("alibi_slopes_after_count", ctypes.c_size_t),
                 ("buckets", ctypes.c_void_p), ("num_buckets", ctypes.c_int64), ("max_distance", ctypes.c_int64),
-                ("query_offset", ctypes.c_int64), ("window", ctypes.c_int64), ("cu_seqlens_q", ctypes.c_void_p),
+                ("query_offset", ctypes.c_int64), ("sliding_window", ctypes.c_int64), ("cu_seqlens_q", ctypes.c_void_p),
                 ("cu_seqlens_q_count", ctypes.c_size_t), ("cu_seqlens_k", ctypes.c_void_p),
-                ("cu_seqlens_k_count", ctypes.c_size_t), ("dropout_seed", ctypes.c_uint64), ("dropout", ctypes.c_float),
-                ("scale", ctypes.c_float), ("tolerance", ctypes.c_float), ("bidirectional", ctypes.c_int32),
+                ("cu_seqlens_k_count", ctypes.c_size_t), ("dropout_seed", ctypes.c_uint64), ("dropout_p", ctypes.c_float),
+                ("softmax_scale", ctypes.c_float), ("tolerance", ctypes.c_float), ("bidirectional", ctypes.c_int32),
                 ("device", ctypes.c_int32), ("stream", ctypes.c_void_p)]
 
 
@@ -76,7 +76,7 @@ class Alibi:
 
     def options(self, heads, tolerance):
         slopes = (ctypes.c_float * heads)(*slopes_of(heads))
-        options = COptions(size=ctypes.sizeof(COptions), slopes=ctypes.addressof(slopes), slopes_count=heads,
+        options = COptions(size=ctypes.sizeof(COptions), alibi_slopes=ctypes.addressof(slopes), alibi_slopes_count=heads,
                            query_offset=LAST_ROWS, tolerance=tolerance, device=1,
                            stream=torch.cuda.current_stream().cuda_stream)
         options.kept = slopes

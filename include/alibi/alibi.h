@@ -17,7 +17,7 @@
 #include "alibi/language_model.h"
 #include "alibi/model_options.h"
 #include "alibi/model_recipe.h"
-#include "alibi/options.h"
+#include "alibi/option_value.h"
 #include "alibi/results.h"
 #include "alibi/runtime.h"
 #include "alibi/score.h"

@@ -1,4 +1,4 @@
-// Attention with linear biases: softmax(q k' * scale - slope * |i - j|) v, without a mask or a bias in memory.
+// Attention with linear biases: softmax(q k' * softmax_scale - slope * |i - j|) v, without a mask or a bias in memory.
 #pragma once
 
 #include <cstdint>
@@ -28,11 +28,12 @@ ALIBI_API int relative_position_bucket(int64_t distance, bool causal, int num_bu
 
 /// Query row i has position query_offset + i, and key row j has position j. The queries are the last rows by default;
 /// set query_offset for any other position, including 0. distance = position of query - position of key. At most one of
-/// `slopes`, `buckets` and `bias_by_distance` may be set; without any of them the scores have no bias.
+/// `alibi_slopes`, `buckets` and `bias_by_distance` may be set; without any of them the scores have no bias.
 struct AttentionOptions {
-  std::vector<float> slopes = {};        ///< ALiBi, [heads] or [batch * heads]; empty: none. >= 0
-  std::vector<float> slopes_after = {};  ///< not causal: slopes of keys after the query; empty: `slopes` (symmetric)
-                                         ///< +infinity closes that direction for the head, except for distance 0
+  std::vector<float> alibi_slopes = {};  ///< [heads] or [batch * heads]; empty: none. >= 0
+  /// Not causal: slopes of keys after the query; empty: `alibi_slopes` (symmetric). +infinity closes that direction for
+  /// the head, except for distance 0.
+  std::vector<float> alibi_slopes_after = {};
   std::optional<BucketedBias> buckets = {};  ///< T5 bias
   /// A bias of any other kind, as its values by distance: [distances, heads] float32, row d for distance d, added after
   /// the scores are scaled. Not causal: [2 * distances - 1, heads], from distance -(distances - 1) to distances - 1.
@@ -41,9 +42,9 @@ struct AttentionOptions {
   bool causal = true;                        ///< keys after the query are not visible
   std::optional<int64_t> query_offset = {};  ///< position of the first query (chunks, shards); absent: the queries are
                                              ///< the last rows, keys - queries (of each packed sequence)
-  float scale = 0;                           ///< factor of q k'; 0: 1 / sqrt(head_dim)
-  int64_t window = 0;                        ///< > 0: only keys at |distance| < window are visible
-  float dropout = 0;                         ///< probability that an attention weight is dropped, rounded to a multiple
+  float softmax_scale = 0;                   ///< factor of q k'; 0: 1 / sqrt(head_dim)
+  int64_t sliding_window = 0;                ///< > 0: only keys at |distance| < sliding_window are visible
+  float dropout_p = 0;                       ///< probability that an attention weight is dropped, rounded to a multiple
                                              ///< of 2^-16; other weights are scaled up
   uint64_t dropout_seed = 0;                 ///< the mask is a function of (seed, batch, head, query row, key row)
   float tolerance = 0;  ///< skip rule (docs/reference/attention.md): far keys whose summed weight is provably
@@ -78,10 +79,9 @@ class ALIBI_API KernelState {
   /// Throws Error if the tensors do not belong to a state.
   static KernelState restore(const Tensor& saved_lse, const Tensor& saved_blocks);
 
-  struct State;  ///< kernel-private
-  State& state() const { return *state_; }
-
  private:
+  friend struct core::Access;
+  struct State;
   std::shared_ptr<State> state_;
 };
 
@@ -113,9 +113,9 @@ ALIBI_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, co
 /// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v. They must not share
 /// memory with each other or with an input. `state` is the state of the forward call with the same inputs and options.
 /// If dtable is given (float32, with the shape of buckets.table or bias_by_distance), the gradient of that table is
-/// ADDED to it. If dslopes is given (float32, shaped like `slopes`: [heads] or [batch * heads]), the gradient of the
-/// slopes is added to it (paper section 3: slopes can be learned); with `slopes_after` this is the gradient of `slopes`
-/// only. Both are deterministic.
+/// ADDED to it. If dslopes is given (float32, shaped like `alibi_slopes`: [heads] or [batch * heads]), the gradient of
+/// the slopes is added to it (paper section 3: slopes can be learned); with `alibi_slopes_after` this is the gradient
+/// of `alibi_slopes` only. Both are deterministic.
 struct AttentionBiasGradients {
   Tensor* dtable = nullptr;
   Tensor* dslopes = nullptr;
@@ -140,7 +140,7 @@ ALIBI_API void attention_reference(const Tensor& q, const Tensor& k, const Tenso
 struct AttentionReferenceGradients {
   std::vector<double> dq, dk, dv;  ///< shapes of q, k, v, contiguous
   std::vector<double> dtable;      ///< shape of buckets.table or bias_by_distance, empty without a table
-  std::vector<double> dslopes;     ///< shape of `slopes`, empty without slopes
+  std::vector<double> dslopes;     ///< shape of `alibi_slopes`, empty without slopes
 };
 ALIBI_API void attention_backward_reference(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                             const AttentionOptions& options, AttentionReferenceGradients& gradients);

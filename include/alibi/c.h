@@ -50,23 +50,23 @@ typedef struct alibi_tensor {
 /* Start from alibi_attention_options_default(). New versions add fields only at the end, and `size` tells which fields
  * the caller knows; the others have their defaults. A null pointer to options means the defaults. */
 typedef struct alibi_attention_options {
-  size_t size;               /* sizeof(alibi_attention_options) */
-  const float* slopes;       /* ALiBi; null: none */
-  size_t slopes_count;       /* heads, or batch * heads */
-  const float* slopes_after; /* bidirectional: slopes of keys after the query; null: `slopes` */
-  size_t slopes_after_count;
+  size_t size;                     /* sizeof(alibi_attention_options) */
+  const float* alibi_slopes;       /* ALiBi; null: none */
+  size_t alibi_slopes_count;       /* heads, or batch * heads */
+  const float* alibi_slopes_after; /* bidirectional: slopes of keys after the query; null: `alibi_slopes` */
+  size_t alibi_slopes_after_count;
   const float* buckets; /* T5 bias [num_buckets, heads], contiguous; null: none */
   int64_t num_buckets;
   int64_t max_distance;        /* of the T5 bias; 0: 128 */
   int64_t query_offset;        /* position of the first query; ALIBI_LAST_ROWS (the default): keys - queries */
-  int64_t window;              /* > 0: only keys at |distance| < window are visible */
+  int64_t sliding_window;      /* > 0: only keys at |distance| < sliding_window are visible */
   const int32_t* cu_seqlens_q; /* packed sequences: row offsets, sequences + 1; null: none */
   size_t cu_seqlens_q_count;
   const int32_t* cu_seqlens_k;
   size_t cu_seqlens_k_count;
   uint64_t dropout_seed;
-  float dropout;
-  float scale;           /* 0: 1 / sqrt(head_dim) */
+  float dropout_p;
+  float softmax_scale;   /* 0: 1 / sqrt(head_dim) */
   float tolerance;       /* of the skip rule; 0: every key is visited */
   int32_t bidirectional; /* 0: causal */
   int32_t device;        /* an alibi_device: where the data of all tensors of the call, and dslopes, lie. All else, the
@@ -122,7 +122,7 @@ ALIBI_API alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor
                                        alibi_attention_state* state);
 
 /* state is that of alibi_attention with the same inputs and options. dq, dk and dv are overwritten. dbuckets
- * [num_buckets, heads] and dslopes [slopes_count] are added to; either may be null. */
+ * [num_buckets, heads] and dslopes [alibi_slopes_count] are added to; either may be null. */
 ALIBI_API alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tensor* q, const alibi_tensor* k,
                                                 const alibi_tensor* v, const alibi_tensor* out,
                                                 const alibi_attention_state* state,

@@ -61,10 +61,9 @@ class ALIBI_API Context {
   /// The part of bytes() that belongs to the context that it was forked from and is shared with its other forks.
   int64_t shared_bytes() const;
 
-  struct State;  ///< private to the library
-  State& state() { return *state_; }
-
  private:
+  friend struct core::Access;
+  struct State;
   ALIBI_HIDDEN explicit Context(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -71,10 +71,9 @@ class ALIBI_API KvCache {
   Tensor keys() const;
   Tensor values() const;
 
-  struct State;  ///< kernel-private
-  const State& state() const { return *state_; }
-
  private:
+  friend struct core::Access;
+  struct State;
   std::unique_ptr<State> state_;
 };
 

@@ -178,14 +178,14 @@ class ALIBI_API LanguageModel {
   /// options it uses max_tokens, seed and those of sampling.
   std::vector<int32_t> generate_ids(std::span<const int32_t> prompt, const GenerateOptions& options = {}) const;
 
-  struct State;  ///< private to the library
-  const State& state() const { return *state_; }
   /// A model with uninitialized parameters, for loaders.
   static LanguageModel without_values(const LanguageModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer);
   /// A model with the same weights, in shared memory; `adjust` is as in load().
   LanguageModel sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const;
 
  private:
+  friend struct core::Access;
+  struct State;
   ALIBI_HIDDEN explicit LanguageModel(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -1,53 +1,17 @@
-// The fields of a model's configuration, each described once, and what a user gives of them in place of a preset's.
+// Fields of a model's configuration by name: what a user gives in place of a preset's, and what a model has.
 #pragma once
 
 #include <map>
-#include <optional>
-#include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "alibi/export.h"
 #include "alibi/language_model.h"
-#include "alibi/options.h"
+#include "alibi/option_value.h"
 
 namespace alibi {
-
-/// What is said of a field of a model's configuration beyond what is said of every option.
-struct ConfigFieldMore {
-  const char* part = "";                      ///< what it configures: attention, block, embedding, head or position
-  std::optional<Position> position = {};      ///< the only position method that has it; absent: every model
-  const char* json = nullptr;                 ///< its place in config.json: "attn_config.alibi_bias_max"
-  bool json_by_hand = false;                  ///< the file says it in another way, which src/model/own_config.cc knows
-  bool always_written = false;                ///< to config.json, also where reading it would give the same without
-  bool required = false;                      ///< every file says it
-  std::optional<OptionValue> if_absent = {};  ///< what a file means that does not say it, where that is not the default
-  std::optional<OptionValue> before = {};  ///< what models had before there was the field, where it is not the default
-  bool training_only = false;              ///< a trained model computes the same whatever it is
-  bool offered = false;                    ///< users choose it: on the command line, in Python, in ModelOptions
-};
-
-/// A field of LanguageModelConfig or of its TransformerConfig. Its value here is a bool, an int64_t, a double, a list
-/// of numbers or the name of a choice. Validation, config.json, the identity of a run, options of the command, keywords
-/// of Python, `alibi info`, the settings of a report and the table in docs/reference/training.md come from this.
-struct ALIBI_API ConfigField : Option<LanguageModelConfig> {
-  ConfigFieldMore more;
-
-  bool belongs_to(Position method) const { return !more.position || *more.position == method; }
-  /// The value as set() takes it: a whole number stands for a number. Throws UsageError for one of another kind or out
-  /// of range.
-  OptionValue checked(const OptionValue& value) const;
-};
-
-ALIBI_API std::span<const ConfigField> config_fields();
-
-/// Those that users choose.
-struct ALIBI_API OfferedFields {
-  static const ConfigField* begin();
-  static const ConfigField* end();
-};
-template <>
-inline constexpr OfferedFields options_of<LanguageModelConfig>{};
 
 /// Fields that a user gave, by the names of their options; the rest is the preset's, the method's or usual.
 class ALIBI_API ModelOptions {
@@ -62,5 +26,8 @@ class ALIBI_API ModelOptions {
  private:
   std::map<std::string, OptionValue, std::less<>> values_;
 };
+
+/// Names and values of the fields that a model with its position method has.
+ALIBI_API std::vector<std::pair<std::string, OptionValue>> config_values(const LanguageModelConfig& config);
 
 }  // namespace alibi

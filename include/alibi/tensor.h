@@ -13,6 +13,10 @@
 
 namespace alibi {
 
+namespace core {
+struct Access;  // private to the library; reaches the private state of the classes that name it a friend
+}
+
 /// Brain floating point: the upper half of a float32. Arithmetic is done in float32.
 struct ALIBI_API bfloat16 {
   uint16_t bits = 0;

@@ -87,12 +87,11 @@ struct TrainRun {
   /// Replace the run or the model in the folder, which stay intact until the first checkpoint is written. Without this
   /// option such a folder is refused.
   bool overwrite = false;
-  std::string settings;  ///< content of train.json, written when a run begins; empty: not written
-  // Described below.
-  int64_t checkpoint_steps = 0;
-  double checkpoint_minutes = 10;
-  int64_t keep = 2;
-  int64_t log_steps = 1;
+  std::string settings;            ///< content of train.json, written when a run begins; empty: not written
+  int64_t checkpoint_steps = 0;    ///< updates between checkpoints; 0: by time only
+  double checkpoint_minutes = 10;  ///< minutes between checkpoints; 0: by updates only
+  int64_t keep = 2;                ///< number of newest checkpoints to keep; the best one is always kept
+  int64_t log_steps = 1;           ///< updates between lines of metrics.jsonl
   std::span<const int32_t> valid;  ///< held-out tokens, for eval_steps
   std::function<void(const TrainStatus&)> on_step;
   /// Called with problems that do not stop the training: a damaged checkpoint, which is replaced by an older one, or a
@@ -101,18 +100,6 @@ struct TrainRun {
   /// Called after each update. If it returns true, a checkpoint is written and train() returns.
   std::function<bool()> should_stop;
 };
-
-template <>
-inline constexpr auto options_of<TrainRun> = std::to_array<Option<TrainRun>>({
-    {ALIBI_OPTION(TrainRun, checkpoint_steps), .group = OptionGroup::progress, .range = {.least = 0},
-     .help = "Number of updates between checkpoints (0 writes checkpoints by time only)", .changes_result = false},
-    {ALIBI_OPTION(TrainRun, checkpoint_minutes), .range = {.least = 0},
-     .help = "Minutes between checkpoints (0 writes checkpoints by updates only)", .changes_result = false},
-    {ALIBI_OPTION(TrainRun, keep), .range = {.least = 1},
-     .help = "Number of newest checkpoints to keep; the best checkpoint is always kept", .changes_result = false},
-    {ALIBI_OPTION(TrainRun, log_steps), .range = {.least = 1},
-     .help = "Number of updates between lines of metrics.jsonl", .changes_result = false},
-});
 
 enum class TrainEnd : uint8_t {
   all_tokens,  ///< all updates are done

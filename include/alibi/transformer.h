@@ -184,8 +184,7 @@ struct HeadConfig {
 };
 
 /// The shape of a transformer, grouped by what the fields configure. The defaults are those of the small PyTorch
-/// package that popularised ALiBi. Files, runs, commands and reports read the fields through their declarations in
-/// src/model/model_options.cc; see alibi/model_options.h.
+/// package that popularised ALiBi. alibi/model_options.h has the fields by name.
 struct ALIBI_API TransformerConfig {
   int layers = 6;
   int d_model = 256;
@@ -272,11 +271,10 @@ class ALIBI_API Transformer {
   /// Frees the activations that forward() stored.
   void release_activations();
 
-  struct State;  ///< private to the library
-  const State& state() const { return *state_; }
-
  private:
   friend class LanguageModel;
+  friend struct core::Access;
+  struct State;
   /// Without a seed the parameters are undefined until they are loaded.
   ALIBI_HIDDEN Transformer(const TransformerConfig& config, std::optional<uint64_t> seed);
   std::unique_ptr<State> state_;

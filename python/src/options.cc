@@ -47,12 +47,12 @@ AttentionOptions options_of(const nb::tuple& given, const char* operation, int64
   const auto at = [&](Py_ssize_t i) { return nb::handle(PyTuple_GetItem(given.ptr(), i)); };
   if (given.size() != 11) throw nb::type_error("options are a tuple of 11");
   AttentionOptions options;
-  options.slopes = slopes_of(at(0), operation, "alibi_slopes", batch, heads);
-  options.slopes_after = slopes_of(at(1), operation, "alibi_slopes_after", batch, heads);
+  options.alibi_slopes = slopes_of(at(0), operation, "alibi_slopes", batch, heads);
+  options.alibi_slopes_after = slopes_of(at(1), operation, "alibi_slopes_after", batch, heads);
   options.causal = PyObject_IsTrue(at(2).ptr()) == 1;
-  options.window = integer(at(3), operation, "window_size");
-  options.scale = at(4).is_none() ? 0.0f : static_cast<float>(real(at(4), operation, "softmax_scale"));
-  options.dropout = static_cast<float>(real(at(5), operation, "dropout_p"));
+  options.sliding_window = integer(at(3), operation, "window_size");
+  options.softmax_scale = at(4).is_none() ? 0.0f : static_cast<float>(real(at(4), operation, "softmax_scale"));
+  options.dropout_p = static_cast<float>(real(at(5), operation, "dropout_p"));
   options.dropout_seed = static_cast<uint64_t>(integer(at(6), operation, "dropout_seed"));
   if (!at(7).is_none()) options.query_offset = integer(at(7), operation, "query_offset");
   options.cu_seqlens_q = ints_of(at(8), operation, "cu_seqlens_q");

@@ -16,7 +16,7 @@ int main(int argc, char** argv) {
     if (std::fread(in.back().raw(), 1, in.back().bytes(), stdin) != in.back().bytes()) return 1;
   }
   alibi::AttentionOptions options;
-  options.slopes = alibi::slopes(static_cast<int>(shape[2]));
+  options.alibi_slopes = alibi::slopes(static_cast<int>(shape[2]));
   options.tolerance = static_cast<float>(std::atof(argv[4]));
   alibi::AttentionState state;
   alibi::attention(in[0], in[1], in[2], options, out[0], &state);

@@ -78,7 +78,7 @@ core::PerDevice<kernels::CacheKernel>& kernels::device_cache_kernels() {
 }
 
 AttentionStats count_blocks(const AttentionState& state) {
-  return state.stats.blocks_total >= 0 ? state.stats : kernels::count_device_blocks(state.kernel.state());
+  return state.stats.blocks_total >= 0 ? state.stats : kernels::count_device_blocks(core::state_of(state.kernel));
 }
 
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
@@ -90,7 +90,7 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   if (state != nullptr) {
     const Shape shape = {problem.batch, problem.heads, problem.queries};
     *state = {.lse = Tensor::empty(shape, DType::float32, problem.device), .stats = {}, .kernel = {}};
-    KernelState::State& kept = state->kernel.state();
+    core::StateOf<KernelState>& kept = core::state_of(state->kernel);
     kept.lse = lse_needs_shift(problem) ? Tensor::empty(shape, DType::float32, problem.device) : state->lse;
     kept.words = KernelState::saved_words(problem.batch, problem.queries, problem.heads, options);
   }

@@ -71,17 +71,19 @@ std::vector<float> spread(const std::vector<float>& slopes, int64_t batch, int64
 }
 
 void set_slopes(const char* operation, const AttentionOptions& options, int64_t batch, int64_t heads, Biases& biases) {
-  if (!options.slopes.empty()) check_slopes(operation, "slopes", options.slopes, batch, heads);
-  if (!options.slopes_after.empty()) {
-    check(!options.causal, "[{}] options.slopes_after is set, but causal attention sees no keys after the query",
+  if (!options.alibi_slopes.empty()) check_slopes(operation, "alibi_slopes", options.alibi_slopes, batch, heads);
+  if (!options.alibi_slopes_after.empty()) {
+    check(!options.causal, "[{}] options.alibi_slopes_after is set, but causal attention sees no keys after the query",
           operation);
-    check(!options.slopes.empty(), "[{}] options.slopes_after is set without options.slopes", operation);
-    check_slopes(operation, "slopes_after", options.slopes_after, batch, heads);
+    check(!options.alibi_slopes.empty(), "[{}] options.alibi_slopes_after is set without options.alibi_slopes",
+          operation);
+    check_slopes(operation, "alibi_slopes_after", options.alibi_slopes_after, batch, heads);
   }
-  biases.slopes_before = spread(options.slopes, batch, heads);
-  biases.slopes_symmetric = options.slopes_after.empty();
-  biases.slopes_after = biases.slopes_symmetric ? biases.slopes_before : spread(options.slopes_after, batch, heads);
-  biases.slopes_per_batch = static_cast<int64_t>(options.slopes.size()) != heads;
+  biases.slopes_before = spread(options.alibi_slopes, batch, heads);
+  biases.slopes_symmetric = options.alibi_slopes_after.empty();
+  biases.slopes_after =
+      biases.slopes_symmetric ? biases.slopes_before : spread(options.alibi_slopes_after, batch, heads);
+  biases.slopes_per_batch = static_cast<int64_t>(options.alibi_slopes.size()) != heads;
 }
 
 constexpr int64_t most_rows_of_table = 1 << 24;
@@ -149,7 +151,8 @@ bool same_or_absent(const std::optional<T>& a, const std::optional<T>& b, const 
 }  // namespace
 
 Biases make_biases(const char* operation, const AttentionOptions& options, int64_t batch, int64_t heads) {
-  const int kinds = (options.slopes.empty() ? 0 : 1) + (options.buckets ? 1 : 0) + (options.bias_by_distance ? 1 : 0);
+  const int kinds =
+      (options.alibi_slopes.empty() ? 0 : 1) + (options.buckets ? 1 : 0) + (options.bias_by_distance ? 1 : 0);
   check(kinds <= 1, "[{}] options has {} of slopes, buckets and bias_by_distance, expected at most one", operation,
         kinds);
   Biases biases;
@@ -173,7 +176,7 @@ bool ReuseBiases::has(const AttentionOptions& options, int64_t batch, int64_t he
     return a.max_distance == b.max_distance && same_table(a.table, b.table);
   };
   return biases_ != nullptr && batch_ == batch && heads_ == heads && options_.causal == options.causal &&
-         options_.slopes == options.slopes && options_.slopes_after == options.slopes_after &&
+         options_.alibi_slopes == options.alibi_slopes && options_.alibi_slopes_after == options.alibi_slopes_after &&
          same_or_absent(options_.buckets, options.buckets, same_buckets) &&
          same_or_absent(options_.bias_by_distance, options.bias_by_distance, same_table);
 }

@@ -74,7 +74,7 @@ KernelState KernelState::restore(const Tensor& lse, const Tensor& blocks) {
   return state;
 }
 
-AttentionStats kernels::count_device_blocks(const KernelState::State& state) {
+AttentionStats kernels::count_device_blocks(const core::StateOf<KernelState>& state) {
   const std::vector<int32_t> words = state.device_blocks.to_ints();
   const size_t third = words.size() / 3;
   AttentionStats stats;
@@ -85,7 +85,8 @@ AttentionStats kernels::count_device_blocks(const KernelState::State& state) {
   return stats;
 }
 
-void kernels::check_blocks(const KernelState::State& state, KernelState::State::Kernel kernel, int64_t query_blocks) {
+void kernels::check_blocks(const core::StateOf<KernelState>& state, core::StateOf<KernelState>::Kernel kernel,
+                           int64_t query_blocks) {
   const bool there = state.device_blocks.defined();
   const int64_t found = there ? state.device_blocks.size(1) : static_cast<int64_t>(state.first_block.size());
   check(!(there || state.is_of(kernel)) || found == query_blocks,

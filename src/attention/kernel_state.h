@@ -7,6 +7,7 @@
 
 #include "alibi/attention.h"
 #include "attention/problem.h"
+#include "core/access.h"
 
 namespace alibi {
 
@@ -51,11 +52,12 @@ struct [[gnu::visibility("hidden")]] KernelState::State {
 namespace kernels {
 
 /// The counts of a forward call on a device. Waits until the call has finished.
-AttentionStats count_device_blocks(const KernelState::State& state);
+AttentionStats count_device_blocks(const core::StateOf<KernelState>& state);
 
 /// Throws Error if the state has blocks of this kernel whose number differs from the problem's query blocks, because it
 /// then belongs to another forward call.
-void check_blocks(const KernelState::State& state, KernelState::State::Kernel kernel, int64_t query_blocks);
+void check_blocks(const core::StateOf<KernelState>& state, core::StateOf<KernelState>::Kernel kernel,
+                  int64_t query_blocks);
 
 }  // namespace kernels
 }  // namespace alibi

@@ -87,18 +87,21 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
 }
 
 void set_options(const char* operation, const AttentionOptions& options, Problem& problem) {
-  check(std::isfinite(options.scale), "[{}] options.scale is {}, expected a finite number", operation, options.scale);
-  problem.scale = options.scale != 0 ? options.scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  check(std::isfinite(options.softmax_scale), "[{}] options.softmax_scale is {}, expected a finite number", operation,
+        options.softmax_scale);
+  problem.scale =
+      options.softmax_scale != 0 ? options.softmax_scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
   constexpr int64_t most_offset = int64_t{1} << 40;
   const int64_t offset = options.query_offset.value_or(0);
   check(-most_offset <= offset && offset <= most_offset, "[{}] options.query_offset is {}, expected at most 2^40",
         operation, offset);
   problem.causal = options.causal;
-  check(options.window >= 0, "[{}] options.window is {}, expected >= 0", operation, options.window);
-  problem.window = std::min(options.window, unbounded);
-  check(options.dropout >= 0 && options.dropout < 1, "[{}] options.dropout is {}, expected 0 <= p < 1", operation,
-        options.dropout);
-  problem.dropout = options.dropout;
+  check(options.sliding_window >= 0, "[{}] options.sliding_window is {}, expected >= 0", operation,
+        options.sliding_window);
+  problem.window = std::min(options.sliding_window, unbounded);
+  check(options.dropout_p >= 0 && options.dropout_p < 1, "[{}] options.dropout_p is {}, expected 0 <= p < 1", operation,
+        options.dropout_p);
+  problem.dropout = options.dropout_p;
   problem.dropout_seed = options.dropout_seed;
   check(options.tolerance >= 0 && options.tolerance < 1, "[{}] options.tolerance is {}, expected 0 <= t < 1", operation,
         options.tolerance);
@@ -193,7 +196,7 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   problem.dk = view_of(dk);
   problem.dv = view_of(dv);
   const Shape lse_shape = {problem.batch, problem.heads, problem.queries};
-  const Tensor& near = state.kernel.state().lse;
+  const Tensor& near = core::state_of(state.kernel).lse;
   for (const Tensor& lse : {state.lse, near}) {
     check(lse.defined() && lse.shape() == lse_shape && lse.dtype() == DType::float32 && lse.contiguous() &&
               lse.device() == problem.device,
@@ -216,7 +219,7 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
     const Tensor& dslopes = *bias_gradients.dslopes;
     const int64_t count = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
     check(!problem.has_table(),
-          "[attention_backward] dslopes is given, but options.slopes is not; set both or "
+          "[attention_backward] dslopes is given, but options.alibi_slopes is not; set both or "
           "neither");
     check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 &&
               dslopes.contiguous() && dslopes.device() == problem.device,

@@ -125,7 +125,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
   gradients.dk.assign(static_cast<size_t>(k.elements()), 0.0);
   gradients.dv.assign(static_cast<size_t>(v.elements()), 0.0);
   gradients.dtable.assign(static_cast<size_t>(biases.rows * problem.heads), 0.0);
-  gradients.dslopes.assign(options.slopes.size(), 0.0);
+  gradients.dslopes.assign(options.alibi_slopes.size(), 0.0);
   const DoubleRows queries{problem.q, problem.dtype, problem.head_dim};
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
   const DoubleRows values{problem.v, problem.dtype, problem.head_dim};

@@ -31,7 +31,7 @@ AttentionInputs AttentionInputs::head(int64_t head) const {
   const int64_t kv_head = head / (q.size(2) / k.size(2));
   AttentionInputs part = {q.slice(2, head, head + 1), k.slice(2, kv_head, kv_head + 1),
                           v.slice(2, kv_head, kv_head + 1), options};
-  for (std::vector<float>* slopes : {&part.options.slopes, &part.options.slopes_after}) {
+  for (std::vector<float>* slopes : {&part.options.alibi_slopes, &part.options.alibi_slopes_after}) {
     if (!slopes->empty()) *slopes = {(*slopes)[static_cast<size_t>(head)]};
   }
   const auto of_head = [head](const Tensor& table) { return table.slice(1, head, head + 1).clone(); };
@@ -55,7 +55,7 @@ void AttentionShape::validate() const {
 
 AttentionOptions attention_options(const AttentionShape& shape, uint64_t seed) {
   AttentionOptions options;
-  if (shape.position == Position::alibi) options.slopes = slopes(static_cast<int>(shape.heads));
+  if (shape.position == Position::alibi) options.alibi_slopes = slopes(static_cast<int>(shape.heads));
   if (shape.position == Position::t5) {
     options.buckets = BucketedBias{normal_tensor({t5_buckets, shape.heads}, seed, 3)};
   }
@@ -98,8 +98,8 @@ void save_inputs(const std::filesystem::path& file, const std::vector<AttentionI
   metadata["format"] = "pt";
   const AttentionOptions& options = layers.front().options;
   metadata["causal"] = options.causal ? "true" : "false";
-  if (!options.slopes.empty()) tensors.push_back({"slopes", as_tensor(options.slopes)});
-  if (!options.slopes_after.empty()) tensors.push_back({"slopes_after", as_tensor(options.slopes_after)});
+  if (!options.alibi_slopes.empty()) tensors.push_back({"slopes", as_tensor(options.alibi_slopes)});
+  if (!options.alibi_slopes_after.empty()) tensors.push_back({"slopes_after", as_tensor(options.alibi_slopes_after)});
   if (options.buckets) {
     tensors.push_back({"t5_table", options.buckets->table.clone()});
     metadata["t5_max_distance"] = fmt::format("{}", options.buckets->max_distance);
@@ -116,8 +116,8 @@ std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
   };
   AttentionOptions options;
   options.causal = metadata("causal") != "false";
-  if (saved.contains("slopes")) options.slopes = saved.load("slopes").to_floats();
-  if (saved.contains("slopes_after")) options.slopes_after = saved.load("slopes_after").to_floats();
+  if (saved.contains("slopes")) options.alibi_slopes = saved.load("slopes").to_floats();
+  if (saved.contains("slopes_after")) options.alibi_slopes_after = saved.load("slopes_after").to_floats();
   if (saved.contains("t5_table")) {
     const int distance = std::atoi(metadata("t5_max_distance").c_str());
     check(distance > 0, "[bench attention] {}: t5_max_distance is '{}', expected a whole number above 0", file.string(),

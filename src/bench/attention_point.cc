@@ -19,7 +19,7 @@ float default_tolerance(DType dtype) { return dtype == DType::bfloat16 ? 0x1p-11
 std::vector<float> AttentionBenchSettings::tolerances_of(DType dtype) const {
   const AttentionOptions options =
       layers.empty() ? attention_options({.heads = 1, .position = shape.position}, seed) : layers.front().options;
-  if (options.slopes.empty() && options.slopes_after.empty()) return {0.0f};
+  if (options.alibi_slopes.empty() && options.alibi_slopes_after.empty()) return {0.0f};
   return tolerances.empty() ? std::vector<float>{0.0f, default_tolerance(dtype)} : tolerances;
 }
 

@@ -57,7 +57,7 @@ Context GenerateBench::filled(int64_t context) {
   Context result(model_, options);
   const int64_t read = std::min(read_once, context);
   model_.next_logits(Tensor::view(ids_.raw(), {1, read}, DType::int32), result);
-  Context::State& state = result.state();
+  core::StateOf<Context>& state = core::state_of(result);
   const int64_t held = std::min(context, std::max(settings_.held, read_once));
   for (KvCache& cache : state.caches) {
     const Tensor k = cache.keys().clone(), v = cache.values().clone();
@@ -95,7 +95,7 @@ std::vector<GeneratePoint> GenerateBench::measure(const std::vector<int64_t>& co
     on_progress(static_cast<double>(points.size()) / count / 3,
                 fmt::format("filling {}", core::format_integer(context)));
     filled_to.push_back(filled(context));
-    points.push_back({.context = context, .held = context - filled_to.back().state().caches.front().begin(0)});
+    points.push_back({.context = context, .held = context - core::state_of(filled_to.back()).caches.front().begin(0)});
   }
   for (Context& context : filled_to) {
     model_.next_logits(one, context);  // allocates the memory that later tokens need

@@ -145,9 +145,10 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
       bias_gradients.dtable = &dtable;
     }
     if (dslopes != nullptr) {
-      check(!settings.slopes.empty(), "[{}] dslopes is given, but options.slopes is not; set both or neither",
-            operation);
-      dslopes_view = Tensor::view(dslopes, {static_cast<int64_t>(settings.slopes.size())}, DType::float32, {}, device);
+      check(!settings.alibi_slopes.empty(),
+            "[{}] dslopes is given, but options.alibi_slopes is not; set both or neither", operation);
+      dslopes_view =
+          Tensor::view(dslopes, {static_cast<int64_t>(settings.alibi_slopes.size())}, DType::float32, {}, device);
       bias_gradients.dslopes = &dslopes_view;
     }
     AttentionState kept = state->state;

@@ -136,8 +136,9 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
   AttentionOptions result;
   if (given == nullptr) return result;
   const alibi_attention_options options = known(operation, *given);
-  result.slopes = to_slopes(operation, "slopes", options.slopes, options.slopes_count, q);
-  result.slopes_after = to_slopes(operation, "slopes_after", options.slopes_after, options.slopes_after_count, q);
+  result.alibi_slopes = to_slopes(operation, "alibi_slopes", options.alibi_slopes, options.alibi_slopes_count, q);
+  result.alibi_slopes_after =
+      to_slopes(operation, "alibi_slopes_after", options.alibi_slopes_after, options.alibi_slopes_after_count, q);
   if (options.buckets != nullptr) {
     constexpr int64_t most = int64_t{1} << 24;
     check(options.num_buckets > 0 && options.num_buckets <= most, "[{}] options.num_buckets is {}, expected 1 to {}",
@@ -151,9 +152,9 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
   }
   result.causal = options.bidirectional == 0;
   if (options.query_offset != ALIBI_LAST_ROWS) result.query_offset = options.query_offset;
-  result.scale = options.scale;
-  result.window = options.window;
-  result.dropout = options.dropout;
+  result.softmax_scale = options.softmax_scale;
+  result.sliding_window = options.sliding_window;
+  result.dropout_p = options.dropout_p;
   result.dropout_seed = options.dropout_seed;
   result.tolerance = options.tolerance;
   result.cu_seqlens_q = to_offsets(operation, "cu_seqlens_q", options.cu_seqlens_q, options.cu_seqlens_q_count);

@@ -19,6 +19,7 @@
 #include "compare/tune.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "model/config_fields.h"
 #include "report/html.h"
 #include "report/summarize.h"
 #include "text/corpus.h"
@@ -42,14 +43,14 @@ std::string utc_now() {
 /// All settings that the results of a run depend on, except its method, seed and training length.
 formats::OrderedJson identity_of(const CompareOptions& options, const TrainingData& data) {
   formats::OrderedJson identity;
-  for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+  for (const formats::Option<TrainOptions>& option : formats::options_of<TrainOptions>) {
     const std::string_view name = option.name;
     if (option.changes_result && name != "train_length" && name != "seed") {
       identity[option.name] = formats::json_of(option.get(options.train));
     }
   }
   identity["preset"] = options.preset;
-  for (const ConfigField& field : options_of<LanguageModelConfig>) {
+  for (const model::ConfigField& field : formats::options_of<LanguageModelConfig>) {
     const OptionValue* given = options.model.find(field.name);
     if (given || !field.default_text)
       identity[field.name] = formats::json_of(given ? *given : training::default_of(field));

@@ -8,6 +8,7 @@
 #include "compare/run.h"
 #include "core/format.h"
 #include "formats/options.h"
+#include "model/config_fields.h"
 #include "train/batches.h"
 
 namespace alibi::comparison {
@@ -20,7 +21,7 @@ std::string model_text(const TransformerConfig& model) {
 }
 
 /// "t5_buckets 32": the values of a field in a method's models at all training lengths.
-std::string field_text(const ConfigField& field, const CompareOptions& options, Position method) {
+std::string field_text(const model::ConfigField& field, const CompareOptions& options, Position method) {
   std::set<std::string> values;
   for (const int64_t length : options.train_lengths) {
     const std::string value = formats::short_text_of(field.get(model_config(options, method, length, nullptr)));
@@ -33,13 +34,13 @@ std::string field_text(const ConfigField& field, const CompareOptions& options, 
 std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
   std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.transformer.embedding.scale);
   const std::set<std::string_view> said = {"layers", "d_model", "heads", "embedding_scale"};
-  for (const ConfigField& field : options_of<LanguageModelConfig>) {
+  for (const model::ConfigField& field : formats::options_of<LanguageModelConfig>) {
     const bool is_news = options.model.find(field.name) && !field.more.position && !said.contains(field.name);
     if (is_news) text += "; " + field_text(field, options, options.positions.front());
   }
   for (const Position method : options.positions) {
     std::vector<std::string> own;
-    for (const ConfigField& field : config_fields()) {
+    for (const model::ConfigField& field : model::config_fields()) {
       if (field.more.position == method) own.push_back(field_text(field, options, method));
     }
     if (!own.empty()) text += fmt::format("; {}: {}", name_of(method), fmt::join(own, ", "));

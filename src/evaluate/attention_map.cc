@@ -47,7 +47,7 @@ void softmax(std::vector<double>& scores) {
 
 double slope_of(const AttentionOptions& options, int64_t head) {
   const auto index = static_cast<size_t>(head);
-  return index < options.slopes.size() ? options.slopes[index] : std::numeric_limits<double>::quiet_NaN();
+  return index < options.alibi_slopes.size() ? options.alibi_slopes[index] : std::numeric_limits<double>::quiet_NaN();
 }
 
 /// Value added to a score at each distance; -infinity for invisible keys.
@@ -115,8 +115,8 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
           return tensor.slice(2, at, at + 1).clone().reshape({length, tensor.size(3)});
         };
         const double usual = 1 / std::sqrt(static_cast<double>(q.size(3)));
-        add_weights(of_head(q, head), of_head(k, head / problem.group()), options.scale > 0 ? options.scale : usual,
-                    biases[index], first, sums[index]);
+        add_weights(of_head(q, head), of_head(k, head / problem.group()),
+                    options.softmax_scale > 0 ? options.softmax_scale : usual, biases[index], first, sums[index]);
       });
       ++layer;
     };

@@ -1,10 +1,10 @@
-// Values of described options (alibi/options.h) as text and as JSON.
+// Values of described options (formats/option.h) as text and as JSON.
 #pragma once
 
 #include <string>
 
-#include "alibi/options.h"
 #include "formats/json.h"
+#include "formats/option.h"
 
 namespace alibi::formats {
 

@@ -203,7 +203,7 @@ AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) co
     options.tolerance = std::max(options.tolerance, 0x1p-11f);
   }
   if (pass.seed && config_.attention.dropout > 0) {
-    options.dropout = config_.attention.dropout;
+    options.dropout_p = config_.attention.dropout;
     options.dropout_seed = core::mix(pass.seed->seed, pass.seed->step, pass.seed->part, static_cast<uint64_t>(layer_));
   }
   return options;

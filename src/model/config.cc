@@ -1,7 +1,7 @@
-#include "alibi/model_options.h"
 #include "core/check.h"
 #include "formats/options.h"
 #include "model/check_config.h"
+#include "model/config_fields.h"
 #include "model/parameters.h"
 #include "model/position.h"
 
@@ -16,7 +16,7 @@ const model::ConfigFields& own_words() {
 
 /// The range of each field by itself.
 void check_ranges(const LanguageModelConfig& config, const model::ConfigFields& fields) {
-  for (const ConfigField& field : config_fields()) {
+  for (const model::ConfigField& field : model::config_fields()) {
     if (!field.belongs_to(config.transformer.position)) continue;
     const OptionValue value = field.get(config);
     const auto* list = std::get_if<std::vector<double>>(&value);

@@ -24,7 +24,7 @@ Context::Context(const LanguageModel& model, const ContextOptions& options) : st
   const TransformerConfig& config = model.config().transformer;
   check(config.attention.causal, "[context] the model is an encoder; a context needs a causal transformer");
   check_device(model);
-  state_->model = &model.state();
+  state_->model = &core::state_of(model);
   state_->config = config;
   state_->options = options;
   state_->dtype = options.cached.value_or(model.precision() == Precision::bf16 ? DType::bfloat16 : DType::float32);
@@ -136,8 +136,8 @@ void model::read(const LanguageModel& model, const Tensor& ids, std::span<Contex
   std::vector<model::Pass*> sequences;
   std::vector<int64_t> begins;
   for (Context* const context : contexts) {
-    Context::State& state = context->state();
-    check(&model.state() == state.model, "[context] it was made for another model");
+    core::StateOf<Context>& state = core::state_of(*context);
+    check(&core::state_of(model) == state.model, "[context] it was made for another model");
     const int64_t begin = state.pass.position;
     check(!end || length <= *end - begin,
           "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
@@ -159,14 +159,14 @@ void model::read(const LanguageModel& model, const Tensor& ids, std::span<Contex
   try {
     for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
       tokens = std::min(most, length - first);
-      for (Context* const context : contexts) context->state().make_room(tokens);
+      for (Context* const context : contexts) core::state_of(*context).make_room(tokens);
       const Tensor piece = ids.slice(1, first, first + tokens);
       const Tensor states = model::hidden(model, batch > 1 && tokens < length ? piece.clone() : piece, pass);
       use(first, states);
       for (model::Pass* const text : sequences) text->position += tokens;
     }
   } catch (...) {
-    for (size_t i = 0; i < contexts.size(); ++i) contexts[i]->state().cut(begins[i]);
+    for (size_t i = 0; i < contexts.size(); ++i) core::state_of(*contexts[i]).cut(begins[i]);
     throw;
   }
   if (batch > 1) sequences.front()->memory = std::move(together.memory);

@@ -10,12 +10,13 @@
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
 #include "attention/decode/eviction.h"
+#include "core/access.h"
 #include "model/pass.h"
 
 namespace alibi {
 
 struct [[gnu::visibility("hidden")]] Context::State {
-  const LanguageModel::State* model = nullptr;  // whose it is: to be compared, not followed
+  const core::StateOf<LanguageModel>* model = nullptr;  // whose it is: to be compared, not followed
   TransformerConfig config;
   ContextOptions options;
   DType dtype = DType::float32;

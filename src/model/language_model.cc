@@ -5,6 +5,7 @@
 #include <numeric>
 #include <span>
 
+#include "core/access.h"
 #include "core/check.h"
 #include "core/together.h"
 #include "model/context_state.h"
@@ -131,13 +132,13 @@ int64_t LanguageModel::parameter_count() const {
 }
 
 Tensor model::hidden(const LanguageModel& model, const Tensor& ids_in, model::Pass& pass) {
-  LanguageModel::State::check_ids(ids_in, "language model");
+  core::StateOf<LanguageModel>::check_ids(ids_in, "language model");
   const Tensor ids = ids_in.to(model.device());
   const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
   Tensor embedded = Tensor::empty({batch * length, width}, DType::float32, model.device());
-  model.state().vocabulary->embed(ids.reshape({batch * length}), embedded);
+  core::state_of(model).vocabulary->embed(ids.reshape({batch * length}), embedded);
   const Tensor x = embedded.reshape({batch, length, width});
-  return model.state().transformer.state().forward(x, model::Keep::nothing, pass);
+  return core::state_of(core::state_of(model).transformer).forward(x, model::Keep::nothing, pass);
 }
 
 float model::slope_factor(const LanguageModel& model, int64_t length) {

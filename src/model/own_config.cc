@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <variant>
 
-#include "alibi/model_options.h"
 #include "alibi/version.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "formats/options.h"
 #include "model/check_config.h"
+#include "model/config_fields.h"
 #include "model/position.h"
 #include "nn/activation.h"
 #include "text/tokenizer_files.h"
@@ -61,7 +61,7 @@ void read_field(const ConfigField& field, const formats::JsonObject& object, Lan
     if (!is_fitted) field.set(config, meant_if_absent(field));
     return;
   }
-  const OptionRange& range = field.range;
+  const formats::OptionRange& range = field.range;
   const double low = range.least.value_or(range.above.value_or(0)),
                high = range.most.value_or(range.below.value_or(1e38));
   OptionValue value = field.get(config);

@@ -76,20 +76,20 @@ class Alibi : public PositionMethod {
   AttentionOptions with_slopes(std::vector<float> slopes) const {
     AttentionOptions options;
     options.tolerance = config_.attention.tolerance;
-    options.slopes = std::move(slopes);
+    options.alibi_slopes = std::move(slopes);
     if (is_symmetric()) return options;
     const auto heads = static_cast<size_t>(config_.attention.heads);
-    const std::vector<float> given = std::move(options.slopes);
-    options.slopes.resize(heads);
-    options.slopes_after.resize(heads);
+    const std::vector<float> given = std::move(options.alibi_slopes);
+    options.alibi_slopes.resize(heads);
+    options.alibi_slopes_after.resize(heads);
     for (size_t h = 0; h < heads; ++h) {
       constexpr float closed = std::numeric_limits<float>::infinity();
       if (has_two_slopes()) {
-        options.slopes[h] = given[2 * h];
-        options.slopes_after[h] = given[2 * h + 1];
+        options.alibi_slopes[h] = given[2 * h];
+        options.alibi_slopes_after[h] = given[2 * h + 1];
       } else {
-        options.slopes[h] = h % 2 == 0 ? given[h] : closed;
-        options.slopes_after[h] = h % 2 == 0 ? closed : given[h];
+        options.alibi_slopes[h] = h % 2 == 0 ? given[h] : closed;
+        options.alibi_slopes_after[h] = h % 2 == 0 ? closed : given[h];
       }
     }
     return options;

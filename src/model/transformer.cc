@@ -30,11 +30,11 @@ std::vector<AttentionOptions> biases_of(const model::PositionMethod& position, c
   std::vector<AttentionOptions> biases = position.biases(distances);
   for (AttentionOptions& bias : biases) {
     bias.causal = config.attention.causal;
-    bias.scale = static_cast<float>(config.attention.softmax_scale);
-    bias.window = config.attention.sliding_window;
+    bias.softmax_scale = static_cast<float>(config.attention.softmax_scale);
+    bias.sliding_window = config.attention.sliding_window;
     if (text.slope_factor == 1) continue;
-    for (float& slope : bias.slopes) slope *= text.slope_factor;
-    for (float& slope : bias.slopes_after) slope *= text.slope_factor;
+    for (float& slope : bias.alibi_slopes) slope *= text.slope_factor;
+    for (float& slope : bias.alibi_slopes_after) slope *= text.slope_factor;
   }
   return biases;
 }
@@ -143,8 +143,8 @@ std::vector<std::vector<float>> model::slopes_of(const model::PositionMethod& po
   const std::vector<AttentionOptions> biases = position.biases(1);
   for (size_t layer = 0; layer < static_cast<size_t>(config.layers); ++layer) {
     const AttentionOptions& bias = biases[biases.size() == 1 ? 0 : layer];
-    all.push_back(bias.slopes);
-    all.back().insert(all.back().end(), bias.slopes_after.begin(), bias.slopes_after.end());
+    all.push_back(bias.alibi_slopes);
+    all.back().insert(all.back().end(), bias.alibi_slopes_after.begin(), bias.alibi_slopes_after.end());
   }
   return all;
 }

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "alibi/transformer.h"
+#include "core/access.h"
 #include "model/block.h"
 #include "model/layers.h"
 #include "model/pass.h"

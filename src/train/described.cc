@@ -7,7 +7,7 @@ namespace {
 
 /// Returns "" if no preset uses the option.
 template <class Options>
-std::string default_among(const Option<Options>& option, const std::vector<Options>& all) {
+std::string default_among(const formats::Option<Options>& option, const std::vector<Options>& all) {
   if (option.automatic) return "auto";
   std::vector<std::string> texts;
   for (const Options& options : all) {
@@ -26,15 +26,15 @@ std::string option_key(std::string_view name) {
   return key;
 }
 
-std::string default_text(const Option<TrainOptions>& option) {
+std::string default_text(const formats::Option<TrainOptions>& option) {
   std::vector<TrainOptions> all;
   for (const std::string& name : preset_names()) all.push_back(training_defaults(name));
   return default_among(option, all);
 }
 
-std::string default_text(const Option<TrainRun>& option) { return default_among(option, {TrainRun()}); }
+std::string default_text(const formats::Option<TrainRun>& option) { return default_among(option, {TrainRun()}); }
 
-std::string default_text(const Option<LanguageModelConfig>& option) {
+std::string default_text(const formats::Option<LanguageModelConfig>& option) {
   return option.default_text ? option.default_text : formats::text_of(default_of(option));
 }
 

@@ -2,12 +2,12 @@
 
 #include <algorithm>
 
-#include "alibi/model_options.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "core/parallel.h"
 #include "core/random.h"
 #include "formats/json.h"
+#include "model/config_fields.h"
 #include "train/described.h"
 
 namespace alibi::training {
@@ -24,7 +24,7 @@ uint64_t hash_of(std::span<const int32_t> tokens) {
 template <class Options>
 formats::OrderedJson options_json(const Options& options) {
   formats::OrderedJson json;
-  for (const Option<Options>& option : options_of<Options>) {
+  for (const formats::Option<Options>& option : formats::options_of<Options>) {
     if (option.changes_result) json[option.name] = formats::json_of(option.get(options));
   }
   return json;
@@ -33,7 +33,7 @@ formats::OrderedJson options_json(const Options& options) {
 formats::OrderedJson model_json(const LanguageModel& model) {
   const LanguageModelConfig& config = model.config();
   formats::OrderedJson json;
-  for (const ConfigField& field : config_fields()) {
+  for (const model::ConfigField& field : model::config_fields()) {
     if (field.changes_result && field.belongs_to(config.transformer.position)) {
       json[field.name] = formats::json_of(field.get(config));
     }
@@ -46,7 +46,7 @@ formats::OrderedJson model_json(const LanguageModel& model) {
 }
 
 /// Whether the field applies to the run's position method. A comparison has several methods.
-bool has_part_in(const ConfigField& field, const formats::Json& identity) {
+bool has_part_in(const model::ConfigField& field, const formats::Json& identity) {
   const auto found = identity.find("position");
   if (found == identity.end() || !found->is_string()) return true;
   const std::optional<Position> method = enum_value<Position>(found->get<std::string>());
@@ -67,15 +67,15 @@ void rename(formats::Json& identity, const OptionList& options) {
 /// that they wrote for values left to the preset or to the training length.
 formats::Json complete(const formats::Json& identity) {
   formats::Json all = formats::Json::parse(options_json(TrainOptions()).dump());
-  for (const ConfigField& field : config_fields()) {
+  for (const model::ConfigField& field : model::config_fields()) {
     if (field.default_text && !field.more.before) continue;
     all[field.name] = formats::json_of(field.more.before.value_or(default_of(field)));
   }
   formats::Json renamed = identity;
-  rename(renamed, options_of<TrainOptions>);
-  rename(renamed, config_fields());
+  rename(renamed, formats::options_of<TrainOptions>);
+  rename(renamed, model::config_fields());
   all.update(renamed);
-  for (const ConfigField& field : config_fields()) {
+  for (const model::ConfigField& field : model::config_fields()) {
     const auto found = all.find(field.name);
     if (field.default_text && !field.more.before && found != all.end() && *found == 0) all.erase(found);
   }
@@ -120,7 +120,7 @@ std::vector<std::string> differences(const formats::OrderedJson& now, const form
   // The identity is converted to text and back, so that numbers are compared as a checkpoint stores them.
   const formats::Json read = formats::Json::parse(now.dump());
   formats::Json ours = complete(read), before = complete(known);
-  for (const ConfigField& field : config_fields()) {
+  for (const model::ConfigField& field : model::config_fields()) {
     if (has_part_in(field, read) && has_part_in(field, known)) continue;
     ours.erase(field.name);
     before.erase(field.name);

@@ -33,8 +33,8 @@ void expect_backward(const AttentionCase& c) {
     if (table_of(c.options).defined()) {
       dtable = Tensor(table_of(c.options).shape());
       bias.dtable = &dtable;
-    } else if (!c.options.slopes.empty()) {
-      dslopes = Tensor({static_cast<int64_t>(c.options.slopes.size())});
+    } else if (!c.options.alibi_slopes.empty()) {
+      dslopes = Tensor({static_cast<int64_t>(c.options.alibi_slopes.size())});
       bias.dslopes = &dslopes;
     }
     t.backward(c.options, bias);
@@ -84,7 +84,7 @@ TEST(AttentionBackward, ScalesOfEitherSign) {
 
 TEST(AttentionBackward, ManyChunksOfQueries) {
   AttentionCase c{.queries = 900, .keys = 900, .heads = 2, .kv_heads = 1, .head_dim = 8};
-  c.options.slopes = slopes(2);
+  c.options.alibi_slopes = slopes(2);
   expect_backward(c);
 }
 
@@ -95,10 +95,10 @@ TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
     AttentionCase c{.batch = 2, .queries = 5, .keys = 6, .heads = 2, .kv_heads = 1, .head_dim = 3};
     c.options.causal = kind != 3 && kind != 5;
     c.options.query_offset = kind == 2 ? 0 : 1;
-    if (kind == 1 || kind == 3) c.options.slopes = {0.5f, 0.25f};
+    if (kind == 1 || kind == 3) c.options.alibi_slopes = {0.5f, 0.25f};
     if (kind == 2) c.options.buckets = random_buckets(2, 6, 4, 5);
     if (kind == 4 || kind == 5) c.options.bias_by_distance = random_bias_by_distance(2, 4, c.options.causal, 7);
-    if (kind != 0) c.options.dropout = 0.25f;
+    if (kind != 0) c.options.dropout_p = 0.25f;
     SCOPED_TRACE(c.name());
     AttentionTensors t(c);
     for (Tensor* input : {&t.q, &t.k, &t.v}) {
@@ -125,8 +125,8 @@ TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
     EXPECT_LE(relative_diff(gradient(t.q.data<float>(), t.q.elements()), expected.dq), 1e-6);
     EXPECT_LE(relative_diff(gradient(t.k.data<float>(), t.k.elements()), expected.dk), 1e-6);
     EXPECT_LE(relative_diff(gradient(t.v.data<float>(), t.v.elements()), expected.dv), 1e-6);
-    if (!c.options.slopes.empty()) {
-      EXPECT_LE(relative_diff(gradient(c.options.slopes.data(), 2), expected.dslopes), 1e-6);
+    if (!c.options.alibi_slopes.empty()) {
+      EXPECT_LE(relative_diff(gradient(c.options.alibi_slopes.data(), 2), expected.dslopes), 1e-6);
     }
     if (Tensor table = table_of(c.options); table.defined()) {
       for (int64_t i = 0; i < table.elements(); ++i) {
@@ -141,7 +141,7 @@ TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
 TEST(AttentionBackward, BiasGradientsAreAdded) {
   const AttentionCase c{.queries = 40, .keys = 40, .heads = 2, .kv_heads = 2};
   AttentionTensors t(c);
-  AttentionOptions options{.slopes = slopes(2)};
+  AttentionOptions options{.alibi_slopes = slopes(2)};
   t.forward(options);
   Tensor once({2}), twice({2});
   t.backward(options, {.dslopes = &once});

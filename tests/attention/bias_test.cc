@@ -11,8 +11,10 @@ namespace {
 using namespace test;
 
 TEST(ReuseBiases, EqualOptionsShareTheirBiases) {
-  const std::vector<AttentionOptions> options = {
-      {}, {.slopes = slopes(4)}, {.buckets = random_buckets(4, 1)}, {.bias_by_distance = random_tensor({9, 4}, 2)}};
+  const std::vector<AttentionOptions> options = {{},
+                                                 {.alibi_slopes = slopes(4)},
+                                                 {.buckets = random_buckets(4, 1)},
+                                                 {.bias_by_distance = random_tensor({9, 4}, 2)}};
   for (const AttentionOptions& one : options) {
     const ReuseBiases reuse;
     const auto first = biases_of("test", one, 2, 4);
@@ -32,10 +34,10 @@ TEST(ReuseBiases, OtherOptionsAndCallsOutsideDoNot) {
     EXPECT_EQ(second->slopes_after, make_biases("test", other, 1, 4).slopes_after);
   };
   const BucketedBias buckets = random_buckets(4, 1);
-  distinct({.slopes = {1, 2, 3, 4}}, {.slopes = {1, 2, 3, 5}});
-  distinct({.slopes = {1, 2, 3, 4}, .causal = false},
-           {.slopes = {1, 2, 3, 4}, .slopes_after = {4, 3, 2, 1}, .causal = false});
-  distinct({.slopes = slopes(4)}, {.buckets = buckets});
+  distinct({.alibi_slopes = {1, 2, 3, 4}}, {.alibi_slopes = {1, 2, 3, 5}});
+  distinct({.alibi_slopes = {1, 2, 3, 4}, .causal = false},
+           {.alibi_slopes = {1, 2, 3, 4}, .alibi_slopes_after = {4, 3, 2, 1}, .causal = false});
+  distinct({.alibi_slopes = slopes(4)}, {.buckets = buckets});
   distinct({.buckets = buckets}, {.buckets = random_buckets(4, 2)});
   distinct({.buckets = buckets}, {.buckets = BucketedBias{buckets.table, 64}});
   distinct({.buckets = buckets}, {.buckets = buckets, .causal = false});

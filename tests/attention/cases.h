@@ -26,9 +26,9 @@ struct AttentionCase {
         "distances {} "
         "dropout {} tolerance {} sequences {} seed {}",
         batch, queries, keys, heads, kv_heads, head_dim, name_of(dtype), options.causal,
-        options.query_offset.value_or(keys - queries), options.window, options.slopes.size(),
-        options.slopes_after.size(), options.buckets.has_value(),
-        options.bias_by_distance ? options.bias_by_distance->size(0) : 0, options.dropout, options.tolerance,
+        options.query_offset.value_or(keys - queries), options.sliding_window, options.alibi_slopes.size(),
+        options.alibi_slopes_after.size(), options.buckets.has_value(),
+        options.bias_by_distance ? options.bias_by_distance->size(0) : 0, options.dropout_p, options.tolerance,
         options.cu_seqlens_q.size(), seed);
   }
 };
@@ -118,8 +118,8 @@ inline std::vector<AttentionCase> cases_of_either_sign() {
   for (const float scale : {-0.5f, -1e-3f, 1e-3f, 2.0f}) {
     for (const DType dtype : {DType::float32, DType::bfloat16}) {
       AttentionCase c{.queries = 70, .keys = 70, .heads = 2, .kv_heads = 2, .head_dim = 16, .dtype = dtype};
-      c.options.slopes = slopes(2);
-      c.options.scale = scale;
+      c.options.alibi_slopes = slopes(2);
+      c.options.softmax_scale = scale;
       cases.push_back(c);
     }
   }

@@ -21,18 +21,20 @@ void random_bias(const core::Random& random, uint64_t& at, AttentionCase& c) {
                                        static_cast<int>(pick(random, at, {20, 64, 128})));
       break;
     case 2:  // a slope for each head of each batch entry
-      for (size_t i = 0; i < heads * static_cast<size_t>(c.batch); ++i) options.slopes.push_back(random.uniform(at++));
+      for (size_t i = 0; i < heads * static_cast<size_t>(c.batch); ++i)
+        options.alibi_slopes.push_back(random.uniform(at++));
       break;
     case 3:  // other slopes after the query, some heads seeing one direction only
-      options.slopes = slopes(static_cast<int>(c.heads));
+      options.alibi_slopes = slopes(static_cast<int>(c.heads));
       if (options.causal) break;
       for (size_t i = 0; i < heads; ++i) {
-        options.slopes_after.push_back(i % 3 == 0 ? std::numeric_limits<float>::infinity() : random.uniform(at++));
-        if (i % 3 == 1) options.slopes[i] = std::numeric_limits<float>::infinity();
+        options.alibi_slopes_after.push_back(i % 3 == 0 ? std::numeric_limits<float>::infinity()
+                                                        : random.uniform(at++));
+        if (i % 3 == 1) options.alibi_slopes[i] = std::numeric_limits<float>::infinity();
       }
       break;
     default:
-      options.slopes = slopes(static_cast<int>(c.heads));
+      options.alibi_slopes = slopes(static_cast<int>(c.heads));
   }
 }
 
@@ -61,8 +63,8 @@ std::vector<AttentionCase> random_cases(int count, uint64_t seed) {
     c.options.causal = random.below(at++, 3) != 0;
     random_bias(random, at, c);
     c.options.query_offset = pick(random, at, {0, 0, 0, 1, 100, c.keys, 100000, -30});
-    c.options.window = pick(random, at, {0, 0, 0, 1, 10, 100});
-    if (random.below(at++, 4) == 0) c.options.scale = 0.3f;
+    c.options.sliding_window = pick(random, at, {0, 0, 0, 1, 10, 100});
+    if (random.below(at++, 4) == 0) c.options.softmax_scale = 0.3f;
     cases.push_back(c);
   }
   return cases;
@@ -72,7 +74,8 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
   const AttentionOptions& options = c.options;
   const std::vector<float> q = t.q.to_floats(), k = t.k.to_floats(), v = t.v.to_floats(), dout = t.dout.to_floats();
   const std::vector<float> table = table_of(options).defined() ? table_of(options).to_floats() : std::vector<float>();
-  const float scale = options.scale != 0 ? options.scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
+  const float scale =
+      options.softmax_scale != 0 ? options.softmax_scale : 1 / std::sqrt(static_cast<float>(c.head_dim));
   std::vector<float> out(q.size()), dq(q.size()), dk(k.size()), dv(v.size());
   const auto dot = [&](const float* a, const float* b) {
     float sum = 0;
@@ -89,8 +92,8 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
       return static_cast<size_t>(((b * c.keys + j) * c.kv_heads + h / (c.heads / c.kv_heads)) * c.head_dim);
     };
     const auto query_at = static_cast<size_t>(row * c.head_dim);
-    const float before = slope_of(options.slopes);
-    const float after = options.slopes_after.empty() ? before : slope_of(options.slopes_after);
+    const float before = slope_of(options.alibi_slopes);
+    const float after = options.alibi_slopes_after.empty() ? before : slope_of(options.alibi_slopes_after);
     const float infinity = std::numeric_limits<float>::infinity();
     const int64_t nearest = std::clamp<int64_t>(options.query_offset.value_or(c.keys - c.queries) + i, 0, c.keys - 1);
     float max = -infinity;
@@ -99,7 +102,7 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
       float& s = p[static_cast<size_t>(j)];
       s = -infinity;
       if (options.causal && distance < 0) continue;
-      if (options.window > 0 && std::abs(distance) >= options.window) continue;
+      if (options.sliding_window > 0 && std::abs(distance) >= options.sliding_window) continue;
       const float slope = distance > 0 ? before : distance < 0 ? after : 0;
       if (slope == infinity) continue;
       s = scale * dot(&q[query_at], &k[key_at(j)]);

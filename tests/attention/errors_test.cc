@@ -65,11 +65,11 @@ TEST(AttentionErrors, Options) {
   const auto bad = [](std::function<void(AttentionOptions&)> change, const std::string& name) {
     expect_forward_error([&](Call& c) { change(c.options); }, {"options." + name});
   };
-  bad([](AttentionOptions& o) { o.slopes = {1, 2, 3}; }, "slopes has 3 values");
-  bad([](AttentionOptions& o) { o.slopes = {1, 2, -3, 4}; }, "slopes[2] is -3");
-  bad([](AttentionOptions& o) { o.slopes = {1, 2, 3, std::nanf("")}; }, "slopes[3]");
-  bad([](AttentionOptions& o) { o.slopes = o.slopes_after = {1, 2, 3, 4}; }, "slopes_after");
-  bad([](AttentionOptions& o) { o.causal = false, o.slopes_after = {1, 2, 3, 4}; }, "slopes_after");
+  bad([](AttentionOptions& o) { o.alibi_slopes = {1, 2, 3}; }, "alibi_slopes has 3 values");
+  bad([](AttentionOptions& o) { o.alibi_slopes = {1, 2, -3, 4}; }, "alibi_slopes[2] is -3");
+  bad([](AttentionOptions& o) { o.alibi_slopes = {1, 2, 3, std::nanf("")}; }, "alibi_slopes[3]");
+  bad([](AttentionOptions& o) { o.alibi_slopes = o.alibi_slopes_after = {1, 2, 3, 4}; }, "alibi_slopes_after");
+  bad([](AttentionOptions& o) { o.causal = false, o.alibi_slopes_after = {1, 2, 3, 4}; }, "alibi_slopes_after");
   bad([](AttentionOptions& o) { o.buckets = random_buckets(3, 1); }, "buckets.table has 3 heads");
   bad([](AttentionOptions& o) { o.buckets = random_buckets(4, 1, 7); }, "buckets.table has 7 buckets");
   bad([](AttentionOptions& o) { o.buckets = random_buckets(4, 1, 32, 16); }, "buckets.max_distance");
@@ -82,15 +82,15 @@ TEST(AttentionErrors, Options) {
         o.causal = false, o.bias_by_distance = Tensor({8, 4});
       },
       "bias_by_distance has 8 rows");
-  bad([](AttentionOptions& o) { o.scale = INFINITY; }, "scale");
-  bad([](AttentionOptions& o) { o.window = -1; }, "window");
-  bad([](AttentionOptions& o) { o.dropout = 1; }, "dropout");
-  bad([](AttentionOptions& o) { o.dropout = std::nanf(""); }, "dropout");
+  bad([](AttentionOptions& o) { o.softmax_scale = INFINITY; }, "softmax_scale");
+  bad([](AttentionOptions& o) { o.sliding_window = -1; }, "sliding_window");
+  bad([](AttentionOptions& o) { o.dropout_p = 1; }, "dropout_p");
+  bad([](AttentionOptions& o) { o.dropout_p = std::nanf(""); }, "dropout_p");
   bad([](AttentionOptions& o) { o.tolerance = -0.5f; }, "tolerance");
   bad([](AttentionOptions& o) { o.query_offset = int64_t{1} << 50; }, "query_offset");
   expect_forward_error(
       [](Call& c) {
-        c.options.slopes = slopes(4);
+        c.options.alibi_slopes = slopes(4);
         c.options.buckets = random_buckets(4, 1);
       },
       {"2 of slopes, buckets and bias_by_distance"});
@@ -119,7 +119,7 @@ TEST(AttentionErrors, PackedSequences) {
 TEST(AttentionErrors, Backward) {
   const auto bad = [](const std::function<void(Call&)>& change, const std::string& word) {
     Call call;
-    call.options.slopes = slopes(4);
+    call.options.alibi_slopes = slopes(4);
     call.tensors.forward(call.options);
     change(call);
     expect_error([&] { call.tensors.backward(call.options); }, {"[attention_backward] ", word});
@@ -141,7 +141,7 @@ TEST(AttentionErrors, Backward) {
   bad([](Call& c) { c.tensors.dq = c.tensors.dout; }, "dq shares memory with dout");
   bad([](Call& c) { c.tensors.dv = c.tensors.dk; }, "dv shares memory with dk");
   Call call;
-  call.options.slopes = slopes(4);
+  call.options.alibi_slopes = slopes(4);
   call.tensors.forward(call.options);
   Tensor wrong({3});
   expect_error([&] { call.tensors.backward(call.options, {.dslopes = &wrong}); }, {"dslopes has shape [3]"});

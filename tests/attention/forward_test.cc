@@ -46,7 +46,7 @@ TEST(AttentionForward, EveryLengthAroundTheBlocks) {
   for (const int64_t length : {1, 2, 15, 16, 17, 47, 48, 49, 63, 64, 65, 95, 97, 127, 129, 192, 193, 257}) {
     for (const bool causal : {true, false}) {
       AttentionCase c{.queries = length, .keys = length, .heads = 2, .kv_heads = 2, .head_dim = 16};
-      c.options.slopes = slopes(2);
+      c.options.alibi_slopes = slopes(2);
       c.options.causal = causal;
       expect_forward(c);
     }
@@ -58,7 +58,7 @@ TEST(AttentionForward, WindowsThatEndInTheCornerOfATile) {
   for (const int64_t window : {1, 15, 46, 47, 48, 63, 79, 95, 111, 127, 143, 144}) {
     for (const bool causal : {true, false}) {
       AttentionCase c{.queries = 200, .keys = 200, .head_dim = 8};
-      c.options.window = window;
+      c.options.sliding_window = window;
       c.options.causal = causal;
       expect_forward(c);
     }
@@ -69,7 +69,7 @@ TEST(AttentionForward, WeightsAreRightToTheirLastPlaces) {
   // Two keys whose values differ: the ratio of the outputs is one exponential.
   constexpr int64_t queries = 400;
   AttentionCase c{.queries = queries, .keys = 2, .head_dim = 2};
-  c.options = {.causal = false, .scale = 1};
+  c.options = {.causal = false, .softmax_scale = 1};
   AttentionTensors t(c);
   t.k.fill(0);
   t.v.fill(0);
@@ -126,14 +126,14 @@ TEST(AttentionForward, ScalesOfEitherSign) {
 
 TEST(AttentionForward, LargeScoresStayFinite) {
   AttentionCase c{.queries = 100, .keys = 100, .heads = 2, .kv_heads = 2, .head_dim = 64, .input_scale = 30};
-  c.options.slopes = {0.5f, 0.01f};
+  c.options.alibi_slopes = {0.5f, 0.01f};
   expect_forward(c);
 }
 
 TEST(AttentionForward, ShiftInvariance) {
   // The published form adds m * j to every row; softmax sees no difference to -m * (i - j).
   const AttentionCase c{.batch = 2, .queries = 130, .keys = 130, .heads = 3, .kv_heads = 3, .head_dim = 16};
-  AttentionOptions options{.slopes = slopes(3)};
+  AttentionOptions options{.alibi_slopes = slopes(3)};
   AttentionTensors t(c);
   for_each_isa([&] {
     t.forward(options);
@@ -146,7 +146,7 @@ TEST(AttentionForward, ShiftInvariance) {
           std::vector<double> p;
           double sum = 0;
           for (int64_t j = 0; j <= i; ++j) {
-            double s = static_cast<double>(options.slopes[static_cast<size_t>(h)]) * static_cast<double>(j - 129);
+            double s = static_cast<double>(options.alibi_slopes[static_cast<size_t>(h)]) * static_cast<double>(j - 129);
             for (size_t n = 0; n < 16; ++n) s += q[at(i) + n] * k[at(j) + n] / 4;
             p.push_back(std::exp(s));
             sum += p.back();
@@ -164,7 +164,7 @@ TEST(AttentionForward, ShiftInvariance) {
 TEST(AttentionForward, QueriesFarBeyondTheKeysKeepTheirPrecision) {
   // At a distance of a million the bias is 250,000 nats; only its differences may matter.
   AttentionCase c{.queries = 60, .keys = 200, .heads = 4, .kv_heads = 4, .head_dim = 32};
-  c.options.slopes = slopes(4);
+  c.options.alibi_slopes = slopes(4);
   for (const int64_t offset : {int64_t{1000000}, int64_t{-1000000}, int64_t{1} << 35}) {
     c.options.query_offset = offset;
     c.options.causal = offset > 0;
@@ -204,7 +204,7 @@ TEST(AttentionForward, NothingThatIsMaskedReachesTheResult) {
       AttentionTensors clean(c), bad(c);
       bad.k.slice(1, 70, 100).fill(poison);
       bad.v.slice(1, 70, 100).fill(poison);
-      AttentionOptions options{.slopes = slopes(2)};
+      AttentionOptions options{.alibi_slopes = slopes(2)};
       clean.forward(options);
       clean.backward(options);
       bad.forward(options);

@@ -39,13 +39,13 @@ void expect_equal(const Part& found, const Part& expected, double tolerance) {
 }
 
 std::vector<AttentionOptions> all_options() {
-  AttentionOptions linear{.slopes = slopes(4)};
+  AttentionOptions linear{.alibi_slopes = slopes(4)};
   AttentionOptions both = linear;
   both.causal = false;
-  both.slopes_after = {0.3f, 0.2f, 0.1f, 0.0f};
+  both.alibi_slopes_after = {0.3f, 0.2f, 0.1f, 0.0f};
   AttentionOptions buckets{.buckets = BucketedBias{random_tensor({32, 4}, 7), 128}};
   AttentionOptions windowed = linear;
-  windowed.window = 50;
+  windowed.sliding_window = 50;
   return {{}, linear, both, buckets, windowed};
 }
 
@@ -67,13 +67,13 @@ TEST(Merge, ManyPartsOfDifferentOrigin) {
   // Far keys by attention, near keys by decoding from a cache that holds only those.
   const Tensor q = random_tensor({1, 2, 4, 16}, 1);
   const Tensor k = random_tensor({1, 300, 2, 16}, 2), v = random_tensor({1, 300, 2, 16}, 3);
-  const AttentionOptions options{.slopes = slopes(4), .query_offset = 298};
+  const AttentionOptions options{.alibi_slopes = slopes(4), .query_offset = 298};
   const Part whole = attend(q, k, v, options);
   KvCache cache(1, 2, 16);
   cache.append(k.slice(1, 200, 300), v.slice(1, 200, 300));
   Part near{Tensor::empty(q.shape()), {}};
   AttentionState state;
-  attention_decode(q, cache, {.slopes = slopes(4)}, near.out, &state);
+  attention_decode(q, cache, {.alibi_slopes = slopes(4)}, near.out, &state);
   near.lse = state.lse;
   const Part middle = attend_part(q, k, v, options, 90, 200), far = attend_part(q, k, v, options, 0, 90);
   expect_equal(merged(merged(far, middle), near), whole, 3e-6);
@@ -84,7 +84,8 @@ TEST(Merge, LogSumExpHoldsAtFarDistances) {
   // The parts' log-sum-exps are thousands apart, the result is the near part's.
   const Tensor q = random_tensor({1, 1, 1, 16}, 1);
   const Tensor k = random_tensor({1, 128, 1, 16}, 2), v = random_tensor({1, 128, 1, 16}, 3);
-  const AttentionOptions far{.slopes = {0.5f}, .query_offset = 1 << 20}, near{.slopes = {0.5f}, .query_offset = 127};
+  const AttentionOptions far{.alibi_slopes = {0.5f}, .query_offset = 1 << 20},
+      near{.alibi_slopes = {0.5f}, .query_offset = 127};
   const Part a = attend(q, k, v, far), b = attend(q, k, v, near);
   EXPECT_TRUE(std::abs(doubles(a.lse)[0] - doubles(b.lse)[0] + 0.5 * ((1 << 20) - 127)) <= 0.05);
   const Part both = merged(a, b);
@@ -108,7 +109,7 @@ TEST(Merge, PartsWithoutKeysTakeNoShare) {
 TEST(Merge, InPlaceAndInBfloat16) {
   const Tensor q = random_tensor({1, 40, 2, 8}, 1);
   const Tensor k = random_tensor({1, 40, 2, 8}, 2), v = random_tensor({1, 40, 2, 8}, 3);
-  const AttentionOptions options{.slopes = slopes(2)};
+  const AttentionOptions options{.alibi_slopes = slopes(2)};
   const Part whole = attend(q, k, v, options);
   Part a = attend_part(q, k, v, options, 0, 20);
   const Part b = attend_part(q, k, v, options, 20, 40);
@@ -143,7 +144,7 @@ TEST(Merge, TheCallersTreatmentOfDenormalsDoesNotShow) {
   // Values near the smallest normal number, 1.2e-38, so that results are on both sides of it.
   const Tensor q = random_tensor({1, 40, 2, 16}, 1), k = random_tensor({1, 200, 2, 16}, 2);
   const Tensor v = random_tensor({1, 200, 2, 16}, 3, 3e-38f);
-  const AttentionOptions options{.slopes = slopes(2), .tolerance = 0x1p-11f};
+  const AttentionOptions options{.alibi_slopes = slopes(2), .tolerance = 0x1p-11f};
   const Part a = attend_part(q, k, v, options, 0, 170), b = attend_part(q, k, v, options, 170, 200);
   expect_same_bits_under_any_setting([&] {
     const Part whole = merged(a, b);

@@ -31,7 +31,7 @@ void expect_reference(const AttentionCase& c) {
 TEST(AttentionDropout, ForwardAndBackwardSeeTheReferencesMask) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     AttentionCase c{.batch = 2, .queries = 97, .keys = 130, .heads = 4, .kv_heads = 2, .head_dim = 20, .dtype = dtype};
-    c.options = {.slopes = slopes(4), .query_offset = 33, .dropout = 0.3f, .dropout_seed = 17};
+    c.options = {.alibi_slopes = slopes(4), .query_offset = 33, .dropout_p = 0.3f, .dropout_seed = 17};
     expect_reference(c);
   }
 }
@@ -60,13 +60,13 @@ TEST(AttentionDropout, SeedHeadAndBatchMatter) {
   AttentionCase c{.batch = 2, .queries = 60, .keys = 60, .heads = 2, .kv_heads = 2};
   AttentionTensors t(c);
   for (Tensor* input : {&t.q, &t.k, &t.v}) input->fill(1);  // all rows alike: outputs differ by the mask alone
-  t.forward({.causal = false, .dropout = 0.5f, .dropout_seed = 1});
+  t.forward({.causal = false, .dropout_p = 0.5f, .dropout_seed = 1});
   const Tensor first = t.out.clone();
-  t.forward({.causal = false, .dropout = 0.5f, .dropout_seed = 1});
+  t.forward({.causal = false, .dropout_p = 0.5f, .dropout_seed = 1});
   EXPECT_TRUE(same_bits(first, t.out));
   EXPECT_FALSE(same_bits(first.slice(0, 0, 1), first.slice(0, 1, 2)));
   EXPECT_FALSE(same_bits(first.slice(2, 0, 1), first.slice(2, 1, 2)));
-  t.forward({.causal = false, .dropout = 0.5f, .dropout_seed = 2});
+  t.forward({.causal = false, .dropout_p = 0.5f, .dropout_seed = 2});
   EXPECT_FALSE(same_bits(first, t.out));
 }
 
@@ -75,7 +75,7 @@ TEST(AttentionPacked, EqualsSeparateCalls) {
   AttentionCase c{.queries = 243, .keys = 321, .heads = 4, .kv_heads = 2, .head_dim = 16};
   for (const bool causal : {true, false}) {
     AttentionTensors packed(c), separate(c);
-    AttentionOptions options{.slopes = slopes(4), .causal = causal, .tolerance = causal ? 0x1p-24f : 0.0f};
+    AttentionOptions options{.alibi_slopes = slopes(4), .causal = causal, .tolerance = causal ? 0x1p-24f : 0.0f};
     AttentionOptions packed_options = options;
     packed_options.cu_seqlens_q = q_offsets;
     packed_options.cu_seqlens_k = k_offsets;
@@ -109,7 +109,7 @@ TEST(AttentionPacked, EqualsSeparateCalls) {
 TEST(AttentionPacked, DropsWhatTheReferenceDrops) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     AttentionCase c{.queries = 200, .keys = 230, .heads = 4, .kv_heads = 2, .head_dim = 16, .dtype = dtype};
-    c.options = {.slopes = slopes(4), .dropout = 0.3f, .dropout_seed = 5};
+    c.options = {.alibi_slopes = slopes(4), .dropout_p = 0.3f, .dropout_seed = 5};
     c.options.cu_seqlens_q = {0, 33, 70, 103, 200};
     c.options.cu_seqlens_k = {0, 35, 94, 129, 230};
     expect_reference(c);
@@ -124,7 +124,7 @@ TEST(AttentionGroups, EqualRepeatedHeads) {
     repeated.k.slice(2, head, head + 1).copy_from(t.k.slice(2, head / 4, head / 4 + 1));
     repeated.v.slice(2, head, head + 1).copy_from(t.v.slice(2, head / 4, head / 4 + 1));
   }
-  const AttentionOptions options{.slopes = slopes(12)};
+  const AttentionOptions options{.alibi_slopes = slopes(12)};
   t.forward(options);
   repeated.forward(options);
   EXPECT_TRUE(same_bits(t.out, repeated.out));
@@ -156,7 +156,7 @@ TEST(AttentionViews, NothingOutsideOfAViewIsReadOrWritten) {
     for (const int64_t head_dim : {16, 20, 33}) {
       AttentionCase c{
           .batch = 2, .queries = 70, .keys = 83, .heads = 4, .kv_heads = 2, .head_dim = head_dim, .dtype = dtype};
-      c.options = {.slopes = slopes(4), .query_offset = 13, .tolerance = 0x1p-24f};
+      c.options = {.alibi_slopes = slopes(4), .query_offset = 13, .tolerance = 0x1p-24f};
       for_each_isa([&] {
         AttentionTensors plain(c), views(c);
         Tensor around[8];
@@ -182,7 +182,7 @@ TEST(AttentionThreads, TheSameBitsAtAnyNumber) {
     for (const float tolerance : {0.0f, 0x1p-24f}) {
       AttentionCase c{
           .batch = 1, .queries = 500, .keys = 500, .heads = 4, .kv_heads = 2, .head_dim = 32, .dtype = dtype};
-      c.options = {.slopes = slopes(4), .dropout = 0.1f, .tolerance = tolerance};
+      c.options = {.alibi_slopes = slopes(4), .dropout_p = 0.1f, .tolerance = tolerance};
       AttentionTensors t(c);
       expect_same_bits_at_any_thread_count([&] {
         Tensor dslopes({4});

@@ -14,7 +14,7 @@ TEST(AttentionScale, SampledRowsAtLength131072) {
   // Only a few queries at the end of a long context: their arithmetic is the same as with all queries.
   constexpr int64_t length = 131072, queries = 3;
   AttentionCase c{.queries = queries, .keys = length, .heads = 3, .kv_heads = 1, .head_dim = 16};
-  c.options = {.slopes = {0.5f, 0x1p-8f, 0x1p-16f}, .query_offset = length - queries};
+  c.options = {.alibi_slopes = {0.5f, 0x1p-8f, 0x1p-16f}, .query_offset = length - queries};
   AttentionTensors t(c);
   std::vector<double> out, lse;
   attention_reference(t.q, t.k, t.v, c.options, out, &lse);
@@ -32,7 +32,7 @@ TEST(AttentionScale, WeightsAtAMillionPositions) {
   // weighted mean over all keys. A weight is exp(score - lse), so the error of lse is the weights' relative error.
   constexpr int64_t length = 1 << 20;
   AttentionCase c{.queries = 1, .keys = length, .heads = 2, .kv_heads = 1, .head_dim = 1};
-  c.options = {.slopes = {0, 0x1p-18f}, .query_offset = length - 1};
+  c.options = {.alibi_slopes = {0, 0x1p-18f}, .query_offset = length - 1};
   AttentionTensors t(c);
   t.k.fill(0);
   for (int64_t j = 0; j < length; ++j)
@@ -48,7 +48,7 @@ TEST(AttentionScale, SumsOfEqualTermsDoNotDrift) {
   // After a first key of weight 1 every other one adds the same odd number, whose rounding has always the same sign.
   constexpr int64_t length = 1 << 19;
   AttentionCase c{.queries = 1, .keys = length, .head_dim = 1};
-  c.options = {.query_offset = length - 1, .scale = 1};
+  c.options = {.query_offset = length - 1, .softmax_scale = 1};
   AttentionTensors t(c);
   t.q.fill(1);
   t.k.fill(-1.1f);
@@ -68,7 +68,7 @@ TEST(AttentionScale, MemoryGrowsWithLength) {
     std::vector<double> peaks;
     for (const int64_t length : {2048, 4096}) {
       AttentionCase c{.queries = length, .keys = length, .heads = 2, .kv_heads = 2, .head_dim = 16};
-      c.options = {.slopes = {0.5f, 0.0625f}, .tolerance = tolerance};
+      c.options = {.alibi_slopes = {0.5f, 0.0625f}, .tolerance = tolerance};
       AttentionTensors t(c);
       t.forward(c.options);  // workspaces of the threads
       reset_peak_tensor_bytes();

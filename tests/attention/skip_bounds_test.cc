@@ -133,8 +133,8 @@ TEST(AttentionSkipBounds, AreAtLeastTheExactValues) {
         for (int64_t i = 0; i < t.k.elements(); ++i) {
           t.k.data<float>()[i] = kind.value(t.k.data<float>()[i], i / 32, i % 16);
         }
-        const AttentionOptions options{.slopes = {0.5f, 1e-3f, 0, 30},
-                                       .slopes_after = {0.1f, 1e-40f, 1e20f, 2},
+        const AttentionOptions options{.alibi_slopes = {0.5f, 1e-3f, 0, 30},
+                                       .alibi_slopes_after = {0.1f, 1e-40f, 1e20f, 2},
                                        .causal = false,
                                        .tolerance = 0x1p-24f};
         const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, options);
@@ -154,8 +154,8 @@ TEST(AttentionSkipBounds, AreAtLeastTheExactValues) {
           }
           const auto slope = [](float natural) { return static_cast<Exact>(natural) * exact_log2e; };
           const auto at = static_cast<size_t>(head);
-          const Side before{found, true, slope(options.slopes[at]), norms, radii};
-          const Side after{found, false, slope(options.slopes_after[at]), norms, radii};
+          const Side before{found, true, slope(options.alibi_slopes[at]), norms, radii};
+          const Side after{found, false, slope(options.alibi_slopes_after[at]), norms, radii};
           for (int64_t block = 0; block <= 4; ++block) {
             for (const Side* side : {&before, &after}) ASSERT_NO_FATAL_FAILURE(side->check(block)) << "head " << head;
           }
@@ -170,7 +170,7 @@ TEST(AttentionSkipBounds, TheBudgetIsLessThanTheTolerance) {
   AttentionTensors t({.queries = 4, .keys = 4});
   for (const float tolerance : {0x1p-24f, 0.01f, 0.9f}) {
     for (const bool causal : {true, false}) {
-      const AttentionOptions options{.slopes = {1}, .causal = causal, .tolerance = tolerance};
+      const AttentionOptions options{.alibi_slopes = {1}, .causal = causal, .tolerance = tolerance};
       const float budget = kernels::skip_budget(kernels::make_problem("test", t.q, t.k, t.v, t.out, options));
       const double all = static_cast<double>(tolerance) / (causal ? 1 : 2);  // each direction may use half
       EXPECT_NEAR(static_cast<double>(budget) / all, 1 - 0x1p-9, 1e-6);
@@ -186,14 +186,14 @@ TEST(AttentionSkipBounds, OfOneBlockAreAtLeastTheExactSum) {
       AttentionTensors t({.queries = 40, .keys = keys, .heads = heads, .kv_heads = 1, .input_scale = scale});
       AttentionOptions options{.causal = false, .tolerance = 0x1p-24f};
       for (int64_t head = 0; head < heads; ++head)
-        options.slopes.push_back(0.01f * std::pow(1.14f, static_cast<float>(head)));
+        options.alibi_slopes.push_back(0.01f * std::pow(1.14f, static_cast<float>(head)));
       const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, options);
       kernels::WeightBounds bounds(problem, kernels::key_rows);
       for (const int64_t block : {0, 1}) {
         kernels::measure_keys(problem, 0, 0, block, bounds);
         for (int64_t head = 0; head < heads; ++head) {
           const kernels::WeightBounds::Head found = bounds.head(0, head);
-          const Exact slope = static_cast<Exact>(options.slopes[static_cast<size_t>(head)]) * exact_log2e;
+          const Exact slope = static_cast<Exact>(options.alibi_slopes[static_cast<size_t>(head)]) * exact_log2e;
           for (size_t e = 0; e < kernels::WeightBounds::levels; ++e) {
             std::vector<Exact> before, from;
             for (int64_t y = 0; y < std::min(kernels::key_rows, keys - block * kernels::key_rows); ++y) {
@@ -203,7 +203,7 @@ TEST(AttentionSkipBounds, OfOneBlockAreAtLeastTheExactSum) {
               from.push_back(score - slope * static_cast<Exact>(y));
             }
             SCOPED_TRACE(fmt::format("keys of {}, slope {}, block {}, level {}", scale,
-                                     options.slopes[static_cast<size_t>(head)], block, e));
+                                     options.alibi_slopes[static_cast<size_t>(head)], block, e));
             ASSERT_GE(static_cast<Exact>(bounds.block_before(0, head, block)[e]), exact_log2_sum(before));
             ASSERT_GE(static_cast<Exact>(bounds.block_from(0, head, block)[e]), exact_log2_sum(from));
           }
@@ -217,7 +217,7 @@ TEST(AttentionSkipBounds, OfOneBlockAreAtLeastTheExactSum) {
 TEST(AttentionSkipBounds, SumsOverBlocksAreRoundedUp) {
   constexpr int64_t blocks = 40, rows = 64;
   AttentionTensors t({.queries = 1, .keys = blocks * rows, .heads = 4, .kv_heads = 1});
-  const AttentionOptions options{.slopes = {0.5f, 1e-3f, 0, 30}, .causal = false, .tolerance = 0x1p-24f};
+  const AttentionOptions options{.alibi_slopes = {0.5f, 1e-3f, 0, 30}, .causal = false, .tolerance = 0x1p-24f};
   const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, options);
   const core::Random random(7);
   uint64_t drawn = 0;
@@ -241,7 +241,7 @@ TEST(AttentionSkipBounds, SumsOverBlocksAreRoundedUp) {
     bounds.accumulate();
     for (int64_t head = 0; head < 4; ++head) {
       const kernels::WeightBounds::Head found = bounds.head(0, head);
-      const Exact farther = static_cast<Exact>(options.slopes[static_cast<size_t>(head)]) * exact_log2e * rows;
+      const Exact farther = static_cast<Exact>(options.alibi_slopes[static_cast<size_t>(head)]) * exact_log2e * rows;
       for (size_t e = 0; e < kernels::WeightBounds::levels; ++e) {
         for (int64_t edge = 1; edge < blocks; ++edge) {
           std::vector<Exact> before, from;

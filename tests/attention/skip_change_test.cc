@@ -62,8 +62,8 @@ template <class Visit>
 void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kernels::Problem& problem,
                   const Visit& visit) {
   const KernelState kept = KernelState::restore(t.state.lse, t.state.kernel.saved_blocks());
-  const KernelState::State& state = kept.state();
-  const bool amx = state.kernel == KernelState::State::Kernel::amx, cuda = t.q.device() == Device::cuda;
+  const core::StateOf<KernelState>& state = core::state_of(kept);
+  const bool amx = state.kernel == core::StateOf<KernelState>::Kernel::amx, cuda = t.q.device() == Device::cuda;
   const int64_t query_rows = cuda ? kernels::cuda::tile_rows(c.head_dim) : amx ? 32 : kernels::query_rows;
   const int64_t key_rows = cuda ? kernels::cuda::block_keys : amx ? 32 : kernels::key_rows;
   const int64_t blocks = (c.queries + query_rows - 1) / query_rows;
@@ -114,7 +114,7 @@ SkipChange skip_change(const AttentionCase& c, AttentionTensors& t, float tolera
   const kernels::Problem problem = kernels::make_problem("test", t.q, t.k, t.v, t.out, c.options);
   const Outcome all = both_passes(c, t, 0), some = both_passes(c, t, tolerance);
   const auto tol = static_cast<double>(tolerance), scale = std::abs(static_cast<double>(problem.scale));
-  const double kept = 1 / (1 - static_cast<double>(c.options.dropout));
+  const double kept = 1 / (1 - static_cast<double>(c.options.dropout_p));
   const std::vector<double> q = doubles(t.q), dout = doubles(t.dout);
   const std::vector<double> dout_change = difference(t.out, all.out), dq_change = difference(t.dq, all.dq);
   const double value = kept * largest_norm(doubles(t.v), c.head_dim), key = largest_norm(doubles(t.k), c.head_dim);
@@ -170,7 +170,7 @@ TEST(AttentionSkipChange, EveryRowMayDropTheSameKey) {
   constexpr int64_t key = 63, length = 4096 + key + 1;
   constexpr float tolerance = 0x1p-10f;
   AttentionCase c{.queries = length, .keys = length};
-  c.options.slopes = {1};
+  c.options.alibi_slopes = {1};
   AttentionTensors t(c);
   t.q.fill(0);
   t.k.fill(0);
@@ -182,7 +182,7 @@ TEST(AttentionSkipChange, EveryRowMayDropTheSameKey) {
   const SkipChange change = skip_change(c, t, tolerance, 1e-6);
   EXPECT_LE(change.worst(), 1) << change.name();
   EXPECT_GT(change.dropped, 1) << "the case is to drop more than a whole weight: " << change.name();
-  c.options.dropout = 0.5f;
+  c.options.dropout_p = 0.5f;
   EXPECT_LE(skip_change(c, t, tolerance, 1e-6).worst(), 1);
 }
 
@@ -191,7 +191,7 @@ TEST(AttentionSkipChange, AFarVisitedKeyMovesTheGradientOfTheSlope) {
   constexpr int64_t position = 16032;
   constexpr float tolerance = 0.01f;
   AttentionCase c{.queries = 1, .keys = position + 200};
-  c.options = {.slopes = {0.5f}, .slopes_after = {0.16f}, .causal = false, .query_offset = position};
+  c.options = {.alibi_slopes = {0.5f}, .alibi_slopes_after = {0.16f}, .causal = false, .query_offset = position};
   AttentionTensors t(c);
   t.q.fill(0);
   t.q.data<float>()[0] = position / 2;
@@ -212,7 +212,7 @@ TEST(AttentionSkipChange, QueriesFarLongerThanATypicalOne) {
   // kept bound says. Here they are one of a block, all of a block, and the last third.
   constexpr float tolerance = 0x1p-10f;
   AttentionCase c{.queries = 480, .keys = 480, .heads = 2, .kv_heads = 1};
-  c.options.slopes = {0.5f, 0.1f};
+  c.options.alibi_slopes = {0.5f, 0.1f};
   double skipped = 0;
   for (const float factor : {10.0f, 30.0f, 100.0f, 1000.0f}) {
     for (const auto& [begin, end] : {std::pair{470, 471}, {432, 480}, {320, 480}}) {
@@ -234,7 +234,7 @@ TEST(AttentionSkipChange, NoRoundingTurnsADecision) {
   constexpr float tolerance = 0.01f;
   for (const int64_t keys : {6463, 6464, 6465, 6500, 6600}) {
     AttentionCase c{.queries = 1, .keys = keys, .heads = 2, .kv_heads = 1};
-    c.options.slopes = {0, 0.5f};  // the rule is asked if any head has a slope
+    c.options.alibi_slopes = {0, 0.5f};  // the rule is asked if any head has a slope
     AttentionTensors t(c);
     t.k.fill(0);
     for_each_isa([&] {

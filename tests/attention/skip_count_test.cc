@@ -35,7 +35,7 @@ AttentionTensors tensors_of(const Uniform& u, DType dtype = DType::float32) {
 }
 
 AttentionOptions options_of(const Uniform& u) {
-  return {.slopes = {u.slope}, .causal = u.causal, .tolerance = u.tolerance};
+  return {.alibi_slopes = {u.slope}, .causal = u.causal, .tolerance = u.tolerance};
 }
 
 /// The rule for the vector kernels' blocks (src/attention/skip.h, with the roundings of skip-inl.h). All keys are equal
@@ -271,7 +271,7 @@ TEST(DecodeSkipCounts, AreWhatTheBudgetPaysFor) {
         Tensor out = Tensor::empty(q.shape());
         AttentionState state;
         const AttentionOptions options{
-            .slopes = {slope}, .causal = causal, .query_offset = position, .tolerance = tolerance};
+            .alibi_slopes = {slope}, .causal = causal, .query_offset = position, .tolerance = tolerance};
         attention_decode(q, cache, options, out, &state);
         EXPECT_EQ(state.stats.blocks_visited, (end + block - 1) / block - begin / block);
       }

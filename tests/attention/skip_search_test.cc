@@ -26,13 +26,13 @@ class Search {
     c.queries = chance(0.3) ? c.keys : integer(32, 100);
     c.seed = static_cast<uint64_t>(integer(1, 1000));
     c.input_scale = static_cast<float>(std::exp(uniform(-3, 1)));
-    for (int64_t head = 0; head < c.heads; ++head) c.options.slopes.push_back(slope());
-    if (c.options.slopes[0] == 0) c.options.slopes[1] = 0.1f;  // else the rule is not asked
+    for (int64_t head = 0; head < c.heads; ++head) c.options.alibi_slopes.push_back(slope());
+    if (c.options.alibi_slopes[0] == 0) c.options.alibi_slopes[1] = 0.1f;  // else the rule is not asked
     c.options.causal = chance(0.6);
-    if (!c.options.causal && chance(0.5)) c.options.slopes_after = {slope(), slope()};
+    if (!c.options.causal && chance(0.5)) c.options.alibi_slopes_after = {slope(), slope()};
     if (chance(0.5)) c.options.query_offset = integer(0, c.keys - c.queries);
-    if (chance(0.2)) c.options.window = integer(50, 400);
-    if (chance(0.2)) c.options.scale = static_cast<float>(uniform(-1, 1));
+    if (chance(0.2)) c.options.sliding_window = integer(50, 400);
+    if (chance(0.2)) c.options.softmax_scale = static_cast<float>(uniform(-1, 1));
     return c;
   }
 

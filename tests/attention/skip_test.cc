@@ -42,7 +42,7 @@ double visited_share(const AttentionCase& c, AttentionTensors& t, float toleranc
 
 AttentionCase long_case(int64_t length, bool causal = true) {
   AttentionCase c{.queries = length, .keys = length, .heads = 4, .kv_heads = 2, .head_dim = 16};
-  c.options = {.slopes = {0.5f, 0.25f, 0.125f, 0.0625f}, .causal = causal};
+  c.options = {.alibi_slopes = {0.5f, 0.25f, 0.125f, 0.0625f}, .causal = causal};
   return c;
 }
 
@@ -70,7 +70,7 @@ TEST(AttentionSkip, HoldsOnEveryInstructionSetAndDataType) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     AttentionCase c = long_case(700, false);
     c.dtype = dtype;
-    c.options.slopes_after = {0.3f, std::numeric_limits<float>::infinity(), 0.5f, 1.0f};
+    c.options.alibi_slopes_after = {0.3f, std::numeric_limits<float>::infinity(), 0.5f, 1.0f};
     AttentionTensors t(c);
     for_each_isa([&] { EXPECT_LT(visited_share(c, t, dtype == DType::float32 ? 0x1p-24f : 0x1p-11f), 0.8); });
   }
@@ -118,7 +118,7 @@ TEST(AttentionSkip, AdversarialInputs) {
       {"values that are huge far away", [&](AttentionTensors& t, AttentionOptions&) { scale_row(t.v, 2, 1e6f); }},
       {"tiny slopes",
        [](AttentionTensors&, AttentionOptions& o) {
-         o.slopes = {0x1p-16f, 0x1p-20f, 0, 1e-40f};
+         o.alibi_slopes = {0x1p-16f, 0x1p-20f, 0, 1e-40f};
        }},
       {"denormal keys", [](AttentionTensors& t, AttentionOptions&) { t.k.fill(1e-42f); }},
       {"denormal keys, huge queries",
@@ -129,7 +129,7 @@ TEST(AttentionSkip, AdversarialInputs) {
        }},
       {"a key whose squares underflow, and still matters",
        [](AttentionTensors& t, AttentionOptions& o) {
-         o.scale = 1000;
+         o.softmax_scale = 1000;
          t.q.fill(4e18f);
          t.k.fill(0);
          t.k.slice(1, 3, 4).fill(1e-19f);
@@ -141,13 +141,13 @@ TEST(AttentionSkip, AdversarialInputs) {
        }},
       {"a negative scale",
        [](AttentionTensors& t, AttentionOptions& o) {
-         o.scale = -0.5f;
+         o.softmax_scale = -0.5f;
          t.q.fill(2);
          t.k.slice(1, 3, 4).fill(-40);
        }},
       {"huge slopes",
        [](AttentionTensors&, AttentionOptions& o) {
-         o.slopes = {1e30f, 1e10f, 100, infinity};
+         o.alibi_slopes = {1e30f, 1e10f, 100, infinity};
        }},
   };
   for (const Adversary& adversary : adversaries) {
@@ -165,7 +165,7 @@ TEST(AttentionSkip, InfiniteOrNanNormsNeverSkip) {
   for (const float bad : {std::numeric_limits<float>::infinity(), std::numeric_limits<float>::quiet_NaN()}) {
     AttentionCase c = long_case(600);
     c.heads = c.kv_heads = 1;
-    c.options.slopes = {0.5f};
+    c.options.alibi_slopes = {0.5f};
     AttentionTensors t(c);
     t.k.slice(1, 1, 2).slice(3, 4, 5).fill(bad);
     c.options.tolerance = 0x1p-24f;
@@ -195,7 +195,7 @@ TEST(AttentionSkip, AKeyThatIsNotFiniteCostsThoseThatSeeIt) {
 TEST(AttentionSkip, AFarKeyThatTakesAllTheWeightIsFound) {
   AttentionCase c = long_case(600);
   c.heads = c.kv_heads = 1;
-  c.options.slopes = {0.5f};
+  c.options.alibi_slopes = {0.5f};
   c.options.tolerance = 0x1p-24f;
   AttentionTensors t(c);
   t.q.fill(5);

@@ -14,14 +14,14 @@ using namespace test;
 
 AttentionCase skipping_case() {
   AttentionCase c{.batch = 2, .queries = 150, .keys = 333, .heads = 4, .kv_heads = 2, .head_dim = 24};
-  c.options.slopes = {4, 2, 1, 0.5f};
+  c.options.alibi_slopes = {4, 2, 1, 0.5f};
   c.options.tolerance = 0x1p-12f;
   return c;
 }
 
 TEST(AttentionPlace, QueriesAreTheLastRowsUnlessTheyAreElsewhere) {
   AttentionCase c{.queries = 7, .keys = 20, .heads = 2, .kv_heads = 2, .head_dim = 8};
-  c.options.slopes = slopes(2);
+  c.options.alibi_slopes = slopes(2);
   AttentionTensors t(c);
   const auto run = [&](std::optional<int64_t> place) {
     AttentionOptions options = c.options;
@@ -49,7 +49,7 @@ TEST(AttentionPlace, QueriesAreTheLastRowsUnlessTheyAreElsewhere) {
 
 TEST(AttentionPlace, OfEachPackedSequence) {
   AttentionCase c{.queries = 60, .keys = 100, .heads = 2, .kv_heads = 1, .head_dim = 8};
-  c.options.slopes = slopes(2);
+  c.options.alibi_slopes = slopes(2);
   AttentionTensors t(c);
   AttentionOptions packed = c.options;
   packed.cu_seqlens_q = {0, 50, 60};
@@ -95,7 +95,7 @@ TEST(AttentionOutputs, ShareNoMemoryWithInputs) {
 
 TEST(AttentionOutputs, DecodingMayOverwriteItsQueries) {
   AttentionCase c{.batch = 2, .queries = 5, .keys = 300, .heads = 4, .kv_heads = 2, .head_dim = 16};
-  c.options.slopes = slopes(4);
+  c.options.alibi_slopes = slopes(4);
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     c.dtype = dtype;
     AttentionTensors t(c);

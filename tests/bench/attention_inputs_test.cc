@@ -28,7 +28,7 @@ TEST(AttentionInputs, CapturesEveryLayerOfAModel) {
     EXPECT_EQ(layer.q.shape(), (Shape{1, 11, 4, 8}));
     EXPECT_EQ(layer.k.shape(), (Shape{1, 11, 2, 8}));
     EXPECT_EQ(layer.v.shape(), (Shape{1, 11, 2, 8}));
-    EXPECT_EQ(layer.options.slopes, slopes(4));
+    EXPECT_EQ(layer.options.alibi_slopes, slopes(4));
   }
   EXPECT_GT(test::max_abs_diff(layers[0].q.to_floats(), layers[1].q.to_floats()), 0);
 }
@@ -44,7 +44,7 @@ TEST(AttentionInputs, FilesGiveBackWhatWasSaved) {
       EXPECT_EQ(loaded[i].q.to_floats(), layers[i].q.to_floats());
       EXPECT_EQ(loaded[i].k.to_floats(), layers[i].k.to_floats());
       EXPECT_EQ(loaded[i].v.to_floats(), layers[i].v.to_floats());
-      EXPECT_EQ(loaded[i].options.slopes, layers[i].options.slopes);
+      EXPECT_EQ(loaded[i].options.alibi_slopes, layers[i].options.alibi_slopes);
       ASSERT_EQ(loaded[i].options.buckets.has_value(), position == Position::t5);
       if (position != Position::t5) continue;
       EXPECT_EQ(loaded[i].options.buckets->table.to_floats(), layers[i].options.buckets->table.to_floats());

@@ -29,8 +29,8 @@ static alibi_tensor view(float* data, int64_t length, int64_t heads) {
 
 static alibi_attention_options linear(void) {
   alibi_attention_options options = alibi_attention_options_default();
-  options.slopes = slopes;
-  options.slopes_count = HEADS;
+  options.alibi_slopes = slopes;
+  options.alibi_slopes_count = HEADS;
   return options;
 }
 

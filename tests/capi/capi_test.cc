@@ -102,22 +102,22 @@ TEST_F(CInterface, NamesTheOptionThatDoesNotFit) {
   options.size = huge;
   expect_refused(forward(), "options.size");
   options = good;
-  options.slopes_count = 2;
-  expect_refused(forward(), "options.slopes is null");
+  options.alibi_slopes_count = 2;
+  expect_refused(forward(), "options.alibi_slopes is null");
   const float slopes[] = {0.5f, 0.25f, 0.125f};
-  options.slopes = slopes;
-  options.slopes_count = 3;
-  expect_refused(forward(), "options.slopes has 3 values, expected 2");
-  options.slopes_count = std::numeric_limits<size_t>::max();
-  expect_refused(forward(), "options.slopes has");
+  options.alibi_slopes = slopes;
+  options.alibi_slopes_count = 3;
+  expect_refused(forward(), "options.alibi_slopes has 3 values, expected 2");
+  options.alibi_slopes_count = std::numeric_limits<size_t>::max();
+  expect_refused(forward(), "options.alibi_slopes has");
   options = good;
   options.buckets = slopes;
   expect_refused(forward(), "options.num_buckets is 0");
   options.num_buckets = huge;
   expect_refused(forward(), "options.num_buckets");
   options = good;
-  options.dropout = 2;
-  expect_refused(forward(), "options.dropout is 2");
+  options.dropout_p = 2;
+  expect_refused(forward(), "options.dropout_p is 2");
   options = good;
   options.tolerance = -1;
   expect_refused(forward(), "options.tolerance is -1");
@@ -164,8 +164,8 @@ TEST_F(CInterface, RunsOnADeviceInAStream) {
   alibi_attention_state* state = nullptr;
   ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
   const float slopes[] = {0.5f, 0.25f};
-  options.slopes = slopes;
-  options.slopes_count = 2;
+  options.alibi_slopes = slopes;
+  options.alibi_slopes_count = 2;
   ASSERT_EQ(alibi_attention(&q, &k, &v, &options, &out, state), ALIBI_OK);
   std::vector<float> lse(6), lse_there(6), dq(24), dk(40), dv(40), dslopes(2);
   ASSERT_EQ(alibi_attention_state_lse(state, lse.data(), 6), ALIBI_OK);
@@ -227,8 +227,8 @@ TEST_F(CInterface, TakesTheOptionsOfALaterVersionIfTheyAskForNothing) {
 TEST_F(CInterface, TakesTheOptionsOfAnEarlierVersion) {
   const float slopes[] = {0.5f, 0.25f};
   options = alibi_attention_options_default();
-  options.slopes = slopes;
-  options.slopes_count = 2;
+  options.alibi_slopes = slopes;
+  options.alibi_slopes_count = 2;
   ASSERT_EQ(forward(), ALIBI_OK);
   const std::vector<float> expected = out_data;
   const size_t fields[] = {offsetof(alibi_attention_options, slopes_after), offsetof(alibi_attention_options, buckets),
@@ -260,7 +260,7 @@ TEST_F(CInterface, EveryOptionReachesTheKernel) {
   const std::vector<int32_t> offsets = {0, 30, 200};
   using C = alibi_attention_options;
   const auto set_slopes = [&](C& c, AttentionOptions& o, const float* values) {
-    c.slopes = values, c.slopes_count = 2, o.slopes = {values, values + 2};
+    c.alibi_slopes = values, c.alibi_slopes_count = 2, o.alibi_slopes = {values, values + 2};
   };
   const auto set_buckets = [&](C& c, AttentionOptions& o) {
     c.buckets = table.data(), c.num_buckets = 8;
@@ -274,22 +274,22 @@ TEST_F(CInterface, EveryOptionReachesTheKernel) {
        [&](C& c, AttentionOptions& o) {
          set_slopes(c, o, slopes);
          c.bidirectional = 1, o.causal = false;
-         c.slopes_after = others, c.slopes_after_count = 2, o.slopes_after = {others, others + 2};
+         c.alibi_slopes_after = others, c.alibi_slopes_after_count = 2, o.alibi_slopes_after = {others, others + 2};
        }},
       {"buckets", [&](C& c, AttentionOptions& o) { set_buckets(c, o); }},
       {"max_distance",
        [&](C& c, AttentionOptions& o) { set_buckets(c, o), c.max_distance = o.buckets->max_distance = 9; }},
       {"query_offset", [](C& c, AttentionOptions& o) { c.query_offset = -7, o.query_offset = -7; }},
-      {"window", [](C& c, AttentionOptions& o) { c.window = o.window = 5; }},
+      {"window", [](C& c, AttentionOptions& o) { c.sliding_window = o.sliding_window = 5; }},
       {"cu_seqlens",
        [&](C& c, AttentionOptions& o) {
          c.cu_seqlens_q = c.cu_seqlens_k = offsets.data(), c.cu_seqlens_q_count = c.cu_seqlens_k_count = 3;
          o.cu_seqlens_q = o.cu_seqlens_k = offsets;
        }},
-      {"dropout", [](C& c, AttentionOptions& o) { c.dropout = o.dropout = 0.5f; }},
+      {"dropout", [](C& c, AttentionOptions& o) { c.dropout_p = o.dropout_p = 0.5f; }},
       {"dropout_seed",
-       [](C& c, AttentionOptions& o) { c.dropout = o.dropout = 0.5f, c.dropout_seed = o.dropout_seed = 3; }},
-      {"scale", [](C& c, AttentionOptions& o) { c.scale = o.scale = -2; }},
+       [](C& c, AttentionOptions& o) { c.dropout_p = o.dropout_p = 0.5f, c.dropout_seed = o.dropout_seed = 3; }},
+      {"scale", [](C& c, AttentionOptions& o) { c.softmax_scale = o.softmax_scale = -2; }},
       {"tolerance", [&](C& c, AttentionOptions& o) { set_slopes(c, o, steep), c.tolerance = o.tolerance = 0.25f; }},
   };
   std::vector<std::vector<float>> outputs;
@@ -335,8 +335,8 @@ TEST_F(CInterface, CountsTheBlocksThatWereVisited) {
   std::vector<float> long_data(1000 * 8, 0.5f), long_out(1000 * 8);
   const alibi_tensor in = view(long_data, 1000), to = view(long_out, 1000);
   const float slopes[] = {1, 1};
-  options.slopes = slopes;
-  options.slopes_count = 2;
+  options.alibi_slopes = slopes;
+  options.alibi_slopes_count = 2;
   alibi_attention_state* state = nullptr;
   ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
   const auto blocks = [&](float tolerance) {
@@ -372,8 +372,8 @@ TEST_F(CInterface, MergesHalves) {
   for (size_t i = 0; i < k_data.size(); ++i) k_data[i] = std::sin(static_cast<float>(i));
   for (size_t i = 0; i < v_data.size(); ++i) v_data[i] = std::cos(static_cast<float>(i));
   const float slopes[] = {0.5f, 0.01f};
-  options.slopes = slopes;
-  options.slopes_count = 2;
+  options.alibi_slopes = slopes;
+  options.alibi_slopes_count = 2;
   options.query_offset = 2;
   alibi_attention_state* state = nullptr;
   ASSERT_EQ(alibi_attention_state_create(&state), ALIBI_OK);
@@ -411,8 +411,8 @@ TEST_F(CInterface, TheCacheChecksItsArguments) {
   EXPECT_EQ(alibi_kv_cache_length(cache), 5);
   EXPECT_EQ(alibi_attention_decode(&q, cache, nullptr, &out, nullptr), ALIBI_OK);
   for (const float x : out_data) EXPECT_TRUE(std::abs(x - 1) <= 1e-6f);
-  options.dropout = 0.5f;
-  expect_refused(alibi_attention_decode(&q, cache, &options, &out, nullptr), "options.dropout");
+  options.dropout_p = 0.5f;
+  expect_refused(alibi_attention_decode(&q, cache, &options, &out, nullptr), "options.dropout_p");
   alibi_kv_cache_destroy(cache);
   alibi_kv_cache_destroy(nullptr);
 }

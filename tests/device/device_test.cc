@@ -100,7 +100,7 @@ TEST(Device, AttentionAndItsGradientsRunThereToTheSameBits) {
   const Tensor q = random_tensor(shape, 1), k = random_tensor(shape, 2), v = random_tensor(shape, 3);
   const Tensor dout = random_tensor(shape, 4);
   AttentionOptions options;
-  options.slopes = slopes(4);
+  options.alibi_slopes = slopes(4);
   options.tolerance = 1e-3f;
   const auto run = [&](Device where) {
     const auto there = [&](const Tensor& tensor) { return tensor.to(where); };

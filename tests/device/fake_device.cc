@@ -203,8 +203,8 @@ void show(kernels::Problem& problem) {
 
 AttentionState seen_by_cpu(const AttentionState& state) {
   AttentionState seen{seen_by_cpu(state.lse), state.stats, {}};
-  seen.kernel.state() = state.kernel.state();
-  seen.kernel.state().lse = seen_by_cpu(state.kernel.state().lse);
+  core::state_of(seen.kernel) = core::state_of(state.kernel);
+  core::state_of(seen.kernel).lse = seen_by_cpu(core::state_of(state.kernel).lse);
   return seen;
 }
 
@@ -219,10 +219,10 @@ const kernels::Kernel fake_kernel = {
           if (state == nullptr) return kernels::cpu_kernel().forward(problem, nullptr);
           AttentionState seen = seen_by_cpu(*state);
           const bool done = kernels::cpu_kernel().forward(problem, &seen);
-          const Tensor lse = state->kernel.state().lse;
+          const Tensor lse = core::state_of(state->kernel).lse;
           state->stats = seen.stats;
-          state->kernel.state() = seen.kernel.state();
-          state->kernel.state().lse = lse;
+          core::state_of(state->kernel) = core::state_of(seen.kernel);
+          core::state_of(state->kernel).lse = lse;
           return done;
         },
     .backward =

@@ -47,7 +47,7 @@ TEST(AttentionMap, IsTheWeightsOfTheReference) {
       for (int64_t i = 0; i < kLength; ++i) one_hot[static_cast<size_t>(i * kLength + i)] = 1;
       const Tensor values = Tensor::from(one_hot, {1, kLength, 1, kLength});
       AttentionOptions options = inputs.options;
-      options.scale = 1 / std::sqrt(static_cast<float>(inputs.q.size(3)));
+      options.softmax_scale = 1 / std::sqrt(static_cast<float>(inputs.q.size(3)));
       std::vector<double> means(static_cast<size_t>(kFirst + 1));
       const auto padded = [&](const Tensor& tensor) {
         std::vector<float> wide(static_cast<size_t>(kLength * kLength));

@@ -96,7 +96,7 @@ void expect_both_passes(const AttentionCase& c) {
   // Where one key has all the weight, dP and delta cancel: what rounding leaves is measured by them.
   const double dp = max_abs(t.dout.to_floats()) * max_abs(t.v.to_floats());
   const double scale =
-      c.options.scale != 0 ? std::abs(c.options.scale) : 1 / std::sqrt(static_cast<double>(c.head_dim));
+      c.options.softmax_scale != 0 ? std::abs(c.options.softmax_scale) : 1 / std::sqrt(static_cast<double>(c.head_dim));
   const double row = 2 * rounding * dp * scale;
   expect_near("dq", run.dq(), expected.dq, plain.dq,
               2 * rounding * max_abs(expected.dq) + row * max_abs(t.k.to_floats()));
@@ -126,7 +126,7 @@ std::vector<AttentionCase> gpu_cases(DType dtype) {
     c.head_dim = head_dims[i % std::size(head_dims)];
     if (c.options.buckets) {
       c.options.buckets.reset();
-      c.options.slopes = slopes(static_cast<int>(c.heads));
+      c.options.alibi_slopes = slopes(static_cast<int>(c.heads));
     }
   }
   return cases;
@@ -142,7 +142,7 @@ TEST_P(GpuAttention, EveryKernelOnFewTiles) {
     for (const bool causal : {true, false}) {
       AttentionCase c{.queries = 150, .keys = 290, .heads = 2, .kv_heads = 1, .head_dim = head_dim};
       c.dtype = GetParam();
-      c.options.slopes = {0.5f, 0.01f};
+      c.options.alibi_slopes = {0.5f, 0.01f};
       c.options.causal = causal;
       c.options.tolerance = 0x1p-11f;
       expect_both_passes(c);
@@ -155,7 +155,7 @@ TEST_P(GpuAttention, EveryLengthAroundTheTiles) {
     for (const int64_t head_dim : {64, 128}) {
       AttentionCase c{.queries = length, .keys = length, .heads = 2, .kv_heads = 1, .head_dim = head_dim};
       c.dtype = GetParam();
-      c.options.slopes = slopes(2);
+      c.options.alibi_slopes = slopes(2);
       c.options.causal = length % 2 == 1;
       expect_both_passes(c);
     }
@@ -166,7 +166,7 @@ TEST_P(GpuAttention, PackedSequencesAreEachOnItsOwn) {
   const std::vector<int32_t> offsets = {0, 1, 70, 70, 200, 333};
   AttentionCase packed{.queries = 333, .keys = 333, .heads = 4, .kv_heads = 2, .head_dim = 64};
   packed.dtype = GetParam();
-  packed.options.slopes = slopes(4);
+  packed.options.alibi_slopes = slopes(4);
   packed.options.cu_seqlens_q = packed.options.cu_seqlens_k = offsets;
   const AttentionTensors t(packed);
   OnGpu run(t);
@@ -182,7 +182,7 @@ TEST_P(GpuAttention, PackedSequencesAreEachOnItsOwn) {
 AttentionCase long_case(int64_t length, DType dtype, int64_t head_dim = 64) {
   AttentionCase c{.queries = length, .keys = length, .heads = 8, .kv_heads = 8, .head_dim = head_dim};
   c.dtype = dtype;
-  c.options.slopes = slopes(8);
+  c.options.alibi_slopes = slopes(8);
   return c;
 }
 
@@ -343,7 +343,7 @@ TEST(Gpu, WhatItDoesNotComputeIsAnError) {
   };
   EXPECT_NO_THROW(call(DType::bfloat16, {}));
   expect_error([&] { call(DType::float32, {}); }, "'cuda' does not compute this call (q is float32");
-  expect_error([&] { call(DType::bfloat16, {.dropout = 0.5f}); }, "'cuda' does not compute this call");
+  expect_error([&] { call(DType::bfloat16, {.dropout_p = 0.5f}); }, "'cuda' does not compute this call");
   expect_error([&] { call(DType::bfloat16, {.buckets = random_buckets(2, 1)}); }, "'cuda' does not compute this call");
   expect_error([&] { call(DType::bfloat16, {}, 320); }, "'cuda' does not compute this call");
 }

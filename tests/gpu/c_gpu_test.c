@@ -91,8 +91,8 @@ int main(void) {
   }
   EXPECT(alibi_slopes(HEADS, 8, slopes) == ALIBI_OK);
   EXPECT(alibi_attention_state_create(&state) == ALIBI_OK);
-  options.slopes = slopes;
-  options.slopes_count = HEADS;
+  options.alibi_slopes = slopes;
+  options.alibi_slopes_count = HEADS;
   options.tolerance = 0x1p-11f;
   if (cudaGetDeviceCount(&count) == cudaSuccess && count > 0) {
     on_a_gpu(options, state);

@@ -136,7 +136,7 @@ TEST_P(GpuDecode, ValuesThatAreSkippedAreNotRead) {
   DecodeCase c{.keys = 20000, .heads = 1, .kv_heads = 1, .head_dim = 64, .dtype = GetParam(), .tolerance = 0x1p-11f};
   DecodeInputs in(c);
   AttentionOptions options = c.options();
-  options.slopes = {0.02f};
+  options.alibi_slopes = {0.02f};
   AttentionState state;
   const Tensor first = attention_decode(there(in.q), cache_on_gpu(in.k, in.v), options, &state).to(Device::cpu);
   const int64_t skipped = state.stats.blocks_total - state.stats.blocks_visited;

@@ -42,7 +42,7 @@ TEST(GpuGraph, PassesAndDecodingCanBeCaptured) {
   const Tensor other = random({2, 700, 4, 64}, 9);
   Tensor q = random(other.shape(), 1), k = random(other.shape(), 2), dout = random(other.shape(), 3);
   Tensor out = q.clone(), dq = q.clone(), dk = q.clone(), dv = q.clone(), expected = q.clone();
-  const AttentionOptions options = {.slopes = slopes(4), .tolerance = 0x1p-11f};
+  const AttentionOptions options = {.alibi_slopes = slopes(4), .tolerance = 0x1p-11f};
   replay([&] { attention(q, k, k, options, out); }, [&] { q.copy_from(other); });
   attention(q, k, k, options, expected);
   EXPECT_TRUE(same_bits(out.to(Device::cpu), expected.to(Device::cpu)));

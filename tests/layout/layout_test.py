@@ -105,6 +105,8 @@ def declarations(text):
 def declared_name(words):
     """The name that a declaration declares, with the class before it where it is a member's: "Tensor::data"; None for
     what declares none."""
+    if words.startswith("template <>"):  # a specialization of a name that another file declares
+        return None
     words = re.sub(r"^(?:template <.*?>(?= (?!>)) )+", "", words)
     words = re.sub(r"\[\[.*?\]\] ?|ALIBI_\w+ |HWY_\w+ ", "", words)
     kind = re.match(r"(?:class|struct|enum class|enum|union) ([\w:]+)", words)
@@ -127,7 +129,7 @@ def is_definition_of_class(words):
 class Layout(unittest.TestCase):
     def test_private_names_live_in_the_namespace_of_their_folder(self):
         public = {(declared_name(words) or "").split("::")[0] for path in (ROOT / "include" / "alibi").glob("*.h")
-                  for _, words, _ in declarations(path.read_text(encoding="utf-8"))}
+                  for namespace, words, _ in declarations(path.read_text(encoding="utf-8")) if namespace == "alibi"}
         wrong = []
         for path in sources():
             for namespace, words, _ in declarations(path.read_text(encoding="utf-8")):
@@ -137,7 +139,7 @@ class Layout(unittest.TestCase):
                 inside = f"{namespace}::{name}".startswith(namespace_of(path) + "::")
                 if namespace == "alibi" and name.split("::")[0] in public:
                     continue
-                if not namespace.startswith("alibi") or namespace == "alibi::option_access":
+                if not namespace.startswith("alibi"):
                     continue
                 if not inside:
                     wrong.append(f"{path.relative_to(ROOT)}: {name} is in {namespace}, expected {namespace_of(path)}")

@@ -31,7 +31,7 @@ Tensor in_pieces(const Transformer& model, const Tensor& x, const std::vector<in
   for (const int64_t piece : pieces) {
     const int64_t end = pass.position + piece;
     y.slice(1, pass.position, end)
-        .copy_from(model.state().forward(x.slice(1, pass.position, end), Keep::nothing, pass));
+        .copy_from(core::state_of(model).forward(x.slice(1, pass.position, end), Keep::nothing, pass));
     pass.position = end;
   }
   EXPECT_EQ(pass.position, x.size(1));
@@ -70,19 +70,19 @@ TEST(Caches, ThatDoNotFitAreRefused) {
   few.pop_back();
   Pass pass;
   pass.caches = few;
-  EXPECT_THROW(model.state().forward(x, Keep::nothing, pass), Error);
+  EXPECT_THROW(core::state_of(model).forward(x, Keep::nothing, pass), Error);
   pass.caches = caches;
   pass.position = 1;
-  EXPECT_THROW(model.state().forward(x, Keep::nothing, pass), Error);
+  EXPECT_THROW(core::state_of(model).forward(x, Keep::nothing, pass), Error);
   pass.position = 0;
-  EXPECT_THROW(model.state().forward(x, Keep::all, pass), Error);
-  EXPECT_NO_THROW(model.state().forward(x, Keep::nothing, pass));
-  EXPECT_THROW(model.state().forward(x, Keep::nothing, pass), Error) << "they hold 5 tokens now";
+  EXPECT_THROW(core::state_of(model).forward(x, Keep::all, pass), Error);
+  EXPECT_NO_THROW(core::state_of(model).forward(x, Keep::nothing, pass));
+  EXPECT_THROW(core::state_of(model).forward(x, Keep::nothing, pass), Error) << "they hold 5 tokens now";
   TransformerConfig encoder = config;
   encoder.attention.causal = false;
   caches = caches_of(config, 2, DType::float32);
   pass.caches = caches;
-  EXPECT_THROW(Transformer(encoder, 7).state().forward(x, Keep::nothing, pass), Error);
+  EXPECT_THROW(core::state_of(Transformer(encoder, 7)).forward(x, Keep::nothing, pass), Error);
 }
 
 }  // namespace

@@ -12,6 +12,7 @@
 #include "alibi/model_recipe.h"
 #include "core/files.h"
 #include "formats/options.h"
+#include "model/config_fields.h"
 #include "shared_data.h"
 #include "temporary_folder.h"
 #include "testing.h"
@@ -25,7 +26,7 @@ using test::expect_error;
 
 TEST(ConfigFields, EachIsSaidOnceAndItsDefaultIsAllowed) {
   std::set<std::string> names;
-  for (const ConfigField& field : config_fields()) {
+  for (const model::ConfigField& field : model::config_fields()) {
     EXPECT_TRUE(names.insert(field.name).second) << field.name;
     EXPECT_TRUE(!field.older_name || names.insert(field.older_name).second) << field.name;
     EXPECT_FALSE(std::string(field.help).empty() || std::string(field.more.part).empty()) << field.name;
@@ -127,7 +128,7 @@ TEST(LanguageModel, CanShareItsWeights) {
 
 std::string rows() {
   std::string text;
-  for (const ConfigField& field : config_fields()) {
+  for (const model::ConfigField& field : model::config_fields()) {
     std::vector<std::string> takes(field.choices.begin(), field.choices.end());
     if (takes.empty()) takes.push_back(formats::text_of(field.range));
     const std::string json = field.more.json ? fmt::format("`{}`", field.more.json) : "";

@@ -45,7 +45,7 @@ TEST(Transformer, SlopesOfEncoders) {
     config.attention.causal = false;
     config.attention.bidirectional = form;
     const AttentionOptions options = make_position(config)->biases(1).front();
-    return std::pair(options.slopes, options.slopes_after);
+    return std::pair(options.alibi_slopes, options.alibi_slopes_after);
   };
   const auto is = [](std::vector<float> before, std::vector<float> after) { return std::pair(before, after); };
   EXPECT_EQ(slopes_of(4, Bidirectional::symmetric), is(slopes(4), {}));

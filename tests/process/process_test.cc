@@ -55,7 +55,7 @@ std::vector<float> attend() {
   const Tensor q = numbers({1, 96, 4, 16}, 1), k = numbers({1, 96, 4, 16}, 2), v = numbers({1, 96, 4, 16}, 3);
   Tensor out({1, 96, 4, 16});
   AttentionOptions options;
-  options.slopes = slopes(4);
+  options.alibi_slopes = slopes(4);
   attention(q, k, v, options, out);
   return out.to_floats();
 }

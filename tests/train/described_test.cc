@@ -30,21 +30,21 @@ TYPED_TEST_SUITE(Described, Structs);
 
 TYPED_TEST(Described, EachOptionHasANameOfItsOwnAndHelp) {
   std::set<std::string> names;
-  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+  for (const formats::Option<TypeParam>& option : formats::options_of<TypeParam>) {
     EXPECT_TRUE(names.insert(option.name).second) << option.name;
     EXPECT_TRUE(!option.older_name || names.insert(option.older_name).second) << option.name;
     EXPECT_FALSE(std::string(option.help).empty()) << option.name;
   }
-  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+  for (const formats::Option<TypeParam>& option : formats::options_of<TypeParam>) {
     EXPECT_TRUE(!option.instead_of || names.contains(option.instead_of)) << option.name;
   }
   ASSERT_FALSE(names.empty());
-  EXPECT_NE(options_of<TypeParam>.front().group, nullptr);
+  EXPECT_NE(formats::options_of<TypeParam>.front().group, nullptr);
 }
 
 TYPED_TEST(Described, DefaultsAreInRangeAndWhatIsSetIsRead) {
   check_ranges(TypeParam());
-  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+  for (const formats::Option<TypeParam>& option : formats::options_of<TypeParam>) {
     TypeParam options;
     for (const char* choice : option.choices) {
       option.set(options, std::string(choice));
@@ -60,7 +60,7 @@ TYPED_TEST(Described, DefaultsAreInRangeAndWhatIsSetIsRead) {
 TYPED_TEST(Described, ANumberOutOfRangeIsNamedWithWhatIsExpected) {
   constexpr double infinity = std::numeric_limits<double>::infinity();
   int refused = 0;
-  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+  for (const formats::Option<TypeParam>& option : formats::options_of<TypeParam>) {
     const OptionValue value = default_of(option);
     for (const double wrong : {-2.0, 0.0, 1.0, 1.5, infinity, std::numeric_limits<double>::quiet_NaN()}) {
       const bool is_whole = std::holds_alternative<int64_t>(value);
@@ -83,9 +83,9 @@ TEST(OptionRange, SaysWhatItTakes) {
   EXPECT_EQ(formats::text_of({.above = 0}), "above 0");
   EXPECT_EQ(formats::text_of({.least = 0, .most = 1}), "0 to 1");
   EXPECT_EQ(formats::text_of({.least = 0, .below = 1}), "at least 0 and below 1");
-  const OptionRange half_open{.least = 0, .below = 1}, closed{.least = 0, .most = 1};
+  const formats::OptionRange half_open{.least = 0, .below = 1}, closed{.least = 0, .most = 1};
   EXPECT_TRUE(half_open.contains(0) && !half_open.contains(1) && closed.contains(1) && !closed.contains(1.5));
-  EXPECT_TRUE(!OptionRange{.above = 0}.contains(0) && OptionRange{.above = 0}.contains(1e-300));
+  EXPECT_TRUE(!formats::OptionRange{.above = 0}.contains(0) && formats::OptionRange{.above = 0}.contains(1e-300));
 }
 
 TEST(TrainOptions, EveryPresetsAreInRange) {
@@ -95,7 +95,7 @@ TEST(TrainOptions, EveryPresetsAreInRange) {
 TEST(TrainOptions, OneOfTwoWaysIsUsed) {
   const auto used = [](const TrainOptions& options) {
     std::set<std::string> names;
-    for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+    for (const formats::Option<TrainOptions>& option : formats::options_of<TrainOptions>) {
       if (is_used(option, options)) names.insert(option.name);
     }
     return names;
@@ -110,7 +110,7 @@ TEST(TrainOptions, OneOfTwoWaysIsUsed) {
 
 /// Of a run of some updates with this value of an option, or with what it has.
 template <class Options>
-std::vector<float> weights_with(const Option<Options>* option) {
+std::vector<float> weights_with(const formats::Option<Options>* option) {
   const test::TemporaryFolder folder;
   TrainOptions options = test::short_run();
   options.train_tokens = 5 * options.batch_tokens;
@@ -129,7 +129,7 @@ std::vector<float> weights_with(const Option<Options>* option) {
 TYPED_TEST(Described, WhatIsSaidNotToChangeTheResultDoesNot) {
   const std::vector<float> expected = weights_with<TypeParam>(nullptr);
   int changed = 0;
-  for (const Option<TypeParam>& option : options_of<TypeParam>) {
+  for (const formats::Option<TypeParam>& option : formats::options_of<TypeParam>) {
     if (option.changes_result) continue;
     EXPECT_TRUE(weights_with(&option) == expected) << option.name;
     ++changed;
@@ -140,7 +140,7 @@ TYPED_TEST(Described, WhatIsSaidNotToChangeTheResultDoesNot) {
 template <class Options>
 std::string rows() {
   std::string text;
-  for (const Option<Options>& option : options_of<Options>) {
+  for (const formats::Option<Options>& option : formats::options_of<Options>) {
     if (option.group && option.group == std::string_view(OptionGroup::common)) break;  // every command has these
     std::vector<std::string> takes(option.choices.begin(), option.choices.end());
     if (option.automatic) takes.emplace_back("auto");

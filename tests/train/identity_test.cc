@@ -174,7 +174,7 @@ class Named {
 
 TEST(Identity, NamesEveryOptionThatDiffers) {
   Named named;
-  for (const Option<TrainOptions>& option : options_of<TrainOptions>) {
+  for (const formats::Option<TrainOptions>& option : formats::options_of<TrainOptions>) {
     named.training(option.changes_result ? option.name : "",
                    [&](TrainOptions& o) { option.set(o, test::another(option, o)); });
   }

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "alibi/train.h"
+#include "train/option_list.h"
 
 namespace alibi::test {
 
@@ -47,7 +48,7 @@ inline TrainOptions short_run() {
 
 /// A value of an option that it does not have.
 template <class Options>
-OptionValue another(const Option<Options>& option, const Options& options) {
+OptionValue another(const formats::Option<Options>& option, const Options& options) {
   const OptionValue now = option.get(options);
   if (const auto* flag = std::get_if<bool>(&now)) return !*flag;
   if (const auto* count = std::get_if<int64_t>(&now)) return *count + 16;

@@ -13,9 +13,9 @@
 
 #include "alibi/error.h"
 #include "alibi/model_options.h"
-#include "alibi/options.h"
 #include "alibi/tensor.h"
 #include "alibi/tokenizer.h"
+#include "alibi/train_options.h"
 #include "alibi/training_data.h"
 #include "arrays.h"
 
@@ -39,14 +39,8 @@ nb::object text_of(std::string_view bytes);
 Tensor ids_of(nb::handle array, const char* operation);
 std::span<const int32_t> tokens_of(const Tensor& ids);
 
-/// Sets those options of a struct that `given` (a dict) has and takes them out of it; others that the command chooses
-/// for the machine are chosen here too.
-template <class Options>
-void take_options(Options& options, nb::dict& given, const char* operation);
-/// The same for what is given of a model in place of its preset's.
-ModelOptions take_model_options(nb::dict& given, const char* operation);
-/// Throws UsageError if some are left, which nothing has.
-void refuse_rest(const nb::dict& given, const char* operation);
+/// Sets the options of training that `given` has. Returns those of the model.
+ModelOptions take_options(TrainOptions& options, const nb::dict& given, const char* operation);
 
 TokenizerChoice tokenizer_of(const nb::dict& given);
 

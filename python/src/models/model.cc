@@ -116,11 +116,8 @@ nb::dict evaluate_model(const LanguageModel& model, nb::handle ids, int64_t leng
 }
 
 nb::dict describe(const LanguageModel& model) {
-  const LanguageModelConfig& config = model.config();
   nb::dict result;
-  for (const ConfigField& field : config_fields()) {
-    if (field.belongs_to(config.transformer.position)) result[field.name] = nb::cast(field.get(config));
-  }
+  for (const auto& [name, value] : config_values(model.config())) result[name.c_str()] = nb::cast(value);
   result["parameters"] = model.parameter_count();
   result["tokenizer"] = model.has_tokenizer() ? nb::cast(std::string(model.tokenizer().kind())) : nb::none();
   return result;

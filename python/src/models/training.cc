@@ -54,18 +54,17 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
                        nb::dict given, const std::string& out, bool resume, bool overwrite, nb::handle on_progress) {
   TrainOptions options = training_defaults(preset_name);
   const bool own_batch = given.contains("batch_tokens");
-  take_options(options, given, "train");
+  ModelOptions model_options = take_options(options, given, "train");
   if (!own_batch) options.batch_tokens = std::min(options.batch_tokens, options.train_tokens);
   ModelRecipe recipe{.preset = preset_name,
                      .position = position_from(position),
-                     .options = take_model_options(given, "train"),
+                     .options = std::move(model_options),
                      .dropout = dropout,
                      .from = from,
                      .tokenizer = tokenizer_of(tokenizer)};
   if (!from.empty() && (!recipe.options.empty() || dropout)) {
     throw UsageError("[train] from_model takes the shape from the model; leave out the options of the model");
   }
-  refuse_rest(given, "train");
   options.validate();
   if (resume && overwrite) throw UsageError("[train] resume continues a run and overwrite replaces it; choose one");
 

@@ -110,7 +110,8 @@ class Forward {
       if (i + 1 < count_) prefetch(out_of(queries_[i + 1]));
       unpack_transposed(q.out, inverse, RowOrder::natural, out_of(q));
       if (state == nullptr) continue;
-      state->kernel.state().note_visited(index.at(plan_.sequence, plan_.head, q.row / block_rows), {q.left, q.right});
+      core::state_of(state->kernel)
+          .note_visited(index.at(plan_.sequence, plan_.head, q.row / block_rows), {q.left, q.right});
     }
   }
 

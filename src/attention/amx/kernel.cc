@@ -21,7 +21,7 @@ namespace {
 
 using namespace amx;
 
-static_assert(block_rows >= KernelState::State::least_query_rows);
+static_assert(block_rows >= core::StateOf<KernelState>::least_query_rows);
 
 /// Very large slopes and biases, and very large or small scales, would overflow float32 in the units of the tiles.
 bool in_range(const Problem& problem) {
@@ -76,7 +76,7 @@ bool amx_forward(const Problem& problem, AttentionState* state) {
   if (!keys.finite()) return false;
   const BlockIndex index(problem, BlockIndex::Of::queries, block_rows);
   if (state != nullptr && skip_rule_applies(problem)) {
-    state->kernel.state().begin(KernelState::State::Kernel::amx, index.size());
+    core::state_of(state->kernel).begin(core::StateOf<KernelState>::Kernel::amx, index.size());
   }
   const std::vector<ForwardTask> tasks = forward_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};

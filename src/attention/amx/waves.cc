@@ -104,8 +104,8 @@ class SpanPairs {
 
 VisitedBlocks::VisitedBlocks(const Problem& problem, const AttentionState& state)
     : index_(problem, BlockIndex::Of::queries, block_rows) {
-  const KernelState::State& forward = state.kernel.state();
-  constexpr auto amx = KernelState::State::Kernel::amx;
+  const core::StateOf<KernelState>& forward = core::state_of(state.kernel);
+  constexpr auto amx = core::StateOf<KernelState>::Kernel::amx;
   check_blocks(forward, amx, index_.size());
   visited_.reserve(static_cast<size_t>(index_.size()));
   for (size_t s = 0; s < problem.sequences.size(); ++s) {

@@ -108,9 +108,9 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
     arguments.budget = skip_budget(problem);
   }
   if (state != nullptr) {
-    KernelState::State& kept = state->kernel.state();
+    core::StateOf<KernelState>& kept = core::state_of(state->kernel);
     kept.device_blocks = Tensor::empty({3, call.tiles()}, DType::int32, problem.device);
-    kept.kernel = skips ? KernelState::State::Kernel::cuda : KernelState::State::Kernel::none;
+    kept.kernel = skips ? core::StateOf<KernelState>::Kernel::cuda : core::StateOf<KernelState>::Kernel::none;
     arguments.first_block = static_cast<int32_t*>(kept.device_blocks.raw());
     arguments.last_block = arguments.first_block + call.tiles();
     arguments.seen = arguments.last_block + call.tiles();
@@ -125,17 +125,17 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
 
 bool backward(const Machine& machine, const Problem& problem, const AttentionState& state, const BiasSums& sums) {
   check_device(machine, problem);
-  const KernelState::State& kept = state.kernel.state();
+  const core::StateOf<KernelState>& kept = core::state_of(state.kernel);
   Sent sent;
   const SentCall call(problem, sent);
-  check_blocks(kept, KernelState::State::Kernel::cuda, call.tiles());
+  check_blocks(kept, core::StateOf<KernelState>::Kernel::cuda, call.tiles());
   const size_t first_at = sent.add(kept.first_block), last_at = sent.add(kept.last_block);
   sent.send(machine);
   const int32_t *first_block = nullptr, *last_block = nullptr;  // null means that every block is visited
-  if (kept.kernel == KernelState::State::Kernel::cuda && kept.device_blocks.defined()) {
+  if (kept.kernel == core::StateOf<KernelState>::Kernel::cuda && kept.device_blocks.defined()) {
     first_block = static_cast<const int32_t*>(kept.device_blocks.raw());
     last_block = first_block + call.tiles();
-  } else if (kept.is_of(KernelState::State::Kernel::cuda)) {  // the state was restored
+  } else if (kept.is_of(core::StateOf<KernelState>::Kernel::cuda)) {  // the state was restored
     first_block = sent.at<int32_t>(first_at);
     last_block = sent.at<int32_t>(last_at);
   }

@@ -16,7 +16,7 @@ struct Run {
   int64_t begin = 0;
 };
 
-std::vector<Run> runs_of(const KvCache::State& cache) {
+std::vector<Run> runs_of(const core::StateOf<KvCache>& cache) {
   std::vector<Run> runs;
   for (int64_t h = 0; h < cache.kv_heads; ++h) {
     if (!runs.empty() && runs.back().begin == cache.begin(h)) {
@@ -29,7 +29,7 @@ std::vector<Run> runs_of(const KvCache::State& cache) {
 }
 
 /// The keys of the run's heads as [batch, keys, heads, head_dim].
-Tensor view_of(const KvCache::State& cache, const Tensor& rows, const Run& run) {
+Tensor view_of(const core::StateOf<KvCache>& cache, const Tensor& rows, const Run& run) {
   return Tensor::view(
       static_cast<char*>(rows.raw()) +
           static_cast<size_t>(cache.row(0, run.first, run.begin) * cache.stride) * size_of(cache.dtype),
@@ -53,7 +53,7 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
                       AttentionState* state) {
   constexpr const char* operation = "cached_attention";
   kernels::check_cached_options(operation, options);
-  const KvCache::State& held = cache.state();
+  const core::StateOf<KvCache>& held = core::state_of(cache);
   if (!held.has_evicted()) return attention(q, cache.keys(), cache.values(), options, out, state);
 
   const std::vector<Run> runs = runs_of(held);
@@ -67,7 +67,7 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   check(out.defined() && out.shape() == q.shape(), "[{}] out has shape {}, expected {}", operation,
         to_string(out.shape()), to_string(q.shape()));
   const int64_t queries = q.size(1), heads = q.size(2), group = heads / held.kv_heads;
-  for (const std::vector<float>* slopes : {&options.slopes, &options.slopes_after}) {
+  for (const std::vector<float>* slopes : {&options.alibi_slopes, &options.alibi_slopes_after}) {
     const auto count = static_cast<int64_t>(slopes->size());
     check(count == 0 || count == heads || count == held.batch * heads,
           "[{}] options has {} slopes, expected one for each of {} heads", operation, count, heads);
@@ -86,8 +86,8 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
     const int64_t first = run.first * group, last = run.last * group;
     AttentionOptions part = options;
     part.query_offset = offset - run.begin;
-    part.slopes = slopes_of(options.slopes, held.batch, heads, first, last);
-    part.slopes_after = slopes_of(options.slopes_after, held.batch, heads, first, last);
+    part.alibi_slopes = slopes_of(options.alibi_slopes, held.batch, heads, first, last);
+    part.alibi_slopes_after = slopes_of(options.alibi_slopes_after, held.batch, heads, first, last);
     Tensor part_out = out.slice(2, first, last);
     AttentionState part_state;
     attention(q.slice(2, first, last), view_of(held, held.k, run), view_of(held, held.v, run), part, part_out,

@@ -34,7 +34,7 @@ constexpr int64_t near_keys = 2 * cache_block;
 constexpr int64_t task_bytes = 1 << 17;
 
 /// Number of pieces of `keys` keys in a task.
-int64_t grain(const KvCache::State& cache, int64_t keys) {
+int64_t grain(const core::StateOf<KvCache>& cache, int64_t keys) {
   const int64_t bytes = 2 * keys * cache.stride * static_cast<int64_t>(size_of(cache.dtype));
   return std::max<int64_t>(1, task_bytes / std::max<int64_t>(1, bytes));
 }
@@ -72,7 +72,7 @@ struct Partials {
 
 class Decode {
  public:
-  Decode(const Problem& problem, const KvCache::State& cache)
+  Decode(const Problem& problem, const core::StateOf<KvCache>& cache)
       : problem_(problem), cache_(cache), queries_(Tensor::empty({row_count(), cache.stride})) {
     make_groups();
   }
@@ -102,7 +102,7 @@ class Decode {
   void count_blocks(AttentionStats& stats) const;
 
   const Problem& problem_;
-  const KvCache::State& cache_;
+  const core::StateOf<KvCache>& cache_;
   Tensor queries_;               // [rows, stride] float32, in the order of rows_
   std::vector<DecodeRow> rows_;  // group by group
   std::vector<Group> groups_;
@@ -339,7 +339,7 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   constexpr const char* operation = "attention_decode";
   check_cached_options(operation, options);
   // The kernel finds the rows in the cache and converts them, so only the shape of `keys` is used.
-  const KvCache::State& held = cache.state();
+  const core::StateOf<KvCache>& held = core::state_of(cache);
   check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
@@ -363,10 +363,10 @@ void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOpti
   if (state != nullptr) {
     *state = {};
     state->lse = Tensor::empty({problem.batch, problem.heads, problem.queries});
-    state->kernel.state().lse = state->lse;
+    core::state_of(state->kernel).lse = state->lse;
   }
   if (out.elements() == 0) return;
-  Decode(problem, cache.state()).run(state);
+  Decode(problem, core::state_of(cache)).run(state);
 }
 
 Tensor attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, AttentionState* state) {

@@ -14,7 +14,7 @@ namespace alibi::kernels {
 
 /// The keys and values of one head. The first ones may be shared with another cache and lie in its memory.
 struct CachedHead {
-  CachedHead(const KvCache::State& cache, int64_t batch, int64_t head)
+  CachedHead(const core::StateOf<KvCache>& cache, int64_t batch, int64_t head)
       : dtype(cache.dtype),
         stride(cache.stride),
         begin(cache.own_begin(head)),
@@ -82,7 +82,7 @@ class DecodeSkip {
  public:
   /// `centre` is the centre of the head's keys, reordered by decode_arrange(). `budget` is the tolerance times the
   /// row's sum so far, relative to max.
-  DecodeSkip(const KvCache::State& cache, int64_t head, const float* centre, float scale, const DecodeRow& row,
+  DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, float scale, const DecodeRow& row,
              double max, double budget);
 
   /// Among the keys [begin, end), which all lie before the row, the first that must be visited, or `end`.

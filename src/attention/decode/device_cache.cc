@@ -22,24 +22,24 @@ const CacheKernel& kernel_of(Device device) {
 }
 
 /// The memory of keys or values as [batch, kv_heads, capacity, head_dim].
-Tensor rows_of(const KvCache::State& cache, const Tensor& rows) {
+Tensor rows_of(const core::StateOf<KvCache>& cache, const Tensor& rows) {
   return rows.reshape({cache.batch, cache.kv_heads, cache.capacity, cache.head_dim});
 }
 
 /// Keys [begin, end) of that memory as [batch, end - begin, kv_heads, head_dim].
-Tensor part_of(const KvCache::State& cache, const Tensor& rows, int64_t begin, int64_t end) {
+Tensor part_of(const core::StateOf<KvCache>& cache, const Tensor& rows, int64_t begin, int64_t end) {
   const Tensor part = rows_of(cache, rows).slice(2, begin, end);
   return Tensor::view(part.raw(), {cache.batch, end - begin, cache.kv_heads, cache.head_dim}, cache.dtype,
                       {part.stride(0), part.stride(2), part.stride(1), 1}, cache.device);
 }
 
 /// Starts a change of the cache in this thread's stream. The stream first waits for the work queued in other streams.
-void begin_change(KvCache::State& cache) {
+void begin_change(core::StateOf<KvCache>& cache) {
   if (cache.queue != stream()) core::device_memory(cache.device).order(cache.queue, stream());
   cache.queue = stream();
 }
 
-void note_keys(KvCache::State& cache, int64_t begin) {
+void note_keys(core::StateOf<KvCache>& cache, int64_t begin) {
   kernel_of(cache.device).note_keys(part_of(cache, cache.k, 0, cache.length), begin, cache.bounds);
 }
 
@@ -56,13 +56,13 @@ void check_device_cache(int64_t head_dim, DType dtype, Device device) {
         name_of(device));
 }
 
-void move_device_cache(KvCache::State& cache, int64_t capacity) {
+void move_device_cache(core::StateOf<KvCache>& cache, int64_t capacity) {
   const int64_t heads = cache.batch * cache.kv_heads;
   begin_change(cache);
-  KvCache::State to = cache;
+  core::StateOf<KvCache> to = cache;
   to.memory_queue = stream();
   to.capacity = capacity;
-  for (Tensor KvCache::State::*rows : {&KvCache::State::k, &KvCache::State::v}) {
+  for (Tensor core::StateOf<KvCache>::*rows : {&core::StateOf<KvCache>::k, &core::StateOf<KvCache>::v}) {
     to.*rows = Tensor::empty({cache.batch, cache.kv_heads * capacity, cache.head_dim}, cache.dtype, cache.device);
     if (cache.length == 0) continue;
     Tensor held = part_of(to, to.*rows, 0, cache.length);
@@ -91,7 +91,7 @@ void move_device_cache(KvCache::State& cache, int64_t capacity) {
   cache = std::move(to);
 }
 
-void append_on_device(KvCache::State& cache, const Tensor& k, const Tensor& v) {
+void append_on_device(core::StateOf<KvCache>& cache, const Tensor& k, const Tensor& v) {
   begin_change(cache);
   const int64_t first = cache.length, length = first + k.size(1);
   Tensor keys = part_of(cache, cache.k, first, length), values = part_of(cache, cache.v, first, length);
@@ -101,7 +101,7 @@ void append_on_device(KvCache::State& cache, const Tensor& k, const Tensor& v) {
   note_keys(cache, first);
 }
 
-void truncate_on_device(KvCache::State& cache, int64_t length) {
+void truncate_on_device(core::StateOf<KvCache>& cache, int64_t length) {
   if (length == cache.length) return;
   begin_change(cache);
   cache.length = length;
@@ -124,10 +124,10 @@ void decode_on_device(const Tensor& q, const KvCache& cache, const AttentionOpti
   if (state != nullptr) {
     *state = {};
     state->lse = Tensor::empty({problem.batch, problem.heads, problem.queries}, DType::float32, problem.device);
-    state->kernel.state().lse = state->lse;
+    core::state_of(state->kernel).lse = state->lse;
   }
   if (out.elements() == 0) return;
-  check(kernel_of(problem.device).decode(problem, cache.state().bounds, state),
+  check(kernel_of(problem.device).decode(problem, core::state_of(cache).bounds, state),
         "[{}] '{}' does not support this call; docs/how-to/gpu.md lists what it supports", operation,
         name_of(problem.device));
 }

@@ -4,6 +4,7 @@
 #include <cstdint>
 
 #include "alibi/kv_cache.h"
+#include "core/access.h"
 
 namespace alibi::kernels {
 
@@ -12,10 +13,10 @@ namespace alibi::kernels {
 void check_device_cache(int64_t head_dim, DType dtype, Device device);
 
 /// Moves the keys, values and skip-rule bounds of a cache into new memory on its device, with room for `capacity` keys.
-void move_device_cache(KvCache::State& cache, int64_t capacity);
+void move_device_cache(core::StateOf<KvCache>& cache, int64_t capacity);
 /// Appends rows that have been checked. There must be room for them.
-void append_on_device(KvCache::State& cache, const Tensor& k, const Tensor& v);
-void truncate_on_device(KvCache::State& cache, int64_t length);
+void append_on_device(core::StateOf<KvCache>& cache, const Tensor& k, const Tensor& v);
+void truncate_on_device(core::StateOf<KvCache>& cache, int64_t length);
 
 /// attention_decode() over a cache on a device.
 void decode_on_device(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,

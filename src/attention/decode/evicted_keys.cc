@@ -65,7 +65,7 @@ double EvictedKeys::log_weight(double score_per_norm, float slope, int64_t posit
 EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse,
                              int64_t count_from) {
   constexpr const char* operation = "evicted_share";
-  const KvCache::State& held = cache.state();
+  const core::StateOf<KvCache>& held = core::state_of(cache);
   held.check_on_cpu("evicted_share()");
   check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
@@ -142,13 +142,14 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
 }
 
 void leave_gap(KvCache& cache_in, int64_t length) {
-  auto& cache = const_cast<KvCache::State&>(cache_in.state());  // the state belongs to the cache, so it may be changed
+  auto& cache = const_cast<core::StateOf<KvCache>&>(
+      core::state_of(cache_in));  // the state belongs to the cache, so it may be changed
   cache.check_on_cpu("leave_gap()");
   check(length % cache_block == 0, "[kv_cache] the gap ends at {}, expected a multiple of {}", length, cache_block);
   if (length <= cache.length) return;
   std::vector<float> longest;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));
-  cache = KvCache::State(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
+  cache = core::StateOf<KvCache>(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
   cache.begins.assign(cache.begins.size(), length);
   cache.length = length;
   set_capacity(cache, length);

@@ -38,8 +38,8 @@ Eviction::Eviction(const EvictionOptions& options)
       options_(options),
       slopes_(static_cast<size_t>(layers_ * heads_), 0.0f),
       leads_(static_cast<size_t>(layers_ * heads_), -no_limit),
-      key_bytes_(2 * core::ceil_div(options.head_dim, KvCache::State::row_multiple) * KvCache::State::row_multiple *
-                 static_cast<int64_t>(size_of(options.dtype))) {
+      key_bytes_(2 * core::ceil_div(options.head_dim, core::StateOf<KvCache>::row_multiple) *
+                 core::StateOf<KvCache>::row_multiple * static_cast<int64_t>(size_of(options.dtype))) {
   check_usage(!options.tolerance || (*options.tolerance > 0 && *options.tolerance < 1),
               "[context] the tolerance is {}, expected above 0 and below 1", options.tolerance.value_or(0));
   tolerance_ = options.tolerance.value_or(options.dtype == DType::bfloat16 ? 0x1p-11 : 0x1p-24);
@@ -139,7 +139,7 @@ void Eviction::make_room(std::span<KvCache> caches, int64_t tokens) {
 
 void Eviction::attended(int layer, const Tensor& q, const KvCache& cache, const AttentionOptions& options,
                         const Tensor& lse) {
-  std::copy_n(options.slopes.begin(), heads_, slopes_.begin() + layer * heads_);
+  std::copy_n(options.alibi_slopes.begin(), heads_, slopes_.begin() + layer * heads_);
   const kernels::EvictedShares shares = kernels::evicted_shares(q, cache, options, lse, unsettled);
   for (int64_t head = 0; head < heads_; ++head) {
     double& lead = leads_[static_cast<size_t>(layer * heads_ + head)];

@@ -56,7 +56,7 @@ float norm_above(const T* row, int64_t stride, const float* centre) {
   return std::isnan(norm) ? std::numeric_limits<float>::infinity() : norm;
 }
 
-void check_rows(const char* name, const Tensor& tensor, const KvCache::State& cache) {
+void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCache>& cache) {
   check(tensor.defined() && tensor.axes() == 4,
         "[kv_cache] {} has shape {}, expected [batch, length, kv_heads, head_dim]", name, tensor.shape());
   const bool half = tensor.dtype() == DType::float16 && cache.device != Device::cpu;
@@ -80,8 +80,8 @@ const T* row_of(const Tensor& tensor, int64_t b, int64_t row, int64_t head) {
 
 /// Copies rows [begin, end) of a head into the cache; `first` is the cache row of from's row 0.
 template <class To>
-void write_rows(KvCache::State& cache, const Tensor& from, const Tensor& to, int64_t head, int64_t first, int64_t begin,
-                int64_t end) {
+void write_rows(core::StateOf<KvCache>& cache, const Tensor& from, const Tensor& to, int64_t head, int64_t first,
+                int64_t begin, int64_t end) {
   const int64_t b = head / cache.kv_heads, h = head % cache.kv_heads;
   To* row = to.data<To>() + cache.row(b, h, begin) * cache.stride;
   for (int64_t i = begin; i < end; ++i, row += cache.stride) {
@@ -95,7 +95,7 @@ void write_rows(KvCache::State& cache, const Tensor& from, const Tensor& to, int
 
 /// Updates the leaves of the blocks that contain keys [begin, end).
 template <class T>
-void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end) {
+void raise_norms(core::StateOf<KvCache>& cache, int64_t head, int64_t begin, int64_t end) {
   float& longest = cache.norms.leaf(head, begin / cache_block);
   float& farthest = cache.radii.leaf(head, begin / cache_block);
   const float* centre = cache.centre(head);
@@ -106,25 +106,25 @@ void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end
   }
 }
 
-void raise_norms(KvCache::State& cache, int64_t head, int64_t begin, int64_t end) {
+void raise_norms(core::StateOf<KvCache>& cache, int64_t head, int64_t begin, int64_t end) {
   cache.dtype == DType::float32 ? raise_norms<float>(cache, head, begin, end)
                                 : raise_norms<bfloat16>(cache, head, begin, end);
 }
 
 /// Recomputes the leaf of a block from its keys before `end`.
-void set_norms(KvCache::State& cache, int64_t head, int64_t block, int64_t end) {
+void set_norms(core::StateOf<KvCache>& cache, int64_t head, int64_t block, int64_t end) {
   cache.norms.leaf(head, block) = 0;
   cache.radii.leaf(head, block) = 0;
   raise_norms(cache, head, block * cache_block, end);
 }
 
-void rebuild(KvCache::State& cache, int64_t head, int64_t block) {
+void rebuild(core::StateOf<KvCache>& cache, int64_t head, int64_t block) {
   cache.norms.rebuild(head, block);
   cache.radii.rebuild(head, block);
 }
 
 /// Computes the centre of the first keys as soon as there are enough of them. None of them has been evicted by then.
-void set_centre(KvCache::State& cache, int64_t head) {
+void set_centre(core::StateOf<KvCache>& cache, int64_t head) {
   std::vector<float> rows(static_cast<size_t>(kernels::centre_rows * cache.stride));
   const void* keys = cache.key_rows(head / cache.kv_heads, head % cache.kv_heads, 0);
   for (int64_t i = 0; i < kernels::centre_rows * cache.stride; ++i) {
@@ -136,16 +136,16 @@ void set_centre(KvCache::State& cache, int64_t head) {
 }
 
 template <class T>
-void write_block(KvCache::State& cache, const Tensor& k, const Tensor& v, int64_t head, int64_t first, int64_t begin,
-                 int64_t end) {
+void write_block(core::StateOf<KvCache>& cache, const Tensor& k, const Tensor& v, int64_t head, int64_t first,
+                 int64_t begin, int64_t end) {
   write_rows<T>(cache, k, cache.k, head, first, begin, end);
   write_rows<T>(cache, v, cache.v, head, first, begin, end);
 }
 
 }  // namespace
 
-void kernels::move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared) {
-  KvCache::State to(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
+void kernels::move_rows(core::StateOf<KvCache>& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared) {
+  core::StateOf<KvCache> to(cache.batch, cache.kv_heads, cache.head_dim, cache.dtype);
   to.capacity = capacity;
   to.begins = std::move(begins);
   to.shared.end = shared;
@@ -177,7 +177,7 @@ void kernels::move_rows(KvCache::State& cache, std::vector<int64_t> begins, int6
   cache.forked = {};
 }
 
-void kernels::set_capacity(KvCache::State& cache, int64_t capacity) {
+void kernels::set_capacity(core::StateOf<KvCache>& cache, int64_t capacity) {
   if (cache.device != Device::cpu) return move_device_cache(cache, capacity);
   move_rows(cache, cache.begins, capacity, cache.shared.end);
 }
@@ -386,7 +386,7 @@ void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
 namespace {
 
 /// The rows of all heads as [batch, length, kv_heads, head_dim].
-Tensor view_of(const KvCache::State& cache, const Tensor& tensor) {
+Tensor view_of(const core::StateOf<KvCache>& cache, const Tensor& tensor) {
   check(!cache.has_evicted(), "[kv_cache] the heads have evicted different keys, so they have no common shape");
   check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; copy them with own() first",
         cache.shared.end);

@@ -10,6 +10,7 @@
 #include "attention/decode/evicted_keys.h"
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/kernel.h"
+#include "core/access.h"
 #include "core/check.h"
 #include "core/parallel.h"
 
@@ -113,7 +114,7 @@ namespace kernels {
 
 /// Throws Error for options that are not supported with a cache.
 inline void check_cached_options(const char* operation, const AttentionOptions& options) {
-  check(options.dropout == 0, "[{}] options.dropout is {}, expected 0", operation, options.dropout);
+  check(options.dropout_p == 0, "[{}] options.dropout_p is {}, expected 0", operation, options.dropout_p);
   check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
         "[{}] options.cu_seqlens is set, expected it to be empty, because a cache holds no packed sequences",
         operation);
@@ -121,9 +122,9 @@ inline void check_cached_options(const char* operation, const AttentionOptions& 
 
 /// Moves the keys of each head from `begins` on into new memory with room for `capacity` keys. Keys before `shared` are
 /// not moved, because they are in another cache.
-void move_rows(KvCache::State& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared);
+void move_rows(core::StateOf<KvCache>& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared);
 /// Moves the keys into new memory on the cache's device, with room for `capacity` keys.
-void set_capacity(KvCache::State& cache, int64_t capacity);
+void set_capacity(core::StateOf<KvCache>& cache, int64_t capacity);
 
 }  // namespace kernels
 }  // namespace alibi

@@ -15,7 +15,7 @@ constexpr int most_nodes = 256;
 
 }  // namespace
 
-DecodeSkip::DecodeSkip(const KvCache::State& cache, int64_t head, const float* centre, float scale,
+DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, float scale,
                        const DecodeRow& row, double max, double budget)
     : norms_(cache.norms), radii_(cache.radii), head_(head), row_(row), max_(max), budget_(budget) {
   const int64_t stride = cache.stride;

@@ -161,7 +161,7 @@ Block start(const Problem& problem, const AttentionState& state, const Sequence&
   load_queries(problem, problem.dout, sequence, queries, block.dout, stride, block.dout_lanes);
   std::fill_n(block.lse, query_rows, std::numeric_limits<float>::infinity());
   const float* lse =
-      state.kernel.state().lse.data<float>() + (b * problem.heads + queries.head) * problem.queries + row;
+      core::state_of(state.kernel).lse.data<float>() + (b * problem.heads + queries.head) * problem.queries + row;
   for (int64_t x = 0; x < queries.rows; ++x) {
     // A row that saw no key has no weights.
     if (lse[x] != -std::numeric_limits<float>::infinity()) block.lse[x] = lse[x] * std::numbers::log2e_v<float>;

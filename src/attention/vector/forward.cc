@@ -171,7 +171,7 @@ void write_rows(const Problem& problem, const Sequence& sequence, int64_t stride
     const int64_t nearest = block.nearest(x);
     const float slope = block.position + x < 0 ? block.bias.slope_after : block.bias.slope_before;
     const double shift = nearest > 0 ? static_cast<double>(slope) * static_cast<double>(nearest) : 0.0;
-    state->kernel.state().lse.data<float>()[at] = static_cast<float>(near);
+    core::state_of(state->kernel).lse.data<float>()[at] = static_cast<float>(near);
     state->lse.data<float>()[at] = static_cast<float>(near - shift);
   }
 }
@@ -228,7 +228,8 @@ class Task {
     for (Running& r : running_) {
       write_rows(problem_, sequence_, stride_, rows_, r, state);
       if (state == nullptr) continue;
-      state->kernel.state().note_visited(index.at(task_.sequence, r.block.head, r.block.row / query_rows), r.visited);
+      core::state_of(state->kernel)
+          .note_visited(index.at(task_.sequence, r.block.head, r.block.row / query_rows), r.visited);
     }
   }
 

@@ -33,7 +33,8 @@ bool vector_forward(const Problem& problem, AttentionState* state) {
     measure(problem, *bounds);
   }
   const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
-  if (state != nullptr && bounds) state->kernel.state().begin(KernelState::State::Kernel::vector, index.size());
+  if (state != nullptr && bounds)
+    core::state_of(state->kernel).begin(core::StateOf<KernelState>::Kernel::vector, index.size());
   const std::vector<QueryTask> tasks = query_tasks(problem);
   std::atomic<int64_t> visited{0}, total{0};
   core::parallel_for(static_cast<int64_t>(tasks.size()), [&](int64_t task) {
@@ -49,7 +50,7 @@ bool vector_forward(const Problem& problem, AttentionState* state) {
 bool vector_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
   const core::KeepMemory keep;  // the next chunk reuses the sums of a chunk
   const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
-  check_blocks(state.kernel.state(), KernelState::State::Kernel::vector, index.size());
+  check_blocks(core::state_of(state.kernel), core::StateOf<KernelState>::Kernel::vector, index.size());
   BiasGradients bias(problem, sums);
   std::vector<ChunkGroup> groups = chunk_groups(problem, state, index, bias);
   const auto tasks = chunk_tasks(groups);

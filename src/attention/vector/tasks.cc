@@ -78,8 +78,9 @@ std::vector<QueryTask> query_tasks(const Problem& problem) {
 
 Range visited_key_blocks(const AttentionState& state, const BlockIndex& index, size_t sequence,
                          const QueryBlock& block) {
-  return state.kernel.state().visited(KernelState::State::Kernel::vector,
-                                      index.at(sequence, block.head, block.row / query_rows), block.key_blocks);
+  return core::state_of(state.kernel)
+      .visited(core::StateOf<KernelState>::Kernel::vector, index.at(sequence, block.head, block.row / query_rows),
+               block.key_blocks);
 }
 
 std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionState& state, const BlockIndex& index,

@@ -2,14 +2,14 @@
 
 #include <cmath>
 
-#include "alibi/model_options.h"
 #include "core/check.h"
 #include "model/check_config.h"
+#include "model/config_fields.h"
 
 namespace alibi::model {
 namespace {
 
-const OptionRange& range_of_field(std::string_view field) {
+const formats::OptionRange& range_of_field(std::string_view field) {
   for (const ConfigField& candidate : config_fields()) {
     if (candidate.name == field) return candidate.range;
   }

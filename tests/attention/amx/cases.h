@@ -25,7 +25,7 @@ inline bool supported(const AttentionCase& c, const AttentionTensors& t) {
 
 inline AttentionCase amx_case(int64_t queries, int64_t keys, int64_t heads = 1, int64_t head_dim = 32) {
   AttentionCase c{.queries = queries, .keys = keys, .heads = heads, .kv_heads = heads, .head_dim = head_dim};
-  c.options.slopes = slopes(static_cast<int>(heads));
+  c.options.alibi_slopes = slopes(static_cast<int>(heads));
   c.options.query_offset = keys - queries;
   c.dtype = DType::bfloat16;
   return c;
@@ -54,7 +54,7 @@ inline void expect_accurate(const char* name, const Tensor& found, const std::ve
 inline AttentionCase t5_case(int64_t queries, int64_t keys, int64_t heads = 2, int64_t buckets = 32,
                              int max_distance = 128) {
   AttentionCase c = amx_case(queries, keys, heads);
-  c.options.slopes.clear();
+  c.options.alibi_slopes.clear();
   c.options.buckets = random_buckets(heads, 21, buckets, max_distance);
   return c;
 }
@@ -66,7 +66,7 @@ class BiasTensors {
  public:
   explicit BiasTensors(const AttentionCase& c) {
     if (const Tensor table = table_of(c.options); table.defined()) table_ = Tensor(table.shape());
-    if (!c.options.slopes.empty()) slopes_ = Tensor({static_cast<int64_t>(c.options.slopes.size())});
+    if (!c.options.alibi_slopes.empty()) slopes_ = Tensor({static_cast<int64_t>(c.options.alibi_slopes.size())});
   }
   AttentionBiasGradients gradients() {
     return {.dtable = table_.defined() ? &table_ : nullptr, .dslopes = slopes_.defined() ? &slopes_ : nullptr};
@@ -74,7 +74,7 @@ class BiasTensors {
   /// Sums of many terms of either sign, each with the rounding of the output in it: measured by their number.
   void expect_right(const AttentionCase& c, const AttentionReferenceGradients& expected) const {
     const double rows =
-        std::sqrt(static_cast<double>(c.batch * c.queries)) / (1 - static_cast<double>(c.options.dropout));
+        std::sqrt(static_cast<double>(c.batch * c.queries)) / (1 - static_cast<double>(c.options.dropout_p));
     if (table_.defined()) {
       EXPECT_TRUE(max_abs_diff(table_, expected.dtable) <= 1.5e-2 * rows + 0x1p-8 * max_abs(expected.dtable))
           << "dtable: " << max_abs_diff(table_, expected.dtable) << " of " << max_abs(expected.dtable);
@@ -98,7 +98,7 @@ inline void expect_right(const AttentionCase& c, Passes passes = Passes::both) {
   std::vector<double> out, lse;
   attention_reference(t.q, t.k, t.v, c.options, out, &lse);
   t.forward(c.options);
-  if (c.options.dropout == 0) {
+  if (c.options.dropout_p == 0) {
     expect_accurate("out", t.out, out, plain.out);
   } else {
     EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
@@ -114,7 +114,7 @@ inline void expect_right(const AttentionCase& c, Passes passes = Passes::both) {
   BiasTensors bias(c);
   t.backward(c.options, bias.gradients());
   bias.expect_right(c, expected);
-  if (c.options.dropout == 0) {
+  if (c.options.dropout_p == 0) {
     expect_accurate("dq", t.dq, expected.dq, plain.dq);
     expect_accurate("dk", t.dk, expected.dk, plain.dk);
     expect_accurate("dv", t.dv, expected.dv, plain.dv);

@@ -37,7 +37,7 @@ TEST(AttentionAmx, Windows) {
   for (const int64_t window : {1, 2, 31, 32, 33, 63, 64, 65, 100, 1000}) {
     for (const bool causal : {true, false}) {
       AttentionCase c = amx_case(150, 161, 2);
-      c.options.window = window;
+      c.options.sliding_window = window;
       c.options.causal = causal;
       expect_right(c);
     }
@@ -55,13 +55,13 @@ TEST(AttentionAmx, SlopesOfEveryForm) {
        {std::vector<float>{}, {0, 1, 0x1p-16f, 1000}, {closed, 0.5f, closed, 0.1f}}) {
     for (const std::vector<float>& after : {std::vector<float>{}, {0.3f, closed, closed, 0}}) {
       if (before.empty() && !after.empty()) continue;
-      c.options.slopes = before;
-      c.options.slopes_after = after;
+      c.options.alibi_slopes = before;
+      c.options.alibi_slopes_after = after;
       expect_right(c);
     }
   }
-  c.options.slopes_after.clear();
-  c.options.slopes = {1, 0.5f, 0.25f, 0.125f, 0.01f, 0.02f, 0.03f, 0.04f};  // for each batch entry
+  c.options.alibi_slopes_after.clear();
+  c.options.alibi_slopes = {1, 0.5f, 0.25f, 0.125f, 0.01f, 0.02f, 0.03f, 0.04f};  // for each batch entry
   expect_right(c);
 }
 
@@ -85,7 +85,7 @@ TEST(AttentionAmx, Buckets) {
   }
   for (const int64_t window : {1, 31, 64, 140}) {
     AttentionCase c = t5_case(333, 333);
-    c.options.window = window;
+    c.options.sliding_window = window;
     expect_right(c);
     c.options.causal = false;
     expect_right(c);
@@ -123,18 +123,18 @@ TEST(AttentionAmx, Dropout) {
       AttentionCase c = length % 2 == 0 ? t5_case(length, length + 21) : amx_case(length, length + 21, 2, 48);
       c.batch = 2;
       c.kv_heads = 1;
-      c.options.dropout = dropout;
+      c.options.dropout_p = dropout;
       c.options.dropout_seed = 5;
       c.options.causal = length % 3 != 0;
       expect_right(c);
     }
   }
   AttentionCase twelve = t5_case(130, 130, 12);  // of the paper's size
-  twelve.options.dropout = 0.1f;
+  twelve.options.dropout_p = 0.1f;
   expect_right(twelve);
   AttentionCase online = amx_case(260, 260, 2, 64);
   online.input_scale = 4;
-  online.options.dropout = 0.25f;
+  online.options.dropout_p = 0.25f;
   expect_right(online, Passes::forward);
 }
 
@@ -143,7 +143,7 @@ TEST(AttentionAmx, DropsWhatTheOtherKernelsDrop) {
   SKIP_WITHOUT_AMX();
   AttentionCase c{.batch = 2, .queries = 64, .keys = 64, .heads = 3, .kv_heads = 3, .head_dim = 64};
   c.dtype = DType::bfloat16;
-  c.options = {.causal = false, .dropout = 0.3f, .dropout_seed = 11};
+  c.options = {.causal = false, .dropout_p = 0.3f, .dropout_seed = 11};
   AttentionTensors t(c);
   ASSERT_TRUE(supported(c, t));
   t.q.fill(0);
@@ -168,7 +168,7 @@ TEST(AttentionAmx, StridedViewsWithBucketsAndDropout) {
   // Queries, keys and values side by side in one tensor, as a fused projection leaves them.
   SKIP_WITHOUT_AMX();
   AttentionCase c = t5_case(75, 75, 4);
-  c.options.dropout = 0.2f;
+  c.options.dropout_p = 0.2f;
   AttentionTensors plain(c), views(c);
   const auto view_of = [](Tensor& tensor, int64_t at, const Tensor& like) {
     Tensor view = tensor.slice(2, at, at + like.size(2));
@@ -216,9 +216,9 @@ TEST(AttentionAmx, PackedSequences) {
   for (const int kind : {0, 1, 2}) {
     c.options.causal = kind != 1;
     if (kind == 2) {
-      c.options.slopes.clear();
+      c.options.alibi_slopes.clear();
       c.options.buckets = random_buckets(4, 3, 16, 40);
-      c.options.dropout = 0.2f;
+      c.options.dropout_p = 0.2f;
     }
     AttentionTensors t(c);
     ASSERT_TRUE(supported(c, t));
@@ -246,11 +246,11 @@ TEST(AttentionAmx, LongRowsAndManyWaves) {
   both_sides.options.causal = false;
   expect_right(both_sides);
   AttentionCase narrow = amx_case(900, 900, 1);
-  narrow.options.window = 40;  // most pairs of spans are never visited
+  narrow.options.sliding_window = 40;  // most pairs of spans are never visited
   expect_right(narrow);
   expect_right(amx_case(150, 4096));
   AttentionCase many_heads = amx_case(1090, 1090, 34, 16);  // more than are done at once
-  many_heads.options.window = 70;
+  many_heads.options.sliding_window = 70;
   expect_right(many_heads);
 }
 
@@ -261,9 +261,9 @@ TEST(AttentionAmx, SameBitsAtAnyThreadCount) {
     c.kv_heads = 2;
     if (kind == 1) c.options.tolerance = 0x1p-11f;
     if (kind == 2) {
-      c.options.slopes.clear();
+      c.options.alibi_slopes.clear();
       c.options.buckets = random_buckets(4, 3);
-      c.options.dropout = 0.1f;
+      c.options.dropout_p = 0.1f;
     }
     AttentionTensors t(c);
     expect_same_bits_at_any_thread_count([&] {

@@ -81,7 +81,7 @@ TEST(AttentionAmx, SkippingKeepsItsBoundAndLeavesOutWork) {
 TEST(AttentionAmx, SkippingFindsFarKeysThatMatter) {
   SKIP_WITHOUT_AMX();
   AttentionCase c = amx_case(600, 600, 2, 64);
-  c.options.slopes = {0.25f, 0.0f};
+  c.options.alibi_slopes = {0.25f, 0.0f};
   for (const bool causal : {true, false}) {
     AttentionTensors t(c);
     c.options.causal = causal;
@@ -96,7 +96,7 @@ TEST(AttentionAmx, SkippingFindsFarKeysWhereNearOnesScoreLow) {
   SKIP_WITHOUT_AMX();
   for (const bool causal : {true, false}) {
     AttentionCase c = amx_case(600, 600, 1, 64);
-    c.options.slopes = {0.5f};
+    c.options.alibi_slopes = {0.5f};
     c.options.causal = causal;
     AttentionTensors t(c);
     t.q.fill(3.5f);

@@ -19,7 +19,7 @@ struct OneRow {
   explicit OneRow(int64_t keys, DType dtype = DType::bfloat16, float slope = 0.02f, float tolerance = 0x1p-11f)
       : c{.keys = keys, .heads = 1, .kv_heads = 1, .head_dim = 32, .dtype = dtype, .tolerance = tolerance},
         in(c),
-        options{.slopes = {slope}, .tolerance = tolerance} {}
+        options{.alibi_slopes = {slope}, .tolerance = tolerance} {}
 
   /// On the device; `first_block`: where the visit begins.
   void run() {
@@ -32,7 +32,7 @@ struct OneRow {
     lse = static_cast<double>(state.lse.to_floats()[0]);
     total = state.stats.blocks_total;
     first_block = total - state.stats.blocks_visited;
-    centre = doubles(cache.state().bounds.centres);
+    centre = doubles(core::state_of(cache).bounds.centres);
   }
 
   std::vector<double> scores() const {
@@ -43,7 +43,7 @@ struct OneRow {
       double sum = 0;
       for (size_t d = 0; d < size; ++d) sum += q[d] * k[j * size + d];
       result.push_back(sum / std::sqrt(static_cast<double>(size)) -
-                       static_cast<double>(options.slopes[0]) *
+                       static_cast<double>(options.alibi_slopes[0]) *
                            static_cast<double>(c.keys - 1 - static_cast<int64_t>(j)));
     }
     return result;
@@ -66,7 +66,7 @@ struct OneRow {
   int64_t first_of_the_rule(double factor) const {
     const std::vector<double> q = doubles(in.q), k = doubles(in.k), all = scores();
     const auto size = static_cast<size_t>(c.head_dim);
-    const double scale = 1 / std::sqrt(static_cast<double>(size)), slope = static_cast<double>(options.slopes[0]);
+    const double scale = 1 / std::sqrt(static_cast<double>(size)), slope = static_cast<double>(options.alibi_slopes[0]);
     const int64_t near = (c.keys - near_keys) / keys_of_block * keys_of_block;
     const double most = *std::max_element(all.begin() + near, all.end());
     double sum = 0, length = 0, product = 0;
@@ -128,10 +128,10 @@ TEST(DecodeCudaSkip, ACacheCutShorterThanItsCentreHasNone) {
   keys.fill(2);
   const Tensor rows = keys.to(DType::bfloat16).to(Device::cuda);
   cache.append(rows, rows);
-  EXPECT_GT(max_abs(doubles(cache.state().bounds.centre_norms)), 1);
+  EXPECT_GT(max_abs(doubles(core::state_of(cache).bounds.centre_norms)), 1);
   cache.truncate(30);
-  EXPECT_EQ(max_abs(doubles(cache.state().bounds.centre_norms)), 0);
-  EXPECT_EQ(max_abs(doubles(cache.state().bounds.centres)), 0);
+  EXPECT_EQ(max_abs(doubles(core::state_of(cache).bounds.centre_norms)), 0);
+  EXPECT_EQ(max_abs(doubles(core::state_of(cache).bounds.centres)), 0);
 }
 
 TEST(DecodeCudaSkip, WhatIsSkippedLiesWithinTheProof) {
@@ -254,7 +254,7 @@ TEST(DecodeCudaSkip, KeysThatAreNotFiniteAreVisited) {
     EXPECT_EQ(row.first_block, 1);
     const bool matters = std::isnan(bad) || row.in.q.to_floats()[5] > 0;
     EXPECT_EQ(std::isnan(max_abs(row.out.to_floats())), matters);
-    row.options = {.slopes = {4}};
+    row.options = {.alibi_slopes = {4}};
     row.run();
     EXPECT_EQ(std::isnan(max_abs(row.out.to_floats())), matters) << "whatever the weight of its split";
   }
@@ -290,7 +290,7 @@ TEST(DecodeCudaSkip, BothDirectionsWindowsAndGroupsVisitWhatTheCpuVisits) {
       for (const int64_t window : {0, 1000}) {
         AttentionOptions options = c.options();
         options.query_offset = offset;
-        options.window = window;
+        options.sliding_window = window;
         options.causal = offset == 2998;
         AttentionState on_cpu, on_device;
         const Tensor out = attention_decode(in.q, cpu, options, &on_cpu);

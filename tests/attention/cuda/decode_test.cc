@@ -138,12 +138,12 @@ TEST(DecodeCuda, OneSidedSlopesAndThoseOfEachBatchEntry) {
     }
   };
   AttentionOptions options = c.options();
-  options.slopes = {0.5f, closed, 0.01f, 0.25f};
-  options.slopes_after = {closed, 0.125f, 0.3f, 0.0f};
+  options.alibi_slopes = {0.5f, closed, 0.01f, 0.25f};
+  options.alibi_slopes_after = {closed, 0.125f, 0.3f, 0.0f};
   expect(options);
   c.batch = 3;
-  options.slopes = {0.5f, 0.25f, 0.1f, 0, 1.5f, 0.03f, 1e20f, 1e-20f, 3, 2, 1, 0.7f};
-  options.slopes_after = {};
+  options.alibi_slopes = {0.5f, 0.25f, 0.1f, 0, 1.5f, 0.03f, 1e20f, 1e-20f, 3, 2, 1, 0.7f};
+  options.alibi_slopes_after = {};
   expect(options);
 }
 
@@ -166,7 +166,7 @@ TEST(DecodeCuda, NoKeysGiveZeros) {
   KvCache cache(1, 2, 16, DType::bfloat16, Device::cuda);
   const DecodeInputs in({.keys = 0, .dtype = DType::bfloat16});
   for (const float tolerance : {0.0f, 0x1p-11f}) {
-    const Decoded found = decode(in.q, cache, {.slopes = slopes(2), .tolerance = tolerance});
+    const Decoded found = decode(in.q, cache, {.alibi_slopes = slopes(2), .tolerance = tolerance});
     EXPECT_EQ(max_abs(doubles(found.out)), 0);
     EXPECT_EQ(found.lse.to_floats(), std::vector<float>(2, -std::numeric_limits<float>::infinity()));
     cache.append(there(random_tensor({1, 70, 2, 16}, 1)), there(random_tensor({1, 70, 2, 16}, 2)));
@@ -190,8 +190,8 @@ TEST(DecodeCuda, ACacheIsWhatWasAppended) {
   // Long chunks go by attention() over it.
   const Tensor q = there(random_tensor({2, 40, 2, 16}, 5, 1, DType::bfloat16));
   Tensor chunk = q.clone(), few = q.clone();
-  cached_attention(q, copy, {.slopes = slopes(2)}, chunk);
-  attention_decode(q, copy, {.slopes = slopes(2)}, few);
+  cached_attention(q, copy, {.alibi_slopes = slopes(2)}, chunk);
+  attention_decode(q, copy, {.alibi_slopes = slopes(2)}, few);
   EXPECT_TRUE(max_abs_diff(chunk, few) <= 0x1p-6);
   // Other types are rounded to that of the cache. Its capacity grows by a share of its size.
   int64_t moves = 0, room = 0;
@@ -214,7 +214,7 @@ TEST(DecodeCuda, BoundsAreThoseOfTheKeys) {
     DecodeInputs in(c);
     const std::vector<double> k = doubles(in.k);
     const KvCache cache = cache_on_device(in.k, in.v, static_cast<uint64_t>(keys));
-    const kernels::CachedBounds& bounds = cache.state().bounds;
+    const kernels::CachedBounds& bounds = core::state_of(cache).bounds;
     const std::vector<double> centres = doubles(bounds.centres), centre_norms = doubles(bounds.centre_norms);
     for (size_t head = 0; head < 2; ++head) {
       double length = 0;
@@ -266,7 +266,7 @@ TEST(DecodeCuda, WhatItDoesNotTakeIsRefused) {
   expect_error([&] { evicted_share(in.q, cache, {}, in.q); }, "evicted_share() needs a cache in the CPU's memory");
   expect_error([&] { attention_decode(in.q, cache); }, "[attention_decode] k lies on 'cuda', q on 'cpu'");
   expect_error([&] { attention_decode(there(in.q).to(DType::float16), cache); }, "[attention_decode] k is bfloat16");
-  expect_error([&] { attention_decode(there(in.q), cache, {.dropout = 0.5f}); }, "options.dropout");
+  expect_error([&] { attention_decode(there(in.q), cache, {.dropout_p = 0.5f}); }, "options.dropout_p");
   AttentionOptions buckets;
   buckets.buckets = BucketedBias{random_tensor({32, 2}, 5), 128};
   expect_error([&] { attention_decode(there(in.q), cache, buckets); }, "'cuda' does not support this call");

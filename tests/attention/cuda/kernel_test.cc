@@ -27,7 +27,7 @@ Found run(const AttentionCase& c, const AttentionTensors& t, bool gradients, std
   if (!gradients) return found;
   Tensor slopes_there;
   if (dslopes != nullptr) {
-    slopes_there = Tensor({static_cast<int64_t>(c.options.slopes.size())}).to(Device::cuda);
+    slopes_there = Tensor({static_cast<int64_t>(c.options.alibi_slopes.size())}).to(Device::cuda);
   }
   attention_backward(dout, q, k, v, out, state, c.options, dq, dk, dv,
                      {.dslopes = dslopes != nullptr ? &slopes_there : nullptr});
@@ -96,7 +96,7 @@ TEST(AttentionCuda, EveryLengthAroundTheTiles) {
     for (const int64_t head_dim : {32, 64, 128, 256}) {
       AttentionCase c{.queries = length, .keys = length, .head_dim = head_dim, .seed = ++seed};
       c.dtype = seed % 2 == 0 ? DType::bfloat16 : DType::float16;
-      c.options.slopes = {0.3f};
+      c.options.alibi_slopes = {0.3f};
       c.options.causal = seed % 3 != 0;
       expect_right(c, length < 100 || head_dim == 64);
     }
@@ -107,7 +107,7 @@ TEST(AttentionCuda, WindowsThatEndInTheCornerOfATile) {
   for (const int64_t window : {1, 63, 64, 65, 127, 128}) {
     for (const bool causal : {true, false}) {
       AttentionCase c{.queries = 200, .keys = 200, .head_dim = 32, .dtype = DType::bfloat16};
-      c.options.window = window;
+      c.options.sliding_window = window;
       c.options.causal = causal;
       expect_right(c, true);
     }
@@ -116,7 +116,7 @@ TEST(AttentionCuda, WindowsThatEndInTheCornerOfATile) {
 
 TEST(AttentionCuda, PackedSequences) {
   AttentionCase c{.queries = 300, .keys = 330, .heads = 3, .kv_heads = 1, .head_dim = 64, .dtype = DType::bfloat16};
-  c.options.slopes = slopes(3);
+  c.options.alibi_slopes = slopes(3);
   c.options.cu_seqlens_q = {0, 1, 130, 130, 170, 300};
   c.options.cu_seqlens_k = {0, 5, 134, 140, 140, 330};
   for (const bool causal : {true, false}) {
@@ -131,21 +131,21 @@ TEST(AttentionCuda, SlopesOfEveryKind) {
   constexpr float closed = std::numeric_limits<float>::infinity();
   AttentionCase c{.batch = 2, .queries = 150, .keys = 150, .heads = 4, .kv_heads = 2, .head_dim = 32};
   c.dtype = DType::float16;
-  c.options.slopes = {0, 0.5f, 3, 0.01f, 1e-3f, 0.2f, 0, 1};  // of each batch entry
+  c.options.alibi_slopes = {0, 0.5f, 3, 0.01f, 1e-3f, 0.2f, 0, 1};  // of each batch entry
   expect_right(c, true);
   c.options.causal = false;
   expect_right(c, true);
-  c.options.slopes = {0, 0.5f, closed, 0.01f};
-  c.options.slopes_after = {1, closed, 0.5f, 0};
+  c.options.alibi_slopes = {0, 0.5f, closed, 0.01f};
+  c.options.alibi_slopes_after = {1, closed, 0.5f, 0};
   expect_right(c, true);
-  c.options.slopes = {1e6f, 1e20f, 3e38f, 100};
-  c.options.slopes_after = {};
+  c.options.alibi_slopes = {1e6f, 1e20f, 3e38f, 100};
+  c.options.alibi_slopes_after = {};
   expect_right(c, true);
 }
 
 TEST(AttentionCuda, QueriesFarBeyondTheKeysKeepTheirPrecision) {
   AttentionCase c{.queries = 60, .keys = 200, .heads = 4, .kv_heads = 4, .head_dim = 32, .dtype = DType::float16};
-  c.options.slopes = slopes(4);
+  c.options.alibi_slopes = slopes(4);
   for (const int64_t offset : {int64_t{1000000}, int64_t{-1000000}, int64_t{1} << 35}) {
     c.options.query_offset = offset;
     c.options.causal = offset > 0;
@@ -155,10 +155,10 @@ TEST(AttentionCuda, QueriesFarBeyondTheKeysKeepTheirPrecision) {
 
 TEST(AttentionCuda, LargeScoresAndScalesOfEitherSign) {
   AttentionCase c{.queries = 100, .keys = 100, .heads = 2, .kv_heads = 2, .head_dim = 64, .dtype = DType::bfloat16};
-  c.options.slopes = {0.5f, 0.01f};
-  c.options.scale = -0.3f;
+  c.options.alibi_slopes = {0.5f, 0.01f};
+  c.options.softmax_scale = -0.3f;
   expect_right(c, true);
-  c.options.scale = 0;
+  c.options.softmax_scale = 0;
   c.input_scale = 30;
   expect_right(c, false);
 }
@@ -206,7 +206,7 @@ TEST(AttentionCuda, ViewsOfOneProduct) {
   constexpr int64_t length = 70, heads = 2, head_dim = 40;
   AttentionCase c{.queries = length, .keys = length, .heads = heads, .kv_heads = heads, .head_dim = head_dim};
   c.dtype = DType::bfloat16;
-  c.options.slopes = slopes(heads);
+  c.options.alibi_slopes = slopes(heads);
   const EmulatedDevice device;
   const AttentionTensors t(c);
   const Found expected = run(c, t, true);
@@ -243,7 +243,7 @@ TEST(AttentionCuda, WhatItDoesNotTakeIsRefused) {
   other.head_dim = 264;
   refused(other);
   other = c;
-  other.options.dropout = 0.1f;
+  other.options.dropout_p = 0.1f;
   refused(other);
   // Rows that are not 16 bytes apart.
   const Tensor wide = random_tensor({1, 10, 2, 20}, 1, 1, c.dtype).to(Device::cuda);
@@ -257,7 +257,7 @@ TEST(AttentionCuda, RowsThatAreNotThereWeighNothing) {
   c.options = {.causal = false, .query_offset = 100};
   for (const auto& [dtype, slope] : {std::pair{DType::float16, 0.5f}, {DType::bfloat16, 3.0f}}) {
     c.dtype = dtype;
-    c.options.slopes = {slope};
+    c.options.alibi_slopes = {slope};
     expect_right(c, true);
   }
 }
@@ -275,18 +275,18 @@ TEST(AttentionCuda, GradientsOfSlopes) {
     attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
     EXPECT_LE(relative_diff(dslopes, expected.dslopes), 4e-3);
   };
-  c.options.slopes = slopes(4);
+  c.options.alibi_slopes = slopes(4);
   expect();
-  c.options.slopes = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f};
+  c.options.alibi_slopes = {0.1f, 0.2f, 0.3f, 0.4f, 0.5f, 0.6f, 0.7f, 0.8f};
   c.options.causal = false;
   expect();
-  c.options.slopes_after = {0.3f, 0.3f, 0.3f, 0.3f};
+  c.options.alibi_slopes_after = {0.3f, 0.3f, 0.3f, 0.3f};
   expect();
 }
 
 TEST(AttentionCuda, TheSameBitsInAnyOrder) {
   AttentionCase c{.queries = 300, .keys = 300, .heads = 4, .kv_heads = 2, .head_dim = 64, .dtype = DType::bfloat16};
-  c.options = {.slopes = slopes(4), .causal = false, .tolerance = 0x1p-11f};
+  c.options = {.alibi_slopes = slopes(4), .causal = false, .tolerance = 0x1p-11f};
   const AttentionTensors t(c);
   std::vector<Found> found;
   std::vector<std::vector<float>> dslopes(2);

@@ -42,7 +42,7 @@ void expect_within_bounds(const AttentionCase& c, const AttentionTensors& t, flo
 AttentionCase long_case(int64_t length) {
   AttentionCase c{.queries = length, .keys = length, .heads = 2, .kv_heads = 1, .head_dim = 64};
   c.dtype = DType::bfloat16;
-  c.options.slopes = {0.5f, 0.0625f};
+  c.options.alibi_slopes = {0.5f, 0.0625f};
   return c;
 }
 
@@ -52,7 +52,7 @@ TEST(AttentionCudaSkip, ChangesStayWithinTheirBounds) {
     AttentionCase c = long_case(520);
     expect_within_bounds(c, AttentionTensors(c), tolerance, .7);
     c.options.causal = false;
-    c.options.slopes_after = {0.2f, 0.7f};
+    c.options.alibi_slopes_after = {0.2f, 0.7f};
     c.dtype = DType::float16;
     c.head_dim = 32;
     expect_within_bounds(c, AttentionTensors(c), tolerance, .7);
@@ -64,7 +64,7 @@ TEST(AttentionCudaSkip, KeysWithACommonPart) {
   // negative product with it, so that it changes the scores of every row of a tile.
   const EmulatedDevice device;
   AttentionCase c = long_case(520);
-  c.options.slopes = {0.25f, 0.125f};
+  c.options.alibi_slopes = {0.25f, 0.125f};
   const core::Random random(5);
   const auto common = [&](int64_t i) { return random.normal(static_cast<uint64_t>(i % c.head_dim)); };
   for (const float lean : {0.0f, 0.6f, -0.6f}) {
@@ -114,10 +114,10 @@ TEST(AttentionCudaSkip, ToleranceZeroAndHeadsWithoutSlopesVisitAll) {
   EXPECT_EQ(count_blocks(t.state).blocks_visited, count_blocks(t.state).blocks_total);
   EXPECT_EQ(count_blocks(t.state).blocks_total, 2 * (2 + 4 + 5));
   c.options.tolerance = 0.01f;
-  c.options.slopes = {0, 0};
+  c.options.alibi_slopes = {0, 0};
   t.forward(c.options);
   EXPECT_EQ(count_blocks(t.state).blocks_visited, count_blocks(t.state).blocks_total);
-  c.options.slopes = {0, 40};
+  c.options.alibi_slopes = {0, 40};
   t.forward(c.options);
   EXPECT_EQ(count_blocks(t.state).blocks_visited, 2 + 4 + 5 + 2 + 2 + 1)
       << "one head visits all, the other what is near";
@@ -127,7 +127,8 @@ TEST(AttentionCudaSkip, BlocksOfOtherSequencesAreNotAsked) {
   // The second sequence's keys are tiny, so it skips most; the first one's are huge, and nothing of it is skipped.
   const EmulatedDevice device;
   AttentionCase c{.queries = 600, .keys = 600, .head_dim = 32, .dtype = DType::bfloat16};
-  c.options = {.slopes = {0.05f}, .tolerance = 0x1p-11f, .cu_seqlens_q = {0, 260, 600}, .cu_seqlens_k = {0, 260, 600}};
+  c.options = {
+      .alibi_slopes = {0.05f}, .tolerance = 0x1p-11f, .cu_seqlens_q = {0, 260, 600}, .cu_seqlens_k = {0, 260, 600}};
   AttentionTensors t(c);
   for (int64_t i = 0; i < 260; ++i) set(t.k.slice(1, i, i + 1), i % 2 == 0 ? 30.0f : -30.0f);
   set(t.k.slice(1, 260, 600), 0.01f);
@@ -165,7 +166,7 @@ int64_t blocks_of_the_rule(const AttentionCase& c, const AttentionTensors& t, do
   };
   int64_t visited = 0;
   for (int64_t head = 0; head < c.heads; ++head) {
-    const auto slope = static_cast<double>(c.options.slopes[static_cast<size_t>(head)]);
+    const auto slope = static_cast<double>(c.options.alibi_slopes[static_cast<size_t>(head)]);
     const auto query = [&](int64_t i) { return static_cast<size_t>(i * c.heads + head); };
     for (int64_t row = 0; row < c.queries; row += rows) {
       const int64_t last = std::min(row + rows, c.queries) - 1;
@@ -195,7 +196,7 @@ int64_t blocks_of_the_rule(const AttentionCase& c, const AttentionTensors& t, do
 TEST(AttentionCudaSkip, BlocksVisitedAreThoseOfTheRule) {
   const EmulatedDevice device;
   AttentionCase c{.queries = 900, .keys = 900, .heads = 4, .kv_heads = 1, .head_dim = 32, .dtype = DType::bfloat16};
-  c.options.slopes = {0.4f, 0.2f, 0.1f, 0.07f};
+  c.options.alibi_slopes = {0.4f, 0.2f, 0.1f, 0.07f};
   c.options.tolerance = 0x1p-11f;
   AttentionTensors t(c);
   // Chords between levels and rounding cost a little. Without slack the rule would visit only these blocks.

@@ -82,7 +82,7 @@ struct Passes {
   void forward(bool with_state = true) { attention(q, k, k, options, out, with_state ? &state : nullptr); }
   void backward() { attention_backward(dout, q, k, k, out, state, options, dq, dk, dv); }
 
-  AttentionOptions options = {.slopes = slopes(4), .tolerance = 0x1p-11f};
+  AttentionOptions options = {.alibi_slopes = slopes(4), .tolerance = 0x1p-11f};
   Tensor q, k = q.clone(), out = q.clone(), dout = q.clone(), dq = q.clone(), dk = q.clone(), dv = q.clone();
   AttentionState state;
 };

@@ -26,10 +26,10 @@ struct DecodeCase {
   AttentionOptions options() const {
     AttentionOptions result;
     result.causal = causal;
-    result.window = window;
+    result.sliding_window = window;
     result.query_offset = offset;
     result.tolerance = tolerance;
-    if (bias == Bias::linear) result.slopes = slopes(static_cast<int>(heads));
+    if (bias == Bias::linear) result.alibi_slopes = slopes(static_cast<int>(heads));
     if (bias == Bias::buckets) result.buckets = BucketedBias{random_tensor({32, heads}, 5), 128};
     if (bias == Bias::by_distance) result.bias_by_distance = random_tensor({causal ? 70 : 141, heads}, 6);
     return result;

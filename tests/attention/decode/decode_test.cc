@@ -90,8 +90,8 @@ TEST(Decode, OneSidedSlopes) {
   const KvCache cache = filled_cache(in.k, in.v);
   for (const float tolerance : {0.0f, 0x1p-24f}) {
     AttentionOptions options = c.options();
-    options.slopes = {0.5f, closed, 0.01f, 0.25f};
-    options.slopes_after = {closed, 0.125f, 0.3f, 0.0f};
+    options.alibi_slopes = {0.5f, closed, 0.01f, 0.25f};
+    options.alibi_slopes_after = {closed, 0.125f, 0.3f, 0.0f};
     std::vector<double> expected, lse;
     attention_reference(in.q, in.k, in.v, options, expected, &lse);
     options.tolerance = tolerance;
@@ -108,7 +108,7 @@ TEST(Decode, SlopesOfEachBatchEntry) {
   const DecodeInputs in(c);
   const KvCache cache = filled_cache(in.k, in.v);
   AttentionOptions options = c.plain_options();
-  options.slopes = {0.5f, 0.25f, 0.1f, 0.0f, 1.5f, 0.03f};
+  options.alibi_slopes = {0.5f, 0.25f, 0.1f, 0.0f, 1.5f, 0.03f};
   std::vector<double> expected;
   attention_reference(in.q, in.k, in.v, options, expected);
   Tensor out = Tensor::empty(in.q.shape());
@@ -145,7 +145,7 @@ TEST(Decode, WeightsAreRightAtAMillionKeys) {
   }
   for (const float slope : {0.0f, 0x1p-16f, 0x1p-14f}) {
     for (const float tolerance : {0.0f, 0x1p-24f}) {
-      AttentionOptions options{.slopes = {slope}, .query_offset = keys - 1};
+      AttentionOptions options{.alibi_slopes = {slope}, .query_offset = keys - 1};
       std::vector<double> expected;
       attention_reference(q, cache.keys(), cache.values(), options, expected);
       options.tolerance = tolerance;
@@ -250,9 +250,9 @@ TEST(Decode, ErrorsNameTheArgument) {
   expect_error([&] { decode(Tensor({1, 1, 2, 8}), Tensor({1, 1, 2, 8})); }, "head_dim");
   expect_error([&] { decode(q, Tensor({1, 2, 2, 16})); }, "[attention_decode] out");
   expect_error([&] { decode(q.to(DType::float16), out.to(DType::float16)); }, "[attention_decode] q is float16");
-  expect_error([&] { decode(q, out, {.dropout = 0.5f}); }, "options.dropout");
+  expect_error([&] { decode(q, out, {.dropout_p = 0.5f}); }, "options.dropout_p");
   expect_error([&] { decode(q, out, {.cu_seqlens_q = {0, 1}, .cu_seqlens_k = {0, 10}}); }, "options.cu_seqlens");
-  expect_error([&] { decode(q, out, {.slopes = {0.5f}}); }, "options.slopes");
+  expect_error([&] { decode(q, out, {.alibi_slopes = {0.5f}}); }, "options.alibi_slopes");
 }
 
 }  // namespace

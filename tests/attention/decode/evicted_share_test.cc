@@ -34,11 +34,11 @@ ExpectedLeft reference_of_left(const Tensor& q, const Tensor& k, const Tensor& v
   const int64_t queries = q.size(1), keys = k.size(1), group = heads / kv_heads;
   ExpectedLeft all{std::vector<double>(static_cast<size_t>(q.elements())),
                    std::vector<double>(static_cast<size_t>(batch * heads * queries))};
-  const std::vector<float> slopes = options.slopes;
+  const std::vector<float> slopes = options.alibi_slopes;
   for (int64_t h = 0; h < heads; ++h) {
     const int64_t begin = cache != nullptr ? cache->begin(h / group) : 0;
     const auto part = [&](const Tensor& rows) { return rows.slice(1, begin, keys).slice(2, h / group, h / group + 1); };
-    options.slopes = {slopes[static_cast<size_t>(h)]};
+    options.alibi_slopes = {slopes[static_cast<size_t>(h)]};
     options.query_offset = keys - queries - begin;
     std::vector<double> out, lse;
     attention_reference(q.slice(2, h, h + 1).clone(), part(k).clone(), part(v).clone(), options, out, &lse);
@@ -56,7 +56,7 @@ ExpectedLeft reference_of_left(const Tensor& q, const Tensor& k, const Tensor& v
 }
 
 TEST(KvCacheEviction, AttentionReadsWhatIsLeft) {
-  const AttentionOptions options{.slopes = slopes(heads)};
+  const AttentionOptions options{.alibi_slopes = slopes(heads)};
   for (const DType dtype : {DType::float32, DType::bfloat16}) {
     for (const std::vector<int64_t>& begins :
          {std::vector<int64_t>{0, 130, 700}, {64, 64, 512}, {1000, 999, 0}, {512, 512, 512}}) {
@@ -104,7 +104,7 @@ TEST(KvCacheEviction, GivesMemoryBackAndGrowsAgain) {
   copy.append(k.slice(1, 0, 77), k.slice(1, 0, 77));
   copy.append(k.slice(1, 77, 200), k.slice(1, 77, 200));
   const Tensor q = random_tensor({batch, 1, heads, head_dim}, 3);
-  const AttentionOptions options{.slopes = slopes(heads), .tolerance = 0x1p-24f};
+  const AttentionOptions options{.alibi_slopes = slopes(heads), .tolerance = 0x1p-24f};
   const Tensor expected = attention_decode(q, some.cache, options);
   EXPECT_TRUE(same_bits(attention_decode(q, copy, options), expected));
   copy.truncate(2950);
@@ -120,7 +120,7 @@ TEST(KvCacheEviction, TheBoundHoldsAndIsWorthSomething) {
       EvictedCache some(1000, {960, 800, 500}, scale, dtype);
       for (const int64_t queries : {1, 20}) {
         const Tensor q = random_tensor({batch, queries, heads, head_dim}, 3, 1, dtype);
-        const AttentionOptions options{.slopes = slopes(heads), .query_offset = 1000 - queries};
+        const AttentionOptions options{.alibi_slopes = slopes(heads), .query_offset = 1000 - queries};
         AttentionState state;
         attention_decode(q, some.cache, options, &state);
         const std::vector<double> kept = reference_of_left(q, some.k, some.v, &some.cache, options).lse;
@@ -138,7 +138,7 @@ TEST(KvCacheEviction, TheBoundHoldsAndIsWorthSomething) {
   }
   EvictedCache far(5000, {4000, 4000, 4000}, 1);
   const Tensor q = random_tensor({batch, 1, heads, head_dim}, 3);
-  const AttentionOptions steep{.slopes = slopes(heads, 2)};
+  const AttentionOptions steep{.alibi_slopes = slopes(heads, 2)};
   AttentionState state;
   attention_decode(q, far.cache, steep, &state);
   EXPECT_LT(evicted_share(q, far.cache, steep, state.lse), 1e-60);
@@ -161,7 +161,7 @@ TEST(KvCacheEviction, TheBoundHoldsWhateverTheRounding) {
       const Tensor zeros({1, keys, 1, head_dim}), q({1, 1, 1, head_dim});
       one.append(zeros, zeros);
       one.evict(std::vector<int64_t>{128}, 0);
-      const AttentionOptions options{.slopes = {slope}};
+      const AttentionOptions options{.alibi_slopes = {slope}};
       AttentionState state;
       attention_decode(q, one, options, &state);
       long double evicted = 0, kept = 0;

@@ -84,7 +84,8 @@ TEST(Eviction, ATooSmallMemoryIsReportedAsSuch) {
   const std::vector<float> nll = read_all(model, context, [] {});
   EXPECT_GT(context.certificate().worst, 1e-3);
   EXPECT_LE(context.certificate().worst, 1);
-  EXPECT_GT(context.state().caches.front().begin(0), context.state().caches.front().begin(1)) << "steep heads first";
+  EXPECT_GT(core::state_of(context).caches.front().begin(0), core::state_of(context).caches.front().begin(1))
+      << "steep heads first";
   EXPECT_GT(test::max_abs_diff(nll, model.nll(long_ids(), long_targets())), 1e-4) << "the bound was not for nothing";
 }
 
@@ -99,7 +100,7 @@ TEST(Eviction, EachLayerHasSlopesOfItsOwn) {
   }
   Context context(model, {.memory = 600 * token_bytes});
   read_all(model, context, [] {});
-  const std::vector<KvCache>& layers = context.state().caches;
+  const std::vector<KvCache>& layers = core::state_of(context).caches;
   for (const int64_t head : {0, 1}) EXPECT_GT(layers[0].begin(head), layers[1].begin(head) + 300);
   EXPECT_LT(context.certificate().worst, 1e-6);
 }
@@ -141,7 +142,7 @@ class LevelHead {
                   .memory = limit.memory,
                   .tolerance = limit.eviction_tolerance,
                   .exact = limit.exact}) {
-    options.window = window;
+    options.sliding_window = window;
   }
 
   /// `lead` is the lead of each of these tokens, as a logarithm.
@@ -161,7 +162,7 @@ class LevelHead {
   static constexpr int64_t head_dim = 16;
   static constexpr float slope = 0x1p-6f;
   static constexpr double all_weights = 64.5;  // 1 / (1 - exp(-slope))
-  AttentionOptions options{.slopes = {slope}};
+  AttentionOptions options{.alibi_slopes = {slope}};
   KvCache cache{1, 1, head_dim};
   Eviction eviction;
   double share = 0;  ///< of what was evicted, in the tokens read last
@@ -209,7 +210,7 @@ TEST(Eviction, AWindowLimitsTheHorizon) {
 // The keys that decoding always visits are kept for any slope: to evict them would save almost nothing.
 TEST(Eviction, TheNearestKeysStay) {
   LevelHead head({.eviction_tolerance = 1e-4});
-  head.options.slopes = {4};
+  head.options.alibi_slopes = {4};
   for (int i = 0; i < 400; ++i) {
     head.read(1, 1);
     ASSERT_LE(head.cache.begin(0), std::max<int64_t>(0, head.cache.length() - 128));
@@ -222,7 +223,7 @@ TEST(Eviction, TheCertificateSaysWhere) {
   Eviction eviction({.layers = layers, .heads = 2, .kv_heads = 2, .head_dim = size, .tolerance = 1e-4});
   std::vector<KvCache> caches;
   for (int layer = 0; layer < layers; ++layer) caches.emplace_back(1, 2, size);
-  const AttentionOptions options{.slopes = {0.1f, 0.1f}};
+  const AttentionOptions options{.alibi_slopes = {0.1f, 0.1f}};
   const auto read = [&](int64_t tokens, int at_layer, int64_t at_token) {  // a query far longer than the others there
     eviction.make_room(caches, tokens);
     for (int layer = 0; layer < layers; ++layer) {

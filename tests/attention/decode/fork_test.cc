@@ -27,7 +27,7 @@ void expect_same(const KvCache& found, const KvCache& expected) {
   const Tensor q = random_tensor({1, 3, 2 * fork_heads, fork_dim}, 77);
   for (const float tolerance : {0.0f, 0x1p-24f}) {
     AttentionOptions options;
-    options.slopes = slopes(2 * fork_heads, 4);
+    options.alibi_slopes = slopes(2 * fork_heads, 4);
     options.tolerance = tolerance;
     AttentionState of_found, of_expected;
     Tensor a({1, 3, 2 * fork_heads, fork_dim}), b(a.shape());

@@ -42,7 +42,7 @@ void expect_distances(const KvCache& cache, const kernels::NormTree& tree, bool 
   const std::vector<double> keys = doubles(cache.keys());
   const int64_t dim = cache.head_dim();
   for (int64_t head = 0; head < cache.batch() * cache.kv_heads(); ++head) {
-    const float* centre = cache.state().centre(head);
+    const float* centre = core::state_of(cache).centre(head);
     for (int level = 0; level < tree.levels(); ++level) {
       const int64_t span = kernels::NormTree::span(level);
       for (int64_t node = 0; node * span < cache.length(); ++node) {
@@ -65,8 +65,8 @@ void expect_distances(const KvCache& cache, const kernels::NormTree& tree, bool 
 }
 
 void expect_norms(const KvCache& cache) {
-  expect_distances(cache, cache.state().norms, false);
-  expect_distances(cache, cache.state().radii, true);
+  expect_distances(cache, core::state_of(cache).norms, false);
+  expect_distances(cache, core::state_of(cache).radii, true);
 }
 
 TEST(KvCache, KeysAreMeasuredFromWhatTheFirstHaveInCommon) {
@@ -76,21 +76,21 @@ TEST(KvCache, KeysAreMeasuredFromWhatTheFirstHaveInCommon) {
     KvCache whole(2, 2, 8, dtype), pieces(2, 2, 8, dtype);
     whole.append(k, k);
     expect_norms(whole);
-    EXPECT_LT(whole.state().radii.at(0, 0, 0), whole.state().norms.at(0, 0, 0) / 1.5f);
+    EXPECT_LT(core::state_of(whole).radii.at(0, 0, 0), core::state_of(whole).norms.at(0, 0, 0) / 1.5f);
     int64_t begin = 0;
     for (const int64_t end : {40, 63, 64, 65, 500}) {
       pieces.append(k.slice(1, begin, end), k.slice(1, begin, end));
       begin = end;
       expect_norms(pieces);
-      EXPECT_EQ(pieces.state().centres == whole.state().centres, end >= 64) << end;
+      EXPECT_EQ(core::state_of(pieces).centres == core::state_of(whole).centres, end >= 64) << end;
     }
     pieces.truncate(64);
-    EXPECT_EQ(pieces.state().centres, whole.state().centres);
+    EXPECT_EQ(core::state_of(pieces).centres, core::state_of(whole).centres);
     pieces.truncate(63);
-    EXPECT_EQ(pieces.state().centres, std::vector<float>(pieces.state().centres.size(), 0.0f));
+    EXPECT_EQ(core::state_of(pieces).centres, std::vector<float>(core::state_of(pieces).centres.size(), 0.0f));
     pieces.append(k.slice(1, 63, 500), k.slice(1, 63, 500));
     expect_norms(pieces);
-    EXPECT_EQ(pieces.state().centres, whole.state().centres);
+    EXPECT_EQ(core::state_of(pieces).centres, core::state_of(whole).centres);
   }
 }
 

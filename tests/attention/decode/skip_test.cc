@@ -18,7 +18,7 @@ double expect_bounded(const DecodeCase& c, const DecodeInputs& in, std::vector<f
   SCOPED_TRACE(c.name());
   const KvCache cache = filled_cache(in.k, in.v);
   AttentionOptions options = c.options();
-  if (!slopes.empty()) options.slopes = std::move(slopes);
+  if (!slopes.empty()) options.alibi_slopes = std::move(slopes);
   Tensor skipped = Tensor::empty(in.q.shape());
   AttentionState state;
   attention_decode(in.q, cache, options, skipped, &state);
@@ -168,7 +168,7 @@ bool drops_block(float query, float key, float scale, float slope, double spare)
   double weight = 0;  // in units of the nearest one
   for (int64_t i = 0; i < keys; ++i) weight += std::exp(-m * static_cast<double>(i));
   const double max = std::numbers::log2e * (score - m * static_cast<double>(position - keys + 1));
-  kernels::DecodeSkip rule(cache.state(), 0, centre.data(), scale, row, max, weight * std::exp2(spare));
+  kernels::DecodeSkip rule(core::state_of(cache), 0, centre.data(), scale, row, max, weight * std::exp2(spare));
   return rule.first_needed(0, keys) == keys;
 }
 

@@ -37,8 +37,8 @@ int main(void) {
   }
   float slopes[heads];
   alibi_attention_options options = alibi_attention_options_default();
-  options.slopes = slopes;
-  options.slopes_count = heads;
+  options.alibi_slopes = slopes;
+  options.alibi_slopes_count = heads;
   const alibi_tensor tq = tensor(q), tk = tensor(k), tv = tensor(v), tout = tensor(out);
   if (alibi_slopes(heads, 8, slopes) != ALIBI_OK || alibi_attention(&tq, &tk, &tv, &options, &tout, NULL) != ALIBI_OK) {
     fprintf(stderr, "%s\n", alibi_last_error());
@@ -55,7 +55,7 @@ int main(void) {
   }
   printf("alibi %s from C: largest difference to the formula %.1e\n", alibi_version(), worst);
   /* An error inside comes out as a status, also where nothing else is C++. */
-  options.slopes_count = heads + 1;
+  options.alibi_slopes_count = heads + 1;
   const int refused = alibi_attention(&tq, &tk, &tv, &options, &tout, NULL) == ALIBI_ERROR && *alibi_last_error();
   return worst <= 1e-6 && refused ? 0 : 1;
 }

@@ -7,7 +7,7 @@
 
 int main() {
   alibi::AttentionOptions options;
-  options.slopes = alibi::slopes(2);
+  options.alibi_slopes = alibi::slopes(2);
   const alibi::Tensor x({1, 3, 2, 8});
   alibi::Tensor out(x.shape());
   alibi::attention(x, x, x, options, out);

@@ -1,28 +1,24 @@
-// Descriptions of the options of a struct, one per member. The command line, checks, files and bindings iterate over
-// this list and do not name single options:
+// Descriptions of the options of a struct, one per member. The command line, checks and files iterate over this list
+// and do not name single options:
 //
 //   for (const Option<TrainOptions>& option : options_of<TrainOptions>) { ... option.get(options) ... option.help ... }
 #pragma once
 
 #include <array>
 #include <cstddef>
-#include <cstdint>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <type_traits>
 #include <variant>
-#include <vector>
 
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
 #include "alibi/export.h"
+#include "alibi/option_value.h"
 
-namespace alibi {
-
-/// Value of an option: the type of the member, or the name of an enumerator.
-using OptionValue = std::variant<bool, int64_t, uint64_t, double, std::string, std::vector<double>>;
+namespace alibi::formats {
 
 /// Range of a number, or of each number of a list. Infinity and NaN are outside every range.
 struct OptionRange {
@@ -59,7 +55,7 @@ struct Option {
   }
 };
 
-/// All options of a struct, in the order of the help. Specialized beside the struct.
+/// All options of a struct, in the order of the help: specialized in train/option_list.h and model/config_fields.h.
 template <class Options>
 inline constexpr std::array<Option<Options>, 0> options_of{};
 
@@ -116,8 +112,9 @@ constexpr std::span<const char* const> choices() {
 
 /// The first fields of an Option, which follow from the member.
 #define ALIBI_OPTION(Struct, member) ALIBI_OPTION_CALLED(#member, Struct, member)
-#define ALIBI_OPTION_CALLED(called, Struct, member)                      \
-  .name = (called), .get = ::alibi::option_access::get<&Struct::member>, \
-  .set = ::alibi::option_access::set<&Struct::member>, .choices = ::alibi::option_access::choices<&Struct::member>()
+#define ALIBI_OPTION_CALLED(called, Struct, member)                               \
+  .name = (called), .get = ::alibi::formats::option_access::get<&Struct::member>, \
+  .set = ::alibi::formats::option_access::set<&Struct::member>,                   \
+  .choices = ::alibi::formats::option_access::choices<&Struct::member>()
 
-}  // namespace alibi
+}  // namespace alibi::formats
