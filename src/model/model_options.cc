@@ -1,5 +1,5 @@
 // The one declaration of each field of a model's configuration. Whatever reads, writes, checks, offers or shows fields
-// goes through this table; what config.json says in MPT's own way (`json_by_hand`) is in model/own_config.cc too.
+// goes through this table; what config.json says in another way (`json_by_hand`) is in model/own_config.cc too.
 #include "alibi/model_options.h"
 
 #include <algorithm>
