@@ -16,8 +16,6 @@ namespace {
 
 using formats::Json;
 
-// tokenizer.ggml.token_type.
-constexpr int32_t kUnknownType = 2, kControlType = 3, kUserDefinedType = 4;
 /// U+2581: begins a word in the vocabulary of a bert.
 constexpr std::string_view kWordMark = "\xe2\x96\x81";
 
@@ -53,7 +51,7 @@ const std::map<std::string, Json>& pre_tokenizers() {
   return *table;
 }
 
-/// A pre-tokenizer without what changes offsets alone or is what is meant without it.
+/// A pre-tokenizer without the fields that change offsets alone, and with defaults filled in.
 Json plain(Json part) {
   if (part.is_object() && part.value("type", "") == "Sequence" && part.contains("pretokenizers")) {
     for (Json& member : part["pretokenizers"]) member = plain(member);
@@ -82,10 +80,10 @@ Json added_tokens(const GgufVocabulary& vocabulary, const std::vector<std::strin
   for (size_t id = 0; id < tokens.size(); ++id) {
     const int32_t type = type_of(vocabulary, id);
     const auto number = static_cast<int64_t>(id);
-    const bool special = type == kUnknownType || type == kControlType || number == vocabulary.bos ||
+    const bool special = type == kUnknownToken || type == kControlToken || number == vocabulary.bos ||
                          number == vocabulary.eos || number == vocabulary.unknown || number == vocabulary.separator ||
                          number == vocabulary.classify;
-    if (!special && type != kUserDefinedType) continue;
+    if (!special && type != kUserToken) continue;
     added.push_back({{"id", id},
                      {"content", tokens[id]},
                      {"single_word", false},

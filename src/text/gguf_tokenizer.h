@@ -12,6 +12,9 @@
 
 namespace alibi::text {
 
+/// tokenizer.ggml.token_type; the numbers of SentencePiece are the same.
+enum GgufTokenType : int32_t { kNormalToken = 1, kUnknownToken = 2, kControlToken = 3, kUserToken = 4, kUnusedToken = 5 };
+
 struct GgufVocabulary {
   std::string model = {};                ///< tokenizer.ggml.model: "gpt2", "bert", "llama" or "t5"
   std::string pre = {};                  ///< tokenizer.ggml.pre: for gpt2, see gguf_pre_tokenizers()

@@ -23,8 +23,6 @@ namespace {
 
 using formats::JsonObject;
 
-// tokenizer.ggml.token_type; the numbers of SentencePiece are the same.
-constexpr int32_t kNormalType = 1, kControlType = 3, kUserDefinedType = 4, kUnusedType = 5;
 constexpr int64_t kMostTokens = int64_t{1} << 28;
 
 /// Numbers of an array, converted.
@@ -105,15 +103,15 @@ GgufVocabulary vocabulary_of(const JsonObject& json, std::string_view kind) {
               "tokenizer, of the kind {}, is another one",
               gguf_pre_tokenizers(), kind);
   std::map<int64_t, std::pair<std::string, int32_t>> by_id;
-  for (const auto& [token, id] : json.object("model").raw().at("vocab").items()) by_id[id] = {token, kNormalType};
+  for (const auto& [token, id] : json.object("model").raw().at("vocab").items()) by_id[id] = {token, int32_t{kNormalToken}};
   for (const formats::Json& added : json.raw().value("added_tokens", formats::Json::array())) {
-    by_id[added.at("id")] = {added.at("content"), added.value("special", false) ? kControlType : kUserDefinedType};
+    by_id[added.at("id")] = {added.at("content"), added.value("special", false) ? kControlToken : kUserToken};
   }
   for (const auto& [id, token] : by_id) {
     check(id >= 0 && id < kMostTokens, "[convert] the token '{}' has the id {}, expected 0 to {}", token.first, id,
           kMostTokens - 1);
     while (std::ssize(vocabulary.tokens) < id) {
-      vocabulary.types.push_back(kUnusedType);
+      vocabulary.types.push_back(kUnusedToken);
       vocabulary.tokens.push_back(fmt::format("[PAD{}]", vocabulary.tokens.size()));
     }
     vocabulary.tokens.push_back(token.first);
@@ -178,7 +176,7 @@ GgufVocabulary gguf_vocabulary_of(const Tokenizer& tokenizer, int vocab_size) {
         vocabulary.tokens.size(), vocab_size);
   while (std::ssize(vocabulary.tokens) < vocab_size) {
     vocabulary.tokens.push_back(fmt::format("[PAD{}]", vocabulary.tokens.size()));
-    vocabulary.types.push_back(kUnusedType);
+    vocabulary.types.push_back(kUnusedToken);
     if (!vocabulary.scores.empty()) vocabulary.scores.push_back(0);
   }
   vocabulary.eos = tokenizer.end_of_text();

@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr const char* kChangesKey = "alibi_attention";
-constexpr const char* kWeightsFile = "model.safetensors";
+constexpr const char* kWrittenFile = "model.safetensors";
 constexpr uintmax_t kMostBytes = uintmax_t{64} << 20;  // of a file that is kept in memory
 constexpr const char* kKeptFiles[] = {"tokenizer.json", "tokenizer.model",   "tokenizer_config.json",
                                       "vocab.json",     "merges.txt",        "special_tokens_map.json",
@@ -90,7 +90,7 @@ void FamilyFolder::save(const LanguageModel& model, const fs::path& folder) cons
   for (const auto& [name, content] : files_) names.insert(name);
   const bool as_float32 = !are_exact(model);
   core::write_together(folder, names, [&](const fs::path& part) {
-    write_weights(model, as_float32, part / kWeightsFile);
+    write_weights(model, as_float32, part / kWrittenFile);
     write_config(model, as_float32, part / kConfigFile);
     for (const auto& [name, content] : files_) core::write_file(part / name, content);
   });
