@@ -1,5 +1,6 @@
 // The one declaration of each field of a model's configuration. Whatever reads, writes, checks, offers or shows fields
-// goes through this table; what config.json says in MPT's own way (`json_by_hand`) is in model/own_config.cc too.
+// goes through this table. Fields that config.json stores in another form (`json_by_hand`) are also in
+// model/own_config.cc.
 #include "model/config_fields.h"
 
 #include <algorithm>

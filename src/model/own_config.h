@@ -1,5 +1,5 @@
-// config.json of our own folders: the keys of MPT as far as they go, so that transformers reads what is an MPT, and our
-// own keys under "alibi".
+// config.json of our own folders. Fields that other programs have too stand at its top, the others under "alibi".
+// Families (model/families) add keys for their programs to models that these can run.
 #pragma once
 
 #include <filesystem>
@@ -7,11 +7,14 @@
 #include <vector>
 
 #include "alibi/language_model.h"
+#include "alibi/model_options.h"
 #include "formats/json.h"
 
 namespace alibi::model {
 
 inline constexpr const char* kConfigFile = "config.json";
+/// Its model_type.
+inline constexpr const char* kOwnType = "alibi";
 /// Real ones have a thousandth of it.
 inline constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
@@ -19,11 +22,10 @@ struct OwnConfig {
   LanguageModelConfig model;
   std::string tokenizer_kind, tokenizer_fingerprint;  ///< fingerprint of the tokenizer of the training; empty: not
                                                       ///< known
-  std::vector<std::string> differences;  ///< why other programs refuse this folder; empty: they run it as an MPT
 };
 
-/// What MPT in Hugging Face's transformers would refuse in such a model, or compute differently.
-std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config);
+/// The fields under "alibi" whose values are not those that are meant without them.
+std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config);
 
 /// Whether a config.json was written by this library: it has our own keys.
 bool is_own_config(const formats::JsonObject& config);

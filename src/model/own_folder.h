@@ -1,6 +1,4 @@
-// The model on disk: a Hugging Face MPT folder (config.json, model.safetensors, a tokenizer). Keys that MPT does not
-// have, for the other position methods, for adaptive vocabularies and for the tokenizer, stand under "alibi". A model
-// that differs from an MPT keeps the layout under an architecture's name of its own, so that others refuse it.
+// Our own model folders: config.json, model.safetensors, a tokenizer.
 #pragma once
 
 #include <filesystem>
@@ -33,9 +31,10 @@ void check_own_weights(const formats::WeightSource& weights, const LanguageModel
 /// Fills the parameters. Throws Error that names the tensor and the place of a number that is not finite.
 void read_own_weights(const formats::WeightSource& weights, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters);
-/// Writes all files of the model. `tokenizer`, if there is one, gives the ids at which generation begins and ends.
-void write_own_files(const std::filesystem::path& folder, const LanguageModelConfig& config,
-                     const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer);
+/// Writes all files of the model. `config_json` is own_config_json() of the same, perhaps with keys of a family.
+void write_own_files(const std::filesystem::path& folder, const formats::OrderedJson& config_json,
+                     const LanguageModelConfig& config, const std::vector<const Parameter*>& parameters,
+                     const Tokenizer* tokenizer);
 /// What these may be called.
 std::set<std::string> own_file_names();
 

@@ -8,8 +8,8 @@
 
 namespace alibi::model {
 
-/// Writes a folder that transformers loads as an MPT, without code of others. Throws UsageError that names what an MPT
-/// of transformers cannot express.
+/// Writes a folder that transformers loads without code of others. Throws UsageError that names what the family of
+/// family_of_own() cannot express there.
 void write_for_transformers(const LanguageModel& model, const std::filesystem::path& folder);
 
 /// Writes a GGUF file with matrices of the type f32, f16, bf16 or q8_0, and the tokenizer if there is one. Throws

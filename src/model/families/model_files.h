@@ -10,6 +10,7 @@
 #include "alibi/language_model.h"
 #include "formats/weight_source.h"
 #include "model/families/family.h"
+#include "model/origin.h"
 
 namespace alibi::model {
 
@@ -17,17 +18,20 @@ struct ModelFiles {
   LanguageModelConfig config;
   std::string family;
   bool is_own = false;                   ///< our own layout
-  std::vector<std::string> differences;  ///< our own layout: why other programs do not run it as an MPT
+  std::string opened_as;                 ///< our own layout: the family as which other programs run it; empty: none
+  std::vector<std::string> differences;  ///< our own layout: why they do not
   std::vector<std::string> notes;        ///< what a user should know of how the weights are read
   Interpolation interpolation;           ///< how the model is meant to be read
-  std::unique_ptr<formats::WeightSource> weights;
+  std::shared_ptr<const formats::WeightSource> weights;
   std::vector<Source> sources;                 ///< of each parameter
-  std::shared_ptr<const Tokenizer> tokenizer;  ///< null: the files of another program's model hold none
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< null: the files hold none
 
   /// Throws Error if something does not fit: the configuration; a tensor that is missing, has another shape or no
   /// place; the tokenizer.
   explicit ModelFiles(const std::filesystem::path& path);
 
+  /// Writes the model back in the format of its family; null for our own folders and for GGUF files.
+  std::shared_ptr<const Origin> origin() const;
   /// Sets the values of the parameters of a model of this configuration.
   void load(const std::vector<Parameter*>& parameters) const;
   /// The data type that each parameter has after load().
@@ -39,6 +43,9 @@ struct ModelFiles {
   void open_folder(const std::filesystem::path& folder);
   void open_gguf(const std::filesystem::path& file);
   void take(const Family& family, const Layout& layout, const formats::JsonObject& description);
+
+  std::filesystem::path folder_;  // of another program
+  const Layout* layout_ = nullptr;
 };
 
 /// The files of a path at one moment: again if a folder changed meanwhile.
