@@ -70,7 +70,7 @@ class Encoder(CliTest):
         self.assertEqual(pathlib.Path(whole["file"]).name, "valid.txt")
         piped = json.loads(self.succeeds("embed", self.model, "--pooling", "last", stdin="a line"))
         self.assertEqual((piped["text"], len(piped["embedding"])), ("a line", width))
-        self.fails(2, "seen nothing", "embed", self.model, self.valid, "--pooling", "first")
+        self.fails(2, "sees nothing", "embed", self.model, self.valid, "--pooling", "first")
         self.fails(2, "'.txt'", "embed", self.model, self.valid, "-o", self.folder / "x.txt")
 
 

@@ -306,7 +306,7 @@ class EndToEnd(CliTest):
         data = self.folder / "data-other"
         self.succeeds("tokenize", self.text, "-o", data, "--tokenizer", "words")
         self.fails(1, "another tokenizer", "eval", self.model, data)
-        self.fails(2, "tokenizer of its own", "train", data, "-o", self.folder / "none", "--tokenizer", "bpe")
+        self.fails(2, "its own tokenizer", "train", data, "-o", self.folder / "none", "--tokenizer", "bpe")
         self.succeeds("tokenize", self.text, "-o", data, "--overwrite", "--like", self.model)
         result = run("eval", self.model, data)
         self.assertEqual(result.returncode, 0, result.stderr)
@@ -420,7 +420,7 @@ class EndToEnd(CliTest):
         again = [method["eval"] for method in json.loads((again / "results.json").read_text())["methods"]]
         self.assertEqual([[p["nll"] for p in of_method] for of_method in again],
                          [[p["nll"] for p in of_method] for of_method in points])
-        self.fails(2, "tokenizer of its own", "compare", data, *bpe, *settings)
+        self.fails(2, "its own tokenizer", "compare", data, *bpe, *settings)
         self.fails(2, "expected byte", "compare", self.text, "--tokenizer", "letters", "--out", out)
 
 

@@ -156,7 +156,7 @@ class StandardOutput(OutputTest):
             self.assertIn("standard output cannot be written: it is closed", result.stderr)
         with open("/dev/full", "w", encoding="utf-8") as full:  # where text is all there is, at once
             self.assertEqual(self.run_in_folder("generate", self.model, "--max-tokens", "10M", stdout=full).returncode, 1)
-        # What else was asked for has been done.
+        # All other requested work has been done.
         self.succeeds("info", self.folder / "out" / "model")
 
     def test_only_what_goes_there_counts(self):
@@ -241,7 +241,7 @@ class Folders(OutputTest):
         self.succeeds("report", compared, "--out", report)
         holders = ((model, "holds a model", ("train", self.text, "-o", model, "--seed", "7", *TINY_TRAINING)),
                    (data, "--overwrite", ("tokenize", self.text, "-o", data, "--tokenizer", "words")),
-                   (compared, "holds another comparison", (*compare, "--out", compared, "--learning-rate", "0.25")),
+                   (compared, "contains a different comparison", (*compare, "--out", compared, "--learning-rate", "0.25")),
                    (report, "holds a report", ("report", other, "--out", report)),
                    (report, "holds a report", (*compare, "--out", report)))
 

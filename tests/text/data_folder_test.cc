@@ -355,7 +355,7 @@ TEST(DataFolders, ATextThatShrinksIsAnError) {
     return ByteTokenizer().encode(text);
   };
   expect_error([&] { for_pieces(documents, shrink_and_read, [&](const Ids&, const TextPiece&) { ++taken; }); },
-               "become smaller");
+               "was truncated");
   EXPECT_GT(pieces, 4u);
   EXPECT_EQ(taken, 0u);
 }
@@ -367,7 +367,7 @@ TEST(DataFolders, TokensThatShrinkAreAnError) {
   write_token_file(path, ByteTokenizer(), [&](const AppendTokens& append) { append(ids, 1); });
   const TokenFile file = read_token_file(path);
   const auto shrink = [&](double) { fs::resize_file(path, 64); };
-  expect_error([&] { check_tokens(file, path, shrink); }, "become smaller");
+  expect_error([&] { check_tokens(file, path, shrink); }, "was truncated");
 }
 
 TEST(TrainingData, DamagedTokensAreNamedBeforeAnythingIsTrained) {
@@ -398,9 +398,9 @@ TEST(TrainingData, WhatDoesNotGoTogetherIsAUsageError) {
   const TemporaryFolder folder;
   const std::string data = (folder / "data").string(), text = folder.write("more", lines(0, 5));
   write_data_folder(data, corpus_in(folder), ByteTokenizer());
-  expect_error<UsageError>([&] { training_data({data, text}, {}); }, "cannot be joined");
+  expect_error<UsageError>([&] { training_data({data, text}, {}); }, "cannot be combined");
   expect_error<UsageError>([&] { training_data({data}, {text}); }, "leave out --valid");
-  expect_error<UsageError>([&] { training_data({data}, {}, {.kind = "words"}); }, "a tokenizer of its own (byte");
+  expect_error<UsageError>([&] { training_data({data}, {}, {.kind = "words"}); }, "its own tokenizer (byte");
   expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "letters"}); },
                            "expected byte, bpe, unigram, words");
   expect_error<UsageError>([&] { training_data({text}, {}, {.vocab_size = 300}); }, "bytes have 257");
