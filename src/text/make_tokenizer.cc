@@ -90,7 +90,7 @@ void text::validate(const TokenizerChoice& choice) {
               "[tokenizer] the vocabulary size is {}, expected at most {}", choice.vocab_size, kMostTokens);
   const int64_t bytes = ByteTokenizer().vocab_size();
   check_usage(choice.kind != "byte" || choice.vocab_size == 0 || choice.vocab_size == bytes,
-              "[tokenizer] the vocabulary size is {}, expected {} for bytes; choose another size or tokenizer",
+              "[tokenizer] the vocabulary size is {}, expected {} for bytes; choose another tokenizer",
               choice.vocab_size, bytes);
   check_usage(
       choice.like.empty() || (choice.kind == TokenizerChoice().kind && choice.vocab_size == 0),

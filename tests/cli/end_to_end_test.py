@@ -136,7 +136,7 @@ class EndToEnd(CliTest):
         self.succeeds("train", "-", "-o", piped, *TINY_TRAINING, stdin=self.text.read_text())
         self.fails(1, "standard input and cannot be read again", "eval", piped, "--held-out")
         (piped / "train.json").unlink()
-        self.fails(1, "train.json: no such file", "eval", piped, "--held-out")
+        self.fails(1, "train.json does not exist", "eval", piped, "--held-out")
 
     def test_the_last_evaluation_has_a_limit(self):
         def trained(*more):
@@ -322,8 +322,8 @@ class EndToEnd(CliTest):
         tokens.write_bytes(whole[:-4] + b"\0\0\0\0")
         self.fails(1, "checksum", "tokenize", "--check", data)
         self.fails(1, self.text, "tokenize", "--check", self.text)
-        self.fails(2, "TEXT is required", "tokenize", "-o", data)
-        self.fails(2, "-o DATA is required", "tokenize", self.text)
+        self.fails(2, "TEXT is missing", "tokenize", "-o", data)
+        self.fails(2, "--out is missing", "tokenize", self.text)
         self.fails(2, "leave out TEXT", "tokenize", self.text, "--check", data)
         self.fails(2, "expected byte", "tokenize", self.text, "-o", data, "--tokenizer", "letters")
         self.fails(2, "expected at least", "tokenize", self.text, "-o", self.folder / "none", "--tokenizer", "bpe",
@@ -390,7 +390,7 @@ class EndToEnd(CliTest):
             one = json.loads((self.folder / f"seed-{seed}" / "results.json").read_text())
             for run in one["runs"]:
                 self.assertIn(run, results["runs"])
-        self.fails(1, "no such file", "report", self.folder / "nothing")
+        self.fails(1, "does not exist", "report", self.folder / "nothing")
         self.succeeds("compare", self.text, "--valid", self.valid, *short[:-1], "256", "--out",
                       self.folder / "other")
         self.fails(1, "cannot be merged", "report", self.folder / "seed-0", self.folder / "other")

@@ -403,8 +403,8 @@ TEST(TrainingData, WhatDoesNotGoTogetherIsAUsageError) {
   expect_error<UsageError>([&] { training_data({data}, {}, {.kind = "words"}); }, "its own tokenizer (byte");
   expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "letters"}); },
                            "expected byte, bpe, unigram, words");
-  expect_error<UsageError>([&] { training_data({text}, {}, {.vocab_size = 300}); }, "bytes have 257");
-  expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "bpe", .min_count = 2}); }, "least count");
+  expect_error<UsageError>([&] { training_data({text}, {}, {.vocab_size = 300}); }, "expected 257 for bytes");
+  expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "bpe", .min_count = 2}); }, "minimum word count");
   expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "bpe", .like = data}); }, "choose one of them");
 }
 
@@ -429,7 +429,7 @@ TEST(Document, AFileThatChangesInBetweenIsNoticed) {
   const std::vector<Document> documents = read_documents({path});
   EXPECT_EQ(documents[0].part(5, 11).text(), lines(0, 10).substr(5, 6));
   folder.write("text", lines(0, 11));
-  expect_error([&] { encode_stream(ByteTokenizer(), documents); }, "it changed while it was in use");
+  expect_error([&] { encode_stream(ByteTokenizer(), documents); }, "the file changed while it was in use");
 }
 
 }  // namespace
