@@ -29,8 +29,8 @@ void add_context_limits(Command& command, ContextOptions& options) {
                 });
   command.flag(
       "--exact", options.exact,
-      "Stop with an error before evicted keys could have more weight than --eviction-tolerance (if it is not set: "
-      "more than the rounding error)");
+      "Stop with an error before evicted keys could have more weight than --eviction-tolerance (default: the rounding "
+      "error)");
 }
 
 void check_context_limits(const std::string& operation, const ContextOptions& options) {

@@ -104,9 +104,7 @@ ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const
   if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, options.field);
   const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
   check(core::path_exists(file),
-        "[eval] {} does not exist; `alibi train` writes this file, which names the "
-        "held-out text",
-        file.string());
+        "[eval] {} does not exist; `alibi train` writes this file, which names the held-out text", file.string());
   const formats::JsonObject settings = formats::read_json_object(file);
   const auto texts = settings.get<std::vector<std::string>>("text");
   const auto valid = settings.get_or("valid", std::vector<std::string>());

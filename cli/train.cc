@@ -51,8 +51,7 @@ void complete(TrainSettings& settings, const Command& command) {
   check_usage(!settings.model.empty(), "[train] --out is missing; name the model folder to write");
   check_output_folder(settings.model, "--out");
   check_usage(!settings.texts.empty(),
-              "[train] TEXT is missing; give files or folders to train on, or - for "
-              "standard input");
+              "[train] TEXT is missing; give files or folders to train on, or - for standard input");
   std::error_code ignored;
   check_usage(
       !text::is_data_folder(settings.model) ||

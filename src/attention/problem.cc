@@ -37,9 +37,7 @@ void check_writable(const char* operation, const char* name, const Tensor& tenso
   std::sort(axes.begin(), axes.end());
   int64_t covered = 1;
   for (const auto& [stride, extent] : axes) {
-    check(stride >= covered,
-          "[{}] {} has strides {} for shape {}, so its elements overlap; expected separate "
-          "elements",
+    check(stride >= covered, "[{}] {} has strides {} for shape {}, so its elements overlap; expected separate elements",
           operation, name, tensor.strides(), tensor.shape());
     covered = stride * (extent - 1) + covered;
   }
@@ -76,9 +74,8 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
   check_offsets(operation, "cu_seqlens_q", q_offsets, problem.queries);
   check_offsets(operation, "cu_seqlens_k", k_offsets, problem.keys);
   check(q_offsets.size() == k_offsets.size(),
-        "[{}] options.cu_seqlens_q has {} offsets but cu_seqlens_k has {}, "
-        "expected equal numbers",
-        operation, q_offsets.size(), k_offsets.size());
+        "[{}] options.cu_seqlens_q has {} offsets but cu_seqlens_k has {}, expected equal numbers", operation,
+        q_offsets.size(), k_offsets.size());
   for (size_t i = 1; i < q_offsets.size(); ++i) {
     const int64_t queries = q_offsets[i] - q_offsets[i - 1], keys = k_offsets[i] - k_offsets[i - 1];
     problem.sequences.push_back(
@@ -151,9 +148,8 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
         "[{}] k has {} heads and q has {}, expected the heads of q to be a multiple of the heads of k", operation,
         problem.kv_heads, problem.heads);
   check(problem.queries <= most_rows && problem.keys <= most_rows,
-        "[{}] there are {} queries and {} keys, "
-        "expected at most {} of each",
-        operation, problem.queries, problem.keys, most_rows);
+        "[{}] there are {} queries and {} keys, expected at most {} of each", operation, problem.queries, problem.keys,
+        most_rows);
   check_shape(operation, "v", v, k.shape(), "k");
   check_shape(operation, "out", out, q.shape(), "q");
   check_writable(operation, "out", out);

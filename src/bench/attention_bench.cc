@@ -77,9 +77,8 @@ AttentionBench::AttentionBench(const AttentionBenchSettings& settings, DType dty
   } else {
     const int64_t length = settings.layers.front().length();
     check_usage(greatest_length <= length,
-                "[--lengths] found {}, but the captured tensors have {} rows; expected "
-                "at most that",
-                greatest_length, length);
+                "[--lengths] found {}, but the captured tensors have {} rows; expected at most that", greatest_length,
+                length);
     for (const AttentionInputs& layer : settings.layers) layers_.push_back(layer.to(dtype));
   }
 }

@@ -136,8 +136,7 @@ std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
     layers.push_back(std::move(layer));
   }
   check(!layers.empty(),
-        "[bench attention] {}: the tensor layers.0.q is missing; write the file with 'alibi bench "
-        "capture'",
+        "[bench attention] {}: the tensor layers.0.q is missing; write the file with 'alibi bench capture'",
         file.string());
   for (const AttentionInputs& layer : layers) {
     check(layer.q.shape() == layers.front().q.shape() && layer.k.shape() == layers.front().k.shape(),

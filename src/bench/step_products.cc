@@ -18,8 +18,7 @@ StepProducts::StepProducts(LanguageModel& model, const TrainOptions& options, ui
       layers_.push_back(parameter);
     } else {
       check(head_ == nullptr,
-            "[bench train] {} and {} are both matrices outside the blocks, expected a single "
-            "output matrix",
+            "[bench train] {} and {} are both matrices outside the blocks, expected a single output matrix",
             parameter->name, head_ == nullptr ? "" : head_->name);
       head_ = parameter;
     }

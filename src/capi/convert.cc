@@ -29,9 +29,7 @@ int64_t reach(const Shape& shape, const Shape& strides, DType dtype) {
 template <class T>
 std::vector<T> to_vector(const char* operation, const char* name, const T* values, size_t count) {
   check(values != nullptr || count == 0,
-        "[{}] options.{} is null, but its count is {}; expected a pointer or a "
-        "count of 0",
-        operation, name, count);
+        "[{}] options.{} is null, but its count is {}; expected a pointer or a count of 0", operation, name, count);
   if (values == nullptr) return {};
   return {values, values + count};
 }
@@ -100,9 +98,7 @@ Place to_place(const char* operation, int32_t device, void* stream, const char* 
         static_cast<int>(ALIBI_DEVICE_CPU), static_cast<int>(ALIBI_DEVICE_CUDA));
   const bool on_cpu = device == ALIBI_DEVICE_CPU;
   check(!on_cpu || stream == nullptr,
-        "[{}] {}stream is given, but {}device is ALIBI_DEVICE_CPU; expected a null "
-        "stream",
-        operation, prefix, prefix);
+        "[{}] {}stream is given, but {}device is ALIBI_DEVICE_CPU; expected a null stream", operation, prefix, prefix);
   return {on_cpu ? Device::cpu : Device::cuda, stream};
 }
 

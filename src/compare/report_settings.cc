@@ -92,8 +92,7 @@ std::string training_text(const CompareOptions& options) {
 
 std::string tuning_text(const std::vector<Tuning>& tunings) {
   if (tunings.empty())
-    return "not tuned: all methods use the same learning rate, which may suit some methods "
-           "better than others";
+    return "not tuned: all methods use the same learning rate, which may suit some methods better than others";
   std::vector<std::string> parts;
   for (const Tuning& tuning : tunings) {
     parts.push_back(fmt::format("{} {:g}{}", name_of(tuning.method), tuning.best(),

@@ -96,8 +96,7 @@ StoredRun RunStore::load(const RunResults& begun) const {
 void RunStore::save(const StoredRun& run) const {
   if (!keeps()) return;
   check(core::path_exists(folder_ / kComparisonFile),
-        "[compare] {} was removed or moved during the comparison; "
-        "restore it and run the command again",
+        "[compare] {} was removed or moved during the comparison; restore it and run the command again",
         (folder_ / kComparisonFile).string());
   formats::write_json(
       path_of(run.results) / kRunFile,

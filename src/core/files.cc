@@ -305,9 +305,7 @@ void check_output_file(const fs::path& path) {
     const int flags = ::fcntl(*target.descriptor, F_GETFL);
     check_call(flags >= 0, "write", shown(path, target));
     check((flags & O_ACCMODE) != O_RDONLY,
-          "[write] {}: is closed or open only for reading, expected a file open "
-          "for writing",
-          shown(path, target));
+          "[write] {}: is closed or open only for reading, expected a file open for writing", shown(path, target));
     return;
   }
   if (target.is_replaced()) make_folder(folder_of(target.path));

@@ -246,8 +246,7 @@ int threads() {
 void set_threads(int count) {
   check_usage(count >= 1 && count <= 1024, "[threads] the number of threads is {}, expected 1 to 1024", count);
   check_usage(!inside,
-              "[threads] the number of threads cannot be changed inside a parallel task; change it before "
-              "or after");
+              "[threads] the number of threads cannot be changed inside a parallel task; change it before or after");
   wanted.store(count);
   pool().shrink(count);
 }

@@ -181,9 +181,7 @@ Tensor Tensor::empty(Shape shape, DType dtype, Device device) { return {std::mov
 
 Tensor Tensor::from(std::span<const float> values, Shape shape) {
   check(checked_elements(shape) == static_cast<int64_t>(values.size()),
-        "[tensor] {} values were given for the "
-        "shape {}, expected as many as it has elements",
-        values.size(), shape);
+        "[tensor] {} values were given for the shape {}, expected as many as it has elements", values.size(), shape);
   Tensor result(std::move(shape));
   std::copy(values.begin(), values.end(), result.data<float>());
   return result;
@@ -191,9 +189,7 @@ Tensor Tensor::from(std::span<const float> values, Shape shape) {
 
 Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
   check(checked_elements(shape) == static_cast<int64_t>(values.size()),
-        "[tensor] {} values were given for the "
-        "shape {}, expected as many as it has elements",
-        values.size(), shape);
+        "[tensor] {} values were given for the shape {}, expected as many as it has elements", values.size(), shape);
   Tensor result(std::move(shape), DType::int32);
   std::copy(values.begin(), values.end(), result.data<int32_t>());
   return result;
@@ -206,9 +202,7 @@ Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides, Device 
   check(data != nullptr || count == 0, "[tensor] the data of a view of shape {} is a null pointer, expected memory",
         shape);
   check(strides.empty() || strides.size() == shape.size(),
-        "[tensor] {} strides were given for the shape {}, "
-        "expected one per axis",
-        strides.size(), shape);
+        "[tensor] {} strides were given for the shape {}, expected one per axis", strides.size(), shape);
   Tensor result;
   result.data_ = data;
   result.strides_ = strides.empty() ? contiguous_strides(shape) : std::move(strides);
@@ -259,8 +253,7 @@ T* Tensor::data() const {
         "[tensor] {} elements were requested from a {} tensor; convert it with to(DType) first", name_of(dtype_of<T>()),
         name_of(dtype_));
   check(device_ == Device::cpu,
-        "[tensor] elements were requested from a tensor on '{}', expected one on 'cpu'; "
-        "copy it with to(Device::cpu)",
+        "[tensor] elements were requested from a tensor on '{}', expected one on 'cpu'; copy it with to(Device::cpu)",
         name_of(device_));
   return static_cast<T*>(data_);
 }
@@ -283,8 +276,7 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
 
 Tensor Tensor::reshape(Shape shape) const {
   check(contiguous(),
-        "[tensor] reshape needs a contiguous tensor, found strides of shape {} that are not; call "
-        "contiguous() first",
+        "[tensor] reshape needs a contiguous tensor, found strides of shape {} that are not; call contiguous() first",
         shape_);
   int64_t known = 1;
   int unknown = -1;
@@ -298,9 +290,7 @@ Tensor Tensor::reshape(Shape shape) const {
   }
   if (unknown >= 0 && known > 0) shape[static_cast<size_t>(unknown)] = elements() / known;
   check(checked_elements(shape) == elements(),
-        "[tensor] reshape of {} elements of shape {} to {}: the numbers of "
-        "elements differ",
-        elements(), shape_, shape);
+        "[tensor] reshape of {} elements of shape {} to {}: the numbers of elements differ", elements(), shape_, shape);
   Tensor result = *this;
   result.strides_ = contiguous_strides(shape);
   result.shape_ = std::move(shape);
@@ -350,9 +340,8 @@ void Tensor::copy_from(const Tensor& other) {
   check(shape_ == other.shape_, "[tensor] cannot copy shape {} into shape {}; expected equal shapes", other.shape_,
         shape_);
   check((dtype_ == DType::int32) == (other.dtype_ == DType::int32),
-        "[tensor] cannot copy {} into {}; expected "
-        "int32 to int32, or two floating-point types",
-        name_of(other.dtype_), name_of(dtype_));
+        "[tensor] cannot copy {} into {}; expected int32 to int32, or two floating-point types", name_of(other.dtype_),
+        name_of(dtype_));
   if (device_ != other.device_) return copy_from_device(other);
   if (device_ != Device::cpu) return core::device_memory(device_).copy(other, *this);
   if (dtype_ == other.dtype_ && contiguous() && other.contiguous()) {
@@ -382,9 +371,8 @@ void Tensor::copy_from_device(const Tensor& other) {
   }
   if (elements() == 0) return;
   check(device_ == Device::cpu || other.device_ == Device::cpu,
-        "[tensor] cannot copy from '{}' to '{}' directly; "
-        "copy through the CPU",
-        name_of(other.device_), name_of(device_));
+        "[tensor] cannot copy from '{}' to '{}' directly; copy through the CPU", name_of(other.device_),
+        name_of(device_));
   if (device_ == Device::cpu) return core::device_memory(other.device_).copy_to_cpu(data_, other.data_, bytes());
   core::device_memory(device_).copy_from_cpu(data_, other.data_, bytes());
 }

@@ -106,8 +106,7 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   int64_t count = 0, longest = 0;
   for (const Segment& segment : segments) count += asked.in(segment);
   check(count > 0,
-        "[evaluate] no token out of {} is masked at a mask rate of {}; score more text or raise the "
-        "mask rate",
+        "[evaluate] no token out of {} is masked at a mask rate of {}; score more text or raise the mask rate",
         tokens.size(), options.mask_rate);
   for (const Window& window : windows) longest = std::max(longest, window.length());
 
@@ -158,9 +157,8 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   check(result.tokens == count,
-        "[evaluate] {} tokens were scored, expected {}; this is a bug in the division into "
-        "windows",
-        result.tokens, count);
+        "[evaluate] {} tokens were scored, expected {}; this is a bug in the division into windows", result.tokens,
+        count);
   return result;
 }
 

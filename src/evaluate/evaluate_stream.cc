@@ -46,8 +46,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   const TransformerConfig& config = model.config().transformer;
   const auto all = static_cast<int64_t>(tokens.size());
   check(config.attention.causal,
-        "[evaluate] the model is an encoder, expected a causal transformer, which has a "
-        "perplexity");
+        "[evaluate] the model is an encoder, expected a causal transformer, which has a perplexity");
   check(all > 0, "[evaluate] the stream has no tokens to score, expected at least one");
   const std::vector<Segment> segments = evaluation::segments_to_score(options.segments, all);
   const int64_t count = segments.back().end;

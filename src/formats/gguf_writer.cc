@@ -14,7 +14,7 @@ namespace alibi::formats {
 namespace {
 
 constexpr uint64_t kAlignment = 32;
-constexpr int64_t kValuesAtATime = int64_t{1} << 20;  // that are rounded before they are written
+constexpr int64_t kValuesAtATime = int64_t{1} << 20;  // number of values that are rounded at a time
 
 /// GGUF's numbers of the types of values.
 enum : uint32_t { kU8 = 0, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9 };

@@ -179,8 +179,7 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
     check_usage(&session.model == &prompts.front().session_->model,
                 "[generate] the prompts were read by different models, expected a single model");
     check_usage(session.context.has_value(),
-                "[generate] the model is on {}, where texts are generated one at a "
-                "time; call generate for each prompt",
+                "[generate] the model is on {}, where texts are generated one at a time; call generate for each prompt",
                 name_of(session.model.device()));
     requests.emplace_back(std::in_place, session, options.size() == 1 ? options.front() : options[i],
                           first_sample + static_cast<int64_t>(i));

@@ -21,7 +21,7 @@ struct PresentKeys {
   bool hidden_size, max_length, train_length, attention_dropout, layer_norm_epsilon;
 };
 
-/// The key under which a file has a field of a configuration.
+/// The key of a configuration field in the file.
 std::string key_of(std::string_view name, const PresentKeys& present) {
   if (name == "expansion" && present.hidden_size) return "ffn_config.ffn_hidden_size / d_model";
   if (name == "max_length" && present.max_length) return "alibi.max_length";
@@ -36,21 +36,21 @@ std::string key_of(std::string_view name, const PresentKeys& present) {
   return std::string(name);
 }
 
-/// Of a key: "alibi.window" stands in "alibi".
+/// Whether the object contains a key: "alibi.window" is inside "alibi".
 bool stands_in(std::string_view key, std::string_view object) { return key.starts_with(object); }
 std::string_view last_word(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
-/// What a file means that does not say it.
+/// The value of a field that the file does not contain.
 OptionValue meant_if_absent(const ConfigField& field) {
   if (field.more.if_absent) return *field.more.if_absent;
   return field.more.before.value_or(field.get(LanguageModelConfig()));
 }
 
-/// Reads what the object says of a field.
+/// Reads a field from the object.
 void read_field(const ConfigField& field, const formats::JsonObject& object, LanguageModelConfig& config) {
   const std::string_view key = last_word(field.more.json);
   if (!field.more.required && !object.has(key)) {
-    const bool is_fitted = field.get(config) != field.get(LanguageModelConfig());  // to the training length
+    const bool is_fitted = field.get(config) != field.get(LanguageModelConfig());  // set to the training length
     if (!is_fitted) field.set(config, meant_if_absent(field));
     return;
   }
@@ -77,7 +77,7 @@ void read_field(const ConfigField& field, const formats::JsonObject& object, Lan
   field.set(config, value);
 }
 
-/// Whether the file has it under the library's own key, in its own words.
+/// Whether the file has the field under the library's own key.
 bool is_own(const ConfigField& field) {
   return field.more.json && stands_in(field.more.json, "alibi.") && !field.more.json_by_hand;
 }
@@ -85,12 +85,12 @@ bool goes_without_saying(const ConfigField& field, const LanguageModelConfig& co
   return field.get(config) == meant_if_absent(field);
 }
 
-/// What one of our names stands for.
+/// Converts one of our names to its value.
 template <class Value>
 Value named(const formats::JsonObject& json, const char* key, Value (*from)(std::string_view)) {
   try {
     return from(json.get<std::string>(key));
-  } catch (const UsageError& error) {  // "[config] there is no ..."
+  } catch (const UsageError& error) {  // adds the file and the key to "[config] there is no ..."
     const std::string_view message = error.what();
     fail("[config] {}{}: {}", json.where(), key, message.substr(std::min(message.size(), message.find("] ") + 2)));
   }
@@ -185,7 +185,7 @@ std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config
 }
 
 bool is_own_config(const formats::JsonObject& config) {
-  // Falcon and Replit have a key of this name too: whether the model uses ALiBi.
+  // Falcon and Replit also have this key, which tells whether the model uses ALiBi.
   return config.has("alibi") && !config.raw().at("alibi").is_boolean();
 }
 
@@ -290,7 +290,7 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
       {"ffn_config", ffn}};
   if (tokenizer != nullptr) {
     json["bos_token_id"] = tokenizer->end_of_text();
-    // One that ends lines does not end what is generated.
+    // An end-of-text token that ends lines must not end generated text.
     if (!tokenizer->end_of_text_ends_lines()) json["eos_token_id"] = tokenizer->end_of_text();
   }
   formats::OrderedJson own = {{"version", version},

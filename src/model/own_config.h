@@ -27,9 +27,9 @@ struct OwnConfig {
 /// The fields under "alibi" whose values are not those that are meant without them.
 std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config);
 
-/// Whether a config.json was written by this library: it has our own keys.
+/// Whether this library wrote the config.json, which then contains our own keys.
 bool is_own_config(const formats::JsonObject& config);
-/// Throws Error naming the file, the key, what was found and what was expected.
+/// Throws Error that names the file and the key, and shows what was found and expected.
 OwnConfig read_own_config(const std::filesystem::path& folder);
 /// Content of the file for this model. `tokenizer` may be null.
 formats::OrderedJson own_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer);

@@ -13,22 +13,23 @@
 
 namespace alibi::model {
 
-/// The files of a model, opened. No memory is taken for its parameters.
+/// The opened files of a model. No memory is allocated for its parameters.
 struct OwnFolder {
   OwnConfig config;
   formats::Safetensors weights;
-  std::shared_ptr<const Tokenizer> tokenizer;  ///< null: the model was saved without one
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< null if the model was saved without one
 
-  /// Throws Error if something in them does not fit: the configuration; a parameter that is missing, has another shape
-  /// or no place; the tokenizer, if the weights were trained with another one.
+  /// Throws Error if the configuration is invalid, a parameter is missing, has another shape or does not belong to the
+  /// model, or if the weights were trained with another tokenizer.
   explicit OwnFolder(const std::filesystem::path& folder);
 };
 
-/// The tensors of each parameter in such a file, one below the other.
+/// The tensors of each parameter in such a file, stacked by rows.
 std::vector<std::vector<std::string>> own_tensors(const LanguageModelConfig& config);
-/// Throws Error unless the file has every parameter with its shape, and nothing else. Nothing is allocated for them.
+/// Throws Error unless the file contains every parameter with its shape, and nothing else. Does not allocate the
+/// parameters.
 void check_own_weights(const formats::WeightSource& weights, const LanguageModelConfig& config);
-/// Fills the parameters. Throws Error that names the tensor and the place of a number that is not finite.
+/// Loads the parameters. Throws Error that names the tensor and the index of a number that is not finite.
 void read_own_weights(const formats::WeightSource& weights, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters);
 /// Writes all files of the model. `config_json` is own_config_json() of the same, perhaps with keys of a family.

@@ -11,11 +11,11 @@ namespace alibi::nn {
 /// bits at any number of threads.
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, Tensor& c, bool accumulate);
 
-/// y [rows, out] = x [rows, in] * weight' + bias, with weight [out, in] and bias [out] as PyTorch lays them out.
-/// x and y may have more axes in front; all but the last count as rows.
+/// y [rows, out] = x [rows, in] * weight' + bias, with weight [out, in] and bias [out] as in PyTorch. x and y may have
+/// more axes; all except the last one count as rows.
 void linear(const Tensor& x, const Tensor& weight, const Tensor* bias, Tensor& y);
 
-/// dx is overwritten; dweight and dbias are added to. Any of the three may be null.
+/// Overwrites dx, and adds to dweight and dbias. Each of the three may be null.
 void linear_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, Tensor* dx, Tensor* dweight,
                      Tensor* dbias);
 

@@ -12,7 +12,7 @@
 namespace alibi::nn {
 namespace {
 
-/// The inner axis is empty: c = bias.
+/// The inner axis is empty, so c = bias.
 void fill_without_products(const Product& p) {
   if (p.accumulate) return;
   Tensor c = Tensor::view(p.c.data, {p.m, p.n}, p.c.dtype, {p.c.stride, 1});
@@ -26,7 +26,7 @@ ProductShape shape_of(const Product& p) {
   return {p.m, p.n, p.k, !p.a.transposed, p.b.transposed, may_split_k};
 }
 
-/// A copy of an operand that lies inner axis first, made in tasks where the plan asks for it.
+/// A copy of an operand with the inner axis first, made in tasks if the plan requires it.
 struct Transposed {
   Transposed(Matrix& operand, bool wanted, int64_t outer, int64_t inner, bool is_b)
       : from(operand), lines(outer), k(inner) {
@@ -90,7 +90,7 @@ void copy_block(const Matrix& from, int64_t rows, int64_t columns, const Matrix&
   }
 }
 
-/// The block in float32, in `memory` where it is not yet.
+/// The block as float32, converted in `memory` if necessary.
 Matrix widened(const Matrix& block, int64_t rows, int64_t columns, float* memory) {
   if (block.dtype == DType::float32) return block;
   const int64_t lines = block.transposed ? columns : rows, length = block.transposed ? rows : columns;
@@ -107,7 +107,7 @@ float* workspace() {
   return static_cast<float*>(memory.get());
 }
 
-/// One block of c, [rows, columns], with the whole of the inner axis.
+/// Computes one block of c, [rows, columns], over the whole inner axis.
 void run_block(const Product& p, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   float* const memory_of_a = workspace();
   float* const memory_of_b = memory_of_a + block_m * block_k;

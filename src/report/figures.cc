@@ -265,8 +265,7 @@ LineChart context_chart(const CompareResults& results) {
   chart.id = "context";
   chart.title = "Loss of the same tokens with more and more context";
   chart.description =
-      "Mean loss of the same held-out tokens when each method sees more and more of the preceding "
-      "text.";
+      "Mean loss of the same held-out tokens when each method sees more and more of the preceding text.";
   chart.height = 320;
   std::set<int64_t> contexts;
   for (const MethodResults* method : drawing_order(results)) {

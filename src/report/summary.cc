@@ -81,8 +81,7 @@ std::string speed_note(const CompareResults& results) {
   }
   if (one_round) {
     notes.emplace_back(
-        "Speed was measured in one round only, so the effect of other work on the machine is not "
-        "known.");
+        "Speed was measured in one round only, so the effect of other work on the machine is not known.");
   } else if (spread > kQuiet) {
     notes.push_back(fmt::format(
         "Other work on the machine disturbed the speed measurement: the slowest round took {} times as long as the "

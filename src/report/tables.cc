@@ -211,8 +211,7 @@ Table speed_table(const CompareResults& results) {
 
 Table cost_table(const CompareResults& results) {
   Table table{
-      "Training time, number of floating-point operations in training, and peak resident memory of the "
-      "process.",
+      "Training time, number of floating-point operations in training, and peak resident memory of the process.",
       {{"Method"}, {"Training time"}, {"FLOPs"}, {"Training memory"}, {"Evaluation memory"}},
       {}};
   const auto memory = [](int64_t bytes) {

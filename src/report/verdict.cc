@@ -104,7 +104,7 @@ std::string best_at(const CompareResults& results, int64_t length) {
     return fmt::format("{}, but {} may be as low, because the intervals overlap", text, join_words(equals));
   const MethodResults& next = *ranked[1];
   const std::optional<Difference> apart = difference(results.held_out, best, length, next, length);
-  return fmt::format("{}; the next lowest, {}, has {}{}", text, next.name, perplexity(next),
+  return fmt::format("{}; the next, {}, has {}{}", text, next.name, perplexity(next),
                      apart ? fmt::format(" ({})", change_text(apart->nll)) : "");
 }
 

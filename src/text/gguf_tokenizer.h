@@ -1,4 +1,4 @@
-// Tokenizers as GGUF files hold them: lists under tokenizer.ggml.* and the name of a pre-tokenizer.
+// Tokenizers in GGUF files: lists under tokenizer.ggml.* and the name of a pre-tokenizer.
 #pragma once
 
 #include <cstdint>

@@ -40,9 +40,7 @@ Batch BlockOrder::empty_batch(std::span<const int64_t> blocks) const {
   const int64_t length = length_of(blocks.front());
   for (const int64_t block : blocks) {
     check(length_of(block) == length,
-          "[batches] a batch contains blocks of {} and of {} tokens, expected equal "
-          "lengths",
-          length, length_of(block));
+          "[batches] a batch contains blocks of {} and of {} tokens, expected equal lengths", length, length_of(block));
   }
   const Shape shape{static_cast<int64_t>(blocks.size()), length};
   return {Tensor::empty(shape, DType::int32), Tensor::empty(shape, DType::int32)};

@@ -74,8 +74,7 @@ formats::JsonObject read_state_file(const fs::path& checkpoint) {
   }
   if (format > kFormat) {
     throw NewerFormat(
-        fmt::format("[resume] {}format is {}, expected at most {}; a newer version of alibi wrote "
-                    "this file",
+        fmt::format("[resume] {}format is {}, expected at most {}; a newer version of alibi wrote this file",
                     json.where(), format, kFormat));
   }
   return json;
@@ -134,9 +133,7 @@ training::Checkpoint read_whole(const fs::path& folder) {
     result.state = read_state(json);
     result.identity = json.object("run").raw();
     check(folder.filename() == name_of_step(result.state.step),
-          "[json] {}step is {}, expected the step in the "
-          "folder's name",
-          json.where(), result.state.step);
+          "[json] {}step is {}, expected the step in the folder's name", json.where(), result.state.step);
     check_files(folder, json);
     result.info = {folder, result.state.step, result.state.finished, {}};
     return result;

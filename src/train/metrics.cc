@@ -175,8 +175,7 @@ std::string loss_figure(const TrainState& state, int64_t batch_tokens) {
   chart.subtitle =
       fmt::format("{} updates of {} tokens", core::format_integer(state.step), core::format_integer(batch_tokens));
   chart.description =
-      "Mean loss of the training text and of the held-out text against the number of tokens seen "
-      "in training.";
+      "Mean loss of the training text and of the held-out text against the number of tokens seen in training.";
   chart.markers = false;
   for (report::Series series : {training(state, batch_tokens), held_out(state, batch_tokens)}) {
     if (series.points.empty()) continue;

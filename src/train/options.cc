@@ -49,9 +49,7 @@ void TrainOptions::validate() const {
   check_usage(batch_tokens <= most_at_once, "[train] batch_tokens is {}, expected at most {}", batch_tokens,
               most_at_once);
   check_usage(patience == 0 || eval_steps > 0,
-              "[train] patience is {}, but eval_steps is 0, so nothing would be "
-              "evaluated; set eval_steps",
-              patience);
+              "[train] patience is {}, but eval_steps is 0, so nothing would be evaluated; set eval_steps", patience);
 }
 
 void TrainOptions::check_text(int64_t text_tokens) const {

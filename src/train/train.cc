@@ -136,8 +136,7 @@ void Trainer::write_again_what_is_gone() {
   if (lacks_metrics) metrics_->write_again(state_.step);
   if (!run_.on_warning) return;
   run_.on_warning(
-      fmt::format("{} or files in it were removed or moved during the training; they have been written "
-                  "again",
+      fmt::format("{} or files in it were removed or moved during the training; they have been written again",
                   run_.folder.string()));
 }
 
@@ -309,8 +308,7 @@ TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const T
   options.validate();
   options.check_text(static_cast<int64_t>(tokens.size()));
   check_usage(options.eval_steps == 0 || !run.valid.empty(),
-              "[train] eval_steps is {}, but there is no held-out "
-              "text; give some, or set eval_steps to 0",
+              "[train] eval_steps is {}, but there is no held-out text; give some, or set eval_steps to 0",
               options.eval_steps);
   check_usage(!run.folder.empty() || (!run.resume && options.patience == 0),
               "[train] resuming and keeping the best weights need a folder; give one");

@@ -34,8 +34,8 @@ TEST(AttentionErrors, ShapesAndTypes) {
   expect_forward_error([](Call& c) { c.tensors.q = Tensor({2, 5, 64}); }, {"q has shape [2, 5, 64]"});
   expect_forward_error([](Call& c) { c.tensors.q = Tensor({2, 5, 4, 16}, DType::int32); }, {"q is int32"});
   expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 3, 16}); }, {"k has 3 heads and q has 4"});
-  expect_forward_error([](Call& c) { c.tensors.k = Tensor({1, 7, 2, 16}); }, {"k has batch 1, q has 2"});
-  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 2, 8}); }, {"k has head_dim 8, q has 16"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({1, 7, 2, 16}); }, {"k has batch 1, expected 2"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 2, 8}); }, {"k has head_dim 8, expected 16"});
   expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 2, 16}, DType::bfloat16); }, {"k is bfloat16"});
   expect_forward_error([](Call& c) { c.tensors.v = Tensor({2, 8, 2, 16}); }, {"v has shape"});
   expect_forward_error([](Call& c) { c.tensors.out = Tensor({2, 5, 4, 8}); }, {"out has shape"});

@@ -237,8 +237,8 @@ class Streaming(CliTest):
         self.assertGreater(json.loads(out.read_text())["evicted"]["keys"], 0)
 
     def test_limits_that_make_no_sense(self):
-        self.fails(2, "'12 apples' found, bytes expected", "generate", self.model, "--memory", "12 apples")
-        self.fails(2, "at least 384 are needed", "generate", self.model, "--memory", "1KiB")
+        self.fails(2, "found '12 apples', expected a number of bytes", "generate", self.model, "--memory", "12 apples")
+        self.fails(2, "expected at least 384", "generate", self.model, "--memory", "1KiB")
         self.fails(2, "add --memory or --eviction-tolerance", "generate", self.model, "--exact")
         self.fails(2, "apply to --one-pass only", "eval", self.model, self.valid, "--memory", "1GiB")
 

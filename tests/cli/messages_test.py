@@ -91,7 +91,7 @@ class CalledWrongly(CliTest):
         for words, names in options.items():
             for name in names:
                 for value in ("0", "-0", "0.0", "-0.0", "-1"):
-                    self.fails(2, f"--{name}: '{value}' found", *words, f"--{name}={value}")
+                    self.fails(2, f"--{name}: found '{value}'", *words, f"--{name}={value}")
         for value in ("-1", "x", "nan"):
             self.fails(2, "--warmup-steps", "train", self.text, "-o", out, f"--warmup-steps={value}")
             self.fails(2, "--dropout", "train", self.text, "-o", out, f"--dropout={value}")

@@ -168,7 +168,7 @@ TEST(Verdict, MethodsThatHaveNotLearnedAreCalledSo) {
 
 TEST(Verdict, SeedsThatAreNotAllThereAreNamed) {
   const std::string text = verdict_of({{{"alibi", {6, 6, 5.9}}, {"none", {6, 7, 9}}}, {{"alibi", {6, 6, 5.8}}}});
-  EXPECT_NE(text.find("Not all runs are done"), std::string::npos) << text;
+  EXPECT_NE(text.find("Not all runs are finished"), std::string::npos) << text;
 }
 
 TEST(Verdict, IsAlwaysNumbers) {

@@ -276,12 +276,12 @@ TEST_F(Resume, ANewRunDoesNotOverwriteOneThatCanBeResumed) {
   const TrainOptions options = varied_run(Optimizer::adamw);
   LanguageModel model = small_model();
   go(model, options, 2, false);
-  expect_error([&] { go(model, options, INT64_MAX, false); }, "stopped after 2 updates");
+  expect_error([&] { go(model, options, INT64_MAX, false); }, "interrupted after 2 updates");
   go(model, options);
   LanguageModel other = small_model();
   TrainOptions changed = options;
   changed.seed = 9;
-  expect_error<UsageError>([&] { go(other, changed, 1, false); }, "holds a model");
+  expect_error<UsageError>([&] { go(other, changed, 1, false); }, "contains a model");
   expect_error<UsageError>([&] { check_folder_is_free(folder / "model"); }, "--overwrite");
   overwrite = true;
   EXPECT_EQ(go(other, changed, 1, false).resumed_step, 0);

@@ -75,9 +75,8 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   const int64_t offset = options.query_offset.value_or(held.length - queries);
   const int64_t evicted = *std::max_element(held.begins.begin(), held.begins.end());
   check(offset >= evicted,
-        "[{}] the first query is at position {}, but keys before {} were evicted; expected a "
-        "later position",
-        operation, offset, evicted);
+        "[{}] the first query is at position {}, but keys before {} were evicted; expected a later position", operation,
+        offset, evicted);
   if (state != nullptr) {
     *state = {};
     state->lse = Tensor::empty({held.batch, heads, queries});

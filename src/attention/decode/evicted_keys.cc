@@ -74,8 +74,7 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
   check(lse.defined() && lse.shape() == expected && lse.dtype() == DType::float32 && lse.contiguous(),
         "[{}] lse has shape {}, expected float32 {}", operation, to_string(lse.shape()), to_string(expected));
   check(!problem.has_table(),
-        "[{}] options has a table of biases, expected slopes, because a table does not bound "
-        "the weight of far keys",
+        "[{}] options has a table of biases, expected slopes, because a table does not bound the weight of far keys",
         operation);
 
   struct Head {

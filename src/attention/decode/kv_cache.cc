@@ -66,9 +66,7 @@ void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCa
   check(tensor.shape() == expected, "[kv_cache] {} has shape {}, expected {}", name, tensor.shape(), expected);
   check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[kv_cache] {} has strides {}, expected a unit inner stride",
         name, tensor.strides());
-  check(tensor.device() == cache.device,
-        "[kv_cache] {} is on '{}', but the cache is on '{}'; copy it with "
-        "to(Device)",
+  check(tensor.device() == cache.device, "[kv_cache] {} is on '{}', but the cache is on '{}'; copy it with to(Device)",
         name, name_of(tensor.device()), name_of(cache.device));
 }
 
@@ -263,9 +261,8 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   if (added == 0) return;
   const int64_t first = cache.length, length = first + added;
   check(added <= most_keys - first,
-        "[kv_cache] the cache has {} keys and {} more were given, expected at most {} "
-        "in total",
-        first, added, most_keys);
+        "[kv_cache] the cache has {} keys and {} more were given, expected at most {} in total", first, added,
+        most_keys);
   const Tensor held_k = cache.k, held_v = cache.v;  // keeps the old memory alive, because k and v may be views of it
   if (length > cache.capacity) {
     const int64_t more = (cache.capacity - cache.shared.end) / 2;
@@ -319,21 +316,17 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
 }
 
 void KvCache::reserve(int64_t keys) {
-  check(keys >= 0 && keys <= most_keys, "[kv_cache] reserve() was called with {}, expected 0 to {} keys", keys,
-        most_keys);
+  check(keys >= 0 && keys <= most_keys, "[kv_cache] reserve({}), expected 0 to {} keys", keys, most_keys);
   const int64_t capacity = core::ceil_div(keys, cache_block) * cache_block;
   if (capacity > state_->capacity) set_capacity(*state_, capacity);
 }
 
 void KvCache::truncate(int64_t length) {
   State& cache = *state_;
-  check(length >= 0 && length <= cache.length,
-        "[kv_cache] truncate() was called with {}, expected 0 to the "
-        "length, {}",
-        length, cache.length);
+  check(length >= 0 && length <= cache.length, "[kv_cache] truncate({}), expected 0 to the length, {}", length,
+        cache.length);
   const int64_t least = *std::max_element(cache.begins.begin(), cache.begins.end());
-  check(length >= least, "[kv_cache] truncate() was called with {}, but a head has evicted the keys before {}", length,
-        least);
+  check(length >= least, "[kv_cache] truncate({}), but a head has evicted the keys before {}", length, least);
   if (cache.device != Device::cpu) return kernels::truncate_on_device(cache, length);
   const int64_t whole = length / cache_block * cache_block;
   cache.length = length;

@@ -12,8 +12,8 @@ namespace alibi::model {
 /// family_of_own() cannot express there.
 void write_for_transformers(const LanguageModel& model, const std::filesystem::path& folder);
 
-/// Writes a GGUF file with matrices of the type f32, f16, bf16 or q8_0, and the tokenizer if there is one. Throws
-/// UsageError that names what the format cannot express.
+/// Writes a GGUF file with matrices of type f32, f16, bf16 or q8_0, and the tokenizer if there is one. Throws
+/// UsageError that names the properties that the format cannot express.
 void write_gguf(const LanguageModel& model, const std::filesystem::path& file, std::string_view type);
 
 }  // namespace alibi::model

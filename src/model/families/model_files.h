@@ -1,5 +1,5 @@
-// A model on disk, in any layout: our own folders, folders of other programs' families, GGUF files. Opening reads
-// headers and configuration; no memory is taken for parameters.
+// A model on disk in any layout: our own folders, folders of other programs' families, or GGUF files. Opening it reads
+// headers and the configuration. No memory is allocated for parameters.
 #pragma once
 
 #include <filesystem>
@@ -26,8 +26,8 @@ struct ModelFiles {
   std::vector<Source> sources;                 ///< of each parameter
   std::shared_ptr<const Tokenizer> tokenizer;  ///< null: the files hold none
 
-  /// Throws Error if something does not fit: the configuration; a tensor that is missing, has another shape or no
-  /// place; the tokenizer.
+  /// Throws Error if the configuration or the tokenizer is invalid, or if a tensor is missing, has another shape or
+  /// does not belong to the model.
   explicit ModelFiles(const std::filesystem::path& path);
 
   /// Writes the model back in the format of its family; null for our own folders and for GGUF files.
@@ -48,9 +48,9 @@ struct ModelFiles {
   const Layout* layout_ = nullptr;
 };
 
-/// The files of a path at one moment: again if a folder changed meanwhile.
+/// Opens the files of a path at one moment. Repeats this if a folder changed meanwhile.
 ModelFiles open_model(const std::filesystem::path& path);
-/// Its configuration alone.
+/// Reads the configuration only.
 LanguageModelConfig read_model_config(const std::filesystem::path& path);
 
 }  // namespace alibi::model

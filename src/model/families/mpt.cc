@@ -95,7 +95,7 @@ LanguageModelConfig mpt_config(const formats::JsonObject& json, const formats::W
   return in.checked(config);
 }
 
-/// Keys have the name of the architecture in front: "mpt.block_count".
+/// GGUF keys begin with the name of the architecture: "mpt.block_count".
 LanguageModelConfig mpt_gguf_config(const formats::JsonObject& metadata, const formats::WeightSource& weights) {
   ConfigReader in(metadata);
   LanguageModelConfig config;

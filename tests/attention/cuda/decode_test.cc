@@ -264,7 +264,7 @@ TEST(DecodeCuda, WhatItDoesNotTakeIsRefused) {
   const std::vector<int64_t> begins = {0, 0};
   expect_error([&] { cache.evict(begins, 0); }, "[kv_cache] evict() needs a cache in the CPU's memory");
   expect_error([&] { evicted_share(in.q, cache, {}, in.q); }, "evicted_share() needs a cache in the CPU's memory");
-  expect_error([&] { attention_decode(in.q, cache); }, "[attention_decode] k lies on 'cuda', q on 'cpu'");
+  expect_error([&] { attention_decode(in.q, cache); }, "[attention_decode] k is on 'cuda', but q is on 'cpu'");
   expect_error([&] { attention_decode(there(in.q).to(DType::float16), cache); }, "[attention_decode] k is bfloat16");
   expect_error([&] { attention_decode(there(in.q), cache, {.dropout_p = 0.5f}); }, "options.dropout_p");
   AttentionOptions buckets;
