@@ -231,9 +231,10 @@ TEST_F(CInterface, TakesTheOptionsOfAnEarlierVersion) {
   options.alibi_slopes_count = 2;
   ASSERT_EQ(forward(), ALIBI_OK);
   const std::vector<float> expected = out_data;
-  const size_t fields[] = {offsetof(alibi_attention_options, slopes_after), offsetof(alibi_attention_options, buckets),
-                           offsetof(alibi_attention_options, query_offset), offsetof(alibi_attention_options, window),
-                           offsetof(alibi_attention_options, dropout_seed), offsetof(alibi_attention_options, dropout)};
+  const size_t fields[] = {
+      offsetof(alibi_attention_options, alibi_slopes_after), offsetof(alibi_attention_options, buckets),
+      offsetof(alibi_attention_options, query_offset),       offsetof(alibi_attention_options, sliding_window),
+      offsetof(alibi_attention_options, dropout_seed),       offsetof(alibi_attention_options, dropout_p)};
   for (const size_t size : fields) {
     std::vector<unsigned char> earlier(size);
     std::memcpy(earlier.data(), &options, size);
