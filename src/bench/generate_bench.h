@@ -48,7 +48,7 @@ class GenerateBench {
   /// Points for rising contexts, whose tokens are timed alternately. `on_progress` receives a description of the work.
   std::vector<GeneratePoint> measure(const std::vector<int64_t>& contexts,
                                      const std::function<void(double, const std::string&)>& on_progress);
-  /// Bytes of all weights that a token needs, in the type that products are computed in.
+  /// Bytes of all weights that a token needs, in the types that products read.
   int64_t weight_bytes() const { return weight_bytes_; }
   /// Best rate at which memory was read between the tokens, bytes per second.
   double bandwidth() const { return memory_.best(); }

@@ -107,6 +107,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// The first byte of the MappedFile that `data` is in; null: it is in none.
+const void* mapping_of(const void* data);
+
 /// Throws Error if `data` is in a MappedFile whose file has become smaller. Any other address is accepted. May be
 /// called from any thread while the map exists; costs a system call.
 void check_mapped(const void* data);

@@ -42,6 +42,7 @@ struct ParameterSpec {
   Initializer start;
   bool decays = false;
   bool is_operand = false;
+  bool is_matrix = false;  ///< of a linear layer, embedding or head: it may have any type of weights (nn/weights.h)
   std::vector<std::string> parts = {};  ///< names of its equal parts by rows, if files store the parts separately
   std::optional<uint64_t> stream = {};  ///< of random numbers; absent: that of its place among those that have none
   struct LastRows {
@@ -59,8 +60,8 @@ struct ParameterSpec {
 using VisitParameter = std::function<void(Parameter*& place, ParameterSpec spec)>;
 using DeclareParameters = std::function<void(const VisitParameter& visit)>;
 
-/// Allocates the declared parameters. The places point into the result, also after a move. Without a seed the values
-/// are undefined until they are loaded.
+/// Makes the declared parameters. The places point into the result, also after a move. Without a seed no values are
+/// allocated: a loader sets them.
 std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::optional<uint64_t> seed);
 
 /// Declarations in the order of LanguageModel::parameters(), without allocating them.
@@ -72,10 +73,12 @@ int64_t elements_of(const std::vector<ParameterSpec>& specs);
 
 std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters);
 
-/// Values, gradients and bfloat16 copies.
+/// Copies values that are not float32, or that lie in mapped files, to float32 memory of their own.
+void to_float32(const std::vector<Parameter*>& parameters);
+/// Values, as float32, gradients and bfloat16 copies.
 void move_parameters(const std::vector<Parameter*>& parameters, Device device);
 
-/// Sets gradients to zero and allocates missing ones.
+/// Sets gradients to zero and allocates missing ones, after to_float32().
 void zero_gradients(const std::vector<Parameter*>& parameters);
 /// Updates the bfloat16 copies of operands in bf16, and frees them in f32.
 void round_operands(const std::vector<Parameter*>& parameters, Precision precision);

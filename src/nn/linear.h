@@ -7,7 +7,8 @@ namespace alibi::nn {
 
 /// c [m, n] = op(a) [m, k] * op(b) [k, n], or c += ... if `accumulate`; op transposes a two-axis tensor if asked to.
 /// Rows may be strided, elements of a row may not. float32, or bfloat16 a and b with c of either type, summed in
-/// float32. The same bits at any number of threads.
+/// float32. A transposed b may be of any type of weights (nn/weights.h), which is never copied as a whole. The same
+/// bits at any number of threads.
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, Tensor& c, bool accumulate);
 
 /// y [rows, out] = x [rows, in] * weight' + bias, with weight [out, in] and bias [out] as PyTorch lays them out.

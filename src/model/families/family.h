@@ -74,8 +74,12 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
                                const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs);
 /// The name that a parameter has in such a file, where it is one plain tensor. Throws Error if it has none.
 std::string tensor_name(const Layout& layout, const std::string& parameter);
-/// Reads a parameter into its place. Throws Error that names the tensor and the place of a number that is not finite.
-void load_parameter(const Source& source, const formats::WeightSource& weights, const LanguageModelConfig& config,
-                    Tensor& value);
+/// The data type that a parameter has in memory: that of its tensors for a matrix, else float32.
+DType type_of_parameter(const Source& source, const ParameterSpec& spec, const formats::WeightSource& weights);
+/// A parameter: a view of the mapped file where its arrangement and its place in the file allow it, else a copy. Throws
+/// Error that names the tensor and the place of a number that is not finite. Matrices that are views of files of
+/// together more than a GiB are not searched for such numbers, because that would read all of them.
+Tensor load_parameter(const Source& source, const ParameterSpec& spec, const formats::WeightSource& weights,
+                      const LanguageModelConfig& config);
 
 }  // namespace alibi::model

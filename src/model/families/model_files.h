@@ -28,8 +28,10 @@ struct ModelFiles {
   /// place; the tokenizer.
   explicit ModelFiles(const std::filesystem::path& path);
 
-  /// Fills the parameters of a model of this configuration, each converted into its place.
+  /// Sets the values of the parameters of a model of this configuration.
   void load(const std::vector<Parameter*>& parameters) const;
+  /// The data type that each parameter has after load().
+  std::vector<DType> types() const;
   /// As LanguageModel::slopes(). Reads those that were learned, and no other weights.
   std::vector<std::vector<float>> slopes() const;
 
