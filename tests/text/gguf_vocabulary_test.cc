@@ -64,7 +64,7 @@ const std::string& sample() {
 TEST(GgufVocabulary, TokenizersThatAreMadeHereAreWrittenAndRead) {
   for (const char* kind : {"byte", "bpe"}) {
     SCOPED_TRACE(kind);
-    const auto made = make_tokenizer({.kind = kind, .vocab_size = 300}, std::vector<std::string>{sample()});
+    const auto made = alibi::make_tokenizer({.kind = kind, .vocab_size = 300}, std::vector<std::string>{sample()});
     const GgufVocabulary vocabulary = gguf_vocabulary_of(*made, made->vocab_size() + 3);
     EXPECT_EQ(vocabulary.model, std::string(kind) == "byte" ? "gpt2" : "llama");
     EXPECT_EQ(vocabulary.tokens.size(), made->vocab_size() + 3);
@@ -77,9 +77,10 @@ TEST(GgufVocabulary, TokenizersThatAreMadeHereAreWrittenAndRead) {
     EXPECT_EQ(read->end_of_text(), made->end_of_text());
     expect_error([&] { gguf_vocabulary_of(*made, made->vocab_size() - 1); }, "expected at most");
   }
-  const auto unigram = make_tokenizer({.kind = "unigram", .vocab_size = 300}, std::vector<std::string>{sample()});
+  const auto unigram =
+      alibi::make_tokenizer({.kind = "unigram", .vocab_size = 300}, std::vector<std::string>{sample()});
   expect_error([&] { gguf_vocabulary_of(*unigram, 300); }, "unigram");
-  const auto words = make_tokenizer({.kind = "words"}, std::vector<std::string>{sample()});
+  const auto words = alibi::make_tokenizer({.kind = "words"}, std::vector<std::string>{sample()});
   expect_error([&] { gguf_vocabulary_of(*words, 1000); }, "words");
 }
 

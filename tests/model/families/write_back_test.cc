@@ -86,8 +86,8 @@ TEST_P(WrittenBack, ATrainedModelIsTheSameWhenItIsLoaded) {
   const formats::JsonObject config = formats::read_json_object(saved / "config.json");
   EXPECT_EQ(config.get<std::string>("model_type"),
             formats::read_json_object(fixture(GetParam()) / "config.json").get<std::string>("model_type"));
-  const formats::Safetensors weights(saved.path());
-  for (const formats::TensorInfo& tensor : formats::Safetensors(fixture(GetParam())).tensors()) {
+  const formats::Safetensors weights(saved.path()), source(fixture(GetParam()));
+  for (const formats::TensorInfo& tensor : source.tensors()) {
     EXPECT_EQ(weights.info(tensor.name).shape, tensor.shape) << tensor.name;
   }
 }
