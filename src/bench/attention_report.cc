@@ -28,7 +28,7 @@ std::string tolerance_text(float tolerance) {
 }  // namespace
 
 std::string table_head(Pass pass, DType dtype) {
-  const char* titles[] = {"forward", "forward and backward", "forward and backward"};
+  const char* titles[] = {"forward", "forward and backward", "decode of one token, keys and values not in the caches"};
   std::string head = fmt::format("\n{}, {}\n{:>9}  {:>9}  {:>9}  {:>9}  ", titles[static_cast<size_t>(pass)],
                                  name_of(dtype), pass == Pass::decode ? "context" : "length", "tolerance", "time",
                                  pass == Pass::decode ? "warm" : "per token");
