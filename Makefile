@@ -1,4 +1,4 @@
-# Shortcuts over CMake; `make help` lists them. Everything they leave is in $(BUILD) and, for the demo, $(OUT).
+# Shortcuts for CMake commands; `make help` lists them. They write only to $(BUILD) and, for the demo, to $(OUT).
 BUILD ?= build
 BUILD_TYPE ?= Release
 PREFIX ?= /usr/local
@@ -64,7 +64,7 @@ clean:          ## remove the build folder
 dependencies:
 	@scripts/install-dependencies build test
 
-# The generator is chosen once: CMake refuses to change it in an existing folder.
+# The generator is chosen only once, because CMake cannot change it in an existing folder.
 configure: dependencies
 	@if [ -f $(BUILD)/CMakeCache.txt ] || ! command -v ninja >/dev/null; then generator=; else generator="-G Ninja"; fi; \
 	cmake -S . -B $(BUILD) $$generator -DCMAKE_BUILD_TYPE=$(BUILD_TYPE) $(CMAKE_ARGS)

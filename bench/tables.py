@@ -26,7 +26,7 @@ def table(titles, rows):
 
 
 def by_length(points, dtype, which):
-    """length -> (point at tolerance 0, point at the least other tolerance); None where there is none."""
+    """length -> (point at tolerance 0, point at the least other tolerance); None if there is none."""
     found = {}
     for point in points:
         if (point["dtype"], point["pass"]) == (dtype, which):

@@ -1,4 +1,4 @@
-// alibi bench: how fast it is on this machine.
+// alibi bench: measures the speed of this machine.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -30,8 +30,8 @@ using bench::AttentionPoint;
 using bench::Pass;
 
 struct AttentionCommand : CommonOptions {
-  std::vector<int64_t> lengths;   ///< empty: see default_lengths
-  std::vector<int64_t> contexts;  ///< likewise
+  std::vector<int64_t> lengths;   ///< if empty, default_lengths are used
+  std::vector<int64_t> contexts;  ///< if empty, defaults are used
   std::vector<std::string> passes = {"forward", "backward", "decode"};
   std::vector<std::string> tolerances;
   std::string dtype = "both";
@@ -39,7 +39,7 @@ struct AttentionCommand : CommonOptions {
   std::string isa;
   std::string tensors;
   int64_t heads = 8;
-  std::optional<int64_t> kv_heads;  ///< absent: as many as query heads
+  std::optional<int64_t> kv_heads;  ///< if absent, the number of query heads
   int64_t head_dim = 64;
   double seconds = 0.5;
   double longest = 5;
@@ -60,7 +60,7 @@ void force_isa(const std::string& name) {
     if (name == name_of(isa)) return set_isa(isa);
     all += fmt::format("{}{}", all.empty() ? "" : ", ", name_of(isa));
   }
-  fail_usage("[--isa] found '{}', this CPU offers {}", name, all);
+  fail_usage("[--isa] found '{}', expected an instruction set that this CPU supports: {}", name, all);
 }
 
 float tolerance_from(const std::string& text) {
@@ -96,7 +96,7 @@ bench::AttentionBenchSettings settings_of(const AttentionCommand& command) {
   return settings;
 }
 
-/// In order, each once.
+/// Sorted, without duplicates.
 std::vector<int64_t> rising(std::vector<int64_t> values) {
   std::sort(values.begin(), values.end());
   values.erase(std::unique(values.begin(), values.end()), values.end());
@@ -115,12 +115,12 @@ std::string describe(const bench::AttentionBenchSettings& settings) {
   const bench::AttentionShape& shape = settings.shape;
   const std::string inputs = settings.layers.empty()
                                  ? fmt::format("{}, N(0,1)", name_of(shape.position))
-                                 : fmt::format("captured, mean of {} layers", settings.layers.size());
+                                 : fmt::format("captured inputs, mean of {} layers", settings.layers.size());
   return fmt::format("attention, causal, batch 1, {} heads, {} key/value heads, head_dim {}, {}", shape.heads,
                      shape.key_heads(), shape.head_dim, inputs);
 }
 
-/// Prints a table as its rows come in.
+/// Prints a table row by row as its rows become available.
 class Table {
  public:
   Table(report::Progress& progress, nlohmann::ordered_json& json) : progress_(progress), json_(json) {}
@@ -190,7 +190,7 @@ void run_contexts(const AttentionCommand& command, const bench::AttentionBenchSe
     const std::vector<AttentionPoint> points = decode_bench.measure(contexts[i]);
     table.rows(points, decode_bench.bandwidth());
   }
-  say("memory is read at {:.1f} GB/s\n", decode_bench.bandwidth() / 1e9);
+  say("memory bandwidth: {:.1f} GB/s\n", decode_bench.bandwidth() / 1e9);
   json["bandwidth"][name_of(dtype)] = decode_bench.bandwidth();
 }
 
@@ -237,7 +237,8 @@ void run_capture(CaptureCommand& command) {
   tokens.resize(static_cast<size_t>(command.length));
   const std::vector<bench::AttentionInputs> layers = bench::capture(model, tokens);
   bench::save_inputs(out, layers, {{"model", command.model}});
-  say("{} layers of queries, keys and values for {} tokens are in {}\n", layers.size(), command.length, command.out);
+  say("queries, keys and values of {} layers for {} tokens were written to {}\n", layers.size(), command.length,
+      command.out);
 }
 
 void add_attention(CLI::App& app) {
@@ -263,7 +264,7 @@ void add_attention(CLI::App& app) {
                "Instruction set: scalar, avx2, avx512, avx512_bf16 or amx [the best one of this CPU]");
   command.choices("--isa", {"scalar", "avx2", "avx512", "avx512_bf16", "amx"});
   command.number("--seconds", options->seconds, "Measuring time per point in seconds");
-  command.number("--longest", options->longest, "Maximum time of a single call in seconds; slower points are left out");
+  command.number("--longest", options->longest, "Maximum time of a single call in seconds; slower points are skipped");
   options->add_to(command);
   command.examples(
       "  alibi bench attention\n"

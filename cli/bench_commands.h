@@ -1,4 +1,4 @@
-// Benchmarks with a file of their own; each adds its command to the group.
+// Benchmarks that have their own files. Each function adds its command to the group.
 #pragma once
 
 #include <nlohmann/json.hpp>
@@ -12,7 +12,8 @@ namespace alibi::cli {
 void add_bench_generate(CLI::App& bench);
 void add_bench_train(CLI::App& bench);
 
-/// What is kept of a benchmark: its name, the command, version and machine, then `more`, and an empty list of points.
+/// The JSON record of a benchmark: its name, the command, the version and the machine, then `more`, and an empty list
+/// of points.
 nlohmann::ordered_json bench_record(const char* name, const nlohmann::ordered_json& more = {});
 
 }  // namespace alibi::cli

@@ -21,10 +21,10 @@ namespace {
 
 struct GenerateBenchCommand : CommonOptions {
   std::string preset = "base";
-  std::string model;              ///< instead of the preset
-  std::vector<int64_t> contexts;  ///< empty: 512, 4096 ... 1048576
+  std::string model;              ///< if not empty, replaces the preset
+  std::vector<int64_t> contexts;  ///< if empty: 512, 4096, ..., 1048576
   std::string precision = "auto";
-  std::optional<int64_t> vocab_size;  ///< absent: the preset's
+  std::optional<int64_t> vocab_size;  ///< if absent, that of the preset
   bench::GenerateBenchSettings settings;
 };
 
@@ -69,9 +69,9 @@ void run_bench_generate(GenerateBenchCommand& command) {
     say_text(bench::generate_table_row(point, generate_bench.bandwidth()));
     json["points"].push_back(bench::to_json(point, generate_bench.bandwidth()));
   }
-  say("\nmemory is read at {:.1f} GB/s; weights: the share of it at which they are read\n"
-      "contexts hold the keys of a prompt of 512 tokens over and over; evicted: what those before `held` could weigh "
-      "at most\nfirst: time to the first token of a prompt of that length; *: from the rates at the contexts before\n",
+  say("\nmemory bandwidth: {:.1f} GB/s; column weights: share of it that reading the weights reaches\ncontexts "
+      "repeat the keys of a prompt of 512 tokens; evicted: maximum weight of the keys before `held`\nfirst: time "
+      "to the first token of a prompt of that length; *: estimated from the rates at shorter contexts\n",
       generate_bench.bandwidth() / 1e9);
   command.write_json(json);
 }

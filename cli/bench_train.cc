@@ -23,14 +23,14 @@ namespace {
 struct TrainBenchCommand : CommonOptions {
   std::vector<std::string> presets = {"tiny", "small", "base"};
   std::vector<std::string> positions = {"alibi"};
-  std::vector<int64_t> lengths;  ///< empty: 512, 1024, 2048, 4096
+  std::vector<int64_t> lengths;  ///< if empty: 512, 1024, 2048, 4096
   std::string precision = "auto";
   bool all_keys = false;
-  std::optional<int64_t> vocab_size;  ///< absent: the preset's
+  std::optional<int64_t> vocab_size;  ///< if absent, that of the preset
   bench::TrainBenchSettings settings;
 };
 
-/// A model by the names it was asked for.
+/// The configuration of a model from the names of its preset and position method.
 LanguageModelConfig config_of(const TrainBenchCommand& command, const std::string& name) {
   LanguageModelConfig config = preset(name);
   if (command.vocab_size) config = with_vocab_size(config, static_cast<int>(*command.vocab_size));
@@ -39,7 +39,7 @@ LanguageModelConfig config_of(const TrainBenchCommand& command, const std::strin
   return config;
 }
 
-/// Every point of one preset.
+/// Measures every point of one preset.
 void run_preset(const TrainBenchCommand& command, const std::string& name, const std::vector<int64_t>& lengths,
                 bench::TrainBench& train_bench, const bench::MatmulCeilings& ceilings, report::Progress& progress,
                 nlohmann::ordered_json& json) {
@@ -73,7 +73,7 @@ void run_preset(const TrainBenchCommand& command, const std::string& name, const
 void run_bench_train(TrainBenchCommand& command) {
   command.settings.precision = precision_from(command.precision);
   command.settings.seed = command.seed;
-  // What is misspelt should be told before anything is measured.
+  // Reports a misspelt name before anything is measured.
   for (const std::string& name : command.presets) config_of(command, name);
   for (const std::string& position : command.positions) position_from(position);
   const std::vector<int64_t> lengths =
@@ -122,7 +122,7 @@ void add_bench_train(CLI::App& bench) {
   command.count("--vocab-size", options->vocab_size, "Vocabulary size [the preset's]", 1, INT_MAX);
   command.number("--seconds", options->settings.seconds, "Measuring time per point in seconds");
   command.number("--longest", options->settings.longest,
-                 "Maximum time of a single step in seconds; slower points are left out");
+                 "Maximum time of a single step in seconds; slower points are skipped");
   options->add_to(command);
   command.examples(
       "  alibi bench train\n"

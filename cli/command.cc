@@ -28,13 +28,13 @@ formats::OptionRange range_of(int64_t least, int64_t most) {
   return range;
 }
 
-/// Of all options, by Command::choices().
+/// Choices of all options, set by Command::choices().
 std::map<const CLI::Option*, std::vector<std::string>>& all_choices() {
   static std::map<const CLI::Option*, std::vector<std::string>> choices;
   return choices;
 }
 
-/// By which a file of options has it: "text" for TEXT, "learning-rate" for --learning-rate, and older names.
+/// The keys of an option in a file of options: "text" for TEXT, "learning-rate" for --learning-rate, and former names.
 std::vector<std::string> keys_of(const CLI::Option& option) {
   if (!option.get_lnames().empty()) return option.get_lnames();
   std::string name = option.get_name();
@@ -42,14 +42,14 @@ std::vector<std::string> keys_of(const CLI::Option& option) {
   return {name};
 }
 
-/// As they would stand on the command line.
+/// The words as they would be on the command line.
 std::vector<std::string> words_of(const formats::Json& value, const std::string& where) {
   if (value.is_string()) return {value.get<std::string>()};
   if (value.is_number() || value.is_boolean()) return {value.dump()};
   check_usage(value.is_array(), "[config] {} is an object, expected a value or a list of values", where);
   std::vector<std::string> words;
   for (const formats::Json& element : value) {
-    check_usage(element.is_string() || element.is_number(), "[config] {} holds {}, expected texts or numbers", where,
+    check_usage(element.is_string() || element.is_number(), "[config] {} contains {}, expected text or numbers", where,
                 element.dump());
     words.push_back(element.is_string() ? element.get<std::string>() : element.dump());
   }
@@ -170,7 +170,7 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
   }
   std::vector<std::string> names;
   for (const auto& entry : known) names.push_back(entry.first);
-  // All keys are looked at before a value is set, so that "given" means the command line.
+  // All keys are checked before a value is set, so that "given" refers to the command line only.
   std::vector<std::pair<CLI::Option*, std::string>> settings;
   for (const std::string& key : file.keys()) {
     const auto found = known.find(key);
@@ -182,7 +182,8 @@ void Command::read_options(const std::string& json_file, const std::vector<std::
     if (!file.has(key) || is_given(option) || std::any_of(excluded.begin(), excluded.end(), is_given)) continue;
     for (const CLI::Option* other : excluded) {
       for (const std::string& other_key : keys_of(*other)) {
-        check_usage(!file.has(other_key), "[config] {}: '{}' and '{}' exclude each other", json_file, key, other_key);
+        check_usage(!file.has(other_key), "[config] {}: '{}' and '{}' exclude each other; give only one of them",
+                    json_file, key, other_key);
       }
     }
     settings.emplace_back(option, key);
@@ -272,7 +273,7 @@ CommandOutline outline_of(const CLI::App& app, const std::string& path) {
   outline.help = app.get_description();
   outline.footer = app.get_footer();
   for (const CLI::Option* option : app.get_options()) {
-    if (option->get_group().empty()) continue;  // hidden
+    if (option->get_group().empty()) continue;  // hidden option
     (option->get_positional() ? outline.arguments : outline.options).push_back(outline_of(*option));
   }
   for (const CLI::App* command : app.get_subcommands([](const CLI::App*) { return true; })) {

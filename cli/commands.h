@@ -1,4 +1,5 @@
-// The subcommands. Each function adds one to the parser; it runs when the command line has been read whole.
+// The subcommands. Each function adds one to the parser. The subcommand runs after the whole command line has been
+// parsed.
 #pragma once
 
 #include <string>
@@ -22,7 +23,7 @@ void add_convert(CLI::App& app);
 void add_bench(CLI::App& app);
 void add_completion(CLI::App& app);
 
-/// The command line as it was typed, quoted for a shell.
+/// The command line as typed, quoted for a shell.
 const std::string& command_line();
 
 }  // namespace alibi::cli

@@ -17,7 +17,7 @@ namespace alibi::cli {
 std::string absolute_path(const std::string& path) {
   std::error_code error;
   const std::filesystem::path result = std::filesystem::absolute(path, error);
-  return error ? path : result.lexically_normal().string();  // the folder that we are in may have been removed
+  return error ? path : result.lexically_normal().string();  // the current folder may have been removed
 }
 
 std::vector<std::string> absolute_paths(const std::vector<std::string>& paths) {
@@ -35,7 +35,7 @@ void CommonOptions::add_to(Command& command) {
 }
 
 void CommonOptions::apply() {
-  isa();  // refuses an ALIBI_ISA that there is not
+  isa();  // throws an Error if ALIBI_ISA is invalid
   if (threads) set_threads(static_cast<int>(*threads));
   if (!json.empty()) json_file_ = output_file(json, "--json");
 }
@@ -43,9 +43,9 @@ void CommonOptions::apply() {
 void CommonOptions::write_json(const nlohmann::ordered_json& results,
                                const std::function<void(const AppendText& append)>& more) const {
   if (json_file_.empty()) return;
-  // Text that a model wrote need not be valid UTF-8.
+  // Text that a model generated may be invalid UTF-8.
   std::string text = results.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
-  text.resize(text.size() - 2);  // the line feed and the brace at the end
+  text.resize(text.size() - 2);  // removes the line feed and the closing brace
   core::write_file(json_file_, [&](const AppendText& append) {
     append(text);
     if (more) more(append);
@@ -64,7 +64,7 @@ TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOp
   options.seed = seed;
   if (tokens) options.train_tokens = *tokens;
   if (!given.has("batch_tokens") && options.batch_tokens > options.train_tokens) {
-    say("The batch is reduced to {} tokens, the whole training text; the preset has {}\n",
+    say("The batch is reduced to {} tokens, the length of the training text; the preset has {}\n",
         core::format_integer(options.train_tokens), core::format_integer(options.batch_tokens));
     options.batch_tokens = options.train_tokens;
   }

@@ -1,4 +1,4 @@
-// What the subcommands share: options that all of them have, and their effect.
+// Options that all subcommands share, and their effect.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@
 
 namespace alibi::cli {
 
-/// Paths that hold wherever the file they are written to is read from; "-" stays.
+/// Returns a path that stays valid when the current folder changes. "-" is unchanged.
 std::string absolute_path(const std::string& path);
 std::vector<std::string> absolute_paths(const std::vector<std::string>& paths);
 
@@ -28,20 +28,21 @@ using AppendText = std::function<void(std::string_view)>;
 
 struct CommonOptions {
   std::string json;
-  std::optional<int64_t> threads;  ///< absent: the library's choice
+  std::optional<int64_t> threads;  ///< if absent, the library chooses
   uint64_t seed = 0;
 
   void add_to(Command& command);
-  /// Sets the number of threads, and makes sure before any work is done that the results can be written. To be called
-  /// before anything is said: --json may take standard output.
+  /// Sets the number of threads. Checks before any work that the results can be written. Call it before any output,
+  /// because --json may use standard output.
   void apply();
-  /// Writes the file of --json, if one was asked for. `more` appends further members of the object, each after a comma.
+  /// Writes the file of --json if the option was given. `more` appends further members of the object, each preceded by
+  /// a comma.
   void write_json(const nlohmann::ordered_json& results,
                   const std::function<void(const AppendText& append)>& more = {}) const;
   void write_json(const std::string& results) const;
 
  private:
-  std::filesystem::path json_file_;  // where `json` leads
+  std::filesystem::path json_file_;  // target of `json`
 };
 
 /// What the preset says, and what was given in its place. An update of the preset's that has more tokens than there are
@@ -61,23 +62,23 @@ void add_precision(Command& command, std::string& precision);
 void add_interpolation(Command& command, Interpolation& interpolation,
                        const std::string& action = "ALiBi: divide the slopes by X");
 nlohmann::ordered_json interpolation_json(const Interpolation& interpolation);
-/// How a trained model is used.
+/// Options for using a trained model.
 struct ModelUse {
   Interpolation interpolation;
-  std::string precision = "f32";  ///< what any machine has, so that results do not hang on the machine
+  std::string precision = "f32";  ///< supported on every machine, so that results do not depend on the machine
 
   void add_to(Command& command);
   void apply(LanguageModel& model) const;
 };
-/// Absent: the preset's.
+/// Stays empty unless the option is given; then the preset's value is used.
 void add_dropout(Command& command, std::optional<double>& dropout);
 void add_field(Command& command, std::string& field);
 void add_valid(Command& command, std::vector<std::string>& texts);
 
-/// For work that takes long: a line now and then among what is said, where there is no terminal.
+/// For long work: prints a progress line to standard output every few seconds if there is no terminal.
 report::ProgressOptions lines_without_terminal();
 
-/// Calls work(progress), which is shown on the terminal while it lasts.
+/// Calls work(progress). The progress is shown on the terminal until the work is done.
 template <class Work>
 auto with_progress(const Work& work) {
   report::Progress line(stderr, lines_without_terminal());

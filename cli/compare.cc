@@ -1,4 +1,4 @@
-// alibi compare: train every position method short, test it long.
+// alibi compare: trains position methods on short sequences and evaluates them on longer ones.
 #include "alibi/compare.h"
 
 #include <fmt/format.h>
@@ -29,7 +29,7 @@ std::vector<std::string> default_positions() {
   return names;
 }
 
-/// Absent and empty: what the preset says.
+/// Absent or empty values are taken from the preset.
 struct CompareCommand : CommonOptions {
   std::vector<std::string> texts, valid;
   std::vector<std::string> positions = default_positions();
@@ -46,16 +46,16 @@ struct CompareCommand : CommonOptions {
   GivenOptions<TrainOptions> train;
 };
 
-/// Options that say what to do, not what is compared.
+/// Options that control the command and are not settings of the comparison.
 const std::vector<std::string> kNotSettings = {"resume", "overwrite", "out", "json", "threads", "help"};
 
-/// With --resume, what the folder's comparison was called with; the command line may add to it.
+/// With --resume, reads the options of the folder's comparison. The command line may add to them.
 void complete(CompareCommand& options, const Command& command) {
   if (!command.given("--resume")) return;
   check_usage(!options.overwrite,
               "[compare] --resume continues a comparison and --overwrite replaces it; choose one of them");
   check_usage(options.resume.empty() || !command.given("--out") || options.resume == options.out,
-              "[compare] --resume names {}, --out names {}; one of them is enough", options.resume, options.out);
+              "[compare] --resume names {} and --out names {}; give only one of them", options.resume, options.out);
   if (!options.resume.empty()) options.out = options.resume;
   const std::filesystem::path settings = std::filesystem::path(options.out) / "settings.json";
   check_usage(core::path_exists(settings), "[compare] {}: there is no comparison to continue ({} is missing)",
@@ -63,7 +63,7 @@ void complete(CompareCommand& options, const Command& command) {
   command.read_options(settings.string(), kNotSettings);
 }
 
-/// The command line, for --resume.
+/// The options of the command line, stored for --resume.
 std::string settings_of(const Command& command) {
   nlohmann::ordered_json settings = command.given_options(kNotSettings);
   for (const char* key : {"text", "valid", "like"}) {
@@ -72,7 +72,7 @@ std::string settings_of(const Command& command) {
   return formats::to_text(settings);
 }
 
-/// "0.001,0.002", or from half the rate to four times it.
+/// Rates such as "0.001,0.002". If none are given: 0.5, 1, 2 and 4 times the usual rate.
 std::vector<double> rates_to_try(const std::string& words, double usual) {
   std::vector<double> rates;
   if (words.empty()) {
@@ -135,7 +135,7 @@ void show(const CompareStatus& status, report::Progress& progress, std::string& 
   progress.update(status.fraction, fields, status.seconds_left);
 }
 
-/// The report has the others; but what was asked for is not all there.
+/// The report shows the other runs, but the exit code must tell that some results are missing.
 void check_none_diverged(const CompareResults& results) {
   std::vector<std::string> diverged;
   for (const MethodResults& method : results.methods) {
@@ -144,7 +144,7 @@ void check_none_diverged(const CompareResults& results) {
       diverged.push_back(fmt::format("{} from seed {}: {}", method.name, run.seed, run.diverged));
     }
   }
-  check(diverged.empty(), "[compare] {} of {} runs diverged: {}", diverged.size(), results.runs_done(),
+  check(diverged.empty(), "[compare] {} of {} runs diverged, expected none: {}", diverged.size(), results.runs_done(),
         fmt::join(diverged, "; "));
 }
 
@@ -167,7 +167,7 @@ void run_compare(CompareCommand& options, const Command& command) {
     results = compare(asked, [&](const CompareStatus& status) { show(status, progress, label); });
     if (const int signal = StopSignals::received(); signal != 0 && results.runs_done() < results.runs_planned) {
       progress.clear();
-      say("Stopped after {} of {} runs. To continue: the same command, or alibi compare --resume {}\n",
+      say("Stopped after {} of {} runs. To continue, repeat the command or run: alibi compare --resume {}\n",
           results.runs_done(), results.runs_planned, options.out);
       throw Interrupted{signal};
     }
@@ -199,7 +199,7 @@ void add_compare(CLI::App& app) {
   command.count("--stride", options->stride,
                 "Also evaluate with a sliding window that advances by N tokens [non-overlapping windows only]");
   command.flag("--one-pass,--stream", options->one_pass,
-               "Also evaluate in one pass, where each token sees all the text before it");
+               "Also evaluate in one pass, where each token sees all preceding text");
   add_interpolation(command, options->interpolation, "ALiBi: also evaluate with the slopes divided by X");
   command.count("--eval-tokens", options->eval_tokens,
                 "Number of held-out tokens to score, spread evenly over the held-out files [the preset's]");

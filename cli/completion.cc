@@ -13,7 +13,7 @@ std::string joined(const Words& words, const std::string& between) {
   return all;
 }
 
-/// Inside of single quotes; with characters that mean something else behind a backslash.
+/// Quotes text for use inside single quotes. A backslash precedes special characters.
 std::string escaped(std::string_view text, std::string_view special, const std::string& quote) {
   std::string out;
   for (const char c : text) {
@@ -77,7 +77,7 @@ std::string bash_cases(const CommandOutline& command) {
     if (option.value.empty()) continue;
     Words patterns;
     for (const std::string& name : option.names) patterns.push_back("'" + command.path + " " + name + "'");
-    // Behind a value that may be missing, another option may stand.
+    // Another option may follow an option whose value was omitted.
     cases += "    " + joined(patterns, " | ") + ") " + bash_values(option) +
              (option.value_optional ? "; _alibi_more" : "") + "; return ;;\n";
   }

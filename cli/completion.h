@@ -1,4 +1,4 @@
-// Scripts with which a shell completes commands, options, their values, and files.
+// Shell scripts that complete commands, options, their values, and files.
 #pragma once
 
 #include <string>

@@ -29,21 +29,21 @@ void add_context_limits(Command& command, ContextOptions& options) {
                 });
   command.flag(
       "--exact", options.exact,
-      "Stop with an error before evicted keys could weigh more than --eviction-tolerance (if it is not set, more than "
-      "rounding error)");
+      "Stop with an error before evicted keys could have more weight than --eviction-tolerance (default: the rounding "
+      "error)");
 }
 
 void check_context_limits(const std::string& operation, const ContextOptions& options) {
   check_usage(options.evicts() || !options.exact,
-              "[{}] --exact needs a limit for evicted keys; add --memory or --eviction-tolerance, or leave it out",
+              "[{}] --exact needs a limit that evicts keys; add --memory or --eviction-tolerance, or leave out --exact",
               operation);
 }
 
 std::string describe_evicted(const EvictionCertificate& certificate) {
   if (certificate.keys == 0) return "";
   return fmt::format(
-      "{} keys were evicted, which could have had at most {:.2g} of the weight in any row (token {}, layer {}, head "
-      "{})\n",
+      "{} keys were evicted; in any row, their share of the attention weight was at most {:.2g} (token {}, layer "
+      "{}, head {})\n",
       core::format_integer(certificate.keys), certificate.worst, core::format_integer(certificate.position),
       certificate.layer, certificate.head);
 }

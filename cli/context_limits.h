@@ -1,4 +1,4 @@
-// The options that bound what a context keeps of a text, and what is said of the keys that it evicted.
+// Options that limit which keys a context keeps, and the report of the evicted keys.
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
@@ -11,12 +11,12 @@ namespace alibi::cli {
 
 /// --memory, --tolerance and --exact.
 void add_context_limits(Command& command, ContextOptions& options);
-/// For options that were given. `operation` begins the message.
+/// Checks the options. Error messages begin with `operation`.
 void check_context_limits(const std::string& operation, const ContextOptions& options);
 
-/// "5,120 keys were evicted, which ..."; empty if none was.
+/// "5,120 keys were evicted; ...", or "" if none were evicted.
 std::string describe_evicted(const EvictionCertificate& certificate);
-/// The limits and the certificate; null where nothing could be evicted.
+/// The limits and the certificate, or null if no limit was set.
 nlohmann::ordered_json evicted_json(const ContextOptions& options, const EvictionCertificate& certificate);
 
 }  // namespace alibi::cli

@@ -1,4 +1,4 @@
-// alibi convert: a model in the format of other programs.
+// alibi convert: writes a model in the format of another program.
 #include "model/families/convert.h"
 
 #include <fmt/format.h>
@@ -32,7 +32,7 @@ void run_convert(ConvertCommand& options) {
   options.write_json(nlohmann::ordered_json{{"model", options.model}, {"out", options.out}, {"format", options.to}});
 }
 
-/// What is wrong with a word that is not one of these, or nothing.
+/// Returns what is wrong with a word that is not one of `choices`, or "".
 std::string take_one_of(const std::vector<std::string>& choices, const std::string& word, std::string& value) {
   value = word;
   const bool known = std::find(choices.begin(), choices.end(), word) != choices.end();

@@ -8,7 +8,7 @@ namespace alibi::cli {
 namespace {
 
 size_t distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);  // distances of what has been read of a to each beginning of b
+  std::vector<size_t> row(b.size() + 1);  // distances from the letters of a read so far to each prefix of b
   std::iota(row.begin(), row.end(), size_t{0});
   for (size_t i = 0; i < a.size(); ++i) {
     size_t diagonal = row[0];

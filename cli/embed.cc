@@ -1,4 +1,4 @@
-// alibi embed: vectors of texts.
+// alibi embed: computes embedding vectors of texts.
 #include "alibi/embed.h"
 
 #include <fmt/format.h>
@@ -32,12 +32,12 @@ struct EmbedCommand : CommonOptions {
   ModelUse use;
 };
 
-/// What vectors are made of: where it stands, and the text.
+/// A text and its source.
 struct Texts {
   std::vector<std::string> names, texts;
 };
 
-/// The lines of the files, or the files.
+/// Reads the lines of the files, or the whole files.
 Texts read_texts(const EmbedCommand& options) {
   Texts all;
   for (const text::Document& document : text::read_documents(options.texts)) {
@@ -56,7 +56,7 @@ Texts read_texts(const EmbedCommand& options) {
   return all;
 }
 
-/// A line of JSON for each.
+/// Prints a line of JSON for each vector.
 void say_vectors(const Texts& all, size_t first, const Tensor& vectors, bool whole) {
   const int64_t width = vectors.size(1);
   for (int64_t i = 0; i < vectors.size(0); ++i) {
@@ -67,14 +67,14 @@ void say_vectors(const Texts& all, size_t first, const Tensor& vectors, bool who
         fmt::join(vector, vector + width, ", "));
   }
   flush_output();
-  check_output();  // nothing else is left of the work
+  check_output();  // stop if output fails, because the lines are the only result
 }
 
 void run_embed(EmbedCommand options) {
   options.apply();
   const std::string kind = std::filesystem::path(options.out).extension().string();
   check_usage(options.out.empty() || kind == ".npy" || kind == ".safetensors",
-              "[embed] --out {} ends in '{}', expected .npy or .safetensors; without --out there are lines of JSON",
+              "[embed] --out {} ends in '{}', expected .npy or .safetensors; leave out --out to print lines of JSON",
               options.out, kind);
   const std::filesystem::path file = options.out.empty() ? "" : output_file(options.out, "--out");
   options.embed.pooling = pooling_from(options.pooling);
@@ -85,7 +85,7 @@ void run_embed(EmbedCommand options) {
   const auto count = static_cast<int64_t>(all.texts.size()), width = int64_t{model.config().transformer.d_model};
   Tensor vectors = Tensor::empty({count, width});
   constexpr int64_t together = 256;
-  // Lines that are written tell by themselves how far it is.
+  // Lines on standard output already show the progress.
   report::Progress progress(stderr, options.out.empty() ? report::ProgressOptions() : lines_without_terminal());
   progress.begin("embed");
   for (int64_t first = 0; first < count; first += together) {

@@ -1,4 +1,4 @@
-// alibi eval: how well a model predicts a text, at any length.
+// alibi eval: measures how well a model predicts a text at any length.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -27,9 +27,9 @@ namespace {
 struct EvalCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
-  std::vector<int64_t> lengths;   ///< empty: see default_lengths
-  std::optional<int64_t> stride;  ///< absent: non-overlapping
-  bool one_pass = false;          ///< in one pass, besides the lengths that were asked for
+  std::vector<int64_t> lengths;   ///< if empty, default_lengths are used
+  std::optional<int64_t> stride;  ///< if absent, windows do not overlap
+  bool one_pass = false;          ///< evaluate in one pass, in addition to the requested lengths
   ModelUse use;
   bool per_position = false;
   bool held_out = false;
@@ -37,24 +37,26 @@ struct EvalCommand : CommonOptions {
   ContextOptions context;
 };
 
-/// The training length, and beyond it where the model can go there.
+/// The training length and, if the model supports them, multiples of it.
 std::vector<int64_t> default_lengths(const LanguageModelConfig& config) {
   const int64_t length = config.train_length > 0 ? config.train_length : 128;
   if (const std::optional<int64_t> end = model::end_of_positions(config.transformer)) return {std::min(length, *end)};
   return {length, 2 * length, 4 * length, 8 * length};
 }
 
-/// The positions that all windows score: those before are in the first window alone, which has no earlier text.
+/// The first position that all windows score. Earlier positions are scored only in the first window, which has no
+/// preceding text.
 size_t first_position(const Evaluation& evaluation) {
   const auto all = evaluation.position_tokens.size();
   const auto context = static_cast<size_t>(evaluation.length - evaluation.stride);
-  return context < all ? context : 0;  // else there was no other window
+  return context < all ? context : 0;  // there was only one window
 }
 
 nlohmann::ordered_json positions_json(const Evaluation& evaluation) {
   auto nll = nlohmann::ordered_json::array(), tokens = nlohmann::ordered_json::array();
   const size_t first = first_position(evaluation);
-  for (size_t i = first; i < evaluation.position_nll.size(); ++i) {  // of an encoder some have none: NaN, a null
+  for (size_t i = first; i < evaluation.position_nll.size();
+       ++i) {  // an encoder has no loss at some positions: NaN, written as null
     nll.push_back(evaluation.position_nll[i] / static_cast<double>(evaluation.position_tokens[i]));
     tokens.push_back(evaluation.position_tokens[i]);
   }
@@ -65,7 +67,7 @@ nlohmann::ordered_json positions_json(const Evaluation& evaluation) {
           {"tokens", tokens}};
 }
 
-/// The first position, the next, then 2, 4, 8 ...: the loss falls fast at first and then hardly.
+/// Prints the positions 0, 1, 2, 4, 8, ..., because the loss falls fast at first and then slowly.
 void print_positions(const Evaluation& evaluation) {
   say("\n{:>17}  {:>8}  {:>9}\n", fmt::format("position (of {})", evaluation.length), "nll", "tokens");
   const size_t first = first_position(evaluation), count = evaluation.position_nll.size();
@@ -83,7 +85,7 @@ void print_positions(const Evaluation& evaluation) {
   }
 }
 
-/// How loss and speed went along the text.
+/// Prints loss and speed along the text.
 void print_spans(const StreamEvaluation& stream) {
   say("\n{:>17}  {:>8}  {:>9}  {:>8}\n", "place in the text", "nll", "tokens", "tokens/s");
   for (const StreamSpan& span : stream.spans) {
@@ -93,32 +95,34 @@ void print_spans(const StreamEvaluation& stream) {
   }
 }
 
-/// The texts of the command line, or what the model's training held out.
+/// The texts of the command line, or the held-out text of the model's training.
 ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const TextProgress& progress) {
   check_usage(options.held_out == options.texts.empty(), "[eval] {}",
-              options.held_out ? "--held-out is the text that the training held out; leave out TEXT"
-                               : "TEXT is missing: files or folders to score, - or --held-out");
+              options.held_out ? "TEXT and --held-out are both given, expected one of them; --held-out scores the "
+                                 "text that the training held out"
+                               : "TEXT is missing; give files or folders to score, -, or --held-out");
   if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, options.field);
   const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
-  check(core::path_exists(file), "[eval] {}: no such file; it names the held-out text, and `alibi train` writes it",
-        file.string());
+  check(core::path_exists(file),
+        "[eval] {} does not exist; `alibi train` writes this file, which names the held-out text", file.string());
   const formats::JsonObject settings = formats::read_json_object(file);
   const auto texts = settings.get<std::vector<std::string>>("text");
   const auto valid = settings.get_or("valid", std::vector<std::string>());
   for (const std::vector<std::string>& inputs : {texts, valid}) {
     check(std::find(inputs.begin(), inputs.end(), "-") == inputs.end(),
-          "[eval] {}: the text was read from standard input, which cannot be read again", file.string());
+          "[eval] {}: the text was read from standard input and cannot be read again; give TEXT", file.string());
   }
   ScoredText text = held_out_text(tokenizer, texts, valid, progress, settings.get_or("field", kTextField));
   const std::optional<training::TrainedOn> known = training::read_trained_on(options.model);
   check(!known || known->held_out_fingerprint == training::fingerprint(text.stream.tokens),
-        "[eval] the text has changed since the training: the held-out part of {} is another one now",
+        "[eval] the text has changed since the training, so the held-out part of {} is different now; restore the "
+        "text, or give TEXT",
         fmt::join(texts, ", "));
   return text;
 }
 
-/// The part of the text that the model was trained on, if that can be told. A damaged file of ours does not keep a text
-/// from being scored.
+/// The share of the text that is in the model's training text, if known. A damaged file must not prevent the
+/// evaluation.
 std::optional<double> part_trained_on(const std::string& model, const ScoredText& text) {
   try {
     const std::optional<training::TrainedOn> known = training::read_trained_on(model);
@@ -135,7 +139,7 @@ constexpr double kPartToWarnOf = 0.1;
 void warn_of(double part, const EvalCommand& options) {
   report_warning(fmt::format(
       "about {:.0f} % of this text was in the training text of {}, so the result says little about other text{}",
-      100 * part, options.model, options.held_out ? "" : "; --held-out scores what was held out"));
+      100 * part, options.model, options.held_out ? "" : "; use --held-out to score the held-out text"));
 }
 
 void run_eval(EvalCommand& options) {
@@ -161,7 +165,7 @@ void run_eval(EvalCommand& options) {
   auto evals = nlohmann::ordered_json::array();
   auto positions = nlohmann::ordered_json::array();
   std::vector<Evaluation> evaluations;
-  // The stride is a column only if it was given: without it, windows do not overlap.
+  // There is a stride column only if --stride was given. Without it, windows do not overlap.
   const auto stride_column = [&](const auto& stride) {
     return options.stride ? fmt::format("{:>8}  ", stride) : std::string();
   };
@@ -194,7 +198,7 @@ void run_eval(EvalCommand& options) {
         core::format_integer(*longest));
   }
   if (stream) {
-    say("Keys and values of the pass took {}\n{}", core::format_bytes(stream->cache_bytes),
+    say("Memory for keys and values in the pass: {}\n{}", core::format_bytes(stream->cache_bytes),
         describe_evicted(stream->certificate));
   }
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
@@ -232,7 +236,7 @@ void add_eval(CLI::App& app) {
   command.count("--stride", options->stride,
                 "Number of tokens by which the window advances; smaller values give more context [the window length]");
   command.flag("--one-pass,--stream", options->one_pass,
-               "Evaluate in one pass, where each token sees all the text before it; add --lengths for windows too");
+               "Evaluate in one pass, where each token sees all preceding text; add --lengths to evaluate windows too");
   options->use.add_to(command);
   add_context_limits(command, options->context);
   command.flag("--per-position", options->per_position,

@@ -1,4 +1,4 @@
-// An evaluation with a progress line, and as JSON; for the commands that evaluate.
+// Evaluation with a progress line, and its results as JSON, for the commands that evaluate.
 #pragma once
 
 #include <cstdint>
@@ -12,13 +12,13 @@ namespace alibi::cli {
 
 Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens, EvaluateOptions options);
 
-/// The part of a text's bytes that belongs to what was scored of its tokens: all, or of an encoder the masked ones.
+/// The share of a text's bytes that belongs to the scored tokens: all of them, or the masked ones of an encoder.
 int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, size_t tokens);
 StreamEvaluation evaluate_stream_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
                                                const ContextOptions& context = {});
 nlohmann::ordered_json stream_json(const StreamEvaluation& stream, int64_t bytes);
 
-/// The same object that `compare` writes into results.json. `bytes`: of the text behind the tokens.
+/// The object that `compare` also writes into results.json. `bytes` is the size of the text that the tokens represent.
 nlohmann::ordered_json evaluation_json(const Evaluation& evaluation, int64_t bytes);
 
 }  // namespace alibi::cli

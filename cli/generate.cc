@@ -1,4 +1,4 @@
-// alibi generate: text from a model, of any length.
+// alibi generate: generates text of any length.
 #include "alibi/generate.h"
 
 #include <fmt/format.h>
@@ -47,8 +47,8 @@ std::string read_prompt(const GenerateCommand& options) {
   return text::read_documents({file}).front().text();
 }
 
-/// The bytes of a text that are no UTF-8, and where they stand in it: characters that were not completed, or that a
-/// model of bytes put together wrongly.
+/// The bytes of a text that are not UTF-8, and their positions. They are incomplete characters, or bytes that a
+/// byte-level model combined into an invalid character.
 nlohmann::ordered_json not_utf8(const std::string& text) {
   auto bytes = nlohmann::ordered_json::array();
   for (const size_t at : text::malformed_bytes(text)) {
@@ -66,7 +66,7 @@ const char* name_of(GenerationEnd end) {
     case GenerationEnd::stop:
       return "stop";
     case GenerationEnd::callback:
-      return "interrupted";  // what ours stops for
+      return "interrupted";  // another stop reason
   }
   return "";
 }
@@ -80,27 +80,27 @@ nlohmann::ordered_json sample_json(const Generation& sample) {
           {"tokens_per_second", sample.tokens_per_second()}};
 }
 
-/// The samples as elements of a JSON array, in a temporary file: all texts together may be larger than memory.
+/// The samples as elements of a JSON array in a temporary file, because all texts together may be larger than memory.
 class SampleList {
  public:
   SampleList() : file_(std::tmpfile(), &std::fclose) {
-    check(file_ != nullptr, "[generate] no temporary file for the samples: {}", std::strerror(errno));
+    check(file_ != nullptr, "[generate] cannot create a temporary file for the samples: {}", std::strerror(errno));
   }
 
   void add(const nlohmann::ordered_json& sample) {
     const std::string text = sample.dump();
     fmt::print(file_.get(), "{}    {}", is_empty_ ? "\n" : ",\n", text);
     is_empty_ = false;
-    check(std::ferror(file_.get()) == 0, "[generate] the temporary file of the samples cannot be written");
+    check(std::ferror(file_.get()) == 0, "[generate] cannot write the temporary file of the samples");
   }
 
-  /// Gives the elements to `append`, piece by piece.
+  /// Passes the elements to `append`, piece by piece.
   template <class Append>
   void read(const Append& append) {
     std::rewind(file_.get());
     std::array<char, 1 << 16> piece;
     while (const size_t size = std::fread(piece.data(), 1, piece.size(), file_.get())) append({piece.data(), size});
-    check(std::ferror(file_.get()) == 0, "[generate] the temporary file of the samples cannot be read");
+    check(std::ferror(file_.get()) == 0, "[generate] cannot read the temporary file of the samples");
   }
 
  private:
@@ -108,14 +108,14 @@ class SampleList {
   bool is_empty_ = true;
 };
 
-/// What was written, and how long it took.
+/// The result and its timing.
 struct Written {
   nlohmann::ordered_json first;       // sample
-  std::optional<SampleList> samples;  // absent: not asked for
+  std::optional<SampleList> samples;  // absent if no JSON was requested
   int64_t tokens = 0;
   double seconds = 0;
-  int64_t cache_bytes = 0;          // the most that there was at a time
-  EvictionCertificate certificate;  // of the sample with the worst
+  int64_t cache_bytes = 0;          // maximum at any time
+  EvictionCertificate certificate;  // of the sample with the largest evicted share
 
   void add(const Generation& sample) {
     tokens += sample.tokens;
@@ -130,7 +130,7 @@ struct Written {
 void show(std::string_view text) {
   say_text(text::well_formed(text));
   flush_output();
-  check_output();  // nothing else is left of the work
+  check_output();  // stop if output fails, because the text is the only result
 }
 
 void begin_sample(const GenerateCommand& options, int64_t sample) {
@@ -138,7 +138,8 @@ void begin_sample(const GenerateCommand& options, int64_t sample) {
   show(options.prompt);
 }
 
-/// Samples [first, first + count) at once. The first is shown while it grows, the others after it.
+/// Generates samples [first, first + count) together. The first one is shown while it grows, the others when they are
+/// finished.
 void write_together(const GenerateCommand& options, const Prompt& prompt, int64_t first, int64_t count,
                     Written& written) {
   std::vector<Prompt> forks;
@@ -166,12 +167,13 @@ void write_together(const GenerateCommand& options, const Prompt& prompt, int64_
   }
 }
 
-/// Texts after a prompt, until a signal comes.
+/// Generates texts after a prompt until a signal arrives.
 Written write_samples(const GenerateCommand& options, Prompt prompt) {
-  /// This number of rows is as fast as a few and gives the bits of one row, so a sample does not depend on their
-  /// number.
+  /// This number of rows is as fast as a few rows and gives the same bits as one row, so a sample does not depend on
+  /// the number of samples.
   constexpr int64_t many = 8;
-  const int64_t most_together = options.context.memory ? 1 : many;  // the limit is for what there is at a time
+  const int64_t most_together =
+      options.context.memory ? 1 : many;  // the memory limit applies to all texts of a pass together
   Written written;
   if (options.samples > 1 && !options.json.empty()) written.samples.emplace();
   const auto start = std::chrono::steady_clock::now();
@@ -210,14 +212,15 @@ void run_generate(GenerateCommand options) {
   Prompt prompt(model, options.prompt, options.context);
   const int64_t prompt_tokens = prompt.tokens();
   const double prompt_seconds = prompt.seconds();
-  const StopSignals signals;  // from here on there is something to finish
+  const StopSignals signals;  // from here on a signal must not lose the text
   Written written = write_samples(options, std::move(prompt));
   const std::chrono::duration<double> seconds = std::chrono::steady_clock::now() - start;
 
   const double rate = static_cast<double>(written.tokens) / written.seconds;
   if (isatty(STDERR_FILENO) == 1) {
-    fmt::print(stderr, "{} tokens at {} tokens/s, after a prompt of {} in {}\n", core::format_integer(written.tokens),
-               core::format_count(rate), core::format_integer(prompt_tokens), core::format_duration(prompt_seconds));
+    fmt::print(stderr, "{} tokens at {} tokens/s; the prompt has {} tokens and was read in {}\n",
+               core::format_integer(written.tokens), core::format_count(rate), core::format_integer(prompt_tokens),
+               core::format_duration(prompt_seconds));
     fmt::print(stderr, "{}", describe_evicted(written.certificate));
   }
   nlohmann::ordered_json json = {{"model", options.model},

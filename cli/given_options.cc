@@ -38,10 +38,10 @@ std::string read_value(const std::string& word, const formats::OptionRange& rang
       const std::string wrong = read_number(one, range, numbers->emplace_back());
       if (!wrong.empty()) return wrong;
     }
-    return numbers->empty() ? "numbers expected, separated by commas" : "";
+    return numbers->empty() ? "found no numbers, expected numbers separated by commas" : "";
   }
   if (std::find(choices.begin(), choices.end(), word) == choices.end()) {
-    return fmt::format("'{}' found; choose from {}", word, fmt::join(choices, ", "));
+    return fmt::format("found '{}', expected one of {}", word, fmt::join(choices, ", "));
   }
   if (std::holds_alternative<bool>(value)) {
     value = word == "true";

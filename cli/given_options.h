@@ -1,4 +1,4 @@
-// The described options of a struct of the library (alibi/options.h) as options of a command.
+// Turns the described options of a library struct (alibi/options.h) into command-line options.
 #pragma once
 
 #include <map>
@@ -14,11 +14,11 @@ namespace alibi::cli {
 
 /// "Help: cosine, linear or constant [default]"
 std::string help_text(const std::vector<std::string>& choices, const char* help, const std::string& default_text);
-/// Takes a word of the command line for a value, which says what kind it is. Gives what is wrong, or nothing.
+/// Parses a word of the command line into `value`, whose type determines the format. Returns what is wrong, or "".
 std::string read_value(const std::string& word, const formats::OptionRange& range,
                        const std::vector<std::string>& choices, OptionValue& value);
 
-/// The words that an option takes, if these are few.
+/// The valid words of an option, if there are only a few.
 template <class Options>
 std::vector<std::string> choices_of(const formats::Option<Options>& option) {
   std::vector<std::string> choices(option.choices.begin(), option.choices.end());
@@ -32,13 +32,13 @@ std::string help_of(const formats::Option<Options>& option) {
   return help_text(choices_of(option), option.help, training::default_text(option));
 }
 
-/// Those options that were given.
+/// Stores the options that were given.
 template <class Options>
 class GivenOptions {
  public:
-  /// Adds the options that stand under this title. This object must not move afterwards.
+  /// Adds the options of this group to the command. This object must not be moved afterwards.
   void add_to(Command& command, std::string_view group);
-  /// Changes what was given, and what is chosen for the machine unless it was.
+  /// Applies the given options to `options`, and machine-dependent defaults to the others.
   void apply_to(Options& options) const;
   bool empty() const { return values_.empty(); }
   bool has(std::string_view name) const { return values_.contains(name); }
@@ -78,10 +78,10 @@ void GivenOptions<Options>::add(Command& command, const formats::Option<Options>
   command.value(names, type, help_of(option), [this, &option, choices, kind](const std::string& word) {
     OptionValue value = kind;
     const std::string wrong = read_value(word, option.range, choices, value);
-    if (wrong.empty()) values_.try_emplace(option.name, value);  // --no-NAME of the command line wins
+    if (wrong.empty()) values_.try_emplace(option.name, value);  // --no-NAME of the command line takes precedence
     return wrong;
   });
-  if (std::holds_alternative<bool>(kind)) command.hide(name);  // for `causal: false` of train.json
+  if (std::holds_alternative<bool>(kind)) command.hide(name);  // needed for `causal: false` in train.json
   if (!choices.empty()) command.choices(name, choices);
   if (option.instead_of) command.exclude(name, "--" + training::option_key(option.instead_of));
 }

@@ -1,4 +1,4 @@
-// alibi info: what a model folder holds, and what the CPU offers.
+// alibi info: shows the content of a model folder, or the instruction sets of the CPU.
 #include <fmt/format.h>
 
 #include <cstdlib>
@@ -23,7 +23,7 @@ struct InfoCommand : CommonOptions {
   bool cpu = false;
 };
 
-/// What the kernels run on.
+/// The CPU that the kernels run on.
 nlohmann::ordered_json describe_cpu() {
   nlohmann::ordered_json offered = nlohmann::ordered_json::array();
   for (const Isa isa : available_isas()) offered.push_back(name_of(isa));
@@ -88,7 +88,7 @@ std::string as_text(const nlohmann::ordered_json& value) {
 
 void run_info(InfoCommand& options) {
   options.apply();
-  check_usage(options.cpu || !options.model.empty(), "[info] MODEL is required, or --cpu");
+  check_usage(options.cpu || !options.model.empty(), "[info] MODEL is missing; give a model folder or --cpu");
   if (options.cpu) {
     const nlohmann::ordered_json cpu = describe_cpu();
     for (const auto& [key, value] : cpu.items()) say("{:<16} {}\n", key, as_text(value));

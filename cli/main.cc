@@ -1,5 +1,5 @@
-// The `alibi` command: reads the command line, runs a subcommand, turns exceptions into messages and exit codes.
-// Exit codes: 0 done, 1 failed, 2 called wrongly, 128 + number ended by a signal.
+// The `alibi` command: parses the command line, runs a subcommand, and converts exceptions to messages and exit codes.
+// Exit codes: 0 success, 1 failure, 2 usage error, 128 + number ended by a signal.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -44,7 +44,7 @@ int report(std::string_view message, int code) {
   return code;
 }
 
-/// The command that was called, as far as its name was understood.
+/// The command that was called, as far as its name was recognized.
 const CLI::App& called(const CLI::App& app) {
   const auto deeper = app.get_subcommands();
   return deeper.empty() ? app : called(*deeper.front());
@@ -56,11 +56,11 @@ std::string full_name(const CLI::App& command) {
                                          : full_name(*command.get_parent()) + ' ' + command.get_name();
 }
 
-/// The option whose name, or former name, is nearest to what was typed; by its name of today.
+/// The option with the name or former name closest to the typed word. Returns its current name.
 std::string nearest_option(const std::string& word, const CLI::App& command) {
-  std::map<std::string, std::string> known;  // each name, and what to call the option
+  std::map<std::string, std::string> known;  // each name, and the current name of its option
   for (const CLI::Option* option : command.get_options()) {
-    if (option->get_group().empty()) continue;  // hidden
+    if (option->get_group().empty()) continue;  // hidden option
     const std::vector<std::string> shown = shown_names(*option);
     for (const std::string& name : shown) known[name] = name;
     for (const std::string& name : option->get_lnames()) known["--" + name] = shown.back();
@@ -78,10 +78,10 @@ std::vector<std::string> names_of_commands(const CLI::App& command) {
   return names;
 }
 
-/// An option or a command that there is not, or an empty string.
+/// Explains an unknown option or command; "" if there is none.
 std::string explain_unknown(const CLI::App& command) {
   const std::vector<std::string> unknown = command.remaining();
-  for (const std::string& word : unknown) {  // before anything that an option left unread may have caused
+  for (const std::string& word : unknown) {  // checked first, because an unknown option may cause the other errors
     if (!word.starts_with('-') || word == "-" || word == "--") continue;
     const std::string name = word.substr(0, word.find('='));
     return fmt::format("there is no option '{}' of '{}'; did you mean '{}'?", name, full_name(command),
@@ -93,7 +93,7 @@ std::string explain_unknown(const CLI::App& command) {
                      nearest(unknown.front(), commands));
 }
 
-/// What the parser says, in our words where its own are hard to understand.
+/// The parser's message, reworded where it is hard to understand.
 std::string explain(const CLI::ParseError& error, const CLI::App& command) {
   if (const std::string unknown = explain_unknown(command); !unknown.empty()) return unknown;
   if (error.get_name() != "ArgumentMismatch") return error.what();
@@ -105,7 +105,7 @@ std::string explain(const CLI::ParseError& error, const CLI::App& command) {
   return error.what();
 }
 
-/// Help without the former names of options.
+/// Shows help without the former names of options.
 struct HelpFormatter : CLI::Formatter {
   std::string make_option_name(const CLI::Option* option, bool is_positional) const override {
     if (is_positional) return CLI::Formatter::make_option_name(option, true);
@@ -121,7 +121,7 @@ int run(int argc, char** argv) {
   app.set_version_flag("--version", fmt::format("alibi {}", version));
   app.require_subcommand(1);
   app.formatter(std::make_shared<HelpFormatter>());
-  app.get_formatter()->column_width(28);  // before the subcommands, which inherit it
+  app.get_formatter()->column_width(28);  // set before the subcommands are added, because they inherit it
   app.footer(
       "Run 'alibi COMMAND --help' for the options of a command and for examples.\n"
       "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx limits alibi to that instruction set and simpler ones.");
@@ -161,7 +161,7 @@ const std::string& command_line() { return typed; }
 
 int main(int argc, char** argv) {
   alibi::cli::reserve_standard_files();
-  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit: the call then fails and is reported like a full disk
+  std::signal(SIGXFSZ, SIG_IGN);  // makes writing to a file at its size limit fail like writing to a full disk
   try {
     return alibi::cli::run(argc, argv);
   } catch (const alibi::cli::Interrupted& stopped) {
@@ -169,12 +169,12 @@ int main(int argc, char** argv) {
   } catch (const alibi::UsageError& e) {
     return alibi::cli::report(e.what(), 2);
   } catch (const std::bad_alloc&) {
-    return alibi::cli::report("[memory] out of memory; a shorter length or a smaller batch needs less", 1);
+    return alibi::cli::report("[memory] out of memory; use a shorter length or a smaller batch", 1);
   } catch (const std::filesystem::filesystem_error& e) {
     return alibi::cli::report("[files] " + e.path1().string() + ": " + e.code().message(), 1);
   } catch (const alibi::Error& e) {
     return alibi::cli::report(e.what(), 1);
-  } catch (const std::exception& e) {  // of the system, or of a library that we use
+  } catch (const std::exception& e) {  // from the system or from another library
     return alibi::cli::report(std::string("[alibi] ") + e.what(), 1);
   }
 }

@@ -11,7 +11,7 @@
 namespace alibi::cli {
 namespace {
 
-/// The whole of the text.
+/// Parses the whole text.
 template <class T>
 bool parse(std::string_view text, T& value) {
   const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), value);
@@ -28,7 +28,7 @@ std::string read_count(std::string_view word, const formats::OptionRange& range,
     digits.remove_suffix(1);
   }
   if (!parse(digits, found) || found < 0 || found > INT64_MAX / unit || !formats::is_in(range, found * unit)) {
-    return fmt::format("'{}' found, a whole number expected, {} (5k and 2M are understood)", word,
+    return fmt::format("found '{}', expected a whole number, {} (5k and 2M are accepted)", word,
                        formats::text_of(range));
   }
   value = found * unit;
@@ -38,7 +38,7 @@ std::string read_count(std::string_view word, const formats::OptionRange& range,
 std::string read_number(std::string_view word, const formats::OptionRange& range, double& value) {
   double found = 0;
   if (!parse(word, found) || !formats::is_in(range, found)) {
-    return fmt::format("'{}' found, a number expected, {}", word, formats::text_of(range));
+    return fmt::format("found '{}', expected a number, {}", word, formats::text_of(range));
   }
   value = found;
   return {};
@@ -54,14 +54,14 @@ std::string read_bytes(std::string_view word, int64_t& value) {
     unit = int64_t{1} << power;
   }
   if (!parse(digits, found) || found < 1 || found > INT64_MAX / unit) {
-    return fmt::format("'{}' found, bytes expected, such as 1048576, 512KiB, 256MiB or 2GiB", word);
+    return fmt::format("found '{}', expected a number of bytes such as 1048576, 512KiB, 256MiB or 2GiB", word);
   }
   value = found * unit;
   return {};
 }
 
 std::string read_seed(std::string_view word, uint64_t& value) {
-  return parse(word, value) ? std::string() : fmt::format("'{}' found, a whole number of at least 0 expected", word);
+  return parse(word, value) ? std::string() : fmt::format("found '{}', expected a whole number of at least 0", word);
 }
 
 }  // namespace alibi::cli

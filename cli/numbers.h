@@ -1,4 +1,4 @@
-// Numbers as words of the command line.
+// Parses numbers of the command line.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace alibi::cli {
 
-/// These give what is wrong, or nothing: the parser's convention.
+/// These functions return what is wrong, or "", as the parser requires.
 
-/// A whole number of at least 0; 5k and 2M are understood.
+/// Parses a whole number of at least 0. 5k and 2M are accepted.
 std::string read_count(std::string_view word, const formats::OptionRange& range, int64_t& value);
 std::string read_number(std::string_view word, const formats::OptionRange& range, double& value);
-/// A whole number of bytes: 1048576, 512KiB, 256MiB, 2GiB.
+/// Parses a whole number of bytes: 1048576, 512KiB, 256MiB, 2GiB.
 std::string read_bytes(std::string_view word, int64_t& value);
-/// Any of 64 bits.
+/// Parses any 64-bit number.
 std::string read_seed(std::string_view word, uint64_t& value);
 
 }  // namespace alibi::cli

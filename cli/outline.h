@@ -12,19 +12,19 @@ class Option;
 namespace alibi::cli {
 
 struct OptionOutline {
-  std::vector<std::string> names;  ///< "-o", "--out"; of an argument "TEXT"
-  std::string value;               ///< what help calls the value: "N", "FILE", ...; empty: a flag
+  std::vector<std::string> names;  ///< "-o", "--out"; for an argument "TEXT"
+  std::string value;               ///< name of the value in help: "N", "FILE", ...; empty for a flag
   std::string help;
-  std::string group;                 ///< title it stands under in the help
-  std::vector<std::string> choices;  ///< the values it takes, if these are few
-  bool is_list = false;              ///< values separated by commas
+  std::string group;                 ///< title of its group in the help
+  std::vector<std::string> choices;  ///< valid values, if there are only a few
+  bool is_list = false;              ///< whether values are separated by commas
   bool repeats = false;
   bool value_optional = false;
   bool required = false;
 };
 
 struct CommandOutline {
-  std::string path;  ///< "/bench/attention"; of the program itself ""
+  std::string path;  ///< "/bench/attention"; "" for the program itself
   std::string name;
   std::string help;
   std::string footer;
@@ -32,7 +32,7 @@ struct CommandOutline {
   std::vector<OptionOutline> arguments;
   std::vector<CommandOutline> commands;
 
-  /// All commands below, those that hold others before what they hold.
+  /// All commands below this one. A group comes before its commands.
   std::vector<const CommandOutline*> all() const;
 };
 

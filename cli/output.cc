@@ -14,15 +14,15 @@
 namespace alibi::cli {
 namespace {
 
-int failure = 0;                 // errno of the first text that could not be written
-std::string standard_output_is;  // the option whose file it is
+int failure = 0;                 // errno of the first failed write
+std::string standard_output_is;  // the option whose file is standard output
 
 void note(bool written) {
   if (!written && failure == 0) failure = errno == 0 ? EIO : errno;
 }
 
 void report(const char* kind, std::string_view message) {
-  constexpr size_t most = 4000;  // a file may have put a lot in
+  constexpr size_t most = 4000;  // a file may have put a long text into the message
   std::string text = report::visible_text(message.substr(0, most));
   if (message.size() > most) text += " ...";
   text = fmt::format("alibi: {}: {}\n", kind, text);
@@ -34,7 +34,7 @@ void report(const char* kind, std::string_view message) {
 void reserve_standard_files() {
   for (const int descriptor : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(descriptor, F_GETFD) >= 0) continue;
-    // The lowest free number is this one.
+    // open() returns the lowest free number, which is this one.
     [[maybe_unused]] const int opened = ::open("/dev/null", descriptor == STDIN_FILENO ? O_WRONLY : O_RDONLY);
   }
 }
@@ -61,7 +61,7 @@ void check_output() {
 void finish_output() {
   flush_output();
   errno = 0;
-  note(std::fclose(stdout) == 0);  // some file systems tell only then
+  note(std::fclose(stdout) == 0);  // some file systems report errors only here
   check_output();
 }
 
@@ -69,8 +69,8 @@ std::filesystem::path output_file(const std::string& name, const char* option) {
   const std::filesystem::path path = name == "-" ? "/dev/stdout" : name;
   if (core::descriptor_of(path) == STDOUT_FILENO) {
     check_usage(standard_output_is.empty() || standard_output_is == option,
-                "[{}] {} is standard output, which {} is written to; choose another file for one of them", option, name,
-                standard_output_is);
+                "[{}] {} is standard output, but {} is also written there; choose another file for one of them", option,
+                name, standard_output_is);
     flush_output();
     standard_output_is = option;
   }
@@ -79,7 +79,7 @@ std::filesystem::path output_file(const std::string& name, const char* option) {
 }
 
 void check_output_folder(const std::string& name, const char* option) {
-  check_usage(name != "-", "[{}] '-' is standard output, expected the name of a folder", option);
+  check_usage(name != "-", "[{}] found '-', which is standard output, expected the name of a folder", option);
 }
 
 void report_error(std::string_view message) { report("error", message); }

@@ -1,4 +1,4 @@
-// What the command writes: text for people, and files that may be standard output.
+// Output of the commands: text for people, and files, which may be standard output.
 #pragma once
 
 #include <fmt/format.h>
@@ -10,31 +10,31 @@
 
 namespace alibi::cli {
 
-/// Standard input, output and error that are closed become files that can be neither read nor written: what is opened
-/// later must not be taken for one of them. To be called first of all.
+/// Replaces standard input, output and error, if they are closed, by files that can be neither read nor written.
+/// Otherwise a file opened later would take their number. Call it before anything else.
 void reserve_standard_files();
 
-/// Text for people: to standard output, or to standard error once a file is written to standard output. That it cannot
-/// be written is reported by finish_output(): the work continues, because it may write files that matter more.
+/// Prints text for people to standard output, or to standard error if standard output is used for a file. A failed
+/// write does not stop the work, which may write more important files. finish_output() reports it.
 void say_text(std::string_view text);
 void flush_output();
 template <class... Args>
 void say(fmt::format_string<Args...> format, Args&&... args) {
   say_text(fmt::format(format, std::forward<Args>(args)...));
 }
-/// Throws Error if something that was said could not be written.
+/// Throws Error if a text could not be written.
 void check_output();
-/// The same when all is said.
+/// Like check_output(), after all output. Also flushes it.
 void finish_output();
 
-/// Where to write a file that an option names: "-" is standard output. Makes sure that this is possible, as far as that
-/// can be told before there is something to write. Throws UsageError if standard output is taken by another option.
+/// The target of a file option: "-" is standard output. Checks that the file can be written, as far as this can be
+/// determined in advance. Throws UsageError if another option already uses standard output.
 std::filesystem::path output_file(const std::string& name, const char* option);
 
-/// An option names a folder to write: "-" is none.
+/// Checks an option that names an output folder. Throws UsageError for "-".
 void check_output_folder(const std::string& name, const char* option);
 
-/// "alibi: error: MESSAGE" on standard error. What a terminal would obey in it is shown as an escape.
+/// Prints "alibi: error: MESSAGE" to standard error. Control characters are shown as escapes.
 void report_error(std::string_view message);
 void report_warning(std::string_view message);
 

@@ -1,4 +1,4 @@
-// alibi report: the report of one or several comparisons, rebuilt from their results.
+// alibi report: rebuilds the report of one or several comparisons from their results.
 #include <fmt/format.h>
 
 #include <filesystem>
@@ -23,7 +23,7 @@ struct ReportCommand : CommonOptions {
   bool overwrite = false;
 };
 
-/// A folder of `alibi compare`, or its results.json; LABEL= may stand before it.
+/// Reads a folder of `alibi compare`, or its results.json. LABEL= may precede it.
 report::NamedResults read_results(const std::string& input) {
   std::filesystem::path file = input;
   std::string label;
@@ -34,11 +34,12 @@ report::NamedResults read_results(const std::string& input) {
                 "[report] the label of '{}' is '{}', expected one or more words without @", input, label);
   }
   if (core::path_exists(file) && core::is_folder(file)) file /= "results.json";
-  check(core::path_exists(file), "[report] {}: no such file; `alibi compare` writes it", file.string());
+  check(core::path_exists(file), "[report] {} does not exist; expected the results that `alibi compare` writes",
+        file.string());
   return {input, report::results_from_json(core::read_file(file, formats::kMostJsonBytes), file.string()), label};
 }
 
-/// Whether the other report has all runs of the first one, with the same results.
+/// Whether the other report contains all runs of the first one with the same results.
 bool is_within(const report::NamedResults& first, const report::NamedResults& other) {
   try {
     return report::merge({first, other}).runs_done() == other.results.runs_done();
@@ -47,14 +48,14 @@ bool is_within(const report::NamedResults& first, const report::NamedResults& ot
   }
 }
 
-/// A report may be rebuilt with the same or more runs. A report of other results is kept.
+/// A report may be replaced by one with the same runs or more. A report of other results is kept.
 void check_replaces_nothing(const ReportCommand& options, const CompareResults& results) {
   if (options.overwrite || !report::holds_report(options.out)) return;
   const bool same = core::path_exists(std::filesystem::path(options.out) / "results.json") &&
                     is_within(read_results(options.out), {"the new report", results, ""});
   check_usage(same,
-              "[report] {} holds a report of other results; choose another folder with --out, or replace it with "
-              "--overwrite",
+              "[report] {} contains a report of other results; choose another folder with --out, or replace it "
+              "with --overwrite",
               options.out);
 }
 

@@ -1,4 +1,4 @@
-// alibi score: how unlikely each line of a text is that need not end, as soon as the line is there.
+// alibi score: scores each line of a text as soon as it is available. The text may be endless.
 #include "alibi/score.h"
 
 #include <fcntl.h>
@@ -23,14 +23,14 @@
 namespace alibi::cli {
 namespace {
 
-/// A line that is longer is cut where no tokenizer notices, and its parts are lines of their own: memory is bounded.
+/// A longer line is split at a place that does not change its tokens. Each part counts as a line, so memory is bounded.
 constexpr size_t kLongestLine = 1 << 16;
 
-/// The lines of a file, a pipe or standard input ("-"), each as soon as it is there.
+/// The lines of a file, a pipe or standard input ("-"), each as soon as it is available.
 class Lines {
  public:
   explicit Lines(const std::string& input) : name_(input == "-" ? "standard input" : input) {
-    check(input == "-" || !core::is_folder(input), "[score] {} is a folder, expected files or - for standard input",
+    check(input == "-" || !core::is_folder(input), "[score] {} is a folder, expected files, or - for standard input",
           input);
     descriptor_ = input == "-" ? STDIN_FILENO : ::open(input.c_str(), O_RDONLY | O_CLOEXEC | O_NOCTTY);
     check(descriptor_ >= 0, "[score] {}: {}", name_, std::strerror(errno));
@@ -41,7 +41,7 @@ class Lines {
   Lines(const Lines&) = delete;
   Lines& operator=(const Lines&) = delete;
 
-  /// With its line feed, if it has one. False: there are no more.
+  /// Reads the next line with its line feed, if it has one. Returns false at the end.
   bool next(std::string& line) {
     for (size_t known = 0;;) {
       size_t end = buffer_.find('\n', begin_ + known);
@@ -77,13 +77,13 @@ class Lines {
   std::string name_;
   int descriptor_ = -1;
   std::string buffer_;
-  size_t begin_ = 0;  // what was given away ends here
+  size_t begin_ = 0;  // start of the text that has not been returned
 };
 
 struct ScoreCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts;
-  std::optional<int64_t> context_length;  ///< absent: the training length, or no limit if the context has one
+  std::optional<int64_t> context_length;  ///< if absent: the training length, or no limit if eviction limits the memory
   ModelUse use;
   bool per_token = false;
   ContextOptions context;
@@ -94,7 +94,7 @@ struct Scored {
   double bits = 0;
 };
 
-/// Losses of a line, which are shown line by line or token by token.
+/// Scores a line and prints the result for each line or for each token.
 void score_line(const std::string& line, const Tokenizer& words, Scorer& scorer, bool by_token, Scored& all) {
   const std::vector<int32_t> ids = words.encode(line);
   const std::vector<float> nll = scorer.score(ids);
@@ -113,7 +113,7 @@ void score_line(const std::string& line, const Tokenizer& words, Scorer& scorer,
     if (!line.ends_with('\n')) say_text("\n");
   }
   flush_output();
-  check_output();  // nothing else is left of the work
+  check_output();  // stop if output fails, because the scores are the only result
   ++all.lines;
   all.tokens += static_cast<int64_t>(ids.size());
   all.bytes += static_cast<int64_t>(line.size());

@@ -11,7 +11,7 @@ namespace alibi::cli {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
-std::string told_then;  // not changed while the handler is set
+std::string told_then;  // constant while the handler is installed
 
 void set_handlers(void (*handler)(int)) {
   struct sigaction action {};

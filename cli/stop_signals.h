@@ -1,11 +1,11 @@
-// SIGINT and SIGTERM while something runs that should come to an end first.
+// Lets work finish in an orderly way after SIGINT or SIGTERM.
 #pragma once
 
 #include <string_view>
 
 namespace alibi::cli {
 
-/// While it lives, the first of these signals is only noted; the second one ends the process as if nobody listened.
+/// During its lifetime, the first of these signals is only recorded. The second one has its default effect.
 class StopSignals {
  public:
   /// `message` is printed to standard error when a signal arrives, unless it is empty.
@@ -14,11 +14,11 @@ class StopSignals {
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
 
-  /// The signal that came, or 0.
+  /// The number of the signal that arrived, or 0.
   static int received();
 };
 
-/// Thrown when the work was ended by a signal, in good order; the exit code is 128 + signal, as shells have it.
+/// Thrown when a signal ended the work in an orderly way. The exit code is 128 + signal, as in shells.
 struct Interrupted {
   int signal;
 };

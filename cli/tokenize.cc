@@ -1,4 +1,4 @@
-// alibi tokenize: text to a folder of tokens, once, for any number of trainings.
+// alibi tokenize: converts text to a folder of tokens, which any number of trainings can use.
 #include <fmt/format.h>
 
 #include <chrono>
@@ -44,8 +44,8 @@ void print(const TrainingData& data) {
 }
 
 TrainingData write(const TokenizeCommand& options) {
-  check_usage(!options.texts.empty(), "[tokenize] TEXT is required");
-  check_usage(!options.out.empty(), "[tokenize] -o DATA is required: the folder to write");
+  check_usage(!options.texts.empty(), "[tokenize] TEXT is missing; give files, folders, or - for standard input");
+  check_usage(!options.out.empty(), "[tokenize] --out is missing; name the folder to write");
   text::validate(options.tokenizer);
   text::prepare_data_folder(options.out, options.overwrite);
   return with_progress([&](const TextProgress& progress) {
@@ -63,7 +63,7 @@ void run_tokenize(TokenizeCommand& options) {
   const auto start = std::chrono::steady_clock::now();
   const bool checks = !options.check.empty();
   check_usage(!checks || (options.texts.empty() && options.out.empty()),
-              "[tokenize] --check reads an existing folder; leave out TEXT and -o");
+              "[tokenize] --check reads an existing folder; leave out TEXT and --out");
   const TrainingData data = checks ? with_progress([&](const TextProgress& progress) {
     return text::check_data_folder(options.check, progress);
   })
@@ -72,7 +72,7 @@ void run_tokenize(TokenizeCommand& options) {
   print(data);
   const std::string& folder = checks ? options.check : options.out;
   if (checks) {
-    say("{}: the tokens are undamaged\n", folder);
+    say("{}: the tokens are intact\n", folder);
   } else {
     say("{}\nTokens: {} ({})\n", report::visible_text(data.split_rule), folder, core::format_duration(seconds.count()));
   }
@@ -93,8 +93,7 @@ void add_tokenize(CLI::App& app) {
   add_valid(command, options->valid);
   add_field(command, options->field);
   add_tokenizer(command, options->tokenizer);
-  command.text("--check", options->check, "DATA",
-               "Check that this folder of tokens is undamaged, instead of writing one");
+  command.text("--check", options->check, "DATA", "Check that this folder of tokens is intact, instead of writing one");
   options->add_to(command);
   command.examples(
       "  alibi tokenize novels/ -o data/ --tokenizer bpe --vocab-size 8000\n"

@@ -1,4 +1,4 @@
-// alibi train: a language model from text.
+// alibi train: trains a language model on text.
 #include "alibi/train.h"
 
 #include <fmt/format.h>
@@ -31,26 +31,27 @@
 namespace alibi::cli {
 namespace {
 
-/// Options that say what to do, not how a run is done.
+/// Options that control the command and are not settings of the run.
 const std::vector<std::string> not_settings = {"config", "resume", "overwrite", "plan", "help"};
 
-/// Runs that need less than this do not wait for the machine to be measured first.
+/// Runs with fewer FLOPs than this start without first measuring the machine's best rate.
 constexpr double kFlopsWorthMeasuring = 1e13;
 
-/// The command line, filled up from --config or from the run to be resumed.
+/// Adds the settings from --config, or from the run to be resumed, to those of the command line.
 void complete(TrainSettings& settings, const Command& command) {
   const bool resumes = command.given("--resume");
   check_usage(settings.resume.empty() || settings.model.empty() || settings.resume == settings.model,
-              "[train] --resume names {}, --out names {}; one of them is enough", settings.resume, settings.model);
+              "[train] --resume names {} and --out names {}; give only one of them", settings.resume, settings.model);
   const std::string named = settings.resume.empty() ? settings.model : settings.resume;
   if (settings.config.empty() && resumes && (settings.texts.empty() || newest_checkpoint(named))) {
     settings.config = named + "/train.json";
   }
   if (!settings.config.empty()) command.read_options(settings.config, not_settings);
-  if (!named.empty()) settings.model = named;  // train.json has the name that the folder had
-  check_usage(!settings.model.empty(), "[train] --out is missing: the model folder to write");
+  if (!named.empty()) settings.model = named;  // train.json contains the folder's name at the time of the training
+  check_usage(!settings.model.empty(), "[train] --out is missing; name the model folder to write");
   check_output_folder(settings.model, "--out");
-  check_usage(!settings.texts.empty(), "[train] TEXT is missing: files or folders to train on, or -");
+  check_usage(!settings.texts.empty(),
+              "[train] TEXT is missing; give files or folders to train on, or - for standard input");
   std::error_code ignored;
   check_usage(
       !text::is_data_folder(settings.model) ||
@@ -59,18 +60,17 @@ void complete(TrainSettings& settings, const Command& command) {
       settings.model);
 }
 
-/// With --from: what else cannot be said, and the tokenizer.
+/// With --from: refuses options that the model determines, and takes its tokenizer.
 void complete_from(TrainSettings& settings, const Command& command) {
   if (settings.from.empty()) return;
   for (const char* other : {"--position", "--tokenizer", "--vocab-size", "--min-count", "--like"}) {
-    check_usage(!command.given(other), "[train] --from takes this from the model; leave out {}", other);
+    check_usage(!command.given(other), "[train] --from takes this setting from the model; leave out {}", other);
   }
   check_usage(settings.shape.empty(),
-              "[train] --from takes the shape and the positions from the model; leave "
-              "out their options");
+              "[train] --from takes the shape and the position method from the model; leave out options that set them");
 }
 
-/// Before the text is read, which may take long.
+/// Checked before the text is read, because reading may take long.
 void check_replaces_nothing(const TrainSettings& settings, bool resumes) {
   check_usage(!settings.overwrite || !resumes,
               "[train] --resume continues a run and --overwrite replaces it; choose one of them");
@@ -80,7 +80,7 @@ void check_replaces_nothing(const TrainSettings& settings, bool resumes) {
 void say_where_it_goes_on(const TrainSettings& settings) {
   const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
   if (!found) {
-    say("{} holds no checkpoint: starting from the beginning\n", settings.model);
+    say("{} contains no checkpoint; training starts from the beginning\n", settings.model);
   } else if (found->finished) {
     say("{}: training is complete since update {}\n", settings.model, core::format_integer(found->step));
   } else {
@@ -97,7 +97,7 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   reset_peak_resident_bytes();
 
   TrainDisplay display(flops, ceiling);
-  const StopSignals signals("finishing the update and saving; a second signal ends the process at once");
+  const StopSignals signals("finishing the update and saving; a second signal ends the process immediately");
   TrainRun run;
   settings.run.apply_to(run);
   run.folder = settings.model;
@@ -128,7 +128,7 @@ Evaluation evaluate_trained(const LanguageModel& model, std::span<const int32_t>
   try {
     return evaluate_with_progress(model, tokens, options);
   } catch (const NotFiniteError& error) {
-    fail("[train] the model after update {} cannot score the held-out text, so it is not saved: {}", step,
+    fail("[train] the model after update {} cannot score the held-out text, so it was not saved: {}", step,
          error.what());
   }
 }
@@ -151,7 +151,7 @@ nlohmann::ordered_json training_json(const TrainResult& trained, int64_t peak_by
 void plan(TrainSettings& settings, const Command& command) {
   if (!settings.config.empty()) command.read_options(settings.config, not_settings);
   check_usage(!settings.epochs,
-              "[train] --plan does not read the text, so --epochs has no meaning; use --train-tokens");
+              "[train] --plan does not read the text, so it cannot use --epochs; give --train-tokens");
   settings.apply();
   const TrainOptions options = train_options(settings);
   std::optional<int> tokens;
@@ -171,11 +171,13 @@ void run_train(TrainSettings& settings, const Command& command) {
   if (resumes) say_where_it_goes_on(settings);
   const std::string from = settings.from;
   if (const auto newest = resumes && !from.empty() ? newest_checkpoint(settings.model) : std::nullopt) {
-    settings.from = newest->folder.string();  // a model of that shape, whatever became of the first one
+    settings.from =
+        newest->folder
+            .string();  // continues with the shape in the checkpoint, even if the original model has changed or is gone
   }
   TrainOptions options = train_options(settings);
   const ModelRecipe recipe = recipe_of(settings);
-  recipe.config(options.train_length);  // throws what is wrong with it before the text is read
+  recipe.config(options.train_length);  // throws an Error if the configuration is invalid, before the text is read
   core::make_folder(settings.model);
 
   const TrainingData data = with_progress([&](const TextProgress& progress) {
@@ -183,12 +185,12 @@ void run_train(TrainSettings& settings, const Command& command) {
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs) options = train_options(settings, text_tokens);
-  options.check_text(text_tokens);  // before a model of that length is made
+  options.check_text(text_tokens);  // checked before a model for this length is created
   LanguageModel model = recipe.model(options.train_length, data.tokenizer, settings.seed);
   settings.from = from;
   say("{} parameters, {} bytes to train on, {} held out\n", core::format_integer(model.parameter_count()),
       core::format_integer(data.train_bytes), core::format_integer(data.valid_bytes));
-  // Only whole updates are run, so the tokens may be fewer than --train-tokens.
+  // Only whole updates are run, so there may be fewer tokens than --train-tokens.
   const double epochs = static_cast<double>(options.steps() * options.batch_tokens) / static_cast<double>(text_tokens);
   say("{} updates of up to {} tokens, {:.3g} epochs\n", core::format_integer(options.steps()),
       core::format_integer(options.batch_tokens), epochs);
@@ -198,8 +200,8 @@ void run_train(TrainSettings& settings, const Command& command) {
   const TrainResult trained = train_with_display(model, data, settings, options, resumes);
   const int64_t peak_bytes = peak_resident_bytes();
   if (trained.end == TrainEnd::asked) {
-    say("Stopped after {} of {} updates. To continue: alibi train --resume {}\n", core::format_integer(trained.steps),
-        core::format_integer(options.steps()), settings.model);
+    say("Stopped after {} of {} updates. To continue, run: alibi train --resume {}\n",
+        core::format_integer(trained.steps), core::format_integer(options.steps()), settings.model);
     throw Interrupted{StopSignals::received()};
   }
   model.release_training_memory();
@@ -211,11 +213,12 @@ void run_train(TrainSettings& settings, const Command& command) {
   const size_t held_out = data.valid.tokens.size(), most = static_cast<size_t>(options.eval_tokens);
   const std::span<const int32_t> scored = data.valid.tokens.first(most > 0 ? std::min(most, held_out) : held_out);
   const Evaluation evaluation = evaluate_trained(model, scored, evaluate_options, trained.weights_step);
-  model.save(settings.model);  // now that it can be used: the folder may hold an earlier one
+  model.save(settings.model);  // saved only now, because the folder may contain an earlier model
   const int64_t bytes = scored_bytes(evaluation, comparison::bytes_of_prefix(data, scored.size()), scored.size());
   say("held out: perplexity {}, {:.4f} bits per byte at length {}\n", core::format_perplexity(evaluation.perplexity()),
       evaluation.bits_per_byte(bytes), evaluation.length);
-  double bigram_nll = std::numeric_limits<double>::quiet_NaN();  // of a decoder: an encoder also sees what follows
+  double bigram_nll =
+      std::numeric_limits<double>::quiet_NaN();  // for decoders only, because an encoder also sees the following tokens
   if (model.config().transformer.attention.causal) {
     bigram_nll = comparison::bigram_nll(data.train.tokens, scored, {{0, static_cast<int64_t>(scored.size())}},
                                         data.tokenizer->vocab_size());

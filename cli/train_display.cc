@@ -20,7 +20,7 @@ TrainDisplay::TrainDisplay(double flops_per_token, double ceiling)
 }
 
 void TrainDisplay::update(const TrainStatus& status) {
-  // The most wanted first: a narrow terminal cuts the rest off.
+  // The most important fields come first, because a narrow terminal truncates the line.
   std::string fields =
       fmt::format("loss {:.3f}  perplexity {}  {} tokens/s", status.loss,
                   core::format_perplexity(std::exp(status.loss)), core::format_count(status.tokens_per_second));
@@ -39,11 +39,11 @@ void TrainDisplay::update(const TrainStatus& status) {
     say("update {} of {}  {}\n", core::format_integer(status.step), core::format_integer(status.steps), fields);
   }
   if (status.valid_loss) {
-    say("update {}: held out: loss {:.4f}, perplexity {}{}\n", core::format_integer(status.step), *status.valid_loss,
+    say("update {}: held-out loss {:.4f}, perplexity {}{}\n", core::format_integer(status.step), *status.valid_loss,
         core::format_perplexity(std::exp(*status.valid_loss)), status.best ? ", the best so far" : "");
   }
   if (is_due || status.valid_loss) flush_output();
-  // 0: the time left is shown already.
+  // 0, because the remaining time is already among the fields.
   progress_.update(static_cast<double>(status.step) / static_cast<double>(status.steps), fields, 0);
 }
 

@@ -1,4 +1,4 @@
-// What `alibi train` shows while it runs.
+// Progress output of `alibi train`.
 #pragma once
 
 #include <chrono>
@@ -8,10 +8,10 @@
 
 namespace alibi::cli {
 
-/// A line on the terminal that is rewritten, or, where there is none, a line on standard output now and then.
+/// Rewrites a line on the terminal. Without a terminal, prints a line to standard output every few seconds.
 class TrainDisplay {
  public:
-  /// `flops_per_token` and the machine's best rate in FLOP/s give the utilisation; it is left out if the rate is 0.
+  /// `flops_per_token` and the machine's best rate in FLOP/s give the utilization, which is not shown if the rate is 0.
   TrainDisplay(double flops_per_token, double ceiling);
 
   void update(const TrainStatus& status);

@@ -57,7 +57,7 @@ TrainOptions train_options(const TrainSettings& s, std::optional<int64_t> text_t
   std::optional<int64_t> tokens;
   if (s.epochs) {
     const double all = std::ceil(*s.epochs * static_cast<double>(text_tokens.value_or(1)));
-    check_usage(all < 1e15, "[train] {} epochs are too many", *s.epochs);
+    check_usage(all < 1e15, "[train] the number of epochs is {}, which is too large", *s.epochs);
     tokens = text_tokens ? static_cast<int64_t>(all) : INT64_MAX;
   }
   const TrainOptions options = train_options(s.preset, s.train, s.seed, tokens);
@@ -86,10 +86,10 @@ nlohmann::ordered_json settings_json(const TrainSettings& s, const TrainOptions&
       {"min-count", s.tokenizer.min_count},
       {"dropout", config.transformer.block.dropout},
   };
-  // What was not asked for is left out where 0 is no value of the option.
+  // Settings that were not given are omitted if 0 is not a valid value of the option.
   if (s.tokenizer.vocab_size == 0) json.erase("vocab-size");
   if (s.field != kTextField) json["field"] = s.field;
-  if (!s.from.empty()) {  // which says the rest
+  if (!s.from.empty()) {  // the model determines the rest
     for (const char* key : {"position", "tokenizer", "vocab-size", "min-count"}) json.erase(key);
     json["from"] = absolute_path(s.from);
   } else if (!s.tokenizer.like.empty())

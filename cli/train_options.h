@@ -1,4 +1,4 @@
-// The settings of `alibi train`: from the command line, from a file, and written into the model folder.
+// The settings of `alibi train`: read from the command line or a file, and written to the model folder.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace alibi::cli {
 
-/// Absent and empty: what the preset says.
+/// Absent or empty values are taken from the preset.
 struct TrainSettings : CommonOptions {
   std::vector<std::string> texts, valid;
   std::string field = kTextField;
@@ -31,11 +31,12 @@ struct TrainSettings : CommonOptions {
 
 void add_train_options(Command& command, TrainSettings& settings);
 
-/// What goes to the library. With --epochs the number of tokens to train on holds only once that of the text is given.
+/// The options for the library. With --epochs, the number of training tokens is correct only if the number of tokens of
+/// the text is given.
 TrainOptions train_options(const TrainSettings& settings, std::optional<int64_t> text_tokens = {});
 ModelRecipe recipe_of(const TrainSettings& settings);
 
-/// All settings in force, by the names of their options, for train.json; `--config` reads it.
+/// All effective settings by option name, for train.json, which `--config` reads.
 nlohmann::ordered_json settings_json(const TrainSettings& settings, const TrainOptions& options, const TrainRun& run,
                                      const LanguageModelConfig& config);
 

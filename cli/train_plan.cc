@@ -24,7 +24,7 @@ double timed(const LanguageModelConfig& config, const TrainOptions& options) {
   return estimate_seconds(config, options, [&](double fraction) { progress.update(fraction); });
 }
 
-/// Of a program that computes: oneDNN loads what it needs at its first product.
+/// Memory of the program after its first matrix product, because oneDNN loads its code then.
 int64_t program_bytes() {
   TrainOptions least = training_defaults("tiny");
   least.batch_tokens = least.micro_batch_tokens = least.train_length;
@@ -45,24 +45,24 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   say("{} tokens in {} updates of {}, in blocks of {}, in {}\n\n", core::format_integer(plan.tokens),
       core::format_integer(plan.updates), core::format_integer(plan.tokens / plan.updates), options.train_length,
       name_of(options.precision));
-  say("Memory, without the text:\n");
-  show_bytes("weights", plan.weights,
-             options.precision == Precision::bf16 ? "float32, and bfloat16 copies" : "float32");
+  say("Memory, not counting the text:\n");
+  show_bytes("weights", plan.weights, options.precision == Precision::bf16 ? "float32 and bfloat16 copies" : "float32");
   show_bytes("gradients", plan.gradients, "float32");
   show_bytes("optimizer", plan.optimizer, name_of(options.optimizer));
-  show_bytes("activations", plan.activations, "from the forward to the backward pass; less with --recompute");
-  show_bytes("workspace", plan.workspace, "of both passes; less with --micro-batch-tokens");
-  show_bytes("program", program, "and its libraries");
+  show_bytes("activations", plan.activations, "kept from the forward to the backward pass; --recompute reduces them");
+  show_bytes("workspace", plan.workspace, "temporary memory of both passes; a smaller --micro-batch-tokens reduces it");
+  show_bytes("program", program, "the program and its libraries");
   show_bytes("in all", plan.bytes() + program, "");
   say("\n{}{} FLOPs per token{}\n", config.adaptive ? "at most " : "", core::format_count(plan.flops_per_token),
-      config.adaptive ? " (if all tokens were in the most expensive band)" : "");
-  flush_output();  // what follows takes a while
+      config.adaptive ? " (if all tokens were in the band that costs most)" : "");
+  flush_output();  // the next measurement takes a while
   const double seconds = timed(config, options);
   constexpr double year = 365.25 * 24 * 3600;
   const std::string time =
       seconds < year ? core::format_duration(seconds) : fmt::format("{} years", core::format_ratio(seconds / year));
-  say("{} on this machine, {} tokens/s (from a layer that was timed; not counted: evaluation, checkpoints)\n", time,
-      core::format_count(static_cast<double>(plan.tokens) / seconds));
+  say("Estimated time on this machine: {}, {} tokens/s (from the measured time of one layer, without evaluation "
+      "and checkpoints)\n",
+      time, core::format_count(static_cast<double>(plan.tokens) / seconds));
   settings.write_json({{"preset", settings.preset},
                        {"position", name_of(t.position)},
                        {"parameters", plan.parameters},

@@ -1,4 +1,4 @@
-# Debian's Oniguruma comes without CMake files.
+# Debian's Oniguruma package has no CMake files.
 find_path(Oniguruma_INCLUDE_DIR oniguruma.h)
 find_library(Oniguruma_LIBRARY onig)
 include(FindPackageHandleStandardArgs)

@@ -1,4 +1,4 @@
-# SentencePiece comes without CMake files of its own.
+# SentencePiece has no CMake files.
 find_path(SentencePiece_INCLUDE_DIR sentencepiece_trainer.h)
 find_library(SentencePiece_LIBRARY sentencepiece)
 find_library(SentencePiece_TRAIN_LIBRARY sentencepiece_train)

@@ -1,4 +1,4 @@
-# Debian's utf8proc comes without CMake files.
+# Debian's utf8proc package has no CMake files.
 find_path(Utf8proc_INCLUDE_DIR utf8proc.h)
 find_library(Utf8proc_LIBRARY utf8proc)
 include(FindPackageHandleStandardArgs)

@@ -1,4 +1,4 @@
-# Debian's Zstandard comes without CMake files.
+# Debian's Zstandard package has no CMake files.
 find_path(Zstandard_INCLUDE_DIR zstd.h)
 find_library(Zstandard_LIBRARY zstd)
 include(FindPackageHandleStandardArgs)

@@ -1,10 +1,10 @@
-# CUDA's compiler, and for which GPUs it compiles: CMAKE_CUDA_ARCHITECTURES, by default A100 and what runs its code (80),
-# H100 (90) and RTX 50 (120, where CUDA knows it). The last has intermediate code too, for what comes later.
+# CUDA's compiler and the GPUs that it compiles for: CMAKE_CUDA_ARCHITECTURES, by default A100 and GPUs that run its code
+# (80), H100 (90) and RTX 50 (120, if this CUDA supports it). The last one also has intermediate code for later GPUs.
 set(architectures_given ${CMAKE_CUDA_ARCHITECTURES})
 if(NOT architectures_given)
   set(CMAKE_CUDA_ARCHITECTURES 80)  # what CMake chooses by itself, CUDA 13 refuses
 endif()
-# Without it, CMake asks for CUDA20 of every target that holds objects of CUDA sources, and refuses that with Makefiles.
+# Without it, CMake requires CUDA20 for every target that contains objects of CUDA sources, which fails with Makefiles.
 set(CMAKE_CUDA_STANDARD 17)
 set(CMAKE_CUDA_STANDARD_REQUIRED ON)
 enable_language(CUDA)

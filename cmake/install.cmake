@@ -18,7 +18,7 @@ if(TARGET alibi_cli)
   install(DIRECTORY ${shell_files}/man/ DESTINATION ${CMAKE_INSTALL_MANDIR}/man1 OPTIONAL)
   install(FILES ${shell_files}/alibi DESTINATION ${CMAKE_INSTALL_DATADIR}/bash-completion/completions)
   install(FILES ${shell_files}/alibi.fish DESTINATION ${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d)
-  # Debian's zsh looks elsewhere for what packages bring.
+  # Debian's zsh reads completions of packages from another folder.
   set(zsh_folder site-functions)
   if(CMAKE_INSTALL_PREFIX STREQUAL /usr AND EXISTS /etc/debian_version)
     set(zsh_folder vendor-completions)
@@ -26,13 +26,13 @@ if(TARGET alibi_cli)
   install(FILES ${shell_files}/_alibi DESTINATION ${CMAKE_INSTALL_DATADIR}/zsh/${zsh_folder})
 endif()
 
-# By name where the standard library of C++ is not linked by itself: into C programs, from static libraries.
+# C programs that link static libraries must link the C++ standard library by name.
 set(cxx_library ${CMAKE_CXX_IMPLICIT_LINK_LIBRARIES})
 list(FILTER cxx_library INCLUDE REGEX "^(std)?c\\+\\+$")
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/alibi-config.cmake.in alibi-config.cmake
                               INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
-# As SOVERSION.
+# Must agree with SOVERSION.
 set(compatibility SameMajorVersion)
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(compatibility SameMinorVersion)

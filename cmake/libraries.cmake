@@ -1,7 +1,7 @@
 # Three groups of sources, each compiled once:
 #   operator: attention, cached decoding and the C interface
-#   library:  everything else that has a public header, and what that needs
-#   tools:    what the command alone needs
+#   library:  everything else that has a public header, and the code that it needs
+#   tools:    code that only the command needs
 # and the libraries made of their objects:
 #   alibi_attention  operator                      installed, alibi::attention
 #   alibi            operator, library             installed, alibi::alibi
@@ -16,7 +16,7 @@ set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sent
 file(GLOB_RECURSE OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
 list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/format.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc
      src/core/stream.cc src/core/tensor.cc)
-# What needs CUDA, and what stands in its place in a build without.
+# Sources that need CUDA, and stubs for a build without it.
 file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/core/cuda/*.cc src/attention/cuda/kernel.cc)
 list(FILTER CUDA_SOURCES EXCLUDE REGEX "/none\\.cc$")
 file(GLOB_RECURSE CUDA_KERNELS CONFIGURE_DEPENDS src/*.cu)
@@ -42,7 +42,7 @@ function(add_alibi_objects name)
   if(ALIBI_EMULATE_AMX)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)  # attention/amx/emulated.h
   endif()
-  # Static and shared libraries are made of the same objects. Only what ALIBI_API marks is seen outside of a shared one.
+  # Static and shared libraries consist of the same objects. A shared library exports only symbols marked by ALIBI_API.
   set_target_properties(${name} PROPERTIES POSITION_INDEPENDENT_CODE ON CXX_VISIBILITY_PRESET hidden
                                            VISIBILITY_INLINES_HIDDEN ON)
   compile_folders_together(${name})
@@ -53,7 +53,7 @@ target_link_libraries(alibi_operator_objects PRIVATE ${operator_dependencies})
 
 set(operator_objects $<TARGET_OBJECTS:alibi_operator_objects>)
 if(ALIBI_CUDA)
-  # Kernels know neither fmt nor Highway: plain structs come in, and a cudaError_t goes out.
+  # Kernels use neither fmt nor Highway. They take plain structs and return a cudaError_t.
   add_library(alibi_cuda_objects OBJECT ${CUDA_KERNELS})
   target_include_directories(alibi_cuda_objects PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
   target_compile_options(alibi_cuda_objects PRIVATE -Xcompiler=-Wall,-Wextra
@@ -101,13 +101,13 @@ endif()
 foreach(library IN LISTS alibi_libraries)
   string(REPLACE alibi_ "" exported ${library})
   add_library(alibi::${exported} ALIAS ${library})
-  # alibi holds all of alibi_attention: one program with both would compute with two sets of threads, so CMake refuses.
+  # alibi contains all of alibi_attention. A program with both would have two thread pools, so CMake refuses it.
   set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${compatible_version}
                                               EXPORT_NAME ${exported} INTERFACE_ALIBI_LIBRARY ${library}
                                               COMPATIBLE_INTERFACE_STRING ALIBI_LIBRARY)
   get_target_property(type ${library} TYPE)
   if(type STREQUAL SHARED_LIBRARY AND UNIX AND NOT APPLE)
-    # Hidden visibility alone leaves instances of the standard library's templates.
+    # With hidden visibility, instances of the standard library's templates would still be exported.
     set(symbols ${PROJECT_SOURCE_DIR}/cmake/exported_symbols.txt)
     target_link_options(${library} PRIVATE LINKER:--version-script=${symbols} LINKER:--no-undefined)
     set_property(TARGET ${library} APPEND PROPERTY LINK_DEPENDS ${symbols})

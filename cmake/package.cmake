@@ -1,5 +1,5 @@
-# cpack (`make package`): a .deb and a .tar.gz of what is installed. One package has it all, the libraries being shared
-# ones: the whole is a few megabytes, and what builds against it needs no further packages.
+# cpack (`make package`): a .deb and a .tar.gz of the installed files. There is a single package with shared libraries:
+# it has only a few megabytes, and programs that build against it need no further packages.
 set(CPACK_GENERATOR DEB TGZ)
 set(CPACK_PACKAGE_NAME alibi)
 set(CPACK_PACKAGE_VENDOR "alibi developers")

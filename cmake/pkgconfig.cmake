@@ -1,7 +1,7 @@
 find_package(PkgConfig QUIET)
 
-# Installs NAME.pc. What follows is what a static library needs: pc:lib is the library lib, by its pkg-config file pc
-# where this machine has that.
+# Installs NAME.pc. The further arguments are the libraries that a static library needs. pc:lib is the library lib; its
+# pkg-config file pc is used if this machine has it.
 function(install_pkgconfig_file name library description)
   set(requires "")
   set(private "")
@@ -28,7 +28,7 @@ function(install_pkgconfig_file name library description)
   endif()
   list(JOIN requires " " requires)
   list(JOIN private " " private)
-  # The files hold no path of their own, so the prefix may be moved.
+  # The files contain no absolute path, so the prefix may be moved.
   file(RELATIVE_PATH prefix /prefix/${CMAKE_INSTALL_LIBDIR}/pkgconfig /prefix)
   string(REGEX REPLACE "/$" "" prefix "${prefix}")
   configure_file(${PROJECT_SOURCE_DIR}/cmake/alibi.pc.in ${CMAKE_CURRENT_BINARY_DIR}/${name}.pc @ONLY)

@@ -1,11 +1,11 @@
-# Most of the time of a build from nothing goes into reading the same headers (JSON, formatting, tests) for every file.
-# So the files of a folder are compiled together. With ALIBI_UNITY_BUILD=OFF each is compiled alone, which is better
-# while one edits; scripts/tidy reads each alone.
+# A full build spends most of its time on reading the same headers (JSON, formatting, tests) for every file. So the files
+# of a folder are compiled together. With ALIBI_UNITY_BUILD=OFF each file is compiled alone, which is faster while you
+# edit. scripts/tidy also compiles each file alone.
 option(ALIBI_UNITY_BUILD "Compile the files of a folder together" ON)
 
 set(ALIBI_KERNEL_OPTIONS "" CACHE STRING "Compiler options of kernels alone, e.g. -O2 where nothing else is optimized")
 
-# For the sources of a target. Alone stay kernels, which Highway compiles several times by including them again.
+# For the sources of a target. Kernels are compiled alone, because Highway includes them again for each instruction set.
 function(compile_folders_together target)
   set_target_properties(${target} PROPERTIES UNITY_BUILD ${ALIBI_UNITY_BUILD} UNITY_BUILD_MODE GROUP)
   get_target_property(sources ${target} SOURCES)

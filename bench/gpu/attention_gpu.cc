@@ -1,12 +1,12 @@
-// Times attention with ALiBi on a GPU, with and without the skip rule, and prints ratios of one run.
+// Times attention with ALiBi on a GPU with and without the skip rule, and prints the ratios of one run.
 //
 //   attention_gpu [--json FILE] [--lengths 512,2048] [--head-dims 64,128] [--heads N] [--tokens N] [--dtype bf16]
 //                 [--seconds S]
 //
-// Causal, numbers from N(0, 1), heads * head_dim = 2048 unless --heads says otherwise, batches of at least --tokens
-// tokens. Each shape is compared with float64 before anything is timed. FLOP/s count the visible half alone, and all of
-// it, whatever is skipped. Then cached decoding: one query for each sequence of such a batch, GB/s of all its keys and
-// values.
+// Attention is causal, with inputs from N(0, 1), heads * head_dim = 2048 unless --heads is given, and batches of at
+// least --tokens tokens. Each shape is compared with float64 before it is timed. FLOP/s count all of the visible half,
+// whether or not it is skipped. Then cached decoding is timed: one query for each sequence of such a batch, with GB/s
+// of all its keys and values.
 #include <cuda_runtime_api.h>
 #include <fmt/format.h>
 
@@ -35,10 +35,10 @@ struct Options {
   std::string json;
   std::vector<int64_t> lengths = {512, 1024, 2048, 4096, 8192, 16384, 32768, 65536};
   std::vector<int64_t> head_dims = {64, 128};
-  int64_t heads = 0;  ///< 0: 2048 / head_dim
+  int64_t heads = 0;  ///< 0 selects 2048 / head_dim
   int64_t tokens = 16384;
   DType dtype = DType::bfloat16;
-  double seconds = 0.4;  ///< for each point
+  double seconds = 0.4;  ///< time for each point
 };
 
 std::vector<int64_t> numbers(std::string_view text) {
@@ -48,10 +48,10 @@ std::vector<int64_t> numbers(std::string_view text) {
   while (at < end) {
     int64_t value = 0;
     const auto [next, error] = std::from_chars(at, end, value);
-    check_usage(error == std::errc() && value > 0, "[attention_gpu] '{}' is no list of numbers", text);
+    check_usage(error == std::errc() && value > 0, "[attention_gpu] '{}' is not a list of numbers", text);
     result.push_back(value);
     at = next < end && *next == ',' ? next + 1 : next;
-    check_usage(next == end || *next == ',', "[attention_gpu] '{}' is no list of numbers", text);
+    check_usage(next == end || *next == ',', "[attention_gpu] '{}' is not a list of numbers", text);
   }
   return result;
 }
@@ -77,13 +77,14 @@ Options options_of(int count, char** arguments) {
     } else if (name == "--dtype" && (value == "bf16" || value == "f16")) {
       result.dtype = value == "bf16" ? DType::bfloat16 : DType::float16;
     } else {
-      fail_usage("[attention_gpu] {} {} is unknown; the source says what there is", name, value);
+      fail_usage("[attention_gpu] the option {} {} is unknown; the options are listed at the top of the source", name,
+                 value);
     }
   }
   return result;
 }
 
-/// A pool of numbers made once: to make them takes longer than to use them.
+/// Numbers from a pool that is made once, because making them takes longer than using them.
 Tensor normal(Shape shape, DType dtype, uint64_t seed) {
   constexpr int64_t pool_size = int64_t{1} << 22;
   static const std::vector<float> pool = [] {
@@ -93,7 +94,7 @@ Tensor normal(Shape shape, DType dtype, uint64_t seed) {
   }();
   Tensor result = Tensor::empty(std::move(shape));
   float* const values = result.data<float>();
-  // Pieces of odd length from odd places, so that no row is another's.
+  // Copies pieces of odd length from odd places, so that no two rows are equal.
   for (int64_t i = 0; i < result.elements();) {
     const auto piece = static_cast<uint64_t>(i / 99991);
     const auto from = static_cast<int64_t>(core::Random(seed).below(piece, static_cast<uint64_t>(pool_size - 99991)));
@@ -132,7 +133,7 @@ double worst(const Tensor& found, const std::vector<double>& expected) {
   return error / size;
 }
 
-/// Relative errors on a small shape, of out, dq, dk and dv. Throws Error where one is beyond rounding.
+/// Relative errors of out, dq, dk and dv on a small shape. Throws Error if one is larger than rounding explains.
 std::vector<double> compare_with_float64(int64_t head_dim, DType dtype, float tolerance) {
   Inputs inputs(2, 700, 4, head_dim, dtype);
   AttentionOptions options;
@@ -163,7 +164,7 @@ struct Event {
   cudaEvent_t event = nullptr;
 };
 
-/// Milliseconds of one run, by the GPU's clock.
+/// Milliseconds of one run, measured by the GPU's clock.
 double milliseconds_of(const std::function<void()>& work) {
   static Event begin, end;
   begin.record();
@@ -186,7 +187,7 @@ struct Timed {
   }
 };
 
-/// Alternately, so that a slow phase affects all of them.
+/// Times the works alternately, so that a slow phase of the machine affects all of them.
 void time_in_turns(std::vector<Timed>& works, double seconds) {
   for (Timed& work : works) {
     for (int i = 0; i < 3; ++i) work.run();
@@ -201,7 +202,7 @@ void time_in_turns(std::vector<Timed>& works, double seconds) {
   }
 }
 
-/// One query each over caches of a length: a line, and the points for --json.
+/// Times one query per sequence over caches of this length. Returns a line of output and adds the points for --json.
 std::string measure_decoding(const Options& options, int64_t head_dim, int64_t length) {
   const int64_t heads = options.heads > 0 ? options.heads : std::max<int64_t>(2048 / head_dim, 1);
   const int64_t batch = (options.tokens + length - 1) / length;
@@ -252,7 +253,7 @@ void measure(const Options& options) {
   const char* const type = options.dtype == DType::bfloat16 ? "bf16" : "f16";
   constexpr float tolerances[] = {0, 0x1p-11f};
   std::string points;
-  const auto save = [&] {  // after every shape: the process may be stopped at any time
+  const auto save = [&] {  // saved after every shape, because the process may be stopped at any time
     if (options.json.empty()) return;
     std::FILE* const file = std::fopen(options.json.c_str(), "w");
     check(file != nullptr, "[attention_gpu] cannot write {}", options.json);

@@ -1,6 +1,6 @@
 """The operator in PyTorch: torch.ops.alibi.attention, registered with its gradients.
 
-Where no gradient is asked for, attention() goes straight to the kernel, past PyTorch's dispatcher.
+If no gradient is needed, attention() calls the kernel directly, without PyTorch's dispatcher.
 """
 
 from __future__ import annotations

@@ -28,7 +28,7 @@ from ._torch import attention
 __all__ = ["patch", "unpatch"]
 
 _VERSIONS = ("5.23.",)
-"""Whose private functions are those that this file takes the place of."""
+"""The version of transformers whose private functions this file replaces."""
 _NAME = "alibi"
 
 

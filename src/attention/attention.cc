@@ -1,4 +1,4 @@
-// Checks of the arguments, and the choice of the kernel.
+// Checks of the arguments, and choice of the kernel.
 #include "alibi/attention.h"
 
 #include <utility>
@@ -16,11 +16,12 @@ namespace {
 using kernels::Kernel;
 using kernels::Problem;
 
-/// Calls run(kernel) with the kernels that support the problem, the fastest first, until one returns true.
+/// Calls run(kernel) with the kernels that support the problem, from the fastest to the slowest, until one returns
+/// true.
 template <class Run>
 bool run_on_cpu(const Problem& problem, const Run& run) {
   core::prepare_dispatch();
-  const kernels::FlushDenormals flush;  // as in the threads, independent of the caller's setting
+  const kernels::FlushDenormals flush;  // as in the worker threads, whatever the caller's setting
   for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
     if (kernel->supports(problem) && run(*kernel)) return true;
   }
@@ -34,12 +35,12 @@ void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   if (on_cpu) kernels::check_cpu_type(operation, problem.dtype);
   const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
   check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
-        "[{}] '{}' does not compute this call (q is {}, head_dim is {}; docs/how-to/gpu.md says what it does); copy "
-        "the tensors with to(Device::cpu)",
+        "[{}] '{}' does not support this call (q is {}, head_dim is {}); docs/how-to/gpu.md lists what it "
+        "supports; copy the tensors with to(Device::cpu)",
         operation, name_of(problem.device), name_of(problem.dtype), problem.head_dim);
 }
 
-/// True if a query may lie outside of the keys' positions while scores carry a linear bias.
+/// Whether a query may lie outside the keys' positions while scores have a linear bias.
 bool lse_needs_shift(const Problem& problem) {
   if (problem.has_table()) return false;
   for (const kernels::Sequence& sequence : problem.sequences) {

@@ -18,20 +18,20 @@ float slope_of(int i, int n, double bias_max) {
 }  // namespace
 
 std::vector<float> slopes(int heads, double bias_max) {
-  check_usage(heads >= 1 && heads <= (1 << 20), "[slopes] {} heads, expected 1 to {}", heads, 1 << 20);
-  check_usage(bias_max > 0 && std::isfinite(bias_max), "[slopes] bias_max is {}, expected positive and finite",
+  check_usage(heads >= 1 && heads <= (1 << 20), "[slopes] the number of heads is {}, expected 1 to {}", heads, 1 << 20);
+  check_usage(bias_max > 0 && std::isfinite(bias_max), "[slopes] bias_max is {}, expected a positive finite number",
               bias_max);
   const int power = static_cast<int>(std::bit_floor(static_cast<unsigned>(heads)));
   std::vector<float> result;
   result.reserve(static_cast<size_t>(heads));
   for (int i = 0; i < power; ++i) result.push_back(slope_of(i, power, bias_max));
-  // The rest come from between: the 1st, 3rd, 5th ... slope of twice as many heads.
+  // The remaining slopes lie between these: the 1st, 3rd, 5th, ... slope for twice as many heads.
   for (int i = 0; i < heads - power; ++i) result.push_back(slope_of(2 * i, 2 * power, bias_max));
   return result;
 }
 
 int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int max_distance) {
-  // Half of the buckets of a side hold one distance each, the other half grow logarithmically up to max_distance.
+  // Half of the buckets of a side hold one distance each. The other half grow logarithmically up to max_distance.
   int first = 0;
   if (!causal) {
     num_buckets /= 2;
@@ -44,7 +44,7 @@ int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int
   if (distance >= max_distance) return first + num_buckets - 1;
   const double octaves =
       std::log(static_cast<double>(distance) / exact) / std::log(static_cast<double>(max_distance) / exact);
-  constexpr double rounding = 1e-9;  // distances that lie on a bucket's edge belong to the upper bucket
+  constexpr double rounding = 1e-9;  // a distance on the edge of a bucket belongs to the upper bucket
   const int step = static_cast<int>(octaves * (num_buckets - exact) + rounding);
   return first + std::min(exact + step, num_buckets - 1);
 }
@@ -94,14 +94,15 @@ void check_table(const char* operation, const char* name, const char* rows, cons
   check(table.size(1) == heads, "[{}] options.{} has {} heads, q has {}", operation, name, table.size(1), heads);
 }
 
-/// Which row of the table each distance has.
+/// Sets the row of the table for each distance.
 void set_rows(const char* operation, const BucketedBias& buckets, bool causal, int64_t heads, Biases& biases) {
   check_table(operation, "buckets.table", "num_buckets", buckets.table, heads);
   const int64_t sides = causal ? 1 : 2, count = buckets.table.size(0);
   check(count >= 2 * sides && count % (2 * sides) == 0 && count <= 1 << 20,
         "[{}] options.buckets.table has {} buckets, expected a multiple of {}", operation, count, 2 * sides);
   check(buckets.max_distance > count / (2 * sides) && buckets.max_distance <= most_rows_of_table,
-        "[{}] options.buckets.max_distance is {}, expected more than the {} distances that have their own bucket",
+        "[{}] options.buckets.max_distance is {}, expected more than {}, the number of distances that have their "
+        "own bucket",
         operation, buckets.max_distance, count / (2 * sides));
   biases.farthest = buckets.max_distance;
   for (int64_t distance = -biases.farthest; distance <= biases.farthest; ++distance) {
@@ -123,7 +124,7 @@ void set_rows(const char* operation, const Tensor& by_distance, bool causal, int
   }
 }
 
-/// The values of the table by distance, from its rows.
+/// Sets the biases by distance from the rows of the table.
 void set_values(const Tensor& table, Biases& biases) {
   biases.rows = table.size(0);
   const auto heads = static_cast<size_t>(table.size(1));
@@ -139,7 +140,7 @@ void set_values(const Tensor& table, Biases& biases) {
   }
 }
 
-/// The innermost that lives on this thread.
+/// The innermost ReuseBiases of this thread.
 thread_local ReuseBiases* reusing = nullptr;
 
 template <class T, class Same>

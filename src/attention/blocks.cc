@@ -19,7 +19,7 @@ int64_t likely_keys(const Problem& problem, const Sequence& sequence, int64_t he
   const int64_t seen = Problem::keys_seen(bias, position, position + rows - 1, sequence.keys).size();
   const float slope = std::min(bias.slope_before, bias.slope_after);
   if (!(problem.tolerance > 0 && slope > 0)) return seen;
-  constexpr float typical = 30;  // keys with a larger penalty rarely matter
+  constexpr float typical = 30;  // keys with a larger penalty are rarely visited
   const int64_t horizon = static_cast<int64_t>(std::min(typical / slope, 1e9f)) + rows;
   return std::min(seen, problem.causal ? horizon : 2 * horizon);
 }

@@ -1,5 +1,5 @@
-// Blocks of queries and keys: their numbers, which of them a call may visit, and an estimate of their work. Each kernel
-// chooses the number of rows in a block.
+// Blocks of queries and keys: their numbers, the blocks that a call may visit, and an estimate of their work. Each
+// kernel chooses the number of rows per block.
 #pragma once
 
 #include <algorithm>
@@ -40,7 +40,8 @@ inline Range blocks_of(const Range& rows, int64_t block_rows) {
   return {first, rows.empty() ? first : (rows.end + block_rows - 1) / block_rows};
 }
 
-/// An estimate of how many keys the queries [row, row + rows) of a sequence visit. It only orders the tasks.
+/// Estimates how many keys the queries [row, row + rows) of a sequence visit. It only determines the order of the
+/// tasks.
 int64_t likely_keys(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t rows);
 
 /// Sorts tasks (or pointers to them) by decreasing work. Tasks of equal work keep their order. `work` is the member

@@ -1,5 +1,5 @@
-// Which attention weights dropout removes: a pure function of (seed, batch, head, query row, key row), so that the
-// backward pass, any block order and any instruction set see the same mask.
+// The attention weights that dropout removes: a pure function of (seed, batch, head, query row, key row), so that the
+// backward pass and every block order and instruction set use the same mask.
 #pragma once
 
 #include <algorithm>
@@ -26,7 +26,7 @@ class DropoutMask {
     return static_cast<uint32_t>(core::mix(head_, 2 * static_cast<uint64_t>(row) + 1));
   }
 
-  /// lowbias32 (C. Wellons, hash-prospector) of the sum. The kernels do the same in vectors.
+  /// lowbias32 (C. Wellons, hash-prospector) of the sum. The kernels compute the same in vectors.
   static uint32_t bits(uint32_t query_draw, uint32_t pair_draw) {
     uint32_t x = query_draw + pair_draw;
     x = (x ^ (x >> 16)) * 0x7feb352du;
@@ -39,12 +39,12 @@ class DropoutMask {
   static uint32_t threshold(float probability) {
     return static_cast<uint32_t>(std::min(std::lround(static_cast<double>(probability) * 0x1p16), 0xffffl));
   }
-  /// The factor of the weights that are kept: one over their share.
+  /// The factor of the weights that are kept: the inverse of their share.
   static float scale(float probability) {
     return static_cast<float>(0x1p16 / (0x1p16 - static_cast<double>(threshold(probability))));
   }
 
-  /// Whether key row `key` of a sequence that begins at key_begin is kept.
+  /// Whether the key row `key`, in a sequence that begins at key_begin, is kept.
   bool keeps(int64_t query_row, int64_t key_begin, int64_t key, uint32_t threshold) const {
     const uint32_t pair = bits(query_draw(query_row), pair_draw(key_begin + key - key % 2));
     return half(pair, key % 2 != 0) >= threshold;

@@ -1,5 +1,5 @@
-// The interface of a family of attention kernels, and that of cached decoding on a device. Cached decoding on the CPU
-// is in decode/.
+// The interface of a family of attention kernels, and of cached decoding on a device. Cached decoding on the CPU is in
+// decode/.
 #pragma once
 
 #include <cstdint>
@@ -10,9 +10,9 @@
 
 namespace alibi::kernels {
 
-/// `forward` writes out and, unless state is null, lse and what its own backward pass needs. The caller allocates the
-/// tensors of the state. Both passes are called only for problems that `supports` accepts. They return false if they
-/// find infinity or NaN and cannot compute the call with them. Then the state is unchanged, the output tensors are
+/// `forward` writes out and, unless state is null, lse and the data that its own backward pass needs. The caller
+/// allocates the tensors of the state. Both passes are called only for problems that `supports` accepts. They return
+/// false if they find infinity or NaN and cannot handle it. Then the state is unchanged, the output tensors are
 /// undefined, and the next kernel computes the call.
 struct Kernel {
   bool (*supports)(const Problem& problem);
@@ -22,21 +22,21 @@ struct Kernel {
 
 /// bfloat16 on machines with AMX.
 const Kernel& amx_kernel();
-/// Float32 arithmetic on any instruction set. It computes every problem whose tensors are not float16.
+/// Float32 arithmetic on any instruction set. It supports every problem whose tensors are not float16.
 const Kernel& vector_kernel();
 /// bfloat16 and float16 on NVIDIA GPUs. In a build without CUDA it supports no problem.
 const Kernel& cuda_kernel();
-/// Runs the fastest CPU kernel that computes the problem.
+/// Runs the fastest CPU kernel that supports the problem.
 const Kernel& cpu_kernel();
 
-/// The kernels of the devices in this build other than the CPU. The tensors of the problem, the sums and the state are
-/// in the device's memory. Everything else is in the CPU's memory.
+/// The kernels of devices other than the CPU in this build. The tensors of the problem, the sums and the state are in
+/// the device's memory. Everything else is in the CPU's memory.
 core::PerDevice<Kernel>& device_kernels();
 
-/// What a device knows of the keys of a cache, for the skip rule. For each key/value head of each batch entry it is a
-/// tree of maxima, as on the CPU (decode/kv_cache_norms.h). Level 0 holds, for each block of 64 keys, upper bounds on
-/// ||k|| and on the distance from the centre. A node of another level is the maximum of 16 nodes of the level below.
-/// The centre is that of the first 64 keys; it is zero while there are fewer.
+/// The bounds that a device keeps for the keys of a cache, for the skip rule. For each key/value head of each batch
+/// entry it is a tree of maxima, as on the CPU (decode/kv_cache_norms.h). Level 0 stores, for each block of 64 keys,
+/// upper bounds of ||k|| and of the distance from the centre. A node of a higher level is the maximum of 16 nodes of
+/// the level below. The centre is that of the first 64 keys, and zero while there are fewer.
 struct CachedBounds {
   std::vector<Tensor> levels;  ///< [batch * kv_heads, nodes, 2] float32, for the capacity of the cache
   Tensor centres;              ///< [batch * kv_heads, head_dim]
@@ -46,16 +46,16 @@ struct CachedBounds {
 /// Cached decoding on a device. Calls are queued; they do not wait.
 struct CacheKernel {
   /// Updates the bounds after keys [batch, length, kv_heads, head_dim] were added from `begin` on. The block of 64 keys
-  /// that contains `begin` already counts the keys before it.
+  /// that contains `begin` already includes the keys before it.
   void (*note_keys)(const Tensor& keys, int64_t begin, const CachedBounds& bounds);
-  /// Attention over the keys of the cache, which are those of the problem. Returns false if the device does not compute
-  /// this call.
+  /// Attention over the keys of the cache, which are the keys of the problem. Returns false if the device does not
+  /// support this call.
   bool (*decode)(const Problem& problem, const CachedBounds& bounds, AttentionState* state);
 };
 
-/// The one of CUDA; null in a build without CUDA.
+/// CUDA's cache kernel, or null in a build without CUDA.
 const CacheKernel* cuda_cache_kernel();
-/// Those of the devices in this build other than the CPU.
+/// The cache kernels of devices other than the CPU in this build.
 core::PerDevice<CacheKernel>& device_cache_kernels();
 
 }  // namespace alibi::kernels

@@ -20,8 +20,8 @@ KernelState::KernelState(const KernelState&) = default;
 KernelState& KernelState::operator=(const KernelState&) = default;
 
 int64_t KernelState::saved_words(int64_t batch, int64_t queries, int64_t heads, const AttentionOptions& options) {
-  check(batch >= 0 && queries >= 0 && heads >= 0, "[attention] state of batch {}, {} queries and {} heads", batch,
-        queries, heads);
+  check(batch >= 0 && queries >= 0 && heads >= 0, "[attention] the state is for batch {}, {} queries and {} heads",
+        batch, queries, heads);
   if (!(options.tolerance > 0)) return header_words;
   int64_t blocks = 0;
   if (options.cu_seqlens_q.empty()) blocks = batch * core::ceil_div(queries, State::least_query_rows);
@@ -61,8 +61,9 @@ KernelState KernelState::restore(const Tensor& lse, const Tensor& blocks) {
   const int64_t kernel = words[0], count = words[1];
   check(kernel >= 0 && kernel <= static_cast<int64_t>(State::Kernel::cuda) && count >= 0 &&
             header_words + 2 * count <= blocks.elements(),
-        "[attention] saved blocks begin with {} and {} and have {} words; they do not come from saved_blocks()", kernel,
-        count, blocks.elements());
+        "[attention] saved blocks begin with {} and {} and have {} words, expected the words that saved_blocks() "
+        "returned",
+        kernel, count, blocks.elements());
   KernelState state;
   State& kept = *state.state_;
   kept.kernel = static_cast<State::Kernel>(kernel);

@@ -33,7 +33,8 @@ void check_lse(const char* name, const Tensor& lse, const Shape& shape) {
         lse.shape(), shape);
 }
 
-/// Each element is read before it is written, so an output may be one of the inputs. It must not overlap one otherwise.
+/// Each element is read before it is written, so an output may be one of the inputs. It must not overlap an input in
+/// any other way.
 void check_same_or_apart(const char* output_name, const Tensor& output, const char* name, const Tensor& tensor) {
   const bool same =
       output.raw() == tensor.raw() && output.strides() == tensor.strides() && output.dtype() == tensor.dtype();
@@ -82,11 +83,11 @@ void merge_attention(const Tensor& out_a, const Tensor& lse_a, const Tensor& out
   float* const merged = lse.data<float>();
   constexpr int64_t grain = 256;
   core::parallel_ranges(batch * heads * queries, grain, [&](int64_t begin, int64_t end) {
-    const kernels::FlushDenormals flush;  // as attention() does, independent of the caller's setting
+    const kernels::FlushDenormals flush;  // as in attention(), whatever the caller's setting
     for (int64_t i = begin; i < end; ++i) {
       constexpr double nothing = -std::numeric_limits<double>::infinity();
       const double log_a = static_cast<double>(a[i]), log_b = static_cast<double>(b[i]);
-      // A part without keys has no share, even if its output is NaN.
+      // A part without keys has no weight, even if its output is NaN.
       const double max = log_a > log_b ? log_a : log_b;
       const double share_a = log_a == nothing ? 0 : std::exp(log_a - max);
       const double share_b = log_b == nothing ? 0 : std::exp(log_b - max);

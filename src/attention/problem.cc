@@ -10,7 +10,7 @@
 namespace alibi::kernels {
 namespace {
 
-constexpr int64_t most_rows = (int64_t{1} << 31) - 4096;  // distances within a tile fit 32 bits
+constexpr int64_t most_rows = (int64_t{1} << 31) - 4096;  // distances within a tile must fit 32 bits
 
 void check_tensor(const char* operation, const char* name, const Tensor& tensor, DType dtype, Device device) {
   check(tensor.defined() && tensor.axes() == 4, "[{}] {} has shape {}, expected [batch, length, heads, head_dim]",
@@ -19,8 +19,8 @@ void check_tensor(const char* operation, const char* name, const Tensor& tensor,
         name_of(dtype));
   check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[{}] {} has strides {}, expected a unit inner stride", operation,
         name, tensor.strides());
-  check(tensor.device() == device, "[{}] {} lies on '{}', q on '{}'; copy one of them with to(Device)", operation, name,
-        name_of(tensor.device()), name_of(device));
+  check(tensor.device() == device, "[{}] {} is on '{}', but q is on '{}'; copy one of them with to(Device)", operation,
+        name, name_of(tensor.device()), name_of(device));
 }
 
 void check_shape(const char* operation, const char* name, const Tensor& tensor, const Shape& shape, const char* like) {
@@ -28,7 +28,7 @@ void check_shape(const char* operation, const char* name, const Tensor& tensor, 
         like);
 }
 
-/// Throws Error if elements of an output share memory: they could not be written in parallel.
+/// Throws Error if elements of an output share memory, because they could not be written in parallel.
 void check_writable(const char* operation, const char* name, const Tensor& tensor) {
   std::vector<std::pair<int64_t, int64_t>> axes;  // (stride, extent)
   for (int axis = 0; axis < tensor.axes(); ++axis) {
@@ -37,8 +37,8 @@ void check_writable(const char* operation, const char* name, const Tensor& tenso
   std::sort(axes.begin(), axes.end());
   int64_t covered = 1;
   for (const auto& [stride, extent] : axes) {
-    check(stride >= covered, "[{}] {} has strides {} for shape {}: its elements overlap", operation, name,
-          tensor.strides(), tensor.shape());
+    check(stride >= covered, "[{}] {} has strides {} for shape {}, so its elements overlap; expected separate elements",
+          operation, name, tensor.strides(), tensor.shape());
     covered = stride * (extent - 1) + covered;
   }
 }
@@ -55,8 +55,8 @@ void check_offsets(const char* operation, const char* name, const std::vector<in
         "[{}] options.{} has {} offsets, expected at least 2, from 0 to {} (all rows)", operation, name, offsets.size(),
         rows);
   for (size_t i = 1; i < offsets.size(); ++i) {
-    check(offsets[i] >= offsets[i - 1], "[{}] options.{}[{}] is {}, less than the offset before it, {}", operation,
-          name, i, offsets[i], offsets[i - 1]);
+    check(offsets[i] >= offsets[i - 1], "[{}] options.{}[{}] is {}, expected at least the offset before it, {}",
+          operation, name, i, offsets[i], offsets[i - 1]);
   }
 }
 
@@ -73,8 +73,9 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
   check(problem.batch == 1, "[{}] batch is {}, expected 1 with packed sequences", operation, problem.batch);
   check_offsets(operation, "cu_seqlens_q", q_offsets, problem.queries);
   check_offsets(operation, "cu_seqlens_k", k_offsets, problem.keys);
-  check(q_offsets.size() == k_offsets.size(), "[{}] options.cu_seqlens_q has {} offsets, cu_seqlens_k has {}",
-        operation, q_offsets.size(), k_offsets.size());
+  check(q_offsets.size() == k_offsets.size(),
+        "[{}] options.cu_seqlens_q has {} offsets but cu_seqlens_k has {}, expected equal numbers", operation,
+        q_offsets.size(), k_offsets.size());
   for (size_t i = 1; i < q_offsets.size(); ++i) {
     const int64_t queries = q_offsets[i] - q_offsets[i - 1], keys = k_offsets[i] - k_offsets[i - 1];
     problem.sequences.push_back(
@@ -112,12 +113,12 @@ void check_apart(const char* operation, const char* output_name, const Tensor& o
   const bool across = output.contiguous() && tensor.contiguous() &&
                       static_cast<const char*>(output.raw()) < end_of(tensor) &&
                       static_cast<const char*>(tensor.raw()) < end_of(output);
-  check(output.raw() != tensor.raw() && !across, "[{}] {} shares memory with {}, expected memory of its own", operation,
+  check(output.raw() != tensor.raw() && !across, "[{}] {} shares memory with {}, expected separate memory", operation,
         output_name, name);
 }
 
 void check_cpu_type(const char* operation, DType dtype) {
-  check(dtype != DType::float16, "[{}] q is float16, which is for GPUs; on 'cpu' expected float32 or bfloat16",
+  check(dtype != DType::float16, "[{}] q is float16, which only GPUs support; on 'cpu' expected float32 or bfloat16",
         operation);
 }
 
@@ -137,15 +138,18 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   problem.head_dim = q.size(3);
   problem.keys = k.size(1);
   problem.kv_heads = k.size(2);
-  check(k.size(0) == problem.batch, "[{}] k has batch {}, q has {}", operation, k.size(0), problem.batch);
-  check(k.size(3) == problem.head_dim, "[{}] k has head_dim {}, q has {}", operation, k.size(3), problem.head_dim);
+  check(k.size(0) == problem.batch, "[{}] k has batch {}, expected {}, the batch of q", operation, k.size(0),
+        problem.batch);
+  check(k.size(3) == problem.head_dim, "[{}] k has head_dim {}, expected {}, the head_dim of q", operation, k.size(3),
+        problem.head_dim);
   check(problem.heads > 0 && problem.head_dim > 0, "[{}] q has shape {}, expected heads and head_dim above 0",
         operation, q.shape());
   check(problem.kv_heads > 0 && problem.heads % problem.kv_heads == 0,
-        "[{}] k has {} heads, q has {}; q heads must be a multiple of k heads", operation, problem.kv_heads,
-        problem.heads);
-  check(problem.queries <= most_rows && problem.keys <= most_rows, "[{}] {} queries and {} keys, expected at most {}",
-        operation, problem.queries, problem.keys, most_rows);
+        "[{}] k has {} heads and q has {}, expected the heads of q to be a multiple of the heads of k", operation,
+        problem.kv_heads, problem.heads);
+  check(problem.queries <= most_rows && problem.keys <= most_rows,
+        "[{}] there are {} queries and {} keys, expected at most {} of each", operation, problem.queries, problem.keys,
+        most_rows);
   check_shape(operation, "v", v, k.shape(), "k");
   check_shape(operation, "out", out, q.shape(), "q");
   check_writable(operation, "out", out);
@@ -200,7 +204,7 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   if (bias_gradients.dtable != nullptr) {
     const Tensor& dtable = *bias_gradients.dtable;
     const Shape shape = {problem.biases->rows, problem.heads};
-    check(problem.has_table(), "[attention_backward] dtable is given, but options has no table");
+    check(problem.has_table(), "[attention_backward] dtable is given, but options has no table; set both or neither");
     check(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 && dtable.contiguous() &&
               dtable.device() == problem.device,
           "[attention_backward] dtable has shape {}, expected a contiguous float32 {} on '{}'", dtable.shape(), shape,
@@ -210,7 +214,8 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   if (bias_gradients.dslopes != nullptr) {
     const Tensor& dslopes = *bias_gradients.dslopes;
     const int64_t count = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
-    check(!problem.has_table(), "[attention_backward] dslopes is given, but options.alibi_slopes is not");
+    check(!problem.has_table(),
+          "[attention_backward] dslopes is given, but options.alibi_slopes is not; set both or neither");
     check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 &&
               dslopes.contiguous() && dslopes.device() == problem.device,
           "[attention_backward] dslopes has shape {}, expected a contiguous float32 [{}] on '{}'", dslopes.shape(),

@@ -1,4 +1,4 @@
-// A call of attention after its arguments were checked, as plain numbers and pointers. All kernels work on it.
+// A call of attention with checked arguments, as plain numbers and pointers. All kernels work on it.
 #pragma once
 
 #include <algorithm>
@@ -22,7 +22,7 @@ struct Range {
   bool empty() const { return begin >= end; }
 };
 
-/// A [batch, rows, heads, head_dim] tensor; strides count elements, the innermost is 1.
+/// A [batch, rows, heads, head_dim] tensor. Strides count elements; the innermost stride is 1.
 struct TensorView {
   void* data = nullptr;
   int64_t batch_stride = 0;
@@ -46,12 +46,12 @@ struct Sequence {
 };
 
 struct Problem {
-  DType dtype = DType::float32;              ///< of q, k, v, out and their gradients: not int32
-  Device device = Device::cpu;               ///< of all tensors
-  int64_t batch = 0, queries = 0, keys = 0;  ///< rows of the tensors
+  DType dtype = DType::float32;              ///< data type of q, k, v, out and their gradients; not int32
+  Device device = Device::cpu;               ///< device of all tensors
+  int64_t batch = 0, queries = 0, keys = 0;  ///< number of rows of the tensors
   int64_t heads = 0, kv_heads = 0, head_dim = 0;
   TensorView q, k, v, out;
-  TensorView dout, dq, dk, dv;  ///< backward only
+  TensorView dout, dq, dk, dv;  ///< used only in the backward pass
   std::vector<Sequence> sequences;
 
   float scale = 0;
@@ -92,29 +92,29 @@ struct Problem {
     return {begin, end};
   }
 
-  /// Distance from a position to the nearest key; 0 if the position is that of a key. Linear biases are counted from
+  /// Distance from a position to the nearest key, or 0 if the position is that of a key. Linear biases are counted from
   /// the nearest key, so that scores keep their precision at any offset. This shifts the scores of a row by a constant,
-  /// which only the log-sum-exp has to add again.
+  /// which only the log-sum-exp has to add back.
   static int64_t nearest(int64_t position, int64_t keys) {
     return std::max<int64_t>({0, position - (keys - 1), -position});
   }
 };
 
-/// Where a backward pass adds the gradients of the bias; null if the caller does not want them.
+/// Tensors to which a backward pass adds the gradients of the bias; null if the caller does not want them.
 struct BiasSums {
   float* dtable = nullptr;   ///< [rows of the table, heads], contiguous
   float* dslopes = nullptr;  ///< [heads], or [batch * heads] if slopes_per_batch
 };
 
-/// Throws Error if the CPU has no kernels for this type of q.
+/// Throws Error if the CPU has no kernels for this data type of q.
 void check_cpu_type(const char* operation, DType dtype);
 
-/// Checks tensors and options. Throws Error that names the argument; messages begin with `operation`.
+/// Checks tensors and options. Throws Error that names the argument. Messages begin with `operation`.
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options);
 
-/// Throws Error if an output begins where another tensor begins, or if both are contiguous and share memory. Views that
-/// lie in each other's gaps are accepted: q, k and v are often parts of one product.
+/// Throws Error if an output begins where another tensor begins, or if both are contiguous and share memory.
+/// Interleaved views are accepted, because q, k and v are often parts of one product.
 void check_apart(const char* operation, const char* output_name, const Tensor& output, const char* name,
                  const Tensor& tensor);
 

@@ -2,7 +2,7 @@
 //
 //   s_ij = scale q_i k_j' + bias(i - j)      p_ij = exp(s_ij) / sum_j exp(s_ij)      out_i = sum_j z_ij p_ij v_j
 //
-// over the keys j that row i sees; z_ij is 0 where dropout removes a weight and 1 / (1 - dropout) elsewhere.
+// over the keys j that row i sees; z_ij is 0 where dropout removes a weight, and 1 / (1 - dropout) elsewhere.
 #include <cmath>
 #include <limits>
 
@@ -171,7 +171,8 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
       }
     }
   };
-  // Only groups run in parallel: the heads of a group share dk and dv, and batch entries share dtable and dslopes.
+  // Only groups run in parallel, because the heads of a group share dk and dv, and batch entries share dtable and
+  // dslopes.
   core::parallel_for(problem.kv_heads, [&](int64_t kv_head) {
     for (const Sequence& sequence : problem.sequences) {
       for (int64_t g = 0; g < group; ++g) backward_head(sequence, kv_head * group + g);

@@ -4,7 +4,7 @@ namespace alibi::kernels {
 namespace {
 
 double squares(const float* row, int64_t size) {
-  constexpr int64_t lanes = 8;  // independent sums; size is a multiple
+  constexpr int64_t lanes = 8;  // number of independent sums; size is a multiple of it
   double sums[lanes] = {};
   for (int64_t i = 0; i < size; i += lanes) {
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -87,7 +87,7 @@ void make_centre(const float* rows, int64_t count, int64_t size, float* centre) 
   }
   double length = 0;
   for (const double x : mean) length += x * x;
-  // Expected squared norm of the mean if the rows have nothing in common.
+  // Expected squared norm of the mean of unrelated rows.
   const double chance = (total / number - length) / (number - 1);
   constexpr double clearly = 2;
   if (!(length > clearly * chance)) return;

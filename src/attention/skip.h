@@ -1,9 +1,9 @@
-// The skip rule: far keys are not visited if they provably do not matter, which is known before they are read. The
-// derivation and the error bound are in docs/explanation/skip-rule.md.
+// The skip rule: far keys are not visited if their weight is provably negligible, which is known before they are read.
+// The derivation and the error bound are in docs/explanation/skip-rule.md.
 //
-// The rule stops a query block when, for each of its rows, the bound on the weight of the remaining keys
-// (skip_weights.h) is at most tolerance times the sum of the weights so far. This file says when the rule applies and
-// what it may spend, and has the norms of keys and their centre.
+// The rule stops a query block when, for each of its rows, the bound of the weight of the remaining keys
+// (skip_weights.h) is at most the tolerance times the sum of the weights so far. This file defines when the rule
+// applies and its budget, and computes the norms of keys and their centre.
 #pragma once
 
 #include <algorithm>
@@ -18,21 +18,21 @@ namespace alibi::kernels {
 /// Whether the rule applies: the caller allows it, and some head has a linear bias.
 bool skip_rule_applies(const Problem& problem);
 
-/// The part of the tolerance that each direction may use. It is reduced by what covers the rounding errors of the rule
-/// that do not grow with the scores: those of sums of weights, logarithms of counts, 2^x and the comparison.
+/// The part of the tolerance that each direction may use. It is reduced to cover the rounding errors of the rule that
+/// do not grow with the scores: those of sums of weights, logarithms of counts, 2^x and the comparison.
 inline float skip_budget(const Problem& problem) {
   constexpr float left_by_rounding = 1 - 0x1p-9f;
   return (problem.causal ? problem.tolerance : problem.tolerance / 2) * left_by_rounding;
 }
 
-/// The weight of `keys` neighbouring keys in units of the nearest one: the sum of exp(-slope i) over i in [0, keys).
+/// The weight of `keys` neighbouring keys relative to the nearest one: the sum of exp(-slope i) over i in [0, keys).
 inline double weight_of_keys(double slope, int64_t keys) {
   const auto count = static_cast<double>(keys);
   return slope > 0 ? std::min(count, std::expm1(-slope * count) / std::expm1(-slope)) : count;
 }
 
-/// Upper bounds on the norms of the keys of each key/value head, over all blocks before a block and over all from it
-/// on.
+/// Upper bounds of the norms of the keys of each key/value head: over all blocks before a block, and over all blocks
+/// from it on.
 class KeyNorms {
  public:
   KeyNorms(const Problem& problem, int64_t block_rows);
@@ -40,10 +40,10 @@ class KeyNorms {
 
   /// The bound for one block. Different blocks may be set at the same time.
   void set(size_t sequence, int64_t kv_head, int64_t block, float norm);
-  /// Computes the bounds below from those of all blocks.
+  /// Computes the cumulative bounds from those of the single blocks.
   void accumulate();
 
-  /// [blocks + 1] of a head.
+  /// [blocks + 1] values of a head.
   const float* before(size_t sequence, int64_t kv_head) const { return &before_[at(sequence, kv_head, 0)]; }
   const float* from(size_t sequence, int64_t kv_head) const { return &from_[at(sequence, kv_head, 0)]; }
 
@@ -61,13 +61,13 @@ class KeyNorms {
 /// Number of rows from which a centre is computed.
 inline constexpr int64_t centre_rows = 64;
 
-/// centre[size] = a robust mean of rows [count][size]; size is a multiple of 8. The bound of the skip rule is smaller
-/// for keys less their centre, and holds for any centre. Rows longer than the median are scaled down to it. Rows with
-/// infinity or NaN are left out. The mean is shrunk by the length that a mean of unrelated rows would have, and is zero
-/// if it is not clearly longer than that.
+/// centre[size] = a robust mean of rows [count][size]; size is a multiple of 8. The bound of the skip rule holds for
+/// any centre, and is smaller if the centre is subtracted from the keys. Rows longer than the median are scaled down to
+/// it. Rows with infinity or NaN are left out. The mean is shrunk by the length that a mean of unrelated rows would
+/// have, and is zero if it is not clearly longer than that.
 void make_centre(const float* rows, int64_t count, int64_t size, float* centre);
 
-/// The median of the norms of the rows; 0 if there are no rows, or if it is not finite.
+/// The median of the norms of the rows, or 0 if there are no rows or the median is not finite.
 float median_norm(const float* rows, int64_t count, int64_t size);
 
 }  // namespace alibi::kernels

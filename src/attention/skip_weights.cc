@@ -11,21 +11,22 @@
 namespace alibi::kernels {
 namespace {
 
-/// The kept values of x, in units of a typical query: most queries are within a factor of two of it.
+/// The values of x for which bounds are stored, in units of a typical query's x. Most queries are within a factor of
+/// two of it.
 constexpr WeightBounds::Values levels_of_typical = {0, 0.5f, 0.7f, 0.85f, 1, 1.2f, 1.5f, 2.2f};
-/// Stands for the logarithm of 0.
+/// Represents the logarithm of 0.
 constexpr double nothing = -1e30;
 
-/// At least log2(2^a + 2^b).
+/// An upper bound of log2(2^a + 2^b).
 double log2_sum(double a, double b) {
-  if (!(a < HUGE_VAL && b < HUGE_VAL)) return HUGE_VAL;  // NaN, too
+  if (!(a < HUGE_VAL && b < HUGE_VAL)) return HUGE_VAL;  // also true for NaN
   const double high = std::max(a, b), low = std::min(a, b);
-  constexpr double rounding = 0x1p-22;  // of the float32 functions
+  constexpr double rounding = 0x1p-22;  // error of the float32 functions
   const auto less = static_cast<float>(std::max(low - high, -100.0));
   return high + static_cast<double>(std::log2(1 + std::exp2(less))) + rounding;
 }
 
-/// Not below x, and above it by one rounding at most.
+/// A float that is at least x and exceeds it by at most one rounding.
 float above(double x) { return static_cast<float>(x + 0x1p-22 * std::abs(x)); }
 
 /// A sample of the rows of a sequence. It is smaller for short sequences, whose attention takes little time.
@@ -76,7 +77,8 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
                   size_);
         const float typical =
             std::abs(problem.scale) * std::numbers::log2e_v<float> * median_norm(rows, queries.count, size_);
-        lengths_[number(s, head, problem.heads)] = typical < 1e30f ? typical : 0;  // larger ones times a norm overflow
+        lengths_[number(s, head, problem.heads)] =
+            typical < 1e30f ? typical : 0;  // larger values overflow when multiplied by a norm
       }
     }
   });
@@ -137,7 +139,7 @@ Levels WeightBounds::Head::levels_of(float least, float most) const {
   while (at.high < top && x[static_cast<size_t>(at.high)] < most) ++at.high;
   at.from = x[static_cast<size_t>(at.low)];
   const float to = x[static_cast<size_t>(at.high)];
-  at.beyond = to >= most ? 0 : most - to;  // NaN remains NaN, and then nothing is skipped
+  at.beyond = to >= most ? 0 : most - to;  // NaN remains NaN, so nothing is skipped
   at.width = at.beyond == 0 ? to - at.from : most - at.from;
   return at;
 }

@@ -1,12 +1,12 @@
-// Bounds on the weight of all keys before a key block, or from it on, for a query of given length. The skip rule
+// Bounds of the weight of all keys before a key block, or from it on, for a query of given length. The skip rule
 // compares this remainder with its budget (docs/explanation/skip-rule.md). With the centre c of the keys and a query q,
 //
 //     s q k' = s q c' + s q (k - c)'  <=  s q c' + |s| |q| |k - c|
 //
-// so the remainder is exp(s q c') times a function of x = |s| |q|, the same for all queries: the sum over the keys of
-// exp(x |k - c| - slope * distance). Its logarithm is convex in x, so the chord between two values of x is an upper
-// bound. The logarithm is kept for some values of x. Beyond the largest of them it grows no faster than the largest
-// |k - c|. All logarithms are to base 2.
+// so the remainder is exp(s q c') times a function of x = |s| |q| that is the same for all queries: the sum over the
+// keys of exp(x |k - c| - slope * distance). Its logarithm is convex in x, so the chord between two values of x is an
+// upper bound. The logarithm is stored for some values of x. Beyond the largest of them it grows no faster than the
+// largest |k - c|. All logarithms are to base 2.
 #pragma once
 
 #include <algorithm>
@@ -20,18 +20,18 @@
 
 namespace alibi::kernels {
 
-/// The two kept values of x that enclose the queries of a block.
+/// The two stored values of x that enclose the queries of a block.
 struct Levels {
   int low = 0, high = 0;
   float from = 0;    ///< the lower value
-  float width = 0;   ///< from there to the upper value, or to the longest query if that is larger
-  float beyond = 0;  ///< how much larger it is
+  float width = 0;   ///< difference to the upper value, or to the longest query if that is larger
+  float beyond = 0;  ///< by how much the longest query is larger
 
-  /// In [0, 1], rounded up.
+  /// Position of x in [0, 1], rounded up.
   float share(float x) const { return width > 0 ? (x - from) / width * (1 + 0x1p-20f) : 0; }
 };
 
-/// The logarithm of a remainder for queries on the chord: low + share * rise.
+/// The logarithm of the remainder for queries on the chord: low + share * rise.
 struct Chord {
   float low = 0, rise = 0;
 };
@@ -43,15 +43,17 @@ class WeightBounds {
 
   /// One query head of one sequence.
   struct Head {
-    const float* centre = nullptr;   ///< [size]
-    float centre_norm = 0;           ///< 0: the centre is zero
-    Values x = {};                   ///< increasing, from 0
-    const Values* before = nullptr;  ///< [blocks + 1]: keys before a block, distances counted from the last of them
-    const Values* from = nullptr;    ///< [blocks + 1]: keys from a block on, distances counted from the first of them
-    const float *radius_before = nullptr, *radius_from = nullptr;  ///< [blocks + 1]: bounds on |k - c|
-    const float *norm_before = nullptr, *norm_from = nullptr;      ///< [blocks + 1]: and on |k|
+    const float* centre = nullptr;  ///< [size]
+    float centre_norm = 0;          ///< 0 if the centre is zero
+    Values x = {};                  ///< rising, starts at 0
+    const Values* before =
+        nullptr;  ///< [blocks + 1]: for the keys before a block; distances are counted from the last of them
+    const Values* from =
+        nullptr;  ///< [blocks + 1]: for the keys from a block on; distances are counted from the first of them
+    const float *radius_before = nullptr, *radius_from = nullptr;  ///< [blocks + 1]: upper bounds of |k - c|
+    const float *norm_before = nullptr, *norm_from = nullptr;      ///< [blocks + 1]: upper bounds of |k|
 
-    /// For queries whose x is in [least, most].
+    /// The levels for queries whose x is in [least, most].
     Levels levels_of(float least, float most) const;
     Chord chord_before(const Levels& at, int64_t block) const { return chord(at, before[block], radius_before[block]); }
     Chord chord_from(const Levels& at, int64_t block) const { return chord(at, from[block], radius_from[block]); }
@@ -74,7 +76,7 @@ class WeightBounds {
   int64_t block_rows() const { return block_rows_; }
   int64_t size() const { return size_; }
 
-  /// For measure_keys(): different blocks may be measured at the same time.
+  /// Used by measure_keys(). Different blocks may be measured at the same time.
   void set_norms(size_t sequence, int64_t kv_head, int64_t block, float radius, float norm) {
     radii_.set(sequence, kv_head, block, radius);
     norms_.set(sequence, kv_head, block, norm);
@@ -92,16 +94,16 @@ class WeightBounds {
 
   const Problem& problem_;
   int64_t block_rows_;
-  int64_t size_;                     // of a centre: head_dim, padded with zeros to whole vectors
-  KeyNorms radii_, norms_;           // bounds on |k - c| and |k|
+  int64_t size_;                     // size of a centre: head_dim, padded with zeros to whole vectors
+  KeyNorms radii_, norms_;           // upper bounds of |k - c| and |k|
   std::vector<float> centres_;       // [sequences][kv_heads][size]
   std::vector<float> centre_norms_;  // [sequences][kv_heads]
   std::vector<float> lengths_;       // [sequences][heads]: typical x
-  std::vector<size_t> base_;         // of each sequence in the following
+  std::vector<size_t> base_;         // first index of each sequence in the arrays below
   std::vector<Values> before_, from_;
 };
 
-/// A slope in powers of two; 0 for a closed direction, whose keys are not seen.
+/// A slope times log2(e), or 0 in a closed direction, whose keys are not seen.
 inline double slope_in_log2(float slope) {
   return slope == HUGE_VALF ? 0 : std::min(static_cast<double>(slope) * std::numbers::log2e, 1e30);
 }

@@ -29,7 +29,8 @@ Workspace Workspace::take(size_t floats) {
 
 float* Workspace::part(int64_t floats) {
   const auto rounded = static_cast<size_t>(round_up(floats, 16));
-  check(rounded <= left_, "[attention] workspace of {} floats left, {} needed", left_, rounded);
+  check(rounded <= left_, "[attention] the workspace has {} floats left, but {} are needed; this is a bug in alibi",
+        left_, rounded);
   float* result = next_;
   next_ += rounded;
   left_ -= rounded;

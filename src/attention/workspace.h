@@ -1,4 +1,4 @@
-// What a thread needs for a task of attention: memory, and arithmetic that flushes denormals to zero.
+// Resources of a thread for a task of attention: memory, and arithmetic that flushes denormals to zero.
 #pragma once
 
 #include <cstddef>
@@ -7,12 +7,12 @@
 
 namespace alibi::kernels {
 
-/// The workspace of the calling thread. It is some hundreds of KiB and kept between calls.
+/// The workspace of the calling thread. It has some hundreds of KiB and is kept between calls.
 class Workspace {
  public:
-  /// Memory for `floats`, not initialized. Parts of an earlier workspace of this thread become invalid.
+  /// Provides memory for `floats` floats, not initialized. Parts of an earlier workspace of this thread become invalid.
   static Workspace take(size_t floats);
-  /// The next part of it, aligned to 64 bytes.
+  /// The next part of the memory, aligned to 64 bytes.
   float* part(int64_t floats);
 
  private:
@@ -21,7 +21,7 @@ class Workspace {
   size_t left_ = 0;
 };
 
-/// While one exists, its thread treats denormal numbers as zero. Otherwise each weight that underflows would cost a
+/// During its lifetime, its thread treats denormal numbers as zero. Otherwise each weight that underflows would cost a
 /// hundred cycles.
 class FlushDenormals {
  public:

@@ -12,7 +12,7 @@
 namespace alibi::bench {
 namespace {
 
-/// Of the visible pairs, for one call: two products of 2 d operations forward, five backward.
+/// Operations on the visible pairs for one call: two products of 2 d operations forward, five backward.
 double nominal_flops(Pass pass, const AttentionInputs& layer) {
   const auto length = static_cast<double>(layer.length());
   const double pairs = layer.options.causal ? length * (length + 1) / 2 : length * length;
@@ -36,12 +36,12 @@ double mean(const std::vector<double>& values) {
 
 }  // namespace
 
-/// A point while it is being measured. One run is a call for each layer.
+/// A point while it is being measured. One run consists of a call for each layer.
 struct AttentionBench::Candidate {
   AttentionPoint point;
   std::vector<AttentionInputs> layers;
-  Tensor out, dout, dq, dk, dv;      // of one layer: all use the same
-  std::vector<double> forward_runs;  // backward: seconds of the forward part of each run
+  Tensor out, dout, dq, dk, dv;      // shared by all layers
+  std::vector<double> forward_runs;  // backward pass: seconds of the forward part of each run
   AttentionState state;
 
   void make_outputs(uint64_t seed) {
@@ -76,7 +76,8 @@ AttentionBench::AttentionBench(const AttentionBenchSettings& settings, DType dty
     layers_.push_back(random_inputs(settings.shape, greatest_length, settings.seed).to(dtype));
   } else {
     const int64_t length = settings.layers.front().length();
-    check_usage(greatest_length <= length, "[--lengths] found {}, the captured tensors have {} rows", greatest_length,
+    check_usage(greatest_length <= length,
+                "[--lengths] found {}, but the captured tensors have {} rows; expected at most that", greatest_length,
                 length);
     for (const AttentionInputs& layer : settings.layers) layers_.push_back(layer.to(dtype));
   }
@@ -97,7 +98,8 @@ double AttentionBench::expected(const AttentionPoint& point, const AttentionInpu
   }
   const std::vector<AttentionPoint>& points = found->second;
   const AttentionPoint& last = points.back();
-  double exponent = 2;  // of seconds in length: from the last two points, where there are two
+  double exponent =
+      2;  // exponent of the time as a power of the length, computed from the last two points if there are two
   if (points.size() > 1) {
     const AttentionPoint& before = points[points.size() - 2];
     const double grown = std::log(last.best_seconds / before.best_seconds);
@@ -146,7 +148,7 @@ std::vector<AttentionPoint> AttentionBench::measure(Pass pass, int64_t length) {
     const double first = run_once(candidate);
     Work work{.run = [&candidate] { candidate.run(false); }};
     if (timed.empty()) work.prepare = run_ceiling;
-    // A call that takes all the time there is counts, although it was the first.
+    // A first call that takes the whole time counts as a measurement.
     if (first >= settings_.seconds) {
       work.seconds.push_back(first);
     } else {

@@ -11,27 +11,27 @@
 
 namespace alibi::bench {
 
-/// Measures one data type. Inputs are made for the greatest length and shortened for the others.
+/// Measures one data type. Inputs are made for the greatest length and sliced for the others.
 class AttentionBench {
  public:
-  /// `ceilings` must have the same data type. Their products alternate with the measured calls.
+  /// `ceilings` must have the same data type. Its products alternate with the measured calls.
   AttentionBench(const AttentionBenchSettings& settings, DType dtype, int64_t greatest_length,
                  MatmulCeilings& ceilings);
   ~AttentionBench();
 
-  /// One point for each tolerance, timed alternately. Lengths of one pass should rise, because the time of a length is
-  /// predicted from shorter ones.
+  /// Returns one point per tolerance, timed alternately. Call it with rising lengths for each pass, because the time of
+  /// a length is predicted from shorter ones.
   std::vector<AttentionPoint> measure(Pass pass, int64_t length);
 
-  /// Share of the blocks visited at `length` by [layer][head], at the default tolerance.
+  /// Share of the blocks visited at `length`, by [layer][head], at the default tolerance.
   std::vector<std::vector<double>> visited_by_head(int64_t length) const;
 
  private:
   struct Candidate;
   std::vector<AttentionInputs> layers_of(int64_t length) const;
-  /// Seconds that one call should take, predicted from shorter lengths; 0 if nothing is known.
+  /// Predicted seconds of one call, from shorter lengths; 0 if there is no prediction.
   double expected(const AttentionPoint& point, const AttentionInputs& layer) const;
-  /// Makes the first run, which measures blocks and memory. Returns its seconds.
+  /// Runs the call for the first time, which measures blocks and memory. Returns its seconds.
   double run_once(Candidate& candidate) const;
 
   AttentionBenchSettings settings_;

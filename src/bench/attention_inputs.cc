@@ -47,9 +47,9 @@ AttentionInputs AttentionInputs::to(DType dtype) const {
 
 void AttentionShape::validate() const {
   check_usage(heads >= 1 && key_heads() >= 1 && heads % key_heads() == 0,
-              "[--kv-heads] found {} for {} heads, expected a divisor of the heads", key_heads(), heads);
+              "[--kv-heads] found {} for {} heads, expected a divisor of the number of heads", key_heads(), heads);
   check_usage(position == Position::alibi || position == Position::t5 || position == Position::none,
-              "[--position] found {}, expected alibi, t5 or none: the others do not change attention",
+              "[--position] found {}, expected alibi, t5 or none, because the other methods do not change attention",
               name_of(position));
 }
 
@@ -135,11 +135,12 @@ std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file) {
           layer_name(i, "q"), to_string(layer.q.shape()));
     layers.push_back(std::move(layer));
   }
-  check(!layers.empty(), "[bench attention] {}: there is no tensor layers.0.q; 'alibi bench capture' writes such files",
+  check(!layers.empty(),
+        "[bench attention] {}: the tensor layers.0.q is missing; write the file with 'alibi bench capture'",
         file.string());
   for (const AttentionInputs& layer : layers) {
     check(layer.q.shape() == layers.front().q.shape() && layer.k.shape() == layers.front().k.shape(),
-          "[bench attention] {}: the layers have different shapes", file.string());
+          "[bench attention] {}: the layers have different shapes, expected equal ones", file.string());
   }
   return layers;
 }

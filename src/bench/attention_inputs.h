@@ -15,19 +15,19 @@ namespace alibi::bench {
 /// One call: q [1, length, heads, head_dim], k and v [1, length, kv_heads, head_dim].
 struct AttentionInputs {
   Tensor q, k, v;
-  AttentionOptions options;  ///< its tolerance is the benchmark's to set
+  AttentionOptions options;  ///< the benchmark sets the tolerance
 
   int64_t length() const { return q.size(1); }
-  /// The first `length` rows of each; shares the memory.
+  /// The first `length` rows of each tensor. They share its memory.
   AttentionInputs first(int64_t length) const;
-  /// One query head and the keys it reads; shares the memory.
+  /// One query head and the keys that it reads. They share the memory.
   AttentionInputs head(int64_t head) const;
   AttentionInputs to(DType dtype) const;
 };
 
 struct AttentionShape {
   int64_t heads = 8;
-  int64_t kv_heads = 0;  ///< 0: as many as heads
+  int64_t kv_heads = 0;  ///< 0 selects the number of heads
   int64_t head_dim = 64;
   Position position = Position::alibi;  ///< alibi, t5 or none
 
@@ -36,23 +36,22 @@ struct AttentionShape {
   void validate() const;
 };
 
-/// Causal, with the published slopes, or a random T5 table of 32 buckets.
+/// Causal attention with the published slopes, or with a random T5 table of 32 buckets.
 AttentionOptions attention_options(const AttentionShape& shape, uint64_t seed);
 
-/// Independent normal numbers.
+/// Independent standard normal numbers.
 Tensor normal_tensor(const Shape& shape, uint64_t seed, uint64_t stream);
 
 AttentionInputs random_inputs(const AttentionShape& shape, int64_t length, uint64_t seed);
 
-/// Runs the model over the tokens at once and keeps what each layer's
-/// attention was given.
+/// Runs the model over the tokens in one pass and keeps the attention inputs of each layer.
 std::vector<AttentionInputs> capture(const LanguageModel& model, const std::vector<int32_t>& tokens);
 
-/// A safetensors file: layers.0.q, layers.0.k, layers.0.v, layers.1.q, ..., all float32; slopes, T5 tables and
-/// "causal" beside them. `about` is kept as free text.
+/// A safetensors file with layers.0.q, layers.0.k, layers.0.v, layers.1.q, ..., all float32, and with slopes, T5 tables
+/// and "causal". `about` is stored as free text.
 void save_inputs(const std::filesystem::path& file, const std::vector<AttentionInputs>& layers,
                  const std::map<std::string, std::string>& about);
-/// Throws Error that names the file and what is wrong with it.
+/// Throws Error that names the file and the problem.
 std::vector<AttentionInputs> load_inputs(const std::filesystem::path& file);
 
 }  // namespace alibi::bench

@@ -28,7 +28,7 @@ std::string tolerance_text(float tolerance) {
 }  // namespace
 
 std::string table_head(Pass pass, DType dtype) {
-  const char* titles[] = {"forward", "forward and backward", "decode, one token, keys and values not in the caches"};
+  const char* titles[] = {"forward", "forward and backward", "forward and backward"};
   std::string head = fmt::format("\n{}, {}\n{:>9}  {:>9}  {:>9}  {:>9}  ", titles[static_cast<size_t>(pass)],
                                  name_of(dtype), pass == Pass::decode ? "context" : "length", "tolerance", "time",
                                  pass == Pass::decode ? "warm" : "per token");
@@ -40,7 +40,7 @@ std::string table_head(Pass pass, DType dtype) {
 std::string table_row(const AttentionPoint& point, double ceiling) {
   std::string row = fmt::format("{:>9}  {:>9}  ", point.length, tolerance_text(point.tolerance));
   if (point.left_out()) {
-    return row + fmt::format("left out: one call would take about {}\n", core::format_duration(point.expected_seconds));
+    return row + fmt::format("skipped: one call would take about {}\n", core::format_duration(point.expected_seconds));
   }
   row += fmt::format("{:>9}  ", seconds_text(point.seconds));
   if (point.pass == Pass::decode) {
@@ -65,7 +65,7 @@ std::string memory_table(const std::vector<AttentionPoint>& points) {
   }
   if (rows.empty()) return rows;
   return fmt::format(
-             "\nmemory of forward and backward, beyond inputs and outputs\n{:>9}  {:>9}  {:>10}  {:>9}  {:>10}\n",
+             "\nmemory of forward and backward, without inputs and outputs\n{:>9}  {:>9}  {:>10}  {:>9}  {:>10}\n",
              "length", "type", "peak", "per token", "resident") +
          rows;
 }

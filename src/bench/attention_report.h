@@ -10,11 +10,12 @@
 
 namespace alibi::bench {
 
-/// Heading and column titles of a pass; ends with a newline, like all below.
+/// Heading and column titles of a pass. Like all texts below, it ends with a newline.
 std::string table_head(Pass pass, DType dtype);
-/// `ceiling`: the best rate of matrix products so far in FLOP/s; for decoding, of reading memory in bytes/s.
+/// `ceiling` is the best rate of matrix products so far in FLOP/s. For decoding it is the best rate of reading memory
+/// in bytes/s.
 std::string table_row(const AttentionPoint& point, double ceiling);
-/// How the memory of forward and backward at tolerance 0 grows with length; empty if it was not measured.
+/// Memory of forward and backward at tolerance 0 against length, or "" if it was not measured.
 std::string memory_table(const std::vector<AttentionPoint>& points);
 std::string head_table(const std::vector<std::vector<double>>& visited_by_head, int64_t length);
 

@@ -10,12 +10,12 @@
 
 namespace alibi::bench {
 
-/// The best rate of oneDNN's matrix products. Every thread computes a square product of its own, of the fastest size.
+/// The best rate of oneDNN's matrix products. Every thread computes its own square product of the fastest size.
 class MatmulCeiling {
  public:
   enum class Layout : uint8_t {
-    plain,   ///< row-major operands, as the library's layers have them
-    packed,  ///< operands laid out beforehand as oneDNN likes them best
+    plain,   ///< row-major operands, as in the library's layers
+    packed,  ///< operands in the layout that oneDNN prefers
   };
   MatmulCeiling(DType dtype, Layout layout);
   ~MatmulCeiling();
@@ -23,7 +23,7 @@ class MatmulCeiling {
   /// Runs one more product of the fastest size and returns its rate in FLOP/s. Call it between other measurements,
   /// because the speed of the machine may change.
   double run();
-  /// The best rate seen.
+  /// The best rate so far.
   double best() const { return best_; }
   int64_t size() const;
 
@@ -33,15 +33,15 @@ class MatmulCeiling {
   double best_ = 0;
 };
 
-/// Both layouts of one data type, or of float32 if oneDNN has no products of that type on this CPU. Operands of that
-/// type are then widened, so float32 is the best rate they can reach.
+/// Both layouts for one data type. If oneDNN has no products of that type on this CPU, operands are widened, so the
+/// products are float32.
 struct MatmulCeilings {
   explicit MatmulCeilings(DType asked_for);
 
-  /// "1,234 GFLOP/s", and the products that are left out with the reason.
+  /// "1,234 GFLOP/s", with the products that were left out and the reason.
   std::string describe() const;
 
-  /// One more product of each; returns the better rate.
+  /// Runs one more product of each layout and returns the better rate.
   double run() {
     const double plain_rate = plain.run(), packed_rate = packed.run();
     return std::max(plain_rate, packed_rate);
@@ -49,19 +49,19 @@ struct MatmulCeilings {
   double best() const { return std::max(plain.best(), packed.best()); }
 
   DType asked_for;
-  DType dtype;  ///< of what was measured
+  DType dtype;  ///< data type of the measured products
   MatmulCeiling plain, packed;
 };
 
 /// Reads a buffer that should be larger than the caches.
 class MemoryReader {
  public:
-  /// At most an eighth of the machine's memory is used.
+  /// Uses at most an eighth of the machine's memory.
   explicit MemoryReader(int64_t bytes);
 
-  /// Reads all of it with all threads, which empties the processor's caches of other data.
+  /// Reads the whole buffer with all threads, which flushes other data from the processor's caches.
   void read();
-  /// Best rate seen, bytes per second.
+  /// The best rate so far in bytes per second.
   double best() const { return best_; }
   int64_t bytes() const { return static_cast<int64_t>(buffer_.bytes()); }
 

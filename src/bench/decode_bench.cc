@@ -7,11 +7,11 @@
 namespace alibi::bench {
 namespace {
 
-/// Number of random keys that the cache repeats. Only their norms matter, and making a million different ones would
-/// take longer than the measurement.
+/// Number of random keys, which the cache repeats. Only the norms of keys matter, and making a million different ones
+/// would take longer than the measurement.
 constexpr int64_t keys_at_once = 1 << 14;
 
-/// Batch 1, one query.
+/// Batch of 1 with one query.
 AttentionInputs chunk_inputs(const AttentionBenchSettings& settings, DType dtype) {
   return random_inputs(settings.shape, keys_at_once, settings.seed).to(dtype);
 }
@@ -30,7 +30,8 @@ DecodeBench::DecodeBench(const AttentionBenchSettings& settings, DType dtype)
 }
 
 void DecodeBench::fill(int64_t context) {
-  check(context >= cache_.length(), "[bench] contexts must rise: {} after {}", context, cache_.length());
+  check(context >= cache_.length(), "[bench] the context is {} after {}, expected rising contexts", context,
+        cache_.length());
   cache_.reserve(context);
   while (cache_.length() < context) {
     const AttentionInputs part = inputs_.first(std::min(keys_at_once, context - cache_.length()));
@@ -68,7 +69,7 @@ std::vector<AttentionPoint> DecodeBench::measure(int64_t context) {
     warm.push_back({.run = run});
     points.push_back(std::move(point));
   }
-  // Emptying the caches takes longer than most calls.
+  // Flushing the caches takes longer than most calls.
   run_in_turns(cold, {.seconds = settings_.seconds, .least_runs = 3, .most_runs = 11});
   run_in_turns(warm, {.seconds = settings_.seconds / 4, .least_runs = 5, .most_runs = 1000});
   for (size_t i = 0; i < points.size(); ++i) {

@@ -10,15 +10,15 @@
 
 namespace alibi::bench {
 
-/// Contexts must rise: the cache grows from one to the next. Before each timed call the processor's caches are emptied
-/// and another, small cache is decoded from. This is the state in a model, where all other layers run between two calls
-/// of one layer: its keys and values are not in the processor's caches, but the code is.
+/// Call measure() with rising contexts, because the cache grows from one to the next. Before each timed call the
+/// processor's caches are flushed, and another, small cache is decoded from. This imitates a model, where all other
+/// layers run between two calls of one layer: its keys and values are not in the processor's caches, but the code is.
 class DecodeBench {
  public:
   DecodeBench(const AttentionBenchSettings& settings, DType dtype);
-  /// One point for each tolerance, timed alternately.
+  /// Returns one point per tolerance, timed alternately.
   std::vector<AttentionPoint> measure(int64_t context);
-  /// Best rate at which memory was read between the calls, bytes per second.
+  /// Best rate of reading memory between the calls in bytes per second.
   double bandwidth() const { return memory_.best(); }
 
  private:
@@ -27,7 +27,7 @@ class DecodeBench {
   AttentionBenchSettings settings_;
   AttentionInputs inputs_;  ///< the first rows of keys and values, and a query
   KvCache cache_;
-  KvCache other_;  ///< of another layer
+  KvCache other_;  ///< stands for another layer
   MemoryReader memory_;
 };
 

@@ -17,18 +17,18 @@
 namespace alibi::bench {
 namespace {
 
-/// Tokens of the prompt whose keys and values fill all contexts.
+/// Number of prompt tokens whose keys and values fill all contexts.
 constexpr int64_t read_once = 512;
-/// Room for what is written and read behind a context: 1000 tokens are timed at most.
+/// Room for tokens after a context. At most 1000 tokens are timed.
 constexpr int64_t room = 2048;
-/// Tokens of a chunk of a prompt.
+/// Number of tokens in a chunk of a prompt.
 constexpr int64_t chunk = 512;
 
 int64_t bytes_of_weights(const LanguageModel& model) {
   const DType type = model.precision() == Precision::bf16 ? DType::bfloat16 : DType::float32;
   int64_t bytes = 0;
   for (const Parameter* parameter : model.parameters()) {
-    if (parameter->value.axes() < 2) continue;  // gains and biases are nothing beside the matrices
+    if (parameter->value.axes() < 2) continue;  // gains and biases are negligible compared with the matrices
     bytes += parameter->value.elements() * static_cast<int64_t>(size_of(type));
   }
   return bytes;
@@ -50,9 +50,9 @@ GenerateBench::GenerateBench(const LanguageModel& model, const GenerateBenchSett
 }
 GenerateBench::~GenerateBench() = default;
 
-/// A context that stands at `context` and holds the last `held` keys.
+/// Returns a context at position `context` that holds the last `held` keys.
 Context GenerateBench::filled(int64_t context) {
-  // A limit that is never reached: its certificate bounds what the keys before could weigh.
+  // The memory limit is never reached. It makes the context record the bound of the weight of evicted keys.
   const ContextOptions options{.cached = settings_.cached, .memory = int64_t{1} << 50};
   Context result(model_, options);
   const int64_t read = std::min(read_once, context);
@@ -75,7 +75,7 @@ Context GenerateBench::filled(int64_t context) {
   return result;
 }
 
-/// Seconds to the first token of a prompt that is read without repetition.
+/// Returns the seconds to the first token after a prompt of this length, without repeated keys.
 double GenerateBench::read_prompt(int64_t tokens) {
   Tensor ids = Tensor::empty({1, tokens}, DType::int32);
   for (int64_t i = 0; i < tokens; ++i) ids.data<int32_t>()[i] = ids_.data<int32_t>()[i % chunk];
@@ -98,12 +98,12 @@ std::vector<GeneratePoint> GenerateBench::measure(const std::vector<int64_t>& co
     points.push_back({.context = context, .held = context - core::state_of(filled_to.back()).caches.front().begin(0)});
   }
   for (Context& context : filled_to) {
-    model_.next_logits(one, context);  // makes the memory that later tokens need
+    model_.next_logits(one, context);  // allocates the memory that later tokens need
     works.push_back({.run = [&] { model_.next_logits(one, context); }, .prepare = [&] { memory_.read(); }});
   }
   on_progress(1.0 / 3, "writing");
   run_in_turns(works, {.seconds = settings_.seconds, .least_runs = 5, .most_runs = 1000});
-  // Prompts: a chunk behind each context, then whole ones that do not take too long.
+  // A chunk of a prompt is timed after each context. Whole prompts are timed if they do not take too long.
   double estimated = 0;
   int64_t estimated_to = 0;
   double rate_before = 0;
@@ -111,7 +111,7 @@ std::vector<GeneratePoint> GenerateBench::measure(const std::vector<int64_t>& co
     GeneratePoint& point = points[i];
     Context& context = filled_to[i];
     on_progress((1 + (1 + static_cast<double>(i)) / count) / 3 * 0.99,
-                fmt::format("reading behind {}", core::format_integer(point.context)));
+                fmt::format("reading a chunk after {}", core::format_integer(point.context)));
     point.token_seconds = median(works[i].seconds);
     point.best_seconds = least(works[i].seconds);
     point.tokens = static_cast<int64_t>(works[i].seconds.size());
@@ -120,7 +120,7 @@ std::vector<GeneratePoint> GenerateBench::measure(const std::vector<int64_t>& co
     point.evicted_share = context.certificate().worst;
     const double seconds = seconds_of([&] { model_.next_logits(ids_, context); });
     point.prompt_rate = static_cast<double>(chunk) / seconds;
-    // Between two contexts the cost of a token lies between those at both.
+    // Between two contexts, the cost of a token is interpolated.
     const double cost = rate_before > 0 ? (1 / rate_before + 1 / point.prompt_rate) / 2 : 1 / point.prompt_rate;
     estimated += static_cast<double>(point.context - estimated_to) * cost;
     estimated_to = point.context;

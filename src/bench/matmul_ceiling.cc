@@ -34,7 +34,7 @@ struct MatmulCeiling::Products {
     const auto type = dtype == DType::bfloat16 ? Memory::data_type::bf16 : Memory::data_type::f32;
     const auto tag = layout == Layout::packed ? Memory::format_tag::any : Memory::format_tag::ab;
     const Memory::desc a({n, n}, type, tag), b({n, n}, type, tag), c({n, n}, type, Memory::format_tag::ab);
-    // The library's own scratchpad belongs to the thread that made the primitive; every thread runs this one.
+    // The library's own scratchpad belongs to the thread that created the primitive, but every thread runs this one.
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
 #if DNNL_VERSION_MAJOR >= 3
@@ -56,12 +56,12 @@ struct MatmulCeiling::Products {
       operands.push_back(std::move(mine));
       for (Memory* memory : {&operands.back().a, &operands.back().b}) {
         auto* bytes = static_cast<uint8_t*>(memory->get_data_handle());
-        std::fill_n(bytes, memory->get_desc().get_size(), uint8_t{0x3c});  // about 0.01 in either type
+        std::fill_n(bytes, memory->get_desc().get_size(), uint8_t{0x3c});  // about 0.01 in either data type
       }
     }
   }
 
-  /// Returns the rate.
+  /// Runs the product and returns its rate.
   double run() {
     const double seconds = seconds_of([&] {
       core::parallel_for(static_cast<int64_t>(operands.size()), [&](int64_t thread) {
@@ -88,11 +88,11 @@ struct MatmulCeiling::Products {
 };
 
 MatmulCeiling::MatmulCeiling(DType dtype, Layout layout) {
-  const nn::OneThread one_thread;  // primitives are made for a number of threads
+  const nn::OneThread one_thread;  // primitives are created for a given number of threads
   for (const int64_t size : {512, 1024, 1536}) {
     auto products = std::make_unique<Products>(dtype, layout, size);
     products->repeats = static_cast<int>(std::max<int64_t>(1, (int64_t{1} << 30) / (size * size * size)));
-    products->run();  // makes its code
+    products->run();  // generates the code
     double best = 0;
     for (int run = 0; run < 2; ++run) best = std::max(best, products->run());
     if (best <= best_) continue;
@@ -119,8 +119,8 @@ MatmulCeilings::MatmulCeilings(DType type)
 std::string MatmulCeilings::describe() const {
   const std::string rate = fmt::format("{} GFLOP/s", core::format_integer(std::llround(best() / 1e9)));
   if (dtype == asked_for) return rate;
-  return fmt::format("{} in {}; products in {} are left out: oneDNN has none on this CPU", rate, name_of(dtype),
-                     name_of(asked_for));
+  return fmt::format("{} in {}; products in {} are left out, because oneDNN does not support them on this CPU", rate,
+                     name_of(dtype), name_of(asked_for));
 }
 
 }  // namespace alibi::bench

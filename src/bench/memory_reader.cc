@@ -10,10 +10,10 @@
 namespace alibi::bench {
 namespace {
 
-/// Sum of 64-bit words. The compiler vectorizes it, so that memory is the limit.
+/// Sum of 64-bit words. The compiler vectorizes it, so memory is the bottleneck.
 uint64_t sum_of(const uint64_t* words, int64_t count) {
   constexpr int64_t lanes = 16, cache_line = 8;
-  constexpr int64_t ahead = 512;  // the hardware alone stops at the ends of pages
+  constexpr int64_t ahead = 512;  // prefetch distance; the hardware prefetcher stops at page boundaries
   uint64_t sums[lanes] = {};
   for (int64_t i = 0; i + lanes <= count; i += lanes) {
     __builtin_prefetch(words + i + ahead);
@@ -37,7 +37,7 @@ MemoryReader::MemoryReader(int64_t bytes) {
 }
 
 void MemoryReader::read() {
-  constexpr int64_t grain = 1 << 17;  // words: a MiB
+  constexpr int64_t grain = 1 << 17;  // words, which is 1 MiB
   const auto* words = static_cast<const uint64_t*>(buffer_.raw());
   std::atomic<uint64_t> sum{0};
   const double seconds = seconds_of([&] {

@@ -17,12 +17,13 @@ StepProducts::StepProducts(LanguageModel& model, const TrainOptions& options, ui
     if (parameter->name.starts_with("blocks.")) {
       layers_.push_back(parameter);
     } else {
-      check(head_ == nullptr, "[bench train] {} and {} are both matrices outside the blocks, expected one head",
+      check(head_ == nullptr,
+            "[bench train] {} and {} are both matrices outside the blocks, expected a single output matrix",
             parameter->name, head_ == nullptr ? "" : head_->name);
       head_ = parameter;
     }
   }
-  check(head_ != nullptr, "[bench train] the model has no output matrix");
+  check(head_ != nullptr, "[bench train] the model has no output matrix, expected one");
 
   const int64_t rows = training::blocks_per_update(options) * options.train_length;
   const int64_t most_rows =
@@ -49,7 +50,7 @@ Tensor StepProducts::matrix(const Tensor& memory, int64_t rows, int64_t columns)
 }
 
 bool StepProducts::is_recomputed(const Parameter& weight) const {
-  // The outputs of these two layers are sums of the residual stream, which is kept.
+  // The outputs of these two layers are sums of the residual stream, which are kept.
   return recompute_ && weight.name.find("out_proj") == std::string::npos &&
          weight.name.find("down_proj") == std::string::npos;
 }

@@ -1,4 +1,4 @@
-// The matrix products of a training step, without the rest of the step.
+// The matrix products of a training step without the rest of the step.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace alibi::bench {
 
-/// Runs the products of the linear layers and the head of one step, through the functions that the layers use and with
-/// the model's weights and gradients. All layers share one set of activations. Products inside attention are not
-/// included.
+/// Runs the matrix products of the linear layers and of the output matrix in one step, with the functions that the
+/// layers use and the model's weights and gradients. All layers share one set of activations. Products inside attention
+/// are not included.
 class StepProducts {
  public:
   /// The model must have gradients, must outlive this object and must not have an adaptive softmax.
@@ -20,7 +20,7 @@ class StepProducts {
   /// Adds to the gradients. A training step sets them to zero first.
   void run();
 
-  /// Of one run; a multiplication and an addition count as two.
+  /// FLOPs of one run. A multiplication and an addition count as two.
   double flops() const;
 
  private:
@@ -31,10 +31,10 @@ class StepProducts {
   bool is_recomputed(const Parameter& weight) const;
 
   bool recompute_;
-  std::vector<int64_t> micro_batches_;  ///< rows of each
+  std::vector<int64_t> micro_batches_;  ///< number of rows in each
   std::vector<Parameter*> layers_;      ///< in the order of the forward pass
   Parameter* head_ = nullptr;
-  Tensor x_, y_, dx_, logits_;  ///< memory that the layers share
+  Tensor x_, y_, dx_, logits_;  ///< memory shared by all layers
 };
 
 }  // namespace alibi::bench

@@ -13,7 +13,7 @@
 namespace alibi::bench {
 namespace {
 
-/// Memory for models. The rest is for the system, the program and oneDNN.
+/// Memory for models. The rest is left to the system, the program and oneDNN.
 int64_t most_of_memory() { return sysconf(_SC_PHYS_PAGES) / 10 * 9 * sysconf(_SC_PAGESIZE); }
 
 }  // namespace
@@ -23,7 +23,7 @@ TrainBench::TrainBench(const TrainBenchSettings& settings, MatmulCeilings& ceili
   if (settings_.most_bytes == 0) settings_.most_bytes = most_of_memory();
 }
 
-/// A model that is measured.
+/// A model that is being measured.
 struct TrainBench::Running {
   Running(TrainPoint& p, const LanguageModelConfig& config, const TrainOptions& options)
       : point(p), step(config, options) {}
@@ -48,7 +48,7 @@ TrainPoint TrainBench::describe(const std::string& name, const LanguageModelConf
   point.tokens = options.batch_tokens;
   point.parameters = config.parameter_count();
   point.model_flops = training_flops_per_token(config, options.train_length) * static_cast<double>(point.tokens);
-  // The best rate so far gives a lower bound, so that no point is left out by mistake.
+  // The best rate so far gives a lower bound of the time, so no point is skipped by mistake.
   const double expected = point.model_flops / (best_rate_ > 0 ? best_rate_ : ceilings_.best());
   if (expected > settings_.longest) point.expected_seconds = expected;
   point.planned_bytes = plan_training(config, options).bytes();
@@ -62,7 +62,8 @@ std::unique_ptr<TrainBench::Running> TrainBench::start(TrainPoint& point, const 
   const int64_t resident = peak_resident_bytes(), tensors = tensor_bytes();
   reset_peak_tensor_bytes();
   auto running = std::make_unique<Running>(point, config, options);
-  running->first_seconds = seconds_of([&] { point.loss = running->step.run(); });  // makes memory and code
+  running->first_seconds =
+      seconds_of([&] { point.loss = running->step.run(); });  // allocates memory and generates code
   point.peak_bytes = peak_tensor_bytes() - tensors;
   if (resident_known) {
     point.resident_before = resident;

@@ -30,10 +30,10 @@ std::string train_table_head(const std::string& name, const LanguageModelConfig&
 std::string train_table_row(const TrainPoint& point, double ceiling) {
   const std::string row = fmt::format("{:>8}  {:<15}  ", point.length, method_of(point));
   if (point.too_large) {
-    return row + fmt::format("left out: it would take {} of memory\n", core::format_bytes(point.planned_bytes));
+    return row + fmt::format("skipped: it would need {} of memory\n", core::format_bytes(point.planned_bytes));
   }
   if (point.expected_seconds > 0) {
-    return row + fmt::format("left out: one step would take about {}\n", core::format_duration(point.expected_seconds));
+    return row + fmt::format("skipped: one step would take about {}\n", core::format_duration(point.expected_seconds));
   }
   const std::string of_first = point.of_first > 0 ? fmt::format("{:.3f}", point.of_first) : "";
   return row + fmt::format("{:>8}  {:>6.0f} ms  {:>7}  {:>6.0f} ms  {:>4.0f} %  {:>7.1f} %  {:>8}  {:>8}\n",

@@ -35,7 +35,7 @@ TrainStep::TrainStep(const LanguageModelConfig& config, const TrainOptions& opti
       order_(tokens_, options.train_length, config.vocab_size - 1, options.seed),
       parameters_(model_.parameters()),
       optimizer_(options_, parameters_) {
-  check_usage(!config.adaptive, "[bench train] the model has an adaptive softmax, expected one table of tokens");
+  check_usage(!config.adaptive, "[bench train] the model has an adaptive softmax, expected a single output matrix");
   model_.set_precision(options.precision);
   model_.set_recompute(options.recompute);
 }

@@ -1,4 +1,4 @@
-// Attention forward and backward, and merging, for C.
+// C functions for attention: forward, backward and merging.
 #include <algorithm>
 
 #include "alibi/stream.h"
@@ -25,8 +25,9 @@ alibi_status alibi_attention_state_lse(const alibi_attention_state* state, float
     check_pointer(operation, "state", state);
     const Tensor& from = state->state.lse;
     const auto expected = static_cast<size_t>(from.elements());
-    check(from.defined(), "[{}] state has not been through a forward call", operation);
-    check(count == expected, "[{}] count is {}, expected {}, batch * heads * queries", operation, count, expected);
+    check(from.defined(), "[{}] state is empty; run alibi_attention_forward with it first", operation);
+    check(count == expected, "[{}] count is {}, expected {}, which is batch * heads * queries", operation, count,
+          expected);
     if (count > 0) check_pointer(operation, "lse", lse);
     const UseStream use(state->stream);
     std::copy_n(from.to(Device::cpu).data<float>(), count, lse);
@@ -62,12 +63,12 @@ alibi_status alibi_attention_state_save(const alibi_attention_state* state, floa
     constexpr const char* operation = "alibi_attention_state_save";
     check_pointer(operation, "state", state);
     const Tensor& from = state->state.lse;
-    check(from.defined(), "[{}] state has not been through a forward call", operation);
+    check(from.defined(), "[{}] state is empty; run alibi_attention_forward with it first", operation);
     const UseStream use(state->stream);
     const Tensor kernel = state->state.kernel.saved_lse(), saved = state->state.kernel.saved_blocks();
     const auto expected = static_cast<size_t>(from.elements()), expected_words = static_cast<size_t>(saved.elements());
-    check(lse_count == expected, "[{}] lse_count is {}, expected {}, batch * heads * queries", operation, lse_count,
-          expected);
+    check(lse_count == expected, "[{}] lse_count is {}, expected {}, which is batch * heads * queries", operation,
+          lse_count, expected);
     check(words == expected_words, "[{}] words is {}, expected {}, alibi_attention_state_words()", operation, words,
           expected_words);
     check_pointer(operation, "blocks", blocks);
@@ -138,18 +139,20 @@ alibi_status alibi_attention_backward(const alibi_tensor* dout, const alibi_tens
     Tensor dtable, dslopes_view;
     AttentionBiasGradients bias_gradients;
     if (dbuckets != nullptr) {
-      check(settings.buckets.has_value(), "[{}] dbuckets is given, but options.buckets is not", operation);
+      check(settings.buckets.has_value(), "[{}] dbuckets is given, but options.buckets is not; set both or neither",
+            operation);
       dtable = Tensor::view(dbuckets, settings.buckets->table.shape(), DType::float32, {}, device);
       bias_gradients.dtable = &dtable;
     }
     if (dslopes != nullptr) {
-      check(!settings.alibi_slopes.empty(), "[{}] dslopes is given, but options.alibi_slopes is not", operation);
+      check(!settings.alibi_slopes.empty(),
+            "[{}] dslopes is given, but options.alibi_slopes is not; set both or neither", operation);
       dslopes_view =
           Tensor::view(dslopes, {static_cast<int64_t>(settings.alibi_slopes.size())}, DType::float32, {}, device);
       bias_gradients.dslopes = &dslopes_view;
     }
     AttentionState kept = state->state;
-    if (kept.lse.defined() && kept.lse.device() != device) {  // it was restored, from arrays of the CPU
+    if (kept.lse.defined() && kept.lse.device() != device) {  // the state was restored from arrays on the CPU
       kept.lse = kept.lse.to(device);
       kept.kernel = KernelState::restore(kept.kernel.saved_lse().to(device), kept.kernel.saved_blocks());
     }

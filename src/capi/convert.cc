@@ -11,10 +11,10 @@
 namespace alibi::capi {
 namespace {
 
-/// Of fixed size, so that keeping a message cannot itself run out of memory.
+/// The size is fixed, so that storing a message cannot run out of memory.
 thread_local char last_error[1024] = "";
 
-/// Bytes between the first and the last element in either direction; -1 if they are beyond any memory.
+/// Number of bytes between the first and the last element in either direction, or -1 if no memory is that large.
 int64_t reach(const Shape& shape, const Shape& strides, DType dtype) {
   int64_t total = 0;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
@@ -28,7 +28,8 @@ int64_t reach(const Shape& shape, const Shape& strides, DType dtype) {
 
 template <class T>
 std::vector<T> to_vector(const char* operation, const char* name, const T* values, size_t count) {
-  check(values != nullptr || count == 0, "[{}] options.{} is null, but its count is {}", operation, name, count);
+  check(values != nullptr || count == 0,
+        "[{}] options.{} is null, but its count is {}; expected a pointer or a count of 0", operation, name, count);
   if (values == nullptr) return {};
   return {values, values + count};
 }
@@ -47,19 +48,20 @@ std::vector<int32_t> to_offsets(const char* operation, const char* name, const i
   return to_vector(operation, name, offsets, count);
 }
 
-/// What this library knows of the caller's options.
+/// The part of the caller's options that this version of the library knows.
 alibi_attention_options known(const char* operation, const alibi_attention_options& options) {
   constexpr size_t size = sizeof(alibi_attention_options);
-  constexpr size_t most = 4096;  // what a later version could come to; beyond it the field is not a size
+  constexpr size_t most = 4096;  // larger than any later version would be; a larger value is not a size
   check(options.size >= sizeof options.size && options.size <= most &&
             options.size % alignof(alibi_attention_options) == 0,
-        "[{}] options.size is {}, expected {} here; start from alibi_attention_options_default()", operation,
-        options.size, size);
+        "[{}] options.size is {}, expected {} in this version; initialize with alibi_attention_options_default()",
+        operation, options.size, size);
   const auto* const bytes = reinterpret_cast<const unsigned char*>(&options);
   alibi_attention_options result = alibi_attention_options_default();
-  if (options.size > size) {  // a later version's fields may be passed as long as they ask for nothing
+  if (options.size > size) {  // fields of a later version are accepted if they are all zero
     check(std::all_of(bytes + size, bytes + options.size, [](unsigned char byte) { return byte == 0; }),
-          "[{}] options sets fields that version {} of the library does not know", operation, version);
+          "[{}] options sets fields that version {} of the library does not know; use a newer library", operation,
+          version);
   }
   // Fields that an earlier version did not have keep their defaults.
   std::memcpy(&result, bytes, std::min(size, options.size));
@@ -74,7 +76,7 @@ alibi_status keep_error(alibi_status status, const char* message) noexcept {
 }
 
 void check_pointer(const char* operation, const char* name, const void* pointer) {
-  check(pointer != nullptr, "[{}] {} is null", operation, name);
+  check(pointer != nullptr, "[{}] {} is null, expected a pointer", operation, name);
 }
 
 DType to_dtype(const char* operation, const char* name, int32_t dtype) {
@@ -95,8 +97,8 @@ Place to_place(const char* operation, int32_t device, void* stream, const char* 
         "[{}] {}device is {}, expected {} (ALIBI_DEVICE_CPU) or {} (ALIBI_DEVICE_CUDA)", operation, prefix, device,
         static_cast<int>(ALIBI_DEVICE_CPU), static_cast<int>(ALIBI_DEVICE_CUDA));
   const bool on_cpu = device == ALIBI_DEVICE_CPU;
-  check(!on_cpu || stream == nullptr, "[{}] {}stream is given, but {}device is ALIBI_DEVICE_CPU", operation, prefix,
-        prefix);
+  check(!on_cpu || stream == nullptr,
+        "[{}] {}stream is given, but {}device is ALIBI_DEVICE_CPU; expected a null stream", operation, prefix, prefix);
   return {on_cpu ? Device::cpu : Device::cuda, stream};
 }
 
@@ -112,16 +114,17 @@ Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* te
     fits = fits && !__builtin_mul_overflow(elements, std::max<int64_t>(extent, 1), &elements);
   }
   fits = fits && elements <= std::numeric_limits<int64_t>::max() / 8;
-  check(fits, "[{}] {} has shape {}: more elements than memory can address", operation, name, shape);
+  check(fits, "[{}] {} has shape {}, which has more elements than memory can address", operation, name, shape);
   const bool empty = std::find(shape.begin(), shape.end(), 0) != shape.end();
-  check(empty || tensor->data != nullptr, "[{}] {}.data is null", operation, name);
+  check(empty || tensor->data != nullptr, "[{}] {}.data is null, expected a pointer", operation, name);
   check(reinterpret_cast<uintptr_t>(tensor->data) % size_of(dtype) == 0,
         "[{}] {}.data is not aligned to its elements of {} bytes", operation, name, size_of(dtype));
   if (strides == Shape(4, 0)) return Tensor::view(tensor->data, shape, dtype, {}, device);
   check(shape[3] <= 1 || strides[3] == 1, "[{}] {} has strides {}, expected a unit inner stride", operation, name,
         strides);
   check(empty || reach(shape, strides, dtype) > 0,
-        "[{}] {} has strides {} for shape {}: beyond what memory can address", operation, name, strides, shape);
+        "[{}] {} has strides {} for shape {}, which reach beyond what memory can address", operation, name, strides,
+        shape);
   return Tensor::view(tensor->data, shape, dtype, std::move(strides), device);
 }
 

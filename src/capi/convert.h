@@ -1,4 +1,5 @@
-// Between C and C++: arguments are checked and become the library's types, exceptions become a status and a message.
+// Conversion between C and C++: arguments are checked and converted to the library's types, and exceptions to a status
+// with a message.
 #pragma once
 
 #include <cerrno>
@@ -10,16 +11,16 @@
 
 struct alibi_attention_state {
   alibi::AttentionState state;
-  void* stream = nullptr;  ///< of the last forward call
+  void* stream = nullptr;  ///< stream of the last forward call
 };
 
 namespace alibi::capi {
 
-/// Keeps the message for this thread's alibi_last_error(); never fails.
+/// Stores the message for alibi_last_error() in this thread. Never fails.
 alibi_status keep_error(alibi_status status, const char* message) noexcept;
 
-/// A C function reports errors by its status alone: errno stays what it was. (expf() of an attention weight that
-/// underflows sets ERANGE, for example.)
+/// Restores errno, because a C function reports errors only by its status. (For example, expf() of an attention weight
+/// that underflows sets ERANGE.)
 class KeepErrno {
  public:
   KeepErrno() = default;
@@ -54,19 +55,19 @@ void check_pointer(const char* operation, const char* name, const void* pointer)
 
 DType to_dtype(const char* operation, const char* name, int32_t dtype);
 
-/// Where a call runs.
+/// Device and stream of a call.
 struct Place {
   Device device = Device::cpu;
   void* stream = nullptr;
 };
 Place to_place(const char* operation, const alibi_attention_options* options);
-/// `prefix`: of the arguments' names.
+/// `prefix` is prepended to argument names in messages.
 Place to_place(const char* operation, int32_t device, void* stream, const char* prefix = "");
 
-/// A view of the caller's memory. Throws Error, naming the argument, if it cannot describe any memory.
+/// Returns a view of the caller's memory. Throws Error that names the argument if no memory can have this layout.
 Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor, Device device = Device::cpu);
 
-/// q tells how many slopes there may be.
+/// Converts the options. The shape of q determines how many slopes are allowed.
 AttentionOptions to_options(const char* operation, const alibi_attention_options* options, const Tensor& q);
 
 }  // namespace alibi::capi

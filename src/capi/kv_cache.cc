@@ -1,4 +1,4 @@
-// The cache and decoding, for C.
+// C functions for the key/value cache and decoding.
 #include "alibi/kv_cache.h"
 
 #include "alibi/stream.h"
@@ -6,7 +6,7 @@
 
 struct alibi_kv_cache {
   alibi::KvCache cache;
-  void* stream = nullptr;  ///< in which keys are appended
+  void* stream = nullptr;  ///< stream in which keys are appended
 };
 
 using namespace alibi;
@@ -69,8 +69,9 @@ alibi_status alibi_attention_decode(const alibi_tensor* q, const alibi_kv_cache*
     constexpr const char* operation = "alibi_attention_decode";
     check_pointer(operation, "cache", cache);
     const auto [device, stream] = to_place(operation, options);
-    check(device == cache->cache.device(), "[{}] options.device is '{}', but the cache lies on '{}'", operation,
-          name_of(device), name_of(cache->cache.device()));
+    check(device == cache->cache.device(),
+          "[{}] options.device is '{}', but the cache is on '{}'; expected the same device", operation, name_of(device),
+          name_of(cache->cache.device()));
     const UseStream use(stream);
     const Tensor q_view = to_tensor(operation, "q", q, device);
     Tensor out_view = to_tensor(operation, "out", out, device);

@@ -31,7 +31,7 @@ class PairTable {
     }
   }
 
-  /// Of a token without one before it.
+  /// Probability of a token that has no predecessor.
   double probability(int32_t token) const {
     return (times_[static_cast<size_t>(token)] + 0.5) / (total_ + 0.5 * static_cast<double>(times_.size()));
   }
@@ -50,9 +50,9 @@ class PairTable {
   }
 
   double total_ = 0;
-  std::vector<double> times_;      // of each token
-  std::vector<double> firsts_;     // of each token, as the first of a pair
-  std::vector<double> followers_;  // different tokens after each token
+  std::vector<double> times_;      // count of each token
+  std::vector<double> firsts_;     // count of each token as the first of a pair
+  std::vector<double> followers_;  // number of different successors of each token
   std::vector<uint64_t> pairs_;    // sorted
 };
 

@@ -1,4 +1,4 @@
-// How well a table of token pairs predicts the held-out text: what a model must beat before it has learned anything.
+// Loss of a table of token pairs on the held-out text. A model whose loss is not lower has not learned to use context.
 #pragma once
 
 #include <cstdint>
@@ -9,9 +9,9 @@
 
 namespace alibi::comparison {
 
-/// Mean negative log-likelihood per token, in nats, of the scored parts of `held_out`, where each token is predicted
-/// from the one before it. The pairs are counted on `train`, on at most 4 million tokens spread evenly over it, and
-/// smoothed by absolute discounting with the frequencies of single tokens.
+/// Mean negative log-likelihood in nats per token of the scored parts of `held_out`, where each token is predicted from
+/// its predecessor. The pairs are counted on at most 4 million tokens, spread evenly over `train`. They are smoothed by
+/// absolute discounting with the frequencies of single tokens.
 double bigram_nll(std::span<const int32_t> train, std::span<const int32_t> held_out, const std::vector<Segment>& scored,
                   int64_t vocab_size);
 

@@ -40,7 +40,7 @@ std::string utc_now() {
   return text;
 }
 
-/// Everything that the results of a run depend on, except its method, seed and training length.
+/// All settings that the results of a run depend on, except its method, seed and training length.
 formats::OrderedJson identity_of(const CompareOptions& options, const TrainingData& data) {
   formats::OrderedJson identity;
   for (const formats::Option<TrainOptions>& option : formats::options_of<TrainOptions>) {
@@ -57,7 +57,8 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
   }
   const LanguageModelConfig of_t5 =
       comparison::model_config(options, Position::t5, options.train.train_length, nullptr);
-  identity["t5_rate_factor"] = of_t5.transformer.attention.t5_rate_factor;  // what is usual was not always the same
+  identity["t5_rate_factor"] =
+      of_t5.transformer.attention.t5_rate_factor;  // the default differs between versions, so it is recorded
   identity["dropout"] = options.dropout ? formats::OrderedJson(*options.dropout) : formats::OrderedJson(nullptr);
   identity["tokenizer"] = data.tokenizer->fingerprint();
   identity["text"] = training::fingerprint(data.train.tokens);
@@ -98,24 +99,24 @@ class Comparison {
   Clock::time_point start_ = Clock::now();
   std::string started_ = utc_now();
   TrainingData data_;
-  std::string warning_;  // about the text
+  std::string warning_;  // warning about the text
   std::string corpus_name_;
   comparison::HeldOutPlan plan_;
   HeldOut held_out_;
-  std::vector<comparison::Tuning> tunings_;  // of the methods, if asked
+  std::vector<comparison::Tuning> tunings_;  // one for each method, if rates are tuned
   CompareStatus at_;                         // the run in progress
-  int64_t runs_done_here_ = 0;               // by this call, for the estimate
+  int64_t runs_done_here_ = 0;               // runs finished by this call, for the estimate of the remaining time
 };
 
-/// Training lengths are compared at the same number of tokens per update.
+/// All training lengths must have the same number of tokens per update.
 void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
   int64_t common = 1;
   for (const int64_t length : lengths) common = std::min<int64_t>(std::lcm(common, length), INT32_MAX);
   const int64_t nearest = std::max<int64_t>(1, (batch_tokens + common / 2) / common) * common;
   for (const int64_t length : lengths) {
     check_usage(lengths.size() == 1 || batch_tokens % length == 0,
-                "[compare] an update of {} tokens is not whole blocks of {}, so training lengths {} would not have the "
-                "same updates; --batch-tokens {} is the nearest that all of them divide",
+                "[compare] an update has {} tokens, which is not a multiple of {}, so the training lengths {} "
+                "would not have the same updates; use --batch-tokens {}, the nearest number that all of them divide",
                 batch_tokens, length, fmt::join(lengths, ", "), nearest);
   }
 }
@@ -123,7 +124,7 @@ void check_updates(const std::vector<int64_t>& lengths, int64_t batch_tokens) {
 void Comparison::check_options() {
   const OptionValue* causal = options_.model.find("causal");
   check_usage(!causal || *causal == OptionValue(true),
-              "[compare] encoders are not compared yet: causal is false, expected true");
+              "[compare] causal is false, expected true; encoders cannot be compared yet");
   if (options_.train_lengths.empty()) options_.train_lengths = {options_.train.train_length};
   std::sort(options_.train_lengths.begin(), options_.train_lengths.end());
   const auto repeated = std::unique(options_.train_lengths.begin(), options_.train_lengths.end());
@@ -139,14 +140,15 @@ void Comparison::check_options() {
   check_usage(options_.stride >= 0, "[compare] stride is {}, expected at least 0", options_.stride);
   check_usage(options_.timing_rounds >= 0, "[compare] timing_rounds is {}, expected at least 0",
               options_.timing_rounds);
-  check_usage(!options_.positions.empty(), "[compare] there are no methods to compare");
+  check_usage(!options_.positions.empty(), "[compare] there are no methods to compare; expected at least one");
   std::vector<Position> sorted = options_.positions;
   std::sort(sorted.begin(), sorted.end());
   const auto twice = std::adjacent_find(sorted.begin(), sorted.end());
-  check_usage(twice == sorted.end(), "[compare] the method {} is named twice",
+  check_usage(twice == sorted.end(), "[compare] the method {} is given twice; name each method once",
               twice == sorted.end() ? "" : name_of(*twice));
   for (const Position method : options_.positions) {
-    comparison::model_config(options_, method, options_.train.train_length, nullptr);  // throws what is wrong with it
+    comparison::model_config(options_, method, options_.train.train_length,
+                             nullptr);  // throws an Error if the configuration is invalid
   }
   std::vector<int64_t>& lengths = options_.lengths;
   if (lengths.empty()) {
@@ -159,7 +161,8 @@ void Comparison::check_options() {
   check_usage(options_.eval_tokens >= 0, "[compare] eval_tokens is {}, expected at least 0", options_.eval_tokens);
   std::sort(options_.tune_rates.begin(), options_.tune_rates.end());
   for (const double rate : options_.tune_rates) {
-    check_usage(std::isfinite(rate) && rate > 0, "[compare] a learning rate to try is {}, expected above 0", rate);
+    check_usage(std::isfinite(rate) && rate > 0, "[compare] a learning rate to try is {}, expected a number above 0",
+                rate);
   }
   if (options_.eval_tokens == 0) options_.eval_tokens = comparison::tokens_to_score(options_.preset, lengths.back());
 }
@@ -186,18 +189,17 @@ void Comparison::read_text() {
     train.check_text(static_cast<int64_t>(data_.train.tokens.size()));
   }
   const auto stream = static_cast<int64_t>(data_.valid.tokens.size());
-  check(
-      std::min(stream, options_.eval_tokens) >= options_.lengths.back(),
-      "[compare] {} held-out tokens are to be scored, fewer than the longest length, {}; give more text with --valid, "
-      "more --eval-tokens or shorter --lengths",
-      std::min(stream, options_.eval_tokens), options_.lengths.back());
+  check(std::min(stream, options_.eval_tokens) >= options_.lengths.back(),
+        "[compare] the number of held-out tokens to score is {}, expected at least the longest length, {}; give more "
+        "text with --valid, a larger --eval-tokens or shorter --lengths",
+        std::min(stream, options_.eval_tokens), options_.lengths.back());
   plan_ = comparison::plan_held_out(stream, options_.eval_tokens, options_.train.train_length, options_.lengths.back());
   held_out_ = comparison::describe(data_, plan_.blocks);
   held_out_.bigram_nll =
       comparison::bigram_nll(data_.train.tokens, data_.valid.tokens, plan_.blocks, data_.tokenizer->vocab_size());
 }
 
-/// All methods of one seed come before the next seed, so that a complete comparison exists early.
+/// All methods run with one seed before the next seed starts, so that a complete comparison is available early.
 std::vector<RunResults> Comparison::planned_runs() const {
   std::vector<RunResults> runs;
   for (int64_t seed = 0; seed < options_.seeds; ++seed) {

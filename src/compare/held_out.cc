@@ -9,7 +9,7 @@
 namespace alibi::comparison {
 namespace {
 
-constexpr int64_t kGroup = 16;  // targets
+constexpr int64_t kGroup = 16;  // targets per group
 
 int64_t size_of(const std::vector<Segment>& segments) {
   int64_t size = 0;
@@ -17,7 +17,7 @@ int64_t size_of(const std::vector<Segment>& segments) {
   return size;
 }
 
-/// Stretches of these sizes within [first, end), spread evenly.
+/// Segments of these sizes within [first, end), spread evenly.
 std::vector<Segment> spread(std::vector<int64_t> sizes, int64_t first, int64_t end) {
   int64_t taken = 0;
   for (const int64_t size : sizes) taken += size;
@@ -33,7 +33,8 @@ std::vector<Segment> spread(std::vector<int64_t> sizes, int64_t first, int64_t e
   return segments;
 }
 
-/// Bytes that tokens decode to at their place: a tokenizer may decode the beginning of a text differently.
+/// Number of bytes that the tokens decode to at their place. A tokenizer may decode the beginning of a text
+/// differently.
 int64_t decoded_size(const TrainingData& data, const Segment& segment) {
   const auto decoded = [&](int64_t begin, int64_t end) {
     const auto count = static_cast<size_t>(end - begin);
@@ -86,11 +87,11 @@ HeldOutPlan plan_held_out(int64_t stream, int64_t wanted, int64_t train_length, 
   for (const int64_t context : {train_length, longest}) plan.contexts.push_back(context);
   std::sort(plan.contexts.begin(), plan.contexts.end());
   plan.contexts.erase(std::unique(plan.contexts.begin(), plan.contexts.end()), plan.contexts.end());
-  // Every group has text of the longest context before it, and at least half of the stream is left for groups.
+  // Every group needs the longest context before it, and at least half of the stream must be left for groups.
   std::erase_if(plan.contexts, [&](int64_t context) { return context < kGroup || context > stream / 2; });
   if (plan.contexts.empty()) return plan;
   const int64_t first = plan.contexts.back();
-  // This many groups make the whole curve cost about as much as two or three evaluations.
+  // With this number of groups the whole curve costs about as much as two or three evaluations.
   const int64_t affordable = std::clamp<int64_t>(2 * plan.tokens / first, 8, 64);
   const int64_t groups = std::min(affordable, (stream - first) / kGroup);
   plan.groups = spread(std::vector<int64_t>(static_cast<size_t>(groups), kGroup), first, stream);
@@ -103,7 +104,7 @@ HeldOut describe(const TrainingData& data, const std::vector<Segment>& blocks) {
   for (const Segment& block : blocks) held_out.block_tokens.push_back(block.size());
   const double factor = bytes_per_decoded(data);
   int64_t begin = 0;
-  size_t next = 0;  // the first block that may reach into the file
+  size_t next = 0;  // the first block that may overlap the file
   for (const TextPart& part : data.valid_parts) {
     const Segment tokens{begin, begin + part.tokens};
     begin = tokens.end;

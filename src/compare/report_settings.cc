@@ -20,7 +20,7 @@ std::string model_text(const TransformerConfig& model) {
   return model.block.dropout > 0 ? text + fmt::format(", dropout {:g}", model.block.dropout) : text;
 }
 
-/// "t5_buckets 32": the values of a field in the models of a method, at all training lengths.
+/// "t5_buckets 32": the values of a field in a method's models at all training lengths.
 std::string field_text(const model::ConfigField& field, const CompareOptions& options, Position method) {
   std::set<std::string> values;
   for (const int64_t length : options.train_lengths) {
@@ -30,7 +30,7 @@ std::string field_text(const model::ConfigField& field, const CompareOptions& op
   return fmt::format("{} {}", field.name, fmt::join(values, " or "));
 }
 
-/// Fields of the models besides their size: those given for all models, and those of a position method.
+/// Fields of the models other than their size: those set for all models, and those of a position method.
 std::string positions_text(const CompareOptions& options, const LanguageModelConfig& model) {
   std::string text = fmt::format("embeddings multiplied by {:g} with every method", model.transformer.embedding.scale);
   const std::set<std::string_view> said = {"layers", "d_model", "heads", "embedding_scale"};
@@ -69,20 +69,20 @@ std::string optimizer_text(const TrainOptions& t) {
 }
 
 std::string evaluation_text(const CompareOptions& options, const HeldOutPlan& plan) {
-  std::string windows = "windows that do not overlap";
-  if (options.stride > 0) windows += fmt::format(", and windows that slide by {}", options.stride);
+  std::string windows = "non-overlapping windows";
+  if (options.stride > 0) windows += fmt::format(", and windows that advance by {}", options.stride);
   if (const auto& interpolation = options.interpolation) {
-    windows += interpolation->dynamic ? ", alibi also with slopes times training length / length"
+    windows += interpolation->dynamic ? ", alibi also with slopes multiplied by training length / length"
                                       : fmt::format(", alibi also with slopes divided by {:g}", interpolation->factor);
   }
-  if (options.one_pass) windows += ", and one pass in which each target sees all the text before it";
+  if (options.one_pass) windows += ", and one pass in which each target sees all preceding text";
   return fmt::format(
-      "{}, over {} held-out tokens in {} blocks, evenly spread over the files; the same targets at every "
+      "{}, over {} held-out tokens in {} blocks, evenly spread over the files; the targets are the same at every "
       "length",
       windows, core::format_integer(plan.tokens), plan.blocks.size());
 }
 
-/// Updates consist of whole blocks, so they may have fewer tokens than was asked for.
+/// An update consists of whole blocks, so it may have fewer tokens than requested.
 std::string training_text(const CompareOptions& options) {
   const TrainOptions& t = options.train;
   const int64_t update = training::blocks_per_update(t) * t.train_length;
@@ -91,14 +91,18 @@ std::string training_text(const CompareOptions& options) {
 }
 
 std::string tuning_text(const std::vector<Tuning>& tunings) {
-  if (tunings.empty()) return "none: the same learning rate for all methods, which may suit some better than others";
+  if (tunings.empty())
+    return "not tuned: all methods use the same learning rate, which may suit some methods better than others";
   std::vector<std::string> parts;
   for (const Tuning& tuning : tunings) {
     parts.push_back(fmt::format("{} {:g}{}", name_of(tuning.method), tuning.best(),
-                                tuning.is_at_an_end() ? " (the last one tried: a rate beyond may be better)" : ""));
+                                tuning.is_at_an_end() ? " (the lowest or highest rate tried, so a rate beyond it "
+                                                        "may be better)"
+                                                      : ""));
   }
-  return fmt::format("learning rates {}: of {:g} the best on text carved out of the training text",
-                     fmt::join(parts, ", "), fmt::join(tunings.front().rates, ", "));
+  return fmt::format(
+      "chosen learning rates: {}; the rates {:g} were tried, and scored on a held-out part of the training text",
+      fmt::join(parts, ", "), fmt::join(tunings.front().rates, ", "));
 }
 
 std::string seeds_text(const CompareOptions& options) {

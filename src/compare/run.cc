@@ -17,7 +17,7 @@
 namespace alibi::comparison {
 namespace {
 
-/// Shares of a run's time, for the estimate of the remaining time.
+/// Shares of the run's time, for the estimate of the remaining time.
 constexpr double kTrainShare = 0.65, kEvaluateShare = 0.31;
 
 class Run {
@@ -68,7 +68,7 @@ class Run {
   std::function<void(int64_t done, int64_t all)> telling(int64_t length, double begun, double share) const;
   void keep_positions(const Evaluation& evaluation);
   void sample();
-  /// Last position of the method, if it has one.
+  /// The method's last position, if positions are limited.
   std::optional<int64_t> end() const { return model::end_of_positions(model_.config().transformer); }
   bool can_run_at(int64_t length) const { return !end() || length <= *end(); }
   std::string why_not() const { return fmt::format("{} positions end at {}", results_.method, *end()); }
@@ -100,7 +100,7 @@ std::vector<LossPoint> loss_curve(const TrainResult& trained) {
   return curve;
 }
 
-/// Takes the numbers of an evaluation, in windows or in one pass.
+/// Copies the numbers of an evaluation in windows or in one pass.
 template <class Evaluated>
 void take(const Evaluated& evaluated, int64_t bytes, EvaluationPoint& point) {
   point.tokens = evaluated.tokens;
@@ -128,7 +128,7 @@ bool Run::train_model() {
     status.train = train_status;
     status.fraction = static_cast<double>(train_status.step) / static_cast<double>(train_status.steps);
     progress_(status, kTrainShare * status.fraction);
-    results_.train_tokens = train_status.tokens;  // should it diverge
+    results_.train_tokens = train_status.tokens;  // recorded now because the training may diverge
     results_.train_seconds = train_status.seconds;
     results_.train_tokens_per_second = static_cast<double>(train_status.tokens) / train_status.seconds;
   };
@@ -154,7 +154,7 @@ bool Run::train_model() {
   model_.save(run.folder);
   run_.trained = true;
   setting_.store.save(run_);
-  training::Checkpoints(run.folder).remove_all();  // the model is all that is needed from here on
+  training::Checkpoints(run.folder).remove_all();  // the checkpoints are not needed any more
   return true;
 }
 
@@ -168,14 +168,14 @@ void Run::leave_gaps() {
   }
 }
 
-/// Numbers of an evaluation that overflowed are NaN.
+/// Sets the numbers of an evaluation that overflowed to NaN.
 void take_nothing(EvaluationPoint& point) {
   point.nll = point.perplexity = point.bits_per_byte = point.tokens_per_second =
       std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Keeps the losses by position of the longest evaluation up to four times the training length, which still has many
-/// windows.
+/// Keeps the losses by position of the longest evaluation that is at most four times the training length, because
+/// longer ones have few windows.
 void Run::keep_positions(const Evaluation& evaluation) {
   if (results_.per_position_length != 0 && evaluation.length > 4 * train_.train_length) return;
   results_.per_position_length = evaluation.length;
@@ -186,7 +186,8 @@ void Run::keep_positions(const Evaluation& evaluation) {
   }
 }
 
-/// Reports the progress of an evaluation that takes `share` of all work, after `begun` of it is done.
+/// Returns a callback that reports the progress of an evaluation that is `share` of all work and starts when `begun` of
+/// it is done.
 std::function<void(int64_t, int64_t)> Run::telling(int64_t length, double begun, double share) const {
   return [=, this](int64_t done, int64_t all) {
     CompareStatus status;
@@ -202,7 +203,7 @@ EvaluationPoint Run::evaluate_in_one_pass(double begun, double share) {
   point.length = setting_.held_out.blocks.back().end;
   point.stride = 1;
   if (!can_run_at(point.length)) {
-    point.gap = fmt::format("{}, one pass over the text goes to {}", why_not(), point.length);
+    point.gap = fmt::format("{}, and one pass over the text needs {} positions", why_not(), point.length);
     return point;
   }
   EvaluateStreamOptions stream_options;
@@ -240,7 +241,7 @@ EvaluationPoint Run::evaluate_at(const Work& work, double begun, double share) {
   return point;
 }
 
-/// The same targets with more and more text before them, until the model overflows.
+/// Evaluates the same targets with more and more context, until the model overflows.
 void Run::evaluate_context(double begun, double share) try {
   const HeldOutPlan& plan = setting_.held_out;
   for (size_t i = 0; i < plan.contexts.size(); ++i) {
@@ -255,7 +256,7 @@ void Run::evaluate_context(double begun, double share) try {
 } catch (const NotFiniteError&) {
 }
 
-/// Maps the attention of the first ALiBi model, at up to four times its training length.
+/// Maps the attention of the first ALiBi model at up to four times its training length.
 void Run::map_attention() {
   if (position_from(results_.method) != Position::alibi || train_.seed != options_.train.seed) return;
   const auto all = static_cast<int64_t>(setting_.data.valid.tokens.size());
@@ -279,7 +280,7 @@ std::vector<Run::Work> Run::works() const {
   return works;
 }
 
-/// Saves each evaluation when it is done, and skips those that are already saved.
+/// Saves each evaluation as soon as it is done, and skips those already saved.
 bool Run::evaluate_all() {
   reset_peak_resident_bytes();
   const std::vector<Work> all = works();
@@ -319,13 +320,13 @@ void Run::sample() try {
     results_.sample_note = why_not();
   }
   if (tokenizer.kind() != "byte") {
-    // The same random draws, up to the training length.
+    // Uses the same random draws and stops at the training length.
     GenerateOptions until_there = generate_options;
     until_there.max_tokens = std::clamp<int64_t>(train_.train_length - prompt_tokens, 0, generate_options.max_tokens);
     const std::string within = model_.generate(results_.sample_prompt, until_there);
     results_.sample_bytes_at_train_length = static_cast<int64_t>(results_.sample_prompt.size() + within.size());
   }
-  int64_t written = 0;  // a token gives one piece at most
+  int64_t written = 0;  // a token completes at most one piece of text
   generate_options.on_text = [&](std::string_view) {
     ++written;
     CompareStatus status;
@@ -346,7 +347,7 @@ ModelRecipe recipe_of(const CompareOptions& options, Position method) {
           .position = method,
           .options = options.model,
           .dropout = options.dropout,
-          .keep_embedding_scale = true,  // methods differ in their positions alone
+          .keep_embedding_scale = true,  // the methods must differ only in their positions
           .tokenizer = options.tokenizer};
 }
 

@@ -11,16 +11,16 @@
 
 namespace alibi::comparison {
 
-/// What all runs share.
+/// Settings and data that all runs share.
 struct RunSetting {
-  const CompareOptions& options;  ///< every length and number in it is settled
+  const CompareOptions& options;  ///< all lengths and counts are final
   const TrainingData& data;
   const HeldOutPlan& held_out;
   int64_t held_out_bytes = 0;
   const RunStore& store;
 };
 
-/// Receives the phase and the share of the run that is done.
+/// Receives the phase and the finished share of the run.
 using RunProgress = std::function<void(CompareStatus status, double fraction_of_run)>;
 
 /// The recipe of the models of one method.
@@ -29,7 +29,7 @@ LanguageModelConfig model_config(const CompareOptions& options, Position method,
                                  const Tokenizer* tokenizer);
 
 /// Continues the run and saves each part as soon as it is done. Returns early, with done = false, if
-/// options.should_stop says so.
+/// options.should_stop returns true.
 StoredRun run_to_end(const RunSetting& setting, const TrainOptions& train, StoredRun run, const RunProgress& progress);
 
 }  // namespace alibi::comparison

@@ -21,8 +21,8 @@ constexpr int64_t kFormat = 1;
 formats::JsonObject read_own(const fs::path& path) {
   formats::JsonObject json = formats::read_json_object(path);
   const int64_t format = json.get_int("format", 1, INT32_MAX);
-  check(format == kFormat, "[compare] {}written by a newer version of alibi: format is {}, expected {}", json.where(),
-        format, kFormat);
+  check(format == kFormat, "[compare] {}format is {}, expected {}; a newer version of alibi wrote this file",
+        json.where(), format, kFormat);
   return json;
 }
 
@@ -42,18 +42,17 @@ void RunStore::open(const formats::OrderedJson& identity, bool overwrite) {
   if (core::path_exists(file)) {
     const std::vector<std::string> different =
         training::differences(identity, read_own(file).object("comparison").raw());
-    check_usage(
-        different.empty(),
-        "[compare] {} holds another comparison: {}. To continue it, give the same text and settings; otherwise choose "
-        "another folder with --out, or replace it with --overwrite",
-        folder_.string(), fmt::join(different, "; "));
+    check_usage(different.empty(),
+                "[compare] {} contains a different comparison: {}. To continue it, give the same text and settings; "
+                "otherwise choose another folder with --out, or replace it with --overwrite",
+                folder_.string(), fmt::join(different, "; "));
     return;
   }
   check_usage(overwrite || !report::holds_report(folder_),
-              "[compare] {} holds a report without its comparison; choose another folder with --out, or "
-              "replace it with --overwrite",
+              "[compare] {} contains a report but not the files of its comparison; choose another folder with "
+              "--out, or replace it with --overwrite",
               folder_.string());
-  forget();  // what is left of a comparison without its compare.json
+  forget();  // remains of a comparison whose compare.json is missing
   formats::write_json(file, {{"format", kFormat}, {"comparison", identity}});
 }
 
@@ -84,7 +83,7 @@ StoredRun RunStore::load(const RunResults& begun) const {
   training::remove_leftovers(path_of(begun));
   if (!core::path_exists(file)) {
     core::make_folder(path_of(begun));
-    save(run);  // the folder is this comparison's from here on
+    save(run);  // from here on the folder belongs to this comparison
     return run;
   }
   const formats::JsonObject json = read_own(file);
@@ -96,7 +95,8 @@ StoredRun RunStore::load(const RunResults& begun) const {
 
 void RunStore::save(const StoredRun& run) const {
   if (!keeps()) return;
-  check(core::path_exists(folder_ / kComparisonFile), "[compare] {} was removed or moved during the comparison",
+  check(core::path_exists(folder_ / kComparisonFile),
+        "[compare] {} was removed or moved during the comparison; restore it and run the command again",
         (folder_ / kComparisonFile).string());
   formats::write_json(
       path_of(run.results) / kRunFile,

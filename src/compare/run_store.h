@@ -1,4 +1,4 @@
-// The folder of a comparison: its settings and the state of each run. A killed comparison continues from it.
+// The folder of a comparison: its settings and the state of each run. An interrupted comparison continues from it.
 #pragma once
 
 #include <cstdint>
@@ -14,31 +14,31 @@
 
 namespace alibi::comparison {
 
-/// A run, and which of its parts are done: first the training, then the evaluations in order.
+/// A run and which of its parts are done: first the training, then the evaluations in order.
 struct StoredRun {
   RunResults results;
-  bool trained = false;  ///< the model lies in the run's folder
+  bool trained = false;  ///< the model is in the run's folder
   bool done = false;
 };
 
 class RunStore {
  public:
-  /// Makes the folder and locks it. With an empty path nothing is saved, and all functions below do nothing.
+  /// Creates the folder and locks it. If the path is empty, nothing is saved and all functions below do nothing.
   explicit RunStore(const std::filesystem::path& folder);
 
-  /// Writes the settings of the comparison. Throws Error if the folder holds another one, and names what differs;
-  /// `overwrite` removes that one first.
+  /// Writes the settings of the comparison. If the folder contains a different comparison, throws an Error that names
+  /// the differences; with `overwrite`, removes that comparison first.
   void open(const formats::OrderedJson& identity, bool overwrite);
 
   bool keeps() const { return !folder_.empty(); }
   /// Folder of a run's model, relative to the folder of the comparison.
   static std::string model_folder(const RunResults& run);
   std::filesystem::path path_of(const RunResults& run) const { return folder_ / model_folder(run); }
-  /// The saved state of the run, or the run as given if it has not begun.
+  /// Returns the saved state of the run, or `begun` if nothing was saved.
   StoredRun load(const RunResults& begun) const;
   void save(const StoredRun& run) const;
 
-  /// A small result that other work depends on, by name; nothing if it was not saved.
+  /// Loads a small named result that later work depends on, or nothing if it was not saved.
   std::optional<formats::JsonObject> load_note(const std::string& name) const;
   void save_note(const std::string& name, const formats::OrderedJson& note) const;
 

@@ -16,10 +16,10 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr double kSeconds = 0.3;  // of one round with one kind of work, if a unit of it is not longer
+constexpr double kSeconds = 0.3;  // minimum duration of one kind of work in a round; the work is at least one unit
 constexpr const char* kNote = "speed";
 
-/// Wall time and processor time for some tokens.
+/// Wall time and processor time for a number of tokens.
 struct Timing {
   double tokens = 0, wall = 0, cpu = 0;
 };
@@ -36,7 +36,7 @@ class Stopwatch {
   std::clock_t cpu_ = std::clock();
 };
 
-/// The work of one method in a round.
+/// One method that takes part in the rounds.
 class Entrant {
  public:
   Entrant(const RunSetting& setting, const RunResults& run, bool all_keys)
@@ -83,7 +83,7 @@ class Entrant {
     std::string name;
     int64_t length = 0;
     bool can_run = true;
-    int64_t tokens = 0;  // of a round, in whole units
+    int64_t tokens = 0;  // tokens per round, in whole units
     std::vector<Timing> rounds = {};
   };
 

@@ -1,4 +1,4 @@
-// How fast the methods train and evaluate, measured in rounds of all methods.
+// Training and evaluation speed of the methods, measured in rounds in which the methods alternate.
 #pragma once
 
 #include <optional>
@@ -8,9 +8,9 @@
 
 namespace alibi::comparison {
 
-/// Speed of the first run of each method: updates at the training length, evaluation there and at the longest length.
-/// Methods whose models skip keys are measured with and without the skip rule. The measurement is saved in the folder
-/// and not repeated for the same methods. Returns nothing if options.should_stop says so.
+/// Measures the speed of the first run of each method: updates and evaluation at the training length, and evaluation at
+/// the longest length. Models that skip keys are measured with and without the skip rule. The result is saved in the
+/// folder and reused for the same methods. Returns nothing if options.should_stop returns true.
 std::optional<std::vector<MethodSpeed>> measure_speed(const RunSetting& setting, const std::vector<RunResults>& runs,
                                                       const RunProgress& progress);
 

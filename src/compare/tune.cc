@@ -13,7 +13,7 @@ namespace {
 
 constexpr int64_t kMostScored = 65536;
 
-/// The loss that training at this rate leads to, or nothing if it was stopped.
+/// Returns the loss after training at this rate, or nothing if it was stopped.
 std::optional<double> trial(const RunSetting& setting, Position method, double rate,
                             const std::function<void(const TrainStatus&)>& on_step) {
   const CompareOptions& options = setting.options;
@@ -52,10 +52,11 @@ Tuning tune(const RunSetting& setting, Position method, const RunProgress& progr
   if (const std::optional<formats::JsonObject> known = setting.store.load_note(note)) {
     check(
         known->has("nll") && known->raw().at("nll").is_array() && known->raw().at("nll").size() <= tuning.rates.size(),
-        "[compare] {}nll is missing or no list, expected up to {} numbers", known->where(), tuning.rates.size());
+        "[compare] {}nll is missing or is not a list, expected a list of up to {} numbers", known->where(),
+        tuning.rates.size());
     for (const formats::Json& value : known->raw().at("nll")) {
-      check(value.is_null() || value.is_number(), "[compare] {}nll holds {}, expected numbers or null", known->where(),
-            value.type_name());
+      check(value.is_null() || value.is_number(), "[compare] {}nll contains {}, expected numbers or null",
+            known->where(), value.type_name());
       tuning.nll.push_back(value.is_null() ? std::numeric_limits<double>::infinity() : value.get<double>());
     }
   }
@@ -70,7 +71,7 @@ Tuning tune(const RunSetting& setting, Position method, const RunProgress& progr
     });
     if (!nll) return tuning;
     tuning.nll.push_back(*nll);
-    setting.store.save_note(note, {{"rates", tuning.rates}, {"nll", tuning.nll}});  // infinity becomes null
+    setting.store.save_note(note, {{"rates", tuning.rates}, {"nll", tuning.nll}});  // infinity is stored as null
   }
   return tuning;
 }

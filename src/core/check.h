@@ -37,7 +37,7 @@ void check_usage(bool condition, fmt::format_string<Args...> format, Args&&... a
 
 namespace alibi {
 
-// All folders use these four without their namespace.
+// These four names are used in every folder without their namespace.
 using core::check;
 using core::check_usage;
 using core::fail;

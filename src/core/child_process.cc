@@ -19,13 +19,13 @@ namespace {
 // Exit codes of the child.
 constexpr int kDone = 0, kNoMemory = 3, kRefused = 4, kFailed = 5;
 
-/// Message of the exception that is being handled.
+/// Exit code for the exception that is being handled.
 int exit_code() {
   try {
     throw;
   } catch (const std::bad_alloc&) {
     return kNoMemory;
-  } catch (const std::system_error&) {  // a thread
+  } catch (const std::system_error&) {  // no thread could be created
     return kRefused;
   } catch (...) {
     return kFailed;
@@ -36,7 +36,7 @@ int exit_code() {
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   if (::getppid() != parent) ::_exit(kFailed);
   for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGTERM}) std::signal(signal, SIG_IGN);
-  // Handles an exception in another thread of the body; abort() would write to standard error.
+  // Handles an exception in another thread of the body without abort(), which would write to standard error.
   std::set_terminate([] { ::_exit(std::current_exception() ? exit_code() : kFailed); });
   try {
     body(channel);
@@ -89,7 +89,7 @@ ChildProcess::ChildProcess(const char* operation, const std::function<void(const
   int ends[2] = {-1, -1};
   const auto check_system = [&](bool ok) {
     if (!ok) {
-      fail("[{}] the system refused a process ({})", operation, std::generic_category().message(errno));
+      fail("[{}] the system refused to create a process ({})", operation, std::generic_category().message(errno));
     }
   };
   check_system(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
@@ -120,9 +120,9 @@ void ChildProcess::fail_ended(const char* when) {
   child_ = -1;
   const int code = waited > 0 && WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   const int signal = waited > 0 && WIFSIGNALED(status) ? WTERMSIG(status) : 0;
-  // The system kills processes by SIGKILL when memory is short, and some libraries call abort().
-  check(code != kNoMemory && signal != SIGKILL && signal != SIGABRT, "[{}] memory ran out {}", operation_, when);
-  check(code != kRefused, "[{}] the system refused a thread {}", operation_, when);
+  // The system kills processes by SIGKILL when memory runs out, and some libraries call abort().
+  check(code != kNoMemory && signal != SIGKILL && signal != SIGABRT, "[{}] out of memory {}", operation_, when);
+  check(code != kRefused, "[{}] the system refused to create a thread {}", operation_, when);
   fail("[{}] the process ended with {} {} {}", operation_, signal != 0 ? "signal" : "exit code",
        signal != 0 ? signal : code, when);
 }

@@ -1,4 +1,4 @@
-// Runs code of other libraries, which may abort when memory is short, in a process of its own.
+// Runs code of other libraries in a separate process, because it may abort when memory runs out.
 #pragma once
 
 #include <sys/types.h>
@@ -25,18 +25,18 @@ class Channel {
   Descriptor socket_;
 };
 
-/// Runs `body` in a child made by fork(), which has one thread and ends when this object or the parent does. The child
-/// ignores signals that a terminal sends to both; the parent handles them.
+/// Runs `body` in a child process made by fork(). The child has one thread, and ends when this object or the parent
+/// ends. It ignores the signals that a terminal sends to both processes; the parent handles them.
 class ChildProcess {
  public:
-  /// `operation` begins the messages of errors. Throws Error if no child can be created.
+  /// Error messages begin with `operation`. Throws Error if the child cannot be created.
   ChildProcess(const char* operation, const std::function<void(const Channel&)>& body);
   ~ChildProcess();
   ChildProcess(const ChildProcess&) = delete;
   ChildProcess& operator=(const ChildProcess&) = delete;
 
   const Channel& channel() const { return *channel_; }
-  /// Call this if the child ended too early: waits for its end and throws Error with the reason, followed by `when`,
+  /// Call this if the child ended too early. Waits for its end and throws Error with the reason, followed by `when`,
   /// e.g. "while it worked".
   [[noreturn]] void fail_ended(const char* when);
 

@@ -1,4 +1,4 @@
-// File descriptors, for the code of this folder.
+// File descriptors, for use inside this folder.
 #pragma once
 
 #include <fcntl.h>
@@ -15,13 +15,13 @@
 
 namespace alibi::core {
 
-/// Throws Error with the path and the reason. `ok` is the result of a system call. It is evaluated before errno is read
-/// here; as an argument of check() it might not be.
+/// Throws Error with the path and the reason if `ok`, the result of a system call, is false. `ok` is evaluated before
+/// errno is read here. As an argument of check() it might be evaluated later.
 inline void check_call(bool ok, const char* operation, const std::filesystem::path& path) {
   if (!ok) fail("[{}] {}: {}", operation, path.string(), std::generic_category().message(errno));
 }
 
-/// A file descriptor that closes itself.
+/// A file descriptor that is closed in the destructor.
 class Descriptor {
  public:
   Descriptor() = default;
@@ -40,14 +40,14 @@ class Descriptor {
   int descriptor_ = -1;
 };
 
-/// Whether the path leads to the file of the descriptor, or, if that is -1, to nothing.
+/// Whether the path refers to the file of the descriptor. If the descriptor is -1: whether the path refers to nothing.
 bool leads_to(const std::filesystem::path& path, int descriptor);
 
 /// "a FIFO", for messages.
 const char* kind_of(mode_t mode);
 
-/// Opens a regular file for reading and returns its size. Throws Error for any other kind of file, without waiting for
-/// a writer.
+/// Opens a regular file for reading and returns its size. Throws Error for any other kind of file. It never waits for
+/// the writer of a FIFO.
 std::pair<Descriptor, size_t> open_regular(const std::filesystem::path& path);
 
 }  // namespace alibi::core

@@ -12,13 +12,14 @@ PerDevice<DeviceMemory>& device_memories() {
 const DeviceMemory& device_memory(Device device) {
   const DeviceMemory* const memory = device_memories().of(device);
   check(memory != nullptr,
-        "[tensor] this build of alibi has no device '{}': configure it with -DALIBI_CUDA=ON, or use 'cpu'",
+        "[tensor] this build of alibi has no device '{}'; configure it with -DALIBI_CUDA=ON, or use 'cpu'",
         name_of(device));
   return *memory;
 }
 
 void check_same_device(const char* operation, const Tensor& a, const Tensor& b) {
-  check(a.device() == b.device(), "[{}] a tensor lies on '{}' and another on '{}'; copy with to(Device)", operation,
+  check(a.device() == b.device(),
+        "[{}] one tensor is on '{}' and another on '{}', expected the same device; copy one with to(Device)", operation,
         name_of(a.device()), name_of(b.device()));
 }
 

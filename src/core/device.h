@@ -1,5 +1,5 @@
-// Memory of devices other than the CPU. nn/operators.h and attention/kernel.h have the tables of their operators and
-// kernels.
+// Memory of devices other than the CPU. The tables of operators and kernels per device are in nn/operators.h and
+// attention/kernel.h.
 #pragma once
 
 #include <array>
@@ -16,7 +16,7 @@ class DeviceMemory {
  public:
   virtual ~DeviceMemory() = default;
 
-  /// As allocate() of core/memory.h.
+  /// Like allocate() in core/memory.h.
   virtual std::shared_ptr<void> allocate(size_t bytes, bool zeros) const = 0;
   virtual void copy_from_cpu(void* to, const void* from, size_t bytes) const = 0;
   virtual void copy_to_cpu(void* to, const void* from, size_t bytes) const = 0;
@@ -27,12 +27,12 @@ class DeviceMemory {
   virtual void order(void* /*first*/, void* /*second*/) const {}
 };
 
-/// One entry per device, valid while it is registered, or null.
+/// One entry per device, or null. The entry must stay valid while it is registered.
 template <class T>
 class PerDevice {
  public:
   PerDevice() = default;
-  /// What the build has for CUDA.
+  /// `cuda` is the entry of this build for CUDA.
   explicit PerDevice(const T* cuda) { set(Device::cuda, cuda); }
 
   /// Returns the previous entry.
@@ -40,17 +40,17 @@ class PerDevice {
   const T* of(Device device) const { return of_[static_cast<size_t>(device)].load(); }
 
  private:
-  std::array<std::atomic<const T*>, 2> of_{};  // Device::cuda is the last
+  std::array<std::atomic<const T*>, 2> of_{};  // Device::cuda is the last device
 };
 
-/// The memory of a device in this build; the CPU has none.
+/// The memory of each device in this build. The CPU has no entry.
 PerDevice<DeviceMemory>& device_memories();
-/// CUDA's (core/cuda/); null in a build without.
+/// CUDA's memory (core/cuda/), or null in a build without CUDA.
 const DeviceMemory* cuda_memory();
-/// Throws Error if this build lacks the device.
+/// Returns the memory of the device. Throws Error if this build does not support the device.
 const DeviceMemory& device_memory(Device device);
 
-/// Throws Error if they are on different devices.
+/// Throws Error if the tensors are on different devices.
 void check_same_device(const char* operation, const Tensor& a, const Tensor& b);
 
 }  // namespace alibi::core

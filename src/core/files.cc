@@ -20,7 +20,7 @@ namespace {
 
 namespace fs = std::filesystem;
 
-/// Status of the file that a path leads to; nothing if there is none.
+/// Status of the file that a path refers to, or nothing if it does not exist.
 std::optional<struct stat> status_of(const fs::path& path, const char* operation) {
   struct stat info {};
   if (::stat(path.c_str(), &info) == 0) return info;
@@ -32,7 +32,7 @@ fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.
 
 void sync_folder(const fs::path& folder) {
   const Descriptor descriptor(::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC));
-  if (descriptor.get() >= 0) ::fsync(descriptor.get());  // not every file system can
+  if (descriptor.get() >= 0) ::fsync(descriptor.get());  // some file systems cannot sync; that is not an error
 }
 
 void write_all(int descriptor, std::string_view content, const fs::path& path) {
@@ -44,13 +44,14 @@ void write_all(int descriptor, std::string_view content, const fs::path& path) {
   }
 }
 
-/// The entries of these folders look like links, but reading one gives a description of the open file, not its path.
+/// The entries of these folders look like links, but reading a link returns a description of the open file instead of
+/// its path.
 bool is_in_proc(const fs::path& path) {
   struct statfs info {};
   return ::statfs(folder_of(path).c_str(), &info) == 0 && info.f_type == PROC_SUPER_MAGIC;
 }
 
-/// The number at the end of /dev/fd/1 and the like.
+/// The descriptor number at the end of a path such as /dev/fd/1.
 std::optional<int> named_descriptor(const fs::path& path) {
   const std::string name = path.lexically_normal().string();
   if (name == "/dev/stdin") return STDIN_FILENO;
@@ -67,30 +68,31 @@ std::optional<int> named_descriptor(const fs::path& path) {
   return std::nullopt;
 }
 
-/// Where a path leads.
+/// The file that a path refers to, after links.
 struct Target {
   fs::path path;
-  std::optional<int> descriptor;    ///< an open file
-  std::optional<struct stat> info;  ///< nothing: it is not there yet
-  /// Written beside and renamed.
+  std::optional<int> descriptor;    ///< set if the path names an open file
+  std::optional<struct stat> info;  ///< nothing if the file does not exist yet
+  /// Whether the file is replaced by renaming a temporary file.
   bool is_replaced() const { return !descriptor && (!info || (S_ISREG(info->st_mode) && !is_in_proc(path))); }
 };
 
-/// Follows the links at the end of the path one by one; the last one may lead to a file that does not exist.
+/// Follows the links at the end of the path one by one. The last one may point to a file that does not exist.
 Target target_of(const fs::path& path, const char* operation) {
-  constexpr int most = 40;  // the limit of the system
+  constexpr int most = 40;  // the system's limit
   fs::path at = path.has_filename() ? path : path.parent_path();
   for (int links = 0;; ++links) {
     if (const std::optional<int> descriptor = named_descriptor(at)) return {at, descriptor, std::nullopt};
     std::error_code error;
     const fs::path next = is_in_proc(at) ? fs::path() : fs::read_symlink(at, error);
     if (error || next.empty()) return {at, std::nullopt, status_of(at, operation)};
-    check(links < most, "[{}] {}: too many links: they go round", operation, path.string());
+    check(links < most, "[{}] {}: the path goes through more than 40 links, probably in a circle", operation,
+          path.string());
     at = at.parent_path() / next;
   }
 }
 
-/// For messages.
+/// The path as messages show it.
 std::string shown(const fs::path& path, const Target& target) {
   if (target.descriptor == STDOUT_FILENO) return "standard output";
   if (target.descriptor == STDERR_FILENO) return "standard error";
@@ -100,7 +102,7 @@ std::string shown(const fs::path& path, const Target& target) {
 Descriptor connect_to(const fs::path& path) {
   sockaddr_un address{};
   address.sun_family = AF_UNIX;
-  check(path.native().size() < sizeof address.sun_path, "[write] {}: too long a path for a socket", path.string());
+  check(path.native().size() < sizeof address.sun_path, "[write] {}: the path is too long for a socket", path.string());
   std::memcpy(address.sun_path, path.c_str(), path.native().size());
   Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
   check_call(socket.get() >= 0, "write", path);
@@ -108,7 +110,7 @@ Descriptor connect_to(const fs::path& path) {
   return socket;
 }
 
-/// Files that are written in place. A FIFO waits for its reader.
+/// Opens files that are written in place. Opening a FIFO waits for its reader.
 Descriptor open_as_it_is(const Target& target) {
   if (target.info && S_ISSOCK(target.info->st_mode)) return connect_to(target.path);
   Descriptor opened(target.descriptor ? ::fcntl(*target.descriptor, F_DUPFD_CLOEXEC, 0)
@@ -117,7 +119,7 @@ Descriptor open_as_it_is(const Target& target) {
   return opened;
 }
 
-/// A name beside the target that is_left_by_write_file() knows.
+/// A name in the same folder that is_left_by_write_file() recognizes.
 fs::path name_beside(const fs::path& path) {
   static std::atomic<uint64_t> counter{0};
   const std::string end = fmt::format(".{}.{}.part", ::getpid(), counter.fetch_add(1));
@@ -125,25 +127,26 @@ fs::path name_beside(const fs::path& path) {
   return path.parent_path() / (name.substr(0, NAME_MAX - std::min<size_t>(end.size(), NAME_MAX)) + end);
 }
 
-/// A new file gets the permissions of the old one.
+/// Gives the new file the permissions of the old one.
 void keep_permissions(int descriptor, const struct stat& old, const fs::path& path) {
   struct stat now {};
   check_call(::fstat(descriptor, &now) == 0, "write", path);
-  // Only root can change the owner; other users may be able to change the group.
+  // Only root can change the owner. Other users may be able to change the group.
   if ((now.st_uid != old.st_uid || now.st_gid != old.st_gid) && ::fchown(descriptor, old.st_uid, old.st_gid) != 0 &&
       now.st_gid != old.st_gid) {
     [[maybe_unused]] const int ignored = ::fchown(descriptor, static_cast<uid_t>(-1), old.st_gid);
   }
-  // If a file of our own cannot be changed, the file system has no permissions.
+  // If changing the permissions of our own file fails, the file system does not have permissions.
   check_call(::fchmod(descriptor, old.st_mode & 0777) == 0 || errno == EPERM || errno == ENOTSUP, "write", path);
 }
 
-/// A file that is to become the target.
+/// A temporary file that is renamed to the target at the end.
 class FileBeside {
  public:
   FileBeside(const Target& target, const fs::path& path) : target_(target), beside_(name_beside(target.path)) {
     if (target.info) check_call(::access(target.path.c_str(), W_OK) == 0, "write", path);
-    const mode_t mode = target.info ? target.info->st_mode & 0777 : 0666;  // never readable by more users
+    const mode_t mode = target.info ? target.info->st_mode & 0777
+                                    : 0666;  // at no time may more users read the new file than the old one
     file_ = Descriptor(::open(beside_.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, mode));
     check_call(file_.get() >= 0, "write", path);
     is_there_ = true;
@@ -176,7 +179,7 @@ void check_no_folder(const fs::path& path, const Target& target) {
         "[write] {}: is a folder, expected the name of a file", path.string());
 }
 
-/// `wanted` is the path that the caller gave.
+/// `wanted` is the path given by the caller.
 void make_folders(const fs::path& path, const fs::path& wanted) {
   const Target target = target_of(path, "folder");
   check(!target.descriptor, "[folder] {}: is an open file, expected a folder", wanted.string());
@@ -215,7 +218,7 @@ const char* kind_of(mode_t mode) {
     case S_IFBLK:
       return "a device";
     default:
-      return "something else";
+      return "a file of an unknown kind";
   }
 }
 
@@ -225,7 +228,7 @@ std::pair<Descriptor, size_t> open_regular(const fs::path& path) {
   };
   struct stat info {};
   check_call(::stat(path.c_str(), &info) == 0, "read", path);
-  check_regular(info);  // before it is opened, which devices may notice
+  check_regular(info);  // checked before opening, because opening a device may have an effect
   Descriptor file(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY));
   check_call(file.get() >= 0, "read", path);
   check_call(::fstat(file.get(), &info) == 0, "read", path);
@@ -244,7 +247,7 @@ std::string read_file(const fs::path& path, size_t most) {
   const auto [file, size] = open_regular(path);
   check(size <= most, "[read] {}: has {} bytes, expected at most {}", path.string(), size, most);
   std::string content(size, '\0');
-  // Reads one byte more than expected, to find the end.
+  // Reads one byte more than expected to detect the end.
   char more = 0;
   for (size_t at = 0;;) {
     const bool whole = at == size;
@@ -252,9 +255,9 @@ std::string read_file(const fs::path& path, size_t most) {
     if (got < 0 && errno == EINTR) continue;
     check_call(got >= 0, "read", path);
     if (whole && got == 0) return content;
-    check(got > 0, "[read] {}: it has become smaller while it was read: {} bytes, {} before", path.string(), at, size);
-    check(!whole, "[read] {}: it has more than the {} bytes that it should have: it grows while it is read",
-          path.string(), size);
+    check(got > 0, "[read] {}: has {} bytes now, expected {}: the file was truncated during the read", path.string(),
+          at, size);
+    check(!whole, "[read] {}: has more than the expected {} bytes: the file grew during the read", path.string(), size);
     at += static_cast<size_t>(got);
   }
 }
@@ -278,7 +281,7 @@ void write_file_with_header(
   check_no_folder(path, target);
   const std::string name = shown(path, target);
   if (!target.is_replaced()) {
-    check(header_size == 0, "[write] {}: is not a regular file; expected one, because its beginning is written last",
+    check(header_size == 0, "[write] {}: is not a regular file; expected one, because the header is written last",
           name);
     const Descriptor opened = open_as_it_is(target);
     write([&](std::string_view part) { write_all(opened.get(), part, name); });
@@ -288,7 +291,7 @@ void write_file_with_header(
   const auto append = [&](std::string_view part) { write_all(file.descriptor(), part, path); };
   append(std::string(header_size, '\0'));
   const std::string header = write(append);
-  check(header.size() == header_size, "[write] {}: a header of {} bytes, expected {}", name, header.size(),
+  check(header.size() == header_size, "[write] {}: the header has {} bytes, expected {}", name, header.size(),
         header_size);
   check_call(::lseek(file.descriptor(), 0, SEEK_SET) == 0, "write", path);
   append(header);
@@ -301,7 +304,8 @@ void check_output_file(const fs::path& path) {
   if (target.descriptor) {
     const int flags = ::fcntl(*target.descriptor, F_GETFL);
     check_call(flags >= 0, "write", shown(path, target));
-    check((flags & O_ACCMODE) != O_RDONLY, "[write] {}: is closed, or open for reading only", shown(path, target));
+    check((flags & O_ACCMODE) != O_RDONLY,
+          "[write] {}: is closed or open only for reading, expected a file open for writing", shown(path, target));
     return;
   }
   if (target.is_replaced()) make_folder(folder_of(target.path));
@@ -343,7 +347,7 @@ void rename_synced(const fs::path& from, const fs::path& to) {
 }
 
 bool is_left_by_write_file(const fs::path& name) {
-  // NAME.process.number.part
+  // The names have the form NAME.process.number.part.
   fs::path rest = name.filename();
   if (rest.extension() != ".part") return false;
   rest = rest.stem();

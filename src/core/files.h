@@ -1,4 +1,4 @@
-// Files, read whole or mapped, written atomically or piece by piece; and folders.
+// Reading, mapping, appending to and atomically writing files; and folders.
 #pragma once
 
 #include <cstddef>
@@ -12,44 +12,46 @@
 
 namespace alibi::core {
 
-/// Whether something is there, and whether it is a folder; links are followed. Throw Error with the path and the reason
-/// if this cannot be determined: links in a circle, or a folder without permission.
+/// Whether the path exists, and whether it is a folder. Links are followed. Both throw Error with the path and the
+/// reason if this cannot be determined because of circular links or missing permissions.
 bool path_exists(const std::filesystem::path& path);
 bool is_folder(const std::filesystem::path& path);
 
-/// Reads a regular file. Throws Error with the path and the reason, also if it has more than `most` bytes, if its size
-/// changes during the read, or if it is not a regular file: a FIFO would block, and a device might never end.
+/// Reads a regular file. Throws Error with the path and the reason if reading fails, if the file has more than `most`
+/// bytes, if its size changes during the read, or if it is not a regular file (a FIFO would block, and a device might
+/// never end).
 std::string read_file(const std::filesystem::path& path, size_t most = SIZE_MAX);
 
-/// Writes a file in the way that its kind needs. Links are followed, also to a target that does not exist yet. A
-/// regular or new file is written to a temporary file beside it, synced and renamed, with the old permissions, so a
-/// crash leaves either the old or the new file. Devices, FIFOs, sockets and open files (/dev/stdout, /dev/fd/3) are
-/// written in place. `write` is called once with an append function. Throws Error with the path and the reason.
+/// Writes a file. Links are followed, even to a target that does not exist yet. A regular or new file is written to a
+/// temporary file in the same folder, synced and renamed, and keeps its permissions, so after a crash either the old or
+/// the new file is there. Devices, FIFOs, sockets and open files (/dev/stdout, /dev/fd/3) are written in place. `write`
+/// is called once with an append function. Throws Error with the path and the reason.
 void write_file(const std::filesystem::path& path, std::string_view content);
 void write_file(const std::filesystem::path& path,
                 const std::function<void(const std::function<void(std::string_view)>& append)>& write);
 
-/// The same with a header that is known only at the end: `header_size` bytes are reserved, and the result of `write`,
-/// of that size, is written there. Throws Error for files that are written in place, because they cannot be rewound.
+/// Like write_file(), for a file whose header is known only at the end. `header_size` bytes are reserved at its
+/// beginning. `write` returns the header, which must have this size. Throws Error for files that are written in place,
+/// because they cannot be rewound.
 void write_file_with_header(
     const std::filesystem::path& path, size_t header_size,
     const std::function<std::string(const std::function<void(std::string_view)>& append)>& write);
 
-/// Throws Error if write_file() could not write there, as far as this can be determined without opening the file.
-/// Creates the parent folders.
+/// Throws Error if write_file() could not write to this path, as far as this can be determined without opening the
+/// file. Creates the parent folders.
 void check_output_file(const std::filesystem::path& path);
 
-/// The number of the open file that a path or a link names: 1 for /dev/stdout and /dev/fd/1.
+/// The descriptor of the open file that a path or a link names: 1 for /dev/stdout and /dev/fd/1.
 std::optional<int> descriptor_of(const std::filesystem::path& path);
 
-/// Creates a folder and its parents; for a link, its target. Throws Error if the folder cannot be created or written
-/// to.
+/// Creates a folder and its parents. For a link, creates its target. Throws Error if the folder cannot be created or is
+/// not writable.
 void make_folder(const std::filesystem::path& path);
 
-/// A file to append to; each piece is written at once. Throws Error with the path and the reason.
+/// A file to append to. Each piece is written immediately. Throws Error with the path and the reason.
 class AppendFile {
  public:
-  /// Existing content stays.
+  /// Keeps existing content.
   explicit AppendFile(const std::filesystem::path& path);
   ~AppendFile();
   AppendFile(const AppendFile&) = delete;
@@ -57,9 +59,9 @@ class AppendFile {
 
   void append(std::string_view content);
   void sync();
-  /// Whether the path still leads to this file; it may have been removed or moved.
+  /// Whether the path still refers to this file. It may have been removed or moved.
   bool is_in_place() const;
-  /// Reads the whole file, also if it was removed.
+  /// Reads the whole file, even if it was removed from its folder.
   std::string content() const;
 
  private:
@@ -67,21 +69,21 @@ class AppendFile {
   int descriptor_;
 };
 
-/// Renames a file or folder to an unused name, and syncs its parent folder.
+/// Renames a file or folder to an unused name and syncs the parent folder.
 void rename_synced(const std::filesystem::path& from, const std::filesystem::path& to);
 
-/// Whether this is the name of a temporary file that an interrupted write_file() left.
+/// Whether this is the name of a temporary file of an interrupted write_file().
 bool is_left_by_write_file(const std::filesystem::path& name);
 
-/// Locks a folder for this process, until the process ends. Throws Error if another process has the lock. On file
-/// systems without locks it has no effect.
+/// Locks a folder until the object is destroyed or the process ends. Throws Error if another process holds the lock. It
+/// has no effect on file systems without locks.
 class FolderLock {
  public:
   explicit FolderLock(const std::filesystem::path& folder);
   ~FolderLock();
   FolderLock(const FolderLock&) = delete;
   FolderLock& operator=(const FolderLock&) = delete;
-  /// Whether the path still leads to this folder; it may have been removed or moved.
+  /// Whether the path still refers to this folder. It may have been removed or moved.
   bool is_in_place() const;
 
  private:
@@ -89,9 +91,9 @@ class FolderLock {
   int descriptor_;
 };
 
-/// A read-only memory map of a regular file. If the file becomes smaller while it is mapped, the missing part reads as
-/// zeros: the first map installs a handler of SIGBUS, which passes other faults to the previous handler. Call
-/// check_mapped() before you rely on data from the map.
+/// A read-only memory map of a regular file. If the file is truncated while it is mapped, the missing part reads as
+/// zeros: the first map installs a SIGBUS handler, which passes other faults to the previous handler. Call
+/// check_mapped() before relying on data from the map.
 class MappedFile {
  public:
   MappedFile() = default;
@@ -102,13 +104,13 @@ class MappedFile {
   std::span<const std::byte> bytes() const { return {static_cast<const std::byte*>(data_), size_}; }
 
  private:
-  struct MappedRange* range_ = nullptr;  // the entry for the handler
+  struct MappedRange* range_ = nullptr;  // entry for the signal handler
   void* data_ = nullptr;
   size_t size_ = 0;
 };
 
-/// Throws Error if `data` is in a MappedFile whose file has become smaller. Any other address is accepted. May be
-/// called from any thread while the map exists; costs a system call.
+/// Throws Error if `data` is in a MappedFile whose file was truncated. Accepts any other address. It may be called from
+/// any thread while the map exists, and costs one system call.
 void check_mapped(const void* data);
 
 }  // namespace alibi::core

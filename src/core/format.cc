@@ -11,11 +11,11 @@ namespace alibi::core {
 
 namespace {
 
-/// Three significant digits with a unit; `step` is the factor from one unit to the next.
+/// Formats three significant digits with a unit. `step` is the factor from one unit to the next.
 template <size_t N>
 std::string scaled(double value, double step, const std::array<std::string_view, N>& units) {
   size_t unit = 0;
-  // 999.5 would round to 1000; 1.00 of the next unit is easier to read.
+  // 999.5 would be rounded to 1000. "1.00" of the next unit is easier to read.
   while (std::abs(value) >= std::min(step, 999.5) && unit + 1 < N) {
     value /= step;
     ++unit;
@@ -45,7 +45,7 @@ std::string format_count(double value) {
   if (!std::isfinite(value)) return "?";
   static constexpr std::array<std::string_view, 5> units = {"", "k", "M", "G", "T"};
   if (std::abs(value) >= 999.5e12) return fmt::format("{:.2e}", value);
-  // Small numbers with a fraction keep it: "0.25", "3.5".
+  // A small number keeps its fraction: "0.25", "3.5".
   if (value != std::round(value) && std::abs(value) < 99.95) return fmt::format("{:.3g}", value);
   return scaled(value, 1000, units);
 }

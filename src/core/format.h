@@ -1,4 +1,4 @@
-// Formats numbers for people.
+// Formats numbers for display.
 #pragma once
 
 #include <cstdint>
@@ -20,8 +20,8 @@ std::string format_perplexity(double value);
 std::string format_decimal(double value, int decimals);
 /// Bits per byte: "1.8789".
 std::string format_bits(double value);
-/// A share as a percentage without its sign, "4.4", "44", "1.2e+09"; "-" if not finite. `sign`: "+4.4", and always one
-/// decimal.
+/// A share as a percentage without the % sign: "4.4", "44", "1.2e+09"; "-" if not finite. With `sign`: "+4.4", always
+/// with one decimal.
 std::string format_percent(double share, bool sign = false);
 /// Ratio to the training length: "8", "1.25".
 std::string format_multiple(int64_t length, int64_t train_length);

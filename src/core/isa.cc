@@ -16,7 +16,7 @@ namespace alibi {
 namespace {
 
 #if defined(ALIBI_EMULATE_AMX)
-constexpr bool amx_emulated = true;  // attention/amx_emulated.h
+constexpr bool amx_emulated = true;  // see attention/amx_emulated.h
 #else
 constexpr bool amx_emulated = false;
 #endif
@@ -30,7 +30,7 @@ bool amx_allowed() {
   return syscall(SYS_arch_prctl, arch_req_xcomp_perm, xfeature_xtiledata) == 0;
 }
 
-/// CPUID leaf 7, with bits that __builtin_cpu_supports of older compilers lacks.
+/// CPUID leaf 7, for bits that __builtin_cpu_supports of older compilers does not know.
 bool cpuid_7(uint32_t subleaf, char reg, int bit) {
   uint32_t a = 7, b = 0, c = subleaf, d = 0;
   __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
@@ -62,10 +62,11 @@ std::optional<Isa> read_limit() {
   for (const Isa candidate : all_isas) {
     if (std::string(name_of(candidate)) != name) continue;
     static const Isa offered = detect();
-    check_usage(candidate <= offered, "[isa] ALIBI_ISA={}, but this CPU offers {} at most", name, name_of(offered));
+    check_usage(candidate <= offered, "[isa] ALIBI_ISA is {}, expected at most {}, which is what this CPU supports",
+                name, name_of(offered));
     return candidate;
   }
-  fail_usage("[isa] ALIBI_ISA={}, expected scalar, avx2, avx512, avx512_bf16 or amx", name);
+  fail_usage("[isa] ALIBI_ISA is '{}', expected scalar, avx2, avx512, avx512_bf16 or amx", name);
 }
 
 std::atomic<int> chosen_isa{-1};
@@ -73,7 +74,7 @@ std::atomic<int> chosen_isa{-1};
 void follow(Isa chosen) {
   int64_t disabled = 0;
 #if defined(__x86_64__)
-  // The better a target, the lower its bit: newer versions of Highway know more of them.
+  // Highway gives better targets lower bits, and newer versions of Highway have more targets.
   if (chosen < Isa::avx512_bf16) disabled |= HWY_AVX3_DL - 1;
   if (chosen < Isa::avx512) disabled |= HWY_AVX2 - 1;
   if (chosen < Isa::avx2) disabled |= HWY_AVX2 | HWY_SSE4 | HWY_SSSE3;
@@ -112,7 +113,7 @@ Isa best_isa() {
 Isa isa() {
   const int chosen = chosen_isa.load();
   if (chosen >= 0) return static_cast<Isa>(chosen);
-  static std::once_flag first_use;  // set by the first thread
+  static std::once_flag first_use;  // the first thread sets it
   std::call_once(first_use, [] {
     if (chosen_isa.load() < 0) set_isa(best_isa());
   });
@@ -120,7 +121,7 @@ Isa isa() {
 }
 
 void set_isa(Isa isa) {
-  check(isa <= best_isa(), "[isa] {} asked for, but {} offers {} at most", name_of(isa),
+  check(isa <= best_isa(), "[isa] the requested instruction set is {}, but {} allows at most {}", name_of(isa),
         core::isa_limit() ? "ALIBI_ISA" : "this CPU", name_of(best_isa()));
   follow(isa);
   chosen_isa.store(static_cast<int>(isa));

@@ -11,8 +11,8 @@
 
 namespace alibi::core {
 
-/// The instruction set that the environment variable ALIBI_ISA names, a limit for the whole process, including other
-/// libraries. Throws Error if it is not an instruction set, or if this CPU lacks it.
+/// The instruction set that the environment variable ALIBI_ISA names. It limits the whole process, including other
+/// libraries. Throws Error if the name is invalid or the CPU does not support it.
 std::optional<Isa> isa_limit();
 
 /// Cheap after the first call.

@@ -1,4 +1,4 @@
-// Memory maps that survive a file that becomes smaller: missing pages are replaced by zeros, and the map is marked.
+// Memory maps that survive the truncation of their file: missing pages are replaced by zeros, and the map is marked.
 #include <sys/mman.h>
 
 #include <atomic>
@@ -12,13 +12,14 @@ namespace alibi::core {
 
 /// An entry for one map. Entries are reused and never freed, because a signal handler may read them.
 struct MappedRange {
-  // Written under the lock. The handler reads them and accepts them if the version is even and unchanged.
+  // Written under the lock. The handler accepts the fields below if the version is even and the same before and after
+  // it reads them.
   std::atomic<uint64_t> version{0};
   std::atomic<uintptr_t> begin{0}, end{0};
-  std::atomic<bool> torn{false};  // pages were replaced
-  MappedRange* next = nullptr;    // constant once the entry is in the list
+  std::atomic<bool> torn{false};  // some pages were replaced
+  MappedRange* next = nullptr;    // constant after the entry was added to the list
 
-  // Under the lock.
+  // Protected by the lock.
   bool used = false;
   Descriptor file;
   std::filesystem::path path;
@@ -39,8 +40,8 @@ void set(MappedRange& range, uintptr_t begin, uintptr_t end) {
 }
 
 /// Replaces the rest of a map by zeros, from the page of `address` on. Returns false if the address is in none of our
-/// maps. Called by the handler, so it uses only atomics and system calls. The range of a map does not change while the
-/// map is read.
+/// maps. The handler calls this, so it uses only atomics and system calls. The range of a map does not change while the
+/// map is in use.
 bool replace(uintptr_t address) {
   for (MappedRange* range = ranges; range != nullptr; range = range->next) {
     const uint64_t version = range->version;
@@ -56,17 +57,17 @@ bool replace(uintptr_t address) {
 
 void on_bus_error(int signal, siginfo_t* info, void* context) {
   const int saved = errno;
-  // Not positive if another process sent the signal.
+  // si_code is not positive if another process sent the signal.
   const bool ours = info->si_code > 0 && replace(reinterpret_cast<uintptr_t>(info->si_addr));
   errno = saved;
   if (ours) return;
   if ((previous.sa_flags & SA_SIGINFO) != 0) return previous.sa_sigaction(signal, info, context);
   if (previous.sa_handler != SIG_DFL && previous.sa_handler != SIG_IGN) return previous.sa_handler(signal);
   ::sigaction(signal, &previous, nullptr);
-  if (previous.sa_handler == SIG_DFL) ::raise(signal);  // is delivered when this handler returns
+  if (previous.sa_handler == SIG_DFL) ::raise(signal);  // delivered when this handler returns
 }
 
-/// Under the lock.
+/// The caller holds the lock.
 void install_handler() {
   static bool installed = false;
   if (std::exchange(installed, true)) return;
@@ -78,7 +79,7 @@ void install_handler() {
   ::sigaction(SIGBUS, &action, &previous);
 }
 
-/// Under the lock.
+/// The caller holds the lock.
 MappedRange& free_range() {
   for (MappedRange* range = ranges; range != nullptr; range = range->next) {
     if (!range->used) return *range;
@@ -140,9 +141,9 @@ void check_mapped(const void* data) {
     struct stat info {};
     check_call(::fstat(range->file.get(), &info) == 0, "read", range->path);
     const auto size = static_cast<size_t>(info.st_size);
-    check(size >= end - begin, "[read] {}: it has become smaller while it was read: {} bytes, {} before",
+    check(size >= end - begin, "[read] {}: has {} bytes now, expected {}: the file was truncated while it was in use",
           range->path.string(), size, end - begin);
-    check(!range->torn, "[read] {}: a part of it could not be read: it changed meanwhile, or its disk fails",
+    check(!range->torn, "[read] {}: a part could not be read: the file changed or its disk has a fault",
           range->path.string());
   }
 }

@@ -28,8 +28,8 @@ namespace {
 std::atomic<int64_t> alive{0};
 std::atomic<int64_t> peak{0};
 
-/// With pages of 4 KiB, large tensors that are read rarely (a key/value cache, weights) cost more time in page tables
-/// than in memory. This is a hint, which may fail.
+/// With pages of 4 KiB, page tables cost more time than the memory itself for large tensors that are read rarely (a
+/// key/value cache, weights). This hint to the system may fail.
 void ask_for_huge_pages(void* memory, size_t bytes) {
 #if defined(__linux__)
   constexpr size_t huge = size_t{1} << 21;
@@ -42,7 +42,7 @@ void ask_for_huge_pages(void* memory, size_t bytes) {
 #endif
 }
 
-/// The address from malloc.
+/// `address` is the address from malloc.
 struct Block {
   void* base = nullptr;
   size_t size = 0;
@@ -56,7 +56,7 @@ struct Block {
 #endif
 #endif
 
-/// Freed large blocks, kept while a KeepMemory exists.
+/// Large blocks that were freed, kept while a KeepMemory exists.
 class Kept {
  public:
   void enter() {
@@ -69,8 +69,8 @@ class Kept {
     if (--keepers_ == 0) drop_until(0);
   }
 
-  /// Returns a kept block of this size or up to twice as large; otherwise frees blocks to make room for a new one and
-  /// returns null.
+  /// Returns a kept block of this size or up to twice as large. If there is none, frees blocks to make room for a new
+  /// one and returns null.
   Block take(size_t size) {
     if (size < least || keepers_.load() == 0) return {};
     const std::lock_guard lock(mutex_);
@@ -93,7 +93,7 @@ class Kept {
 
   /// Returns false if the block must be freed.
   bool put(Block block) {
-#ifdef ALIBI_WATCHED_MEMORY  // sanitizers need freed memory to be freed
+#ifdef ALIBI_WATCHED_MEMORY  // sanitizers must see that freed memory is freed
     return false;
 #endif
     if (block.size < least || keepers_.load() == 0) return false;
@@ -108,7 +108,7 @@ class Kept {
     return true;
   }
 
-  /// Frees the oldest blocks until at most this much is kept.
+  /// Frees the oldest blocks until at most `bytes` bytes are kept.
   void shrink(size_t bytes) {
     const std::lock_guard lock(mutex_);
     drop_until(bytes);
@@ -132,7 +132,7 @@ class Kept {
 
   std::mutex mutex_;
   std::atomic<int> keepers_{0};
-  size_t most_ = 0;  // peak use since the first keeper
+  size_t most_ = 0;  // peak of allocated bytes since the first KeepMemory
   std::vector<Block> blocks_;
   std::atomic<size_t> bytes_{0};
 };
@@ -147,7 +147,7 @@ Kept& kept() {
   return *instance;
 }
 
-/// Uses malloc, or calloc for zeros: new pages of the kernel are zero already, and untouched pages cost nothing.
+/// Uses malloc, or calloc for zeros. The kernel's new pages are already zero, and untouched pages cost nothing.
 void* from_system(size_t size, bool zeros) { return zeros ? std::calloc(size, 1) : std::malloc(size); }
 
 }  // namespace
@@ -173,8 +173,8 @@ std::shared_ptr<void> core::allocate(size_t bytes, bool zeros) {
       block.base = from_system(block.size, zeros);
     }
   }
-  check(block.base != nullptr, "[tensor] out of memory: {} bytes asked for, {} bytes of tensors are alive", bytes,
-        alive.load());
+  check(block.base != nullptr, "[tensor] out of memory: cannot allocate {} bytes, {} bytes of tensors are allocated",
+        bytes, alive.load());
   void* data = block.base;
   size_t space = block.size;
   data = std::align(alignment, padded, data, space);
@@ -204,7 +204,7 @@ bool core::has_memory([[maybe_unused]] size_t bytes) {
 
 void core::require_memory(const char* operation, size_t bytes) {
   check(core::has_memory(bytes),
-        "[{}] out of memory: {} bytes of tensors are alive, and the system gives no {} bytes more", operation,
+        "[{}] out of memory: {} bytes of tensors are allocated, and the system cannot provide {} more bytes", operation,
         alive.load(), bytes);
 }
 
@@ -228,7 +228,7 @@ int64_t peak_resident_bytes() {
 
 bool reset_peak_resident_bytes() {
 #if defined(__GLIBC__)
-  malloc_trim(0);  // memory that was freed before must not count in this measurement
+  malloc_trim(0);  // memory freed earlier must not count in this measurement
 #endif
   std::ofstream clear("/proc/self/clear_refs");
   clear << "5";  // proc(5): resets the peak resident set size

@@ -1,4 +1,4 @@
-// Enumerators by their names for users.
+// Enumerators by their user-visible names.
 #pragma once
 
 #include "alibi/enum_names.h"
@@ -6,7 +6,7 @@
 
 namespace alibi::core {
 
-/// Throws UsageError with the valid names.
+/// Throws UsageError with the list of valid names.
 template <class Enum>
 Enum value_called(std::string_view wanted, const char* what) {
   const std::optional<Enum> value = enum_value<Enum>(wanted);

@@ -31,12 +31,12 @@ int default_threads() {
   return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
-/// True in a thread that is executing tasks: a nested call runs in place.
+/// True in a thread that is executing tasks. A nested call then runs in the same thread.
 thread_local bool inside = false;
 
-/// glibc maps this much address space when a thread allocates for the first time, and keeps half of it. If it gets
-/// none, it tries again at each allocation of that thread, which briefly takes memory that another thread has been
-/// promised (require_memory). So every worker allocates once before it begins to work.
+/// When a thread allocates for the first time, glibc maps this much address space and keeps half of it. If that fails,
+/// glibc tries again at each allocation of the thread, which briefly takes memory that require_memory() may have
+/// counted for another thread. So every worker allocates once before it starts to work.
 #if defined(__GLIBC__)
 constexpr size_t arena_bytes = size_t{128} << 20;
 #else
@@ -49,16 +49,16 @@ void set_arena_aside() {
 }
 
 /// Runs one loop at a time. The calling thread works too, so a pool of n threads has n - 1 workers. A pool is never
-/// destroyed: other threads may still compute while main() returns and static objects are destroyed.
+/// destroyed, because other threads may still compute while main() returns and static objects are destroyed.
 class Pool {
  public:
-  /// Waits for a running loop.
+  /// Waits for a running loop to end.
   void shrink(int count) {
     const std::lock_guard one_loop(loop_mutex_);
     if (size() > count) resize(count);
   }
 
-  /// False if another thread's loop is running: nothing was done.
+  /// Returns false without running anything if another thread's loop is running.
   bool try_run(int64_t tasks, core::detail::TaskCall call, const void* body) {
     const std::unique_lock one_loop(loop_mutex_, std::try_to_lock);
     if (!one_loop.owns_lock()) return false;
@@ -67,7 +67,7 @@ class Pool {
     return true;
   }
 
-  /// No loop runs between these calls.
+  /// No loop runs between stop_loops() and the call that ends it.
   void stop_loops() { loop_mutex_.lock(); }
   void allow_loops() { loop_mutex_.unlock(); }
 
@@ -87,9 +87,9 @@ class Pool {
     workers_.reserve(static_cast<size_t>(count));
     for (int i = 1; i < count; ++i) {
       const auto refused = [&](const std::string& why) {
-        fail("[threads] the system refused thread {} of {} ({}); ask for fewer", i + 1, count, why);
+        fail("[threads] the system refused to create thread {} of {} ({}); use fewer threads", i + 1, count, why);
       };
-      if (!core::has_memory(arena_bytes)) refused("no memory for what it allocates");
+      if (!core::has_memory(arena_bytes)) refused("no memory for its allocations");
       try {
         workers_.emplace_back([this, seen = loop_.load()] { work(seen); });
       } catch (const std::system_error& error) {
@@ -137,15 +137,16 @@ class Pool {
       seen = loop_.load();
       drain();
       if (busy_.fetch_sub(1) == 1) {
-        const std::lock_guard lock(mutex_);  // so that the other thread cannot miss it between its check and its wait
+        const std::lock_guard lock(
+            mutex_);  // the lock prevents a missed wake-up between the other thread's check and its wait
         done_.notify_one();
       }
     }
   }
 
-  /// Polls a condition for a while, because waking a sleeping thread takes tens of microseconds: the loops of small
-  /// operators follow each other faster, and some threads end their last task long before the others. (The length of a
-  /// pause depends on the processor.)
+  /// Polls a condition for a while before sleeping, because waking a thread takes tens of microseconds. The loops of
+  /// small operators follow each other faster, and some threads finish their last task long before others. (The
+  /// duration of a pause instruction depends on the processor.)
   template <class Condition>
   static bool soon(const Condition& condition) {
     using Clock = std::chrono::steady_clock;
@@ -188,7 +189,7 @@ class Pool {
   std::condition_variable wake_;
   std::condition_variable done_;
   std::vector<std::thread> workers_;
-  size_t started_ = 0;  // of these
+  size_t started_ = 0;  // number of started workers
   std::atomic<bool> stop_{false};
   std::atomic<uint64_t> loop_{0};
   std::atomic<int> busy_{0};
@@ -201,12 +202,12 @@ class Pool {
 };
 
 std::atomic<Pool*> current_pool{nullptr};
-/// The pool of the parent process, whose threads do not exist here. Kept reachable, so that it does not count as a
-/// leak.
+/// The pool of the parent process, whose threads do not exist in the child. The pointer keeps it reachable, so that
+/// leak checkers do not report it.
 std::atomic<Pool*> abandoned{nullptr};
 
-/// A child made by fork() has one thread and makes a new pool. During the fork no loop runs, so that the child does not
-/// inherit a half-done loop and its locks. (Except if a task forks, which is inside a loop.)
+/// A child made by fork() has one thread and creates a new pool. No loop runs during the fork, so the child does not
+/// inherit a half-finished loop and its locks. The exception is a fork from inside a task.
 void follow_forks() {
   thread_local Pool* stopped = nullptr;  // several threads may fork at the same time
   ::pthread_atfork(
@@ -243,8 +244,9 @@ int threads() {
 }
 
 void set_threads(int count) {
-  check_usage(count >= 1 && count <= 1024, "[threads] {} threads, expected 1 to 1024", count);
-  check_usage(!inside, "[threads] the number of threads cannot be changed in a task that they work on");
+  check_usage(count >= 1 && count <= 1024, "[threads] the number of threads is {}, expected 1 to 1024", count);
+  check_usage(!inside,
+              "[threads] the number of threads cannot be changed inside a parallel task; change it before or after");
   wanted.store(count);
   pool().shrink(count);
 }

@@ -1,4 +1,4 @@
-// Several arrays, cut into tasks together, so that many threads have enough work even if each array is short.
+// Divides several arrays together into tasks, so that many threads have enough work even if each array is short.
 #pragma once
 
 #include <algorithm>
@@ -17,12 +17,12 @@ struct Piece {
   int64_t size() const { return end - begin; }
 };
 
-/// Pieces of at most `grain` elements, array after array.
+/// Divides arrays into pieces of at most `grain` elements, one array after the other.
 class Pieces {
  public:
   explicit Pieces(int64_t grain) : grain_(grain) {}
 
-  /// Another array.
+  /// Adds an array.
   void add(int64_t elements) {
     elements_.push_back(elements);
     ends_.push_back(size() + ceil_div(elements, grain_));
@@ -37,7 +37,7 @@ class Pieces {
  private:
   int64_t grain_;
   std::vector<int64_t> elements_;
-  std::vector<int64_t> ends_;  // for each array: the piece after its last one
+  std::vector<int64_t> ends_;  // for each array, the index after its last piece
 };
 
 }  // namespace alibi::core

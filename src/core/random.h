@@ -1,4 +1,4 @@
-// Counter-based random numbers: a value is a function of (seed, stream, counter), so resuming needs no saved state, and
+// Counter-based random numbers. A value is a function of (seed, stream, counter), so resuming needs no saved state, and
 // the order of calls does not matter. Philox4x32-10 (Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", SC
 // 2011).
 #pragma once
@@ -10,7 +10,7 @@
 
 namespace alibi::core {
 
-/// Mixes a further index into a stream identifier: stream(seed, step, layer, ...) (splitmix64's finaliser).
+/// Mixes another index into a stream identifier: stream(seed, step, layer, ...), with splitmix64's finalizer.
 constexpr uint64_t mix(uint64_t a, uint64_t b) {
   uint64_t x = a + 0x9E3779B97F4A7C15ull * (b + 1);
   x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9ull;
@@ -26,11 +26,11 @@ class Random {
  public:
   constexpr explicit Random(uint64_t seed, uint64_t stream = 0) : key_(seed), stream_(stream) {}
 
-  /// For kernels that compute the same numbers in vectors.
+  /// The seed, for kernels that compute the same numbers in vectors.
   constexpr uint64_t seed() const { return key_; }
   constexpr uint64_t stream() const { return stream_; }
 
-  /// Four independent uniform 32-bit words for each counter.
+  /// Four independent uniform 32-bit words per counter.
   constexpr std::array<uint32_t, 4> block(uint64_t counter) const {
     uint32_t c0 = static_cast<uint32_t>(counter), c1 = static_cast<uint32_t>(counter >> 32);
     uint32_t c2 = static_cast<uint32_t>(stream_), c3 = static_cast<uint32_t>(stream_ >> 32);

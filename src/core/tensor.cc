@@ -16,7 +16,7 @@ namespace alibi {
 bfloat16::bfloat16(float value) {
   uint32_t u = std::bit_cast<uint32_t>(value);
   if ((u & 0x7fffffffu) > 0x7f800000u) {
-    u |= 0x00400000u;  // a NaN whose payload is in the lower half must not become infinity
+    u |= 0x00400000u;  // keeps a NaN with its payload in the lower half from becoming infinity
   } else {
     u += 0x7fffu + ((u >> 16) & 1u);
   }
@@ -64,10 +64,10 @@ int64_t checked_elements(const Shape& shape) {
   int64_t count = 1;  // empty axes count as 1, so that the strides of other axes do not overflow
   bool none = false;
   for (const int64_t extent : shape) {
-    check(extent >= 0, "[tensor] shape {} has a negative extent", shape);
+    check(extent >= 0, "[tensor] the shape is {}, expected no negative extents", shape);
     check(!__builtin_mul_overflow(count, std::max<int64_t>(extent, 1), &count) &&
               count <= std::numeric_limits<int64_t>::max() / 8,
-          "[tensor] shape {} has more elements than memory can address", shape);
+          "[tensor] the shape is {}, which has more elements than memory can address", shape);
     none |= extent == 0;
   }
   return none ? 0 : count;
@@ -104,7 +104,7 @@ void store(void* base, DType dtype, int64_t i, float value) {
   }
 }
 
-/// Calls row(offset of a's row, offset of b's row) for each row along the last axis.
+/// Calls row(offset in a, offset in b) for each row along the last axis.
 template <class Row>
 void for_each_row(const Shape& shape, const Shape& a, const Shape& b, const Row& row) {
   if (shape.empty()) {
@@ -165,27 +165,29 @@ Tensor::Tensor(Shape shape, DType dtype, Device device) : Tensor(std::move(shape
 Tensor Tensor::empty(Shape shape, DType dtype, Device device) { return {std::move(shape), dtype, device, false}; }
 
 Tensor Tensor::from(std::span<const float> values, Shape shape) {
-  check(checked_elements(shape) == static_cast<int64_t>(values.size()), "[tensor] {} values do not fill the shape {}",
-        values.size(), shape);
+  check(checked_elements(shape) == static_cast<int64_t>(values.size()),
+        "[tensor] {} values were given for the shape {}, expected as many as it has elements", values.size(), shape);
   Tensor result(std::move(shape));
   std::copy(values.begin(), values.end(), result.data<float>());
   return result;
 }
 
 Tensor Tensor::from(std::span<const int32_t> values, Shape shape) {
-  check(checked_elements(shape) == static_cast<int64_t>(values.size()), "[tensor] {} values do not fill the shape {}",
-        values.size(), shape);
+  check(checked_elements(shape) == static_cast<int64_t>(values.size()),
+        "[tensor] {} values were given for the shape {}, expected as many as it has elements", values.size(), shape);
   Tensor result(std::move(shape), DType::int32);
   std::copy(values.begin(), values.end(), result.data<int32_t>());
   return result;
 }
 
 Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides, Device device) {
-  if (device != Device::cpu) core::device_memory(device);  // or an error that names the missing device
+  if (device != Device::cpu)
+    core::device_memory(device);  // throws an Error that names the device if the build does not support it
   const int64_t count = checked_elements(shape);
-  check(data != nullptr || count == 0, "[tensor] a view of shape {} needs memory, found a null pointer", shape);
-  check(strides.empty() || strides.size() == shape.size(), "[tensor] {} strides for the shape {}", strides.size(),
+  check(data != nullptr || count == 0, "[tensor] the data of a view of shape {} is a null pointer, expected memory",
         shape);
+  check(strides.empty() || strides.size() == shape.size(),
+        "[tensor] {} strides were given for the shape {}, expected one per axis", strides.size(), shape);
   Tensor result;
   result.data_ = data;
   result.strides_ = strides.empty() ? contiguous_strides(shape) : std::move(strides);
@@ -197,13 +199,13 @@ Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides, Device 
 
 int64_t Tensor::size(int axis) const {
   const int index = axis < 0 ? axis + axes() : axis;
-  check(index >= 0 && index < axes(), "[tensor] axis {} of a tensor of shape {}", axis, shape_);
+  check(index >= 0 && index < axes(), "[tensor] axis {} does not exist in the shape {}", axis, shape_);
   return shape_[static_cast<size_t>(index)];
 }
 
 int64_t Tensor::stride(int axis) const {
   const int index = axis < 0 ? axis + axes() : axis;
-  check(index >= 0 && index < axes(), "[tensor] axis {} of a tensor of shape {}", axis, shape_);
+  check(index >= 0 && index < axes(), "[tensor] axis {} does not exist in the shape {}", axis, shape_);
   return strides_[static_cast<size_t>(index)];
 }
 
@@ -226,9 +228,11 @@ bool Tensor::contiguous() const {
 
 template <class T>
 T* Tensor::data() const {
-  check(dtype_ == dtype_of<T>(), "[tensor] asked for {} elements of a {} tensor", name_of(dtype_of<T>()),
+  check(dtype_ == dtype_of<T>(),
+        "[tensor] {} elements were requested from a {} tensor; convert it with to(DType) first", name_of(dtype_of<T>()),
         name_of(dtype_));
-  check(device_ == Device::cpu, "[tensor] asked for the elements of a tensor on '{}'; copy it with to(Device::cpu)",
+  check(device_ == Device::cpu,
+        "[tensor] elements were requested from a tensor on '{}', expected one on 'cpu'; copy it with to(Device::cpu)",
         name_of(device_));
   return static_cast<T*>(data_);
 }
@@ -239,8 +243,8 @@ template float16* Tensor::data<float16>() const;
 
 Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
   const int64_t extent = size(axis);
-  check(0 <= begin && begin <= end && end <= extent, "[tensor] slice [{}, {}) of axis {} of {}", begin, end, axis,
-        shape_);
+  check(0 <= begin && begin <= end && end <= extent, "[tensor] slice [{}, {}) of axis {} is outside the shape {}",
+        begin, end, axis, shape_);
   const size_t index = static_cast<size_t>(axis < 0 ? axis + axes() : axis);
   Tensor result = *this;
   result.shape_[index] = end - begin;
@@ -249,20 +253,22 @@ Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
 }
 
 Tensor Tensor::reshape(Shape shape) const {
-  check(contiguous(), "[tensor] reshape of a tensor of shape {} that is not contiguous", shape_);
+  check(contiguous(),
+        "[tensor] reshape needs a contiguous tensor, found strides of shape {} that are not; call contiguous() first",
+        shape_);
   int64_t known = 1;
   int unknown = -1;
   for (size_t axis = 0; axis < shape.size(); ++axis) {
     if (shape[axis] == -1) {
-      check(unknown < 0, "[tensor] reshape to {}: only one extent may be -1", shape);
+      check(unknown < 0, "[tensor] reshape to {}: at most one extent may be -1", shape);
       unknown = static_cast<int>(axis);
     } else {
       known *= shape[axis];
     }
   }
   if (unknown >= 0 && known > 0) shape[static_cast<size_t>(unknown)] = elements() / known;
-  check(checked_elements(shape) == elements(), "[tensor] reshape of {} elements of shape {} to {}", elements(), shape_,
-        shape);
+  check(checked_elements(shape) == elements(),
+        "[tensor] reshape of {} elements of shape {} to {}: the numbers of elements differ", elements(), shape_, shape);
   Tensor result = *this;
   result.strides_ = contiguous_strides(shape);
   result.shape_ = std::move(shape);
@@ -288,7 +294,7 @@ std::vector<float> Tensor::to_floats() const {
 }
 
 std::vector<int32_t> Tensor::to_ints() const {
-  check(dtype_ == DType::int32, "[tensor] asked for the int32 values of a {} tensor", name_of(dtype_));
+  check(dtype_ == DType::int32, "[tensor] int32 values were requested from a {} tensor", name_of(dtype_));
   const Tensor copy = to(Device::cpu).clone();
   return {copy.data<int32_t>(), copy.data<int32_t>() + copy.elements()};
 }
@@ -309,9 +315,11 @@ void Tensor::fill(float value) {
 }
 
 void Tensor::copy_from(const Tensor& other) {
-  check(shape_ == other.shape_, "[tensor] copy of shape {} into {}", other.shape_, shape_);
-  check((dtype_ == DType::int32) == (other.dtype_ == DType::int32), "[tensor] copy of {} into {}",
-        name_of(other.dtype_), name_of(dtype_));
+  check(shape_ == other.shape_, "[tensor] cannot copy shape {} into shape {}; expected equal shapes", other.shape_,
+        shape_);
+  check((dtype_ == DType::int32) == (other.dtype_ == DType::int32),
+        "[tensor] cannot copy {} into {}; expected int32 to int32, or two floating-point types", name_of(other.dtype_),
+        name_of(dtype_));
   if (device_ != other.device_) return copy_from_device(other);
   if (device_ != Device::cpu) return core::device_memory(device_).copy(other, *this);
   if (dtype_ == other.dtype_ && contiguous() && other.contiguous()) {
@@ -334,14 +342,15 @@ void Tensor::copy_from(const Tensor& other) {
 
 void Tensor::copy_from_device(const Tensor& other) {
   if (dtype_ != other.dtype_ || !contiguous() || !other.contiguous()) {
-    // Only contiguous bytes are copied between devices; strides and types are handled on one side.
+    // Only contiguous bytes are copied between devices. Strides and types are converted on one side.
     Tensor bytes_here = empty(shape_, dtype_, device_);
     bytes_here.copy_from_device(other.to(dtype_));
     return copy_from(bytes_here);
   }
   if (elements() == 0) return;
-  check(device_ == Device::cpu || other.device_ == Device::cpu, "[tensor] copy from '{}' to '{}': go through the CPU",
-        name_of(other.device_), name_of(device_));
+  check(device_ == Device::cpu || other.device_ == Device::cpu,
+        "[tensor] cannot copy from '{}' to '{}' directly; copy through the CPU", name_of(other.device_),
+        name_of(device_));
   if (device_ == Device::cpu) return core::device_memory(other.device_).copy_to_cpu(data_, other.data_, bytes());
   core::device_memory(device_).copy_from_cpu(data_, other.data_, bytes());
 }

@@ -54,8 +54,8 @@ void give_name(const fs::path& file, const fs::path& name) {
   write_file(name, {reinterpret_cast<const char*>(bytes.data()), bytes.size()});
 }
 
-/// Moves the files of .saved, which are the newest, to their places. If it is killed, it can start again from the
-/// beginning: .saved stays complete until it is removed.
+/// Moves the files of .saved, which are the newest, to their places. If the process is killed, this can be repeated
+/// from the beginning, because .saved stays complete until it is removed.
 void put_in_place(const fs::path& folder, const std::set<std::string>& owned) {
   const fs::path saved = folder / kSaved;
   const Part part(folder);
@@ -74,7 +74,7 @@ void put_in_place(const fs::path& folder, const std::set<std::string>& owned) {
   rename_synced(saved, part.path / kSaved);  // also syncs the earlier steps
 }
 
-/// Only regular files are replaced; a link would be lost, because links are not followed here.
+/// Only regular files may be replaced. Links are not followed here, so a link would be lost.
 void check_replaceable(const fs::path& folder, const std::set<std::string>& names) {
   for (const std::string& name : names) {
     std::error_code ignored;
@@ -91,7 +91,8 @@ void write_together(const fs::path& folder, const std::set<std::string>& owned,
   make_folder(folder);
   const FolderLock lock(folder);
   check_replaceable(folder, owned);
-  for (const fs::path& entry : entries_of(folder)) {  // left by killed writers; no other writer can be active
+  for (const fs::path& entry :
+       entries_of(folder)) {  // remains of killed writers; the lock excludes other active writers
     const std::string name = entry.filename().string();
     std::error_code ignored;
     if (name.starts_with(kPartPrefix) && entry.extension() == ".part") fs::remove_all(entry, ignored);
@@ -108,7 +109,7 @@ void write_together(const fs::path& folder, const std::set<std::string>& owned,
 
 namespace {
 
-/// Opened without reading, so that opening any kind of file does not block and changes nothing.
+/// Opens only the inode, so that opening any kind of file neither blocks nor changes anything.
 int open_inode(const fs::path& path) { return ::open(path.c_str(), O_PATH | O_CLOEXEC); }
 
 }  // namespace
@@ -116,7 +117,7 @@ int open_inode(const fs::path& path) { return ::open(path.c_str(), O_PATH | O_CL
 TogetherSnapshot::TogetherSnapshot(const fs::path& folder, const std::string& marker)
     : saved_(folder / kSaved),
       marker_(folder / marker),
-      // The marker comes first: if it is new and .saved does not exist, all files are in place.
+      // The marker is opened first: if it is new and .saved does not exist, all files are in place.
       marker_descriptor_(open_inode(marker_)),
       saved_descriptor_(open_inode(saved_)) {
   place_ = saved_descriptor_ >= 0 ? saved_ : folder;
@@ -128,7 +129,7 @@ TogetherSnapshot::~TogetherSnapshot() {
 }
 
 bool TogetherSnapshot::still_holds() const {
-  // While .saved exists only .saved counts; the marker beside it is being replaced.
+  // While .saved exists, the files in it are valid, and the marker outside it is being replaced.
   if (saved_descriptor_ >= 0) return leads_to(saved_, saved_descriptor_);
   return leads_to(saved_, -1) && leads_to(marker_, marker_descriptor_);
 }

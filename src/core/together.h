@@ -1,5 +1,5 @@
-// Atomic update of several files of a folder: a reader finds all files of one write, never a mixture, even during a
-// write and after a killed writer.
+// Atomic update of several files in a folder. A reader always sees all files of one write, even during a write and
+// after a writer was killed.
 #pragma once
 
 #include <filesystem>
@@ -11,15 +11,16 @@
 
 namespace alibi::core {
 
-/// `write` fills an empty folder; its files then replace those of the same names in `folder` (which is made), and files
-/// of the names `owned` that it did not write are removed. Other files stay. First FOLDER/.saving.PID.part is filled
-/// and synced. Renaming it to FOLDER/.saved puts the new files in force. Then each file is moved to its place, and
-/// .saved is removed. The remains of a killed writer are completed or removed first. Throws Error if another process is
-/// writing there, or if one of the names belongs to something other than a regular file.
+/// `write` fills an empty folder. Its files then replace the files of the same names in `folder`, which is created if
+/// needed. Files named in `owned` that `write` did not create are removed. Other files stay. Steps:
+/// FOLDER/.saving.PID.part is filled and synced. Renaming it to FOLDER/.saved makes the new files valid. Then each file
+/// is moved to its place, and .saved is removed. The remains of a killed writer are first completed or removed. Throws
+/// Error if another process is writing to the folder, or if one of the names belongs to something other than a regular
+/// file.
 void write_together(const std::filesystem::path& folder, const std::set<std::string>& owned,
                     const std::function<void(const std::filesystem::path& part)>& write);
 
-/// The place of the files of a folder now, and whether it has changed since.
+/// The current location of a folder's files, and whether the files have changed since.
 class TogetherSnapshot {
  public:
   /// `marker` is a file that every write replaces.
@@ -28,17 +29,17 @@ class TogetherSnapshot {
   TogetherSnapshot(const TogetherSnapshot&) = delete;
   TogetherSnapshot& operator=(const TogetherSnapshot&) = delete;
 
-  /// The folder, or its subfolder .saved.
+  /// The folder or its subfolder .saved.
   const std::filesystem::path& place() const { return place_; }
   bool still_holds() const;
 
  private:
   std::filesystem::path saved_, marker_, place_;
-  // Kept open, so that no other file gets their inode numbers; -1 if there is none.
+  // Kept open, so that no other file gets their inode numbers. -1 if the file does not exist.
   int marker_descriptor_, saved_descriptor_;
 };
 
-/// Calls read(place) on the files of one write, again if they changed during the call.
+/// Calls read(place) on the files of one write. Repeats the call if they changed meanwhile.
 template <class Read>
 auto read_together(const std::filesystem::path& folder, const std::string& marker, const Read& read) {
   constexpr int most = 100;
@@ -51,7 +52,10 @@ auto read_together(const std::filesystem::path& folder, const std::string& marke
       if (snapshot.still_holds()) throw;
     }
   }
-  fail("[read] {}: it was rewritten {} times while it was read", folder.string(), most);
+  fail(
+      "[read] {}: the files changed during each of {} attempts to read them; try again after the other process "
+      "has finished",
+      folder.string(), most);
 }
 
 }  // namespace alibi::core

@@ -14,7 +14,7 @@
 namespace alibi {
 namespace {
 
-/// 0, 1, 2, 3, 4, 6, 8, 12, 16, 24 ... and where the last bin ends.
+/// First distances of the bins, 0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ..., and the end of the last bin.
 std::vector<int64_t> bins_up_to(int64_t end) {
   std::vector<int64_t> bins = {0, 1, 2, 3};
   for (int64_t power = 4; power < end; power *= 2) {
@@ -26,7 +26,7 @@ std::vector<int64_t> bins_up_to(int64_t end) {
   return bins;
 }
 
-/// Means over the distances of each bin.
+/// Mean over the distances of each bin.
 std::vector<double> in_bins(const std::vector<double>& by_distance, const std::vector<int64_t>& bins) {
   std::vector<double> means;
   for (size_t i = 0; i + 1 < bins.size(); ++i) {
@@ -50,7 +50,7 @@ double slope_of(const AttentionOptions& options, int64_t head) {
   return index < options.alibi_slopes.size() ? options.alibi_slopes[index] : std::numeric_limits<double>::quiet_NaN();
 }
 
-/// Added to a score at each distance; -infinity for invisible keys.
+/// Value added to a score at each distance; -infinity for invisible keys.
 std::vector<double> bias_of(const kernels::HeadBias& head, int64_t length) {
   std::vector<double> bias(static_cast<size_t>(length));
   for (int64_t distance = 0; distance < length; ++distance) {
@@ -60,7 +60,7 @@ std::vector<double> bias_of(const kernels::HeadBias& head, int64_t length) {
   return bias;
 }
 
-/// Adds the weights of the queries from `first` on to sums[distance]; q and k [length, head_dim] of one head.
+/// Adds the weights of the queries from `first` on to sums[distance]. q and k are [length, head_dim], of one head.
 void add_weights(const Tensor& q, const Tensor& k, double scale, const std::vector<double>& bias, int64_t first,
                  std::vector<double>& sums) {
   const int64_t length = q.size(0), head_dim = q.size(1);
@@ -87,9 +87,9 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
   const TransformerConfig& config = model.config().transformer;
   const auto all = static_cast<int64_t>(tokens.size());
   check(config.attention.causal,
-        "[attention_map] the model is an encoder; weights by distance need a causal transformer");
+        "[attention_map] the model is an encoder, expected a causal transformer, which has weights by distance");
   check_usage(length >= 8 && length <= all,
-              "[attention_map] the length is {}, expected 8 to {}, the tokens of the text", length, all);
+              "[attention_map] the length is {}, expected 8 to {}, the number of tokens of the text", length, all);
   check_usage(windows >= 1, "[attention_map] windows is {}, expected at least 1", windows);
   const int64_t first = length - length / 4, queries = length - first;
   AttentionMap map;

@@ -41,7 +41,8 @@ Pooling pooling_from(std::string_view name) { return core::value_called<Pooling>
 Tensor embed(const LanguageModel& model, std::span<const std::string> texts, const EmbedOptions& options) {
   const TransformerConfig& config = model.config().transformer;
   check_usage(!config.attention.causal || options.pooling != Pooling::first,
-              "[embed] the first token of a decoder has seen nothing of the text; pool the mean or the last");
+              "[embed] a decoder cannot pool the first token, which sees nothing of the text; pool the mean or the "
+              "last token");
   const Tokenizer& words = model.tokenizer();
   std::vector<std::vector<int32_t>> ids;
   for (const std::string& text : texts) {

@@ -23,16 +23,16 @@ double Evaluation::tokens_per_second() const { return static_cast<double>(tokens
 
 namespace {
 
-/// The model sees the inputs of the targets [begin, end). The targets [first_scored, end) are scored.
+/// The model reads the inputs of the targets [begin, end). The targets [first_scored, end) are scored.
 struct Window {
   int64_t begin, first_scored, end;
   size_t segment;
   int64_t length() const { return end - begin; }
 };
 
-/// Each target of the segment is scored by exactly one window. A window scores `stride` new targets and shows up to
-/// length - stride targets before them. The windows at the start of the stream that would not be full all begin at 0.
-/// The longest of them replaces all: its targets see the same inputs.
+/// Each target of the segment is scored by exactly one window. A window scores `stride` new targets after up to length
+/// - stride targets of context. The windows at the start of the stream that would not be full all begin at 0 and are
+/// replaced by the longest of them, in which their targets see the same inputs.
 void cut_windows(const Segment& segment, size_t index, int64_t length, int64_t stride, std::vector<Window>& windows) {
   const int64_t context = length - stride;
   int64_t scored = segment.begin;
@@ -52,7 +52,7 @@ void cut_windows(const Segment& segment, size_t index, int64_t length, int64_t s
 std::vector<Window> cut_windows(const std::vector<Segment>& segments, int64_t length, int64_t stride) {
   std::vector<Window> windows;
   for (size_t i = 0; i < segments.size(); ++i) cut_windows(segments[i], i, length, stride, windows);
-  // Windows of one length go through the model together. Those of a single segment are side by side already.
+  // Windows of the same length run through the model together. Those of a single segment are already adjacent.
   if (segments.size() > 1) {
     std::stable_sort(windows.begin(), windows.end(),
                      [](const Window& a, const Window& b) { return a.length() > b.length(); });
@@ -60,7 +60,7 @@ std::vector<Window> cut_windows(const std::vector<Segment>& segments, int64_t le
   return windows;
 }
 
-/// The input and the target at each place of the stream.
+/// The input and the target at each position of the stream.
 class Asked {
  public:
   Asked(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options)
@@ -87,7 +87,7 @@ class Asked {
  private:
   std::span<const int32_t> tokens_;
   int32_t before_;
-  std::optional<evaluation::Masking> masking_;  // absent: a decoder, which predicts every token
+  std::optional<evaluation::Masking> masking_;  // empty for a decoder, which predicts every token
 };
 
 }  // namespace
@@ -98,15 +98,16 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   check_usage(length >= 1, "[evaluate] the length is {}, expected at least 1", length);
   check_usage(stride >= 1 && stride <= length, "[evaluate] the stride is {}, expected 1 to the length, {}", stride,
               length);
-  check(!tokens.empty(), "[evaluate] there are no tokens to score");
+  check(!tokens.empty(), "[evaluate] the stream has no tokens to score, expected at least one");
   const std::vector<Segment> segments =
       evaluation::segments_to_score(options.segments, static_cast<int64_t>(tokens.size()));
   const Asked asked(model, tokens, options);
   const std::vector<Window> windows = cut_windows(segments, length, stride);
   int64_t count = 0, longest = 0;
   for (const Segment& segment : segments) count += asked.in(segment);
-  check(count > 0, "[evaluate] none of the {} tokens is masked at a rate of {}; score more text", tokens.size(),
-        options.mask_rate);
+  check(count > 0,
+        "[evaluate] no token out of {} is masked at a mask rate of {}; score more text or raise the mask rate",
+        tokens.size(), options.mask_rate);
   for (const Window& window : windows) longest = std::max(longest, window.length());
 
   Evaluation result;
@@ -118,7 +119,7 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   const core::KeepMemory keep;
   const auto start = std::chrono::steady_clock::now();
   for (size_t at = 0; at < windows.size();) {
-    // Windows of one length go through the model together.
+    // Windows of the same length run through the model together.
     const int64_t window_length = windows[at].length();
     const size_t most = static_cast<size_t>(std::max<int64_t>(1, options.batch_tokens / window_length));
     size_t end = at + 1;
@@ -155,7 +156,8 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
     if (options.on_progress) options.on_progress(result.tokens, count);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-  check(result.tokens == count, "[evaluate] {} tokens were scored, {} expected: a bug in the windows", result.tokens,
+  check(result.tokens == count,
+        "[evaluate] {} tokens were scored, expected {}; this is a bug in the division into windows", result.tokens,
         count);
   return result;
 }

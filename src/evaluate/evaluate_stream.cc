@@ -24,7 +24,7 @@ double StreamEvaluation::tokens_per_second() const { return static_cast<double>(
 
 namespace {
 
-/// The targets of a piece of the stream that begins at `begin`. Targets outside the segments are -1: not scored.
+/// The targets of a piece of the stream that starts at `begin`. Targets outside the segments are -1 and are not scored.
 Tensor targets_of(std::span<const int32_t> piece, int64_t begin, const std::vector<Segment>& segments) {
   Tensor targets = Tensor::empty({1, static_cast<int64_t>(piece.size())}, DType::int32);
   int32_t* to = targets.data<int32_t>();
@@ -45,14 +45,15 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   using Clock = std::chrono::steady_clock;
   const TransformerConfig& config = model.config().transformer;
   const auto all = static_cast<int64_t>(tokens.size());
-  check(config.attention.causal, "[evaluate] the model is an encoder; perplexity needs a causal transformer");
-  check(all > 0, "[evaluate] there are no tokens to score");
+  check(config.attention.causal,
+        "[evaluate] the model is an encoder, expected a causal transformer, which has a perplexity");
+  check(all > 0, "[evaluate] the stream has no tokens to score, expected at least one");
   const std::vector<Segment> segments = evaluation::segments_to_score(options.segments, all);
   const int64_t count = segments.back().end;
   const std::optional<int64_t> end_of_model = model::end_of_positions(config);
   check(!end_of_model || count <= *end_of_model,
-        "[evaluate] {} positions end at {}, the text has {} tokens: the model cannot read it in one pass; score it in "
-        "windows of at most {}",
+        "[evaluate] {} positions end at {}, but the text has {} tokens, so the model cannot read it in one pass; "
+        "score it in windows of at most {} tokens",
         name_of(config.position), end_of_model.value_or(0), count, end_of_model.value_or(0));
   const int32_t first_input = model.tokenizer().end_of_text();
 

@@ -1,4 +1,4 @@
-// Tokens that an encoder predicts, and their replacements (Devlin et al. 2019, section 3.1).
+// Choice of the tokens that an encoder predicts, and their replacements (Devlin et al. 2019, section 3.1).
 #pragma once
 
 #include <cstdint>
@@ -9,17 +9,17 @@ namespace alibi::evaluation {
 
 class Masking {
  public:
-  /// `mask` is the token after all others.
+  /// `mask` is the id of the mask token, which follows all other tokens.
   Masking(double rate, const core::Random& random, int32_t mask)
       : below_(static_cast<uint64_t>(rate * 0x1p32)), random_(random), mask_(mask) {}
 
-  /// Whether the token at this position is to be predicted.
+  /// Whether the token at this position is predicted.
   bool asks(uint64_t place) const { return random_.block(place)[0] < below_; }
 
   struct Token {
-    int32_t input, target;  ///< target -1: not to be predicted
+    int32_t input, target;  ///< target -1 means that the token is not predicted
   };
-  /// 80 % of the tokens to predict are masked, 10 % are replaced by a random token, 10 % stay.
+  /// Of the predicted tokens, 80 % are masked, 10 % are replaced by a random token, and 10 % are unchanged.
   Token operator()(int32_t token, uint64_t place) const {
     const auto [chosen, how, other, unused] = random_.block(place);
     if (chosen >= below_) return {token, -1};

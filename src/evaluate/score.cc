@@ -9,7 +9,7 @@
 namespace alibi {
 namespace {
 
-/// The most positions of a cache: two weeks at a thousand tokens per second.
+/// Maximum number of positions in a cache: two weeks at a thousand tokens per second.
 constexpr int64_t endless = int64_t{1} << 30;
 
 int64_t length_of(const LanguageModel& model, const ScoreOptions& options) {
@@ -19,12 +19,12 @@ int64_t length_of(const LanguageModel& model, const ScoreOptions& options) {
   const int64_t unlimited = options.context.evicts() ? endless : trained;
   const int64_t length = options.context_length > 0 ? options.context_length : unlimited;
   const std::optional<int64_t> end = model::end_of_positions(config.transformer);
-  check(!end || length <= *end, "[score] {} positions end at {}, the length is {}; a shorter one is needed",
+  check(!end || length <= *end, "[score] {} positions end at {}, but the length is {}; choose a shorter length",
         name_of(config.transformer.position), end.value_or(0), length);
   return length;
 }
 
-/// The most tokens of an endless context that the next context begins with.
+/// Maximum number of tokens of an endless context that are repeated at the start of the next context.
 constexpr size_t most_read_again = 1 << 16;
 
 Tensor as_ids(std::vector<int32_t>& ids) {

@@ -21,13 +21,13 @@ constexpr uint32_t kMostGgufAxes = 4;
 
 enum ValueType : uint32_t { u8, i8, u16, i16, u32, i32, f32, boolean, string, array, u64, i64, f64 };
 
-/// Bytes of a number or boolean; 0: another type.
+/// Size in bytes of a number or boolean; 0 for other types.
 size_t size_of_value(uint32_t type) {
   constexpr size_t sizes[] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
   return type < std::size(sizes) ? sizes[type] : 0;
 }
 
-/// Reads what follows what was read, and never past the end.
+/// Reads the file sequentially, and never past its end.
 class Reader {
  public:
   Reader(std::span<const std::byte> file, std::string_view source) : file_(file), source_(source) {}
@@ -37,8 +37,9 @@ class Reader {
   std::string_view source() const { return source_; }
 
   const std::byte* take(uint64_t count, std::string_view what) {
-    check(count <= left(), "[gguf] {}: {} at byte {} needs {} bytes, {} are left: it is damaged, or no GGUF file",
-          source_, what, at_, count, left());
+    check(count <= left(),
+          "[gguf] {}: {} at byte {} needs {} bytes, but {} are left: the file is damaged or not a GGUF file", source_,
+          what, at_, count, left());
     const std::byte* begin = file_.data() + at_;
     at_ += count;
     return begin;
@@ -110,7 +111,7 @@ Json read_value(Reader& in, uint32_t type, const std::string& key) {
   }
 }
 
-/// A tensor, whose `begin` counts from the beginning of the data.
+/// Reads a tensor. Its `begin` counts from the beginning of the data.
 TensorInfo read_tensor(Reader& in) {
   TensorInfo info;
   info.name = in.text("the name of a tensor", kLongestName);
@@ -168,7 +169,7 @@ GgufHeader parse_gguf_header(std::span<const std::byte> file, std::string_view s
   GgufHeader header;
   for (uint64_t i = 0; i < keys; ++i) {
     const std::string key = in.text("a key", kLongestName);
-    check(!header.metadata.contains(key), "[gguf] {}: the key {} is there twice", source, key);
+    check(!header.metadata.contains(key), "[gguf] {}: the key {} occurs twice", source, key);
     header.metadata[key] = read_value(in, in.number<uint32_t>(key), key);
   }
   for (uint64_t i = 0; i < tensors; ++i) header.tensors.push_back(read_tensor(in));
@@ -179,8 +180,8 @@ GgufHeader parse_gguf_header(std::span<const std::byte> file, std::string_view s
           info.begin, alignment);
     info.begin += data;
     info.end += data;
-    check(info.end <= file.size(), "[gguf] {}: \"{}\" ends at byte {}, but the file has {}: it was cut", source,
-          info.name, info.end, file.size());
+    check(info.end <= file.size(), "[gguf] {}: \"{}\" ends at byte {}, but the file has {}: the file is truncated",
+          source, info.name, info.end, file.size());
   }
   std::sort(header.tensors.begin(), header.tensors.end(), [](const TensorInfo& a, const TensorInfo& b) {
     return std::tie(a.begin, a.end, a.name) < std::tie(b.begin, b.end, b.name);

@@ -14,7 +14,7 @@ namespace alibi::formats {
 namespace {
 
 constexpr uint64_t kAlignment = 32;
-constexpr int64_t kValuesAtATime = int64_t{1} << 20;  // that are rounded before they are written
+constexpr int64_t kValuesAtATime = int64_t{1} << 20;  // number of values that are rounded at a time
 
 /// GGUF's numbers of the types of values.
 enum : uint32_t { kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9 };
@@ -30,7 +30,7 @@ void append_text(std::string& to, std::string_view text) {
   to.append(text);
 }
 
-/// As NumPy code of the gguf package rounds: halves away from zero.
+/// Rounds like the NumPy code of the gguf package: halves away from zero.
 void append_q8_0(std::string& to, std::span<const float> block) {
   float largest = 0;
   for (const float value : block) largest = std::max(largest, std::abs(value));

@@ -22,11 +22,11 @@ class GgufWriter {
   void texts(std::string_view key, const std::vector<std::string>& values);
   void integers(std::string_view key, const std::vector<int32_t>& values);
 
-  /// A float32 tensor, which the caller keeps alive; `type` is F32, F16, BF16 or Q8_0 (weight_types.h), to which the
-  /// numbers are rounded while they are written. Throws Error if rows do not fill blocks of the type.
+  /// Adds a float32 tensor, which the caller must keep alive. `type` is F32, F16, BF16 or Q8_0 (weight_types.h); the
+  /// numbers are rounded to it while they are written. Throws Error if rows do not fill whole blocks of the type.
   void tensor(const std::string& name, const Tensor& tensor, std::string_view type);
 
-  /// Streams the file beside its target, and renames it.
+  /// Writes to a temporary file in the same folder, and renames it.
   void write(const std::filesystem::path& path) const;
 
  private:
@@ -45,7 +45,7 @@ class GgufWriter {
   uint64_t data_bytes_ = 0;
 };
 
-/// The numbers as a file has them: 32 numbers of a Q8_0 block share a scale, as ggml rounds them.
+/// The numbers in the file's format. The 32 numbers of a Q8_0 block share a scale, rounded as in ggml.
 std::string encoded(std::span<const float> values, std::string_view type);
 
 }  // namespace alibi::formats

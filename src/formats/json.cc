@@ -10,13 +10,14 @@
 namespace alibi::formats {
 namespace {
 
-/// "[json.exception.parse_error.101] parse error at line 1, column 5: ..." without the bracket.
+/// The message without its code: "[json.exception.parse_error.101] parse error at line 1, column 5: ..." from "parse"
+/// on.
 std::string_view without_code(std::string_view message) {
   const size_t end = message.find("] ");
   return end == std::string_view::npos ? message : message.substr(end + 2);
 }
 
-/// Empties a value from the inside out. The destructor of a value without elements does not allocate.
+/// Empties a value from the innermost level outwards. The destructor of a value without elements does not allocate.
 void empty(Json& value) noexcept {
   if (value.is_array()) {
     auto& elements = value.get_ref<Json::array_t&>();
@@ -36,7 +37,7 @@ std::shared_ptr<Json> shared(Json json) {
           }};
 }
 
-/// Builds a value, and refuses what the library would accept: deep nesting and repeated keys. (The library's own hook
+/// Builds a value, and refuses deep nesting and repeated keys, which the library would accept. (The library's own hook
 /// for this, the parser callback, takes quadratic time in the number of keys.)
 class Builder : public nlohmann::json_sax<Json> {
  public:
@@ -48,7 +49,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool end_array() override { return leave(); }
   bool key(std::string& key) override {
     const auto [place, is_new] = open_.back()->get_ref<Json::object_t&>().emplace(key, nullptr);
-    check(is_new, "[json] {}: the key \"{}\" stands twice in one object", source_, key);
+    check(is_new, "[json] {}: the key \"{}\" occurs twice in one object", source_, key);
     member_ = &place->second;
     return true;
   }
@@ -58,7 +59,7 @@ class Builder : public nlohmann::json_sax<Json> {
   bool number_unsigned(uint64_t value) override { return add(value); }
   bool number_float(double value, const std::string&) override { return add(value); }
   bool string(std::string& value) override { return add(std::move(value)); }
-  bool binary(binary_t&) override { return false; }  // JSON has none
+  bool binary(binary_t&) override { return false; }  // JSON has no binary values
   bool parse_error(size_t, const std::string&, const nlohmann::detail::exception& error) override {
     fail("[json] {}: {}", source_, without_code(error.what()));
   }
@@ -86,8 +87,8 @@ class Builder : public nlohmann::json_sax<Json> {
 
   std::string_view source_;
   Json& root_;
-  std::vector<Json*> open_;  // arrays and objects, the innermost last
-  Json* member_ = nullptr;   // of the innermost object: the value of the last key
+  std::vector<Json*> open_;  // open arrays and objects, innermost last
+  Json* member_ = nullptr;   // in the innermost object: the value of the last key
 };
 
 std::string describe(const Json& value) {
@@ -97,7 +98,7 @@ std::string describe(const Json& value) {
   return text;
 }
 
-/// A number without a fraction that int64_t holds.
+/// Whether a number has no fraction and fits int64_t.
 bool is_int64(const Json& value) {
   if (value.is_number_unsigned()) return value.get<uint64_t>() <= uint64_t{std::numeric_limits<int64_t>::max()};
   if (value.is_number_integer()) return true;

@@ -1,4 +1,4 @@
-// JSON files, read defensively.
+// Reads JSON files defensively.
 #pragma once
 
 #include <cstdint>
@@ -13,24 +13,24 @@
 
 namespace alibi::formats {
 
-/// What is read: sorted keys, so that a file cannot make looking them up slow.
+/// Type for reading: keys are sorted, so that no file can make lookups slow.
 using Json = nlohmann::json;
-/// What is written: keys in the order they were given.
+/// Type for writing: keys keep their order.
 using OrderedJson = nlohmann::ordered_json;
 
-/// Arrays and objects may lie this deep in each other.
+/// Maximum nesting depth of arrays and objects.
 inline constexpr int kMaxJsonDepth = 64;
 
-/// A value, or a part of one, that several owners share. Freeing it needs no memory, unlike the destructor of Json,
-/// which allocates and so ends the process where memory is short.
+/// A value, or a part of one, that several owners share. Freeing it needs no memory. The destructor of Json allocates,
+/// and so would end the process when memory runs out.
 using SharedJson = std::shared_ptr<const Json>;
 
-/// A JSON object and where it stands, so that errors can say it. A key whose value is null counts as missing, as in
-/// the configuration files of Hugging Face.
+/// A JSON object with its location for error messages. A key whose value is null counts as missing, as in the
+/// configuration files of Hugging Face.
 class JsonObject {
  public:
-  /// `where` is a prefix of keys in messages: "config.json: " or "config.json: attn_config.".
-  /// Throws Error if the value is no object.
+  /// `where` is a prefix of keys in messages: "config.json: " or "config.json: attn_config.". Throws Error if the value
+  /// is not an object.
   JsonObject(SharedJson json, std::string where);
   JsonObject(Json json, std::string where);
 
@@ -41,11 +41,11 @@ class JsonObject {
   const std::string& where() const { return where_; }
 
   /// T is bool, int64_t, double, std::string, or a std::vector of int64_t, of std::string or of std::vector<double>.
-  /// Throws Error that names the file and the key if it is missing or of another type. An int64_t may be written as a
-  /// number with a fraction of zero, as some writers do; a double may be written as an integer.
+  /// Throws Error that names the file and the key if it is missing or has another type. An int64_t may be written with
+  /// a fraction of zero, as some writers do; a double may be written as an integer.
   template <class T>
   T get(std::string_view key) const;
-  /// The same for a key that may be missing.
+  /// Like get(), for a key that may be missing.
   template <class T>
   T get_or(std::string_view key, T fallback) const {
     return has(key) ? get<T>(key) : std::move(fallback);
@@ -58,7 +58,7 @@ class JsonObject {
   double get_number(std::string_view key, double min, double max) const;
   double get_number_or(std::string_view key, double fallback, double min, double max) const;
 
-  /// A nested object; missing gives an empty one with object_or_empty().
+  /// A nested object. object_or_empty() returns an empty object if it is missing.
   JsonObject object(std::string_view key) const;
   JsonObject object_or_empty(std::string_view key) const;
 
@@ -69,19 +69,19 @@ class JsonObject {
   std::string where_;
 };
 
-/// Throws Error with the source, the line and the column if the text is no JSON, nests deeper than kMaxJsonDepth, or
-/// gives a key twice. `source` is the path to show.
+/// Throws Error with the source, the line and the column if the text is not JSON, nests deeper than kMaxJsonDepth, or
+/// contains a key twice. `source` is the path shown in messages.
 SharedJson parse_json(std::string_view text, std::string_view source);
 
-/// Most bytes of a file of JSON. Read, one may take thirty times as much memory: a value of three bytes, such as "",
-/// becomes an object of its own.
+/// Maximum size of a JSON file in bytes. A parsed file may take thirty times as much memory, because a value of three
+/// bytes, such as "", becomes an object.
 inline constexpr size_t kMostJsonBytes = size_t{16} << 20;
 
-/// A file that holds one JSON object. Throws Error if it has more than `most` bytes.
+/// Reads a file that contains one JSON object. Throws Error if it has more than `most` bytes.
 JsonObject read_json_object(const std::filesystem::path& path, size_t most = kMostJsonBytes);
 
-/// Two spaces per level and a line feed at the end. Numbers that JSON cannot express (NaN, infinities) become null;
-/// bytes that are not UTF-8 become U+FFFD.
+/// Uses two spaces per level and ends with a line feed. Numbers that JSON cannot express (NaN, infinities) become null.
+/// Invalid UTF-8 becomes U+FFFD.
 std::string to_text(const OrderedJson& json);
 void write_json(const std::filesystem::path& path, const OrderedJson& json);
 

@@ -7,7 +7,7 @@
 
 namespace alibi::formats {
 
-/// A contiguous float32 tensor, version 1.0 of the format. The file is written atomically.
+/// Writes a contiguous float32 tensor in version 1.0 of the format. The file is written atomically.
 void write_npy(const std::filesystem::path& path, const Tensor& tensor);
 
 }  // namespace alibi::formats

@@ -8,9 +8,9 @@
 
 namespace alibi::formats {
 
-/// As a person would write it.
+/// The value as a person would write it.
 std::string text_of(const OptionValue& value);
-/// The same with six digits of each number, for values that were rounded to float32.
+/// The same with six digits per number, for values that were rounded to float32.
 std::string short_text_of(const OptionValue& value);
 /// "at least 0 and below 1"
 std::string text_of(const OptionRange& range);

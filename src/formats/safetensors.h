@@ -1,6 +1,6 @@
-// The safetensors format: named tensors in one file, or in several with an index.
-// https://github.com/huggingface/safetensors: 8 bytes of header length (little endian), a JSON header that gives each
-// tensor's type, shape and place, then the bytes of the tensors without gaps.
+// The safetensors format: named tensors in one file, or in several files with an index.
+// https://github.com/huggingface/safetensors: 8 bytes of header length (little endian), a JSON header with each
+// tensor's type, shape and offsets, then the bytes of the tensors without gaps.
 #pragma once
 
 #include <cstddef>
@@ -26,14 +26,14 @@ struct SafetensorsHeader {
 /// tensors fill the rest of the file without gaps or overlaps. Throws Error that begins with `source`.
 SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, std::string_view source);
 
-/// The tensors of one file, or of several with an index.
+/// The tensors of one file, or of several files with an index.
 class Safetensors : public WeightSource {
  public:
-  /// `path` is a .safetensors file, an index (.json) of several, or a folder with model.safetensors or
-  /// model.safetensors.index.json. Throws Error if anything in them does not fit.
+  /// `path` is a .safetensors file, an index (.json) of several files, or a folder with model.safetensors or
+  /// model.safetensors.index.json. Throws Error if the files are invalid or inconsistent.
   explicit Safetensors(const std::filesystem::path& path);
 
-  /// Free text of the files' authors.
+  /// Free text from the files' authors.
   const std::map<std::string, std::string>& metadata() const { return metadata_; }
 
  private:
@@ -49,9 +49,9 @@ struct NamedTensor {
   Tensor tensor;
 };
 
-/// Writes the tensors in the given order, streaming, beside the target and renamed. They must be contiguous and their
-/// names unique. The header is padded so that the bytes begin at a multiple of 8. The default metadata is what PyTorch
-/// users' loaders ask for.
+/// Writes the tensors in the given order to a temporary file in the same folder, and renames it. The tensors must be
+/// contiguous and their names unique. The header is padded so that the data begins at a multiple of 8. PyTorch loaders
+/// expect the default metadata.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 

@@ -14,12 +14,12 @@ namespace {
 static_assert(std::endian::native == std::endian::little, "safetensors are little endian and copied as they are");
 
 constexpr size_t kLengthBytes = 8;
-/// Enough for a hundred thousand tensors. The reference implementation takes six times as much, but JSON needs many
+/// Enough for a hundred thousand tensors. The reference implementation allows six times as much, but JSON takes many
 /// times its size in memory.
 constexpr uint64_t kMaxHeaderBytes = kMostJsonBytes;
 constexpr size_t kMaxAxes = 16;
 
-/// Bits of an element: all types of the format.
+/// Bits per element, for all types of the format.
 std::optional<size_t> element_bits(std::string_view dtype) {
   struct Size {
     std::string_view dtype;
@@ -35,8 +35,8 @@ std::optional<size_t> element_bits(std::string_view dtype) {
   return std::nullopt;
 }
 
-/// Bytes of the elements; nothing if they do not fill whole bytes, or if their number, or that without the zeros
-/// among the extents, is too large.
+/// Size of the elements in bytes. Nothing if they do not fill whole bytes, or if the number of elements is too large,
+/// also when extents of zero are not counted.
 std::optional<size_t> size_of_shape(const Shape& shape, size_t bits) {
   int64_t product = static_cast<int64_t>(bits);
   bool zero = false;
@@ -53,7 +53,8 @@ TensorInfo parse_entry(const std::string& name, const JsonObject& entry, size_t 
   info.name = name;
   info.dtype = entry.get<std::string>("dtype");
   const std::optional<size_t> bits = element_bits(info.dtype);
-  check(bits.has_value(), "[safetensors] {}dtype is \"{}\", which is no type of the format", entry.where(), info.dtype);
+  check(bits.has_value(), "[safetensors] {}dtype is \"{}\", which is not a type of the format", entry.where(),
+        info.dtype);
   info.shape = entry.get<std::vector<int64_t>>("shape");
   check(info.shape.size() <= kMaxAxes, "[safetensors] {}shape has {} axes, expected at most {}", entry.where(),
         info.shape.size(), kMaxAxes);
@@ -76,7 +77,7 @@ TensorInfo parse_entry(const std::string& name, const JsonObject& entry, size_t 
   return info;
 }
 
-/// The tensors, sorted by place, fill the data exactly.
+/// Checks that the tensors, sorted by offset, fill the data exactly.
 void check_coverage(const std::vector<TensorInfo>& tensors, size_t data_begin, size_t file_bytes,
                     std::string_view source) {
   size_t at = data_begin;
@@ -97,8 +98,8 @@ SafetensorsHeader parse_safetensors_header(std::span<const std::byte> file, std:
   uint64_t header_bytes = 0;
   std::memcpy(&header_bytes, file.data(), kLengthBytes);
   check(header_bytes <= kMaxHeaderBytes && header_bytes <= file.size() - kLengthBytes,
-        "[safetensors] {}: gives a header of {} bytes, in a file of {}; expected at most {}: it is damaged, or no "
-        "safetensors file",
+        "[safetensors] {}: gives a header of {} bytes, in a file of {}; expected at most {}: the file is damaged or "
+        "not a safetensors file",
         source, header_bytes, file.size(), kMaxHeaderBytes);
   const std::string_view text(reinterpret_cast<const char*>(file.data()) + kLengthBytes, header_bytes);
   const JsonObject header(parse_json(text, source), fmt::format("{}: ", source));

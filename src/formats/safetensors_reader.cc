@@ -10,10 +10,10 @@ namespace {
 
 constexpr const char* kFile = "model.safetensors";
 constexpr const char* kIndex = "model.safetensors.index.json";
-/// Weights as pickled Python objects, which may run any code when they are read.
+/// Weights as pickled Python objects, which may run arbitrary code when they are read.
 constexpr const char* kPickles[] = {"pytorch_model.bin", "pytorch_model.bin.index.json"};
 
-/// The file or the index of a folder.
+/// The file or the index in a folder.
 std::filesystem::path weights_of(const std::filesystem::path& folder) {
   for (const char* name : {kFile, kIndex}) {
     if (core::path_exists(folder / name)) return folder / name;
@@ -24,7 +24,7 @@ std::filesystem::path weights_of(const std::filesystem::path& folder) {
           "with transformers: AutoModelForCausalLM.from_pretrained(FOLDER).save_pretrained(NEW_FOLDER)",
           folder.string(), pickle);
   }
-  fail("[safetensors] {}: holds neither {} nor {}", folder.string(), kFile, kIndex);
+  fail("[safetensors] {}: contains neither {} nor {}", folder.string(), kFile, kIndex);
 }
 
 }  // namespace
@@ -59,7 +59,7 @@ void Safetensors::open_index(const std::filesystem::path& path) {
   for (const std::string& name : weight_map.keys()) {
     const auto file = weight_map.get<std::string>(name);
     check(contains(name) && source_of(name) == (path.parent_path() / file).string(),
-          "[safetensors] {}: places \"{}\" in \"{}\", which does not hold it", path.string(), name, file);
+          "[safetensors] {}: places \"{}\" in \"{}\", which does not contain it", path.string(), name, file);
   }
 }
 

@@ -1,5 +1,5 @@
 // Named tensors in memory-mapped files, whatever the format: opening reads headers alone, and weights are read into
-// their place when they are asked for.
+// their place when they are requested.
 #pragma once
 
 #include <cstddef>

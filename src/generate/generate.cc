@@ -25,7 +25,7 @@ double Generation::tokens_per_second() const { return static_cast<double>(tokens
 struct [[gnu::visibility("hidden")]] Prompt::Session {
   const LanguageModel& model;
   std::vector<int32_t> ids;
-  std::optional<Context> context;  // absent: the model is on another device, and computes all of ids each time
+  std::optional<Context> context;  // empty if the model is on another device; then every step computes all of ids
   std::vector<float> logits = {};
   double seconds = 0;
 
@@ -51,11 +51,12 @@ Prompt::Prompt(std::unique_ptr<Session> session) : session_(std::move(session)) 
 Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextOptions& context)
     : session_(new Session{model, {}, {}}) {
   check(model.config().transformer.attention.causal,
-        "[generate] the model is an encoder; generation needs a causal transformer");
+        "[generate] the model is an encoder, expected a causal transformer, which can generate text");
   const auto start = std::chrono::steady_clock::now();
   if (model.device() == Device::cpu) session_->context.emplace(model, context);
   check_usage(session_->context || !context.evicts(),
-              "[generate] the model lies on {}: it computes the whole text for each token and has no keys to evict",
+              "[generate] the model is on {}, where the whole text is computed for each token, so there are no "
+              "keys to evict; leave out the memory limit",
               name_of(model.device()));
   std::vector<int32_t> ids = model.tokenizer().encode(text, {.add_special_tokens = false});
   ids.insert(ids.begin(), model.tokenizer().end_of_text());
@@ -79,7 +80,7 @@ Generation Prompt::generate(const GenerateOptions& options, int64_t sample) && {
   return session_->generate(options, sample);
 }
 
-/// One text that grows by a token at a time.
+/// One text that grows by one token at a time.
 class [[gnu::visibility("hidden")]] Prompt::Request {
  public:
   Request(Session & session, const GenerateOptions& options, int64_t sample)
@@ -98,7 +99,7 @@ class [[gnu::visibility("hidden")]] Prompt::Request {
 
   bool goes_on() const { return !end_ && result_.tokens < options_.max_tokens; }
 
-  /// The next token, from the logits of what was read.
+  /// Draws the next token from the logits of the text so far.
   int32_t draw() {
     std::vector<float>& logits = session_.logits;
     generation::check_logits(logits);
@@ -133,7 +134,7 @@ class [[gnu::visibility("hidden")]] Prompt::Request {
   generation::GrowingText text_;
   int32_t end_of_text_ = 0, never_ = -1;
   bool stops_ = false;
-  std::vector<bool> seen_;  // tokens of the text; empty: there is no repetition penalty
+  std::vector<bool> seen_;  // tokens that the text contains; empty without a repetition penalty
   std::optional<GenerationEnd> end_;
   Generation result_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
@@ -150,7 +151,7 @@ Generation Prompt::Session::generate(const GenerateOptions& options, int64_t sam
   return std::move(request).finish();
 }
 
-/// Appends a token to each of several texts and reads all of them in one pass.
+/// Appends one token to each of several texts and reads them in one pass.
 void Prompt::Session::read_together(std::span<Session* const> sessions, std::span<const int32_t> tokens) {
   const auto batch = static_cast<int64_t>(sessions.size());
   std::vector<Context*> contexts;
@@ -168,7 +169,7 @@ void Prompt::Session::read_together(std::span<Session* const> sessions, std::spa
 std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, const std::vector<GenerateOptions>& options,
                                                int64_t first_sample) {
   check_usage(options.size() == 1 || options.size() == prompts.size(),
-              "[generate] {} options for {} prompts, expected one for each or one for all", options.size(),
+              "[generate] {} options were given for {} prompts, expected one per prompt or one for all", options.size(),
               prompts.size());
   for (const GenerateOptions& each : options) generation::check_options(each);
   std::vector<Generation> results(prompts.size());
@@ -177,8 +178,9 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
   for (size_t i = 0; i < prompts.size(); ++i) {
     Session& session = *prompts[i].session_;
     check_usage(&session.model == &prompts.front().session_->model,
-                "[generate] the prompts were read by different models, expected one");
-    check_usage(session.context.has_value(), "[generate] the model is on {}, where texts are generated one by one",
+                "[generate] the prompts were read by different models, expected a single model");
+    check_usage(session.context.has_value(),
+                "[generate] the model is on {}, where texts are generated one at a time; call generate for each prompt",
                 name_of(session.model.device()));
     requests.emplace_back(std::in_place, session, options.size() == 1 ? options.front() : options[i],
                           first_sample + static_cast<int64_t>(i));
@@ -193,7 +195,7 @@ std::vector<Generation> Prompt::generate_batch(std::vector<Prompt> prompts, cons
       if (requests[i]->goes_on()) {
         sessions.push_back(prompts[i].session_.get());
         tokens.push_back(*token);
-      } else {  // frees its memory for the others
+      } else {  // frees its memory for the other texts
         results[i] = std::move(*requests[i]).finish();
         requests[i].reset();
         prompts[i].session_->context.reset();

@@ -19,7 +19,7 @@ std::vector<int32_t> LanguageModel::generate_ids(std::span<const int32_t> prompt
   };
   Context context(*this);
   std::vector<int32_t> ids;
-  Tensor logits = next_logits(Tensor::from(prompt, {1, std::ssize(prompt)}), context);  // refuses unknown ids
+  Tensor logits = next_logits(Tensor::from(prompt, {1, std::ssize(prompt)}), context);  // throws if an id is unknown
   std::for_each(prompt.begin(), prompt.end(), see);
   while (std::ssize(ids) < options.max_tokens) {
     std::vector<float> values = logits.to_floats();

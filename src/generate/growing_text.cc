@@ -9,7 +9,7 @@
 namespace alibi::generation {
 
 size_t whole_characters(std::string_view text, size_t from) {
-  // The last lead byte, at most three bytes back, decides how many bytes its character needs.
+  // The last lead byte is at most three bytes back. It determines the number of bytes of its character.
   for (size_t back = 1; back <= 3 && back <= text.size() - from; ++back) {
     const auto byte = static_cast<unsigned char>(text[text.size() - back]);
     if ((byte & 0xC0) == 0x80) continue;
@@ -44,7 +44,7 @@ size_t StopStrings::settled(std::string_view text) const {
 }
 
 std::optional<GenerationEnd> GrowingText::add(int32_t token) {
-  // What the token adds may depend on the last token that stands for text: a space between words.
+  // The text of a token may depend on the last shown token, for example a space between words.
   const int32_t both[] = {last_shown_, token};
   const size_t without = tokenizer_.decode(std::span(both).first(1)).size();
   const std::string with = tokenizer_.decode(both);

@@ -1,4 +1,4 @@
-// The text of the drawn tokens: what may be shown of it, and where it ends.
+// The text of the drawn tokens: which part may be shown, and where it ends.
 #pragma once
 
 #include <cstddef>
@@ -14,19 +14,19 @@
 
 namespace alibi::generation {
 
-/// End of the last whole UTF-8 character of text. It looks back no further than `from`. A character that lacks bytes
-/// at the end of text is not whole; bytes that can never become a character count as whole.
+/// End of the last complete UTF-8 character of text. It looks back no further than `from`. A character that lacks bytes
+/// at the end of text is incomplete. Bytes that can never become a character count as complete.
 size_t whole_characters(std::string_view text, size_t from);
 
 /// Strings that end a text.
 class StopStrings {
  public:
-  /// Throws UsageError if one is empty.
+  /// Throws UsageError if a string is empty.
   explicit StopStrings(std::vector<std::string> strings);
 
-  /// Where the first of them begins in text. The first `known` bytes of text hold none.
+  /// Position in text of the first stop string. The first `known` bytes of text are known to contain none.
   std::optional<size_t> find(std::string_view text, size_t known) const;
-  /// Length of the beginning of text in which no stop string can begin, whatever follows.
+  /// Length of the prefix of text in which no stop string can begin, whatever follows.
   size_t settled(std::string_view text) const;
 
  private:
@@ -34,15 +34,15 @@ class StopStrings {
   size_t longest_ = 0;
 };
 
-/// A text that grows by tokens. It is shown (GenerateOptions::on_text) as far as it is settled.
+/// A text that grows by tokens. Its settled part is passed to GenerateOptions::on_text.
 class GrowingText {
  public:
   GrowingText(const Tokenizer& tokenizer, int32_t before, const GenerateOptions& options)
       : tokenizer_(tokenizer), options_(options), stops_(options.stop), last_shown_(before) {}
 
-  /// Returns why the text ends, if it does.
+  /// Returns the reason if the text ends with this token.
   std::optional<GenerationEnd> add(int32_t token);
-  /// Shows what was held back. To be called at the end.
+  /// Shows the text that was held back. Call it at the end.
   void show_rest() { show_up_to(text_.size()); }
   std::string take() { return std::move(text_); }
 
@@ -54,7 +54,7 @@ class GrowingText {
   StopStrings stops_;
   std::string text_;
   size_t shown_ = 0;
-  bool listens_ = true;  // on_text wants more
+  bool listens_ = true;  // false after on_text returned false
   int32_t last_shown_;
 };
 

@@ -14,22 +14,23 @@
 namespace alibi::model {
 namespace {
 
-/// In inference the feed-forward layer works on this many rows at a time: its wide hidden layer never exists for all.
+/// In inference the feed-forward layer processes this many rows at a time, so that its wide hidden layer is never
+/// allocated for all rows.
 constexpr int64_t rows_at_a_time = 4096;
 
-/// Tokens up to which a cache is read by attention_decode(), beyond by attention().
+/// With up to this many tokens a cache is read by attention_decode(), with more by attention().
 constexpr int64_t most_decoded = 16;
 
-/// Queries, keys and values of a row side by side.
+/// Width of the queries, keys and values of a row, which are adjacent.
 int64_t qkv_dim(const TransformerConfig& config) {
   return int64_t{config.attention.heads + 2 * config.key_heads()} * config.head_dim();
 }
-/// Output of the first feed-forward layer: gate and value side by side where the activation has a gate.
+/// Width of the first feed-forward layer's output. With a gated activation, gate and value are adjacent.
 int64_t up_dim(const TransformerConfig& config) {
   return int64_t{config.ffn_dim()} * (nn::is_gated(config.block.activation) ? 2 : 1);
 }
 
-/// What the matrices of a block, and the biases that are not zero, start as.
+/// Initial values of a block's matrices, and of the biases that do not start at zero.
 struct Starts {
   Initializer qkv, out, up, down, wide_bias, down_bias;
 
@@ -176,7 +177,7 @@ void Block::limit_and_normalize(BlockProducts& products) const {
 void Block::limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, const Tensor& memory) const {
   if (config_.attention.qk_norm) {
     const auto backward = [&](BlockProducts::Normed& normed, const NormLayer& layer, int64_t first) {
-      Tensor x = normed.y;  // the normed values are not needed any more
+      Tensor x = normed.y;  // the normalized values are not needed any more
       Tensor dy = memory.reshape({memory.elements()}).slice(0, 0, x.elements()).reshape(x.shape());
       nn::copy_columns(products.qkv, first, x);
       nn::copy_columns(dqkv, first, dy);
@@ -198,7 +199,7 @@ const AttentionOptions& Block::bias_of(const Pass& text) const {
 
 AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) const {
   AttentionOptions options = bias_of(text);
-  // Keys whose weight bfloat16 could not show.
+  // Keys with less weight than this would be lost in bfloat16 rounding.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
     options.tolerance = std::max(options.tolerance, 0x1p-11f);
   }
@@ -232,14 +233,15 @@ void Block::attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) co
   if (!text.caches.empty()) {
     KvCache& cache = text.caches[static_cast<size_t>(layer_)];
     cache.append(heads.k, heads.v);
-    if (text.position > 0 || text.eviction != nullptr) {  // else all it holds is what was just appended
+    if (text.position > 0 ||
+        text.eviction != nullptr) {  // otherwise the cache contains only the keys that were just appended
       AttentionState state;
       AttentionState* wanted = text.eviction != nullptr ? &state : nullptr;
       const bool few = pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
         attention_decode(heads.q, cache, options, attended, wanted);
       } else {
-        cache.own();  // it lies in one piece where many queries read it
+        cache.own();  // contiguous memory is faster when many queries read it
         cached_attention(heads.q, cache, options, attended, wanted);
       }
       if (wanted != nullptr) text.eviction->attended(layer_, heads.q, cache, options, state.lse);
@@ -250,7 +252,7 @@ void Block::attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) co
   attention(heads.q, heads.k, heads.v, options, attended, kept ? &pass.memory.products_of(layer_).attention : nullptr);
 }
 
-// dnormed and the gradients of branch = out(attended)
+// Computes dnormed and the gradients of branch = out(attended).
 void Block::attention_backward(const Tensor& dbranch, Pass& pass) const {
   BlockScratch& scratch = pass.memory.scratch;
   BlockProducts& products = pass.memory.products_of(layer_);
@@ -274,7 +276,7 @@ void Block::feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const {
   Tensor& up = pass.memory.products_of(layer_).up;
   Tensor& activated = pass.memory.scratch.activated;
   const nn::BranchDropout dropout = pass.dropout(config_.block.activation_dropout, layer_, Draw::activation);
-  const int64_t rows = normed.size(0), most = up.size(0);  // in training they are the same
+  const int64_t rows = normed.size(0), most = up.size(0);  // in training they are equal
   for (int64_t begin = 0; begin < rows; begin += most) {
     const int64_t end = std::min(rows, begin + most);
     Tensor up_part = up.slice(0, 0, end - begin), activated_part = activated.slice(0, 0, end - begin);
@@ -294,8 +296,8 @@ void Block::feed_forward_backward(const Tensor& dbranch, Pass& pass) const {
   if (pass.memory.mode.keep == Keep::sums) up_.forward(scratch.normed, up);
   down_.backward_to_input(dbranch, scratch.activated, dhidden);
   if (dropout.probability > 0) nn::dropout_backward(dhidden, dropout.probability, dropout.random, dhidden);
-  // The gradient of `up` takes the place of dhidden and the activated values that of `up`, or vice versa
-  // where a gate makes `up` the wider one.
+  // The gradient of `up` reuses the memory of dhidden, and the activated values that of `up`. With a gate, `up` is the
+  // wider tensor and the two swap roles.
   const bool gated = nn::is_gated(config_.block.activation);
   Tensor& dup = gated ? up : dhidden;
   Tensor& activated = gated ? dhidden : up;

@@ -16,19 +16,19 @@ namespace alibi::model {
 struct Pass;
 struct PassMode;
 
-/// What the branches compute, which a backward pass either finds or computes again.
+/// The products of the branches. The backward pass finds them in memory or recomputes them.
 struct BlockProducts {
-  /// What a norm of queries or keys gives, and keeps of each row.
+  /// The output of a norm of queries or keys, and the statistics of each row.
   struct Normed {
-    Tensor y;  // [R, H * D] or [R, K * D], rotated where positions are rotary
+    Tensor y;  // [R, H * D] or [R, K * D], rotated if positions are rotary
     nn::NormStatistics statistics;
   };
 
-  Tensor qkv;       // [R, (H + 2K) * D], limited; rotated where positions are rotary and no norm follows
+  Tensor qkv;       // [R, (H + 2K) * D], clamped; rotated if positions are rotary and no norm follows
   Normed q, k;      // with QK norm
-  Tensor attended;  // [R, C]; inference: it takes the place of `normed`
+  Tensor attended;  // [R, C]; in inference it reuses the memory of `normed`
   AttentionState attention;
-  Tensor up;  // [R, F], gated: [R, 2F]; inference: of some rows at a time
+  Tensor up;  // [R, F], gated: [R, 2F]; in inference for some rows at a time
 
   void each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit);
 };
@@ -40,25 +40,25 @@ struct BlockMemory {
   void each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit);
 };
 
-/// What all blocks work in, one after the other. Of two in a line, only one is alive at a time.
+/// Temporary memory that all blocks use one after the other. Of two tensors on one line, only one is in use at a time.
 struct BlockScratch {
   BlockProducts recomputed;
   Tensor normed;     // [R, C]
-  Tensor workspace;  // cut into the following
-  Tensor activated;  // [R, F] forward: output of the activation; inference: of some rows at a time
-  Tensor dhidden;    // [R, F] backward: gradient of that; or
-  Tensor dqkv;       // [R, (H + 2K) * D] gradient of qkv
-  Tensor dattended;  // [R, C] gradient of attended; or
-  Tensor dnormed;    // [R, C] of the norm's output
+  Tensor workspace;  // memory of the tensors below
+  Tensor activated;  // [R, F] forward: output of the activation; in inference for some rows at a time
+  Tensor dhidden;    // [R, F] backward: gradient of `activated`; or
+  Tensor dqkv;       // [R, (H + 2K) * D]: gradient of qkv
+  Tensor dattended;  // [R, C]: gradient of attended; or
+  Tensor dnormed;    // [R, C]: gradient of the norm's output
 
   void each(const TransformerConfig& config, const PassMode& mode, int64_t rows, const VisitTensor& visit);
-  /// To be called once each() has made them.
+  /// Call this after each() has allocated the memory.
   void cut(const TransformerConfig& config, const PassMode& mode, int64_t rows);
 };
 
 class Block {
  public:
-  /// Keeps references to both.
+  /// Keeps references to both arguments.
   Block(const TransformerConfig& config, const PositionMethod& position, int layer)
       : config_(config), position_(position), layer_(layer) {}
 
@@ -73,22 +73,22 @@ class Block {
     Tensor q, k, v;
   };
   Heads split(const Tensor& qkv, const Pass& pass) const;
-  /// What attention reads: the parts of qkv, or the normed queries and keys.
+  /// The inputs of attention: the parts of qkv, or the normalized queries and keys.
   Heads split(const BlockProducts& products, const Pass& pass) const;
-  /// Applies the limit and the norms to the product of the input.
+  /// Applies the clamp and the norms to the product of the input.
   void limit_and_normalize(BlockProducts& products) const;
-  /// dqkv: from the gradient of what attention reads to that of the product. `memory` [R, C] is overwritten, and so are
-  /// the normed queries and keys.
+  /// Converts dqkv from the gradient of the inputs of attention to the gradient of the product. Overwrites `memory` [R,
+  /// C] and the normalized queries and keys.
   void limit_and_normalize_backward(BlockProducts& products, Tensor& dqkv, const Tensor& memory) const;
-  /// What the pass of a text says of this layer's bias.
+  /// The options of this layer's bias in the pass of a sequence.
   const AttentionOptions& bias_of(const Pass& text) const;
   AttentionOptions attention_options(const Pass& pass, const Pass& text) const;
-  /// What recomputing does again: normed -> products.attended, and the first half of the feed-forward layer.
+  /// The part that recomputation repeats: normed -> products.attended, and the first half of the feed-forward layer.
   void attend(const Tensor& normed, Pass& pass) const;
-  /// The part of it for rows at one place in their texts; `text` says where.
+  /// attend() for rows at one position in their sequences, which `text` gives.
   void attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) const;
   void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
-  /// Both leave the gradient of the norm's output in scratch.dnormed.
+  /// Both functions write the gradient of the norm's output to scratch.dnormed.
   void feed_forward_backward(const Tensor& dbranch, Pass& pass) const;
   void attention_backward(const Tensor& dbranch, Pass& pass) const;
 

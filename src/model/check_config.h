@@ -1,4 +1,4 @@
-// Checks a configuration. Messages use the names that fields have at the source of their values.
+// Checks a configuration. Messages name the fields as the source of the configuration does.
 #pragma once
 
 #include <fmt/format.h>
@@ -12,7 +12,7 @@
 
 namespace alibi::model {
 
-inline constexpr int largest_extent = 1 << 20;  // so that no product of two extents overflows
+inline constexpr int largest_extent = 1 << 20;  // prevents overflow of the product of two extents
 
 /// Names of the fields at the source of a configuration, for messages.
 struct ConfigFields {

@@ -14,7 +14,7 @@ const model::ConfigFields& own_words() {
   return words;
 }
 
-/// The range of each field by itself.
+/// Checks the range of each field.
 void check_ranges(const LanguageModelConfig& config, const model::ConfigFields& fields) {
   for (const model::ConfigField& field : model::config_fields()) {
     if (!field.belongs_to(config.transformer.position)) continue;
@@ -28,7 +28,7 @@ void check_ranges(const LanguageModelConfig& config, const model::ConfigFields& 
   }
 }
 
-/// What several fields must be together.
+/// Checks conditions on several fields.
 void check_transformer(const TransformerConfig& t, const model::ConfigFields& fields) {
   fields.expect(t.d_model % t.attention.heads == 0, "d_model", t.d_model,
                 fmt::format("a multiple of {}, {}", fields.name("heads"), t.attention.heads));

@@ -10,11 +10,11 @@
 namespace alibi {
 namespace {
 
-/// Enough for products and attention at full speed, few enough that what the layers work in stays small.
+/// Enough tokens for matrix products and attention at full speed, and few enough to keep the temporary memory small.
 constexpr int64_t tokens_at_a_time = 2048;
 
 void check_device(const LanguageModel& model) {
-  check(model.device() == Device::cpu, "[context] the model lies on {}; contexts are for models in the CPU's memory",
+  check(model.device() == Device::cpu, "[context] the model is on {}; contexts are for models in the CPU's memory",
         name_of(model.device()));
 }
 
@@ -60,7 +60,8 @@ void Context::State::make_room(int64_t tokens) {
   if (config.attention.sliding_window == 0 || begin <= 0 || caches.empty() ||
       caches.front().capacity() >= position + tokens)
     return;
-  // No later token sees the keys before. Room for half of the kept keys, so that each is moved a few times.
+  // No later token sees the earlier keys. There is room for half of the kept keys more, so that each key is moved only
+  // a few times.
   const std::vector<int64_t> begins(static_cast<size_t>(config.key_heads()), begin);
   const int64_t room = std::max(tokens, std::min(config.attention.sliding_window / 2, tokens_at_a_time));
   for (KvCache& cache : caches) cache.evict(begins, room);
@@ -137,7 +138,7 @@ void model::read(const LanguageModel& model, const Tensor& ids, std::span<Contex
   std::vector<int64_t> begins;
   for (Context* const context : contexts) {
     core::StateOf<Context>& state = core::state_of(*context);
-    check(&core::state_of(model) == state.model, "[context] it was made for another model");
+    check(&core::state_of(model) == state.model, "[context] the context belongs to another model");
     const int64_t begin = state.pass.position;
     check(!end || length <= *end - begin,
           "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
@@ -149,7 +150,7 @@ void model::read(const LanguageModel& model, const Tensor& ids, std::span<Contex
     begins.push_back(begin);
   }
   const core::KeepMemory keep;
-  // One text is read under its own pass. Of several the first one's memory serves all.
+  // A single sequence uses its own pass. Several sequences share the memory of the first one.
   model::Pass together;
   together.sequences = sequences;
   model::Pass& pass = batch == 1 ? *sequences.front() : together;

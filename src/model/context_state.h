@@ -1,4 +1,4 @@
-// What a context holds, and the walk that it is read by.
+// The state of a context, and the forward pass that reads tokens into it.
 #pragma once
 
 #include <functional>
@@ -16,23 +16,24 @@
 namespace alibi {
 
 struct [[gnu::visibility("hidden")]] Context::State {
-  const core::StateOf<LanguageModel>* model = nullptr;  // whose it is: to be compared, not followed
+  const core::StateOf<LanguageModel>* model =
+      nullptr;  // the model that the context belongs to; only compared, never dereferenced
   TransformerConfig config;
   ContextOptions options;
   DType dtype = DType::float32;
   std::vector<KvCache> caches;
-  std::unique_ptr<kernels::Eviction> eviction;  // null: all is kept
-  model::Pass pass;  // the memory of the last one serves the next; its position is that of the context
+  std::unique_ptr<kernels::Eviction> eviction;  // null if no keys are evicted
+  model::Pass pass;  // its memory is reused from call to call; its position is the position of the context
 
-  int64_t window_evicted_at = 0;  // where keys that the window hides were evicted last
+  int64_t window_evicted_at = 0;  // position at which keys outside the window were last evicted
 
-  /// As if nothing had been read.
+  /// Resets the context to its beginning.
   void begin();
-  /// Forgets all but the first tokens, in layers that hold more, or those that can still be gone back to.
+  /// Truncates the layers to the first `position` tokens, as far as they hold more.
   void cut(int64_t position);
-  /// The earliest position to go back to, but for the beginning.
+  /// The earliest position to rewind to, other than the beginning.
   int64_t earliest() const { return eviction ? eviction->evicted_at() : window_evicted_at; }
-  /// Called before this number of tokens is read; evicts keys if necessary.
+  /// Call this before this number of tokens is read. Evicts keys if necessary.
   void make_room(int64_t tokens);
 };
 
@@ -40,9 +41,9 @@ struct [[gnu::visibility("hidden")]] Context::State {
 
 namespace alibi::model {
 
-/// Gives the final hidden states [batch, tokens, d_model] of each piece of ids [batch, length], and where in ids it
-/// begins, to `use`; each row is read by its own context. A call that throws leaves the contexts as they were, whatever
-/// threw.
+/// Passes the final hidden states [batch, tokens, d_model] of each chunk of ids [batch, length], and the chunk's first
+/// index in ids, to `use`. Each row is read by its own context. If a call throws, the contexts keep their previous
+/// state.
 using UseStates = std::function<void(int64_t first, const Tensor& states)>;
 
 void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use);

@@ -29,7 +29,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   Interpolation interpolation;
   Tensor embedded, dhidden;  // [R, C], kept between training steps
 
-  /// Without a seed the parameters hold nothing yet.
+  /// Without a seed the parameters are not initialized.
   State(const LanguageModelConfig& config_in, std::optional<uint64_t> seed,
         std::shared_ptr<const Tokenizer> tokenizer_in)
       : config(config_in),
@@ -46,7 +46,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
                 config.mask_token() ? ", with the mask" : "");
   }
 
-  /// Hidden states in the type that products are computed in.
+  /// Hidden states in the data type of the matrix products.
   Tensor rounded(const Tensor& states) const {
     if (transformer.precision() == Precision::f32) return states;
     Tensor result = Tensor::empty(states.shape(), DType::bfloat16, states.device());
@@ -54,7 +54,7 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
     return result;
   }
 
-  /// Of states [R, C].
+  /// The logits of states [R, C].
   Tensor logits(const Tensor& states) const {
     Tensor result = Tensor::empty({states.size(0), config.vocab_size}, DType::float32, states.device());
     vocabulary->logits(rounded(states), result);
@@ -99,7 +99,7 @@ LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageMo
   LanguageModel same(std::make_unique<State>(changed, std::nullopt, state_->tokenizer));
   const std::vector<const Parameter*> from = parameters();
   const std::vector<Parameter*> to = same.parameters();
-  check(from.size() == to.size(), "[language model] weights of {} tensors are to be shared by a model of {}",
+  check(from.size() == to.size(), "[language model] weights of {} tensors cannot be shared by a model of {} tensors",
         from.size(), to.size());
   for (size_t i = 0; i < from.size(); ++i) to[i]->value = from[i]->value;
   return same;
@@ -219,7 +219,7 @@ Tensor LanguageModel::logits(const Tensor& ids) const {
 
 namespace {
 
-/// The states [batch, length, C] of the last tokens, as [batch, C].
+/// The states [batch, length, C] of the last tokens as [batch, C].
 Tensor last_of(const Tensor& states) {
   const int64_t batch = states.size(0), length = states.size(1), width = states.size(2);
   return states.slice(1, length - 1, length).clone().reshape({batch, width});
@@ -283,7 +283,7 @@ double LanguageModel::accumulate_gradients(const Tensor& ids_in, const Tensor& t
   State::check_targets(ids_in, targets_in, "language model training");
   const Tensor ids = ids_in.to(device()), targets = targets_in.to(device());
   check(s.vocabulary_parameters.front().gradient.defined(),
-        "[language model training] there are no gradients to add to; call zero_gradients() first");
+        "[language model training] the gradients are not allocated; call zero_gradients() first");
   const int64_t batch = ids.size(0), length = ids.size(1), rows = batch * length;
   const int64_t width = config().transformer.d_model;
   const auto reuse = [&](Tensor& tensor, DType dtype) {

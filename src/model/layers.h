@@ -1,4 +1,4 @@
-// The layers that models are built of: each declares its parameters and has its passes.
+// The layers that models are built of. Each declares its parameters and implements its passes.
 #pragma once
 
 #include <optional>
@@ -16,29 +16,29 @@ inline Tensor* gradient_of(Parameter* parameter) { return parameter == nullptr ?
 /// y = x weight' + bias
 struct LinearLayer {
   Parameter* weight = nullptr;
-  Parameter* bias = nullptr;  ///< null: there is none
+  Parameter* bias = nullptr;  ///< null without a bias
 
-  /// NAME.weight [out, in] and, if it starts as something, NAME.bias [out]. `parts`: names of equal parts of the
-  /// outputs, where files keep them apart.
+  /// Declares NAME.weight [out, in] and, if it has an initial value, NAME.bias [out]. `parts` are the names of equal
+  /// parts of the outputs, for files that store them separately.
   void declare(const VisitParameter& visit, const std::string& name, int64_t out, int64_t in, Initializer weight_start,
                std::optional<Initializer> bias_start, const std::vector<std::string>& parts = {});
 
   void forward(const Tensor& x, Tensor& y) const;
-  /// dx is overwritten, the gradients of the parameters are added to.
+  /// Overwrites dx and adds to the gradients of the parameters.
   void backward(const Tensor& dy, const Tensor& x, Tensor& dx) const;
-  /// The two halves of it. `x` gives the first its shape alone.
+  /// The two halves of backward(). The first one uses only the shape of `x`.
   void backward_to_input(const Tensor& dy, const Tensor& x, Tensor& dx) const;
   void backward_to_parameters(const Tensor& dy, const Tensor& x) const;
 };
 
-/// A norm of the kind that a configuration asks for.
+/// A norm of the kind that the configuration selects.
 struct NormLayer {
   Parameter* weight = nullptr;
-  Parameter* bias = nullptr;  ///< null: there is none
+  Parameter* bias = nullptr;  ///< null without a bias
   float eps = 0;
   bool centered = false;
 
-  /// NAME.weight and perhaps NAME.bias, [features].
+  /// Declares NAME.weight and, depending on the kind, NAME.bias, each [features].
   void declare(const VisitParameter& visit, const std::string& name, const TransformerConfig& config, int64_t features);
 
   nn::NormParameters parameters() const { return {weight->value, value_of(bias), eps, centered}; }

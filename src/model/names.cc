@@ -1,4 +1,4 @@
-// The names users write for the choices of a configuration.
+// The user-visible names of the choices in a configuration.
 #include "core/names.h"
 
 #include "alibi/runtime.h"

@@ -17,18 +17,18 @@ namespace alibi::model {
 namespace {
 
 constexpr const char* kMptType = "mpt";
-/// For models that another program's MPT would refuse or, worse, run wrongly.
+/// model_type of models that another program's MPT would refuse or compute differently.
 constexpr const char* kOwnType = "alibi";
-/// max_seq_len of the MPT folders that we write. Other programs refuse longer texts, and some make a bias of that
-/// length in each pass; ALiBi itself has no limit. The longest of MPT's own models was trained at this length.
+/// max_seq_len of the MPT folders that we write. Other programs refuse longer texts, and some allocate a bias of that
+/// length in each pass. ALiBi itself has no limit. The longest training length of MPT's own models is this one.
 constexpr int64_t kLengthForOthers = 65536;
 
-/// What a file may say under one key or another.
+/// The keys of the file, and those that were read.
 struct PresentKeys {
   bool hidden_size, max_length, train_length, attention_dropout, layer_norm_epsilon;
 };
 
-/// The key under which a file has a field of a configuration.
+/// The key of a configuration field in the file.
 std::string key_of(std::string_view name, const PresentKeys& present) {
   if (name == "expansion" && present.hidden_size) return "ffn_config.ffn_hidden_size / d_model";
   if (name == "max_length" && present.max_length) return "alibi.max_length";
@@ -43,21 +43,21 @@ std::string key_of(std::string_view name, const PresentKeys& present) {
   return std::string(name);
 }
 
-/// Of a key: "alibi.window" stands in "alibi".
+/// Whether the object contains a key: "alibi.window" is inside "alibi".
 bool stands_in(std::string_view key, std::string_view object) { return key.starts_with(object); }
 std::string_view last_word(std::string_view key) { return key.substr(key.rfind('.') + 1); }
 
-/// What a file means that does not say it.
+/// The value of a field that the file does not contain.
 OptionValue meant_if_absent(const ConfigField& field) {
   if (field.more.if_absent) return *field.more.if_absent;
   return field.more.before.value_or(field.get(LanguageModelConfig()));
 }
 
-/// Reads what the object says of a field.
+/// Reads a field from the object.
 void read_field(const ConfigField& field, const formats::JsonObject& object, LanguageModelConfig& config) {
   const std::string_view key = last_word(field.more.json);
   if (!field.more.required && !object.has(key)) {
-    const bool is_fitted = field.get(config) != field.get(LanguageModelConfig());  // to the training length
+    const bool is_fitted = field.get(config) != field.get(LanguageModelConfig());  // set to the training length
     if (!is_fitted) field.set(config, meant_if_absent(field));
     return;
   }
@@ -84,7 +84,7 @@ void read_field(const ConfigField& field, const formats::JsonObject& object, Lan
   field.set(config, value);
 }
 
-/// Whether the file has it under the library's own key, in its own words.
+/// Whether the file has the field under the library's own key.
 bool is_own(const ConfigField& field) {
   return field.more.json && stands_in(field.more.json, "alibi.") && !field.more.json_by_hand;
 }
@@ -92,18 +92,18 @@ bool goes_without_saying(const ConfigField& field, const LanguageModelConfig& co
   return field.get(config) == meant_if_absent(field);
 }
 
-/// What one of our names stands for.
+/// Converts one of our names to its value.
 template <class Value>
 Value named(const formats::JsonObject& json, const char* key, Value (*from)(std::string_view)) {
   try {
     return from(json.get<std::string>(key));
-  } catch (const UsageError& error) {  // "[config] there is no ..."
+  } catch (const UsageError& error) {  // adds the file and the key to "[config] there is no ..."
     const std::string_view message = error.what();
     fail("[config] {}{}: {}", json.where(), key, message.substr(std::min(message.size(), message.find("] ") + 2)));
   }
 }
 
-/// MPT's name of the norm and ours.
+/// Converts MPT's name of the norm to ours.
 Norm norm_of(const std::string& name, const std::string& where) {
   if (name == "layernorm" || name == "low_precision_layernorm") return Norm::layer_norm;
   if (name == "rmsnorm" || name == "low_precision_rmsnorm") return Norm::rms_norm;
@@ -111,7 +111,7 @@ Norm norm_of(const std::string& name, const std::string& where) {
        where, name);
 }
 
-/// Features of other MPT models that would change the result if they were ignored.
+/// Refuses features of other MPT models that would change the result if they were ignored.
 void refuse_unsupported(const formats::JsonObject& json, const formats::JsonObject& attention) {
   const auto refuse = [](bool found, const formats::JsonObject& object, const char* key, const char* meaning) {
     check(!found, "[config] {}{} is set: {} is not supported", object.where(), key, meaning);
@@ -145,7 +145,7 @@ Position position_of(const formats::JsonObject& json, const formats::JsonObject&
           attention.where(), uses_alibi, own.where(), name_of(position));
     return position;
   }
-  if (uses_alibi) return Position::alibi;  // MPT then ignores learned_pos_emb, which its files set all the same
+  if (uses_alibi) return Position::alibi;  // MPT then ignores learned_pos_emb, which its files also set
   if (attention.get_or<bool>("rope", false)) {
     fail("[config] {}rope is set: MPT's rotary variants are not supported, only those of this library's own files",
          attention.where());
@@ -175,7 +175,7 @@ AdaptiveConfig adaptive_of(const formats::JsonObject& json) {
   return adaptive;
 }
 
-/// Whether numbers that transformers takes as integers only are written with a fraction, as alibi once did.
+/// Whether integers of transformers are written with a fraction, as early versions of alibi did.
 bool has_fractions_for_integers(const formats::JsonObject& json, const formats::JsonObject& attention) {
   const auto wrong = [](const formats::JsonObject& object, const char* key) {
     return object.has(key) && !object.raw().at(key).is_number_integer();
@@ -215,7 +215,7 @@ std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config)
 }
 
 bool is_own_config(const formats::JsonObject& config) {
-  // Falcon and Replit have a key of this name too: whether the model uses ALiBi.
+  // Falcon and Replit also have this key, which tells whether the model uses ALiBi.
   return config.has("alibi") && !config.raw().at("alibi").is_boolean();
 }
 
@@ -276,7 +276,7 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
                         [&](const std::string& problem) { fail("[config] {}{}", json.where(), problem); }});
 
   OwnConfig result{config, {}, {}, differences_from_mpt(config)};
-  if (result.differences.empty()) {  // it could be one: is the file?
+  if (result.differences.empty()) {  // the model could be an MPT, so check whether the file is
     if (type != kMptType) result.differences.push_back(fmt::format("model_type {}", type));
     if (has_fractions_for_integers(json, attention)) {
       result.differences.emplace_back("attn_pdrop, alibi_bias_max or expansion_ratio is not written as an integer");
@@ -300,16 +300,17 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
   const bool gated = nn::is_gated(t.block.activation);
   const bool grouped = t.key_heads() != t.attention.heads;
   const bool tanh = t.block.activation == Activation::gelu_tanh;
-  formats::OrderedJson attention = {{"alibi", uses_alibi},
-                                    {"alibi_bias_max", integer_if_whole(t.attention.alibi_bias_max)},
-                                    {"attn_impl", "torch"},
-                                    {"attn_pdrop", 0},  // transformers takes integers only: ours stands under "alibi"
-                                    {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"},
-                                    {"attn_uses_sequence_id", false},
-                                    {"clip_qkv", nullptr},
-                                    {"prefix_lm", false},
-                                    {"qk_ln", false},
-                                    {"softmax_scale", nullptr}};
+  formats::OrderedJson attention = {
+      {"alibi", uses_alibi},
+      {"alibi_bias_max", integer_if_whole(t.attention.alibi_bias_max)},
+      {"attn_impl", "torch"},
+      {"attn_pdrop", 0},  // transformers accepts only integers here; our values are under "alibi"
+      {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"},
+      {"attn_uses_sequence_id", false},
+      {"clip_qkv", nullptr},
+      {"prefix_lm", false},
+      {"qk_ln", false},
+      {"softmax_scale", nullptr}};
   if (grouped) attention["kv_n_heads"] = t.key_heads();
   formats::OrderedJson ffn = {{"ffn_type", gated ? "mptglu" : "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
   if (t.block.activation != Activation::gelu) {
@@ -333,7 +334,7 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
       {"vocab_size", config.vocab_size},
       {"no_bias", !t.block.bias},
       {"norm_type", t.block.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
-      {"norm_eps", t.block.norm_eps},  // MPT's own code reads this one, transformers' the next
+      {"norm_eps", t.block.norm_eps},  // MPT's own code reads this key, transformers the next one
       {"layer_norm_epsilon", t.block.norm_eps},
       {"learned_pos_emb", t.position == Position::learned},
       {"emb_pdrop", t.embedding.dropout},
@@ -347,7 +348,7 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
   if (is_mpt) json["max_seq_len"] = std::max(config.train_length, kLengthForOthers);
   if (tokenizer != nullptr) {
     json["bos_token_id"] = tokenizer->end_of_text();
-    // One that ends lines does not end what is generated.
+    // An end-of-text token that ends lines must not end generated text.
     if (!tokenizer->end_of_text_ends_lines()) json["eos_token_id"] = tokenizer->end_of_text();
   }
   formats::OrderedJson own = {{"version", version},

@@ -1,5 +1,5 @@
-// config.json of our own folders: the keys of MPT as far as they go, so that transformers reads what is an MPT, and our
-// own keys under "alibi".
+// config.json of our own folders. It uses MPT's keys as far as possible, so that transformers can read models that are
+// MPTs, and our own keys under "alibi".
 #pragma once
 
 #include <filesystem>
@@ -12,22 +12,23 @@
 namespace alibi::model {
 
 inline constexpr const char* kConfigFile = "config.json";
-/// Real ones have a thousandth of it.
+/// Real files have a thousandth of this size.
 inline constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
 struct OwnConfig {
   LanguageModelConfig model;
-  std::string tokenizer_kind, tokenizer_fingerprint;  ///< fingerprint of the tokenizer of the training; empty: not
-                                                      ///< known
-  std::vector<std::string> differences;  ///< why other programs refuse this folder; empty: they run it as an MPT
+  std::string tokenizer_kind, tokenizer_fingerprint;  ///< fingerprint of the tokenizer used in training; empty if
+                                                      ///< unknown known
+  std::vector<std::string>
+      differences;  ///< why other programs must refuse this folder; empty if they can run it as an MPT
 };
 
-/// What MPT in Hugging Face's transformers would refuse in such a model, or compute differently.
+/// Properties of the model that MPT in Hugging Face's transformers would refuse or compute differently.
 std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config);
 
-/// Whether a config.json was written by this library: it has our own keys.
+/// Whether this library wrote the config.json, which then contains our own keys.
 bool is_own_config(const formats::JsonObject& config);
-/// Throws Error naming the file, the key, what was found and what was expected.
+/// Throws Error that names the file and the key, and shows what was found and expected.
 OwnConfig read_own_config(const std::filesystem::path& folder);
 /// Content of the file for this model. `tokenizer` may be null.
 formats::OrderedJson own_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer);

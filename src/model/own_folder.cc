@@ -16,17 +16,17 @@ namespace {
 
 constexpr const char* kWeightsFile = "model.safetensors";
 
-/// A tensor of a file: all rows of a parameter, or some of them.
+/// A tensor of a file: all or some rows of a parameter.
 struct Part {
   std::string name;
-  size_t parameter;  ///< its place in LanguageModel::parameters()
+  size_t parameter;  ///< its index in LanguageModel::parameters()
   Shape shape;
   std::optional<std::pair<int64_t, int64_t>> rows;
 
   Tensor of(const Tensor& value) const { return rows ? value.slice(0, rows->first, rows->second) : value; }
 };
 
-/// What the files of such a model hold.
+/// The tensors that the files of such a model contain.
 std::vector<Part> parts_of(const LanguageModelConfig& config) {
   const std::vector<ParameterSpec> specs = parameter_specs(config);
   std::vector<Part> parts;
@@ -43,7 +43,8 @@ std::vector<Part> parts_of(const LanguageModelConfig& config) {
   return parts;
 }
 
-/// Throws Error if the tokenizer of the folder is not the one that the weights were trained with, or does not fit.
+/// Throws Error if the tokenizer in the folder is not the one that the weights were trained with, or does not fit the
+/// model.
 void check_own_tokenizer(const std::filesystem::path& folder, const OwnConfig& config, const Tokenizer& tokenizer) {
   const std::string file = text::tokenizer_file(folder).string(), path = (folder / kConfigFile).string();
   check(config.tokenizer_fingerprint.empty() || config.tokenizer_fingerprint == text::fingerprint_text(tokenizer),
@@ -69,7 +70,7 @@ std::vector<std::vector<std::string>> own_tensors(const LanguageModelConfig& con
 }
 
 void check_own_weights(const formats::WeightSource& weights, const LanguageModelConfig& config) {
-  // Before anything is made for each layer.
+  // Checked before anything is allocated for each layer.
   const size_t tensors = weights.tensors().size();
   check(static_cast<size_t>(config.transformer.layers) <= tensors, "[model] {}: {} tensors, but {} says n_layers {}",
         fmt::join(weights.sources(), ", "), tensors, kConfigFile, config.transformer.layers);
@@ -86,10 +87,10 @@ void check_own_weights(const formats::WeightSource& weights, const LanguageModel
 }
 
 OwnFolder::OwnFolder(const std::filesystem::path& folder)
-    : config(read_own_config(folder)),  // first: what is no model folder should be told so
+    : config(read_own_config(folder)),  // read first, so that a folder without a model gets the right message
       weights(folder) {
   check_own_weights(weights, config.model);
-  // A model of another program that was saved here may have none.
+  // A model of another program that was saved here may have no fingerprint.
   if (config.tokenizer_fingerprint.empty() && !core::path_exists(text::tokenizer_file(folder))) return;
   tokenizer = Tokenizer::load(folder);
   check_own_tokenizer(folder, config, *tokenizer);

@@ -52,7 +52,7 @@ int64_t ParameterSpec::elements() const {
 std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::optional<uint64_t> seed) {
   std::vector<Parameter> made;
   std::vector<Parameter**> places;
-  uint64_t counted = 0;  // those without a stream of their own
+  uint64_t counted = 0;  // number of parameters without their own stream so far
   declare([&](Parameter*& place, ParameterSpec spec) {
     Parameter parameter{spec.name, Tensor::empty(spec.shape), {}, spec.decays, {}, spec.is_operand, spec.rate_factor};
     if (seed)

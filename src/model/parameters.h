@@ -13,11 +13,11 @@
 
 namespace alibi::model {
 
-/// Initial values: independent random numbers, one value, or one row of values that repeats.
+/// Initial values: independent random numbers, one value, or one row of values that is repeated.
 struct Initializer {
   enum class Kind : uint8_t { constant, normal, uniform, rows };
   Kind kind;
-  float value;       ///< the constant, the standard deviation, or the bound on both sides
+  float value;       ///< the constant, the standard deviation, or the bound of a uniform distribution
   float center = 0;  ///< bound of the uniform distribution
   std::vector<float> row = {};
 
@@ -28,10 +28,10 @@ struct Initializer {
   static Initializer rows(std::vector<float> row) { return {Kind::rows, 0, 0, std::move(row)}; }
   /// Glorot & Bengio 2010, equation 16, times a gain.
   static Initializer xavier(int64_t fan_in, int64_t fan_out, float gain = 1);
-  /// PyTorch's initial values of the weight and the bias of a linear layer: within 1 / sqrt(fan_in).
+  /// PyTorch's initial values of the weight and the bias of a linear layer: uniform within 1 / sqrt(fan_in).
   static Initializer linear(int64_t fan_in);
 
-  /// Fills a contiguous float32 tensor; element i is a function of `random` and i.
+  /// Fills a contiguous float32 tensor. Element i is a function of `random` and i.
   void fill(Tensor& values, const core::Random& random) const;
 };
 
@@ -43,14 +43,15 @@ struct ParameterSpec {
   bool decays = false;
   bool is_operand = false;
   std::vector<std::string> parts = {};  ///< names of its equal parts by rows, if files store the parts separately
-  std::optional<uint64_t> stream = {};  ///< of random numbers; absent: that of its place among those that have none
+  std::optional<uint64_t> stream =
+      {};  ///< stream of random numbers; if absent, its index among the parameters without a stream
   struct LastRows {
     int64_t rows;
     Initializer start;
     uint64_t stream;
   };
-  std::optional<LastRows> last_rows = {};  ///< that start otherwise
-  double rate_factor = 1;                  ///< of the learning rate
+  std::optional<LastRows> last_rows = {};  ///< last rows that have another initial value
+  double rate_factor = 1;                  ///< factor of the learning rate
 
   int64_t elements() const;
 };
@@ -59,11 +60,11 @@ struct ParameterSpec {
 using VisitParameter = std::function<void(Parameter*& place, ParameterSpec spec)>;
 using DeclareParameters = std::function<void(const VisitParameter& visit)>;
 
-/// Allocates the declared parameters. The places point into the result, also after a move. Without a seed the values
-/// are undefined until they are loaded.
+/// Allocates the declared parameters. The places point into the result, and stay valid if it is moved. Without a seed
+/// the values are undefined until they are loaded.
 std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::optional<uint64_t> seed);
 
-/// Declarations in the order of LanguageModel::parameters(), without allocating them.
+/// Declarations in the order of LanguageModel::parameters(), without allocating the parameters.
 std::vector<ParameterSpec> parameter_specs(const LanguageModelConfig& config);
 std::vector<ParameterSpec> parameter_specs(const TransformerConfig& config);
 /// The parameters of the position method.
@@ -72,10 +73,10 @@ int64_t elements_of(const std::vector<ParameterSpec>& specs);
 
 std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters);
 
-/// Values, gradients and bfloat16 copies.
+/// Moves values, gradients and bfloat16 copies.
 void move_parameters(const std::vector<Parameter*>& parameters, Device device);
 
-/// Sets gradients to zero and allocates missing ones.
+/// Sets gradients to zero. Allocates them if necessary.
 void zero_gradients(const std::vector<Parameter*>& parameters);
 /// Updates the bfloat16 copies of operands in bf16, and frees them in f32.
 void round_operands(const std::vector<Parameter*>& parameters, Precision precision);

@@ -6,10 +6,10 @@
 namespace alibi::model {
 namespace {
 
-/// Reuses a tensor's memory from step to step where the shape stays.
+/// Reuses a tensor's memory in the next step if the shape is the same.
 void reuse(Tensor& tensor, const Shape& shape, DType dtype, Device device) {
   if (tensor.defined() && tensor.shape() == shape && tensor.dtype() == dtype && tensor.device() == device) return;
-  tensor = Tensor();  // free before allocating: the peak holds one of them
+  tensor = Tensor();  // freed before the allocation, so that the peak contains only one of them
   tensor = Tensor::empty(shape, dtype, device);
 }
 
@@ -39,7 +39,7 @@ void PassMemory::prepare(const TransformerConfig& config, const PassMode& mode_i
                          int64_t length_in) {
   if (mode == mode_in && batch == batch_in && length == length_in) return;
   mode = mode_in;
-  batch = 0;  // an exception leaves memory that is not prepared
+  batch = 0;  // if an exception follows, the memory is marked as not prepared
   const int64_t rows = batch_in * length_in;
   if (keep == nullptr && mode.keep != Keep::nothing) keep = std::make_unique<const core::KeepMemory>();
   each(config, rows,

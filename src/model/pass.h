@@ -1,4 +1,4 @@
-// What differs between inference, cached inference and training: they are one walk through the layers, under a pass.
+// The differences between inference, cached inference and training. All of them use one forward function with a pass.
 #pragma once
 
 #include <functional>
@@ -16,71 +16,74 @@
 
 namespace alibi::model {
 
-/// What a pass leaves for a backward pass.
+/// What a forward pass keeps for the backward pass.
 enum class Keep : uint8_t {
-  nothing,  ///< inference: one layer's memory serves all
-  sums,     ///< training: the stream at each norm; the rest is computed again
-  all,      ///< training: nothing is computed again but norms and activation functions
+  nothing,  ///< inference: all layers share the memory of one
+  sums,     ///< training: keeps the stream at each norm and recomputes the rest
+  all,      ///< training: recomputes only norms and activation functions
 };
 
 struct PassMode {
   Precision precision = Precision::f32;
   Keep keep = Keep::all;
-  Device device = Device::cpu;  ///< where the input lies, and all that is made of it
+  Device device = Device::cpu;  ///< device of the input and of all intermediate tensors
 
   DType type() const { return precision == Precision::bf16 ? DType::bfloat16 : DType::float32; }
   bool operator==(const PassMode&) const = default;
 };
 
-/// All of it is made before the first layer. The type of the activations is that of the precision; the residual stream
-/// and its gradient are float32 in any case.
+/// All tensors are allocated before the first layer. Activations have the data type of the precision. The residual
+/// stream and its gradient are always float32.
 struct PassMemory {
   PassMode mode;
   int64_t batch = 0, length = 0;
-  std::unique_ptr<const core::KeepMemory> keep;  // temporary memory of operators, reused between steps
+  std::unique_ptr<const core::KeepMemory> keep;  // temporary memory of operators, reused in the next step
   std::vector<BlockMemory> blocks;
-  ResidualNorm entry;  // of the embeddings' norm, if there is one
+  ResidualNorm entry;  // state of the embeddings' norm, if there is one
   ResidualNorm last;
   BlockScratch scratch;
-  Tensor stream;  // [R, C] float32: the stream where it is not kept; its gradient
-  Tensor branch;  // [R, C] what returns to the stream; its gradient
+  Tensor stream;  // [R, C] float32: the stream, if it is not kept; its gradient
+  Tensor branch;  // [R, C]: the branch output that is added to the stream; its gradient
 
   BlockMemory& of(int layer) { return blocks[mode.keep == Keep::nothing ? 0 : static_cast<size_t>(layer)]; }
   BlockProducts& products_of(int layer) { return mode.keep == Keep::sums ? scratch.recomputed : of(layer).products; }
-  /// Where the stream begins.
+  /// The first tensor of the stream.
   const Tensor& first() const;
 
-  /// Of the mode that `mode` says.
+  /// Visits the tensors of this mode.
   void each(const TransformerConfig& config, int64_t rows, const VisitTensor& visit);
 
-  /// Makes all tensors for batches of this shape, unless the last call did.
+  /// Allocates all tensors for batches of this shape, unless the last call did.
   void prepare(const TransformerConfig& config, const PassMode& mode, int64_t batch, int64_t length);
-  /// What a pass allocates, without allocating: bytes kept from the forward to the backward pass, and others.
+  /// Predicts the allocation of a pass without allocating: bytes kept from the forward to the backward pass, and other
+  /// bytes.
   struct Bytes {
     int64_t kept = 0, scratch = 0;
   };
   static Bytes predict(const TransformerConfig& config, const PassMode& mode, int64_t batch, int64_t length);
 };
 
-/// q, k and v of one layer, only valid during the call.
+/// q, k and v of one layer, valid only during the call.
 using AttentionObserver =
     std::function<void(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options)>;
 
-/// What dropout is for: each has random numbers of its own.
+/// Uses of dropout. Each has its own random numbers.
 enum class Draw : uint64_t { attention_weights, attention_output, feed_forward, activation, embedding };
 
 struct Pass {
-  int64_t position = 0;            ///< of the first token
-  std::span<KvCache> caches = {};  ///< of each layer: keys and values of the tokens before, which grow; empty: none
-  kernels::Eviction* eviction = nullptr;  ///< receives each layer's attention over a cache
-  float slope_factor = 1;                 ///< ALiBi's slopes are multiplied by it (Interpolation)
-  /// Not empty: each row of the batch is a text of its own, read under its own position, caches, eviction and slope
-  /// factor, in place of those above.
+  int64_t position = 0;  ///< position of the first token
+  std::span<KvCache> caches =
+      {};  ///< one for each layer: keys and values of the preceding tokens, which grow; empty without a cache
+  kernels::Eviction* eviction = nullptr;  ///< called after each layer's attention over a cache
+  float slope_factor = 1;                 ///< factor of ALiBi's slopes (Interpolation)
+  /// If not empty, each row of the batch is a separate sequence with its own position, caches, eviction and slope
+  /// factor, which replace those above.
   std::span<Pass* const> sequences = {};
-  /// What the position method tells attention: one for all layers, or one for each. Set before the first layer.
+  /// Options that the position method sets for attention: one for all layers, or one for each. Set before the first
+  /// layer.
   std::vector<AttentionOptions> biases;
-  std::optional<StepSeed> seed;    ///< training: what dropout draws; absent: nothing is dropped
-  AttentionObserver on_attention;  ///< sees what each layer's attention is given, first layer first
+  std::optional<StepSeed> seed;    ///< training: the random numbers of dropout; absent: no dropout
+  AttentionObserver on_attention;  ///< receives the inputs of each layer's attention, first layer first
   PassMemory memory;
 
   nn::BranchDropout dropout(float probability, int layer, Draw what) const {
@@ -90,10 +93,10 @@ struct Pass {
   }
 };
 
-/// For the interpolation of the model and a text of this number of tokens.
+/// The factor for the model's interpolation and a text of this number of tokens.
 float slope_factor(const LanguageModel& model, int64_t length);
 
-/// LanguageModel::hidden() under a pass.
+/// LanguageModel::hidden() with a pass.
 Tensor hidden(const LanguageModel& model, const Tensor& ids, Pass& pass);
 
 }  // namespace alibi::model

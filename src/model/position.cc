@@ -14,10 +14,11 @@
 namespace alibi::model {
 namespace {
 
-/// Of random numbers: apart from those of what all methods share, so that this starts the same with each.
+/// Stream of random numbers, different from those of the shared parameters, so that these have the same initial values
+/// with every method.
 constexpr uint64_t kStream = core::mix(0x1417, ~uint64_t{1});
 
-/// Press et al. 2022: the scores of attention less slope * distance.
+/// Press et al. 2022: subtracts slope * distance from the attention scores.
 class Alibi : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
@@ -70,7 +71,8 @@ class Alibi : public PositionMethod {
   }
 
  private:
-  /// Slopes below add less than 0.001 to a score over a million tokens; those above leave the neighbours alone nothing.
+  /// A smaller slope adds less than 0.001 to a score over a million tokens. A larger one gives the nearest key all the
+  /// weight.
   static constexpr float least_exponent = -30, most_exponent = 10;
 
   AttentionOptions with_slopes(std::vector<float> slopes) const {
@@ -104,7 +106,7 @@ class Alibi : public PositionMethod {
   }
   int slopes_of_layer() const { return has_two_slopes() ? 2 * config_.attention.heads : config_.attention.heads; }
 
-  /// What all layers have, or begin with.
+  /// Slopes of all layers, or their initial values.
   std::vector<float> start() const {
     const auto count = static_cast<size_t>(slopes_of_layer());
     const std::vector<float>& given = config_.attention.alibi_slopes;
@@ -112,7 +114,7 @@ class Alibi : public PositionMethod {
     if (!given.empty()) return given;
     if (is_symmetric() || has_two_slopes()) return slopes(slopes_of_layer(), config_.attention.alibi_bias_max);
     const std::vector<float> half =
-        slopes((config_.attention.heads + 1) / 2, config_.attention.alibi_bias_max);  // one for both directions
+        slopes((config_.attention.heads + 1) / 2, config_.attention.alibi_bias_max);  // one slope for both directions
     std::vector<float> result(count);
     for (size_t h = 0; h < count; ++h) result[h] = half[h / 2];
     return result;
@@ -125,7 +127,7 @@ class Alibi : public PositionMethod {
     return result;
   }
 
-  Parameter* exponents_ = nullptr;  // of the slopes, [layers, heads]; null: they are fixed
+  Parameter* exponents_ = nullptr;  // base-2 logarithms of the slopes, [layers, heads]; null if the slopes are fixed
 };
 
 /// Vaswani et al. 2017, section 3.5: sines and cosines added to the input.
@@ -140,8 +142,8 @@ class Sinusoidal : public PositionMethod {
   }
 
  private:
-  /// Grows to the longest length asked for, by several threads perhaps; a text that is read token by token asks for one
-  /// more each time.
+  /// Returns a table of at least `length` rows. It grows to the longest length requested. Several threads may call
+  /// this. Reading token by token requests one row more each time, so growth must be rare.
   Tensor table(int64_t length, Device device) const {
     const std::lock_guard lock(mutex_);
     if (!table_.defined() || table_.size(0) < length || table_.device() != device) {
@@ -157,7 +159,7 @@ class Sinusoidal : public PositionMethod {
   mutable Tensor table_;
 };
 
-/// Su et al. 2021: queries and keys of every layer rotated, all of head_dim.
+/// Su et al. 2021: rotates the queries and keys of every layer over all of head_dim.
 class Rotary : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
@@ -180,7 +182,7 @@ class Rotary : public PositionMethod {
   float theta() const { return static_cast<float>(config_.attention.rotary_theta); }
 };
 
-/// Raffel et al. 2020: a learned bias per head and bucket of distances, shared by the layers.
+/// Raffel et al. 2020: a learned bias for each head and bucket of distances, shared by the layers.
 class T5 : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
@@ -209,7 +211,7 @@ class T5 : public PositionMethod {
   Parameter* table_ = nullptr;
 };
 
-/// A table of max_length vectors added to the input.
+/// A learned table of max_length vectors is added to the input.
 class Learned : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;
@@ -240,7 +242,7 @@ class Learned : public PositionMethod {
   Parameter* table_ = nullptr;
 };
 
-/// The causal mask alone.
+/// No positions: only the causal mask.
 class None : public PositionMethod {
  public:
   using PositionMethod::PositionMethod;

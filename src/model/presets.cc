@@ -1,4 +1,4 @@
-// Models of sizes that people know.
+// Models of well-known sizes.
 #include <cmath>
 #include <memory>
 
@@ -14,8 +14,9 @@ struct Preset {
   int layers, d_model, heads;
 };
 
-// small, base and medium follow the GPT ladder (base has the shape of GPT-2 124M); tiny trains in a minute on two
-// cores. paper-1.3b is the ALiBi paper's large model (section 5), of which more than its shape was not published.
+// small, base and medium follow the sizes of GPT (base has the shape of GPT-2 124M). tiny trains in a minute on two
+// cores. paper-1.3b is the large model of the ALiBi paper (section 5), of which little more than the shape was
+// published.
 constexpr Preset presets[] = {
     {"tiny", 4, 128, 4},      {"small", 6, 512, 8},    {"base", 12, 768, 12},
     {"medium", 24, 1024, 16}, {"large", 24, 1536, 16}, {"paper-1.3b", 25, 2048, 16},

@@ -14,11 +14,11 @@ void ResidualNorm::each_statistic(const TransformerConfig& config, int64_t rows,
 void ResidualStream::normalize(const NormLayer& norm, ResidualNorm& at, Tensor& y) {
   at.returned = std::exchange(added_, {});
   const Tensor* returning = at.returned ? &branch : nullptr;
-  if (returning != nullptr && branch.dtype() != y.dtype()) {  // inference in bf16, whose result is float32
+  if (returning != nullptr && branch.dtype() != y.dtype()) {  // bf16 inference, whose result is float32
     nn::add(x_, branch, x_);
     returning = nullptr;
   }
-  // In float32 the sum stays in place and the stream continues from there, without a copy.
+  // In float32 the stream continues in the memory of the sum, without a copy.
   const bool goes_on_from_kept = at.x.defined() && at.x.dtype() == DType::float32;
   Tensor sum = goes_on_from_kept ? at.x : x_;
   nn::residual_norm(x_, returning, at.returned.value_or(nn::BranchDropout()), norm.parameters(), sum,
@@ -30,7 +30,7 @@ void ResidualStream::normalize(const NormLayer& norm, ResidualNorm& at, Tensor& 
 }
 
 void ResidualGradient::normalize_backward(Tensor& dy, const NormLayer& norm, const ResidualNorm& at) {
-  if (residual_ == Residual::normed) {  // the output was read by the branch, and was the stream from there on
+  if (residual_ == Residual::normed) {  // the branch read this output, which was also the stream from there on
     nn::add(dx_, dy, dy);
     dx_.fill(0);
   }

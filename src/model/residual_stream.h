@@ -1,4 +1,5 @@
-// The residual stream: what runs past all branches of the layers, and the passages between it and them.
+// The residual stream, to which all branches of the layers are added, and the norms between the stream and the
+// branches.
 #pragma once
 
 #include <functional>
@@ -11,25 +12,27 @@
 
 namespace alibi::model {
 
-/// Called for every tensor of a pass that owns memory. `kept`: from the forward to the backward pass.
+/// Called for every tensor of a pass that owns memory. `kept` means that the backward pass needs it.
 using VisitTensor = std::function<void(bool kept, Tensor& tensor, const Shape& shape, DType dtype)>;
 
-/// Where one branch returned to the stream and a norm took what the next one sees; kept for the backward pass.
+/// The state at a norm, where a branch was added to the stream and the next branch's input was computed. Kept for the
+/// backward pass.
 struct ResidualNorm {
-  /// [R, C] the stream after the branch returned: float32, the stream itself; bfloat16, a copy; undefined: not kept.
+  /// [R, C]: the stream after the branch was added. In float32 it is the stream itself, in bfloat16 a copy. Undefined
+  /// if it is not kept.
   Tensor x;
   nn::NormStatistics statistics;
-  std::optional<nn::BranchDropout> returned;  ///< absent: no branch did
+  std::optional<nn::BranchDropout> returned;  ///< absent if no branch was added here
 
   void each_statistic(const TransformerConfig& config, int64_t rows, const VisitTensor& visit);
 };
 
-/// Forward. A branch writes to `branch` and says so; the next passage adds it to the stream. After a norm the stream
-/// continues with the sum (pre-norm) or with the norm's output (post-norm), as Residual says.
+/// Forward pass. A branch writes its output to `branch` and calls add(); the next norm adds it to the stream. After a
+/// norm the stream continues with the sum (pre-norm) or with the norm's output (post-norm), as Residual selects.
 class ResidualStream {
  public:
-  /// x [R, C] float32; branch of the activations' type. With Residual::normed the stream stands in `normed_memory`
-  /// [R, C], float32, after each norm; x may be that memory.
+  /// x is [R, C] float32; the branch has the data type of the activations. With Residual::normed the stream is in
+  /// `normed_memory` [R, C], float32, after each norm; x may be that memory.
   ResidualStream(const Tensor& x, const Tensor& branch_memory, Residual residual, const Tensor& normed_memory)
       : branch(branch_memory), x_(x), normed_(residual == Residual::normed ? normed_memory : Tensor()) {}
 
@@ -38,30 +41,30 @@ class ResidualStream {
 
   /// y = norm of the stream
   void normalize(const NormLayer& norm, ResidualNorm& at, Tensor& y);
-  /// y = the stream, which ends; y may be its memory.
+  /// y = the final stream. y may be its memory.
   void end(ResidualNorm& at, Tensor& y);
 
  private:
   Tensor x_;
-  Tensor normed_;  // undefined: the stream is the sum
+  Tensor normed_;  // undefined if the stream is the sum
   std::optional<nn::BranchDropout> added_;
 };
 
-/// Backward: the gradient of the stream, from the top down.
+/// Backward pass: the gradient of the stream, from the last layer to the first.
 class ResidualGradient {
  public:
-  /// dx [R, C] float32; branch_memory undefined: the gradient of a branch is that of the stream, which saves the copy
-  /// where activations are float32 and nothing is dropped.
+  /// dx is [R, C] float32. If branch_memory is undefined, the gradient of a branch is the gradient of the stream. This
+  /// saves the copy if activations are float32 and there is no dropout.
   ResidualGradient(const Tensor& dx, const Tensor& branch_memory, Residual residual)
       : dx_(dx), branch_(branch_memory), residual_(residual) {}
 
-  /// Of the branch that returned at the last passage.
+  /// The gradient of the branch that was added at the last norm.
   const Tensor& dbranch() const { return branch_.defined() ? branch_ : dx_; }
 
-  /// Adds to the stream's gradient what dy, that of the norm's output, has for it. With Residual::normed dy is
-  /// overwritten with the whole gradient of that output.
+  /// Adds the contribution of dy, the gradient of the norm's output, to the stream's gradient. With Residual::normed,
+  /// dy is overwritten with the whole gradient of that output.
   void normalize_backward(Tensor& dy, const NormLayer& norm, const ResidualNorm& at);
-  /// The same for the norm that ends the stream.
+  /// normalize_backward() for the norm at the end of the stream.
   void final_norm_backward(const Tensor& dy, const NormLayer& norm, const ResidualNorm& at);
   void end_backward(const Tensor& dy, const ResidualNorm& at);
 

@@ -22,7 +22,7 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType typ
   return x.contiguous() ? x : x.clone();
 }
 
-/// The options of attention when this number of further tokens of a text is read.
+/// The options of attention for reading this number of further tokens of a text.
 std::vector<AttentionOptions> biases_of(const model::PositionMethod& position, const TransformerConfig& config,
                                         const model::Pass& text, int64_t tokens) {
   int64_t distances = std::max<int64_t>(1, text.position + tokens);
@@ -62,10 +62,12 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
   const int64_t batch = input.size(0), length = input.size(1), rows = batch * length, width = config.d_model;
   check(pass.caches.empty() ||
             (pass.caches.size() == blocks.size() && config.attention.causal && keep == model::Keep::nothing),
-        "[transformer] {} caches for {} layers: caches are for the inference of decoders, one a layer",
+        "[transformer] {} caches were given for {} layers, expected one per layer, and only for the inference of a "
+        "decoder",
         pass.caches.size(), blocks.size());
-  check(pass.sequences.empty() || std::ssize(pass.sequences) == batch, "[transformer] {} sequences for a batch of {}",
-        pass.sequences.size(), batch);
+  check(pass.sequences.empty() || std::ssize(pass.sequences) == batch,
+        "[transformer] {} sequences were given for a batch of {}, expected equal numbers", pass.sequences.size(),
+        batch);
   const auto begin = [&](model::Pass& text) {
     for (const KvCache& cache : text.caches) {
       check(cache.length() == text.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
@@ -170,7 +172,7 @@ Tensor Transformer::backward(const Tensor& dy_in) {
         "[transformer backward] dy has shape {}, expected that of the last forward call, [{}, {}, {}]",
         to_string(dy.shape()), pass.memory.batch, pass.memory.length, config().d_model);
   check(parameters().empty() || parameters().front().gradient.defined(),
-        "[transformer backward] there are no gradients to add to; call zero_gradients() first");
+        "[transformer backward] the gradients are not allocated; call zero_gradients() first");
   return state_->backward(dy, pass);
 }
 

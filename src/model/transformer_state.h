@@ -1,4 +1,4 @@
-// What a Transformer holds: its layers, its parameters, and the pass that training keeps.
+// The content of a Transformer: its layers, its parameters, and the pass that training keeps.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@
 
 namespace alibi::model {
 
-/// The layers, whose parameters may or may not have been made.
+/// The layers. Their parameters need not be allocated.
 struct TransformerLayers {
   const TransformerConfig config;
   std::unique_ptr<PositionMethod> position;
@@ -23,7 +23,7 @@ struct TransformerLayers {
   NormLayer embedding_norm, final_norm;
 
   explicit TransformerLayers(const TransformerConfig& config_in);
-  TransformerLayers(const TransformerLayers&) = delete;  // blocks refer to the others
+  TransformerLayers(const TransformerLayers&) = delete;  // blocks refer to the other layers
   TransformerLayers& operator=(const TransformerLayers&) = delete;
 
   void declare(const VisitParameter& visit);
@@ -39,13 +39,14 @@ struct [[gnu::visibility("hidden")]] Transformer::State : model::TransformerLaye
   bool recompute = false;
   model::Pass training;
 
-  /// Without a seed the parameters hold nothing yet.
+  /// Without a seed the parameters are not initialized.
   State(const TransformerConfig& config_in, std::optional<uint64_t> seed);
 
-  /// The one walk through the layers: x [B, T, C] -> y of that shape, of the activations' type in training, else
-  /// float32. The pass says what differs; `keep` what its memory must hold afterwards.
+  /// The forward function of all passes: x [B, T, C] -> y of the same shape, in the activations' data type in training
+  /// and float32 otherwise. `pass` contains the differences between modes; `keep` tells what its memory must contain
+  /// afterwards.
   Tensor forward(const Tensor& x, model::Keep keep, model::Pass& pass) const;
-  /// Down again, after a walk that kept something. dy -> dx, which lies in the memory of the pass.
+  /// The backward pass after a forward() that kept its products. dy -> dx, which is in the memory of the pass.
   Tensor backward(const Tensor& dy, model::Pass& pass) const;
 };
 

@@ -15,14 +15,14 @@
 namespace alibi::model {
 namespace {
 
-/// Standard deviation width^-0.5 makes the first logits of the tied projection about N(0, 1).
+/// With standard deviation width^-0.5, the first logits of the tied projection are about N(0, 1).
 Initializer of_table(int width) { return Initializer::normal(1 / std::sqrt(static_cast<float>(width))); }
 
-/// Streams of random numbers apart from those of the transformer, which count up from 0.
+/// Streams of random numbers that differ from those of the transformer, which count up from 0.
 constexpr uint64_t past_the_layers = ~uint64_t{0};
 uint64_t stream_of_band(size_t index) { return core::mix(0x1417, past_the_layers, index); }
 
-/// One table; the output projection is that of the embedding, or one of its own.
+/// One table. The output projection is the embedding, or a separate matrix.
 class Table : public Vocabulary {
  public:
   explicit Table(const LanguageModelConfig& config)
@@ -69,7 +69,7 @@ class Table : public Vocabulary {
  private:
   Parameter& head() const { return own_head_ != nullptr ? *own_head_ : *table_; }
   float logit_scale() const { return static_cast<float>(head_config_.logit_scale); }
-  /// The factor of the logits, applied where there are fewer numbers.
+  /// Multiplies by the factor of the logits, either the states or the weights, whichever has fewer numbers.
   Tensor scaled(const Tensor& states) const {
     if (head_config_.logit_scale == 1) return states;
     Tensor result = Tensor::empty(states.shape(), states.dtype(), states.device());
@@ -81,7 +81,7 @@ class Table : public Vocabulary {
   float scale_;
   HeadConfig head_config_;
   Parameter* table_ = nullptr;
-  Parameter* own_head_ = nullptr;  // null: the table
+  Parameter* own_head_ = nullptr;  // null if the table is also the output matrix
 };
 
 /// Adaptive input and adaptive softmax with tied tables and projections.
@@ -98,7 +98,7 @@ class Bands : public Vocabulary {
   void declare(const VisitParameter& visit) override {
     for (size_t b = 0; b < bands_.size(); ++b) {
       const VocabularyBand& band = bands_[b];
-      // The first has a row for each of the others too.
+      // The first band also has one row for each other band.
       const int64_t others = b == 0 ? static_cast<int64_t>(bands_.size()) - 1 : 0;
       ParameterSpec table{.name = fmt::format("wte.bands.{}.weight", b),
                           .shape = {band.words + others, band.width},

@@ -1,4 +1,4 @@
-// Embedding of token ids, and probabilities of the next token, from the same weights.
+// Embedding of token ids, and probabilities of the next token, computed from the same weights.
 #pragma once
 
 #include <memory>
@@ -22,16 +22,16 @@ class Vocabulary {
   virtual void embed(const Tensor& ids, Tensor& y) const = 0;
   virtual void embed_backward(const Tensor& dy, const Tensor& ids) = 0;
 
-  /// states [R, C] of the type of the parameters' operands -> float32 [R, V], whose softmax is the prediction.
+  /// states [R, C] in the data type of the parameters' operands -> float32 [R, V], whose softmax is the prediction.
   virtual void logits(const Tensor& states, Tensor& result) const = 0;
-  /// Negative log-likelihood of each target [R] in nats; 0 where it is -1.
+  /// Negative log-likelihood of each target [R] in nats; 0 for the target -1.
   virtual void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const = 0;
-  /// Overwrites dstates with, and adds to the gradients, gradient_scale * d(sum of nll).
+  /// Overwrites dstates with gradient_scale * d(sum of nll), and adds the same scale of the weights' gradients to them.
   virtual void nll_with_gradients(const Tensor& states, const Tensor& targets, float gradient_scale,
                                   const StepSeed& seed, std::span<float> result, Tensor& dstates) = 0;
 };
 
-/// One table [V, C], or the bands of config.adaptive; its parameters are not made yet.
+/// Creates one table [V, C], or the bands of config.adaptive. Its parameters are not allocated yet.
 std::unique_ptr<Vocabulary> make_vocabulary(const LanguageModelConfig& config);
 
 }  // namespace alibi::model

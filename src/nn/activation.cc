@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/activation.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "nn/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -41,7 +41,7 @@ struct GeluTanh {
 };
 
 struct Relu {
-  /// A NaN stays one.
+  /// NaN stays NaN.
   static HWY_INLINE V value(V x) { return hn::IfThenZeroElse(hn::Lt(x, zero()), x); }
   static HWY_INLINE ValueAndSlope both(V x) { return {value(x), hn::IfThenElseZero(hn::Gt(x, zero()), set(1))}; }
 };
@@ -61,7 +61,7 @@ void plain(const T* x, int64_t n, T* y) {
   each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR { store(Function::value(load(x + i, lanes)), y + i, lanes); });
 }
 
-/// y, if there is one, gets the value again; it may be x.
+/// If y is given, it receives the recomputed value. y may be x.
 template <class Function, class T>
 void plain_backward(const T* dy, const T* x, int64_t n, T* dx, T* y) {
   each_vector(n, [&](int64_t i, auto lanes) HWY_ATTR {
@@ -127,7 +127,7 @@ void activate_backward_rows_as(Activation kind, const T* dy, const T* x, int64_t
   }
 }
 
-/// Rows [begin, end) of tensors whose y has n features and whose x has x_features.
+/// Rows [begin, end) of tensors; y has n features and x has x_features.
 template <class T>
 void activate_range(Activation kind, const void* x, int64_t x_features, int64_t n, void* y, int64_t begin,
                     int64_t end) {

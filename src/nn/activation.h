@@ -6,7 +6,7 @@
 
 namespace alibi::nn {
 
-/// Whether the kind has a gate and a value as input.
+/// Whether the activation takes a gate and a value as input.
 bool is_gated(Activation kind);
 
 /// x [rows, F] -> y [rows, F]. Gated kinds read x [rows, 2F] = gate | up: swiglu is silu(gate) * up, geglu is
@@ -14,8 +14,8 @@ bool is_gated(Activation kind);
 /// 2016). y may be x for kinds without a gate.
 void activate(Activation kind, const Tensor& x, Tensor& y);
 
-/// Overwrites dx, which has the shape of x and may be x, or dy for kinds without a gate. If y is given, it receives the
-/// recomputed activation, so the forward pass need not store it. y may be x or dy, whichever has its shape and is not
+/// Overwrites dx, which has the shape of x. dx may be x, or dy for kinds without a gate. If y is given, it receives the
+/// recomputed activation, so the forward pass need not store it. y may be x or dy if it has the same shape and is not
 /// dx.
 void activate_backward(Activation kind, const Tensor& dy, const Tensor& x, Tensor& dx, Tensor* y = nullptr);
 

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/adaptive_input.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "nn/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -49,7 +49,7 @@ namespace {
 
 HWY_EXPORT(scatter);
 
-/// The type of the weights, in which products are computed.
+/// Checks and returns the data type of the weights, in which products are computed.
 DType checked_type(const char* operation, const char* name, const Tensor& tensor, const AdaptiveWeights& weights) {
   const DType dtype = weights.tables.empty() ? tensor.dtype() : weights.tables[0].dtype();
   check_weights(operation, weights, dtype);
@@ -178,7 +178,7 @@ void adaptive_input_backward(const Tensor& dy, const Tensor& ids, const Adaptive
     const int64_t count = bands[b].count();
     if (count == 0) continue;
     const Shape shape{count, weights.tables[b].size(1)};
-    Tensor vectors = Tensor::empty(shape, dtype);  // made again rather than kept: they cost a look-up
+    Tensor vectors = Tensor::empty(shape, dtype);  // recomputed instead of kept, because it costs only a lookup
     embedding(bands[b].ids, weights.tables[b], scale, vectors);
     Tensor dprojected = Tensor::empty({count, weights.d()}, dy.dtype());
     embedding(bands[b].rows, all, 1, dprojected);  // gathers the band's rows of dy

@@ -3,14 +3,14 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/adaptive_softmax.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "nn/softmax-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
-/// A row of logits becomes prior + log softmax(logits).
+/// Replaces a row of logits by prior + log softmax(logits).
 void log_softmax_row(float* logits, int64_t n, float prior) {
   const double lse = log_sum_exp(logits, n, max_of(logits, n));
   const V shift = set(static_cast<float>(static_cast<double>(prior) - lse));
@@ -42,7 +42,7 @@ namespace {
 
 HWY_EXPORT(log_softmax_row);
 
-/// What the first softmax is asked for: the target, or the entry that stands for its band.
+/// The targets of the first softmax: the target itself, or the entry that represents its band.
 Tensor head_targets(const Tensor& targets, const std::vector<BandRows>& bands, int64_t words) {
   Tensor result = targets.clone();
   for (size_t b = 1; b < bands.size(); ++b) {
@@ -60,11 +60,11 @@ struct Training {
   Tensor& dhidden;
   AdaptiveWeights& gradients;
 
-  /// The mask of the hidden states, or of those of a band.
+  /// The random numbers of dropout for the hidden states, or for those of a band.
   core::Random draws(size_t band) const { return core::Random(random.seed(), core::mix(random.stream(), band)); }
 };
 
-/// The rows of one band: adds to nll, dhidden and gradients. hidden [R, d] has gone through its dropout.
+/// Processes the rows of one band: adds to nll, dhidden and the gradients. Dropout has been applied to hidden [R, d].
 void run_band(const Tensor& hidden, const AdaptiveWeights& weights, size_t b, const BandRows& band,
               std::span<float> nll, const Training* training) {
   const int64_t count = band.count(), width = weights.tables[b].size(1);
@@ -85,7 +85,8 @@ void run_band(const Tensor& hidden, const AdaptiveWeights& weights, size_t b, co
     if (t.dropout > 0) dropout_backward(dprojected, t.dropout, t.draws(b), dprojected);
     // projected = states * projection
     matmul(states, true, dprojected, false, t.gradients.projections[b], true);
-    matmul(dprojected, false, weights.projections[b], true, states, false);  // states now hold their gradient
+    matmul(dprojected, false, weights.projections[b], true, states,
+           false);  // from here on `states` contains its gradient
     scatter_rows(states, band.rows, t.dhidden, true);
   }
   const int32_t* rows = band.rows.data<int32_t>();
@@ -158,7 +159,7 @@ void adaptive_log_probabilities(const Tensor& hidden_in, const AdaptiveWeights& 
   core::prepare_dispatch();
   const auto log_softmax = HWY_DYNAMIC_DISPATCH(log_softmax_row);
 
-  constexpr int64_t most_rows = 256;  // whose first softmax exists beside the result
+  constexpr int64_t most_rows = 256;  // rows whose first softmax is in memory at a time, in addition to the result
   const int64_t step = std::min(in.rows, most_rows), head_size = weights.tables[0].size(0);
   const Tensor all_heads = Tensor::empty({step, head_size});
   for (int64_t begin = 0; begin < in.rows; begin += step) {

@@ -17,8 +17,9 @@ namespace alibi::nn {
 void adaptive_cross_entropy(const Tensor& hidden, const AdaptiveWeights& weights, const Tensor& targets,
                             std::span<float> nll);
 
-/// Forward and backward: dhidden is overwritten with and the gradients (float32) are added gradient_scale * d(sum of
-/// nll). Dropout with this probability takes elements of the hidden states and, behind the projections, of the bands'.
+/// Forward and backward pass. dhidden is overwritten with gradient_scale * d(sum of nll), and the gradients of the
+/// weights are added to the float32 gradients with the same scale. Dropout with this probability applies to the hidden
+/// states and to the bands' projected states.
 void adaptive_cross_entropy_with_gradients(const Tensor& hidden, const AdaptiveWeights& weights, const Tensor& targets,
                                            float gradient_scale, float dropout_probability, const core::Random& random,
                                            std::span<float> nll, Tensor& dhidden, AdaptiveWeights& gradients);

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/cross_entropy.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include <algorithm>
 #include <cmath>
 
@@ -13,8 +13,8 @@ HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
-/// Row by row: nll = lse - logit[target]; dlogits, if there are any, become gradient_scale * (softmax - one-hot of the
-/// target). They may be the logits.
+/// For each row: nll = lse - logit[target]. If dlogits is given, it receives gradient_scale * (softmax - one-hot of the
+/// target). dlogits may be the logits.
 template <class T>
 void cross_entropy_rows_as(const float* logits, int64_t rows, int64_t vocab, const int32_t* targets, T* dlogits,
                            float gradient_scale, float* nll) {
@@ -84,11 +84,12 @@ void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weigh
   const auto kernel = HWY_DYNAMIC_DISPATCH(cross_entropy_rows);
   const int64_t step = std::min(cross_entropy_chunk_rows(vocab), in.rows);
   const Tensor all_logits = Tensor::empty({step, vocab});
-  // Gradients of the logits take their place, unless they are of another type.
+  // The gradients of the logits overwrite the logits, unless their data type differs.
   const bool apart = dhidden != nullptr && hidden.dtype() != DType::float32;
   const Tensor all_dlogits = apart ? Tensor::empty({step, vocab}, hidden.dtype()) : all_logits;
   const Tensor flat_hidden = hidden.reshape({in.rows, in.features});
-  // Chunk after chunk, each cut into tasks inside: the sums over chunks have one order, and one chunk's logits exist.
+  // One chunk after the other, each divided into tasks, so that the sums over chunks have a fixed order and only one
+  // chunk's logits are in memory.
   for (int64_t begin = 0; begin < in.rows; begin += step) {
     const int64_t end = std::min(begin + step, in.rows);
     const Tensor x = flat_hidden.slice(0, begin, end);
@@ -111,7 +112,7 @@ void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weigh
 
 int64_t cross_entropy_chunk_rows(int64_t vocab) {
   const auto rows_of = [&](int64_t elements) { return elements / std::max<int64_t>(vocab, 1) / 64 * 64; };
-  // Of few words more rows at once, so that many threads have something to do.
+  // With a small vocabulary a chunk has more rows, so that many threads have work.
   return std::max(std::clamp<int64_t>(rows_of(int64_t{1} << 24), 64, 1024), std::min<int64_t>(rows_of(1 << 20), 4096));
 }
 

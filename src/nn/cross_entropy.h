@@ -8,8 +8,8 @@
 
 namespace alibi::nn {
 
-/// Rows whose logits exist at a time: at most 1024, fewer where a row is long (64 MiB of logits), never below 64; up to
-/// 4096 of short ones (4 MiB).
+/// Rows whose logits are in memory at a time: at most 1024, fewer if a row is long (64 MiB of logits), never below 64,
+/// and up to 4096 if rows are short (4 MiB).
 int64_t cross_entropy_chunk_rows(int64_t vocab);
 
 /// nll[row] = -log softmax(hidden[row] * weight')[target[row]], in nats, with hidden [rows, d], weight [vocab, d],
@@ -17,8 +17,8 @@ int64_t cross_entropy_chunk_rows(int64_t vocab);
 /// the vocabulary.
 void linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets, std::span<float> nll);
 
-/// Forward and backward pass of a chunk while its logits exist. With g = gradient_scale * d(sum of nll): dhidden is
-/// overwritten with g, and g is added to dweight (float32).
+/// Forward and backward pass of a chunk while its logits are in memory. dhidden is overwritten with gradient_scale *
+/// d(sum of nll) / d(hidden); the same scale of the gradient of weight is added to dweight (float32).
 void linear_cross_entropy_with_gradients(const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                                          float gradient_scale, std::span<float> nll, Tensor& dhidden, Tensor& dweight);
 

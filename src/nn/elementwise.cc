@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/elementwise.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include <type_traits>
 
 #include "nn/philox-inl.h"
@@ -12,7 +12,7 @@
 #ifndef ALIBI_NN_ELEMENTWISE_ARRAYS_
 #define ALIBI_NN_ELEMENTWISE_ARRAYS_
 namespace alibi::nn {
-/// float32 or bfloat16 each.
+/// Each is float32 or bfloat16.
 struct Arrays {
   const void* a;
   const void* b;
@@ -26,7 +26,7 @@ HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
-/// body(the array from element `begin` on, as what it is)
+/// Calls body with the array from element `begin` on, cast to its data type.
 template <class Void, class Body>
 HWY_INLINE void with_type(Void* array, DType dtype, int64_t begin, const Body& body) {
   using Float = std::conditional_t<std::is_const_v<Void>, const float, float>;

@@ -8,22 +8,22 @@ namespace alibi::nn {
 
 /// y = a + b; each float32 or bfloat16. y may be a or b.
 void add(const Tensor& a, const Tensor& b, Tensor& y);
-/// y = x, rounded to nearest where y is bfloat16 and x float32.
+/// y = x. Rounds to nearest if y is bfloat16 and x float32.
 void convert(const Tensor& x, Tensor& y);
-/// The same for `count` values in a row of each, by the calling thread.
+/// convert() for `count` contiguous values, in the calling thread.
 void convert_row(const void* x, DType x_type, int64_t count, void* y, DType y_type);
 
-/// Element i is dropped if random.uniform(i) < probability; the rest is divided by 1 - probability (Srivastava et al.
-/// 2014). The mask is a function of the element's index alone, so nothing is kept for the backward pass. y may be x, or
-/// of the other floating-point type.
+/// Element i is dropped if random.uniform(i) < probability; the others are divided by 1 - probability (Srivastava et
+/// al. 2014). The mask is a function of the element's index only, so nothing is kept for the backward pass. y may be x,
+/// or have the other floating-point type.
 void dropout(const Tensor& x, float probability, const core::Random& random, Tensor& y);
-/// The same mask and factor applied to dy; dx may be dy.
+/// Applies the same mask and factor to dy. dx may be dy.
 void dropout_backward(const Tensor& dy, float probability, const core::Random& random, Tensor& dx);
 
-/// y = 2^x, for parameters that must stay positive: their exponents are learned. x is kept between `least` and `most`;
+/// y = 2^x, for parameters that must stay positive, whose exponents are trained. x is clamped to [least, most];
 /// contiguous float32.
 void exp2(const Tensor& x, float least, float most, Tensor& y);
-/// dx += ln 2 * 2^x * dy where x lies between them; what lies beyond has no gradient.
+/// dx += ln 2 * 2^x * dy for x within [least, most]. Outside, the gradient is zero.
 void exp2_backward(const Tensor& dy, const Tensor& x, float least, float most, Tensor& dx);
 
 // Element i of a random tensor is a function of `random` and i.

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/embedding.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "nn/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -96,7 +96,7 @@ void embedding_backward(const Tensor& dy, const Tensor& ids, float scale, Tensor
   const int32_t* values = checked_ids("embedding_backward", ids, out.rows, shape.rows);
   core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(add_columns);
-  // Rows of one id must be added in order, so the columns are shared out instead.
+  // Rows with the same id must be added in order, so the work is divided by columns.
   constexpr int64_t columns = 32;
   core::parallel_ranges(out.features, columns, [&](int64_t begin, int64_t end) {
     kernel(dy.raw(), values, out.rows, out.features, scale, begin, end, dtable.data<float>(), dy.dtype());

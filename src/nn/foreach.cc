@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/foreach.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "nn/simd-inl.h"
 
 #ifndef ALIBI_NN_FOREACH_STEPS_
@@ -22,10 +22,10 @@ struct AdamWStep {
 
 struct NagStep {
   float decay;         // 1 - learning rate * weight decay
-  float look;          // momentum^2 c: of the buffer, in the weight
-  float keep;          // momentum c: of the buffer, in itself
-  float gradient;      // (1 + momentum) * learning rate * gradient factor: of the gradient, in the weight
-  float new_gradient;  // learning rate * gradient factor: of the gradient, in the buffer
+  float look;          // momentum^2 c: factor of the buffer, added to the weight
+  float keep;          // momentum c: factor of the buffer, added to the buffer
+  float gradient;      // (1 + momentum) * learning rate * gradient factor: factor of the gradient, added to the weight
+  float new_gradient;  // learning rate * gradient factor: factor of the gradient, added to the buffer
 };
 
 }  // namespace alibi::nn
@@ -101,10 +101,10 @@ HWY_EXPORT(squares);
 HWY_EXPORT(adamw_step);
 HWY_EXPORT(nag_step);
 
-/// Elements for one task: some ten microseconds of reading and writing memory.
+/// Elements per task, which take some ten microseconds to read and write.
 constexpr int64_t grain_of_many = int64_t{1} << 15;
 
-/// Expects as many tensors as `like`, each with as many elements.
+/// Checks that there are as many tensors as in `like`, each with as many elements.
 void check_like(const char* operation, const char* name, const Tensors& tensors, const Tensors& like) {
   check(tensors.size() == like.size(), "[{}] {} tensors as {}, expected {}", operation, tensors.size(), name,
         like.size());
@@ -119,10 +119,10 @@ core::Pieces pieces_of(const Tensors& tensors) {
   return pieces;
 }
 
-/// Where a piece of one of the tensors begins.
+/// Start of a piece in its tensor.
 float* at(const Tensors& tensors, const core::Piece& piece) { return tensors[piece.array].data<float>() + piece.begin; }
 
-/// work(piece), all of them at once
+/// Calls work(piece) for all pieces in parallel.
 template <class Work>
 void each_piece(const Tensors& tensors, const Work& work) {
   const core::Pieces pieces = pieces_of(tensors);

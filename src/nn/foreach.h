@@ -1,6 +1,6 @@
-// Operators over many tensors at once, such as all parameters of a model: fill, conversion, norm and the steps of the
-// optimizers. The tensors are cut into tasks together, so that all threads have work also where most tensors are small.
-// Tensors are contiguous and, unless it says otherwise, float32.
+// Operators over many tensors at once, such as all parameters of a model: fill, conversion, norm and optimizer steps.
+// The tensors are divided into tasks together, so that all threads have work even if most tensors are small. Tensors
+// are contiguous and, unless stated otherwise, float32.
 #pragma once
 
 #include <cstdint>
@@ -10,14 +10,14 @@
 
 namespace alibi::nn {
 
-/// Handles; whatever is written goes to the memory that they share.
+/// Handles to tensors. Results are written to the memory that they share.
 using Tensors = std::vector<Tensor>;
 
-/// All elements = value
+/// Sets all elements to `value`.
 void fill(const Tensors& tensors, float value);
-/// Each of `to` = that of `from`, rounded where it is bfloat16.
+/// Copies each of `from` to `to`, with rounding to bfloat16 if necessary.
 void convert(const Tensors& from, const Tensors& to);
-/// Of all elements, in float64; the order of the sum follows from the shapes. NaN or infinite values show in the
+/// Sum over all elements in float64. The order of the sum depends only on the shapes. NaN and infinity propagate to the
 /// result.
 double sum_of_squares(const Tensors& tensors);
 
@@ -33,16 +33,15 @@ void adamw(const Tensors& weights, const Tensors& gradients, const Tensors& m, c
 
 struct Nag {
   float learning_rate;
-  float previous_rate;  ///< of the update before; in the first update the same as learning_rate
+  float previous_rate;  ///< learning rate of the previous update; in the first update, learning_rate
   float momentum;
   float weight_decay;
 };
 
-/// A step of Nesterov's accelerated gradient as fairseq's optimizer "nag" does it, which follows the learning rate:
-/// with c = learning_rate / previous_rate (1 if that was 0), w = (1 - learning_rate weight_decay) w + momentum^2 c
-/// buffer
-/// - (1 + momentum) learning_rate g, then buffer = momentum c buffer - learning_rate g. The buffers are zero before the
-/// first step. Gradients are multiplied by gradient_factor first.
+/// A step of Nesterov's accelerated gradient as in fairseq's optimizer "nag", which adapts to changes of the learning
+/// rate. With c = learning_rate / previous_rate (1 if previous_rate is 0): w = (1 - learning_rate weight_decay) w +
+/// momentum^2 c buffer - (1 + momentum) learning_rate g, then buffer = momentum c buffer - learning_rate g. The buffers
+/// are zero before the first step. Gradients are first multiplied by gradient_factor.
 void nag(const Tensors& weights, const Tensors& gradients, const Tensors& buffers, const std::vector<bool>& decays,
          const Nag& options, float gradient_factor);
 

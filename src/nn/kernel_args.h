@@ -1,4 +1,4 @@
-// Arguments of kernels that are too many for a list.
+// Argument structs of kernels with many arguments.
 #pragma once
 
 #include <cstdint>
@@ -7,15 +7,15 @@
 
 namespace alibi::nn {
 
-/// Which elements dropout keeps, by the random numbers of core/random.h. Threshold 0 keeps all.
+/// The elements that dropout keeps, determined by the random numbers of core/random.h. A threshold of 0 keeps all.
 struct Dropout {
   core::Random random{0, 0};
   uint32_t threshold = 0;  ///< element i is dropped if its 24 random bits are below
-  float factor = 1;        ///< of the others
+  float factor = 1;        ///< factor of the kept elements
 };
 
-/// sum = x + dropout(branch), and the norm of it. x and sum are [rows, features] of one type, branch, kept and y of
-/// another; branch, sum and kept may be null, mean is for the RMS norm.
+/// sum = x + dropout(branch), followed by a norm of sum. x and sum are [rows, features] of one data type; branch, kept
+/// and y have another one. branch, sum and kept may be null; mean is null for the RMS norm.
 struct NormForward {
   int64_t features;
   const void* x;
@@ -31,7 +31,8 @@ struct NormForward {
   float* rstd;
 };
 
-/// dx is overwritten; or dsum (float32) is added to and dbranch, if there is one, is what dropout lets through of it.
+/// Overwrites dx. Alternatively, adds to dsum (float32), and writes the gradient that passes dropout to dbranch, if it
+/// is not null.
 struct NormBackward {
   int64_t features;
   const void* dy;

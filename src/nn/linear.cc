@@ -22,7 +22,7 @@ Matrix matrix_of(const char* operation, const char* name, const Tensor& tensor, 
   return {tensor.raw(), std::max<int64_t>(rows > 1 ? tensor.stride(0) : columns, 1), transposed, tensor.dtype()};
 }
 
-/// All axes but the last as rows.
+/// All axes except the last one as rows.
 Tensor as_matrix(const char* operation, const char* name, const Tensor& tensor) {
   if (tensor.axes() == 2) return tensor;
   const Rows shape = rows_of(operation, name, tensor);

@@ -13,31 +13,31 @@
 namespace alibi::nn {
 namespace {
 
-// Costs are counted in multiplications at oneDNN's best rate, of which a core does some 50 (AVX2) to 60 (AVX-512) in a
-// nanosecond. Fitted to products of 512 to 4096 on two cores of an AMD EPYC (Zen 4), oneDNN 2.6.
-constexpr double operand_cost = 12;             // of an element that a task reads and packs, with AVX2
-constexpr double operand_cost_any_layout = 20;  // with AVX-512, which multiplies faster
-constexpr double result_cost = 16;              // of an element that a task writes
-constexpr double partial_cost = 48;             // of an element of a partial sum, written, read again and added
-constexpr double turn_cost = 65;                // of an element that is transposed
+// Costs are in units of one multiplication at oneDNN's best rate. A core does some 50 (AVX2) to 60 (AVX-512) of them
+// per nanosecond. Fitted to products of sizes 512 to 4096 on two cores of an AMD EPYC (Zen 4) with oneDNN 2.6.
+constexpr double operand_cost = 12;             // per operand element that a task reads and copies, with AVX2
+constexpr double operand_cost_any_layout = 20;  // the same with AVX-512, which multiplies faster
+constexpr double result_cost = 16;              // per element that a task writes
+constexpr double partial_cost = 48;             // per element of a partial sum: written, read and added
+constexpr double turn_cost = 65;                // per transposed element
 constexpr double call_cost = 1 << 17;
-constexpr double least_cost = 1 << 22;  // of a task for another thread (about 80 microseconds)
+constexpr double least_cost = 1 << 22;  // per task that runs on another thread (about 80 microseconds)
 
-/// With AVX2 oneDNN's gemm copies operands into an order of its own where 1/m + 1/n of the product is below this (its
-/// nocopy_checker_avx2), and then runs alike in every layout; in smaller ones what is not inner axis first is read
-/// in place, a cache line and often a page for every few numbers.
+/// With AVX2, oneDNN's gemm copies operands to its own layout if 1/m + 1/n of the product is below this value (its
+/// nocopy_checker_avx2), and is then equally fast for every layout. In smaller products, operands that are not inner
+/// axis first are read in place, which costs a cache line and often a page for every few numbers.
 constexpr double least_to_copy = 0.0038;
 constexpr double copied = 1.03, read_in_place = 1.8;
 
-/// The wanted number of tasks: each should cost `good_cost`, up to `most_tasks`; smaller products are cut into
-/// `few_tasks` if these are large enough. Half of the wanted number counts like an increase of the time by the factor
-/// `halved`; `halved_of_many` applies if even half of them keep many threads busy.
+/// The wanted number of tasks. Each should cost `good_cost`, up to `most_tasks` tasks. Smaller products are divided
+/// into `few_tasks` if these are large enough. Half of the wanted number counts like an increase of the time by the
+/// factor `halved`, or `halved_of_many` if even half of them keep many threads busy.
 constexpr double good_cost = 150e6, few_tasks = 16, many_tasks = 64, most_tasks = 256;
 constexpr double halved = 0.04, halved_of_many = 0.015;
-/// Weight of the time that many threads wait for the last one.
+/// Weight of the time in which many threads wait for the last one.
 constexpr double waited = 0.05;
 
-constexpr int64_t kernel_m = 32, kernel_n = 64, kernel_k = 256;  // of the kernels
+constexpr int64_t kernel_m = 32, kernel_n = 64, kernel_k = 256;  // block sizes of the kernels
 
 int64_t tile_of(int64_t size, int64_t tiles, int64_t block) {
   return std::min(size, core::ceil_div(core::ceil_div(size, tiles), block) * block);
@@ -89,7 +89,7 @@ void for_each_plan(const ProductShape& shape, ProductKernels kernels, const Try&
     plan.transpose_a = turn && transposable_a;
     plan.transpose_b = turn && transposable_b;
     for_each_count(shape.k, kernel_k, shape.may_split_k ? most_pieces : 1, [&](int64_t pieces) {
-      // Partial sums must not need more memory than half of the operands.
+      // Partial sums must not take more memory than half of the operands.
       if ((pieces - 1) * shape.m * shape.n > shape.k * (shape.m + shape.n) / 2) return;
       plan.tile_k = tile_of(shape.k, pieces, kernel_k);
       plan.pieces_k = core::ceil_div(shape.k, plan.tile_k);
@@ -118,8 +118,8 @@ MatmulPlan search(const ProductShape& shape, ProductKernels kernels) {
   return best;
 }
 
-/// The calling thread's last plans. A model needs the same few plans repeatedly, and a search takes as long as a small
-/// product.
+/// The calling thread's most recent plans. A model needs the same few plans repeatedly, and a search takes as long as a
+/// small product.
 struct Remembered {
   ProductShape shape{};
   ProductKernels kernels{};

@@ -1,4 +1,4 @@
-// How a matrix product is cut into tasks. It depends on the shape alone, so the bits do not depend on the number of
+// The division of a matrix product into tasks. It depends only on the shape, so the bits do not depend on the number of
 // threads.
 #pragma once
 
@@ -19,29 +19,29 @@ struct ProductShape {
 };
 
 /// Tasks are tiles [tile_m, tile_n] of c, each summed over pieces of tile_k of the inner axis. The first piece is
-/// summed into c. The others have sums of their own, which are added to c in order. Operands to transpose are copied
-/// before, so that they are inner axis first.
+/// summed into c. The other pieces have their own sums, which are added to c in order. Operands to transpose are copied
+/// first, so that they are inner axis first.
 struct MatmulPlan {
   int64_t tile_m, tile_n, tile_k;
   int64_t tiles_m, tiles_n, pieces_k;
   bool transpose_a = false, transpose_b = false;
 
   int64_t tasks() const { return tiles_m * tiles_n * pieces_k; }
-  /// Elements of the transposed operands and of the sums of further pieces, while the product runs.
+  /// Number of elements of the transposed operands and of the sums of further pieces during the product.
   int64_t elements_of_copies(const ProductShape& shape) const {
     return (transpose_a ? shape.m * shape.k : 0) + (transpose_b ? shape.k * shape.n : 0) +
            (pieces_k - 1) * shape.m * shape.n;
   }
 };
 
-/// What the provider's products are like on this CPU (products.h).
+/// Properties of the provider's products on this CPU (products.h).
 enum class ProductKernels {
-  any_layout,   // all layouts of the operands run alike (AVX-512 and better)
+  any_layout,   // equally fast for all layouts of the operands (AVX-512 and better)
   inner_first,  // other layouts are slow in small tiles (AVX2)
 };
 ProductKernels product_kernels(DType dtype);
 
-/// The plan with the least modelled time on a few threads, and enough tasks for many. Results are cached.
+/// The plan with the shortest predicted time on a few threads that also has enough tasks for many. Results are cached.
 MatmulPlan plan_matmul(const ProductShape& shape, ProductKernels kernels);
 
 }  // namespace alibi::nn

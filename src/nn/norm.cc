@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/norm.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -27,7 +27,7 @@ HWY_INLINE void normalize_row(const NormForward& a, const X* x, float mean, floa
   });
 }
 
-/// Both norms differ in whether a mean is taken off, which `a.mean != nullptr` says.
+/// Both norms. They differ only in whether the mean is subtracted, which `a.mean != nullptr` indicates.
 template <class X, class T>
 HWY_INLINE void norm_row(const NormForward& a, int64_t row, const X* x, T* y) {
   const int64_t n = a.features;
@@ -43,7 +43,7 @@ HWY_INLINE void norm_row(const NormForward& a, int64_t row, const X* x, T* y) {
     const V d = keep(hn::Sub(load(x + i, lanes), center), lanes);
     squares = hn::MulAdd(d, d, squares);
   });
-  // Of a sum that overflowed the formula would give 0: a row of zeros, which hides that the model is broken.
+  // If the sum overflowed, the formula would give 0 and so a row of zeros, which would hide that the model is broken.
   const float variance = sum(squares) / static_cast<float>(n);
   const float rstd =
       std::isfinite(variance) ? 1 / std::sqrt(variance + a.eps) : std::numeric_limits<float>::quiet_NaN();
@@ -51,8 +51,8 @@ HWY_INLINE void norm_row(const NormForward& a, int64_t row, const X* x, T* y) {
   normalize_row(a, x, mean, rstd, y);
 }
 
-/// X is the type of x and sum, T that of the rest. What is kept is what the norm sees, so that the backward pass can
-/// compute it again to the same bits.
+/// X is the data type of x and sum, T that of the others. The kept tensor is the input of the norm, so the backward
+/// pass can recompute it to the same bits.
 template <class X, class T>
 void norm_rows_as(const NormForward& a, int64_t begin, int64_t end) {
   const int64_t n = a.features;
@@ -90,7 +90,7 @@ void norm_rows(const NormForward& a, DType x_type, DType y_type, int64_t begin, 
   y_type == DType::bfloat16 ? norm_rows_as<float, bfloat16>(a, begin, end) : norm_rows_as<float, float>(a, begin, end);
 }
 
-/// With statistics that are known.
+/// With known statistics.
 template <class T>
 void normalize_rows_as(const NormForward& a, int64_t begin, int64_t end) {
   for (int64_t row = begin; row < end; ++row) {
@@ -172,7 +172,7 @@ HWY_EXPORT(norm_rows);
 HWY_EXPORT(normalize_rows);
 HWY_EXPORT(norm_backward_rows);
 
-/// Checks a norm's parameters and statistics against the rows, and hands them to a kernel's arguments.
+/// Checks a norm's parameters and statistics against the rows, and stores them in a kernel's arguments.
 template <class Args>
 Tensor fill(const char* operation, Rows shape, const NormParameters& norm, Args& args) {
   check(shape.features > 0, "[{}] rows of {} features, expected at least one", operation, shape.features);
@@ -229,7 +229,7 @@ void run_norm(const char* operation, const Tensor& x, const Tensor* branch, cons
                         [&](int64_t begin, int64_t end) { kernel(args, x.dtype(), y.dtype(), begin, end); });
 }
 
-/// dx, or dsum and maybe dbranch.
+/// Writes dx, or adds to dsum and optionally writes dbranch.
 void run_norm_backward(const char* operation, const Tensor& dy, const Tensor& x, const NormParameters& norm,
                        const NormStatistics& statistics, Tensor* dx, const BranchDropout& dropout, Tensor* dsum,
                        Tensor* dbranch, Tensor* dweight, Tensor* dbias) {
@@ -259,7 +259,7 @@ void run_norm_backward(const char* operation, const Tensor& dy, const Tensor& x,
 
   core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(norm_backward_rows);
-  // Every task sums its rows' share of dweight and dbias apart; the shares are added in order.
+  // Every task sums its rows' share of dweight and dbias separately. The shares are added in order.
   const int64_t step = rows_per_partial(shape.rows);
   const int64_t parts = core::ceil_div(shape.rows, step);
   const Tensor dweights = dweight != nullptr ? Tensor({parts, shape.features}) : Tensor();

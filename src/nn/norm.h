@@ -1,4 +1,4 @@
-// Layer norm (Ba et al. 2016) and RMS norm (Zhang & Sennrich 2019). All axes but the last count as rows.
+// Layer norm (Ba et al. 2016) and RMS norm (Zhang & Sennrich 2019). All axes except the last one count as rows.
 #pragma once
 
 #include "alibi/tensor.h"
@@ -11,26 +11,26 @@ namespace alibi::nn {
 void layer_norm(const Tensor& x, const Tensor& weight, const Tensor* bias, float eps, Tensor& y, Tensor& mean,
                 Tensor& rstd);
 
-/// dx is overwritten (and may be dy); dweight and dbias are added to, and may be null.
+/// Overwrites dx, which may be dy. Adds to dweight and dbias, which may be null.
 void layer_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& mean,
                          const Tensor& rstd, Tensor& dx, Tensor* dweight, Tensor* dbias);
 
 /// y = x * rstd * weight with rstd = 1 / sqrt(mean(x^2) + eps) of each row.
 void rms_norm(const Tensor& x, const Tensor& weight, float eps, Tensor& y, Tensor& rstd);
 
-/// dx is overwritten (and may be dy); dweight is added to, and may be null.
+/// Overwrites dx, which may be dy. Adds to dweight, which may be null.
 void rms_norm_backward(const Tensor& dy, const Tensor& x, const Tensor& weight, const Tensor& rstd, Tensor& dx,
                        Tensor* dweight);
 
-/// Either norm, for the fused forms below.
+/// Parameters of either norm, for the fused functions below.
 struct NormParameters {
   const Tensor& weight;  ///< [features]
-  const Tensor* bias;    ///< [features] or null; RMS norm: null
+  const Tensor* bias;    ///< [features] or null; null for the RMS norm
   float eps;
-  bool centered;  ///< layer norm: the mean is subtracted
+  bool centered;  ///< true for the layer norm, which subtracts the mean
 };
 
-/// What a norm keeps of each row; mean is undefined for the RMS norm.
+/// Statistics that a norm keeps for each row. mean is undefined for the RMS norm.
 struct NormStatistics {
   Tensor mean, rstd;  ///< float32 [rows]
 };
@@ -41,9 +41,9 @@ struct BranchDropout {
   core::Random random{0};
 };
 
-/// y = norm(x), of one type, with the statistics of each row. x and y may be the same.
+/// y = norm(x), with the statistics of each row. x and y have one data type and may be the same.
 void norm(const Tensor& x, const NormParameters& norm, Tensor& y, NormStatistics& statistics);
-/// dx is overwritten (and may be dy); dweight and dbias are added to, and may be null.
+/// Overwrites dx, which may be dy. Adds to dweight and dbias, which may be null.
 void norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm, const NormStatistics& statistics,
                    Tensor& dx, Tensor* dweight, Tensor* dbias);
 
@@ -54,7 +54,7 @@ void norm_backward(const Tensor& dy, const Tensor& x, const NormParameters& norm
 void residual_norm(const Tensor& x, const Tensor* branch, const BranchDropout& dropout, const NormParameters& norm,
                    Tensor& sum, Tensor* kept, Tensor& y, NormStatistics& statistics);
 
-/// y = norm(x) from known statistics. The backward pass computes y again instead of keeping it.
+/// y = norm(x) from known statistics. The backward pass uses it to recompute y instead of keeping it.
 void normalize(const Tensor& x, const NormParameters& norm, const NormStatistics& statistics, Tensor& y);
 
 /// Backward pass of residual_norm(): dsum += the gradient of `sum` through the norm, where x is `kept`. dbranch (or

@@ -26,7 +26,7 @@ dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
 }
 
-/// While it lives, signals that others send to this thread wait. Signals of faults in its own code do not.
+/// During its lifetime, signals from outside do not interrupt this thread. Signals of faults in its own code do.
 class SignalsWait {
  public:
   SignalsWait() {
@@ -53,8 +53,8 @@ dnnl::memory::desc describe(const Matrix& matrix, int64_t rows, int64_t columns)
   return dnnl::memory::desc({rows, columns}, type_of(matrix.dtype), strides);
 }
 
-/// oneDNN crashes if it has no memory for the code that it generates. The first product of a kind generates kernels for
-/// every arrangement of operands: up to 8.5 MiB with AVX-512.
+/// oneDNN crashes if it has no memory for generated code. The first product of a kind generates kernels for every
+/// layout of the operands, which take up to 8.5 MiB with AVX-512.
 void require_memory_for_code() { core::require_memory("matmul", size_t{24} << 20); }
 
 /// A product, or a transposition of a into c.
@@ -72,7 +72,7 @@ struct Primitive {
 
   Primitive(const Product& p, int64_t kind_of_code)
       : kind(kind_of_code), a(describe(p.a, p.m, p.k)), b(describe(p.b, p.k, p.n)), c(describe(p.c, p.m, p.n)) {
-    // The library's own scratchpad belongs to the thread that made the primitive, but any thread may run it.
+    // The library's own scratchpad belongs to the thread that created the primitive, but any thread may run it.
     dnnl::primitive_attr attributes;
     attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
     if (p.accumulate) {
@@ -95,10 +95,10 @@ struct Primitive {
   int64_t kind;
   dnnl::memory::desc a, b, c, bias, scratchpad;
   dnnl::primitive primitive;
-  mutable std::atomic<bool> has_run{false};  // some of its code is generated only then
+  mutable std::atomic<bool> has_run{false};  // some of its code is generated at the first run
 };
 
-/// Everything that a primitive depends on. One of the numbers is the kind of its code.
+/// All properties that a primitive depends on. One of the numbers is the kind of its code.
 using Key = std::array<int64_t, 8>;
 constexpr size_t kind_in_key = 6;
 
@@ -111,7 +111,7 @@ Key key_of(const Product& p) {
   return {p.m, p.n, p.k, p.a.stride, p.b.stride, p.c.stride, flags, 0};
 }
 
-/// Products have no negative kind.
+/// No product has a negative kind.
 Key key_of(const Transposition& t) { return {t.rows, t.columns, 0, t.stride, 0, 0, -1, 0}; }
 
 struct KeyHash {
@@ -120,7 +120,7 @@ struct KeyHash {
   }
 };
 
-/// Primitives made so far. Making one generates code, which may take longer than a product.
+/// Primitives created so far. Creating one generates code, which may take longer than a product.
 class Cache {
  public:
   template <class Work>
@@ -131,17 +131,17 @@ class Cache {
       const auto found = primitives_.find(key);
       if (found != primitives_.end()) return found->second;
     }
-    const std::unique_lock lock(mutex_);  // all threads begin with the same shapes: one makes them, the others wait
+    const std::unique_lock lock(mutex_);  // all threads start with the same shapes: one creates them, the others wait
     if (const auto found = primitives_.find(key); found != primitives_.end()) return found->second;
     const std::lock_guard memory(memory_mutex_);
     require_memory_for_code();
     const auto made = std::make_shared<const Primitive>(work, key[kind_in_key]);
-    // The cache must not grow without limit if shapes keep changing. Clearing it is rare and cheap.
+    // Bounds the size of the cache if shapes keep changing. Clearing it is rare and cheap.
     if (primitives_.size() >= capacity) primitives_.clear();
     return primitives_.emplace(key, made).first->second;
   }
 
-  /// To be called when code of this kind has been generated and run; needs memory_mutex().
+  /// Call this after code of this kind has been generated and run. The caller must hold memory_mutex().
   void has_run(int64_t kind) {
     if (kinds_.insert(kind).second) wait_at_the_end_for_users();
   }
@@ -149,7 +149,7 @@ class Cache {
   /// Held while code is generated and while a workspace grows, so that memory that was checked stays available.
   std::mutex& memory_mutex() { return memory_mutex_; }
 
-  /// Whether another thread used it when this process was forked.
+  /// Whether another thread held the lock when this process was forked.
   bool is_locked() {
     const std::unique_lock primitives(mutex_, std::try_to_lock);
     const std::unique_lock memory(memory_mutex_, std::try_to_lock);
@@ -160,11 +160,11 @@ class Cache {
   static constexpr size_t capacity = 1024;
   std::shared_mutex mutex_;
   std::mutex memory_mutex_;
-  std::set<int64_t> kinds_;  // of code that has run
+  std::set<int64_t> kinds_;  // kinds of code that has run
   std::unordered_map<Key, std::shared_ptr<const Primitive>, KeyHash> primitives_;
 };
 
-/// Never destroyed, like the engine. A forked child keeps it unless another thread had locked it.
+/// Never destroyed, like the engine. A forked child keeps it unless another thread held the lock.
 Cache& cache() {
   static std::atomic<Cache*> current{nullptr};
   static std::atomic<Cache*> abandoned{nullptr};
@@ -178,7 +178,7 @@ Cache& cache() {
   return *current.load();
 }
 
-/// The calling thread's workspace, grown to what the largest product so far needed.
+/// The calling thread's workspace, as large as its largest product needs.
 void* workspace(size_t bytes) {
   thread_local std::shared_ptr<void> memory;
   thread_local size_t size = 0;
@@ -192,7 +192,7 @@ void* workspace(size_t bytes) {
   return memory.get();
 }
 
-/// Runs it on the operands that are not null.
+/// Runs the primitive on the operands that are not null.
 void execute(const Primitive& made, const void* a, const void* b, void* c, const void* bias) {
   dnnl::engine& cpu = engine();
   thread_local dnnl::stream stream(cpu);
@@ -211,8 +211,8 @@ void execute(const Primitive& made, const void* a, const void* b, void* c, const
     require_memory_for_code();
   }
   {
-    // Before 3.11.2 the code generated for some float32 products uses the stack pointer for an address of the heap,
-    // where a signal handler would write its frame (oneDNN issue 4845).
+    // Before version 3.11.2, the code that oneDNN generates for some float32 products uses the stack pointer for a heap
+    // address, and a signal handler would write its frame there (oneDNN issue 4845).
     const SignalsWait signals_wait;
     made.primitive.execute(stream, arguments);
     stream.wait();
@@ -227,7 +227,7 @@ bool run(const Product& p) {
   const UseOfOneDnn onednn;
   if (!onednn.is_there()) return false;
   try {
-    engine();  // before anything else of oneDNN is used
+    engine();  // must run before any other use of oneDNN
     const OneThread one_thread;
     execute(*cache().find_or_make(p), p.a.data, p.b.data, p.c.data, p.bias);
     return true;
@@ -250,7 +250,7 @@ bool transpose(const float* from, int64_t stride, int64_t rows, int64_t columns,
   }
 }
 
-/// With AVX2, oneDNN reads other layouts in place in small products; with AVX-512 all layouts run alike.
+/// With AVX2, oneDNN reads other layouts in place in small products. With AVX-512, all layouts are equally fast.
 bool prefers_inner_first(DType dtype) { return dtype == DType::float32 && best_isa() == Isa::avx2; }
 
 }  // namespace

@@ -22,7 +22,7 @@ namespace {
 dnnl::cpu_isa limit_of(Isa isa) {
   switch (isa) {
     case Isa::scalar:
-      return dnnl::cpu_isa::sse41;  // the least that oneDNN knows
+      return dnnl::cpu_isa::sse41;  // the lowest instruction set that oneDNN has
     case Isa::avx2:
       return dnnl::cpu_isa::avx2;
     case Isa::avx512:
@@ -45,7 +45,7 @@ dnnl::engine* make_engine() {
   return new dnnl::engine(dnnl::engine::kind::cpu, 0);
 }
 
-/// Makes a product of bfloat16 matrices, which throws where there is none.
+/// Creates a product of bfloat16 matrices, which throws if it is not supported.
 bool can_multiply_bfloat16() {
   try {
     using Memory = dnnl::memory;
@@ -62,14 +62,14 @@ bool can_multiply_bfloat16() {
   }
 }
 
-/// One implementation of OpenMP.
+/// An OpenMP library.
 struct OpenMp {
   void (*set_threads)(int);
   int (*max_threads)();
 };
 
 /// All OpenMP libraries that the process has loaded. oneDNN is bound to one of them, but the dynamic linker does not
-/// tell to which: a name looked up from here may belong to another one. None: oneDNN was built without OpenMP.
+/// tell which one: a name looked up from here may belong to another library. Empty if oneDNN was built without OpenMP.
 std::vector<OpenMp> find_openmp() {
   std::vector<std::string> libraries;
   ::dl_iterate_phdr(
@@ -81,7 +81,7 @@ std::vector<OpenMp> find_openmp() {
   std::vector<OpenMp> found;
   for (const std::string& name : libraries) {
     void* library = ::dlopen(name.empty() ? nullptr : name.c_str(), RTLD_LAZY | RTLD_NOLOAD);
-    if (library == nullptr) continue;  // the kernel's own
+    if (library == nullptr) continue;  // belongs to the kernel
     const OpenMp openmp{reinterpret_cast<void (*)(int)>(::dlsym(library, "omp_set_num_threads")),
                         reinterpret_cast<int (*)()>(::dlsym(library, "omp_get_max_threads"))};
     ::dlclose(library);
@@ -94,7 +94,7 @@ std::vector<OpenMp> find_openmp() {
   return found;
 }
 
-/// oneDNN is bound when it is loaded, so libraries loaded later do not matter.
+/// oneDNN is bound when it is loaded, so libraries that are loaded later do not matter.
 const std::vector<OpenMp>& openmp() {
   static const auto* const found = new std::vector<OpenMp>(find_openmp());
   return *found;
@@ -102,11 +102,11 @@ const std::vector<OpenMp>& openmp() {
 
 std::atomic<bool> ended{false};
 std::atomic<int> users{0};
-thread_local int own_uses = 0;  // of the calling thread: exit() during a use must not wait for itself
+thread_local int own_uses = 0;  // uses by the calling thread: exit() during a use must not wait for itself
 
 void end() {
   using Clock = std::chrono::steady_clock;
-  constexpr std::chrono::seconds patience(10);  // far longer than a product
+  constexpr std::chrono::seconds patience(10);  // much longer than a product
   ended.store(true);
   const Clock::time_point last = Clock::now() + patience;
   while (users.load() > own_uses && Clock::now() < last) std::this_thread::sleep_for(std::chrono::microseconds(50));
@@ -130,8 +130,8 @@ dnnl::engine& engine() {
 bool has_onednn_products(DType dtype) {
   if (dtype != DType::bfloat16) return true;
   const UseOfOneDnn onednn;
-  if (!onednn.is_there()) return true;  // a product then finds that out by itself
-  // Newer versions of oneDNN have a product for any CPU, one element after the other.
+  if (!onednn.is_there()) return true;  // the product itself then detects that the process has ended
+  // Newer versions of oneDNN have a slow product for any CPU, which computes one element after the other.
   static const bool bfloat16 = best_isa() >= Isa::avx512 && can_multiply_bfloat16();
   return bfloat16;
 }
@@ -154,7 +154,7 @@ OneThread::~OneThread() {
 UseOfOneDnn::UseOfOneDnn() {
   static std::once_flag first_use;
   std::call_once(first_use, follow_forks);
-  users.fetch_add(1);  // before reading `ended`, because end() sets it before it reads `users`
+  users.fetch_add(1);  // must precede reading `ended`, because end() sets it before it reads `users`
   is_there_ = !ended.load();
   if (is_there_) {
     ++own_uses;

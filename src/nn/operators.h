@@ -1,6 +1,6 @@
-// The operators of this folder, as another device than the CPU provides them. Each operator begins with
+// The table of this folder's operators for devices other than the CPU. Each operator begins with
 //   if (ran_elsewhere(&Operators::add, "add", a, b, y)) return;
-// and continues for tensors of the CPU. Nothing above this room touches the elements of a tensor.
+// and continues for tensors of the CPU. No code in higher layers accesses the elements of a tensor.
 #pragma once
 
 #include <type_traits>
@@ -23,8 +23,8 @@
 
 namespace alibi::nn {
 
-/// Null: the device has no such operator. Arguments that are not tensors are in the CPU's memory, and so are results
-/// that are returned or written to a span.
+/// Null if the device does not have the operator. Arguments that are not tensors are in the CPU's memory. So are
+/// results that are returned or written to a span.
 struct Operators {
   decltype(&nn::activate) activate = nullptr;
   decltype(&nn::activate_backward) activate_backward = nullptr;
@@ -62,7 +62,7 @@ struct Operators {
   decltype(&nn::sinusoids) sinusoids = nullptr;
   decltype(&nn::add_positions) add_positions = nullptr;
   decltype(&nn::add_positions_backward) add_positions_backward = nullptr;
-  // Of many tensors at once (foreach.h).
+  // Operators over many tensors at once (foreach.h).
   void (*fill)(const Tensors&, float) = nullptr;
   void (*convert_many)(const Tensors&, const Tensors&) = nullptr;
   double (*sum_of_squares)(const Tensors&) = nullptr;
@@ -71,7 +71,7 @@ struct Operators {
   void (*nag)(const Tensors&, const Tensors&, const Tensors&, const std::vector<bool>&, const Nag&, float) = nullptr;
 };
 
-/// The tables of this build. The CPU has none.
+/// The tables of this build. The CPU has no table.
 core::PerDevice<Operators>& device_operators();
 
 /// Finds the device of the tensors among the arguments.
@@ -98,8 +98,8 @@ class CommonDevice {
   const Tensor* first_ = nullptr;
 };
 
-/// The operator of the device of the arguments; null for the CPU. Throws Error if they are on several devices, or if
-/// the device lacks the operator.
+/// The operator for the device of the arguments, or null for the CPU. Throws Error if they are on several devices, or
+/// if the device does not have the operator.
 template <class Function, class... Arguments>
 Function* elsewhere(Function* Operators::*which, const char* operation, const Arguments&... arguments) {
   CommonDevice place(operation);
@@ -107,12 +107,12 @@ Function* elsewhere(Function* Operators::*which, const char* operation, const Ar
   if (place.device() == Device::cpu) return nullptr;
   const Operators* const operators = device_operators().of(place.device());
   check(operators != nullptr && operators->*which != nullptr,
-        "[{}] this build of alibi cannot do it on '{}'; copy the tensors with to(Device::cpu)", operation,
-        name_of(place.device()));
+        "[{}] this build of alibi does not support this operator on '{}'; copy the tensors with to(Device::cpu)",
+        operation, name_of(place.device()));
   return operators->*which;
 }
 
-/// True if the arguments are on another device than the CPU, which then has run the operator.
+/// Returns true if the arguments are on a device other than the CPU. The operator has then been run there.
 template <class... Parameters, class... Arguments>
 bool ran_elsewhere(void (*Operators::*which)(Parameters...), const char* operation, Arguments&&... arguments) {
   auto* const there = elsewhere(which, operation, arguments...);

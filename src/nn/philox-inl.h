@@ -30,7 +30,7 @@ struct HighAndLow {
 
 /// The 64-bit products of all lanes with a constant.
 HWY_INLINE HighAndLow multiply(hn::Vec<Words> a, hn::Vec<Words> b) {
-#if HWY_TARGET == HWY_SCALAR  // one lane has no odd neighbour
+#if HWY_TARGET == HWY_SCALAR  // a single lane has no odd neighbour
   const uint64_t product = uint64_t{hn::GetLane(a)} * hn::GetLane(b);
   return {hn::Set(Words(), static_cast<uint32_t>(product >> 32)), hn::Set(Words(), static_cast<uint32_t>(product))};
 #else

@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/positions.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "nn/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
@@ -53,8 +53,8 @@ namespace {
 
 HWY_EXPORT(rotate_heads);
 
-/// Cosines and sines of one position after the other. They are computed every `restart` positions and rotated by
-/// one position's angle between, in float64: the error of so few turns is some 1e-14.
+/// Cosines and sines of one position after the other. They are computed exactly every `restart` positions, and rotated
+/// by one position's angle between, in float64. The error of so few rotations is about 1e-14.
 class Angles {
  public:
   static constexpr int64_t restart = 64;
@@ -125,7 +125,7 @@ void rotate(const char* operation, const Tensor& x, int64_t position_offset, flo
   });
 }
 
-/// Checks what both passes are given and returns the rows of the table.
+/// Checks the arguments of both passes and returns the rows of the table.
 Rows checked_rows(const char* operation, const Tensor& x, const Tensor& table) {
   check(x.axes() == 3, "[{}] x has shape {}, expected [batch, length, features]", operation, to_string(x.shape()));
   const Rows rows{x.size(1), x.size(2)};

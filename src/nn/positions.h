@@ -7,8 +7,8 @@
 
 namespace alibi::nn {
 
-/// Vaswani et al. 2017, section 3.5: row p of table [length, d] gets sin(p / 10000^(2i/d)) at 2i and the cosine of the
-/// same at 2i + 1. float32.
+/// Vaswani et al. 2017, section 3.5: row p of table [length, d] has sin(p / 10000^(2i/d)) at 2i and the cosine of the
+/// same angle at 2i + 1. float32.
 void sinusoids(Tensor& table);
 
 /// y[b, t] = x[b, t] + table[t]; x, y [batch, length, d] (y may be x), table [length, d]; float32.
@@ -19,8 +19,8 @@ void add_positions_backward(const Tensor& dy, Tensor& dtable);
 // Rotary position embedding (RoFormer, Su et al. 2021, arXiv 2104.09864, section 3.2).
 
 /// x, y [batch, length, heads, head_dim], any strides with a unit inner stride; y may be x. Row i has position
-/// position_offset + i. All of head_dim is rotated, in the half-split pairing of GPT-NeoX and LLaMA: elements
-/// (i, i + head_dim / 2) turn by position * theta^(-2i / head_dim). Angles are kept in float64.
+/// position_offset + i. All of head_dim is rotated, with the half-split pairing of GPT-NeoX and LLaMA: the elements (i,
+/// i + head_dim / 2) are rotated by position * theta^(-2i / head_dim). Angles are computed in float64.
 void rotary(const Tensor& x, int64_t position_offset, float theta, Tensor& y);
 /// The inverse rotation, which is the transpose; dx may be dy.
 void rotary_backward(const Tensor& dy, int64_t position_offset, float theta, Tensor& dx);

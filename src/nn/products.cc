@@ -12,7 +12,7 @@
 namespace alibi::nn {
 namespace {
 
-/// The inner axis is empty: c = bias.
+/// The inner axis is empty, so c = bias.
 void fill_without_products(const Product& p) {
   if (p.accumulate) return;
   Tensor c = Tensor::view(p.c.data, {p.m, p.n}, p.c.dtype, {p.c.stride, 1});
@@ -26,7 +26,7 @@ ProductShape shape_of(const Product& p) {
   return {p.m, p.n, p.k, !p.a.transposed, p.b.transposed, may_split_k};
 }
 
-/// A copy of an operand that lies inner axis first, made in tasks where the plan asks for it.
+/// A copy of an operand with the inner axis first, made in tasks if the plan requires it.
 struct Transposed {
   Transposed(Matrix& operand, bool wanted, int64_t outer, int64_t inner, bool is_b)
       : from(operand), lines(outer), k(inner) {
@@ -61,11 +61,11 @@ double element(const Matrix& matrix, int64_t row, int64_t column) {
   return element(matrix.at(row, column).data, matrix.dtype);
 }
 
-// Large enough that converting operands to float32 costs little beside the products that use them.
+// Large enough that converting operands to float32 costs little compared with the products.
 constexpr int64_t block_m = 256, block_n = 512, block_k = 512;
 constexpr int64_t workspace_bytes = sizeof(float) * (block_m * block_k + block_k * block_n + block_m * block_n);
 
-/// to = from, [rows, columns] as read, in the order in which they lie in memory; to's type may be another one.
+/// to = from, [rows, columns] as read, copied in memory order. The data types may differ.
 void copy_block(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to) {
   const int64_t lines = from.transposed ? columns : rows, length = from.transposed ? rows : columns;
   const auto step = [](const Matrix& matrix) { return matrix.stride * static_cast<int64_t>(size_of(matrix.dtype)); };
@@ -75,7 +75,7 @@ void copy_block(const Matrix& from, int64_t rows, int64_t columns, const Matrix&
   }
 }
 
-/// The block in float32, in `memory` where it is not yet.
+/// The block as float32, converted in `memory` if necessary.
 Matrix widened(const Matrix& block, int64_t rows, int64_t columns, float* memory) {
   if (block.dtype == DType::float32) return block;
   const Matrix result{memory, block.transposed ? rows : columns, block.transposed, DType::float32};
@@ -89,7 +89,7 @@ float* workspace() {
   return static_cast<float*>(memory.get());
 }
 
-/// One block of c, [rows, columns], with the whole of the inner axis.
+/// Computes one block of c, [rows, columns], over the whole inner axis.
 void run_block(const Product& p, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   float* const memory_of_a = workspace();
   float* const memory_of_b = memory_of_a + block_m * block_k;

@@ -1,4 +1,4 @@
-// Matrix products as the operators of this folder ask for them, and the library that computes them.
+// Matrix products as the operators of this folder need them, and the library that computes them.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace alibi::nn {
 
-/// A matrix in memory: rows of `stride` elements, read transposed if asked to.
+/// A matrix in memory with rows of `stride` elements, optionally read transposed.
 struct Matrix {
   void* data = nullptr;
   int64_t stride = 0;
@@ -32,36 +32,37 @@ struct Product {
   bool accumulate = false;
 };
 
-/// A library that multiplies matrices. A build has one: oneDNN (onednn.cc). Its functions run on the calling thread
-/// alone, so their bits depend on the arguments only, and may be called from many threads.
+/// A library that multiplies matrices. A build has one: oneDNN (onednn.cc). Its functions run only on the calling
+/// thread, so their bits depend only on the arguments. Several threads may call them.
 struct ProductProvider {
-  /// Whether it multiplies matrices of this type on this CPU. Products of other types are computed in float32.
+  /// Whether the library multiplies matrices of this type on this CPU. Products of other types are computed in float32.
   bool (*has_products)(DType dtype);
   /// Whether small products of this type are slow unless neighbours along the inner axis are neighbours in memory.
   bool (*prefers_inner_first)(DType dtype);
-  /// False: it computed nothing, because the process ends. Throws Error if it fails.
+  /// Returns false if nothing was computed because the process is ending. Throws Error on failure.
   bool (*multiply)(const Product& product);
-  /// to [columns, rows] = the transpose of from [rows, columns], whose rows are `stride` elements apart; float32.
+  /// to [columns, rows] = the transpose of from [rows, columns], whose rows are `stride` elements apart. float32.
   bool (*transpose)(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to);
 };
 const ProductProvider& product_provider();
 
-/// The product on all threads. It is cut into tasks by its shape, so it has the same bits at any number of threads.
+/// Computes the product on all threads. Its division into tasks depends only on the shape, so it has the same bits at
+/// any number of threads.
 void multiply_in_tasks(const Product& product);
 
-/// The product on the calling thread, by the provider if it can.
+/// Computes the product on the calling thread, with the provider if possible.
 void multiply(const Product& product);
-/// Element by element in double precision: slow, and needs no library.
+/// Computes it element by element in double precision, slowly and without a library.
 void multiply_plainly(const Product& product);
 /// A product of bfloat16 matrices, block by block in float32. The workspace has the same size for any shape.
 void multiply_widened(const Product& product);
-/// What each thread keeps for products of this type once it has run one: 0 where the provider has them.
+/// Memory that each thread keeps for products of this type after its first one; 0 if the provider supports the type.
 int64_t bytes_to_widen(DType dtype);
 
-/// Whether a product has up to eight rows and both operands inner axis first, as in generating token by token. Reading
+/// Whether a product has up to eight rows and both operands inner axis first, as in token-by-token generation. Reading
 /// b takes most of its time.
 bool is_skinny(const Product& product);
-/// Such a product in tasks of rows of b. The order of each sum depends on k alone.
+/// Computes a skinny product in tasks of rows of b. The order of each sum depends only on k.
 void skinny_gemm(const Product& product);
 
 }  // namespace alibi::nn

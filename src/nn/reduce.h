@@ -1,11 +1,11 @@
-// Sums over rows. Their order depends on the shape alone.
+// Sums over rows. Their order depends only on the shape.
 #pragma once
 
 #include "alibi/tensor.h"
 
 namespace alibi::nn {
 
-/// Rows that one task sums. There are at most 256 partial sums, which are then added in order.
+/// Number of rows that one task sums. There are at most 256 partial sums, which are then added in order.
 int64_t rows_per_partial(int64_t rows);
 
 /// out[i] += sum over p of partials[p][i], in the order of p; partials is float32 [parts, n].

@@ -26,7 +26,8 @@ void each_pair(const char* operation, const Tensor& x, Tensor& y, const Body& bo
   run(x.data<float>(), y.data<float>());
 }
 
-/// Rows of `part` and rows of `whole` from one of its columns on: copy(bytes of the part, bytes of the whole, count)
+/// Calls copy(bytes of the part, bytes of the whole, count) for rows of `part` and the corresponding rows of `whole`,
+/// starting at one of its columns.
 template <class Copy>
 void each_part(const char* operation, const Tensor& part, const Tensor& whole, int64_t first, const Copy& copy) {
   const Rows of_part = rows_of(operation, "the part", part), of_whole = rows_of(operation, "the whole", whole);

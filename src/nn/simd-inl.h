@@ -21,7 +21,7 @@ namespace hn = hwy::HWY_NAMESPACE;
 using Floats = hn::ScalableTag<float>;
 using V = hn::Vec<Floats>;
 
-/// Lanes of a vector in use: all, or the first `count` at the end of a row.
+/// The lanes of a vector in use: all, or the first `count` at the end of a row.
 struct Whole {};
 struct Part {
   size_t count;
@@ -62,7 +62,7 @@ HWY_INLINE void store(V v, T* p, Part part) {
   std::memcpy(p, lanes, part.count * sizeof(T));
 }
 
-/// v with zeros, or `other`, past the part.
+/// v with zeros, or `other`, in the lanes after the part.
 HWY_INLINE V keep(V v, Whole) { return v; }
 HWY_INLINE V keep(V v, Part part) { return hn::IfThenElseZero(hn::FirstN(Floats(), part.count), v); }
 HWY_INLINE V keep_or(V v, V, Whole) { return v; }
@@ -81,17 +81,17 @@ HWY_INLINE V set(float value) { return hn::Set(Floats(), value); }
 HWY_INLINE V zero() { return hn::Zero(Floats()); }
 HWY_INLINE float sum(V v) { return hn::GetLane(hn::SumOfLanes(Floats(), v)); }
 
-/// x times a factor of dropout; a dropped infinity gives 0, not NaN.
+/// x times a factor of dropout. A dropped infinity gives 0 instead of NaN.
 HWY_INLINE V drop(V factor, V x) { return hn::IfThenElseZero(hn::Gt(factor, zero()), hn::Mul(factor, x)); }
 
 /// exp for arguments up to 104.
 HWY_INLINE V exp(V x) { return hn::Exp(Floats(), x); }
-/// 1 / (1 + exp(-x)). The bound keeps exp finite; beyond it the result is below 1e-37.
+/// 1 / (1 + exp(-x)). The clamp keeps exp finite; beyond it the result is below 1e-37.
 HWY_INLINE V sigmoid(V x) { return hn::Div(set(1), hn::Add(set(1), exp(hn::Min(set(87), hn::Neg(x))))); }
 
-/// Distribution function of the standard normal, (1 + erf(x / sqrt 2)) / 2, to 1.5e-7. It is 1/2 plus x times a
-/// rational function of x^2, fitted for the smallest largest error over |x| <= 5.4 (5.5e-9 before rounding); beyond it
-/// differs from 0 or 1 by less than 4e-8.
+/// Distribution function of the standard normal, (1 + erf(x / sqrt 2)) / 2, with an error of 1.5e-7. It is 1/2 plus x
+/// times a rational function of x^2, fitted for minimal maximum error over |x| <= 5.4 (5.5e-9 before rounding). Beyond,
+/// the result differs from 0 or 1 by less than 4e-8.
 HWY_INLINE V normal_cdf(V x) {
   const V u = hn::Min(hn::Mul(x, x), set(30));
   V p = set(2.33871915e-8f);

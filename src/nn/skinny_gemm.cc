@@ -3,15 +3,15 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "nn/skinny_gemm.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include "nn/simd-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::nn {
 namespace HWY_NAMESPACE {
 
-/// Rows of b that are read side by side. They follow each other in memory, so the next ones are as far ahead as these
-/// are long, and the kernel prefetches them: the hardware prefetcher stops at the ends of pages.
+/// Number of rows of b that are read together. The next rows lie directly after them in memory, and the kernel
+/// prefetches them, because the hardware prefetcher stops at page boundaries.
 constexpr int together = 4;
 
 template <class T>
@@ -80,7 +80,7 @@ void part_of(const Product& p, int64_t row, int64_t column, int64_t count) {
 
 template <class T>
 void rows_of_type(const Product& p, int64_t begin, int64_t end) {
-  // Where there are more than four rows of a, the others find those of b in the cache.
+  // With more than four rows of a, later groups of rows find the rows of b in the cache.
   for (int64_t column = begin, count = 0; column < end; column += count) {
     count = end - column >= together ? together : 1;
     int64_t row = 0;
@@ -101,7 +101,7 @@ void rows_of_type(const Product& p, int64_t begin, int64_t end) {
   }
 }
 
-/// Columns [begin, end) of c.
+/// Computes columns [begin, end) of c.
 void multiply_columns(const Product& p, int64_t begin, int64_t end) {
   p.a.dtype == DType::float32 ? rows_of_type<float>(p, begin, end) : rows_of_type<bfloat16>(p, begin, end);
 }

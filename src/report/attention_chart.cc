@@ -13,9 +13,9 @@
 namespace alibi::report {
 namespace {
 
-constexpr int kMost = 8;                   // rows and columns
-constexpr double kLeast = 1e-6;            // weights below are not drawn
-constexpr double kLeft = 46, kRight = 10;  // beside the panels
+constexpr int kMost = 8;                   // maximum number of rows and of columns
+constexpr double kLeast = 1e-6;            // smaller weights are not drawn
+constexpr double kLeft = 46, kRight = 10;  // margins of the panels
 constexpr double kGap = 10, kPanel = 96, kTitle = 16;
 constexpr double kSmall = 10, kUsual = 12;
 
@@ -30,7 +30,7 @@ std::vector<int> some_of(int count) {
   return chosen;
 }
 
-/// "2^-4", or the number itself where it is no power of two.
+/// "2^-4" for a power of two, otherwise the number.
 std::string slope_text(double slope) {
   if (!std::isfinite(slope)) return "";
   const double exponent = std::log2(slope);
@@ -48,7 +48,7 @@ class HeadPanels {
     }
     rows_ = some_of(layers);
     columns_ = some_of(heads);
-    x_ = position_axis(map.distances.back());  // distance 0 stands at 1
+    x_ = position_axis(map.distances.back());  // the axis shows distance + 1, because a logarithmic axis has no 0
     y_ = logarithmic_axis(kLeast, 1);
     top_ = heading ? 66 : 22;
     panel_width_ = std::clamp(560.0 / static_cast<double>(columns_.size()) - kGap, 64.0, 200.0);
@@ -60,7 +60,8 @@ class HeadPanels {
   std::string draw(bool heading) {
     const std::string title = "Attention weight against distance";
     Svg svg("attention", width_, height_, title,
-            "For each layer and head, the mean weight of a key at each distance, and what the slope alone would give.");
+            "For each layer and head, the mean weight of a key at each distance, and the weight that the slope "
+            "alone would give.");
     if (heading) {
       svg.rectangle({0, 0}, width_, height_, theme_.ground);
       svg.text({16, 26}, title, {theme_.ink, 17, Anchor::start, true});
@@ -70,7 +71,7 @@ class HeadPanels {
       for (size_t column = 0; column < columns_.size(); ++column) draw_panel(svg, row, column);
     }
     svg.text({kLeft + (width_ - kLeft - kRight) / 2, height_ - 8},
-             "Distance from query to key, tokens (above each panel: layer and head, and its slope)",
+             "Distance from query to key in tokens (the line above each panel names the layer, the head and its slope)",
              {theme_.muted, kUsual, Anchor::middle});
     return std::move(svg).finish();
   }
@@ -81,7 +82,7 @@ class HeadPanels {
     svg.text({kLeft + 30, y}, "weight of a key in the trained model", {theme_.ink, kUsual});
     const double second = kLeft + 40 + text_width("weight of a key in the trained model", kUsual);
     svg.path({{second, y - 4}, {second + 24, y - 4}}, {theme_.muted, 1.4, "4 3"});
-    svg.text({second + 30, y}, "the slope alone", {theme_.ink, kUsual});
+    svg.text({second + 30, y}, "weight from the slope alone", {theme_.ink, kUsual});
   }
 
   const HeadAttention* find(int layer, int head) const {
@@ -98,7 +99,7 @@ class HeadPanels {
     return std::sqrt(low * std::max(low, high));
   }
 
-  /// Parts where the weight is too small to be drawn are left out.
+  /// Draws the line without the parts where the weight is below kLeast.
   void draw_line(Svg& svg, SvgPoint corner, const std::vector<double>& weights, const Stroke& stroke) const {
     std::vector<SvgPoint> points;
     for (size_t bin = 0; bin < weights.size() && bin + 1 < map_.distances.size(); ++bin) {
@@ -137,11 +138,11 @@ class HeadPanels {
       return std::all_of(values.begin(), values.end(), is_weight);
     };
     if (!all_weights(head->weight) || !all_weights(head->bias)) {
-      svg.text({corner.x + 2, end.y - 4}, "some are no weights", {theme_.muted, kSmall});
+      svg.text({corner.x + 2, end.y - 4}, "some values are not attention weights", {theme_.muted, kSmall});
     }
   }
 
-  /// Draws as many distances as fit.
+  /// Draws as many distance labels as fit.
   void draw_distances(Svg& svg, SvgPoint corner) const {
     double taken = corner.x - 10;
     const int64_t last = map_.distances.back();

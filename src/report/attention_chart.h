@@ -1,4 +1,5 @@
-// Attention weight against distance, a small panel for each head, beside what its slope alone would give.
+// A figure of attention weight against distance: a small panel for each head, with the weight that its slope alone
+// would give.
 #pragma once
 
 #include <string>
@@ -8,9 +9,9 @@
 
 namespace alibi::report {
 
-/// The SVG element: rows are layers, columns heads; both axes logarithmic and the same in all panels. Of more than
-/// eight layers or heads, eight are drawn, evenly chosen. `heading`: with title and a ground, for a file of its own.
-/// Empty if nothing was measured.
+/// Returns the SVG element, or "" if `map` has no measurements. Rows are layers and columns are heads. Both axes are
+/// logarithmic and the same in all panels. If there are more than eight layers or heads, eight evenly spaced ones are
+/// drawn. With `heading` the figure has a title and a background, for a separate file.
 std::string draw_attention(const AttentionMap& map, const Theme& theme, bool heading);
 
 }  // namespace alibi::report

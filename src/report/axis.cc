@@ -15,7 +15,7 @@ namespace alibi::report {
 
 namespace {
 
-/// "500", "1,000", "20k", "1.5M": a count without the zeros that format_count keeps.
+/// Formats a count as "500", "1,000", "20k" or "1.5M". Unlike format_count, it drops trailing zeros.
 std::string short_count(double value) {
   if (std::abs(value) >= 1e15) return fmt::format("{:.3g}", value);
   if (std::abs(value) < 9999.5) {
@@ -30,21 +30,21 @@ std::string short_count(double value) {
   return text + unit;
 }
 
-/// A label with just the digits that the step between ticks needs.
+/// Formats a tick with as many decimals as the step between ticks needs.
 std::string tick_label(double value, double step) {
   if (std::abs(value) >= 1000) return short_count(value);
   if (step < 1e-6) return fmt::format("{:.6g}", value);
   const int decimals = std::clamp(static_cast<int>(std::ceil(-std::log10(step) - 1e-9)), 0, 6);
-  // 2.5 needs one digit more than its power of ten.
+  // A step of 2.5 times a power of ten needs one more decimal.
   const double scaled = step * std::pow(10.0, decimals);
   return fmt::format("{:.{}f}", value, std::abs(scaled - std::round(scaled)) > 1e-6 ? decimals + 1 : decimals);
 }
 
-/// Makes a range that can be drawn, within [least, most], out of any two numbers.
+/// Turns any two numbers into a range within [least, most] that can be drawn.
 std::pair<double, double> widened(double low, double high, double least, double most) {
   for (double* end : {&low, &high}) *end = std::isnan(*end) ? 1 : std::clamp(*end, least, most);
   if (high < low) std::swap(low, high);
-  const double zero = least < 0 ? kSmallestDrawn : 0;  // a range of positive numbers stays one
+  const double zero = least < 0 ? kSmallestDrawn : 0;  // keeps a range of positive numbers positive
   if (high - low <= std::max(1e-9 * std::max(std::abs(low), std::abs(high)), zero)) {
     const double room = std::abs(low) <= zero ? 1 : 0.05 * std::abs(low);
     return {low - room, high + room};
@@ -74,7 +74,7 @@ Axis linear_axis(double low, double high, int count) {
   axis.low = low >= 0 && low - room < 0 ? 0 : low - room;
   axis.high = high + room;
   for (double i = std::ceil(axis.low / step - 1e-9); i * step <= axis.high; ++i) {
-    const double value = i == 0 ? 0 : i * step;  // not -0
+    const double value = i == 0 ? 0 : i * step;  // avoids "-0"
     axis.ticks.push_back({value, tick_label(value, step), ""});
   }
   return axis;
@@ -87,7 +87,7 @@ Axis logarithmic_axis(double low, double high) {
   const double room = std::pow(high / low, 0.06);
   axis.low = low / room;
   axis.high = high * room;
-  // From coarse to fine, the first set with enough ticks.
+  // Steps within a decade, from coarse to fine. The first set that gives enough ticks is used.
   static const std::vector<std::vector<double>> steps = {{1}, {1, 3}, {1, 2, 5}, {1, 1.5, 2, 3, 4, 5, 7}};
   for (const std::vector<double>& set : steps) {
     axis.ticks.clear();
@@ -100,7 +100,7 @@ Axis logarithmic_axis(double low, double high) {
     }
     if (axis.ticks.size() >= 4) break;
   }
-  // On more than about eight decades, label every second, third, ... tick.
+  // With more than about eight decades, only every second, third, ... tick has a label.
   const size_t every = (axis.ticks.size() + 7) / 8;
   for (size_t i = 0; i < axis.ticks.size(); ++i) {
     if (every > 1 && i % every != 0) axis.ticks[i].label.clear();
@@ -131,7 +131,7 @@ Axis length_axis(std::vector<int64_t> lengths, int64_t train_length, double pixe
   };
   std::vector<int64_t> order = lengths;
   std::stable_sort(order.begin(), order.end(), [&](int64_t a, int64_t b) { return rank(a) < rank(b); });
-  std::vector<std::pair<double, double>> taken;  // [left, right] of the labels that stay
+  std::vector<std::pair<double, double>> taken;  // [left, right] of the labels that are kept
   for (const int64_t length : order) {
     Tick tick{static_cast<double>(length), core::format_integer(length), ""};
     if (train_length > 0) tick.second = core::format_multiple(length, train_length) + "×";

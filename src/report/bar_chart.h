@@ -10,7 +10,7 @@ namespace alibi::report {
 
 struct Bar {
   std::string method;
-  double value = 0;   ///< not finite or not positive: no bar
+  double value = 0;   ///< no bar is drawn if this is not finite or not positive
   std::string label;  ///< the value as text
 };
 
@@ -21,7 +21,7 @@ struct BarChart {
   std::vector<Bar> bars;
 };
 
-/// The SVG element, 340 wide.
+/// Returns the SVG element, 340 pixels wide.
 std::string draw(const BarChart& chart, const Theme& theme);
 
 }  // namespace alibi::report

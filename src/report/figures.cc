@@ -19,10 +19,10 @@ namespace alibi::report {
 
 namespace {
 
-/// Pixels beside the plot itself, roughly (tick labels, line labels); for choosing which labels fit.
+/// Approximate width in pixels of the tick and line labels around the plot. It decides which labels fit.
 constexpr double kBesidePlot = 285;
 
-/// The methods in drawing order: alibi last, on top.
+/// The methods in drawing order. ALiBi is drawn last, so it lies on top.
 std::vector<const MethodResults*> drawing_order(const CompareResults& results) {
   std::vector<const MethodResults*> order;
   for (const MethodResults& method : results.methods) order.push_back(&method);
@@ -50,7 +50,7 @@ Range y_range(const std::vector<Series>& series) {
   return range;
 }
 
-/// Adds room for the bands: on either side at most the factor that the lines span, because the interval of two seeds
+/// Widens the range for the bands, on each side by at most the factor that the lines span. The interval of two seeds
 /// can be very wide.
 Range with_bands(const Range& lines, const std::vector<Series>& series) {
   Range range = lines;
@@ -68,7 +68,7 @@ bool is_drawn(const EvaluationPoint& point) {
   return measured(point) && point.perplexity >= kSmallestDrawn && point.perplexity <= kLargestDrawn;
 }
 
-/// Why the line stops before the longest length, in a few words; empty if it does not.
+/// Short reason why the line stops before the longest length, or "" if it does not.
 std::string stop_note(const MethodResults& method) {
   int64_t last = 0;
   for (const EvaluationPoint& point : method.evaluations) {
@@ -96,10 +96,11 @@ std::string one_run(const CompareResults& results) {
   }
   const std::string seeds = number_of_seeds(results);
   if (seeds == "1") return text + fmt::format("; one run, seed {}", results.seed);
-  return text + fmt::format("; means of {} seeds, bands: 95 % intervals", seeds);
+  return text + fmt::format("; means of {} seeds; bands show 95 % intervals", seeds);
 }
 
-/// Only intervals between seeds are drawn. Those over blocks of text show how much texts differ, for all methods alike.
+/// Only intervals between seeds are drawn. Intervals over blocks of text mostly show how much the texts differ, which
+/// is the same for all methods.
 Interval band_of(const MethodResults& method, const Interval& nll, bool as_perplexity) {
   if (method.seeds.size() < 2) return {};
   return as_perplexity ? Interval{std::exp(nll.low), std::exp(nll.high)} : nll;
@@ -116,7 +117,7 @@ Series named_series(const CompareResults& results, const MethodResults& method) 
 Series position_series(const CompareResults& results, const MethodResults& method) {
   Series series = named_series(results, method);
   const auto count = static_cast<int64_t>(method.per_position_nll.size());
-  // Bins that grow by 2^(1/4): single positions at first, where the curve is steep and every one counts.
+  // The bins grow by a factor of 2^(1/4). The first bins hold single positions, because the curve is steep there.
   for (int64_t begin = 0; begin < count;) {
     const double edge = static_cast<double>(begin + 1) * std::exp2(0.25);
     const int64_t end = std::clamp(static_cast<int64_t>(std::floor(edge)), begin + 1, count);
@@ -134,7 +135,7 @@ Series position_series(const CompareResults& results, const MethodResults& metho
   return series;
 }
 
-/// Losses of any sign, each within the limits of what is drawn.
+/// Axis for losses of any sign, limited to what can be drawn.
 Axis axis_of_losses(LineChart& chart) {
   leave_gaps(chart, -kLargestDrawn, kLargestDrawn);
   const Range range = y_range(chart.series);
@@ -210,7 +211,7 @@ LineChart loss_chart(const CompareResults& results) {
   LineChart chart;
   chart.id = "loss";
   chart.title = "Training loss";
-  chart.description = "Mean training loss of each method against the tokens it has seen.";
+  chart.description = "Mean training loss of each method against the number of tokens seen.";
   chart.markers = false;
   chart.height = 320;
   Range tokens;
@@ -224,7 +225,7 @@ LineChart loss_chart(const CompareResults& results) {
     if (!series.points.empty()) chart.series.push_back(std::move(series));
   }
   chart.y = axis_of_losses(chart);
-  // On a logarithmic scale the steep first part has as much room as the long flat part.
+  // On a logarithmic scale the steep first part gets as much room as the long flat part.
   if (tokens.empty()) tokens.add(1);
   chart.x = tokens.low > 0 ? logarithmic_axis(tokens.low, tokens.high) : linear_axis(tokens.low, tokens.high);
   chart.x.high = std::max(tokens.high, chart.x.low + 0.01 * std::abs(chart.x.low));
@@ -262,8 +263,9 @@ LineChart position_chart(const CompareResults& results) {
 LineChart context_chart(const CompareResults& results) {
   LineChart chart;
   chart.id = "context";
-  chart.title = "Loss of the same tokens against the text before them";
-  chart.description = "Mean loss of the same held-out tokens when more and more of the text before them is shown.";
+  chart.title = "Loss of the same tokens with more and more context";
+  chart.description =
+      "Mean loss of the same held-out tokens when each method sees more and more of the preceding text.";
   chart.height = 320;
   std::set<int64_t> contexts;
   for (const MethodResults* method : drawing_order(results)) {
@@ -272,7 +274,7 @@ LineChart context_chart(const CompareResults& results) {
       contexts.insert(point.context);
       series.points.push_back(
           {static_cast<double>(point.context), point.nll,
-           fmt::format("{}, {} tokens before: {}", method->name, point.context, core::format_decimal(point.nll, 4)),
+           fmt::format("{}, {} tokens of context: {}", method->name, point.context, core::format_decimal(point.nll, 4)),
            band_of(*method, point.interval, false)});
       if (std::abs(point.nll) <= kLargestDrawn) series.end_value = core::format_decimal(point.nll, 3);
     }
@@ -280,7 +282,7 @@ LineChart context_chart(const CompareResults& results) {
   }
   chart.y = axis_of_losses(chart);
   chart.x = length_axis({contexts.begin(), contexts.end()}, results.train_length, chart.width - kBesidePlot);
-  chart.x_label = "Tokens of text, × training length";
+  chart.x_label = "Tokens of context, × training length";
   chart.y_label = "Mean loss in nats per token (lower is better)";
   if (results.train_length > 0) chart.mark = static_cast<double>(results.train_length);
   chart.mark_label = fmt::format("training length {}", core::format_integer(results.train_length));
@@ -289,7 +291,7 @@ LineChart context_chart(const CompareResults& results) {
 
 namespace {
 
-/// From the runs themselves, which were measured one after the other.
+/// Speeds from the runs themselves, which were measured one after the other.
 std::vector<BarChart> speed_charts_of_runs(const CompareResults& results) {
   std::vector<BarChart> charts;
   add_bars(
@@ -325,7 +327,7 @@ std::vector<BarChart> speed_charts(const CompareResults& results) {
   return charts;
 }
 
-/// A name may hold a comma (a method with its label), which must not end the field (RFC 4180).
+/// A method's name may contain a comma (a method with a label). Quotes keep the field together (RFC 4180).
 std::string csv_field(const std::string& text) {
   if (text.find_first_of(",\"\n") == std::string::npos) return text;
   std::string quoted;
@@ -337,10 +339,10 @@ std::string csv_field(const std::string& text) {
 
 std::vector<BarChart> cost_charts(const CompareResults& results) {
   std::vector<BarChart> charts = speed_charts(results);
-  // As a double, the largest values of int64_t become 2^63, which is out of range.
+  // The largest values of int64_t become 2^63 as a double, which is out of range.
   const auto bytes = [](double value) { return core::format_bytes(static_cast<int64_t>(std::min(value, 0x1p62))); };
   add_bars(
-      charts, results, {"train-memory", "Memory", "peak while training", {}},
+      charts, results, {"train-memory", "Memory", "peak in training", {}},
       [](const MethodResults& method) { return static_cast<double>(method.train_peak_bytes); }, bytes);
   return charts;
 }

@@ -38,7 +38,7 @@ std::string folded(const char* summary, const Table& table) {
   return fmt::format("<details><summary>{}</summary>\n{}</details>\n", summary, to_html(table));
 }
 
-/// The verdict as HTML; "15 %" must not be torn apart at the end of a line.
+/// The verdict as HTML. A no-break space keeps "15 %" on one line.
 std::string verdict_markup(const CompareResults& results) {
   std::string text = escape_markup(verdict(results));
   for (size_t at = text.find(" %"); at != std::string::npos; at = text.find(" %", at)) text.replace(at, 1, "&nbsp;");
@@ -65,7 +65,7 @@ std::string setting(std::string_view name, const std::string& value) {
   return fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td></tr>\n", escape_markup(name), escape_markup(value));
 }
 
-/// The held-out files, with what was scored of each.
+/// The held-out files and the number of bytes scored in each.
 std::string held_out_table(const HeldOut& held_out) {
   if (held_out.files.empty()) return "";
   std::string out = fmt::format(
@@ -80,7 +80,7 @@ std::string held_out_table(const HeldOut& held_out) {
   return out + "</tbody></table></div></details>\n";
 }
 
-/// Prompt and sample as one text, cut at the end of the prompt and at the training length.
+/// Prompt and sample as one text, divided at the end of the prompt and at the training length.
 std::string sample_text(const MethodResults& method, int64_t train_length) {
   const std::string text = method.sample_prompt + method.sample;
   const int64_t reached = method.sample_bytes_at_train_length < 0 ? train_length : method.sample_bytes_at_train_length;
@@ -93,7 +93,7 @@ std::string sample_text(const MethodResults& method, int64_t train_length) {
   };
   std::string out = part("prompt", 0, std::min(prompt_end, limit)) + part("within", prompt_end, limit);
   if (limit < text.size()) {
-    out += fmt::format("<span class=\"passed\">here the text is {} tokens long, the training length</span>",
+    out += fmt::format("<span class=\"passed\">end of the training length, {} tokens</span>",
                        core::format_integer(train_length));
     out += part("past prompt", limit, prompt_end) + part("past", std::max(limit, prompt_end), text.size());
   }
@@ -115,7 +115,7 @@ std::string facts_of(const CompareResults& results) {
   if (results.train_bytes > 0) {
     const std::string scored = results.held_out.bytes > 0 ? core::format_bytes(results.held_out.bytes) + " of " : "";
     out += fact("Training text", core::format_bytes(results.train_bytes),
-                fmt::format("scored: {}{} held out", scored, core::format_bytes(results.valid_bytes)));
+                fmt::format("{}{} of held-out text scored", scored, core::format_bytes(results.valid_bytes)));
   }
   if (!results.tokenizer.empty()) {
     const bool bytes = results.tokenizer == "byte";
@@ -124,7 +124,7 @@ std::string facts_of(const CompareResults& results) {
   }
   if (!results.methods.empty() && results.methods[0].train_tokens > 0) {
     out += fact("Training", core::format_count(static_cast<double>(results.methods[0].train_tokens)) + " tokens",
-                "per method, same batches");
+                "per method, with the same batches");
   }
   if (results.seconds > 0) {
     out +=
@@ -152,7 +152,8 @@ std::string samples_of(const CompareResults& results) {
 std::string settings_of(const CompareResults& results) {
   std::string out;
   if (!results.command.empty()) {
-    out += fmt::format("<p>To repeat it:</p>\n<pre><code>{}</code></pre>\n", escape_markup(results.command));
+    out += fmt::format("<p>Command that repeats this comparison:</p>\n<pre><code>{}</code></pre>\n",
+                       escape_markup(results.command));
   }
   out += "<div class=\"settings\"><table>\n<tbody>\n";
   // A fact that the caller's own settings contain is not repeated.
@@ -206,7 +207,7 @@ std::string cost_section(const CompareResults& results) {
     body += "</figure>\n";
   }
   if (const std::vector<WayToRead> ways = ways_to_read(results); !ways.empty()) {
-    body += "<h3>Windows, and one pass</h3>\n" + to_html(ways_table(results, ways));
+    body += "<h3>Non-overlapping windows, sliding windows and one pass</h3>\n" + to_html(ways_table(results, ways));
   }
   body += "<h3>The numbers</h3>\n" + to_html(speed_table(results));
   if (const std::string note = speed_note(results); !note.empty()) {
@@ -224,20 +225,22 @@ std::string loss_section(const CompareResults& results) {
                         "the same batches in the same order."));
 }
 
-/// Whether far text helps: the same targets, with more and more text before them.
+/// Shows whether distant text helps: the same targets with more and more context.
 std::string context_section(const CompareResults& results) {
   const LineChart chart = context_chart(results);
   if (chart.series.empty()) return "";
   std::string text =
-      "<p>The same held-out tokens, in groups of 16, are predicted with 16, 32, 64, ... tokens of text. A curve that "
-      "keeps falling to the right of the training length belongs to a method that gains from text farther away than it "
-      "saw in training. A curve that rises there belongs to a method that fails past its training length.</p>\n";
-  text += figure(chart, "Only the last 16 tokens of each window are scored, so all lengths score the same tokens.");
+      "<p>The same held-out tokens, in groups of 16, are predicted with 16, 32, 64, ... tokens of context. If a "
+      "curve keeps falling to the right of the training length, the method gains from text farther away than any "
+      "that it saw in training. If a curve rises there, the method fails past its training length.</p>\n";
+  text += figure(chart,
+                 "Only the last 16 tokens of each window are scored, so the scored tokens are the same at "
+                 "every length.");
   const std::vector<std::string> notes = early_token_notes(results);
   if (!notes.empty()) text += "<ul>\n";
   for (const std::string& note : notes) text += "<li>" + escape_markup(note) + "</li>\n";
   if (!notes.empty()) text += "</ul>\n";
-  return section("context", "Does more text help?", text);
+  return section("context", "Does more context help?", text);
 }
 
 std::string position_section(const CompareResults& results) {
@@ -246,18 +249,17 @@ std::string position_section(const CompareResults& results) {
   int64_t length = 0;
   for (const MethodResults& method : results.methods) length = std::max(length, method.per_position_length);
   const std::string text = fmt::format(
-      "<p>The first tokens of a window are predicted from almost nothing, so their loss is high: the <em>early token "
-      "curse</em>. Longer windows contain fewer such beginnings, and that alone lowers perplexity. This figure shows "
-      "the "
-      "loss at each position of windows of {} tokens. Different positions hold different text, so compare the methods "
-      "at one position. A rise that all curves share comes from the text.</p>\n",
+      "<p>The first tokens of a window have almost no context, so their loss is high. This is the <em>early token "
+      "curse</em>. Longer windows contain fewer such tokens, and that alone lowers perplexity. This figure shows "
+      "the loss at each position of windows of {} tokens. Different positions hold different text, so compare the "
+      "methods at the same position. If all curves rise together, the text is the cause.</p>\n",
       core::format_integer(length));
   return section("positions", "Loss by position: the early token curse",
                  text +
                      figure(chart,
-                            "Positions count from 1. Neighbouring positions are averaged, more of them further to the "
-                            "right.") +
-                     folded("The same as a table", position_table(results)));
+                            "Positions count from 1. Each point is a mean over neighbouring positions; points "
+                            "farther right cover more positions.") +
+                     folded("The same numbers as a table", position_table(results)));
 }
 
 std::string attention_section(const CompareResults& results) {
@@ -267,9 +269,9 @@ std::string attention_section(const CompareResults& results) {
     return section(
         "attention", "Where the heads look",
         fmt::format(
-            "<p>The mean weight that a key gets at each distance, in windows of {} held-out tokens, in the model "
-            "that {} trained from the first seed. The dashed line is the weight that the slope of the head "
-            "alone would give. Where the two differ, the model has learned where to look.</p>\n",
+            "<p>The mean attention weight of a key at each distance, in windows of {} held-out tokens. The model "
+            "is the one that {} trained from the first seed. The dashed line is the weight that the slope of the "
+            "head alone would give. Where the two lines differ, the model has learned which keys to prefer.</p>\n",
             core::format_integer(method.attention.length), escape_markup(method.name)) +
             "<figure>\n" + drawn + "</figure>\n");
   }
@@ -310,9 +312,10 @@ std::string report_html(const CompareResults& results) {
          loss_section(results) + attention_section(results) + sample_section(results) +
          section("settings", "Settings and command", settings_of(results));
   out +=
-      "</main>\n<footer><p>Written by <code>alibi compare</code>. ALiBi: Press, Smith and Lewis,\n<cite>Train Short, "
-      "Test Long: Attention with Linear Biases Enables Input Length Extrapolation</cite>, ICLR 2022.\nThe numbers of "
-      "this page are in <code>results.json</code> beside it.</p></footer>\n</body>\n</html>\n";
+      "</main>\n<footer><p>This page was written by <code>alibi compare</code>. Its numbers are also in "
+      "<code>results.json</code>, in the same folder.\nALiBi was introduced by Press, Smith and "
+      "Lewis,\n<cite>Train Short, Test Long: Attention with Linear Biases Enables Input Length "
+      "Extrapolation</cite>, ICLR 2022.</p></footer>\n</body>\n</html>\n";
   return out;
 }
 
@@ -321,7 +324,7 @@ bool holds_report(const std::filesystem::path& folder) {
 }
 
 void write_report(const CompareResults& results, const std::filesystem::path& folder) {
-  // Everything is made before anything is written, so that an error leaves no half of a report.
+  // All files are built before the first is written, so an error does not leave an incomplete report.
   std::vector<std::pair<const char*, std::string>> files = {{kResultsFile, to_json(results)},
                                                             {"figure.svg", figure_svg(results)},
                                                             {"figure.csv", figure_csv(results)},

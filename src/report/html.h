@@ -1,4 +1,4 @@
-// The report: one page without external files.
+// The report page, a single HTML file.
 #pragma once
 
 #include <filesystem>
@@ -8,13 +8,14 @@
 
 namespace alibi::report {
 
-/// The page: verdict, figures with tables of the same numbers, samples, settings. No scripts, no external resources.
+/// Returns the page: verdict, figures with tables of the same numbers, samples and settings. It contains no scripts and
+/// refers to no other files.
 std::string report_html(const CompareResults& results);
 
-/// Whether the folder has a report.
+/// Whether the folder contains a report.
 bool holds_report(const std::filesystem::path& folder);
-/// Writes results.json, figure.svg and report.html into the folder, which is made if it is not there.
-/// Throws Error if that fails.
+/// Writes results.json, figure.svg and report.html into the folder and creates the folder if needed. Throws Error on
+/// failure.
 void write_report(const CompareResults& results, const std::filesystem::path& folder);
 
 }  // namespace alibi::report

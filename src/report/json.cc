@@ -95,7 +95,7 @@ Json json_of_fields(const T& value) {
   return std::move(writer.json());
 }
 
-/// One object of the file; `where` is its path for messages.
+/// One object of the file. `where` is its path in error messages.
 class Reader {
  public:
   static constexpr bool writes = false;
@@ -109,7 +109,7 @@ class Reader {
     const auto found = json_.find(key);
     if (found != json_.end()) convert(*found, key, value);
   }
-  /// Reads a key that every version wrote and that every report needs.
+  /// Reads a required key, which every version has written.
   template <class T>
   void needed(const char* key, T& result) const {
     check(json_.contains(key), "[report] {}.{} is missing", where_, key);
@@ -221,7 +221,8 @@ class Reader {
   std::string where_;
 };
 
-/// nlohmann's pretty printer puts each number of a loss curve on a line of its own; here such arrays take one line.
+/// nlohmann's pretty printer puts each element of an array on its own line. Here an array of numbers takes one line,
+/// because loss curves are long.
 void write(const Json& json, int indent, std::string& out) {
   const auto leaf = [&](const Json& value) { out += value.dump(-1, ' ', false, Json::error_handler_t::replace); };
   const bool nested = json.is_object() || (json.is_array() && !json.empty() && json.front().is_structured());
@@ -251,15 +252,19 @@ Json parse(std::string_view text, const std::string& source) {
   } catch (const Json::parse_error& error) {
     const std::string_view before = text.substr(0, error.byte > 0 ? error.byte - 1 : 0);
     const auto line = 1 + std::count(before.begin(), before.end(), '\n');
-    const size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0
-    if (before.size() >= text.size()) fail("[report] {} is cut short: it ends in line {}", name, line);
-    fail("[report] {} is not JSON: line {}, column {}", name, line, column);
+    const size_t column = before.size() - (before.rfind('\n') + 1) + 1;  // npos + 1 is 0 if there is no line end
+    if (before.size() >= text.size())
+      fail(
+          "[report] {} is truncated: it ends in line {}, within a value; restore "
+          "it from a copy or run the comparison again",
+          name, line);
+    fail("[report] {} is not valid JSON: syntax error in line {}, column {}", name, line, column);
   } catch (const Json::out_of_range&) {
-    fail("[report] {} holds a number beyond the range of a double", name);
+    fail("[report] {} contains a number outside the range of a double", name);
   }
 }
 
-/// Versions that knew one run of a method wrote it as the method.
+/// Early versions had one run per method and stored the run's keys in the method.
 RunResults read_method_as_run(Reader& json, const CompareResults& results) {
   RunResults run;
   fields(json, run);

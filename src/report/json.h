@@ -9,24 +9,25 @@
 
 namespace alibi::report {
 
-/// One element of "eval". Numbers that are not finite become null; a gap has "error" and null numbers.
+/// One element of "eval". Numbers that are not finite become null. A gap has the key "error" and null numbers.
 nlohmann::ordered_json to_json(const EvaluationPoint& point);
 
-/// One of "runs".
+/// One element of "runs".
 nlohmann::ordered_json to_json(const RunResults& run);
-/// Throws Error as results_from_json() does; `where` begins the path of the key.
+/// Throws Error like results_from_json(). `where` is the first part of the path in messages.
 RunResults run_from_json(const nlohmann::json& json, const std::string& where);
 
-/// "speed".
+/// The value of "speed".
 nlohmann::ordered_json to_json(const std::vector<MethodSpeed>& speeds);
 std::vector<MethodSpeed> speed_from_json(const nlohmann::json& json, const std::string& where);
 
-/// The whole file, keys in a fixed order, arrays of numbers on one line. Text that is not UTF-8 is repaired (U+FFFD).
+/// The whole file: keys in a fixed order, arrays of numbers on one line. Invalid UTF-8 is replaced by U+FFFD.
 std::string to_json(const CompareResults& results);
 
-/// Reads what to_json wrote, in this version or an earlier one. Keys that not every version wrote may be missing and
-/// keep their defaults, unknown keys are ignored, null numbers are NaN. Methods are computed from their runs.
-/// Throws Error, naming `source` and the key, for text that is not JSON, what is missing, and values of the wrong kind.
+/// Reads what to_json wrote, in this or an earlier version. A missing key that not every version wrote keeps its
+/// default. Unknown keys are ignored. A null number becomes NaN. The methods are computed from their runs. Throws
+/// Error, naming `source` and the key, if the text is not JSON, a required key is missing, or a value has the wrong
+/// type.
 CompareResults results_from_json(std::string_view text, const std::string& source = "");
 
 }  // namespace alibi::report

@@ -1,4 +1,4 @@
-// The fields of results.json, in the order of the file: one list for writing and for reading.
+// The fields of results.json in the order of the file. Reading and writing share this list.
 #pragma once
 
 #include <algorithm>
@@ -12,10 +12,10 @@
 
 namespace alibi::report {
 
-/// Most tokens of a window: what a double counts exactly.
+/// Maximum number of tokens in a window: a double counts exactly up to here.
 inline constexpr int64_t kMostTokens = int64_t{1} << 53;
 
-/// A T as a visitor V of fields gets it: a reader changes it, a writer does not.
+/// The type of a field as a visitor V receives it: a reader changes the field, a writer does not.
 template <class V, class T>
 using Part = std::conditional_t<V::writes, const T, T>;
 
@@ -61,7 +61,7 @@ void fields(V& v, Part<V, AttentionMap>& map) {
   const std::vector<int64_t>& distances = map.distances;
   const bool rise = std::is_sorted(distances.begin(), distances.end());
   check(distances.empty() || (rise && distances.front() >= 0 && distances.back() <= kMostTokens),
-        "[report] {}.distances are not distances that rise", v.where());
+        "[report] {}.distances is not increasing; expected a rising list of distances", v.where());
 }
 
 template <class V>
@@ -136,7 +136,7 @@ void fields(V& v, Part<V, HeldOut>& held_out) {
   v.list("files", held_out.files);
 }
 
-/// `runs` visits the methods and their runs.
+/// `runs` is called to visit the methods and their runs.
 template <class V, class Runs>
 void fields(V& v, Part<V, CompareResults>& results, const Runs& runs) {
   v.within("train_length", results.train_length, int64_t{1}, kMostTokens);

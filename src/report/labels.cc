@@ -8,7 +8,7 @@
 namespace alibi::report {
 
 bool crosses(const Box& box, SvgPoint a, SvgPoint b) {
-  // Liang-Barsky clipping: the part [enter, leave] of the line that lies inside all four sides.
+  // Liang-Barsky clipping: [enter, leave] is the part of the line that lies inside all four sides.
   double enter = 0, leave = 1;
   const auto clip = [&](double direction, double distance) {
     if (direction == 0) return distance >= 0;
@@ -26,9 +26,10 @@ std::vector<double> spread(const std::vector<double>& wanted, double gap, double
   std::iota(order.begin(), order.end(), size_t{0});
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return wanted[a] < wanted[b]; });
 
-  // Pool adjacent violators: a block of labels `gap` apart lies at the mean of the heights that its members want.
+  // Pool adjacent violators: the labels of a block are `gap` apart, and the block lies at the mean of the heights that
+  // they want.
   struct Block {
-    double sum;  // of (wish - offset within the block)
+    double sum;  // sum of (wanted height - offset within the block)
     size_t count;
     double start() const { return sum / static_cast<double>(count); }
     double end(double step) const { return start() + step * static_cast<double>(count); }
@@ -48,7 +49,7 @@ std::vector<double> spread(const std::vector<double>& wanted, double gap, double
   for (const Block& block : blocks) {
     for (size_t i = 0; i < block.count; ++i) placed.push_back(block.start() + gap * static_cast<double>(i));
   }
-  // Push in from the lower end of the range, then from the upper one.
+  // Move the labels into the range, first from its lower end, then from its upper end.
   for (size_t i = placed.size(); i-- > 0;) {
     const double limit = i + 1 == placed.size() ? high : placed[i + 1] - gap;
     placed[i] = std::min(placed[i], limit);
@@ -85,7 +86,7 @@ Box place_near(SvgPoint anchor, double width, double height, const Box& frame,
   const Box above = at(0, -height);
   Box best = above;
   double nearest = std::numeric_limits<double>::infinity();
-  // To the right of the anchor, around it, and to its left; at rising distances up and down.
+  // Candidates right of the anchor, centred and left of it, at growing distances above and below.
   for (const double x : {10.0, 26.0, 60.0, 120.0, -width / 4, -width / 2, -0.75 * width, -width - 10}) {
     for (double y = 0; y <= frame.bottom - frame.top; y += 4) {
       for (const double sign : {-1.0, 1.0}) {

@@ -1,4 +1,4 @@
-// Placing text so that it covers neither lines nor other text.
+// Placement of text so that it covers neither lines nor other text.
 #pragma once
 
 #include <vector>
@@ -21,12 +21,12 @@ struct Box {
 /// Whether the line from a to b touches the box.
 bool crosses(const Box& box, SvgPoint a, SvgPoint b);
 
-/// Moves heights as little as needed (in the least-squares sense) so that neighbours are at least `gap` apart and all
-/// lie within [low, high] as far as there is room. The order of equal heights is kept.
+/// Moves heights so that neighbours are at least `gap` apart and all lie within [low, high], if there is room. The sum
+/// of squared moves is minimal. Equal heights keep their order.
 std::vector<double> spread(const std::vector<double>& wanted, double gap, double low, double high);
 
-/// A box of the given size near `anchor`, inside `frame`, that touches none of the lines and boxes; the nearest such
-/// place, or the one straight above the anchor if there is none.
+/// Returns the nearest box of the given size to `anchor` that lies inside `frame` and touches none of the lines and
+/// boxes. If there is none, returns the box straight above the anchor.
 Box place_near(SvgPoint anchor, double width, double height, const Box& frame,
                const std::vector<std::vector<SvgPoint>>& lines, const std::vector<Box>& boxes);
 

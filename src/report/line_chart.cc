@@ -15,22 +15,22 @@ namespace alibi::report {
 
 namespace {
 
-// Large enough to be read on a phone, where the figure is scaled down. The page makes them smaller on wide screens.
+// Large enough to read on a phone, where the figure is scaled down. The page reduces the size on wide screens.
 constexpr double kTickSize = 13.5, kSecondTickSize = 12.5, kLabelSize = 15, kSubtitleSize = 13;
-constexpr double kLabelGap = 18;  ///< between the base lines of two labels
+constexpr double kLabelGap = 18;  ///< between the baselines of two labels
 constexpr double kNoteHeight = 18;
 
-/// The last point with a number, if there is one.
+/// The last point with a number, or null.
 const ChartPoint* last_point(const Series& series) {
   const auto found = std::find_if(series.points.rbegin(), series.points.rend(),
                                   [](const ChartPoint& point) { return std::isfinite(point.y); });
   return found == series.points.rend() ? nullptr : &*found;
 }
 
-/// What stands behind the name at the end of a line.
+/// Text after the name at the end of a line.
 std::string end_value(const Series& series) { return last_point(series) == nullptr ? "no value" : series.end_value; }
 
-/// The beginning of a name that would take too much of the figure's width.
+/// The name, truncated if it would take too much of the figure's width.
 std::string shortened(const std::string& name, double width) {
   const auto most = static_cast<size_t>(0.4 * width / text_width("x", kLabelSize, true));
   if (count_characters(name) <= most) return name;
@@ -41,10 +41,10 @@ double label_width(const Series& series, const std::string& note, double width) 
   return text_width(shortened(series.method, width) + " " + note, kLabelSize, true);
 }
 
-/// The lines of the subtitle, broken between words.
+/// The subtitle broken into lines between words.
 std::vector<std::string> wrapped(const std::string& text, double width) {
   std::vector<std::string> lines;
-  size_t begin = 0, end = 0;  // of the line so far
+  size_t begin = 0, end = 0;  // of the current line
   while (begin < text.size()) {
     const size_t next = std::min(text.find(' ', end + 1), text.size());
     if (end > begin && text_width(std::string_view(text).substr(begin, next - begin), kSubtitleSize) > width) {
@@ -60,17 +60,17 @@ std::vector<std::string> wrapped(const std::string& text, double width) {
   return lines;
 }
 
-/// Lines under the figure.
+/// Notes below the figure.
 std::vector<std::string> notes_of(const LineChart& chart, bool heading) {
   std::vector<std::string> notes;
   const bool dashed = std::any_of(chart.series.begin(), chart.series.end(),
                                   [](const Series& series) { return series.has_not_learned; });
-  if (dashed) notes.emplace_back("Dashed: a method that has not learned yet.");
-  if (heading && !chart.gaps.empty()) notes.emplace_back("Some values are not drawn: figure.csv has them.");
+  if (dashed) notes.emplace_back("Dashed lines: methods that have not learned yet.");
+  if (heading && !chart.gaps.empty()) notes.emplace_back("Some values are not drawn; figure.csv contains them.");
   return notes;
 }
 
-/// One drawing of one chart: places everything in pixels.
+/// Draws one chart. All positions are in pixels.
 class Drawing {
  public:
   Drawing(const LineChart& chart, const Theme& theme, bool heading)
@@ -132,7 +132,7 @@ class Drawing {
             frame_.bottom - std::clamp(chart_.y.fraction(y), 0.0, 1.0) * (frame_.bottom - frame_.top)};
   }
 
-  /// The unbroken parts of a line.
+  /// Splits the line at its gaps.
   Runs runs(const Series& series) const {
     Runs parts(1);
     for (const ChartPoint& point : series.points) {
@@ -146,7 +146,7 @@ class Drawing {
     return parts;
   }
 
-  /// Its label stands beside its end within the frame, not in the column at the right.
+  /// Whether the label stands at the end of the line inside the frame instead of in the column at the right.
   bool ends_early(const Series& series) const {
     const ChartPoint* last = last_point(series);
     return last != nullptr &&
@@ -165,7 +165,7 @@ class Drawing {
       const double x = place(tick.value, chart_.y.low).x;
       const double half =
           0.5 * std::max(text_width(tick.label, kTickSize), text_width(tick.second, kSecondTickSize)) + 2;
-      const bool labelled = !tick.label.empty() && x - half >= taken;  // labels must not touch each other
+      const bool labelled = !tick.label.empty() && x - half >= taken;  // labels must not touch
       svg_.line({x, frame_.bottom}, {x, frame_.bottom + (labelled ? 5.0 : 3.0)}, {theme_.muted, 1, ""});
       if (!labelled) continue;
       taken = x + half;
@@ -187,14 +187,15 @@ class Drawing {
     if (!chart_.mark || *chart_.mark < chart_.x.low || *chart_.mark > chart_.x.high) return;
     const double x = place(*chart_.mark, chart_.y.low).x;
     svg_.line({x, frame_.top - 6}, {x, frame_.bottom}, {theme_.ink, 1.2, "5 4"});
-    // Above the frame, where no line can be; to the left of the mark if there is no room to the right.
+    // The label stands above the frame, where there are no lines. It moves left of the mark if there is no room on the
+    // right.
     const double width = text_width(chart_.mark_label, kTickSize);
     const bool right = x + width - 4 < chart_.width;
     svg_.text({right ? x - 4 : x + 4, frame_.top - 11}, chart_.mark_label,
               {theme_.ink, kTickSize, right ? Anchor::start : Anchor::end});
   }
 
-  /// Under all lines.
+  /// Bands are drawn below all lines.
   void draw_bands() {
     for (const Series& series : chart_.series) {
       std::vector<SvgPoint> low, high;
@@ -260,7 +261,7 @@ class Drawing {
     }
   }
 
-  /// Labels of lines that end inside the frame.
+  /// Draws labels of lines that end inside the frame.
   void draw_notes() {
     std::vector<std::vector<SvgPoint>> obstacles;
     for (const Runs& runs_of_line : lines_) {
@@ -273,7 +274,7 @@ class Drawing {
       const SvgPoint end = place(last.x, last.y);
       const std::string note = series.end_note.empty() ? series.end_value : series.end_note;
       if (!series.end_note.empty()) {
-        // Just behind the last marker, so that both can be seen.
+        // The end mark stands just after the last marker, so that both are visible.
         svg_.line(end, {end.x + 17, end.y}, {theme_.line(series.method), 1.5, "2 2"});
         svg_.cross({end.x + 20, end.y}, 8, {theme_.text(series.method), 2, ""});
         obstacles.push_back({end, {end.x + 25, end.y}});
@@ -281,7 +282,7 @@ class Drawing {
       const double width = label_width(series, note, chart_.width);
       Box box = place_near({end.x + 20, end.y}, width, 16,
                            {frame_.left, frame_.top - 6, chart_.width - 4, frame_.bottom}, obstacles, taken_);
-      const double outside = std::max(0.0, box.right - (chart_.width - 4));  // where no place was free
+      const double outside = std::max(0.0, box.right - (chart_.width - 4));  // no free place was found
       box.left -= outside;
       box.right -= outside;
       taken_.push_back(box);
@@ -305,8 +306,8 @@ class Drawing {
   const Theme& theme_;
   bool heading_;
   std::vector<std::string> notes_, subtitle_;
-  double more_heading_;  ///< height of the subtitle's lines after the first
-  double bottom_;        ///< of the plot and its axis titles
+  double more_heading_;  ///< height of the second and later lines of the subtitle
+  double bottom_;        ///< of the plot with its axis titles
   double height_;
   Svg svg_;
   Box frame_;
@@ -322,7 +323,7 @@ void leave_gaps(LineChart& chart, double least, double most) {
   for (Series& series : chart.series) {
     const auto drawn = [&](const ChartPoint& point) { return point.y >= least && point.y <= most; };
     const auto last = std::find_if(series.points.rbegin(), series.points.rend(), drawn);
-    const auto line_end = last.base();  // points from here on have no value that is drawn
+    const auto line_end = last.base();  // no point from here on has a value that is drawn
     size_t count = 0;
     std::string first;
     for (auto point = series.points.begin(); point != series.points.end(); ++point) {

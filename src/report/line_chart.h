@@ -1,4 +1,4 @@
-// A chart of lines with their names at their ends.
+// A line chart with the name of each line at its end.
 #pragma once
 
 #include <optional>
@@ -13,39 +13,39 @@ namespace alibi::report {
 
 struct ChartPoint {
   double x = 0;
-  double y = 0;         ///< not finite: the line has a break here
+  double y = 0;         ///< the line has a break where this is not finite
   std::string tooltip;  ///< may be empty
-  Interval band = {};   ///< how sure y is, drawn as a band; NaN: not
+  Interval band = {};   ///< interval of y, drawn as a band; NaN for no band
 };
 
 struct Series {
-  std::string method;  ///< its name, colour and marker
+  std::string method;  ///< gives the name, colour and marker
   std::vector<ChartPoint> points;
-  std::string end_value;         ///< shown behind the name, e.g. "5.64"
-  std::string end_note;          ///< not empty: the line ends in a cross with this text
-  bool has_not_learned = false;  ///< drawn dashed, and a note says what that means
+  std::string end_value;         ///< shown after the name, e.g. "5.64"
+  std::string end_note;          ///< if not empty, the line ends in a cross with this text
+  bool has_not_learned = false;  ///< drawn dashed, and a note explains the dashes
 };
 
 struct LineChart {
   std::string id;
   std::string title, subtitle;
-  std::string description;  ///< what a reader who cannot see it should know
-  std::string gaps = {};    ///< which points are not drawn, and why; empty: all are
+  std::string description;  ///< description for readers who cannot see the figure
+  std::string gaps = {};    ///< which points are not drawn, and why; empty if all are drawn
   std::string x_label, y_label;
   Axis x, y;
-  std::vector<Series> series;  ///< later ones lie on top
-  std::optional<double> mark;  ///< a dashed vertical line at this x
+  std::vector<Series> series;  ///< later series are drawn on top
+  std::optional<double> mark;  ///< x of a dashed vertical line
   std::string mark_label;
   bool markers = true;
-  double width = 500, height = 380;  ///< in pixels; `heading` and notes add to the height
+  double width = 500, height = 380;  ///< in pixels; the heading and the notes add to the height
 };
 
-/// Turns every y outside [least, most] into a gap, and says in `chart.gaps` which points have none: those out of range,
-/// and those without a finite value where the chart itself does not show it (`Series::end_note`, "no value").
+/// Replaces every y outside [least, most] by a gap, and lists the missing points in `chart.gaps`: those out of range,
+/// and those without a finite value unless the chart itself shows that (`Series::end_note`, "no value").
 void leave_gaps(LineChart& chart, double least, double most);
 
-/// The SVG element. `heading`: with title and subtitle drawn and a ground of its own, for a file that stands alone,
-/// which also says whether there are gaps.
+/// Returns the SVG element. With `heading` it has a title, a subtitle, a background and a note about gaps, for a
+/// separate file.
 std::string draw(const LineChart& chart, const Theme& theme, bool heading);
 
 }  // namespace alibi::report

@@ -12,10 +12,10 @@ namespace {
 struct Character {
   uint32_t code = 0;
   size_t bytes = 1;
-  bool valid = true;  ///< false: one byte that starts no UTF-8 character; code is its value
+  bool valid = true;  ///< false for a byte that does not start a UTF-8 character; then code is its value
 };
 
-/// The character at `at` (RFC 3629: no overlong forms, no surrogates, nothing past U+10FFFF).
+/// Decodes the character at `at`. Overlong forms, surrogates and codes above U+10FFFF are invalid (RFC 3629).
 Character decode(std::string_view text, size_t at) {
   const auto byte = [&](size_t i) { return static_cast<uint8_t>(text[i]); };
   const uint32_t lead = byte(at);
@@ -37,7 +37,7 @@ bool is_control(uint32_t code) {
   return (code < 0x20 && code != '\n' && code != '\t') || (code >= 0x7F && code < 0xA0);
 }
 
-/// Characters that are invisible or change the direction of what follows, and non-characters.
+/// Characters that are invisible or change the direction of the text after them, and non-characters.
 bool is_unprintable(uint32_t code) {
   const auto within = [code](uint32_t first, uint32_t last) { return code >= first && code <= last; };
   return within(0x200B, 0x200F) || within(0x2028, 0x202E) || within(0x2060, 0x206F) || code == 0xFEFF ||
@@ -66,7 +66,7 @@ void append_escaped(std::string& out, std::string_view character) {
   }
 }
 
-/// Calls replace(character) for characters that must not be shown unchanged, and keep(bytes) for the others.
+/// Calls replace(character) for each character that must not be shown unchanged, and keep(bytes) for the rest.
 template <class Replace, class Keep>
 void for_characters(std::string_view text, const Replace& replace, const Keep& keep) {
   for (size_t at = 0; at < text.size();) {

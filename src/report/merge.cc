@@ -33,7 +33,7 @@ bool same_results(const RunResults& a, const RunResults& b) {
                     });
 }
 
-/// Lists a setting that all parts share once.
+/// Lists each setting that all parts share once.
 void add_settings(CompareResults& all, const std::vector<NamedResults>& parts) {
   for (auto& [name, value] : all.settings) {
     std::vector<std::string> values;
@@ -55,7 +55,7 @@ void add_settings(CompareResults& all, const std::vector<NamedResults>& parts) {
 }  // namespace
 
 CompareResults merge(const std::vector<NamedResults>& parts) {
-  check(!parts.empty(), "[report] there are no results to report");
+  check(!parts.empty(), "[report] there are no results to report; expected at least one comparison");
   CompareResults all = parts.front().results;
   std::vector<RunResults> runs;
   std::vector<std::string> commands;
@@ -85,7 +85,7 @@ CompareResults merge(const std::vector<NamedResults>& parts) {
       }
     }
   }
-  if (parts.size() > 1) all.speed.clear();  // these methods did not take turns with each other
+  if (parts.size() > 1) all.speed.clear();  // methods of different comparisons were not timed alternately
   all.runs_planned = static_cast<int64_t>(runs.size());
   all.methods = methods_of(runs, all.held_out);
   all.command = fmt::format("{}", fmt::join(commands, "\n"));

@@ -1,4 +1,4 @@
-// Merging comparisons of other methods, seeds or training lengths on the same text.
+// Merges comparisons of different methods, seeds or training lengths on the same text.
 #pragma once
 
 #include <string>
@@ -9,13 +9,14 @@
 namespace alibi::report {
 
 struct NamedResults {
-  std::string name;  ///< for messages
+  std::string name;  ///< used in error messages
   CompareResults results;
-  std::string label = {};  ///< not empty: its methods are called "METHOD, LABEL", so that they stand beside the others
+  std::string label =
+      {};  ///< if not empty, the methods are renamed "METHOD, LABEL" to distinguish them from those of other parts
 };
 
-/// Results with the runs of all parts. Settings that differ are listed by part. Throws Error if they were not scored on
-/// the same tokens, or if two have a run of the same method, length and seed with other results.
+/// Returns results with the runs of all parts. Settings that differ are listed by part. Throws Error if the parts did
+/// not score the same tokens, or if two parts have different results for the same method, length and seed.
 CompareResults merge(const std::vector<NamedResults>& parts);
 
 }  // namespace alibi::report

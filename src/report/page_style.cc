@@ -115,7 +115,7 @@ std::string method_colors(bool dark) {
 }  // namespace
 
 std::string page_style() {
-  // Paper is white even if the screen is dark.
+  // The printed page has a white background even if the screen is dark.
   return fmt::format(
       "\n:root {{ color-scheme: light dark; {}{} }}\n"
       "@media screen and (prefers-color-scheme: dark) {{ :root {{ {}{} }} }}{}",

@@ -5,7 +5,7 @@
 
 namespace alibi::report {
 
-/// Colours for light and dark, type and layout; no external resource.
+/// Colours for light and dark screens, fonts and layout. It refers to no other files.
 std::string page_style();
 
 }  // namespace alibi::report

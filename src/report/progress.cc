@@ -45,11 +45,11 @@ void Progress::update(double fraction, std::string_view fields, double seconds_l
   if (active_ ? now - written_ < options_.interval && fraction < 1 : now - written_ < options_.line_interval) return;
   written_ = now;
   fraction = std::isfinite(fraction) ? std::clamp(fraction, 0.0, 1.0) : 0.0;
-  // 100 % means that the work is done.
+  // 100 % is shown only when the work is done.
   std::string line = fmt::format("{} {:3.0f}%", label_, fraction < 1 ? std::floor(100 * fraction) : 100.0);
   if (!fields.empty()) line += fmt::format("  {}", fields);
   const double elapsed = now - begun_;
-  // The first second (caches, packing of weights) says little about the rest.
+  // The first second (cold caches, weight packing) does not predict the rest.
   if (seconds_left < 0 && fraction > 0 && fraction < 1 && elapsed >= 1) {
     seconds_left = elapsed * (1 - fraction) / fraction;
   }
@@ -67,7 +67,7 @@ void Progress::clear() {
 }
 
 void Progress::write(std::string_view line) {
-  // A line that wraps could not be rewritten by a carriage return.
+  // A carriage return cannot rewrite a line that wraps.
   const int width = options_.width > 0 ? options_.width : terminal_width(stream_);
   const auto room = static_cast<size_t>(std::max(width - 1, 1));
   std::string text = "\r";

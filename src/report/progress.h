@@ -1,5 +1,5 @@
-// A progress line on the terminal that is rewritten, or elsewhere a new line now and then. This is the only part of the
-// library that writes to a stream, and only to the stream that the command gives it.
+// Progress output: a line that is rewritten on a terminal, or a new line every few seconds elsewhere. This is the only
+// part of the library that writes to a stream, and it writes only to the stream that the command passes.
 #pragma once
 
 #include <cstdio>
@@ -12,13 +12,13 @@
 namespace alibi::report {
 
 struct ProgressOptions {
-  bool even_without_terminal = false;  ///< for tests; a file or pipe otherwise gets nothing
-  double interval = 0.1;               ///< seconds between two rewrites at least
-  int width = 0;                       ///< columns; 0: asks the terminal
-  std::function<double()> clock;       ///< seconds; empty: a steady clock
-  /// Receives a line now and then if there is no terminal; may be empty.
+  bool even_without_terminal = false;  ///< for tests; otherwise files and pipes get no progress line
+  double interval = 0.1;               ///< minimum number of seconds between two rewrites
+  int width = 0;                       ///< columns; 0 asks the terminal
+  std::function<double()> clock;       ///< current time in seconds; if empty, a steady clock is used
+  /// Receives a progress line every `line_interval` seconds if there is no terminal. May be empty.
   std::function<void(std::string_view)> line = {};
-  double line_interval = 10;  ///< seconds between two of these, and before the first
+  double line_interval = 10;  ///< seconds before the first such line and between two of them
 };
 
 /// "train alibi   31%  loss 2.345  25.3k tokens/s  1m 20s left"
@@ -30,14 +30,14 @@ class Progress {
   Progress(const Progress&) = delete;
   Progress& operator=(const Progress&) = delete;
 
-  /// Whether there is a line on a terminal.
+  /// Whether the progress line is on a terminal.
   bool active() const { return active_; }
-  /// Starts a piece of work; the time left is counted from here.
+  /// Starts a piece of work. The remaining time is estimated from here on.
   void begin(std::string label);
-  /// `fraction` in [0, 1] of the work is done; `fields` is shown behind it. Rewrites the line if the interval has
-  /// passed. `seconds_left` replaces the estimate for this piece of work; 0 means not known yet.
+  /// Reports that `fraction` (0 to 1) of the work is done; `fields` is shown after it. Rewrites the line if the
+  /// interval has passed. `seconds_left` replaces the estimate of the remaining time; 0 means that it is not known yet.
   void update(double fraction, std::string_view fields = {}, double seconds_left = -1);
-  /// Removes the line, so that something else can be printed.
+  /// Clears the line so that other text can be printed.
   void clear();
 
  private:
@@ -49,7 +49,7 @@ class Progress {
   bool shown_ = false;
   std::string label_;
   double begun_ = 0;
-  double written_ = 0;  ///< when; also of what goes to options_.line
+  double written_ = 0;  ///< time of the last output, including calls of options_.line
 };
 
 }  // namespace alibi::report

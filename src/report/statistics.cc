@@ -22,7 +22,7 @@ double mean_of(std::span<const double> values) {
 }
 
 Estimate estimate(std::span<const double> values) {
-  check(!values.empty(), "[statistics] no values");
+  check(!values.empty(), "[statistics] there are no values; expected at least one");
   Estimate result{mean_of(values), kNan, {}};
   if (values.size() < 2) return result;
   const auto n = static_cast<double>(values.size());
@@ -38,7 +38,8 @@ Estimate estimate(std::span<const double> values) {
 Interval bootstrap(std::span<const double> values, std::span<const double> weights) {
   constexpr uint64_t draws = 2000;
   constexpr size_t least_blocks = 8;
-  check(values.size() == weights.size(), "[statistics] {} values with {} weights", values.size(), weights.size());
+  check(values.size() == weights.size(), "[statistics] {} values have {} weights; expected one weight per value",
+        values.size(), weights.size());
   const uint64_t blocks = values.size();
   if (blocks < least_blocks) return {};
   std::vector<double> means(draws);
@@ -53,7 +54,7 @@ Interval bootstrap(std::span<const double> values, std::span<const double> weigh
     means[draw] = sum / weight;
   }
   std::sort(means.begin(), means.end());
-  // Between neighbours, as quantiles of type 7 are (Hyndman & Fan 1996).
+  // Interpolates between neighbours: quantiles of type 7 (Hyndman & Fan 1996).
   const auto quantile = [&](double p) {
     const double at = p * static_cast<double>(draws - 1);
     const auto below = static_cast<size_t>(at);

@@ -1,4 +1,4 @@
-// How sure a mean is: Student's t over seeds, the bootstrap over blocks of text.
+// Confidence intervals of means: Student's t over seeds, bootstrap over blocks of text.
 #pragma once
 
 #include <cstdint>
@@ -9,22 +9,21 @@
 
 namespace alibi::report {
 
-/// Mean, and how sure it is. With fewer than two values deviation and interval are NaN.
+/// A mean with its 95 % interval. With fewer than two values, deviation and interval are NaN.
 struct Estimate {
   double mean = 0;
-  double deviation = 0;  ///< standard deviation of one value, n - 1 in the denominator
+  double deviation = 0;  ///< standard deviation of a single value, with n - 1 in the denominator
   Interval interval;     ///< 95 %
 };
 
 double mean_of(std::span<const double> values);
 
-/// Of independent values, such as one for each seed: mean +- t * deviation / sqrt(n).
+/// Estimate from independent values, such as one for each seed: mean +- t * deviation / sqrt(n).
 Estimate estimate(std::span<const double> values);
 
-/// 95 % of the mean of sum(values) / sum(weights) over blocks that are drawn again with replacement (Efron 1979, the
-/// percentile method, 2000 draws). A block is a stretch of text much longer than what makes its tokens depend on each
-/// other. The draws depend on the number of blocks alone, so differences of paired values may be given. Fewer than 8
-/// blocks give NaN.
+/// 95 % interval of sum(values) / sum(weights) by the bootstrap over blocks of text (Efron 1979, percentile method,
+/// 2000 draws with replacement). A block must be much longer than the dependence between its tokens. The draws depend
+/// only on the number of blocks, so paired differences may be passed. Fewer than 8 blocks give NaN.
 Interval bootstrap(std::span<const double> values, std::span<const double> weights);
 
 }  // namespace alibi::report

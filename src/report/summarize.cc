@@ -26,14 +26,14 @@ std::vector<double> weights_of(const HeldOut& held_out) {
   return {held_out.block_tokens.begin(), held_out.block_tokens.end()};
 }
 
-/// Whether all runs have the same number of points, so that point i means the same in each.
+/// Whether all runs have the same number of points, so that point i has the same meaning in each.
 template <class Point>
 bool same_points(const std::vector<RunResults>& runs, std::vector<Point> RunResults::*points) {
   return std::all_of(runs.begin(), runs.end(),
                      [&](const RunResults& run) { return (run.*points).size() == (runs[0].*points).size(); });
 }
 
-/// The first run's point at this length that is a gap or not finite.
+/// The first run's point at this length that is a gap or not finite, or null.
 const EvaluationPoint* not_measured(const std::vector<RunResults>& runs,
                                     std::vector<EvaluationPoint> RunResults::*points, int64_t length) {
   for (const RunResults& run : runs) {
@@ -55,7 +55,7 @@ void summarize_evaluations(MethodResults& method, std::vector<EvaluationPoint> R
   });
   for (EvaluationPoint& point : method.*points) {
     if (const EvaluationPoint* const missing = not_measured(method.runs, points, point.length)) {
-      point = *missing;  // there is no mean of what some runs lack
+      point = *missing;  // a mean over only some of the runs would mislead
       continue;
     }
     std::vector<double> nll, bits, speed;
@@ -216,7 +216,7 @@ std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const 
   if (first == nullptr || curse.to <= curse.from) return {};
   curse.gain = first->nll - measured_at(method, curse.to)->nll;
   const std::optional<Difference> change = difference(held_out, method, curse.from, method, curse.to);
-  constexpr double kWorthSplitting = 0.02;  // nats; the shares of a smaller gain are mostly noise
+  constexpr double kWorthSplitting = 0.02;  // nats; below this, shares of the gain are mostly noise
   if (!(curse.gain >= kWorthSplitting) || (change && std::isfinite(change->interval.low) && !change->is_sure()))
     return {};
   if (change) curse.interval = {-change->interval.high, -change->interval.low};
@@ -225,7 +225,7 @@ std::optional<EarlyTokenCurse> early_token_curse(const HeldOut& held_out, const 
     if (point.context == curse.from) start = point.nll;
     if (point.context == curse.to) end = point.nll;
   }
-  for (const EvaluationPoint& point : method.sliding) {  // of more targets
+  for (const EvaluationPoint& point : method.sliding) {  // the point with more targets is preferred
     if (point.length == curse.from) start = point.nll;
     if (point.length == curse.to) end = point.nll;
   }
@@ -243,8 +243,8 @@ std::vector<std::string> early_token_notes(const CompareResults& results) {
     if (!curse || has_not_learned(results, method)) continue;
     const bool known = std::isfinite(curse->interval.low);
     notes.push_back(fmt::format(
-        "{}: windows of {} instead of {} tokens lower the loss by {} nats{}. Tokens that have all their text before "
-        "them gain {} nats. The difference, {} % of the gain, is the early token curse.",
+        "{}: windows of {} tokens instead of {} lower the loss by {} nats{}. For tokens whose context always fills "
+        "the window, the loss falls by {} nats. The difference, {} % of the gain, is the early token curse.",
         method.name, core::format_integer(curse->to), core::format_integer(curse->from), nats(curse->gain),
         known ? fmt::format(" ({} to {})", nats(curse->interval.low), nats(curse->interval.high)) : "",
         nats(curse->with_text), core::format_decimal(100 * curse->share, 0)));

@@ -63,7 +63,7 @@ std::string work_name(const SpeedPoint& point) {
 }
 
 std::string speed_note(const CompareResults& results) {
-  constexpr double kQuiet = 1.15;  // what rounds on a machine without other work differ by
+  constexpr double kQuiet = 1.15;  // ratio of the slowest to the fastest round on a machine without other work
   double spread = 0;
   bool one_round = false, all_keys = false;
   for (const MethodSpeed& speed : results.speed) {
@@ -76,15 +76,16 @@ std::string speed_note(const CompareResults& results) {
   std::vector<std::string> notes;
   if (all_keys) {
     notes.emplace_back(
-        "\"All keys\" is the same model without the skip rule, which leaves out keys whose weight is provably below "
-        "rounding.");
+        "\"All keys\" is the same model without the skip rule. The skip rule leaves out keys whose weight is "
+        "provably smaller than the rounding error.");
   }
   if (one_round) {
-    notes.emplace_back("Speed was measured in one round, so it is not known how far other work disturbed it.");
+    notes.emplace_back(
+        "Speed was measured in one round only, so the effect of other work on the machine is not known.");
   } else if (spread > kQuiet) {
     notes.push_back(fmt::format(
-        "Other work on the machine disturbed the measurement of speed: the slowest round took {} times as long as the "
-        "fastest. Processor time suffers less than wall time.",
+        "Other work on the machine disturbed the speed measurement: the slowest round took {} times as long as the "
+        "fastest. Processor time is less affected than wall time.",
         core::format_ratio(spread)));
   }
   return fmt::format("{}", fmt::join(notes, " "));
@@ -109,10 +110,11 @@ std::string not_learned_note(const CompareResults& results) {
   }
   if (methods.empty()) return "";
   return fmt::format(
-      "{} {} not learned yet: at the training length a table of token pairs, counted on the training text, does about "
-      "as well or better ({}). What {} at other lengths means nothing. Train longer, with more --train-tokens.",
+      "{} {} not learned yet: at the training length, a table of token pairs counted on the training text predicts "
+      "the held-out text about as well or better (perplexity {}). Results at other lengths mean nothing until {}. "
+      "Train longer, with more --train-tokens.",
       join_words(methods), methods.size() == 1 ? "has" : "have",
-      core::format_perplexity(std::exp(results.held_out.bigram_nll)), methods.size() == 1 ? "it does" : "they do");
+      core::format_perplexity(std::exp(results.held_out.bigram_nll)), methods.size() == 1 ? "it learns" : "they learn");
 }
 
 std::string change_text(double nll) {
@@ -168,7 +170,7 @@ std::vector<WayToRead> ways_to_read(const CompareResults& results) {
   for (const MethodResults& method : results.methods) {
     if (!method.sliding.empty()) stride = method.sliding.back().stride;
   }
-  add(fmt::format("{}, sliding by {}", longest, stride), last(&RunResults::sliding));
+  add(fmt::format("windows of {}, stride {}", longest, stride), last(&RunResults::sliding));
   add(fmt::format("{}, flatter slopes", longest), last(&RunResults::interpolated));
   add("in one pass", last(&RunResults::streaming));
   if (ways.size() == windows) ways.clear();

@@ -9,57 +9,57 @@
 
 namespace alibi::report {
 
-/// Whether a number was measured: there is no gap, and the perplexity is finite and positive.
+/// Whether the point has a result: it is not a gap, and its perplexity is finite and positive.
 bool measured(const EvaluationPoint& point);
 
-/// The evaluation at this length, measured or not; null if the length was not tried.
+/// The evaluation at this length, or null if this length was not evaluated. The result may be a gap.
 const EvaluationPoint* evaluation_at(const MethodResults& method, int64_t length);
-/// The same, but null also where nothing was measured.
+/// The evaluation at this length, or null if it has no result (see measured()).
 const EvaluationPoint* measured_at(const MethodResults& method, int64_t length);
-/// The longest length with a number, or 0.
+/// The longest length that has a result, or 0.
 int64_t longest_measured(const MethodResults& method);
 
-/// Whether a loss is so near that of a table of token pairs (HeldOut::bigram_nll), or above it, that the model has not
-/// learned to use more than one token. False where the table's loss is not known.
+/// Whether a loss is close to, or above, the loss of a table of token pairs (HeldOut::bigram_nll). Such a model has not
+/// learned to use more than one token. Returns false if the loss of the table is unknown.
 bool is_near_bigram(double nll, double bigram_nll);
-/// The same of a method at its training length. What its curve does at other lengths then means nothing.
+/// Whether is_near_bigram() holds for the method at its training length. Its results at other lengths then mean
+/// nothing.
 bool has_not_learned(const CompareResults& results, const MethodResults& method);
-/// "sinusoidal (25.4) has not learned: ...", and what to do; empty if all have.
+/// "sinusoidal (25.4) has not learned: ..." with advice, or "" if all methods have learned.
 std::string not_learned_note(const CompareResults& results);
 
-/// "+9.6 %", or "×2.21" where it is more: what a difference of nll is as a change of perplexity. Every sentence and
-/// table says it in this form.
+/// The change of perplexity that a difference of nll means: "+9.6 %", or "×2.21" from 50 % on. All sentences and tables
+/// use this form.
 std::string change_text(double nll);
-/// The same with its 95 % interval in brackets, if it is known.
+/// change_text() followed by its 95 % interval in parentheses, if the interval is known.
 std::string change_text(double nll, const Interval& interval);
 
-/// "3.67 (3.60 to 3.74)": with the interval, if it is known.
+/// "3.67 (3.60 to 3.74)": the perplexity with its interval, if the interval is known.
 std::string perplexity_text(const EvaluationPoint& point);
 
 /// "a, b and c"
 std::string join_words(const std::vector<std::string>& words);
 
-/// A way of reading the same targets, with the result of each method; null if it was not asked for.
+/// One way to evaluate the same targets, with the result of each method. A result is null if it was not requested.
 struct WayToRead {
   std::string name;
-  std::vector<const EvaluationPoint*> points;  ///< of each method
+  std::vector<const EvaluationPoint*> points;  ///< one for each method
 };
-/// Windows of the training length and of the longest, that length with a sliding window and with flatter slopes, and
-/// one pass over all. Empty if there is nothing but windows that do not overlap.
+/// Windows of the training length and of the longest length, sliding windows and flatter slopes at the longest length,
+/// and one pass over all text. Empty if only non-overlapping windows were evaluated.
 std::vector<WayToRead> ways_to_read(const CompareResults& results);
 
-/// "bytes", "words", "bpe tokens"; "tokens" where the kind is not known.
+/// "bytes", "words", "bpe tokens"; "tokens" if the kind of tokenizer is unknown.
 std::string token_name(const CompareResults& results);
 
 const MethodResults* find_method(const CompareResults& results, const char* name);
 
-/// All lengths tried by any method, rising.
+/// All lengths at which any method was evaluated, rising.
 std::vector<int64_t> all_lengths(const CompareResults& results);
 
 /// "Training at 128", "Evaluation at 2,048".
 std::string work_name(const SpeedPoint& point);
-/// What a reader has to know of the speeds: what "all keys" means, and how far other work on the machine disturbed
-/// them.
+/// Explains "all keys" and says how much other work on the machine disturbed the speed measurement.
 std::string speed_note(const CompareResults& results);
 
 }  // namespace alibi::report

@@ -9,9 +9,9 @@ namespace alibi::report {
 
 namespace {
 
-/// A coordinate with two decimals at most.
+/// Formats a coordinate with at most two decimals.
 std::string svg_number(double value) {
-  check(std::isfinite(value) && std::abs(value) < 1e7, "[svg] coordinate {}, expected a finite number", value);
+  check(std::isfinite(value) && std::abs(value) < 1e7, "[svg] coordinate is {}, expected a finite number", value);
   std::string text = fmt::format("{:.2f}", value);
   text.erase(text.find_last_not_of('0') + 1);
   if (text.back() == '.') text.pop_back();
@@ -24,7 +24,7 @@ std::string stroke_attributes(const Stroke& stroke) {
   return text;
 }
 
-/// Corners of a marker around the origin, for size 1.
+/// Corners of a marker of size 1 around the origin.
 std::vector<SvgPoint> corners(Marker shape) {
   switch (shape) {
     case Marker::square:
@@ -90,7 +90,7 @@ void Svg::rectangle(SvgPoint top_left, double width, double height, std::string_
 void Svg::marker(Marker shape, SvgPoint at, double size, std::string_view color, std::string_view ground,
                  std::string_view tooltip) {
   const bool ring = shape == Marker::ring;
-  // An outline in the colour of the ground keeps overlapping markers apart.
+  // An outline in the background colour separates overlapping markers.
   const std::string paint = fmt::format(R"(fill="{}" stroke="{}" stroke-width="{}")", ring ? ground : color,
                                         ring ? color : ground, ring ? "1.8" : "1.2");
   const std::string inner = tooltip.empty() ? "" : fmt::format("<title>{}</title>", escape_markup(tooltip));
@@ -153,7 +153,7 @@ std::string marker_picture(std::string_view method, const Theme& theme) {
 }
 
 double text_width(std::string_view text, double size, bool bold) {
-  // Average advance of digits and lower-case letters in wide sans-serif fonts (DejaVu Sans, Verdana).
+  // Average width of digits and lower-case letters in wide sans-serif fonts (DejaVu Sans, Verdana).
   return static_cast<double>(count_characters(text)) * size * (bold ? 0.64 : 0.59);
 }
 

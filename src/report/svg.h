@@ -1,4 +1,4 @@
-// A small writer of SVG: shapes in, one well-formed element out.
+// A small SVG writer: collects shapes and returns one well-formed element.
 #pragma once
 
 #include <cstdint>
@@ -17,7 +17,7 @@ struct SvgPoint {
 struct Stroke {
   std::string color;
   double width = 1;
-  std::string dashes;  ///< e.g. "4 3"; empty: solid
+  std::string dashes;  ///< e.g. "4 3"; empty for a solid line
 };
 
 enum class Anchor : uint8_t { start, middle, end };
@@ -27,38 +27,39 @@ struct TextStyle {
   double size = 12;
   Anchor anchor = Anchor::start;
   bool bold = false;
-  std::string suffix = {};  ///< follows on the same line, not bold
+  std::string suffix = {};  ///< follows on the same line in normal weight
   std::string suffix_color = {};
 };
 
-/// Coordinates are pixels from the top left; they must be finite (Error otherwise, so no "nan" reaches a file).
+/// Coordinates are pixels from the top left. They must be finite; otherwise an Error is thrown, so "nan" never reaches
+/// a file.
 class Svg {
  public:
-  /// `id` must be unique in the page; title and description are read out by screen readers.
+  /// `id` must be unique in the page. Screen readers read the title and the description.
   Svg(std::string_view id, double width, double height, std::string_view title, std::string_view description);
 
   void line(SvgPoint from, SvgPoint to, const Stroke& stroke);
   void path(const std::vector<SvgPoint>& points, const Stroke& stroke);
-  /// The area of the polygon with these corners.
+  /// Fills the polygon with these corners.
   void area(const std::vector<SvgPoint>& points, std::string_view fill, double opacity);
   void rectangle(SvgPoint top_left, double width, double height, std::string_view fill, double radius = 0);
-  /// A marker of about `size` pixels; the tooltip may be empty.
+  /// Draws a marker of about `size` pixels. The tooltip may be empty.
   void marker(Marker shape, SvgPoint at, double size, std::string_view color, std::string_view ground,
               std::string_view tooltip = {});
   void cross(SvgPoint at, double size, const Stroke& stroke);
   void text(SvgPoint at, std::string_view content, const TextStyle& style);
 
-  /// The element. Call once.
+  /// Returns the element. Call it only once.
   std::string finish() &&;
 
  private:
   std::string out_;
 };
 
-/// A marker alone, as an inline picture for tables and headings.
+/// A marker as an inline picture for tables and headings.
 std::string marker_picture(std::string_view method, const Theme& theme);
 
-/// Estimated width of a line of text in the fonts of the figures, rather too wide than too narrow.
+/// Estimated width of a line of text in the fonts of the figures. It errs on the wide side.
 double text_width(std::string_view text, double size, bool bold = false);
 
 }  // namespace alibi::report

@@ -12,7 +12,7 @@
 namespace alibi::report {
 namespace {
 
-/// Width of a column: of the numbers with their star, and of what stands behind them.
+/// Width of a column: of the numbers with their star, and of the second numbers.
 struct Width {
   size_t text = 0, more = 0;
 };
@@ -40,7 +40,7 @@ std::string cell_html(const Cell& cell, bool has_more) {
   return fmt::format("<td{}>{}{}</td>", attributes, escape_markup(cell.text), more);
 }
 
-/// Of each column behind the heads: whether any cell has a second number.
+/// For each column after the first, whether any cell has a second number.
 std::vector<bool> columns_with_more(const Table& table) {
   std::vector<bool> result(table.columns.size());
   for (const TableRow& row : table.rows) {
@@ -107,7 +107,7 @@ std::string to_html(const Table& table) {
       "<thead><tr>",
       escape_markup(table.caption));
   for (size_t i = 0; i < table.columns.size(); ++i) {
-    // An empty second number keeps the heading above the first ones.
+    // An empty second number aligns the heading with the first numbers.
     const bool padded = i > 0 && has_more[i - 1];
     out += fmt::format("<th scope=\"col\"{}>{}{}</th>", padded ? " class=\"padded\"" : "",
                        heading_html(table.columns[i]), padded ? " <span class=\"more\"></span>" : "");

@@ -7,20 +7,20 @@
 
 namespace alibi::report {
 
-/// What a column or a row is called.
+/// Heading of a column or a row.
 struct Heading {
   std::string text;
-  std::string more = {};   ///< in grey beside it, in brackets on the terminal
-  bool is_method = false;  ///< shown with the marker of its curve
+  std::string more = {};   ///< grey text after it, in parentheses on the terminal
+  bool is_method = false;  ///< whether the marker of the method's curve is shown
 };
 
 struct Cell {
   std::string text;
   std::string more = {};  ///< a second number in grey, such as a ratio
-  bool is_best = false;   ///< bold, or marked with a star
-  /// Why there is no number; not empty: the cell is grey, and its text may be a dash.
+  bool is_best = false;   ///< bold on the page, marked with a star on the terminal
+  /// Why there is no number. If it is not empty, the cell is grey, and its text may be a dash.
   std::string gap = {};
-  int columns = 1;  ///< that it spans on the page
+  int columns = 1;  ///< number of columns that it spans on the page
 };
 
 struct TableRow {
@@ -29,19 +29,20 @@ struct TableRow {
   bool is_shaded = false;
 };
 
-/// Texts are UTF-8 and not escaped yet.
+/// A table. Its texts are UTF-8 and not escaped yet.
 struct Table {
   std::string caption;
-  std::vector<Heading> columns;  ///< the first one is above the heads of the rows
+  std::vector<Heading> columns;  ///< the first one is the heading of the row headings
   std::vector<TableRow> rows;
 };
 
-/// Numbers are aligned to the right, headings stand above their numbers. Plain ASCII, ends with an empty line.
+/// Formats the table as plain ASCII. Numbers are aligned to the right with headings above them. An empty line follows
+/// the table.
 std::string to_text(const Table& table);
-/// Scrolls by itself on narrow screens.
+/// Formats the table as HTML. On narrow screens it scrolls independently of the page.
 std::string to_html(const Table& table);
 
-/// "×" and dashes as a terminal shows them wherever it runs: in ASCII.
+/// Replaces "×" and dashes by ASCII, which every terminal shows.
 std::string plain_text(std::string text);
 
 }  // namespace alibi::report

@@ -17,7 +17,7 @@ namespace {
 
 Heading method_heading(const std::string& name) { return {name, "", true}; }
 
-/// `first` above the heads of the rows, then the methods.
+/// `first` as the heading of the row headings, then one column per method.
 std::vector<Heading> method_columns(const char* first, const CompareResults& results) {
   std::vector<Heading> columns = {{first}};
   for (const MethodResults& method : results.methods) columns.push_back(method_heading(method.name));
@@ -41,11 +41,11 @@ Cell rate_at(const MethodResults& method, int64_t length) {
 }
 
 std::string why_no_number(const EvaluationPoint* tried) {
-  if (tried == nullptr) return "not tried";
+  if (tried == nullptr) return "not evaluated";
   return tried->gap.empty() ? "the result is not a finite number" : tried->gap;
 }
 
-/// Rows lengths, columns methods; lower is better.
+/// One row per length, one column per method. Lower values are better.
 Table length_table(const CompareResults& results, std::string caption, double EvaluationPoint::*value,
                    const std::function<std::string(double)>& format,
                    const std::function<std::string(const MethodResults&, const EvaluationPoint&)>& more) {
@@ -72,12 +72,12 @@ Table length_table(const CompareResults& results, std::string caption, double Ev
   return table;
 }
 
-/// What the mark of the best cells means; empty where there is none.
+/// Explains the mark of the best cells, or "" if none is marked.
 std::string best_note(const CompareResults& results) {
   if (results.methods.size() < 2) return "";
   const bool all = not_learned_note(results).empty();
-  return all ? " The lowest number of each row is marked."
-             : " The lowest number of each row is marked, among the methods that have learned.";
+  return all ? " The lowest number in each row is marked."
+             : " The lowest number in each row among the methods that have learned is marked.";
 }
 
 }  // namespace
@@ -89,22 +89,25 @@ Table perplexity_table(const CompareResults& results) {
     return change_text(point.nll - base->nll);
   };
   const std::string caption = fmt::format(
-      "Perplexity of {} of held-out text by evaluation length, and its change since the training length, {}.{}",
+      "Perplexity of {} of held-out text by evaluation length. The second number is the change relative to the "
+      "training length, {}.{}",
       token_name(results), core::format_integer(results.train_length), best_note(results));
   return length_table(results, caption, &EvaluationPoint::perplexity, core::format_perplexity, change);
 }
 
 Table bits_table(const CompareResults& results) {
   return length_table(results,
-                      "Bits per byte of the same text, which can be compared between tokenizers." + best_note(results),
+                      "Bits per byte of the same text. Unlike perplexity, bits per byte can be compared between "
+                      "tokenizers." +
+                          best_note(results),
                       &EvaluationPoint::bits_per_byte, core::format_bits,
                       [](const MethodResults&, const EvaluationPoint&) { return std::string(); });
 }
 
 Table difference_table(const CompareResults& results, const std::vector<int64_t>& lengths) {
   Table table{
-      "Perplexity against the lowest one of the length, with 95 % intervals. Methods are paired by seed, or by block "
-      "of text where there is one seed.",
+      "Perplexity relative to the lowest one at each length, with 95 % intervals. Methods are paired by seed, or "
+      "by block of text if there is only one seed.",
       method_columns("Length", results),
       {}};
   for (const int64_t length : lengths) {
@@ -126,7 +129,7 @@ Table difference_table(const CompareResults& results, const std::vector<int64_t>
 
 Table details_table(const CompareResults& results) {
   Table table{
-      "Everything measured at each length, with 95 % intervals of the perplexity.",
+      "All measurements at each length, with 95 % intervals of the perplexity.",
       {{"Method"}, {"Length"}, {"Stride"}, {"Tokens"}, {"Loss, nats"}, {"Perplexity"}, {"Bits per byte"}, {"Tokens/s"}},
       {}};
   const auto decimal = [](double value) { return Cell{std::isfinite(value) ? core::format_decimal(value, 4) : "–"}; };
@@ -154,7 +157,7 @@ Table details_table(const CompareResults& results) {
 }
 
 Table ways_table(const CompareResults& results, const std::vector<WayToRead>& ways) {
-  Table table{"Perplexity and tokens per second of the same text, read in different ways.", {{"Method"}}, {}};
+  Table table{"Perplexity of the same text and tokens per second for each kind of evaluation.", {{"Method"}}, {}};
   for (const WayToRead& way : ways) table.columns.push_back({way.name});
   for (size_t i = 0; i < results.methods.size(); ++i) {
     TableRow row{method_heading(results.methods[i].name), {}};
@@ -175,8 +178,7 @@ Table speed_of_runs(const CompareResults& results) {
   const std::vector<int64_t> lengths = all_lengths(results);
   std::vector<int64_t> shown = {results.train_length};
   if (!lengths.empty() && lengths.back() > results.train_length) shown.push_back(lengths.back());
-  Table table{
-      "Tokens per second of the runs, which were measured one after the other.", {{"Method"}, {"Training"}}, {}};
+  Table table{"Tokens per second, measured during the runs one after the other.", {{"Method"}, {"Training"}}, {}};
   for (const int64_t length : shown) table.columns.push_back({"Evaluation at " + core::format_integer(length)});
   for (const MethodResults& method : results.methods) {
     TableRow row{method_heading(method.name), {rate_cell(method.train_tokens_per_second)}};
@@ -191,8 +193,8 @@ Table speed_of_runs(const CompareResults& results) {
 Table speed_table(const CompareResults& results) {
   if (results.speed.empty()) return speed_of_runs(results);
   Table table{
-      "Tokens per second of trained models, measured in rounds of all methods (median). Second number: processor time "
-      "of all threads, in seconds per million tokens.",
+      "Tokens per second of the trained models: median of rounds in which the methods alternate. The second number "
+      "is the processor time of all threads in seconds per million tokens.",
       {{"Method"}},
       {}};
   for (const SpeedPoint& point : results.speed.front().points) table.columns.push_back({work_name(point)});
@@ -208,9 +210,10 @@ Table speed_table(const CompareResults& results) {
 }
 
 Table cost_table(const CompareResults& results) {
-  Table table{"Training time, its floating-point operations, and peak resident memory of the process.",
-              {{"Method"}, {"Training time"}, {"FLOPs"}, {"Training memory"}, {"Evaluation memory"}},
-              {}};
+  Table table{
+      "Training time, number of floating-point operations in training, and peak resident memory of the process.",
+      {{"Method"}, {"Training time"}, {"FLOPs"}, {"Training memory"}, {"Evaluation memory"}},
+      {}};
   const auto memory = [](int64_t bytes) {
     return bytes > 0 ? Cell{core::format_bytes(bytes)} : no_number("not measured");
   };
@@ -230,10 +233,10 @@ Table position_table(const CompareResults& results) {
   for (const MethodResults& method : results.methods) {
     longest = std::max(longest, static_cast<int64_t>(method.per_position_nll.size()));
   }
-  Table table{"Mean loss in nats of the tokens at these positions of the window, counted from 1.",
+  Table table{"Mean loss in nats of the tokens at these positions of the window. Positions count from 1.",
               method_columns("Positions", results),
               {}};
-  // Ranges that double: 1, 2, 3-4, 5-8, ...
+  // Ranges that double in size: 1, 2, 3-4, 5-8, ...
   for (int64_t begin = 0, end = 1; begin < longest; begin = end, end = std::min(2 * end, longest)) {
     TableRow row{{core::format_integer(end)}, {}};
     if (end > begin + 1) row.head.text = fmt::format("{}–{}", core::format_integer(begin + 1), row.head.text);

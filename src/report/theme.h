@@ -1,4 +1,4 @@
-// Colours and markers: each method looks the same in every figure.
+// Colours and markers. Each method looks the same in every figure.
 #pragma once
 
 #include <array>
@@ -10,11 +10,11 @@ namespace alibi::report {
 
 enum class Marker : uint8_t { circle, square, triangle, diamond, down_triangle, ring };
 
-/// A method's colours (or, in the figure of one run, a text's) on white and on dark ground. Lines take the palette of
-/// Okabe and Ito (2008), which colour-blind readers can tell apart; text takes darker shades of it with a contrast of
-/// at least 4.5 to 1.
+/// Colours of a method, or of a text in the figure of one run, on white and on dark backgrounds. Lines use the palette
+/// of Okabe and Ito (2008), which colour-blind readers can distinguish. Text uses darker shades with a contrast of at
+/// least 4.5 to 1.
 struct MethodStyle {
-  std::string_view name;  ///< also the CSS variables --NAME and --NAME-text
+  std::string_view name;  ///< also names the CSS variables --NAME and --NAME-text
   std::string_view line, text;
   std::string_view dark_line, dark_text;
   Marker marker;
@@ -36,7 +36,7 @@ inline constexpr std::array<MethodStyle, 11> kMethodStyles = {{
 inline constexpr size_t kOthers = 3;
 
 /// A name that is not listed gets one of the last entries, chosen by its letters. "alibi@128" and "alibi, all keys"
-/// look like alibi.
+/// look like "alibi".
 constexpr const MethodStyle& style_of(std::string_view name) {
   name = name.substr(0, name.find_first_of("@,"));
   for (const MethodStyle& style : kMethodStyles) {
@@ -47,8 +47,8 @@ constexpr const MethodStyle& style_of(std::string_view name) {
   return kMethodStyles[kMethodStyles.size() - kOthers + sum % kOthers];
 }
 
-/// The colours of a drawing: CSS variables inside the page, which follow the reader's light or dark setting, or fixed
-/// colours on white for a file of its own.
+/// The colours of a drawing. Inside the page they are CSS variables, which follow the reader's light or dark setting.
+/// In a separate file they are fixed colours on white.
 struct Theme {
   std::string ink, muted, grid, ground;
   bool variables = false;

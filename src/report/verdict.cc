@@ -17,19 +17,19 @@ namespace alibi::report {
 
 namespace {
 
-/// Changes whose interval lies within this count as none.
+/// A change counts as level if its interval lies within this share.
 constexpr double kLevel = 0.03;
-/// Multiple of the best perplexity at the training length; a method that stays above it has not succeeded.
+/// A method is called poor if its perplexity at the training length exceeds this multiple of the best one.
 constexpr double kPoor = 1.5;
 
 /// One method's perplexity from its training length to the longest length.
 struct Course {
   const MethodResults* method = nullptr;
-  const EvaluationPoint* base = nullptr;  ///< at the training length; null: not measured
-  const EvaluationPoint* end = nullptr;   ///< at the longest length; null: not measured
-  std::optional<Difference> change;       ///< of the nll
-  double deviation = 0;                   ///< largest |perplexity / that at the training length - 1| on the way
-  bool not_finite = false;                ///< tried at the longest length, but the result was not a finite number
+  const EvaluationPoint* base = nullptr;  ///< at the training length; null if not measured
+  const EvaluationPoint* end = nullptr;   ///< at the longest length; null if not measured
+  std::optional<Difference> change;       ///< change of the nll
+  double deviation = 0;  ///< maximum of |perplexity / perplexity at the training length - 1| over the lengths between
+  bool not_finite = false;  ///< evaluated at the longest length, but the result was not finite
 };
 
 std::vector<Course> courses(const CompareResults& results, int64_t longest) {
@@ -50,7 +50,7 @@ std::vector<Course> courses(const CompareResults& results, int64_t longest) {
 
 bool is_known(const Interval& interval) { return std::isfinite(interval.low) && std::isfinite(interval.high); }
 
-/// What happens to a perplexity, such as "rises from 5.824 to 14.53 (×2.49)".
+/// Describes the change of a perplexity, such as "rises from 5.824 to 14.53 (×2.49)".
 std::string course_text(const Course& course) {
   const Difference& change = *course.change;
   const std::string numbers = fmt::format("from {} to {} ({})", core::format_perplexity(course.base->perplexity),
@@ -62,15 +62,15 @@ std::string course_text(const Course& course) {
   const double low = std::exp(change.interval.low), high = std::exp(change.interval.high);
   if (low >= 1 - kLevel && high <= 1 + kLevel) {
     if (course.deviation <= kLevel) return "stays level, " + numbers;
-    return fmt::format("ends near its start, {}, but is up to {} away from it between", numbers,
+    return fmt::format("ends near its start, {}, but differs from it by up to {} at lengths between", numbers,
                        change_text(std::log1p(course.deviation)));
   }
   if (change.is_sure()) return fmt::format("{} {}", direction, numbers);
-  return fmt::format("goes {}, but the interval of this change, {} to {}, does not decide whether it rises", numbers,
-                     change_text(change.interval.low), change_text(change.interval.high));
+  return fmt::format("goes {}, but the interval of this change, {} to {}, does not show whether it rises or falls",
+                     numbers, change_text(change.interval.low), change_text(change.interval.high));
 }
 
-/// The methods that have learned and were measured at a length, the lowest perplexity first.
+/// The methods that have learned and have a result at this length, lowest perplexity first.
 std::vector<const MethodResults*> ranking(const CompareResults& results, int64_t length) {
   std::vector<const MethodResults*> ranked;
   for (const MethodResults& method : results.methods) {
@@ -101,7 +101,7 @@ std::string best_at(const CompareResults& results, int64_t length) {
     }
   }
   if (!equals.empty())
-    return fmt::format("{}, but {} may be as low: the intervals do not decide", text, join_words(equals));
+    return fmt::format("{}, but {} may be as low, because the intervals overlap", text, join_words(equals));
   const MethodResults& next = *ranked[1];
   const std::optional<Difference> apart = difference(results.held_out, best, length, next, length);
   return fmt::format("{}; the next, {}, has {}{}", text, next.name, perplexity(next),
@@ -115,19 +115,20 @@ std::string changes(const CompareResults& results, const std::vector<Course>& al
     const std::string& name = course.method->name;
     if (has_not_learned(results, *course.method)) continue;
     if (course.base == nullptr) {
-      parts.push_back(fmt::format("{} gives no result at {}", name, course.method->train_length));
+      parts.push_back(fmt::format("{} has no result at {}", name, course.method->train_length));
     } else if (course.not_finite) {
       parts.push_back(fmt::format("{} gives no finite number", name));
     } else if (!course.change) {
-      parts.push_back(fmt::format("{} gives no result past {}", name, longest_measured(*course.method)));
+      parts.push_back(fmt::format("{} has no result past {}", name, longest_measured(*course.method)));
     } else {
       std::string part = fmt::format("{} {}", name, course_text(course));
-      // Level, or better, at a perplexity that others do not have even at the start.
+      // Level or falling, but from a perplexity that is worse than that of other methods.
       const EvaluationPoint& best =
           *measured_at(*ranking(results, course.method->train_length).front(), course.method->train_length);
       const bool is_poor = course.base->perplexity > kPoor * best.perplexity;
       if (is_poor && std::exp(course.change->nll) < 1 + 2 * kLevel) {
-        part += fmt::format(", which is poor: the best begins at {}", core::format_perplexity(best.perplexity));
+        part += fmt::format(", which is poor: the best method has {} at the training length",
+                            core::format_perplexity(best.perplexity));
       }
       parts.push_back(part);
     }
@@ -135,7 +136,7 @@ std::string changes(const CompareResults& results, const std::vector<Course>& al
   return fmt::format("From the training length to {}: {}.", longest, fmt::join(parts, "; "));
 }
 
-/// Nothing longer than the training length was measured: the numbers, without a comparison of lengths.
+/// Used if nothing longer than the training length was measured.
 std::string only_short(const CompareResults& results) {
   if (ranking(results, results.train_length).empty()) {
     return fmt::format("No perplexity was measured at the training length, {}.", results.train_length);
@@ -144,7 +145,7 @@ std::string only_short(const CompareResults& results) {
                      best_at(results, results.train_length));
 }
 
-/// What the intervals are of.
+/// Says what the intervals refer to.
 std::string basis(const CompareResults& results) {
   std::set<uint64_t> seeds;
   size_t fewest = SIZE_MAX;
@@ -158,11 +159,11 @@ std::string basis(const CompareResults& results) {
   if (fewest > 1) {
     return fmt::format("The numbers are means over {} seeds ({}) with 95 % intervals between seeds.{}", seeds.size(),
                        fmt::join(seeds, ", "),
-                       unfinished ? " Not all runs are done, so the means are over different seeds." : "");
+                       unfinished ? " Not all runs are finished, so the means are over different seeds." : "");
   }
-  if (unfinished) return "Not all runs are done, so the means are over different seeds.";
-  const std::string one = fmt::format("The numbers are of one seed ({})", fmt::join(seeds, ", "));
-  if (!any_interval) return one + ", and their intervals are not known.";
+  if (unfinished) return "Not all runs are finished, so the means are over different seeds.";
+  const std::string one = fmt::format("The numbers are from one seed ({})", fmt::join(seeds, ", "));
+  if (!any_interval) return one + " and have no intervals.";
   return one + ", with 95 % intervals over blocks of the held-out text. Another seed may differ by more.";
 }
 

@@ -7,9 +7,9 @@
 
 namespace alibi::report {
 
-/// Which method is best at the longest length, how the perplexity of each changes from its training length to there,
-/// which is best at the training length, which have not learned, and what the intervals are of. Methods that the
-/// intervals cannot tell apart are named together. Every number stands in a table of the report, in the same form.
+/// Names the best method at the longest length and at the training length, the change of each method's perplexity
+/// between the two, the methods that have not learned, and the kind of intervals. Methods that the intervals cannot
+/// distinguish are named together. Every number also appears in a table of the report, in the same form.
 std::string verdict(const CompareResults& results);
 
 }  // namespace alibi::report

@@ -15,8 +15,8 @@ constexpr int32_t kBytes = 256;
 constexpr int32_t kEndOfText = 256;
 constexpr const char* kByteEndOfText = "<|endoftext|>";
 
-/// A byte-level BPE without merges: what is left of it are the bytes. No regular expression cuts the text into words,
-/// for without merges it would change nothing.
+/// A byte-level BPE without merges, so that only the bytes remain. No regular expression splits the text into words,
+/// because without merges it would change nothing.
 formats::OrderedJson tokenizer_json() {
   formats::OrderedJson vocab = formats::OrderedJson::object();
   int32_t id = 0;
@@ -68,7 +68,7 @@ bool is_byte_vocab(const formats::JsonObject& vocab) {
   return true;
 }
 
-/// A pre-tokenizer that puts a space before the text would give other ids; one that cuts words would not.
+/// A pre-tokenizer that puts a space before the text would give other ids. One that splits words would not.
 bool is_byte_level(const formats::JsonObject& json, std::string_view part) {
   if (!json.has(part)) return false;
   const formats::JsonObject object = json.object(part);

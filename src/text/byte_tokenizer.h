@@ -5,7 +5,7 @@
 
 namespace alibi::text {
 
-/// Whether a Hugging Face tokenizer.json describes the byte tokenizer: it would give the same ids for the same text.
+/// Whether a Hugging Face tokenizer.json describes the byte tokenizer, so that it gives the same ids for the same text.
 bool is_byte_tokenizer(const formats::JsonObject& json);
 
 }  // namespace alibi::text

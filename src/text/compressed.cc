@@ -22,7 +22,7 @@ bool ends_with_any(std::string_view name, std::initializer_list<std::string_view
   return std::any_of(endings.begin(), endings.end(), [&](std::string_view ending) { return name.ends_with(ending); });
 }
 
-/// Appends, and returns whether it is still text.
+/// Appends bytes and returns whether the result is still text.
 bool append_text(std::string& text, const char* bytes, size_t count) {
   text.append(bytes, count);
   return std::memchr(bytes, 0, count) == nullptr;
@@ -32,7 +32,7 @@ class Inflater {
  public:
   explicit Inflater(const std::string& name) : name_(name) {
     constexpr int kGzipHeader = 16;
-    check(inflateInit2(&stream_, MAX_WBITS + kGzipHeader) == Z_OK, "[text] {}: zlib cannot begin", name_);
+    check(inflateInit2(&stream_, MAX_WBITS + kGzipHeader) == Z_OK, "[text] {}: zlib cannot be initialized", name_);
   }
   Inflater(const Inflater&) = delete;
   Inflater& operator=(const Inflater&) = delete;
@@ -41,11 +41,12 @@ class Inflater {
   std::string unpack(std::string_view bytes) {
     std::string text;
     std::vector<char> piece(kPiece);
-    bool at_end = false;  // of a member; another one may follow
+    bool at_end = false;  // of a member; another member may follow
     while (!bytes.empty() || stream_.avail_in > 0) {
       if (stream_.avail_in == 0) {
         const size_t some = std::min<size_t>(bytes.size(), UINT_MAX);
-        stream_.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));  // zlib does not write there
+        stream_.next_in =
+            reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));  // zlib does not write through this pointer
         stream_.avail_in = static_cast<uInt>(some);
         bytes.remove_prefix(some);
       }
@@ -58,7 +59,7 @@ class Inflater {
       at_end = result == Z_STREAM_END;
       if (!append_text(text, piece.data(), piece.size() - stream_.avail_out)) return text;
     }
-    // The library may hold output that needs no more input.
+    // The decompressor may hold output that needs no more input.
     while (!at_end) {
       stream_.next_out = reinterpret_cast<Bytef*>(piece.data());
       stream_.avail_out = static_cast<uInt>(piece.size());
@@ -78,7 +79,7 @@ class Inflater {
 
 std::string unpack_zstandard(std::string_view bytes, const std::string& name) {
   const std::unique_ptr<ZSTD_DCtx, decltype(&ZSTD_freeDCtx)> context(ZSTD_createDCtx(), &ZSTD_freeDCtx);
-  check(context != nullptr, "[text] {}: Zstandard cannot begin", name);
+  check(context != nullptr, "[text] {}: Zstandard cannot be initialized", name);
   std::string text;
   std::vector<char> piece(kPiece);
   ZSTD_inBuffer in{bytes.data(), bytes.size(), 0};

@@ -1,4 +1,4 @@
-// Texts that are compressed by gzip or Zstandard, or have one record per line (JSON Lines).
+// Text that is compressed by gzip or Zstandard, or has one record per line (JSON Lines).
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace alibi::text {
 
-/// Whether a file with this beginning is compressed by gzip or Zstandard.
+/// Whether a file that begins with these bytes is compressed by gzip or Zstandard.
 bool is_compressed(std::string_view beginning);
 
-/// Decompresses all members or frames. Stops at a NUL byte, because the data is not text then; a small file may
-/// decompress to more than memory holds. `name` is for messages. Throws Error for a damaged or unfinished file.
+/// Decompresses all members or frames. Stops at a NUL byte, because the data is then not text, and a small file may
+/// decompress to more than fits in memory. `name` is used in messages. Throws Error for a damaged or incomplete file.
 std::string unpack(std::string_view bytes, const std::string& name);
 
 /// "log.jsonl" of "log.jsonl.gz"; other names are returned unchanged.

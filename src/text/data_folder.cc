@@ -49,7 +49,7 @@ TokenFile read_part(const fs::path& folder, const char* name, const formats::Jso
   check(fmt::format("{:016x}", file.header.checksum) == data.get<std::string>("checksum") &&
             file.header.tokens == data.get<int64_t>("tokens"),
         "[tokens] {}: it is not the file that {} was written with; tokenize the text again", path.string(), kDataFile);
-  check(file.header.tokens > 0, "[tokens] {}: it holds no tokens", path.string());
+  check(file.header.tokens > 0, "[tokens] {}: it contains no tokens", path.string());
   return file;
 }
 
@@ -63,7 +63,7 @@ struct Parts {
 Parts read_parts_of(const fs::path& folder) {
   const fs::path path = folder / kDataFile;
   check(core::path_exists(path),
-        "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or it is no data folder", folder.string(),
+        "[tokens] {}: there is no {}: `alibi tokenize` did not finish, or this is not a data folder", folder.string(),
         kDataFile);
   const formats::JsonObject data = formats::read_json_object(path);
   check(data.get<int64_t>("version") == kDataVersion, "[tokens] {}: version {}, expected {}", path.string(),
@@ -86,7 +86,7 @@ TrainingData to_data(const Parts& parts) {
           parts.valid_files,        parts.split_rule,         {}};
 }
 
-/// The files of a data folder; they change together.
+/// The files of a data folder, which are replaced together.
 std::set<std::string> data_file_names() {
   std::set<std::string> names = tokenizer_file_names();
   names.insert({kTrainFile, kValidFile, kDataFile});

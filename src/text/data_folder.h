@@ -13,7 +13,7 @@
 
 namespace alibi::text {
 
-/// Whether the folder holds a data folder, complete or not.
+/// Whether the folder contains a data folder, complete or not.
 bool is_data_folder(const std::filesystem::path& folder);
 
 /// Creates the folder. Throws UsageError if it holds a model, whose tokenizer would be replaced, or tokens or a
@@ -32,7 +32,8 @@ enum class DataPart : uint8_t { both, valid };
 /// the ids are not checked.
 TrainingData read_data_folder(const std::filesystem::path& folder);
 
-/// The same, and checks all ids of both parts, or only of the held-out one. This takes a second and a half per billion.
+/// Like read_data_folder(), and also checks the ids of both parts, or only of the held-out part. This takes a second
+/// and a half per billion ids.
 TrainingData check_data_folder(const std::filesystem::path& folder, const TextProgress& progress = {},
                                DataPart part = DataPart::both);
 

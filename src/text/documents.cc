@@ -36,7 +36,7 @@ void list_files(const fs::path& folder, const fs::path& relative, std::set<fs::p
   for (; entries != fs::directory_iterator(); entries.increment(error)) {
     const fs::path path = entries->path();
     if (is_hidden(path)) continue;
-    std::error_code ignored;  // a dangling link is no file
+    std::error_code ignored;  // a dangling link is skipped
     const fs::file_status status = fs::status(path, ignored);
     if (fs::is_directory(status)) list_files(path, relative / path.filename(), open_folders, names);
     if (fs::is_regular_file(status)) names.push_back((relative / path.filename()).generic_string());
@@ -45,8 +45,8 @@ void list_files(const fs::path& folder, const fs::path& relative, std::set<fs::p
   open_folders.erase(entered);
 }
 
-/// Reads the stream to its end, or to the first block with a NUL byte: a device may never end. False if it cannot be
-/// read.
+/// Reads the stream to its end, or to the first block with a NUL byte, because a device may never end. Returns false if
+/// reading fails.
 bool read_stream(std::istream& stream, std::string& text) {
   std::array<char, 1 << 16> block;
   do {
@@ -56,8 +56,8 @@ bool read_stream(std::istream& stream, std::string& text) {
   return !stream.bad() && !(&stream == &std::cin && std::ferror(stdin) != 0);
 }
 
-/// Whether the first block has a NUL byte and is not the beginning of a compressed file. Large binary files need not be
-/// read as a whole.
+/// Whether the first block has a NUL byte and is not the beginning of a compressed file. So large binary files need not
+/// be read whole.
 bool begins_binary(const fs::path& path) {
   std::array<char, 8192> block;
   std::ifstream file(path, std::ios::binary);
@@ -102,7 +102,7 @@ class Reader {
     check(reason.empty(), "[text] {}: {}", path.string(), reason);
   }
 
-  /// A shell makes a FIFO for <(zcat text.gz).
+  /// A shell creates a FIFO for <(zcat text.gz).
   void read_fifo(const fs::path& path) {
     std::ifstream stream(path, std::ios::binary);
     std::string text;
@@ -118,7 +118,7 @@ class Reader {
     return reason.empty() ? reason : "is not text: " + reason;
   }
 
-  /// Adds a regular file, or returns why it is not text.
+  /// Adds a regular file, or returns the reason why it is not text.
   std::string add_file(const fs::path& path, std::string name) {
     const OpenText file = open_file(path);
     const bool compressed = is_compressed(file.view());
@@ -163,13 +163,13 @@ class Reader {
       if (begins_binary(path)) continue;
       if (add_file(path, std::move(name)).empty()) found = true;
     }
-    check(found, "[text] {}: holds no text files", folder.string());
+    check(found, "[text] {}: contains no text files", folder.string());
   }
 
   bool first_visit(const fs::path& path) {
     std::error_code error;
     const fs::path canonical = fs::canonical(path, error);
-    return error || visited_.insert(canonical).second;  // on an error, reading it gives the better message
+    return error || visited_.insert(canonical).second;  // on an error, the later attempt to read gives a better message
   }
 
   std::istream& standard_input_;
@@ -219,7 +219,7 @@ Document::Document(std::filesystem::path path_in, std::string name_in, const Ope
 OpenText Document::open() const {
   const OpenText whole = memory_ ? in_memory(memory_) : open_file(path);
   const auto size = static_cast<int64_t>(whole.view().size());
-  check(memory_ || size == file_size_, "[text] {}: it has {} bytes, and had {} before: it changed while it was in use",
+  check(memory_ || size == file_size_, "[text] {}: has {} bytes now, expected {}: the file changed while it was in use",
         path.string(), size, file_size_);
   return {whole.view().substr(static_cast<size_t>(begin_), static_cast<size_t>(end_ - begin_)),
           std::make_shared<const OpenText>(whole)};

@@ -16,8 +16,8 @@
 
 namespace alibi::text {
 
-/// The bytes of a document while they are in use. They may be mapped: call check_mapped() (core/files.h) after reading
-/// and before relying on what was read.
+/// The bytes of a document while they are in use. They may be mapped, so call check_mapped() (core/files.h) after
+/// reading and before relying on the data.
 class OpenText {
  public:
   OpenText() = default;
@@ -33,27 +33,27 @@ class OpenText {
 /// memory.
 class Document {
  public:
-  /// In memory.
+  /// A document in memory.
   Document(std::filesystem::path path, std::string name, std::string text);
-  /// A regular file. `text` is what open_file() gave for it.
+  /// A regular file. `text` is the result of open_file().
   Document(std::filesystem::path path, std::string name, const OpenText& text);
 
-  std::filesystem::path path;  ///< as reached from the input; "-" for standard input
-  std::string name;            ///< relative to the input: what the split between training and validation hashes
+  std::filesystem::path path;  ///< path from the input; "-" for standard input
+  std::string name;            ///< path relative to the input, which the split into training and validation text hashes
 
   int64_t size() const { return end_ - begin_; }  ///< bytes
-  /// Of the bytes. Texts with the same size and the same digest are taken to be the same.
+  /// Digest of the bytes. Texts with the same size and the same digest are considered equal.
   const core::Digest& digest() const { return digest_; }
-  /// Throws Error if the file can no longer be read or has another size than before.
+  /// Throws Error if the file can no longer be read or its size has changed.
   OpenText open() const;
   std::string text() const;
   /// The bytes from `begin` to `end` as a document of the same name.
   Document part(int64_t begin, int64_t end) const;
 
  private:
-  std::shared_ptr<const std::string> memory_;  ///< null: in the file
+  std::shared_ptr<const std::string> memory_;  ///< null if the text is in the file
   int64_t file_size_ = 0;
-  int64_t begin_ = 0, end_ = 0;  ///< in the file or in memory
+  int64_t begin_ = 0, end_ = 0;  ///< range in the file or in memory
   core::Digest digest_;
 };
 
@@ -61,12 +61,13 @@ class Document {
 OpenText open_file(const std::filesystem::path& path);
 
 /// Reads each input in the given order and checks that it is text. An input is a file, a folder or "-" (standard
-/// input). Text that comes through a pipe, is compressed (gzip, Zstandard) or lies in records (.jsonl: the string
-/// `field` of each line is a document) stays in memory. All other text stays in its file. In a folder every text file
-/// below it is read, in the bytewise order of the relative paths. Skipped are hidden files and folders (names that
-/// begin with a dot), empty files, files that are not text (see text_encoding.h) and files that are not regular. Links
-/// are followed, loops end, and a file that is reached twice is read once. Throws Error for an input that is missing,
-/// unreadable, empty or not text, and for a folder without any text; UsageError for no input, or for "-" given twice.
+/// input). Text that comes through a pipe, is compressed (gzip, Zstandard) or is in records (.jsonl: the string `field`
+/// of each line is a document) is kept in memory. All other text stays in its file. A folder stands for all text files
+/// below it, in the bytewise order of their relative paths. Hidden files and folders (names that begin with a dot),
+/// empty files, files that are not text (see text_encoding.h) and files that are not regular are skipped. Links are
+/// followed, loops are detected, and a file that is reached twice is read once. Throws Error for an input that is
+/// missing, unreadable, empty or not text, and for a folder without any text. Throws UsageError for no input, or for
+/// "-" given twice.
 std::vector<Document> read_documents(const std::vector<std::string>& inputs, std::istream& standard_input = std::cin,
                                      const std::string& field = kTextField);
 

@@ -17,7 +17,7 @@ using formats::Json;
 
 // tokenizer.ggml.token_type.
 constexpr int32_t kUnknownType = 2, kControlType = 3, kUserDefinedType = 4;
-/// U+2581: begins a word in the vocabulary of a bert.
+/// U+2581, which begins a word in the vocabulary of a BERT tokenizer.
 constexpr std::string_view kWordMark = "\xe2\x96\x81";
 
 Json byte_level(bool use_regex) {
@@ -29,7 +29,7 @@ Json split(const char* expression) {
 }
 Json in_turn(std::vector<Json> parts) { return {{"type", "Sequence"}, {"pretokenizers", std::move(parts)}}; }
 
-/// How each name cuts text, as the tokenizer.json from which the files are made says it.
+/// The splitting rule of each pre-tokenizer name, as in the tokenizer.json files from which such GGUF files are made.
 const std::map<std::string, Json>& pre_tokenizers() {
   static const auto* const table = [] {
     const Json gpt2 = byte_level(true);
@@ -51,11 +51,11 @@ int32_t type_of(const GgufVocabulary& vocabulary, size_t id) {
   return vocabulary.types.empty() ? 1 : vocabulary.types[id];
 }
 
-/// Tokens are given once: an id that is said in two ways would be lost.
+/// Each token must occur once, because a token with two ids would lose one of them.
 Json vocab_of(const std::vector<std::string>& tokens, const std::string& where) {
   Json vocab = Json::object();
   for (size_t id = 0; id < tokens.size(); ++id) {
-    check(vocab.emplace(tokens[id], id).second, "[tokenizer] {}: the token {} is there twice", where, id);
+    check(vocab.emplace(tokens[id], id).second, "[tokenizer] {}: the token {} occurs twice", where, id);
   }
   return vocab;
 }
@@ -80,7 +80,7 @@ Json added_tokens(const GgufVocabulary& vocabulary, const std::vector<std::strin
   return added;
 }
 
-/// Special tokens before and behind each text; -1: none.
+/// Special tokens before and after each text; -1 for none.
 Json frame_of(const std::vector<std::string>& tokens, int64_t before, int64_t behind) {
   if (before < 0 && behind < 0) return nullptr;
   Json single = Json::array(), pair = Json::array(), special = Json::object();
@@ -152,8 +152,9 @@ std::shared_ptr<const Tokenizer> bert_tokenizer(const GgufVocabulary& vocabulary
 
 std::shared_ptr<const Tokenizer> llama_tokenizer(const GgufVocabulary& vocabulary, const std::string& where) {
   using tokenizers::SentencePieceModel;
-  check(vocabulary.scores.size() == vocabulary.tokens.size(), "[tokenizer] {}: {} tokens and {} scores", where,
-        vocabulary.tokens.size(), vocabulary.scores.size());
+  check(vocabulary.scores.size() == vocabulary.tokens.size(),
+        "[tokenizer] {}: there are {} tokens and {} scores, expected equal numbers", where, vocabulary.tokens.size(),
+        vocabulary.scores.size());
   SentencePieceModel model;
   model.algorithm = SentencePieceModel::Algorithm::bpe;
   model.byte_fallback = true;
@@ -184,8 +185,9 @@ std::string gguf_pre_tokenizers() {
 std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocabulary, const std::string& where) {
   const size_t size = vocabulary.tokens.size();
   check(size > 0, "[tokenizer] {}: there are no tokens", where);
-  check(vocabulary.types.empty() || vocabulary.types.size() == size, "[tokenizer] {}: {} tokens and {} types", where,
-        size, vocabulary.types.size());
+  check(vocabulary.types.empty() || vocabulary.types.size() == size,
+        "[tokenizer] {}: there are {} tokens and {} types, expected equal numbers", where, size,
+        vocabulary.types.size());
   for (const int64_t id :
        {vocabulary.bos, vocabulary.eos, vocabulary.unknown, vocabulary.separator, vocabulary.classify}) {
     check(id >= -1 && id < static_cast<int64_t>(size),

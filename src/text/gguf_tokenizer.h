@@ -1,4 +1,4 @@
-// Tokenizers as GGUF files hold them: lists under tokenizer.ggml.* and the name of a pre-tokenizer.
+// Tokenizers in GGUF files: lists under tokenizer.ggml.* and the name of a pre-tokenizer.
 #pragma once
 
 #include <cstdint>
@@ -16,8 +16,8 @@ struct GgufVocabulary {
   std::vector<std::string> tokens = {};  ///< by id
   std::vector<std::string> merges = {};  ///< "left right", for gpt2
   std::vector<float> scores = {};        ///< by id, for llama
-  std::vector<int32_t> types = {};       ///< tokenizer.ggml.token_type, by id; empty: all are normal
-  int64_t bos = -1, eos = -1;            ///< ids; -1: none
+  std::vector<int32_t> types = {};       ///< tokenizer.ggml.token_type, by id; empty if all are normal
+  int64_t bos = -1, eos = -1;            ///< ids; -1 for none
   bool add_bos = false, add_eos = false;
   int64_t unknown = -1, separator = -1, classify = -1;  ///< for bert: [UNK], [SEP] and [CLS]
   bool add_space_prefix = true;                         ///< for llama
@@ -25,11 +25,11 @@ struct GgufVocabulary {
   std::string precompiled_charsmap = {};                ///< for llama
 };
 
-/// The names of pre-tokenizers for gpt2 that can be read.
+/// The supported names of pre-tokenizers for gpt2.
 std::string gguf_pre_tokenizers();
 
-/// The tokenizer; save() writes it as a tokenizer.json or a model of SentencePiece. `where` names the file in errors.
-/// Throws Error that names what cannot be read.
+/// Creates the tokenizer. save() writes it as a tokenizer.json or a SentencePiece model. `where` names the file in
+/// errors. Throws Error that names the unsupported part.
 std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocabulary, const std::string& where);
 
 }  // namespace alibi::text

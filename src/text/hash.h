@@ -1,4 +1,4 @@
-// A hash that is part of file formats and of the split rule: changing it changes what both mean.
+// A hash that is part of file formats and of the split rule. It must not change.
 #pragma once
 
 #include <cstdint>

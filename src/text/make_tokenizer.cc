@@ -16,7 +16,7 @@ namespace {
 
 constexpr int64_t kSentencePieceDefault = 8192;
 constexpr int64_t kMostTokens = int64_t{1} << 20;
-/// More text hardly changes the pieces, and learning them takes minutes and memory.
+/// More text hardly changes the pieces, but learning takes minutes and memory.
 constexpr int64_t kLearnFrom = int64_t{1} << 24;
 
 double fraction_of(int64_t part, int64_t all) { return static_cast<double>(part) / static_cast<double>(all); }
@@ -90,13 +90,15 @@ void text::validate(const TokenizerChoice& choice) {
               "[tokenizer] the vocabulary size is {}, expected at most {}", choice.vocab_size, kMostTokens);
   const int64_t bytes = ByteTokenizer().vocab_size();
   check_usage(choice.kind != "byte" || choice.vocab_size == 0 || choice.vocab_size == bytes,
-              "[tokenizer] a vocabulary of {} was asked for; bytes have {}: choose another tokenizer",
+              "[tokenizer] the vocabulary size is {}, expected {} for bytes; choose another tokenizer",
               choice.vocab_size, bytes);
-  check_usage(choice.like.empty() || (choice.kind == TokenizerChoice().kind && choice.vocab_size == 0),
-              "[tokenizer] the one of {} was asked for, and also one of kind '{}' with {} tokens: choose one of them",
-              choice.like, choice.kind, choice.vocab_size);
+  check_usage(
+      choice.like.empty() || (choice.kind == TokenizerChoice().kind && choice.vocab_size == 0),
+      "[tokenizer] the tokenizer of {} was selected, and also one of kind '{}' with {} tokens; choose one of them",
+      choice.like, choice.kind, choice.vocab_size);
   check_usage(choice.kind == "words" || choice.min_count <= 1,
-              "[tokenizer] a least count of words is for the tokenizer of words, not '{}'", choice.kind);
+              "[tokenizer] a minimum word count was given for the tokenizer '{}', expected the tokenizer 'words'",
+              choice.kind);
 }
 
 std::shared_ptr<const Tokenizer> text::make_tokenizer(const TokenizerChoice& choice,

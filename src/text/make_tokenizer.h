@@ -1,4 +1,4 @@
-// A tokenizer from what the user asked for and the text it is for.
+// Creates the tokenizer that the user selected, for a given text.
 #pragma once
 
 #include <cstdint>
@@ -15,12 +15,12 @@ namespace alibi::text {
 /// "byte", "bpe", "unigram", "words".
 const std::vector<std::string>& tokenizer_kinds();
 
-/// Throws UsageError for a kind or a size that does not exist.
+/// Throws UsageError if the kind or the size is not supported.
 void validate(const TokenizerChoice& choice);
 
-/// Learns the tokenizer from the documents, of bpe and unigram from at most 16 MiB of them, chosen by a fixed rule: the
+/// Learns the tokenizer from the documents. bpe and unigram use at most 16 MiB of them, chosen by a fixed rule. The
 /// same documents in the same order give the same tokenizer. Throws UsageError if the vocabulary is too small for the
-/// text, Error if the text is too small.
+/// text, and Error if the text is too small.
 std::shared_ptr<const Tokenizer> make_tokenizer(const TokenizerChoice& choice, const std::vector<Document>& documents,
                                                 const TextProgress& progress = {});
 

@@ -1,4 +1,4 @@
-// Documents in pieces, worked on in parallel and met again in order, with bounded memory.
+// Processes documents in pieces in parallel, and returns the results in order, with bounded memory.
 #pragma once
 
 #include <algorithm>
@@ -18,17 +18,17 @@ namespace alibi::text {
 struct TextPiece {
   OpenText owner;
   std::string_view text;  ///< whole units
-  bool last = false;      ///< of its document
+  bool last = false;      ///< whether it is the last piece of its document
 };
 
-/// Hands out the pieces of documents, one after the other.
+/// Produces the pieces of documents, one after the other.
 class TextPieces {
  public:
-  /// `whole`: each document is one piece, however long it is.
+  /// With `whole`, each document is one piece, however long it is.
   explicit TextPieces(const std::vector<Document>& documents, bool whole = false)
       : documents_(documents), piece_bytes_(whole ? SIZE_MAX : kPieceBytes) {}
 
-  /// The next few: so much work for the threads, and so much memory, at a time. None at the end.
+  /// The next pieces: enough work for the threads, within a memory limit. Empty at the end.
   std::vector<TextPiece> next_wave() {
     std::vector<TextPiece> wave;
     for (size_t bytes = 0; bytes < kWaveBytes && wave.size() < kWavePieces && next_ < documents_.size();) {
@@ -51,13 +51,13 @@ class TextPieces {
 
   const std::vector<Document>& documents_;
   const size_t piece_bytes_;
-  size_t next_ = 0;  // document
-  size_t at_ = 0;    // byte in it
+  size_t next_ = 0;  // index of the document
+  size_t at_ = 0;    // byte offset in it
   OpenText open_;
 };
 
-/// Calls `work(text)` for pieces of the documents in parallel, and `take(result, piece)` for each in their order in
-/// this thread. `whole`: each document is one piece.
+/// Calls `work(text)` for pieces of the documents in parallel, and `take(result, piece)` for each piece in order in
+/// this thread. With `whole`, each document is one piece.
 template <class Work, class Take>
 void for_pieces(const std::vector<Document>& documents, const Work& work, const Take& take, bool whole = false) {
   TextPieces pieces(documents, whole);

@@ -18,12 +18,12 @@
 namespace alibi::text {
 namespace {
 
-/// The largest known have 35 MB. Read, a file takes many times its size.
+/// The largest known files have 35 MB. A parsed file takes many times its size.
 constexpr size_t kMostPretrainedBytes = size_t{64} << 20;
-/// Tokens that end a text, where no tokenizer_config.json says which one does.
+/// Names of end-of-text tokens, used if no tokenizer_config.json names one.
 constexpr const char* kEndTokens[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<|im_end|>", "<eos>", "[SEP]"};
 
-/// "eos_token": a string, or an object with its content. Empty: none.
+/// "eos_token": a string, or an object with its content. Returns "" if there is none.
 std::string end_token_of(const std::string& config, const std::string& where) {
   if (config.empty()) return {};
   const formats::JsonObject json(formats::parse_json(config, where), where + ": ");
@@ -46,7 +46,7 @@ PretrainedTokenizer::PretrainedTokenizer(std::unique_ptr<const tokenizers::Engin
   end_token_ = end_token_of(source_.config, source_.where + ": " + kTokenizerConfigFile);
   if (!end_token_.empty()) {
     end_of_text_ = engine_->id_of(end_token_);
-    check(end_of_text_.has_value(), "[tokenizer] {}: the eos_token of {} is '{}', which is no token", source_.where,
+    check(end_of_text_.has_value(), "[tokenizer] {}: the eos_token of {} is '{}', which is not a token", source_.where,
           kTokenizerConfigFile, end_token_);
   }
   for (const char* token : kEndTokens) {
@@ -67,7 +67,8 @@ int32_t PretrainedTokenizer::end_of_text() const {
 std::vector<int32_t> PretrainedTokenizer::encode(std::string_view text) const {
   std::vector<int32_t> ids = engine_->encode(well_formed(text), false);
   if (!end_of_text_ || std::find(ids.begin(), ids.end(), *end_of_text_) == ids.end()) return ids;
-  // A model may find its end of text although it was not looked for: then its characters stand for it.
+  // The model may have an end-of-text token that is not searched for in text. Then the characters of its name represent
+  // it.
   std::vector<int32_t> spelled, result;
   for (size_t at = 0; at < end_token_.size();) {
     const size_t length = std::max<size_t>(utf8_sequence_length(end_token_, at), 1);
@@ -137,7 +138,7 @@ std::shared_ptr<const Tokenizer> load_sentencepiece(const std::filesystem::path&
 std::shared_ptr<const Tokenizer> tokenizer_from_sentencepiece(std::string model, std::string config,
                                                               const std::string& where) {
   tokenizers::SentencePieceModel read = tokenizers::read_sentencepiece_model(model, where);
-  // Those that are made here have one control piece, which ends a text.
+  // Models that alibi trains have one control piece, which ends a text.
   const auto controls = std::count_if(read.pieces.begin(), read.pieces.end(), [](const auto& piece) {
     return piece.type == tokenizers::SentencePieceModel::Type::control;
   });

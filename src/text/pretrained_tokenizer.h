@@ -1,4 +1,4 @@
-// Tokenizers that others made: a tokenizer.json of Hugging Face's library, or a model of SentencePiece.
+// Tokenizers of other programs: a tokenizer.json of Hugging Face's library, or a SentencePiece model.
 #pragma once
 
 #include <cstdint>
@@ -15,16 +15,16 @@
 
 namespace alibi::text {
 
-/// What load_...() made of a file, with its bytes: save() writes them again.
+/// The result of load_...() with the bytes of its file, which save() writes unchanged.
 class PretrainedTokenizer final : public Tokenizer {
  public:
   struct Source {
-    std::string name;    ///< of the file in a folder: tokenizer.json or tokenizer.model
-    std::string bytes;   ///< of the file
-    std::string config;  ///< of the tokenizer_config.json beside it; empty: none
-    std::string where;   ///< for errors
+    std::string name;    ///< name of the file in a folder: tokenizer.json or tokenizer.model
+    std::string bytes;   ///< content of the file
+    std::string config;  ///< content of the tokenizer_config.json in the same folder; empty if there is none
+    std::string where;   ///< name of the file for errors
   };
-  /// Throws Error if the config names an end of text that is no token.
+  /// Throws Error if the config names an end-of-text token that does not exist.
   PretrainedTokenizer(std::unique_ptr<const tokenizers::Engine> engine, Source source);
 
   std::string_view kind() const override { return kind_; }
@@ -32,7 +32,7 @@ class PretrainedTokenizer final : public Tokenizer {
   int32_t end_of_text() const override;
   uint64_t fingerprint() const override { return fingerprint_; }
   bool splits_at_lines() const override { return false; }
-  /// Special tokens in the text are text. Bytes that are not UTF-8 become U+FFFD.
+  /// Special tokens in the text are treated as text. Invalid UTF-8 becomes U+FFFD.
   std::vector<int32_t> encode(std::string_view text) const override;
   std::string decode(std::span<const int32_t> ids) const override { return decode_ids(ids, true, true); }
   void save(const std::filesystem::path& folder) const override;
@@ -53,12 +53,12 @@ class PretrainedTokenizer final : public Tokenizer {
   uint64_t fingerprint_;
 };
 
-/// A tokenizer.json; that of ByteTokenizer gives one. Throws Error that names the file.
+/// Loads a tokenizer.json. That of ByteTokenizer gives a ByteTokenizer. Throws Error that names the file.
 std::shared_ptr<const Tokenizer> load_tokenizer_json(const std::filesystem::path& file);
-/// The same from the text of a file; `where` names it in errors.
+/// The same from the content of a file; `where` names it in errors.
 std::shared_ptr<const Tokenizer> tokenizer_from_json(std::string json, std::string config, const std::string& where);
 
-/// A model of SentencePiece; those that train_sentencepiece() makes give a SentencePieceTokenizer.
+/// Loads a SentencePiece model. Those of train_sentencepiece() give a SentencePieceTokenizer.
 std::shared_ptr<const Tokenizer> load_sentencepiece(const std::filesystem::path& file);
 std::shared_ptr<const Tokenizer> tokenizer_from_sentencepiece(std::string model, std::string config,
                                                               const std::string& where);

@@ -21,9 +21,9 @@ using tokenizers::SentencePieceModel;
 namespace {
 
 constexpr const char* kPieceEndOfText = "</s>";
-/// Models of a quarter of a million pieces have 5 MB. Read, a file takes many times its size.
+/// Models of a quarter of a million pieces have 5 MB. A parsed file takes many times its size.
 constexpr size_t kMostBytes = size_t{64} << 20;
-/// U+2581, which the library writes for a space: the character itself would come back as one.
+/// U+2581, which SentencePiece writes for a space. The character itself would be decoded to a space.
 constexpr std::string_view kSpaceMark = "\xe2\x96\x81";
 
 std::string with_spaces(std::string_view piece) {
@@ -36,13 +36,14 @@ std::string with_spaces(std::string_view piece) {
   return text;
 }
 
-/// Spaces, and the characters behind them up to the next space.
+/// Length of leading spaces and of the characters after them up to the next space.
 size_t word_length(std::string_view text) {
   const size_t letter = std::min(text.find_first_not_of(' '), text.size());
   return std::min(text.find(' ', letter), text.size());
 }
 
-/// A piece of byte pairs is made of any two others, the likelier ones first; SentencePiece knows their scores alone.
+/// In BPE, any two other pieces form a merge, the most likely pieces first, because SentencePiece stores only the
+/// scores.
 formats::Json merges_of(const SentencePieceModel& model) {
   struct Merge {
     float score;
@@ -67,7 +68,7 @@ formats::Json merges_of(const SentencePieceModel& model) {
   return result;
 }
 
-/// The model alone for Hugging Face's tokenizers library.
+/// Only the model part, for Hugging Face's tokenizers library.
 formats::Json model_json(const SentencePieceModel& model) {
   if (model.algorithm == SentencePieceModel::Algorithm::bpe) {
     formats::Json vocab = formats::Json::object();
@@ -84,8 +85,8 @@ formats::Json model_json(const SentencePieceModel& model) {
   return {{"type", "Unigram"}, {"unk_id", unknown}, {"vocab", std::move(vocab)}, {"byte_fallback", true}};
 }
 
-/// The same tokenizer for Hugging Face's library. Its keys are sorted: looking one up among ordered ones takes as long
-/// as there are keys.
+/// The same tokenizer for Hugging Face's library. Its keys are sorted, because a lookup among unsorted keys visits all
+/// of them.
 formats::Json tokenizer_json(const SentencePieceModel& model) {
   using Type = SentencePieceModel::Type;
   formats::Json added = formats::Json::array();
@@ -164,7 +165,7 @@ std::vector<int32_t> SentencePieceTokenizer::encode(std::string_view text) const
 }
 
 void SentencePieceTokenizer::encode_unit(std::string_view unit, Known& known, std::vector<int32_t>& ids) const {
-  size_t begin = 0;  // of the characters not encoded yet
+  size_t begin = 0;  // start of the characters that are not encoded yet
   for (size_t at = 0; at < unit.size();) {
     size_t length = utf8_sequence_length(unit, at);
     const bool plain = length > 0 && unit[at] != '\n' && unit[at] != '\0' && unit.substr(at, length) != kSpaceMark &&

@@ -1,4 +1,4 @@
-// Pieces of words through the SentencePiece library: byte-pair encoding or a unigram language model.
+// Subword tokenizers of the SentencePiece library: byte-pair encoding or a unigram language model.
 #pragma once
 
 #include <sentencepiece_processor.h>
@@ -17,11 +17,12 @@
 
 namespace alibi::text {
 
-/// decode(encode(text)) is the text, whatever its bytes: what the pieces do not cover is written in bytes, line feeds
-/// among it. A line feed is a token of its own.
+/// decode(encode(text)) restores any bytes. Characters that the pieces do not cover, including line feeds, are encoded
+/// as bytes. A line feed is a token of its own.
 class SentencePieceTokenizer : public Tokenizer {
  public:
-  /// `model` as the library writes it; `where` names it in messages. Throws Error as read_sentencepiece_model() does.
+  /// `model` is a serialized SentencePiece model; `where` names it in messages. Throws Error like
+  /// read_sentencepiece_model().
   SentencePieceTokenizer(std::string model, const std::string& where);
   static std::shared_ptr<const SentencePieceTokenizer> load(const std::filesystem::path& file);
 
@@ -34,30 +35,30 @@ class SentencePieceTokenizer : public Tokenizer {
   void save(const std::filesystem::path& folder) const override;
 
  private:
-  /// Ids of words met before in the same text: most words of a text are.
+  /// Cache of the ids of words in the same text, because most words repeat.
   using Known = std::unordered_map<std::string_view, std::vector<int>>;
 
   void encode_unit(std::string_view unit, Known& known, std::vector<int32_t>& ids) const;
-  /// A run of whole characters that the library takes as they are.
+  /// Encodes a run of whole characters that the library does not change.
   void encode_characters(std::string_view characters, Known& known, std::vector<int32_t>& ids) const;
 
   std::string model_;
   std::string_view kind_;
-  std::vector<std::string> texts_;  ///< [vocab_size] what each id stands for
-  std::vector<int32_t> bytes_;      ///< [256] ids
+  std::vector<std::string> texts_;  ///< [vocab_size]: the text of each id
+  std::vector<int32_t> bytes_;      ///< [256]: the id of each byte
   int32_t end_of_text_ = -1;
-  bool has_space_ = false;   ///< else the library would write the bytes of its mark, which is another character
-  bool words_apart_ = true;  ///< no piece continues after a space that follows other characters
+  bool has_space_ = false;   ///< otherwise the library would encode the mark, which is another character
+  bool words_apart_ = true;  ///< whether no piece contains a space that follows other characters
   sentencepiece::SentencePieceProcessor processor_;
 };
 
 struct SentencePieceTraining {
   std::string kind = "bpe";   ///< or "unigram"
-  int64_t vocab_size = 8192;  ///< maximum; there are fewer if the text does not have enough pieces
+  int64_t vocab_size = 8192;  ///< maximum; fewer if the text does not have enough pieces
 };
 
-/// Learns the pieces from units of text (see units.h), which `next` gives one after the other until there is none.
-/// The same units give the same tokenizer, whatever the number of threads.
+/// Learns the pieces from units of text (see units.h). `next` returns one unit per call, and nothing at the end. The
+/// result depends only on the units, not on the number of threads.
 std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
     const SentencePieceTraining& training, const std::function<std::optional<std::string_view>()>& next);
 

@@ -17,7 +17,7 @@ namespace {
 /// U+2585: the library ignores lines that contain it.
 constexpr const char* kReserved = "\xe2\x96\x85";
 
-// Answers of the child begin with one of these.
+// First byte of the child's answers.
 constexpr char kModel = 'm', kRefusal = 'r', kNothing = '0';
 
 /// Iterates over the units from the parent, each without its line feed.
@@ -53,12 +53,12 @@ class Sentences : public sentencepiece::SentenceIterator {
 
   const core::Channel& parent_;
   std::string units_;  // each preceded by its size
-  size_t begin_ = 0;   // of those not yet given
+  size_t begin_ = 0;   // start of the units that were not returned yet
   std::string sentence_;
   bool done_ = false, usable_ = false;
 };
 
-/// Sends all units, many at a time, then an empty message. Returns early if the child has ended.
+/// Sends all units in batches, then an empty message. Returns early if the child has ended.
 void send_units(const core::Channel& child, const std::function<std::optional<std::string_view>()>& next) {
   constexpr size_t together = size_t{1} << 16;
   std::string units;
@@ -74,7 +74,8 @@ void send_units(const core::Channel& child, const std::function<std::optional<st
   child.send("");
 }
 
-/// The minimum vocabulary size, if that is the library's error: "... is smaller than required_chars. 200 vs 317. ...".
+/// The minimum vocabulary size, if the library's error states it: "... is smaller than required_chars. 200 vs 317.
+/// ...".
 std::optional<int64_t> least_vocabulary(const std::string& message) {
   const size_t found = message.find("smaller than required_chars");
   const size_t least = found == std::string::npos ? found : message.find(" vs ", found);
@@ -101,11 +102,12 @@ std::shared_ptr<const SentencePieceTokenizer> train_sentencepiece(
       {"eos_id", "1"},
       {"bos_id", "-1"},
       {"pad_id", "-1"},
-      {"max_sentence_length", std::to_string(1 << 20)},  // longer ones would be left out; units are shorter
-      {"num_threads", "4"},                              // sums depend on it, so it must not follow the machine
+      {"max_sentence_length", std::to_string(1 << 20)},  // longer units would be ignored, but units are shorter
+      {"num_threads", "4"},                              // the sums depend on it, so it must not depend on the machine
       {"minloglevel", "2"},
   };
-  // Runs in a separate process: when memory is short, an exception in one of the library's threads ends the process.
+  // Runs in a separate process, because an exception in one of the library's threads ends the process when memory runs
+  // out.
   core::ChildProcess child("tokenizer", [&](const core::Channel& parent) {
     Sentences sentences(parent);
     std::string model;

@@ -8,13 +8,13 @@
 
 namespace alibi::text {
 
-/// Length of the well-formed UTF-8 sequence that begins at `at`, or 0 if none does. at < text.size().
-/// Unicode 15, table 3-7: no overlong forms, no surrogates, nothing above U+10FFFF.
+/// Length of the well-formed UTF-8 sequence at `at`, or 0 if there is none. at < text.size(). Unicode 15, table 3-7: no
+/// overlong forms, no surrogates, nothing above U+10FFFF.
 size_t utf8_sequence_length(std::string_view text, size_t at);
 
 /// Offsets of the bytes that are outside well-formed sequences, in rising order.
 std::vector<size_t> malformed_bytes(std::string_view text);
-/// The text with U+FFFD in place of each of them.
+/// The text with each of these bytes replaced by U+FFFD.
 std::string well_formed(std::string_view text);
 
 /// The reason why the bytes are not text, or an empty string if they are. Text has no NUL byte, and at most a tenth of

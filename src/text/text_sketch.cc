@@ -21,11 +21,11 @@ int64_t passages_in(std::span<const int32_t> tokens) {
 
 int64_t chunks_in(std::span<const int32_t> tokens) { return core::ceil_div(passages_in(tokens), kChunk); }
 
-/// use(chunk, hash) for each passage whose hash is at most `most`; in the order of the text within a chunk, and chunks
-/// from any thread.
+/// Calls use(chunk, hash) for each passage whose hash is at most `most`. Within a chunk the calls are in the order of
+/// the text. Chunks may be processed in any thread.
 template <class Use>
 void each_hash(std::span<const int32_t> tokens, uint64_t most, const Use& use) {
-  uint64_t first_weight = 1;  // of a passage's first token
+  uint64_t first_weight = 1;  // weight of a passage's first token
   for (int64_t i = 1; i < kPassage; ++i) first_weight *= kFactor;
   const int64_t passages = passages_in(tokens);
   core::parallel_for(chunks_in(tokens), [&](int64_t chunk) {

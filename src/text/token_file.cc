@@ -90,7 +90,8 @@ TokenFile read_token_file(const std::filesystem::path& path) {
   Layout layout;
   std::memcpy(&layout, bytes.data(), sizeof layout);
   core::check_mapped(bytes.data());
-  check(std::string_view(layout.magic, sizeof layout.magic) == kMagic, "[tokens] {}: is no token file of alibi", where);
+  check(std::string_view(layout.magic, sizeof layout.magic) == kMagic, "[tokens] {}: is not a token file of alibi",
+        where);
   check(layout.version == kTokenFileVersion, "[tokens] {}: version {}, expected {}", where, layout.version,
         kTokenFileVersion);
   check(layout.header_checksum == header_checksum(layout), "[tokens] {}: the header is damaged", where);
@@ -116,7 +117,8 @@ namespace {
 std::optional<size_t> first_outside(std::span<const int32_t> ids, int32_t vocab_size) {
   const auto outside = [&](int32_t id) { return static_cast<uint32_t>(id) >= static_cast<uint32_t>(vocab_size); };
   bool found = false;
-  for (const int32_t id : ids) found |= outside(id);  // checking all at once is many times as fast as one by one
+  for (const int32_t id : ids)
+    found |= outside(id);  // checking all ids at once is many times as fast as checking them one by one
   if (!found) return {};
   return static_cast<size_t>(std::find_if(ids.begin(), ids.end(), outside) - ids.begin());
 }

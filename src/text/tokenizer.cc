@@ -25,14 +25,15 @@ std::shared_ptr<const Tokenizer> load_file(const std::filesystem::path& file) {
 }  // namespace
 
 std::shared_ptr<const Tokenizer> Tokenizer::load(const std::filesystem::path& path) {
-  std::error_code ignored;  // what cannot be seen is not there
+  std::error_code ignored;  // an inaccessible file counts as missing
   if (std::filesystem::is_regular_file(path, ignored)) return load_file(path);
   return core::read_together(
       path, "config.json", [](const std::filesystem::path& folder) { return load_file(text::tokenizer_file(folder)); });
 }
 
 Encoding Tokenizer::encode_as(std::string_view first, const std::string_view* second, const EncodeOptions&) const {
-  check_usage(!second, "[tokenizer] a tokenizer of kind '{}' encodes no pairs of texts: encode one after the other",
+  check_usage(!second,
+              "[tokenizer] a tokenizer of kind '{}' cannot encode pairs of texts; encode them one after the other",
               kind());
   Encoding encoding = {encode(first), {}};
   encoding.type_ids.resize(encoding.ids.size());
@@ -46,7 +47,7 @@ std::set<std::string> text::tokenizer_file_names() {
 }
 
 std::filesystem::path text::tokenizer_file(const std::filesystem::path& folder) {
-  std::error_code ignored;  // what cannot be seen is not there
+  std::error_code ignored;  // an inaccessible file counts as missing
   for (const char* name : {text::kSentencePieceFile, text::kWordsFile}) {
     if (std::filesystem::exists(folder / name, ignored)) return folder / name;
   }

@@ -26,14 +26,14 @@ inline constexpr const char* kTokenizerConfigFile = "tokenizer_config.json";
 /// The names of all these files.
 std::set<std::string> tokenizer_file_names();
 
-/// The file from which Tokenizer::load() reads the tokenizer of a folder, whether it exists or not.
+/// The file from which Tokenizer::load() reads a folder's tokenizer, whether or not it exists.
 std::filesystem::path tokenizer_file(const std::filesystem::path& folder);
 
-/// The tokenizer's fingerprint as files have it: 16 hexadecimal digits.
+/// The tokenizer's fingerprint as text: 16 hexadecimal digits.
 std::string fingerprint_text(const Tokenizer& tokenizer);
 
-/// Removes files of other kinds of tokenizers, which an earlier model left in the folder and which would be read
-/// instead.
+/// Removes files of other kinds of tokenizers. An earlier model may have left them in the folder, and they would be
+/// read instead.
 void remove_other_tokenizers(const std::filesystem::path& folder, const std::set<std::string>& keep);
 
 }  // namespace alibi::text

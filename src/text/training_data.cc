@@ -16,7 +16,7 @@
 namespace alibi {
 namespace {
 
-/// Maps documents to tokens: encode_stream() gives a document in one or more pieces, and never two documents in one
+/// Assigns tokens to documents: encode_stream() passes a document in one or more pieces, and never two documents in one
 /// piece.
 class PartCounter {
  public:
@@ -36,10 +36,10 @@ class PartCounter {
  private:
   std::vector<TextPart> parts_;
   size_t at_ = 0;
-  int64_t bytes_ = 0;  // of the part so far
+  int64_t bytes_ = 0;  // bytes of the current part
 };
 
-/// `done` of `all` bytes have been encoded; continues the count.
+/// Encodes documents in memory. `done` of `all` bytes have been encoded before; progress continues from there.
 TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<text::Document>& documents, int64_t& done,
                                int64_t all, const TextProgress& progress, PartCounter* parts = nullptr) {
   const auto tokens = std::make_shared<std::vector<int32_t>>();
@@ -52,11 +52,11 @@ TokenStream encode_into_memory(const Tokenizer& tokenizer, const std::vector<tex
   return {*tokens, tokens};
 }
 
-/// Whether the inputs are one data folder. Throws UsageError for a data folder among other inputs.
+/// Whether the inputs are one data folder. Throws UsageError if a data folder is combined with other inputs.
 bool is_data(const std::vector<std::string>& inputs) {
   const bool any = std::any_of(inputs.begin(), inputs.end(),
                                [](const std::string& input) { return input != "-" && text::is_data_folder(input); });
-  check_usage(!any || inputs.size() == 1, "[text] a folder of tokens cannot be joined with other text: {}",
+  check_usage(!any || inputs.size() == 1, "[text] a folder of tokens cannot be combined with other text: {}",
               fmt::join(inputs, ", "));
   return any;
 }
@@ -81,7 +81,7 @@ TrainingData training_data(const std::vector<std::string>& texts, const std::vec
                 folder);
     TrainingData data = text::check_data_folder(folder, progress);
     const bool asked = choice.kind != TokenizerChoice().kind || choice.vocab_size != 0 || !choice.like.empty();
-    check_usage(!asked, "[text] {}: it has a tokenizer of its own ({}, {} tokens); leave out the tokenizer's options",
+    check_usage(!asked, "[text] {}: it has its own tokenizer ({}, {} tokens); leave out the tokenizer's options",
                 folder, data.tokenizer->kind(), data.tokenizer->vocab_size());
     return data;
   }

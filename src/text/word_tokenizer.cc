@@ -40,7 +40,7 @@ size_t whitespace_length(std::string_view text, size_t at) {
 /// Calls word(text) and line_feed() in the order of the text.
 template <class Word, class LineFeed>
 void split_unit(std::string_view text, const Word& word, const LineFeed& line_feed) {
-  size_t begin = 0;  // of the word
+  size_t begin = 0;  // start of the word
   for (size_t at = 0; at < text.size();) {
     const size_t space = whitespace_length(text, at);
     if (space == 0) {
@@ -55,7 +55,7 @@ void split_unit(std::string_view text, const Word& word, const LineFeed& line_fe
   if (begin < text.size()) word(text.substr(begin));
 }
 
-/// Counts unit by unit; a word of thousands of bytes may be cut.
+/// Counts unit by unit. A word of thousands of bytes may be split.
 template <class Word, class LineFeed>
 void split_words(std::string_view text, const Word& word, const LineFeed& line_feed) {
   while (!text.empty()) {
@@ -85,7 +85,7 @@ WordTokenizer::WordTokenizer(std::vector<WordCount> words) : words_(std::move(wo
     check(std::find(kNames.begin(), kNames.end(), word) == kNames.end(),
           "[tokenizer] word {} is {}, which has its own id", i + 1, word);
     const bool first_time = ids_.emplace(word, kSpecials + static_cast<int32_t>(i)).second;
-    check(first_time, "[tokenizer] word {}, '{}', is there twice", i + 1, word);
+    check(first_time, "[tokenizer] word {}, '{}', occurs twice", i + 1, word);
   }
 }
 

@@ -21,10 +21,10 @@ using WordCount = std::pair<std::string, int64_t>;
 /// words. decode(encode(text)) has single spaces and no spaces at the ends of lines.
 class WordTokenizer : public Tokenizer {
  public:
-  /// Takes the words in the order of their ids. Throws Error for words that are empty, duplicates, contain whitespace,
-  /// or are one of the four special words.
+  /// Takes the words in the order of their ids. Throws Error if a word is empty, a duplicate, contains whitespace, or
+  /// is one of the four special words.
   explicit WordTokenizer(std::vector<WordCount> words);
-  /// The vocabulary file. Throws Error that names the line.
+  /// Reads the vocabulary file. Throws Error that names the line.
   static std::shared_ptr<const WordTokenizer> load(const std::filesystem::path& file);
 
   std::string_view kind() const override { return "words"; }
@@ -50,8 +50,9 @@ class WordCounter {
  public:
   void add(std::string_view text);
   void add(const WordCounter& other);
-  /// The words by falling count, and words of equal count by their bytes. Each has a count of at least `min_count`, and
-  /// with a `vocab_size` above 0 only as many are taken as fit. Placeholders follow until the size is a multiple of 8.
+  /// The words by falling count; words of equal count are sorted by their bytes. Each has a count of at least
+  /// `min_count`. With a `vocab_size` above 0, only the words that fit are taken. Placeholders follow until the size is
+  /// a multiple of 8.
   std::vector<WordCount> vocabulary(int64_t vocab_size, int64_t min_count) const;
 
  private:

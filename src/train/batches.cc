@@ -16,7 +16,7 @@ namespace alibi::training {
 BlockOrder::BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed)
     : tokens_(tokens), length_(length), blocks_(0), first_input_(first_input), seed_(seed) {
   check_usage(length >= 1, "[batches] the block length is {}, expected at least 1", length);
-  check(!tokens.empty(), "[batches] the stream has no tokens");
+  check(!tokens.empty(), "[batches] the stream has no tokens, expected at least one");
   blocks_ = core::ceil_div(static_cast<int64_t>(tokens.size()), length);
 }
 
@@ -39,7 +39,8 @@ int64_t BlockOrder::length_of(int64_t block) const {
 Batch BlockOrder::empty_batch(std::span<const int64_t> blocks) const {
   const int64_t length = length_of(blocks.front());
   for (const int64_t block : blocks) {
-    check(length_of(block) == length, "[batches] blocks of {} and {} tokens in one batch", length, length_of(block));
+    check(length_of(block) == length,
+          "[batches] a batch contains blocks of {} and of {} tokens, expected equal lengths", length, length_of(block));
   }
   const Shape shape{static_cast<int64_t>(blocks.size()), length};
   return {Tensor::empty(shape, DType::int32), Tensor::empty(shape, DType::int32)};
@@ -89,7 +90,7 @@ UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t st
     blocks.push_back(order.block_at(step * count + i));
     result.tokens += order.length_of(blocks.back());
   }
-  // An encoder predicts only masked tokens. The update alone determines which, however it is cut into micro-batches.
+  // An encoder predicts only masked tokens. They depend only on the update, not on its division into micro-batches.
   const std::optional<int32_t> mask = model.config().mask_token();
   const evaluation::Masking masking(
       options.mask_rate, core::Random(options.seed, core::mix(0x3a5c, static_cast<uint64_t>(step))), mask.value_or(0));
@@ -100,11 +101,12 @@ UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t st
       targets += masking.asks(static_cast<uint64_t>(first + t)) ? 1 : 0;
     }
   }
-  targets = std::max<int64_t>(1, targets);  // without targets there are no gradients
+  targets = std::max<int64_t>(1, targets);  // without targets all gradients are zero
   model.zero_gradients();
   uint64_t part = 0;
   for (size_t begin = 0; begin < blocks.size(); ++part) {
-    // As many blocks as fit into a micro-batch. The last block of the stream, which is shorter, is one of its own.
+    // A micro-batch holds as many blocks as fit. The last block of the stream may be shorter, so it is a micro-batch of
+    // its own.
     size_t end = begin + 1;
     while (end < blocks.size() && static_cast<int64_t>(end - begin) < at_once &&
            order.length_of(blocks[end]) == order.length_of(blocks[begin])) {

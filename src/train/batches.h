@@ -1,4 +1,4 @@
-// The stream cut into blocks, the order in which training visits them, and the gradients of one update.
+// Blocks of the token stream, the order in which training visits them, and the gradients of one update.
 #pragma once
 
 #include <cstdint>
@@ -17,22 +17,22 @@ struct Batch {
   Tensor targets;  // int32 [blocks, length]
 };
 
-/// Contiguous blocks of `length` tokens; the last one may be shorter. The targets of block k are the tokens
-/// [kL, (k+1)L). Its inputs are the same, shifted by one in the stream: block k starts with the last token of block
-/// k - 1, and the first block with `first_input`. Block boundaries never change. Each epoch has its own order of
-/// blocks, a function of (seed, epoch).
+/// Contiguous blocks of `length` tokens; the last one may be shorter. The targets of block k are the tokens [kL,
+/// (k+1)L). Its inputs are the same tokens shifted by one: block k starts with the last token of block k - 1, and the
+/// first block starts with `first_input`. Block boundaries never change. Each epoch visits the blocks in a different
+/// order, which is a function of (seed, epoch).
 class BlockOrder {
  public:
   BlockOrder(std::span<const int32_t> tokens, int64_t length, int32_t first_input, uint64_t seed);
 
   int64_t blocks_per_epoch() const { return blocks_; }
-  /// The n-th block since the start of training, through all epochs.
+  /// The block with index n in training order, counted over all epochs.
   int64_t block_at(int64_t n);
   int64_t length_of(int64_t block) const;
-  /// The blocks as one batch; all must have the same length.
+  /// The blocks as one batch. All must have the same length.
   Batch batch(std::span<const int64_t> blocks) const;
-  /// The same for an encoder: inputs are the tokens themselves, some of them masked, and the masked tokens are the
-  /// targets. The first block has the places from `first_place` on in the masking, each further one `length` more.
+  /// A batch for an encoder: the inputs are the tokens with some of them masked, and the targets are the masked tokens.
+  /// `first_place` is the place of the first block in the masking; each further block is `length` places later.
   Batch masked_batch(std::span<const int64_t> blocks, const evaluation::Masking& masking, int64_t first_place) const;
 
  private:
@@ -51,11 +51,11 @@ class BlockOrder {
 int64_t blocks_per_update(const TrainOptions& options);
 
 struct UpdateLoss {
-  double loss = 0;     ///< mean nll (nats) of the predicted tokens
-  int64_t tokens = 0;  ///< that the model has seen
+  double loss = 0;     ///< mean nll of the predicted tokens in nats
+  int64_t tokens = 0;  ///< number of tokens that the model has read
 };
 
-/// Sets the gradients of the model to those of the mean loss over the blocks of update `step` (counted from 0).
+/// Sets the model's gradients to those of the mean loss over the blocks of update `step`, counted from 0.
 UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options);
 
 }  // namespace alibi::training

@@ -23,13 +23,13 @@ constexpr const char* kStateFile = "training.json";
 constexpr const char* kTensorFile = "training.safetensors";
 constexpr const char* kChecksum = "xxh64";
 constexpr int64_t kFormat = 2;
-constexpr int64_t kMost = int64_t{1} << 53;  // the largest integer that JSON holds exactly
+constexpr int64_t kMost = int64_t{1} << 53;  // the largest integer that JSON represents exactly
 
 fs::path folder_of(const fs::path& model_folder) { return model_folder / "checkpoints"; }
 
 std::string name_of_step(int64_t step) { return fmt::format("step-{:06}", step); }
 
-/// The step of a checkpoint's name, or -1.
+/// The step in a checkpoint's name, or -1.
 int64_t step_of(const std::string& name) {
   constexpr std::string_view prefix = "step-";
   int64_t step = -1;
@@ -39,7 +39,7 @@ int64_t step_of(const std::string& name) {
   return problem == std::errc() && rest == end && name == name_of_step(step) ? step : -1;
 }
 
-/// Steps of the checkpoints, newest first. They may be damaged.
+/// Steps of the checkpoints, newest first. The checkpoints may be damaged.
 std::vector<int64_t> steps_in(const fs::path& folder) {
   std::vector<int64_t> steps;
   std::error_code error;
@@ -51,13 +51,13 @@ std::vector<int64_t> steps_in(const fs::path& folder) {
   return steps;
 }
 
-/// A file that is intact, but written by a newer version.
+/// Thrown for an intact file that a newer version wrote.
 class NewerFormat : public Error {
  public:
   using Error::Error;
 };
 
-/// Of all keys but the checksum itself. Order and spacing do not matter.
+/// Checksum of all keys except the checksum itself. Order and whitespace do not matter.
 std::string checksum_of(formats::Json state) {
   state.erase(kChecksum);
   return core::xxh64(state.dump(-1, ' ', false, formats::Json::error_handler_t::replace));
@@ -66,13 +66,15 @@ std::string checksum_of(formats::Json state) {
 formats::JsonObject read_state_file(const fs::path& checkpoint) {
   formats::JsonObject json = formats::read_json_object(checkpoint / kStateFile);
   const int64_t format = json.get_int("format", 1, kMost);
-  if (format > 1) {  // 1 had none
+  if (format > 1) {  // format 1 had no checksum
     const std::string expected = json.get<std::string>(kChecksum), found = checksum_of(json.raw());
-    check(found == expected, "[resume] {}its content has the checksum {}, expected {}", json.where(), found, expected);
+    check(found == expected, "[resume] {}the checksum is {}, expected {}: the file is damaged", json.where(), found,
+          expected);
   }
   if (format > kFormat) {
-    throw NewerFormat(fmt::format("[resume] {}written by a newer version of alibi: format is {}, expected at most {}",
-                                  json.where(), format, kFormat));
+    throw NewerFormat(
+        fmt::format("[resume] {}format is {}, expected at most {}; a newer version of alibi wrote this file",
+                    json.where(), format, kFormat));
   }
   return json;
 }
@@ -82,7 +84,7 @@ void check_file(const fs::path& path, int64_t bytes, const std::string& checksum
   check(size == static_cast<uintmax_t>(bytes), "[resume] {}: has {} bytes, expected {}", path.string(), size, bytes);
   if (checksum.empty()) return;
   const std::string found = core::xxh64_of_file(path);
-  check(found == checksum, "[resume] {}: has the checksum {}, expected {}: it is damaged", path.string(), found,
+  check(found == checksum, "[resume] {}: the checksum is {}, expected {}: the file is damaged", path.string(), found,
         checksum);
 }
 
@@ -93,7 +95,8 @@ void check_files(const fs::path& checkpoint, const formats::JsonObject& json) {
     check(files.has(name), "[json] {}{} is missing", files.where(), name);
   }
   for (const std::string& name : files.keys()) {
-    check(fs::path(name).filename() == name, "[json] {}{}: expected the name of a file", files.where(), name);
+    check(fs::path(name).filename() == name, "[json] {}{} is not a plain file name, expected one without a folder",
+          files.where(), name);
     if (has_checksums) {
       const formats::JsonObject file = files.object(name);
       const std::string checksum = file.get<std::string>(kChecksum);
@@ -115,21 +118,21 @@ training::TrainState read_state(const formats::JsonObject& json) {
   for (const std::vector<double>& pair : json.get<std::vector<std::vector<double>>>("evaluations")) {
     check(pair.size() == 2 && pair[0] == std::floor(pair[0]) && pair[0] >= 1 &&
               pair[0] <= static_cast<double>(state.step) && std::isfinite(pair[1]),
-          "[json] {}evaluations holds [{}], expected an update and its loss", json.where(), fmt::join(pair, ", "));
+          "[json] {}evaluations contains [{}], expected an update and its loss", json.where(), fmt::join(pair, ", "));
     state.evaluations.push_back({static_cast<int64_t>(pair[0]), pair[1]});
   }
   return state;
 }
 
-/// Throws Error that names the damage.
+/// Reads and checks a checkpoint. Throws Error that describes the damage.
 training::Checkpoint read_whole(const fs::path& folder) {
   try {
     const formats::JsonObject json = read_state_file(folder);
     training::Checkpoint result;
     result.state = read_state(json);
     result.identity = json.object("run").raw();
-    check(folder.filename() == name_of_step(result.state.step), "[json] {}step is {}, expected that of the folder",
-          json.where(), result.state.step);
+    check(folder.filename() == name_of_step(result.state.step),
+          "[json] {}step is {}, expected the step in the folder's name", json.where(), result.state.step);
     check_files(folder, json);
     result.info = {folder, result.state.step, result.state.finished, {}};
     return result;
@@ -138,11 +141,11 @@ training::Checkpoint read_whole(const fs::path& folder) {
   }
 }
 
-/// The name of an unfinished or removed checkpoint, by which a later process finds it.
+/// The name of an unfinished or removed checkpoint. A later process recognizes it by this name.
 fs::path part_of(const fs::path& path) { return path.string() + fmt::format(".{}.part", ::getpid()); }
 
 void remove_folder(const fs::path& path) {
-  // Renamed first: a half-removed checkpoint must not look like a whole one.
+  // Renamed before removal, so that a partly removed checkpoint cannot be mistaken for a complete one.
   const fs::path part = part_of(path);
   std::error_code ignored;
   fs::remove_all(part, ignored);
@@ -221,8 +224,9 @@ void training::Checkpoints::write(const LanguageModel& model, const training::Op
                                                        {kChecksum, core::xxh64_of_file(entry.path())}};
   }
   json[kChecksum] = checksum_of(formats::Json::parse(json.dump()));
-  formats::write_json(part / kStateFile, json);   // last; each of these files and the folder is synced
-  if (fs::exists(target)) remove_folder(target);  // damaged, because an intact one would have been resumed
+  formats::write_json(part / kStateFile, json);  // written last; each of these files and the folder are synced
+  if (fs::exists(target))
+    remove_folder(target);  // the existing checkpoint is damaged, because an intact one would have been resumed
   core::rename_synced(part, target);
 }
 
@@ -242,7 +246,7 @@ training::TrainState training::Checkpoints::resume(const training::Checkpoint& c
   file.load_finite_into("loss", losses);
   state.loss = losses.to_floats();
   read_weights(folder, model);
-  // Otherwise they would stay the newest ones after the next checkpoint is written.
+  // Otherwise newer, damaged checkpoints would remain the newest after the next write.
   for (const int64_t step : steps_in(folder_)) {
     if (step > state.step) remove_folder(folder_ / name_of_step(step));
   }
@@ -278,7 +282,7 @@ std::optional<training::Checkpoint> training::find_newest(const fs::path& model_
       damaged.emplace_back(error.what());
     }
   }
-  check(damaged.empty(), "[resume] {} holds no whole checkpoint: {}. To start again, remove that folder",
+  check(damaged.empty(), "[resume] {} contains no complete checkpoint: {}. To start again, remove that folder",
         folder.string(), fmt::join(damaged, "; "));
   return {};
 }
@@ -286,12 +290,12 @@ std::optional<training::Checkpoint> training::find_newest(const fs::path& model_
 void check_folder_is_free(const fs::path& model_folder) {
   const std::optional<training::Checkpoint> earlier = training::find_newest(model_folder);
   check(!earlier || earlier->info.finished,
-        "[train] {} holds a run that was stopped after {} updates; resume it, train into another folder, or replace it "
-        "with --overwrite",
+        "[train] {} contains a run that was interrupted after {} updates; resume it, train into another folder, or "
+        "replace it with --overwrite",
         model_folder.string(), earlier ? earlier->info.step : 0);
   const bool holds_model = earlier || core::path_exists(model_folder / "model.safetensors") ||
                            core::path_exists(model_folder / "model.safetensors.index.json");
-  check_usage(!holds_model, "[train] {} holds a model; train into another folder, or replace it with --overwrite",
+  check_usage(!holds_model, "[train] {} contains a model; train into another folder, or replace it with --overwrite",
               model_folder.string());
 }
 

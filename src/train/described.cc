@@ -5,7 +5,7 @@
 namespace alibi::training {
 namespace {
 
-/// Empty where no preset uses the option.
+/// Returns "" if no preset uses the option.
 template <class Options>
 std::string default_among(const formats::Option<Options>& option, const std::vector<Options>& all) {
   if (option.automatic) return "auto";

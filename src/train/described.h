@@ -1,5 +1,5 @@
 // Names, default texts and checks of described options (train/option_list.h, model/config_fields.h), for the command
-// and its documentation.
+// line and its documentation.
 #pragma once
 
 #include <cctype>
@@ -14,9 +14,9 @@
 
 namespace alibi::training {
 
-/// "learning-rate": of the command line and train.json.
+/// "learning-rate": the name on the command line and in train.json.
 std::string option_key(std::string_view name);
-/// The default as the command shows it: "0.1", or "the preset's; tiny: 0.004". May be empty.
+/// The default as `--help` shows it: "0.1", or "the preset's; tiny: 0.004". May be empty.
 std::string default_text(const formats::Option<TrainOptions>& option);
 std::string default_text(const formats::Option<TrainRun>& option);
 std::string default_text(const formats::Option<LanguageModelConfig>& option);
@@ -31,7 +31,7 @@ template <class Options>
 std::string option_word(const formats::Option<Options>& option) {
   return (default_of(option) == OptionValue(true) ? "--no-" : "--") + option_key(option.name);
 }
-/// The help of a flag: that of the option, or "Disable ..." if its default is true.
+/// The help text of a flag: that of the option, or "Disable ..." if its default is true.
 template <class Options>
 std::string flag_help(const formats::Option<Options>& option) {
   if (default_of(option) != OptionValue(true)) return option.help;
@@ -39,7 +39,8 @@ std::string flag_help(const formats::Option<Options>& option) {
   help.front() = static_cast<char>(std::tolower(static_cast<unsigned char>(help.front())));
   return "Disable " + help;
 }
-/// False for the option of a pair that the other one replaces (warmup_steps and warmup_fraction).
+/// Whether an option applies. Of a pair such as warmup_steps and warmup_fraction, the option that the other one
+/// overrides does not apply.
 template <class Options>
 bool is_used(const formats::Option<Options>& option, const Options& options) {
   if (option.instead_of) return option.get(options) != default_of(option);
@@ -49,7 +50,7 @@ bool is_used(const formats::Option<Options>& option, const Options& options) {
   return true;
 }
 
-/// Throws UsageError for a value out of range.
+/// Throws UsageError if a value is out of range.
 template <class Options>
 void check_ranges(const Options& options) {
   for (const formats::Option<Options>& option : formats::options_of<Options>) {

@@ -7,7 +7,7 @@ namespace {
 
 double number(int64_t count) { return static_cast<double>(count); }
 
-/// Parameters that a token is multiplied by on its way in and out, on average over the tokens.
+/// Mean number of embedding and output parameters that a token is multiplied by.
 double vocabulary_products(const LanguageModelConfig& config, std::span<const int32_t> tokens) {
   const std::vector<VocabularyBand> bands = config.bands();
   const int64_t width = config.transformer.d_model, others = static_cast<int64_t>(bands.size()) - 1;
@@ -37,8 +37,8 @@ double training_flops_per_token(const LanguageModelConfig& config, int64_t lengt
   const TransformerConfig& t = config.transformer;
   const double products =
       number(t.parameter_count() - t.position_parameter_count()) + vocabulary_products(config, tokens);
-  // Scores and their product with the values: 2 FLOPs each per channel and key, and twice that in the backward pass;
-  // length / 2 keys, or all of them.
+  // Scores, and their product with the values, take 2 FLOPs each per channel and key, and twice that in the backward
+  // pass. A query sees length / 2 keys on average if causal, otherwise all.
   const double attention = (t.attention.causal ? 6 : 12) * number(t.layers) * number(t.d_model) * number(length);
   return 6 * products + attention;
 }

@@ -45,7 +45,7 @@ formats::OrderedJson model_json(const LanguageModel& model) {
   return json;
 }
 
-/// Whether the run has the position method that the field belongs to. A comparison has several.
+/// Whether the field applies to the run's position method. A comparison has several methods.
 bool has_part_in(const model::ConfigField& field, const formats::Json& identity) {
   const auto found = identity.find("position");
   if (found == identity.end() || !found->is_string()) return true;
@@ -53,7 +53,7 @@ bool has_part_in(const model::ConfigField& field, const formats::Json& identity)
   return !method || field.belongs_to(*method);
 }
 
-/// Moves values from former names of options to the names of today.
+/// Renames options from their former to their current names.
 template <class OptionList>
 void rename(formats::Json& identity, const OptionList& options) {
   for (const auto& option : options) {
@@ -63,8 +63,8 @@ void rename(formats::Json& identity, const OptionList& options) {
   }
 }
 
-/// The identity with the names of today and the fields that earlier versions did not have, and without the zeros that
-/// they wrote for values left to the preset or to the training length.
+/// Converts an identity to the current names. Adds the fields that earlier versions did not have, and removes the zeros
+/// that they wrote for values left to the preset or to the training length.
 formats::Json complete(const formats::Json& identity) {
   formats::Json all = formats::Json::parse(options_json(TrainOptions()).dump());
   for (const model::ConfigField& field : model::config_fields()) {
@@ -85,7 +85,7 @@ formats::Json complete(const formats::Json& identity) {
 constexpr size_t kMostBytes = size_t{4} << 20;
 
 uint64_t number_of(const formats::Json& value, const std::string& where) {
-  check(value.is_number_unsigned(), "[trained on] {} holds {}, expected whole numbers of at least 0", where,
+  check(value.is_number_unsigned(), "[trained on] {} contains {}, expected whole numbers of at least 0", where,
         value.dump());
   return value.get<uint64_t>();
 }
@@ -117,7 +117,7 @@ formats::OrderedJson identity_of(const LanguageModel& model, std::span<const int
 }
 
 std::vector<std::string> differences(const formats::OrderedJson& now, const formats::Json& known) {
-  // Through the text of a checkpoint, so that numbers are compared as they are written.
+  // The identity is converted to text and back, so that numbers are compared as a checkpoint stores them.
   const formats::Json read = formats::Json::parse(now.dump());
   formats::Json ours = complete(read), before = complete(known);
   for (const model::ConfigField& field : model::config_fields()) {
@@ -129,7 +129,7 @@ std::vector<std::string> differences(const formats::OrderedJson& now, const form
   for (const auto& [key, value] : ours.items()) {
     const auto was = before.find(key);
     if (was == before.end()) {
-      found.push_back(fmt::format("{} is {}, was not known", key, value.dump()));
+      found.push_back(fmt::format("{} is {}, was not recorded", key, value.dump()));
     } else if (*was != value) {
       found.push_back(fmt::format("{} is {}, was {}", key, value.dump(), was->dump()));
     }
@@ -157,7 +157,7 @@ std::optional<TrainedOn> read_trained_on(const std::filesystem::path& folder) {
   if (!core::path_exists(file)) return std::nullopt;
   const formats::JsonObject json = formats::read_json_object(file, kMostBytes);
   if (json.get<int64_t>("passage") != text::kPassage)
-    return std::nullopt;  // written by a version with another length of passages
+    return std::nullopt;  // written by a version with a different passage length
   TrainedOn result;
   result.held_out_fingerprint = json.get<std::string>("held_out_fingerprint");
   check(json.has("most") && json.has("hashes") && json.raw().at("hashes").is_array(),

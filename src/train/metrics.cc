@@ -48,7 +48,7 @@ formats::OrderedJson line_of(const TrainStatus& status) {
   return line;
 }
 
-/// The record with the content of a line.
+/// The TensorBoard record with the content of a line of metrics.jsonl.
 std::string record_of(const formats::OrderedJson& line) {
   struct Column {
     const char* key;
@@ -73,7 +73,8 @@ std::string record_of(const formats::OrderedJson& line) {
   return formats::tensorboard_scalars(line["time"].get<double>(), line["step"].get<int64_t>(), scalars);
 }
 
-/// The lines of updates 1 to `step`. The last line of a killed process may be incomplete; lines after it are dropped.
+/// The lines of updates 1 to `step`. If the process was killed, its last line may be incomplete; that line and all
+/// lines after it are dropped.
 std::vector<formats::OrderedJson> lines_until(const fs::path& path, int64_t step) {
   std::vector<formats::OrderedJson> lines;
   if (!core::path_exists(path)) return lines;
@@ -93,7 +94,7 @@ std::vector<formats::OrderedJson> lines_until(const fs::path& path, int64_t step
   return lines;
 }
 
-/// Removes older event files, because TensorBoard would show them beside the new one.
+/// Removes older event files, because TensorBoard would also show them.
 fs::path new_tensorboard_file(const fs::path& folder, double time) {
   core::make_folder(folder);
   std::vector<fs::path> old;
@@ -105,7 +106,7 @@ fs::path new_tensorboard_file(const fs::path& folder, double time) {
   return folder / fmt::format("events.out.tfevents.{:010}.alibi.{}", static_cast<int64_t>(time), ::getpid());
 }
 
-constexpr int64_t kPoints = 400;  // a chart cannot show more
+constexpr int64_t kPoints = 400;  // a chart cannot show more points
 
 report::Series training(const TrainState& state, int64_t batch_tokens) {
   report::Series series{"training", {}, "", ""};
@@ -173,7 +174,8 @@ std::string loss_figure(const TrainState& state, int64_t batch_tokens) {
   chart.title = "Training loss";
   chart.subtitle =
       fmt::format("{} updates of {} tokens", core::format_integer(state.step), core::format_integer(batch_tokens));
-  chart.description = "Mean loss of the training text, and of the held-out text, against the tokens seen in training.";
+  chart.description =
+      "Mean loss of the training text and of the held-out text against the number of tokens seen in training.";
   chart.markers = false;
   for (report::Series series : {training(state, batch_tokens), held_out(state, batch_tokens)}) {
     if (series.points.empty()) continue;

@@ -1,4 +1,5 @@
-// What training writes down after each update: MODEL/metrics.jsonl, and the same for TensorBoard in MODEL/tensorboard.
+// The log that training writes after each update: MODEL/metrics.jsonl, and the same for TensorBoard in
+// MODEL/tensorboard.
 #pragma once
 
 #include <cstdint>
@@ -14,16 +15,16 @@ namespace alibi::training {
 
 class Metrics {
  public:
-  /// Continues the files after `step` updates: entries of later ones, written before the run was stopped, are removed,
-  /// so that no step is there twice. Step 0 starts new files.
+  /// Continues the files after `step` updates. Entries of later updates, written before the run was interrupted, are
+  /// removed, so that no step occurs twice. Step 0 starts new files.
   Metrics(const std::filesystem::path& model_folder, int64_t step);
 
   void add(const TrainStatus& status);
-  /// Call before a checkpoint is written, so that the files have all steps of the checkpoint.
+  /// Call this before a checkpoint is written, so that the files contain all steps of the checkpoint.
   void sync();
-  /// Whether the lines are still where they were written: somebody may have removed or moved the folder.
+  /// Whether the files are still in their folder. The folder may have been removed or moved.
   bool is_in_place() const { return lines_->is_in_place(); }
-  /// Writes what has been written before to where it should be.
+  /// Writes the lines so far to their folder again.
   void write_again(int64_t step);
 
  private:
@@ -33,7 +34,7 @@ class Metrics {
   std::unique_ptr<core::AppendFile> lines_, tensorboard_;
 };
 
-/// MODEL/loss.svg: the loss of the run against the tokens it has seen. `batch_tokens`: of an update.
+/// MODEL/loss.svg: the loss of the run against the tokens seen. `batch_tokens` is the number of tokens in an update.
 std::string loss_figure(const TrainState& state, int64_t batch_tokens);
 
 }  // namespace alibi::training

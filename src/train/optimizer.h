@@ -1,4 +1,4 @@
-// Optimizers: their state of each parameter, and one update.
+// Optimizers: their state for each parameter, and one update.
 #pragma once
 
 #include <cstdint>
@@ -13,18 +13,18 @@ namespace alibi::training {
 /// Euclidean norm of all gradients together, in float64.
 double gradient_norm(const std::vector<Parameter*>& parameters);
 
-/// The factor that limits the norm of the gradients to `most` (0: no limit), as in PyTorch and fairseq.
+/// The factor that limits the norm of the gradients to `most`, as in PyTorch and fairseq. 0 means no limit.
 double clip_factor(double norm, double most);
 
 class OptimizerState {
  public:
-  /// Keeps pointers to the parameters. Everything starts as zeros.
+  /// Keeps pointers to the parameters. All state starts as zeros.
   OptimizerState(const TrainOptions& options, std::vector<Parameter*> parameters);
 
-  /// Applies the gradients, each multiplied by gradient_factor, as update number `step`, counted from 0.
+  /// Applies update number `step`, counted from 0, with the gradients multiplied by gradient_factor.
   void update(int64_t step, double gradient_factor);
 
-  /// The state to save, with names such as "m.blocks.0.norm_1.weight". The tensors are shared, not copied.
+  /// The state to save, with names such as "m.blocks.0.norm_1.weight". The tensors share the optimizer's memory.
   std::vector<formats::NamedTensor> tensors() const;
 
  private:
@@ -33,7 +33,7 @@ class OptimizerState {
   TrainOptions options_;
   Schedule schedule_;
   std::vector<Parameter*> parameters_;
-  std::vector<std::string> slots_;           // names of the tensors kept for each parameter
+  std::vector<std::string> slots_;           // names of the tensors that are kept for each parameter
   std::vector<std::vector<Tensor>> memory_;  // [slot][parameter]
 };
 

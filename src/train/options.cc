@@ -10,10 +10,10 @@
 namespace alibi {
 namespace {
 
-/// Half a cosine: 1 at 0, 0 at 1 and after.
+/// Half a cosine: 1 at progress 0, and 0 from progress 1 on.
 double falling_cosine(double progress) { return 0.5 * (1 + std::cos(std::numbers::pi * std::min(1.0, progress))); }
 
-/// 0 to 1 on the way from `begin` to `end`.
+/// Progress from `begin` to `end`, as a number from 0 to 1.
 double progress_of(int64_t step, int64_t begin, int64_t end) {
   return std::min(1.0, static_cast<double>(step - begin) / static_cast<double>(std::max<int64_t>(1, end - begin)));
 }
@@ -24,8 +24,8 @@ struct Recipe {
   double learning_rate;
 };
 
-// paper-1.3b: the paper's 50,000 updates; their rate is that of GPT-3 1.3B (Brown et al. 2020, table 2.1), their size
-// half of it.
+// paper-1.3b has the paper's 50,000 updates, the learning rate of GPT-3 1.3B (Brown et al. 2020, table 2.1) and half
+// its batch size.
 constexpr Recipe recipes[] = {
     {"tiny", 1'000'000, 2048, 128, 4e-3},        {"small", 20'000'000, 16384, 128, 1e-3},
     {"base", 200'000'000, 65536, 128, 6e-4},     {"medium", 500'000'000, 131072, 128, 3e-4},
@@ -42,19 +42,20 @@ ScheduleKind schedule_from(std::string_view name) { return core::value_called<Sc
 void TrainOptions::validate() const {
   training::check_ranges(*this);
   check_usage(batch_tokens <= train_tokens,
-              "[train] an update of {} tokens is more than the {} to train on; choose a smaller one, or more tokens",
+              "[train] an update has {} tokens, expected at most {}, the number to train on; choose a smaller "
+              "update or more tokens",
               batch_tokens, train_tokens);
-  constexpr int64_t most_at_once = 1'000'000'000;  // an update lists its blocks
+  constexpr int64_t most_at_once = 1'000'000'000;  // an update stores a list of its blocks
   check_usage(batch_tokens <= most_at_once, "[train] batch_tokens is {}, expected at most {}", batch_tokens,
               most_at_once);
-  check_usage(patience == 0 || eval_steps > 0, "[train] patience is {} and eval_steps 0: nothing would be evaluated",
-              patience);
+  check_usage(patience == 0 || eval_steps > 0,
+              "[train] patience is {}, but eval_steps is 0, so nothing would be evaluated; set eval_steps", patience);
 }
 
 void TrainOptions::check_text(int64_t text_tokens) const {
   check_usage(train_length <= text_tokens,
-              "[train] the length is {}, and the text to train on has {} tokens; choose a shorter length, or give more "
-              "text",
+              "[train] the length is {}, but the text to train on has {} tokens; choose a shorter length, or give "
+              "more text",
               train_length, text_tokens);
 }
 
@@ -78,7 +79,7 @@ Schedule TrainOptions::schedule() const {
 TrainOptions paper_recipe() {
   TrainOptions options;
   options.train_length = 512;
-  options.batch_tokens = 8 * 9216;  // 9216 on each of 8 GPUs
+  options.batch_tokens = 8 * 9216;  // 9216 tokens on each of 8 GPUs
   options.micro_batch_tokens = 9216;
   options.train_tokens = 286'000 * options.batch_tokens;
   options.optimizer = Optimizer::nag;
@@ -117,7 +118,7 @@ double Schedule::at(int64_t step) const {
 }
 
 TrainOptions training_defaults(std::string_view name) {
-  const LanguageModelConfig known = preset(name);  // throws with the names to choose from
+  const LanguageModelConfig known = preset(name);  // throws an Error that lists the names
   if (known.adaptive) return paper_recipe();
   TrainOptions options;
   for (const Recipe& recipe : recipes) {

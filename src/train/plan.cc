@@ -16,38 +16,38 @@ namespace {
 
 constexpr int64_t float_bytes = sizeof(float);
 
-/// Blocks of a micro-batch, as compute_gradients() cuts an update.
+/// Number of blocks in a micro-batch; must agree with compute_gradients().
 int64_t blocks_at_once(const TrainOptions& options) {
   const int64_t update = std::max<int64_t>(1, options.batch_tokens / options.train_length);
   return std::min(update, std::max<int64_t>(1, options.micro_batch_tokens / options.train_length));
 }
 
-/// Bytes of the copies of operands and sums that the gradient of a weight [out, in] makes over `rows` rows.
+/// Bytes of operand copies and sums that the gradient of a weight [out, in] needs for `rows` rows.
 int64_t product_copies(int64_t out, int64_t in, int64_t rows, Precision precision) {
   const DType dtype = precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
   const nn::ProductShape shape{out, in, rows, false, false, true};
   return nn::plan_matmul(shape, nn::product_kernels(dtype)).elements_of_copies(shape) * float_bytes;
 }
 
-/// Bytes that attention holds besides its arguments, for one layer.
+/// Bytes that attention needs for one layer in addition to its arguments.
 int64_t attention_workspace(const TransformerConfig& config, int64_t blocks, int64_t length, Precision precision) {
   const int64_t queries = blocks * length * config.d_model;
   const int64_t keys = blocks * length * int64_t{config.key_heads()} * config.head_dim();
   if (precision == Precision::bf16 && isa() == Isa::amx) {
-    // Forward: keys and values in the order of the tiles. Backward: float32 sums of all three gradients, unless spans
-    // of up to 1024 rows are enough tasks and each is summed up by one of them.
+    // Forward: copies of keys and values in the order of the tiles. Backward: float32 sums of all three gradients,
+    // unless spans of up to 1024 rows give enough tasks, each of which adds up a whole span.
     const bool needs_sums = length > 1024 || blocks * config.key_heads() < 16;
     return std::max<int64_t>(2 * keys * static_cast<int64_t>(sizeof(bfloat16)),
                              needs_sums ? (queries + 2 * keys) * float_bytes : 0);
   }
-  // Float32 sums of the gradients of keys and values, as vector/backward.cc holds them: of a few key/value heads all,
-  // of many those that the threads work on. A chunk of queries reaches half of the keys or more.
+  // Float32 sums of the gradients of keys and values, as vector/backward.cc allocates them: for all key/value heads if
+  // there are few, otherwise for those that the threads work on. A chunk of queries needs at least half of the keys.
   const int64_t groups = blocks * config.key_heads();
   const int64_t alive = groups < 8 ? groups : std::min<int64_t>(groups, threads() + 1);
   return 2 * keys * float_bytes / groups * alive;
 }
 
-/// Logits and their gradients exist for a chunk of rows.
+/// Logits and their gradients are allocated for one chunk of rows.
 int64_t logits_bytes(const LanguageModelConfig& config, int64_t rows, Precision precision) {
   int64_t widest = 0;
   for (const VocabularyBand& band : config.bands()) widest = std::max<int64_t>(widest, band.words);
@@ -55,8 +55,8 @@ int64_t logits_bytes(const LanguageModelConfig& config, int64_t rows, Precision 
   return chunk * widest * (precision == Precision::bf16 ? 6 : 4);
 }
 
-/// Time of a micro-batch of `blocks`: the fastest run after the first, which allocates memory and generates code. The
-/// runs of a large model hardly differ, so one is enough.
+/// Time of a micro-batch of `blocks`: the fastest run after the first, which allocates memory and generates code. One
+/// run is enough for a large model, because its runs hardly differ.
 double seconds_of_micro_batch(LanguageModelConfig config, int layers, const TrainOptions& options, int64_t blocks,
                               int64_t length) {
   constexpr double enough = 1;
@@ -99,7 +99,7 @@ TrainPlan plan_training(const LanguageModelConfig& config, const TrainOptions& o
   const model::PassMemory::Bytes memory = model::PassMemory::predict(t, mode, blocks, options.train_length);
   const int64_t activation_bytes = rounds ? static_cast<int64_t>(sizeof(bfloat16)) : float_bytes;
   plan.activations = memory.kept;
-  // Only one of these exists at a time.
+  // Only one of these workspaces is allocated at a time.
   int64_t passing = std::max(attention_workspace(t, blocks, options.train_length, options.precision),
                              logits_bytes(config, rows, options.precision));
   for (const model::ParameterSpec& spec : model::parameter_specs(t)) {
@@ -120,7 +120,8 @@ double estimate_seconds(const LanguageModelConfig& config, const TrainOptions& o
     if (progress) progress(++done / 3.0);
     return seconds / static_cast<double>(blocks * length);
   };
-  // Enough rows for products to run at their rate. A layer's time depends on the length, the vocabulary's does not.
+  // The rows are enough for matrix products to reach their full rate. A layer's time depends on the length; the time of
+  // the vocabulary does not.
   const int64_t blocks = std::min(blocks_at_once(options), std::max<int64_t>(1, int64_t{1024} / options.train_length));
   const LanguageModelConfig few_words = with_vocab_size(config, std::min(config.vocab_size, 256));
   const double neither = timed(few_words, 0, blocks, options.train_length);

@@ -61,11 +61,11 @@ class Trainer {
   training::TrainState state_;
   formats::OrderedJson identity_;
   std::optional<training::Checkpoints> checkpoints_;
-  std::optional<training::Metrics> metrics_;  // absent: nothing is written, or not yet
-  std::vector<TrainStatus> not_written_;      // for metrics_
+  std::optional<training::Metrics> metrics_;  // empty if nothing is written, or not yet
+  std::vector<TrainStatus> not_written_;      // to be written when metrics_ is created
   Clock::time_point start_ = Clock::now(), last_checkpoint_ = start_;
   double seconds_before_ = 0;
-  double recent_seconds_ = 0, recent_tokens_ = 0;  // exponentially weighted sums, for the current speed
+  double recent_seconds_ = 0, recent_tokens_ = 0;  // exponentially weighted sums for the current speed
 };
 
 Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
@@ -98,7 +98,7 @@ void Trainer::open_folder() {
   if (earlier) {
     for (const std::string& damaged : earlier->info.damaged) {
       if (run_.on_warning) {
-        run_.on_warning(fmt::format("a damaged checkpoint is left out, the one of update {} is taken: {}",
+        run_.on_warning(fmt::format("a damaged checkpoint was skipped, training resumes from update {}: {}",
                                     earlier->info.step, damaged));
       }
     }
@@ -112,8 +112,8 @@ void Trainer::open_folder() {
   }
 }
 
-/// Makes the folder this run's. An earlier run in it is replaced only when the first checkpoint is written: if this run
-/// fails before, the earlier one is intact.
+/// Takes over the folder for this run. An earlier run in it is replaced only when the first checkpoint is written, so
+/// it stays intact if this run fails before.
 void Trainer::begin_files() {
   checkpoints_->remove_all();
   if (!run_.settings.empty()) core::write_file(run_.folder / kSettingsFile, run_.settings);
@@ -123,7 +123,7 @@ void Trainer::begin_files() {
   not_written_.clear();
 }
 
-/// Somebody may have removed or moved the folder, or files in it.
+/// The folder or its files may have been removed or moved.
 void Trainer::write_again_what_is_gone() {
   const bool lacks_settings = !run_.settings.empty() && !core::path_exists(run_.folder / kSettingsFile);
   const bool lacks_text = !core::path_exists(run_.folder / training::kTrainedOnFile);
@@ -135,8 +135,9 @@ void Trainer::write_again_what_is_gone() {
   if (lacks_text) training::write_trained_on(run_.folder, tokens_, run_.valid);
   if (lacks_metrics) metrics_->write_again(state_.step);
   if (!run_.on_warning) return;
-  run_.on_warning(fmt::format("{}, or files in it, were removed or moved during the training; they are written again",
-                              run_.folder.string()));
+  run_.on_warning(
+      fmt::format("{} or files in it were removed or moved during the training; they have been written again",
+                  run_.folder.string()));
 }
 
 TrainStatus Trainer::update() {
@@ -144,11 +145,12 @@ TrainStatus Trainer::update() {
   const auto [loss, tokens] = training::compute_gradients(model_, order_, state_.step, options_);
   core::check_mapped(tokens_.data());
   const double norm = training::gradient_norm(parameters_);
-  // A loss without any gradient: the model gives the same for every token, because what it computes overflowed.
+  // A loss this small without a gradient means that the model gives the same output for every token, because it
+  // overflowed.
   constexpr double least_loss = 1e-3;
   if (!std::isfinite(loss) || !std::isfinite(norm) || (norm == 0 && loss > least_loss)) {
-    fail_diverged(fmt::format("step {}: the loss is {} and the gradient norm {}; nothing was updated", state_.step + 1,
-                              loss, norm));
+    fail_diverged(fmt::format("step {}: the loss is {} and the gradient norm is {}, so no weights were updated",
+                              state_.step + 1, loss, norm));
   }
   optimizer_.update(state_.step, training::clip_factor(norm, options_.clip));
   model_.weights_changed();
@@ -176,14 +178,15 @@ void Trainer::evaluate_held_out(TrainStatus& status) {
   try {
     loss = evaluate(model_, valid_, evaluate_options).nll();
   } catch (const NotFiniteError& error) {
-    fail_diverged(fmt::format("step {}: the held-out text cannot be scored after it: {}", state_.step, error.what()));
+    fail_diverged(
+        fmt::format("step {}: the held-out text cannot be scored after this update: {}", state_.step, error.what()));
   }
   state_.evaluations.push_back({state_.step, loss});
   status.valid_loss = loss;
   status.best = state_.best()->step == state_.step;
 }
 
-/// The updates are done, or the held-out loss has not fallen for too long.
+/// Whether all updates are done, or the held-out loss has not fallen for too many evaluations.
 bool Trainer::is_finished() const {
   return state_.step >= steps_ || (options_.patience > 0 && state_.evaluations_without_gain() >= options_.patience);
 }
@@ -204,12 +207,12 @@ void Trainer::write_checkpoint() {
   last_checkpoint_ = Clock::now();
 }
 
-/// Throws NotFiniteError if the last update broke the model: if weights or moments are not finite, or so large that the
-/// loss is not.
+/// Throws NotFiniteError if the last update broke the model: weights or moments are not finite, or so large that the
+/// loss is not finite.
 void Trainer::check_model() const {
   const auto check_values = [&](const std::string& name, const Tensor& values) {
     if (std::isfinite(nn::sum_of_squares({values}))) return;
-    fail_diverged(fmt::format("step {}: {} is not finite after it", state_.step, name));
+    fail_diverged(fmt::format("step {}: {} is not finite after this update", state_.step, name));
   };
   for (const Parameter* parameter : parameters_) check_values(parameter->name, parameter->value);
   for (const formats::NamedTensor& moment : optimizer_.tensors()) check_values(moment.name, moment.tensor);
@@ -220,7 +223,7 @@ void Trainer::check_model() const {
   try {
     evaluate(model_, text.first(std::min(text.size(), static_cast<size_t>(options_.train_length))), evaluate_options);
   } catch (const NotFiniteError& error) {
-    fail_diverged(fmt::format("step {}: the model overflows after it: {}", state_.step, error.what()));
+    fail_diverged(fmt::format("step {}: the model overflows after this update: {}", state_.step, error.what()));
   }
 }
 
@@ -304,10 +307,11 @@ TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const T
                   const TrainRun& run) {
   options.validate();
   options.check_text(static_cast<int64_t>(tokens.size()));
-  check_usage(options.eval_steps == 0 || !run.valid.empty(), "[train] eval_steps is {}, but there is no held-out text",
+  check_usage(options.eval_steps == 0 || !run.valid.empty(),
+              "[train] eval_steps is {}, but there is no held-out text; give some, or set eval_steps to 0",
               options.eval_steps);
   check_usage(!run.folder.empty() || (!run.resume && options.patience == 0),
-              "[train] to resume, or to keep the best weights, a folder is needed");
+              "[train] resuming and keeping the best weights need a folder; give one");
   training::check_ranges(run);
   return Trainer(model, tokens, options, run).run();
 }

@@ -33,9 +33,9 @@ TEST(AttentionErrors, ShapesAndTypes) {
   expect_forward_error([](Call& c) { c.tensors.q = Tensor(); }, {"q has shape"});
   expect_forward_error([](Call& c) { c.tensors.q = Tensor({2, 5, 64}); }, {"q has shape [2, 5, 64]"});
   expect_forward_error([](Call& c) { c.tensors.q = Tensor({2, 5, 4, 16}, DType::int32); }, {"q is int32"});
-  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 3, 16}); }, {"k has 3 heads, q has 4"});
-  expect_forward_error([](Call& c) { c.tensors.k = Tensor({1, 7, 2, 16}); }, {"k has batch 1, q has 2"});
-  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 2, 8}); }, {"k has head_dim 8, q has 16"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 3, 16}); }, {"k has 3 heads and q has 4"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({1, 7, 2, 16}); }, {"k has batch 1, expected 2"});
+  expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 2, 8}); }, {"k has head_dim 8, expected 16"});
   expect_forward_error([](Call& c) { c.tensors.k = Tensor({2, 7, 2, 16}, DType::bfloat16); }, {"k is bfloat16"});
   expect_forward_error([](Call& c) { c.tensors.v = Tensor({2, 8, 2, 16}); }, {"v has shape"});
   expect_forward_error([](Call& c) { c.tensors.out = Tensor({2, 5, 4, 8}); }, {"out has shape"});
@@ -45,7 +45,7 @@ TEST(AttentionErrors, ShapesAndTypes) {
         for (Tensor* tensor : {&c.tensors.q, &c.tensors.k, &c.tensors.v, &c.tensors.out})
           *tensor = tensor->to(DType::float16);
       },
-      {"q is float16, which is for GPUs"});
+      {"q is float16, which only GPUs support"});
 }
 
 TEST(AttentionErrors, Strides) {
@@ -108,7 +108,7 @@ TEST(AttentionErrors, PackedSequences) {
   bad({0, 4}, {0, 7}, "cu_seqlens_q");
   bad({1, 5}, {0, 7}, "cu_seqlens_q");
   bad({0, 3, 2, 5}, {0, 1, 2, 7}, "cu_seqlens_q[2]");
-  bad({0, 2, 5}, {0, 7}, "cu_seqlens_q has 3 offsets, cu_seqlens_k has 2");
+  bad({0, 2, 5}, {0, 7}, "cu_seqlens_q has 3 offsets but cu_seqlens_k has 2");
   expect_forward_error(
       [](Call& c) {
         c.options.cu_seqlens_q = {0, 5}, c.options.cu_seqlens_k = {0, 7};

@@ -118,7 +118,7 @@ TEST(TrainBench, WhatTakesTooLongOrTooMuchIsLeftOut) {
   TrainPoint point = TrainBench(settings, ceilings()).measure("own", {small_config()}, 64).front();
   EXPECT_TRUE(point.left_out());
   EXPECT_GT(point.expected_seconds, 0);
-  EXPECT_NE(train_table_row(point, 1).find("left out: one step"), std::string::npos);
+  EXPECT_NE(train_table_row(point, 1).find("skipped: one step"), std::string::npos);
   EXPECT_TRUE(to_json(point, 1)["left_out"]);
   EXPECT_FALSE(to_json(point, 1).contains("seconds"));
 

@@ -139,21 +139,21 @@ TEST_F(CInterface, SaysWhatADeviceLacks) {
   alibi_kv_cache* cache = nullptr;
   ASSERT_EQ(alibi_kv_cache_create(1, 2, 4, ALIBI_FLOAT32, &cache), ALIBI_OK);
   expect_refused(alibi_attention_decode(&q, cache, &options, &out, nullptr),
-                 "options.device is 'cuda', but the cache lies on 'cpu'");
+                 "options.device is 'cuda', but the cache is on 'cpu'");
   expect_refused(alibi_kv_cache_create_on(1, 2, 4, ALIBI_BFLOAT16, 3, nullptr, &cache), "device is 3");
   expect_refused(alibi_kv_cache_create_on(1, 2, 4, ALIBI_BFLOAT16, ALIBI_DEVICE_CPU, &stream, &cache),
                  "stream is given, but device is ALIBI_DEVICE_CPU");
   alibi_kv_cache_destroy(cache);
   expect_refused(alibi_kv_cache_create(1, 2, 4, ALIBI_FLOAT16, &cache), "dtype is float16");
   if (core::device_memories().of(Device::cuda) == nullptr) {
-    expect_refused(forward(), "this build of alibi has no device 'cuda': configure it with -DALIBI_CUDA=ON");
+    expect_refused(forward(), "this build of alibi has no device 'cuda'; configure it with -DALIBI_CUDA=ON");
     expect_refused(alibi_kv_cache_create_on(1, 2, 8, ALIBI_BFLOAT16, ALIBI_DEVICE_CUDA, nullptr, &cache),
-                   "this build of alibi has no device 'cuda': configure it with -DALIBI_CUDA=ON");
+                   "this build of alibi has no device 'cuda'; configure it with -DALIBI_CUDA=ON");
   }
   options.device = ALIBI_DEVICE_CPU;
   options.stream = nullptr;
   q.dtype = k.dtype = v.dtype = out.dtype = ALIBI_FLOAT16;
-  expect_refused(forward(), "q is float16, which is for GPUs");
+  expect_refused(forward(), "q is float16, which only GPUs support");
 }
 
 TEST_F(CInterface, RunsOnADeviceInAStream) {

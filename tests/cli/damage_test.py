@@ -198,7 +198,7 @@ class DamagedCheckpoints(CliTest):
         for checkpoint in (self.run / "checkpoints").iterdir():
             flip_bit(checkpoint / "training.safetensors", 5000)
         for arguments in (("--resume", self.run), (self.text, "-o", self.run, *TINY_TRAINING)):
-            self.fails(1, "holds no whole checkpoint", "train", *arguments)
+            self.fails(1, "contains no complete checkpoint", "train", *arguments)
             self.fails(1, self.newest / "training.safetensors", "train", *arguments)
 
 

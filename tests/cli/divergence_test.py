@@ -58,7 +58,7 @@ class Divergence(CliTest):
         for _ in range(2):  # the second call draws what the first one did
             result = run(*words)
             self.assertEqual(result.returncode, 1, result.stdout)
-            self.assertRegex(result.stderr, r"\[compare\] 2 of 2 runs diverged: alibi from seed 0: \[train\] step 1: ")
+            self.assertRegex(result.stderr, r"\[compare\] 2 of 2 runs diverged, expected none: alibi from seed 0: \[train\] step 1: ")
             self.assertIn("none from seed 0", result.stderr)
             self.assertIn("the training diverged", result.stdout)
         results = json.loads((out / "results.json").read_text())

@@ -26,7 +26,7 @@ class Encoder(CliTest):
         again = self.folder / "again"
         self.succeeds("train", "--config", self.encoder / "train.json", "-o", again)
         self.assertEqual((again / "model.safetensors").read_bytes(), (self.encoder / "model.safetensors").read_bytes())
-        for command, mentions in (("generate", "needs a causal"), ("score", "needs a causal")):
+        for command, mentions in (("generate", "expected a causal"), ("score", "expected a causal")):
             self.fails(1, mentions, command, self.encoder)
         self.fails(1, "encoder", "eval", self.encoder, self.valid, "--one-pass")
         self.fails(2, "causal", "compare", self.text, "--no-causal", "--out", self.folder / "unused")
@@ -70,7 +70,7 @@ class Encoder(CliTest):
         self.assertEqual(pathlib.Path(whole["file"]).name, "valid.txt")
         piped = json.loads(self.succeeds("embed", self.model, "--pooling", "last", stdin="a line"))
         self.assertEqual((piped["text"], len(piped["embedding"])), ("a line", width))
-        self.fails(2, "seen nothing", "embed", self.model, self.valid, "--pooling", "first")
+        self.fails(2, "sees nothing", "embed", self.model, self.valid, "--pooling", "first")
         self.fails(2, "'.txt'", "embed", self.model, self.valid, "-o", self.folder / "x.txt")
 
 

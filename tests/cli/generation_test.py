@@ -227,7 +227,7 @@ class Streaming(CliTest):
         self.assertLessEqual(stream["cache_bytes"], limit)
         self.assertGreater(stream["evicted"]["keys"], 0)
         self.assertTrue(0 < stream["evicted"]["worst_share"] <= 1)
-        self.assertIn("keys were evicted, which could have had at most", shown)
+        self.assertIn("keys were evicted; in any row, their share of the attention weight was at most", shown)
         self.fails(1, "more than the tolerance", "eval", self.model, text, "--one-pass", "--memory", str(limit),
                    "--eviction-tolerance", "1e-30", "--exact")
         shown = self.succeeds("generate", self.model, "--max-tokens", "20", "--memory", "64MiB", "--json", out)
@@ -237,8 +237,8 @@ class Streaming(CliTest):
         self.assertGreater(json.loads(out.read_text())["evicted"]["keys"], 0)
 
     def test_limits_that_make_no_sense(self):
-        self.fails(2, "'12 apples' found, bytes expected", "generate", self.model, "--memory", "12 apples")
-        self.fails(2, "at least 384 are needed", "generate", self.model, "--memory", "1KiB")
+        self.fails(2, "found '12 apples', expected a number of bytes", "generate", self.model, "--memory", "12 apples")
+        self.fails(2, "expected at least 384", "generate", self.model, "--memory", "1KiB")
         self.fails(2, "add --memory or --eviction-tolerance", "generate", self.model, "--exact")
         self.fails(2, "apply to --one-pass only", "eval", self.model, self.valid, "--memory", "1GiB")
 

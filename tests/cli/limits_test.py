@@ -61,7 +61,7 @@ class LimitsTest(CliTest):
         # Each has a stack of some MiB of address space.
         result = run_within(1024 * MIB, "eval", self.model, self.valid, "--threads", 1024)
         self.assertEqual(result.returncode, 1, result.stderr)
-        self.assertRegex(result.stderr, r"^alibi: error: \[threads\] the system refused thread \d+ of 1024 ")
+        self.assertRegex(result.stderr, r"^alibi: error: \[threads\] the system refused to create thread \d+ of 1024 ")
 
 
 if __name__ == "__main__":

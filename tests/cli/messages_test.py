@@ -91,7 +91,7 @@ class CalledWrongly(CliTest):
         for words, names in options.items():
             for name in names:
                 for value in ("0", "-0", "0.0", "-0.0", "-1"):
-                    self.fails(2, f"--{name}: '{value}' found", *words, f"--{name}={value}")
+                    self.fails(2, f"--{name}: found '{value}'", *words, f"--{name}={value}")
         for value in ("-1", "x", "nan"):
             self.fails(2, "--warmup-steps", "train", self.text, "-o", out, f"--warmup-steps={value}")
             self.fails(2, "--dropout", "train", self.text, "-o", out, f"--dropout={value}")
@@ -109,7 +109,7 @@ class CalledWrongly(CliTest):
                       ("generate", self.model), ("info", self.model), ("bench", "attention")):
             result = run(*words, environment={"ALIBI_ISA": "bogus"})
             self.assertEqual((result.returncode, result.stdout), (2, ""))
-            self.assertEqual(result.stderr, "alibi: error: [isa] ALIBI_ISA=bogus, expected scalar, avx2, avx512, "
+            self.assertEqual(result.stderr, "alibi: error: [isa] ALIBI_ISA is 'bogus', expected scalar, avx2, avx512, "
                                             "avx512_bf16 or amx\n")
 
     def test_the_library_refuses(self):

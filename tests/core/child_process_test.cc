@@ -31,12 +31,12 @@ TEST(ChildProcess, SaysHowItEnded) {
     const char* expected;
   };
   const auto throw_no_memory = [] { throw std::bad_alloc(); };
-  for (const Case& each : {Case{throw_no_memory, "[test] memory ran out while it worked"},
-                           Case{[&] { std::thread(throw_no_memory).join(); }, "[test] memory ran out while it worked"},
-                           Case{[] { std::abort(); }, "[test] memory ran out while it worked"},
-                           Case{[] { ::raise(SIGKILL); }, "[test] memory ran out while it worked"},
+  for (const Case& each : {Case{throw_no_memory, "[test] out of memory while it worked"},
+                           Case{[&] { std::thread(throw_no_memory).join(); }, "[test] out of memory while it worked"},
+                           Case{[] { std::abort(); }, "[test] out of memory while it worked"},
+                           Case{[] { ::raise(SIGKILL); }, "[test] out of memory while it worked"},
                            Case{[] { throw std::system_error(EAGAIN, std::generic_category()); },
-                                "[test] the system refused a thread while it worked"},
+                                "[test] the system refused to create a thread while it worked"},
                            Case{[] { throw std::runtime_error("else"); }, "ended with exit code 5 while it worked"},
                            Case{[] { ::raise(SIGUSR1); }, "ended with signal 10 while it worked"}}) {
     ChildProcess child("test", [&](const Channel&) { each.end(); });

@@ -66,7 +66,7 @@ TEST(ReadFile, TakesRegularFilesOnly) {
 }
 
 TEST(ReadFile, WhatDoesNotTellItsSizeIsRefused) {
-  expect_error([] { read_file("/proc/self/status"); }, "more than the 0 bytes");
+  expect_error([] { read_file("/proc/self/status"); }, "more than the expected 0 bytes");
 }
 
 TEST(PathExists, TellsWhatCannotBeKnown) {
@@ -189,7 +189,7 @@ TEST(WriteFile, OpenFilesAreWrittenWhereTheyAre) {
   expect_error([&] { write_file("/dev/" + name, "closed"); }, "Bad file descriptor");
   expect_error([&] { check_output_file("/dev/" + name); }, "Bad file descriptor");
   const int reading = ::open(log.c_str(), O_RDONLY);
-  expect_error([&] { check_output_file("/dev/fd/" + std::to_string(reading)); }, "reading only");
+  expect_error([&] { check_output_file("/dev/fd/" + std::to_string(reading)); }, "only for reading");
   ::close(reading);
 }
 

@@ -54,7 +54,7 @@ TEST(Float16, IsATypeOfTensors) {
   EXPECT_EQ(half.to_floats(), (std::vector<float>{1, -0.5f, 65504, 0x1p-24f, 1, INFINITY}));
   EXPECT_EQ(half.data<float16>()[1].bits, 0xb800);
   EXPECT_EQ(half.slice(1, 1, 3).to(DType::bfloat16).to_floats()[3], INFINITY);
-  test::expect_error([&] { half.data<bfloat16>(); }, "asked for bfloat16 elements of a float16 tensor");
+  test::expect_error([&] { half.data<bfloat16>(); }, "bfloat16 elements were requested from a float16 tensor");
 }
 
 }  // namespace

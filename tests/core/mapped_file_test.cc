@@ -74,12 +74,12 @@ TEST(MappedFile, AFileThatShrinksIsAnErrorAndNoCrash) {
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(sums, std::vector<int64_t>(sums.size(), static_cast<int64_t>(kPage) * 'a'));
   for (const size_t at : {size_t{0}, kPage, pages * kPage - 1}) {
-    expect_error([&] { check_mapped(&mapped.bytes()[at]); }, "become smaller");
+    expect_error([&] { check_mapped(&mapped.bytes()[at]); }, "was truncated");
   }
   EXPECT_EQ(sum_of(neighbour.bytes()), static_cast<int64_t>(pages * kPage) * 'b');
   check_mapped(neighbour.bytes().data());
   fs::resize_file(path, pages * kPage);  // as large as before, but what was read was not in it
-  expect_error([&] { check_mapped(mapped.bytes().data()); }, "changed meanwhile");
+  expect_error([&] { check_mapped(mapped.bytes().data()); }, "the file changed or its disk");
 }
 
 TEST(MappedFile, AnEndThatIsMissedInItsLastPageIsAnErrorToo) {
@@ -88,7 +88,7 @@ TEST(MappedFile, AnEndThatIsMissedInItsLastPageIsAnErrorToo) {
   const MappedFile mapped(path);
   fs::resize_file(path, 4);
   EXPECT_EQ(sum_of(mapped.bytes().subspan(4)), 0);
-  expect_error([&] { check_mapped(mapped.bytes().data()); }, "4 bytes, 8 before");
+  expect_error([&] { check_mapped(mapped.bytes().data()); }, "4 bytes now, expected 8");
 }
 
 TEST(MappedFile, APlaceIsUsedAgain) {
@@ -99,7 +99,7 @@ TEST(MappedFile, APlaceIsUsedAgain) {
     check_mapped(mapped.bytes().data());  // nothing is left of the torn one before
     fs::resize_file(path, kPage);
     EXPECT_EQ(sum_of(mapped.bytes()), static_cast<int64_t>(kPage) * 'a');
-    expect_error([&] { check_mapped(mapped.bytes().data()); }, "become smaller");
+    expect_error([&] { check_mapped(mapped.bytes().data()); }, "was truncated");
     folder.write("file", std::string(3 * kPage, 'a'));
   }
 }

@@ -187,7 +187,7 @@ TEST(Together, AnErrorOfTheReaderIsTold) {
           return 0;
         });
       },
-      "rewritten 100 times");
+      "during each of 100 attempts");
 }
 
 }  // namespace

@@ -19,7 +19,7 @@ TEST(Device, IsRefusedWhereTheBuildLacksIt) {
     Tensor({2}, DType::float32, Device::cuda);
     FAIL();
   } catch (const Error& error) {
-    EXPECT_NE(std::string(error.what()).find("has no device 'cuda': configure it with -DALIBI_CUDA=ON"),
+    EXPECT_NE(std::string(error.what()).find("has no device 'cuda'; configure it with -DALIBI_CUDA=ON"),
               std::string::npos)
         << error.what();
   }

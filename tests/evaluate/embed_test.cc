@@ -73,7 +73,7 @@ TEST(Embed, NormalizedOnesHaveLengthOneAndTheSameDirection) {
 TEST(Embed, DecodersPoolWhatHasSeenTheText) {
   const LanguageModel model(embedding_config(true), 3);
   EXPECT_EQ(embed(model, kTexts, {.pooling = Pooling::last}).shape(), (Shape{5, 24}));
-  test::expect_error<UsageError>([&] { embed(model, kTexts, {.pooling = Pooling::first}); }, "seen nothing");
+  test::expect_error<UsageError>([&] { embed(model, kTexts, {.pooling = Pooling::first}); }, "sees nothing");
   EXPECT_EQ(embed(model, {}).shape(), (Shape{0, 24}));
   EXPECT_EQ(pooling_from("last"), Pooling::last);
   test::expect_error<UsageError>([] { pooling_from("max"); }, "mean, first, last");

@@ -61,7 +61,7 @@ TEST(StreamingErrors, SayWhatIsWrong) {
   const Tensor text = test::random_ids({50}, 1, 256);
   const std::span<const int32_t> tokens(text.data<int32_t>(), 50);
   test::expect_error([&] { evaluate_stream(streaming_model(Position::learned, 40), tokens); },
-                     "learned positions end at 40, the text has 50 tokens");
+                     "learned positions end at 40, but the text has 50 tokens");
   const LanguageModel model = streaming_model(Position::alibi);
   test::expect_error([&] { evaluate_stream(model, {}); }, "no tokens");
   LanguageModelConfig encoder = model.config();

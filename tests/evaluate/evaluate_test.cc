@@ -105,7 +105,7 @@ TEST(Evaluate, SegmentsAreScoredWithTheTextBeforeThem) {
   }
   const auto refused = [&](const std::vector<Segment>& wrong) {
     test::expect_error<UsageError>([&] { evaluate(model, tokens, {.segments = wrong}); },
-                                   "expected rising segments from");
+                                   "expected rising segments that start at");
   };
   refused({{3, 10}, {9, 12}});
   refused({{3, 3}});

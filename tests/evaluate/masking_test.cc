@@ -18,7 +18,7 @@ TEST(Masking, AsksForItsPartAndTreatsItAsBertDoes) {
     const auto [input, target] = masking(token, place);
     EXPECT_EQ(target >= 0, masking.asks(place));
     if (target < 0) {
-      ASSERT_EQ(input, token) << "what is not asked for stays";
+      ASSERT_EQ(input, token) << "a token that is not predicted must not change";
       continue;
     }
     ASSERT_EQ(target, token);

@@ -80,7 +80,7 @@ TEST(Scorer, WithALimitedContextOneTextHasNoEnd) {
 TEST(Scorer, RefusesWhatTheModelCannotDo) {
   const LanguageModel model = scoring_model(Position::learned);
   test::expect_error([&] { Scorer scorer(model, {.context_length = 65}); },
-                     "learned positions end at 64, the length is 65");
+                     "learned positions end at 64, but the length is 65");
   test::expect_error<UsageError>([&] { Scorer scorer(model, {.context_length = -1}); }, "the length is -1");
 }
 

@@ -93,7 +93,7 @@ TEST(Gguf, RefusesWhatDoesNotFit) {
   }
   refuses(good().key("nested", 9, GgufWriter::raw(uint32_t{9}) + GgufWriter::raw(uint64_t{1})), "nested is a list of");
   refuses(good().key("strange", 77, "1234"), "strange is a value of type 77");
-  refuses(good().integer("mpt.block_count", 3), "mpt.block_count is there twice");
+  refuses(good().integer("mpt.block_count", 3), "mpt.block_count occurs twice");
   refuses(good().tensor("plain", {1}, 0, "1234"), "\"plain\" is also in");
   refuses(good().tensor("odd", {31}, 8, std::string(34, '\0')), "\"odd\" has rows of 31 elements");
   refuses(good().tensor("axes", {1, 1, 1, 1, 1}, 0, "1234"), "\"axes\" has 5 axes");

@@ -87,7 +87,7 @@ TEST(Json, DamagedTextsGiveTheirPlace) {
   expect_error([] { parse_json("{\"a\": \"\xff\"}", "c.json"); }, "c.json: parse error");
   expect_error([] { parse_json("{\"a\": NaN}", "c.json"); }, "c.json: parse error");
   expect_error([] { parse_json("{\"a\": 1e999}", "c.json"); }, "c.json: ");
-  expect_error([] { parse_json(R"({"a": 1, "b": {"a": 2, "c": 3}, "a": 4})", "c.json"); }, "\"a\" stands twice");
+  expect_error([] { parse_json(R"({"a": 1, "b": {"a": 2, "c": 3}, "a": 4})", "c.json"); }, "\"a\" occurs twice");
 }
 
 TEST(Json, DeepNestingIsRefusedBeforeItHurts) {

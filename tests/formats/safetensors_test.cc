@@ -33,7 +33,7 @@ TEST(Safetensors, AFileThatShrinksIsAnError) {
       const Safetensors file(path);
       std::filesystem::resize_file(path, 4096);
       Tensor out = Tensor::empty({3000}, dtype);
-      expect_error([&] { file.load_into(name, out); }, "become smaller");
+      expect_error([&] { file.load_into(name, out); }, "was truncated");
     }
   }
 }
@@ -170,7 +170,8 @@ TEST(Safetensors, DamagedFilesGiveErrorsNotCrashes) {
 
 TEST(Safetensors, AFolderIsOneFileOrSeveralWithAnIndex) {
   const TemporaryFolder folder;
-  expect_error([&] { Safetensors{folder.path()}; }, "holds neither model.safetensors nor model.safetensors.index.json");
+  expect_error([&] { Safetensors{folder.path()}; },
+               "contains neither model.safetensors nor model.safetensors.index.json");
   expect_error([&] { Safetensors{folder / "missing.safetensors"}; }, "missing.safetensors");
   const Tensor a = random_tensor({4}, 1), b = random_tensor({5}, 2), c = random_tensor({6}, 3);
   write_safetensors(folder / "part-1.safetensors", {{"a", a}, {"b", b}});
@@ -185,9 +186,11 @@ TEST(Safetensors, AFolderIsOneFileOrSeveralWithAnIndex) {
   EXPECT_TRUE(same_bits(file.load("c"), c));
 
   write_index(R"({"a": "part-2.safetensors"})");
-  expect_error([&] { Safetensors{folder.path()}; }, "places \"a\" in \"part-2.safetensors\", which does not hold it");
+  expect_error([&] { Safetensors{folder.path()}; },
+               "places \"a\" in \"part-2.safetensors\", which does not contain it");
   write_index(R"({"a": "part-2.safetensors", "b": "part-1.safetensors", "c": "part-2.safetensors"})");
-  expect_error([&] { Safetensors{folder.path()}; }, "places \"a\" in \"part-2.safetensors\", which does not hold it");
+  expect_error([&] { Safetensors{folder.path()}; },
+               "places \"a\" in \"part-2.safetensors\", which does not contain it");
   for (const char* outside : {"../part-1.safetensors", "/etc/passwd", "", "..", "sub/part"}) {
     write_index(R"({"a": ")" + std::string(outside) + "\"}");
     expect_error([&] { Safetensors{folder.path()}; }, "expected the name of a file beside the index");

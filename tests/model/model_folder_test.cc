@@ -309,7 +309,7 @@ TEST(ModelFolder, ClaimsThatTheFileDoesNotKeepAreRefusedBeforeAnythingIsMade) {
   with_header(R"({"x":{"dtype":"F4","shape":[1048576,1048576],"data_offsets":[0,4]}})", 4);
   EXPECT_EQ(bytes_to_refuse(folder.path(), "\"x\".data_offsets spans 4 bytes, expected those of F4"), 0);
   with_header(R"({"x":{"dtype":"F5","shape":[1048576,1048576],"data_offsets":[0,4]}})", 4);
-  EXPECT_EQ(bytes_to_refuse(folder.path(), "\"x\".dtype is \"F5\", which is no type of the format"), 0);
+  EXPECT_EQ(bytes_to_refuse(folder.path(), "\"x\".dtype is \"F5\", which is not a type of the format"), 0);
   with_header(R"({"transformer.wte.weight":{"dtype":"F4","shape":[257,8192],"data_offsets":[0,1052672]}})", 1052672);
   EXPECT_EQ(bytes_to_refuse(folder.path(), "\"transformer.wte.weight\" is of type F4, expected"), 0);
 }

@@ -190,7 +190,7 @@ void main_returns_while_a_thread_computes() {
 }
 
 /// As a server would: a static object, older than the first use, computes until the process takes it down, which comes
-/// after what the library and oneDNN have asked for. Its thread must not wait for the end of the process.
+/// after the exit handlers that the library and oneDNN registered. Its thread must not wait for the end of the process.
 class ComputesToTheEnd {
  public:
   void start() {

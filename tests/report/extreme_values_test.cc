@@ -203,9 +203,10 @@ TEST(ExtremeValues, AGapHasANote) {
   EXPECT_NE(position_chart(results).gaps.find("alibi at 1 (not a finite number)"), std::string::npos);
   EXPECT_NE(report_html(results).find("Not drawn: none at 2,048 (1.00e+300); alibi at 160 (1.00e+300)."),
             std::string::npos);
-  EXPECT_NE(figure_svg(results).find("Some values are not drawn: figure.csv has them"), std::string::npos);
-  EXPECT_NE(draw_attention(results.methods[0].attention, print_theme(), true).find("some are no weights"),
-            std::string::npos);
+  EXPECT_NE(figure_svg(results).find("Some values are not drawn; figure.csv contains them"), std::string::npos);
+  EXPECT_NE(
+      draw_attention(results.methods[0].attention, print_theme(), true).find("some values are not attention weights"),
+      std::string::npos);
   EXPECT_EQ(perplexity_chart(testing::sample_results()).gaps, "");
 }
 

@@ -128,7 +128,7 @@ TEST(Figures, AMethodThatHasNotLearnedIsDashed) {
   for (const LineChart& chart :
        {perplexity_chart(results), loss_chart(results), position_chart(results), context_chart(results)}) {
     const std::string svg = draw(chart, page_theme(), false);
-    EXPECT_NE(svg.find("Dashed: a method that has not learned yet."), std::string::npos) << chart.id;
+    EXPECT_NE(svg.find("Dashed lines: methods that have not learned yet."), std::string::npos) << chart.id;
     size_t dashed = 0;
     for (const Element& element : read_markup(svg)) {
       const bool is_curve = element.name == "path" && element.attributes.at("stroke") == "var(--sinusoidal)";

@@ -121,11 +121,11 @@ TEST(ReportJson, DamagedFilesNameTheKey) {
     test::expect_error([&] { results_from_json(text, "folder/results.json"); }, why);
     test::expect_error([&] { results_from_json(text, "folder/results.json"); }, "folder/results.json");
   };
-  expect_refused("", "is cut short: it ends in line 1");
-  expect_refused("{\"train_length\": 1,\n\n", "is cut short: it ends in line 3");
-  expect_refused("{\"train_length\": 1,\n  x}", "is not JSON: line 2, column 3");
-  expect_refused("{\"train_length\": \"\xFF\"}", "is not JSON: line 1, column 19");
-  expect_refused("{\"seconds\": 1e999}", "holds a number beyond the range of a double");
+  expect_refused("", "is truncated: it ends in line 1");
+  expect_refused("{\"train_length\": 1,\n\n", "is truncated: it ends in line 3");
+  expect_refused("{\"train_length\": 1,\n  x}", "is not valid JSON: syntax error in line 2, column 3");
+  expect_refused("{\"train_length\": \"\xFF\"}", "is not valid JSON: syntax error in line 1, column 19");
+  expect_refused("{\"seconds\": 1e999}", "contains a number outside the range of a double");
   for (const char* text : {"", "{]", "{\"seconds\": 1e999}"}) {  // none of the library's own words
     const std::string message = test::message_of<Error>([&] { results_from_json(text, "f"); });
     EXPECT_EQ(message.find("json.exception"), std::string::npos) << message;

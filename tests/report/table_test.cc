@@ -57,7 +57,8 @@ TEST(ComparisonText, MarksTheBestAndGaps) {
 
 TEST(ComparisonText, BitsPerByteFollowThePerplexities) {
   const std::string table = comparison_text(testing::sample_results());
-  EXPECT_NE(table.find("Perplexity of bpe tokens of held-out text by evaluation length, and its change since the "
+  EXPECT_NE(table.find("Perplexity of bpe tokens of held-out text by evaluation length. The second number is the "
+                       "change relative to the "
                        "training length, 128."),
             std::string::npos)
       << table;

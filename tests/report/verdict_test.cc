@@ -65,12 +65,12 @@ TEST(Verdict, WhatTheSeedsDoNotTellApartIsNamedTogether) {
   const std::string text = verdict_of({{{"alibi", {6, 6, 5.0}}, {"none", {6, 6, 5.2}}, {"t5", {6, 6, 6}}},
                                        {{"alibi", {6, 6, 5.3}}, {"none", {6, 6, 5.2}}, {"t5", {6, 6, 7}}}});
   EXPECT_NE(text.find("alibi has the lowest perplexity, 5.148"), std::string::npos) << text;
-  EXPECT_NE(text.find(", but none (5.200) and t5 (6.481) may be as low: the intervals do not decide."),
+  EXPECT_NE(text.find(", but none (5.200) and t5 (6.481) may be as low, because the intervals overlap."),
             std::string::npos)
       << text;
   EXPECT_NE(text.find("alibi goes from 6.000 to 5.148 (-14.2 %), but the interval of this change"), std::string::npos)
       << text;
-  EXPECT_NE(text.find("does not decide whether it rises"), std::string::npos) << text;
+  EXPECT_NE(text.find("does not show whether it rises or falls"), std::string::npos) << text;
   EXPECT_NE(text.find("At 128, alibi has the lowest perplexity, 6.000"), std::string::npos) << text;
 }
 
@@ -96,15 +96,15 @@ TEST(Verdict, TheBestIsNamedWhoeverItIs) {
                  0),
       0u)
       << text;
-  EXPECT_NE(text.find("The numbers are of one seed (0), and their intervals are not known."), std::string::npos)
-      << text;
+  EXPECT_NE(text.find("The numbers are from one seed (0) and have no intervals."), std::string::npos) << text;
 }
 
 TEST(Verdict, StayingAtABadPerplexityIsNoSuccess) {
   const std::string text = verdict_of({{{"alibi", {330, 332, 331}}, {"rotary", {137, 150, 180}}},
                                        {{"alibi", {331, 332, 332}}, {"rotary", {138, 150, 181}}}});
   EXPECT_NE(text.find("rotary has the lowest perplexity"), std::string::npos) << text;
-  EXPECT_NE(text.find("alibi stays level, from 330.5 to 331.5 (+0.3 %), which is poor: the best begins at 137.5"),
+  EXPECT_NE(text.find("alibi stays level, from 330.5 to 331.5 (+0.3 %), which is poor: the best method has 137.5 at "
+                      "the training length"),
             std::string::npos)
       << text;
 }
@@ -124,17 +124,17 @@ TEST(Verdict, GapsAndBrokenRuns) {
                    {"t5", {NAN, NAN, NAN}},
                    {"none", {6, 60, 90000}}}}),
       "At 1024, 8 times the training length, alibi has the lowest perplexity, 5.900; the next, none, has 90,000 "
-      "(×15,254). From the training length to 1024: alibi goes from 6.000 to 5.900 (-1.7 %); learned gives no result "
-      "past 128; rotary gives no finite number; t5 gives no result at 128; none rises from 6.000 to 90,000 (×15,000). "
-      "At 128, alibi has the lowest perplexity, 6.000; the next, learned, has 6.000 (+0.0 %). The numbers are of one "
-      "seed (0), and their intervals are not known.");
+      "(×15,254). From the training length to 1024: alibi goes from 6.000 to 5.900 (-1.7 %); learned has no result "
+      "past 128; rotary gives no finite number; t5 has no result at 128; none rises from 6.000 to 90,000 (×15,000). "
+      "At 128, alibi has the lowest perplexity, 6.000; the next, learned, has 6.000 (+0.0 %). The numbers are from one "
+      "seed (0) and have no intervals.");
 }
 
 TEST(Verdict, OnlyTheTrainingLength) {
   EXPECT_EQ(
       verdict_of({{{"alibi", {5.75}}, {"rotary", {5.8}}}}),
       "At the training length, 128, alibi has the lowest perplexity, 5.750; the next, rotary, has 5.800 (+0.9 %). No "
-      "longer length was measured. The numbers are of one seed (0), and their intervals are not known.");
+      "longer length was measured. The numbers are from one seed (0) and have no intervals.");
   EXPECT_EQ(verdict_of({{{"alibi", {NAN}}}}).rfind("No perplexity was measured at the training length, 128.", 0), 0u);
   EXPECT_EQ(verdict(CompareResults{}), "No method was compared.");
 }
@@ -151,9 +151,10 @@ TEST(Verdict, MethodsThatHaveNotLearnedAreCalledSo) {
             0u)
       << text;
   EXPECT_NE(
-      text.find("sinusoidal (25.40) and t5 (13.70) have not learned yet: at the training length a table of "
-                "token pairs, counted on the training text, does about as well or better (14.00). What they do at "
-                "other lengths means nothing. Train longer, with more --train-tokens."),
+      text.find("sinusoidal (25.40) and t5 (13.70) have not learned yet: at the training length, a table of "
+                "token pairs counted on the training text predicts the held-out text about as well or better "
+                "(perplexity 14.00). Results at other lengths mean nothing until they learn. Train longer, with more "
+                "--train-tokens."),
       std::string::npos)
       << text;
   EXPECT_EQ(text.find("sinusoidal stays"), std::string::npos) << text;
@@ -167,7 +168,7 @@ TEST(Verdict, MethodsThatHaveNotLearnedAreCalledSo) {
 
 TEST(Verdict, SeedsThatAreNotAllThereAreNamed) {
   const std::string text = verdict_of({{{"alibi", {6, 6, 5.9}}, {"none", {6, 7, 9}}}, {{"alibi", {6, 6, 5.8}}}});
-  EXPECT_NE(text.find("Not all runs are done"), std::string::npos) << text;
+  EXPECT_NE(text.find("Not all runs are finished"), std::string::npos) << text;
 }
 
 TEST(Verdict, IsAlwaysNumbers) {

@@ -355,7 +355,7 @@ TEST(DataFolders, ATextThatShrinksIsAnError) {
     return ByteTokenizer().encode(text);
   };
   expect_error([&] { for_pieces(documents, shrink_and_read, [&](const Ids&, const TextPiece&) { ++taken; }); },
-               "become smaller");
+               "was truncated");
   EXPECT_GT(pieces, 4u);
   EXPECT_EQ(taken, 0u);
 }
@@ -367,7 +367,7 @@ TEST(DataFolders, TokensThatShrinkAreAnError) {
   write_token_file(path, ByteTokenizer(), [&](const AppendTokens& append) { append(ids, 1); });
   const TokenFile file = read_token_file(path);
   const auto shrink = [&](double) { fs::resize_file(path, 64); };
-  expect_error([&] { check_tokens(file, path, shrink); }, "become smaller");
+  expect_error([&] { check_tokens(file, path, shrink); }, "was truncated");
 }
 
 TEST(TrainingData, DamagedTokensAreNamedBeforeAnythingIsTrained) {
@@ -398,13 +398,13 @@ TEST(TrainingData, WhatDoesNotGoTogetherIsAUsageError) {
   const TemporaryFolder folder;
   const std::string data = (folder / "data").string(), text = folder.write("more", lines(0, 5));
   write_data_folder(data, corpus_in(folder), ByteTokenizer());
-  expect_error<UsageError>([&] { training_data({data, text}, {}); }, "cannot be joined");
+  expect_error<UsageError>([&] { training_data({data, text}, {}); }, "cannot be combined");
   expect_error<UsageError>([&] { training_data({data}, {text}); }, "leave out --valid");
-  expect_error<UsageError>([&] { training_data({data}, {}, {.kind = "words"}); }, "a tokenizer of its own (byte");
+  expect_error<UsageError>([&] { training_data({data}, {}, {.kind = "words"}); }, "its own tokenizer (byte");
   expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "letters"}); },
                            "expected byte, bpe, unigram, words");
-  expect_error<UsageError>([&] { training_data({text}, {}, {.vocab_size = 300}); }, "bytes have 257");
-  expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "bpe", .min_count = 2}); }, "least count");
+  expect_error<UsageError>([&] { training_data({text}, {}, {.vocab_size = 300}); }, "expected 257 for bytes");
+  expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "bpe", .min_count = 2}); }, "minimum word count");
   expect_error<UsageError>([&] { training_data({text}, {}, {.kind = "bpe", .like = data}); }, "choose one of them");
 }
 
@@ -429,7 +429,7 @@ TEST(Document, AFileThatChangesInBetweenIsNoticed) {
   const std::vector<Document> documents = read_documents({path});
   EXPECT_EQ(documents[0].part(5, 11).text(), lines(0, 10).substr(5, 6));
   folder.write("text", lines(0, 11));
-  expect_error([&] { encode_stream(ByteTokenizer(), documents); }, "it changed while it was in use");
+  expect_error([&] { encode_stream(ByteTokenizer(), documents); }, "the file changed while it was in use");
 }
 
 }  // namespace

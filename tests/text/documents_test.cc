@@ -101,7 +101,7 @@ TEST(Documents, BadInputsAreNamedInTheError) {
   expect_error([&] { read_documents({empty}); }, empty + ": is empty");
   const std::string binary = folder.write("binary", std::string("GIF\0", 4));
   expect_error([&] { read_documents({binary}); }, binary + ": is not text: byte 3 is NUL");
-  expect_error([&] { read_documents({folder.path().string()}); }, "holds no text files");
+  expect_error([&] { read_documents({folder.path().string()}); }, "contains no text files");
   expect_error([&] { read_documents({"/dev/null"}); }, "neither a file nor a folder");
   expect_error([&] { read_documents({binary + "/below"}); }, binary + "/below: ");
   expect_error([&] { read_documents({""}); }, "no such file or folder");

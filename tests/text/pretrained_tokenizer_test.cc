@@ -58,7 +58,7 @@ TEST(PretrainedTokenizer, TheConfigNamesTheEndOfText) {
   EXPECT_EQ(tokenizer_from_json(kSmall, R"({"eos_token": null})", "file")->end_of_text(), 5);
   EXPECT_NE(tokenizer_from_json(kSmall, R"({"eos_token": "<x>"})", "file")->fingerprint(),
             tokenizer_from_json(kSmall, "", "file")->fingerprint());
-  expect_error([] { tokenizer_from_json(kSmall, R"({"eos_token": "<y>"})", "file"); }, "'<y>', which is no token");
+  expect_error([] { tokenizer_from_json(kSmall, R"({"eos_token": "<y>"})", "file"); }, "'<y>', which is not a token");
   const auto none = tokenizer_from_json(R"({"model": {"type": "BPE", "vocab": {"a": 0}, "merges": []}})", "", "file");
   EXPECT_EQ(none->encode("aa"), (Ids{0, 0}));
   expect_error([&] { none->end_of_text(); }, "file: no token ends a text; name one as the eos_token");

@@ -105,7 +105,7 @@ TEST(WordTokenizer, DamagedVocabulariesAreRefusedWithTheLine) {
            {"the 99999999999999999999\n", "line 1"},
            {"the \n", "line 1"},
            {" 3\n", "word 1 is ''"},
-           {"the 3\nthe 2\n", "word 2, 'the', is there twice"},
+           {"the 3\nthe 2\n", "word 2, 'the', occurs twice"},
            {"</s> 3\n", "which has its own id"},
            {"<unk> 3\n", "which has its own id"},
            {"a b 3\n", "whitespace"},

@@ -1,4 +1,4 @@
-// Token files that become smaller while a model is trained on them or measured.
+// Token files that was truncated while a model is trained on them or measured.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -50,7 +50,7 @@ TEST_F(ChangedFiles, TrainingEndsWithoutAnotherCheckpoint) {
         weights = test::weights(model);
         shrink(held_out ? "valid.tokens" : "train.tokens", by_pages);
       };
-      expect_error([&] { train(model, train_tokens.tokens, options, run); }, "become smaller");
+      expect_error([&] { train(model, train_tokens.tokens, options, run); }, "was truncated");
       // Before a checkpoint the model is run on held-out text.
       EXPECT_EQ(newest_checkpoint(run.folder)->step, held_out ? 2 : 3);
       EXPECT_TRUE(held_out || test::weights(model) == weights) << "nothing was learned from zeros";
@@ -67,7 +67,7 @@ TEST_F(ChangedFiles, ARunThatBeginsWithOneIsRefused) {
     TrainRun run;
     run.folder = folder / "model";
     run.valid = valid_tokens.tokens;
-    expect_error([&] { train(model, train_tokens.tokens, test::short_run(), run); }, "become smaller");
+    expect_error([&] { train(model, train_tokens.tokens, test::short_run(), run); }, "was truncated");
     EXPECT_FALSE(fs::exists(run.folder));
   }
 }
@@ -79,7 +79,7 @@ TEST_F(ChangedFiles, EvaluationGivesNoNumber) {
     options.length = 128;
     options.batch_tokens = 1024;
     options.on_progress = [&](int64_t, int64_t) { shrink("valid.tokens", by_pages); };
-    expect_error([&] { evaluate(test::small_model(), stream.tokens, options); }, "become smaller");
+    expect_error([&] { evaluate(test::small_model(), stream.tokens, options); }, "was truncated");
   }
 }
 

@@ -85,7 +85,7 @@ TEST(Divergence, ALossWithoutAGradientIsOne) {
     parameter->value.copy_from(Tensor(parameter->value.shape()));  // all logits are 0, whatever is read
   }
   model.weights_changed();
-  test::expect_error<NotFiniteError>([&] { train(model, stream(1000), test::short_run()); }, "the gradient norm 0");
+  test::expect_error<NotFiniteError>([&] { train(model, stream(1000), test::short_run()); }, "the gradient norm is 0");
 }
 
 }  // namespace

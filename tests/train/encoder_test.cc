@@ -64,7 +64,7 @@ TEST(Encoder, ShortBlocksBeginAtThePlacesOfWholeOnes) {
   }
 }
 
-/// The loss is the mean of what is asked for, and the gradients are those of that mean.
+/// The loss is the mean over the predicted tokens, and the gradients are those of that mean.
 TEST(Encoder, GradientsAreOfTheMeanOverWhatIsMasked) {
   LanguageModelConfig config = encoder_config();
   config.transformer.block.dropout = 0;

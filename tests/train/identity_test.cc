@@ -63,7 +63,7 @@ TEST(Identity, SaysWhatDiffers) {
   older.erase("layers");
   older["unheard_of"] = 1;
   EXPECT_EQ(differences(identity, older),
-            (std::vector<std::string>{"layers is 2, was not known", "unheard_of is not set, was 1"}));
+            (std::vector<std::string>{"layers is 2, was not recorded", "unheard_of is not set, was 1"}));
 }
 
 TEST(Identity, AnOptionThatACheckpointDoesNotKnowHadItsDefault) {

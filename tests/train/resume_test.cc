@@ -276,12 +276,12 @@ TEST_F(Resume, ANewRunDoesNotOverwriteOneThatCanBeResumed) {
   const TrainOptions options = varied_run(Optimizer::adamw);
   LanguageModel model = small_model();
   go(model, options, 2, false);
-  expect_error([&] { go(model, options, INT64_MAX, false); }, "stopped after 2 updates");
+  expect_error([&] { go(model, options, INT64_MAX, false); }, "interrupted after 2 updates");
   go(model, options);
   LanguageModel other = small_model();
   TrainOptions changed = options;
   changed.seed = 9;
-  expect_error<UsageError>([&] { go(other, changed, 1, false); }, "holds a model");
+  expect_error<UsageError>([&] { go(other, changed, 1, false); }, "contains a model");
   expect_error<UsageError>([&] { check_folder_is_free(folder / "model"); }, "--overwrite");
   overwrite = true;
   EXPECT_EQ(go(other, changed, 1, false).resumed_step, 0);
@@ -340,7 +340,7 @@ TEST_F(Resume, AFlippedBitInAnyFileOfACheckpointLetsTheOlderOneBeTaken) {
     EXPECT_EQ(go(resumed, options, 5).resumed_step, 2);
     ASSERT_EQ(warnings.size(), 1u);
     EXPECT_NE(warnings[0].find((checkpoint(3) / name).string()), std::string::npos) << warnings[0];
-    EXPECT_NE(warnings[0].find("the one of update 2 is taken"), std::string::npos) << warnings[0];
+    EXPECT_NE(warnings[0].find("training resumes from update 2"), std::string::npos) << warnings[0];
     EXPECT_EQ(weights(resumed), weights(undisturbed));
     EXPECT_TRUE(newest_checkpoint(folder / "model")->damaged.empty());
   }
@@ -381,8 +381,8 @@ TEST_F(Resume, WithoutAWholeCheckpointNothingIsRemoved) {
     LanguageModel model = small_model();
     const std::string message = test::message_of([&] { go(model, options, 5, resume); });
     for (const char* part :
-         {"holds no whole checkpoint", "step-000003/training.safetensors: has the checksum",
-          "step-000002/training.safetensors: has the checksum", "To start again, remove that folder"}) {
+         {"contains no complete checkpoint", "step-000003/training.safetensors: the checksum is",
+          "step-000002/training.safetensors: the checksum is", "To start again, remove that folder"}) {
       EXPECT_NE(message.find(part), std::string::npos) << message;
     }
   }
@@ -395,7 +395,7 @@ TEST_F(Resume, TheFormatIsLookedAt) {
   edit_state(3, [](formats::Json& state) { state["format"] = 3; });
   LanguageModel model = small_model();
   // It is not damaged, so it is not left out for an older one, and stays.
-  expect_error([&] { go(model, options, 5); }, "training.json: written by a newer version of alibi: format is 3");
+  expect_error([&] { go(model, options, 5); }, "training.json: format is 3, expected at most");
   EXPECT_EQ(checkpoints(), (std::set<std::string>{"step-000002", "step-000003"}));
   // Format 1 had sizes alone.
   const fs::path path = checkpoint(3) / "training.json";
@@ -422,17 +422,17 @@ TEST_F(Resume, WrongFieldsOfTheStateAreNamed) {
       {"/format", "\"2\"", "format is \"2\", expected an integer"},
       {"/format", "0", "format is 0, expected 1 to"},
       {"/step", "\"x\"", "step is \"x\", expected an integer"},
-      {"/step", "4", "step is 4, expected that of the folder"},
+      {"/step", "4", "step is 4, expected the step in the folder's name"},
       {"/tokens", "-1", "tokens is -1, expected 1 to"},
       {"/seconds", "-1", "seconds is -1, expected 0 to"},
       {"/seconds", "null", "seconds is missing"},
       {"/finished", "0", "finished is 0, expected true or false"},
       {"/evaluations", "3", "evaluations is 3, expected a list of lists of numbers"},
       {"/evaluations", "[3]", "evaluations is an array of 1, expected a list of lists of numbers"},
-      {"/evaluations", "[[3]]", "evaluations holds [3], expected an update and its loss"},
+      {"/evaluations", "[[3]]", "evaluations contains [3], expected an update and its loss"},
       {"/evaluations", "[[\"a\", 1]]", "evaluations is an array of 1, expected a list of lists of numbers"},
-      {"/evaluations", "[[1.5, 1]]", "evaluations holds [1.5, 1], expected an update and its loss"},
-      {"/evaluations", "[[4, 1]]", "evaluations holds [4, 1], expected an update and its loss"},
+      {"/evaluations", "[[1.5, 1]]", "evaluations contains [1.5, 1], expected an update and its loss"},
+      {"/evaluations", "[[4, 1]]", "evaluations contains [4, 1], expected an update and its loss"},
       {"/run", "[]", "run is an array of 0, expected an object"},
       {"/run", "null", "run is missing"},
       {"/files", "{}", "files.config.json is missing"},
@@ -441,7 +441,8 @@ TEST_F(Resume, WrongFieldsOfTheStateAreNamed) {
       {"/files/config.json/bytes", "7", "config.json: has"},
       {"/files/config.json/xxh64", "\"\"", "files.config.json.xxh64 is \"\", expected 16 hexadecimal digits"},
       {"/files/more", R"({"bytes": 1, "xxh64": "0123456789abcdef"})", "more: No such file"},
-      {"/files/..~1x", R"({"bytes": 1, "xxh64": "0123456789abcdef"})", "files.../x: expected the name of a file"},
+      {"/files/..~1x", R"({"bytes": 1, "xxh64": "0123456789abcdef"})",
+       "files.../x is not a plain file name, expected one without a folder"},
   };
   for (const Wrong& wrong : all) {
     SCOPED_TRACE(fmt::format("{} = {}", wrong.key, wrong.value));
@@ -484,7 +485,7 @@ TEST_F(Resume, ADamagedCheckpointOfTheBestWeightsIsNotTaken) {
   content.back() ^= 1;
   folder.write(path, content);
   LanguageModel again = small_model();
-  expect_error([&] { go(again, options); }, path.string() + ": has the checksum");
+  expect_error([&] { go(again, options); }, path.string() + ": the checksum is");
 }
 
 TEST_F(Resume, OneProcessAtATime) {

@@ -1,5 +1,5 @@
-// FlashAttention-2's causal kernels with ALiBi behind C functions, so that they can be timed without its PyTorch
-// extension. Built by the script beside it against the package's own sources.
+// C functions that call FlashAttention-2's causal kernels with ALiBi, so that they can be timed without its PyTorch
+// extension. The script in this folder builds this file against the package's own sources.
 #include <cutlass/numeric_types.h>
 
 #include <cmath>
@@ -8,7 +8,7 @@
 
 namespace {
 
-/// Contiguous [batch, length, heads, head_dim] in bfloat16; lse [batch, heads, length].
+/// The tensors are contiguous [batch, length, heads, head_dim] in bfloat16; lse is [batch, heads, length].
 void describe(flash::Flash_fwd_params& p, void* q, void* k, void* v, void* out, float* lse, const float* slopes,
               int batch, int length, int heads, int head_dim) {
   const auto rounded = [](int x, int multiple) { return (x + multiple - 1) / multiple * multiple; };
@@ -44,11 +44,12 @@ int last_error() { return cudaGetLastError(); }
 
 extern "C" {
 
-/// Rows of sums that the backward pass needs: softmax_sums [batch, heads, fa2_rounded(length)] and
-/// dq_sums [splits, batch, fa2_rounded(length), heads, head_dim], float32; dq_sums zeros if deterministic.
+/// Number of rows in the float32 sums that the backward pass needs: softmax_sums [batch, heads, fa2_rounded(length)]
+/// and dq_sums [splits, batch, fa2_rounded(length), heads, head_dim]. The deterministic pass needs dq_sums filled with
+/// zeros.
 int fa2_rounded(int length) { return (length + 127) / 128 * 128; }
 
-/// slopes [heads]; all pointers are of the GPU. Gives a cudaError_t; -1 for a head_dim that it was not built for.
+/// slopes is [heads]. All pointers are GPU pointers. Returns a cudaError_t, or -1 if head_dim was not built.
 int fa2_forward(void* q, void* k, void* v, void* out, float* lse, const float* slopes, int batch, int length, int heads,
                 int head_dim, void* stream) {
   flash::Flash_fwd_params p = {};
@@ -64,7 +65,8 @@ int fa2_forward(void* q, void* k, void* v, void* out, float* lse, const float* s
   return last_error();
 }
 
-/// splits: 0 for the usual pass, whose sums come in any order; else the number of dq_sums of the deterministic one.
+/// splits is 0 for the usual pass, which adds up its sums in any order. Otherwise it is the number of dq_sums of the
+/// deterministic pass.
 int fa2_backward(void* dout, void* q, void* k, void* v, void* out, float* lse, const float* slopes, void* dq, void* dk,
                  void* dv, float* softmax_sums, float* dq_sums, int splits, int batch, int length, int heads,
                  int head_dim, void* stream) {

@@ -10,8 +10,8 @@ namespace alibi::python {
 
 namespace nb = nanobind;
 
-/// A function of Python's, or None; and Ctrl-C, which Python is asked for as often as there is something to tell. What
-/// Python raises is kept for the end of the work, and nothing is called after it.
+/// Calls a Python function, or nothing for None, and checks for Ctrl-C at each call. An exception from Python is kept
+/// until the work ends, and nothing is called after it.
 class Callbacks {
  public:
   explicit Callbacks(nb::handle function) : function_(function) {}

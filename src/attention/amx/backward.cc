@@ -73,7 +73,7 @@ class Backward {
     }
   }
 
-  /// False if packed values are not finite.
+  /// Returns false if the values in the tiles are not finite.
   bool run() {
     pack_keys();
     const auto bytes = static_cast<size_t>(task_.key_blocks * block_size_) * sizeof(float);
@@ -101,14 +101,14 @@ class Backward {
 
   uint16_t* halves(int64_t blocks) { return reinterpret_cast<uint16_t*>(workspace_.part(blocks * block_size_ / 2)); }
 
-  /// Key blocks of the span, counted from its first, that a query block visits.
+  /// Key blocks of the span that a query block visits, counted from the first key block of the span.
   Range visited_keys(int64_t head, int64_t query) const {
     const Range& all = visited_.at(task_.sequence, head, task_.query_block + query);
     const int64_t begin = all.begin - task_.key_block, end = all.end - task_.key_block;
     return {begin > 0 ? begin : 0, end < task_.key_blocks ? end : task_.key_blocks};
   }
 
-  /// Only the blocks that are visited: with skipping and windows those are few.
+  /// Copies only the blocks that are visited into tiles. With skipping and windows these are few.
   void pack_keys() {
     Range any = {task_.key_blocks, 0};
     for (int64_t g = 0; g < problem_.group(); ++g) {
@@ -172,7 +172,7 @@ class Backward {
       float* delta = minus_delta_ + b * block_rows;
       row_products(dout, queries_at(problem_.out, head, b), delta);
       for (int64_t i = 0; i < block_rows; ++i) {
-        constexpr float no_weight = 1e30f;  // rows beyond the end
+        constexpr float no_weight = 1e30f;  // makes the weights of rows beyond the end zero
         delta[i] = -delta[i] / kept_;
         log_sums_[b * block_rows + i] =
             i < rows ? lse[sequence_.query_begin + row + i] * std::numbers::log2e_v<float> : no_weight;
@@ -222,7 +222,7 @@ class Backward {
   struct Head {
     const HeadPlan& plan;
     Ramps& ramps;
-    DiagonalSums* diagonals;  ///< null if the gradient of the bias is not wanted
+    DiagonalSums* diagonals;  ///< null if the caller does not want the gradient of the bias
   };
 
   /// Key blocks [key, key + group_keys) and query blocks [query, query + group_queries) of the spans.
@@ -337,8 +337,9 @@ class Backward {
   const AttentionState& state_;
   const VisitedBlocks& visited_;
   const GradientSums& sums_;
-  std::vector<BiasGradient>& bias_;  ///< of each head of the group; empty if not wanted
-  float kept_;                       ///< the factor that dropout applies to the weights that remain
+  std::vector<BiasGradient>&
+      bias_;    ///< one for each head of the group; empty if the caller does not want the gradient of the bias
+  float kept_;  ///< the factor that dropout applies to the remaining weights
   const Sequence& sequence_;
   int64_t steps_;
   int64_t block_size_;  ///< values of a block: 32 * head_dim rounded up to 32

@@ -1,4 +1,4 @@
-// How the backward pass on AMX is divided. The keys and the queries of a sequence are cut into spans. A task computes
+// Division of the backward pass on AMX. The keys and the queries of a sequence are divided into spans. A task computes
 // one key span with one query span and adds to the gradients of both. Tasks run in waves. No two tasks of a wave use
 // the same span, so sums need neither locks nor copies, and the order of the waves determines their bits. Heads are
 // computed in parts with enough work for many threads, and the next part reuses the memory of the sums.
@@ -18,9 +18,9 @@ struct BackwardTask {
   int64_t kv_head = 0;
   int64_t key_block = 0, key_blocks = 0;             ///< the key span
   int64_t query_block = 0, query_blocks = 0;         ///< the query span, of all heads that read the key/value head
-  bool first_of_keys = false, last_of_keys = false;  ///< among the tasks of the key span
-  bool first_of_queries = false, last_of_queries = false;  ///< among those of the query span
-  int64_t work = 0;                                        ///< block pairs
+  bool first_of_keys = false, last_of_keys = false;  ///< its position among the tasks of the key span
+  bool first_of_queries = false, last_of_queries = false;  ///< its position among the tasks of the query span
+  int64_t work = 0;                                        ///< number of block pairs
 };
 
 /// Key blocks that the forward pass visited for each query block.
@@ -37,8 +37,8 @@ class VisitedBlocks {
   std::vector<Range> visited_;
 };
 
-/// Key/value heads that are computed together: numbers [begin, end), counted head by head within each sequence. Their
-/// tasks are in waves, each by decreasing work.
+/// Key/value heads that are computed together: the numbers [begin, end), counted head by head within each sequence.
+/// Their tasks are divided into waves, and sorted by decreasing work within a wave.
 struct BackwardPart {
   int64_t begin = 0, end = 0;
   std::vector<std::vector<BackwardTask>> waves;
@@ -50,7 +50,7 @@ class GradientSums {
  public:
   GradientSums(const Problem& problem, const std::vector<BackwardPart>& parts);
   void start(const BackwardPart& part);
-  /// False if every span has only one task, which has its own sums.
+  /// Returns false if every span has only one task. Each task then has its own sums.
   bool used() const { return used_; }
   float* dq(size_t sequence, int64_t head, int64_t block) const {
     const int64_t group = problem_.group();
@@ -64,7 +64,7 @@ class GradientSums {
   }
 
  private:
-  /// Blocks of one key/value head: dq of its group, dk, dv.
+  /// Number of blocks of one key/value head: dq of its group, dk, dv.
   int64_t blocks_of(int64_t number) const;
   float* memory_at(size_t sequence, int64_t kv_head, int64_t block) const {
     const int64_t number = static_cast<int64_t>(sequence) * problem_.kv_heads + kv_head;
@@ -73,15 +73,16 @@ class GradientSums {
 
   const Problem& problem_;
   int64_t block_size_;
-  std::vector<int64_t> query_blocks_, key_blocks_;  ///< of each sequence
+  std::vector<int64_t> query_blocks_, key_blocks_;  ///< for each sequence
   std::shared_ptr<void> memory_;
   bool used_ = false;
   int64_t begin_ = 0;
   std::vector<int64_t> base_;  ///< first block of each head of the part
 };
 
-/// Adds the task's part of the gradient of the bias of each head of its group to `bias`, unless that is empty. Returns
-/// false if an input has infinity or NaN, with which these products cannot be computed. Then the results are undefined.
+/// Adds the task's part of the gradient of the bias of each head of its group to `bias`, unless `bias` is empty.
+/// Returns false if an input contains infinity or NaN, which these products cannot handle. The results are then
+/// undefined.
 bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
                    const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>& bias);
 

@@ -1,5 +1,5 @@
-// From the scores of a 32 x 32 block and its dP to P^T and dS^T in the layouts of the backward pass's products, and to
-// the gradient of the bias. The bias is a function of the distance, so its gradient is dS summed along the diagonals of
+// Computes P^T and dS^T in the tile layouts of the backward pass, and the gradient of the bias, from the scores of a 32
+// x 32 block and its dP. The bias is a function of the distance, so its gradient is dS summed along the diagonals of
 // the blocks. Blocks at the same offset from the diagonal have the same 63 distances and share one set of sums, which
 // are then added to the gradient of the table or the slope.
 #pragma once
@@ -13,11 +13,11 @@
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 
-/// Which sums of a block's dS the gradient of the bias needs.
+/// The sums of a block's dS that the gradient of the bias needs.
 enum class BiasPart : uint8_t {
   none,
-  total,      ///< one sum, kept by lane: all distances have the same row of the table
-  diagonals,  ///< a sum for each distance
+  total,      ///< one sum, kept by lane: all distances use the same row of the table
+  diagonals,  ///< one sum for each distance
 };
 
 /// Sums of dS over the block pairs of a key span and a query span of one head.
@@ -35,10 +35,10 @@ class DiagonalSums {
     std::memset(memory, 0, static_cast<size_t>(floats(key_blocks, query_blocks)) * sizeof(float));
   }
 
-  /// The place of the 32 lanes of key row r. It is shifted so that equal distances are in one column.
+  /// Memory for the 32 lanes of key row r, shifted so that equal distances are in the same column.
   float* skewed_row(int64_t r) const { return skewed_ + r * sums_size + block_rows - 1 - r; }
 
-  /// Adds the block in the skewed rows.
+  /// Adds the block that was written to the skewed rows.
   void add_diagonals(int64_t key, int64_t query) {
     float* sums = at(key, query);
     for (int64_t half = 0; half < 2; ++half) {
@@ -57,14 +57,14 @@ class DiagonalSums {
     }
   }
 
-  /// Adds a block whose distances have the same row of the table, as sums of its lanes.
+  /// Adds a block whose distances all use the same row of the table, as sums of its lanes.
   void add_total(int64_t key, int64_t query, __m512 low, __m512 high) {
     float* sums = at(key, query);
     _mm512_store_ps(sums, _mm512_add_ps(_mm512_load_ps(sums), low));
     _mm512_store_ps(sums + vector_floats, _mm512_add_ps(_mm512_load_ps(sums + vector_floats), high));
   }
 
-  /// Adds the sums, times `scale`, to the gradient. `distance` is that of the first query from the first key.
+  /// Adds the sums, times `scale`, to the gradient. `distance` is the distance from the first key to the first query.
   void finish(const Problem& problem, int64_t distance, float scale, BiasGradient& gradient) const {
     for (int64_t i = 0; i < count_; ++i) {
       const int64_t first = distance + (i - (key_blocks_ - 1)) * block_rows - (block_rows - 1);
@@ -94,16 +94,16 @@ struct PairTiles {
 
 /// The numbers of a block pair that are not tiles.
 struct PairScalars {
-  float factor = 0;                    ///< of the scores
-  float base = 0;                      ///< to be added to them
+  float factor = 0;                    ///< factor of the scores
+  float base = 0;                      ///< added to the scores
   const float* log_sums = nullptr;     ///< [32], log2
   const float* minus_delta = nullptr;  ///< [32]
   BlockDropout dropout = {};
   int64_t key = 0, query = 0;  ///< block numbers within the spans
 };
 
-/// Computes P^T and dS^T from the scores and dP^T - delta. With dropout, Z is 0 or 1, the weights are Z P and
-/// dS = P (Z dP - delta). The caller applies the factor of the weights that remain to the sums.
+/// Computes P^T and dS^T from the scores and dP^T - delta. With dropout, Z is 0 or 1, the weights are Z P and dS = P (Z
+/// dP - delta). The caller multiplies the sums by the factor of the remaining weights.
 template <bool drops, BiasPart part>
 ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, const PairScalars& pair,
                                     const PairTiles& to, DiagonalSums* sums) {
@@ -156,7 +156,7 @@ ALIBI_AMX_INLINE void differentiate(const float* scores, const float* dweights, 
   if (part == BiasPart::diagonals) sums->add_diagonals(pair.key, pair.query);
 }
 
-/// The same, with template arguments chosen at run time.
+/// Calls the template above with arguments known only at run time.
 inline void differentiate(BiasPart part, const float* scores, const float* dweights, const PairScalars& pair,
                           const PairTiles& to, DiagonalSums* sums) {
   const bool drops = pair.dropout.queries != nullptr;

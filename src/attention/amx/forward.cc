@@ -22,30 +22,31 @@ ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 namespace {
 
-/// Key blocks of an item: enough that loading and storing O costs little, but few enough that P fits the first-level
+/// Key blocks per item: enough that loading and storing O costs little, and few enough that P fits the first-level
 /// cache.
 constexpr int64_t item_blocks = 8;
-/// Scores within +-this, in units of exp2, need no running maximum: sums keep 60 binary orders of magnitude both ways.
+/// Scores within +-safe_score, in units of exp2, need no running maximum: the sums still have 60 binary orders of
+/// magnitude in both directions.
 constexpr float safe_score = 64;
 
-/// A query block and its softmax so far.
+/// A query block and its softmax state.
 struct QueryState {
   int64_t row = 0, rows = 0;
-  int64_t position = 0;         ///< of the first row
-  int64_t seen = 0;             ///< number of key blocks that any row sees
+  int64_t position = 0;         ///< position of the first row
+  int64_t seen = 0;             ///< number of key blocks that at least one row sees
   int64_t left = 0, right = 0;  ///< key blocks visited so far
-  int64_t low = 0, high = 0;    ///< key blocks that are to be visited
-  bool safe = false;            ///< needs no running maximum
+  int64_t low = 0, high = 0;    ///< key blocks that must be visited
+  bool safe = false;            ///< true if no running maximum is needed
   uint16_t* queries = nullptr;  ///< `columns` tiles
   float* out = nullptr;         ///< O^T, [step][column half][row half][16][16]
-  float* sum = nullptr;         ///< [32]: of exp2(score - max)
-  float* rounded = nullptr;     ///< [32]: of the same, rounded
+  float* sum = nullptr;         ///< [32]: sum of exp2(score - max)
+  float* rounded = nullptr;     ///< [32]: the same sum of rounded weights
   float* max = nullptr;         ///< [32]: reference of the exponentials
-  float* norms = nullptr;       ///< [32]: bounds on |q|
-  float* products = nullptr;    ///< [32]: of q and the keys' centre, as scores
-  float* shares = nullptr;      ///< [32]: where |q| lies on the chord of the skip rule
-  Levels levels;                ///< of that
-  uint32_t* draws = nullptr;    ///< [32]: of dropout
+  float* norms = nullptr;       ///< [32]: upper bounds of |q|
+  float* products = nullptr;    ///< [32]: product of q and the centre of the keys, as a score
+  float* shares = nullptr;      ///< [32]: position of |q| on the chord of the skip rule
+  Levels levels;                ///< the chord's levels
+  uint32_t* draws = nullptr;    ///< [32]: dropout draws
 };
 
 class Forward {
@@ -141,7 +142,8 @@ class Forward {
     q.rows = left < block_rows ? left : block_rows;
     q.position = sequence_.query_offset + q.row;
     const Range seen = plan_.blocks_seen(q.position, q.position + q.rows - 1);
-    const int64_t own = (q.position + q.rows - 1) / block_rows;  // contains the key at the last row's position
+    const int64_t own =
+        (q.position + q.rows - 1) / block_rows;  // the block that contains the key at the last row's position
     q.seen = seen.size();
     q.low = seen.begin;
     q.high = seen.end;
@@ -174,7 +176,7 @@ class Forward {
     narrow(q, sum, least);
   }
 
-  /// Fills the draws of all query blocks, and of the keys that at least one of them visits.
+  /// Computes the dropout draws of all query blocks and of all keys that at least one query block visits.
   void fill_dropout() {
     int64_t first = key_blocks_, last = 0;
     for (int64_t i = 0; i < count_; ++i) {
@@ -247,7 +249,7 @@ class Forward {
     }
   }
 
-  /// Computes weights relative to a running maximum, which needs the scores of the whole item first.
+  /// Computes weights relative to a running maximum. This needs the scores of the whole item first.
   void visit_online(QueryState& q, const Range& item, __m512 factor, Sums& sums) {
     float bases[item_blocks];
     const Lanes before = load_lanes(q.max);
@@ -292,7 +294,7 @@ class Forward {
     }
   }
 
-  /// Removes key blocks that provably do not matter from [low, high).
+  /// Removes key blocks from [low, high) whose weight is provably negligible.
   void narrow(QueryState& q, const float* sums, const float* maxima) const {
     const SkipRows rows = {q.position, q.rows, q.norms, q.products, q.shares, q.levels, sums, maxima};
     q.low = skip_.first_block(rows, q.low, q.left);

@@ -1,6 +1,6 @@
 // The instructions that only CPUs with AMX have. Code between ALIBI_AMX_BEGIN and ALIBI_AMX_END is compiled for such
-// CPUs. The build option ALIBI_EMULATE_AMX replaces the instructions by AVX-512 code. So the kernels can be tested on
-// machines without AMX, and by sanitizers, which do not see the memory accesses of the real instructions.
+// CPUs. The build option ALIBI_EMULATE_AMX replaces the instructions by AVX-512 code, so that the kernels can be tested
+// on machines without AMX and by sanitizers, which do not see the memory accesses of the real instructions.
 #pragma once
 
 // g++ 12 warns about undefined operands in its own header (GCC bug 105593).
@@ -41,7 +41,7 @@
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 
-/// While one exists, its thread uses the tile registers, all eight of full size.
+/// While an object of this class exists, its thread may use all eight tile registers at full size.
 class TileScope {
  public:
   TileScope() {
@@ -58,7 +58,7 @@ class TileScope {
   TileScope& operator=(const TileScope&) = delete;
 };
 
-/// `stride` in bytes; 0 repeats one row.
+/// `stride` is in bytes. A stride of 0 repeats one row.
 template <int tile>
 ALIBI_AMX_INLINE void load_tile(const void* data, int64_t stride = 64) {
   asm volatile("tileloadd (%0,%1,1), %%tmm%c2" ::"r"(data), "r"(stride), "i"(tile) : "memory");
@@ -77,7 +77,7 @@ ALIBI_AMX_INLINE void multiply_tiles() {
   asm volatile("tdpbf16ps %%tmm%c2, %%tmm%c1, %%tmm%c0" ::"i"(c), "i"(a), "i"(b));
 }
 
-/// sum + a b: each lane adds the products of two neighbours.
+/// sum + a b, where each lane adds the products of two neighbouring elements.
 ALIBI_AMX_INLINE __m512 add_pair_products(__m512 sum, __m512i a, __m512i b) {
   return _mm512_dpbf16_ps(sum, (__m512bh)a, (__m512bh)b);
 }

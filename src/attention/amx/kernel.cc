@@ -1,4 +1,4 @@
-// bfloat16 attention on AMX: which problems it supports, and the division of the work into tasks.
+// bfloat16 attention on AMX: the supported problems, and the division of the work into tasks.
 #include "attention/kernel.h"
 
 #include <algorithm>
@@ -36,8 +36,8 @@ bool in_range(const Problem& problem) {
          std::all_of(biases.largest.begin(), biases.largest.end(), fine_bias);
 }
 
-/// Every query must have a key at its own position, so that no row is empty and linear biases start from 0. There must
-/// be enough queries that packing the keys costs little.
+/// Every query must have a key at its own position, so that no row is empty and linear biases start at 0. There must be
+/// enough queries to make the cost of copying the keys into tiles small.
 bool fits(const Sequence& sequence) {
   constexpr int64_t enough_queries = 32, keys_per_query = 8;
   if (sequence.queries == 0) return true;
@@ -47,13 +47,13 @@ bool fits(const Sequence& sequence) {
 
 bool amx_supports(const Problem& problem) {
   constexpr int64_t most_columns = 256;
-  constexpr int64_t most_rows = 4096;  // each task of the backward pass has sums of its own
+  constexpr int64_t most_rows = 4096;  // each task of the backward pass has its own sums
   return isa() == Isa::amx && problem.dtype == DType::bfloat16 && problem.head_dim <= most_columns &&
          problem.biases->rows <= most_rows && in_range(problem) &&
          std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }
 
-/// The most work first.
+/// Tasks sorted by decreasing work.
 std::vector<ForwardTask> forward_tasks(const Problem& problem) {
   constexpr int64_t rows = ForwardTask::blocks_together * block_rows;
   std::vector<ForwardTask> tasks;
@@ -72,7 +72,7 @@ std::vector<ForwardTask> forward_tasks(const Problem& problem) {
 
 bool amx_forward(const Problem& problem, AttentionState* state) {
   const PackedKeys keys(problem);
-  // Masked keys are multiplied by weights of 0 here, which gives 0 only if they are finite.
+  // Masked keys are multiplied by weights of 0 here. The product is 0 only if they are finite.
   if (!keys.finite()) return false;
   const BlockIndex index(problem, BlockIndex::Of::queries, block_rows);
   if (state != nullptr && skip_rule_applies(problem)) {

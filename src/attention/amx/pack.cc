@@ -9,17 +9,17 @@ ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 namespace {
 
-/// The lanes of `wide` columns from `column` that a row has.
+/// Mask of the `wide` columns from `column` on that exist in a row.
 ALIBI_AMX_INLINE uint32_t lanes(int64_t columns, int64_t column, int wide) {
   const int64_t left = columns - column;
   if (left <= 0) return 0;
   return left >= 32 ? (wide == 32 ? 0xffffffffu : 0xffffu) : _bzhi_u32(wide == 32 ? 0xffffffffu : 0xffffu, left);
 }
 
-/// True if the source fills its tiles: nothing has to be masked.
+/// Whether the source fills its tiles, so that nothing has to be masked.
 ALIBI_AMX_INLINE bool whole(const Source& source) { return source.rows == 32 && source.columns % 32 == 0; }
 
-/// 32 columns of a row; zeros beyond the source.
+/// 32 columns of a row, with zeros beyond the source.
 template <bool is_whole>
 ALIBI_AMX_INLINE __m512i load_32(const Source& source, int64_t row, int64_t column) {
   const uint16_t* at = source.data + row * source.stride + column;
@@ -28,7 +28,7 @@ ALIBI_AMX_INLINE __m512i load_32(const Source& source, int64_t row, int64_t colu
   return _mm512_maskz_loadu_epi16(lanes(source.columns, column, 32), at);
 }
 
-/// The pairs of rows (2 i, 2 i + 1) of 16 columns each: `low` from `column`, `high` from 16 further.
+/// The pairs of rows (2 i, 2 i + 1) of 16 columns each: `low` starts at `column`, `high` 16 columns later.
 template <bool is_whole>
 ALIBI_AMX_INLINE void load_pairs(const Source& source, int64_t column, __m512i* low, __m512i* high) {
   alignas(64) static constexpr uint16_t order[64] = {0,  32, 1,  33, 2,  34, 3,  35, 4,  36, 5,  37, 6,  38, 7,  39,
@@ -116,7 +116,7 @@ ALIBI_AMX_INLINE void store_16(const Target& target, int64_t row, int64_t column
   }
 }
 
-constexpr int64_t line_halves = 32;  // bfloat16 values of a cache line
+constexpr int64_t line_halves = 32;  // bfloat16 values per cache line
 
 }  // namespace
 
@@ -179,12 +179,12 @@ float row_norms(const Source& source, float* norms) {
   row_products(source, source, norms);
   __m512 most = _mm512_setzero_ps();
   for (int i = 0; i < 32; i += 16) {
-    // Rounded up: the sum errs by less than 2^-16, and squares below 2^-126 counted as zero.
+    // Rounded up: the relative error of the sum is below 2^-16, and squares below 2^-126 were flushed to zero.
     const __m512 squares = _mm512_add_ps(_mm512_loadu_ps(norms + i), _mm512_set1_ps(0x1p-110f));
     const __m512 norm = _mm512_mul_ps(_mm512_sqrt_ps(squares), _mm512_set1_ps(1 + 0x1p-15f));
     _mm512_storeu_ps(norms + i, norm);
     most = _mm512_max_ps(norm, most);
-    // max drops a NaN in its first operand: put it back, as infinity.
+    // max drops a NaN in its first operand, so a NaN is replaced by infinity here.
     most = _mm512_mask_mov_ps(most, _mm512_cmp_ps_mask(norm, norm, _CMP_UNORD_Q), _mm512_set1_ps(HUGE_VALF));
   }
   return _mm512_reduce_max_ps(most);
@@ -195,7 +195,7 @@ void row_products(const Source& a, const Source& b, float* sums) {
 }
 
 float largest(const Source& source) {
-  // Without their sign, the bits of finite values are ordered as the values are, and those of the others lie above.
+  // Without the sign bit, the bits of finite values are ordered like the values. Infinity and NaN are larger.
   __m512i most = _mm512_setzero_si512();
   for (int64_t row = 0; row < source.rows; ++row) {
     for (int64_t column = 0; column < source.columns; column += 32) {

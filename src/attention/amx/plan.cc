@@ -14,7 +14,7 @@
 namespace alibi::kernels::amx {
 namespace {
 
-/// 0 for a closed direction, in which nothing is seen.
+/// Returns 0 for a closed direction, in which no key is seen.
 float log2_slope(float slope) {
   return slope == std::numeric_limits<float>::infinity() ? 0.0f : slope * std::numbers::log2e_v<float>;
 }
@@ -57,7 +57,8 @@ PackedKeys::PackedKeys(const Problem& problem)
     core::parallel_ranges(kv_heads_ * count, 16, [&](int64_t begin, int64_t end) {
       const FlushDenormals flush;
       for (int64_t i = begin; i < end; ++i) {
-        const int64_t head = i % kv_heads_, row = i / kv_heads_ * block_rows;  // heads lie side by side in memory
+        const int64_t head = i % kv_heads_,
+                      row = i / kv_heads_ * block_rows;  // the heads of a row are adjacent in memory
         const int64_t at = index.at(at_sequence, head, row / block_rows);
         const auto source = [&](const TensorView& tensor) {
           return source_at(tensor, sequence.batch, sequence.key_begin + row, head, sequence.keys - row,

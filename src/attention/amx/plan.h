@@ -1,5 +1,5 @@
-// What the AMX kernels prepare before they start: blocks of 32 queries and 32 keys, their bias in units of exp2, and
-// the keys packed into tiles.
+// Data that the AMX kernels prepare before they start: blocks of 32 queries and 32 keys, the bias in units of exp2, and
+// the keys in the layout of the tiles.
 #pragma once
 
 #include <cstdint>
@@ -19,34 +19,34 @@ struct HeadPlan {
 
   size_t sequence = 0;
   int64_t head = 0;
-  HeadBias bias;     ///< which distances are seen
+  HeadBias bias;     ///< distances that are seen
   float factor = 0;  ///< scale * log2(e)
-  float before = 0;  ///< slopes * log2(e); 0 where the direction is closed
+  float before = 0;  ///< slopes * log2(e); 0 in a closed direction
   float after = 0;
-  float largest_bias = 0;  ///< magnitude of a table's biases; linear ones never raise a score
+  float largest_bias = 0;  ///< largest magnitude of a table's biases; linear biases never raise a score
   int64_t keys = 0;
 };
 
-/// The keys of one key/value head of one sequence, block by block.
+/// The keys of one key/value head of one sequence, by block.
 struct KeyView {
   const uint16_t* rows = nullptr;        ///< keys: `rows` tiles, [block][step]
   const uint16_t* transposed = nullptr;  ///< values: `transposed` tiles, [step][block]
-  float longest = 0;                     ///< bound on the norms of the keys
+  float longest = 0;                     ///< upper bound of the norms of the keys
 };
 
-/// All keys and values of a call in tiles, with bounds on them.
+/// All keys and values of a call in tiles, with bounds.
 class PackedKeys {
  public:
   explicit PackedKeys(const Problem& problem);
   KeyView view(size_t sequence, int64_t kv_head) const;
-  /// False if any key or value is infinite, not a number, or too large for its square.
+  /// False if any key or value is infinite, NaN, or so large that its square overflows.
   bool finite() const { return finite_; }
   float largest_value() const { return largest_value_; }
   /// Null if the skip rule does not apply.
   const WeightBounds* bounds() const { return bounds_ ? &*bounds_ : nullptr; }
 
  private:
-  int64_t block_size_;  ///< values of a packed block
+  int64_t block_size_;  ///< number of values in a block of tiles
   int64_t kv_heads_;
   KeyNorms norms_;
   std::optional<WeightBounds> bounds_;
@@ -62,7 +62,7 @@ struct ForwardTask {
   static constexpr int64_t blocks_together = 8;
   size_t sequence = 0;
   int64_t head = 0;
-  int64_t block = 0;  ///< the first
+  int64_t block = 0;  ///< the first query block
   int64_t work = 0;
 };
 

@@ -1,10 +1,10 @@
-// The bias of a 32 x 32 block as the start of its product. Tiles with bias / factor are loaded before q k' is added to
-// them, so that factor * tile is the biased score and the bias needs no arithmetic. Masked pairs have a huge negative
-// number. Of a linear bias, the tiles have only the part that changes within the block, and `base` is the rest. So the
-// tiles are small at any distance, and no precision is lost.
+// The bias of a 32 x 32 block as the initial value of its product. Tiles with bias / factor are loaded before q k' is
+// added to them, so that factor * tile is the biased score and the bias needs no arithmetic. Masked pairs get a huge
+// negative number. For a linear bias the tiles contain only the part that changes within the block, and `base` is the
+// rest. So the tiles are small at any distance, and no precision is lost.
 //
-// Bias and visibility are functions of the distance, and a block has 63 distances. Row r of a tile is a part of these
-// 63 numbers that begins one number before that of row r - 1. So tiles are loaded with a stride of minus one number.
+// Bias and visibility are functions of the distance, and a block has 63 distances. Row r of a tile is a slice of these
+// 63 numbers that begins one number earlier than row r - 1. So the tiles are loaded with a stride of minus one number.
 #pragma once
 
 #include <numbers>
@@ -19,13 +19,13 @@ struct Ramp {
   enum class Form : uint8_t {
     constant,   ///< no tiles: the bias is `base` everywhere
     tiles,      ///< [key half][query half][16][16], divided by the factor
-    diagonals,  ///< of key row r and query column c at [31 + c - r], divided by the factor
+    diagonals,  ///< the bias of key row r and query column c is at [31 + c - r], divided by the factor
   };
   Form form = Form::constant;
   const float* values = nullptr;
-  float base = 0;  ///< to be added to the scores
+  float base = 0;  ///< added to the scores
 
-  /// Into tiles 0 to 3.
+  /// Loads the bias into tiles 0 to 3.
   void load() const {
     if (form == Form::tiles) return load_block(values);
     if (form == Form::constant) return zero_block();
@@ -38,7 +38,7 @@ struct Ramp {
   }
 };
 
-/// The ramps of one head: those of keys before the queries, of keys after them, and the last special one.
+/// The ramps of one head: for keys before the queries, for keys after them, and the most recent special one.
 class Ramps {
  public:
   static constexpr int64_t floats = 3 * block_floats + 2 * block_rows;
@@ -56,11 +56,12 @@ class Ramps {
     spread(after_, block_rows);
   }
 
-  /// For a key block and the query block whose first row has the given position. Valid until the next call.
+  /// Returns the ramp for a key block and the query block whose first row is at `position`. Valid until the next call.
   Ramp at(int64_t key_block, int64_t position) {
     const int64_t key = key_block * block_rows;
-    const int64_t offset = key - position;  // of the first key from the first query
-    const int64_t least = -offset - (block_rows - 1), most = block_rows - 1 - offset;  // distances in the block
+    const int64_t offset = key - position;  // distance from the first query to the first key
+    const int64_t least = -offset - (block_rows - 1),
+                  most = block_rows - 1 - offset;  // range of distances in the block
     const bool full = key + block_rows <= plan_.keys;
     const bool whole = full && least >= plan_.bias.least && most <= plan_.bias.most;
     if (whole && constant(least, most)) return {.base = constant_bias(least)};
@@ -85,13 +86,13 @@ class Ramps {
   }
 
  private:
-  /// -before * x for x >= 0 and after * x below, with x = c - r + shift.
+  /// -before * x for x >= 0 and after * x for x < 0, with x = c - r + shift.
   struct Linear {
     float before = 0, after = 0;
     float shift = 0;
   };
 
-  /// True if distances [least, most] have one bias.
+  /// Whether all distances in [least, most] have the same bias.
   bool constant(int64_t least, int64_t most) const {
     if (plan_.bias.table != nullptr) return least >= plan_.bias.farthest || most <= -plan_.bias.farthest;
     return (least >= 0 || plan_.after == 0) && (most <= 0 || plan_.before == 0);
@@ -110,7 +111,7 @@ class Ramps {
     }
   }
 
-  /// The biases of a table at 64 distances from `first` on.
+  /// Fills in the biases of a table at 64 distances from `first` on.
   void fill_table(int64_t first) {
     const HeadBias& bias = plan_.bias;
     const __m512 unit = _mm512_set1_ps(std::numbers::log2e_v<float> / plan_.factor);
@@ -144,7 +145,7 @@ class Ramps {
     }
   }
 
-  /// Expands the diagonals to tiles. Keys from `keys` on do not exist.
+  /// Expands the diagonals to tiles. Keys from `keys` on do not exist and are masked.
   void spread(float* tiles, int64_t keys) const {
     const __m512 masked = _mm512_set1_ps(masked_value());
     for (int64_t row = 0; row < block_rows; ++row) {
@@ -155,13 +156,13 @@ class Ramps {
     }
   }
 
-  /// c - r of the diagonals [i, i + 16).
+  /// The values of c - r on the diagonals [i, i + 16).
   static __m512 diagonal_numbers(int64_t i) {
     const __m512 lane = _mm512_setr_ps(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
     return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(i - (block_rows - 1))));
   }
 
-  /// The c - r of a distance, clamped to values that occur in a block.
+  /// The value of c - r at a distance, clamped to values that occur in a block.
   static float relative(int64_t distance, int64_t offset) {
     const int64_t x = distance + offset;
     return static_cast<float>(x < -block_rows ? -block_rows : x > block_rows ? block_rows : x);
@@ -176,7 +177,7 @@ class Ramps {
   float* before_;
   float* after_;
   float* special_;
-  float* diagonals_;  ///< [64], the last of which no block has
+  float* diagonals_;  ///< [64]; no block uses the last one
 };
 
 }  // namespace alibi::kernels::amx

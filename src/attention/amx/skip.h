@@ -10,16 +10,16 @@
 ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 
-/// What the rule needs of a query block.
+/// The data of a query block that the rule needs.
 struct SkipRows {
-  int64_t position = 0;             ///< of the first row
+  int64_t position = 0;             ///< position of the first row
   int64_t rows = 0;                 ///< <= 32
-  const float* norms = nullptr;     ///< [32]: bounds on |q|
-  const float* products = nullptr;  ///< [32]: of q and the keys' centre, as scores
-  const float* shares = nullptr;    ///< [32]: where |q| lies on the chord between
-  Levels levels;                    ///< these
-  const float* sums = nullptr;      ///< [32]: of the weights so far
-  const float* maxima = nullptr;    ///< [32]: their reference
+  const float* norms = nullptr;     ///< [32]: upper bounds of |q|
+  const float* products = nullptr;  ///< [32]: product of q and the centre of the keys, as a score
+  const float* shares = nullptr;    ///< [32]: position of |q| on the chord between the levels
+  Levels levels;                    ///< the chord's levels
+  const float* sums = nullptr;      ///< [32]: sum of the weights so far
+  const float* maxima = nullptr;    ///< [32]: reference of the weights
 };
 
 class SkipRule {
@@ -35,7 +35,7 @@ class SkipRule {
 
   bool active() const { return active_; }
 
-  /// Products and shares of the queries [row, row + rows), given their norms.
+  /// Computes products and shares of the queries [row, row + rows) from their norms.
   void measure_queries(const Problem& problem, int64_t row, int64_t rows, const float* norms, float* products,
                        float* shares, Levels& levels) const {
     const Lanes zero = {_mm512_setzero_ps(), _mm512_setzero_ps()};
@@ -66,7 +66,8 @@ class SkipRule {
     }
   }
 
-  /// The first of the key blocks [low, left), before those visited, that matters; `left` if none does.
+  /// The first of the key blocks [low, left), which lie before the visited ones, that must be visited, or `left` if
+  /// there is none.
   int64_t first_block(const SkipRows& rows, int64_t low, int64_t left) const {
     if (low >= left) return low;
     const Lanes owed = owed_by(rows, keys_.norm_before[left], -plan_.before);
@@ -83,7 +84,8 @@ class SkipRule {
     return end;
   }
 
-  /// The end of the key blocks [right, high), after those visited, that matter; `right` if none does.
+  /// The end of the key blocks [right, high), which lie after the visited ones, that must be visited, or `right` if
+  /// there is none.
   int64_t last_block(const SkipRows& rows, int64_t right, int64_t high) const {
     if (high <= right) return high;
     const Lanes owed = owed_by(rows, keys_.norm_from[right], plan_.after);
@@ -102,20 +104,20 @@ class SkipRule {
  private:
   int64_t count() const { return (plan_.keys + block_rows - 1) / block_rows; }
 
-  /// For each row, the logarithm of the weight of the remaining keys over the weight that they may have, without the
-  /// terms for their number and distances. Those are of the first row and change by -slope_per_row with each row.
-  /// Rounding never makes the result too small.
+  /// For each row, the logarithm of the weight of the remaining keys divided by the weight that they may have, without
+  /// the terms for their number and distance. Those terms belong to the first row and change by -slope_per_row with
+  /// each row. Rounding never makes the result too small.
   Lanes owed_by(const SkipRows& rows, float norm, float slope_per_row) const {
     Lanes owed;
-    // Rounding of weights to bfloat16, by which visited and skipped ones may differ by log2((1 + 2^-8) / (1 - 2^-8)) =
-    // 0.0113, and rounding of sums of weights, with 256 weights in an addition.
+    // Covers two rounding errors. Rounding of weights to bfloat16 may change the ratio of visited to skipped weights by
+    // log2((1 + 2^-8) / (1 - 2^-8)) = 0.0113. Sums of weights are rounded with 256 weights per addition.
     const __m512 fixed = _mm512_set1_ps(0x1p-6f + static_cast<float>(plan_.keys) * 0x1p-31f);
     const __m512 reach = _mm512_set1_ps(std::fabs(plan_.factor) * (norm + keys_.centre_norm));
     for (int64_t half = 0; half < block_rows; half += vector_floats) {
       const __m512 max = _mm512_load_ps(rows.maxima + half), products = _mm512_load_ps(rows.products + half);
       const __m512 sum = _mm512_add_ps(log2_of(_mm512_load_ps(rows.sums + half)), _mm512_set1_ps(log_budget_));
       __m512 lanes = _mm512_sub_ps(_mm512_sub_ps(products, max), sum);
-      // Rounding of the scores, which grows with them.
+      // Covers the rounding of the scores, which grows with them.
       const __m512 rounded = _mm512_fmadd_ps(_mm512_load_ps(rows.norms + half), reach, _mm512_abs_ps(max));
       lanes = _mm512_add_ps(lanes, _mm512_fmadd_ps(rounded, _mm512_set1_ps(0x1p-12f), fixed));
       lanes = _mm512_fmadd_ps(row_numbers(half), _mm512_set1_ps(slope_per_row), lanes);
@@ -129,7 +131,7 @@ class SkipRule {
     return _mm512_add_ps(lane, _mm512_set1_ps(static_cast<float>(first)));
   }
 
-  /// True if the remaining keys, at this distance from the first row, do not weigh too much for any row.
+  /// Whether the weight of the remaining keys, at this distance from the first row, is within the limit for every row.
   static bool fits(const SkipRows& rows, const Lanes& owed, const Chord& weights, float slope, int64_t distance) {
     const float penalty = slope * static_cast<float>(distance);
     const float rounding = 0x1p-20f * (std::fabs(penalty) + std::fabs(weights.low) + weights.rise);
@@ -137,7 +139,7 @@ class SkipRule {
     const auto excess = [&](__m512 lanes, int64_t half) {
       return _mm512_add_ps(_mm512_fmadd_ps(_mm512_load_ps(rows.shares + half), rise, known), lanes);
     };
-    // False for NaN.
+    // The comparison is false for NaN.
     const __mmask16 low = _mm512_cmp_ps_mask(excess(owed.low, 0), _mm512_setzero_ps(), _CMP_LE_OQ);
     const __mmask16 high = _mm512_cmp_ps_mask(excess(owed.high, 16), _mm512_setzero_ps(), _CMP_LE_OQ);
     const auto all = [](__mmask16 found, __mmask16 wanted) { return (found & wanted) == wanted; };

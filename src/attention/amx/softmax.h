@@ -1,5 +1,5 @@
-// From the scores of a 32 x 32 block to its weights, and its dropout mask (dropout.h). A lane is a query: its maximum,
-// sum and bias are vector elements. One hash serves the two key rows in a row of a `pairs` tile.
+// Computes the weights of a 32 x 32 block and its dropout mask (dropout.h) from its scores. A lane is a query, so its
+// maximum, sum and bias are vector elements. One hash serves the two key rows in a row of a `pairs` tile.
 #pragma once
 
 #include "attention/amx/tiles.h"
@@ -10,7 +10,7 @@ namespace alibi::kernels::amx {
 
 inline constexpr int64_t block_pairs = block_rows / 2;
 
-/// The draws of a block's queries and of its pairs of keys.
+/// The dropout draws of a block's queries and of its pairs of keys.
 struct BlockDropout {
   const uint32_t* queries = nullptr;  ///< [32]
   const uint32_t* pairs = nullptr;    ///< [16]
@@ -33,7 +33,7 @@ ALIBI_AMX_INLINE __m512i dropout_bits(const uint32_t* queries, uint32_t pair) {
   return _mm512_xor_si512(x, _mm512_srli_epi32(x, 16));
 }
 
-/// Pairs of bfloat16 weights, zero where they are dropped.
+/// Pairs of bfloat16 weights. Dropped weights become zero.
 ALIBI_AMX_INLINE __m512i drop_pairs(__m512i weights, __m512i bits, uint32_t threshold) {
   const __mmask32 kept = _mm512_cmpge_epu16_mask(bits, _mm512_set1_epi16(static_cast<int16_t>(threshold)));
   return _mm512_maskz_mov_epi16(kept, weights);
@@ -45,7 +45,7 @@ ALIBI_AMX_INLINE __mmask16 kept_lanes(__m512i bits, bool second, uint32_t thresh
                                  _mm512_set1_epi32(static_cast<int>(threshold << 16)));
 }
 
-/// Two vectors, one lane for each query of a block.
+/// Two vectors with one lane for each query of a block.
 struct Lanes {
   __m512 low, high;
 };
@@ -64,20 +64,20 @@ ALIBI_AMX_INLINE void multiply_lanes(float* values, const Lanes& lanes) {
   store_lanes(values, {_mm512_mul_ps(old.low, lanes.low), _mm512_mul_ps(old.high, lanes.high)});
 }
 
-/// The lanes [first, first + 16) that `rows` rows fill.
+/// Mask of the lanes [first, first + 16) that contain one of `rows` rows.
 ALIBI_AMX_INLINE __mmask16 lane_mask(int64_t rows, int64_t first) {
   const int64_t left = rows - first;
   return static_cast<__mmask16>(left <= 0 ? 0 : left >= 16 ? 0xffff : (1 << left) - 1);
 }
 
-/// Sums of weights by lane. `exact` is for the log-sum-exp and the skip rule. `rounded` sums the weights rounded to
-/// bfloat16, by which the values are multiplied: divided by it, the weights add up to one. Dropout does not change
-/// them.
+/// Sums of weights by lane. `exact` is used for the log-sum-exp and the skip rule. `rounded` sums the weights rounded
+/// to bfloat16, which multiply the values: divided by it, the weights add up to one. Dropout does not change the sums.
 struct Sums {
   Lanes exact, rounded;
 };
 
-/// Pairs of weights rounded to bfloat16: those of an even key row below those of the next.
+/// Pairs of weights rounded to bfloat16. The weights of an even key row are in the lower halves, those of the next row
+/// in the upper halves.
 ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
   const __m512i half = _mm512_set1_epi32(0x8000);  // weights are positive, so adding half a unit and truncating rounds
   const __m512i e = _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(even), half), 16);
@@ -85,7 +85,8 @@ ALIBI_AMX_INLINE __m512i round_pairs(__m512 even, __m512 odd) {
   return _mm512_mask_blend_epi16(0xaaaaaaaau, e, o);
 }
 
-/// P^T = exp2(factor * S^T + addend) as `pairs` tiles, added to the sums. Dropped weights are zero only in the tiles.
+/// Writes P^T = exp2(factor * S^T + addend) as `pairs` tiles and adds it to the sums. Dropped weights are zero in the
+/// tiles only.
 template <bool drops>
 ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lanes& addend, const BlockDropout& dropout,
                                    uint16_t* weights, Sums& sums) {
@@ -110,7 +111,7 @@ ALIBI_AMX_INLINE void make_weights(const float* scores, __m512 factor, const Lan
   }
 }
 
-/// max = the larger of max and factor * S^T + base.
+/// max = maximum of max and factor * S^T + base.
 ALIBI_AMX_INLINE void take_maximum(const float* scores, __m512 factor, __m512 base, Lanes& max) {
   for (int64_t row = 0; row < block_rows; ++row) {
     const float* at = scores + row / 16 * 2 * tile_floats + row % 16 * 16;

@@ -18,13 +18,13 @@ ALIBI_AMX_BEGIN
 namespace alibi::kernels::amx {
 
 inline constexpr int64_t block_rows = 32;
-inline constexpr int64_t tile_halves = 512;    ///< bfloat16 values of a tile
-inline constexpr int64_t tile_floats = 256;    ///< float32 values of a tile
-inline constexpr int64_t block_floats = 1024;  ///< of a 32 x 32 block of float32
-inline constexpr int64_t block_halves = 1024;  ///< of a 32 x 32 block of bfloat16
-inline constexpr int64_t vector_floats = 16;   ///< of a register
+inline constexpr int64_t tile_halves = 512;    ///< bfloat16 values in a tile
+inline constexpr int64_t tile_floats = 256;    ///< float32 values in a tile
+inline constexpr int64_t block_floats = 1024;  ///< values in a 32 x 32 block of float32
+inline constexpr int64_t block_halves = 1024;  ///< values in a 32 x 32 block of bfloat16
+inline constexpr int64_t vector_floats = 16;   ///< float32 values in a vector register
 
-/// A float32 block in tiles 0 to 3.
+/// Loads a float32 block into tiles 0 to 3.
 ALIBI_AMX_INLINE void load_block(const float* block) {
   load_tile<0>(block);
   load_tile<1>(block + tile_floats);
@@ -55,7 +55,7 @@ ALIBI_AMX_INLINE void multiply_block(const uint16_t* a, const uint16_t* b) {
   multiply_tiles<3, 5, 7>();
 }
 
-/// The same for `count` pairs of blocks, `stride` apart on the left, and contiguous on the right.
+/// multiply_block() for `count` pairs of blocks. The left blocks are `stride` apart, the right blocks are contiguous.
 ALIBI_AMX_INLINE void multiply_blocks(const uint16_t* a, int64_t stride, const uint16_t* b, int64_t count) {
   for (int64_t i = 0; i < count; ++i) multiply_block(a + i * stride, b + i * block_halves);
 }
@@ -85,8 +85,8 @@ ALIBI_AMX_INLINE void transpose(__m512i* r) {
   }
 }
 
-/// 2^x to 3e-6 relative: a polynomial (minimax, degree 4) of the fraction, scaled by the whole part. Very negative x
-/// gives 0, NaN stays NaN.
+/// 2^x with a relative error of 3e-6: a polynomial (minimax, degree 4) of the fraction, scaled by the integer part.
+/// Very negative x gives 0, NaN stays NaN.
 ALIBI_AMX_INLINE __m512 exp2_of(__m512 x) {
   const __m512 fraction = _mm512_reduce_ps(x, 0x09);  // x - floor(x)
   __m512 p = _mm512_fmadd_ps(fraction, _mm512_set1_ps(0.0135341681f), _mm512_set1_ps(0.0520114603f));
@@ -96,7 +96,8 @@ ALIBI_AMX_INLINE __m512 exp2_of(__m512 x) {
   return _mm512_scalef_ps(p, x);
 }
 
-/// log2 of positive numbers to 1e-7 absolute near 1, else relative: atanh series of the mantissa about sqrt(2).
+/// log2 of positive numbers. The error is 1e-7, absolute near 1 and relative elsewhere. Uses the atanh series of the
+/// mantissa around sqrt(2).
 ALIBI_AMX_INLINE __m512 log2_of(__m512 x) {
   const __m512 one = _mm512_set1_ps(1.0f);
   __m512 exponent = _mm512_getexp_ps(x);

@@ -11,8 +11,8 @@
 namespace alibi::kernels::amx {
 namespace {
 
-/// Number of blocks in a span: as many as fit the second-level cache in all their layouts, but few enough that the
-/// first wave has work for many threads. It depends only on the shape, since results depend on it.
+/// Number of blocks in a span. All layouts of a span must fit the second-level cache, and the first wave must have work
+/// for many threads. It depends only on the shape, because the results depend on it.
 int64_t span_blocks(const Problem& problem) {
   constexpr int64_t most = 32, least = 4, enough_tasks = 16;
   int64_t span = std::max(least, most * 2 / std::max<int64_t>(2, steps_of(problem.head_dim)));
@@ -25,7 +25,7 @@ int64_t span_blocks(const Problem& problem) {
   return span;
 }
 
-/// The span pairs of one key/value head of one sequence, in waves.
+/// The pairs of spans of one key/value head of one sequence, in waves.
 class SpanPairs {
  public:
   SpanPairs(const Problem& problem, const VisitedBlocks& visited, size_t sequence, int64_t kv_head, int64_t span)
@@ -50,7 +50,7 @@ class SpanPairs {
 
   void add_to(std::vector<std::vector<BackwardTask>>& waves) const {
     const int64_t count = std::max(key_spans_, query_spans_);
-    // In wave w, key span k meets query span (k + w) % count.
+    // In wave w, key span k is combined with query span (k + w) % count.
     std::vector<int64_t> key_left(static_cast<size_t>(key_spans_), 0), query_left(static_cast<size_t>(query_spans_), 0);
     for (int64_t k = 0; k < key_spans_; ++k) {
       for (int64_t q = 0; q < query_spans_; ++q) {
@@ -64,7 +64,8 @@ class SpanPairs {
       for (int64_t k = 0; k < key_spans_; ++k) {
         const int64_t q = (k + w) % count;
         const auto key = static_cast<size_t>(k), query = static_cast<size_t>(q);
-        const bool unseen = w == 0 && key_all[key] == 0;  // a task must write its gradients, which are zero
+        const bool unseen =
+            w == 0 && key_all[key] == 0;  // at least one task must write the gradients of these keys, which are zero
         if (!unseen && (q >= query_spans_ || work_[at(k, q)] == 0)) continue;
         BackwardTask task;
         task.sequence = sequence_;

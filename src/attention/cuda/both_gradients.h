@@ -1,4 +1,4 @@
-// dq, dk and dv of one kernel, for up to 128 columns: see gradients.h.
+// Computes dq, dk and dv in one kernel, for up to 128 columns (see gradients.h).
 #pragma once
 
 #include "attention/cuda/gradients.h"
@@ -6,40 +6,40 @@
 
 ALIBI_LANES_BEGIN
 
-/// A block of threads sums dk and dv for 128 keys of a key/value head. It visits 64 query rows at a time, of all heads
-/// of the group in turn. Weights and ds pass through shared memory, since each of the five products needs its operands
-/// in a different distribution over the warps:
+/// A thread block sums dk and dv for 128 keys of a key/value head. It visits 64 query rows at a time, of one head of
+/// the group after the other. Weights and ds pass through shared memory, because the five products distribute their
+/// operands over the warps in different ways:
 ///
 ///   scores, dp   each warp 16 rows and 64 keys
 ///   dk, dv       each warp 16 keys and all columns
 ///   dq           each warp 16 rows and half of the columns
 ///
-/// dq of 64 rows is the sum of the parts of several blocks. They add to sums in float32 one after the other, from the
-/// last keys to the first; a counter of the rows says whose turn it is. The last block writes dq. So the order, and
-/// therefore every bit, is the same in every run. A block waits only for blocks that started earlier, because it takes
-/// its task by a ticket. Each starts with the first rows that see its keys, so causal blocks come to a tile one after
-/// the other without waiting.
+/// dq of 64 rows is the sum of parts from several thread blocks. They add their parts in float32 one after the other,
+/// from the last keys to the first. A counter for the rows determines which block is next. The last block writes dq. So
+/// the order, and therefore every bit, is the same in every run. A block takes its task by a ticket, so it only waits
+/// for blocks that started earlier. Each block starts with the first rows that see its keys, so causal blocks reach a
+/// tile one after the other without waiting.
 template <Type type, int columns>
 struct BothGradients {
   using Arguments = BackwardArguments;
 
   static constexpr int threads = 256, warps = threads / 32;
   static constexpr int rows = both_rows, keys = both_keys, blocks = keys / block_keys;
-  static constexpr int step_keys = columns <= 64 ? 64 : 32;  ///< of a block of keys at a time, for registers
+  static constexpr int step_keys = columns <= 64 ? 64 : 32;  ///< processes this many keys at a time, to save registers
   static constexpr int n = step_keys / 8;
   static constexpr int dq_columns = columns / 2;
-  static constexpr int tile = tile_rows(columns), parts = tile / rows;  ///< of the forward pass
+  static constexpr int tile = tile_rows(columns), parts = tile / rows;  ///< tile size of the forward pass
   static constexpr int blocks_at_once = 1;
   static_assert(rows / 16 * blocks == warps && keys / 16 == warps);
 
-  /// In shared memory, for registers.
+  /// Kept in shared memory to save registers.
   struct Known {
     Task task;
     SequenceRows sequence;
   };
   struct Step {
     int head, row;
-    Keys visited;  ///< blocks
+    Keys visited;  ///< in blocks
     TileRows there;
 
     static ALIBI_LANE Step at(uint32_t stage) {
@@ -57,14 +57,14 @@ struct BothGradients {
   static constexpr uint32_t ds_at = p_at + Tile<keys>::bytes(rows);
   static constexpr uint32_t terms_at = ds_at + Tile<keys>::bytes(rows);
   static constexpr uint32_t known_at = terms_at + 2 * terms_bytes;
-  static constexpr uint32_t step_at = known_at + 64;  ///< of each stage
+  static constexpr uint32_t step_at = known_at + 64;  ///< offsets within each stage
   static constexpr int shared_bytes = static_cast<int>(step_at) + 2 * sizeof(Step);
   static_assert(sizeof(Known) <= 64);
   static_assert(shared_bytes == both_shared_bytes(columns));
 
   const Arguments& a;
   Sums<columns / 8> dk[1], dv[1];
-  int to_raise = -1;  ///< the counter of the rows before, once all threads have stored their sums
+  int to_raise = -1;  ///< the counter of the previous rows, raised when all threads have stored their sums
 
   static ALIBI_LANE void run(const Arguments& a) {
     if (thread_index() == 0) {
@@ -99,7 +99,7 @@ struct BothGradients {
     while (more) {
       more = steps.advance(known().task, known().sequence);
       copies_wait<0>();
-      block_sync();  // this step's rows have arrived, and nobody still reads the previous rows or their p and ds
+      block_sync();  // now this step's rows have arrived, and no thread still reads the previous rows or their p and ds
       raise();
       if (more) copy_step(steps.head, steps.step * rows, stage ^ 1);
       copies_commit();
@@ -150,15 +150,15 @@ struct BothGradients {
     if (row + at < sequence.queries) {
       copy8(to, a.terms + first_term(a.call, sequence, head) + row + at, true);
     } else {
-      shared_store(to, RowTerms{infinity, 0});  // otherwise weights of rows beyond the end could overflow
+      shared_store(to, RowTerms{infinity, 0});  // prevents overflow of the weights of rows beyond the end
     }
   }
 
-  /// The five products of 64 rows of a head.
+  /// The five products for 64 rows of a head.
   ALIBI_LANE void take_rows(uint32_t stage) {
     make_scores(stage);
     wait_for_turn(stage);
-    block_sync();  // p, ds and the sums of the earlier blocks are complete
+    block_sync();  // now p, ds and the sums of the earlier blocks are complete
     add_products(stage);
   }
 
@@ -176,7 +176,7 @@ struct BothGradients {
   ALIBI_LANE void add_products(uint32_t stage) {
     const int thread = not_hoisted(thread_index());
     const int warp = thread / 32, lane = thread % 32, row_16 = warp % 4 * 16, half = warp / 4;
-    if (is_visited(half, stage)) {  // the warp's 16 keys lie in the half whose scores it made
+    if (is_visited(half, stage)) {  // the warp's 16 keys lie in the half whose scores it computed
       add_transposed(dv, p_at, warp, lane, dout_at + stage * stage_bytes);
       add_transposed(dk, ds_at, warp, lane, q_at + stage * stage_bytes);
     }
@@ -197,10 +197,10 @@ struct BothGradients {
     return visited.begin <= key_tile && key_tile < visited.end;
   }
 
-  /// The turn of these keys among the blocks that contribute to the rows, from the last block to the first.
+  /// The place of these keys in the order of the blocks that add to the rows, from the last block to the first.
   struct Turn {
     int number, last;
-    int counter;  ///< of the rows, and where their sums are
+    int counter;  ///< index of the rows' counter and of their sums
 
     ALIBI_LANE Turn(const Arguments& a, uint32_t stage) {
       const auto [task, sequence] = BothGradients::known();
@@ -218,7 +218,7 @@ struct BothGradients {
     if (turn.number > 0) wait_for_count(a.counters + turn.counter, turn.number);
   }
 
-  /// Adds the sums of the earlier blocks. The result of the last block is dq.
+  /// Adds the sums of the earlier blocks. The last block's result is dq.
   ALIBI_LANE void pass_on(Sums<dq_columns / 8>& dq, uint32_t stage, int thread) {
     const int lane = thread % 32, row_16 = thread / 32 % 4 * 16, half = thread / 128;
     const Turn turn(a, stage);
@@ -255,7 +255,7 @@ struct BothGradients {
     return shared_load<RowTerms>(terms_at + stage * terms_bytes + static_cast<uint32_t>(at * sizeof(RowTerms)));
   }
 
-  /// Of 16 rows and `step_keys` keys, both given by their place in the tiles.
+  /// Computes p and ds for 16 rows and `step_keys` keys, both given by their place in the tiles.
   ALIBI_LANE void make_p_and_ds(int row_16, int first, uint32_t stage) const {
     const int lane = not_hoisted(thread_index()) % 32, own = row_16 + lane / 4;
     const uint32_t below = static_cast<uint32_t>(first) * Tile<columns>::row_bytes;
@@ -279,7 +279,7 @@ struct BothGradients {
     }
   }
 
-  /// sums += w' b: w are 64 x 128 values, of which the warp's 16 columns are taken; b has 64 rows.
+  /// sums += w' b. w has 64 x 128 values, of which the warp's 16 columns are used; b has 64 rows.
   static ALIBI_LANE void add_transposed(Sums<columns / 8> (&sums)[1], uint32_t w, int warp, int lane, uint32_t b) {
     const Reader left_reader = columns_of_16<keys>(w, lane), right_reader = rows_of_16<columns>(b, 0, lane);
     ALIBI_UNROLLED
@@ -295,7 +295,7 @@ struct BothGradients {
       }
     }
   }
-  /// sums += the products over 64 keys from 16 `first` on, of half of the columns.
+  /// Adds to sums the products over 64 keys, from key 16 * first on, for half of the columns.
   static ALIBI_LANE void add_dq(Sums<dq_columns / 8>& sums, Reader ds, Reader k, int first, int half) {
     ALIBI_UNROLLED
     for (int step = first; step < first + block_keys / 16; ++step) {
@@ -311,7 +311,7 @@ struct BothGradients {
     }
   }
 
-  /// Scores of the rows `own` and the one 8 below it, and of the keys from `key` on, become weights.
+  /// Replaces the scores of the rows `own` and `own` + 8 and of the keys from `key` on by weights.
   ALIBI_LANE void make_weights(int own, int key, uint32_t stage, Sums<n>& p) const {
     const TileRows there = Step::at(stage).there;
     const int own_key = not_hoisted(thread_index()) % 4 * 2, end = key + step_keys;

@@ -1,5 +1,5 @@
-// Bounds on the weight of keys, for the skip rule (skip.h): the tables of attention/skip_weights.h, computed on the
-// device in three steps. Everything is rounded up, as there.
+// Bounds of the weight of keys for the skip rule (skip.h): the tables of attention/skip_weights.h, computed on the
+// device in three steps. All values are rounded up.
 #pragma once
 
 #include "attention/cuda/order.h"
@@ -7,10 +7,10 @@
 
 ALIBI_LANES_BEGIN
 
-/// Stands for the logarithm of 0.
+/// Represents the logarithm of 0.
 constexpr float nothing = -1e30f;
 
-/// Calls use(i, value) with the values of a row.
+/// Calls use(i, value) for each value of a row.
 template <Type type, class Use>
 ALIBI_LANE void for_values(const uint16_t* row, int count, const Use& use) {
   for (int chunk = 0; chunk < count / 8; ++chunk) {
@@ -40,7 +40,7 @@ struct RowSample {
     shared_store(array + static_cast<uint32_t>(i) * 4, value);
   }
 
-  /// Of the squares that are finite, of `count`; returns how many these are.
+  /// Finds the median of the finite ones among `count` squares. Returns the number of finite ones.
   static ALIBI_LANE int find_median(int count, bool all) {
     const int i = thread_index();
     int finite = 0, rank = 0;
@@ -58,7 +58,7 @@ struct RowSample {
     return finite;
   }
 
-  /// Writes the centre of `count` rows (attention/skip.h) and its norm. The rule holds for any.
+  /// Writes the centre of `count` rows (attention/skip.h) and its norm. The rule holds for any centre.
   static ALIBI_LANE void find_centre(const uint16_t* rows, int64_t stride, int count, int size, float* centre,
                                      float* centre_norm) {
     const int i = thread_index();
@@ -89,7 +89,7 @@ struct RowSample {
     block_sync();
     float length = 0;
     for (int j = 0; j < threads; ++j) length += at(parts_at, j);
-    // Expected squared norm of the mean if the rows have nothing in common.
+    // Expected squared norm of the mean of unrelated rows.
     const float chance = (total / number - length) / (number - 1);
     const bool clear = finite >= 2 && length > 2 * chance && length < 1e30f;
     const float left = clear ? 1 - fmaxf(chance, 0) / length : 0.0f;
@@ -102,15 +102,15 @@ struct RowSample {
   }
 };
 
-/// A block for each key/value head of each sequence: the centre of its keys, from a sample of at most 64, and the
-/// typical length of its heads' queries.
+/// One thread block for each key/value head of each sequence. Computes the centre of its keys from a sample of at most
+/// 64, and the typical length of its heads' queries.
 template <Type type>
 struct Centres {
   using Arguments = BoundsArguments;
   using Of = RowSample<type>;
   static constexpr int threads = Of::threads, blocks_at_once = 8, shared_bytes = Of::shared_bytes;
 
-  /// A sample of rows, smaller for a short sequence.
+  /// A sample of rows. It is smaller for a short sequence.
   struct Sample {
     int count, step;
     ALIBI_LANE explicit Sample(int rows) {
@@ -147,7 +147,7 @@ struct Centres {
   }
 };
 
-/// A block for each block of keys of a key/value head: a bound on the weight of its keys, for each head that reads
+/// One thread block for each block of keys of a key/value head. Bounds the weight of its keys for each head that reads
 /// them.
 template <Type type>
 struct Measure {
@@ -199,7 +199,7 @@ struct Measure {
         if (side == 1 && a.bounds.from == nullptr) break;
         KeyBound& bound = side == 0 ? a.bounds.before[of_head + task.tile + 1] : a.bounds.from[of_head + task.tile];
         const float slope = side == 0 ? slopes.before : slopes.after;
-        // Each thread adds up 8 keys for one of the 8 values of x.
+        // Each thread sums the weights of 8 keys for one of the 8 values of x.
         const int level = i % bound_levels;
         const float x = length * bound_level(level);
         float part = 0;
@@ -213,7 +213,7 @@ struct Measure {
         if (i < bound_levels) {
           float sum = 0;
           for (int j = 0; j < threads / bound_levels; ++j) sum += at(parts_at, j * bound_levels + level);
-          // Exponents down to -126, their powers and the sum; powers that underflow.
+          // Covers the errors of the exponents (down to -126), of the powers and of the sum, and powers that underflow.
           const float weights = sum * (1 + 0x1p-14f) + block_keys * 0x1p-125f;
           const float most = x * largest * (1 + 0x1p-21f), logarithm = log2f(weights);
           const float value = most + logarithm + 0x1p-20f * (most + fabsf(logarithm));
@@ -228,18 +228,19 @@ struct Measure {
   }
 };
 
-/// A block for each head of each sequence, a warp for each number of its entries. Replaces the bounds of single blocks
-/// by those of all blocks before, or from there on. Each lane sums a range of blocks, and then again with the sum of
-/// the ranges before.
+/// One thread block for each head of each sequence, one warp for each number of its entries. Replaces the bounds of
+/// single blocks by the bounds of all blocks before the block, or from the block on. Each lane sums a range of blocks,
+/// and then sums it again starting from the sum of the earlier ranges.
 struct Accumulate {
   using Arguments = BoundsArguments;
   static constexpr int numbers = bound_levels + 2;
   static constexpr int threads = 32 * numbers, blocks_at_once = 2;
   static constexpr int shared_bytes = threads * 4;
 
-  float farther;  ///< factor of a block's weights at the next block, as an exponent; negative: maxima are computed
+  float farther;  ///< log2 of the factor that the next block's distance applies to a block's weights; negative if
+                  ///< maxima are computed
 
-  /// Upper bound of the sum of both, where the first is `blocks` farther away.
+  /// Upper bound of the sum of two bounds, where the first lies `blocks` blocks farther away.
   ALIBI_LANE float combined(float before, int blocks, float own) const {
     if (farther < 0) return fmaxf(before, own);
     const float away = farther * static_cast<float>(blocks);
@@ -269,7 +270,7 @@ struct Accumulate {
     constexpr int size = sizeof(KeyBound) / sizeof(float);
     if (number >= bound_levels) farther = -1;
     const float start = farther < 0 ? 0.0f : nothing;
-    // The i-th from where nothing is; the entry before the first is that.
+    // The i-th entry, counted from the end without keys. The entry for no keys comes before the first.
     const auto entry = [&](int i) -> float& { return entries[(backwards ? blocks - 1 - i : i + 1) * size + number]; };
     if (lane == 0) entry(-1) = start;
     const int each = (blocks + 31) / 32;

@@ -1,11 +1,12 @@
-// Updates the bounds of a cache's keys for the skip rule (attention/kernel.h) when keys are added or removed.
+// Updates the skip-rule bounds of a cache's keys (attention/kernel.h) when keys are added or removed.
 #pragma once
 
 #include "attention/cuda/bounds.h"
 
 ALIBI_LANES_BEGIN
 
-/// A block for each key/value head of each batch entry: the centre of its first keys, one for each thread.
+/// One thread block for each key/value head of each batch entry. Computes the centre of the head's first keys, one key
+/// per thread.
 template <Type type>
 struct CachedCentres {
   using Arguments = CacheArguments;
@@ -19,7 +20,8 @@ struct CachedCentres {
   }
 };
 
-/// A block of threads for each block of keys with new ones, of each head: computes its leaf. A thread for each key.
+/// One thread block for each head and each block of keys that contains new ones. Computes the block's leaf with one
+/// thread per key.
 template <Type type>
 struct MeasureCached {
   using Arguments = CacheArguments;
@@ -56,14 +58,14 @@ struct MeasureCached {
   }
 };
 
-/// A block for each head: the nodes above the leaves that changed, level by level.
+/// One thread block for each head. Updates the nodes above the changed leaves, level by level.
 struct RaiseNodes {
   using Arguments = CacheArguments;
   static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = 0;
 
   static ALIBI_LANE void run(const Arguments& a) {
     const int64_t head = block_index();
-    int first = a.begin / block_keys, last = (a.end - 1) / block_keys;  // of the level below
+    int first = a.begin / block_keys, last = (a.end - 1) / block_keys;  // nodes of the level below
     for (int level = 1; level < a.tree.levels; ++level) {
       const KeyNode* const below = a.tree.level[level - 1] + head * a.tree.stride[level - 1];
       KeyNode* const nodes = a.tree.level[level] + head * a.tree.stride[level];
@@ -77,7 +79,7 @@ struct RaiseNodes {
         }
         nodes[node] = all;
       }
-      block_sync();  // the next level reads them
+      block_sync();  // the next level reads these nodes
     }
   }
 };

@@ -23,24 +23,24 @@ KeyTree tree_of(const CachedBounds& bounds, int64_t keys) {
   return tree;
 }
 
-/// How the keys of a call are split. It depends only on shapes, so that bits are always the same.
+/// How the keys of a call are split. The split depends only on shapes, so results always have the same bits.
 struct Splits {
   explicit Splits(const Problem& problem)
       : rows(problem.queries * problem.group()),
         tiles(core::ceil_div(rows, decode_rows)),
         all_tiles(problem.batch * problem.kv_heads * tiles) {
-    // Enough blocks of threads for a large GPU, although most may have nothing to do; few enough to merge.
+    // Enough thread blocks for a large GPU even if most have nothing to do, and few enough to merge quickly.
     constexpr int64_t wanted = 2048, most = 256, least_blocks = 4;
     const int64_t blocks = core::ceil_div(problem.keys, block_keys);
     blocks_of_split = std::max(least_blocks, core::ceil_div(blocks, std::clamp<int64_t>(wanted / all_tiles, 1, most)));
     splits = std::max<int64_t>(1, core::ceil_div(blocks, blocks_of_split));
   }
 
-  int64_t rows, tiles, all_tiles;  ///< rows and tiles of a key/value head; tiles of all
+  int64_t rows, tiles, all_tiles;  ///< rows and tiles of a key/value head, and tiles of all heads
   int64_t blocks_of_split = 0, splits = 0;
 };
 
-/// Number of key blocks that the tiles see; a tile sees those of all its rows.
+/// Number of key blocks that the tiles see. A tile sees the key blocks of all its rows.
 int64_t blocks_seen(const Problem& problem, const Splits& split) {
   int64_t blocks = 0;
   for (const Sequence& s : problem.sequences) {
@@ -76,7 +76,7 @@ void note_keys(const Machine& machine, const Tensor& keys, int64_t begin, const 
   void* const stream = machine.stream();
   if (begin < centre_rows && length >= centre_rows) {
     machine.check_launch("cached_centres", launches.cached_centres(arguments, heads, type, stream));
-    arguments.begin = 0;  // from this call on there is a centre
+    arguments.begin = 0;  // from this call on the centre exists
   }
   const int64_t blocks = core::ceil_div(length, block_keys) - arguments.begin / block_keys;
   machine.check_launch("measure_cached", launches.measure_cached(arguments, heads * blocks, type, stream));

@@ -1,7 +1,8 @@
-// Cached decoding: a few queries over a long cache. Its keys are split over blocks of threads. Each has up to 16 rows
-// that read the same keys (queries of all heads of a key/value head) and some blocks of keys. Other threads merge the
-// partial results in the order of the splits, so nothing is added by atomics. With the skip rule, an earlier kernel
-// (decode_near.h) visits the near keys and decides which others a tile needs. The other splits read no key.
+// Cached decoding: a few queries over a long cache. The keys are split over thread blocks. Each thread block has up to
+// 16 rows that read the same keys (queries of all heads of a key/value head) and some blocks of keys. Other thread
+// blocks merge the partial results in the order of the splits, so no atomics are needed. With the skip rule, an earlier
+// kernel (decode_near.h) visits the near keys and decides which other keys a tile needs. Splits that contain none of
+// them read nothing.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +12,7 @@
 
 ALIBI_LANES_BEGIN
 
-/// Rows [first, first + count) of a key/value head: its heads' rows, query by query.
+/// Rows [first, first + count) of a key/value head, numbered query by query over the heads that read it.
 struct DecodeTile {
   int batch, kv_head, group, first, count;
 
@@ -35,25 +36,25 @@ struct DecodeTile {
 struct alignas(16) DecodeRow {
   RowSight sight;
   float before, after;  ///< slopes
-  PartialRow found;     ///< over the keys that were visited
+  PartialRow found;     ///< result over the keys visited so far
 };
 
-/// The visit of a tile to some of its keys. Each warp computes 16 keys at a time with sums of its own, while it copies
-/// the next ones. At the end the sums of the warps are merged.
+/// Visits some of the keys of a tile. Each warp processes 16 keys at a time with its own sums while it copies the next
+/// ones. At the end the sums of the warps are merged.
 template <Type type, int columns>
 struct DecodeVisit {
   static constexpr int warps = columns <= 128 ? 4 : 2, threads = 32 * warps;
   static constexpr int slice_keys = 16;
-  static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;  // as in forward.h
+  static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;  // see forward.h
 
   static constexpr uint32_t slice_bytes = Tile<columns>::bytes(slice_keys);
-  static constexpr uint32_t warp_bytes = 4 * slice_bytes;  ///< keys and values, twice
+  static constexpr uint32_t warp_bytes = 4 * slice_bytes;  ///< two stages of keys and values
   static constexpr uint32_t q_at = 0;
   static constexpr uint32_t slices_at = Tile<columns>::bytes(decode_rows);
   static constexpr uint32_t rows_at = slices_at + warps * warp_bytes;
   static constexpr uint32_t peaks_at = rows_at + decode_rows * sizeof(DecodeRow);
   static constexpr int shared_bytes = static_cast<int>(peaks_at) + warps * decode_rows * sizeof(PartialRow);
-  /// Sums of a warp for the others: rows of floats, padded by a set of banks.
+  /// Sums of a warp for the other warps: rows of floats, padded to avoid bank conflicts.
   static constexpr int row_floats = columns + 8;
   static_assert(row_floats * decode_rows * sizeof(float) <= warp_bytes);
 
@@ -63,7 +64,7 @@ struct DecodeVisit {
   int key_count;
   Sums<slice_keys / 8> scores[1];
   Sums<columns / 8> out[1];
-  float max[2], sum[2];  ///< of the lane's two rows; sum: its own part
+  float max[2], sum[2];  ///< for the lane's two rows; sum is the lane's own part
   RowSight sight[2];
   float before[2], after[2];
 
@@ -118,7 +119,7 @@ struct DecodeVisit {
     return {all.begin < all.end ? all.begin : all.end, all.end};
   }
 
-  /// Blocks of keys.
+  /// Visits blocks of keys.
   ALIBI_LANE void visit(Keys blocks) {
     const int end = blocks.end * block_keys < key_count ? blocks.end * block_keys : key_count;
     const uint32_t own = slices_at + static_cast<uint32_t>(thread_index() / 32) * warp_bytes;
@@ -132,17 +133,17 @@ struct DecodeVisit {
       if (key + warps * slice_keys < end) copy_slice(next, key + warps * slice_keys);
       copies_commit();
       copies_wait<1>();
-      warp_sync();  // the slice has arrived for all lanes
+      warp_sync();  // now the slice has arrived for all lanes
       multiply_rows<type, columns>(scores, rows_of_16<columns>(q_at, 0), columns_of_16<columns>(stage));
       Fragment<slice_keys / 8> weights[1];
       make_weights(key, weights);
       add_product<type, columns>(out, weights, rows_of_16<columns>(stage + slice_bytes, 0));
-      warp_sync();  // all have read it
+      warp_sync();  // now all lanes have read it
       stage = next;
     }
   }
 
-  /// Merges the warps: partial results of the rows, in their slot and in shared memory.
+  /// Merges the results of the warps and writes them to the rows' slot and to shared memory.
   ALIBI_LANE void finish(int slot) {
     const int at = thread_index(), lane = at % 32, warp = at / 32;
     const uint32_t own = slices_at + static_cast<uint32_t>(warp) * warp_bytes;
@@ -183,7 +184,7 @@ struct DecodeVisit {
     }
   }
 
-  /// The slot of rows that visit nothing: their partial outputs are not read.
+  /// Fills the slot of rows that visit no keys. Their partial outputs are never read.
   static ALIBI_LANE void write_nothing(const DecodeArguments& a, const DecodeTile& tile, int slot) {
     const int row = thread_index();
     if (row < tile.count) a.partials[tile.entry(a, row) * a.slots + slot] = {-infinity, 0};
@@ -198,7 +199,7 @@ struct DecodeVisit {
     return part + lane_xor(part, 2);
   }
 
-  /// By the warp, for itself.
+  /// Each warp copies its own slice.
   ALIBI_LANE void copy_slice(uint32_t stage, int key) const {
     const int lane = thread_index() % 32;
     copy_tile<columns, slice_keys, 32>(stage, keys, a.call.k.row_stride, key, key_count, a.call.head_dim, lane);
@@ -248,8 +249,8 @@ struct DecodeVisit {
   }
 };
 
-/// A block of threads for each tile of each split. Tiles that read the same keys of a key/value head are neighbours, so
-/// that they read them at the same time.
+/// One thread block for each tile of each split. Tiles that read the same keys of a key/value head have neighbouring
+/// indices, so that they read the keys at the same time.
 template <Type type, int columns>
 struct DecodeSplits {
   using Arguments = DecodeArguments;
@@ -268,7 +269,7 @@ struct DecodeSplits {
     const DecodeTile tile(a, of_head, tile_index);
     const Keys own = {split * a.blocks_of_split, (split + 1) * a.blocks_of_split};
     const int slot = split + (a.limits != nullptr ? 1 : 0);
-    Keys first = own, second = {0, 0};  // on both sides of the near keys
+    Keys first = own, second = {0, 0};  // the keys on both sides of the near keys
     if (a.limits != nullptr) {
       const DecodeLimits limits = a.limits[of_head * a.tiles + tile_index];
       first = overlap(own, {limits.begin, limits.near_begin});
@@ -286,12 +287,13 @@ struct DecodeSplits {
   }
 };
 
-/// A block of threads for each row: out = sum over slots of 2^(max_s - max) out_s / the same sum of sum_s.
+/// One thread block for each row: out = sum over slots of 2^(max_s - max) out_s / sum over slots of 2^(max_s - max)
+/// sum_s.
 template <Type type>
 struct DecodeMerge {
   using Arguments = DecodeArguments;
   static constexpr int threads = 128, blocks_at_once = 8;
-  static constexpr int most_slots = 1 + 256;  ///< the maximum of the passes
+  static constexpr int most_slots = 1 + 256;  ///< maximum number of slots that the passes use
   static constexpr float unvisited = -1;
   static constexpr int shared_bytes = (most_slots + 3) / 4 * 16;
 
@@ -300,12 +302,13 @@ struct DecodeMerge {
     const PartialRow* const parts = a.partials + entry * a.slots;
     const float* const outs = a.partial_out + entry * a.slots * a.call.head_dim;
     const int lane = thread_index() % 32;
-    float max = -infinity, sum = 0;  // every warp finds the same
+    float max = -infinity, sum = 0;  // every warp computes the same values
     for (int s = lane; s < a.slots; s += 32) max = fmaxf(max, parts[s].max);
     for (int bits = 1; bits < 32; bits *= 2) max = fmaxf(max, lane_xor(max, bits));
     for (int s = lane; s < a.slots; s += 32) {
       const PartialRow part = parts[s];
-      // A visited slot counts even with a weight of zero, so that NaN remains NaN. Without a maximum it is the sum.
+      // A visited slot counts even if its weight is zero, so that NaN remains NaN. If the slot has no maximum, its
+      // weight is its sum.
       const float weight = part.sum == 0 ? unvisited : part.max == -infinity ? 1.0f : power_of_2(part.max - max);
       if (part.sum != 0) sum = fmaf(weight, part.sum, sum);
       if (thread_index() < 32) shared_store(static_cast<uint32_t>(s * 4), weight);

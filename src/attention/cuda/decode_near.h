@@ -15,25 +15,25 @@
 
 ALIBI_LANES_BEGIN
 
-/// The rule for one row and one side; a warp applies it together.
+/// Applies the rule to one row and one side. All lanes of a warp work together.
 struct DecodeRule {
   const DecodeArguments& a;
-  int64_t head;  ///< of the keys: batch * kv_heads + kv_head
-  int position;  ///< of the row
+  int64_t head;  ///< number of the key/value head: batch * kv_heads + kv_head
+  int position;  ///< position of the row
   int last_key;
-  float product;  ///< of the query and the centre, as a score
-  float x;        ///< a bound on |scale q|
-  float max;      ///< over the near keys
-  float budget;   ///< what may be dropped, in units of that
+  float product;  ///< product of the query and the centre, as a score
+  float x;        ///< upper bound of |scale q|
+  float max;      ///< maximum over the near keys
+  float budget;   ///< weight that may be dropped, relative to max
   float slope;
-  float all_keys;  ///< what infinitely many keys weigh, in units of the nearest
+  float all_keys;  ///< weight of infinitely many keys, relative to the nearest one
 
   ALIBI_LANE void set_slope(float in_powers_of_2) {
     slope = in_powers_of_2;
     all_keys = -1 / expm1f(-slope / log2_of_e);
   }
 
-  /// Upper bound on the weight of `keys` keys from a distance on.
+  /// Upper bound of the weight of `keys` keys from a distance on.
   ALIBI_LANE float bound(KeyNode node, int distance, int keys) const {
     const float scores = x * node.norm, number = static_cast<float>(keys);
     const float most = fminf(scores, fmaf(x, node.radius, product));
@@ -45,9 +45,9 @@ struct DecodeRule {
     return power_of_2(exponent) * weights;
   }
 
-  /// The keys of [begin, end), all on one side of the row, that it must visit. Starts at the top of the tree. Each lane
-  /// examines a node. Nodes are dropped, farthest first, while they fit the budget together. Then the children of the
-  /// first node that does not fit are examined.
+  /// Returns the keys of [begin, end), all on one side of the row, that the row must visit. Starts at the top of the
+  /// tree. Each lane examines a node. Nodes are dropped from the farthest on, as long as they fit the budget together.
+  /// Then the children of the first node that does not fit are examined.
   template <bool before>
   ALIBI_LANE Keys needed(Keys keys) const {
     const int lane = thread_index() % 32;
@@ -65,7 +65,7 @@ struct DecodeRule {
         weight = bound(a.tree.level[level][head * a.tree.stride[level] + node], static_cast<int>(distance),
                        static_cast<int>(end - begin));
       }
-      // The sums of the lanes up to each one.
+      // Prefix sums over the lanes.
       float sums = weight, total = weight;
       ALIBI_UNROLLED
       for (int bits = 1; bits < node_children; bits *= 2) {
@@ -87,13 +87,14 @@ struct DecodeRule {
   }
 };
 
-/// A block of threads for each tile.
+/// One thread block for each tile.
 template <Type type, int columns>
 struct DecodeNear {
   using Arguments = DecodeArguments;
   using Visit = DecodeVisit<type, columns>;
   static constexpr int threads = Visit::threads, blocks_at_once = 2;
-  static constexpr int near_keys = 2 * block_keys;  ///< on each side of the queries, visited before the rule is applied
+  static constexpr int near_keys =
+      2 * block_keys;  ///< keys on each side of the queries that are visited before the rule is applied
   static constexpr uint32_t needed_at = Visit::shared_bytes;
   static constexpr int shared_bytes = Visit::shared_bytes + decode_rows * sizeof(Keys);
 
@@ -109,7 +110,7 @@ struct DecodeNear {
     const Keys near = near_of(a, tile, seen);
     visit.visit(blocks_of(near));
     visit.finish(0);
-    block_sync();  // the results of the rows are complete
+    block_sync();  // now the results of the rows are complete
     for (int row = thread_index() / 32; row < tile.count; row += threads / 32) {
       const Keys own = needed(a, of_head, row, near, visit.key_count);
       if (thread_index() % 32 == 0) shared_store(needed_at + static_cast<uint32_t>(row * sizeof(Keys)), own);
@@ -126,8 +127,8 @@ struct DecodeNear {
     a.limits[block_index()] = {blocks.begin, near_blocks.begin, near_blocks.end, blocks.end};
   }
 
-  /// The keys within near_keys of the queries, or the nearest ones; they end at block boundaries or at the last key
-  /// seen.
+  /// The keys within near_keys of the queries, or the nearest ones. They end at block boundaries or at the last key
+  /// that is seen.
   static ALIBI_LANE Keys near_of(const Arguments& a, const DecodeTile& tile, Keys seen) {
     const int64_t offset = a.call.sequences[tile.batch].query_offset;
     const int64_t first = clamp(offset + tile.query(0), seen.begin, seen.end - 1);
@@ -137,7 +138,7 @@ struct DecodeNear {
     return {static_cast<int>(clamp(begin, seen.begin, seen.end)), static_cast<int>(clamp(end, seen.begin, seen.end))};
   }
 
-  /// The keys that a row must visit, together with the near ones.
+  /// The keys that a row must visit, including the near ones.
   static ALIBI_LANE Keys needed(const Arguments& a, int of_head, int at, Keys near, int keys) {
     const int lane = thread_index() % 32;
     const auto row = shared_load<DecodeRow>(Visit::row_at(at));

@@ -1,8 +1,8 @@
-// The forward pass: a block of threads has a tile of query rows of one head and visits the key blocks that they see,
+// The forward pass. A thread block has a tile of query rows of one head and visits the key blocks that they see, first
 // from the diagonal backwards and then forwards, with online softmax (Milakov & Gimelshein 2018; blocked as in
-// FlashAttention, Dao et al. 2022). After each key block the skip rule (skip.h) is applied to every row. The direction
-// ends when no row needs more keys. Each of the 4 warps has rows of its own, so that the keys and values that it reads
-// serve 16 * m rows.
+// FlashAttention, Dao et al. 2022). After each key block the skip rule (skip.h) is applied to every row. A direction
+// ends when no row needs more keys. Each of the 4 warps has its own rows, so that each key and value that it reads is
+// used for 16 * m rows.
 #pragma once
 
 #include "attention/cuda/order.h"
@@ -17,8 +17,8 @@ struct Forward {
 
   static constexpr int threads = 128;
   static constexpr int rows = tile_rows(columns);
-  static constexpr int m = rows / 64;                        ///< times 16 rows of a warp
-  static constexpr int step_keys = columns <= 64 ? 64 : 32;  ///< of a block of keys at a time, for registers
+  static constexpr int m = rows / 64;                        ///< each warp has 16 * m rows
+  static constexpr int step_keys = columns <= 64 ? 64 : 32;  ///< processes this many keys at a time, to save registers
   static constexpr int n = step_keys / 8;
   static constexpr int steps_of_block = block_keys / step_keys;
   using Rule = SkipRule<type, columns, m>;
@@ -33,16 +33,16 @@ struct Forward {
   static constexpr uint32_t known_at = sights_at + rows * sizeof(Keys);
   static constexpr int shared_bytes = static_cast<int>(known_at) + 128;
 
-  /// Factor of the weights in the product with the values: float16 has less precision below 2^-14.
+  /// Factor of the weights in the product with the values, because float16 has less precision below 2^-14.
   static constexpr float weight_unit = type == Type::float16 ? 0x1p8f : 1.0f;
 
-  /// What all threads know of the tile. It is in shared memory and read where it is needed, to save registers.
+  /// Data of the tile that all threads share. It is in shared memory and read where it is needed, to save registers.
   struct Known {
     TileRows tile;
     Task task;
-    Keys seen;     ///< blocks
-    int diagonal;  ///< of them, the one of the last row
-    int row;       ///< the tile's first, in the sequence
+    Keys seen;     ///< in blocks
+    int diagonal;  ///< the block that contains the last row's position
+    int row;       ///< first row of the tile, counted within the sequence
     int64_t bounds;
     const uint16_t *keys, *values;
   };
@@ -51,7 +51,7 @@ struct Forward {
   const Arguments& a;
   Sums<n> scores[m];
   Sums<columns / 8> out[m];
-  float max[2 * m], sum[2 * m];  ///< of each row that the lane has a part of; sum: the lane's own part of it
+  float max[2 * m], sum[2 * m];  ///< for each row that the lane has a part of; sum is the lane's own part
 
   static ALIBI_LANE void run(const Arguments& a) {
     const Task task = query_task(a.call, block_index());
@@ -80,10 +80,10 @@ struct Forward {
   ALIBI_LANE explicit Forward(const Arguments& arguments) : a(arguments) {}
 
   static ALIBI_LANE Known known() { return shared_load<Known>(known_at); }
-  /// In the tile: the lane's first.
+  /// The lane's first row within the tile.
   static ALIBI_LANE int own_row() { return thread_index() / 32 * 16 * m + thread_index() % 32 / 4; }
 
-  /// Keys and values of a step, to one of two places.
+  /// Copies the keys and values of a step to one of two stages.
   ALIBI_LANE void copy_step(int step, uint32_t stage) const {
     const int key = step * step_keys, end = known().tile.last_key + 1;
     copy_tile<columns, step_keys, threads>(k_at + stage, known().keys, a.call.k.row_stride, key, end, a.call.head_dim);
@@ -96,7 +96,7 @@ struct Forward {
     copies_commit();
     if (a.budget > 0) {
       copies_wait<1>();
-      block_sync();  // the queries have arrived
+      block_sync();  // now the queries have arrived
       Rule::measure_rows(a, known().task, q_at, skip_at);
     }
     ALIBI_UNROLLED
@@ -117,18 +117,18 @@ struct Forward {
       if (towards > 0) visited.end = last + 1;
     }
     copies_wait<0>();
-    block_sync();  // without keys, the queries arrive only here
+    block_sync();  // without key blocks, the queries arrive only here
     write(visited);
   }
 
-  /// Visits key blocks up to the one before `end`, or until the others do not matter. Returns the last one.
+  /// Visits key blocks towards `end` (exclusive) until the remaining ones are negligible. Returns the last visited one.
   ALIBI_LANE int visit(int first, int towards, int end) {
-    // A block's steps in the same direction.
+    // The steps of a block are visited in the same direction.
     const int start = towards < 0 ? steps_of_block - 1 : 0, finish = steps_of_block - 1 - start;
     int step = first * steps_of_block + start;
     const int last = (end - towards) * steps_of_block + finish;
     if (towards > 0) {  // the copies for the other direction's first step have started
-      block_sync();     // the memory of its steps is free
+      block_sync();     // now the memory of its steps is free
       copy_step(step, 0);
       copies_commit();
     }
@@ -137,7 +137,7 @@ struct Forward {
     ALIBI_NOT_UNROLLED
     for (;; step += towards, stage ^= stage_bytes) {
       copies_wait<0>();
-      // The step's keys and values have arrived, and nobody still reads the previous ones.
+      // Now the step's keys and values have arrived, and no thread still reads the previous ones.
       if (block_all(over)) return (step - towards) / steps_of_block;
       if (step != last) copy_step(step + towards, stage ^ stage_bytes);
       copies_commit();
@@ -160,7 +160,7 @@ struct Forward {
     const int end = key + step_keys;
     const bool plain = tile.is_plain(key, end);
     const float rise = tile.rise(end);
-    float base[2 * m];  // of each row's scores
+    float base[2 * m];  // for each row's scores
     if (plain) {
       const float first = rise * static_cast<float>(own_key);
       ALIBI_UNROLLED

@@ -14,7 +14,7 @@
 
 ALIBI_LANES_BEGIN
 
-/// A thread for 8 columns of up to 256: lse2 and delta of each query row.
+/// Computes lse2 and delta of each query row. One thread for 8 of up to 256 columns.
 template <Type type>
 struct RowTermsKernel {
   using Arguments = BackwardArguments;
@@ -50,7 +50,7 @@ ALIBI_LANE int64_t first_term(const Call& call, const SequenceRows& sequence, in
   return (int64_t{sequence.batch} * call.heads + head) * call.queries + sequence.query_begin;
 }
 
-/// The key blocks that the forward pass visited, of those that a tile of queries sees.
+/// The key blocks that the forward pass visited, among those that a tile of queries sees.
 ALIBI_LANE Keys visited_blocks(const BackwardArguments& a, const SequenceRows& sequence, int head, int tile,
                                Keys blocks) {
   if (a.first_block == nullptr) return blocks;
@@ -61,7 +61,7 @@ ALIBI_LANE Keys visited_blocks(const BackwardArguments& a, const SequenceRows& s
   return {begin, last < begin ? begin : last > blocks.end ? blocks.end : last};
 }
 
-/// A block for each head of each sequence: which tiles may visit a block of keys.
+/// One thread block for each head of each sequence. Finds the tiles that may visit a block of keys.
 struct FindVisitingTiles {
   using Arguments = BackwardArguments;
   static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = threads * sizeof(VisitingTiles);
@@ -92,7 +92,7 @@ struct FindVisitingTiles {
     a.visiting[block_index()] = own.first > own.last ? VisitingTiles{0, -1} : own;
   }
 
-  /// For the kernel of all gradients: clears the counters of the tile, and dq of rows to which no block contributes.
+  /// For the combined gradient kernel: clears the counters of the tile, and dq of rows to which no block contributes.
   static ALIBI_LANE void begin_tile(const Arguments& a, const Place& place, const SequenceRows& sequence, int head,
                                     int tile, int tiles) {
     const int rows = a.call.tile_rows, parts = rows / both_rows;

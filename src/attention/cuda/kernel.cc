@@ -1,4 +1,4 @@
-// The kernels on NVIDIA GPUs as a Kernel and a CacheKernel.
+// Registers the kernels for NVIDIA GPUs as a Kernel and a CacheKernel.
 #include "attention/kernel.h"
 
 #include <string>
@@ -32,7 +32,7 @@ class Gpu : public cuda::Machine {
 };
 
 const cuda::Machine& gpu() {
-  static const auto* const one = new Gpu;  // never destroyed: it may be used while the program ends
+  static const auto* const one = new Gpu;  // never destroyed, because it may be used while the program exits
   return *one;
 }
 

@@ -1,4 +1,4 @@
-// dk and dv: see gradients.h.
+// Computes dk and dv (see gradients.h).
 #pragma once
 
 #include "attention/cuda/gradients.h"
@@ -6,9 +6,10 @@
 
 ALIBI_LANES_BEGIN
 
-/// Computes dk and dv. A block of threads has a block of keys of a key/value head, each warp 16 of them. It visits
-/// query rows in steps, of all heads of the group in turn. Scores are computed transposed, so that weights have the
-/// layout that the products with dout and q need. Of 256 columns it computes one half, to save registers.
+/// A thread block has a block of keys of a key/value head, and each warp has 16 of these keys. It visits query rows in
+/// steps, of one head of the group after the other. Scores are computed transposed, so that weights have the layout
+/// that the products with dout and q need. With 256 columns a thread block computes one half of them, to save
+/// registers.
 template <Type type, int columns>
 struct KeyGradients {
   using Arguments = BackwardArguments;
@@ -52,7 +53,7 @@ struct KeyGradients {
         if (row + at < sequence.queries) {
           copy8(to, a.terms + first_term(a.call, sequence, head) + row + at, true);
         } else {
-          shared_store(to, RowTerms{infinity, 0});  // otherwise weights of rows beyond the end could overflow
+          shared_store(to, RowTerms{infinity, 0});  // prevents overflow of the weights of rows beyond the end
         }
       }
     };
@@ -70,7 +71,7 @@ struct KeyGradients {
       more = steps.advance(task, sequence);
       const int next_head = steps.head, next_row = steps.step * step_rows;
       copies_wait<0>();
-      block_sync();  // this step's rows have arrived, and nobody still reads the previous ones
+      block_sync();  // now this step's rows have arrived, and no thread still reads the previous ones
       if (more) copy_step(next_head, next_row, stage ^ 1);
       copies_commit();
       const uint32_t q = q_at + stage * step_bytes, dout = dout_at + stage * step_bytes;

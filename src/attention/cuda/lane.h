@@ -1,10 +1,9 @@
-// Operations of the lanes of a warp and of the threads of a block. On a GPU they are instructions (compute
-// capability 8.0 and later), and elsewhere they are emulated (lane_emulated.h), so that the same kernel source runs on
-// both.
+// Operations of the lanes of a warp and of the threads of a block. On a GPU they are instructions (compute capability
+// 8.0 and later). Elsewhere they are emulated (lane_emulated.h), so that the same kernel source runs on both.
 //
-// Addresses in shared memory are bytes from its beginning. A fragment has the elements that PTX's m16n8k16 assigns to a
-// lane: of the 16 x 8 sums, d[0..1] of row lane / 4 and d[2..3] of the row 8 below it, in columns 2 (lane % 4) and the
-// next.
+// Addresses in shared memory are byte offsets from its beginning. A fragment has the elements that PTX's m16n8k16
+// assigns to a lane: of the 16 x 8 sums, d[0..1] belong to row lane / 4 and d[2..3] to the row 8 below it, in columns 2
+// (lane % 4) and 2 (lane % 4) + 1.
 #pragma once
 
 #include <cstdint>
@@ -19,7 +18,7 @@
 #define ALIBI_LANE __device__ __forceinline__
 #define ALIBI_UNROLLED _Pragma("unroll")
 #define ALIBI_NOT_UNROLLED _Pragma("unroll 1")
-// The emulated kernels and the real ones are different functions of one program.
+// The emulated kernels and the real ones need different names, because a program may contain both.
 #define ALIBI_LANES_BEGIN          \
   namespace alibi::kernels::cuda { \
   inline namespace on_device {
@@ -37,20 +36,21 @@ extern __shared__ __align__(1024) unsigned char shared_memory[];
 ALIBI_LANE int thread_index() { return static_cast<int>(threadIdx.x); }
 ALIBI_LANE int block_index() { return static_cast<int>(blockIdx.x); }
 
-/// Returns x. The compiler computes what depends on the result here, and does not keep it in registers across a loop.
+/// Returns x. The compiler recomputes values that depend on the result here instead of keeping them in registers across
+/// a loop.
 ALIBI_LANE int not_hoisted(int x) {
   asm volatile("" : "+r"(x));
   return x;
 }
 
 ALIBI_LANE void block_sync() { __syncthreads(); }
-/// A block_sync() that returns whether `yes` was true in all threads.
+/// A block_sync() that returns whether `yes` is true in all threads.
 ALIBI_LANE bool block_all(bool yes) { return __syncthreads_and(yes) != 0; }
 ALIBI_LANE void warp_sync() { __syncwarp(); }
 /// One bit for each lane.
 ALIBI_LANE uint32_t warp_votes(bool yes) { return __ballot_sync(~0u, yes); }
 ALIBI_LANE int lowest_bit(uint32_t bits) { return __ffs(static_cast<int>(bits)) - 1; }
-/// The value of the lane whose number is this lane's XOR `bits`.
+/// The value in the lane whose number is this lane's number XOR `bits`.
 ALIBI_LANE float lane_xor(float value, int bits) { return __shfl_xor_sync(~0u, value, bits); }
 
 template <class V>
@@ -64,21 +64,22 @@ ALIBI_LANE void shared_store(uint32_t address, const V& value) {
 
 ALIBI_LANE uint32_t shared_base() { return static_cast<uint32_t>(__cvta_generic_to_shared(shared_memory)); }
 
-/// Starts the copy of 16 bytes. If `real` is false, zeros are written and nothing is read.
+/// Starts a copy of 16 bytes. If `real` is false, writes zeros and reads nothing.
 ALIBI_LANE void copy16(uint32_t address, const void* from, bool real) {
   asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(shared_base() + address), "l"(from),
                "r"(real ? 16 : 0)
                : "memory");
 }
-/// The same for 8 bytes.
+/// Like copy16(), for 8 bytes.
 ALIBI_LANE void copy8(uint32_t address, const void* from, bool real) {
   asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(shared_base() + address), "l"(from),
                "r"(real ? 8 : 0)
                : "memory");
 }
-/// Makes the thread's copies since the last call a group.
+/// Groups the thread's copies since the last call.
 ALIBI_LANE void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
-/// Waits until all but the last `left` groups of this thread have arrived. Other threads see them after a barrier.
+/// Waits until all but the last `left` groups of this thread's copies have arrived. Other threads see the data after a
+/// barrier.
 template <int left>
 ALIBI_LANE void copies_wait() {
   asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory");
@@ -98,7 +99,7 @@ ALIBI_LANE void raise_count(int32_t* count) {
   asm volatile("red.release.gpu.global.add.s32 [%0], 1;" ::"l"(count) : "memory");
 }
 ALIBI_LANE void fence_for_others() { __threadfence(); }
-/// Bypasses the caches that other blocks do not share.
+/// Bypasses the caches that other thread blocks do not share.
 ALIBI_LANE void store_for_others(float* to, const float (&x)[4]) {
   __stcg(reinterpret_cast<float4*>(to), make_float4(x[0], x[1], x[2], x[3]));
 }
@@ -110,7 +111,7 @@ ALIBI_LANE void add_from_others(float (&x)[4], const float* from) {
   x[3] += other.w;
 }
 
-/// Four matrices of 8 x 8 values; lane i gives the address of row i % 8 of matrix i / 8.
+/// Loads four 8 x 8 matrices. Lane i passes the address of row i % 8 of matrix i / 8.
 ALIBI_LANE void load4(uint32_t (&x)[4], uint32_t address) {
   asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
                : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
@@ -138,7 +139,7 @@ ALIBI_LANE void multiply(float (&d)[4], const uint32_t (&a)[4], uint32_t b0, uin
   }
 }
 
-/// Two values rounded to nearest; the first in the lower half.
+/// Rounds two values to nearest. The first one is in the lower half.
 template <Type type>
 ALIBI_LANE uint32_t pack(float low, float high) {
   uint32_t both;

@@ -1,4 +1,4 @@
-// The launches of all kernels: on GPUs (launches.cu), and in tests emulated.
+// The launches of all kernels: on GPUs (launches.cu), or emulated in tests.
 #pragma once
 
 #include "attention/cuda/both_gradients.h"
@@ -12,7 +12,7 @@
 
 ALIBI_LANES_BEGIN
 
-/// The kernel for rows of head_dim values, which are padded with zeros; head_dim is at most `most`.
+/// Selects the kernel for rows of head_dim values, which are padded with zeros. head_dim is at most `most`.
 template <template <Type, int> class Kernel, Type type, int most, class Arguments>
 int launch_for_columns(const Arguments& a, int64_t blocks, void* stream) {
   if (a.call.head_dim <= 32) return launch<Kernel<type, 32>>(blocks, a, stream);
@@ -32,7 +32,7 @@ int launch_for(const Arguments& a, int64_t blocks, Type type, void* stream) {
   return type == Type::bfloat16 ? launch<Kernel<Type::bfloat16>>(blocks, a, stream)
                                 : launch<Kernel<Type::float16>>(blocks, a, stream);
 }
-/// A kernel that reads no 16-bit values.
+/// Launches a kernel that reads no 16-bit values.
 template <class Kernel, class Arguments>
 int launch_for_any(const Arguments& a, int64_t blocks, Type /*type*/, void* stream) {
   return launch<Kernel>(blocks, a, stream);

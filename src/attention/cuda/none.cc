@@ -1,4 +1,4 @@
-// A build without CUDA.
+// Stubs for a build without CUDA.
 #include "attention/kernel.h"
 
 const alibi::kernels::Kernel& alibi::kernels::cuda_kernel() {

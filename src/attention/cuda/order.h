@@ -1,17 +1,16 @@
-// Which tile a block of threads computes. It follows from the block's index and a short table, so the host needs no
-// list.
+// Assigns tiles to thread blocks. The tile follows from the block's index and a short table, so the host needs no list.
 #pragma once
 
 #include "attention/cuda/place.h"
 
 ALIBI_LANES_BEGIN
 
-/// A tile of query rows of a head, or a block of keys of a key/value head (`part`: which of its columns).
+/// A tile of query rows of a head, or a block of keys of a key/value head; `part` selects some of its columns.
 struct Task {
   int sequence, head, tile, part;
 };
 
-/// The sequence to which unit `number` belongs, if sequence i begins with number begin(i).
+/// The sequence that contains unit `number`, if sequence i begins at number begin(i).
 template <class Begin>
 ALIBI_LANE int sequence_of(int sequences, int number, const Begin& begin) {
   int low = 0, high = sequences;
@@ -22,7 +21,7 @@ ALIBI_LANE int sequence_of(int sequences, int number, const Begin& begin) {
   return low;
 }
 
-/// The head of block `index`, and which of the `units` of all sequences it computes. The heads of a class alternate.
+/// The head of thread block `index`, and its unit among the `units` of all sequences. The heads of a class alternate.
 struct Turn {
   int head, unit;
 
@@ -34,7 +33,7 @@ struct Turn {
   }
 };
 
-/// The last tiles of all sequences come first, which have the most work if attention is causal.
+/// The last tiles of all sequences come first, because they have the most work in causal attention.
 ALIBI_LANE Task query_task(const Call& call, int index) {
   const Turn turn(call.head_order, call.tiles, index);
   const int from_last = call.tiles - 1 - turn.unit;
@@ -44,7 +43,7 @@ ALIBI_LANE Task query_task(const Call& call, int index) {
   return {sequence, turn.head, from_last - begin(sequence), 0};
 }
 
-/// The first blocks of keys come first. Each sequence has one number more than blocks; that task is empty.
+/// The first blocks of keys come first. Each sequence has one number more than it has blocks; that task is empty.
 ALIBI_LANE Task key_task(const Call& call, int index, int parts) {
   const Turn turn(call.kv_head_order, call.key_units, index / parts);
   const int part = index % parts;
@@ -54,8 +53,8 @@ ALIBI_LANE Task key_task(const Call& call, int index, int parts) {
   return {sequence, turn.head, turn.unit - begin(sequence), part};
 }
 
-/// Head by head, the last 128 keys first: the order in which dq is added (both_gradients.h). With packed sequences
-/// every other number is an odd block of keys and has no task.
+/// Head by head, the last 128 keys first. This is the order in which dq is summed (both_gradients.h). With packed
+/// sequences every other number is an odd block of keys and has no task.
 ALIBI_LANE Task both_task(const Call& call, int index) {
   const int units = call.both_units;
   const int head = call.kv_head_order[index / units].head, unit = units - 1 - index % units;
@@ -68,8 +67,8 @@ ALIBI_LANE Task both_task(const Call& call, int index) {
 
 ALIBI_LANE int key_blocks(const SequenceRows& sequence) { return (sequence.keys + block_keys - 1) / block_keys; }
 
-/// Writes a part of the host's arrays that fits into a kernel's arguments. Unlike a copy from the host's memory it does
-/// not wait and can be captured into a CUDA graph.
+/// Writes a part of the host's arrays that fits into a kernel's arguments. Unlike a copy from the host's memory, it
+/// does not wait and can be captured into a CUDA graph.
 struct Store {
   using Arguments = StoreArguments;
   static constexpr int threads = 256, blocks_at_once = 1, shared_bytes = 0;

@@ -50,7 +50,7 @@ class BoundTables {
 }  // namespace
 
 bool asks_skip_rule(const Problem& problem) {
-  // Below that a weight that may be skipped could be denormal, which is flushed to zero.
+  // Below this tolerance, a weight that the rule may skip could be denormal, and denormals are flushed to zero.
   constexpr float least_tolerance = 0x1p-60f;
   return skip_rule_applies(problem) && problem.tolerance >= least_tolerance;
 }
@@ -59,7 +59,7 @@ bool supports(const Problem& problem) {
   constexpr int64_t most_columns = 256, most_blocks = std::numeric_limits<int32_t>::max();
   constexpr float least_scale = 0x1p-60f, most_scale = 0x1p60f;
   const auto fits = [&](const TensorView& view) {
-    constexpr int64_t values = 8;  // of 16 bytes, by which rows are copied
+    constexpr int64_t values = 8;  // copies need row lengths that are a multiple of 16 bytes
     return reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.batch_stride % values == 0 &&
            view.row_stride % values == 0 && view.head_stride % values == 0;
   };
@@ -83,7 +83,7 @@ void check_device(const Machine& machine, const Problem& problem) {
                                    {"dv", &problem.dv}}) {
     const int device = view->data != nullptr ? machine.device_of(view->data) : -1;
     check(device == -1 || device == current,
-          "[attention on cuda] {} lies on GPU {}, but GPU {} is current: call cudaSetDevice({}) first", name, device,
+          "[attention on cuda] {} is on GPU {}, but the current GPU is {}; call cudaSetDevice({}) first", name, device,
           current, device);
   }
 }
@@ -91,7 +91,8 @@ void check_device(const Machine& machine, const Problem& problem) {
 bool forward(const Machine& machine, const Problem& problem, AttentionState* state) {
   check_device(machine, problem);
   check(state == nullptr || !machine.capturing(),
-        "[attention] a call with a state cannot be captured into a CUDA graph, which would own the state's memory");
+        "[attention] a call with a state cannot be captured into a CUDA graph, because the graph would own the "
+        "state's memory");
   Sent sent;
   const SentCall call(problem, sent);
   sent.send(machine);
@@ -130,11 +131,11 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   check_blocks(kept, core::StateOf<KernelState>::Kernel::cuda, call.tiles());
   const size_t first_at = sent.add(kept.first_block), last_at = sent.add(kept.last_block);
   sent.send(machine);
-  const int32_t *first_block = nullptr, *last_block = nullptr;  // every block
+  const int32_t *first_block = nullptr, *last_block = nullptr;  // null means that every block is visited
   if (kept.kernel == core::StateOf<KernelState>::Kernel::cuda && kept.device_blocks.defined()) {
     first_block = static_cast<const int32_t*>(kept.device_blocks.raw());
     last_block = first_block + call.tiles();
-  } else if (kept.is_of(core::StateOf<KernelState>::Kernel::cuda)) {  // restored
+  } else if (kept.is_of(core::StateOf<KernelState>::Kernel::cuda)) {  // the state was restored
     first_block = sent.at<int32_t>(first_at);
     last_block = sent.at<int32_t>(last_at);
   }
@@ -144,7 +145,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   const Made<double> slope_sums(machine, sums.dslopes != nullptr ? call.tiles() : 0);
   const auto sequences = static_cast<int64_t>(problem.sequences.size());
   const Made<VisitingTiles> visiting(machine, sequences * problem.heads);
-  // One kernel for all gradients if possible.
+  // Uses one kernel for all gradients if possible.
   const int columns = problem.head_dim <= 32 ? 32 : problem.head_dim <= 64 ? 64 : 128;
   const bool both =
       problem.head_dim <= columns && sums.dslopes == nullptr && both_shared_bytes(columns) <= machine.shared_bytes();

@@ -1,5 +1,5 @@
-// The passes of attention on a device: which calls it supports, what is sent to it, and the order of the kernels. The
-// device is that of CUDA (kernel.cc) or, in tests, the emulated one.
+// The passes of attention on a device: the supported calls, the data sent to the device, and the order of the kernels.
+// The device is CUDA (kernel.cc) or, in tests, an emulated one.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@
 
 namespace alibi::kernels::cuda {
 
-/// Memory and kernels of a device. core/cuda/stream.h describes each function.
+/// Memory and kernels of a device. core/cuda/stream.h describes the functions.
 class Machine {
  public:
   virtual ~Machine() = default;
@@ -19,23 +19,23 @@ class Machine {
   virtual std::shared_ptr<void> workspace(size_t bytes) const = 0;
   virtual void copy_to_device(void* to, const void* from, size_t bytes) const = 0;
   virtual void copy_to_host(void* to, const void* from, size_t bytes) const = 0;
-  /// Throws Error if this cudaError_t is not cudaSuccess.
+  /// Throws Error unless `error`, a cudaError_t, is cudaSuccess.
   virtual void check_launch(const char* kernel, int error) const = 0;
   virtual const Launches& launches() const = 0;
   virtual void* stream() const = 0;
   /// Whether the stream is being captured into a CUDA graph.
   virtual bool capturing() const = 0;
-  /// The most shared memory of a block of threads.
+  /// Maximum shared memory of a thread block.
   virtual int shared_bytes() const = 0;
   virtual int device() const = 0;
-  /// The device whose memory this is; -1: not known.
+  /// The device that owns this memory, or -1 if unknown.
   virtual int device_of(const void* data) const = 0;
 };
 
-/// Throws Error if a tensor of the call is on another device than the current one.
+/// Throws Error if a tensor of the call is on a device other than the current one.
 void check_device(const Machine& machine, const Problem& problem);
 
-/// Whether kernels apply the skip rule.
+/// Whether the kernels apply the skip rule.
 bool asks_skip_rule(const Problem& problem);
 
 /// See Kernel.

@@ -1,4 +1,4 @@
-// Positions of the rows of a tile, which keys they see, and from where their distances are counted.
+// Positions of the rows of a tile, the keys that they see, and the origin of their distances.
 #pragma once
 
 #include "attention/cuda/lane.h"
@@ -23,9 +23,9 @@ ALIBI_LANE Keys blocks_of(Keys rows) {
 /// A head of a sequence.
 struct Place {
   int64_t offset;       ///< position of the sequence's first query
-  int64_t least, most;  ///< distances that are seen: position of the query - position of the key
+  int64_t least, most;  ///< range of distances that are seen: position of the query - position of the key
   int keys;
-  float before, after;  ///< slopes in powers of two
+  float before, after;  ///< slopes times log2(e)
 
   ALIBI_LANE Place(const Call& call, const SequenceRows& sequence, int head) {
     const Slopes slopes = call.slopes[sequence.batch * call.slopes_stride + head];
@@ -45,18 +45,18 @@ struct Place {
     const int64_t begin = clamp(offset + first - most, 0, keys);
     return {static_cast<int>(begin), static_cast<int>(clamp(offset + last - least + 1, begin, keys))};
   }
-  /// The keys that all of them see.
+  /// The keys that all of the rows see.
   ALIBI_LANE Keys seen_by_all(int first, int last) const { return {seen(last, last).begin, seen(first, first).end}; }
-  /// The position of a row for linear biases. For a row outside of the keys' positions it is that of the nearest key.
+  /// The position of a row for linear biases. A row outside the keys' positions has the position of the nearest key.
   ALIBI_LANE int position(int row) const { return static_cast<int>(clamp(offset + row, 0, keys - 1)); }
 };
 
-/// The rows of a tile as the inner loops know them, in few registers; `at` counts rows from the tile's first. Scores of
-/// a block of keys are made in one of two ways. Plain: every row sees every key, and all keys are on one side; then
-/// bias = rise * (key - first key) + a number of the row.
+/// The rows of a tile in the form that inner loops use, which needs few registers. `at` counts rows from the tile's
+/// first. The scores of a block of keys are computed in one of two ways. The block is plain if every row sees every key
+/// and all keys are on one side. Then the bias is rise * (key - first key) plus a constant for the row.
 struct TileRows {
-  Keys all;             ///< what every row sees
-  int start, last_key;  ///< position of the first row, as far as it is near the keys
+  Keys all;             ///< the keys that every row sees
+  int start, last_key;  ///< position of the first row, clamped to the neighbourhood of the keys
   int count;
   float before, after;  ///< slopes
 
@@ -69,7 +69,7 @@ struct TileRows {
         before(place.before),
         after(place.after) {}
 
-  /// Where linear biases take a row to be: queries outside of the keys' positions count from the nearest key.
+  /// Position of a row for linear biases. Queries outside the keys' positions have that of the nearest key.
   ALIBI_LANE int position(int at) const {
     const int there = start + at;
     return there < 0 ? 0 : there > last_key ? last_key : there;
@@ -82,7 +82,7 @@ struct TileRows {
   ALIBI_LANE float rise(int key_end) const { return is_before(key_end) ? before : -after; }
 };
 
-/// Which keys one row sees, for the blocks of keys that are not plain.
+/// The keys that one row sees, for blocks of keys that are not plain.
 struct alignas(16) RowSight {
   Keys seen;
   int position, unused;
@@ -91,7 +91,7 @@ struct alignas(16) RowSight {
   ALIBI_LANE RowSight(Keys keys, int where) : seen(keys), position(where) {}
   ALIBI_LANE RowSight(const Place& place, int row) : seen(place.seen(row, row)), position(place.position(row)) {}
 
-  /// The score and its bias, in powers of two; -infinity for a key that is not seen.
+  /// The biased score times log2(e), or -infinity for a key that is not seen.
   ALIBI_LANE float biased(float before, float after, int key, float score) const {
     const auto distance = static_cast<float>(position - key);
     const float bias = distance > 0 ? -before * distance : after * distance;
@@ -99,12 +99,13 @@ struct alignas(16) RowSight {
   }
 };
 
-/// The log-sum-exp of a row, from sums in powers of two: with linear biases counted from the nearest key, and in all.
+/// Writes the log-sum-exp of a row from its sum and maximum to base 2: once with linear biases counted from the nearest
+/// key, and once with the full biases.
 ALIBI_LANE void write_lse(const Place& place, int row, float max, float sum, float* near_lse, float* lse) {
   constexpr float ln2 = 0.693147180559945309f;
   const float near = (max + log2f(sum)) * ln2;
   *near_lse = near;
-  // How far the row is from all keys.
+  // Distance of the row from the nearest key.
   const int64_t outside = place.offset + row - place.position(row);
   const double slope = static_cast<double>(outside < 0 ? place.after : place.before) * static_cast<double>(ln2);
   const auto distance = static_cast<double>(outside < 0 ? -outside : outside);

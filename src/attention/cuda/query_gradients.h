@@ -1,11 +1,11 @@
-// dq, and the gradients of slopes: see gradients.h.
+// Computes dq and the gradients of slopes (see gradients.h).
 #pragma once
 
 #include "attention/cuda/gradients.h"
 
 ALIBI_LANES_BEGIN
 
-/// dq: a block of threads owns a tile of query rows, as in the forward pass.
+/// A thread block owns a tile of query rows, as in the forward pass.
 template <Type type, int columns>
 struct QueryGradients {
   using Arguments = BackwardArguments;
@@ -13,8 +13,8 @@ struct QueryGradients {
   static constexpr int threads = 128;
   static constexpr int rows = tile_rows(columns);
   static constexpr int m = rows / 64;
-  /// Of a block of keys at a time, for registers and shared memory: with 128 columns two blocks of threads have room on
-  /// an SM of 164 KB.
+  /// Processes this many keys at a time, to save registers and shared memory: with 128 columns, two thread blocks fit
+  /// on an SM of 164 KB.
   static constexpr int step_keys = columns < 128 ? 32 : 16;
   static constexpr int n = step_keys / 8;
   static constexpr int blocks_at_once = columns <= 32 ? 3 : columns <= 128 ? 2 : 1;
@@ -73,7 +73,7 @@ struct QueryGradients {
     ALIBI_NOT_UNROLLED
     for (; key < end; key += step_keys, stage ^= step_bytes) {
       copies_wait<0>();
-      block_sync();  // this step's keys have landed, and nobody reads those of the step before any more
+      block_sync();  // now this step's keys have arrived, and no thread still reads the previous ones
       if (key + step_keys < end) copy_step(key + step_keys, stage ^ step_bytes);
       copies_commit();
       Sums<n> p[m], ds[m];
@@ -94,7 +94,7 @@ struct QueryGradients {
       add_product<type, columns>(dq, packed, rows_of_16<columns>(k_at + stage, 0));
     }
     copies_wait<0>();
-    block_sync();  // without keys, the queries land only here
+    block_sync();  // without key blocks, the keys arrive only here
     float factors[2 * m];
     ALIBI_UNROLLED
     for (int r = 0; r < 2 * m; ++r) factors[r] = a.call.scale;
@@ -112,7 +112,7 @@ struct QueryGradients {
     a.slope_sums[int64_t{sequence.tiles_before} * a.call.heads + int64_t{task.head} * tiles + task.tile] = sum;
   }
 
-  /// Scores become weights.
+  /// Replaces scores by weights.
   static ALIBI_LANE void make_weights(const Arguments& a, const TileRows& tile, int own_row, int key,
                                       const float (&lse2)[2 * m], Sums<n> (&p)[m]) {
     const int own_key = lane_column(), end = key + step_keys;
@@ -169,7 +169,7 @@ struct QueryGradients {
   static ALIBI_LANE int lane_column() { return thread_index() % 4 * 2; }
 };
 
-/// A block for each slope: adds up its gradients of all tiles, in a fixed order.
+/// One thread block for each slope. Sums the slope's gradients of all tiles in a fixed order.
 struct AddSlopes {
   using Arguments = BackwardArguments;
   static constexpr int threads = 128, blocks_at_once = 8, shared_bytes = threads * sizeof(double);

@@ -1,4 +1,4 @@
-// What the host makes known to the kernels: arrays and memory of the device, and the call in their terms.
+// Data that the host sends to the kernels: arrays, device memory, and the call in the form that kernels use.
 #pragma once
 
 #include <algorithm>
@@ -17,10 +17,10 @@
 
 namespace alibi::kernels::cuda {
 
-/// Arrays that go to the device in one piece.
+/// Arrays that are sent to the device in one piece.
 class Sent {
  public:
-  /// Keeps the place of the values until send().
+  /// Reserves space for the values. They are copied by send().
   template <class T>
   size_t add(const std::vector<T>& values) {
     constexpr size_t alignment = 16;
@@ -31,7 +31,7 @@ class Sent {
     return at;
   }
   void send(const Machine& machine) {
-    // Beyond that a copy, which may wait for the stream, takes less time than the launches.
+    // A larger amount is copied instead. The copy may wait for the stream, but takes less time than many launches.
     constexpr size_t of_launch = StoreArguments::most_chunks * sizeof(Chunk), most_launches = 8;
     bytes_.resize((bytes_.size() + sizeof(Chunk) - 1) / sizeof(Chunk) * sizeof(Chunk));
     memory_ = machine.workspace(bytes_.size());
@@ -56,7 +56,7 @@ class Sent {
   std::shared_ptr<void> memory_;
 };
 
-/// Memory for an array that kernels write.
+/// Allocates memory for an array that kernels write.
 template <class T>
 class Made {
  public:
@@ -75,7 +75,7 @@ inline Rows rows_of(const TensorView& view) {
   return {static_cast<uint16_t*>(view.data), view.batch_stride, view.row_stride, view.head_stride};
 }
 
-/// The call as kernels know it.
+/// The call in the form that kernels use.
 class SentCall {
  public:
   SentCall(const Problem& problem, Sent& sent) : problem_(problem) {
@@ -139,14 +139,14 @@ class SentCall {
             .scale = problem_.scale,
             .scale2 = problem_.scale * std::numbers::log2e_v<float>};
   }
-  /// Entries of all sequences for one head.
+  /// Number of entries of all sequences for one head.
   int64_t bounds() const { return bounds_; }
-  /// Tiles of query rows of all sequences, of all heads.
+  /// Number of query tiles of all sequences and all heads.
   int64_t tiles() const { return tiles_ * problem_.heads; }
 
  private:
-  /// Groups of `group` heads in the order of how far they are likely to see: that of the last rows of the first
-  /// sequence, in tiles.
+  /// Groups of `group` heads, sorted by the estimated number of key tiles that the last rows of the first sequence
+  /// visit.
   static std::vector<HeadRank> ranked(const Problem& problem, int64_t group) {
     const int64_t rows = tile_rows(problem.head_dim), heads = problem.heads / group;
     std::vector<std::pair<int64_t, int32_t>> horizons;
@@ -170,7 +170,7 @@ class SentCall {
     return order;
   }
 
-  /// Of sequences of the same length: how many times 128 keys they have.
+  /// For sequences of equal length: the number of spans of 128 keys in each.
   int64_t both_units() const {
     const auto count = static_cast<int64_t>(problem_.sequences.size());
     return count == 0 ? 0 : count * core::ceil_div(problem_.sequences.front().keys, int64_t{both_keys});

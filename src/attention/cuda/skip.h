@@ -28,13 +28,14 @@ ALIBI_LANES_BEGIN
 constexpr float norm_rounding = 1.0f + 0x1p-16f;
 constexpr float flushed_square = 0x1p-125f;
 
-/// At least the norm, from a float32 sum of squares of up to 256 values; infinity if it is not finite.
+/// An upper bound of the norm from a float32 sum of squares of up to 256 values, or infinity if it is not finite.
 ALIBI_LANE float norm_bound(float squares, int values) {
   const float all = squares + static_cast<float>(values) * flushed_square;
   return all <= 3.4e38f ? sqrtf(all) * norm_rounding : infinity;
 }
 
-/// The queries for which bounds are kept, in units of a typical one's x: most lie within a factor of two of it.
+/// The levels of x for which bounds are stored, in units of a typical query's x. Most queries are within a factor of
+/// two of it.
 ALIBI_LANE float bound_level(int level) {
   return level == 0   ? 0.0f
          : level == 1 ? 0.5f
@@ -46,24 +47,24 @@ ALIBI_LANE float bound_level(int level) {
                       : 2.2f;
 }
 
-/// What the rule knows of a row.
+/// Data of a row that the rule needs.
 struct alignas(16) SkipRow {
-  float product;  ///< of the query and the centre, as a score
-  float x;        ///< a bound on |scale q|
-  float share;    ///< of the way from its level to the next; behind the last one, how far in x
+  float product;  ///< product of the query and the centre, as a score
+  float x;        ///< upper bound of |scale q|
+  float share;    ///< position of x between its level and the next; beyond the last level, the distance in x
   int32_t level;
 };
 
-/// Where the entries of a head begin in the tables.
+/// First index of a head's entries in the tables.
 ALIBI_LANE int64_t first_bound(const ForwardArguments& a, const SequenceRows& sequence, int head) {
   const int blocks = (sequence.keys + block_keys - 1) / block_keys;
   return int64_t{sequence.bounds_before} * a.call.heads + int64_t{head} * (blocks + 1);
 }
 
-/// The rule for a head's tile of queries, of which each warp has 16 m rows.
+/// Applies the rule to a head's tile of queries. Each warp has 16 m rows of the tile.
 template <Type type, int columns, int m>
 struct SkipRule {
-  /// What negligible() reads of the rows, from the queries in shared memory. Each warp takes its own.
+  /// Computes the data of the rows from the queries in shared memory. Each warp computes its own rows.
   static ALIBI_LANE void measure_rows(const ForwardArguments& a, const Task& task, uint32_t queries, uint32_t rows) {
     const int lane = thread_index() % 32, at = thread_index() / 32 * 16 * m + lane;
     if (lane < 16 * m) {
@@ -93,12 +94,13 @@ struct SkipRule {
     warp_sync();
   }
 
-  /// True if the thread's row needs none of the keys beyond a block, before it (towards < 0) or after it. The rows of
-  /// four lanes are shared out among them: each adds up and asks for one.
+  /// Returns true if the thread's row needs none of the keys beyond a block, before it (towards < 0) or after it. The
+  /// four lanes that share rows divide them: each lane computes the sum and the test for one row.
   static ALIBI_LANE bool over(const ForwardArguments& a, const TileRows& tile, int64_t first, int block, int towards,
                               const float (&max)[2 * m], const float (&sum)[2 * m], uint32_t rows) {
     const bool before = towards < 0;
-    const int edge = before ? block * block_keys : (block + 1) * block_keys;  // keys before it, or from it on, remain
+    const int edge =
+        before ? block * block_keys : (block + 1) * block_keys;  // keys before this edge, or from it on, remain
     if (before ? tile.start < edge : tile.start + tile.count - 1 >= edge) return false;
     const int at = own_row(), position = tile.position(at);
     const KeyBound& keys = before ? a.bounds.before[first + block] : a.bounds.from[first + block + 1];
@@ -117,11 +119,11 @@ struct SkipRule {
     const float of_biases = (fabsf(low) + fabsf(weights) + slope * static_cast<float>(distance + 192)) * 0x1p-20f;
     const float of_sums = 0x1p-7f + static_cast<float>(tile.last_key) * 0x1p-28f;
     const float exponent = query.product + low + weights - penalty - max + (of_scores + of_biases + of_sums);
-    // Not a number: not negligible.
+    // NaN is not negligible.
     return at >= tile.count || (exponent < 100.0f && power_of_2(exponent) <= a.budget * sum);
   }
 
-  /// Which row of the tile, of the lane's 2 m, the lane asks for.
+  /// The row of the tile, among the lane's 2 m rows, that the lane tests.
   static ALIBI_LANE int own_row() {
     const int lane = thread_index() % 32;
     return thread_index() / 32 * 16 * m + lane / 4 + lane % (2 * m) * 8;

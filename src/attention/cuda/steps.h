@@ -1,18 +1,18 @@
-// Which query rows a block of keys takes in the backward pass.
+// The query rows that a block of keys processes in the backward pass.
 #pragma once
 
 #include "attention/cuda/gradients.h"
 
 ALIBI_LANES_BEGIN
 
-/// Steps of query rows that visited any of the `key_tiles` blocks of keys from the task's on, of one head after the
+/// Steps of query rows that visited any of the `key_tiles` blocks of keys from the task's first on, one head after the
 /// other.
 template <int forward_rows, int step_rows, int key_tiles>
 struct Steps {
   const BackwardArguments& a;
   int head, last_head, step;
-  int base, end;   ///< of the head's steps, 32 are looked at together, from `base` on
-  uint32_t found;  ///< those of them that are left
+  int base, end;   ///< 32 steps of the head are examined together, from `base` on
+  uint32_t found;  ///< the remaining ones among them
 
   ALIBI_LANE Steps(const BackwardArguments& arguments, const Task& task)
       : a(arguments), step(0), base(0), end(0), found(0) {
@@ -21,8 +21,8 @@ struct Steps {
     last_head = head + group;
   }
 
-  /// Goes to the next; false if there is none. The task and its sequence are given again, so that they need not be kept
-  /// in registers.
+  /// Advances to the next step. Returns false if there is none. The task and its sequence are passed as arguments to
+  /// save registers.
   ALIBI_LANE bool advance(const Task& task, const SequenceRows& sequence) {
     while (found == 0) {
       base += 32;
@@ -38,7 +38,7 @@ struct Steps {
     return true;
   }
 
-  /// The steps that may be among the head's, by the tiles that may visit the keys.
+  /// Starts with the head's steps in the tiles that may visit the keys.
   ALIBI_LANE void start_head(const Task& task, const SequenceRows& sequence) {
     constexpr int steps_of_tile = forward_rows / step_rows;
     const VisitingTiles tiles = a.visiting[int64_t{task.sequence} * a.call.heads + head];

@@ -1,20 +1,20 @@
-// Tiles of rows in shared memory, and products of them.
+// Tiles of rows in shared memory, and products of tiles.
 //
-// A tile holds rows of `columns` 16-bit values in chunks of 16 bytes, which ldmatrix reads from 8 rows at once. Chunks
-// trade places within their row, by a pattern that makes the same chunk of 8 rows lie in 8 different sets of banks.
+// A tile holds rows of `columns` 16-bit values in chunks of 16 bytes. ldmatrix reads the same chunk from 8 rows at
+// once. Chunks are permuted within their row, so that the same chunk of 8 rows lies in 8 different sets of banks.
 #pragma once
 
 #include "attention/cuda/lane.h"
 
 ALIBI_LANES_BEGIN
 
-/// 32 bits of shared memory in each of 32 banks: 8 chunks.
+/// Shared memory has 32 banks of 32 bits, which is 8 chunks.
 template <int columns>
 struct Tile {
   static constexpr int chunks = columns / 8;
   static constexpr int row_bytes = columns * 2;
   static_assert(chunks % 8 == 0 || chunks % 8 == 4,
-                "the pattern is for rows that end with a line of banks or half one");
+                "the permutation needs rows whose length is a multiple of half a line of banks");
 
   static constexpr int bytes(int rows) { return rows * row_bytes; }
   static ALIBI_LANE int pattern(int row) { return chunks % 8 == 0 ? row % 8 : row / 2 % 4; }
@@ -23,8 +23,8 @@ struct Tile {
   }
 };
 
-/// What a lane reads of a tile with ldmatrix. The address of the fragment `step` 16-column steps to the right differs
-/// by the bits 32 * step, since tiles are aligned to their rows.
+/// The part of a tile that a lane reads with ldmatrix. The address of the fragment `step` 16-column steps to the right
+/// differs by XOR with 32 * step, because tiles are aligned to their rows.
 struct Reader {
   uint32_t at;
 
@@ -34,24 +34,26 @@ struct Reader {
   }
 };
 
-/// 16 rows as the left side of a product, or transposed as the right side: sixteen rows, then eight columns farther.
+/// 16 rows as the left operand, or transposed as the right operand: first the sixteen rows, then the same rows eight
+/// columns to the right.
 template <int columns>
 ALIBI_LANE Reader rows_of_16(uint32_t tile, int row, int lane = thread_index() % 32) {
   return {Tile<columns>::address(tile, row + lane % 16, lane / 16)};
 }
-/// 16 rows as the columns of a right side: eight rows, eight columns farther, then the next eight rows.
+/// 16 rows as the columns of the right operand: eight rows, the same rows eight columns to the right, then the next
+/// eight rows.
 template <int columns>
 ALIBI_LANE Reader columns_of_16(uint32_t tile, int lane = thread_index() % 32) {
   return {Tile<columns>::address(tile, lane / 16 * 8 + lane % 8, lane / 8 % 2)};
 }
 
-/// Starts copies of rows [row, row + rows) of a matrix of `stride`; of those from `end` on, and of columns from `width`
-/// on, zeros land. `thread`: which of the threads that copy together this one is.
+/// Starts copies of rows [row, row + rows) of a matrix with row stride `stride`. Rows from `end` on and columns from
+/// `width` on become zeros. `thread` is the number of this thread among those that copy together.
 template <int columns, int rows, int threads>
 ALIBI_LANE void copy_tile(uint32_t tile, const uint16_t* matrix, int64_t stride, int row, int end, int width,
                           int thread) {
   constexpr int chunks = Tile<columns>::chunks;
-  static_assert(rows * chunks % threads == 0 && threads % chunks == 0, "each thread copies chunks of one column");
+  static_assert(rows * chunks % threads == 0 && threads % chunks == 0, "each thread copies the chunks of one column");
   constexpr int step = threads / chunks;
   const int chunk = thread % chunks, first = thread / chunks;
   const uint16_t* from = matrix + (row + first) * stride + chunk * 8;
@@ -62,7 +64,7 @@ ALIBI_LANE void copy_tile(uint32_t tile, const uint16_t* matrix, int64_t stride,
     from += step * stride;
   }
 }
-/// By all threads of the block.
+/// Copies with all threads of the block.
 template <int columns, int rows, int threads>
 ALIBI_LANE void copy_tile(uint32_t tile, const uint16_t* matrix, int64_t stride, int row, int end, int width) {
   copy_tile<columns, rows, threads>(tile, matrix, stride, row, end, width, thread_index());
@@ -82,7 +84,7 @@ struct Sums {
   }
 };
 
-/// sums[m] = a b': 16 rows of tile a each, and the first 8 n rows of tile b.
+/// sums[m] = a b': 16 rows of tile a for each m, and the first 8 n rows of tile b.
 template <Type type, int columns, int m, int n>
 ALIBI_LANE void multiply_rows(Sums<n> (&sums)[m], Reader a, Reader b) {
   static_assert(n % 2 == 0);
@@ -106,7 +108,8 @@ ALIBI_LANE void multiply_rows(Sums<n> (&sums)[m], Reader a, Reader b) {
   }
 }
 
-/// Sums in 16 bits, as the left side of a product: 0 of the row of at[..][0..1], 1 of the one below.
+/// Sums rounded to 16 bits, as the left operand of a product. Index 0 belongs to the row of at[..][0..1], index 1 to
+/// the row 8 below it.
 template <int n>
 struct Fragment {
   uint32_t at[n][2];
@@ -124,8 +127,8 @@ ALIBI_LANE void pack_rows(Fragment<n> (&packed)[m], const Sums<n> (&sums)[m]) {
   }
 }
 
-/// sums[m] += w b: w are 16 x (8 n) values; tile b has 8 n rows, of which the columns [16 first_step, 16 first_step +
-/// 8 width) are taken.
+/// sums[m] += w b. w has 16 x (8 n) values. b has 8 n rows, of which the columns [16 first_step, 16 first_step + 8
+/// width) are used.
 template <Type type, int columns, int m, int n, int width>
 ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Fragment<n> (&w)[m], Reader b, int first_step = 0) {
   static_assert(n % 2 == 0 && width % 2 == 0);
@@ -145,8 +148,9 @@ ALIBI_LANE void add_product(Sums<width> (&sums)[m], const Fragment<n> (&w)[m], R
   }
 }
 
-/// Writes the warp's sums, times a factor for each row, as rows of `to` from its row `row` on; rows from `end` on and
-/// columns from `end_column` on are left. They pass through the warp's own rows of a tile that nobody else reads.
+/// Writes the warp's sums, times a factor for each row, to the rows of `to` from `row` on. Rows from `end` on and
+/// columns from `end_column` on are not written. The sums pass through the warp's own rows of a tile that no other warp
+/// reads.
 template <Type type, int columns, int m, int n>
 ALIBI_LANE void write_rows(const Sums<n> (&sums)[m], const float (&factors)[2 * m], uint32_t tile, int tile_row,
                            uint16_t* to, int64_t stride, int row, int end, int first_column, int end_column) {

@@ -10,7 +10,7 @@
 namespace alibi {
 namespace {
 
-/// Key/value heads [first, last) that hold the keys from `begin` on.
+/// Key/value heads [first, last), which hold the keys from `begin` on.
 struct Run {
   int64_t first = 0, last = 0;
   int64_t begin = 0;
@@ -28,7 +28,7 @@ std::vector<Run> runs_of(const core::StateOf<KvCache>& cache) {
   return runs;
 }
 
-/// [batch, keys, heads, head_dim] of the run's heads.
+/// The keys of the run's heads as [batch, keys, heads, head_dim].
 Tensor view_of(const core::StateOf<KvCache>& cache, const Tensor& rows, const Run& run) {
   return Tensor::view(
       static_cast<char*>(rows.raw()) +
@@ -37,7 +37,7 @@ Tensor view_of(const core::StateOf<KvCache>& cache, const Tensor& rows, const Ru
       {cache.rows_of_batch() * cache.stride, cache.stride, (cache.capacity - run.begin) * cache.stride, 1});
 }
 
-/// The slopes of query heads [first, last) of each batch entry that has slopes of its own.
+/// The slopes of query heads [first, last) for each batch entry that has its own slopes.
 std::vector<float> slopes_of(const std::vector<float>& all, int64_t batch, int64_t heads, int64_t first, int64_t last) {
   std::vector<float> some;
   const int64_t entries = static_cast<int64_t>(all.size()) / heads;
@@ -58,7 +58,9 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
 
   const std::vector<Run> runs = runs_of(held);
   check((!options.buckets && !options.bias_by_distance) || runs.size() == 1,
-        "[{}] options has a table of biases, but the heads of the cache have evicted different keys", operation);
+        "[{}] options has a table of biases, but the heads of the cache have evicted different keys; use slopes, "
+        "or a cache without eviction",
+        operation);
   check(q.defined() && q.axes() == 4 && q.size(0) == held.batch && q.size(2) % held.kv_heads == 0,
         "[{}] q has shape {}, expected [{}, queries, a multiple of {}, {}]", operation, to_string(q.shape()),
         held.batch, held.kv_heads, held.head_dim);
@@ -72,7 +74,9 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   }
   const int64_t offset = options.query_offset.value_or(held.length - queries);
   const int64_t evicted = *std::max_element(held.begins.begin(), held.begins.end());
-  check(offset >= evicted, "[{}] queries at position {}, but keys before {} were evicted", operation, offset, evicted);
+  check(offset >= evicted,
+        "[{}] the first query is at position {}, but keys before {} were evicted; expected a later position", operation,
+        offset, evicted);
   if (state != nullptr) {
     *state = {};
     state->lse = Tensor::empty({held.batch, heads, queries});

@@ -1,11 +1,11 @@
 // Decoding in three passes, each in parallel:
 //
-//   1. each group of rows that share keys visits its nearest keys; then the skip rule decides which other keys it
-//   needs;
-//   2. these are cut into units of a fixed number of keys, and each unit gives a partial result;
-//   3. the partial results of each row are merged, from the nearest keys to the farthest unit.
+//   1. Each group of rows that share keys visits its nearest keys. Then the skip rule decides which other keys it
+//   needs.
+//   2. These keys are divided into units of a fixed number of keys, and each unit computes a partial result.
+//   3. The partial results of each row are merged, from the nearest keys to the farthest unit.
 //
-// Groups, units and the order of merging follow from shapes and values alone, so the bits do not depend on threads.
+// Groups, units and the order of merging depend only on shapes and values, so the bits do not depend on threads.
 #include "attention/decode/decode.h"
 
 #include <algorithm>
@@ -43,13 +43,13 @@ int64_t grain(const core::StateOf<KvCache>& cache, int64_t keys) {
 struct Group {
   int64_t batch = 0, kv_head = 0;
   int64_t head_begin = 0, query_begin = 0, queries = 0;
-  size_t first_row = 0, rows = 0;        // within Decode::rows_, head by head
+  size_t first_row = 0, rows = 0;        // index in Decode::rows_, head by head
   int64_t seen_begin = 0, seen_end = 0;  // keys that at least one of its rows sees
-  int64_t near_begin = 0, near_end = 0;  // visited first; empty without the skip rule
+  int64_t near_begin = 0, near_end = 0;  // keys that are visited first; empty without the skip rule
   size_t first_unit = 0, units = 0;
 };
 
-/// Keys [begin, end) of a group, and the first of its rows' partial results.
+/// Keys [begin, end) of a group, and the index of its rows' first partial result.
 struct Unit {
   size_t group = 0;
   int64_t begin = 0, end = 0;
@@ -107,7 +107,7 @@ class Decode {
   std::vector<DecodeRow> rows_;  // group by group
   std::vector<Group> groups_;
   std::vector<Unit> units_;
-  std::optional<Partials> near_, far_;  // one for each row; one for each row of each unit
+  std::optional<Partials> near_, far_;  // one for each row, and one for each row of each unit
 };
 
 void Decode::make_groups() {
@@ -161,7 +161,7 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
 }
 
 /// Clears the partial results of the rows and visits keys [begin, end). `next` points to the keys that this thread will
-/// probably visit next: tasks are taken in order.
+/// probably visit next, because tasks are started in order.
 void Decode::visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const {
   std::fill_n(partials->out, static_cast<int64_t>(group.rows) * cache_.stride, 0.0f);
   decode_range(CachedHead(cache_, group.batch, group.kv_head), problem_.scale, rows_of(group), begin, end, next,
@@ -205,7 +205,7 @@ void Decode::visit_near() {
       });
 }
 
-/// Applies the skip rule to what the rows see beyond their near keys.
+/// Applies the skip rule to the keys that the rows see beyond their near keys.
 void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
   const double tolerance = static_cast<double>(skip_budget(problem_));
   const int64_t head = group.batch * cache_.kv_heads + group.kv_head;
@@ -227,7 +227,7 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
 }
 
 void Decode::make_units() {
-  // Enough units for the threads of a large machine, but few enough that merging them is cheap.
+  // Enough units for the threads of a large machine, and few enough that merging them is cheap.
   constexpr int64_t least_keys = 512, most_units = 256;
   const int64_t keys = round_up(std::max(least_keys, core::ceil_div(cache_.length, most_units)), cache_block);
   size_t partials = 0;
@@ -338,12 +338,13 @@ void Decode::count_blocks(AttentionStats& stats) const {
 Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& out) {
   constexpr const char* operation = "attention_decode";
   check_cached_options(operation, options);
-  // The kernel finds the rows in the cache itself and converts them, so `keys` has only the right shape.
+  // The kernel finds the rows in the cache and converts them, so only the shape of `keys` is used.
   const core::StateOf<KvCache>& held = core::state_of(cache);
   check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
-  const bool is_view = !held.has_evicted() && held.shared.end == 0;  // otherwise the heads' rows have no common stride
+  const bool is_view =
+      !held.has_evicted() && held.shared.end == 0;  // otherwise the rows of the heads have no common stride
   check_apart(operation, "out", out, "the cache's keys", is_view ? cache.keys() : held.k);
   check_apart(operation, "out", out, "the cache's values", is_view ? cache.values() : held.v);
   if (held.shared.end > 0) {

@@ -12,7 +12,7 @@
 
 namespace alibi::kernels {
 
-/// The keys and values of one head. The first ones may be shared and lie in the memory of another cache.
+/// The keys and values of one head. The first ones may be shared with another cache and lie in its memory.
 struct CachedHead {
   CachedHead(const core::StateOf<KvCache>& cache, int64_t batch, int64_t head)
       : dtype(cache.dtype),
@@ -25,7 +25,7 @@ struct CachedHead {
     shared_v = cache.value_rows(batch, head, 0);
   }
 
-  /// The rows from `key` on, a multiple of cache_block. At least one block of them is contiguous.
+  /// The rows from `key` on; `key` is a multiple of cache_block. At least one block of rows is contiguous.
   template <class T>
   const T* keys(int64_t key) const {
     return key < begin ? static_cast<const T*>(shared_k) + key * stride
@@ -38,8 +38,8 @@ struct CachedHead {
   }
 
   DType dtype;
-  int64_t stride;  ///< elements from row to row, a multiple of 16; beyond head_dim they are zeros
-  int64_t begin;   ///< the first key of k and v, a multiple of cache_block
+  int64_t stride;  ///< elements from one row to the next, a multiple of 16; elements beyond head_dim are zeros
+  int64_t begin;   ///< index of the first key in k and v, a multiple of cache_block
   const void *k, *v;
   const void *shared_k = nullptr, *shared_v = nullptr;  ///< the keys before `begin`; null if there are none
 };
@@ -55,46 +55,46 @@ struct DecodeRow {
 /// Attention of a row over some of its keys. Scores are in units of log2.
 struct DecodePartial {
   double max = -std::numeric_limits<double>::infinity();
-  double sum = 0;  ///< of 2^(score - max)
+  double sum = 0;  ///< sum of 2^(score - max)
   float* out;      ///< [stride], sum of 2^(score - max) v
 };
 
-/// Reorders the elements of a query as decode_range() reads the keys of a cache of this data type.
+/// Reorders the elements of a query in the way that decode_range() reads the keys of a cache of this data type.
 void decode_arrange(float* row, int64_t stride, DType dtype);
 
 /// Computes the partial result of each row over the keys of [begin, end) that it visits. The partial results must be
-/// empty and `out` zero. Takes at most `decode_rows_together` rows. `next` points to the keys that this thread will
+/// empty and `out` zero. Accepts at most `decode_rows_together` rows. `next` points to the keys that this thread will
 /// probably read next, or is null.
 void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   const void* next, DecodePartial* partials);
 
 inline constexpr int64_t decode_rows_together = 64;
 
-/// The skip rule (docs/explanation/skip-rule.md) for one row that has visited its near keys. It drops far keys,
-/// farthest first, while the bound on the sum of their weights is within a budget. A range of n keys at distance D or
-/// more, none longer than N, weighs at most
+/// The skip rule (docs/explanation/skip-rule.md) for one row that has visited its near keys. It drops far keys, from
+/// the farthest on, while the bound of the sum of their weights is within a budget. A range of n keys at distance D or
+/// more, with norms of at most N, has a weight of at most
 ///
 ///     2^(c ||q|| N - m D - max) (1 - 2^(-m n)) / (1 - 2^-m)       c = |scale| log2(e), m = slope log2(e)
 ///
-/// The tree of norms gives N, so one value decides a whole range of far keys. Another tree gives R, the largest
-/// distance from the keys' centre k0. Where scale log2(e) q k0' + c ||q|| R is less than c ||q|| N, it takes its place.
+/// The tree of norms gives N, so one value decides about a whole range of far keys. Another tree gives R, the largest
+/// distance from the keys' centre k0. If scale log2(e) q k0' + c ||q|| R is less than c ||q|| N, it is used instead.
 class DecodeSkip {
  public:
-  /// `centre` is that of the keys of the head, as decode_arrange() reorders it. `budget` is the tolerance times the
+  /// `centre` is the centre of the head's keys, reordered by decode_arrange(). `budget` is the tolerance times the
   /// row's sum so far, relative to max.
   DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, float scale, const DecodeRow& row,
              double max, double budget);
 
-  /// Of the keys [begin, end), all before the row: the first that must be visited, or `end`.
+  /// Among the keys [begin, end), which all lie before the row, the first that must be visited, or `end`.
   int64_t first_needed(int64_t begin, int64_t end);
-  /// Of the keys [begin, end), all after the row: the end of those that must be visited, or `begin`.
+  /// Among the keys [begin, end), which all lie after the row, the end of those that must be visited, or `begin`.
   int64_t end_needed(int64_t begin, int64_t end);
 
  private:
-  /// Both of the above, from the farthest keys to the nearest.
+  /// Implements both functions above, from the farthest keys to the nearest.
   template <bool before>
   Range needed(Range keys);
-  /// Subtracts the bound on the weight of a range of keys from the budget. Returns false if it does not fit.
+  /// Subtracts the bound of the weight of a range of keys from the budget. Returns false if the budget is too small.
   bool spend(float norm, float radius, float slope, int64_t distance, int64_t keys);
 
   const NormTree &norms_, &radii_;
@@ -102,10 +102,10 @@ class DecodeSkip {
   const DecodeRow& row_;
   double max_;
   double budget_;
-  double score_per_norm_ = 0;  // largest score of a key of norm 1, log2 units
+  double score_per_norm_ = 0;  // largest score of a key of norm 1, in log2 units
   double centre_ = 0;          // score of the keys' centre
   double rounding_ = 0;        // rounding error of a score, relative to its largest magnitude
-  double flushed_ = 0;         // error of a score by products that are flushed to zero
+  double flushed_ = 0;         // error of a score whose products are flushed to zero
 };
 
 }  // namespace alibi::kernels

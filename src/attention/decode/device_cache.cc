@@ -16,11 +16,12 @@ namespace {
 
 const CacheKernel& kernel_of(Device device) {
   const CacheKernel* const kernel = device_cache_kernels().of(device);
-  check(kernel != nullptr, "[kv_cache] this build of alibi has no caches on '{}'", name_of(device));
+  check(kernel != nullptr, "[kv_cache] this build of alibi does not support caches on '{}'; use 'cpu'",
+        name_of(device));
   return *kernel;
 }
 
-/// The memory of keys or values, [batch, kv_heads, capacity, head_dim].
+/// The memory of keys or values as [batch, kv_heads, capacity, head_dim].
 Tensor rows_of(const core::StateOf<KvCache>& cache, const Tensor& rows) {
   return rows.reshape({cache.batch, cache.kv_heads, cache.capacity, cache.head_dim});
 }
@@ -32,7 +33,7 @@ Tensor part_of(const core::StateOf<KvCache>& cache, const Tensor& rows, int64_t 
                       {part.stride(0), part.stride(2), part.stride(1), 1}, cache.device);
 }
 
-/// Begins a change of the cache in this thread's stream. The stream first waits for what other streams have queued.
+/// Starts a change of the cache in this thread's stream. The stream first waits for the work queued in other streams.
 void begin_change(core::StateOf<KvCache>& cache) {
   if (cache.queue != stream()) core::device_memory(cache.device).order(cache.queue, stream());
   cache.queue = stream();
@@ -45,7 +46,7 @@ void note_keys(core::StateOf<KvCache>& cache, int64_t begin) {
 }  // namespace
 
 void check_device_cache(int64_t head_dim, DType dtype, Device device) {
-  core::device_memory(device);  // throws an error that says what is missing
+  core::device_memory(device);  // throws an Error that names the device
   kernel_of(device);
   constexpr int64_t multiple = 8, most = 256;
   check(dtype == DType::bfloat16 || dtype == DType::float16,
@@ -83,7 +84,7 @@ void move_device_cache(core::StateOf<KvCache>& cache, int64_t capacity) {
   };
   to.bounds.centres = copy_or_zeros(cache.bounds.centres, {heads, cache.head_dim});
   to.bounds.centre_norms = copy_or_zeros(cache.bounds.centre_norms, {heads});
-  // The old memory is freed in the stream in which it was allocated, which has to wait for the copies from it.
+  // The old memory is freed in the stream in which it was allocated. That stream must first wait for the copies.
   if (cache.k.defined() && cache.memory_queue != stream()) {
     core::device_memory(cache.device).order(stream(), cache.memory_queue);
   }
@@ -108,7 +109,7 @@ void truncate_on_device(core::StateOf<KvCache>& cache, int64_t length) {
     cache.bounds.centres.fill(0);
     cache.bounds.centre_norms.fill(0);
   }
-  // The leaf of the last block still counts keys that were cut off.
+  // The leaf of the last block still includes keys that were truncated.
   if (length > 0) note_keys(cache, (length - 1) / cache_block * cache_block);
 }
 
@@ -127,7 +128,7 @@ void decode_on_device(const Tensor& q, const KvCache& cache, const AttentionOpti
   }
   if (out.elements() == 0) return;
   check(kernel_of(problem.device).decode(problem, core::state_of(cache).bounds, state),
-        "[{}] '{}' does not compute this call (docs/how-to/gpu.md says what it does)", operation,
+        "[{}] '{}' does not support this call; docs/how-to/gpu.md lists what it supports", operation,
         name_of(problem.device));
 }
 

@@ -8,12 +8,13 @@
 
 namespace alibi::kernels {
 
-/// Throws Error if the device has no caches for this head_dim and data type, or if this build lacks the device.
+/// Throws Error if the device has no caches for this head_dim and data type, or if this build does not support the
+/// device.
 void check_device_cache(int64_t head_dim, DType dtype, Device device);
 
-/// Moves the keys, values and skip bounds of a cache into new memory on its device, with room for `capacity` keys.
+/// Moves the keys, values and skip-rule bounds of a cache into new memory on its device, with room for `capacity` keys.
 void move_device_cache(core::StateOf<KvCache>& cache, int64_t capacity);
-/// Appends rows that were checked, for which there is room.
+/// Appends rows that have been checked. There must be room for them.
 void append_on_device(core::StateOf<KvCache>& cache, const Tensor& k, const Tensor& v);
 void truncate_on_device(core::StateOf<KvCache>& cache, int64_t length);
 

@@ -22,8 +22,8 @@ int size_class(const EvictedKeys::Stretch& stretch) {
 
 constexpr double infinity = std::numeric_limits<double>::infinity();
 
-/// Bound on the error of a computed exponent whose terms have this magnitude: rounding of products and of log-sum-exps
-/// in float32, and of weights where the kernels round them to bfloat16 (docs/explanation/skip-rule.md).
+/// Bound of the error of a computed exponent whose terms have this magnitude: rounding of products and of log-sum-exps
+/// in float32, and of weights that the kernels round to bfloat16 (docs/explanation/skip-rule.md).
 double slack(DType dtype, int64_t head_dim, double magnitude) {
   const double of_float = (0x1p-20 + static_cast<double>(head_dim) * 0x1p-23) * magnitude;
   return dtype == DType::float32 ? of_float : of_float + 0x1p-6 + 0x1p-10 * magnitude;
@@ -34,7 +34,7 @@ double slack(DType dtype, int64_t head_dim, double magnitude) {
 void EvictedKeys::add(const Stretch& stretch) {
   longest_ = std::max(longest_, stretch.norm);
   stretches_.push_back(stretch);
-  // The older two of three stretches of equal size become one, which may in turn be the third of its size.
+  // If three stretches have equal size, the older two are merged. The result may be the third of its own size.
   for (size_t i = stretches_.size() - 1; i >= 2; i -= 2) {
     Stretch& oldest = stretches_[i - 2];
     const Stretch middle = stretches_[i - 1];
@@ -54,7 +54,7 @@ double EvictedKeys::log_weight(double score_per_norm, float slope, int64_t posit
     const double exponent = score_per_norm * static_cast<double>(stretch.norm) - m * distance +
                             std::log(weight_of_keys(m, stretch.end - stretch.begin));
     if (!(exponent < infinity)) return infinity;
-    if (exponent == -infinity) continue;  // the head sees none of these keys
+    if (exponent == -infinity) continue;  // the head does not see these keys
     const double top = std::max(max, exponent);
     sum = sum * std::exp(max - top) + std::exp(exponent - top);
     max = top;
@@ -73,7 +73,8 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
   const Shape expected = {problem.batch, problem.heads, problem.queries};
   check(lse.defined() && lse.shape() == expected && lse.dtype() == DType::float32 && lse.contiguous(),
         "[{}] lse has shape {}, expected float32 {}", operation, to_string(lse.shape()), to_string(expected));
-  check(!problem.has_table(), "[{}] options has a table of biases, which does not bound far keys; expected slopes",
+  check(!problem.has_table(),
+        "[{}] options has a table of biases, expected slopes, because a table does not bound the weight of far keys",
         operation);
 
   struct Head {
@@ -104,7 +105,7 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
       if (evicted.empty()) continue;
       const int64_t nearest = position - (evicted.keys() - 1);
       double weight = infinity;
-      if (nearest > bias.most) continue;  // it sees none of them
+      if (nearest > bias.most) continue;  // the head does not see these keys
       if (nearest > 0) {
         const double magnitude = score_per_norm * static_cast<double>(evicted.longest()) +
                                  static_cast<double>(bias.slope_before) * static_cast<double>(nearest) + std::abs(sum);
@@ -135,15 +136,15 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
     result.head = static_cast<int64_t>(h);
     result.query = found[at].query;
   }
-  result.worst = 1 / (1 + std::exp(-worst));  // R / (R + sum), where R is the weight of the evicted keys
+  result.worst = 1 / (1 + std::exp(-worst));  // the share is R / (R + sum), where R is the weight of the evicted keys
   return result;
 }
 
 void leave_gap(KvCache& cache_in, int64_t length) {
   auto& cache = const_cast<core::StateOf<KvCache>&>(
-      core::state_of(cache_in));  // the state belongs to the cache, which is not const
+      core::state_of(cache_in));  // the state belongs to the cache, so it may be changed
   cache.check_on_cpu("leave_gap()");
-  check(length % cache_block == 0, "[kv_cache] a gap up to {}, expected a multiple of {}", length, cache_block);
+  check(length % cache_block == 0, "[kv_cache] the gap ends at {}, expected a multiple of {}", length, cache_block);
   if (length <= cache.length) return;
   std::vector<float> longest;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) longest.push_back(cache.norms.longest(head));

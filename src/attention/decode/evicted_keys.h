@@ -1,4 +1,4 @@
-// Evicted keys: what a cache still knows of them, and the weight that they could have had.
+// Evicted keys: the bounds that a cache keeps for them, and the weight that they could have had.
 #pragma once
 
 #include <cstddef>
@@ -9,9 +9,9 @@
 
 namespace alibi::kernels {
 
-/// The evicted keys of a head as stretches, each with a bound on the norms of its keys, nearest last. Older stretches
-/// are longer, so a million keys need only a few dozen of them. The common bound of a long stretch loses little,
-/// because its keys are far away.
+/// The evicted keys of a head as stretches, each with a bound of the norms of its keys, nearest last. Older stretches
+/// are longer, so a million keys need only a few dozen stretches. The common bound of a long stretch is only slightly
+/// less precise, because its keys are far away.
 class EvictedKeys {
  public:
   struct Stretch {
@@ -25,8 +25,8 @@ class EvictedKeys {
   int64_t keys() const { return empty() ? 0 : stretches_.back().end; }
   float longest() const { return longest_; }
 
-  /// An upper bound of log(sum of exp(score)) over these keys, for a query at a later position. `score_per_norm` is the
-  /// largest score of a key of norm 1. +infinity if there is no bound.
+  /// Returns an upper bound of log(sum of exp(score)) over these keys for a query at a later position, or +infinity if
+  /// there is none. `score_per_norm` is the largest score of a key of norm 1.
   double log_weight(double score_per_norm, float slope, int64_t position) const;
 
   int64_t bytes() const { return static_cast<int64_t>(stretches_.capacity() * sizeof(Stretch)); }
@@ -38,17 +38,17 @@ class EvictedKeys {
 
 /// The weight that evicted keys could have had, over all rows of a call.
 struct EvictedShares {
-  double worst = 0;             ///< the largest share, as evicted_share() returns it
-  int64_t head = 0, query = 0;  ///< the row that has it
-  std::vector<double> lead;     ///< [heads]: largest score that a key at distance 0 could have had, less the row's
-                                ///< log-sum-exp, over rows at positions from `count_from` on; -infinity without rows
+  double worst = 0;             ///< the largest share, which evicted_share() returns
+  int64_t head = 0, query = 0;  ///< the row with this share
+  std::vector<double> lead;  ///< [heads]: maximum of (largest score that a key at distance 0 could have had - the row's
+                             ///< log-sum-exp) over rows at positions from `count_from` on; -infinity without rows
 };
 
 EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse,
                              int64_t count_from);
 
-/// For measurements: makes a cache that is at position `length` (a multiple of cache_block) of a text without having
-/// read it. All keys before count as evicted, with the norm of the longest key of the cache.
+/// For benchmarks: moves a cache to position `length` (a multiple of cache_block) of a text that it has not read. All
+/// earlier keys count as evicted, with the norm of the longest key in the cache.
 void leave_gap(KvCache& cache, int64_t length);
 
 }  // namespace alibi::kernels

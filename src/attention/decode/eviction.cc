@@ -17,15 +17,15 @@ namespace {
 using kernels::cache_block;
 
 constexpr double no_limit = std::numeric_limits<double>::infinity();
-/// Tokens that are read together for full speed, as in contexts without a limit.
+/// Number of tokens that are read together for full speed, as in contexts without a limit.
 constexpr int64_t most_together = 2048;
-/// Keys that a head always keeps: those that decoding visits before it applies the skip rule.
+/// Keys that a head never evicts: those that decoding visits before it applies the skip rule.
 constexpr int64_t least_kept = 2 * cache_block;
-/// Tokens at the beginning of a text, whose leads say little because their rows have few keys.
+/// Tokens at the beginning of a text whose leads are ignored, because their rows have few keys.
 constexpr int64_t unsettled = 64;
-/// Smaller slopes are replaced by this one. Heads that have it keep as many keys as fit the memory.
+/// Smaller slopes are replaced by this one. Heads with it keep as many keys as fit the memory.
 constexpr double flattest = 1e-9;
-/// Part of the memory for norms and for what is known of evicted keys.
+/// Share of the memory for norms and for the records of evicted keys.
 constexpr double for_norms = 1.0 / 32;
 
 }  // namespace
@@ -47,13 +47,13 @@ Eviction::Eviction(const EvictionOptions& options)
   const auto of_token = static_cast<double>(layers_ * kv_heads_);
   most_keys_ = options.memory ? static_cast<double>(*options.memory) * (1 - for_norms) / static_cast<double>(key_bytes_)
                               : no_limit;
-  // A quarter of the memory is for the tokens that are read next, the rest for those that were read.
+  // A quarter of the memory is for the tokens that are read next, the rest for earlier ones.
   most_tokens_ = static_cast<int64_t>(std::min(most_keys_ / of_token / 4, static_cast<double>(most_together)));
   most_tokens_ = most_tokens_ / cache_block * cache_block;
   if (!options.memory) return;
   const double least = 6 * static_cast<double>(cache_block) * of_token;
   check_usage(
-      most_keys_ >= least, "[context] {} of memory hold {} tokens of this model; at least {} are needed, {}",
+      most_keys_ >= least, "[context] {} of memory holds {} tokens of this model, expected at least {}, {}",
       core::format_bytes(*options.memory), static_cast<int64_t>(most_keys_ / of_token), 6 * cache_block,
       core::format_bytes(static_cast<int64_t>(std::ceil(least * static_cast<double>(key_bytes_) / (1 - for_norms)))));
 }
@@ -66,14 +66,15 @@ int64_t Eviction::needed_from(int64_t layer, int64_t kv_head, double log_share, 
     const auto at = static_cast<size_t>(layer * heads_ + head);
     const double slope = std::max(static_cast<double>(slopes_[at]), flattest);
     const double seen = leads_[at];
-    // A later token may have a larger lead than all before, when the keys that it needs are already evicted. So the
-    // horizon allows for e^2 times the largest lead, and for an eighth more of the exponent, since leads grow with the
-    // scores. Otherwise the first such token exceeds the tolerance and stops a context that must be exact.
+    // A later token may have a larger lead than all earlier ones when the keys that it needs are already evicted. So
+    // the horizon allows for e^2 times the largest lead, and for an eighth more of the exponent, because leads grow
+    // with the scores. Otherwise the first such token exceeds the tolerance and stops a context that must be exact.
     const double lead = seen > -no_limit ? seen + std::abs(seen) / 8 + 2 : 0;
     const double needed = (lead - std::log(-std::expm1(-slope)) - log_share) / slope;
     horizon = std::max(horizon, std::isnan(needed) ? no_limit : needed);
   }
-  if (window_ > 0) horizon = std::min(horizon, static_cast<double>(window_ - 1));  // keys beyond are not seen
+  if (window_ > 0)
+    horizon = std::min(horizon, static_cast<double>(window_ - 1));  // keys beyond the window are not seen
   if (horizon >= static_cast<double>(position)) return 0;
   return (position - static_cast<int64_t>(std::ceil(horizon))) / cache_block * cache_block;
 }
@@ -93,7 +94,8 @@ std::vector<int64_t> Eviction::plan(std::span<const KvCache> caches, double most
     }
     return keys;
   };
-  // Bisection between `all`, at which the flattest head keeps every key, and `none`, at which all keep the fewest.
+  // Bisection between `all`, at which the flattest head keeps every key, and `none`, at which every head keeps the
+  // fewest.
   double all = options_.tolerance ? std::log(*options_.tolerance) : -no_limit, none = 1e9;
   if (!(keys_at(all) > most_keys)) return begins;
   all = std::max(all, -1e9);
@@ -110,7 +112,7 @@ void Eviction::make_room(std::span<KvCache> caches, int64_t tokens) {
   const bool lacks = std::any_of(caches.begin(), caches.end(),
                                  [&](const KvCache& cache) { return cache.capacity() < position + tokens; });
   if (!lacks) return;
-  // Room for the tokens that may be read together, but at most half as many as were read, so that short texts need
+  // Room for the tokens that may be read together, but at most half the number of tokens read, so that short texts need
   // little memory.
   const auto room_beside = [&](double kept) {
     const auto half = std::min(static_cast<int64_t>(kept / 2), most_tokens_);
@@ -146,8 +148,8 @@ void Eviction::attended(int layer, const Tensor& q, const KvCache& cache, const 
   if (!(shares.worst > certificate_.worst)) return;
   const int64_t position = cache.length() - q.size(1) + shares.query;
   check(!options_.exact || shares.worst <= tolerance_,
-        "[context] at token {} the keys that layer {} and head {} have evicted could have {:.2g} of the weight, more "
-        "than the tolerance {:.2g}; give more memory, evict by a tolerance, or continue without being exact",
+        "[context] at token {}, the keys that layer {} and head {} evicted could have {:.2g} of the attention "
+        "weight, more than the tolerance {:.2g}; allow more memory, set a larger tolerance, or continue without exact",
         position, layer, shares.head, shares.worst, tolerance_);
   certificate_.worst = shares.worst;
   certificate_.position = position;

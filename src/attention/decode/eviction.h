@@ -1,5 +1,5 @@
-// Keeps the context of an endless text in bounded memory: decides which keys are evicted, and bounds the effect of
-// that.
+// Keeps the context of an endless text in bounded memory: decides which keys are evicted, and bounds the effect of the
+// eviction.
 #pragma once
 
 #include <cstdint>
@@ -14,21 +14,21 @@
 
 namespace alibi::kernels {
 
-/// Shape of a model's caches, one for each layer, and the limits of their memory.
+/// Shape of a model's caches, one for each layer, and their memory limits.
 struct EvictionOptions {
   int64_t layers, heads, kv_heads, head_dim;
-  int64_t window = 0;                    ///< > 0: keys at this distance and beyond are not seen
-  DType dtype = DType::float32;          ///< of keys and values
+  int64_t window = 0;                    ///< if above 0, keys at this distance and beyond are not seen
+  DType dtype = DType::float32;          ///< data type of keys and values
   std::optional<int64_t> memory = {};    ///< maximum bytes of keys and values
   std::optional<double> tolerance = {};  ///< keys with less than this share of a row's weight are evicted
-  bool exact = false;                    ///< throw Error before the tolerance is exceeded (without one: rounding)
+  bool exact = false;  ///< throw Error before the tolerance is exceeded (if no tolerance is set: the rounding error)
 };
 
-/// Keys are evicted before the next tokens are read, by an estimate of each head's horizon. The estimate uses the
-/// head's slope and its largest lead so far: the score that a key at distance 0 could have had over the log of the
-/// row's total weight. A far key has to make up for its distance times the slope. After attention, the weight that the
-/// evicted keys could have had is bounded for each query and added to the certificate. So a wrong estimate costs memory
-/// or accuracy, but the certificate is always true.
+/// Evicts keys before the next tokens are read, by an estimate of each head's horizon. The estimate uses the head's
+/// slope and its largest lead so far. The lead of a row is the score that a key at distance 0 could have had, minus the
+/// log of the row's total weight. A far key must exceed its distance times the slope to matter. After attention, the
+/// weight that the evicted keys could have had is bounded for each query and added to the certificate. So a wrong
+/// estimate costs memory or accuracy, but the certificate is always true.
 class Eviction {
  public:
   /// Throws UsageError if a limit is out of range or the memory is too small.
@@ -36,10 +36,10 @@ class Eviction {
 
   /// Maximum number of tokens that may be read together.
   int64_t most_tokens() const { return most_tokens_; }
-  /// To be called before `tokens` more are read. If a cache lacks room for them, its heads evict the keys beyond their
-  /// horizon.
+  /// Call this before `tokens` more tokens are read. If a cache has no room for them, its heads evict the keys beyond
+  /// their horizon.
   void make_room(std::span<KvCache> caches, int64_t tokens);
-  /// To be called after a layer's attention. With `exact`, throws Error if the tolerance is exceeded.
+  /// Call this after a layer's attention. With `exact`, throws Error if the tolerance is exceeded.
   void attended(int layer, const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse);
 
   /// Position of the last eviction.
@@ -47,18 +47,19 @@ class Eviction {
   const EvictionCertificate& certificate() const { return certificate_; }
 
  private:
-  /// The first key that a head needs at `position`, if the keys before may have exp(log_share) of each row's weight.
+  /// The first key that a head needs at `position` if the keys before it may have the share exp(log_share) of each
+  /// row's weight.
   int64_t needed_from(int64_t layer, int64_t kv_head, double log_share, int64_t position) const;
   /// The first keys that all heads need, layer by layer, for the smallest share that fits the memory.
   std::vector<int64_t> plan(std::span<const KvCache> caches, double most_keys) const;
 
   int64_t layers_, heads_, kv_heads_, window_;
   EvictionOptions options_;
-  double tolerance_;           // for `exact`
-  std::vector<float> slopes_;  // [layers * heads], of the last call of attended()
+  double tolerance_;           // used with `exact`
+  std::vector<float> slopes_;  // [layers * heads], from the last call of attended()
   std::vector<double> leads_;  // [layers * heads]
-  int64_t key_bytes_;          // of a key and its value
-  double most_keys_;           // of all heads of all layers
+  int64_t key_bytes_;          // bytes of a key and its value
+  double most_keys_;           // over all heads of all layers
   int64_t most_tokens_;
   int64_t evicted_at_ = 0;
   EvictionCertificate certificate_;

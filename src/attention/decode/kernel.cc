@@ -3,7 +3,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/decode/kernel.cc"
 #include "hwy/foreach_target.h"
-// After foreach_target.h.
+// Must come after foreach_target.h.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -22,8 +22,8 @@ namespace alibi::kernels::HWY_NAMESPACE {
 inline constexpr int row_tile = lanes == 16 ? 4 : 2;
 inline constexpr float unseen = -std::numeric_limits<float>::infinity();
 
-/// biases[i] = bias of key `first` + i less the returned base, in log2 units. A linear bias is counted from the key of
-/// the block that is nearest to the row, and the base is float64, so that weights keep their precision at any distance.
+/// biases[i] = bias of key `first` + i minus the returned base, in log2 units. A linear bias is counted from the
+/// block's key that is nearest to the row. The base is float64, so that weights keep their precision at any distance.
 inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
   constexpr float log2e = std::numbers::log2e_v<float>;
   const HeadBias& bias = row.bias;
@@ -74,8 +74,8 @@ inline void weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
     partial.sum *= static_cast<double>(shrink);
     partial.max = max;
   }
-  // 2^(score - block_max) 2^(block_max - max): so the weights of far blocks, whose scores are large, keep their
-  // precision. While all scores are -infinity the weights are 0, or NaN if a score is NaN.
+  // The weight is 2^(score - block_max) 2^(block_max - max), so that weights of far blocks, whose scores are large,
+  // keep their precision. While all scores are -infinity, the weights are 0, or NaN if a score is NaN.
   const bool none = block_max == unseen;
   const Float shift = hn::Set(f, none ? 0.0f : block_max);
   const Float share = hn::Set(f, none ? 1.0f : static_cast<float>(std::exp2(max - partial.max)));
@@ -88,14 +88,14 @@ inline void weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
   partial.sum += static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum)));
 }
 
-/// What the first pass over a block prefetches: its values, and the keys that are read next.
+/// Data that the first pass over a block prefetches: the block's values, and the keys that are read next.
 template <class T>
 struct ToPrefetch {
   const T* values = nullptr;
   const T* keys = nullptr;
 };
 
-/// Keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
+/// Processes keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
 template <int R, class T>
 inline void visit_block(const CachedHead& head, float scale, const DecodeRow* const* rows,
                         DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, ToPrefetch<T> ahead) {
@@ -120,7 +120,7 @@ inline void visit_block(const CachedHead& head, float scale, const DecodeRow* co
   for (int r = 0; r < R; ++r) {
     weigh(*rows[r], scale, first, from, to, head.stride, scores[r], *partials[r]);
   }
-  constexpr int most = lanes == 16 || R > 1 ? 4 : 8;  // vectors of sums that the registers hold for each row
+  constexpr int most = lanes == 16 || R > 1 ? 4 : 8;  // number of vectors of sums that the registers hold for each row
   int64_t d = 0;
   const auto add = [&](auto vectors) HWY_ATTR {
     constexpr int n = decltype(vectors)::value;

@@ -36,11 +36,11 @@ void copy_row(const From* from, int64_t size, To* to, int64_t stride) {
   for (int64_t i = size; i < stride; ++i) to[i] = To(0.0f);
 }
 
-/// An upper bound of the row's distance from a centre (without `centred`: of its norm), at most one rounding above it.
-/// +infinity if an element is not finite.
+/// An upper bound of the row's distance from a centre (without `centred`: of its norm) that exceeds it by at most one
+/// rounding. +infinity if an element is not finite.
 template <bool centred, class T>
 float norm_above(const T* row, int64_t stride, const float* centre) {
-  constexpr int64_t lanes = 8;  // independent sums; stride is a multiple
+  constexpr int64_t lanes = 8;  // number of independent sums; stride is a multiple of it
   double sums[lanes] = {};
   for (int64_t i = 0; i < stride; i += lanes) {
     for (int64_t lane = 0; lane < lanes; ++lane) {
@@ -51,7 +51,7 @@ float norm_above(const T* row, int64_t stride, const float* centre) {
   }
   double sum = 0;
   for (const double lane : sums) sum += lane;
-  constexpr double above = 1 + 0x1p-23;  // the float nearest to the product is not below the square root
+  constexpr double above = 1 + 0x1p-23;  // the product, rounded to float, is not below the square root
   const auto norm = static_cast<float>(std::sqrt(sum) * above);
   return std::isnan(norm) ? std::numeric_limits<float>::infinity() : norm;
 }
@@ -66,8 +66,8 @@ void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCa
   check(tensor.shape() == expected, "[kv_cache] {} has shape {}, expected {}", name, tensor.shape(), expected);
   check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[kv_cache] {} has strides {}, expected a unit inner stride",
         name, tensor.strides());
-  check(tensor.device() == cache.device, "[kv_cache] {} lies on '{}', the cache on '{}'; copy it with to(Device)", name,
-        name_of(tensor.device()), name_of(cache.device));
+  check(tensor.device() == cache.device, "[kv_cache] {} is on '{}', but the cache is on '{}'; copy it with to(Device)",
+        name, name_of(tensor.device()), name_of(cache.device));
 }
 
 /// The element [b, row, head, 0].
@@ -76,7 +76,7 @@ const T* row_of(const Tensor& tensor, int64_t b, int64_t row, int64_t head) {
   return static_cast<const T*>(tensor.raw()) + b * tensor.stride(0) + row * tensor.stride(1) + head * tensor.stride(2);
 }
 
-/// Rows [begin, end) of a head of the cache; `first` is the cache row that from's row 0 becomes.
+/// Copies rows [begin, end) of a head into the cache; `first` is the cache row of from's row 0.
 template <class To>
 void write_rows(core::StateOf<KvCache>& cache, const Tensor& from, const Tensor& to, int64_t head, int64_t first,
                 int64_t begin, int64_t end) {
@@ -91,7 +91,7 @@ void write_rows(core::StateOf<KvCache>& cache, const Tensor& from, const Tensor&
   }
 }
 
-/// Raises the leaves of the block that contains keys [begin, end).
+/// Updates the leaves of the blocks that contain keys [begin, end).
 template <class T>
 void raise_norms(core::StateOf<KvCache>& cache, int64_t head, int64_t begin, int64_t end) {
   float& longest = cache.norms.leaf(head, begin / cache_block);
@@ -121,7 +121,7 @@ void rebuild(core::StateOf<KvCache>& cache, int64_t head, int64_t block) {
   cache.radii.rebuild(head, block);
 }
 
-/// Computes the centre of the first keys as soon as there are enough; none of them was evicted before.
+/// Computes the centre of the first keys as soon as there are enough of them. None of them has been evicted by then.
 void set_centre(core::StateOf<KvCache>& cache, int64_t head) {
   std::vector<float> rows(static_cast<size_t>(kernels::centre_rows * cache.stride));
   const void* keys = cache.key_rows(head / cache.kv_heads, head % cache.kv_heads, 0);
@@ -162,7 +162,7 @@ void kernels::move_rows(core::StateOf<KvCache>& cache, std::vector<int64_t> begi
         std::memcpy(static_cast<char*>(to.v.raw()) + at, cache.value_rows(b, h, first), used);
       };
       const int64_t own = std::max(begin, cache.own_begin(h));
-      copy(begin, std::min(own, cache.length));  // what was shared
+      copy(begin, std::min(own, cache.length));  // copies the shared keys
       copy(own, cache.length);
     });
   }
@@ -188,7 +188,7 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype,
   if (device != Device::cpu) kernels::check_device_cache(head_dim, dtype, device);
   check(device != Device::cpu || dtype == DType::float32 || dtype == DType::bfloat16,
         "[kv_cache] dtype is {}, expected float32 or bfloat16", name_of(dtype));
-  check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} is more than {}", batch, kv_heads, most);
+  check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} exceeds {}", batch, kv_heads, most);
   state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype, device);
   set_capacity(*state_, 0);
 }
@@ -215,7 +215,7 @@ KvCache KvCache::fork() const {
   if (shared.end == 0) {
     shared = {to.k, to.v, to.capacity, whole};
     if (state_->forked.key < whole)
-      state_->forked.key = whole;  // threads that fork at the same time find the same length
+      state_->forked.key = whole;  // threads that fork at the same time write the same length
   }
   move_rows(to, to.begins, core::ceil_div(length() + 1, cache_block) * cache_block, shared.end);
   to.shared = std::move(shared);
@@ -256,22 +256,24 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   State& cache = *state_;
   check_rows("k", k, cache);
   check_rows("v", v, cache);
-  check(v.size(1) == k.size(1), "[kv_cache] v has length {}, k has {}", v.size(1), k.size(1));
+  check(v.size(1) == k.size(1), "[kv_cache] v has length {}, expected {}, the length of k", v.size(1), k.size(1));
   const int64_t added = k.size(1);
   if (added == 0) return;
   const int64_t first = cache.length, length = first + added;
-  check(added <= most_keys - first, "[kv_cache] {} keys and {} more, expected at most {}", first, added, most_keys);
-  const Tensor held_k = cache.k, held_v = cache.v;  // k and v may be views of them
+  check(added <= most_keys - first,
+        "[kv_cache] the cache has {} keys and {} more were given, expected at most {} in total", first, added,
+        most_keys);
+  const Tensor held_k = cache.k, held_v = cache.v;  // keeps the old memory alive, because k and v may be views of it
   if (length > cache.capacity) {
     const int64_t more = (cache.capacity - cache.shared.end) / 2;
     reserve(std::max(length, std::min(most_keys, cache.capacity + more)));
   } else if (first < cache.forked.key) {
-    set_capacity(cache, cache.capacity);  // forks share the rows that are overwritten
+    set_capacity(cache, cache.capacity);  // forks share the rows that would be overwritten
   }
   if (cache.device != Device::cpu) return kernels::append_on_device(cache, k, v);
   cache.norms.resize(length);
   cache.radii.resize(length);
-  // A task has whole blocks of one head, so that no two tasks raise the same leaf.
+  // A task has whole blocks of one head, so that no two tasks update the same leaf.
   constexpr int64_t blocks_together = 16;
   const int64_t first_block = first / cache_block;
   const int64_t tasks = core::ceil_div(core::ceil_div(length, cache_block) - first_block, blocks_together);
@@ -280,7 +282,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
   const int64_t heads_together = std::max<int64_t>(1, 1024 / std::min(added, blocks_together * cache_block));
   const auto for_each_block = [&](const auto& visit) {
     core::parallel_for(core::ceil_div(heads, heads_together) * tasks, [&](int64_t i) {
-      const kernels::FlushDenormals flush;  // norms as the kernels compute them
+      const kernels::FlushDenormals flush;  // computes norms with the kernels' rounding
       const int64_t block = first_block + i % tasks * blocks_together, head = i / tasks * heads_together;
       for (int64_t h = head; h < std::min(head + heads_together, heads); ++h) {
         for (int64_t b = block; b < block + blocks_together && b * cache_block < length; ++b) {
@@ -293,7 +295,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
     cache.dtype == DType::float32 ? write_block<float>(cache, k, v, head, first, begin, end)
                                   : write_block<bfloat16>(cache, k, v, head, first, begin, end);
   };
-  if (first < kernels::centre_rows && length >= kernels::centre_rows) {  // from this call on there is a centre
+  if (first < kernels::centre_rows && length >= kernels::centre_rows) {  // from this call on the centre exists
     for_each_block(write);
     core::parallel_for(heads, [&](int64_t head) {
       const kernels::FlushDenormals flush;
@@ -335,11 +337,11 @@ void KvCache::truncate(int64_t length) {
   cache.radii.resize(length);
   if (length < kernels::centre_rows) std::fill(cache.centres.begin(), cache.centres.end(), 0.0f);
   if (length == 0) return;
-  const kernels::FlushDenormals flush;  // norms as the kernels compute them
-  // The norm of the last block still counts keys that were cut off.
+  const kernels::FlushDenormals flush;  // computes norms with the kernels' rounding
+  // The norm of the last block still includes keys that were truncated.
   const int64_t block = (length - 1) / cache_block;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
-    if (cache.begin(head % cache.kv_heads) == length) continue;  // the head holds no key
+    if (cache.begin(head % cache.kv_heads) == length) continue;  // the head holds no keys
     set_norms(cache, head, block, length);
     rebuild(cache, head, block);
   }
@@ -349,9 +351,10 @@ void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
   State& cache = *state_;
   cache.check_on_cpu("evict()");
   check(static_cast<int64_t>(begins.size()) == cache.kv_heads,
-        "[kv_cache] evict() has {} first keys, expected one for each of {} heads", begins.size(), cache.kv_heads);
+        "[kv_cache] evict() was called with {} first keys, expected one for each of {} heads", begins.size(),
+        cache.kv_heads);
   check(room >= 0 && room <= most_keys - cache.length,
-        "[kv_cache] evict() has room for {} keys after {}, expected 0 to {}", room, cache.length, most_keys);
+        "[kv_cache] evict() would leave {} keys after {}, expected 0 to {}", room, cache.length, most_keys);
   std::vector<int64_t> kept = cache.begins;
   for (size_t h = 0; h < kept.size(); ++h) {
     check(begins[h] >= 0 && begins[h] <= cache.length,
@@ -377,8 +380,9 @@ namespace {
 
 /// The rows of all heads as [batch, length, kv_heads, head_dim].
 Tensor view_of(const core::StateOf<KvCache>& cache, const Tensor& tensor) {
-  check(!cache.has_evicted(), "[kv_cache] keys were evicted, so the keys of the heads have no common shape");
-  check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; own() copies them", cache.shared.end);
+  check(!cache.has_evicted(), "[kv_cache] the heads have evicted different keys, so they have no common shape");
+  check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; copy them with own() first",
+        cache.shared.end);
   const int64_t of_head = cache.capacity * cache.stride;
   return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,
                       {cache.kv_heads * of_head, cache.stride, of_head, 1}, cache.device);

@@ -31,22 +31,23 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
         centres(place == Device::cpu ? static_cast<size_t>(batch_size * head_count * stride) : 0),
         queue(alibi::stream()) {}
 
-  static constexpr int64_t row_multiple = 16;  ///< the widest vector of float32
+  static constexpr int64_t row_multiple = 16;  ///< number of float32 values in the widest vector
 
   int64_t batch, kv_heads, head_dim;
   DType dtype;
-  Device device;   ///< of k and v; norms, radii and centres are only used on the CPU
-  int64_t stride;  ///< elements from key to key: on the CPU head_dim rounded up to row_multiple, the rest zeros
+  Device device;  ///< device of k and v; norms, radii and centres are used only on the CPU
+  int64_t
+      stride;  ///< elements from one key to the next: on the CPU head_dim rounded up to row_multiple, padded with zeros
   int64_t length = 0;
-  int64_t capacity = 0;         ///< the length that there is room for
-  std::vector<int64_t> begins;  ///< [kv_heads] the first key held, a multiple of kernels::cache_block
+  int64_t capacity = 0;         ///< number of keys that fit the allocated memory
+  std::vector<int64_t> begins;  ///< [kv_heads]: the first key that each head holds, a multiple of kernels::cache_block
   Tensor k, v;  ///< [batch, rows_of_batch(), stride]: the keys [own_begin, capacity) of each head, contiguous
-  /// In a fork: the keys [0, end) of each head. They lie in the memory of the cache that was forked, where they do not
-  /// change. A fork that shares keys has evicted none.
+  /// Used in a fork: the keys [0, end) of each head. They are in the memory of the cache that was forked, where they do
+  /// not change. A fork that shares keys has evicted none.
   struct Shared {
     Tensor k, v;           ///< [batch, kv_heads * capacity, stride]
-    int64_t capacity = 0;  ///< of that cache
-    int64_t end = 0;       ///< a multiple of kernels::cache_block; 0: nothing is shared
+    int64_t capacity = 0;  ///< capacity of that cache
+    int64_t end = 0;       ///< a multiple of kernels::cache_block; 0 if nothing is shared
   } shared;
   /// Forks share the keys of k and v before this one. Several threads may fork at the same time.
   struct Mark {
@@ -58,31 +59,31 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     }
     std::atomic<int64_t> key = 0;
   } forked;
-  kernels::NormTree norms;                    ///< ||k||, of head b * kv_heads + h
+  kernels::NormTree norms;                    ///< ||k||; the index of a head is b * kv_heads + h
   kernels::NormTree radii;                    ///< ||k - centre||
-  std::vector<kernels::EvictedKeys> evicted;  ///< of head b * kv_heads + h
-  /// [batch * kv_heads, stride]: the centre of the first centre_rows keys; zero while there are fewer.
+  std::vector<kernels::EvictedKeys> evicted;  ///< the index of a head is b * kv_heads + h
+  /// [batch * kv_heads, stride]: the centre of the first centre_rows keys, or zero while there are fewer.
   std::vector<float> centres;
-  kernels::CachedBounds bounds;  ///< on a device other than the CPU: takes the place of norms, radii and centres
+  kernels::CachedBounds bounds;  ///< on a device other than the CPU: replaces norms, radii and centres
   void* queue;                   ///< on a device: the stream in which the last call changed the cache
   void* memory_queue = nullptr;  ///< on a device: the stream in which k, v and bounds were allocated and are freed
 
   const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 
   int64_t begin(int64_t head) const { return begins[static_cast<size_t>(head)]; }
-  /// Throws Error unless the cache is in the CPU's memory; no device has this operation.
+  /// Throws Error unless the cache is in the CPU's memory, because no device supports this operation.
   void check_on_cpu(const char* operation) const {
-    check(device == Device::cpu, "[kv_cache] {} is for caches in the CPU's memory, this one lies on '{}'", operation,
-          name_of(device));
+    check(device == Device::cpu, "[kv_cache] {} needs a cache in the CPU's memory, but this cache is on '{}'",
+          operation, name_of(device));
   }
   bool has_evicted() const {
     return std::any_of(begins.begin(), begins.end(), [](int64_t b) { return b > 0; });
   }
 
-  /// The first key of a head in k and v.
+  /// The first key of a head that is in k and v.
   int64_t own_begin(int64_t head) const { return std::max(begin(head), shared.end); }
 
-  /// Index of the row of a key in k and v, which must be one of the head's own.
+  /// Row index of a key in k and v. The key must be one of the head's own.
   int64_t row(int64_t b, int64_t head, int64_t key) const {
     int64_t before = 0;
     for (int64_t h = 0; h < head; ++h) before += capacity - own_begin(h);
@@ -94,7 +95,7 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
     return rows;
   }
 
-  /// A tensor of the shape of all keys, for checks of shapes. Its elements must not be read.
+  /// A tensor with the shape of all keys, for checks of shapes. Its elements must not be read.
   Tensor as_seen(DType type) const { return Tensor::view(k.raw(), {batch, length, kv_heads, head_dim}, type); }
 
   /// The row of a key. The rows after it are contiguous up to own_begin() or the end.
@@ -111,15 +112,16 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
 
 namespace kernels {
 
-/// Throws Error for options that no call over a cache supports.
+/// Throws Error for options that are not supported with a cache.
 inline void check_cached_options(const char* operation, const AttentionOptions& options) {
   check(options.dropout_p == 0, "[{}] options.dropout_p is {}, expected 0", operation, options.dropout_p);
   check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
-        "[{}] options.cu_seqlens is set, but a cache holds no packed sequences", operation);
+        "[{}] options.cu_seqlens is set, expected it to be empty, because a cache holds no packed sequences",
+        operation);
 }
 
-/// Moves the keys of each head from `begins` on into new memory, with room for `capacity` keys. Keys before `shared`
-/// are not moved, because they lie in another cache.
+/// Moves the keys of each head from `begins` on into new memory with room for `capacity` keys. Keys before `shared` are
+/// not moved, because they are in another cache.
 void move_rows(core::StateOf<KvCache>& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared);
 /// Moves the keys into new memory on the cache's device, with room for `capacity` keys.
 void set_capacity(core::StateOf<KvCache>& cache, int64_t capacity);

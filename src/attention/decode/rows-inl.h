@@ -1,4 +1,4 @@
-// Products of queries with rows of a cache, and sums of its rows: the inner loops of kernel.cc.
+// Products of queries with rows of a cache, and weighted sums of its rows: the inner loops of kernel.cc.
 #if defined(ALIBI_ATTENTION_DECODE_ROWS_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ALIBI_ATTENTION_DECODE_ROWS_INL_H_
 #undef ALIBI_ATTENTION_DECODE_ROWS_INL_H_
@@ -14,13 +14,13 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// Number of keys whose products with a query are summed together.
+/// Number of keys whose products with a query are accumulated together.
 inline constexpr int key_tile = 4;
 
 /// Prefetches `count` values, unless `at` is null. Keys and values are two streams that are read alternately, which the
-/// processor's own prefetching does not recognize. So the pass over a block of keys prefetches their values, and the
-/// pass over the values prefetches the next keys. They go to the second-level cache, since a block of each may fill the
-/// first. Lines are prefetched in ascending order; any other order costs a quarter of the bandwidth.
+/// hardware prefetcher does not recognize. So the pass over a block of keys prefetches their values, and the pass over
+/// the values prefetches the next keys. They are loaded into the second-level cache, because a block of each may fill
+/// the first-level cache. Lines are prefetched in ascending order; any other order costs a quarter of the bandwidth.
 template <int64_t count, class T>
 HWY_INLINE void prefetch(const T* at) {
   if (at == nullptr) return;
@@ -34,7 +34,8 @@ HWY_INLINE const T* offset_by(const T* at, int64_t count) {
 }
 
 /// Loads N vectors of a row. bfloat16 is loaded as pairs of vectors, the even elements in the first and the odd ones in
-/// the second, which costs half as much as to keep their order. arrange_pairs() reorders queries and sums accordingly.
+/// the second. That takes half the instructions of keeping their order. arrange_pairs() reorders queries and sums
+/// accordingly.
 template <int N>
 HWY_INLINE void widen(const float* from, Float* to) {
   HWY_UNROLL(4)
@@ -58,7 +59,7 @@ HWY_INLINE void widen(const bfloat16* from, Float* to) {
   }
 }
 
-/// Reorders a row of floats as widen() loads bfloat16, or back.
+/// Reorders a row of floats into the order in which widen() loads bfloat16, or back.
 inline void arrange_pairs(float* row, int64_t stride, bool back) {
   constexpr int64_t pair = 2 * lanes;
   for (float* at = row; at + pair <= row + stride; at += pair) {
@@ -150,7 +151,7 @@ HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const T*
   }
 }
 
-/// Number of vectors that widen() loads at once if there are N.
+/// Number of vectors that widen() loads at once for a row of N vectors.
 template <int N>
 inline constexpr int widened = N == 1 ? 1 : 2;
 

@@ -9,8 +9,8 @@
 namespace alibi::kernels {
 namespace {
 
-/// Maximum number of nodes that are examined for a row. The tree usually needs fanout times its height. If norms are
-/// made to need more, more keys are visited.
+/// Maximum number of nodes that are examined for a row. The tree usually needs fanout times its height. If adversarial
+/// norms need more, more keys are visited.
 constexpr int most_nodes = 256;
 
 }  // namespace
@@ -19,7 +19,7 @@ DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const 
                        const DecodeRow& row, double max, double budget)
     : norms_(cache.norms), radii_(cache.radii), head_(head), row_(row), max_(max), budget_(budget) {
   const int64_t stride = cache.stride;
-  // The computed dot product may exceed the exact one by one rounding per element; denormals count as zero in it.
+  // The computed dot product may exceed the exact one by one rounding per element. Denormals count as zero in it.
   rounding_ = static_cast<double>(stride + 2) * 0x1p-23 + 0x1p-20;
   const double magnitude = std::abs(static_cast<double>(scale)) * std::numbers::log2e;
   score_per_norm_ = magnitude * norm_of(row.q, stride);
@@ -35,10 +35,10 @@ bool DecodeSkip::spend(float norm, float radius, float slope, int64_t distance, 
   const double penalty = m * std::numbers::log2e * static_cast<double>(distance);
   const double score = score_per_norm_ * static_cast<double>(norm);
   const double less =
-      std::min(score, centre_ + score_per_norm_ * static_cast<double>(radius));  // score, if the other is NaN
+      std::min(score, centre_ + score_per_norm_ * static_cast<double>(radius));  // picks the score if the other is NaN
   const double nearest = less + score * rounding_ + flushed_ + bias_rounding - penalty - max_;
   const double weight = std::exp2(nearest) * weight_of_keys(m, keys);
-  if (!(weight <= budget_)) return false;  // NaN is not dropped
+  if (!(weight <= budget_)) return false;  // a NaN is not dropped
   budget_ -= weight;
   return true;
 }

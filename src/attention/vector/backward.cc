@@ -20,7 +20,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/vector/backward.cc"
 #include "hwy/foreach_target.h"
-// Highway's order: foreach_target.h first.
+// Highway requires foreach_target.h to come first.
 #include "attention/vector/scores-inl.h"
 #include "attention/vector/vector-inl.h"
 #include "hwy/highway.h"
@@ -34,11 +34,11 @@ struct Block {
   QueryBlock block;
   Range visited;             ///< key blocks that the forward pass visited
   float *q, *q_lanes;        ///< [query_rows][stride], [head_dim][query_rows]
-  float *dout, *dout_lanes;  ///< likewise
+  float *dout, *dout_lanes;  ///< same layouts as for q
   float* dq_lanes;           ///< [head_dim][query_rows]
-  float* lse;                ///< of each lane, log2 units; +infinity makes all weights of a lane zero
+  float* lse;                ///< for each lane, in log2 units; +infinity makes all weights of a lane zero
   float* delta;
-  uint32_t* query_draws;  ///< dropout
+  uint32_t* query_draws;  ///< for dropout
 };
 
 /// Buffers for one tile.
@@ -46,10 +46,10 @@ struct TileBuffers {
   float *keys, *values;      ///< [key_rows][stride]
   float *weights, *dscores;  ///< [key_rows][query_rows]
   TileBiases biases;
-  Prefetcher prefetcher;  ///< keys and values of the next tile
+  Prefetcher prefetcher;  ///< prefetches keys and values of the next tile
 };
 
-/// weights: scores become exp2(score - lse); dscores: dout v' becomes weight * (dout v' - delta).
+/// Replaces scores by weights = exp2(score - lse), and dscores from dout v' to weight * (dout v' - delta).
 template <bool masked, bool dropout>
 void differentiate_softmax(const Problem& problem, const Sequence& sequence, int64_t key, const Seen& seen,
                            const Block& block, TileBuffers& tile) {
@@ -75,7 +75,7 @@ void differentiate_softmax(const Problem& problem, const Sequence& sequence, int
           dweight = hn::IfThenZeroElse(dropped, hn::Mul(dweight, kept));
         }
         Float dscore = hn::Mul(weight, hn::Sub(dweight, hn::Load(f, block.delta + c)));
-        if (masked) {  // dout v' may be infinity or NaN where the key is not seen
+        if (masked) {  // dout v' may be infinity or NaN for a key that is not seen
           const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
           dscore = hn::IfThenZeroElse(hn::Eq(tile.biases.at(c, y), unseen), dscore);
         }
@@ -119,7 +119,7 @@ void add_bias_gradient(const Problem& problem, const QueryBlock& block, int64_t 
   }
 }
 
-/// The gradients from one key block and one query block.
+/// Adds the gradients from one key block and one query block.
 void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t stride, TileBuffers& tile,
           Block& block, float* dk, float* dv, BiasGradient* gradient) {
   const QueryBlock& queries = block.block;
@@ -166,8 +166,8 @@ Block start(const Problem& problem, const AttentionState& state, const Sequence&
     // A row that saw no key has no weights.
     if (lse[x] != -std::numeric_limits<float>::infinity()) block.lse[x] = lse[x] * std::numbers::log2e_v<float>;
   }
-  // delta = rowsum(dout out), summed in the same order as dout v': if one key has all the weight, then out is its v and
-  // dP - delta must be exactly zero.
+  // delta = rowsum(dout out), summed in the same order as dout v'. If one key has all the weight, out is its v, and dP
+  // - delta must be exactly zero.
   float* out_lanes = block.dq_lanes;
   load_queries(problem, problem.out, sequence, queries, rows, stride, out_lanes);
   const Floats f;
@@ -196,7 +196,7 @@ void finish(const Problem& problem, const Sequence& sequence, int64_t stride, fl
   }
 }
 
-/// A few query blocks that share each key block that is loaded.
+/// Processes a few query blocks that share each key block that is loaded.
 void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chunk, const BlockIndex& index,
                  const Range& heads, const Range& block_rows) {
   const Sequence& sequence = problem.sequences[chunk.sequence];

@@ -15,7 +15,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/vector/forward.cc"
 #include "hwy/foreach_target.h"
-// Highway's order: foreach_target.h first.
+// Highway requires foreach_target.h to come first.
 #include "attention/vector/scores-inl.h"
 #include "attention/vector/skip-inl.h"
 #include "attention/vector/vector-inl.h"
@@ -25,23 +25,24 @@ HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 namespace {
 
-/// A query block and its softmax so far. All arrays have one entry per query lane.
+/// A query block and its softmax state. All arrays have one entry per query lane.
 struct Running {
   QueryBlock block;
   float* queries;                    ///< [head_dim][query_rows]
   float* out;                        ///< [head_dim][query_rows]: sum of exp2(score - max) v
-  float* max;                        ///< of the scores so far, log2 units; starts at -infinity
-  float* sum;                        ///< of exp2(score - max)
-  float* sum_low;                    ///< the rounding error of sum
+  float* max;                        ///< maximum of the scores so far, in log2 units; starts at -infinity
+  float* sum;                        ///< sum of exp2(score - max)
+  float* sum_low;                    ///< rounding error of sum
   float *norms, *products, *shares;  ///< of the queries, for the skip rule
   WeightBounds::Head keys;           ///< for the skip rule
   Levels levels;
-  uint32_t* query_draws;                         ///< dropout
+  uint32_t* query_draws;                         ///< for dropout
   Range visited;                                 ///< key blocks
-  bool done_before = false, done_after = false;  ///< nothing more to visit in that direction
+  bool done_before = false, done_after = false;  ///< nothing more must be visited in that direction
 };
 
-/// Updates the maximum of each lane, and gives the factor that rescales sums to it. Returns whether a factor is not 1.
+/// Updates the maximum of each lane and computes the factor that rescales the sums to it. Returns whether any factor
+/// differs from 1.
 bool raise_max(const float* scores, const Seen& seen, float* max, float* factor) {
   const Floats f;
   bool raised = false;
@@ -49,7 +50,7 @@ bool raise_max(const float* scores, const Seen& seen, float* max, float* factor)
     const Range keys = seen.keys_of(n * lanes, width * lanes);
     for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
       const Float old = hn::Load(f, max + c);
-      constexpr int64_t parts = 4;  // independent maxima
+      constexpr int64_t parts = 4;  // number of independent maxima
       Float tops[parts] = {old, old, old, old};
       int64_t y = keys.begin;
       const auto take = [&](Float& top, int64_t at)
@@ -87,7 +88,7 @@ void make_weights(float* scores, const Seen& seen, const float* factor, Running&
         sum = hn::Add(sum, weight);
         hn::Store(weight, f, at);
       }
-      // Two-sum: the running sum must stay exact over a million keys.
+      // Two-sum, because the running sum must stay exact over a million keys.
       const Float alpha = hn::Load(f, factor + c);
       const Float old = hn::Mul(hn::Load(f, running.sum + c), alpha);
       const Float total = hn::Add(old, sum);
@@ -123,7 +124,7 @@ struct TileBuffers {
   float* scores;  ///< [key_rows][query_rows]
   HWY_ALIGN float factor[query_rows];
   TileBiases biases;
-  Prefetcher prefetcher;  ///< keys and values of the next tile
+  Prefetcher prefetcher;  ///< prefetches keys and values of the next tile
 };
 
 /// Adds the key block that begins at `key` to a query block.
@@ -175,7 +176,7 @@ void write_rows(const Problem& problem, const Sequence& sequence, int64_t stride
   }
 }
 
-/// The query blocks of a task, ready for their first keys.
+/// The query blocks of a task.
 class Task {
  public:
   Task(const Problem& problem, const QueryTask& task, const WeightBounds* bounds)
@@ -201,7 +202,7 @@ class Task {
     }
   }
 
-  /// Visits the keys, from the diagonal backwards and then forwards.
+  /// Visits the keys, first from the diagonal backwards and then forwards.
   void run(AttentionStats& stats) {
     Range any = {std::numeric_limits<int64_t>::max(), 0};
     for (const Running& r : running_) {
@@ -260,7 +261,7 @@ class Task {
     return running;
   }
 
-  /// What the skip rule needs for the queries, which are in rows_.
+  /// Computes the data of the queries in rows_ that the skip rule needs.
   void measure_queries(Running& r) const {
     r.keys = bounds_->head(task_.sequence, r.block.head);
     for (float* values : {r.norms, r.products, r.shares}) std::fill_n(values, query_rows, 0.0f);
@@ -277,13 +278,13 @@ class Task {
     for (int64_t x = 0; x < r.block.rows; ++x) r.shares[x] = r.levels.share(unit * r.norms[x]);
   }
 
-  /// True if no key from this block on, away from the diagonal, can matter.
+  /// Whether all keys from this block on, away from the diagonal, are negligible.
   bool is_done(const Running& r, int64_t key_block, bool before) const {
     if (bounds_ == nullptr) return false;
     const QueryBlock& block = r.block;
     Remaining remaining;
     if (before) {
-      const int64_t end = (key_block + 1) * key_rows;  // keys before it remain
+      const int64_t end = (key_block + 1) * key_rows;  // the keys before it remain
       if (end > block.position) return false;
       remaining = {.weights = r.keys.chord_before(r.levels, key_block + 1),
                    .norm = r.keys.norm_before[key_block + 1] + r.keys.centre_norm,
@@ -291,7 +292,7 @@ class Task {
                    .distance = std::min(block.position, block.keys - 1) - (end - 1),
                    .step = block.outside ? 0 : 1};
     } else {
-      const int64_t begin = key_block * key_rows;  // keys from it on remain
+      const int64_t begin = key_block * key_rows;  // the keys from it on remain
       const int64_t last = block.position + block.rows - 1;
       if (begin <= last) return false;
       remaining = {.weights = r.keys.chord_from(r.levels, key_block),
@@ -303,7 +304,8 @@ class Task {
     return negligible(problem_, block, remaining, {r.norms, r.products, r.shares, r.max, r.sum, r.sum_low});
   }
 
-  /// Adds a key block to the query blocks that still need it. Returns false if none needs more in that direction.
+  /// Adds a key block to the query blocks that still need it. Returns false if no query block needs more in that
+  /// direction.
   bool visit(int64_t key_block, bool before, AttentionStats& stats) {
     const int64_t key = key_block * key_rows;
     bool loaded = false;
@@ -339,7 +341,7 @@ class Task {
 
   const Problem& problem_;
   const QueryTask& task_;
-  const WeightBounds* bounds_;  ///< null: the skip rule does not apply
+  const WeightBounds* bounds_;  ///< null if the skip rule does not apply
   const Sequence& sequence_;
   int64_t kv_head_;
   int64_t stride_;

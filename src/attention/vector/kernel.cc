@@ -48,7 +48,7 @@ bool vector_forward(const Problem& problem, AttentionState* state) {
 }
 
 bool vector_backward(const Problem& problem, const AttentionState& state, const BiasSums& sums) {
-  const core::KeepMemory keep;  // the sums of a chunk are reused by the next
+  const core::KeepMemory keep;  // the next chunk reuses the sums of a chunk
   const BlockIndex index(problem, BlockIndex::Of::queries, query_rows);
   check_blocks(core::state_of(state.kernel), core::StateOf<KernelState>::Kernel::vector, index.size());
   BiasGradients bias(problem, sums);
@@ -61,7 +61,7 @@ bool vector_backward(const Problem& problem, const AttentionState& state, const 
     for (Chunk& chunk : group.chunks) release_sums(chunk);
   };
   // If there are many groups, the thread that finishes the last chunk of a group writes its gradients, and the memory
-  // of the group is reused. The key blocks of a few groups are written by all threads.
+  // of the group is reused. If there are few groups, all threads write their key blocks.
   constexpr size_t many = 8;
   std::vector<std::atomic<size_t>> ended(groups.size());
   const auto is_written_at_once = [&](const ChunkGroup& group) {

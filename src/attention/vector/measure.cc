@@ -1,4 +1,5 @@
-// What the skip rule reads from queries and keys: bounds on the weight of a block of keys, and products with a centre.
+// Values of queries and keys that the skip rule needs: bounds of the weight of a block of keys, and products with a
+// centre.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -10,7 +11,7 @@
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "attention/vector/measure.cc"
 #include "hwy/foreach_target.h"
-// Highway's order: foreach_target.h first.
+// Highway requires foreach_target.h to come first.
 #include "attention/vector/skip-inl.h"
 #include "attention/vector/vector-inl.h"
 #include "hwy/highway.h"
@@ -37,7 +38,8 @@ double log2_weights(const float* radii, float largest, int64_t count, float x, f
     const auto real = hn::Lt(key, hn::Set(f, static_cast<float>(count)));
     sum = hn::Add(sum, hn::IfThenElseZero(real, exp2_of(hn::NegMulAdd(m, distance, score))));
   }
-  constexpr double rounding = 1 + 0x1p-14;  // exponents down to -126, their powers, and the sum
+  constexpr double rounding =
+      1 + 0x1p-14;  // covers the errors of the exponents (down to -126), of the powers and of the sum
   constexpr double flushed = most_keys * 0x1p-125;
   const double weights = static_cast<double>(hn::GetLane(hn::SumOfLanes(f, sum))) * rounding + flushed;
   const double most = static_cast<double>(x) * static_cast<double>(largest);

@@ -1,5 +1,5 @@
-// Scores of a block of queries against a block of keys, in units of log2: scale q k' log2(e) + bias log2(e).
-// A tile is stored [key][query lane], so that each lane is a row of the attention matrix.
+// Scores of a block of queries with a block of keys, in units of log2: scale q k' log2(e) + bias log2(e). A tile is
+// stored as [key][query lane], so that each lane is a row of the attention matrix.
 
 #if defined(ALIBI_ATTENTION_SCORES_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ALIBI_ATTENTION_SCORES_INL_H_
@@ -24,10 +24,10 @@ struct TileBiases {
   static constexpr int64_t size = query_rows + key_rows;
   HWY_ALIGN float values[size];  ///< log2 units; -infinity where the key is not seen
   int64_t first = 0;             ///< distance of values[0]
-  bool masked = false;           ///< some distance of the tile is not seen
+  bool masked = false;           ///< whether some distance of the tile is not seen
 
-  /// Query blocks outside of the keys' positions use slope * (far - near) instead, with a `near` for each row. Then
-  /// `values` only says what is seen.
+  /// Query blocks outside the keys' positions use slope * (far - near) instead, with a `near` for each row. Then
+  /// `values` only marks the seen distances.
   bool outside = false;
   HWY_ALIGN float slopes[size];      ///< log2 units, negative
   HWY_ALIGN float far[size];         ///< |distance| - base
@@ -44,7 +44,7 @@ struct TileBiases {
   }
 };
 
-/// Biases of -slope * |distance|; the distances fit 32 bits unless the block lies outside of the keys.
+/// Biases of -slope * |distance|. The distances fit 32 bits unless the block lies outside the keys' positions.
 inline void fill_linear(const HeadBias& bias, TileBiases& biases) {
   const Floats f;
   const Ints i;
@@ -55,7 +55,7 @@ inline void fill_linear(const HeadBias& bias, TileBiases& biases) {
   for (int64_t r = 0; r < TileBiases::size; r += lanes) {
     const Float distance = hn::ConvertTo(f, hn::Add(first, hn::Iota(i, static_cast<int32_t>(r))));
     const Float side = hn::IfThenElse(hn::Gt(distance, hn::Zero(f)), before, after);
-    // The slope of a closed direction is infinite; times a distance of 0 it would be NaN.
+    // The slope of a closed direction is infinite. Multiplied by a distance of 0 it would be NaN.
     const auto self = hn::Eq(distance, hn::Zero(f));
     hn::Store(hn::IfThenZeroElse(self, hn::Mul(side, distance)), f, biases.values + r);
   }
@@ -136,7 +136,7 @@ struct Seen {
   bool narrow;
 };
 
-/// The parts of a product that are needed, with the tile's keys as rows and its lanes as columns.
+/// The needed parts of a product that has the tile's keys as rows and its lanes as columns.
 struct KeysByLanes {
   const Seen& seen;
   int64_t depth;
@@ -144,7 +144,7 @@ struct KeysByLanes {
   Range rows_of(int64_t lane, int64_t width) const { return seen.keys_of(lane, width); }
   Range depth_of(int64_t, int64_t, int64_t) const { return {0, depth}; }
 };
-/// The same with its lanes as columns and its keys as the inner dimension.
+/// The needed parts of a product that has the lanes as columns and the keys as the inner dimension.
 struct SumsOfKeys {
   const Seen& seen;
   int64_t rows;
@@ -152,7 +152,7 @@ struct SumsOfKeys {
   Range rows_of(int64_t, int64_t) const { return {0, rows}; }
   Range depth_of(int64_t, int64_t lane, int64_t width) const { return seen.keys_of(lane, width); }
 };
-/// The same with its keys as rows and its lanes as the inner dimension.
+/// The needed parts of a product that has the keys as rows and the lanes as the inner dimension.
 struct SumsOfLanes {
   const Seen& seen;
   static bool narrow() { return false; }
@@ -173,7 +173,7 @@ HWY_INLINE void zero_unseen(float* tile, int64_t lane, int64_t width, Range seen
 }
 
 /// How q k' becomes a score. `open`: no key of the tile is masked. `masked`: keys that are not seen score -infinity,
-/// even if they contain NaN. `outside`: the same, with the bias of query blocks outside of the keys.
+/// even if they contain NaN. `outside`: as `masked`, with the bias of query blocks outside the keys' positions.
 enum class Tail { open, masked, outside };
 
 template <Tail tail>
@@ -198,7 +198,8 @@ struct StoreScores {
   }
 };
 
-/// scores[key][lane] where the key is seen. queries is [head_dim][query_rows], keys [key_rows][stride].
+/// Computes scores[key][lane] for the keys that are seen. queries is [head_dim][query_rows], keys is
+/// [key_rows][stride].
 inline void make_scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
                         int64_t stride, const Seen& seen, const TileBiases& biases, Prefetcher& prefetcher,
                         float* scores) {

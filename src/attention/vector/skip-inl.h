@@ -19,7 +19,7 @@
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
 
-/// Upper bound on the norm of a row of `size` floats (a multiple of 16, padded with zeros), less `centre` if it is
+/// Upper bound of the norm of a row of `size` floats (a multiple of 16, padded with zeros), minus `centre` if it is
 /// given.
 inline float norm_bound(const float* row, int64_t size, const float* centre = nullptr) {
   const Floats f;
@@ -29,7 +29,7 @@ inline float norm_bound(const float* row, int64_t size, const float* centre = nu
     if (centre != nullptr) value = hn::Sub(value, hn::LoadU(f, centre + i));
     sum = hn::MulAdd(value, value, sum);
   }
-  constexpr float relative = 1.0f + 0x1p-16f;  // the error of sum and root is less: size / 2 + 2 roundings
+  constexpr float relative = 1.0f + 0x1p-16f;  // the relative error of sum and root is less: size / 2 + 2 roundings
   constexpr float flushed = 0x1p-125f;         // squares below 2^-126 are flushed to zero
   const float squares = hn::GetLane(hn::SumOfLanes(f, sum)) + static_cast<float>(size) * flushed;
   if (!(squares <= std::numeric_limits<float>::max())) return std::numeric_limits<float>::infinity();
@@ -46,24 +46,24 @@ inline float scaled_product(const Problem& problem, const float* a, const float*
 
 /// The remaining keys on one side of a query block.
 struct Remaining {
-  Chord weights;         ///< bound on their weight for a query, without its product with their centre
-  float norm = 0;        ///< bound on their norms plus that of the centre
-  float slope = 0;       ///< of that side
-  int64_t distance = 0;  ///< least distance to the block's first row, as its linear bias is counted
-  int step = 0;          ///< change of the distance from row to row; 0: no row has a smaller one
+  Chord weights;         ///< bound of their weight for a query, without its product with their centre
+  float norm = 0;        ///< bound of their norms plus the norm of the centre
+  float slope = 0;       ///< slope on that side
+  int64_t distance = 0;  ///< distance to the block's nearest row, counted as for its linear bias
+  int step = 0;          ///< change of the distance from one row to the next; 0 if no row has a smaller distance
 };
 
-/// What the rule knows of a block's rows: their queries and their softmax so far.
+/// The data of a block's rows that the rule needs: their queries and their softmax state.
 struct RunningRows {
-  const float* norms;     ///< bounds on |q|
-  const float* products;  ///< of q and the keys' centre, as scores
-  const float* shares;    ///< where |q| lies on the chord
+  const float* norms;     ///< upper bounds of |q|
+  const float* products;  ///< product of q and the centre of the keys, as a score
+  const float* shares;    ///< position of |q| on the chord
   const float* max;
   const float* sum;
-  const float* sum_low;  ///< the rounding error of sum
+  const float* sum_low;  ///< rounding error of sum
 };
 
-/// True if the remaining keys weigh at most the budget times the sum, for each row of a block.
+/// Whether the weight of the remaining keys is at most the budget times the sum, for each row of a block.
 inline bool negligible(const Problem& problem, const QueryBlock& block, const Remaining& remaining,
                        const RunningRows& rows) {
   const Floats f;
@@ -85,12 +85,12 @@ inline bool negligible(const Problem& problem, const QueryBlock& block, const Re
     const Float top = hn::Load(f, rows.max + c);
     const Float sum = hn::Add(hn::Load(f, rows.sum + c), hn::Load(f, rows.sum_low + c));
     const Float weights = hn::MulAdd(hn::Load(f, rows.shares + c), rise, low);
-    const Float score = hn::MulAdd(score_per_norm, hn::Load(f, rows.norms + c), flushed);  // the largest
+    const Float score = hn::MulAdd(score_per_norm, hn::Load(f, rows.norms + c), flushed);  // largest score
     const Float penalty = hn::Mul(slope2, distance);
     const Float magnitude = hn::Add(hn::Add(score, penalty), hn::Add(hn::Abs(top), low_magnitude));
     Float exponent = hn::Sub(hn::Add(hn::Load(f, rows.products + c), weights), hn::Add(penalty, top));
     exponent = hn::MulAdd(magnitude, slack, hn::Add(exponent, flushed));
-    // Min returns its second operand for NaN, a bound that skips nothing.
+    // Min returns its second operand for NaN. That is a bound that skips nothing.
     const Float bound = exp2_of(hn::Min(exponent, hn::Set(f, 100.0f)));
     const auto small = hn::Le(bound, hn::Mul(budget, sum));
     const auto padding = hn::RebindMask(f, hn::Gt(lane, hn::Set(i, static_cast<int32_t>(block.rows - 1))));

@@ -8,14 +8,14 @@
 namespace alibi::kernels {
 namespace {
 
-/// Target number of chunks over all key/value heads. They are constants, since results depend on them. `many` keeps
-/// many threads equally busy. It applies while a head has few chunks and their sums are small.
+/// Target number of chunks over all key/value heads. These are constants, because the results depend on them. The
+/// larger one keeps many threads equally busy. It applies while a head has few chunks and their sums are small.
 constexpr int64_t chunks_wanted = 256, least_chunks_wanted = 16;
-constexpr int64_t few_of_head = 8, small_sums = int64_t{4} << 20;  // elements, if each saw all keys
+constexpr int64_t few_of_head = 8, small_sums = int64_t{4} << 20;  // number of elements if each chunk saw all keys
 /// Chunks begin at multiples of this row number.
 constexpr int64_t chunk_grain = 4 * query_rows;
 
-/// Chunks with key blocks and work, still without sums.
+/// Creates chunks with key blocks and work, but without sums.
 Chunk make_chunk(const Problem& problem, const AttentionState& state, const BlockIndex& index, size_t s,
                  int64_t kv_head, const Range& rows) {
   Chunk chunk;
@@ -99,7 +99,7 @@ std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionStat
     for (int64_t kv_head = 0; kv_head < problem.kv_heads; ++kv_head) {
       ChunkGroup& group = result.emplace_back();
       group.key_blocks = core::ceil_div(sequence.keys, key_rows);
-      // A chunk ends where the work so far exceeds the next share of the total.
+      // A chunk ends where the accumulated work exceeds the next share of the total.
       std::vector<int64_t> work;
       int64_t total = 0;
       for (int64_t g = 0; g < grains; ++g) {

@@ -1,5 +1,5 @@
 // How the vector kernels divide attention: blocks of queries and keys, and tasks of query blocks for the threads. The
-// backward pass has chunks of queries, each with its own sums for its keys.
+// backward pass uses chunks of queries, each with its own sums for its keys.
 #pragma once
 
 #include <algorithm>
@@ -28,12 +28,13 @@ inline constexpr int64_t key_rows = 64;
 struct QueryBlock {
   int64_t head = 0;
   int64_t row = 0, rows = 0;  ///< within the sequence
-  int64_t position = 0;       ///< of the first row
+  int64_t position = 0;       ///< position of the first row
   HeadBias bias;
-  int64_t keys = 0;      ///< of the sequence
-  bool outside = false;  ///< some row is at no key's position: its linear bias is counted from its nearest key
-  Range seen;            ///< keys that causality, window and closed directions leave to at least one row
-  Range key_blocks;      ///< the blocks that contain them
+  int64_t keys = 0;  ///< number of keys of the sequence
+  bool outside =
+      false;         ///< whether some row has no key at its position; its linear bias is counted from its nearest key
+  Range seen;        ///< keys that at least one row sees, given causality, window and closed directions
+  Range key_blocks;  ///< the key blocks that contain them
 
   /// Distance of row x's nearest key, from which its linear bias is counted (Problem::nearest).
   int64_t nearest(int64_t x) const { return outside ? Problem::nearest(position + x, keys) : 0; }
@@ -49,10 +50,10 @@ struct QueryTask {
   int64_t work = 0;
 };
 
-/// Divides rows of all heads that read a key/value head into such tasks: visit(heads, rows).
+/// Divides rows of all heads that read a key/value head into such tasks by calls of visit(heads, rows).
 template <class Visit>
 void for_each_task(const Problem& problem, int64_t kv_head, const Range& rows, const Visit& visit) {
-  constexpr int64_t blocks_together = 4;  // so that loading a key block costs little
+  constexpr int64_t blocks_together = 4;  // enough that loading a key block costs little
   constexpr int64_t heads_together = 8;
   const int64_t group_end = (kv_head + 1) * problem.group();
   for (int64_t head = kv_head * problem.group(); head < group_end; head += heads_together) {
@@ -74,7 +75,7 @@ struct Chunk {
   Range key_blocks;  ///< visited by at least one of the rows
   int64_t work = 0;
   std::shared_ptr<float> dk, dv;   ///< [key_blocks * key_rows][head_dim rounded up to 16]
-  std::vector<BiasGradient> bias;  ///< of each head of the group; empty if not wanted
+  std::vector<BiasGradient> bias;  ///< one for each head of the group; empty if the caller does not want the gradient
 };
 
 /// The chunks of one key/value head of one sequence.
@@ -91,8 +92,8 @@ Range visited_key_blocks(const AttentionState& state, const BlockIndex& index, s
 std::vector<ChunkGroup> chunk_groups(const Problem& problem, const AttentionState& state, const BlockIndex& index,
                                      const BiasGradients& bias);
 
-/// All chunks, group after group, so that the sums of few groups exist at a time. Groups, and the chunks of a group,
-/// are ordered by decreasing work.
+/// All chunks, group after group, so that only few groups need memory for sums at a time. Groups, and the chunks of a
+/// group, are ordered by decreasing work.
 std::vector<std::pair<ChunkGroup*, Chunk*>> chunk_tasks(std::vector<ChunkGroup>& groups);
 
 void allocate_sums(const Problem& problem, Chunk& chunk);

@@ -1,5 +1,5 @@
-// Building blocks of the vector kernels, compiled once per instruction set: small matrix products held in registers,
-// 2^x, and moving rows between tensors and blocks.
+// Building blocks of the vector kernels, compiled once per instruction set: small matrix products in registers, 2^x,
+// and copies of rows between tensors and blocks.
 
 #if defined(ALIBI_ATTENTION_VECTOR_INL_H_) == defined(HWY_TARGET_TOGGLE)
 #ifdef ALIBI_ATTENTION_VECTOR_INL_H_
@@ -24,7 +24,7 @@ using Words = hn::RebindToUnsigned<Floats>;
 using Float = hn::Vec<Floats>;
 
 inline constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
-/// Rows of a register tile. With three vectors in a row, enough registers remain for the operands.
+/// Rows of a register tile. With three vectors per row, enough registers remain for the operands.
 inline constexpr int tile_rows = lanes == 16 ? 8 : 4;
 
 /// Layout of a product's left operand: element (r, k) is a[r * stride + k] or a[k * stride + r].
@@ -60,7 +60,7 @@ HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, int64_t a_stride, con
 }
 
 /// Prefetches keys and values that will be copied soon into the second-level cache, a row at a time between other work.
-/// The rows of one head are not contiguous, so the processor's own prefetching does not find them.
+/// The rows of one head are not contiguous, so the hardware prefetcher does not find them.
 class Prefetcher {
  public:
   void start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
@@ -95,7 +95,7 @@ class Prefetcher {
   };
   Stream keys_, values_;
   int64_t bytes_ = 0;
-  int64_t rows_ = 0;  // left to prefetch
+  int64_t rows_ = 0;  // rows left to prefetch
 };
 
 /// Calls visit(first vector, number of vectors) for groups of columns as wide as a register tile. `narrow` groups can
@@ -105,16 +105,17 @@ HWY_INLINE void for_groups(int64_t columns, bool narrow, const Visit& visit) {
   const int64_t vectors = (columns + lanes - 1) / lanes;
   for (int64_t n = 0; n < vectors;) {
     const int64_t left_over = vectors - n;
-    const int64_t width =
-        left_over == 4 || narrow ? HWY_MIN(left_over, 2) : HWY_MIN(left_over, 3);  // 2 + 2 beats 3 + 1
+    const int64_t width = left_over == 4 || narrow ? HWY_MIN(left_over, 2)
+                                                   : HWY_MIN(left_over, 3);  // two groups of 2 are faster than 3 and 1
     visit(n, width);
     n += width;
   }
 }
 
 /// Computes a * b for a number of columns (rounded up to whole vectors); finish(row, column, values) stores the result.
-/// `part` says which rows a group of columns needs (rounded up to whole tiles, for which all operands have room), and
-/// which part of the inner dimension its tiles need. Prefetches one row of the next keys and values with each tile.
+/// `part` gives the rows that a group of columns needs (rounded up to whole tiles, for which all operands have room),
+/// and the part of the inner dimension that its tiles need. Each tile also prefetches one row of the next keys and
+/// values.
 template <Left left, class Part, class Finish>
 HWY_INLINE void multiply(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t columns,
                          const Part& part, Prefetcher& prefetcher, const Finish& finish) {
@@ -158,12 +159,13 @@ struct Add {
   }
 };
 
-/// 2^x for x <= 1 to 1.5 units in the last place; 0 below -125.5, where results would be denormal; NaN for NaN.
-/// Coefficients: interpolation of (2^x - 1) / x at the Chebyshev nodes of [-1/2, 1/2], relative error 9e-9.
+/// 2^x for x <= 1 with an error of 1.5 units in the last place. It is 0 below -125.5, where results would be denormal,
+/// and NaN for NaN. Coefficients: interpolation of (2^x - 1) / x at the Chebyshev nodes of [-1/2, 1/2], relative error
+/// 9e-9.
 HWY_INLINE Float exp2_of(Float x) {
   const Floats f;
   const Words w;
-  const Float magic = hn::Set(f, 0x1.8p23f);  // adding it rounds to an integer, kept in the low bits
+  const Float magic = hn::Set(f, 0x1.8p23f);  // adding it rounds to an integer in the low bits
   const Float shifted = hn::Add(x, magic);
   const Float r = hn::Sub(x, hn::Sub(shifted, magic));
   Float p = hn::Set(f, 0x1.44138ap-13f);
@@ -185,7 +187,7 @@ inline bool all_finite(const float* values, int64_t count) {
 }
 
 /// out[i][lane] += sum over y of block[y][i] * weights[y][lane], where a weight of zero gives zero even with infinity
-/// or NaN. For masked tiles whose keys or values are not all finite; rare and slow.
+/// or NaN. Used for masked tiles whose keys or values are not all finite, which is rare and slow.
 inline void add_carefully(const float* block, int64_t stride, const float* weights, int64_t count, int64_t head_dim,
                           int64_t columns, float* out) {
   for (int64_t i = 0; i < head_dim; ++i) {
@@ -200,7 +202,7 @@ inline void add_carefully(const float* block, int64_t stride, const float* weigh
   }
 }
 
-/// head_dim values of any data type as float32, followed by zeros up to `padded` (a multiple of 16).
+/// Loads head_dim values of any data type as float32, followed by zeros up to `padded` (a multiple of 16).
 HWY_INLINE void load_row(const float* from, int64_t size, float* to, int64_t padded) {
   int64_t i = 0;
   for (; i + lanes <= size; i += lanes) hn::StoreU(hn::LoadU(Floats(), from + i), Floats(), to + i);
@@ -220,7 +222,7 @@ HWY_INLINE void load_row(const bfloat16* from, int64_t size, float* to, int64_t 
   for (; i < padded; ++i) to[i] = 0;
 }
 
-/// Rows [row, row + count) of a head as a block of float32 with `stride` floats to a row.
+/// Loads rows [row, row + count) of a head as a float32 block with `stride` floats per row.
 inline void load_block(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t count,
                        int64_t head, float* to, int64_t stride) {
   for (int64_t i = 0; i < count; ++i) {
@@ -232,7 +234,7 @@ inline void load_block(const Problem& problem, const TensorView& from, int64_t b
   }
 }
 
-/// The other way, rounding to the tensor's data type. The values may be scaled on the way.
+/// Stores a row in the tensor's data type, with rounding. The values may be scaled.
 inline void store_row(const Problem& problem, const float* from, float scale, const TensorView& to, int64_t batch,
                       int64_t row, int64_t head) {
   if (problem.dtype == DType::float32) {
@@ -270,8 +272,8 @@ inline void transpose(const float* from, int64_t from_stride, float* to, int64_t
 #endif
 }
 
-/// A block of queries as [head_dim][query_rows]: each lane is a query. Lanes beyond the block's rows are zeros.
-/// `rows` ([query_rows][stride]) keeps the rows as they are.
+/// Loads a block of queries as [head_dim][query_rows], so that each lane is a query. Lanes beyond the block's rows are
+/// zeros. `rows` ([query_rows][stride]) receives the rows untransposed.
 inline void load_queries(const Problem& problem, const TensorView& from, const Sequence& sequence,
                          const QueryBlock& block, float* rows, int64_t stride, float* transposed) {
   load_block(problem, from, sequence.batch, sequence.query_begin + block.row, block.rows, block.head, rows, stride);
@@ -280,7 +282,7 @@ inline void load_queries(const Problem& problem, const TensorView& from, const S
   transpose(rows, stride, transposed, query_rows, padded, round_up(problem.head_dim, 4));
 }
 
-/// Loads `count` keys or values, then zeros up to a whole register tile.
+/// Loads `count` keys or values, followed by zeros up to a whole register tile.
 inline void load_keys(const Problem& problem, const TensorView& from, const Sequence& sequence, int64_t key,
                       int64_t count, int64_t kv_head, float* to, int64_t stride) {
   load_block(problem, from, sequence.batch, sequence.key_begin + key, count, kv_head, to, stride);

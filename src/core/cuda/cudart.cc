@@ -19,12 +19,12 @@ int attribute(const char* operation, cudaDeviceAttr which, int device) {
   return value;
 }
 
-/// The memory pool of a device, created at its first use and never destroyed; null if the driver has none. It keeps up
-/// to 1 GiB of unused memory, so that successive calls do not ask the driver.
+/// The memory pool of a device, created at its first use and never destroyed, or null if the driver has no pools. It
+/// keeps up to 1 GiB of unused memory, so that repeated allocations do not call the driver.
 cudaMemPool_t pool_of(const char* operation, int device) {
   static std::mutex mutex;
   static std::array<cudaMemPool_t, 64> pools{};
-  check(device >= 0 && static_cast<size_t>(device) < pools.size(), "[{}] CUDA device {}, expected fewer than {}",
+  check(device >= 0 && static_cast<size_t>(device) < pools.size(), "[{}] the CUDA device is {}, expected fewer than {}",
         operation, device, pools.size());
   if (attribute(operation, cudaDevAttrMemoryPoolsSupported, device) == 0) return nullptr;
   const std::lock_guard lock(mutex);
@@ -43,8 +43,8 @@ cudaMemPool_t pool_of(const char* operation, int device) {
   return pool;
 }
 
-/// Makes a device current during its lifetime. cudaSetDevice() may create a context on the device, which takes hundreds
-/// of megabytes, so it is called only to change the device and to change it back.
+/// Makes a device current during its lifetime. cudaSetDevice() may create a context, which takes hundreds of megabytes
+/// on the device, so it is called only if another device is current.
 class UseDevice {
  public:
   explicit UseDevice(int device) {
@@ -72,8 +72,10 @@ void check_cuda(const char* operation, int error) {
     case cudaErrorInsufficientDriver:
       fail("[{}] CUDA finds no GPU on this machine: {}; use 'cpu'", operation, cudaGetErrorString(code));
     case cudaErrorNoKernelImageForDevice:
-      fail("[{}] this build has no kernels for this GPU: {}; name its architecture in CMAKE_CUDA_ARCHITECTURES",
-           operation, cudaGetErrorString(code));
+      fail(
+          "[{}] this build has no kernels for this GPU: {}; add its architecture to CMAKE_CUDA_ARCHITECTURES and "
+          "rebuild",
+          operation, cudaGetErrorString(code));
     default:
       fail("[{}] CUDA: {} ({})", operation, cudaGetErrorString(code), cudaGetErrorName(code));
   }
@@ -92,7 +94,7 @@ std::shared_ptr<void> workspace(const char* operation, size_t bytes) {
       pool != nullptr ? cudaMallocFromPoolAsync(&data, padded, pool, order) : cudaMalloc(&data, padded);
   if (error == cudaErrorMemoryAllocation) {
     cudaGetLastError();
-    fail("[{}] out of memory on the GPU: {} bytes asked for", operation, padded);
+    fail("[{}] out of memory on the GPU: cannot allocate {} bytes", operation, padded);
   }
   check_cuda(operation, error);
   count_bytes(static_cast<int64_t>(padded));
@@ -121,7 +123,7 @@ void order_streams(const char* operation, void* first, void* second) {
   check_cuda(operation, cudaEventCreateWithFlags(&event, cudaEventDisableTiming));
   cudaError_t error = cudaEventRecord(event, static_cast<cudaStream_t>(first));
   if (error == cudaSuccess) error = cudaStreamWaitEvent(static_cast<cudaStream_t>(second), event, 0);
-  cudaEventDestroy(event);  // CUDA keeps what the wait needs
+  cudaEventDestroy(event);  // CUDA keeps the resources that the wait needs
   check_cuda(operation, error);
 }
 
@@ -132,22 +134,24 @@ bool capturing(const char* operation) {
 }
 
 void wait(const char* operation) {
-  check(!capturing(operation), "[{}] this waits for results, so it cannot be captured into a CUDA graph", operation);
+  check(!capturing(operation), "[{}] this call waits for results, so it cannot be captured into a CUDA graph",
+        operation);
   check_cuda(operation, cudaStreamSynchronize(current()));
 }
 
 void copy_to_device(const char* operation, void* to, const void* from, size_t bytes) {
   if (bytes == 0) return;
   check(!capturing(operation),
-        "[{}] {} bytes of the CPU's memory would be copied, so it cannot be captured into a CUDA graph", operation,
+        "[{}] this call copies {} bytes from the CPU's memory, so it cannot be captured into a CUDA graph", operation,
         bytes);
   check_cuda(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyHostToDevice, current()));
-  // Memory that is not pinned is usually staged before the call above returns, but CUDA does not promise it.
+  // The call above usually stages memory that is not pinned before it returns, but CUDA does not guarantee it.
   wait(operation);
 }
 
 void copy_to_host(const char* operation, void* to, const void* from, size_t bytes) {
-  check(!capturing(operation), "[{}] this waits for results, so it cannot be captured into a CUDA graph", operation);
+  check(!capturing(operation), "[{}] this call waits for results, so it cannot be captured into a CUDA graph",
+        operation);
   if (bytes > 0) check_cuda(operation, cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToHost, current()));
   wait(operation);
 }

@@ -6,13 +6,14 @@
 namespace alibi::core::cuda {
 namespace {
 
-enum Type { float32, bfloat16, int32, float16 };  // as DType
+enum Type { float32, bfloat16, int32, float16 };  // the values of DType
 
-/// Where element `index`, counted in row-major order, lies.
+/// Memory offset of element `index`, counted in row-major order.
 __device__ int64_t offset(const Elements& elements, const Extents& extents, int64_t index) {
   int64_t at = 0;
 #pragma unroll
-  for (int axis = most_axes - 1; axis >= 0; --axis) {  // indices known to the compiler: arguments stay where they are
+  for (int axis = most_axes - 1; axis >= 0;
+       --axis) {  // a fixed bound lets the compiler unroll the loop and keep the arguments in place
     if (axis >= extents.axes) continue;
     at += index % extents.size[axis] * elements.strides[axis];
     index /= extents.size[axis];
@@ -47,7 +48,7 @@ __device__ void store(const Elements& to, int64_t at, float value) {
   }
 }
 
-/// Calls body(index) for all elements, on as many threads as there are.
+/// Calls body(index) for all elements. The threads stride through the elements, so their number may be smaller.
 template <class Body>
 __device__ void for_each_element(const Extents& extents, const Body& body) {
   const int64_t step = static_cast<int64_t>(gridDim.x) * blockDim.x;
@@ -79,7 +80,8 @@ unsigned blocks(const Extents& extents) {
 
 }  // namespace
 
-// cudaLaunchKernel() gives the launch's own error, cudaGetLastError() one that another library has left, too.
+// cudaLaunchKernel() returns the error of this launch. cudaGetLastError() would also return an earlier error of another
+// library.
 int launch_fill(const Elements& to, float value, const Extents& extents, void* stream) {
   const void* arguments[] = {&to, &value, &extents};
   return cudaLaunchKernel(fill, blocks(extents), threads, const_cast<void**>(arguments), 0,

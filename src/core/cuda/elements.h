@@ -1,5 +1,5 @@
-// Fills elements of tensors on a GPU, and copies them between strides and types. Included by kernels, so it uses none
-// of the library's headers.
+// Fills elements of tensors on a GPU, and copies them between strides and types. Kernels include this header, so it
+// includes none of the library's headers.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@ namespace alibi::core::cuda {
 
 constexpr int most_axes = 8;
 
-/// Strides count elements. Types are DType as a number.
+/// Strides count elements. The type is a DType as a number.
 struct Elements {
   void* data = nullptr;
   int type = 0;
@@ -16,13 +16,13 @@ struct Elements {
 };
 struct Extents {
   int axes = 0;
-  int64_t count = 0;  ///< of all elements
+  int64_t count = 0;  ///< number of elements
   int64_t size[most_axes] = {};
 };
 
-/// These functions queue work in the stream and return the cudaError_t of the launch.
+/// The functions below queue work in the stream and return the cudaError_t of the launch.
 int launch_fill(const Elements& to, float value, const Extents& extents, void* stream);
-/// From int32 to int32, or between any two floating-point types.
+/// Copies from int32 to int32, or between any two floating-point types.
 int launch_copy(const Elements& from, const Elements& to, const Extents& extents, void* stream);
 
 }  // namespace alibi::core::cuda

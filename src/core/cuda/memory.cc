@@ -10,10 +10,12 @@ namespace {
 using namespace cuda;
 
 static_assert(static_cast<int>(DType::float32) == 0 && static_cast<int>(DType::bfloat16) == 1 &&
-              static_cast<int>(DType::int32) == 2 && static_cast<int>(DType::float16) == 3);  // as in elements.cu
+              static_cast<int>(DType::int32) == 2 &&
+              static_cast<int>(DType::float16) == 3);  // elements.cu relies on these values
 
 Elements elements_of(const Tensor& tensor) {
-  check(tensor.axes() <= most_axes, "[tensor] {} axes on 'cuda', expected at most {}", tensor.axes(), most_axes);
+  check(tensor.axes() <= most_axes, "[tensor] the tensor has {} axes on 'cuda', expected at most {}", tensor.axes(),
+        most_axes);
   Elements result;
   result.data = tensor.raw();
   result.type = static_cast<int>(tensor.dtype());
@@ -29,7 +31,7 @@ Extents extents_of(const Tensor& tensor) {
   return result;
 }
 
-/// All work is queued in the stream of the thread. Calls that read or write the CPU's memory wait for it.
+/// All work is queued in the stream of the calling thread. Calls that read or write the CPU's memory wait for it.
 class CudaMemory : public DeviceMemory {
  public:
   std::shared_ptr<void> allocate(size_t bytes, bool zeros) const override {

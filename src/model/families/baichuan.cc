@@ -5,8 +5,8 @@
 namespace alibi::model {
 namespace {
 
-/// The second version divides the rows of the head by their lengths. Its files say so by their vocabulary alone, or by
-/// a key that the first version does not have.
+/// The second version divides the rows of the output matrix by their norms. Its files are recognized only by their
+/// vocabulary, or by a key that the first version does not have.
 bool is_baichuan2(const formats::JsonObject& json, int vocab_size) {
   return vocab_size == 125696 || json.has("z_loss_weight");
 }

@@ -7,7 +7,7 @@
 namespace alibi::model {
 namespace {
 
-/// What no BLOOM says because all have it.
+/// Values that BLOOM's files do not state, because all BLOOM models share them.
 LanguageModelConfig usual_bloom() {
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;

@@ -1,5 +1,5 @@
-// Reads the configuration of another program's model, and remembers which key each of our fields came from, so that
-// errors name that key.
+// Reads the configuration of another program's model. It records the key of each of our fields, so that error messages
+// name that key.
 #pragma once
 
 #include <cstdint>
@@ -21,37 +21,37 @@ class ConfigReader {
 
   using Keys = std::initializer_list<std::string_view>;
 
-  /// An integer under the first of these keys that is there, in the range of the field. Throws Error if none is.
+  /// The integer under the first of these keys that exists, in the range of the field. Throws Error if none exists.
   int integer(std::string_view field, Keys keys);
   /// A number above `above`.
   double number(std::string_view field, std::string_view key, double above = -std::numeric_limits<double>::infinity());
   double number_or(std::string_view field, std::string_view key, double fallback,
                    double above = -std::numeric_limits<double>::infinity());
-  /// The factor of the logits: a number, or the word for 1 / sqrt(d_model) that MPT has.
+  /// The factor of the logits: a number, or MPT's word for 1 / sqrt(d_model).
   double logit_scale(int d_model);
   /// A rate of dropout; 0 if it is missing.
   float rate(std::string_view field, std::string_view key);
 
-  /// Throws Error, with what the key stands for, unless it is missing or has this value.
+  /// Throws Error with the feature that the key stands for, unless the key is missing or has this value.
   void refuse_unless(std::string_view key, const formats::Json& expected, std::string_view meaning) const;
-  /// Throws Error unless the key is there and true.
+  /// Throws Error unless the key exists and is true.
   void require(std::string_view key, std::string_view meaning) const;
   /// Throws Error: "KEY is VALUE, expected EXPECTED".
   [[noreturn]] void refuse(std::string_view key, std::string_view expected) const;
-  /// Whether the key is there, and neither null nor false.
+  /// Whether the key exists and is neither null nor false.
   bool is_set(std::string_view key) const;
 
   const formats::JsonObject& file() const { return file_; }
-  /// Says where a field was found, for those that were read in another way.
+  /// Records the key of a field that was read in another way.
   void found(std::string_view field, std::string_view key) { names_[std::string(field)] = key; }
-  /// The configuration, checked.
+  /// Checks and returns the configuration.
   LanguageModelConfig checked(const LanguageModelConfig& config) const;
 
  private:
   std::string_view first_of(Keys keys) const;
 
   const formats::JsonObject& file_;
-  std::map<std::string, std::string, std::less<>> names_;  // our field -> the key it came from
+  std::map<std::string, std::string, std::less<>> names_;  // our field -> the key that it was read from
 };
 
 }  // namespace alibi::model

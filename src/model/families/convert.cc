@@ -20,14 +20,14 @@
 namespace alibi::model {
 namespace {
 
-/// GGUF's numbers of what a token is.
+/// GGUF's numbers of the types of tokens.
 constexpr int32_t kNormalToken = 1, kControlToken = 3, kUserToken = 4, kUnusedToken = 5;
 
 void refuse_differences(const std::vector<std::string>& differences, const char* format) {
   check_usage(differences.empty(), "[convert] {} cannot express: {}", format, fmt::join(differences, ", "));
 }
 
-/// The same tokenizer as Hugging Face's library has it.
+/// The same tokenizer as a tokenizer.json of Hugging Face's library.
 formats::JsonObject as_tokenizer_json(const Tokenizer& tokenizer) {
   std::string name = (std::filesystem::temp_directory_path() / "alibi-convert-XXXXXX").string();
   check(::mkdtemp(name.data()) != nullptr, "[convert] cannot make a folder in {}",
@@ -47,7 +47,7 @@ formats::JsonObject as_tokenizer_json(const Tokenizer& tokenizer) {
   return {std::move(json), "tokenizer.json: "};
 }
 
-/// A byte-level BPE, whose expression is named as llama.cpp does. Others are refused.
+/// llama.cpp's name of the expression of a byte-level BPE. Throws for other tokenizers.
 std::string_view pre_tokenizer_of(const formats::JsonObject& json) {
   const formats::JsonObject pre = json.object_or_empty("pre_tokenizer");
   const bool is_byte_level = json.object("model").get_or("type", "") == "BPE" && pre.get_or("type", "") == "ByteLevel";
@@ -83,7 +83,7 @@ void write_tokenizer(const Tokenizer& tokenizer, int vocab_size, formats::GgufWr
                          ? merge.get<std::string>()
                          : fmt::format("{} {}", merge.at(0).get<std::string>(), merge.at(1).get<std::string>()));
   }
-  // llama.cpp wants at least one; this one joins characters that byte-level tokens never contain.
+  // llama.cpp needs at least one merge. This one joins characters that byte-level tokens never contain.
   if (merges.empty()) merges.emplace_back("\u4e00 \u4e01");
   file.texts("tokenizer.ggml.tokens", tokens);
   file.integers("tokenizer.ggml.token_type", types);
@@ -125,7 +125,7 @@ void write_gguf(const LanguageModel& model, const std::filesystem::path& path, s
   const int block = formats::weight_type(type)->block_elements;
   for (const Parameter* parameter : model.parameters()) {
     const Tensor value = parameter->value.to(Device::cpu);
-    // Vectors stay float32, as llama.cpp has them; rows that fill no blocks become float16.
+    // Vectors stay float32, as in llama.cpp. Rows that do not fill whole blocks become float16.
     const bool is_matrix = value.axes() == 2;
     const std::string_view of_rows = value.size(-1) % block == 0 ? std::string_view(type) : "F16";
     file.tensor(tensor_name(layout, parameter->name), value, is_matrix ? of_rows : "F32");

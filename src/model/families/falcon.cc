@@ -18,7 +18,7 @@ LanguageModelConfig falcon_config(const formats::JsonObject& json, const formats
   config.vocab_size = in.integer("vocab_size", {"vocab_size"});
   in.require("alibi", "Falcon models with rotary positions are not supported");
   in.refuse_unless("new_decoder_architecture", false, "Falcon's newer block");
-  // transformers means true where these are missing, the original code false.
+  // If these keys are missing, transformers assumes true and the original code false.
   const bool is_original = json.get<std::string>("model_type") != "falcon";
   for (const char* key : {"parallel_attn", "multi_query"}) {
     if (json.get_or<bool>(key, !is_original)) in.refuse(key, "false: such a Falcon is not supported");

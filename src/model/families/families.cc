@@ -9,7 +9,7 @@
 
 namespace alibi::model {
 
-// The families, each defined in a file of its own.
+// The families. Each is defined in its own file.
 extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit;
 
 namespace {
@@ -28,14 +28,14 @@ const Family& family_named(const std::string& name, Layout Family::*layout, cons
   fail("[config] {} is '{}', expected one of {}", key, name, fmt::join(known, ", "));
 }
 
-/// "blocks.#.norm_1" of block 3 -> "blocks.3.norm_1"
+/// "blocks.#.norm_1" for block 3 -> "blocks.3.norm_1"
 std::string with_block(std::string_view pattern, std::string_view block) {
   std::string name(pattern);
   if (const size_t at = name.find('#'); at != std::string::npos) name.replace(at, 1, block);
   return name;
 }
 
-/// A name cut into what patterns are compared with.
+/// A name split into the parts that patterns are compared with.
 struct Name {
   std::string pattern, block, ending;  // "blocks.#.norm_1", "3", ".weight"
 
@@ -170,7 +170,7 @@ void load_parameter(const Source& source, const formats::WeightSource& weights, 
     weights.check_finite(name, part);
   }
   if (source.arrangement != Arrangement::unit_rows) return;
-  // The RMS norm divides by length / sqrt(width); the length is at least 1e-12, as PyTorch's normalize() has it.
+  // The RMS norm divides by length / sqrt(width). The length is at least 1e-12, as in PyTorch's normalize().
   const auto width = static_cast<float>(value.size(1));
   Tensor weight = Tensor::empty({value.size(1)});
   weight.fill(1 / std::sqrt(width));

@@ -1,5 +1,5 @@
-// Families of models that other programs write: how their configuration becomes ours, and where each parameter comes
-// from. A family is one file of this folder and one line in families.cc; nothing else knows a family's name.
+// Families of models that other programs write: how their configuration is converted, and which tensors each parameter
+// is made of. A family is one file in this folder and one line in families.cc. No other code knows a family's name.
 #pragma once
 
 #include <array>
@@ -17,24 +17,24 @@
 
 namespace alibi::model {
 
-/// How a tensor of a file lies, compared with the parameter that it is a part of.
+/// The layout of a tensor in a file, compared with the parameter that it is part of.
 enum class Arrangement : uint8_t {
   plain,
-  transposed,         ///< [in, out], as GPT-2's layers have it; biases are plain
+  transposed,         ///< [in, out], as in GPT-2's layers; biases are plain
   heads_interleaved,  ///< query, key and value of the first head, then those of the second, ...
-  unit_rows,          ///< plain, but each row is divided by its length: a normalized head
+  unit_rows,          ///< plain, but each row is divided by its norm: a normalized output matrix
 };
 
-/// Where a parameter comes from. "#" stands for the number of a block. Names that end in .weight and .bias are given
-/// without these endings. A parameter may have several mappings: the first whose tensors are all there counts, else the
-/// last.
+/// The tensors that a parameter is made of. "#" stands for the number of a block. Names that end in .weight and .bias
+/// are given without these endings. A parameter may have several mappings: the first one whose tensors all exist is
+/// used, otherwise the last one.
 struct Mapping {
   std::string_view parameter;               ///< ours: "blocks.#.attn.Wqkv"
-  std::array<std::string_view, 3> tensors;  ///< theirs, one below the other; empty: no more
+  std::array<std::string_view, 3> tensors;  ///< names in the file, stacked by rows; empty: no further tensor
   Arrangement arrangement = Arrangement::plain;
 };
 
-/// One kind of file that a family comes in.
+/// One kind of file that a family uses.
 struct Layout {
   std::array<std::string_view, 3> names = {};  ///< model_type of config.json, or general.architecture of a GGUF file
   /// What the file says: config.json, or the metadata of a GGUF file. Throws Error that names what is not supported.
@@ -50,15 +50,15 @@ struct Layout {
   void (*write)(const LanguageModelConfig& config, formats::GgufWriter& file) = nullptr;
 };
 
-/// Constants without destructors: models may be loaded while main() returns.
+/// Constants without destructors, because models may be loaded while main() returns.
 struct Family {
   std::string_view name;
   Layout folder;
-  Layout gguf = {};  ///< no names: the family is not read from GGUF files
+  Layout gguf = {};  ///< without names, the family is not read from GGUF files
 };
 
 std::span<const Family* const> families();
-/// Throws Error that lists the families if there is none for this configuration or these metadata.
+/// Throws Error that lists the families if none matches the configuration or the metadata.
 const Family& family_of_folder(const formats::JsonObject& config);
 const Family& family_of_gguf(const formats::JsonObject& metadata);
 
@@ -68,13 +68,13 @@ struct Source {
   Arrangement arrangement = Arrangement::plain;
 };
 
-/// The source of each parameter. Throws Error that names the tensor if one is missing, has another shape, or has no
-/// place in such a model. Allocates nothing for the parameters.
+/// The source of each parameter. Throws Error that names the tensor if one is missing, has another shape, or does not
+/// belong to such a model. Does not allocate the parameters.
 std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource& weights,
                                const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs);
-/// The name that a parameter has in such a file, where it is one plain tensor. Throws Error if it has none.
+/// The parameter's name in such a file, if it is one plain tensor. Throws Error otherwise.
 std::string tensor_name(const Layout& layout, const std::string& parameter);
-/// Reads a parameter into its place. Throws Error that names the tensor and the place of a number that is not finite.
+/// Loads a parameter. Throws Error that names the tensor and the index of a number that is not finite.
 void load_parameter(const Source& source, const formats::WeightSource& weights, const LanguageModelConfig& config,
                     Tensor& value);
 

@@ -10,13 +10,13 @@ namespace {
 
 constexpr const char* kSlopes = "transformer.relative_pe.slopes";
 
-/// Of the scores of attention; 0: the usual 1 / sqrt(head_dim).
+/// The scale of the scores; 0 selects 1 / sqrt(head_dim).
 double jais_softmax_scale(const formats::JsonObject& json, int head_dim) {
   if (json.get_or<bool>("mup_scale_qk_dot_by_d", json.get_or<bool>("scale_qk_dot_by_d", false))) return 1.0 / head_dim;
   return json.get_or<bool>("scale_attn_weights", true) ? 0 : 1;
 }
 
-/// The file holds the slopes; a fixed interpolation divides them.
+/// The file contains the slopes. A fixed interpolation divides them.
 std::vector<float> jais_slopes(const ConfigReader& in, const formats::WeightSource& weights, int heads) {
   Tensor stored = Tensor::empty(weights.info(kSlopes).shape);
   weights.load_finite_into(kSlopes, stored);
@@ -69,7 +69,7 @@ LanguageModelConfig jais_config(const formats::JsonObject& json, const formats::
   return in.checked(config);
 }
 
-/// Without a factor, the slopes are divided by (keys / train_seq_len) once there are more keys than that.
+/// Without a factor, the slopes are divided by (keys / train_seq_len) if there are more keys than that.
 Interpolation jais_interpolation(const formats::JsonObject& json) {
   const formats::JsonObject scaling = json.object_or_empty("alibi_scaling");
   return {.factor = 1, .dynamic = scaling.has("train_seq_len") && !scaling.has("factor")};

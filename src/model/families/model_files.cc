@@ -15,14 +15,14 @@
 namespace alibi::model {
 namespace {
 
-/// That a folder is there, and what its config.json says.
+/// Checks that the folder exists, and reads its config.json.
 formats::JsonObject read_config_file(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kConfigFile;
   check(core::path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
   return formats::read_json_object(path, kMostConfigBytes);
 }
 
-/// Before anything is made for each layer.
+/// Checked before anything is allocated for each layer.
 void check_layers(const LanguageModelConfig& config, const formats::WeightSource& weights) {
   check(static_cast<size_t>(config.transformer.layers) <= weights.tensors().size(),
         "[model] {}: {} tensors, but the configuration says {} layers", fmt::join(weights.sources(), ", "),

@@ -1,5 +1,5 @@
-// A model on disk, in any layout: our own folders, folders of other programs' families, GGUF files. Opening reads
-// headers and configuration; no memory is taken for parameters.
+// A model on disk in any layout: our own folders, folders of other programs' families, or GGUF files. Opening it reads
+// headers and the configuration. No memory is allocated for parameters.
 #pragma once
 
 #include <filesystem>
@@ -17,20 +17,20 @@ struct ModelFiles {
   LanguageModelConfig config;
   std::string family;
   bool is_own = false;                   ///< our own layout
-  std::vector<std::string> differences;  ///< our own layout: why other programs do not run it as an MPT
-  std::vector<std::string> notes;        ///< what a user should know of how the weights are read
-  Interpolation interpolation;           ///< how the model is meant to be read
+  std::vector<std::string> differences;  ///< for our own layout: why other programs cannot run it as an MPT
+  std::vector<std::string> notes;        ///< notes for users about how the weights are read
+  Interpolation interpolation;           ///< the interpolation that the model's files ask for
   std::unique_ptr<formats::WeightSource> weights;
-  std::vector<Source> sources;                 ///< of each parameter
-  std::shared_ptr<const Tokenizer> tokenizer;  ///< null: the files of another program's model hold none
+  std::vector<Source> sources;                 ///< one for each parameter
+  std::shared_ptr<const Tokenizer> tokenizer;  ///< null if the files of another program's model contain none
 
-  /// Throws Error if something does not fit: the configuration; a tensor that is missing, has another shape or no
-  /// place; the tokenizer.
+  /// Throws Error if the configuration or the tokenizer is invalid, or if a tensor is missing, has another shape or
+  /// does not belong to the model.
   explicit ModelFiles(const std::filesystem::path& path);
 
-  /// Fills the parameters of a model of this configuration, each converted into its place.
+  /// Loads the parameters of a model of this configuration. Each is converted to its final place.
   void load(const std::vector<Parameter*>& parameters) const;
-  /// As LanguageModel::slopes(). Reads those that were learned, and no other weights.
+  /// See LanguageModel::slopes(). Reads trained slopes only, and no other weights.
   std::vector<std::vector<float>> slopes() const;
 
  private:
@@ -39,9 +39,9 @@ struct ModelFiles {
   void take(const Family& family, const Layout& layout, const formats::JsonObject& description);
 };
 
-/// The files of a path at one moment: again if a folder changed meanwhile.
+/// Opens the files of a path at one moment. Repeats this if a folder changed meanwhile.
 ModelFiles open_model(const std::filesystem::path& path);
-/// Its configuration alone.
+/// Reads the configuration only.
 LanguageModelConfig read_model_config(const std::filesystem::path& path);
 
 }  // namespace alibi::model

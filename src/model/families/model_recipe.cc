@@ -22,7 +22,7 @@ LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int>
   LanguageModelConfig config = from.empty() ? alibi::preset(preset) : model::read_model_config(from);
   if (from.empty()) {
     const float scale = config.transformer.embedding.scale;
-    options.apply_to(config);  // first: what the method needs depends on it
+    options.apply_to(config);  // applied first, because the method's defaults depend on it
     config = with_position(config, position, train_length);
     if (keep_embedding_scale) config.transformer.embedding.scale = scale;
     TransformerConfig& t = config.transformer;
@@ -30,7 +30,7 @@ LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int>
       t.attention.t5_max_distance =
           std::max(static_cast<int>(std::min<int64_t>(train_length, INT32_MAX) / 4), t.attention.t5_buckets);
     }
-    options.apply_to(config);  // last: what was given is not the method's
+    options.apply_to(config);  // applied again last, because given options override the method's defaults
     if (tokens) config = with_vocab_size(config, *tokens);
   }
   const std::optional<int64_t> end = model::end_of_positions(config.transformer);

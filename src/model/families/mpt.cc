@@ -1,4 +1,4 @@
-// MPT of MosaicML (llm-foundry), as its own code defines it: transformers ignores some of these keys.
+// MPT of MosaicML (llm-foundry), as its own code defines it. transformers ignores some of these keys.
 #include <algorithm>
 #include <cctype>
 
@@ -90,7 +90,7 @@ LanguageModelConfig mpt_config(const formats::JsonObject& json, const formats::W
   return in.checked(config);
 }
 
-/// Keys have the name of the architecture in front: "mpt.block_count".
+/// GGUF keys begin with the name of the architecture: "mpt.block_count".
 LanguageModelConfig mpt_gguf_config(const formats::JsonObject& metadata, const formats::WeightSource& weights) {
   ConfigReader in(metadata);
   LanguageModelConfig config;
@@ -116,7 +116,7 @@ LanguageModelConfig mpt_gguf_config(const formats::JsonObject& metadata, const f
   return in.checked(config);
 }
 
-/// The fields that GGUF has no key for, or that llama.cpp, which the format belongs to, does not compute.
+/// The fields that have no GGUF key, or that llama.cpp, which defines the format, does not support.
 std::vector<std::string> mpt_gguf_differences(const LanguageModelConfig& config) {
   const TransformerConfig& t = config.transformer;
   const auto& a = t.attention;

@@ -7,7 +7,7 @@
 namespace alibi::model {
 namespace {
 
-/// What no Refact says because all have it.
+/// Values that Refact's files do not state, because all Refact models share them.
 LanguageModelConfig usual_refact() {
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;
@@ -31,7 +31,7 @@ LanguageModelConfig refact_config(const formats::JsonObject& json, const formats
   in.refuse_unless("multi_query", true, "a Refact with several heads of keys and values");
   in.refuse_unless("scale_attn_weights", true, "attention without a scale");
   config.train_length = json.get_int_or("n_positions", 0, 0, int64_t{1} << 40);
-  // The authors' code takes two thirds of 4 d_model, to the next multiple of 256, whatever n_inner says.
+  // The authors' code uses two thirds of 4 d_model, rounded up to a multiple of 256, and ignores n_inner.
   const int64_t hidden = (int64_t{8} * t.d_model / 3 + 255) / 256 * 256;
   t.block.expansion = static_cast<double>(hidden) / t.d_model;
   t.block.norm_eps = static_cast<float>(in.number_or("norm_eps", "layer_norm_epsilon", 1e-5, 0));
@@ -41,7 +41,7 @@ LanguageModelConfig refact_config(const formats::JsonObject& json, const formats
   return in.checked(config);
 }
 
-/// llama.cpp computes RMS norms and names the epsilon so; the authors' models have layer norms.
+/// llama.cpp computes RMS norms and names the epsilon accordingly. The authors' models have layer norms.
 LanguageModelConfig refact_gguf_config(const formats::JsonObject& metadata, const formats::WeightSource& weights) {
   ConfigReader in(metadata);
   LanguageModelConfig config = usual_refact();

@@ -1,4 +1,4 @@
-// Replit-code v1: MPT under other names. Later revisions of the same models have MPT's names of tensors.
+// Replit-code v1: MPT with other names. Later revisions of the same models use MPT's tensor names.
 #include "model/families/config_reader.h"
 #include "model/families/family.h"
 

@@ -41,7 +41,7 @@ AddedTokens::AddedTokens(const formats::Json& list, const Model& model, const No
     highest = std::max(highest, token.id);
     end_ = std::max(end_, token.id + 1);
     ids_.insert_or_assign(token.content, token.id);
-    // A token that is looked for in normalized text is decoded to what was looked for.
+    // A token that is searched for in normalized text is decoded to its unnormalized content.
     tokens_.insert_or_assign(token.id,
                              token.normalized && normalizer ? normalizer->apply(token.content) : token.content);
     if (token.special) special_.insert(token.content);
@@ -77,7 +77,7 @@ void AddedTokens::Search::finish() {
 }
 
 void AddedTokens::Search::split(std::string_view text, bool with_special, const Take& take) const {
-  size_t given = 0;  // up to here
+  size_t given = 0;  // text up to here has been passed on
   const auto give = [&](size_t end) {
     if (given < end) take(-1, text.substr(given, end - given), given == 0);
   };

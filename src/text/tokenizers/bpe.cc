@@ -1,4 +1,4 @@
-// Byte-pair encoding: neighbours are merged, those of the first rule first.
+// Byte-pair encoding: neighbours are merged in the order of the merge rules.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@ namespace {
 
 struct BpeSettings {
   std::optional<int32_t> unknown;
-  std::string prefix, suffix;  ///< of pieces inside a word, and of its last one
+  std::string prefix, suffix;  ///< for pieces inside a word, and for its last piece
   bool fuse_unknown = false;
   bool byte_fallback = false;
   bool ignore_merges = false;
@@ -53,13 +53,13 @@ class BpeModel final : public Model {
 
  private:
   struct Symbol {
-    int32_t id;  ///< -1: it was merged into the one before
+    int32_t id;  ///< -1 if it was merged into its predecessor
     int32_t previous, next;
   };
   struct Candidate {
     uint32_t rank;
     int32_t at, id;
-    bool operator<(const Candidate& other) const {  // the queue gives the largest
+    bool operator<(const Candidate& other) const {  // the priority queue returns the largest element first
       return rank != other.rank ? rank > other.rank : at > other.at;
     }
   };
@@ -72,7 +72,7 @@ class BpeModel final : public Model {
       if (at > 0) symbols.back().next = at;
       symbols.push_back({id, at - 1, -1});
     };
-    bool unknown = false;  // one that is not added yet
+    bool unknown = false;  // an unknown token that was not added yet
     std::string changed;
     for (size_t at = 0; at < word.size();) {
       const size_t length = character_at(word, at).length;
@@ -115,7 +115,7 @@ class BpeModel final : public Model {
       if (left.id < 0 || left.next < 0) continue;
       Symbol& right = symbols[static_cast<size_t>(left.next)];
       const auto found = merges_.find(pair_of(left.id, right.id));
-      if (found == merges_.end() || found->second.id != best.id) continue;  // the two have changed since
+      if (found == merges_.end() || found->second.id != best.id) continue;  // the pair has changed since it was queued
       left.id = best.id;
       left.next = right.next;
       right.id = -1;
@@ -129,10 +129,10 @@ class BpeModel final : public Model {
 
   Merges merges_;
   BpeSettings settings_;
-  std::array<int32_t, 256> bytes_;  ///< -1: no token stands for it
+  std::array<int32_t, 256> bytes_;  ///< -1 if the byte has no token
 };
 
-/// "left right", as older files have it, or ["left", "right"].
+/// "left right", as in older files, or ["left", "right"].
 std::pair<std::string_view, std::string_view> halves_of(const formats::Json& merge, size_t index,
                                                         const std::string& where) {
   if (merge.is_array() && merge.size() == 2 && merge[0].is_string() && merge[1].is_string()) {

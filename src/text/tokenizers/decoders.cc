@@ -31,7 +31,7 @@ std::string replace_all(std::string_view text, std::string_view from, std::strin
   return result;
 }
 
-/// A function of all tokens.
+/// A decoder that applies a function to all tokens.
 template <class Function>
 class DecoderOf final : public Decoder {
  public:
@@ -74,7 +74,7 @@ void decode_fallback(std::vector<std::string>& tokens, bool raw) {
     if (raw || replace_malformed(bytes) == bytes) {
       if (!bytes.empty()) result.push_back(bytes);
     } else {
-      result.insert(result.end(), bytes.size(), "\xef\xbf\xbd");  // U+FFFD for each
+      result.insert(result.end(), bytes.size(), "\xef\xbf\xbd");  // one U+FFFD for each byte
     }
     bytes.clear();
   };

@@ -1,4 +1,4 @@
-// Decoders of a tokenizer.json: text from tokens.
+// Decoders of a tokenizer.json, which convert tokens to text.
 #pragma once
 
 #include <memory>
@@ -13,12 +13,12 @@ namespace alibi::text::tokenizers {
 class Decoder {
  public:
   virtual ~Decoder() = default;
-  /// Changes the tokens so that they can be joined. `raw`: bytes of characters that are not whole stay as they are,
-  /// for they may be completed by what follows; else they become U+FFFD.
+  /// Changes the tokens so that they can be joined. With `raw`, the bytes of incomplete characters are kept, because
+  /// later tokens may complete them. Otherwise they become U+FFFD.
   virtual void apply(std::vector<std::string>& tokens, bool raw) const = 0;
 };
 
-/// Throws Error that names the place and the type for what cannot be read.
+/// Throws Error that names the place and the type if it is not supported.
 std::unique_ptr<const Decoder> make_decoder(const Part& part);
 
 }  // namespace alibi::text::tokenizers

@@ -8,7 +8,7 @@ namespace alibi::text::tokenizers {
 
 Part::Part(const formats::Json& json, std::string where) : json_(&json), where_(std::move(where)) {
   if (!json.is_object())
-    formats::JsonObject(json.is_structured() ? formats::Json::array() : json, where_);  // refuses it
+    formats::JsonObject(json.is_structured() ? formats::Json::array() : json, where_);  // throws an Error for it
 }
 
 bool Part::has(std::string_view key) const {
@@ -25,7 +25,7 @@ formats::JsonObject Part::alone(std::string_view key) const {
 }
 
 Part Part::object(std::string_view key) const {
-  if (!has(key)) alone(key).object(key);  // refuses it
+  if (!has(key)) alone(key).object(key);  // throws an Error for it
   return {*json_->find(key), fmt::format("{}{}.", where_, key)};
 }
 

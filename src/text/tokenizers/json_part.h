@@ -14,11 +14,10 @@
 
 namespace alibi::text::tokenizers {
 
-/// An object of a file that is kept elsewhere, and where it stands. It has what formats::JsonObject has, without
-/// copies.
+/// A view of an object in a file, with its location. It has the interface of formats::JsonObject, without copies.
 class Part {
  public:
-  /// Throws Error if the value is no object.
+  /// Throws Error if the value is not an object.
   Part(const formats::Json& json, std::string where);
 
   bool has(std::string_view key) const;
@@ -42,7 +41,7 @@ class Part {
   Part object(std::string_view key) const;
 
  private:
-  /// The value of one key, without what is in it.
+  /// An object with only this key and an empty value of its type.
   formats::JsonObject alone(std::string_view key) const;
 
   const formats::Json* json_;
@@ -52,20 +51,20 @@ class Part {
 /// One character, given as a string.
 std::string one_character(const Part& part, std::string_view key, const char* fallback = nullptr);
 
-/// The members of a Sequence. Throws Error for sequences in sequences that are deeper than any tokenizer has them.
+/// The members of a Sequence. Throws Error for sequences that are nested deeper than in any real tokenizer.
 std::vector<Part> members(const Part& part, std::string_view key);
 
 /// A pattern: {"String": "..."} or {"Regex": "..."}.
 Regex pattern_of(const Part& part, std::string_view key = "pattern");
 
-/// "[tokenizer] tokenizer.json: normalizer", for errors.
+/// The location for errors, e.g. "[tokenizer] tokenizer.json: normalizer".
 std::string place_of(const Part& part);
 
-/// Refuses a type by its name.
+/// Throws Error that names the type.
 [[noreturn]] void refuse_type(const Part& part, std::string_view what, std::string_view known);
 
-/// Throws Error if a text of `before` bytes was made so much longer as no tokenizer does: sequences of replacements
-/// could make it as long as they like.
+/// Throws Error if a text of `before` bytes has grown more than in any real tokenizer, because sequences of
+/// replacements could make it arbitrarily long.
 void check_growth(size_t before, size_t now, const std::string& place);
 
 }  // namespace alibi::text::tokenizers

@@ -13,7 +13,7 @@ namespace {
 
 constexpr int32_t kMostTokens = 1 << 24;
 
-/// Words of the vocabulary alone.
+/// A model with whole words only.
 class WordLevelModel final : public Model {
  public:
   WordLevelModel(Vocabulary vocabulary, const std::string& unknown, const std::string& where)
@@ -29,7 +29,7 @@ class WordLevelModel final : public Model {
   std::string where_;
 };
 
-/// The longest pieces from the left.
+/// A model that takes the longest pieces from the left.
 class WordPieceModel final : public Model {
  public:
   WordPieceModel(Vocabulary vocabulary, int32_t unknown, std::string prefix, size_t most_characters)
@@ -70,13 +70,13 @@ class WordPieceModel final : public Model {
 }  // namespace
 
 void Vocabulary::add(std::string token, int64_t id, size_t tokens, const std::string& where) {
-  // Files leave few ids out. Each id takes memory.
+  // Files leave out only a few ids. Each id takes memory.
   const int64_t most = std::min<int64_t>(kMostTokens, static_cast<int64_t>(2 * tokens) + 1024);
   check(id >= 0 && id < most, "{}: the id of '{}' is {}, expected 0 to {} for {} tokens", where, token, id, most - 1,
         tokens);
   longest_ = std::max(longest_, token.size());
   const auto [entry, is_new] = ids_.emplace(std::move(token), static_cast<int32_t>(id));
-  check(is_new, "{}: the token '{}' is there twice", where, entry->first);
+  check(is_new, "{}: the token '{}' occurs twice", where, entry->first);
   if (id >= end()) tokens_.resize(static_cast<size_t>(id) + 1);
   const std::string*& place = tokens_[static_cast<size_t>(id)];
   check(!place, "{}: both '{}' and '{}' have the id {}", where, place ? *place : "", entry->first, id);
@@ -110,7 +110,7 @@ Vocabulary read_vocabulary(const Part& settings) {
 
 std::unique_ptr<const Model> make_model(const Part& settings) {
   const std::string where = place_of(settings);
-  // Files of older versions name no type.
+  // Files of older versions do not name a type.
   const std::string type = settings.get_or("type", settings.raw().contains("merges") ? "BPE" : "");
   if (type == "BPE") return make_bpe(settings);
   if (type == "Unigram") return make_unigram(settings);

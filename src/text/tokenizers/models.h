@@ -1,4 +1,4 @@
-// Models of a tokenizer.json: they make tokens of a word.
+// Models of a tokenizer.json, which split a word into tokens.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +15,7 @@
 
 namespace alibi::text::tokenizers {
 
-/// Strings are found by views.
+/// Allows lookups by string views.
 struct StringHash {
   using is_transparent = void;
   size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
@@ -24,11 +24,11 @@ struct StringHash {
 /// Tokens and their ids.
 class Vocabulary {
  public:
-  /// Throws Error that begins with `where` for ids that are negative or far above the number of tokens, or given twice.
+  /// Throws Error that begins with `where` if an id is negative, given twice, or far above the number of tokens.
   void add(std::string token, int64_t id, size_t tokens, const std::string& where);
 
   std::optional<int32_t> id_of(std::string_view token) const;
-  /// Null for an id that no token has.
+  /// Null if no token has the id.
   const std::string* token_of(int32_t id) const;
   size_t size() const { return ids_.size(); }
   /// One more than the highest id.
@@ -38,7 +38,7 @@ class Vocabulary {
  private:
   std::unordered_map<std::string, int32_t, StringHash, std::equal_to<>> ids_;
   std::vector<const std::string*> tokens_;  ///< by id
-  size_t longest_ = 0;                      ///< token, in bytes
+  size_t longest_ = 0;                      ///< bytes of the longest token
 };
 
 class Model {
@@ -47,7 +47,7 @@ class Model {
   Model(const Model&) = delete;
   Model& operator=(const Model&) = delete;
   virtual ~Model() = default;
-  /// Appends the ids of a word, which is not empty.
+  /// Appends the ids of a word. The word is not empty.
   virtual void tokenize(std::string_view word, std::vector<int32_t>& ids) const = 0;
   const Vocabulary& vocabulary() const { return vocabulary_; }
   /// "bpe", "wordpiece", "words" or "unigram".
@@ -58,13 +58,13 @@ class Model {
   std::string kind_;
 };
 
-/// Throws Error that names the place for what cannot be read.
+/// Throws Error that names the place if the model is not supported.
 std::unique_ptr<const Model> make_model(const Part& settings);
 
-// What make_model() chooses from.
+// The models that make_model() chooses from.
 std::unique_ptr<const Model> make_bpe(const Part& settings);
 std::unique_ptr<const Model> make_unigram(const Part& settings);
-/// The "vocab" of all but unigram: an object of tokens and ids.
+/// Reads the "vocab" of all models except unigram: an object of tokens and ids.
 Vocabulary read_vocabulary(const Part& settings);
 
 }  // namespace alibi::text::tokenizers

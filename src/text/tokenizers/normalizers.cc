@@ -20,7 +20,7 @@ constexpr const char* kNormalizers =
     "Sequence, NFC, NFD, NFKC, NFKD, Lowercase, Strip, StripAccents, Replace, Prepend, Nmt, Precompiled, "
     "BertNormalizer or ByteLevel";
 
-/// A function of the text.
+/// A normalizer that applies a function to the text.
 template <class Function>
 class NormalizerOf final : public Normalizer {
  public:
@@ -36,7 +36,8 @@ std::unique_ptr<const Normalizer> normalizer_of(Function function) {
   return std::make_unique<NormalizerOf<Function>>(std::move(function));
 }
 
-/// The text without some characters, and others changed: change(code) gives what stands in the place, 0 for nothing.
+/// The text with some characters removed or changed: change(code) returns the replacement, or 0 to remove the
+/// character.
 template <class Change>
 std::string each_character(std::string_view text, const Change& change) {
   std::string result;
@@ -106,7 +107,7 @@ int32_t nmt(int32_t code) {
   return space ? ' ' : code;
 }
 
-/// Text in which U+0000 stands for itself: each_character() takes 0 for nothing.
+/// U+0000 must be kept here, but each_character() treats 0 as removal.
 std::string nmt_of(std::string_view text) {
   std::string result;
   for (size_t begin = 0;; ++begin) {
@@ -119,7 +120,7 @@ std::string nmt_of(std::string_view text) {
 }
 
 std::string precompiled(const Charsmap& rules, std::string_view text, const std::string& place) {
-  constexpr size_t most_of_a_cluster = 6;  // longer ones are taken character by character
+  constexpr size_t most_of_a_cluster = 6;  // longer clusters are processed character by character
   std::string result;
   const auto add = [&](std::string_view part) {
     const std::optional<std::string_view> replacement = rules.shortest(part);

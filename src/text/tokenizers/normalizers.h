@@ -13,11 +13,11 @@ class Normalizer {
  public:
   virtual ~Normalizer() = default;
   virtual std::string apply(std::string text) const = 0;
-  /// Whether text that it begins with may be taken away, so that the rest does not count as the beginning.
+  /// Whether it may remove text at the beginning, so that the rest does not count as the beginning.
   virtual bool strips_left() const { return false; }
 };
 
-/// Throws Error that names the place and the type for what cannot be read.
+/// Throws Error that names the place and the type if it is not supported.
 std::unique_ptr<const Normalizer> make_normalizer(const Part& part);
 
 }  // namespace alibi::text::tokenizers

@@ -9,7 +9,7 @@
 namespace alibi::text::tokenizers {
 namespace {
 
-/// Ids of words that were met before in the same text: most words of a text are.
+/// Cache of the ids of words in the same text, because most words repeat.
 class WordCache {
  public:
   explicit WordCache(const Model& model) : model_(model) {}

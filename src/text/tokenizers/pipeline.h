@@ -17,10 +17,10 @@
 
 namespace alibi::text::tokenizers {
 
-/// What reads "truncation" and "padding" is left to the caller: every text is encoded whole.
+/// "truncation" and "padding" are ignored: every text is encoded whole.
 class Pipeline final : public Engine {
  public:
-  /// Throws Error that names the place for what is damaged or cannot be read.
+  /// Throws Error that names the place if the file is damaged or not supported.
   explicit Pipeline(const Part& file);
 
   std::string_view algorithm() const override { return model_->kind(); }
@@ -35,12 +35,12 @@ class Pipeline final : public Engine {
   std::string decode(std::span<const int32_t> ids, bool skip_special, bool raw) const override;
 
  private:
-  std::unique_ptr<const Normalizer> normalizer_;       ///< none: text stays as it is
-  std::unique_ptr<const PreTokenizer> pre_tokenizer_;  ///< none: text is one word
+  std::unique_ptr<const Normalizer> normalizer_;       ///< null if text is not normalized
+  std::unique_ptr<const PreTokenizer> pre_tokenizer_;  ///< null if text is a single word
   std::unique_ptr<const Model> model_;
   std::unique_ptr<const AddedTokens> added_;
   PostProcessor post_processor_;
-  std::unique_ptr<const Decoder> decoder_;  ///< none: tokens with spaces between them
+  std::unique_ptr<const Decoder> decoder_;  ///< null: tokens are joined with spaces
 };
 
 }  // namespace alibi::text::tokenizers

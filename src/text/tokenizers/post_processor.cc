@@ -33,7 +33,7 @@ PostProcessor::PostProcessor(const Part& part, int32_t end) { read(part, end); }
 
 void PostProcessor::read(const Part& part, int32_t end) {
   const auto type = part.get<std::string>("type");
-  if (type == "ByteLevel") return;  // it changes offsets alone
+  if (type == "ByteLevel") return;  // it only changes offsets
   if (type == "Sequence") {
     for (const Part& member : members(part, "processors")) read(member, end);
     return;

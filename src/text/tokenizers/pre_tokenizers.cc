@@ -17,11 +17,11 @@ namespace {
 constexpr const char* kPreTokenizers =
     "Sequence, ByteLevel, Split, Whitespace, WhitespaceSplit, BertPreTokenizer, Punctuation, Digits, "
     "CharDelimiterSplit or Metaspace";
-/// GPT-2's.
+/// The expression of GPT-2.
 constexpr std::string_view kByteLevelWords =
     R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)";
 
-/// What becomes of a part of the text that matches.
+/// What happens to a matching part of the text.
 enum class Behavior { removed, isolated, contiguous, merged_with_previous, merged_with_next };
 
 Behavior behavior_of(const Part& part) {
@@ -35,13 +35,13 @@ Behavior behavior_of(const Part& part) {
        place_of(part), name);
 }
 
-/// Joins parts of a text, matching and other ones in turn, to words.
+/// Joins alternating matching and other parts of a text to words.
 class Words {
  public:
   Words(std::string_view text, bool first, Behavior behavior, const TakeWord& take)
       : text_(text), first_(first), behavior_(behavior), take_(take) {}
 
-  /// The part from the end of the last one to `end`.
+  /// Adds the part from the end of the previous one to `end`.
   void add(size_t end, bool matches) {
     const bool joins = parts_ > 0 && (behavior_ == Behavior::contiguous             ? matches == last_matches_
                                       : behavior_ == Behavior::merged_with_previous ? matches && !last_matches_
@@ -63,12 +63,12 @@ class Words {
   bool first_;
   Behavior behavior_;
   const TakeWord& take_;
-  size_t begin_ = 0, end_ = 0;  // of the word that is not given yet
+  size_t begin_ = 0, end_ = 0;  // the word that was not passed on yet
   size_t parts_ = 0;
   bool last_matches_ = false, removed_ = false;
 };
 
-/// `matches(take)` calls take(begin, end) for each match in turn.
+/// `matches(take)` calls take(begin, end) for each match in order.
 template <class Matches>
 void split_at_matches(std::string_view text, bool first, Behavior behavior, bool invert, const TakeWord& take,
                       const Matches& matches) {
@@ -192,7 +192,7 @@ class PreTokenizerSequence final : public PreTokenizer {
   void split(std::string_view text, bool first, const TakeWord& take) const override { run(0, text, first, take); }
 
  private:
-  /// Each word goes through all parts before the next one: the words of a long text are never kept.
+  /// Each word passes through all parts before the next word, so that the words of a long text are never stored.
   void run(size_t part, std::string_view text, bool first, const TakeWord& take) const {
     if (part == parts_.size()) return take(text, first);
     parts_[part]->split(text, first,

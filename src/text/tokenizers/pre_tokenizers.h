@@ -1,4 +1,4 @@
-// Pre-tokenizers of a tokenizer.json: they cut text into words.
+// Pre-tokenizers of a tokenizer.json, which split text into words.
 #pragma once
 
 #include <functional>
@@ -10,7 +10,7 @@
 
 namespace alibi::text::tokenizers {
 
-/// Takes a word, never empty. `first`: it begins where the whole text begins.
+/// Receives a word, never empty. `first` tells whether it is at the beginning of the whole text.
 using TakeWord = std::function<void(std::string_view word, bool first)>;
 
 class PreTokenizer {
@@ -20,7 +20,7 @@ class PreTokenizer {
   virtual void split(std::string_view text, bool first, const TakeWord& take) const = 0;
 };
 
-/// Throws Error that names the place and the type for what cannot be read.
+/// Throws Error that names the place and the type if it is not supported.
 std::unique_ptr<const PreTokenizer> make_pre_tokenizer(const Part& part);
 
 }  // namespace alibi::text::tokenizers

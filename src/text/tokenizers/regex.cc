@@ -14,10 +14,10 @@ namespace alibi::text::tokenizers {
 namespace {
 
 constexpr size_t kMostExpression = size_t{1} << 14;
-/// Steps back that one search may take: as Oniguruma limits each attempt by default, and fewer for short texts. Without
-/// a limit an expression such as (a|a)+$ would take forever.
+/// Maximum number of backtracking steps of one search: Oniguruma's default limit for each attempt, and fewer for short
+/// texts. Without a limit an expression such as (a|a)+$ would run forever.
 unsigned long most_retries(size_t text) { return std::min<unsigned long>(10'000'000, 100'000 + 64 * text); }
-/// Places to step back to, some 40 bytes each, that one search may keep.
+/// Maximum number of stored backtracking positions in one search. Each takes some 40 bytes.
 unsigned int most_stack(size_t text) { return static_cast<unsigned int>(std::min<size_t>(1u << 26, 4096 + 16 * text)); }
 
 const OnigUChar* bytes_at(std::string_view text, size_t at) {
@@ -30,7 +30,7 @@ std::string message_of(int code, OnigErrorInfo* info) {
   return std::string(reinterpret_cast<const char*>(message), static_cast<size_t>(length));
 }
 
-/// Oniguruma's tables are made once, and its compiler is not made for several threads.
+/// Oniguruma's tables are initialized once, and its compiler is not thread-safe.
 std::mutex& compiler() {
   static std::mutex* const one = new std::mutex;
   static const int ready = [] {
@@ -77,7 +77,7 @@ void Regex::for_matches(std::string_view text, const std::function<void(size_t, 
   onig_set_retry_limit_in_search_of_match_param(limits.get(), most_retries(text.size()));
   onig_set_match_stack_limit_size_of_match_param(limits.get(), most_stack(text.size()));
   const auto regex = static_cast<OnigRegex>(compiled_.get());
-  std::optional<size_t> last_end;  // of the last match
+  std::optional<size_t> last_end;  // end of the last match
   for (size_t from = 0; from <= text.size();) {
     const int code = onig_search_with_param(regex, bytes_at(text, 0), bytes_at(text, text.size()), bytes_at(text, from),
                                             bytes_at(text, text.size()), region.get(), ONIG_OPTION_NONE, limits.get());
@@ -85,7 +85,7 @@ void Regex::for_matches(std::string_view text, const std::function<void(size_t, 
     if (code == ONIGERR_MEMORY) throw std::bad_alloc();
     check(code >= 0, "{}: the expression cannot be used on this text: {}", where_, message_of(code, nullptr));
     const auto begin = static_cast<size_t>(region->beg[0]), end = static_cast<size_t>(region->end[0]);
-    if (begin == end && last_end == end) {  // no empty match behind another one
+    if (begin == end && last_end == end) {  // skips an empty match directly after another match
       from += from < text.size() ? character_at(text, from).length : 1;
       continue;
     }

@@ -9,15 +9,15 @@
 
 namespace alibi::text::tokenizers {
 
-/// Threads may share one.
+/// Threads may share one object.
 class Regex {
  public:
-  /// Throws Error that begins with `where` if the expression is not one.
+  /// Throws Error that begins with `where` if the expression is invalid.
   Regex(std::string_view expression, const std::string& where);
-  /// What matches the text itself.
+  /// An expression that matches this text literally.
   static Regex of_text(std::string_view text, const std::string& where);
 
-  /// Calls take(begin, end) for each match, from left to right. Throws Error if the expression has to try too much.
+  /// Calls take(begin, end) for each match, from left to right. Throws Error if the search exceeds its limits.
   void for_matches(std::string_view text, const std::function<void(size_t begin, size_t end)>& take) const;
 
  private:

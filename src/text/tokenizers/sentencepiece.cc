@@ -14,7 +14,7 @@ namespace {
 
 /// U+2581, which stands for a space.
 constexpr std::string_view kSpace = "\xe2\x96\x81";
-/// An unknown character is so much less likely than the unlikeliest piece.
+/// The score of an unknown character is this much lower than that of the least likely piece.
 constexpr float kUnknownCost = 10.0f;
 
 bool crosses_words(std::string_view piece) {
@@ -22,7 +22,7 @@ bool crosses_words(std::string_view piece) {
   return piece.find(kSpace) != std::string_view::npos;
 }
 
-/// Marks of spaces, and the characters behind them up to the next mark.
+/// Length of leading space marks and of the characters after them up to the next mark.
 size_t marked_word_length(std::string_view text) {
   size_t at = 0;
   while (text.substr(at).starts_with(kSpace)) at += kSpace.size();
@@ -115,7 +115,7 @@ std::vector<int32_t> SentencePiece::encode(std::string_view text, bool) const {
   std::vector<int32_t> ids;
   Pieces pieces;
   if (model_.algorithm == SentencePieceModel::Algorithm::unigram) {
-    // Its sums are rounded, and so depend on all that came before: the text is never cut.
+    // Rounded sums depend on all earlier characters, so the text is never split.
     encode_unigram(normalized, pieces);
     add(pieces, ids);
     return ids;
@@ -137,7 +137,7 @@ void SentencePiece::add(const Pieces& pieces, std::vector<int32_t>& ids) const {
       ids.push_back(id);
     } else if (model_.byte_fallback) {
       for (const char byte : text) ids.push_back(bytes_[static_cast<unsigned char>(byte)]);
-    } else if (ids.empty() || ids.back() != unknown_) {  // neighbours are one
+    } else if (ids.empty() || ids.back() != unknown_) {  // neighbouring unknown characters are joined
       ids.push_back(unknown_);
     }
   }
@@ -145,7 +145,7 @@ void SentencePiece::add(const Pieces& pieces, std::vector<int32_t>& ids) const {
 
 void SentencePiece::encode_bpe(std::string_view text, Pieces& pieces) const {
   struct Symbol {
-    std::string_view text;  ///< empty: it was merged into the one before
+    std::string_view text;  ///< empty if it was merged into its predecessor
     int32_t previous, next;
     bool frozen;
   };
@@ -153,7 +153,7 @@ void SentencePiece::encode_bpe(std::string_view text, Pieces& pieces) const {
     float score;
     int32_t left, right;
     size_t size;
-    bool operator<(const Candidate& other) const {  // the queue gives the largest
+    bool operator<(const Candidate& other) const {  // the priority queue returns the largest element first
       return score != other.score ? score < other.score : left > other.left;
     }
   };
@@ -168,7 +168,7 @@ void SentencePiece::encode_bpe(std::string_view text, Pieces& pieces) const {
   }
   const auto symbol = [&](int32_t at) -> Symbol& { return symbols[static_cast<size_t>(at)]; };
   std::priority_queue<Candidate> candidates;
-  std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>> halves;  // of unused pieces
+  std::unordered_map<std::string_view, std::pair<std::string_view, std::string_view>> halves;  // for unused pieces
   const auto look_at = [&](int32_t left, int32_t right) {
     if (left < 0 || right < 0 || symbol(left).frozen || symbol(right).frozen) return;
     const std::string_view joined(symbol(left).text.data(), symbol(left).text.size() + symbol(right).text.size());
@@ -190,7 +190,7 @@ void SentencePiece::encode_bpe(std::string_view text, Pieces& pieces) const {
     look_at(left.previous, best.left);
     look_at(best.left, left.next);
   }
-  std::vector<std::string_view> open;  // what is to be added, the next one last
+  std::vector<std::string_view> open;  // pieces to be added, the next one last
   for (int32_t at = 0; at >= 0 && !symbols.empty(); at = symbol(at).next) {
     open = {symbol(at).text};
     while (!open.empty()) {
@@ -212,7 +212,7 @@ void SentencePiece::encode_unigram(std::string_view text, Pieces& pieces) const 
   struct Node {
     int32_t id = -1;
     double score = 0;
-    size_t begin = SIZE_MAX;  ///< of the last piece of the best path that ends here
+    size_t begin = SIZE_MAX;  ///< start of the last piece of the best path that ends here
   };
   std::vector<Node> best(text.size() + 1);
   const double unknown_score = lowest_score_ - kUnknownCost;
@@ -243,7 +243,8 @@ void SentencePiece::encode_unigram(std::string_view text, Pieces& pieces) const 
 
 Sequence SentencePiece::frame(std::vector<int32_t> first, const std::optional<std::vector<int32_t>>& second,
                               bool add_special) const {
-  check_usage(!second, "[tokenizer] models of SentencePiece encode no pairs of texts: encode one after the other");
+  check_usage(!second,
+              "[tokenizer] SentencePiece models cannot encode pairs of texts; encode them one after the other");
   if (add_special && begin_) first.insert(first.begin(), *begin_);
   if (add_special && end_) first.push_back(*end_);
   const std::vector<int32_t> types(first.size());
@@ -277,7 +278,7 @@ std::string SentencePiece::decode(std::span<const int32_t> ids, bool, bool raw) 
     }
     if (at_start && (model_.dummy_prefix || model_.remove_extra_spaces) && piece.starts_with(kSpace)) {
       piece.remove_prefix(kSpace.size());
-      mark_taken = !model_.remove_extra_spaces;  // else all marks at the beginning are taken
+      mark_taken = !model_.remove_extra_spaces;  // otherwise all marks at the beginning are removed
     }
     for (size_t at = 0; at < piece.size();) {
       const size_t mark = std::min(piece.find(kSpace, at), piece.size());

@@ -13,17 +13,17 @@ namespace alibi::text::tokenizers {
 namespace {
 
 constexpr size_t kMostPieces = size_t{1} << 20;
-/// The library makes a call within a call for each byte.
+/// The library recurses once for each byte.
 constexpr size_t kMostPieceBytes = 4096;
-/// Sums of those of a unit stay finite.
+/// Keeps the sums of the scores of a unit finite.
 constexpr float kMostScore = 1e30f;
 
-/// The fields of one message of a protocol buffer, one after the other.
+/// Iterates over the fields of a protocol buffer message.
 class Fields {
  public:
   Fields(std::string_view bytes, std::string_view where) : bytes_(bytes), where_(where) {}
 
-  /// Goes to the next field; false at the end.
+  /// Advances to the next field. Returns false at the end.
   bool next() {
     begin_ = at_;
     if (at_ == bytes_.size()) return false;
@@ -51,13 +51,13 @@ class Fields {
         break;
       }
       default:
-        fail("[tokenizer] {}: wire type {} at byte {}: this is no model", where_, wire_, at_);
+        fail("[tokenizer] {}: wire type {} at byte {}: this is not a model", where_, wire_, at_);
     }
     return true;
   }
 
   int number() const { return number_; }
-  /// With its number and type.
+  /// The field's bytes with its number and type.
   std::string_view whole() const { return bytes_.substr(begin_, at_ - begin_); }
   uint64_t integer() const { return of_type(0), value_; }
   bool flag() const { return integer() != 0; }
@@ -69,7 +69,8 @@ class Fields {
     check(wire_ == wire, "[tokenizer] {}: field {} has wire type {}, expected {}", where_, number_, wire_, wire);
   }
   std::string_view take(uint64_t count) {
-    check(count <= bytes_.size() - at_, "[tokenizer] {}: {} bytes promised at byte {}, {} are left", where_, count, at_,
+    check(count <= bytes_.size() - at_,
+          "[tokenizer] {}: a field of {} bytes begins at byte {}, but only {} bytes are left", where_, count, at_,
           bytes_.size() - at_);
     const std::string_view taken = bytes_.substr(at_, static_cast<size_t>(count));
     at_ += taken.size();
@@ -110,7 +111,7 @@ SentencePieceModel::Piece read_piece(std::string_view bytes, std::string_view wh
   return piece;
 }
 
-/// Of the training settings only what decides how text is encoded.
+/// Reads only the training settings that affect encoding.
 void read_trainer(SentencePieceModel& model, std::string_view bytes, std::string_view where) {
   uint64_t algorithm = 1;
   for (Fields fields(bytes, where); fields.next();) {
@@ -153,7 +154,7 @@ void check_pieces(const SentencePieceModel& model, std::string_view where) {
   for (size_t id = 0; id < model.pieces.size(); ++id) {
     const SentencePieceModel::Piece& piece = model.pieces[id];
     check(is_text(piece.text), "[tokenizer] {}: piece {} is not text", where, id);
-    // Of two pieces with one text the library takes one for the other.
+    // If two pieces have the same text, the library confuses them.
     check(texts.insert(piece.text).second, "[tokenizer] {}: piece {} has the text of another one", where, id);
     unknown += piece.type == Type::unknown;
     if (piece.type == Type::byte) bytes.insert(piece.text);
@@ -205,7 +206,7 @@ SentencePieceModel read_sentencepiece_model(std::string_view bytes, std::string_
       }
     }
   }
-  check(trainer && normalizer, "[tokenizer] {}: this is no model of SentencePiece", where);
+  check(trainer && normalizer, "[tokenizer] {}: this is not a SentencePiece model", where);
   check_pieces(model, where);
   return model;
 }
@@ -240,7 +241,7 @@ std::string why_not_lossless(const SentencePieceModel& model) {
     if (piece.type == Type::user_defined || piece.type == Type::unused) {
       return fmt::format("piece {} is of type {}, which is not supported", id, static_cast<int>(piece.type));
     }
-    // The library takes a character of the text for any piece of its name.
+    // The library confuses a character of the text with any piece of the same text.
     if (piece.type != Type::normal && character_at(piece.text, 0).length == piece.text.size()) {
       return fmt::format("piece {} is a single character, but stands for something else", id);
     }

@@ -1,4 +1,4 @@
-// A model of SentencePiece, read and checked before anything uses it: the library trusts its files.
+// A SentencePiece model that is read and fully checked before use, because the library trusts its files.
 #pragma once
 
 #include <cstdint>
@@ -20,11 +20,11 @@ struct SentencePieceModel {
   Algorithm algorithm = Algorithm::unigram;
   std::vector<Piece> pieces;  ///< by id
   bool byte_fallback = false;
-  std::string unknown_surface = " \xe2\x81\x87 ";  ///< what the unknown is decoded to
+  std::string unknown_surface = " \xe2\x81\x87 ";  ///< the text that an unknown token is decoded to
   std::string begin_piece = "<s>", end_piece = "</s>";
 
   // How text is normalized.
-  std::string charsmap;  ///< empty: characters stay as they are
+  std::string charsmap;  ///< normalization rules; empty if characters are not changed
   bool dummy_prefix = true;
   bool remove_extra_spaces = true;
   bool escape_spaces = true;
@@ -32,17 +32,18 @@ struct SentencePieceModel {
 };
 
 /// Reads the serialized protocol buffer (sentencepiece_model.proto). Throws Error that begins with `where` if it is
-/// damaged, or a model of another kind.
+/// damaged or not such a model.
 SentencePieceModel read_sentencepiece_model(std::string_view bytes, std::string_view where);
-/// The same, written.
+/// Serializes the model.
 std::string write_sentencepiece_model(const SentencePieceModel& model);
 
-/// Empty, if the model keeps text as it is (no normalization, no space put in front or taken away), falls back to
-/// bytes, and has no pieces that the text could be mistaken for: then every text can be encoded, and decoding gives it
-/// back. Else what is in the way.
+/// Returns "" if every text can be encoded and decoding restores it: the model does not change text (no normalization,
+/// no spaces added or removed), falls back to bytes, and has no pieces that text could be confused with. Otherwise
+/// returns the reason.
 std::string why_not_lossless(const SentencePieceModel& model);
 
-/// The same model without the texts that the library would encode while it reads it: nothing bounds their length.
+/// The model without the texts that the library would encode while it reads the model, because their length is not
+/// bounded.
 std::string without_self_test(std::string_view bytes);
 
 }  // namespace alibi::text::tokenizers

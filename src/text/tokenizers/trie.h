@@ -1,4 +1,4 @@
-// Strings of a vocabulary, found from their beginnings.
+// Finds the strings of a vocabulary that are prefixes of a text.
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@ namespace alibi::text::tokenizers {
 
 class Trie {
  public:
-  /// Keys that are empty are left out; of equal ones the first stays.
+  /// Empty keys are ignored. Of equal keys, the first one is kept.
   explicit Trie(std::vector<std::pair<std::string_view, int32_t>> entries) {
     std::erase_if(entries, [](const auto& entry) { return entry.first.empty(); });
     const auto before = [](const auto& a, const auto& b) { return a.first < b.first; };
@@ -25,7 +25,7 @@ class Trie {
     nodes_.push_back({});
     bytes_.push_back(0);
     std::vector<Range> open = {{0, 0, entries.size(), 0}};
-    for (size_t next = 0; next < open.size(); ++next) {  // by depth, so that the children of a node are neighbours
+    for (size_t next = 0; next < open.size(); ++next) {  // by depth, so that the children of a node are adjacent
       auto [node, begin, end, depth] = open[next];
       nodes_[node].children = static_cast<uint32_t>(nodes_.size());
       if (begin < end && entries[begin].first.size() == depth) nodes_[node].value = entries[begin++].second;
@@ -39,14 +39,14 @@ class Trie {
         ++nodes_[node].count;
         begin = last;
       }
-      if (next > 4096 && next * 2 > open.size()) {  // what is done need not be kept
+      if (next > 4096 && next * 2 > open.size()) {  // frees the finished part
         open.erase(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(next) + 1);
         next = SIZE_MAX;
       }
     }
   }
 
-  /// Calls take(length, value) for each key with which `text` begins, the shortest first.
+  /// Calls take(length, value) for each key that is a prefix of `text`, shortest first.
   template <class Take>
   void for_prefixes(std::string_view text, const Take& take) const {
     size_t node = 0;
@@ -61,7 +61,7 @@ class Trie {
     }
   }
 
-  /// Length and value of the longest such key; length 0 if there is none.
+  /// Length and value of the longest such key. The length is 0 if there is none.
   std::pair<size_t, int32_t> longest(std::string_view text) const {
     std::pair<size_t, int32_t> found = {0, -1};
     for_prefixes(text, [&](size_t length, int32_t value) { found = {length, value}; });
@@ -76,7 +76,7 @@ class Trie {
   };
 
   std::vector<Node> nodes_;
-  std::vector<unsigned char> bytes_;  ///< by which a node is reached from its parent
+  std::vector<unsigned char> bytes_;  ///< the byte that leads to a node from its parent
 };
 
 }  // namespace alibi::text::tokenizers

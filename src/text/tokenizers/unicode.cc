@@ -19,8 +19,8 @@ struct Range {
   int32_t first, last;
 };
 
-// Hugging Face's library has older tables than utf8proc: for punctuation, control characters and nonspacing marks those
-// of Unicode 8, for marks those of Unicode 9. What was added later is of none of these classes there.
+// Hugging Face's library has older tables than utf8proc: Unicode 8 for punctuation, control characters and nonspacing
+// marks, Unicode 9 for marks. It puts characters that were added later into none of these classes.
 constexpr Range kAfterUnicode8[] = {
     {0x61d, 0x61d},     {0x7fd, 0x7fd},     {0x890, 0x891},     {0x898, 0x89f},     {0x8ca, 0x8e2},
     {0x9fd, 0x9fe},     {0xa76, 0xa76},     {0xafa, 0xaff},     {0xb55, 0xb55},     {0xc04, 0xc04},
@@ -125,7 +125,7 @@ std::string replace_malformed(std::string_view bytes) {
       at += character.length;
       continue;
     }
-    // A beginning that a right byte could still complete is replaced as a whole.
+    // A truncated sequence that further bytes could complete is replaced as a whole.
     const unsigned first = byte(at), second = byte(at + 1);
     const unsigned low = first == 0xe0 ? 0xa0 : first == 0xf0 ? 0x90 : 0x80;
     const unsigned high = first == 0xed ? 0x9f : first == 0xf4 ? 0x8f : 0xbf;
@@ -203,7 +203,7 @@ bool is_nonspacing_mark(int32_t code) {
 }
 
 bool is_chinese(int32_t code) {
-  // The last but two begins 256 too high, as in Hugging Face's library.
+  // The last but two starts 256 too high, as in Hugging Face's library.
   constexpr Range ranges[] = {{0x3400, 0x4dbf},   {0x4e00, 0x9fff},   {0xf900, 0xfaff},   {0x20000, 0x2a6df},
                               {0x2a700, 0x2b73f}, {0x2b740, 0x2b81f}, {0x2b920, 0x2ceaf}, {0x2f800, 0x2fa1f}};
   return within(ranges, code);
@@ -213,8 +213,9 @@ std::string normalized(std::string_view text, NormalForm form) {
   std::string result;
   result.reserve(text.size());
   for (size_t at = 0; at < text.size();) {
-    // ASCII stays as it is, but the last character before others may become one with them. It never becomes one with
-    // what is before it, so each run of other characters is normalized alone: few bytes at a time.
+    // ASCII does not change, except that the last ASCII character before other characters may combine with them. It
+    // never combines with the text before it, so each run of other characters is normalized separately, a few bytes at
+    // a time.
     size_t other = at;
     while (other < text.size() && is_ascii(text[other])) ++other;
     const size_t begin = other == text.size() ? other : std::max(at, other - std::min<size_t>(other, 1));
@@ -243,7 +244,7 @@ std::string lower_case(std::string_view text) {
     if (code < 0x80) {
       result += static_cast<char>(code >= 'A' && code <= 'Z' ? code + ('a' - 'A') : code);
     } else if (code == 0x130) {
-      result += "i\xcc\x87";  // the only one that becomes two: i and a dot above
+      result += "i\xcc\x87";  // the only character that becomes two: i and a dot above
     } else if (const int32_t lower = utf8proc_tolower(code); lower == code) {
       result += bytes;
     } else {

@@ -1,4 +1,5 @@
-// Characters in UTF-8: what they are, and their forms. The classes are those of the Hugging Face tokenizers library.
+// Characters in UTF-8: their classes and their normalization forms. The classes are those of the Hugging Face
+// tokenizers library.
 #pragma once
 
 #include <cstddef>
@@ -13,14 +14,14 @@ struct Character {
   size_t length = 1;  ///< in bytes
 };
 
-/// The character that begins at `at`, which is below text.size(). The text is well-formed UTF-8; elsewhere a byte that
+/// The character at `at`, which is below text.size(). The text should be well-formed UTF-8; otherwise a byte that
 /// begins no character counts as U+FFFD.
 Character character_at(std::string_view text, size_t at);
-/// Where the last character of a text that is not empty begins.
+/// Offset of the last character of a non-empty text.
 size_t last_character(std::string_view text);
 size_t count_characters(std::string_view text);
 void append_character(std::string& text, int32_t code);
-/// U+FFFD for each longest part of a character that is not whole, as Rust and Python replace it.
+/// Replaces each maximal incomplete sequence by U+FFFD, as Rust and Python do.
 std::string replace_malformed(std::string_view bytes);
 
 bool is_white_space(int32_t code);
@@ -29,7 +30,7 @@ bool is_word_character(int32_t code);
 /// General category N.
 bool is_number(int32_t code);
 bool is_punctuation(int32_t code);
-/// Control, format and private characters but tab, line feed and carriage return.
+/// Control, format and private-use characters, except tab, line feed and carriage return.
 bool is_control(int32_t code);
 /// General category M.
 bool is_mark(int32_t code);
@@ -51,7 +52,7 @@ void for_characters(std::string_view text, const Take& take) {
   }
 }
 
-/// Length of the grapheme cluster with which a text that is not empty begins.
+/// Length of the first grapheme cluster of a non-empty text.
 size_t grapheme_length(std::string_view text);
 
 }  // namespace alibi::text::tokenizers

@@ -1,4 +1,4 @@
-// The likeliest pieces: a language model that knows each piece by itself.
+// A unigram language model, which finds the most likely sequence of pieces.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -16,7 +16,7 @@
 namespace alibi::text::tokenizers {
 namespace {
 
-/// An unknown character is so much less likely than the unlikeliest piece.
+/// The score of an unknown character is this much lower than that of the least likely piece.
 constexpr double kUnknownPenalty = 10.0;
 
 class UnigramModel final : public Model {
@@ -37,8 +37,8 @@ class UnigramModel final : public Model {
 
   void tokenize(std::string_view word, std::vector<int32_t>& ids) const override {
     const std::vector<Node> best = best_paths(word);
-    std::vector<Part> parts;  // backwards
-    bool fuses = false;       // with the unknown before it
+    std::vector<Part> parts;  // from the last to the first
+    bool fuses = false;       // whether it is joined with the preceding unknown character
     for (size_t end = word.size(); end > 0;) {
       const Node& node = best[end];
       const bool unknown = node.id == unknown_;
@@ -57,7 +57,7 @@ class UnigramModel final : public Model {
  private:
   struct Node {
     double score = 0;
-    size_t begin = kNowhere;  ///< of the last piece of the best path that ends here
+    size_t begin = kNowhere;  ///< start of the last piece of the best path that ends here
     std::optional<int32_t> id;
   };
   struct Part {
@@ -105,7 +105,7 @@ class UnigramModel final : public Model {
   std::optional<int32_t> unknown_;
   double unknown_score_;
   Trie pieces_;
-  std::array<int32_t, 256> bytes_;  ///< -1: no token stands for it
+  std::array<int32_t, 256> bytes_;  ///< -1 if the byte has no token
   std::string where_;
 };
 

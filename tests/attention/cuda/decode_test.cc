@@ -258,20 +258,20 @@ TEST(DecodeCuda, WhatItDoesNotTakeIsRefused) {
   expect_error([&] { make(264, DType::bfloat16); }, "[kv_cache] head_dim is 264");
   const DecodeInputs in({.keys = 10, .dtype = DType::bfloat16});
   KvCache cache = cache_on_device(in.k, in.v);
-  expect_error([&] { cache.append(in.k, in.v); }, "[kv_cache] k lies on 'cpu', the cache on 'cuda'");
+  expect_error([&] { cache.append(in.k, in.v); }, "[kv_cache] k is on 'cpu', but the cache is on 'cuda'");
   EXPECT_EQ(cache.length(), 10);
-  expect_error([&] { cache.fork(); }, "[kv_cache] fork() is for caches in the CPU's memory");
+  expect_error([&] { cache.fork(); }, "[kv_cache] fork() needs a cache in the CPU's memory");
   const std::vector<int64_t> begins = {0, 0};
-  expect_error([&] { cache.evict(begins, 0); }, "[kv_cache] evict() is for caches in the CPU's memory");
-  expect_error([&] { evicted_share(in.q, cache, {}, in.q); }, "evicted_share() is for caches in the CPU's memory");
-  expect_error([&] { attention_decode(in.q, cache); }, "[attention_decode] k lies on 'cuda', q on 'cpu'");
+  expect_error([&] { cache.evict(begins, 0); }, "[kv_cache] evict() needs a cache in the CPU's memory");
+  expect_error([&] { evicted_share(in.q, cache, {}, in.q); }, "evicted_share() needs a cache in the CPU's memory");
+  expect_error([&] { attention_decode(in.q, cache); }, "[attention_decode] k is on 'cuda', but q is on 'cpu'");
   expect_error([&] { attention_decode(there(in.q).to(DType::float16), cache); }, "[attention_decode] k is bfloat16");
   expect_error([&] { attention_decode(there(in.q), cache, {.dropout_p = 0.5f}); }, "options.dropout_p");
   AttentionOptions buckets;
   buckets.buckets = BucketedBias{random_tensor({32, 2}, 5), 128};
-  expect_error([&] { attention_decode(there(in.q), cache, buckets); }, "'cuda' does not compute this call");
+  expect_error([&] { attention_decode(there(in.q), cache, buckets); }, "'cuda' does not support this call");
   const Tensor wide = there(random_tensor({1, 1, 2, 20}, 1, 1, DType::bfloat16)).slice(3, 0, 16);
-  expect_error([&] { attention_decode(wide, cache); }, "'cuda' does not compute this call");
+  expect_error([&] { attention_decode(wide, cache); }, "'cuda' does not support this call");
 }
 
 TEST(DecodeCuda, TheSameBitsInAnyOrder) {

@@ -231,7 +231,7 @@ TEST(AttentionCuda, WhatItDoesNotTakeIsRefused) {
   const EmulatedDevice device;
   const auto refused = [&](AttentionCase c) {
     const AttentionTensors t(c);
-    expect_error([&] { run(c, t, false); }, "does not compute this call");
+    expect_error([&] { run(c, t, false); }, "does not support this call");
   };
   AttentionCase c{.queries = 10, .keys = 10, .heads = 2, .kv_heads = 2, .head_dim = 16, .dtype = DType::bfloat16};
   AttentionCase other = c;
@@ -248,7 +248,7 @@ TEST(AttentionCuda, WhatItDoesNotTakeIsRefused) {
   // Rows that are not 16 bytes apart.
   const Tensor wide = random_tensor({1, 10, 2, 20}, 1, 1, c.dtype).to(Device::cuda);
   const Tensor narrow = wide.slice(3, 0, 16);
-  expect_error([&] { attention(narrow, narrow, narrow); }, "does not compute this call");
+  expect_error([&] { attention(narrow, narrow, narrow); }, "does not support this call");
 }
 
 /// Two queries in a tile: the bias of the empty rows after them could become arbitrarily large beside far keys.

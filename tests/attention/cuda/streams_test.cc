@@ -69,8 +69,8 @@ TEST(AttentionCudaStreams, TensorsOfAnotherDeviceAreRefused) {
   attention(q, k, k, {}, out, &state);
   Tensor dq = q.clone(), dk = q.clone(), dv = q.clone();
   EmulatedDevice::noted().elsewhere = q.raw();
-  expect_error([&] { attention(q, k, k, {}, out); }, "q lies on GPU 1, but GPU 0 is current");
-  expect_error([&] { attention_decode(q, cache, {}, out); }, "q lies on GPU 1, but GPU 0 is current");
+  expect_error([&] { attention(q, k, k, {}, out); }, "q is on GPU 1, but the current GPU is 0");
+  expect_error([&] { attention_decode(q, cache, {}, out); }, "q is on GPU 1, but the current GPU is 0");
   EmulatedDevice::noted().elsewhere = dk.raw();
   expect_error([&] { attention_backward(out, q, k, k, out, state, {}, dq, dk, dv); }, "dk lies on GPU 1");
 }

@@ -203,7 +203,7 @@ TEST(KvCacheEviction, ErrorsLeaveItAsItWas) {
   expect_error([&] { some.cache.evict(two, 0); }, "2 first keys, expected one for each of 3 heads");
   expect_error([&] { some.cache.evict(beyond, 0); }, "first key 1001 for head 2");
   expect_error([&] { some.cache.evict(negative, 0); }, "first key -1 for head 1");
-  expect_error([&] { some.cache.evict(std::vector<int64_t>(3), -1); }, "room for -1");
+  expect_error([&] { some.cache.evict(std::vector<int64_t>(3), -1); }, "would leave -1");
   expect_error([&] { some.cache.truncate(639); }, "evicted the keys before 640");
   expect_error([&] { some.cache.keys(); }, "evicted");
   expect_error([&] { some.cache.begin(3); }, "kv_head is 3");

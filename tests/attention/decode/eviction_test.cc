@@ -312,7 +312,7 @@ TEST(Eviction, RefusesWhatMakesNoSense) {
     EXPECT_NE(test::message_of<UsageError>([&] { const Context context(of, options); }).find(words), std::string::npos)
         << words;
   };
-  refuses(model, {.memory = 1000}, "at least 384 are needed");
+  refuses(model, {.memory = 1000}, "expected at least 384");
   refuses(model, {.eviction_tolerance = 0}, "the tolerance is 0");
   refuses(model, {.eviction_tolerance = 1}, "the tolerance is 1");
   for (const Position position : {Position::rotary, Position::sinusoidal, Position::t5, Position::none}) {

@@ -162,7 +162,7 @@ TEST(KvCache, ErrorsLeaveItAsItWas) {
   const Tensor k = random_tensor({1, 3, 2, 4}, 1);
   cache.append(k, k);
   expect_error([&] { cache.append({}, k); }, "[kv_cache] k");
-  expect_error([&] { cache.append(k, Tensor({1, 2, 2, 4})); }, "v has length 2, k has 3");
+  expect_error([&] { cache.append(k, Tensor({1, 2, 2, 4})); }, "v has length 2, expected 3");
   expect_error([&] { cache.append(k, Tensor({1, 3, 1, 4})); }, "[kv_cache] v has shape");
   expect_error([&] { cache.append(Tensor({1, 3, 2, 4}, DType::int32), k); }, "[kv_cache] k is int32");
   expect_error([&] { cache.truncate(4); }, "truncate(4)");

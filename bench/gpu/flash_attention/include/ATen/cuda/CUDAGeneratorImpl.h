@@ -1,4 +1,4 @@
-// In place of PyTorch's header: what FlashAttention-2's sources want of it where there is no dropout.
+// Replaces PyTorch's header. It declares what FlashAttention-2's sources need when there is no dropout.
 #pragma once
 #include <cstdint>
 #include <cstdio>

@@ -1,4 +1,4 @@
-// In place of PyTorch's header: the wrapper reports failures by cudaGetLastError() at its end.
+// Replaces PyTorch's header. The wrapper checks cudaGetLastError() at its end, so these macros do nothing.
 #pragma once
 #include <cuda_runtime.h>
 

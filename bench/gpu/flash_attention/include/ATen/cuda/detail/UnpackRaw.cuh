@@ -1,4 +1,4 @@
-// In place of PyTorch's header.
+// Replaces PyTorch's header.
 #pragma once
 #include "ATen/cuda/CUDAGeneratorImpl.h"
 
