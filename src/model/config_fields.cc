@@ -13,7 +13,7 @@
 namespace alibi::model {
 namespace {
 
-/// Type of the field that `access` finds in a configuration.
+/// Type of the field that `access` returns.
 template <auto access>
 using FieldType = std::remove_reference_t<decltype(access(std::declval<LanguageModelConfig&>()))>;
 
@@ -58,7 +58,7 @@ constexpr std::span<const char* const> choices_of() {
   return {};
 }
 
-/// The start of a declaration: the field's name, and the place of its value in a LanguageModelConfig.
+/// The start of a declaration: the field's name, and the location of its value in a LanguageModelConfig.
 // clang-format off
 #define FIELD(called, place)                                                              \
   .name = (called), .get = get_field<[](auto& config) -> auto& { return config.place; }>, \
@@ -66,7 +66,7 @@ constexpr std::span<const char* const> choices_of() {
   .choices = choices_of<FieldType<[](auto& config) -> auto& { return config.place; }>>()
 // clang-format on
 
-/// In the order that config.json and help have.
+/// In the order of config.json and of the help.
 const std::vector<ConfigField>& all_fields() {
   constexpr formats::OptionRange kRate{.least = 0, .below = 1};
   constexpr double kLongest = 0x1p40, kLargest = largest_extent;
@@ -89,7 +89,7 @@ const std::vector<ConfigField>& all_fields() {
        {.part = "attention", .json = "attn_config.kv_n_heads", .json_by_hand = true}},
       {{FIELD("expansion", transformer.block.expansion), .range = {.above = 0, .most = 64},
         .help = "Width of the feed-forward layer divided by d_model",
-        .changes_result = false},  // but ffn_dim, which follows from it, does
+        .changes_result = false},  // ffn_dim, which follows from it, does change the result
        {.part = "block", .json = "expansion_ratio", .json_by_hand = true}},
       {{FIELD("activation", transformer.block.activation), .help = "Activation function of the feed-forward layer"},
        {.part = "block", .json = "alibi.activation", .json_by_hand = true}},
@@ -109,7 +109,8 @@ const std::vector<ConfigField>& all_fields() {
         .help = "Number of different tokens, including the mask token of an encoder"},
        {.part = "embedding", .json = "vocab_size", .required = true}},
       {{FIELD("train_length", train_length), .range = {.least = 0, .most = kLongest},
-        .help = "Training length of the last training run", .changes_result = false},  // the option `length` does
+        .help = "Training length of the last training run",
+        .changes_result = false},  // the option `length` changes the result
        {.part = "position", .json = "alibi.train_length", .json_by_hand = true}},
       {{FIELD("embedding_scale", transformer.embedding.scale), .range = {.above = 0, .most = 1e6},
         .help = "Factor that multiplies the token embeddings, with every position method",
