@@ -2,6 +2,7 @@
 #include <fmt/format.h>
 
 #include <cstdlib>
+#include <map>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -11,6 +12,7 @@
 #include "commands.h"
 #include "common.h"
 #include "core/check.h"
+#include "core/format.h"
 #include "formats/options.h"
 #include "model/families/model_files.h"
 #include "model/parameters.h"
@@ -72,6 +74,17 @@ nlohmann::ordered_json describe(const model::ModelFiles& files) {
   return json;
 }
 
+/// Bytes of the weights in memory by their data type.
+std::map<DType, int64_t> weight_bytes(const model::ModelFiles& files) {
+  std::map<DType, int64_t> bytes;
+  const std::vector<model::ParameterSpec> parameters = model::parameter_specs(files.config);
+  const std::vector<DType> types = files.types();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    bytes[types[i]] += parameters[i].elements() / numbers_in(types[i]) * static_cast<int64_t>(size_of(types[i]));
+  }
+  return bytes;
+}
+
 std::string as_text(const nlohmann::ordered_json& value) {
   if (value.is_string()) return value.get<std::string>();
   if (value.is_number_float()) return fmt::format("{:.6g}", value.get<double>());
@@ -101,11 +114,21 @@ void run_info(InfoCommand& options) {
   if (!files.differences.empty()) json["differences_from_mpt"] = files.differences;
   if (!files.notes.empty()) json["notes"] = files.notes;
   json.update(describe(files));
+  std::vector<std::string> weights;
+  int64_t all_bytes = 0;
+  for (const auto& [type, bytes] : weight_bytes(files)) {
+    weights.push_back(fmt::format("{} {}", name_of(type), core::format_bytes(bytes)));
+    all_bytes += bytes;
+  }
+  json["weights"] = fmt::format("{}", fmt::join(weights, ", "));
+  json["weight_bytes"] = all_bytes;
   for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, as_text(value));
 
   auto& tensors = json["tensors"] = nlohmann::ordered_json::array();
-  for (const model::ParameterSpec& parameter : model::parameter_specs(files.config)) {
-    tensors.push_back({{"name", parameter.name}, {"shape", parameter.shape}, {"dtype", name_of(DType::float32)}});
+  const std::vector<model::ParameterSpec> parameters = model::parameter_specs(files.config);
+  const std::vector<DType> types = files.types();
+  for (size_t i = 0; i < parameters.size(); ++i) {
+    tensors.push_back({{"name", parameters[i].name}, {"shape", parameters[i].shape}, {"dtype", name_of(types[i])}});
   }
   options.write_json(json);
 }

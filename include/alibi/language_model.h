@@ -97,7 +97,9 @@ class ALIBI_API LanguageModel {
   LanguageModel& operator=(LanguageModel&&) noexcept;
 
   /// Reads a model: a folder that save() wrote, a folder of another program's model of a supported family, or a GGUF
-  /// file (docs/reference/families.md). Those of other programs may have no tokenizer. Throws Error that names the file
+  /// file (docs/reference/families.md). Matrices keep the data type of the file and, where their layout allows, are
+  /// read from the mapped file; call to_float32() before you change values. Models of other programs may have no
+  /// tokenizer. Throws Error that names the file
   /// and what is wrong with it or not supported.
   static LanguageModel load(const std::filesystem::path& folder);
   /// The same; `adjust` may change what the weights do not depend on: dropout, tolerance, training length.
@@ -115,9 +117,13 @@ class ALIBI_API LanguageModel {
   bool has_tokenizer() const;
   const Tokenizer& tokenizer() const;
   int64_t parameter_count() const;
+  /// Bytes of the parameters in their data types, in memory and in mapped files together.
+  int64_t weight_bytes() const;
+  /// Copies parameters of other data types, and those in mapped files, to float32 memory of their own, to be changed.
+  void to_float32();
 
-  /// Moves the parameters; the model then computes on that device. Ids and targets may be on any device; returned
-  /// tensors are on that device.
+  /// Moves the parameters, as float32; the model then computes on that device. Ids and targets may be on any device;
+  /// returned tensors are on that device.
   void to(Device device);
   Device device() const;
 
@@ -166,6 +172,7 @@ class ALIBI_API LanguageModel {
   double accumulate_gradients(const Tensor& ids, const Tensor& targets, float gradient_scale, const StepSeed& seed);
   std::vector<Parameter*> parameters();
   std::vector<const Parameter*> parameters() const;
+  /// Also converts parameters to float32.
   void zero_gradients();
   /// Frees the memory that training keeps between steps.
   void release_training_memory();

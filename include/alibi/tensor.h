@@ -23,7 +23,7 @@ struct ALIBI_API bfloat16 {
   explicit operator float() const;
 };
 
-/// IEEE half precision. Only attention on GPUs supports it.
+/// IEEE half precision, for weights of models and for attention on GPUs.
 struct ALIBI_API float16 {
   uint16_t bits = 0;
 
@@ -33,8 +33,20 @@ struct ALIBI_API float16 {
   explicit operator float() const;
 };
 
-enum class DType : uint8_t { float32, bfloat16, int32, float16 };
+/// 32 numbers that share a scale, as GGUF files store them (Q8_0): number i is scale * values[i].
+struct q8_block {
+  static constexpr int64_t size = 32;
 
+  float16 scale;
+  int8_t values[size];
+};
+
+/// float16 and q8_0 are data types of weights (Parameter::value). An element of a q8_0 tensor is a block of 32 numbers
+/// (q8_block), so a matrix [rows, columns] has the shape [rows, columns / 32].
+enum class DType : uint8_t { float32, bfloat16, int32, float16, q8_0 };
+
+/// Numbers in one element: 32 in a block of q8_0, else 1.
+constexpr int64_t numbers_in(DType dtype) { return dtype == DType::q8_0 ? q8_block::size : 1; }
 /// Bytes of one element.
 ALIBI_API size_t size_of(DType dtype);
 ALIBI_API const char* name_of(DType dtype);
@@ -68,6 +80,8 @@ class ALIBI_API Tensor {
   /// A view of memory that the caller owns and keeps alive. Strides default to contiguous.
   static Tensor view(void* data, Shape shape, DType dtype = DType::float32, Shape strides = {},
                      Device device = Device::cpu);
+  /// A contiguous view of the CPU's memory, which `owner` keeps alive.
+  static Tensor view(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype);
 
   bool defined() const { return data_ != nullptr; }
   DType dtype() const { return dtype_; }

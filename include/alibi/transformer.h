@@ -210,6 +210,8 @@ struct ALIBI_API TransformerConfig {
 /// A trained tensor and, in training, its gradient.
 struct Parameter {
   std::string name;
+  /// float32. A matrix of a model that was loaded has the data type of its file: it may be bfloat16, float16 or q8_0,
+  /// and lie in the file, which is mapped into memory and read-only. See LanguageModel::to_float32().
   Tensor value;
   Tensor gradient;          ///< undefined until Transformer::zero_gradients()
   bool decays = false;      ///< weight decay applies (matrices; not norms, biases, position tables)
@@ -267,7 +269,7 @@ class ALIBI_API Transformer {
   /// All parameters in a fixed order, with their names on disk.
   std::vector<Parameter>& parameters();
   const std::vector<Parameter>& parameters() const;
-  /// Allocates missing gradients and sets all to zero.
+  /// Allocates missing gradients and sets all to zero. Parameters of other types become float32, as training needs.
   void zero_gradients();
   /// Frees the activations that forward() stored.
   void release_activations();

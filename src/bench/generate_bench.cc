@@ -25,11 +25,10 @@ constexpr int64_t room = 2048;
 constexpr int64_t chunk = 512;
 
 int64_t bytes_of_weights(const LanguageModel& model) {
-  const DType type = model.precision() == Precision::bf16 ? DType::bfloat16 : DType::float32;
   int64_t bytes = 0;
   for (const Parameter* parameter : model.parameters()) {
     if (parameter->value.axes() < 2) continue;  // gains and biases are negligible compared with the matrices
-    bytes += parameter->value.elements() * static_cast<int64_t>(size_of(type));
+    bytes += static_cast<int64_t>(parameter->operand().bytes());
   }
   return bytes;
 }

@@ -51,7 +51,7 @@ class GenerateBench {
   /// the current work.
   std::vector<GeneratePoint> measure(const std::vector<int64_t>& contexts,
                                      const std::function<void(double, const std::string&)>& on_progress);
-  /// Bytes of all weights that a token needs, in the data type of the matrix products.
+  /// Bytes of all weights that a token needs, in the data types that the matrix products read.
   int64_t weight_bytes() const { return weight_bytes_; }
   /// Best rate of reading memory between the tokens in bytes per second.
   double bandwidth() const { return memory_.best(); }

@@ -109,6 +109,9 @@ class MappedFile {
   size_t size_ = 0;
 };
 
+/// The first byte of the MappedFile that contains `data`; null if there is none.
+const void* mapping_of(const void* data);
+
 /// Throws Error if `data` is in a MappedFile whose file was truncated. Accepts any other address. It may be called from
 /// any thread while the map exists, and costs one system call.
 void check_mapped(const void* data);

@@ -132,6 +132,15 @@ MappedFile& MappedFile::operator=(MappedFile&& other) noexcept {
   return *this;
 }
 
+const void* mapping_of(const void* data) {
+  const auto address = reinterpret_cast<uintptr_t>(data);
+  const std::lock_guard guard(mutex);
+  for (MappedRange* range = ranges; range != nullptr; range = range->next) {
+    if (address >= range->begin && address < range->end) return reinterpret_cast<const void*>(range->begin.load());
+  }
+  return nullptr;
+}
+
 void check_mapped(const void* data) {
   const auto address = reinterpret_cast<uintptr_t>(data);
   const std::lock_guard guard(mutex);

@@ -28,7 +28,12 @@ bfloat16::operator float() const { return std::bit_cast<float>(static_cast<uint3
 float16::float16(float value) : bits(core::float_to_float16(value)) {}
 float16::operator float() const { return core::float16_to_float(bits); }
 
-size_t size_of(DType dtype) { return dtype == DType::bfloat16 || dtype == DType::float16 ? 2 : 4; }
+static_assert(sizeof(q8_block) == 34 && alignof(q8_block) == 2, "the layout of the blocks in files");
+
+size_t size_of(DType dtype) {
+  if (dtype == DType::q8_0) return sizeof(q8_block);
+  return dtype == DType::bfloat16 || dtype == DType::float16 ? 2 : 4;
+}
 
 const char* name_of(DType dtype) {
   switch (dtype) {
@@ -40,6 +45,8 @@ const char* name_of(DType dtype) {
       return "int32";
     case DType::float16:
       return "float16";
+    case DType::q8_0:
+      return "q8_0";
   }
   return "?";
 }
@@ -83,8 +90,10 @@ float load(const void* base, DType dtype, int64_t i) {
       return static_cast<float>(static_cast<const int32_t*>(base)[i]);
     case DType::float16:
       return static_cast<float>(static_cast<const float16*>(base)[i]);
+    case DType::q8_0:
+      break;
   }
-  return 0;
+  fail("[tensor] blocks of q8_0 are copied to q8_0 only");
 }
 
 void store(void* base, DType dtype, int64_t i, float value) {
@@ -101,6 +110,8 @@ void store(void* base, DType dtype, int64_t i, float value) {
     case DType::float16:
       static_cast<float16*>(base)[i] = float16(value);
       break;
+    case DType::q8_0:
+      fail("[tensor] blocks of q8_0 are copied from q8_0 only");
   }
 }
 
@@ -148,6 +159,10 @@ constexpr DType dtype_of<int32_t>() {
 template <>
 constexpr DType dtype_of<float16>() {
   return DType::float16;
+}
+template <>
+constexpr DType dtype_of<q8_block>() {
+  return DType::q8_0;
 }
 
 }  // namespace
@@ -197,6 +212,12 @@ Tensor Tensor::view(void* data, Shape shape, DType dtype, Shape strides, Device 
   return result;
 }
 
+Tensor Tensor::view(std::shared_ptr<void> owner, void* data, Shape shape, DType dtype) {
+  Tensor result = view(data, std::move(shape), dtype);
+  result.owner_ = std::move(owner);
+  return result;
+}
+
 int64_t Tensor::size(int axis) const {
   const int index = axis < 0 ? axis + axes() : axis;
   check(index >= 0 && index < axes(), "[tensor] axis {} does not exist in the shape {}", axis, shape_);
@@ -240,6 +261,7 @@ template float* Tensor::data<float>() const;
 template bfloat16* Tensor::data<bfloat16>() const;
 template int32_t* Tensor::data<int32_t>() const;
 template float16* Tensor::data<float16>() const;
+template q8_block* Tensor::data<q8_block>() const;
 
 Tensor Tensor::slice(int axis, int64_t begin, int64_t end) const {
   const int64_t extent = size(axis);

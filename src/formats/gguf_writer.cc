@@ -30,15 +30,6 @@ void append_text(std::string& to, std::string_view text) {
   to.append(text);
 }
 
-/// Rounds like the NumPy code of the gguf package: halves away from zero.
-void append_q8_0(std::string& to, std::span<const float> block) {
-  float largest = 0;
-  for (const float value : block) largest = std::max(largest, std::abs(value));
-  const float scale = largest / 127, inverse = scale == 0 ? 0 : 1 / scale;
-  append_number(to, core::float_to_float16(scale));
-  for (const float value : block) to += static_cast<char>(static_cast<int8_t>(std::round(value * inverse)));
-}
-
 }  // namespace
 
 std::string encoded(std::span<const float> values, std::string_view type) {
@@ -51,7 +42,7 @@ std::string encoded(std::span<const float> values, std::string_view type) {
     for (const float value : values) append_number(bytes, bfloat16(value).bits);
   } else {
     check(type == "Q8_0", "[gguf] weights of type {} cannot be written, expected F32, F16, BF16 or Q8_0", type);
-    for (size_t i = 0; i < values.size(); i += 32) append_q8_0(bytes, values.subspan(i, 32));
+    for (size_t i = 0; i < values.size(); i += 32) append_number(bytes, quantized(&values[i]));
   }
   return bytes;
 }

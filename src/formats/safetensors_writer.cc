@@ -19,8 +19,10 @@ const char* file_dtype(DType dtype) {
       return "I32";
     case DType::float16:
       return "F16";
+    case DType::q8_0:
+      break;
   }
-  fail("[safetensors] unknown data type");
+  fail("[safetensors] the format has no type for {}", name_of(dtype));
 }
 
 std::string dump(const OrderedJson& json, const std::filesystem::path& path) {

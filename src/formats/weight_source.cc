@@ -53,9 +53,26 @@ void convert_blocks(const WeightType& type, const std::byte* data, Tensor& out) 
   });
 }
 
-/// Of the first number that is infinite or NaN; -1: there is none such.
+/// Blocks of any quantized type into blocks of q8_0.
+void requantize_blocks(const WeightType& type, const std::byte* data, Tensor& out) {
+  const int64_t blocks = out.elements() * q8_block::size / type.block_elements;
+  core::parallel_ranges(blocks, kGrain / type.block_elements, [&](int64_t begin, int64_t end) {
+    for (int64_t block = begin; block < end; ++block) {
+      requantize(type, data + block * type.block_bytes,
+                 out.data<q8_block>() + block * type.block_elements / q8_block::size);
+    }
+  });
+}
+
+/// Of the first element that holds an infinite number or NaN; -1: there is none such.
 int64_t first_not_finite(const Tensor& tensor) {
   std::atomic<int64_t> first = tensor.elements();
+  if (tensor.dtype() == DType::q8_0) {
+    const auto* blocks = tensor.data<q8_block>();
+    const auto is_bad = [](const q8_block& block) { return (block.scale.bits & 0x7c00) == 0x7c00; };
+    const auto* bad = std::find_if(blocks, blocks + tensor.elements(), is_bad);
+    return bad == blocks + tensor.elements() ? -1 : bad - blocks;
+  }
   const auto search = [&]<class Bits>(const Bits* bits, Bits exponent) {
     core::parallel_ranges(tensor.elements(), kGrain, [&](int64_t begin, int64_t end) {
       bool found = false;
@@ -69,6 +86,7 @@ int64_t first_not_finite(const Tensor& tensor) {
   };
   if (tensor.dtype() == DType::float32) search(static_cast<const uint32_t*>(tensor.raw()), uint32_t{0x7f800000});
   if (tensor.dtype() == DType::bfloat16) search(static_cast<const uint16_t*>(tensor.raw()), uint16_t{0x7f80});
+  if (tensor.dtype() == DType::float16) search(static_cast<const uint16_t*>(tensor.raw()), uint16_t{0x7c00});
   return first < tensor.elements() ? first.load() : -1;
 }
 
@@ -89,7 +107,7 @@ void WeightSource::add_file(core::MappedFile file, const std::string& source, st
     file_of_.push_back(files_.size());
     tensors_.push_back(std::move(info));
   }
-  files_.push_back(std::move(file));
+  files_.push_back(std::make_shared<core::MappedFile>(std::move(file)));
   sources_.push_back(source);
 }
 
@@ -111,7 +129,7 @@ const std::string& WeightSource::source_of(std::string_view name) const {
 
 std::span<const std::byte> WeightSource::bytes(std::string_view name) const {
   const TensorInfo& found = info(name);
-  return files_[file_of(name)].bytes().subspan(found.begin, found.end - found.begin);
+  return files_[file_of(name)]->bytes().subspan(found.begin, found.end - found.begin);
 }
 
 void WeightSource::check_loadable(std::string_view name, const Shape& shape, DType dtype) const {
@@ -125,6 +143,29 @@ void WeightSource::check_loadable(std::string_view name, const Shape& shape, DTy
         source, name, found.dtype, name_of(dtype));
 }
 
+Tensor WeightSource::view(std::span<const std::string> names) const {
+  const TensorInfo& first = info(names.front());
+  const WeightType* type = weight_type(first.dtype);
+  if (type == nullptr || kept_type(*type) == DType::float32 || first.shape.size() != 2) return {};
+  const DType dtype = kept_type(*type);
+  if (dtype == DType::q8_0 && first.dtype != "Q8_0") return {};
+  Shape shape = first.shape;
+  shape[1] /= numbers_in(dtype);
+  size_t end = first.end;
+  for (const std::string& name : names.subspan(1)) {
+    const TensorInfo& next = info(name);
+    const bool follows = next.begin == end && file_of(name) == file_of(names.front());
+    if (!follows || next.dtype != first.dtype || next.shape.size() != 2 || next.shape[1] != first.shape[1]) return {};
+    shape[0] += next.shape[0];
+    end = next.end;
+  }
+  const std::shared_ptr<core::MappedFile>& file = files_[file_of(names.front())];
+  const std::byte* data = file->bytes().data() + first.begin;
+  constexpr uintptr_t alignment = 2;  // of numbers of 16 bits and of the scales of blocks
+  if (reinterpret_cast<uintptr_t>(data) % alignment != 0) return {};
+  return Tensor::view(file, const_cast<std::byte*>(data), std::move(shape), dtype);
+}
+
 Tensor WeightSource::load(std::string_view name) const {
   const TensorInfo& found = info(name);
   const DType dtype = found.dtype == "BF16" ? DType::bfloat16 : found.dtype == "I32" ? DType::int32 : DType::float32;
@@ -135,29 +176,37 @@ Tensor WeightSource::load(std::string_view name) const {
 }
 
 void WeightSource::load_into(std::string_view name, Tensor& out) const {
-  check_loadable(name, out.shape(), out.dtype());
+  Shape shape = out.shape();
+  if (!shape.empty()) shape.back() *= numbers_in(out.dtype());
+  check_loadable(name, shape, out.dtype());
   load_rows_into(name, 0, out);
 }
 
 void WeightSource::load_rows_into(std::string_view name, int64_t first, Tensor& out) const {
   const TensorInfo& found = info(name);
-  Shape wanted = found.shape;
+  Shape wanted = found.shape, given = out.shape();
   if (!wanted.empty()) wanted[0] = out.size(0);
-  check(out.shape() == wanted && first >= 0 && (wanted.empty() || first + out.size(0) <= found.shape[0]),
+  if (!given.empty()) given.back() *= numbers_in(out.dtype());
+  check(given == wanted && first >= 0 && (wanted.empty() || first + out.size(0) <= found.shape[0]),
         "[{}] {}: \"{}\" has the shape {}, expected {} from row {} on", format_, source_of(name), name,
-        to_string(found.shape), to_string(out.shape()), first);
+        to_string(found.shape), to_string(given), first);
   check_loadable(name, found.shape, out.dtype());
   check(out.contiguous(), "[{}] \"{}\" cannot be loaded into a tensor that is not contiguous", format_, name);
   check(out.device() == Device::cpu, "[{}] \"{}\" is read into the CPU's memory alone", format_, name);
   if (out.elements() == 0) return;
   const std::span<const std::byte> all = bytes(name);
   const std::byte* data = wanted.empty() ? all.data() : all.data() + all.size() / found.shape[0] * first;
-  const bool to_bf16 = out.dtype() == DType::bfloat16;
-  if (found.dtype == "I32" || found.dtype == (to_bf16 ? "BF16" : "F32")) {
+  const DType to = out.dtype();
+  const bool is_block = to == DType::q8_0;
+  if (found.dtype == "I32" || (kept_type(*weight_type(found.dtype)) == to && (!is_block || found.dtype == "Q8_0"))) {
     copy_bytes(data, out);
+  } else if (is_block || to == DType::float16) {
+    check(is_block && !weight_type(found.dtype)->is_plain(), "[{}] {}: \"{}\" is of type {} and cannot become {}",
+          format_, source_of(name), name, found.dtype, name_of(to));
+    requantize_blocks(*weight_type(found.dtype), data, out);
   } else if (found.dtype == "BF16") {
     convert_halves(data, out, widen);
-  } else if (found.dtype == "F16" && !to_bf16) {
+  } else if (found.dtype == "F16" && to == DType::float32) {
     convert_halves(data, out, core::float16_to_float);
   } else {
     convert_blocks(*weight_type(found.dtype), data, out);
@@ -199,7 +248,9 @@ void WeightSource::load_finite_into(std::string_view name, Tensor& out) const {
 void WeightSource::check_finite(std::string_view name, const Tensor& loaded) const {
   const int64_t bad = first_not_finite(loaded);
   if (bad < 0) return;
-  const float value = loaded.reshape({loaded.elements()}).slice(0, bad, bad + 1).to_floats().front();
+  const Tensor place = loaded.reshape({loaded.elements()}).slice(0, bad, bad + 1);
+  const bool is_block = loaded.dtype() == DType::q8_0;
+  const float value = is_block ? static_cast<float>(place.data<q8_block>()->scale) : place.to_floats().front();
   fail("[{}] {}: \"{}\" {} is {}, expected finite numbers: the file is damaged, or its training failed", format_,
        source_of(name), name, to_string(place_of(bad, loaded.shape())), value);
 }

@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <map>
+#include <memory>
 #include <span>
 #include <string>
 #include <string_view>
@@ -46,9 +47,14 @@ class WeightSource {
 
   /// Throws Error unless there is such a tensor of this shape, of a type that load_into() takes for `dtype`.
   void check_loadable(std::string_view name, const Shape& shape, DType dtype) const;
+  /// All rows of the tensors, which are matrices of one type, in the mapped file itself: [rows, columns], read-only,
+  /// kept alive by the result; elements of Q8_0 are blocks (DType::q8_0). Undefined if they do not lie one after the
+  /// other, where numbers of their type may be read, or if their type is none that is kept (weight_types.h).
+  Tensor view(std::span<const std::string> names) const;
   /// A copy: F32, BF16 and I32 as they are, other types as float32. Throws Error for types that cannot be loaded.
   Tensor load(std::string_view name) const;
-  /// Copies into a contiguous tensor of the same shape, rounding floating-point numbers to its type.
+  /// Copies into a contiguous tensor of the same shape, rounding floating-point numbers to its type. float16 takes F16
+  /// alone; q8_0, whose elements are blocks, takes the types of blocks.
   void load_into(std::string_view name, Tensor& out) const;
   /// The same for the rows from `first` on, as many as `out` has. The other extents of both are equal.
   void load_rows_into(std::string_view name, int64_t first, Tensor& out) const;
@@ -71,7 +77,7 @@ class WeightSource {
   std::pair<const TensorInfo*, const std::byte*> data_of(std::string_view name) const;
 
   const char* format_;
-  std::vector<core::MappedFile> files_;
+  std::vector<std::shared_ptr<core::MappedFile>> files_;
   std::vector<std::string> sources_;
   std::vector<TensorInfo> tensors_;
   std::vector<size_t> file_of_;  // of each tensor

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <cstring>
 
 #include "core/float16.h"
@@ -91,6 +92,40 @@ constexpr WeightType kTypes[] = {
 };
 
 }  // namespace
+
+DType kept_type(const WeightType& type) {
+  if (type.name == "BF16") return DType::bfloat16;
+  if (type.name == "F16") return DType::float16;
+  return type.is_plain() ? DType::float32 : DType::q8_0;
+}
+
+q8_block quantized(const float* values) {
+  float largest = 0;
+  for (int64_t i = 0; i < q8_block::size; ++i) largest = std::max(largest, std::abs(values[i]));
+  const float scale = largest / 127, inverse = scale == 0 ? 0 : 1 / scale;
+  q8_block block;
+  block.scale = float16(scale);
+  for (int64_t i = 0; i < q8_block::size; ++i) block.values[i] = static_cast<int8_t>(std::round(values[i] * inverse));
+  return block;
+}
+
+void requantize(const WeightType& type, const std::byte* block, q8_block* out) {
+  if (type.name == "Q8_0") {
+    std::memcpy(out, block, sizeof *out);
+  } else if (type.name == "Q4_0") {
+    std::memcpy(&out->scale, block, sizeof out->scale);
+    for (int i = 0; i < 16; ++i) {
+      const int q = byte_at(block, 2 + i);
+      out->values[i] = static_cast<int8_t>((q & 15) - 8);
+      out->values[i + 16] = static_cast<int8_t>((q >> 4) - 8);
+    }
+  } else {
+    constexpr int most = 256;
+    float values[most];
+    type.decode(block, values);
+    for (int at = 0; at < type.block_elements; at += q8_block::size) *out++ = quantized(values + at);
+  }
+}
 
 const WeightType* weight_type(std::string_view name) {
   const auto* found = std::find_if(std::begin(kTypes), std::end(kTypes), [&](const auto& t) { return t.name == name; });

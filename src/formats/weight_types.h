@@ -6,6 +6,8 @@
 #include <string>
 #include <string_view>
 
+#include "alibi/tensor.h"
+
 namespace alibi::formats {
 
 /// A type that can be read as float32. Quantized types store blocks of elements that share their scales.
@@ -19,6 +21,15 @@ struct WeightType {
 
   bool is_plain() const { return block_elements == 1; }
 };
+
+/// The data type in which a matrix of this type is kept in memory: BF16, F16 and Q8_0 as they are; other types of
+/// blocks become q8_0.
+DType kept_type(const WeightType& type);
+
+/// 32 numbers as a block of q8_0, rounded as NumPy code of the gguf package does: halves away from zero.
+q8_block quantized(const float* values);
+/// Writes a block of a type whose blocks are not plain numbers as blocks of q8_0: exactly for Q8_0 and Q4_0.
+void requantize(const WeightType& type, const std::byte* block, q8_block* out);
 
 /// Null: there is no such type, or no reader for it.
 const WeightType* weight_type(std::string_view name);

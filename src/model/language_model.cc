@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <numeric>
+#include <set>
 #include <span>
 
 #include "core/check.h"
+#include "core/files.h"
 #include "core/together.h"
 #include "model/context_state.h"
 #include "model/own_folder.h"
@@ -26,7 +28,8 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   std::unique_ptr<model::Vocabulary> vocabulary;
   std::vector<Parameter> vocabulary_parameters;
   Interpolation interpolation;
-  Tensor embedded, dhidden;  // [R, C], kept between training steps
+  Tensor embedded, dhidden;            // [R, C], kept between training steps
+  std::set<const void*> mapped_files;  // those that parameters lie in, by their first bytes
 
   /// Without a seed the parameters are not initialized.
   State(const LanguageModelConfig& config_in, std::optional<uint64_t> seed,
@@ -57,7 +60,13 @@ struct [[gnu::visibility("hidden")]] LanguageModel::State {
   Tensor logits(const Tensor& states) const {
     Tensor result = Tensor::empty({states.size(0), config.vocab_size}, DType::float32, states.device());
     vocabulary->logits(rounded(states), result);
+    check_files();
     return result;
+  }
+
+  /// Throws Error if a file that parameters lie in has become smaller, so that what was computed is wrong.
+  void check_files() const {
+    for (const void* file : mapped_files) core::check_mapped(file);
   }
 
   static const LanguageModelConfig& validated(const LanguageModelConfig& config) {
@@ -101,6 +110,7 @@ LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageMo
   check(from.size() == to.size(), "[language model] weights of {} tensors cannot be shared by a model of {} tensors",
         from.size(), to.size());
   for (size_t i = 0; i < from.size(); ++i) to[i]->value = from[i]->value;
+  same.weights_changed();
   return same;
 }
 
@@ -124,10 +134,17 @@ const Tokenizer& LanguageModel::tokenizer() const {
   return *state_->tokenizer;
 }
 
-int64_t LanguageModel::parameter_count() const {
-  int64_t count = 0;
-  for (const Parameter* parameter : parameters()) count += parameter->value.elements();
-  return count;
+int64_t LanguageModel::parameter_count() const { return config().parameter_count(); }
+
+int64_t LanguageModel::weight_bytes() const {
+  int64_t bytes = 0;
+  for (const Parameter* parameter : parameters()) bytes += static_cast<int64_t>(parameter->value.bytes());
+  return bytes;
+}
+
+void LanguageModel::to_float32() {
+  model::to_float32(parameters());
+  weights_changed();
 }
 
 Tensor model::hidden(const LanguageModel& model, const Tensor& ids_in, model::Pass& pass) {
@@ -137,7 +154,9 @@ Tensor model::hidden(const LanguageModel& model, const Tensor& ids_in, model::Pa
   Tensor embedded = Tensor::empty({batch * length, width}, DType::float32, model.device());
   model.state().vocabulary->embed(ids.reshape({batch * length}), embedded);
   const Tensor x = embedded.reshape({batch, length, width});
-  return model.state().transformer.state().forward(x, model::Keep::nothing, pass);
+  Tensor states = model.state().transformer.state().forward(x, model::Keep::nothing, pass);
+  model.state().check_files();
+  return states;
 }
 
 float model::slope_factor(const LanguageModel& model, int64_t length) {
@@ -161,6 +180,7 @@ const Interpolation& LanguageModel::interpolation() const { return state_->inter
 
 void LanguageModel::to(Device device) {
   state_->embedded = state_->dhidden = Tensor();
+  if (device != Device::cpu) to_float32();
   state_->transformer.to(device);
   model::move_parameters(model::pointers_to(state_->vocabulary_parameters), device);
 }
@@ -250,6 +270,7 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets) 
   std::vector<float> result(static_cast<size_t>(rows));
   state_->vocabulary->nll(state_->rounded(states.reshape({rows, states.size(2)})), targets.reshape({rows}).to(device()),
                           result);
+  state_->check_files();
   return result;
 }
 
@@ -273,6 +294,7 @@ std::vector<float> LanguageModel::nll(const Tensor& ids, const Tensor& targets_i
       std::copy_n(piece.begin() + row * read_now, read_now, result.begin() + row * length + first);
     }
   });
+  state_->check_files();
   return result;
 }
 
@@ -321,9 +343,19 @@ void LanguageModel::set_precision(Precision precision) {
 Precision LanguageModel::precision() const { return state_->transformer.precision(); }
 void LanguageModel::set_recompute(bool recompute) { state_->transformer.set_recompute(recompute); }
 
-void LanguageModel::weights_changed() { model::round_operands(parameters(), precision()); }
+void LanguageModel::weights_changed() {
+  model::round_operands(parameters(), precision());
+  state_->mapped_files.clear();
+  for (const Parameter* parameter : parameters()) {
+    if (parameter->value.device() != Device::cpu) continue;
+    if (const void* file = core::mapping_of(parameter->value.raw())) state_->mapped_files.insert(file);
+  }
+}
 
-void LanguageModel::zero_gradients() { alibi::model::zero_gradients(parameters()); }
+void LanguageModel::zero_gradients() {
+  if (!state_->mapped_files.empty()) to_float32();
+  alibi::model::zero_gradients(parameters());
+}
 
 void LanguageModel::release_training_memory() {
   state_->embedded = Tensor();

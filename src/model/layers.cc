@@ -19,6 +19,7 @@ void LinearLayer::declare(const VisitParameter& visit, const std::string& name, 
                  .start = std::move(weight_start),
                  .decays = true,
                  .is_operand = true,
+                 .is_matrix = true,
                  .parts = suffixed(".weight")});
   if (!bias_start) return;
   visit(bias, {.name = name + ".bias", .shape = {out}, .start = *bias_start, .parts = suffixed(".bias")});

@@ -9,6 +9,7 @@
 #include "formats/json.h"
 #include "model/parameters.h"
 #include "model/position.h"
+#include "nn/weights.h"
 #include "text/tokenizer_files.h"
 
 namespace alibi::model {
@@ -108,7 +109,8 @@ void write_own_files(const std::filesystem::path& folder, const LanguageModelCon
                      const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer) {
   std::vector<formats::NamedTensor> tensors;
   for (const Part& part : parts_of(config)) {
-    tensors.push_back({part.name, part.of(parameters[part.parameter]->value)});
+    const Tensor stored = part.of(parameters[part.parameter]->value);
+    tensors.push_back({part.name, stored.dtype() == DType::q8_0 ? nn::widened(stored) : stored});
   }
   formats::write_safetensors(folder / kWeightsFile, tensors);
 

@@ -4,10 +4,12 @@
 #include <numeric>
 #include <utility>
 
+#include "core/files.h"
 #include "model/transformer_state.h"
 #include "model/vocabulary.h"
 #include "nn/elementwise.h"
 #include "nn/foreach.h"
+#include "nn/weights.h"
 
 namespace alibi::model {
 namespace {
@@ -54,9 +56,11 @@ std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::op
   std::vector<Parameter**> places;
   uint64_t counted = 0;  // number of parameters without their own stream so far
   declare([&](Parameter*& place, ParameterSpec spec) {
-    Parameter parameter{spec.name, Tensor::empty(spec.shape), {}, spec.decays, {}, spec.is_operand, spec.rate_factor};
-    if (seed)
+    Parameter parameter{spec.name, {}, {}, spec.decays, {}, spec.is_operand, spec.rate_factor};
+    if (seed) {
+      parameter.value = Tensor::empty(spec.shape);
       spec.start.fill(parameter.value, core::Random(*seed, spec.stream ? *spec.stream : core::mix(0x1417, counted++)));
+    }
     if (seed && spec.last_rows) {
       const int64_t rows = spec.shape[0];
       Tensor last = parameter.value.slice(0, rows - spec.last_rows->rows, rows);
@@ -96,7 +100,20 @@ std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters) {
   return all;
 }
 
+void to_float32(const std::vector<Parameter*>& parameters) {
+  for (Parameter* parameter : parameters) {
+    Tensor& value = parameter->value;
+    if (value.device() != Device::cpu || !value.defined()) continue;
+    if (value.dtype() == DType::float32 && core::mapping_of(value.raw()) == nullptr) continue;
+    value = nn::widened(value);
+    if (!parameter->rounded.defined()) continue;  // else it may be the value itself
+    parameter->rounded = Tensor::empty(value.shape(), DType::bfloat16);
+    nn::convert(value, parameter->rounded);
+  }
+}
+
 void move_parameters(const std::vector<Parameter*>& parameters, Device device) {
+  if (device != Device::cpu) to_float32(parameters);
   for (Parameter* parameter : parameters) {
     for (Tensor* tensor : {&parameter->value, &parameter->gradient, &parameter->rounded}) {
       if (tensor->defined()) *tensor = tensor->to(device);
@@ -105,6 +122,7 @@ void move_parameters(const std::vector<Parameter*>& parameters, Device device) {
 }
 
 void zero_gradients(const std::vector<Parameter*>& parameters) {
+  to_float32(parameters);
   nn::Tensors gradients;
   for (Parameter* parameter : parameters) {
     if (parameter->gradient.defined()) {
@@ -124,6 +142,10 @@ void round_operands(const std::vector<Parameter*>& parameters, Precision precisi
       continue;
     }
     const Tensor& value = parameter->value;
+    if (value.dtype() != DType::float32) {  // products of bfloat16 read other types as they are
+      parameter->rounded = value.dtype() == DType::bfloat16 ? value : Tensor();
+      continue;
+    }
     if (!parameter->rounded.defined()) {
       parameter->rounded = Tensor::empty(value.shape(), DType::bfloat16, value.device());
     }

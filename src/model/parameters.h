@@ -42,6 +42,7 @@ struct ParameterSpec {
   Initializer start;
   bool decays = false;
   bool is_operand = false;
+  bool is_matrix = false;  ///< of a linear layer, embedding or head: it may have any type of weights (nn/weights.h)
   std::vector<std::string> parts = {};  ///< names of its equal parts by rows, if files store the parts separately
   std::optional<uint64_t> stream =
       {};  ///< stream of random numbers; if absent, its index among the parameters without a stream
@@ -60,8 +61,8 @@ struct ParameterSpec {
 using VisitParameter = std::function<void(Parameter*& place, ParameterSpec spec)>;
 using DeclareParameters = std::function<void(const VisitParameter& visit)>;
 
-/// Allocates the declared parameters. The places point into the result, and stay valid if it is moved. Without a seed
-/// the values are undefined until they are loaded.
+/// Makes the declared parameters. The places point into the result, and stay valid if it is moved. Without a seed no
+/// values are allocated, and a loader must set them.
 std::vector<Parameter> make_parameters(const DeclareParameters& declare, std::optional<uint64_t> seed);
 
 /// Declarations in the order of LanguageModel::parameters(), without allocating the parameters.
@@ -73,10 +74,12 @@ int64_t elements_of(const std::vector<ParameterSpec>& specs);
 
 std::vector<Parameter*> pointers_to(std::vector<Parameter>& parameters);
 
-/// Moves values, gradients and bfloat16 copies.
+/// Copies values of other data types, and values in mapped files, to float32 memory.
+void to_float32(const std::vector<Parameter*>& parameters);
+/// Moves values, gradients and bfloat16 copies. Values become float32 on other devices than the CPU.
 void move_parameters(const std::vector<Parameter*>& parameters, Device device);
 
-/// Sets gradients to zero. Allocates them if necessary.
+/// Calls to_float32() and sets gradients to zero. Allocates them if necessary.
 void zero_gradients(const std::vector<Parameter*>& parameters);
 /// Updates the bfloat16 copies of operands in bf16, and frees them in f32.
 void round_operands(const std::vector<Parameter*>& parameters, Precision precision);

@@ -36,6 +36,7 @@ class Table : public Vocabulary {
                    .shape = {rows_, width_},
                    .start = of_table(width_),
                    .is_operand = head_config_.tied,
+                   .is_matrix = true,
                    .stream = core::mix(0x1417, past_the_layers)});
     if (head_config_.tied) return;
     visit(own_head_, {.name = "lm_head.weight",
@@ -43,6 +44,7 @@ class Table : public Vocabulary {
                       .start = of_table(width_),
                       .decays = true,
                       .is_operand = true,
+                      .is_matrix = true,
                       .stream = core::mix(0x1417, past_the_layers, ~uint64_t{0})});
   }
 

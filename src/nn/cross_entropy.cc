@@ -65,9 +65,11 @@ HWY_EXPORT(cross_entropy_rows);
 void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weight, const Tensor& targets,
                 float gradient_scale, std::span<float> nll, Tensor* dhidden, Tensor* dweight) {
   const Rows in = rows_of(operation, "hidden", hidden);
-  const Rows projection = rows_of(operation, "weight", weight);
-  const int64_t vocab = projection.rows;
-  check_rows(operation, "weight", weight, {vocab, in.features}, hidden.dtype());
+  check(weight.axes() == 2 && weight.contiguous(), "[{}] weight is {}, expected a contiguous matrix", operation,
+        to_string(weight.shape()));
+  const int64_t vocab = weight.size(0);
+  const Rows projection{vocab, in.features};
+  if (dweight != nullptr) check_rows(operation, "weight", weight, projection, hidden.dtype());
   check_vector(operation, "targets", targets, in.rows, DType::int32);
   check(static_cast<int64_t>(nll.size()) == in.rows, "[{}] nll holds {} values, expected {}", operation, nll.size(),
         in.rows);

@@ -52,7 +52,9 @@ HWY_AFTER_NAMESPACE();
 #include "core/isa.h"
 #include "core/parallel.h"
 #include "nn/operators.h"
+#include "nn/scale.h"
 #include "nn/shape.h"
+#include "nn/weights.h"
 
 namespace alibi::nn {
 namespace {
@@ -70,10 +72,30 @@ const int32_t* checked_ids(const char* operation, const Tensor& ids, int64_t row
   return values;
 }
 
+/// Rows of a table of another type than y, which is float32.
+void widened_embedding(const Tensor& ids, const Tensor& table, float scale, Tensor& y) {
+  const Shape shape = shape_of_weights(table);
+  check(is_weight_type(table.dtype()) && table.axes() == 2 && table.contiguous(),
+        "[embedding] table is {} {}, expected a contiguous matrix of floating-point numbers", name_of(table.dtype()),
+        to_string(table.shape()));
+  const Rows out{ids.elements(), shape[1]};
+  check_rows("embedding", "y", y, out, DType::float32);
+  const int32_t* values = checked_ids("embedding", ids, out.rows, shape[0]);
+  const int64_t row_bytes = bytes_of_row(table.dtype(), out.features);
+  core::parallel_ranges(out.rows, rows_per_task(out.features), [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row) {
+      widen_row(static_cast<const char*>(table.raw()) + values[row] * row_bytes, table.dtype(), out.features,
+                y.data<float>() + row * out.features);
+    }
+  });
+  if (scale != 1) nn::scale(y, scale, y);
+}
+
 }  // namespace
 
 void embedding(const Tensor& ids, const Tensor& table, float scale, Tensor& y) {
   if (ran_elsewhere(&Operators::embedding, "embedding", ids, table, scale, y)) return;
+  if (table.dtype() != y.dtype()) return widened_embedding(ids, table, scale, y);
   const Rows shape = rows_of("embedding", "table", table);
   const Rows out{ids.elements(), shape.features};
   check_rows("embedding", "y", y, out, table.dtype());

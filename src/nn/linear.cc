@@ -12,9 +12,11 @@
 namespace alibi::nn {
 namespace {
 
-Matrix matrix_of(const char* operation, const char* name, const Tensor& tensor, bool transposed) {
-  check(tensor.axes() == 2 && is_floating(tensor.dtype()), "[{}] {} is {} {}, expected a floating-point matrix",
-        operation, name, name_of(tensor.dtype()), to_string(tensor.shape()));
+Matrix matrix_of(const char* operation, const char* name, const Tensor& tensor, bool transposed, bool is_b = false) {
+  const bool is_weight = is_b && transposed && is_weight_type(tensor.dtype());
+  check(tensor.axes() == 2 && (is_floating(tensor.dtype()) || is_weight),
+        "[{}] {} is {} {}, expected a floating-point matrix", operation, name, name_of(tensor.dtype()),
+        to_string(tensor.shape()));
   const int64_t rows = tensor.size(0), columns = tensor.size(1);
   check((columns <= 1 || tensor.stride(1) == 1) && (rows <= 1 || tensor.stride(0) >= columns),
         "[{}] {} {} has strides {}, expected a unit inner stride and rows that do not overlap", operation, name,
@@ -33,18 +35,18 @@ Product product_of(const char* operation, const char* a_name, const Tensor& a, b
                    const Tensor& b, bool transpose_b, const char* c_name, const Tensor& c, bool accumulate) {
   Product p{};
   p.a = matrix_of(operation, a_name, a, transpose_a);
-  p.b = matrix_of(operation, b_name, b, transpose_b);
+  p.b = matrix_of(operation, b_name, b, transpose_b, true);
   p.c = matrix_of(operation, c_name, c, false);
   p.m = a.size(transpose_a ? 1 : 0);
   p.k = a.size(transpose_a ? 0 : 1);
   p.n = b.size(transpose_b ? 0 : 1);
   p.accumulate = accumulate;
-  const int64_t b_inner = b.size(transpose_b ? 1 : 0);
+  const int64_t b_inner = b.size(transpose_b ? 1 : 0) * numbers_in(b.dtype());
   check(b_inner == p.k, "[{}] {} {} and {} {} differ in the inner axis ({} and {})", operation, a_name,
         to_string(a.shape()), b_name, to_string(b.shape()), p.k, b_inner);
   check(c.size(0) == p.m && c.size(1) == p.n, "[{}] {} is {}, expected [{}, {}]", operation, c_name,
         to_string(c.shape()), p.m, p.n);
-  check(a.dtype() == b.dtype() && (c.dtype() == a.dtype() || c.dtype() == DType::float32),
+  check((a.dtype() == b.dtype() || transpose_b) && (c.dtype() == a.dtype() || c.dtype() == DType::float32),
         "[{}] {} is {}, {} is {}, {} is {}; expected one type, or a float32 result", operation, a_name,
         name_of(a.dtype()), b_name, name_of(b.dtype()), c_name, name_of(c.dtype()));
   return p;

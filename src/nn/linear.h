@@ -7,7 +7,8 @@ namespace alibi::nn {
 
 /// c [m, n] = op(a) [m, k] * op(b) [k, n], or c += ... if `accumulate`; op transposes a matrix if requested. Rows may
 /// be strided, but the elements of a row must be contiguous. a and b are float32 (with float32 c), or bfloat16 (with c
-/// of either type); sums are float32. The same bits at any number of threads.
+/// of either type); sums are float32. A transposed b may have any data type of weights (nn/weights.h) and is never
+/// copied as a whole. The same bits at any number of threads.
 void matmul(const Tensor& a, bool transpose_a, const Tensor& b, bool transpose_b, Tensor& c, bool accumulate);
 
 /// y [rows, out] = x [rows, in] * weight' + bias, with weight [out, in] and bias [out] as in PyTorch. x and y may have

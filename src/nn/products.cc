@@ -52,20 +52,35 @@ struct Transposed {
   Tensor copy;
 };
 
-double element(const void* data, DType dtype) {
-  return dtype == DType::bfloat16 ? static_cast<float>(*static_cast<const bfloat16*>(data))
-                                  : *static_cast<const float*>(data);
+/// Number `index` of an element.
+double element(const void* data, DType dtype, int64_t index = 0) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return static_cast<float>(*static_cast<const bfloat16*>(data));
+    case DType::float16:
+      return static_cast<float>(*static_cast<const float16*>(data));
+    case DType::q8_0: {
+      const auto& block = *static_cast<const q8_block*>(data);
+      return static_cast<double>(static_cast<float>(block.scale)) * block.values[index];
+    }
+    default:
+      return *static_cast<const float*>(data);
+  }
 }
 
 double element(const Matrix& matrix, int64_t row, int64_t column) {
-  return element(matrix.at(row, column).data, matrix.dtype);
+  const int64_t inside = matrix.transposed ? row : column;
+  return element(matrix.at(row, column).data, matrix.dtype, inside % numbers_in(matrix.dtype));
 }
+
+/// Whether b has a type of weights that the other operand does not have.
+bool is_mixed(const Product& p) { return p.a.dtype != p.b.dtype; }
 
 // Large enough that converting operands to float32 costs little compared with the products.
 constexpr int64_t block_m = 256, block_n = 512, block_k = 512;
 constexpr int64_t workspace_bytes = sizeof(float) * (block_m * block_k + block_k * block_n + block_m * block_n);
 
-/// to = from, [rows, columns] as read, copied in memory order. The data types may differ.
+/// to = from, [rows, columns] as read, copied in memory order. Each is float32 or bfloat16.
 void copy_block(const Matrix& from, int64_t rows, int64_t columns, const Matrix& to) {
   const int64_t lines = from.transposed ? columns : rows, length = from.transposed ? rows : columns;
   const auto step = [](const Matrix& matrix) { return matrix.stride * static_cast<int64_t>(size_of(matrix.dtype)); };
@@ -78,9 +93,12 @@ void copy_block(const Matrix& from, int64_t rows, int64_t columns, const Matrix&
 /// The block as float32, converted in `memory` if necessary.
 Matrix widened(const Matrix& block, int64_t rows, int64_t columns, float* memory) {
   if (block.dtype == DType::float32) return block;
-  const Matrix result{memory, block.transposed ? rows : columns, block.transposed, DType::float32};
-  copy_block(block, rows, columns, result);
-  return result;
+  const int64_t lines = block.transposed ? columns : rows, length = block.transposed ? rows : columns;
+  const int64_t step = block.stride * static_cast<int64_t>(size_of(block.dtype));
+  for (int64_t line = 0; line < lines; ++line) {
+    widen_row(static_cast<const char*>(block.data) + line * step, block.dtype, length, memory + line * length);
+  }
+  return {memory, length, block.transposed, DType::float32};
 }
 
 /// The calling thread's blocks of a, b and c.
@@ -124,7 +142,7 @@ void multiply_in_tasks(const Product& product) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return fill_without_products(p);
   if (is_skinny(p)) return skinny_gemm(p);
-  const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(p.a.dtype));
+  const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(is_mixed(p) ? DType::float32 : p.a.dtype));
   const Transposed a(p.a, plan.transpose_a, p.m, p.k, false), b(p.b, plan.transpose_b, p.n, p.k, true);
   core::parallel_for(a.tasks + b.tasks, [&](int64_t task) { task < a.tasks ? a.run(task) : b.run(task - a.tasks); });
   const int64_t sums = plan.pieces_k - 1;
@@ -156,7 +174,7 @@ void multiply_in_tasks(const Product& product) {
 
 void multiply(const Product& p) {
   const ProductProvider& provider = product_provider();
-  if (!provider.has_products(p.a.dtype)) return multiply_widened(p);
+  if (is_mixed(p) || !provider.has_products(p.a.dtype)) return multiply_widened(p);
   if (!provider.multiply(p)) multiply_plainly(p);
 }
 

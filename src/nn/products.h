@@ -4,26 +4,30 @@
 #include <cstdint>
 
 #include "alibi/tensor.h"
+#include "nn/weights.h"
 
 namespace alibi::nn {
 
-/// A matrix in memory with rows of `stride` elements, optionally read transposed.
+/// A matrix in memory with rows of `stride` elements, optionally read transposed. Elements of q8_0 are blocks of a row.
 struct Matrix {
   void* data = nullptr;
   int64_t stride = 0;
   bool transposed = false;
   DType dtype = DType::float32;
 
-  /// The part that starts at a row and column of the matrix as read (after the transposition).
+  /// The part that starts at a row and column of the matrix as read (after the transposition). In q8_0 it starts at
+  /// the first number of a block.
   Matrix at(int64_t row, int64_t column) const {
-    const int64_t offset = transposed ? column * stride + row : row * stride + column;
+    const int64_t line = transposed ? column : row, inside = transposed ? row : column;
+    const int64_t offset = line * stride + inside / numbers_in(dtype);
     Matrix part = *this;
     part.data = static_cast<char*>(data) + offset * static_cast<int64_t>(size_of(dtype));
     return part;
   }
 };
 
-/// c [m, n] (= or +=) a [m, k] * b [k, n] + bias, with c not transposed and bias null or [n] (see bias_dtype).
+/// c [m, n] (= or +=) a [m, k] * b [k, n] + bias, with c not transposed and bias null or [n] (see bias_dtype). a is
+/// float32 or bfloat16, and b of the same type or, transposed, of any type of weights. Both are summed in float32.
 struct Product {
   int64_t m, n, k;
   Matrix a, b, c;
@@ -54,7 +58,8 @@ void multiply_in_tasks(const Product& product);
 void multiply(const Product& product);
 /// Computes it element by element in double precision, slowly and without a library.
 void multiply_plainly(const Product& product);
-/// A product of bfloat16 matrices, block by block in float32. The workspace has the same size for any shape.
+/// A product of matrices of other types than float32, block by block in float32. The workspace has the same size for
+/// any shape.
 void multiply_widened(const Product& product);
 /// Memory that each thread keeps for products of this type after its first one; 0 if the provider supports the type.
 int64_t bytes_to_widen(DType dtype);

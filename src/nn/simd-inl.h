@@ -33,6 +33,20 @@ HWY_INLINE V load(const bfloat16* p, Whole) {
   const hn::Rebind<uint32_t, Floats> d32;
   return hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(d32, hn::LoadU(d16, &p->bits))));
 }
+HWY_INLINE V load(const float16* p, Whole) {
+  const hn::Rebind<uint16_t, Floats> d16;
+  return hn::PromoteTo(Floats(), hn::BitCast(hn::Rebind<hwy::float16_t, Floats>(), hn::LoadU(d16, &p->bits)));
+}
+/// Numbers of a block of q8_0 before they are multiplied by its scale.
+HWY_INLINE V load_quants(const int8_t* p) {
+  const hn::Rebind<int8_t, Floats> d8;
+  return hn::ConvertTo(Floats(), hn::PromoteTo(hn::Rebind<int32_t, Floats>(), hn::LoadU(d8, p)));
+}
+/// Its scale in all lanes.
+HWY_INLINE V scale_of(const q8_block& block) {
+  const hn::Rebind<uint16_t, Floats> d16;
+  return hn::PromoteTo(Floats(), hn::BitCast(hn::Rebind<hwy::float16_t, Floats>(), hn::Set(d16, block.scale.bits)));
+}
 /// Lanes after the part are zero.
 template <class T>
 HWY_INLINE V load(const T* p, Part part) {

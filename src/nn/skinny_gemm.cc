@@ -1,3 +1,5 @@
+#include <type_traits>
+
 #include "nn/products.h"
 
 #undef HWY_TARGET_INCLUDE
@@ -21,7 +23,7 @@ float widened(T x) {
 
 /// c[i][j] = sum over k of a[i][k] b[j][k], for R rows of a and B rows of b.
 template <int R, int B, class T>
-HWY_INLINE void dots(const T* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t k, const T* b_end,
+HWY_INLINE void dots(const float* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t k, const T* b_end,
                      float (*sums)[together]) {
   V sum[R][B];
   HWY_UNROLL(4)
@@ -50,6 +52,44 @@ HWY_INLINE void dots(const T* a, int64_t a_stride, const T* b, int64_t b_stride,
   }
 }
 
+/// The same for rows of blocks; b_stride counts blocks.
+template <int R, int B>
+HWY_INLINE void dots(const float* a, int64_t a_stride, const q8_block* b, int64_t b_stride, int64_t k,
+                     const q8_block* b_end, float (*sums)[together]) {
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
+  V sum[R][B];
+  HWY_UNROLL(4)
+  for (int i = 0; i < R; ++i) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < B; ++j) sum[i][j] = zero();
+  }
+  for (int64_t at = 0; at < k; at += q8_block::size, a += q8_block::size) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < B; ++j) {
+      const q8_block* const block = b + j * b_stride + at / q8_block::size;
+      const q8_block* const ahead = block + together * b_stride;
+      __builtin_prefetch(ahead < b_end ? ahead : block, 0, 2);
+      V part[R];
+      HWY_UNROLL(4)
+      for (int i = 0; i < R; ++i) part[i] = zero();
+      HWY_UNROLL(8)
+      for (int64_t n = 0; n < q8_block::size; n += lanes) {
+        const V w = load_quants(block->values + n);
+        HWY_UNROLL(4)
+        for (int i = 0; i < R; ++i) part[i] = hn::MulAdd(load(a + i * a_stride + n, Whole()), w, part[i]);
+      }
+      const V scale = scale_of(*block);
+      HWY_UNROLL(4)
+      for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(scale, part[i], sum[i][j]);
+    }
+  }
+  HWY_UNROLL(4)
+  for (int i = 0; i < R; ++i) {
+    HWY_UNROLL(4)
+    for (int j = 0; j < B; ++j) sums[i][j] = nn::HWY_NAMESPACE::sum(sum[i][j]);
+  }
+}
+
 template <class T>
 void put(const Product& p, int64_t row, int64_t column, float value) {
   T* const c = static_cast<T*>(p.c.data) + row * p.c.stride + column;
@@ -64,9 +104,9 @@ void put(const Product& p, int64_t row, int64_t column, float value) {
 /// R rows of c, and `count` columns of them: `together`, or one.
 template <int R, class T>
 void part_of(const Product& p, int64_t row, int64_t column, int64_t count) {
-  const T* const a = static_cast<const T*>(p.a.data) + row * p.a.stride;
+  const float* const a = static_cast<const float*>(p.a.data) + row * p.a.stride;
   const T* const b = static_cast<const T*>(p.b.data);
-  const T* const b_end = b + (p.n - 1) * p.b.stride + p.k;
+  const T* const b_end = b + (p.n - 1) * p.b.stride + p.k / (std::is_same_v<T, q8_block> ? q8_block::size : 1);
   float sums[R][together];
   count == together ? dots<R, together>(a, p.a.stride, b + column * p.b.stride, p.b.stride, p.k, b_end, sums)
                     : dots<R, 1>(a, p.a.stride, b + column * p.b.stride, p.b.stride, p.k, b_end, sums);
@@ -101,9 +141,18 @@ void rows_of_type(const Product& p, int64_t begin, int64_t end) {
   }
 }
 
-/// Computes columns [begin, end) of c.
+/// Computes columns [begin, end) of c. a is float32.
 void multiply_columns(const Product& p, int64_t begin, int64_t end) {
-  p.a.dtype == DType::float32 ? rows_of_type<float>(p, begin, end) : rows_of_type<bfloat16>(p, begin, end);
+  switch (p.b.dtype) {
+    case DType::bfloat16:
+      return rows_of_type<bfloat16>(p, begin, end);
+    case DType::float16:
+      return rows_of_type<float16>(p, begin, end);
+    case DType::q8_0:
+      return rows_of_type<q8_block>(p, begin, end);
+    default:
+      return rows_of_type<float>(p, begin, end);
+  }
 }
 
 }  // namespace HWY_NAMESPACE
@@ -115,21 +164,40 @@ HWY_AFTER_NAMESPACE();
 
 #include "core/isa.h"
 #include "core/parallel.h"
+#include "nn/weights.h"
 
 namespace alibi::nn {
+namespace {
 
 HWY_EXPORT(multiply_columns);
+
+/// The rows of a in float32.
+Tensor widened_rows(const Product& p) {
+  Tensor rows = Tensor::empty({p.m, p.k});
+  for (int64_t row = 0; row < p.m; ++row) {
+    widen_row(p.a.at(row, 0).data, p.a.dtype, p.k, rows.data<float>() + row * p.k);
+  }
+  return rows;
+}
+
+}  // namespace
 
 bool is_skinny(const Product& p) {
   constexpr int64_t most_rows = 8;
   return p.m > 0 && p.m <= most_rows && p.n > 0 && p.k > 0 && !p.a.transposed && p.b.transposed;
 }
 
-void skinny_gemm(const Product& p) {
+void skinny_gemm(const Product& product) {
+  Product p = product;
+  Tensor wide;
+  if (p.a.dtype != DType::float32) {
+    wide = widened_rows(p);
+    p.a = {wide.raw(), p.k, false, DType::float32};
+  }
   core::prepare_dispatch();
   const auto kernel = HWY_DYNAMIC_DISPATCH(multiply_columns);
   constexpr int64_t task_bytes = 1 << 17;
-  const int64_t row_bytes = p.k * static_cast<int64_t>(size_of(p.b.dtype));
+  const int64_t row_bytes = bytes_of_row(p.b.dtype, p.k);
   const int64_t rows = std::max<int64_t>(1, task_bytes / row_bytes / 4) * 4;
   core::parallel_ranges(p.n, rows, [&](int64_t begin, int64_t end) { kernel(p, begin, end); });
 }

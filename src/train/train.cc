@@ -78,7 +78,7 @@ Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const Tr
       order_(tokens, options.train_length, model.tokenizer().end_of_text(), options.seed),
       schedule_(options.schedule()),
       steps_(options.steps()),
-      parameters_(model.parameters()),
+      parameters_((model.to_float32(), model.parameters())),
       optimizer_(options, parameters_) {
   if (options.eval_tokens > 0) valid_ = valid_.first(std::min(valid_.size(), static_cast<size_t>(options.eval_tokens)));
   model_.set_train_length(options.train_length);

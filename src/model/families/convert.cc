@@ -15,6 +15,7 @@
 #include "formats/weight_types.h"
 #include "model/families/family.h"
 #include "model/own_config.h"
+#include "nn/weights.h"
 #include "text/tokenizer_files.h"
 
 namespace alibi::model {
@@ -124,7 +125,7 @@ void write_gguf(const LanguageModel& model, const std::filesystem::path& path, s
   if (model.has_tokenizer()) write_tokenizer(model.tokenizer(), model.config().vocab_size, file);
   const int block = formats::weight_type(type)->block_elements;
   for (const Parameter* parameter : model.parameters()) {
-    const Tensor value = parameter->value.to(Device::cpu);
+    const Tensor value = nn::widened(parameter->value.to(Device::cpu));
     // Vectors stay float32, as in llama.cpp. Rows that do not fill whole blocks become float16.
     const bool is_matrix = value.axes() == 2;
     const std::string_view of_rows = value.size(-1) % block == 0 ? std::string_view(type) : "F16";

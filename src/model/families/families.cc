@@ -1,11 +1,9 @@
 #include <algorithm>
-#include <cmath>
 #include <set>
 #include <utility>
 
 #include "core/check.h"
 #include "model/families/family.h"
-#include "nn/norm.h"
 
 namespace alibi::model {
 
@@ -145,37 +143,6 @@ std::string tensor_name(const Layout& layout, const std::string& name) {
     if (names.size() == 1 && mapping.arrangement == Arrangement::plain) return names.front();
   }
   fail("[model] files of {} have no place for the parameter {}", layout.names.front(), name);
-}
-
-void load_parameter(const Source& source, const formats::WeightSource& weights, const LanguageModelConfig& config,
-                    Tensor& value) {
-  const bool transposed = source.arrangement == Arrangement::transposed && value.axes() == 2;
-  int64_t begin = 0;
-  for (const std::string& name : source.tensors) {
-    const Shape& shape = weights.info(name).shape;
-    const int64_t rows = shape.empty() ? 1 : shape[transposed ? 1 : 0];
-    Tensor part = source.tensors.size() == 1 ? value : value.slice(0, begin, begin + rows);
-    begin += rows;
-    if (transposed) {
-      weights.load_transposed_into(name, part);
-    } else if (source.arrangement == Arrangement::heads_interleaved) {
-      const int64_t heads = config.transformer.attention.heads, dim = rows / (3 * heads);
-      for (int64_t i = 0; i < 3 * heads; ++i) {  // head i / 3; query, key or value
-        Tensor target = part.slice(0, (i % 3 * heads + i / 3) * dim, (i % 3 * heads + i / 3 + 1) * dim);
-        weights.load_rows_into(name, i * dim, target);
-      }
-    } else {
-      weights.load_into(name, part);
-    }
-    weights.check_finite(name, part);
-  }
-  if (source.arrangement != Arrangement::unit_rows) return;
-  // The RMS norm divides by length / sqrt(width). The length is at least 1e-12, as in PyTorch's normalize().
-  const auto width = static_cast<float>(value.size(1));
-  Tensor weight = Tensor::empty({value.size(1)});
-  weight.fill(1 / std::sqrt(width));
-  nn::NormStatistics statistics{{}, Tensor::empty({value.size(0)})};
-  nn::norm(value, {weight, nullptr, 1e-24f / width, false}, value, statistics);
 }
 
 }  // namespace alibi::model

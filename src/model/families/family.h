@@ -74,8 +74,12 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
                                const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs);
 /// The parameter's name in such a file, if it is one plain tensor. Throws Error otherwise.
 std::string tensor_name(const Layout& layout, const std::string& parameter);
-/// Loads a parameter. Throws Error that names the tensor and the index of a number that is not finite.
-void load_parameter(const Source& source, const formats::WeightSource& weights, const LanguageModelConfig& config,
-                    Tensor& value);
+/// The data type that a parameter has in memory: for a matrix that of its tensors, otherwise float32.
+DType type_of_parameter(const Source& source, const ParameterSpec& spec, const formats::WeightSource& weights);
+/// Returns a view of the mapped file if the arrangement and the place in the file allow it, otherwise a copy. Throws
+/// Error that names the tensor and the index of a number that is not finite. Views are not searched for such numbers if
+/// the files have together more than 1 GiB, because the search would read them all.
+Tensor load_parameter(const Source& source, const ParameterSpec& spec, const formats::WeightSource& weights,
+                      const LanguageModelConfig& config);
 
 }  // namespace alibi::model

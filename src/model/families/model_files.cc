@@ -66,9 +66,8 @@ void ModelFiles::open_gguf(const std::filesystem::path& file) {
   const Family& found = family_of_gguf(metadata);
   take(found, found.gguf, metadata);
   for (const formats::TensorInfo& tensor : weights->tensors()) {
-    if (tensor.dtype.starts_with("Q")) {
-      notes.push_back(
-          fmt::format("weights such as {}, of type {}, are converted to float32", tensor.name, tensor.dtype));
+    if (tensor.dtype.starts_with("Q") && tensor.dtype != "Q8_0") {
+      notes.push_back(fmt::format("weights such as {}, of type {}, are converted to q8_0", tensor.name, tensor.dtype));
       break;
     }
   }
@@ -85,7 +84,17 @@ void ModelFiles::take(const Family& found, const Layout& layout, const formats::
 void ModelFiles::load(const std::vector<Parameter*>& parameters) const {
   check(parameters.size() == sources.size(), "[model] the model has {} parameters, its files {}", parameters.size(),
         sources.size());
-  for (size_t i = 0; i < sources.size(); ++i) load_parameter(sources[i], *weights, config, parameters[i]->value);
+  const std::vector<ParameterSpec> specs = parameter_specs(config);
+  for (size_t i = 0; i < sources.size(); ++i) {
+    parameters[i]->value = load_parameter(sources[i], specs[i], *weights, config);
+  }
+}
+
+std::vector<DType> ModelFiles::types() const {
+  const std::vector<ParameterSpec> specs = parameter_specs(config);
+  std::vector<DType> types;
+  for (size_t i = 0; i < sources.size(); ++i) types.push_back(type_of_parameter(sources[i], specs[i], *weights));
+  return types;
 }
 
 std::vector<std::vector<float>> ModelFiles::slopes() const {
@@ -94,7 +103,11 @@ std::vector<std::vector<float>> ModelFiles::slopes() const {
   if (transformer.position != Position::alibi) return {};
   std::vector<Parameter> own =
       make_parameters([&](const VisitParameter& visit) { position->declare(visit); }, std::nullopt);
-  for (Parameter& parameter : own) weights->load_finite_into("transformer." + parameter.name, parameter.value);
+  for (Parameter& parameter : own) {
+    const std::string tensor = "transformer." + parameter.name;
+    parameter.value = Tensor::empty(weights->info(tensor).shape);
+    weights->load_finite_into(tensor, parameter.value);
+  }
   return slopes_of(*position, transformer);
 }
 
@@ -124,6 +137,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
     if (adjust) adjust(files.config);
     LanguageModel model = without_values(files.config, files.tokenizer);
     files.load(model.parameters());
+    model.weights_changed();
     model.set_interpolation(files.interpolation);
     return model;
   };

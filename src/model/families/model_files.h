@@ -28,8 +28,10 @@ struct ModelFiles {
   /// does not belong to the model.
   explicit ModelFiles(const std::filesystem::path& path);
 
-  /// Loads the parameters of a model of this configuration. Each is converted to its final place.
+  /// Sets the values of the parameters of a model of this configuration.
   void load(const std::vector<Parameter*>& parameters) const;
+  /// The data type that each parameter has after load().
+  std::vector<DType> types() const;
   /// See LanguageModel::slopes(). Reads trained slopes only, and no other weights.
   std::vector<std::vector<float>> slopes() const;
 

@@ -47,6 +47,7 @@ LanguageModel ModelRecipe::model(int64_t train_length, const std::shared_ptr<con
   if (from.empty()) return LanguageModel(config(train_length, words->vocab_size()), seed, words);
   LanguageModel model =
       LanguageModel::load(from, [&](LanguageModelConfig& changed) { changed = config(train_length); });
+  model.to_float32();
   const Tokenizer& own = model.tokenizer();
   check(words->fingerprint() == own.fingerprint(),
         "[model] the text is in tokens of another tokenizer ({}, {} tokens) than that of {} ({}, {} tokens)",

@@ -169,9 +169,11 @@ TEST_P(GgufFile, GivesTheExpectedOutputs) {
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not here";
   const Expected expected(fixtures() / "gguf" / (std::string(GetParam()) + ".expected.safetensors"));
   const LanguageModel model = LanguageModel::load(file);
+  // Loading rounds k-quants to q8_0.
+  const double tolerance = file.string().find("_k") != std::string::npos ? 5e-2 : kTolerance;
   for (const std::string name : {"short", "long"}) {
     const double error = error_of(model.logits(expected.ids(name + ".ids")), expected.floats(name + ".logits"));
-    EXPECT_TRUE(error <= kTolerance) << name << ": " << error;
+    EXPECT_TRUE(error <= tolerance) << name << ": " << error;
   }
 }
 

@@ -1,0 +1,123 @@
+#!/usr/bin/env python3
+"""Write a model folder of MPT's shape with random weights, to measure how large models are opened and run.
+
+The defaults are the shape of MPT-7B: 13.3 GB in bfloat16, in shards of 5 GB with an index. No tokenizer is written.
+
+    bench/random_model.py /tmp/mpt-7b && alibi bench generate --model /tmp/mpt-7b
+    bench/random_model.py /tmp/mpt-7b --sparse         # all zeros, needs no disk space
+    bench/random_model.py /tmp/small --layers 2 --d-model 256 --heads 4 --dtype float16
+"""
+import argparse
+import json
+import pathlib
+import random
+import struct
+
+BLOCK = 1 << 25  # bytes of random numbers, of which all tensors are made
+TYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "float32": ("F32", 4)}
+
+
+def shapes(o):
+    """Name and shape of each tensor, as MPT orders them."""
+    width, hidden = o.d_model, 4 * o.d_model
+    yield "transformer.wte.weight", [o.vocab, width]
+    for layer in range(o.layers):
+        at = f"transformer.blocks.{layer}."
+        yield at + "norm_1.weight", [width]
+        yield at + "attn.Wqkv.weight", [3 * width, width]
+        yield at + "attn.out_proj.weight", [width, width]
+        yield at + "norm_2.weight", [width]
+        yield at + "ffn.up_proj.weight", [hidden, width]
+        yield at + "ffn.down_proj.weight", [width, hidden]
+    yield "transformer.norm_f.weight", [width]
+
+
+def random_block(dtype, rng):
+    """Random numbers between 2^-7 and 2^-5 of either sign: layers keep the size of what they are given."""
+    size = TYPES[dtype][1]
+    block = bytearray(rng.randbytes(BLOCK))
+    # The high byte: sign, exponent and, in float16, two bits of the fraction.
+    high = [0x3C, 0xBC] if dtype != "float16" else [h | s for h in range(0x20, 0x28) for s in (0, 0x80)]
+    block[size - 1 :: size] = rng.randbytes(BLOCK // size).translate(bytes(high[i % len(high)] for i in range(256)))
+    return memoryview(bytes(block))
+
+
+def ones(dtype, count):
+    return {"bfloat16": b"\x80\x3f", "float16": b"\x00\x3c", "float32": struct.pack("<f", 1)}[dtype] * count
+
+
+def write_shard(path, tensors, o, block, rng):
+    name, size = TYPES[o.dtype]
+    header, at = {"__metadata__": {"format": "pt"}}, 0
+    for tensor, shape in tensors:
+        end = at + size * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        header[tensor] = {"dtype": name, "shape": shape, "data_offsets": [at, end]}
+        at = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    with open(path, "wb") as file:
+        file.write(struct.pack("<Q", len(text)) + text)
+        if o.sparse:
+            return file.truncate(8 + len(text) + at)
+        for tensor, shape in tensors:
+            if len(shape) == 1:
+                file.write(ones(o.dtype, shape[0]))
+                continue
+            left = size * shape[0] * shape[1]
+            while left > 0:
+                begin = rng.randrange(0, BLOCK // 2, 64)
+                part = block[begin : begin + left]
+                file.write(part)
+                left -= len(part)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder", type=pathlib.Path)
+    parser.add_argument("--layers", type=int, default=32)
+    parser.add_argument("--d-model", type=int, default=4096)
+    parser.add_argument("--heads", type=int, default=32)
+    parser.add_argument("--vocab", type=int, default=50432)
+    parser.add_argument("--dtype", choices=TYPES, default="bfloat16")
+    parser.add_argument("--shard-gb", type=float, default=5, help="most bytes of a shard, in GB")
+    parser.add_argument("--sparse", action="store_true", help="files of zeros without disk space")
+    parser.add_argument("--seed", type=int, default=0)
+    o = parser.parse_args()
+    rng = random.Random(o.seed)
+    o.folder.mkdir(parents=True, exist_ok=True)
+    block = None if o.sparse else random_block(o.dtype, rng)
+
+    shards, filled = [[]], 0
+    for tensor, shape in shapes(o):
+        size = TYPES[o.dtype][1] * shape[0] * (shape[1] if len(shape) > 1 else 1)
+        if filled > 0 and filled + size > o.shard_gb * 1e9:
+            shards.append([])
+            filled = 0
+        shards[-1].append((tensor, shape))
+        filled += size
+    files = {}
+    for i, tensors in enumerate(shards):
+        file = f"model-{i + 1:05}-of-{len(shards):05}.safetensors"
+        write_shard(o.folder / file, tensors, o, block, rng)
+        files.update({tensor: file for tensor, _ in tensors})
+    index = {"metadata": {}, "weight_map": files}
+    (o.folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1))
+    config = {
+        "model_type": "mpt",
+        "architectures": ["MPTForCausalLM"],
+        "d_model": o.d_model,
+        "n_layers": o.layers,
+        "n_heads": o.heads,
+        "expansion_ratio": 4,
+        "max_seq_len": 2048,
+        "vocab_size": o.vocab,
+        "no_bias": True,
+        "attn_config": {"alibi": True, "alibi_bias_max": 8},
+        "torch_dtype": o.dtype,
+    }
+    (o.folder / "config.json").write_text(json.dumps(config, indent=1))
+    print(f"{o.folder}: {len(shards)} shards, {sum(f.stat().st_size for f in o.folder.iterdir()):,} bytes")
+
+
+if __name__ == "__main__":
+    main()

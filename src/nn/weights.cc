@@ -1,0 +1,83 @@
+#include "nn/weights.h"
+
+#undef HWY_TARGET_INCLUDE
+#define HWY_TARGET_INCLUDE "nn/weights.cc"
+#include "hwy/foreach_target.h"
+// After foreach_target.h.
+#include "nn/simd-inl.h"
+
+HWY_BEFORE_NAMESPACE();
+namespace alibi::nn {
+namespace HWY_NAMESPACE {
+
+template <class T>
+void widen_as(const T* x, int64_t count, float* y) {
+  each_vector(count, [&](int64_t i, auto lanes) HWY_ATTR { store(load(x + i, lanes), y + i, lanes); });
+}
+
+void widen_blocks(const q8_block* x, int64_t count, float* y) {
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
+  for (int64_t at = 0; at < count; at += q8_block::size, ++x) {
+    const V scale = scale_of(*x);
+    for (int64_t i = 0; i < q8_block::size; i += lanes) {
+      store(hn::Mul(scale, load_quants(x->values + i)), y + at + i, Whole());
+    }
+  }
+}
+
+void widen(const void* x, DType dtype, int64_t count, float* y) {
+  switch (dtype) {
+    case DType::bfloat16:
+      return widen_as(static_cast<const bfloat16*>(x), count, y);
+    case DType::float16:
+      return widen_as(static_cast<const float16*>(x), count, y);
+    case DType::q8_0:
+      return widen_blocks(static_cast<const q8_block*>(x), count, y);
+    default:
+      return widen_as(static_cast<const float*>(x), count, y);
+  }
+}
+
+}  // namespace HWY_NAMESPACE
+}  // namespace alibi::nn
+HWY_AFTER_NAMESPACE();
+
+#if HWY_ONCE
+#include "core/check.h"
+#include "core/isa.h"
+#include "core/parallel.h"
+
+namespace alibi::nn {
+namespace {
+HWY_EXPORT(widen);
+}  // namespace
+
+Shape shape_of_weights(const Tensor& weights) {
+  Shape shape = weights.shape();
+  if (!shape.empty()) shape.back() *= numbers_in(weights.dtype());
+  return shape;
+}
+
+void widen_row(const void* x, DType dtype, int64_t count, float* y) {
+  core::prepare_dispatch();
+  HWY_DYNAMIC_DISPATCH(widen)(x, dtype, count, y);
+}
+
+Tensor widened(const Tensor& weights) {
+  check(is_weight_type(weights.dtype()) && weights.contiguous() && weights.device() == Device::cpu,
+        "[weights] they are {} {} on '{}', expected a contiguous tensor of floating-point numbers in the CPU's memory",
+        name_of(weights.dtype()), to_string(weights.shape()), name_of(weights.device()));
+  Tensor result = Tensor::empty(shape_of_weights(weights));
+  core::prepare_dispatch();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(widen);
+  constexpr int64_t grain = 1 << 16;
+  const auto* const from = static_cast<const char*>(weights.raw());
+  float* const to = result.data<float>();
+  core::parallel_ranges(result.elements(), grain, [&](int64_t begin, int64_t end) {
+    kernel(from + bytes_of_row(weights.dtype(), begin), weights.dtype(), end - begin, to + begin);
+  });
+  return result;
+}
+
+}  // namespace alibi::nn
+#endif  // HWY_ONCE
