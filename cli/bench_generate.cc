@@ -5,10 +5,12 @@
 #include <cstdio>
 #include <memory>
 #include <nlohmann/json.hpp>
+#include <optional>
 
 #include "alibi/runtime.h"
 #include "alibi/version.h"
 #include "bench/generate_bench.h"
+#include "bench/timing.h"
 #include "bench_commands.h"
 #include "commands.h"
 #include "common.h"
@@ -42,7 +44,9 @@ void run_bench_generate(GenerateBenchCommand& command) {
   std::vector<int64_t> contexts =
       command.contexts.empty() ? std::vector<int64_t>{512, 4096, 32768, 262144, 1048576} : command.contexts;
   std::sort(contexts.begin(), contexts.end());
-  LanguageModel model = model_of(command);
+  std::optional<LanguageModel> made;
+  const double load_seconds = bench::seconds_of([&] { made.emplace(model_of(command)); });
+  LanguageModel& model = *made;
   model.set_precision(precision);
 
   const std::string weights = command.model.empty() ? fmt::format("{}, random weights", command.preset) : command.model;
@@ -51,6 +55,7 @@ void run_bench_generate(GenerateBenchCommand& command) {
       core::format_count(static_cast<double>(model.parameter_count())),
       core::format_bytes(generate_bench.weight_bytes()), name_of(precision), cpu_name(), threads(), name_of(isa()),
       version);
+  if (!command.model.empty()) say("loaded in {:.2g} s\n", load_seconds);
   flush_output();
   std::vector<bench::GeneratePoint> points;
   {
@@ -63,6 +68,7 @@ void run_bench_generate(GenerateBenchCommand& command) {
   nlohmann::ordered_json json = bench_record("generate", {{"weights", weights},
                                                           {"precision", name_of(precision)},
                                                           {"parameters", model.parameter_count()},
+                                                          {"load_seconds", load_seconds},
                                                           {"weight_bytes", generate_bench.weight_bytes()},
                                                           {"bandwidth", generate_bench.bandwidth()}});
   for (const bench::GeneratePoint& point : points) {

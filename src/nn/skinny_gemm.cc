@@ -183,7 +183,8 @@ Tensor widened_rows(const Product& p) {
 }  // namespace
 
 bool is_skinny(const Product& p) {
-  constexpr int64_t most_rows = 8;
+  // Larger products of weights of another type than a would first convert them to float32.
+  const int64_t most_rows = p.a.dtype == p.b.dtype ? 8 : 32;
   return p.m > 0 && p.m <= most_rows && p.n > 0 && p.k > 0 && !p.a.transposed && p.b.transposed;
 }
 

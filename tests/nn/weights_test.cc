@@ -62,7 +62,9 @@ Case random_case(uint64_t seed) {
     return static_cast<int64_t>(random.uniform(drawn++) * static_cast<float>(most));
   };
   Case made{};
-  made.m = below(3) == 0 ? 9 + below(300) : 1 + below(10);
+  const int64_t least[] = {1, 29, 9}, most[] = {10, 8, 300};
+  const int64_t kind = below(3);
+  made.m = least[kind] + below(most[kind]);
   made.n = 1 + below(below(2) == 0 ? 9 : 600);
   made.weight = kWeightTypes[below(4)];
   made.k = made.weight == DType::q8_0 ? 32 * (1 + below(40)) : 1 + below(1200);

@@ -28,7 +28,7 @@ namespace {
 
 using test::random_tensor;
 
-constexpr int64_t kWidth = 64, kWords = 50;
+constexpr int64_t kMptWidth = 64, kMptWords = 50;
 
 /// An MPT of one layer with its feed-forward layer in two parts, one after the other in the file.
 void write_mpt(const test::TemporaryFolder& folder, DType dtype, std::string_view more = "") {
@@ -36,14 +36,14 @@ void write_mpt(const test::TemporaryFolder& folder, DType dtype, std::string_vie
   const auto add = [&](const std::string& name, const Shape& shape, DType type) {
     tensors.push_back({"transformer." + name, random_tensor(shape, tensors.size() + 1, 0.3f, type)});
   };
-  add("wte.weight", {kWords, kWidth}, dtype);
+  add("wte.weight", {kMptWords, kMptWidth}, dtype);
   for (const char* norm : {"norm_f", "blocks.0.norm_1", "blocks.0.norm_2"})
-    add(std::string(norm) + ".weight", {kWidth}, dtype);
-  add("blocks.0.attn.Wqkv.weight", {3 * kWidth, kWidth}, dtype);
-  add("blocks.0.attn.out_proj.weight", {kWidth, kWidth}, dtype);
-  add("blocks.0.ffn.down_proj.weight", {kWidth, 4 * kWidth}, dtype);
-  add("blocks.0.ffn.gate_proj.weight", {4 * kWidth, kWidth}, dtype);
-  add("blocks.0.ffn.up_proj.weight", {4 * kWidth, kWidth}, dtype);
+    add(std::string(norm) + ".weight", {kMptWidth}, dtype);
+  add("blocks.0.attn.Wqkv.weight", {3 * kMptWidth, kMptWidth}, dtype);
+  add("blocks.0.attn.out_proj.weight", {kMptWidth, kMptWidth}, dtype);
+  add("blocks.0.ffn.down_proj.weight", {kMptWidth, 4 * kMptWidth}, dtype);
+  add("blocks.0.ffn.gate_proj.weight", {4 * kMptWidth, kMptWidth}, dtype);
+  add("blocks.0.ffn.up_proj.weight", {4 * kMptWidth, kMptWidth}, dtype);
   formats::write_safetensors(folder / "model.safetensors", tensors);
   folder.write("config.json",
                fmt::format(R"({{"model_type": "mpt", "d_model": 64, "n_heads": 4, "n_layers": 1, "vocab_size": 50,
@@ -52,7 +52,7 @@ void write_mpt(const test::TemporaryFolder& folder, DType dtype, std::string_vie
                            more));
 }
 
-Tensor some_ids(int64_t count) { return test::random_ids({1, count}, 5, kWords); }
+Tensor some_ids(int64_t count) { return test::random_ids({1, count}, 5, kMptWords); }
 
 bool is_mapped(const Tensor& value) { return core::mapping_of(value.raw()) != nullptr; }
 
