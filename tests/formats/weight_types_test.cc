@@ -22,7 +22,7 @@ std::vector<float> numbers_of(const q8_block& block) {
 }
 
 /// A block of random bytes whose scales, at these places, are small numbers.
-std::vector<std::byte> random_block(const WeightType& type, std::vector<int> scales, uint64_t seed) {
+std::vector<std::byte> random_type_block(const WeightType& type, std::vector<int> scales, uint64_t seed) {
   const core::Random random(seed, 1);
   std::vector<std::byte> block(static_cast<size_t>(type.block_bytes));
   for (size_t i = 0; i < block.size(); ++i) block[i] = static_cast<std::byte>(random.below(i, 256));
@@ -37,7 +37,7 @@ TEST(WeightTypes, BlocksOfQ8AndQ4StayExactInQ8) {
   for (const char* name : {"Q8_0", "Q4_0"}) {
     const WeightType& type = *weight_type(name);
     for (uint64_t seed = 0; seed < 50; ++seed) {
-      const std::vector<std::byte> block = random_block(type, {0}, seed);
+      const std::vector<std::byte> block = random_type_block(type, {0}, seed);
       std::vector<float> expected(q8_block::size);
       type.decode(block.data(), expected.data());
       q8_block found;
@@ -52,7 +52,7 @@ TEST(WeightTypes, OtherBlocksAreRoundedToHalfAStep) {
   for (const auto& [name, scales] : types) {
     const WeightType& type = *weight_type(name);
     for (uint64_t seed = 0; seed < 50; ++seed) {
-      const std::vector<std::byte> block = random_block(type, scales, seed);
+      const std::vector<std::byte> block = random_type_block(type, scales, seed);
       std::vector<float> expected(256);
       type.decode(block.data(), expected.data());
       std::vector<q8_block> found(256 / q8_block::size);

@@ -25,7 +25,7 @@ using test::random_weights;
 using test::relative_diff;
 
 /// Relative to the largest expected value: float32 sums of k products.
-constexpr double kTolerance = 2e-6;
+constexpr double kSumTolerance = 2e-6;
 
 TEST(Weights, WidenedCopiesAreExact) {
   test::for_each_isa([] {
@@ -48,20 +48,20 @@ TEST(Weights, Float16KeepsSubnormalNumbers) {
   test::for_each_isa([&] { EXPECT_EQ(doubles(widened(small)), doubles(small)); });
 }
 
-struct Case {
+struct LinearCase {
   int64_t m, n, k;
   DType weight, activation, result;
   bool bias;
 };
 
 /// A shape around the sizes at which another kernel, or another number of tasks or blocks, takes over.
-Case random_case(uint64_t seed) {
+LinearCase random_linear_case(uint64_t seed) {
   const core::Random random(seed, 3);
   uint64_t drawn = 0;
   const auto below = [&](int64_t most) {
     return static_cast<int64_t>(random.uniform(drawn++) * static_cast<float>(most));
   };
-  Case made{};
+  LinearCase made{};
   const int64_t least[] = {1, 29, 9}, most[] = {10, 8, 300};
   const int64_t kind = below(3);
   made.m = least[kind] + below(most[kind]);
@@ -76,7 +76,7 @@ Case random_case(uint64_t seed) {
 
 TEST(Weights, LinearLayersOfRandomShapesAgreeWithFloat64) {
   for (uint64_t seed = 0; seed < 60; ++seed) {
-    const Case c = random_case(seed);
+    const LinearCase c = random_linear_case(seed);
     SCOPED_TRACE(fmt::format("seed {}: m {} n {} k {} weight {} x {} y {} bias {}", seed, c.m, c.n, c.k,
                              name_of(c.weight), name_of(c.activation), name_of(c.result), c.bias));
     const Tensor x = random_tensor({c.m, c.k}, seed + 1, 1, c.activation), bias = random_tensor({c.n}, seed + 2);
@@ -87,7 +87,7 @@ TEST(Weights, LinearLayersOfRandomShapesAgreeWithFloat64) {
     test::for_each_isa([&] {
       Tensor y({c.m, c.n}, c.result);
       nn::linear(x, weight, c.bias ? &bias : nullptr, y);
-      EXPECT_TRUE(relative_diff(doubles(y), expected) <= (c.result == DType::float32 ? kTolerance : 0x1p-8));
+      EXPECT_TRUE(relative_diff(doubles(y), expected) <= (c.result == DType::float32 ? kSumTolerance : 0x1p-8));
     });
   }
 }
