@@ -47,7 +47,7 @@ void add_convert(CLI::App& app) {
   command.model(options->model);
   command.text("OUT", options->out, "", "Folder (hf) or file (gguf) to write", true);
   const std::vector<std::string> formats = {"hf", "gguf"}, types = {"f32", "f16", "bf16", "q8_0"};
-  command.value("--to", "FORMAT", "hf: a folder that transformers loads as an MPT; gguf: a file for llama.cpp [hf]",
+  command.value("--to", "FORMAT", "hf: a folder that transformers opens; gguf: a file for llama.cpp [hf]",
                 [options, formats](const std::string& word) { return take_one_of(formats, word, options->to); });
   command.choices("--to", formats);
   command.value("--type", "TYPE", "Type of the weights in a GGUF file: f32, f16, bf16 or q8_0 [f16]",

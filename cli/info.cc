@@ -97,8 +97,8 @@ void run_info(InfoCommand& options) {
   const std::filesystem::path path = options.model;
   const model::ModelFiles files = model::open_model(path);
   nlohmann::ordered_json json = {{"model", options.model}, {"family", files.family}};
-  if (files.is_own) json["mpt"] = files.differences.empty();
-  if (!files.differences.empty()) json["differences_from_mpt"] = files.differences;
+  if (files.is_own) json["opened_as"] = files.opened_as.empty() ? "alibi" : files.opened_as;
+  if (!files.differences.empty()) json["differences"] = files.differences;
   if (!files.notes.empty()) json["notes"] = files.notes;
   json.update(describe(files));
   for (const auto& [key, value] : json.items()) say("{:<16} {}\n", key, as_text(value));

@@ -17,6 +17,10 @@
 
 namespace alibi {
 
+namespace model {
+class Origin;  // private to the library
+}
+
 /// Adaptive input (Baevski & Auli 2019) and adaptive softmax (Grave et al. 2017) in place of one table: the vocabulary,
 /// whose ids are sorted by frequency, is cut into bands; a rarer band has narrower vectors, projected to d_model.
 /// Tables and projections are shared by input and softmax.
@@ -83,7 +87,8 @@ struct GenerateOptions {
 /// / length, so that biases have the range that they had in training.
 struct Interpolation {
   double factor = 1;     ///< slopes are divided by it
-  bool dynamic = false;  ///< divide the slopes by length of the text / train_length instead, if that is above 1
+  bool dynamic = false;  ///< divide the slopes by length of the text / `from` instead, if that is above 1
+  int64_t from = 0;      ///< dynamic: the length up to which slopes stay as they are; 0: train_length
 };
 
 class Context;  // alibi/context.h
@@ -103,8 +108,10 @@ class ALIBI_API LanguageModel {
   /// The same; `adjust` may change what the weights do not depend on: dropout, tolerance, training length.
   static LanguageModel load(const std::filesystem::path& folder,
                             const std::function<void(LanguageModelConfig&)>& adjust);
-  /// Writes such a folder. The write is atomic: if the process is killed, the folder holds the old model or the new
-  /// one.
+  /// Writes such a folder. A model that was read from the folder of another program's family is written as that family
+  /// has it, with the other fields of its config.json and its tokenizer's files; its weights keep their data types if
+  /// these hold them exactly, else they become float32. The write is atomic: if the process is killed, the folder holds
+  /// the old model or the new one.
   void save(const std::filesystem::path& folder) const;
 
   const LanguageModelConfig& config() const;
@@ -181,7 +188,9 @@ class ALIBI_API LanguageModel {
   struct State;  ///< private to the library
   const State& state() const { return *state_; }
   /// A model with uninitialized parameters, for loaders.
-  static LanguageModel without_values(const LanguageModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer);
+  static LanguageModel without_values(const LanguageModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer,
+                                      std::shared_ptr<const model::Origin> origin = nullptr);
+  const model::Origin* origin() const;  ///< private to the library
   /// A model with the same weights, in shared memory; `adjust` is as in load().
   LanguageModel sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const;
 

@@ -52,6 +52,11 @@ class ALIBI_API Tokenizer {
   /// end_of_text() is decoded to no text, or to a line feed. Throws Error for an id that is out of range.
   virtual std::string decode(std::span<const int32_t> ids) const = 0;
 
+  /// The ids with which a model continues `text`: never none. Tokenizers made by alibi put end_of_text() before it, as
+  /// in training. For others the files decide, as in Hugging Face's transformers: add_bos_token and add_eos_token of
+  /// tokenizer_config.json, else the special tokens of tokenizer.json, else none. Special tokens in the text count.
+  virtual std::vector<int32_t> encode_prompt(std::string_view text) const;
+
   /// Encodes as the reference library of the file does: Hugging Face's tokenizers, or SentencePiece. Tokenizers made by
   /// alibi add no special tokens and find none in the text.
   std::vector<int32_t> encode(std::string_view text, const EncodeOptions& options) const {
@@ -68,9 +73,9 @@ class ALIBI_API Tokenizer {
 
   /// Writes files that load() and the Hugging Face tokenizers library can read.
   virtual void save(const std::filesystem::path& folder) const = 0;
-  /// `path` is a tokenizer.json of Hugging Face's library, a SentencePiece model (*.model), or a folder that holds one
-  /// of these or the files of save(). docs/reference/text.md lists the supported parts of tokenizer.json. Throws Error
-  /// if the files are missing, damaged, or of a kind that cannot be read.
+  /// `path` is a tokenizer.json of Hugging Face's library, a SentencePiece model (*.model), a GGUF file (*.gguf), or a
+  /// folder that holds one of the first two or the files of save(). docs/reference/text.md lists the supported parts of
+  /// tokenizer.json. Throws Error if the files are missing, damaged, or of a kind that cannot be read.
   static std::shared_ptr<const Tokenizer> load(const std::filesystem::path& path);
 
  protected:

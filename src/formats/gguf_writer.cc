@@ -17,7 +17,7 @@ constexpr uint64_t kAlignment = 32;
 constexpr int64_t kValuesAtATime = int64_t{1} << 20;  // number of values that are rounded at a time
 
 /// GGUF's numbers of the types of values.
-enum : uint32_t { kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9 };
+enum : uint32_t { kU8 = 0, kU32 = 4, kI32 = 5, kF32 = 6, kBool = 7, kString = 8, kArray = 9 };
 
 uint64_t aligned(uint64_t bytes) { return (bytes + kAlignment - 1) / kAlignment * kAlignment; }
 
@@ -88,6 +88,17 @@ void GgufWriter::integers(std::string_view name, const std::vector<int32_t>& val
   append_number(keys_, uint32_t{kI32});
   append_number(keys_, uint64_t{values.size()});
   for (const int32_t value : values) append_number(keys_, value);
+}
+void GgufWriter::numbers(std::string_view name, const std::vector<float>& values) {
+  key(name, kArray);
+  append_number(keys_, uint32_t{kF32});
+  append_number(keys_, uint64_t{values.size()});
+  for (const float value : values) append_number(keys_, value);
+}
+void GgufWriter::bytes(std::string_view name, std::string_view values) {
+  key(name, kArray);
+  append_number(keys_, uint32_t{kU8});
+  append_text(keys_, values);
 }
 
 void GgufWriter::tensor(const std::string& name, const Tensor& tensor, std::string_view type) {

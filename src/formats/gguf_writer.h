@@ -21,6 +21,8 @@ class GgufWriter {
   void text(std::string_view key, std::string_view value);
   void texts(std::string_view key, const std::vector<std::string>& values);
   void integers(std::string_view key, const std::vector<int32_t>& values);
+  void numbers(std::string_view key, const std::vector<float>& values);
+  void bytes(std::string_view key, std::string_view values);
 
   /// Adds a float32 tensor, which the caller must keep alive. `type` is F32, F16, BF16 or Q8_0 (weight_types.h); the
   /// numbers are rounded to it while they are written. Throws Error if rows do not fill whole blocks of the type.

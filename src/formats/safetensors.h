@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <span>
 #include <string>
@@ -49,10 +50,21 @@ struct NamedTensor {
   Tensor tensor;
 };
 
+/// A tensor that is created when it is written, or the bytes of a tensor.
+struct StreamedTensor {
+  std::string name;
+  std::string dtype;  ///< as the file names it
+  Shape shape;
+  std::function<Tensor()> make = {};      ///< of this shape and type, contiguous
+  std::span<const std::byte> bytes = {};  ///< without `make`
+};
+
 /// Writes the tensors in the given order to a temporary file in the same folder, and renames it. The tensors must be
 /// contiguous and their names unique. The header is padded so that the data begins at a multiple of 8. PyTorch loaders
 /// expect the default metadata.
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
+void write_safetensors(const std::filesystem::path& path, const std::vector<StreamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata = {{"format", "pt"}});
 
 }  // namespace alibi::formats

@@ -1,4 +1,5 @@
-#include <cstring>
+#include <cstdint>
+#include <numeric>
 #include <set>
 
 #include "core/check.h"
@@ -23,6 +24,13 @@ const char* file_dtype(DType dtype) {
   fail("[safetensors] unknown data type");
 }
 
+/// For the types of file_dtype().
+size_t bytes_of(const StreamedTensor& tensor) {
+  const size_t size = tensor.dtype == "F16" || tensor.dtype == "BF16" ? 2 : 4;
+  return std::accumulate(tensor.shape.begin(), tensor.shape.end(), size,
+                         [](size_t product, int64_t extent) { return product * static_cast<size_t>(extent); });
+}
+
 std::string dump(const OrderedJson& json, const std::filesystem::path& path) {
   try {
     return json.dump();
@@ -35,19 +43,30 @@ std::string dump(const OrderedJson& json, const std::filesystem::path& path) {
 
 void write_safetensors(const std::filesystem::path& path, const std::vector<NamedTensor>& tensors,
                        const std::map<std::string, std::string>& metadata) {
+  std::vector<StreamedTensor> streamed;
+  streamed.reserve(tensors.size());
+  for (const auto& [name, tensor] : tensors) {
+    check(tensor.defined() && tensor.contiguous(), "[safetensors] {}: \"{}\" is {}, expected a contiguous tensor",
+          path.string(), name, tensor.defined() ? "not contiguous" : "undefined");
+    streamed.push_back({name, file_dtype(tensor.dtype()), tensor.shape(), [tensor] { return tensor; }});
+  }
+  write_safetensors(path, streamed, metadata);
+}
+
+void write_safetensors(const std::filesystem::path& path, const std::vector<StreamedTensor>& tensors,
+                       const std::map<std::string, std::string>& metadata) {
   OrderedJson::object_t entries;  // a vector of pairs: appended to, for looking names up in it is slow
   if (!metadata.empty()) entries.emplace_back("__metadata__", metadata);
   std::set<std::string_view> names;
   size_t at = 0;
-  for (const auto& [name, tensor] : tensors) {
-    check(name != "__metadata__" && names.insert(name).second,
-          "[safetensors] {}: the name \"{}\" is taken; expected every tensor to have its own", path.string(), name);
-    check(tensor.defined() && tensor.contiguous(), "[safetensors] {}: \"{}\" is {}, expected a contiguous tensor",
-          path.string(), name, tensor.defined() ? "not contiguous" : "undefined");
-    const size_t end = at + tensor.bytes();
-    OrderedJson entry = {{"dtype", file_dtype(tensor.dtype())}, {"shape", tensor.shape()}};
+  for (const StreamedTensor& tensor : tensors) {
+    check(tensor.name != "__metadata__" && names.insert(tensor.name).second,
+          "[safetensors] {}: the name \"{}\" is taken; expected every tensor to have its own", path.string(),
+          tensor.name);
+    const size_t end = at + (tensor.make ? bytes_of(tensor) : tensor.bytes.size());
+    OrderedJson entry = {{"dtype", tensor.dtype}, {"shape", tensor.shape}};
     entry["data_offsets"] = {at, end};
-    entries.emplace_back(name, std::move(entry));
+    entries.emplace_back(tensor.name, std::move(entry));
     at = end;
   }
   std::string header = dump(OrderedJson(std::move(entries)), path);
@@ -56,8 +75,16 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   core::write_file(path, [&](const auto& append) {
     append({reinterpret_cast<const char*>(&header_bytes), sizeof header_bytes});
     append(header);
-    for (const auto& [name, tensor] : tensors) {
-      const Tensor here = tensor.to(Device::cpu);
+    for (const StreamedTensor& tensor : tensors) {
+      if (!tensor.make) {
+        append({reinterpret_cast<const char*>(tensor.bytes.data()), tensor.bytes.size()});
+        core::check_mapped(tensor.bytes.data());
+        continue;
+      }
+      const Tensor here = tensor.make().to(Device::cpu);
+      check(here.bytes() == bytes_of(tensor) && here.contiguous(), "[safetensors] {}: \"{}\" is {} {}, expected {} {}",
+            path.string(), tensor.name, name_of(here.dtype()), to_string(here.shape()), tensor.dtype,
+            to_string(tensor.shape));
       append({static_cast<const char*>(here.raw()), here.bytes()});
     }
   });

@@ -58,9 +58,7 @@ Prompt::Prompt(const LanguageModel& model, std::string_view text, const ContextO
               "[generate] the model is on {}, where the whole text is computed for each token, so there are no "
               "keys to evict; leave out the memory limit",
               name_of(model.device()));
-  std::vector<int32_t> ids = model.tokenizer().encode(text, {.add_special_tokens = false});
-  ids.insert(ids.begin(), model.tokenizer().end_of_text());
-  session_->read(ids);
+  session_->read(model.tokenizer().encode_prompt(text));
   session_->seconds = seconds_since(start);
 }
 Prompt::~Prompt() = default;
@@ -94,7 +92,8 @@ class [[gnu::visibility("hidden")]] Prompt::Request {
     never_ = stops_ || words.end_of_text_ends_lines() ? -1 : end_of_text_;
     if (options_.repetition_penalty == 1) return;
     seen_.resize(session_.logits.size());
-    for (const int32_t id : std::span(session_.ids).subspan(1)) seen_[static_cast<size_t>(id)] = true;
+    const size_t begins = session_.ids.front() == end_of_text_ ? 1 : 0;
+    for (const int32_t id : std::span(session_.ids).subspan(begins)) seen_[static_cast<size_t>(id)] = true;
   }
 
   bool goes_on() const { return !end_ && result_.tokens < options_.max_tokens; }

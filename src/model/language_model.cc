@@ -6,9 +6,8 @@
 #include <span>
 
 #include "core/check.h"
-#include "core/together.h"
 #include "model/context_state.h"
-#include "model/own_folder.h"
+#include "model/origin.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 #include "model/transformer_state.h"
@@ -22,6 +21,7 @@ namespace alibi {
 struct [[gnu::visibility("hidden")]] LanguageModel::State {
   LanguageModelConfig config;
   std::shared_ptr<const Tokenizer> tokenizer;
+  std::shared_ptr<const model::Origin> origin;  // null: a model of this library
   Transformer transformer;
   std::unique_ptr<model::Vocabulary> vocabulary;
   std::vector<Parameter> vocabulary_parameters;
@@ -88,26 +88,25 @@ LanguageModel::LanguageModel(LanguageModel&&) noexcept = default;
 LanguageModel& LanguageModel::operator=(LanguageModel&&) noexcept = default;
 
 LanguageModel LanguageModel::without_values(const LanguageModelConfig& config,
-                                            std::shared_ptr<const Tokenizer> tokenizer) {
-  return LanguageModel(std::make_unique<State>(config, std::nullopt, std::move(tokenizer)));
+                                            std::shared_ptr<const Tokenizer> tokenizer,
+                                            std::shared_ptr<const model::Origin> origin) {
+  LanguageModel model(std::make_unique<State>(config, std::nullopt, std::move(tokenizer)));
+  model.state_->origin = std::move(origin);
+  return model;
 }
+
+const model::Origin* LanguageModel::origin() const { return state_->origin.get(); }
 
 LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const {
   LanguageModelConfig changed = config();
   adjust(changed);
-  LanguageModel same(std::make_unique<State>(changed, std::nullopt, state_->tokenizer));
+  LanguageModel same = without_values(changed, state_->tokenizer, state_->origin);
   const std::vector<const Parameter*> from = parameters();
   const std::vector<Parameter*> to = same.parameters();
   check(from.size() == to.size(), "[language model] weights of {} tensors cannot be shared by a model of {} tensors",
         from.size(), to.size());
   for (size_t i = 0; i < from.size(); ++i) to[i]->value = from[i]->value;
   return same;
-}
-
-void LanguageModel::save(const std::filesystem::path& folder) const {
-  core::write_together(folder, model::own_file_names(), [&](const std::filesystem::path& part) {
-    model::write_own_files(part, config(), parameters(), state_->tokenizer.get());
-  });
 }
 
 const LanguageModelConfig& LanguageModel::config() const { return state_->config; }
@@ -141,8 +140,9 @@ Tensor model::hidden(const LanguageModel& model, const Tensor& ids_in, model::Pa
 }
 
 float model::slope_factor(const LanguageModel& model, int64_t length) {
-  const auto [factor, dynamic] = model.interpolation();
-  const double longer = static_cast<double>(length) / static_cast<double>(model.config().train_length);
+  const auto [factor, dynamic, from] = model.interpolation();
+  const double longer =
+      static_cast<double>(length) / static_cast<double>(from > 0 ? from : model.config().train_length);
   return static_cast<float>(1 / (dynamic ? std::max(1.0, longer) : factor));
 }
 
@@ -153,7 +153,7 @@ void LanguageModel::set_interpolation(const Interpolation& interpolation) {
               "[interpolation] the model has {} positions; interpolation is of the slopes of alibi", name_of(position));
   check_usage(interpolation.factor > 0 && std::isfinite(interpolation.factor),
               "[interpolation] the factor is {}, expected a number above 0", interpolation.factor);
-  check_usage(!interpolation.dynamic || config().train_length > 0,
+  check_usage(!interpolation.dynamic || config().train_length > 0 || interpolation.from > 0,
               "[interpolation] the model does not say what length it was trained at; give a factor");
   state_->interpolation = interpolation;
 }

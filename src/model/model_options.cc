@@ -1,5 +1,5 @@
 // The declarations of the fields of a model's configuration. All code that reads, writes, checks, offers or shows
-// fields uses this table. The fields that config.json stores in MPT's form (`json_by_hand`) are also in
+// fields uses this table. The fields that config.json stores in another form (`json_by_hand`) are also in
 // model/own_config.cc.
 #include "alibi/model_options.h"
 

@@ -16,13 +16,6 @@
 namespace alibi::model {
 namespace {
 
-constexpr const char* kMptType = "mpt";
-/// model_type of models that another program's MPT would refuse or compute differently.
-constexpr const char* kOwnType = "alibi";
-/// max_seq_len of the MPT folders that we write. Other programs refuse longer texts, and some allocate a bias of that
-/// length in each pass. ALiBi itself has no limit. The longest training length of MPT's own models is this one.
-constexpr int64_t kLengthForOthers = 65536;
-
 /// The keys of the file, and those that were read.
 struct PresentKeys {
   bool hidden_size, max_length, train_length, attention_dropout, layer_norm_epsilon;
@@ -103,7 +96,7 @@ Value named(const formats::JsonObject& json, const char* key, Value (*from)(std:
   }
 }
 
-/// Converts MPT's name of the norm to ours.
+/// Converts the file's name of the norm to ours.
 Norm norm_of(const std::string& name, const std::string& where) {
   if (name == "layernorm" || name == "low_precision_layernorm") return Norm::layer_norm;
   if (name == "rmsnorm" || name == "low_precision_rmsnorm") return Norm::rms_norm;
@@ -111,7 +104,7 @@ Norm norm_of(const std::string& name, const std::string& where) {
        where, name);
 }
 
-/// Refuses features of other MPT models that would change the result if they were ignored.
+/// Refuses keys that our own files never set and that would change the result if they were ignored.
 void refuse_unsupported(const formats::JsonObject& json, const formats::JsonObject& attention) {
   const auto refuse = [](bool found, const formats::JsonObject& object, const char* key, const char* meaning) {
     check(!found, "[config] {}{} is set: {} is not supported", object.where(), key, meaning);
@@ -145,9 +138,9 @@ Position position_of(const formats::JsonObject& json, const formats::JsonObject&
           attention.where(), uses_alibi, own.where(), name_of(position));
     return position;
   }
-  if (uses_alibi) return Position::alibi;  // MPT then ignores learned_pos_emb, which its files also set
+  if (uses_alibi) return Position::alibi;  // whatever learned_pos_emb says
   if (attention.get_or<bool>("rope", false)) {
-    fail("[config] {}rope is set: MPT's rotary variants are not supported, only those of this library's own files",
+    fail("[config] {}rope is set: that is not supported, rotary models of this library say so under alibi.position",
          attention.where());
   }
   return json.get_or<bool>("learned_pos_emb", true) ? Position::learned : Position::none;
@@ -175,14 +168,6 @@ AdaptiveConfig adaptive_of(const formats::JsonObject& json) {
   return adaptive;
 }
 
-/// Whether integers of transformers are written with a fraction, as early versions of alibi did.
-bool has_fractions_for_integers(const formats::JsonObject& json, const formats::JsonObject& attention) {
-  const auto wrong = [](const formats::JsonObject& object, const char* key) {
-    return object.has(key) && !object.raw().at(key).is_number_integer();
-  };
-  return wrong(attention, "attn_pdrop") || wrong(attention, "alibi_bias_max") || wrong(json, "expansion_ratio");
-}
-
 formats::OrderedJson integer_if_whole(double value) {
   const auto whole = static_cast<int64_t>(value);
   return static_cast<double>(whole) == value ? formats::OrderedJson(whole) : formats::OrderedJson(value);
@@ -190,28 +175,13 @@ formats::OrderedJson integer_if_whole(double value) {
 
 }  // namespace
 
-std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config) {
-  const TransformerConfig& t = config.transformer;
-  std::vector<std::string> found;
-  const auto expect = [&](bool same, const std::string& difference) {
-    if (!same) found.push_back(difference);
-  };
-  expect(t.position == Position::alibi, fmt::format("position {}", name_of(t.position)));
-  expect(t.position != Position::alibi || t.attention.alibi_bias_max == 8,
-         fmt::format("alibi_bias_max {}", t.attention.alibi_bias_max));
+std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config) {
+  std::vector<const ConfigField*> fields;
   for (const ConfigField& field : config_fields()) {
-    const bool matters = field.belongs_to(Position::alibi) && field.belongs_to(t.position) && !field.more.training_only;
-    if (!is_own(field) || !matters) continue;
-    expect(goes_without_saying(field, config),
-           fmt::format("{} {}", field.name, formats::short_text_of(field.get(config))));
+    const bool is_said = is_own(field) && field.belongs_to(config.transformer.position);
+    if (is_said && !goes_without_saying(field, config)) fields.push_back(&field);
   }
-  expect(t.block.activation == Activation::gelu, fmt::format("activation {}", name_of(t.block.activation)));
-  expect(t.block.norm == Norm::layer_norm, fmt::format("norm {}", name_of(t.block.norm)));
-  expect(!t.block.bias, "biases");
-  expect(t.key_heads() == t.attention.heads, fmt::format("{} kv_heads for {} heads", t.key_heads(), t.attention.heads));
-  expect(t.ffn_dim() == 4 * t.d_model, fmt::format("ffn_dim {} for d_model {}", t.ffn_dim(), t.d_model));
-  expect(!config.adaptive, "adaptive vocabulary");
-  return found;
+  return fields;
 }
 
 bool is_own_config(const formats::JsonObject& config) {
@@ -224,9 +194,6 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
   const std::filesystem::path path = folder / kConfigFile;
   check(core::path_exists(path), "[model] {}: not a model folder, there is no {} in it", folder.string(), kConfigFile);
   const formats::JsonObject json = formats::read_json_object(path, kMostConfigBytes);
-  const std::string type = json.get<std::string>("model_type");
-  check(type == kMptType || type == kOwnType, "[config] {}model_type is '{}', expected {} or {}", json.where(), type,
-        kMptType, kOwnType);
   const formats::JsonObject attention = json.object_or_empty("attn_config");
   const formats::JsonObject own = json.object_or_empty("alibi");
   refuse_unsupported(json, attention);
@@ -275,16 +242,7 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
   check_config(config, {[&](std::string_view field) { return key_of(field, present); },
                         [&](const std::string& problem) { fail("[config] {}{}", json.where(), problem); }});
 
-  OwnConfig result{config, {}, {}, differences_from_mpt(config)};
-  if (result.differences.empty()) {  // the model could be an MPT, so check whether the file is
-    if (type != kMptType) result.differences.push_back(fmt::format("model_type {}", type));
-    if (has_fractions_for_integers(json, attention)) {
-      result.differences.emplace_back("attn_pdrop, alibi_bias_max or expansion_ratio is not written as an integer");
-    }
-    if (!json.has("layer_norm_epsilon") && t.block.norm_eps != TransformerConfig().block.norm_eps) {
-      result.differences.emplace_back("norm_eps without layer_norm_epsilon");
-    }
-  }
+  OwnConfig result{config, {}, {}};
   if (own.has("tokenizer")) {
     const formats::JsonObject tokenizer = own.object("tokenizer");
     result.tokenizer_kind = tokenizer.get<std::string>("kind");
@@ -295,22 +253,13 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
 
 formats::OrderedJson own_config_json(const LanguageModelConfig& config, const Tokenizer* tokenizer) {
   const TransformerConfig& t = config.transformer;
-  const bool is_mpt = differences_from_mpt(config).empty();
   const bool uses_alibi = t.position == Position::alibi;
   const bool gated = nn::is_gated(t.block.activation);
   const bool grouped = t.key_heads() != t.attention.heads;
   const bool tanh = t.block.activation == Activation::gelu_tanh;
-  formats::OrderedJson attention = {
-      {"alibi", uses_alibi},
-      {"alibi_bias_max", integer_if_whole(t.attention.alibi_bias_max)},
-      {"attn_impl", "torch"},
-      {"attn_pdrop", 0},  // transformers accepts only integers here; our values are under "alibi"
-      {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"},
-      {"attn_uses_sequence_id", false},
-      {"clip_qkv", nullptr},
-      {"prefix_lm", false},
-      {"qk_ln", false},
-      {"softmax_scale", nullptr}};
+  formats::OrderedJson attention = {{"alibi", uses_alibi},
+                                    {"alibi_bias_max", integer_if_whole(t.attention.alibi_bias_max)},
+                                    {"attn_type", grouped ? "grouped_query_attention" : "multihead_attention"}};
   if (grouped) attention["kv_n_heads"] = t.key_heads();
   formats::OrderedJson ffn = {{"ffn_type", gated ? "mptglu" : "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
   if (t.block.activation != Activation::gelu) {
@@ -321,11 +270,8 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
     if (tanh) ffn["ffn_act_fn"]["approximate"] = "tanh";
   }
   formats::OrderedJson json = {
-      {"architectures",
-       {is_mpt               ? "MPTForCausalLM"
-        : t.attention.causal ? "AlibiForCausalLM"
-                             : "AlibiForMaskedLM"}},
-      {"model_type", is_mpt ? kMptType : kOwnType},
+      {"architectures", {t.attention.causal ? "AlibiForCausalLM" : "AlibiForMaskedLM"}},
+      {"model_type", kOwnType},
       {"d_model", t.d_model},
       {"n_heads", t.attention.heads},
       {"n_layers", t.layers},
@@ -334,18 +280,14 @@ formats::OrderedJson own_config_json(const LanguageModelConfig& config, const To
       {"vocab_size", config.vocab_size},
       {"no_bias", !t.block.bias},
       {"norm_type", t.block.norm == Norm::rms_norm ? "rmsnorm" : "layernorm"},
-      {"norm_eps", t.block.norm_eps},  // MPT's own code reads this key, transformers the next one
-      {"layer_norm_epsilon", t.block.norm_eps},
+      {"norm_eps", t.block.norm_eps},
       {"learned_pos_emb", t.position == Position::learned},
       {"emb_pdrop", t.embedding.dropout},
       {"resid_pdrop", t.block.dropout},
-      {"logit_scale", nullptr},
       {"tie_word_embeddings", t.head.tied},
-      {"use_cache", false},
       {"torch_dtype", "float32"},
       {"attn_config", attention},
       {"ffn_config", ffn}};
-  if (is_mpt) json["max_seq_len"] = std::max(config.train_length, kLengthForOthers);
   if (tokenizer != nullptr) {
     json["bos_token_id"] = tokenizer->end_of_text();
     // An end-of-text token that ends lines must not end generated text.

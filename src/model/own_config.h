@@ -1,5 +1,5 @@
-// config.json of our own folders. It uses MPT's keys as far as possible, so that transformers can read models that are
-// MPTs, and our own keys under "alibi".
+// config.json of our own folders. Some fields are at the top of the file, the others under "alibi". If the programs of
+// a family can run the model, model/families/ adds the keys that they read.
 #pragma once
 
 #include <filesystem>
@@ -7,24 +7,25 @@
 #include <vector>
 
 #include "alibi/language_model.h"
+#include "alibi/model_options.h"
 #include "formats/json.h"
 
 namespace alibi::model {
 
 inline constexpr const char* kConfigFile = "config.json";
+/// Its model_type.
+inline constexpr const char* kOwnType = "alibi";
 /// Real files have a thousandth of this size.
 inline constexpr size_t kMostConfigBytes = size_t{1} << 20;
 
 struct OwnConfig {
   LanguageModelConfig model;
-  std::string tokenizer_kind, tokenizer_fingerprint;  ///< fingerprint of the tokenizer used in training; empty if
-                                                      ///< unknown known
-  std::vector<std::string>
-      differences;  ///< why other programs must refuse this folder; empty if they can run it as an MPT
+  /// The fingerprint is that of the tokenizer used in training. Both are empty if unknown.
+  std::string tokenizer_kind, tokenizer_fingerprint;
 };
 
-/// Properties of the model that MPT in Hugging Face's transformers would refuse or compute differently.
-std::vector<std::string> differences_from_mpt(const LanguageModelConfig& config);
+/// The fields that must be written under "alibi", because their values differ from those of a file without them.
+std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config);
 
 /// Whether this library wrote the config.json, which then contains our own keys.
 bool is_own_config(const formats::JsonObject& config);

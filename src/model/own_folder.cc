@@ -15,6 +15,8 @@ namespace alibi::model {
 namespace {
 
 constexpr const char* kWeightsFile = "model.safetensors";
+/// Of the shards of a model that is replaced: it would count before kWeightsFile.
+constexpr const char* kIndexFile = "model.safetensors.index.json";
 
 /// A tensor of a file: all or some rows of a parameter.
 struct Part {
@@ -104,21 +106,22 @@ void read_own_weights(const formats::WeightSource& weights, const LanguageModelC
   }
 }
 
-void write_own_files(const std::filesystem::path& folder, const LanguageModelConfig& config,
-                     const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer) {
+void write_own_files(const std::filesystem::path& folder, const formats::OrderedJson& config_json,
+                     const LanguageModelConfig& config, const std::vector<const Parameter*>& parameters,
+                     const Tokenizer* tokenizer) {
   std::vector<formats::NamedTensor> tensors;
   for (const Part& part : parts_of(config)) {
     tensors.push_back({part.name, part.of(parameters[part.parameter]->value)});
   }
   formats::write_safetensors(folder / kWeightsFile, tensors);
 
-  formats::write_json(folder / kConfigFile, own_config_json(config, tokenizer));
+  formats::write_json(folder / kConfigFile, config_json);
   if (tokenizer != nullptr) tokenizer->save(folder);
 }
 
 std::set<std::string> own_file_names() {
   std::set<std::string> names = text::tokenizer_file_names();
-  names.insert({kConfigFile, kWeightsFile});
+  names.insert({kConfigFile, kWeightsFile, kIndexFile});
   return names;
 }
 

@@ -1,6 +1,4 @@
-// The model on disk: a Hugging Face MPT folder (config.json, model.safetensors, a tokenizer). Keys that MPT does not
-// have, for other position methods, adaptive vocabularies and the tokenizer, are under "alibi". A model that differs
-// from an MPT has the same layout but its own architecture name, so that other programs refuse it.
+// Our own model folders: config.json, model.safetensors, a tokenizer.
 #pragma once
 
 #include <filesystem>
@@ -34,9 +32,10 @@ void check_own_weights(const formats::WeightSource& weights, const LanguageModel
 /// Loads the parameters. Throws Error that names the tensor and the index of a number that is not finite.
 void read_own_weights(const formats::WeightSource& weights, const LanguageModelConfig& config,
                       const std::vector<Parameter*>& parameters);
-/// Writes all files of the model. `tokenizer`, if not null, provides the ids at which generation begins and ends.
-void write_own_files(const std::filesystem::path& folder, const LanguageModelConfig& config,
-                     const std::vector<const Parameter*>& parameters, const Tokenizer* tokenizer);
+/// Writes all files of the model. `config_json` is own_config_json(), to which a family may have added keys.
+void write_own_files(const std::filesystem::path& folder, const formats::OrderedJson& config_json,
+                     const LanguageModelConfig& config, const std::vector<const Parameter*>& parameters,
+                     const Tokenizer* tokenizer);
 /// Names that these files may have.
 std::set<std::string> own_file_names();
 

@@ -1,6 +1,7 @@
 #include "text/gguf_tokenizer.h"
 
 #include <map>
+#include <set>
 #include <string_view>
 #include <utility>
 
@@ -15,8 +16,6 @@ namespace {
 
 using formats::Json;
 
-// tokenizer.ggml.token_type.
-constexpr int32_t kUnknownType = 2, kControlType = 3, kUserDefinedType = 4;
 /// U+2581, which begins a word in the vocabulary of a BERT tokenizer.
 constexpr std::string_view kWordMark = "\xe2\x96\x81";
 
@@ -37,14 +36,30 @@ const std::map<std::string, Json>& pre_tokenizers() {
     const Json falcon =
         in_turn({{{"type", "Punctuation"}, {"behavior", "Contiguous"}}, gpt2, digits(false), split("[0-9][0-9][0-9]")});
     const Json bloom = in_turn({split(R"( ?[^(\s|[.,!?…。，、।۔،])]+)"), byte_level(false)});
-    return new std::map<std::string, Json>{{"gpt-2", gpt2},        {"mpt", gpt2},          {"olmo", gpt2},
-                                           {"jais", gpt2},         {"jina-es", gpt2},      {"jina-de", gpt2},
-                                           {"jina-v1-en", gpt2},   {"jina-v2-es", gpt2},   {"jina-v2-de", gpt2},
-                                           {"jina-v2-code", gpt2}, {"roberta-bpe", gpt2},  {"refact", apart},
-                                           {"starcoder", apart},   {"command-r", apart},   {"falcon", falcon},
-                                           {"bloom", bloom},       {"gpt3-finnish", bloom}};
+    // llama.cpp's own, for files that name none.
+    const Json usual = in_turn({split(R"([\p{P}\$\+<=>\^~\|]+)"),
+                                split(R"('s|'t|'re|'ve|'m|'ll|'d| ?\p{L}+| ?\p{N}+| ?[^\s\p{L}\p{N}]+|\s+(?!\S)|\s+)"),
+                                split(R"(\p{N}+)"), split("[0-9][0-9][0-9]"), byte_level(false)});
+    return new std::map<std::string, Json>{
+        {"gpt-2", gpt2},        {"mpt", gpt2},          {"olmo", gpt2},        {"jais", gpt2},
+        {"jina-es", gpt2},      {"jina-de", gpt2},      {"jina-v1-en", gpt2},  {"jina-v2-es", gpt2},
+        {"jina-v2-de", gpt2},   {"phi-2", gpt2},        {"roberta-bpe", gpt2}, {"refact", apart},
+        {"jina-v2-code", gpt2}, {"starcoder", apart},   {"smollm", apart},     {"command-r", apart},
+        {"codeshell", apart},   {"falcon", falcon},     {"bloom", bloom},      {"poro-chat", bloom},
+        {"default", usual},     {"gpt3-finnish", bloom}};
   }();
   return *table;
+}
+
+/// A pre-tokenizer without the fields that change offsets alone, and with defaults filled in.
+Json plain(Json part) {
+  if (part.is_object() && part.value("type", "") == "Sequence" && part.contains("pretokenizers")) {
+    for (Json& member : part["pretokenizers"]) member = plain(member);
+    if (part["pretokenizers"].size() == 1) return part["pretokenizers"][0];
+  }
+  if (!part.is_object() || part.value("type", "") != "ByteLevel") return part;
+  return byte_level(part.value("use_regex", true))
+      .patch({{{"op", "replace"}, {"path", "/add_prefix_space"}, {"value", part.value("add_prefix_space", true)}}});
 }
 
 int32_t type_of(const GgufVocabulary& vocabulary, size_t id) {
@@ -65,10 +80,10 @@ Json added_tokens(const GgufVocabulary& vocabulary, const std::vector<std::strin
   for (size_t id = 0; id < tokens.size(); ++id) {
     const int32_t type = type_of(vocabulary, id);
     const auto number = static_cast<int64_t>(id);
-    const bool special = type == kUnknownType || type == kControlType || number == vocabulary.bos ||
+    const bool special = type == kUnknownToken || type == kControlToken || number == vocabulary.bos ||
                          number == vocabulary.eos || number == vocabulary.unknown || number == vocabulary.separator ||
                          number == vocabulary.classify;
-    if (!special && type != kUserDefinedType) continue;
+    if (!special && type != kUserToken) continue;
     added.push_back({{"id", id},
                      {"content", tokens[id]},
                      {"single_word", false},
@@ -117,7 +132,17 @@ std::shared_ptr<const Tokenizer> gpt2_tokenizer(const GgufVocabulary& vocabulary
   check(pre != pre_tokenizers().end(), "[tokenizer] {}: found the pre-tokenizer '{}', expected one of {}", where,
         vocabulary.pre, gguf_pre_tokenizers());
   const Json normalizer = vocabulary.pre == "mpt" ? Json{{"type", "NFC"}} : Json();
-  const Json model = {{"type", "BPE"}, {"merges", vocabulary.merges}};
+  const std::set<std::string_view> known(vocabulary.tokens.begin(), vocabulary.tokens.end());
+  Json merges = Json::array();
+  for (const std::string& merge : vocabulary.merges) {
+    const size_t space = merge.find(' ', 1);
+    check(space != std::string::npos, "[tokenizer] {}: found the merge '{}', expected two tokens and a space between",
+          where, merge);
+    const std::string left = merge.substr(0, space), right = merge.substr(space + 1);
+    // One of tokens that are not there can never apply; files of vocabularies without merges have one such.
+    if (known.contains(left) && known.contains(right) && known.contains(left + right)) merges.push_back({left, right});
+  }
+  const Json model = {{"type", "BPE"}, {"merges", std::move(merges)}};
   return from_json(vocabulary, vocabulary.tokens,
                    {{"normalizer", normalizer},
                     {"pre_tokenizer", pre->second},
@@ -150,14 +175,16 @@ std::shared_ptr<const Tokenizer> bert_tokenizer(const GgufVocabulary& vocabulary
       end, where);
 }
 
-std::shared_ptr<const Tokenizer> llama_tokenizer(const GgufVocabulary& vocabulary, const std::string& where) {
+/// llama is a BPE of SentencePiece, t5 a unigram model.
+std::shared_ptr<const Tokenizer> sentencepiece_tokenizer(const GgufVocabulary& vocabulary, const std::string& where) {
   using tokenizers::SentencePieceModel;
   check(vocabulary.scores.size() == vocabulary.tokens.size(),
         "[tokenizer] {}: there are {} tokens and {} scores, expected equal numbers", where, vocabulary.tokens.size(),
         vocabulary.scores.size());
   SentencePieceModel model;
-  model.algorithm = SentencePieceModel::Algorithm::bpe;
-  model.byte_fallback = true;
+  const bool is_bpe = vocabulary.model == "llama";
+  model.algorithm = is_bpe ? SentencePieceModel::Algorithm::bpe : SentencePieceModel::Algorithm::unigram;
+  model.byte_fallback = is_bpe;
   model.charsmap = vocabulary.precompiled_charsmap;
   model.dummy_prefix = vocabulary.add_space_prefix;
   model.remove_extra_spaces = vocabulary.remove_extra_whitespaces;
@@ -170,8 +197,10 @@ std::shared_ptr<const Tokenizer> llama_tokenizer(const GgufVocabulary& vocabular
   };
   model.begin_piece = token(vocabulary.bos, model.begin_piece);
   model.end_piece = token(vocabulary.eos, model.end_piece);
-  const std::string config = vocabulary.eos < 0 ? "" : formats::to_text({{"eos_token", token(vocabulary.eos, "")}});
-  return tokenizer_from_sentencepiece(write_sentencepiece_model(model), config, where);
+  formats::OrderedJson config = {{"add_bos_token", vocabulary.add_bos}, {"add_eos_token", vocabulary.add_eos}};
+  if (vocabulary.bos >= 0) config["bos_token"] = token(vocabulary.bos, "");
+  if (vocabulary.eos >= 0) config["eos_token"] = token(vocabulary.eos, "");
+  return tokenizer_from_sentencepiece(write_sentencepiece_model(model), formats::to_text(config), where);
 }
 
 }  // namespace
@@ -195,8 +224,23 @@ std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const GgufVocabulary& vocab
   }
   if (vocabulary.model == "gpt2") return gpt2_tokenizer(vocabulary, where);
   if (vocabulary.model == "bert") return bert_tokenizer(vocabulary, where);
-  if (vocabulary.model == "llama") return llama_tokenizer(vocabulary, where);
-  fail("[tokenizer] {}: found the tokenizer '{}', expected gpt2, bert or llama", where, vocabulary.model);
+  if (vocabulary.model == "llama" || vocabulary.model == "t5") return sentencepiece_tokenizer(vocabulary, where);
+  fail("[tokenizer] {}: found the tokenizer '{}', expected gpt2, bert, llama or t5", where, vocabulary.model);
+}
+
+std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const formats::JsonObject& metadata, const std::string& where) {
+  const std::optional<GgufVocabulary> vocabulary = read_gguf_vocabulary(metadata);
+  return vocabulary ? tokenizer_from_gguf(*vocabulary, where) : nullptr;
+}
+
+std::string gguf_pre_tokenizer_name(const formats::JsonObject& tokenizer_json) {
+  const std::string normalizer = tokenizer_json.object_or_empty("normalizer").get_or("type", "none");
+  const Json found = plain(tokenizer_json.object_or_empty("pre_tokenizer").raw());
+  if (normalizer == "NFC") return found == plain(pre_tokenizers().at("mpt")) ? "mpt" : "";
+  for (const char* name : {"gpt-2", "refact", "falcon", "bloom", "default"}) {
+    if (normalizer == "none" && found == plain(pre_tokenizers().at(name))) return name;
+  }
+  return "";
 }
 
 }  // namespace alibi::text

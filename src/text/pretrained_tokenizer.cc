@@ -23,13 +23,11 @@ constexpr size_t kMostPretrainedBytes = size_t{64} << 20;
 /// Names of end-of-text tokens, used if no tokenizer_config.json names one.
 constexpr const char* kEndTokens[] = {"<|endoftext|>", "</s>", "<|end_of_text|>", "<|im_end|>", "<eos>", "[SEP]"};
 
-/// "eos_token": a string, or an object with its content. Returns "" if there is none.
-std::string end_token_of(const std::string& config, const std::string& where) {
-  if (config.empty()) return {};
-  const formats::JsonObject json(formats::parse_json(config, where), where + ": ");
-  if (!json.has("eos_token")) return {};
-  if (json.raw()["eos_token"].is_object()) return json.object("eos_token").get<std::string>("content");
-  return json.get<std::string>("eos_token");
+/// "eos_token" of a tokenizer_config.json: a string, or an object with its content. Returns "" if there is none.
+std::string token_named(const char* key, const formats::JsonObject& config) {
+  if (!config.has(key)) return {};
+  if (config.raw()[key].is_object()) return config.object(key).get<std::string>("content");
+  return config.get<std::string>(key);
 }
 
 std::string config_beside(const std::filesystem::path& file) {
@@ -43,7 +41,14 @@ PretrainedTokenizer::PretrainedTokenizer(std::unique_ptr<const tokenizers::Engin
     : engine_(std::move(engine)),
       source_(std::move(source)),
       kind_(fmt::format("{}-{}", source_.name == kHuggingFaceFile ? "hf" : "spm", engine_->algorithm())) {
-  end_token_ = end_token_of(source_.config, source_.where + ": " + kTokenizerConfigFile);
+  const std::string where = source_.where + ": " + kTokenizerConfigFile;
+  const formats::JsonObject config(formats::parse_json(source_.config.empty() ? "{}" : source_.config, where),
+                                   where + ": ");
+  end_token_ = token_named("eos_token", config);
+  const std::string begin = token_named("bos_token", config);
+  if (!begin.empty()) begin_ = engine_->id_of(begin);
+  if (config.has("add_bos_token")) adds_begin_ = config.get<bool>("add_bos_token");
+  if (config.has("add_eos_token")) adds_end_ = config.get<bool>("add_eos_token");
   if (!end_token_.empty()) {
     end_of_text_ = engine_->id_of(end_token_);
     check(end_of_text_.has_value(), "[tokenizer] {}: the eos_token of {} is '{}', which is not a token", source_.where,
@@ -85,6 +90,18 @@ std::vector<int32_t> PretrainedTokenizer::encode(std::string_view text) const {
     }
   }
   return result;
+}
+
+std::vector<int32_t> PretrainedTokenizer::encode_prompt(std::string_view text) const {
+  std::vector<int32_t> ids = engine_->encode(well_formed(text), true);
+  if (adds_begin_ || adds_end_) {
+    if (adds_begin_.value_or(false) && begin_) ids.insert(ids.begin(), *begin_);
+    if (adds_end_.value_or(false) && end_of_text_) ids.push_back(*end_of_text_);
+  } else if (source_.name == kHuggingFaceFile) {  // models of SentencePiece alone do not say it
+    ids = engine_->frame(std::move(ids), {}, true).ids;
+  }
+  if (ids.empty()) ids.push_back(begin_ ? *begin_ : end_of_text());
+  return ids;
 }
 
 Encoding PretrainedTokenizer::encode_as(std::string_view first, const std::string_view* second,

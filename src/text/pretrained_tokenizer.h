@@ -34,6 +34,7 @@ class PretrainedTokenizer final : public Tokenizer {
   bool splits_at_lines() const override { return false; }
   /// Special tokens in the text are treated as text. Invalid UTF-8 becomes U+FFFD.
   std::vector<int32_t> encode(std::string_view text) const override;
+  std::vector<int32_t> encode_prompt(std::string_view text) const override;
   std::string decode(std::span<const int32_t> ids) const override { return decode_ids(ids, true, true); }
   void save(const std::filesystem::path& folder) const override;
 
@@ -51,6 +52,8 @@ class PretrainedTokenizer final : public Tokenizer {
   std::optional<int32_t> end_of_text_;
   std::string end_token_;
   uint64_t fingerprint_;
+  std::optional<bool> adds_begin_, adds_end_;  ///< what tokenizer_config.json says of prompts
+  std::optional<int32_t> begin_;               ///< its bos_token
 };
 
 /// Loads a tokenizer.json. That of ByteTokenizer gives a ByteTokenizer. Throws Error that names the file.

@@ -4,7 +4,9 @@
 
 #include "core/check.h"
 #include "core/together.h"
+#include "formats/gguf.h"
 #include "text/byte_tokenizer.h"
+#include "text/gguf_tokenizer.h"
 #include "text/pretrained_tokenizer.h"
 #include "text/tokenizer_files.h"
 #include "text/word_tokenizer.h"
@@ -16,9 +18,15 @@ std::shared_ptr<const Tokenizer> load_file(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
   if (name == text::kWordsFile) return text::WordTokenizer::load(file);
   if (file.extension() == ".model") return text::load_sentencepiece(file);
+  if (file.extension() == ".gguf") {
+    const formats::Gguf gguf(file);
+    std::shared_ptr<const Tokenizer> tokenizer = text::tokenizer_from_gguf(gguf.metadata(), file.string());
+    check(tokenizer != nullptr, "[tokenizer] {}: the file holds no tokenizer", file.string());
+    return tokenizer;
+  }
   check(file.extension() == ".json",
-        "[tokenizer] {}: expected a tokenizer.json, a model of SentencePiece (*.model) or {}", file.string(),
-        text::kWordsFile);
+        "[tokenizer] {}: expected a tokenizer.json, a model of SentencePiece (*.model), a GGUF file (*.gguf) or {}",
+        file.string(), text::kWordsFile);
   return text::load_tokenizer_json(file);
 }
 
@@ -38,6 +46,12 @@ Encoding Tokenizer::encode_as(std::string_view first, const std::string_view* se
   Encoding encoding = {encode(first), {}};
   encoding.type_ids.resize(encoding.ids.size());
   return encoding;
+}
+
+std::vector<int32_t> Tokenizer::encode_prompt(std::string_view text) const {
+  std::vector<int32_t> ids = encode(text);
+  ids.insert(ids.begin(), end_of_text());
+  return ids;
 }
 
 std::string Tokenizer::decode_as(std::span<const int32_t> ids, const DecodeOptions&) const { return decode(ids); }

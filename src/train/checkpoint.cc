@@ -11,6 +11,7 @@
 #include "core/check.h"
 #include "core/checksum.h"
 #include "formats/safetensors.h"
+#include "model/families/own_as_family.h"
 #include "model/own_folder.h"
 #include "train/identity.h"
 
@@ -213,7 +214,8 @@ void training::Checkpoints::write(const LanguageModel& model, const training::Op
     }
   } const remove{part};
   core::make_folder(part);
-  model::write_own_files(part, model.config(), model.parameters(), &model.tokenizer());
+  model::write_own_files(part, model::own_folder_json(model.config(), &model.tokenizer()), model.config(),
+                         model.parameters(), &model.tokenizer());
   std::vector<formats::NamedTensor> tensors = optimizer.tensors();
   tensors.push_back({"loss", Tensor::from(state.loss, {static_cast<int64_t>(state.loss.size())})});
   formats::write_safetensors(part / kTensorFile, tensors);

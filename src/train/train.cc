@@ -312,6 +312,12 @@ TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const T
               options.eval_steps);
   check_usage(!run.folder.empty() || (!run.resume && options.patience == 0),
               "[train] resuming and keeping the best weights need a folder; give one");
+  const auto& [factor, dynamic, from] = model.interpolation();
+  const int64_t unchanged = from > 0 ? from : model.config().train_length;
+  check_usage(!dynamic || options.train_length <= unchanged,
+              "[train] the model divides its slopes for texts longer than {} tokens, which training does not; the "
+              "training length is {}, expected at most {}",
+              unchanged, options.train_length, unchanged);
   training::check_ranges(run);
   return Trainer(model, tokens, options, run).run();
 }

@@ -20,8 +20,8 @@ class Encoder(CliTest):
     def test_it_is_one(self):
         self.succeeds("info", self.encoder, "--json", self.folder / "info.json")
         info = self.json_of("info.json")
-        self.assertEqual([info[key] for key in ("causal", "bidirectional", "mask_token", "vocab_size", "mpt")],
-                         [False, "symmetric", 257, 258, False])
+        self.assertEqual([info[key] for key in ("causal", "bidirectional", "mask_token", "vocab_size", "opened_as")],
+                         [False, "symmetric", 257, 258, "alibi"])
         self.assertEqual(json.loads((self.encoder / "train.json").read_text())["causal"], False)
         again = self.folder / "again"
         self.succeeds("train", "--config", self.encoder / "train.json", "-o", again)

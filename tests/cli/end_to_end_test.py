@@ -365,10 +365,11 @@ class EndToEnd(CliTest):
                 self.check_points(points, [16, 24, 128])
             text = self.succeeds("info", out / method["model_folder"], "--json", self.folder / "method.json")
             info = self.json_of("method.json")
-            # Only ALiBi's is what other programs know as an MPT.
-            self.assertEqual(info["mpt"], method["name"] == "alibi")
-            self.assertEqual(f"position {method['name']}" in info.get("differences_from_mpt", []), not info["mpt"])
-            self.assertIn("mpt ", text)
+            # Only ALiBi's is what other programs know too.
+            is_known = method["name"] == "alibi"
+            self.assertEqual(info["opened_as"], "mpt" if is_known else "alibi")
+            self.assertEqual(f"position {method['name']}" in info.get("differences", []), not is_known)
+            self.assertIn("opened_as ", text)
         for name in ("report.html", "figure.svg"):
             self.assertGreater((out / name).stat().st_size, 1000)
         checked = subprocess.run([sys.executable, CHECK_RESULTS, out / "results.json", "--methods", ",".join(METHODS),

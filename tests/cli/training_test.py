@@ -107,8 +107,8 @@ class TrainingConfig(CliTest):
         for start, slope in zip((0.5, 0.125), slopes):
             self.assertNotEqual(slope, start, "learned")
             self.assertAlmostEqual(slope / start, 1, delta=0.2)
-        self.assertIn("slope_training learned", info["differences_from_mpt"])
-        self.assertIn("sliding_window 16", info["differences_from_mpt"])
+        self.assertIn("slope_training learned", info["differences"])
+        self.assertIn("sliding_window 16", info["differences"])
         self.assertEqual(json.loads((out / "config.json").read_text())["architectures"], ["AlibiForCausalLM"])
         self.succeeds("train", self.text, "--valid", self.valid, "-o", self.folder / "fixed", *TINY_TRAINING, "--alibi-slopes",
                       "0.25")

@@ -194,6 +194,7 @@ void transformer() {
   model.release_activations();
   model.to(Device::cpu);
   expect(model.parameters().size() == std::as_const(model).parameters().size(), "parameters");
+  expect(model.origin() == nullptr, "origin");
 }
 
 std::shared_ptr<const Tokenizer> tokenizer(const std::filesystem::path& folder) {
@@ -202,6 +203,7 @@ std::shared_ptr<const Tokenizer> tokenizer(const std::filesystem::path& folder) 
   expect(bytes.decode(bytes.encode("text")) == "text" && bytes.fingerprint() != 0, "bytes");
   expect(bytes.decode(bytes.encode("text", EncodeOptions()), DecodeOptions()) == "text", "bytes with options");
   expect(bytes.splits_at_lines(), "bytes may be encoded in parts");
+  expect(bytes.encode_prompt("a").size() == 2, "bytes of a prompt");
   try {
     bytes.encode_pair("one", "two");
     expect(false, "bytes encode no pairs");

@@ -185,7 +185,7 @@ TEST(ModelFolder, BadValuesOfTheConfigurationAreNamedByFileAndKey) {
     Position position = Position::alibi;
   };
   const std::vector<Bad> all = {
-      {"/model_type", "\"gpt2\"", "model_type is 'gpt2', expected mpt or alibi"},
+      {"/model_type", "\"gpt2\"", "model_type is 'gpt2', expected alibi or mpt"},
       {"/model_type", "7", "model_type is 7, expected a string"},
       {"/d_model", "0", "d_model is 0, expected 1 to"},
       {"/d_model", "9", "d_model is 9, expected a multiple of n_heads, 2"},

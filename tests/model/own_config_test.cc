@@ -8,6 +8,7 @@
 
 #include "core/files.h"
 #include "formats/json.h"
+#include "model/families/own_as_family.h"
 #include "model/own_folder.h"
 #include "temporary_folder.h"
 #include "testing.h"
@@ -24,7 +25,7 @@ LanguageModelConfig config_of(const std::string& more) {
   return read_own_config(folder.path()).model;
 }
 
-TEST(OwnConfig, DefaultsAreThoseOfMpt) {
+TEST(OwnConfig, DefaultsOfWhatIsNotSaid) {
   const LanguageModelConfig config = config_of("");
   const TransformerConfig& t = config.transformer;
   EXPECT_EQ(config.vocab_size, 99);
@@ -98,14 +99,24 @@ TEST(OwnConfig, WhatWouldChangeTheResultIsRefusedByName) {
   refused(R"(, "embedding_fraction": 0.5)", "embedding_fraction");
 }
 
-/// What is read from the folder of such a model, and its config.json as it is.
-std::pair<OwnConfig, formats::Json> saved(const LanguageModelConfig& config) {
+/// What is read from a config.json, the file as it is, and why other programs do not open it.
+struct Read {
+  LanguageModelConfig model;
+  formats::Json json;
+  std::vector<std::string> differences;
+};
+Read read_file_of(const std::filesystem::path& folder) {
+  const formats::JsonObject json = formats::read_json_object(folder / "config.json");
+  const LanguageModelConfig config = read_own_config(folder).model;
+  return {config, json.raw(), differences_of_own(config, json)};
+}
+Read saved(const LanguageModelConfig& config) {
   const test::TemporaryFolder folder;
   LanguageModel(config, 1).save(folder.path());
-  return {read_own_config(folder.path()), formats::Json::parse(core::read_file(folder / "config.json"))};
+  return read_file_of(folder.path());
 }
 
-LanguageModelConfig mpt_of_two_layers() {
+LanguageModelConfig config_of_two_layers() {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 24;
@@ -115,10 +126,11 @@ LanguageModelConfig mpt_of_two_layers() {
 }
 
 TEST(OwnConfig, OthersFindNumbersOfTheTypesThatTheyInsistOn) {
-  LanguageModelConfig config = mpt_of_two_layers();
+  LanguageModelConfig config = config_of_two_layers();
   config.transformer.attention.dropout = 0.5f;
   config.transformer.block.norm_eps = 0.25f;
-  const auto [read, json] = saved(config);
+  const Read read = saved(config);
+  const formats::Json& json = read.json;
   EXPECT_EQ(json["model_type"], "mpt");
   EXPECT_EQ(json["architectures"][0], "MPTForCausalLM");
   EXPECT_TRUE(read.differences.empty());
@@ -135,14 +147,15 @@ TEST(OwnConfig, OthersFindNumbersOfTheTypesThatTheyInsistOn) {
   EXPECT_EQ(json["max_seq_len"], 65536);
   EXPECT_EQ(read.model.train_length, 77);
   config.train_length = 100000;
-  EXPECT_EQ(saved(config).second["max_seq_len"], 100000);
+  EXPECT_EQ(saved(config).json["max_seq_len"], 100000);
 }
 
-TEST(OwnConfig, AModelThatIsNoMptIsNotCalledOne) {
+TEST(OwnConfig, AModelThatOthersCannotRunIsNotCalledTheirs) {
   const auto differs = [](const char* how, const std::function<void(LanguageModelConfig&)>& change) {
-    LanguageModelConfig config = mpt_of_two_layers();
+    LanguageModelConfig config = config_of_two_layers();
     change(config);
-    const auto [read, json] = saved(config);
+    const Read read = saved(config);
+    const formats::Json& json = read.json;
     EXPECT_EQ(json["model_type"], "alibi") << how;
     EXPECT_EQ(json["architectures"][0], "AlibiForCausalLM") << how;
     EXPECT_EQ(read.model.train_length, 77);
@@ -154,10 +167,11 @@ TEST(OwnConfig, AModelThatIsNoMptIsNotCalledOne) {
   differs("position none", [](Config& c) { c.transformer.position = Position::none; });
   differs("alibi_bias_max 7.5", [](Config& c) { c.transformer.attention.alibi_bias_max = 7.5; });
   {
-    LanguageModelConfig config = mpt_of_two_layers();
+    LanguageModelConfig config = config_of_two_layers();
     config.transformer.attention.causal = false;
     config.transformer.attention.bidirectional = Bidirectional::one_sided;
-    const auto [read, json] = saved(config);
+    const Read read = saved(config);
+    const formats::Json& json = read.json;
     EXPECT_EQ(json["architectures"][0], "AlibiForMaskedLM");
     EXPECT_EQ(json["mask_token_id"], config.vocab_size - 1);
     EXPECT_EQ(read.differences, (std::vector<std::string>{"causal false", "bidirectional one_sided"}));
@@ -183,7 +197,7 @@ TEST(OwnConfig, FoldersOfEarlierVersionsAreReadAndSaidNotToBeForOthers) {
   const auto read = [](const std::string& more) {
     const test::TemporaryFolder folder;
     folder.write("config.json", kLeast + more + "}");
-    return read_own_config(folder.path());
+    return read_file_of(folder.path());
   };
   const char* others = R"(, "no_bias": true, "attn_config": {"alibi": true, "attn_pdrop": 0, "alibi_bias_max": 8})";
   const char* earlier =

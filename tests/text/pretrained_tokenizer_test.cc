@@ -137,7 +137,8 @@ TEST(GgufTokenizer, IsMadeFromAVocabulary) {
   expect_error([&] { tokenizer_from_gguf(bpe, "file"); },
                "file: found the pre-tokenizer 'frob', expected one of bloom,");
   bpe.model = "rwkv";
-  expect_error([&] { tokenizer_from_gguf(bpe, "file"); }, "found the tokenizer 'rwkv', expected gpt2, bert or llama");
+  expect_error([&] { tokenizer_from_gguf(bpe, "file"); },
+               "found the tokenizer 'rwkv', expected gpt2, bert, llama or t5");
   const auto bert = tokenizer_from_gguf({.model = "bert",
                                          .tokens = {"[UNK]", "[CLS]", "[SEP]",
                                                     "\xe2\x96\x81"

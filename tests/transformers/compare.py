@@ -1,8 +1,9 @@
-"""Model folders that alibi wrote, opened by Hugging Face's transformers. Called by scripts/test-transformers:
+"""Models that alibi wrote, opened by other programs: folders by Hugging Face's transformers, GGUF files by the gguf
+package and, where the module llama_cpp can be imported, by llama.cpp. Called by scripts/test-transformers:
 
-    compare.py ALIBI ALIBI_FOR_TRANSFORMERS
+    compare.py ALIBI ALIBI_FOR_TRANSFORMERS [TEST]
 
-Logits may differ by 1e-4, perplexities by 1e-4 of their value.
+Logits may differ by 1e-4, perplexities by 1e-4 of their value, by 1e-3 in llama.cpp.
 """
 
 import json
@@ -14,6 +15,7 @@ import sys
 import tempfile
 import unittest
 
+import gguf
 import numpy
 import torch
 import transformers
@@ -132,6 +134,115 @@ class TransformersTest(unittest.TestCase):
 
     def test_words(self):
         self.trained("words", "--tokenizer", "words", is_words=True)
+
+    def converted(self, name, tokenizer):
+        """Perplexities of a model as a folder for transformers and as GGUF files of every type."""
+        source, folder = self.scratch / name, self.scratch / f"{name}-hf"
+        train(source, *tokenizer)
+        run(ALIBI, "convert", source, folder, "--to", "hf")
+        ids = [*self.ids_here(source, HELD_OUT), transformers.AutoTokenizer.from_pretrained(folder).eos_token_id]
+        self.same_perplexities(f"{name}, converted", folder, opened(folder), ids)
+        files = {}
+        for kind in ("f32", "f16", "bf16", "q8_0"):
+            files[kind] = self.scratch / f"{name}-{kind}.gguf"
+            run(ALIBI, "convert", source, files[kind], "--to", "gguf", "--type", kind)
+        return source, files, ids
+
+    def same_as_gguf_package(self, files):
+        plain = {tensor.name: tensor for tensor in gguf.GGUFReader(files["f32"]).tensors}
+        for kind, file in files.items():
+            reader = gguf.GGUFReader(file)
+            self.assertEqual(reader.fields["general.architecture"].contents(), "mpt")
+            self.assertEqual({tensor.name for tensor in reader.tensors}, set(plain))
+            expected_type = gguf.GGMLQuantizationType[kind.upper()]
+            for tensor in reader.tensors:
+                is_matrix = len(plain[tensor.name].shape) == 2
+                self.assertEqual(tensor.tensor_type, expected_type if is_matrix else gguf.GGMLQuantizationType.F32)
+                if not is_matrix:
+                    continue
+                bytes_there = gguf.quants.quantize(plain[tensor.name].data, expected_type).tobytes()
+                self.assertEqual(tensor.data.tobytes(), bytes_there, (file, tensor.name))
+            print(f"{file.name}: {len(plain)} tensors have the bytes of the gguf package")
+
+    def perplexities_in_llama_cpp(self, name, source, files, ids):
+        try:
+            import llama_cpp
+        except ImportError:
+            print(f"SKIPPED: there is no module llama_cpp (llama-cpp-python), so {name} was not run in llama.cpp")
+            return
+        length = 4 * TRAINED_AT
+        run(ALIBI, "eval", source, self.scratch / "held-out.txt", "--lengths", length, "--json", self.scratch / "eval.json")
+        here = json.loads((self.scratch / "eval.json").read_text())["eval"][0]["perplexity"]
+        for kind, file in files.items():
+            model = llama_cpp.Llama(str(file), n_ctx=length, n_batch=length, n_ubatch=length, logits_all=True,
+                                    flash_attn=False, verbose=False)
+            self.assertEqual(model.tokenize(HELD_OUT.encode(), add_bos=False, special=False), ids[:-1])
+            loss, inputs = 0.0, [ids[-1], *ids[:-1]]
+            for begin in range(0, len(ids), length):
+                model.reset()
+                window = inputs[begin:begin + length]
+                model.eval(window)
+                logits = torch.tensor(numpy.array(model.scores[:len(window)])).double()
+                targets = torch.tensor(ids[begin:begin + length])
+                loss += torch.nn.functional.cross_entropy(logits, targets, reduction="sum").item()
+            there = math.exp(loss / len(ids))
+            print(f"{name}: perplexity {here:.6f} here, {there:.6f} in llama.cpp as {kind}, relative difference "
+                  f"{abs(here - there) / here:.2g}")
+            tolerance = {"f32": 1e-3, "f16": 1e-3, "bf16": 1e-2, "q8_0": 2e-2}[kind]
+            self.assertTrue(abs(here - there) <= tolerance * here, (kind, here, there))
+
+    def test_conversion_of_bytes(self):
+        source, files, ids = self.converted("convert-bytes", [])
+        self.same_as_gguf_package(files)
+        self.perplexities_in_llama_cpp("bytes", source, files, ids)
+
+    def test_conversion_of_bpe(self):
+        source, files, ids = self.converted("convert-bpe", ["--tokenizer", "bpe", "--vocab-size", "400"])
+        self.same_as_gguf_package(files)
+        self.perplexities_in_llama_cpp("bpe", source, files, ids)
+
+    def fine_tuned(self, name, model):
+        """A model of transformers that is trained here for a few updates and written back as its family."""
+        source, folder = self.scratch / f"{name}-source", self.scratch / f"{name}-tuned"
+        model.save_pretrained(source)
+        run(ALIBI, "train", self.scratch / "text.txt", "--out", self.scratch / "of-tokenizer", "--train-length",
+            TRAINED_AT, "--train-tokens", "1k", "--batch-tokens", "512", "--overwrite")
+        for file in (self.scratch / "of-tokenizer").glob("tokenizer*"):
+            (source / file.name).write_bytes(file.read_bytes())
+        ids = list(HELD_OUT.encode()[:3 * TRAINED_AT])
+        self.same_logits(f"{name}, as it was", source, model, ids)
+        train(folder, "--from", source, "--overwrite")
+        config, before = (json.loads((at / "config.json").read_text()) for at in (folder, source))
+        self.assertEqual({key: config[key] for key in before if "dtype" not in key},
+                         {key: before[key] for key in before if "dtype" not in key})
+        tuned = transformers.AutoModelForCausalLM.from_pretrained(folder, dtype=torch.float32,
+                                                                  attn_implementation=model.config._attn_implementation)
+        self.assertEqual(type(tuned), type(model))
+        self.same_logits(f"{name}, trained here", folder, tuned.eval(), ids)
+        self.assertGreater(numpy.abs(logits_there(tuned, ids) - logits_there(model, ids)).max(), 0.1)
+
+    def made(self, kind, config, attention):
+        torch.manual_seed(0)
+        model = kind._from_config(config, attn_implementation=attention).eval()
+        with torch.no_grad():
+            for parameter in model.parameters():
+                if parameter.dim() > 1:
+                    parameter.mul_(4)
+        return model
+
+    def test_fine_tuned_mpt(self):
+        config = transformers.MptConfig(d_model=64, n_heads=4, n_layers=2, max_seq_len=512, vocab_size=257)
+        self.fine_tuned("mpt", self.made(transformers.MptForCausalLM, config, "eager"))
+
+    def test_fine_tuned_bloom(self):
+        config = transformers.BloomConfig(hidden_size=64, n_head=4, n_layer=2, vocab_size=257, hidden_dropout=0.0)
+        self.fine_tuned("bloom", self.made(transformers.BloomForCausalLM, config, "eager"))
+
+    def test_fine_tuned_falcon(self):
+        config = transformers.FalconConfig(hidden_size=64, num_attention_heads=4, num_hidden_layers=2, vocab_size=257,
+                                           alibi=True, multi_query=False, parallel_attn=False, bias=True,
+                                           new_decoder_architecture=False)
+        self.fine_tuned("falcon", self.made(transformers.FalconForCausalLM, config, "sdpa"))
 
     def test_sizes_that_no_preset_has(self):
         folder = self.scratch / "made"

@@ -81,7 +81,7 @@ constinit const Family kBloom = {
     .folder = {.names = {"bloom"},
                .config = bloom_config,
                .mappings = kBloomTensors,
-               .ignored = {"lm_head.weight"},
+               .tied_head = "lm_head.weight",
                .prefix = "transformer."},
     .gguf = {.names = {"bloom"}, .config = bloom_gguf_config, .mappings = kBloomGgufTensors}};
 

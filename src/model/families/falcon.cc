@@ -62,7 +62,7 @@ constinit const Family kFalcon = {.name = "falcon",
                                   .folder = {.names = {"falcon", "RefinedWebModel", "RefinedWeb"},
                                              .config = falcon_config,
                                              .mappings = kFalconTensors,
-                                             .ignored = {"lm_head.weight"},
+                                             .tied_head = "lm_head.weight",
                                              .prefix = "transformer."}};
 
 }  // namespace alibi::model

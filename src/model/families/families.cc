@@ -125,16 +125,37 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
   }
   for (const formats::TensorInfo& tensor : tensors) {
     const auto& ignored = layout.ignored;
-    const bool is_ignored = std::any_of(ignored.begin(), ignored.end(), [&](std::string_view pattern) {
-      if (pattern.empty()) return false;
-      const std::string name = with_block(pattern, Name(tensor.name).block);
-      return tensor.name == (name.starts_with(left_out) ? name.substr(left_out.size()) : name);
-    });
+    const bool is_ignored =
+        is_tied_head(layout, tensor.name) || std::any_of(ignored.begin(), ignored.end(), [&](std::string_view pattern) {
+          if (pattern.empty()) return false;
+          const std::string name = with_block(pattern, Name(tensor.name).block);
+          return tensor.name == (name.starts_with(left_out) ? name.substr(left_out.size()) : name);
+        });
     check(is_ignored || used.contains(tensor.name),
           "[model] {}: the tensor {} has no place in the model that the configuration describes ({} blocks)",
           weights.source_of(tensor.name), tensor.name, config.transformer.layers);
   }
   return sources;
+}
+
+bool is_tied_head(const Layout& layout, const std::string& tensor) {
+  return !layout.tied_head.empty() && tensor == layout.tied_head;
+}
+
+Tensor stored_tensor(const Source& source, const Tensor& value, int64_t begin, const Shape& shape,
+                     const LanguageModelConfig& config) {
+  const bool transposed = source.arrangement == Arrangement::transposed && shape.size() == 2;
+  const int64_t rows = shape.empty() ? 1 : shape[transposed ? 1 : 0];
+  const Tensor part = shape.empty() ? value : value.slice(0, begin, begin + rows);
+  if (transposed) return Tensor::view(part.raw(), shape, part.dtype(), {1, part.stride(0)}).clone();
+  if (source.arrangement != Arrangement::heads_interleaved) return part;
+  const int64_t heads = config.transformer.attention.heads, dim = rows / (3 * heads);
+  Tensor result = Tensor::empty(shape, part.dtype());
+  for (int64_t i = 0; i < 3 * heads; ++i) {  // head i / 3; query, key or value
+    const int64_t from = (i % 3 * heads + i / 3) * dim;
+    result.slice(0, i * dim, (i + 1) * dim).copy_from(part.slice(0, from, from + dim));
+  }
+  return result;
 }
 
 std::string tensor_name(const Layout& layout, const std::string& name) {

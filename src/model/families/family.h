@@ -40,13 +40,18 @@ struct Layout {
   /// What the file says: config.json, or the metadata of a GGUF file. Throws Error that names what is not supported.
   LanguageModelConfig (*config)(const formats::JsonObject& file, const formats::WeightSource& weights) = nullptr;
   std::span<const Mapping> mappings = {};
-  std::array<std::string_view, 4> ignored = {};  ///< tensors that have no place and do no harm, by the same patterns
+  std::string_view tied_head = {};  ///< a tensor that may repeat the embedding where the output projection is tied
+  std::array<std::string_view, 3> ignored = {};  ///< tensors that have no place and do no harm, by the same patterns
   std::string_view prefix = {};                  ///< of the tensors' names, which a file may leave out altogether
   /// How texts are read, if that is not the usual way; may be null.
   Interpolation (*interpolation)(const formats::JsonObject& file) = nullptr;
-  /// GGUF files that this library writes: what such a file cannot say of a model, by the names of fields, and its
-  /// metadata. Null: none are written.
+  /// Our own models as files of this kind: what these cannot say of a model. Null: none are written.
   std::vector<std::string> (*differences)(const LanguageModelConfig& config) = nullptr;
+  /// The keys of config.json, for a model without differences; why programs that know the family do not take one of our
+  /// own folders, although the model has no differences.
+  void (*describe)(const LanguageModelConfig& config, formats::OrderedJson& json) = nullptr;
+  std::vector<std::string> (*flaws)(const formats::JsonObject& file) = nullptr;
+  /// The metadata of a GGUF file.
   void (*write)(const LanguageModelConfig& config, formats::GgufWriter& file) = nullptr;
 };
 
@@ -74,6 +79,12 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
                                const LanguageModelConfig& config, const std::vector<ParameterSpec>& specs);
 /// The parameter's name in such a file, if it is one plain tensor. Throws Error otherwise.
 std::string tensor_name(const Layout& layout, const std::string& parameter);
+/// Whether the tensor repeats the embedding of a tied model.
+bool is_tied_head(const Layout& layout, const std::string& tensor);
+/// The inverse of load_parameter(): creates a tensor of the source, of shape `shape`, from the value of the parameter.
+/// `begin` is the first row of the parameter that belongs to the tensor.
+Tensor stored_tensor(const Source& source, const Tensor& value, int64_t begin, const Shape& shape,
+                     const LanguageModelConfig& config);
 /// Loads a parameter. Throws Error that names the tensor and the index of a number that is not finite.
 void load_parameter(const Source& source, const formats::WeightSource& weights, const LanguageModelConfig& config,
                     Tensor& value);

@@ -72,7 +72,8 @@ LanguageModelConfig jais_config(const formats::JsonObject& json, const formats::
 /// Without a factor, the slopes are divided by (keys / train_seq_len) if there are more keys than that.
 Interpolation jais_interpolation(const formats::JsonObject& json) {
   const formats::JsonObject scaling = json.object_or_empty("alibi_scaling");
-  return {.factor = 1, .dynamic = scaling.has("train_seq_len") && !scaling.has("factor")};
+  if (!scaling.has("train_seq_len") || scaling.has("factor")) return {};
+  return {.dynamic = true, .from = scaling.get_int("train_seq_len", 1, int64_t{1} << 40)};
 }
 
 constexpr Mapping kJaisTensors[] = {
@@ -94,7 +95,8 @@ constinit const Family kJais = {
     .folder = {.names = {"jais", "btlm"},
                .config = jais_config,
                .mappings = kJaisTensors,
-               .ignored = {"lm_head.weight", kSlopes, "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"},
+               .tied_head = "lm_head.weight",
+               .ignored = {kSlopes, "transformer.h.#.attn.bias", "transformer.h.#.attn.masked_bias"},
                .interpolation = jais_interpolation}};
 
 }  // namespace alibi::model

@@ -7,9 +7,12 @@
 #include "formats/gguf.h"
 #include "formats/safetensors.h"
 #include "formats/weight_types.h"
+#include "model/families/own_as_family.h"
+#include "model/families/write_back.h"
 #include "model/own_folder.h"
 #include "model/parameters.h"
 #include "model/position.h"
+#include "text/gguf_tokenizer.h"
 #include "text/tokenizer_files.h"
 
 namespace alibi::model {
@@ -39,14 +42,16 @@ ModelFiles::ModelFiles(const std::filesystem::path& path) {
 void ModelFiles::open_folder(const std::filesystem::path& folder) {
   const formats::JsonObject json = read_config_file(folder);
   if (is_own_config(json)) {
+    check_own_type(json);
     OwnFolder own(folder);
     config = own.config.model;
     family = "alibi";
     is_own = true;
-    differences = std::move(own.config.differences);
+    differences = differences_of_own(config, json);
+    if (differences.empty()) opened_as = family_of_own().name;
     for (std::vector<std::string>& tensors : own_tensors(config)) sources.push_back({std::move(tensors)});
     tokenizer = std::move(own.tokenizer);
-    weights = std::make_unique<formats::Safetensors>(std::move(own.weights));
+    weights = std::make_shared<formats::Safetensors>(std::move(own.weights));
     return;
   }
   const Family& found = family_of_folder(json);
@@ -54,17 +59,19 @@ void ModelFiles::open_folder(const std::filesystem::path& folder) {
         "[config] {}quantization_config is set: weights that another program quantized are not supported; take the "
         "original model, or a GGUF file",
         json.where());
-  weights = std::make_unique<formats::Safetensors>(folder);
+  weights = std::make_shared<formats::Safetensors>(folder);
+  folder_ = folder;
   take(found, found.folder, json);
   if (core::path_exists(text::tokenizer_file(folder))) tokenizer = Tokenizer::load(folder);
 }
 
 void ModelFiles::open_gguf(const std::filesystem::path& file) {
-  auto gguf = std::make_unique<formats::Gguf>(file);
+  auto gguf = std::make_shared<formats::Gguf>(file);
   const formats::JsonObject metadata = gguf->metadata();
   weights = std::move(gguf);
   const Family& found = family_of_gguf(metadata);
   take(found, found.gguf, metadata);
+  tokenizer = text::tokenizer_from_gguf(metadata, file.string());
   for (const formats::TensorInfo& tensor : weights->tensors()) {
     if (tensor.dtype.starts_with("Q")) {
       notes.push_back(
@@ -76,10 +83,17 @@ void ModelFiles::open_gguf(const std::filesystem::path& file) {
 
 void ModelFiles::take(const Family& found, const Layout& layout, const formats::JsonObject& description) {
   family = found.name;
+  layout_ = &layout;
   config = layout.config(description, *weights);
   check_layers(config, *weights);
   sources = sources_of(layout, *weights, config, parameter_specs(config));
   if (layout.interpolation != nullptr) interpolation = layout.interpolation(description);
+  apply_changes(description, config);
+}
+
+std::shared_ptr<const Origin> ModelFiles::origin() const {
+  if (folder_.empty()) return nullptr;
+  return std::make_shared<FamilyFolder>(folder_, *layout_, weights, sources);
 }
 
 void ModelFiles::load(const std::vector<Parameter*>& parameters) const {
@@ -107,8 +121,9 @@ LanguageModelConfig read_model_config(const std::filesystem::path& path) {
   if (!core::is_folder(path)) return open_model(path).config;
   const formats::JsonObject json = read_config_file(path);
   if (is_own_config(json)) return read_own_config(path).model;
-  const Family& found = family_of_folder(json);
-  return found.folder.config(json, formats::Safetensors(path));
+  LanguageModelConfig config = family_of_folder(json).folder.config(json, formats::Safetensors(path));
+  apply_changes(json, config);
+  return config;
 }
 
 }  // namespace alibi::model
@@ -122,7 +137,7 @@ LanguageModel LanguageModel::load(const std::filesystem::path& path,
   const auto load_from = [&](const std::filesystem::path& place) {
     model::ModelFiles files(place);
     if (adjust) adjust(files.config);
-    LanguageModel model = without_values(files.config, files.tokenizer);
+    LanguageModel model = without_values(files.config, files.tokenizer, files.origin());
     files.load(model.parameters());
     model.set_interpolation(files.interpolation);
     return model;

@@ -1,9 +1,14 @@
 // MPT of MosaicML (llm-foundry), as its own code defines it. transformers ignores some of these keys.
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <cctype>
 
+#include "alibi/model_options.h"
+#include "formats/options.h"
 #include "model/families/config_reader.h"
 #include "model/families/family.h"
+#include "model/own_config.h"
 
 namespace alibi::model {
 namespace {
@@ -116,6 +121,87 @@ LanguageModelConfig mpt_gguf_config(const formats::JsonObject& metadata, const f
   return in.checked(config);
 }
 
+/// What transformers' MPT would refuse in a model of ours, or compute differently.
+std::vector<std::string> mpt_differences(const LanguageModelConfig& config) {
+  const TransformerConfig& t = config.transformer;
+  std::vector<std::string> found;
+  const auto expect = [&](bool same, const std::string& difference) {
+    if (!same) found.push_back(difference);
+  };
+  expect(t.position == Position::alibi, fmt::format("position {}", name_of(t.position)));
+  expect(t.position != Position::alibi || t.attention.alibi_bias_max == 8,
+         fmt::format("alibi_bias_max {}", t.attention.alibi_bias_max));
+  for (const ConfigField* field : unusual_fields(config)) {
+    if (field->more.training_only || !field->belongs_to(Position::alibi)) continue;
+    found.push_back(fmt::format("{} {}", field->name, formats::short_text_of(field->get(config))));
+  }
+  expect(t.block.activation == Activation::gelu, fmt::format("activation {}", name_of(t.block.activation)));
+  expect(t.block.norm == Norm::layer_norm, fmt::format("norm {}", name_of(t.block.norm)));
+  expect(!t.block.bias, "biases");
+  expect(t.key_heads() == t.attention.heads, fmt::format("{} kv_heads for {} heads", t.key_heads(), t.attention.heads));
+  expect(t.ffn_dim() == 4 * t.d_model, fmt::format("ffn_dim {} for d_model {}", t.ffn_dim(), t.d_model));
+  expect(!config.adaptive, "adaptive vocabulary");
+  return found;
+}
+
+/// The keys that transformers reads. Some may be integers only.
+void describe_mpt(const LanguageModelConfig& config, formats::OrderedJson& json) {
+  // Other programs refuse longer texts, and some make a bias of that length in each pass; ALiBi itself has no limit.
+  // The longest of MPT's own models was trained at this length.
+  constexpr int64_t length_for_others = 65536;
+  const TransformerConfig& t = config.transformer;
+  json["architectures"] = {"MPTForCausalLM"};
+  json["model_type"] = "mpt";
+  json["d_model"] = t.d_model;
+  json["n_heads"] = t.attention.heads;
+  json["n_layers"] = t.layers;
+  json["expansion_ratio"] = 4;
+  json["vocab_size"] = config.vocab_size;
+  json["max_seq_len"] = std::max(config.train_length, length_for_others);
+  json["no_bias"] = true;
+  json["norm_type"] = "layernorm";
+  json["norm_eps"] = t.block.norm_eps;  // MPT's own code reads this one, transformers' the next
+  json["layer_norm_epsilon"] = t.block.norm_eps;
+  json["learned_pos_emb"] = false;
+  json["emb_pdrop"] = t.embedding.dropout;
+  json["resid_pdrop"] = t.block.dropout;
+  json["logit_scale"] = nullptr;
+  json["tie_word_embeddings"] = t.head.tied;
+  json["use_cache"] = false;
+  json["torch_dtype"] = "float32";
+  json["attn_config"] = {{"alibi", true},
+                         {"alibi_bias_max", 8},
+                         {"attn_impl", "torch"},
+                         {"attn_pdrop", 0},
+                         {"attn_type", "multihead_attention"},
+                         {"attn_uses_sequence_id", false},
+                         {"clip_qkv", nullptr},
+                         {"prefix_lm", false},
+                         {"qk_ln", false},
+                         {"softmax_scale", nullptr}};
+  json["ffn_config"] = {{"ffn_type", "mptmlp"}, {"ffn_hidden_size", t.ffn_dim()}};
+}
+
+/// Folders of earlier versions have fractions where transformers takes integers, and one spelling of the epsilon.
+std::vector<std::string> mpt_flaws(const formats::JsonObject& json) {
+  std::vector<std::string> found;
+  const formats::JsonObject attention = json.object_or_empty("attn_config");
+  const auto is_fraction = [](const formats::JsonObject& object, const char* key) {
+    return object.has(key) && !object.raw().at(key).is_number_integer();
+  };
+  const std::string type = json.get<std::string>("model_type");
+  if (type != "mpt") found.push_back(fmt::format("model_type {}", type));
+  if (is_fraction(attention, "attn_pdrop") || is_fraction(attention, "alibi_bias_max") ||
+      is_fraction(json, "expansion_ratio")) {
+    found.emplace_back("attn_pdrop, alibi_bias_max or expansion_ratio is not written as an integer");
+  }
+  if (!json.has("layer_norm_epsilon") &&
+      static_cast<float>(json.get_or<double>("norm_eps", 1e-5)) != TransformerConfig().block.norm_eps) {
+    found.emplace_back("norm_eps without layer_norm_epsilon");
+  }
+  return found;
+}
+
 /// The fields that have no GGUF key, or that llama.cpp, which defines the format, does not support.
 std::vector<std::string> mpt_gguf_differences(const LanguageModelConfig& config) {
   const TransformerConfig& t = config.transformer;
@@ -194,8 +280,11 @@ constinit const Family kMpt = {.name = "mpt",
                                .folder = {.names = {"mpt"},
                                           .config = mpt_config,
                                           .mappings = kMptTensors,
-                                          .ignored = {"lm_head.weight"},
-                                          .prefix = "transformer."},
+                                          .tied_head = "lm_head.weight",
+                                          .prefix = "transformer.",
+                                          .differences = mpt_differences,
+                                          .describe = describe_mpt,
+                                          .flaws = mpt_flaws},
                                .gguf = {.names = {"mpt"},
                                         .config = mpt_gguf_config,
                                         .mappings = kMptGgufTensors,

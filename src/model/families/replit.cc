@@ -56,7 +56,7 @@ constinit const Family kReplit = {.name = "replit",
                                   .folder = {.names = {"replit_lm"},
                                              .config = replit_config,
                                              .mappings = kReplitTensors,
-                                             .ignored = {"lm_head.weight"},
+                                             .tied_head = "lm_head.weight",
                                              .prefix = "transformer."}};
 
 }  // namespace alibi::model

@@ -1,0 +1,133 @@
+// Models of other programs that are written back as their families have them.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstring>
+#include <filesystem>
+#include <string>
+#include <vector>
+
+#include "alibi/language_model.h"
+#include "core/files.h"
+#include "formats/json.h"
+#include "formats/safetensors.h"
+#include "shared_data.h"
+#include "temporary_folder.h"
+#include "testing.h"
+
+namespace alibi::model {
+namespace {
+
+namespace fs = std::filesystem;
+
+fs::path fixture(const std::string& name) { return test::shared_data().parent_path() / "fixtures" / "models" / name; }
+
+bool same_tensor(const formats::Safetensors& a, const formats::Safetensors& b, const std::string& name) {
+  const std::span<const std::byte> x = a.bytes(name), y = b.bytes(name);
+  return a.info(name).dtype == b.info(name).dtype && a.info(name).shape == b.info(name).shape && x.size() == y.size() &&
+         std::memcmp(x.data(), y.data(), x.size()) == 0;
+}
+
+/// One step down the gradient of a few tokens.
+void train_a_little(LanguageModel& model) {
+  const Tensor ids = test::random_ids({1, 9}, 1, model.config().vocab_size);
+  model.zero_gradients();
+  model.accumulate_gradients(ids, ids, 1, {});
+  for (Parameter* parameter : model.parameters()) {
+    float* value = parameter->value.data<float>();
+    const float* gradient = parameter->gradient.data<float>();
+    for (int64_t i = 0; i < parameter->value.elements(); ++i) value[i] -= 1e-3f * gradient[i];
+  }
+  model.weights_changed();
+}
+
+class WrittenBack : public testing::TestWithParam<const char*> {
+ protected:
+  void SetUp() override {
+    if (!fs::exists(fixture(GetParam()))) GTEST_SKIP() << fixture(GetParam()) << " is not here";
+  }
+};
+
+TEST_P(WrittenBack, TensorsAreThoseOfTheSource) {
+  const fs::path folder = fixture(GetParam());
+  const test::TemporaryFolder copy, saved;
+  for (const auto& file : fs::directory_iterator(folder)) fs::copy_file(file, copy / file.path().filename());
+  copy.write("tokenizer_config.json", R"({"tokenizer_class": "Kept"})");
+  copy.write("special_tokens_map.json", "{}");
+  LanguageModel::load(copy.path()).save(saved.path());
+  const formats::Safetensors before(folder), after(saved.path());
+  ASSERT_EQ(after.tensors().size(), before.tensors().size());
+  for (const formats::TensorInfo& tensor : before.tensors()) {
+    EXPECT_TRUE(same_tensor(before, after, tensor.name)) << tensor.name;
+  }
+  EXPECT_EQ(formats::read_json_object(saved / "config.json").raw(),
+            formats::read_json_object(folder / "config.json").raw());
+  EXPECT_EQ(core::read_file(saved / "tokenizer_config.json"), R"({"tokenizer_class": "Kept"})");
+  EXPECT_TRUE(fs::exists(saved / "special_tokens_map.json"));
+}
+
+TEST_P(WrittenBack, ATrainedModelIsTheSameWhenItIsLoaded) {
+  LanguageModel model = LanguageModel::load(fixture(GetParam()), [](LanguageModelConfig& config) {
+    config.transformer.block.dropout = 0.25f;
+    config.train_length = 7;
+  });
+  if (model.config().transformer.head.normalized) GTEST_SKIP() << "a normalized head cannot be trained";
+  const Tensor ids = test::random_ids({1, 12}, 2, model.config().vocab_size);
+  const Tensor before = model.logits(ids);
+  train_a_little(model);
+  const Tensor expected = model.logits(ids);
+  EXPECT_FALSE(test::same_bits(expected, before));
+  const test::TemporaryFolder saved;
+  model.save(saved.path());
+  const LanguageModel read = LanguageModel::load(saved.path());
+  EXPECT_TRUE(test::same_bits(read.logits(ids), expected));
+  EXPECT_EQ(read.config().train_length, 7);
+  EXPECT_EQ(read.config().transformer.block.dropout, 0.25f);
+  const formats::JsonObject config = formats::read_json_object(saved / "config.json");
+  EXPECT_EQ(config.get<std::string>("model_type"),
+            formats::read_json_object(fixture(GetParam()) / "config.json").get<std::string>("model_type"));
+  const formats::Safetensors weights(saved.path()), source(fixture(GetParam()));
+  for (const formats::TensorInfo& tensor : source.tensors()) {
+    EXPECT_EQ(weights.info(tensor.name).shape, tensor.shape) << tensor.name;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(All, WrittenBack,
+                         testing::Values("mpt", "mpt-bias", "mpt-clip", "mpt-gqa", "mpt-max16", "mpt-mqa", "mpt-qkln",
+                                         "mpt-untied", "bloom", "bloom-residual", "falcon-rw", "falcon-rw-old",
+                                         "baichuan", "baichuan2", "btlm", "btlm-scaled", "btlm-dynamic", "jais",
+                                         "refact", "replit", "replit-renamed"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
+TEST(WriteBack, ATiedHeadThatTheFileRepeatsFollowsTheEmbedding) {
+  if (!fs::exists(fixture("jais"))) GTEST_SKIP() << "the fixtures are not here";
+  LanguageModel model = LanguageModel::load(fixture("jais"));
+  train_a_little(model);
+  const test::TemporaryFolder saved;
+  model.save(saved.path());
+  const formats::Safetensors weights(saved.path());
+  EXPECT_TRUE(test::same_bits(weights.load("lm_head.weight"), weights.load("transformer.wte.weight")));
+  EXPECT_FALSE(same_tensor(weights, formats::Safetensors(fixture("jais")), "lm_head.weight"));
+}
+
+TEST(WriteBack, ChangesThatAreNoneOfAModelAreRefused) {
+  if (!fs::exists(fixture("mpt"))) GTEST_SKIP() << "the fixtures are not here";
+  const test::TemporaryFolder saved;
+  LanguageModel::load(fixture("mpt")).save(saved.path());
+  const auto with = [&](const char* changes) {
+    formats::OrderedJson json = formats::OrderedJson::parse(core::read_file(saved / "config.json"));
+    json["alibi_attention"] = formats::OrderedJson::parse(changes);
+    formats::write_json(saved / "config.json", json);
+    return test::message_of([&] { LanguageModel::load(saved.path()); });
+  };
+  EXPECT_NE(with(R"({"frob": 1})").find("frob is no field"), std::string::npos);
+  EXPECT_NE(with(R"({"dropout": 2})").find("dropout"), std::string::npos);
+  EXPECT_NE(with(R"({"dropout": "a"})").find("dropout"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace alibi::model
