@@ -1,4 +1,4 @@
-// Turns the described options of a library struct (alibi/options.h) into command-line options.
+// Turns the described options of a library struct (train/option_list.h) into command-line options.
 #pragma once
 
 #include <map>
