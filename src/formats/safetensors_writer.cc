@@ -33,13 +33,6 @@ size_t bytes_of(const StreamedTensor& tensor) {
                          [](size_t product, int64_t extent) { return product * static_cast<size_t>(extent); });
 }
 
-/// For the types of file_dtype().
-size_t bytes_of(const StreamedTensor& tensor) {
-  const size_t size = tensor.dtype == "F16" || tensor.dtype == "BF16" ? 2 : 4;
-  return std::accumulate(tensor.shape.begin(), tensor.shape.end(), size,
-                         [](size_t product, int64_t extent) { return product * static_cast<size_t>(extent); });
-}
-
 std::string dump(const OrderedJson& json, const std::filesystem::path& path) {
   try {
     return json.dump();

@@ -7,8 +7,8 @@
 #include <vector>
 
 #include "alibi/language_model.h"
-#include "alibi/model_options.h"
 #include "formats/json.h"
+#include "model/config_fields.h"
 
 namespace alibi::model {
 
