@@ -65,8 +65,7 @@ void multiply_widened(const Product& product);
 int64_t bytes_to_widen(DType dtype);
 
 /// Whether a product has few rows (8, or 32 if b has another type than a) and both operands inner axis first, as in
-/// token-by-token generation. Reading
-/// b takes most of its time.
+/// token-by-token generation. Reading b takes most of its time.
 bool is_skinny(const Product& product);
 /// Computes a skinny product in tasks of rows of b. The order of each sum depends only on k.
 void skinny_gemm(const Product& product);
