@@ -64,8 +64,8 @@ void multiply_widened(const Product& product);
 /// Memory that each thread keeps for products of this type after its first one; 0 if the provider supports the type.
 int64_t bytes_to_widen(DType dtype);
 
-/// Whether a product has up to eight rows and both operands inner axis first, as in token-by-token generation. Reading
-/// b takes most of its time.
+/// Whether a product has few rows (8, or 32 if b has another type than a) and both operands inner axis first, as in
+/// token-by-token generation. Reading b takes most of its time.
 bool is_skinny(const Product& product);
 /// Computes a skinny product in tasks of rows of b. The order of each sum depends only on k.
 void skinny_gemm(const Product& product);
