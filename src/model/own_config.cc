@@ -185,7 +185,7 @@ std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config
 }
 
 bool is_own_config(const formats::JsonObject& config) {
-  // Falcon and Replit also have this key, which tells whether the model uses ALiBi.
+  // Folders of some families also have this key, which tells whether the model uses ALiBi.
   return config.has("alibi") && !config.raw().at("alibi").is_boolean();
 }
 

@@ -236,6 +236,9 @@ std::shared_ptr<const Tokenizer> tokenizer_from_gguf(const formats::JsonObject& 
 std::string gguf_pre_tokenizer_name(const formats::JsonObject& tokenizer_json) {
   const std::string normalizer = tokenizer_json.object_or_empty("normalizer").get_or("type", "none");
   const Json found = plain(tokenizer_json.object_or_empty("pre_tokenizer").raw());
+  // Without merges every byte is a token, however the text is split.
+  const bool has_merges = !tokenizer_json.object("model").raw().value("merges", Json::array()).empty();
+  if (normalizer == "none" && !has_merges && found == byte_level(false)) return "gpt-2";
   if (normalizer == "NFC") return found == plain(pre_tokenizers().at("mpt")) ? "mpt" : "";
   for (const char* name : {"gpt-2", "refact", "falcon", "bloom", "default"}) {
     if (normalizer == "none" && found == plain(pre_tokenizers().at(name))) return name;
