@@ -72,7 +72,7 @@ TEST(AttentionCudaStreams, TensorsOfAnotherDeviceAreRefused) {
   expect_error([&] { attention(q, k, k, {}, out); }, "q is on GPU 1, but the current GPU is 0");
   expect_error([&] { attention_decode(q, cache, {}, out); }, "q is on GPU 1, but the current GPU is 0");
   EmulatedDevice::noted().elsewhere = dk.raw();
-  expect_error([&] { attention_backward(out, q, k, k, out, state, {}, dq, dk, dv); }, "dk lies on GPU 1");
+  expect_error([&] { attention_backward(out, q, k, k, out, state, {}, dq, dk, dv); }, "dk is on GPU 1");
 }
 
 /// Both passes on the emulated device, with the skip rule.
