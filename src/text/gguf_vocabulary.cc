@@ -183,8 +183,9 @@ GgufVocabulary gguf_vocabulary_of(const Tokenizer& tokenizer, int vocab_size) {
   }
   vocabulary.eos = tokenizer.end_of_text();
   const std::vector<int32_t> bare = tokenizer.encode("a"), prompt = tokenizer.encode_prompt("a");
-  vocabulary.add_bos = prompt.size() > bare.size() && prompt.front() != bare.front();
-  vocabulary.add_eos = prompt.size() > bare.size() && prompt.back() != bare.back();
+  // A vocabulary without the letter encodes it as nothing.
+  vocabulary.add_bos = prompt.size() > bare.size() && (bare.empty() || prompt.front() != bare.front());
+  vocabulary.add_eos = prompt.size() > bare.size() + (vocabulary.add_bos ? 1 : 0);
   if (vocabulary.add_bos) vocabulary.bos = prompt.front();
   return vocabulary;
 }
