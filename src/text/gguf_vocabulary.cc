@@ -182,10 +182,15 @@ GgufVocabulary gguf_vocabulary_of(const Tokenizer& tokenizer, int vocab_size) {
     if (!vocabulary.scores.empty()) vocabulary.scores.push_back(0);
   }
   vocabulary.eos = tokenizer.end_of_text();
-  const std::vector<int32_t> bare = tokenizer.encode("a"), prompt = tokenizer.encode_prompt("a");
-  // A vocabulary without the letter encodes it as nothing.
-  vocabulary.add_bos = prompt.size() > bare.size() && (bare.empty() || prompt.front() != bare.front());
-  vocabulary.add_eos = prompt.size() > bare.size() + (vocabulary.add_bos ? 1 : 0);
+  // A text of at least one token, to see what a prompt adds to it. A small vocabulary may have no "a".
+  std::string text = "a";
+  for (int32_t id = 0; tokenizer.encode(text).empty() && id < std::min(tokenizer.vocab_size(), 300); ++id) {
+    text = tokenizer.decode(std::vector<int32_t>{id});
+  }
+  const std::vector<int32_t> bare = tokenizer.encode(text), prompt = tokenizer.encode_prompt(text);
+  if (bare.empty()) return vocabulary;
+  vocabulary.add_bos = prompt.size() > bare.size() && prompt.front() != bare.front();
+  vocabulary.add_eos = prompt.size() > bare.size() && prompt.back() != bare.back();
   if (vocabulary.add_bos) vocabulary.bos = prompt.front();
   return vocabulary;
 }
