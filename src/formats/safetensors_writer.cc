@@ -50,7 +50,7 @@ void write_safetensors(const std::filesystem::path& path, const std::vector<Name
   for (const auto& [name, tensor] : tensors) {
     check(tensor.defined() && tensor.contiguous(), "[safetensors] {}: \"{}\" is {}, expected a contiguous tensor",
           path.string(), name, tensor.defined() ? "not contiguous" : "undefined");
-    streamed.push_back({name, file_dtype(tensor.dtype()), tensor.shape(), [tensor] { return tensor; }});
+    streamed.push_back({name, file_dtype(tensor.dtype()), tensor.shape(), [kept = tensor] { return kept; }});
   }
   write_safetensors(path, streamed, metadata);
 }
