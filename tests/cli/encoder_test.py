@@ -26,7 +26,7 @@ class Encoder(CliTest):
         again = self.folder / "again"
         self.succeeds("train", "--config", self.encoder / "train.json", "-o", again)
         self.assertEqual((again / "model.safetensors").read_bytes(), (self.encoder / "model.safetensors").read_bytes())
-        for command, mentions in (("generate", "expected a causal"), ("score", "expected a causal")):
+        for command, mentions in (("generate", "expected a causal"), ("score", "needs a causal")):
             self.fails(1, mentions, command, self.encoder)
         self.fails(1, "encoder", "eval", self.encoder, self.valid, "--one-pass")
         self.fails(2, "causal", "compare", self.text, "--no-causal", "--out", self.folder / "unused")

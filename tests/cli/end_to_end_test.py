@@ -127,7 +127,7 @@ class EndToEnd(CliTest):
             self.assertEqual(json.loads(out.read_text())["eval"][0][key], trained[key])
         # All of the book is another matter.
         self.assertRegex(run("eval", model, book, "--lengths", "32").stderr, r"warning: about [89]\d % of this text")
-        self.fails(2, "leave out TEXT", "eval", model, book, "--held-out")
+        self.fails(2, "TEXT and --held-out", "eval", model, book, "--held-out")
         self.fails(2, "TEXT is missing", "eval", model)
         book.write_text(book.read_text() + "A new line.\n" * 20)
         self.fails(1, "the text has changed since the training", "eval", model, "--held-out")
@@ -241,8 +241,8 @@ class EndToEnd(CliTest):
         text = self.succeeds("bench", "train", "--presets", "tiny", "--lengths", "64,32", "--positions",
                              "t5,none", "--batch-tokens", "128", "--vocab-size", "300", "--seconds", "0",
                              "--precision", "f32", "--recompute", "--json", self.folder / "b.json")
-        left_out = self.succeeds("bench", "train", "--presets", "tiny", "--lengths", "64", "--longest", "0")
-        self.assertIn("left out", left_out)
+        skipped = self.succeeds("bench", "train", "--presets", "tiny", "--lengths", "64", "--longest", "0")
+        self.assertIn("skipped", skipped)
         points = self.json_of("b.json")["points"]
         self.assertEqual([(p["length"], p["position"]) for p in points],
                          [(n, p) for n in (64, 32) for p in ("t5", "none")])

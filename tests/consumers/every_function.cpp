@@ -71,6 +71,11 @@ void tensors() {
   expect(stream() == &place, "streams");
   expect(to_string(b.shape()) == "[2, 3]" && size_of(DType::int32) == 4 && name_of(b.dtype()) != nullptr, "names");
   expect(b.data<float>()[5] == 6 && Tensor::empty({4}).bytes() == 16, "data");
+  Tensor blocks({2}, DType::q8_0);
+  blocks.data<q8_block>()[1].values[0] = 3;
+  const auto owner = std::make_shared<Tensor>(blocks);
+  const Tensor owned = Tensor::view(owner, blocks.raw(), {2}, DType::q8_0);
+  expect(owned.data<q8_block>()[1].values[0] == 3 && numbers_in(owned.dtype()) == 32, "blocks of q8_0");
 }
 
 void attend() {
@@ -231,6 +236,8 @@ void language_model(const std::filesystem::path& folder) {
   LanguageModel model(std::move(made));
   model.to(Device::cpu);
   expect(model.device() == Device::cpu, "device");
+  model.to_float32();
+  expect(model.weight_bytes() == 4 * model.parameter_count(), "bytes of the weights");
   expect(model.origin() == nullptr, "origin");
   made = LanguageModel(config);
   const std::vector<int32_t> values = {1, 2, 3, 4};
