@@ -71,7 +71,7 @@ class HeadPanels {
       for (size_t column = 0; column < columns_.size(); ++column) draw_panel(svg, row, column);
     }
     svg.text({kLeft + (width_ - kLeft - kRight) / 2, height_ - 8},
-             "Distance from query to key in tokens (the line above each panel names the layer, the head and its slope)",
+             "Distance from query to key in tokens (above each panel: layer, head and slope)",
              {theme_.muted, kUsual, Anchor::middle});
     return std::move(svg).finish();
   }
