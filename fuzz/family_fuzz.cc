@@ -1,6 +1,7 @@
 // config.json of another program's model whose weights are good: which family comes first. Weights in shards.
 #include <filesystem>
 
+#include "alibi/embed.h"
 #include "alibi/language_model.h"
 #include "formats/safetensors.h"
 #include "harness.h"
@@ -133,7 +134,31 @@ const std::vector<FamilySample>& samples() {
         {"transformer.blocks.0.attn.out_proj.weight", {4, 4}},
         {"transformer.blocks.0.ln_2.weight", {4}},
         {"transformer.blocks.0.mlp.mlp_up.weight", {4, 4}},
-        {"transformer.blocks.0.mlp.mlp_down.weight", {4, 4}}}}};
+        {"transformer.blocks.0.mlp.mlp_down.weight", {4, 4}}}},
+      {"bert",
+       R"({"model_type": "bert", "hidden_size": 4, "num_attention_heads": 2, "num_hidden_layers": 1, "vocab_size": 5,
+           "intermediate_size": 3, "type_vocab_size": 2, "max_position_embeddings": 9, "hidden_act": "gelu",
+           "position_embedding_type": "alibi", "feed_forward_type": "geglu", "layer_norm_eps": 1e-12,
+           "hidden_dropout_prob": 0, "attention_probs_dropout_prob": 0, "alibi_starting_size": 9})",
+       {{"bert.embeddings.word_embeddings.weight", {5, 4}},
+        {"bert.embeddings.token_type_embeddings.weight", {2, 4}},
+        {"bert.embeddings.LayerNorm.weight", {4}},
+        {"bert.embeddings.LayerNorm.bias", {4}},
+        {"bert.encoder.layer.0.attention.self.Wqkv.weight", {12, 4}},
+        {"bert.encoder.layer.0.attention.self.Wqkv.bias", {12}},
+        {"bert.encoder.layer.0.attention.output.dense.weight", {4, 4}},
+        {"bert.encoder.layer.0.attention.output.dense.bias", {4}},
+        {"bert.encoder.layer.0.attention.output.LayerNorm.weight", {4}},
+        {"bert.encoder.layer.0.attention.output.LayerNorm.bias", {4}},
+        {"bert.encoder.layer.0.mlp.gated_layers.weight", {6, 4}},
+        {"bert.encoder.layer.0.mlp.wo.weight", {4, 3}},
+        {"bert.encoder.layer.0.mlp.wo.bias", {4}},
+        {"bert.encoder.layer.0.mlp.layernorm.weight", {4}},
+        {"bert.encoder.layer.0.mlp.layernorm.bias", {4}},
+        {"bert.pooler.dense.weight", {4, 4}},
+        {"bert.pooler.dense.bias", {4}},
+        {"classifier.weight", {1, 4}},
+        {"classifier.bias", {1}}}}};
   return all;
 }
 
@@ -161,6 +186,11 @@ struct FamilyFolders {
 void load(const std::filesystem::path& folder) {
   const LanguageModel model = LanguageModel::load(folder);
   const std::vector<int32_t> ids = {4, 0, 2};
+  if (!model.config().transformer.head.predicts) {
+    const EncoderInput input{.ids = ids};
+    demand(embed_inputs(model, std::span(&input, 1)).elements() == model.config().transformer.d_model, "vectors");
+    return;
+  }
   demand(model.logits(Tensor::from(ids, {1, 3})).elements() == 3 * int64_t{model.config().vocab_size}, "logits");
 }
 

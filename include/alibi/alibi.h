@@ -7,6 +7,7 @@
 #include "alibi/compare.h"
 #include "alibi/context.h"
 #include "alibi/embed.h"
+#include "alibi/encoder_model.h"
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
 #include "alibi/evaluate.h"

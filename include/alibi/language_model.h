@@ -43,7 +43,7 @@ struct ALIBI_API LanguageModelConfig {
   std::optional<AdaptiveConfig> adaptive;  ///< absent: one table [vocab_size, d_model]
 
   void validate() const;
-  /// Encoders: the id that stands where a token is to be predicted, the last of the vocabulary. Absent: a decoder.
+  /// Encoders that predict tokens: the id that stands where a token is to be predicted, the last of the vocabulary.
   std::optional<int32_t> mask_token() const;
   /// The bands of `adaptive`, or one band for the whole table.
   std::vector<VocabularyBand> bands() const;

@@ -81,7 +81,8 @@ inline constexpr auto enum_names<Activation> = std::to_array<EnumName<Activation
                                                                                      "gelu_tanh"},
                                                                                     {Activation::relu, "relu"},
                                                                                     {Activation::swiglu, "swiglu"},
-                                                                                    {Activation::geglu, "geglu"}});
+                                                                                    {Activation::geglu, "geglu"},
+                                                                                    {Activation::reglu, "reglu"}});
 template <>
 inline constexpr auto enum_names<Norm> = std::to_array<EnumName<Norm>>({{Norm::layer_norm, "layer_norm"},
                                                                         {Norm::rms_norm, "rms_norm"}});
@@ -159,8 +160,12 @@ struct BlockConfig {
   Norm norm = Norm::layer_norm;
   float norm_eps = 1e-5f;  ///< added to the variance in norms
   bool bias = true;        ///< linear layers have biases; norm_bias is the setting for norms
+  bool up_bias = true;     ///< with `bias`: the first feed-forward layer has biases too
   NormBias norm_bias = NormBias::same;
   Residual residual = Residual::sum;
+  /// The attention's output is added to its input and normalized before it is added to the stream, to which the input
+  /// belongs already (jina-bert-v2's code models). Inference only.
+  bool normed_attention = false;
   float dropout = 0.1f;          ///< rate after the attention and after the feed-forward layer, in training
   float activation_dropout = 0;  ///< rate between the two products of the feed-forward layer, in training
 };
@@ -173,11 +178,14 @@ struct EmbeddingConfig {
   bool norm = false;       ///< normalize the embeddings after positions are added
   float dropout = 0;       ///< dropout rate after the norm, in training
   int64_t max_length = 0;  ///< learned positions: number of rows of the table
+  int token_types = 0;     ///< encoders: number of segments with an embedding each, which is added; 0: none
 };
 
 /// Operations after the last block.
 struct HeadConfig {
   bool final_norm = false;  ///< normalize the output of the last block
+  bool predicts = true;     ///< false: an encoder without an output projection, whose states are the result
+  int labels = 0;           ///< encoders: number of outputs of a classifier of the first token; 0: no classifier
   bool tied = true;         ///< language models: the embedding is also the output projection
   bool normalized = false;  ///< language models, untied: the rows of the output projection are scaled to length 1
   double logit_scale = 1;   ///< language models: factor of the logits

@@ -6,75 +6,104 @@
 #include <vector>
 
 #include "core/check.h"
-#include "core/memory.h"
 #include "core/names.h"
 #include "evaluate/checks.h"
+#include "evaluate/ragged.h"
 
 namespace alibi {
 namespace {
 
-/// Pools states [length, width]. The first state is that of the end-of-text token.
-std::vector<double> pooled(const float* states, int64_t length, int64_t width, Pooling pooling) {
-  const int64_t begin = pooling == Pooling::mean    ? std::min<int64_t>(1, length - 1)
-                        : pooling == Pooling::first ? 0
-                                                    : length - 1;
-  const int64_t end = pooling == Pooling::first ? 1 : length;
-  std::vector<double> sums(static_cast<size_t>(width), 0.0);
-  for (int64_t t = begin; t < end; ++t) {
-    for (int64_t c = 0; c < width; ++c) sums[static_cast<size_t>(c)] += static_cast<double>(states[t * width + c]);
-  }
-  for (double& sum : sums) sum /= static_cast<double>(end - begin);
-  return sums;
+void check_pooling(const LanguageModel& model, Pooling pooling) {
+  check_usage(!model.config().transformer.attention.causal || pooling != Pooling::first,
+              "[embed] a decoder cannot pool the first token, which sees nothing of the text; pool the mean or the "
+              "last token");
 }
 
-void normalize(std::vector<double>& vector) {
-  const double norm = std::sqrt(std::inner_product(vector.begin(), vector.end(), vector.begin(), 0.0));
-  if (norm == 0) return;
-  for (double& x : vector) x /= norm;
+/// Writes the vector of the rows [begin, end) of states [tokens, width] to `result` [width].
+void pool(const Tensor& states, TokenSpan rows, const EmbedOptions& options, int64_t index, float* result) {
+  if (options.pooling == Pooling::first) rows.end = rows.begin + 1;
+  if (options.pooling == Pooling::last) rows.begin = rows.end - 1;
+  const int64_t width = states.size(1);
+  std::vector<double> sums(static_cast<size_t>(width), 0.0);
+  for (int64_t t = rows.begin; t < rows.end; ++t) {
+    const float* const state = states.data<float>() + t * width;
+    for (int64_t c = 0; c < width; ++c) sums[static_cast<size_t>(c)] += static_cast<double>(state[c]);
+  }
+  for (double& sum : sums) {
+    sum /= static_cast<double>(rows.end - rows.begin);
+    evaluation::check_finite("embed", static_cast<float>(sum), "vector of text", index);
+  }
+  const double norm = std::sqrt(std::inner_product(sums.begin(), sums.end(), sums.begin(), 0.0));
+  if (options.normalize && norm > 0) {
+    for (double& x : sums) x /= norm;
+  }
+  std::copy(sums.begin(), sums.end(), result);
+}
+
+/// Whether a text is read after an end-of-text token, as this library trains.
+bool is_own(const Tokenizer& tokenizer) {
+  constexpr std::string_view own[] = {"byte", "bpe", "unigram", "words"};
+  return std::find(std::begin(own), std::end(own), tokenizer.kind()) != std::end(own);
 }
 
 }  // namespace
 
 const char* name_of(Pooling value) { return enum_name(value); }
-Pooling pooling_from(std::string_view name) { return core::value_called<Pooling>(name, "pooling"); }
+Pooling pooling_from(std::string_view name) {
+  return name == "cls" ? Pooling::first : core::value_called<Pooling>(name, "pooling");
+}
+
+EncoderInput encoder_input(const LanguageModel& model, std::string_view text, int64_t max_tokens) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  EncoderInput input{.ids = tokenizer.encode_prompt(text)};
+  if (max_tokens > 0 && std::ssize(input.ids) > max_tokens) {
+    // The ids around an empty text are the special tokens, those before the text first.
+    const std::vector<int32_t> around = tokenizer.encode_prompt("");
+    const auto before = std::mismatch(around.begin(), around.end(), input.ids.begin(), input.ids.end()).first;
+    const int64_t after = around.end() - before;
+    check_usage(max_tokens > std::ssize(around), "[embed] max_tokens is {}, expected more than {}, the special tokens",
+                max_tokens, around.size());
+    input.ids.resize(static_cast<size_t>(max_tokens - after));
+    input.ids.insert(input.ids.end(), before, around.end());
+  }
+  if (is_own(tokenizer)) input.pooled_from = 1;
+  return input;
+}
 
 Tensor embed(const LanguageModel& model, std::span<const std::string> texts, const EmbedOptions& options) {
-  const TransformerConfig& config = model.config().transformer;
-  check_usage(!config.attention.causal || options.pooling != Pooling::first,
-              "[embed] a decoder cannot pool the first token, which sees nothing of the text; pool the mean or the "
-              "last token");
-  const Tokenizer& words = model.tokenizer();
-  std::vector<std::vector<int32_t>> ids;
-  for (const std::string& text : texts) {
-    ids.push_back(words.encode(text, EncodeOptions()));
-    ids.back().insert(ids.back().begin(), words.end_of_text());
-  }
-  std::vector<size_t> order(ids.size());
-  std::iota(order.begin(), order.end(), size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return ids[a].size() < ids[b].size(); });
+  check_pooling(model, options.pooling);
+  std::vector<EncoderInput> inputs;
+  for (const std::string& text : texts) inputs.push_back(encoder_input(model, text, options.max_tokens));
+  return embed_inputs(model, inputs, options);
+}
 
-  const int64_t width = config.d_model;
-  Tensor result = Tensor::empty({static_cast<int64_t>(texts.size()), width});
-  const core::KeepMemory keep;
-  for (size_t at = 0; at < order.size();) {
-    const auto length = static_cast<int64_t>(ids[order[at]].size());
-    const auto most = static_cast<size_t>(std::max<int64_t>(1, options.batch_tokens / length));
-    std::vector<int32_t> together;
-    size_t end = at;
-    for (; end < order.size() && end - at < most && std::ssize(ids[order[end]]) == length; ++end) {
-      together.insert(together.end(), ids[order[end]].begin(), ids[order[end]].end());
-    }
-    const Tensor batch = Tensor::view(together.data(), {static_cast<int64_t>(end - at), length}, DType::int32);
-    const std::vector<float> states = model.hidden(batch).to_floats();
-    for (const float* of_text = states.data(); at < end; ++at, of_text += length * width) {
-      std::vector<double> vector = pooled(of_text, length, width, options.pooling);
-      for (const double x : vector) {
-        evaluation::check_finite("embed", static_cast<float>(x), "vector of text", static_cast<int64_t>(order[at]));
-      }
-      if (options.normalize) normalize(vector);
-      std::copy(vector.begin(), vector.end(), result.data<float>() + static_cast<int64_t>(order[at]) * width);
-    }
+Tensor embed_inputs(const LanguageModel& model, std::span<const EncoderInput> inputs, const EmbedOptions& options) {
+  check_pooling(model, options.pooling);
+  Tensor result = Tensor::empty({std::ssize(inputs), int64_t{model.config().transformer.d_model}});
+  evaluation::each_hidden(model, inputs, options.batch_tokens, "embed", [&](int64_t index, const Tensor& states) {
+    const int64_t tokens = states.size(0);
+    const int64_t from = options.pooling == Pooling::mean ? inputs[static_cast<size_t>(index)].pooled_from : 0;
+    pool(states, {std::clamp<int64_t>(from, 0, tokens - 1), tokens}, options, index,
+         result.data<float>() + index * result.size(1));
+  });
+  return result;
+}
+
+Tensor embed_spans(const LanguageModel& model, const EncoderInput& input, std::span<const TokenSpan> spans,
+                   const EmbedOptions& options) {
+  check_pooling(model, options.pooling);
+  for (const auto [begin, end] : spans) {
+    check_usage(begin >= 0 && begin < end && end <= std::ssize(input.ids),
+                "[embed] a span has the tokens {} to {}, expected at least one of the input's {} tokens", begin, end,
+                input.ids.size());
   }
+  Tensor result = Tensor::empty({std::ssize(spans), int64_t{model.config().transformer.d_model}});
+  evaluation::each_hidden(model, std::span(&input, 1), 0, "embed", [&](int64_t, const Tensor& states) {
+    for (size_t i = 0; i < spans.size(); ++i) {
+      const auto index = static_cast<int64_t>(i);
+      pool(states, spans[i], options, index, result.data<float>() + index * result.size(1));
+    }
+  });
   return result;
 }
 

@@ -71,8 +71,10 @@ void Block::declare(const VisitParameter& visit) {
     k_norm_.declare(visit, at + "attn.k_ln", config_, int64_t{config_.key_heads()} * config_.head_dim());
   }
   out_.declare(visit, at + "attn.out_proj", width, width, starts.out, bias(Initializer::constant(0)));
+  if (config_.block.normed_attention) attention_norm_.declare(visit, at + "attn.norm", config_, width);
   norm2_.declare(visit, at + "norm_2", config_, width);
-  up_.declare(visit, at + "ffn.up_proj", up_dim(config_), width, starts.up, bias(starts.wide_bias), up_parts);
+  const std::optional<Initializer> up_bias = config_.block.up_bias ? bias(starts.wide_bias) : std::nullopt;
+  up_.declare(visit, at + "ffn.up_proj", up_dim(config_), width, starts.up, up_bias, up_parts);
   down_.declare(visit, at + "ffn.down_proj", width, config_.ffn_dim(), starts.down, bias(starts.down_bias));
 }
 
@@ -131,6 +133,7 @@ void Block::forward(ResidualStream& stream, Pass& pass) const {
   stream.normalize(norm1_, memory.attention, normed);
   attend(normed, pass);
   out_.forward(pass.memory.products_of(layer_).attended, stream.branch);
+  if (config_.block.normed_attention) stream.normalize_branch(attention_norm_, memory.attention.statistics);
   stream.add(pass.dropout(config_.block.dropout, layer_, Draw::attention_output));
 
   stream.normalize(norm2_, memory.feed_forward, normed);
@@ -199,6 +202,7 @@ const AttentionOptions& Block::bias_of(const Pass& text) const {
 
 AttentionOptions Block::attention_options(const Pass& pass, const Pass& text) const {
   AttentionOptions options = bias_of(text);
+  options.cu_seqlens_q = options.cu_seqlens_k = text.cu_seqlens;
   // Keys with less weight than this would be lost in bfloat16 rounding.
   if (pass.memory.mode.precision == Precision::bf16 && options.tolerance > 0) {
     options.tolerance = std::max(options.tolerance, 0x1p-11f);
@@ -227,7 +231,8 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
 }
 
 void Block::attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) const {
-  position_.rotate(heads.q, heads.k, text.position);
+  each_sequence(text, {heads.q, heads.k},
+                [&](std::span<Tensor> parts) { position_.rotate(parts[0], parts[1], text.position); });
   const AttentionOptions options = attention_options(pass, text);
   if (pass.on_attention) pass.on_attention(heads.q, heads.k, heads.v, options);
   if (!text.caches.empty()) {

@@ -95,7 +95,7 @@ class Block {
   const TransformerConfig& config_;
   const PositionMethod& position_;
   int layer_;
-  NormLayer norm1_, q_norm_, k_norm_, norm2_;
+  NormLayer norm1_, q_norm_, k_norm_, attention_norm_, norm2_;
   LinearLayer qkv_, out_, up_, down_;
 };
 

@@ -57,9 +57,18 @@ void model::check_config(const TransformerConfig& t, const model::ConfigFields& 
 void model::check_config(const LanguageModelConfig& config, const model::ConfigFields& fields) {
   check_ranges(config, fields);
   check_transformer(config.transformer, fields);
+  const HeadConfig& head = config.transformer.head;
+  fields.refuse_if(!head.predicts && config.transformer.attention.causal,
+                   fmt::format("{} is false, expected true for a decoder", fields.name("predicts")));
+  fields.refuse_if(head.predicts && head.labels > 0,
+                   fmt::format("{} is {}, expected 0 where {} is true", fields.name("labels"), head.labels,
+                               fields.name("predicts")));
   if (!config.adaptive) return;
   const AdaptiveConfig& adaptive = *config.adaptive;
-  const HeadConfig& head = config.transformer.head;
+  fields.refuse_if(
+      !head.predicts || config.transformer.embedding.token_types > 0,
+      fmt::format("{} is {} and {} is {}, expected true and 0 for an adaptive vocabulary", fields.name("predicts"),
+                  head.predicts, fields.name("token_types"), config.transformer.embedding.token_types));
   fields.refuse_if(!head.tied || head.logit_scale != 1,
                    fmt::format("{} is {} and {} is {}, expected true and 1 for an adaptive vocabulary",
                                fields.name("tied"), head.tied, fields.name("logit_scale"), head.logit_scale));
@@ -91,7 +100,7 @@ int64_t TransformerConfig::position_parameter_count() const { return model::elem
 int64_t TransformerConfig::parameter_count() const { return model::elements_of(model::parameter_specs(*this)); }
 
 std::optional<int32_t> LanguageModelConfig::mask_token() const {
-  return transformer.attention.causal ? std::nullopt : std::optional(vocab_size - 1);
+  return transformer.attention.causal || !transformer.head.predicts ? std::nullopt : std::optional(vocab_size - 1);
 }
 
 std::vector<VocabularyBand> LanguageModelConfig::bands() const {

@@ -152,11 +152,15 @@ Tensor model::hidden(const LanguageModel& model, const Tensor& ids_in, model::Pa
   const Tensor ids = ids_in.to(model.device());
   const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
   Tensor embedded = Tensor::empty({batch * length, width}, DType::float32, model.device());
-  core::state_of(model).vocabulary->embed(ids.reshape({batch * length}), embedded);
+  core::state_of(model).vocabulary->embed(ids.reshape({batch * length}), pass.token_types, embedded);
   const Tensor x = embedded.reshape({batch, length, width});
   Tensor states = core::state_of(core::state_of(model).transformer).forward(x, model::Keep::nothing, pass);
   core::state_of(model).check_files();
   return states;
+}
+
+Tensor model::classify(const LanguageModel& model, const Tensor& states) {
+  return core::state_of(model).vocabulary->classify(states);
 }
 
 float model::slope_factor(const LanguageModel& model, int64_t length) {
@@ -313,7 +317,7 @@ double LanguageModel::accumulate_gradients(const Tensor& ids_in, const Tensor& t
     tensor = Tensor::empty({rows, width}, dtype, device());
   };
   reuse(s.embedded, DType::float32);
-  s.vocabulary->embed(ids.reshape({rows}), s.embedded);
+  s.vocabulary->embed(ids.reshape({rows}), nullptr, s.embedded);
   const Tensor states = s.transformer.forward(s.embedded.reshape({batch, length, width}), seed);
   reuse(s.dhidden, states.dtype());
   std::vector<float> nll(static_cast<size_t>(rows));

@@ -15,6 +15,16 @@ void reuse(Tensor& tensor, const Shape& shape, DType dtype, Device device) {
 
 }  // namespace
 
+void each_sequence(const Pass& pass, std::vector<Tensor> tensors, const std::function<void(std::span<Tensor>)>& run) {
+  if (pass.cu_seqlens.empty()) return run(tensors);
+  std::vector<Tensor> parts(tensors.size());
+  for (size_t i = 0; i + 1 < pass.cu_seqlens.size(); ++i) {
+    for (size_t t = 0; t < tensors.size(); ++t)
+      parts[t] = tensors[t].slice(1, pass.cu_seqlens[i], pass.cu_seqlens[i + 1]);
+    run(parts);
+  }
+}
+
 const Tensor& PassMemory::first() const {
   if (mode.keep == Keep::nothing || mode.precision == Precision::bf16) return stream;
   return blocks.empty() ? last.x : blocks.front().attention.x;

@@ -79,6 +79,10 @@ struct Pass {
   /// If not empty, each row of the batch is a separate sequence with its own position, caches, eviction and slope
   /// factor, which replace those above.
   std::span<Pass* const> sequences = {};
+  /// Inference: offsets [sequences + 1] of separate sequences that lie end to end in a batch of one row; empty: each
+  /// row is a sequence.
+  std::vector<int32_t> cu_seqlens = {};
+  const Tensor* token_types = nullptr;  ///< encoders: int32 like the ids; null: all are 0
   /// Options that the position method sets for attention: one for all layers, or one for each. Set before the first
   /// layer.
   std::vector<AttentionOptions> biases;
@@ -93,10 +97,15 @@ struct Pass {
   }
 };
 
+/// Calls `run` with the tensors [B, T, ...], or with their parts for each sequence that lies end to end with others.
+void each_sequence(const Pass& pass, std::vector<Tensor> tensors, const std::function<void(std::span<Tensor>)>& run);
+
 /// The factor for the model's interpolation and a text of this number of tokens.
 float slope_factor(const LanguageModel& model, int64_t length);
 
 /// LanguageModel::hidden() with a pass.
 Tensor hidden(const LanguageModel& model, const Tensor& ids, Pass& pass);
+/// The classifier's outputs [B, labels] for the states of first tokens [B, C].
+Tensor classify(const LanguageModel& model, const Tensor& states);
 
 }  // namespace alibi::model

@@ -29,6 +29,11 @@ void ResidualStream::normalize(const NormLayer& norm, ResidualNorm& at, Tensor& 
   x_ = normed_;
 }
 
+void ResidualStream::normalize_branch(const NormLayer& norm, nn::NormStatistics& statistics) {
+  nn::add(x_, branch, branch);
+  nn::norm(branch, norm.parameters(), branch, statistics);
+}
+
 void ResidualGradient::normalize_backward(Tensor& dy, const NormLayer& norm, const ResidualNorm& at) {
   if (residual_ == Residual::normed) {  // the branch read this output, which was also the stream from there on
     nn::add(dx_, dy, dy);

@@ -38,6 +38,8 @@ class ResidualStream {
 
   Tensor branch;
   void add(const nn::BranchDropout& dropout) { added_ = dropout; }
+  /// branch = norm(stream + branch), in inference. Overwrites the statistics.
+  void normalize_branch(const NormLayer& norm, nn::NormStatistics& statistics);
 
   /// y = norm of the stream
   void normalize(const NormLayer& norm, ResidualNorm& at, Tensor& y);

@@ -65,6 +65,9 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
         "[transformer] {} caches were given for {} layers, expected one per layer, and only for the inference of a "
         "decoder",
         pass.caches.size(), blocks.size());
+  check(keep == model::Keep::nothing || !config.block.normed_attention,
+        "[transformer training] the model normalizes the attention's output before it is added (normed_attention), "
+        "which is supported in inference only");
   check(pass.sequences.empty() || std::ssize(pass.sequences) == batch,
         "[transformer] {} sequences were given for a batch of {}, expected equal numbers", pass.sequences.size(),
         batch);
@@ -73,7 +76,11 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
       check(cache.length() == text.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
             cache.length(), text.position);
     }
-    text.biases = biases_of(*position, config, text, length);
+    int64_t longest = text.cu_seqlens.empty() ? length : 0;
+    for (size_t i = 0; i + 1 < text.cu_seqlens.size(); ++i) {
+      longest = std::max<int64_t>(longest, text.cu_seqlens[i + 1] - text.cu_seqlens[i]);
+    }
+    text.biases = biases_of(*position, config, text, longest);
   };
   if (pass.sequences.empty()) begin(pass);
   for (model::Pass* text : pass.sequences) begin(*text);
@@ -83,7 +90,10 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
 
   Tensor x = memory.first();
   Tensor entered = x.reshape(input.shape());
-  if (pass.sequences.empty()) position->enter(input, pass.position, entered);
+  if (pass.sequences.empty()) {
+    model::each_sequence(pass, {input, entered},
+                         [&](std::span<Tensor> parts) { position->enter(parts[0], pass.position, parts[1]); });
+  }
   for (int64_t row = 0; row < std::ssize(pass.sequences); ++row) {
     Tensor of_row = entered.slice(0, row, row + 1);
     position->enter(input.slice(0, row, row + 1), pass.sequences[static_cast<size_t>(row)]->position, of_row);

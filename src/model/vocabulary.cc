@@ -1,13 +1,16 @@
 #include "model/vocabulary.h"
 
+#include <algorithm>
 #include <cmath>
 #include <string>
 #include <utility>
 
 #include "core/check.h"
+#include "model/layers.h"
 #include "nn/adaptive_input.h"
 #include "nn/adaptive_softmax.h"
 #include "nn/cross_entropy.h"
+#include "nn/elementwise.h"
 #include "nn/embedding.h"
 #include "nn/linear.h"
 #include "nn/scale.h"
@@ -29,16 +32,27 @@ class Table : public Vocabulary {
       : rows_(config.vocab_size),
         width_(config.transformer.d_model),
         scale_(config.transformer.embedding.scale),
+        token_types_(config.transformer.embedding.token_types),
         head_config_(config.transformer.head) {}
 
   void declare(const VisitParameter& visit) override {
     visit(table_, {.name = "wte.weight",
                    .shape = {rows_, width_},
                    .start = of_table(width_),
-                   .is_operand = head_config_.tied,
+                   .is_operand = head_config_.tied && head_config_.predicts,
                    .is_matrix = true,
                    .stream = core::mix(0x1417, past_the_layers)});
-    if (head_config_.tied) return;
+    if (token_types_ > 0) {
+      visit(types_, {.name = "wtt.weight",
+                     .shape = {token_types_, width_},
+                     .start = of_table(width_),
+                     .stream = core::mix(0x1417, past_the_layers, 1)});
+    }
+    if (head_config_.labels > 0) {
+      pooler_.declare(visit, "pooler", width_, width_, of_table(width_), Initializer::constant(0));
+      classifier_.declare(visit, "classifier", head_config_.labels, width_, of_table(width_), Initializer::constant(0));
+    }
+    if (head_config_.tied || !head_config_.predicts) return;
     visit(own_head_, {.name = "lm_head.weight",
                       .shape = {rows_, width_},
                       .start = of_table(width_),
@@ -48,9 +62,32 @@ class Table : public Vocabulary {
                       .stream = core::mix(0x1417, past_the_layers, ~uint64_t{0})});
   }
 
-  void embed(const Tensor& ids, Tensor& y) const override { nn::embedding(ids, table_->value, scale_, y); }
+  void embed(const Tensor& ids, const Tensor* token_types, Tensor& y) const override {
+    nn::embedding(ids, table_->value, scale_, y);
+    if (types_ == nullptr) return;
+    constexpr int64_t most = 1024;  // rows at a time, so that no second tensor like y is needed
+    const Tensor none({std::min(most, ids.size(0))}, DType::int32, ids.device());
+    Tensor added = Tensor::empty({none.size(0), width_}, DType::float32, ids.device());
+    for (int64_t begin = 0; begin < ids.size(0); begin += most) {
+      const int64_t end = std::min(ids.size(0), begin + most);
+      Tensor part = y.slice(0, begin, end), added_part = added.slice(0, 0, end - begin);
+      const Tensor types = token_types != nullptr ? token_types->slice(0, begin, end) : none.slice(0, 0, end - begin);
+      nn::embedding(types, types_->value, 1, added_part);
+      nn::add(part, added_part, part);
+    }
+  }
   void embed_backward(const Tensor& dy, const Tensor& ids) override {
     nn::embedding_backward(dy, ids, scale_, table_->gradient);
+  }
+  /// The score of Hugging Face's BertForSequenceClassification: classifier(tanh(pooler(states))).
+  Tensor classify(const Tensor& states) const override {
+    check(head_config_.labels > 0, "[encoder] the model has no classifier; use hidden states or vectors");
+    Tensor pooled = Tensor::empty(states.shape()), result = Tensor::empty({states.size(0), head_config_.labels});
+    nn::linear(states, pooler_.weight->value, &pooler_.bias->value, pooled);
+    float* const values = pooled.data<float>();
+    std::transform(values, values + pooled.elements(), values, [](float x) { return std::tanh(x); });
+    nn::linear(pooled, classifier_.weight->value, &classifier_.bias->value, result);
+    return result;
   }
   void logits(const Tensor& states, Tensor& result) const override {
     nn::linear(scaled(states), head().operand(), nullptr, result);
@@ -69,7 +106,12 @@ class Table : public Vocabulary {
   }
 
  private:
-  Parameter& head() const { return own_head_ != nullptr ? *own_head_ : *table_; }
+  Parameter& head() const {
+    check(head_config_.predicts,
+          "[language model] the model is an encoder without an output projection: it gives states and vectors (alibi "
+          "embed, EncoderModel), but no probabilities of tokens");
+    return own_head_ != nullptr ? *own_head_ : *table_;
+  }
   float logit_scale() const { return static_cast<float>(head_config_.logit_scale); }
   /// Multiplies by the factor of the logits, either the states or the weights, whichever has fewer numbers.
   Tensor scaled(const Tensor& states) const {
@@ -81,9 +123,12 @@ class Table : public Vocabulary {
 
   int rows_, width_;
   float scale_;
+  int token_types_;
   HeadConfig head_config_;
   Parameter* table_ = nullptr;
-  Parameter* own_head_ = nullptr;  // null if the table is also the output matrix
+  Parameter* types_ = nullptr;       // null without token types
+  LinearLayer pooler_, classifier_;  // of classifiers
+  Parameter* own_head_ = nullptr;    // null if the table is also the output matrix
 };
 
 /// Adaptive input and adaptive softmax with tied tables and projections.
@@ -118,11 +163,14 @@ class Bands : public Vocabulary {
     }
   }
 
-  void embed(const Tensor& ids, Tensor& y) const override { nn::adaptive_input(ids, weights(), scale_, y); }
+  void embed(const Tensor& ids, const Tensor*, Tensor& y) const override {
+    nn::adaptive_input(ids, weights(), scale_, y);
+  }
   void embed_backward(const Tensor& dy, const Tensor& ids) override {
     nn::AdaptiveWeights sums = gradients();
     nn::adaptive_input_backward(dy, ids, weights(), scale_, sums);
   }
+  Tensor classify(const Tensor&) const override { fail("[encoder] an adaptive vocabulary has no classifier"); }
   void logits(const Tensor& states, Tensor& result) const override {
     nn::adaptive_log_probabilities(states, weights(), result);
   }

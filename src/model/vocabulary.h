@@ -18,12 +18,15 @@ class Vocabulary {
 
   virtual void declare(const VisitParameter& visit) = 0;
 
-  /// ids int32 [R] -> y [R, C], float32
-  virtual void embed(const Tensor& ids, Tensor& y) const = 0;
+  /// ids int32 [R] -> y [R, C], float32. The embeddings of token types [R] (null: all are 0) are added, if there are
+  /// any.
+  virtual void embed(const Tensor& ids, const Tensor* token_types, Tensor& y) const = 0;
   virtual void embed_backward(const Tensor& dy, const Tensor& ids) = 0;
 
   /// states [R, C] in the data type of the parameters' operands -> float32 [R, V], whose softmax is the prediction.
   virtual void logits(const Tensor& states, Tensor& result) const = 0;
+  /// Encoders with a classifier: states [R, C] float32 of first tokens -> float32 [R, labels].
+  virtual Tensor classify(const Tensor& states) const = 0;
   /// Negative log-likelihood of each target [R] in nats; 0 for the target -1.
   virtual void nll(const Tensor& states, const Tensor& targets, std::span<float> result) const = 0;
   /// Overwrites dstates with gradient_scale * d(sum of nll), and adds the same scale of the weights' gradients to them.

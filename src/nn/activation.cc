@@ -108,6 +108,8 @@ void activate_rows_as(Activation kind, const T* x, int64_t rows, int64_t n, T* y
       return gated<Silu>(x, rows, n, y);
     case Activation::geglu:
       return gated<Gelu>(x, rows, n, y);
+    case Activation::reglu:
+      return gated<Relu>(x, rows, n, y);
   }
 }
 
@@ -124,6 +126,8 @@ void activate_backward_rows_as(Activation kind, const T* dy, const T* x, int64_t
       return gated_backward<Silu>(dy, x, rows, n, dx, y);
     case Activation::geglu:
       return gated_backward<Gelu>(dy, x, rows, n, dx, y);
+    case Activation::reglu:
+      return gated_backward<Relu>(dy, x, rows, n, dx, y);
   }
 }
 
@@ -168,7 +172,9 @@ HWY_EXPORT(activate_rows);
 HWY_EXPORT(activate_backward_rows);
 }  // namespace
 
-bool is_gated(Activation kind) { return kind == Activation::swiglu || kind == Activation::geglu; }
+bool is_gated(Activation kind) {
+  return kind == Activation::swiglu || kind == Activation::geglu || kind == Activation::reglu;
+}
 
 void activate(Activation kind, const Tensor& x, Tensor& y) {
   if (ran_elsewhere(&Operators::activate, "activate", kind, x, y)) return;

@@ -10,8 +10,8 @@ namespace alibi::nn {
 bool is_gated(Activation kind);
 
 /// x [rows, F] -> y [rows, F]. Gated kinds read x [rows, 2F] = gate | up: swiglu is silu(gate) * up, geglu is
-/// gelu(gate) * up (Shazeer 2020). gelu is the exact form with erf, gelu_tanh the approximation (Hendrycks & Gimpel
-/// 2016). y may be x for kinds without a gate.
+/// gelu(gate) * up, reglu is relu(gate) * up (Shazeer 2020). gelu is the exact form with erf, gelu_tanh the
+/// approximation (Hendrycks & Gimpel 2016). y may be x for kinds without a gate.
 void activate(Activation kind, const Tensor& x, Tensor& y);
 
 /// Overwrites dx, which has the shape of x. dx may be x, or dy for kinds without a gate. If y is given, it receives the

@@ -226,6 +226,31 @@ std::shared_ptr<const Tokenizer> tokenizer(const std::filesystem::path& folder) 
   return Tokenizer::load(folder);
 }
 
+void encoders(LanguageModelConfig config, const std::filesystem::path& folder) {
+  config.transformer.attention.causal = false;
+  LanguageModel(with_vocab_size(config, 257)).save(folder / "encoder");
+  EncoderModel predicting = EncoderModel::load(folder / "encoder");
+  predicting.model().set_precision(Precision::f32);
+  const std::vector<std::string> texts{"a text", "another"};
+  expect(std::as_const(predicting).model().config().vocab_size == 258, "the encoder's model");
+  expect(predicting.embed(texts).size(0) == 2 && predicting.labels() == 0, "vectors of texts of an encoder");
+
+  config.transformer.head.predicts = false;
+  config.transformer.head.labels = 1;
+  const EncoderModel classifier{LanguageModel(config)};
+  const std::vector<EncoderInput> inputs{classifier.encode("a text", 4), {.ids = {1, 2}}};
+  int64_t tokens = 0;
+  classifier.hidden(inputs, [&](int64_t, const Tensor& states) { tokens += states.size(0); });
+  expect(tokens == 6 && classifier.hidden(inputs[1]).size(0) == 2, "states of an encoder");
+  expect(classifier.embed_inputs(inputs).size(0) == 2 && classifier.logits(inputs).size(1) == 1,
+         "outputs of a classifier");
+  try {  // the byte tokenizer encodes no pairs
+    classifier.rerank("a", texts, classifier.encode_pair("a", "b").pooled_from);
+    expect(false, "pairs of texts are refused");
+  } catch (const UsageError&) {
+  }
+}
+
 void language_model(const std::filesystem::path& folder) {
   expect(!preset_names().empty(), "presets");
   LanguageModelConfig config = with_vocab_size(with_dropout(with_position(preset("tiny"), Position::alibi, 8), 0), 257);
@@ -340,7 +365,12 @@ void language_model(const std::filesystem::path& folder) {
   EmbedOptions pooled;
   pooled.pooling = pooling_from(name_of(Pooling::last));
   expect(embed(loaded, texts, pooled).size(0) == 2, "vectors of texts");
+  const alibi::EncoderInput input = encoder_input(loaded, texts[0]);
+  expect(embed_inputs(loaded, std::span(&input, 1), pooled).size(0) == 1, "vectors of encoded texts");
+  const alibi::TokenSpan span{0, 1};
+  expect(embed_spans(loaded, input, std::span(&span, 1), pooled).size(0) == 1, "vectors of spans");
   expect(!loaded.config().mask_token(), "a decoder masks nothing");
+  encoders(loaded.config(), folder);
 
   ModelRecipe recipe{.position = Position::t5};
   recipe.options.set("layers", 2).set("slopes", std::vector<double>{0.5});

@@ -51,7 +51,7 @@ inline double silu_reference(double x) { return x / (1 + std::exp(-x)); }
 
 /// x [rows, features or 2 * features] -> y [rows, features]
 inline Doubles activation_reference(Activation kind, const Doubles& x, int64_t features) {
-  const bool gated = kind == Activation::swiglu || kind == Activation::geglu;
+  const bool gated = kind == Activation::swiglu || kind == Activation::geglu || kind == Activation::reglu;
   Doubles y(gated ? x.size() / 2 : x.size());
   for (size_t i = 0; i < y.size(); ++i) {
     const size_t n = at(features), row = i / n, column = i % n;
@@ -66,7 +66,8 @@ inline Doubles activation_reference(Activation kind, const Doubles& x, int64_t f
         y[i] = gate / 2 * (1 + std::tanh(std::sqrt(2 / std::numbers::pi) * (gate + 0.044715 * std::pow(gate, 3))));
         break;
       case Activation::relu:
-        y[i] = std::max(gate, 0.0);
+      case Activation::reglu:
+        y[i] = std::max(gate, 0.0) * up;
         break;
       case Activation::swiglu:
         y[i] = silu_reference(gate) * up;

@@ -8,11 +8,11 @@
 namespace alibi::model {
 
 // The families. Each is defined in its own file.
-extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit;
+extern const Family kMpt, kBloom, kFalcon, kBaichuan, kJais, kRefact, kReplit, kBert;
 
 namespace {
 
-constexpr const Family* kFamilies[] = {&kMpt, &kBloom, &kFalcon, &kBaichuan, &kJais, &kRefact, &kReplit};
+constexpr const Family* kFamilies[] = {&kMpt, &kBloom, &kFalcon, &kBaichuan, &kJais, &kRefact, &kReplit, &kBert};
 
 const Family& family_named(const std::string& name, Layout Family::*layout, const std::string& key) {
   std::vector<std::string_view> known;
@@ -26,11 +26,14 @@ const Family& family_named(const std::string& name, Layout Family::*layout, cons
   fail("[config] {} is '{}', expected one of {}", key, name, fmt::join(known, ", "));
 }
 
-/// "blocks.#.norm_1" for block 3 -> "blocks.3.norm_1"
+/// "blocks.#.norm_1" for block 3 -> "blocks.3.norm_1", "blocks.#-1.norm_1" -> "blocks.2.norm_1"
 std::string with_block(std::string_view pattern, std::string_view block) {
   std::string name(pattern);
-  if (const size_t at = name.find('#'); at != std::string::npos) name.replace(at, 1, block);
-  return name;
+  const size_t at = name.find('#');
+  if (at == std::string::npos) return name;
+  constexpr std::string_view before = "#-1";
+  if (pattern.substr(at, before.size()) != before) return name.replace(at, 1, block);
+  return name.replace(at, before.size(), std::to_string(std::atoll(std::string(block).c_str()) - 1));
 }
 
 /// A name split into the parts that patterns are compared with.
@@ -105,11 +108,15 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
   std::set<std::string, std::less<>> used;
   std::vector<Source> sources;
   for (const ParameterSpec& spec : specs) {
-    const Name parameter(spec.name);
+    Name parameter(spec.name);
+    if (parameter.block.empty()) parameter.block = std::to_string(config.transformer.layers);
+    const std::string_view of_one_block =
+        std::string_view(spec.name).substr(0, spec.name.size() - parameter.ending.size());
     Source source;
     for (const Mapping& mapping : layout.mappings) {
-      if (mapping.parameter != parameter.pattern) continue;
+      if (mapping.parameter != parameter.pattern && mapping.parameter != of_one_block) continue;
       source = {tensors_of(mapping, parameter, left_out), mapping.arrangement};
+      if (mapping.parameter != parameter.pattern) break;
       const auto is_there = [&](const std::string& name) { return weights.contains(name); };
       if (std::all_of(source.tensors.begin(), source.tensors.end(), is_there)) break;
     }
@@ -118,7 +125,11 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
     if (config.transformer.head.normalized && parameter.pattern == "lm_head")
       source.arrangement = Arrangement::unit_rows;
     check_shapes(source, weights, spec.shape);
-    used.insert(source.tensors.begin(), source.tensors.end());
+    for (const std::string& name : source.tensors) {
+      check(used.insert(name).second,
+            "[model] {}: a tensor is missing: {} would be read for {}, but is a part of another parameter",
+            weights.source_of(name), name, spec.name);
+    }
     sources.push_back(std::move(source));
   }
   for (const formats::TensorInfo& tensor : tensors) {
@@ -126,8 +137,9 @@ std::vector<Source> sources_of(const Layout& layout, const formats::WeightSource
     const bool is_ignored =
         is_tied_head(layout, tensor.name) || std::any_of(ignored.begin(), ignored.end(), [&](std::string_view pattern) {
           if (pattern.empty()) return false;
-          const std::string name = with_block(pattern, Name(tensor.name).block);
-          return tensor.name == (name.starts_with(left_out) ? name.substr(left_out.size()) : name);
+          std::string name = with_block(pattern, Name(tensor.name).block);
+          if (name.starts_with(left_out)) name = name.substr(left_out.size());
+          return name.ends_with(".*") ? tensor.name.starts_with(name.substr(0, name.size() - 1)) : tensor.name == name;
         });
     check(is_ignored || used.contains(tensor.name),
           "[model] {}: the tensor {} has no place in the model that the configuration describes ({} blocks)",
@@ -146,6 +158,13 @@ Tensor stored_tensor(const Source& source, const Tensor& value, int64_t begin, c
   const int64_t rows = shape.empty() ? 1 : shape[transposed ? 1 : 0];
   const Tensor part = shape.empty() ? value : value.slice(0, begin, begin + rows);
   if (transposed) return Tensor::view(part.raw(), shape, part.dtype(), {1, part.stride(0)}).clone();
+  if (source.arrangement == Arrangement::halves_swapped) {
+    Tensor swapped = Tensor::empty(shape, part.dtype());
+    for (const auto& [from, to] : {std::pair<int64_t, int64_t>{0, rows / 2}, {rows / 2, 0}}) {
+      swapped.slice(0, to, to + rows / 2).copy_from(part.slice(0, from, from + rows / 2));
+    }
+    return swapped;
+  }
   if (source.arrangement != Arrangement::heads_interleaved) return part;
   const int64_t heads = config.transformer.attention.heads, dim = rows / (3 * heads);
   Tensor result = Tensor::empty(shape, part.dtype());

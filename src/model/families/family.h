@@ -22,12 +22,15 @@ enum class Arrangement : uint8_t {
   plain,
   transposed,         ///< [in, out], as in GPT-2's layers; biases are plain
   heads_interleaved,  ///< query, key and value of the first head, then those of the second, ...
+  halves_swapped,     ///< the second half of the rows before the first one: a gate that is stored after the values
   unit_rows,          ///< plain, but each row is divided by its norm: a normalized output matrix
 };
 
-/// The tensors that a parameter is made of. "#" stands for the number of a block. Names that end in .weight and .bias
-/// are given without these endings. A parameter may have several mappings: the first one whose tensors all exist is
-/// used, otherwise the last one.
+/// The tensors that a parameter is made of. "#" stands for the number of a block, "#-1" for the number of the block
+/// before, which is the last block for parameters outside of the blocks. Names that end in .weight and .bias are given
+/// without these endings. A parameter may have several mappings: the first one whose tensors all exist is used,
+/// otherwise the last one. A mapping for the parameter of one block, such as "blocks.0.norm_1", replaces those for all
+/// blocks.
 struct Mapping {
   std::string_view parameter;               ///< ours: "blocks.#.attn.Wqkv"
   std::array<std::string_view, 3> tensors;  ///< names in the file, stacked by rows; empty: no further tensor
@@ -41,8 +44,9 @@ struct Layout {
   LanguageModelConfig (*config)(const formats::JsonObject& file, const formats::WeightSource& weights) = nullptr;
   std::span<const Mapping> mappings = {};
   std::string_view tied_head = {};  ///< a tensor that may repeat the embedding where the output projection is tied
-  std::array<std::string_view, 3> ignored = {};  ///< tensors that have no place and do no harm, by the same patterns
-  std::string_view prefix = {};                  ///< of the tensors' names, which a file may leave out altogether
+  /// Tensors that have no place and do no harm, by the same patterns; "x.*" stands for all names that begin with "x.".
+  std::array<std::string_view, 3> ignored = {};
+  std::string_view prefix = {};  ///< of the tensors' names, which a file may leave out altogether
   /// How texts are read, if that is not the usual way; may be null.
   Interpolation (*interpolation)(const formats::JsonObject& file) = nullptr;
   /// Our own models as files of this kind: what these cannot say of a model. Null: none are written.

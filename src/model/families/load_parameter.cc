@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <cstring>
+#include <utility>
 
 #include "core/check.h"
 #include "core/parallel.h"
@@ -49,6 +50,14 @@ void load_part(const std::string& name, const Source& source, const formats::Wei
     const std::span<const std::byte> bytes = weights.bytes(name);
     transpose_halves(bytes.data(), part);
     return core::check_mapped(bytes.data());
+  }
+  if (source.arrangement == Arrangement::halves_swapped) {
+    const int64_t half = part.size(0) / 2;
+    for (const auto& [from, to] : {std::pair<int64_t, int64_t>{half, 0}, {0, half}}) {
+      Tensor target = part.slice(0, to, to + half);
+      weights.load_rows_into(name, from, target);
+    }
+    return;
   }
   if (source.arrangement != Arrangement::heads_interleaved) return weights.load_into(name, part);
   const int64_t heads = config.transformer.attention.heads, dim = part.size(0) / (3 * heads);

@@ -5,10 +5,12 @@
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
+#include <functional>
 #include <string>
 #include <vector>
 
 #include "alibi/context.h"
+#include "alibi/encoder_model.h"
 #include "alibi/language_model.h"
 #include "core/check.h"
 #include "formats/safetensors.h"
@@ -123,24 +125,23 @@ TEST_P(FamilyFolder, IsTheSameModelWhenItIsSavedAndLoaded) {
 }
 
 /// A broken variant is refused with a message that names the problem, or is loaded and right, as its list says.
-TEST_P(FamilyFolder, BrokenVariantsAreRefusedByName) {
-  const std::filesystem::path folder = fixtures() / "models" / GetParam();
+/// `error_of_variant` loads a folder and returns its error.
+void expect_broken_variants(const std::filesystem::path& folder,
+                            const std::function<double(const std::filesystem::path&)>& error_of_variant) {
   if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not here";
   const test::TemporaryFolder out;
   const std::string command =
       fmt::format("python3 '{}' '{}' '{}' >/dev/null", (fixtures() / "generate" / "mutations.py").string(),
                   folder.string(), (out / "all").string());
   if (std::system(command.c_str()) != 0) GTEST_SKIP() << "no Python here to make the variants";
-  const Expected expected(folder / "expected.safetensors");
   const formats::JsonObject list = formats::read_json_object(out / "all" / "mutations.json");
   for (const formats::Json& variant : list.raw().at("mutations")) {
     const std::string path = variant.at("path"), expectation = variant.at("expect");
     SCOPED_TRACE(path + ": " + variant.at("what").get<std::string>() + ": " + expectation);
     try {
-      const LanguageModel model = LanguageModel::load(out / "all" / path);
+      const double error = error_of_variant(out / "all" / path);
       EXPECT_NE(expectation, "refused");
       if (expectation == "no crash") continue;
-      const double error = error_of(model.logits(expected.ids("short.ids")), expected.floats("short.logits"));
       EXPECT_TRUE(error <= kTolerance) << error;
     } catch (const Error& error) {
       EXPECT_NE(expectation, "exact") << error.what();
@@ -149,6 +150,14 @@ TEST_P(FamilyFolder, BrokenVariantsAreRefusedByName) {
           << error.what() << " names no " << variant.at("names");
     }
   }
+}
+
+TEST_P(FamilyFolder, BrokenVariantsAreRefusedByName) {
+  const std::filesystem::path folder = fixtures() / "models" / GetParam();
+  expect_broken_variants(folder, [&](const std::filesystem::path& variant) {
+    const Expected expected(folder / "expected.safetensors");
+    return error_of(LanguageModel::load(variant).logits(expected.ids("short.ids")), expected.floats("short.logits"));
+  });
 }
 
 INSTANTIATE_TEST_SUITE_P(All, FamilyFolder,
@@ -162,12 +171,114 @@ INSTANTIATE_TEST_SUITE_P(All, FamilyFolder,
                            return name;
                          });
 
+/// The inputs of a padded batch, or one input.
+std::vector<EncoderInput> inputs_of(const Expected& expected, const std::string& name) {
+  const Tensor ids = expected.ids(name + ".ids");
+  const std::vector<int32_t> values = expected.integers(name + ".ids");
+  const std::vector<int32_t> types =
+      expected.contains(name + ".types") ? expected.integers(name + ".types") : std::vector<int32_t>(values.size());
+  const std::vector<int32_t> mask =
+      expected.contains(name + ".mask") ? expected.integers(name + ".mask") : std::vector<int32_t>(values.size(), 1);
+  std::vector<EncoderInput> inputs(static_cast<size_t>(ids.size(0)));
+  for (size_t i = 0; i < values.size(); ++i) {
+    if (mask[i] == 0) continue;
+    EncoderInput& input = inputs[i / static_cast<size_t>(ids.size(1))];
+    input.ids.push_back(values[i]);
+    input.token_types.push_back(types[i]);
+  }
+  return inputs;
+}
+
+/// The states of the inputs, with zeros for padding, computed together.
+Tensor padded_states(const EncoderModel& model, std::span<const EncoderInput> inputs, int64_t length) {
+  Tensor result({std::ssize(inputs), length, model.model().config().transformer.d_model});
+  model.hidden(inputs, [&](int64_t index, const Tensor& states) {
+    Tensor row = result.slice(0, index, index + 1).slice(1, 0, states.size(0));
+    row.copy_from(states.reshape(row.shape()));
+  });
+  return result;
+}
+
+void expect_vectors(const Tensor& found, const std::vector<float>& expected) {
+  ASSERT_EQ(found.elements(), std::ssize(expected));
+  const std::vector<float> values = found.to_floats();
+  for (int64_t row = 0; row < found.size(0); ++row) {
+    double product = 0;
+    for (int64_t c = row * found.size(1); c < (row + 1) * found.size(1); ++c) {
+      product += static_cast<double>(values[static_cast<size_t>(c)]) * expected[static_cast<size_t>(c)];
+    }
+    EXPECT_NEAR(product, 1, 1e-6);
+  }
+}
+
+void expect_states(const EncoderModel& model, const Expected& expected) {
+  for (const std::string name : {"short", "long", "typed", "batch"}) {
+    if (!expected.contains(name + ".hidden")) continue;
+    SCOPED_TRACE(name);
+    const std::vector<EncoderInput> inputs = inputs_of(expected, name);
+    const Tensor states = padded_states(model, inputs, expected.ids(name + ".ids").size(1));
+    const double error = error_of(states, expected.floats(name + ".hidden"));
+    EXPECT_TRUE(error <= kTolerance) << error;
+    if (!expected.contains(name + ".mean")) continue;
+    expect_vectors(model.embed_inputs(inputs, {.pooling = Pooling::mean, .normalize = true}),
+                   expected.floats(name + ".mean"));
+    expect_vectors(model.embed_inputs(inputs, {.pooling = Pooling::first, .normalize = true}),
+                   expected.floats(name + ".cls"));
+  }
+}
+
+class EncoderFolder : public testing::TestWithParam<const char*> {};
+
+TEST_P(EncoderFolder, GivesTheExpectedStates) {
+  const std::filesystem::path folder = fixtures() / "models" / GetParam();
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not here";
+  const Expected expected(folder / "expected.safetensors");
+  const EncoderModel model = EncoderModel::load(folder);
+  expect_states(model, expected);
+  test::expect_error<Error>([&] { model.model().logits(expected.ids("short.ids")); }, "no probabilities of tokens");
+  if (!expected.contains("pairs.logits")) {
+    test::expect_error<Error>([&] { model.logits(inputs_of(expected, "short")); }, "no classifier");
+    return;
+  }
+  const double error = error_of(model.logits(inputs_of(expected, "pairs")), expected.floats("pairs.logits"));
+  EXPECT_TRUE(error <= kTolerance) << error;
+}
+
+TEST_P(EncoderFolder, IsTheSameModelWhenItIsSavedAndLoaded) {
+  const std::filesystem::path folder = fixtures() / "models" / GetParam();
+  if (!std::filesystem::exists(folder)) GTEST_SKIP() << folder << " is not here";
+  const LanguageModel model = LanguageModel::load(folder);
+  const test::TemporaryFolder saved;
+  model.save(saved.path());
+  const Tensor ids = Expected(folder / "expected.safetensors").ids("short.ids");
+  EXPECT_TRUE(test::same_bits(LanguageModel::load(saved.path()).hidden(ids), model.hidden(ids)));
+}
+
+TEST_P(EncoderFolder, BrokenVariantsAreRefusedByName) {
+  const std::filesystem::path folder = fixtures() / "models" / GetParam();
+  expect_broken_variants(folder, [&](const std::filesystem::path& variant) {
+    const Expected expected(folder / "expected.safetensors");
+    const Tensor states = EncoderModel::load(variant).hidden(inputs_of(expected, "short").front());
+    return error_of(states, expected.floats("short.hidden"));
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(All, EncoderFolder,
+                         testing::Values("jina-en", "jina-code", "jina-original", "jina-reranker", "mosaic-bert",
+                                         "dnabert2"),
+                         [](const auto& tested) {
+                           std::string name = tested.param;
+                           std::replace(name.begin(), name.end(), '-', '_');
+                           return name;
+                         });
+
 class GgufFile : public testing::TestWithParam<const char*> {};
 
 TEST_P(GgufFile, GivesTheExpectedOutputs) {
   const std::filesystem::path file = fixtures() / "gguf" / (std::string(GetParam()) + ".gguf");
   if (!std::filesystem::exists(file)) GTEST_SKIP() << file << " is not here";
   const Expected expected(fixtures() / "gguf" / (std::string(GetParam()) + ".expected.safetensors"));
+  if (expected.contains("short.hidden")) return expect_states(EncoderModel::load(file), expected);
   const LanguageModel model = LanguageModel::load(file);
   // Loading rounds k-quants to q8_0.
   const double tolerance = file.string().find("_k") != std::string::npos ? 5e-2 : kTolerance;
@@ -200,7 +311,7 @@ TEST_P(GgufFile, BrokenVariantsAreRefusedOrLoaded) {
 
 INSTANTIATE_TEST_SUITE_P(All, GgufFile,
                          testing::Values("mpt-f32", "mpt-f16", "mpt-bf16", "mpt-q8_0", "mpt-q4_k_q6_k", "bloom-f16",
-                                         "refact-q8_0"),
+                                         "refact-q8_0", "jina-bert-v2-f16"),
                          [](const auto& tested) {
                            std::string name = tested.param;
                            std::replace(name.begin(), name.end(), '-', '_');
