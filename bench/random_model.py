@@ -1,10 +1,12 @@
 #!/usr/bin/env python3
-"""Write a model folder of MPT's shape with random weights, to measure how large models are opened and run.
+"""Write a model folder with random weights, to measure how large models are opened and run.
 
-The defaults are the shape of MPT-7B: 13.3 GB in bfloat16, in shards of 5 GB with an index. No tokenizer is written.
+The defaults are the shape of MPT-7B: 13.3 GB in bfloat16, in shards of 5 GB with an index. With --family jina they are the
+shape of jina-embeddings-v2-base: 137 million parameters in float32. No tokenizer is written.
 
     bench/random_model.py /tmp/mpt-7b && alibi bench generate --model /tmp/mpt-7b
     bench/random_model.py /tmp/mpt-7b --sparse         # all zeros, needs no disk space
+    bench/random_model.py /tmp/jina --family jina
     bench/random_model.py /tmp/small --layers 2 --d-model 256 --heads 4 --dtype float16
 """
 import argparse
@@ -14,10 +16,38 @@ import random
 import struct
 
 BLOCK = 1 << 25  # bytes of random numbers, of which all tensors are made
+DEFAULTS = {
+    "mpt": {"layers": 32, "d_model": 4096, "heads": 32, "vocab": 50432, "dtype": "bfloat16"},
+    "jina": {"layers": 12, "d_model": 768, "heads": 12, "vocab": 30528, "dtype": "float32"},
+}
 TYPES = {"bfloat16": ("BF16", 2), "float16": ("F16", 2), "float32": ("F32", 4)}
 
 
-def shapes(o):
+def jina_shapes(o):
+    """Name and shape of each tensor of jina-bert-v2."""
+    width, hidden = o.d_model, 4 * o.d_model
+
+    def with_bias(name, *shape):
+        yield name + ".weight", list(shape)
+        yield name + ".bias", [shape[0]]
+
+    yield "embeddings.word_embeddings.weight", [o.vocab, width]
+    yield "embeddings.token_type_embeddings.weight", [2, width]
+    yield from with_bias("embeddings.LayerNorm", width)
+    for layer in range(o.layers):
+        at = f"encoder.layer.{layer}."
+        for name in ("self.query", "self.key", "self.value", "output.dense"):
+            yield from with_bias(at + "attention." + name, width, width)
+        yield from with_bias(at + "attention.output.LayerNorm", width)
+        yield at + "mlp.gated_layers.weight", [2 * hidden, width]
+        yield from with_bias(at + "mlp.wo", width, hidden)
+        yield from with_bias(at + "mlp.layernorm", width)
+    if o.labels > 0:
+        yield from with_bias("pooler.dense", width, width)
+        yield from with_bias("classifier", o.labels, width)
+
+
+def mpt_shapes(o):
     """Name and shape of each tensor, as MPT orders them."""
     width, hidden = o.d_model, 4 * o.d_model
     yield "transformer.wte.weight", [o.vocab, width]
@@ -61,7 +91,7 @@ def write_shard(path, tensors, o, block, rng):
             return file.truncate(8 + len(text) + at)
         for tensor, shape in tensors:
             if len(shape) == 1:
-                file.write(ones(o.dtype, shape[0]))
+                file.write(bytes(size * shape[0]) if tensor.endswith(".bias") else ones(o.dtype, shape[0]))
                 continue
             left = size * shape[0] * shape[1]
             while left > 0:
@@ -74,21 +104,26 @@ def write_shard(path, tensors, o, block, rng):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
-    parser.add_argument("--layers", type=int, default=32)
-    parser.add_argument("--d-model", type=int, default=4096)
-    parser.add_argument("--heads", type=int, default=32)
-    parser.add_argument("--vocab", type=int, default=50432)
-    parser.add_argument("--dtype", choices=TYPES, default="bfloat16")
+    parser.add_argument("--family", choices=DEFAULTS, default="mpt")
+    parser.add_argument("--layers", type=int)
+    parser.add_argument("--d-model", type=int)
+    parser.add_argument("--heads", type=int)
+    parser.add_argument("--vocab", type=int)
+    parser.add_argument("--labels", type=int, default=0, help="jina: outputs of a classifier; 1 for a reranker")
+    parser.add_argument("--dtype", choices=TYPES)
     parser.add_argument("--shard-gb", type=float, default=5, help="most bytes of a shard, in GB")
     parser.add_argument("--sparse", action="store_true", help="files of zeros without disk space")
     parser.add_argument("--seed", type=int, default=0)
     o = parser.parse_args()
+    for name, value in DEFAULTS[o.family].items():
+        if getattr(o, name) is None:
+            setattr(o, name, value)
     rng = random.Random(o.seed)
     o.folder.mkdir(parents=True, exist_ok=True)
     block = None if o.sparse else random_block(o.dtype, rng)
 
     shards, filled = [[]], 0
-    for tensor, shape in shapes(o):
+    for tensor, shape in (jina_shapes if o.family == "jina" else mpt_shapes)(o):
         size = TYPES[o.dtype][1] * shape[0] * (shape[1] if len(shape) > 1 else 1)
         if filled > 0 and filled + size > o.shard_gb * 1e9:
             shards.append([])
@@ -102,7 +137,22 @@ def main():
         files.update({tensor: file for tensor, _ in tensors})
     index = {"metadata": {}, "weight_map": files}
     (o.folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=1))
-    config = {
+    jina = {
+        "model_type": "bert",
+        "architectures": ["JinaBertModel"],
+        "position_embedding_type": "alibi",
+        "feed_forward_type": "geglu",
+        "hidden_size": o.d_model,
+        "num_hidden_layers": o.layers,
+        "num_attention_heads": o.heads,
+        "intermediate_size": 4 * o.d_model,
+        "max_position_embeddings": 8192,
+        "type_vocab_size": 2,
+        "vocab_size": o.vocab,
+        "layer_norm_eps": 1e-12,
+        "torch_dtype": o.dtype,
+    }
+    mpt = {
         "model_type": "mpt",
         "architectures": ["MPTForCausalLM"],
         "d_model": o.d_model,
@@ -115,7 +165,7 @@ def main():
         "attn_config": {"alibi": True, "alibi_bias_max": 8},
         "torch_dtype": o.dtype,
     }
-    (o.folder / "config.json").write_text(json.dumps(config, indent=1))
+    (o.folder / "config.json").write_text(json.dumps(jina if o.family == "jina" else mpt, indent=1))
     print(f"{o.folder}: {len(shards)} shards, {sum(f.stat().st_size for f in o.folder.iterdir()):,} bytes")
 
 

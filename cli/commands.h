@@ -18,6 +18,7 @@ void add_eval(CLI::App& app);
 void add_generate(CLI::App& app);
 void add_score(CLI::App& app);
 void add_embed(CLI::App& app);
+void add_rerank(CLI::App& app);
 void add_info(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_bench(CLI::App& app);

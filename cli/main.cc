@@ -133,6 +133,7 @@ int run(int argc, char** argv) {
   add_generate(app);
   add_score(app);
   add_embed(app);
+  add_rerank(app);
   add_info(app);
   add_convert(app);
   add_bench(app);

@@ -61,6 +61,14 @@ ALIBI_API Tensor embed_inputs(const LanguageModel& model, std::span<const Encode
 struct TokenSpan {
   int64_t begin = 0, end = 0;
 };
+/// An input whose text consists of parts, such as the lines of a document.
+struct ChunkedInput {
+  EncoderInput input;
+  std::vector<TokenSpan> spans;  ///< tokens of each part, for embed_spans(); empty for a part without tokens
+};
+/// Encodes each part on its own and joins them to one text, with the special tokens of encoder_input() around it.
+ALIBI_API ChunkedInput chunked_input(const LanguageModel& model, std::span<const std::string> parts);
+
 /// Late chunking: float32 [spans, d_model], the vector of each span of one input, whose states have seen the whole
 /// input. Spans may overlap. Throws UsageError for an empty span and for one outside of the input.
 ALIBI_API Tensor embed_spans(const LanguageModel& model, const EncoderInput& input, std::span<const TokenSpan> spans,

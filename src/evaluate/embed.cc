@@ -53,6 +53,26 @@ Pooling pooling_from(std::string_view name) {
   return name == "cls" ? Pooling::first : core::value_called<Pooling>(name, "pooling");
 }
 
+ChunkedInput chunked_input(const LanguageModel& model, std::span<const std::string> parts) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  ChunkedInput result{encoder_input(model, ""), {}};
+  const std::vector<int32_t> around = result.input.ids;
+  // Special tokens before the text are those that also begin an encoded text that is not empty.
+  const std::vector<int32_t> sample = tokenizer.encode_prompt("a");
+  const auto before = std::mismatch(around.begin(), around.end(), sample.begin(), sample.end()).first;
+  std::vector<int32_t>& ids = result.input.ids;
+  ids.assign(around.begin(), before);
+  for (const std::string& part : parts) {
+    const auto begin = std::ssize(ids);
+    const std::vector<int32_t> of_part =
+        is_own(tokenizer) ? tokenizer.encode(part) : tokenizer.encode(part, {.add_special_tokens = false});
+    ids.insert(ids.end(), of_part.begin(), of_part.end());
+    result.spans.push_back({begin, std::ssize(ids)});
+  }
+  ids.insert(ids.end(), before, around.end());
+  return result;
+}
+
 EncoderInput encoder_input(const LanguageModel& model, std::string_view text, int64_t max_tokens) {
   const Tokenizer& tokenizer = model.tokenizer();
   EncoderInput input{.ids = tokenizer.encode_prompt(text)};

@@ -24,8 +24,10 @@ void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
   file += static_cast<char>(header.size() & 0xff);
   file += static_cast<char>(header.size() >> 8);
   file += header;
-  file.append(static_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes()));
-  core::write_file(path, file);
+  core::write_file(path, [&](const auto& append) {
+    append(file);
+    append({static_cast<const char*>(tensor.raw()), static_cast<size_t>(tensor.bytes())});
+  });
 }
 
 }  // namespace alibi::formats

@@ -4,9 +4,12 @@ import json
 import math
 import pathlib
 import struct
+import subprocess
+import sys
+import time
 import unittest
 
-from cli_case import CliTest, TINY_TRAINING, run
+from cli_case import COMMAND, CliTest, TINY_TRAINING, run
 
 
 class Encoder(CliTest):
@@ -72,6 +75,140 @@ class Encoder(CliTest):
         self.assertEqual((piped["text"], len(piped["embedding"])), ("a line", width))
         self.fails(2, "sees nothing", "embed", self.model, self.valid, "--pooling", "first")
         self.fails(2, "'.txt'", "embed", self.model, self.valid, "-o", self.folder / "x.txt")
+
+
+    def test_an_interrupted_command_goes_on(self):
+        out, part = self.folder / "kept.npy", self.folder / "kept.npy.part"
+        lines = self.folder / "lines.txt"
+        lines.write_text("".join(f"line {i} of many, with some more words\n" for i in range(3000)))
+        self.succeeds("embed", self.encoder, lines, "-o", out)
+        expected = out.read_bytes()
+        out.unlink()
+        width = 4 * struct.unpack("<H", expected[8:10])[0]  # only to have a number that is no whole row
+        process = subprocess.Popen([COMMAND, "embed", self.encoder, lines, "-o", out], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL)
+        while process.poll() is None and not (part.exists() and part.stat().st_size > 64):
+            time.sleep(0.002)
+        process.kill()
+        process.wait()
+        if not out.exists():
+            self.assertTrue(part.exists())
+            with part.open("ab") as file:
+                file.write(b"x" * (width % 97))
+            self.assertIn("continuing after", self.succeeds("embed", self.encoder, lines, "-o", out))
+        self.assertEqual(out.read_bytes(), expected)
+        self.assertFalse(part.exists())
+        # Rows of other options are not taken over.
+        part.write_bytes(b"alibi embed: rows of float32 so far, 0123456789abcdef" + b" " * 10 + b"\n" + bytes(4000))
+        self.assertNotIn("continuing", self.succeeds("embed", self.encoder, lines, "-o", out))
+        self.assertEqual(out.read_bytes(), expected)
+
+    def test_other_forms_of_texts_and_results(self):
+        records = self.folder / "records.jsonl"
+        records.write_text('{"id": 7, "body": "the quick brown fox"}\n{"body": "over the lazy dog"}\n')
+        said = [json.loads(line) for line in
+                self.succeeds("embed", self.encoder, records, "--field", "body").splitlines()]
+        self.assertEqual([(entry.get("id"), entry["text"]) for entry in said],
+                         [(7, "the quick brown fox"), (None, "over the lazy dog")])
+        self.succeeds("embed", self.encoder, records, "--field", "body", "-o", self.folder / "x.jsonl")
+        self.assertEqual([json.loads(line) for line in (self.folder / "x.jsonl").read_text().splitlines()], said)
+        self.fails(1, "records.jsonl line 1", "embed", self.encoder, records)
+
+        chunks = [json.loads(line) for line in
+                  self.succeeds("embed", self.encoder, "--late-chunking", stdin="one line\n\nand another\n").splitlines()]
+        self.assertEqual([(entry["line"], entry["text"], entry["tokens"]) for entry in chunks],
+                         [(1, "one line", [1, 9]), (3, "and another", [9, 20])])
+        alone = json.loads(self.succeeds("embed", self.encoder, stdin="one line"))
+        self.assertNotEqual(chunks[0]["embedding"], alone["embedding"])  # it has seen the other line
+
+        tokens = json.loads(self.succeeds("embed", self.encoder, "--token-vectors", stdin="ab"))
+        self.assertEqual((tokens["ids"], len(tokens["embeddings"])), ([256, 97, 98], 3))
+        mean = json.loads(self.succeeds("embed", self.encoder, stdin="ab"))["embedding"]
+        for value, a, b in zip(mean, *tokens["embeddings"][1:]):
+            self.assertAlmostEqual(value, (a + b) / 2, places=5)
+
+        (found,) = map(json.loads, self.succeeds("embed", self.encoder, "--similarity", records, "--field", "body",
+                                                 "--top", "1", stdin="over the lazy dog").splitlines())
+        self.assertEqual([(one["index"], one["text"]) for one in found["similar"]], [(1, "over the lazy dog")])
+        self.assertAlmostEqual(found["similar"][0]["cosine"], 1, places=5)
+
+        cut = run("embed", self.encoder, "--max-tokens", "3", stdin="abcdef\nab\n")
+        self.assertIn("1 texts were cut to 3 tokens", cut.stderr)
+        entries = [json.loads(line) for line in cut.stdout.splitlines()]
+        self.assertEqual(entries[0]["embedding"], entries[1]["embedding"])
+        self.fails(2, "--late-chunking", "embed", self.encoder, "--late-chunking", "--max-tokens", "3", stdin="a")
+        self.fails(2, "--token-vectors", "embed", self.encoder, "--token-vectors", "-o", self.folder / "t.npy", stdin="a")
+
+
+WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the quick brown fox jumps over lazy dog a line and another".split()
+TOKENIZER = {
+    "version": "1.0", "truncation": None, "padding": None,
+    "added_tokens": [{"id": i, "content": WORDS[i], "single_word": False, "lstrip": False, "rstrip": False,
+                      "normalized": False, "special": True} for i in range(5)],
+    "normalizer": {"type": "BertNormalizer", "clean_text": True, "handle_chinese_chars": True, "strip_accents": None,
+                   "lowercase": True},
+    "pre_tokenizer": {"type": "BertPreTokenizer"},
+    "post_processor": {
+        "type": "TemplateProcessing",
+        "single": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                   {"SpecialToken": {"id": "[SEP]", "type_id": 0}}],
+        "pair": [{"SpecialToken": {"id": "[CLS]", "type_id": 0}}, {"Sequence": {"id": "A", "type_id": 0}},
+                 {"SpecialToken": {"id": "[SEP]", "type_id": 0}}, {"Sequence": {"id": "B", "type_id": 1}},
+                 {"SpecialToken": {"id": "[SEP]", "type_id": 1}}],
+        "special_tokens": {name: {"id": name, "ids": [WORDS.index(name)], "tokens": [name]} for name in ("[CLS]", "[SEP]")}},
+    "decoder": {"type": "WordPiece", "prefix": "##", "cleanup": True},
+    "model": {"type": "WordPiece", "unk_token": "[UNK]", "continuing_subword_prefix": "##",
+              "max_input_chars_per_word": 100, "vocab": {word: i for i, word in enumerate(WORDS)}},
+}
+
+
+class OfAnotherProgram(CliTest):
+    """Encoders in the format of Jina embeddings v2 and of jina-reranker-v1, with random weights."""
+
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        script = pathlib.Path(__file__).resolve().parents[2] / "bench" / "random_model.py"
+        for name, labels in (("jina", "0"), ("reranker", "1")):
+            subprocess.run([sys.executable, script, cls.folder / name, "--family", "jina", "--layers", "2", "--d-model", "32",
+                            "--heads", "2", "--vocab", str(len(WORDS)), "--labels", labels], check=True,
+                           stdout=subprocess.DEVNULL)
+            (cls.folder / name / "tokenizer.json").write_text(json.dumps(TOKENIZER))
+
+    def test_vectors(self):
+        tokens = json.loads(self.succeeds("embed", self.folder / "jina", "--token-vectors", stdin="The quick fox"))
+        self.assertEqual(tokens["tokens"], ["[CLS]", "the", "quick", "fox", "[SEP]"])
+        states = tokens["embeddings"]
+        for pooling, expected in (("mean", [sum(column) / len(states) for column in zip(*states)]), ("cls", states[0])):
+            vector = json.loads(self.succeeds("embed", self.folder / "jina", "--pooling", pooling,
+                                              stdin="The quick fox"))["embedding"]
+            for a, b in zip(vector, expected):
+                self.assertAlmostEqual(a, b, places=5)
+        cut = json.loads(self.succeeds("embed", self.folder / "jina", "--max-tokens", "4", "--token-vectors",
+                                       stdin="The quick fox jumps"))
+        self.assertEqual(cut["tokens"], ["[CLS]", "the", "quick", "[SEP]"])
+        chunked = json.loads(self.succeeds("embed", self.folder / "jina", "--late-chunking", stdin="the quick\n"))
+        self.assertEqual(chunked["tokens"], [1, 3])
+        for command, mentions in (("generate", "expected a causal"), ("score", "needs a causal"),
+                                  ("eval", "no probabilities of tokens")):
+            self.fails(1, mentions, command, self.folder / "jina", *([self.valid] if command == "eval" else []))
+        self.fails(1, "cannot be trained", "train", self.text, "-o", self.folder / "unused", *TINY_TRAINING, "--from",
+                   self.folder / "jina")
+
+    def test_scores(self):
+        texts = "the lazy dog\nthe quick brown fox\na line\n"
+        said = self.succeeds("rerank", self.folder / "reranker", "--query", "a fox", "--json", self.folder / "r.json",
+                             stdin=texts)
+        scores = [(float(line.split("\t")[0]), line.split("\t")[1]) for line in said.splitlines()]
+        self.assertEqual(sorted(text for _, text in scores), sorted(texts.splitlines()))
+        self.assertEqual(scores, sorted(scores, key=lambda one: -one[0]))
+        results = self.json_of("r.json")["results"]
+        self.assertEqual([texts.splitlines()[one["index"]] for one in results], [text for _, text in scores])
+        best = self.succeeds("rerank", self.folder / "reranker", "--query", "a fox", "--top", "1", stdin=texts)
+        self.assertEqual(best, said.splitlines(keepends=True)[0])
+        self.fails(1, "expected 1: a reranker", "rerank", self.folder / "jina", "--query", "a", stdin=texts)
+        self.fails(2, "--query", "rerank", self.folder / "reranker", stdin=texts)
+        self.fails(2, "a decoder", "rerank", self.model, "--query", "a", stdin=texts)
 
 
 class FineTuning(CliTest):

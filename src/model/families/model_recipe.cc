@@ -9,17 +9,31 @@
 #include "text/data_folder.h"
 
 namespace alibi {
+namespace {
+
+LanguageModelConfig config_to_train(const std::filesystem::path& from) {
+  LanguageModelConfig config = model::read_model_config(from);
+  check(
+      config.transformer.head.predicts,
+      "[model] {}: the model is an encoder without an output projection, which cannot be trained; it gives states and "
+      "vectors (alibi embed, EncoderModel)",
+      from.string());
+  return config;
+}
+
+}  // namespace
 
 TrainingData ModelRecipe::read_text(const std::vector<std::string>& texts, const std::vector<std::string>& valid,
                                     const TextProgress& progress, const std::string& field) const {
   TokenizerChoice choice = tokenizer;
   const bool is_tokens = !texts.empty() && text::is_data_folder(texts.front());
+  if (!from.empty()) config_to_train(from);
   if (!from.empty() && !is_tokens) choice.like = from.string();
   return training_data(texts, valid, choice, progress, field);
 }
 
 LanguageModelConfig ModelRecipe::config(int64_t train_length, std::optional<int> tokens) const {
-  LanguageModelConfig config = from.empty() ? alibi::preset(preset) : model::read_model_config(from);
+  LanguageModelConfig config = from.empty() ? alibi::preset(preset) : config_to_train(from);
   if (from.empty()) {
     const float scale = config.transformer.embedding.scale;
     options.apply_to(config);  // applied first, because the method's defaults depend on it

@@ -1,0 +1,24 @@
+// The texts that `alibi embed` and `alibi rerank` read, with their names in the output.
+#pragma once
+
+#include <cstdint>
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+namespace alibi::cli {
+
+struct EmbedItem {
+  nlohmann::ordered_json name = {};      ///< {"text": ...}, {"file": ...}, or {"id": ..., "text": ...} of a record
+  std::string text = {};                 ///< empty with chunks
+  std::vector<std::string> chunks = {};  ///< late chunking: the lines of a file that are not blank
+  std::vector<int64_t> lines = {};       ///< their numbers, from 1
+};
+
+enum class ItemKind { lines, files, chunks };
+
+/// Files, folders or "-". Files of records (.jsonl, .ndjson) have a text in each line, under the key `field`, and may
+/// have an id under the key "id". Throws Error that names the file, and the line of a record that is no such object.
+std::vector<EmbedItem> read_items(const std::vector<std::string>& inputs, ItemKind kind, const std::string& field);
+
+}  // namespace alibi::cli
