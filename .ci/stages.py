@@ -52,7 +52,8 @@ STAGES = [
 
     Stage("lint", "clang-tidy, and every file read alone", "scripts/tidy"),
 
-    # Emulated GPUs and searches, a third of its time, are left to `tests` and `sanitize` (CMakePresets.json).
+    # Emulated GPUs are left to `tests` and `sanitize`. Searches, benchmarks and tests that train until a model has learned
+    # run in `tests` only: shorter tests run the same code here and under the sanitizers (CMakePresets.json).
     Stage("unoptimized", "g++ without optimization, linked as one program: classes are defined once; the unit tests",
           'cmake --preset odr >/dev/null\ncmake --build --preset odr --parallel "$(nproc)"\n'
           'ctest --preset odr --parallel "$(nproc)"'),

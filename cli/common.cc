@@ -129,11 +129,22 @@ nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
 void ModelUse::add_to(Command& command) {
   add_interpolation(command, interpolation);
   add_precision(command, precision);
+  command.text("--weights", weights, "TYPE",
+               "Type of the matrices in memory: f32, bf16 or q8_0 (8 bits and a scale per 32 numbers) [the file's]");
+  command.choices("--weights", {"f32", "bf16", "q8_0"});
 }
 
 void ModelUse::apply(LanguageModel& model) const {
-  model.set_interpolation(interpolation);
+  // Otherwise the model keeps the interpolation that its file asks for.
+  if (interpolation.dynamic || interpolation.factor != 1) model.set_interpolation(interpolation);
   model.set_precision(precision_from(precision));
+  if (weights.empty()) return;
+  constexpr std::pair<std::string_view, DType> types[] = {
+      {"f32", DType::float32}, {"bf16", DType::bfloat16}, {"q8_0", DType::q8_0}};
+  const auto* const found =
+      std::find_if(std::begin(types), std::end(types), [&](const auto& type) { return type.first == weights; });
+  check_usage(found != std::end(types), "[model] --weights is '{}'; choose from f32, bf16, q8_0", weights);
+  model.convert_weights(found->second);
 }
 
 void add_dropout(Command& command, std::optional<double>& dropout) {

@@ -66,6 +66,7 @@ nlohmann::ordered_json interpolation_json(const Interpolation& interpolation);
 struct ModelUse {
   Interpolation interpolation;
   std::string precision = "f32";  ///< supported on every machine, so that results do not depend on the machine
+  std::string weights;            ///< type of the matrices in memory; empty: that of the file
 
   void add_to(Command& command);
   void apply(LanguageModel& model) const;

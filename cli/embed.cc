@@ -33,6 +33,7 @@ struct EmbedCommand : CommonOptions {
   std::string model;
   std::vector<std::string> texts, similarity;
   std::string pooling = "mean", out, field = "text";
+  int64_t check = 0;
   bool whole = false, late_chunking = false, token_vectors = false;
   int64_t max_tokens = 0, top = 10;
   EmbedOptions embed;
@@ -69,9 +70,10 @@ Work work_of(const EmbedCommand& options, const LanguageModel& model, const Embe
 
 /// What the rows of an interrupted run follow from.
 std::string identity_of(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items) {
-  std::string all = fmt::format("{} {} {} {} {} {} ", options.pooling, options.embed.normalize, options.max_tokens,
-                                name_of(model.precision()), interpolation_json(options.use.interpolation).dump(),
-                                std::filesystem::weakly_canonical(options.model).string());
+  std::string all =
+      fmt::format("{} {} {} {} {} {} {} ", options.use.weights, options.pooling, options.embed.normalize,
+                  options.max_tokens, name_of(model.precision()), interpolation_json(options.use.interpolation).dump(),
+                  std::filesystem::weakly_canonical(options.model).string());
   const auto add_file = [&](const std::filesystem::path& path) {
     const auto changed = std::filesystem::last_write_time(path).time_since_epoch().count();
     all += fmt::format("{} {} {} ", path.filename().string(), std::filesystem::file_size(path), changed);
@@ -265,7 +267,38 @@ void say_similarity(const EmbedCommand& options, const LanguageModel& model, con
   check_output();
 }
 
+/// Cosines between vectors in the chosen precision and those in float32, of the first texts.
+nlohmann::ordered_json cosines_to_float32(const EmbedCommand& options, const LanguageModel& model,
+                                          std::vector<EmbedItem> items) {
+  items.resize(std::min(items.size(), static_cast<size_t>(options.check)));
+  const LanguageModel exact = LanguageModel::load(options.model);
+  std::vector<Tensor> vectors;
+  for (const LanguageModel* const one : {&model, &exact}) {
+    std::vector<EncoderInput> inputs;
+    for (const EmbedItem& item : items) inputs.push_back(work_of(options, *one, item).input);
+    EmbedOptions unit = options.embed;
+    unit.normalize = true;
+    vectors.push_back(embed_inputs(*one, inputs, unit));
+  }
+  const std::vector<float> a = vectors[0].to_floats(), b = vectors[1].to_floats();
+  const int64_t width = vectors[0].size(1);
+  double sum = 0, least = 1;
+  for (int64_t i = 0; i < vectors[0].size(0); ++i) {
+    const double cosine =
+        std::inner_product(a.begin() + i * width, a.begin() + (i + 1) * width, b.begin() + i * width, 0.0);
+    sum += cosine;
+    least = std::min(least, cosine);
+  }
+  const double mean = sum / static_cast<double>(items.size());
+  if (!options.out.empty()) {  // otherwise standard output is for the vectors
+    say("cosine to float32 over {} texts: {:.7f} on average, {:.7f} at least\n", items.size(), mean, least);
+  }
+  return {{"texts", items.size()}, {"mean", mean}, {"least", least}};
+}
+
 void check_options(EmbedCommand& options, const std::string& kind) {
+  check_usage(!options.late_chunking || options.check == 0,
+              "[embed] --check-float32 cannot be used with --late-chunking");
   check_usage(options.out.empty() || kind == ".npy" || kind == ".safetensors" || kind == ".jsonl",
               "[embed] --out {} ends in '{}', expected .npy, .safetensors or .jsonl; leave out --out to print lines of "
               "JSON",
@@ -329,10 +362,13 @@ void run_embed(EmbedCommand options) {
     say("{} vector{} of {} numbers: {}\n", core::format_integer(count), count == 1 ? "" : "s", width, options.out);
   }
   if (embedder.cut() > 0) {
-    fmt::print(stderr, "alibi: {} texts were cut to {} tokens (--max-tokens)\n", core::format_integer(embedder.cut()),
-               options.max_tokens);
+    report_warning(fmt::format("{} texts were cut to {} tokens (--max-tokens)", core::format_integer(embedder.cut()),
+                               options.max_tokens));
   }
+  nlohmann::ordered_json cosines;
+  if (options.check > 0 && !items.empty()) cosines = cosines_to_float32(options, model, items);
   options.write_json({{"model", options.model},
+                      {"cosine_to_float32", cosines},
                       {"texts", items.size()},
                       {"vectors", count},
                       {"tokens", embedder.tokens()},
@@ -421,6 +457,9 @@ void add_embed(CLI::App& app) {
   command.repeated("--similarity", options->similarity, "TEXT",
                    "Print, for each text, the most similar texts of this file or folder and their cosines");
   command.count("--top", options->top, "Number of similar texts that --similarity prints");
+  command.count(
+      "--check-float32", options->check,
+      "Also compute the first N texts in float32, and show the cosines between both vectors (with --out or --json)");
   options->use.add_to(command);
   options->add_to(command);
   command.examples(

@@ -129,6 +129,11 @@ class ALIBI_API LanguageModel {
   /// Copies parameters of other data types, and those in mapped files, to float32 memory of their own, to be changed.
   void to_float32();
 
+  /// Converts the matrices (linear layers, embedding, output projection) to bfloat16 or q8_0, rounded to nearest, so
+  /// that inference needs less memory and reads less of it; or to float32. Matrices whose rows are no multiple of 32
+  /// numbers keep their type if the type is q8_0. Throws UsageError for other types.
+  void convert_weights(DType type);
+
   /// Moves the parameters, as float32; the model then computes on that device. Ids and targets may be on any device;
   /// returned tensors are on that device.
   void to(Device device);

@@ -370,6 +370,9 @@ void language_model(const std::filesystem::path& folder) {
   const alibi::TokenSpan span{0, 1};
   expect(embed_spans(loaded, input, std::span(&span, 1), pooled).size(0) == 1, "vectors of spans");
   expect(!loaded.config().mask_token(), "a decoder masks nothing");
+  LanguageModel smaller = LanguageModel::load(folder / "model");
+  smaller.convert_weights(DType::bfloat16);
+  expect(smaller.weight_bytes() < loaded.weight_bytes(), "converted weights");
   encoders(loaded.config(), folder);
 
   ModelRecipe recipe{.position = Position::t5};

@@ -39,6 +39,29 @@ TEST(LanguageModel, LossIsMinusTheLogOfTheSoftmaxOfTheLogits) {
   }
 }
 
+TEST(LanguageModel, ConvertedWeightsAreRoundedOnce) {
+  const LanguageModel original(language_model_config(), 1);
+  const Tensor ids = random_ids({2, 9}, 1, 257);
+  const std::vector<float> exact = original.logits(ids).to_floats();
+  for (const auto& [type, tolerance] : {std::pair(DType::bfloat16, 0.1), {DType::q8_0, 0.1}}) {
+    LanguageModel model(language_model_config(), 1), widened(language_model_config(), 1);
+    for (LanguageModel* const one : {&model, &widened}) one->convert_weights(type);
+    EXPECT_LT(model.weight_bytes(), original.weight_bytes() * (type == DType::q8_0 ? 4 : 6) / 10);
+    widened.convert_weights(DType::float32);
+    const std::vector<float> converted = model.logits(ids).to_floats(), rounded = widened.logits(ids).to_floats();
+    double changed = 0;
+    for (size_t i = 0; i < exact.size(); ++i) {
+      EXPECT_NEAR(converted[i], rounded[i], 1e-4) << name_of(type);
+      changed = std::max(changed, std::abs(static_cast<double>(converted[i]) - exact[i]));
+    }
+    EXPECT_TRUE(changed > 0 && changed < tolerance) << changed << ' ' << name_of(type);
+    model.zero_gradients();  // training needs float32, and makes it
+    EXPECT_EQ(model.weight_bytes(), original.weight_bytes());
+  }
+  LanguageModel model(language_model_config(), 1);
+  expect_error<UsageError>([&] { model.convert_weights(DType::int32); }, "choose float32, bfloat16 or q8_0");
+}
+
 TEST(LanguageModel, GradientsAreThoseOfTheLoss) {
   for (const Position position : {Position::alibi, Position::sinusoidal, Position::learned}) {
     LanguageModel model(language_model_config(position), 1);
