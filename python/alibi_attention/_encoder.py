@@ -36,7 +36,8 @@ class EncoderModel:
     def __init__(self, model: LanguageModel) -> None:
         if not isinstance(model, LanguageModel):
             raise UsageError(
-                f"[EncoderModel] got a {type(model).__name__}, expected a LanguageModel; EncoderModel.load(path) reads one"
+                f"[EncoderModel] got a {type(model).__name__}, expected a LanguageModel; EncoderModel.load(path) reads "
+                "a folder or a file"
             )
         self._model = model
         self._core = _core.EncoderModel(model._core)
@@ -123,7 +124,7 @@ class EncoderModel:
     def score_ids(
         self, rows: Any, *, token_type_ids: Any = None, attention_mask: Any = None, activation: str = "sigmoid"
     ) -> Array:
-        """The classifier's outputs for each row of token ids: float32 (rows, labels). Raises Error without a classifier.
+        """The classifier's outputs for each row of token ids: float32 (rows, labels). Raises Error if there is none.
 
         rows, token_type_ids, attention_mask  see embed_ids()
         activation                            "sigmoid": outputs become scores between 0 and 1; "none": as they are
@@ -186,7 +187,7 @@ class EncoderModel:
     def embed_spans(
         self, text: str | Any, spans: Iterable[Sequence[int]], *, pooling: str = "mean", normalize: bool = True
     ) -> Array:
-        """Late chunking: the vector of each span of one text, whose states have seen all of it: float32 (spans, d_model).
+        """Late chunking: float32 (spans, d_model), the vector of each span of one text, whose states have seen all of it.
 
         text   a str, or token ids (length,)
         spans  (begin, end) of each, indices of tokens; end is not included. tokenize(text) shows the tokens of a str.
@@ -246,7 +247,8 @@ def _packed(rows: Any, token_type_ids: Any, attention_mask: Any) -> tuple[Array,
     of_types = _sequences(token_type_ids, "token_type_ids")
     if [len(row) for row in of_types] != counts:
         raise UsageError(
-            f"[encoder] token_type_ids have rows of {[len(row) for row in of_types]} tokens, expected those of the ids, {counts}"
+            f"[encoder] token_type_ids have rows of {[len(row) for row in of_types]} tokens, expected those of the ids, "
+            f"{counts}"
         )
     return ids, np.concatenate([*of_types, np.empty(0, np.int32)]), counts
 
