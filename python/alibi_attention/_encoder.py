@@ -68,7 +68,7 @@ class EncoderModel:
 
         max_tokens  above 0: longer texts are cut to this number of ids; the special tokens after the text are kept
         """
-        ids: Array = self._core.encode(text, max_tokens)[0]
+        ids: Array = self._core.encode(_texts([text], "tokenize")[0], max_tokens)[0]
         return ids
 
     def tokenize_pair(self, first: str, second: str, *, max_tokens: int = 0) -> tuple[Array, Array]:
@@ -76,6 +76,7 @@ class EncoderModel:
 
         max_tokens  above 0: the second text is cut so that both have at most this number of ids together
         """
+        first, second = _texts([first, second], "tokenize")
         ids, types = self._core.encode_pair(first, second, max_tokens)
         return ids, types
 
@@ -211,7 +212,7 @@ class EncoderModel:
         """
         if isinstance(documents, str):
             raise UsageError("[rerank] documents are a str, expected a list of str")
-        scores: Array = self._core.rerank(query, _texts(documents, "rerank"), max_tokens)
+        scores: Array = self._core.rerank(_texts([query], "rerank")[0], _texts(documents, "rerank"), max_tokens)
         return scores
 
     def __repr__(self) -> str:

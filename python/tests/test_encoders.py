@@ -290,6 +290,8 @@ def test_misuse_is_named(encoder):
         (lambda: encoder.score_ids(ids, activation="softmax"), "activation is 'softmax', expected sigmoid or none"),
         (lambda: encoder.embed(pathlib.Path("a.txt")), "a.txt is a path, expected texts"),
         (lambda: encoder.embed(["a", 3]), r"\[embed\] got a int, expected texts"),
+        (lambda: encoder.tokenize(3), r"\[tokenize\] got a int, expected texts"),
+        (lambda: encoder.rerank(["a"], ["b"]), r"\[rerank\] got a list, expected texts"),
         (lambda: encoder.embed(["a"], max_tokens=2), "max_tokens is 2, expected more than 2"),
     ):
         with pytest.raises(alibi.UsageError, match=words):
