@@ -20,6 +20,7 @@ from ._attention import attention
 from ._cache import KvCache
 from ._compare import CompareResults, compare
 from ._core import Error, UsageError, set_threads, threads
+from ._encoder import EncoderModel
 from ._flash import flash_attn_func, flash_attn_varlen_func
 from ._kind import is_torch, torch_operator
 from ._model import Evaluation, Generation, LanguageModel, Scores
@@ -32,6 +33,7 @@ __version__ = _core.version
 __all__ = [
     "AlibiAttention",
     "CompareResults",
+    "EncoderModel",
     "Error",
     "Evaluation",
     "Generation",

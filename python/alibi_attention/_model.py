@@ -15,7 +15,7 @@ import numpy as np
 from . import _core
 from ._core import UsageError
 from ._options import renamed
-from ._padding import tokens_of
+from ._padding import padding_of, tokens_of
 from ._progress import OnProgress, from_core
 from ._results import Result, axes, frame, table
 from ._text import Text, paths_of
@@ -160,6 +160,12 @@ class LanguageModel:
         return dict(self._config)
 
     @property
+    def weight_bytes(self) -> int:
+        """Bytes of the parameters in their data types, in memory and in mapped files together."""
+        size: int = self._core.weight_bytes()
+        return size
+
+    @property
     def slopes(self) -> list[list[float]]:
         """ALiBi's slopes of each layer and head; empty for other position methods."""
         return [list(layer) for layer in self._core.slopes()]
@@ -182,7 +188,8 @@ class LanguageModel:
         """
         if key_padding_mask is None:
             return self._batched(self._core.hidden, ids)
-        return self._padded(self._core.hidden, ids, np.asarray(key_padding_mask), self._config["d_model"], "hidden")
+        padding = np.asarray(key_padding_mask)
+        return self._padded(self._core.hidden, ids, padding, self._config["d_model"], "hidden", "key_padding_mask")
 
     def logits(self, ids: Any, attention_mask: Any = None) -> Array:
         """Logits of the token after each of ids (length,) or (batch, length): float32 (..., length, vocab_size).
@@ -192,8 +199,8 @@ class LanguageModel:
         """
         if attention_mask is None:
             return self._batched(self._core.logits, ids)
-        padding = np.asarray(attention_mask) == 0
-        return self._padded(self._core.logits, ids, padding, self._config["vocab_size"], "logits")
+        padding = padding_of(attention_mask, "logits")
+        return self._padded(self._core.logits, ids, padding, self._config["vocab_size"], "logits", "attention_mask")
 
     def generate_ids(self, ids: Any, max_tokens: int = 256, temperature: float = 1.0, *, seed: int = 0) -> Array:
         """Ids after those of a prompt, int32: for models without a tokenizer. Nothing ends them but max_tokens."""
@@ -204,10 +211,10 @@ class LanguageModel:
         return made
 
     def _padded(
-        self, compute: Callable[[Array], Array], ids: Any, padding: Array, width: int, operation: str
+        self, compute: Callable[[Array], Array], ids: Any, padding: Array, width: int, operation: str, name: str
     ) -> Array:
         found, mask = np.atleast_2d(_ids(ids)), np.atleast_2d(padding)
-        tokens = tokens_of(mask, found.shape, operation)
+        tokens = tokens_of(mask, found.shape, operation, name)
         counts = tokens.sum(axis=1)
         result = np.zeros((*found.shape, width), np.float32)
         for count in np.unique(counts[counts > 0]):  # rows of as many tokens are a batch
@@ -229,9 +236,7 @@ class LanguageModel:
         pooling    of the hidden states: "mean", "last" or, for encoders, "first"
         normalize  scale each vector to length 1, so that dot products are cosines
         """
-        if isinstance(texts, os.PathLike):
-            raise UsageError(f"[embed] {texts} is a path, expected texts: read the file first")
-        vectors: Array = self._core.embed([texts] if isinstance(texts, str) else list(texts), pooling, normalize)
+        vectors: Array = self._core.embed(_texts(texts, "embed"), pooling, normalize)
         return vectors[0] if isinstance(texts, str) else vectors
 
     def generate(
@@ -349,8 +354,23 @@ class LanguageModel:
         )
 
 
-def _ids(ids: Any) -> Array:
-    found = np.asarray(ids)
+def _ids(ids: Any, name: str = "ids") -> Array:
+    try:
+        found = np.asarray(ids)
+    except ValueError:
+        raise UsageError(f"[model] {name} have rows of different lengths, expected rows of one length") from None
     if found.size and found.dtype.kind not in "iu":
-        raise UsageError(f"[model] ids are {found.dtype}, expected integers")
+        raise UsageError(f"[model] {name} are {found.dtype}, expected integers")
+    if found.size and not (-(2**31) <= found.min() and found.max() < 2**31):
+        raise UsageError(f"[model] {name} have {found.min()} to {found.max()}, expected integers of 32 bits")
     return np.ascontiguousarray(found, np.int32)
+
+
+def _texts(texts: str | Sequence[str], operation: str) -> list[str]:
+    if isinstance(texts, os.PathLike):
+        raise UsageError(f"[{operation}] {texts} is a path, expected texts: read the file first")
+    found = [texts] if isinstance(texts, str) else list(texts)
+    for text in found:
+        if not isinstance(text, str):
+            raise UsageError(f"[{operation}] got a {type(text).__name__}, expected texts (str)")
+    return found

@@ -14,7 +14,16 @@ from ._kind import is_torch, refuse_other_kinds
 Bools = np.ndarray[Any, np.dtype[np.bool_]]
 
 
-def tokens_of(mask: Any, shape: tuple[int, int], operation: str) -> Bools:
+def padding_of(attention_mask: Any, operation: str) -> Bools:
+    """True at padding, where an attention_mask is 0."""
+    mask = np.asarray(attention_mask)
+    if not np.isin(mask, (0, 1)).all():
+        raise UsageError(f"[{operation}] attention_mask has other values than 1 (a token) and 0 (padding)")
+    padding: Bools = mask == 0
+    return padding
+
+
+def tokens_of(mask: Any, shape: tuple[int, ...], operation: str, name: str = "key_padding_mask") -> Bools:
     """(batch, keys): True where a token is, that is, where the mask has no padding. Each row holds one run of them."""
     padding = np.asarray(mask)
     if padding.dtype != np.bool_:
@@ -23,12 +32,12 @@ def tokens_of(mask: Any, shape: tuple[int, int], operation: str) -> Bools:
             "attention_mask that is 1 where a token is, attention_mask == 0"
         )
     if padding.shape != shape:
-        raise UsageError(f"[{operation}] key_padding_mask has shape {padding.shape}, expected {shape}, (batch, keys)")
+        raise UsageError(f"[{operation}] {name} has shape {padding.shape}, expected {shape}, (batch, keys)")
     tokens: Bools = ~padding
     runs = (np.diff(tokens.astype(np.int8), axis=1, prepend=np.int8(0)) == 1).sum(axis=1)
     if (runs > 1).any():
         raise UsageError(
-            f"[{operation}] key_padding_mask has padding between the tokens of row {int(np.argmax(runs > 1))}, "
+            f"[{operation}] {name} has padding between the tokens of row {int(np.argmax(runs > 1))}, "
             "expected it before and after them alone: distances are counted in rows"
         )
     return tokens

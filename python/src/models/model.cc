@@ -154,6 +154,7 @@ void bind_model(nb::module_& m) {
           nb::call_guard<nb::gil_scoped_release>())
       .def("describe", describe)
       .def("slopes", &LanguageModel::slopes)
+      .def("weight_bytes", &LanguageModel::weight_bytes)
       .def(
           "encode",
           [](const LanguageModel& model, const std::string& text) { return array_of(model.tokenizer().encode(text)); },
