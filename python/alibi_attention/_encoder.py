@@ -80,7 +80,7 @@ class EncoderModel:
         ids, types = self._core.encode_pair(first, second, max_tokens)
         return ids, types
 
-    def hidden(self, ids: Any, *, token_type_ids: Any = None, attention_mask: Any = None) -> Array:
+    def hidden(self, ids: Any, token_type_ids: Any = None, attention_mask: Any = None) -> Array:
         """Final hidden states of ids (length,) or (batch, length): float32 (..., length, d_model).
 
         token_type_ids  segments, of the shape of ids (None: all are 0)
@@ -103,9 +103,9 @@ class EncoderModel:
     def embed_ids(
         self,
         rows: Any,
-        *,
         pooling: str = "mean",
         normalize: bool = True,
+        *,
         token_type_ids: Any = None,
         attention_mask: Any = None,
     ) -> Array:
@@ -123,7 +123,7 @@ class EncoderModel:
         return vectors
 
     def score_ids(
-        self, rows: Any, *, token_type_ids: Any = None, attention_mask: Any = None, activation: str = "sigmoid"
+        self, rows: Any, token_type_ids: Any = None, *, attention_mask: Any = None, activation: str = "sigmoid"
     ) -> Array:
         """The classifier's outputs for each row of token ids: float32 (rows, labels). Raises Error if there is none.
 
