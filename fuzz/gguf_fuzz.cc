@@ -78,7 +78,7 @@ std::string mutate(std::string_view input, unsigned seed) {
   if (kind == 0) changed[at] = static_cast<char>(changed[at] ^ (1 << (seed / 4 % 8)));
   if (kind == 1) changed[at] = static_cast<char>(changed[at] + 1);
   if (kind == 2) changed[at] = '\xff';
-  if (kind == 3) changed.resize(changed.size() - seed % 64);
+  if (kind == 3) changed.resize(changed.size() - seed % 32);
   return changed;
 }
 

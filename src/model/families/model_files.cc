@@ -84,10 +84,10 @@ void ModelFiles::take(const Family& found, const Layout& layout, const formats::
   family = found.name;
   layout_ = &layout;
   config = layout.config(description, *weights);
+  apply_changes(description, config);
   check_layers(config, *weights);
   sources = sources_of(layout, *weights, config, parameter_specs(config));
   if (layout.interpolation != nullptr) interpolation = layout.interpolation(description);
-  apply_changes(description, config);
 }
 
 std::shared_ptr<const Origin> ModelFiles::origin() const {

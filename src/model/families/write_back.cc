@@ -12,6 +12,7 @@
 #include "core/together.h"
 #include "formats/options.h"
 #include "formats/safetensors.h"
+#include "model/check_config.h"
 #include "model/own_config.h"
 #include "model/own_folder.h"
 
@@ -179,6 +180,9 @@ void apply_changes(const formats::JsonObject& file, LanguageModelConfig& config)
       fail("[config] {}{}: {}", changes.where(), name, error.what());
     }
   }
+  if (changes.keys().empty()) return;
+  check_config(config, {[](std::string_view field) { return std::string(field); },
+                        [&](const std::string& problem) { fail("[config] {}{}", changes.where(), problem); }});
 }
 
 }  // namespace alibi::model

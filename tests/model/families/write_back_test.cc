@@ -127,6 +127,8 @@ TEST(WriteBack, ChangesThatAreNoneOfAModelAreRefused) {
   EXPECT_NE(with(R"({"frob": 1})").find("frob is no field"), std::string::npos);
   EXPECT_NE(with(R"({"dropout": 2})").find("dropout"), std::string::npos);
   EXPECT_NE(with(R"({"dropout": "a"})").find("dropout"), std::string::npos);
+  EXPECT_NE(with(R"({"d_model": 7})").find("config.json: alibi_attention.d_model is 7"), std::string::npos);
+  EXPECT_NE(with(R"({"layers": 1})").find("has no place in the model"), std::string::npos);
 }
 
 }  // namespace
