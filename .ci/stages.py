@@ -29,8 +29,10 @@ STAGES = [
     Stage("format", "Format", "scripts/format --check",
           reads=["*.h", "*.c", "*.cc", "*.cpp", "*.cu", ".clang-format", "scripts/format"]),
 
-    Stage("layout", "Folders use each other as docs/explanation/layout.md says; files include what they use; links work",
-          "python3 tests/layout/layout_test.py\nscripts/check-includes\nscripts/check-links", reads=ALL),
+    Stage("layout", "Folders use each other as docs/explanation/layout.md says; files include what they use; links work; "
+                    "pages name options that exist",
+          "python3 tests/layout/layout_test.py\nscripts/check-includes\nscripts/check-links\nscripts/check-options",
+          reads=ALL),
 
     Stage("words", "Spelling, and phrases that a reader would have to decode", "scripts/words", reads=ALL),
 
