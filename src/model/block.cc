@@ -230,7 +230,7 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   }
 }
 
-void Block::attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) const {
+void Block::attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& text) const {
   each_sequence(text, {heads.q, heads.k},
                 [&](std::span<Tensor> parts) { position_.rotate(parts[0], parts[1], text.position); });
   const AttentionOptions options = attention_options(pass, text);

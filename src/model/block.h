@@ -86,7 +86,7 @@ class Block {
   /// The part that recomputation repeats: normed -> products.attended, and the first half of the feed-forward layer.
   void attend(const Tensor& normed, Pass& pass) const;
   /// attend() for rows at one position in their sequences, which `text` gives.
-  void attend_text(Heads heads, Tensor attended, Pass& pass, Pass& text) const;
+  void attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& text) const;
   void feed_forward(const Tensor& normed, Tensor& y, Pass& pass) const;
   /// Both functions write the gradient of the norm's output to scratch.dnormed.
   void feed_forward_backward(const Tensor& dbranch, Pass& pass) const;
