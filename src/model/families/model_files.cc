@@ -32,6 +32,15 @@ void check_layers(const LanguageModelConfig& config, const formats::WeightSource
         weights.tensors().size(), config.transformer.layers);
 }
 
+/// The tokenizer of another program's model, if it is right for the model. `source` is named in the error.
+std::shared_ptr<const Tokenizer> fitting(std::shared_ptr<const Tokenizer> tokenizer, const LanguageModelConfig& config,
+                                         const std::filesystem::path& source) {
+  const int tokens = config.mask_token().value_or(config.vocab_size);
+  check(!tokenizer || tokenizer->vocab_size() <= tokens, "[model] {}: the tokenizer has {} tokens, the model only {}",
+        source.string(), tokenizer ? tokenizer->vocab_size() : 0, tokens);
+  return tokenizer;
+}
+
 }  // namespace
 
 ModelFiles::ModelFiles(const std::filesystem::path& path) {
@@ -62,7 +71,7 @@ void ModelFiles::open_folder(const std::filesystem::path& folder) {
   weights = std::make_shared<formats::Safetensors>(folder);
   folder_ = folder;
   take(found, found.folder, json);
-  if (core::path_exists(text::tokenizer_file(folder))) tokenizer = Tokenizer::load(folder);
+  if (core::path_exists(text::tokenizer_file(folder))) tokenizer = fitting(Tokenizer::load(folder), config, folder);
 }
 
 void ModelFiles::open_gguf(const std::filesystem::path& file) {
@@ -71,7 +80,7 @@ void ModelFiles::open_gguf(const std::filesystem::path& file) {
   weights = std::move(gguf);
   const Family& found = family_of_gguf(metadata);
   take(found, found.gguf, metadata);
-  tokenizer = text::tokenizer_from_gguf(metadata, file.string());
+  tokenizer = fitting(text::tokenizer_from_gguf(metadata, file.string()), config, file);
   for (const formats::TensorInfo& tensor : weights->tensors()) {
     if (tensor.dtype.starts_with("Q") && tensor.dtype != "Q8_0") {
       notes.push_back(fmt::format("weights such as {}, of type {}, are converted to q8_0", tensor.name, tensor.dtype));
