@@ -134,17 +134,26 @@ void ModelUse::add_to(Command& command) {
   command.choices("--weights", {"f32", "bf16", "q8_0"});
 }
 
-void ModelUse::apply(LanguageModel& model) const {
-  // Otherwise the model keeps the interpolation that its file asks for.
-  if (interpolation.dynamic || interpolation.factor != 1) model.set_interpolation(interpolation);
-  model.set_precision(precision_from(precision));
-  if (weights.empty()) return;
+std::optional<DType> ModelUse::weight_type() const {
+  if (weights.empty()) return {};
   constexpr std::pair<std::string_view, DType> types[] = {
       {"f32", DType::float32}, {"bf16", DType::bfloat16}, {"q8_0", DType::q8_0}};
   const auto* const found =
       std::find_if(std::begin(types), std::end(types), [&](const auto& type) { return type.first == weights; });
   check_usage(found != std::end(types), "[model] --weights is '{}'; choose from f32, bf16, q8_0", weights);
-  model.convert_weights(found->second);
+  return found->second;
+}
+
+void ModelUse::check() const {
+  precision_from(precision);
+  weight_type();
+}
+
+void ModelUse::apply(LanguageModel& model) const {
+  // Otherwise the model keeps the interpolation that its file asks for.
+  if (interpolation.dynamic || interpolation.factor != 1) model.set_interpolation(interpolation);
+  model.set_precision(precision_from(precision));
+  if (const std::optional<DType> type = weight_type()) model.convert_weights(*type);
 }
 
 void add_dropout(Command& command, std::optional<double>& dropout) {

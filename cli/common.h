@@ -69,7 +69,12 @@ struct ModelUse {
   std::string weights;            ///< type of the matrices in memory; empty: that of the file
 
   void add_to(Command& command);
+  /// Throws UsageError for an unknown name, before a model is read.
+  void check() const;
   void apply(LanguageModel& model) const;
+
+ private:
+  std::optional<DType> weight_type() const;
 };
 /// Stays empty unless the option is given; then the preset's value is used.
 void add_dropout(Command& command, std::optional<double>& dropout);

@@ -392,6 +392,7 @@ struct RerankCommand : CommonOptions {
 
 void run_rerank(RerankCommand options) {
   options.apply();
+  options.use.check();
   if (options.texts.empty()) options.texts = {"-"};
   EncoderModel model = EncoderModel::load(options.model);
   options.use.apply(model.model());
@@ -442,18 +443,18 @@ void add_embed(CLI::App& app) {
                "Compute one vector per line that is not blank, from states that have seen the whole file");
   command.flag("--token-vectors", options->token_vectors, "Print the state of each token, one line of JSON per text");
   command.text("--pooling", options->pooling, "NAME",
-               "Pooling of the final token states: mean, first (encoders only, also called cls) or last (suits "
-               "decoders)");
-  command.choices("--pooling", {"mean", "first", "cls", "last"});
+               "Pooling of the final token states: mean, first (or cls; encoders only) or last (suits decoders)");
+  command.choices("--pooling", {"mean", "first", "last"});
   command.flag("--normalize", options->embed.normalize,
                "Scale each vector to length 1, so that dot products are cosine similarities");
   command.count("--max-tokens", options->max_tokens,
                 "Cut longer texts to N tokens and say how many were cut [texts are never cut]", 0);
   command.count("--batch-tokens", options->embed.batch_tokens, "Maximum number of tokens that are computed together");
   add_field(command, options->field);
-  command.text("-o,--out", options->out, "FILE",
-               "Output file, .npy, .safetensors or .jsonl, with all vectors; an interrupted command continues where it "
-               "stopped [JSON lines on standard output]");
+  command.text(
+      "-o,--out", options->out, "FILE",
+      "Output file: .npy, .safetensors or .jsonl; an interrupted command continues where it stopped [JSON lines on "
+      "standard output]");
   command.repeated("--similarity", options->similarity, "TEXT",
                    "Print, for each text, the most similar texts of this file or folder and their cosines");
   command.count("--top", options->top, "Number of similar texts that --similarity prints");

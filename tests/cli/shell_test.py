@@ -36,6 +36,8 @@ class WhatTheyHold(CliTest):
                 arguments += [self.text, "-o", self.folder / "unused"]
             if path in ("/embed", "/eval", "/generate", "/score"):
                 arguments.append(self.model)
+            if path == "/rerank":
+                arguments += [self.model, "--query", "a"]
             if path == "/eval":
                 arguments.append(self.text)
             message = run(*arguments).stderr.splitlines()[0]
