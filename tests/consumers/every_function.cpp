@@ -365,10 +365,10 @@ void language_model(const std::filesystem::path& folder) {
   EmbedOptions pooled;
   pooled.pooling = pooling_from(name_of(Pooling::last));
   expect(embed(loaded, texts, pooled).size(0) == 2, "vectors of texts");
-  const alibi::EncoderInput input = encoder_input(loaded, texts[0]);
+  const EncoderInput input = encoder_input(loaded, texts[0]);
   expect(embed_inputs(loaded, std::span(&input, 1), pooled).size(0) == 1, "vectors of encoded texts");
-  const alibi::TokenSpan span{0, 1};
-  expect(embed_spans(loaded, input, std::span(&span, 1), pooled).size(0) == 1, "vectors of spans");
+  const ChunkedInput chunked = chunked_input(loaded, texts);
+  expect(embed_spans(loaded, chunked.input, chunked.spans, pooled).size(0) == 2, "vectors of parts of a text");
   expect(!loaded.config().mask_token(), "a decoder masks nothing");
   LanguageModel smaller = LanguageModel::load(folder / "model");
   smaller.convert_weights(DType::bfloat16);
