@@ -68,6 +68,12 @@ Work work_of(const EmbedCommand& options, const LanguageModel& model, const Embe
   return work;
 }
 
+void warn_of_cut(const EmbedCommand& options, int64_t count) {
+  if (count == 0) return;
+  report_warning(
+      fmt::format("{} texts were cut to {} tokens (--max-tokens)", core::format_integer(count), options.max_tokens));
+}
+
 /// What the rows of an interrupted run follow from.
 std::string identity_of(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items) {
   std::string all =
@@ -199,8 +205,10 @@ std::string json_lines(const EmbedItem& item, std::span<const TokenSpan> spans, 
 
 /// The states of all tokens, one line of JSON for each text.
 void say_token_vectors(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items) {
+  int64_t cut = 0;
   for (const EmbedItem& item : items) {
     const Work work = work_of(options, model, item);
+    cut += work.was_cut ? 1 : 0;
     std::vector<TokenSpan> each;
     for (int64_t t = 0; t < std::ssize(work.input.ids); ++t) each.push_back({t, t + 1});
     const Tensor states = embed_spans(model, work.input, each, options.embed);
@@ -215,6 +223,7 @@ void say_token_vectors(const EmbedCommand& options, const LanguageModel& model, 
     flush_output();
     check_output();
   }
+  warn_of_cut(options, cut);
 }
 
 void write_rows(const std::filesystem::path& file, const std::string& kind, const std::vector<EmbedItem>& items,
@@ -236,10 +245,12 @@ void say_similarity(const EmbedCommand& options, const LanguageModel& model, con
   const std::vector<EmbedItem> others = read_items(options.similarity, options.kind(), options.field);
   const auto vectors_of = [&](const std::vector<EmbedItem>& some) {
     std::vector<float> all;
-    Embedder(options, model, some, true).run(0, [&](std::span<const Work>, const Tensor& rows) {
+    Embedder embedder(options, model, some, true);
+    embedder.run(0, [&](std::span<const Work>, const Tensor& rows) {
       const std::vector<float> values = rows.to_floats();
       all.insert(all.end(), values.begin(), values.end());
     });
+    warn_of_cut(options, embedder.cut());
     return all;
   };
   const std::vector<float> targets = vectors_of(others), queries = vectors_of(items);
@@ -324,8 +335,13 @@ void run_embed(EmbedCommand options) {
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
   const std::vector<EmbedItem> items = read_items(options.texts, options.kind(), options.field);
-  if (options.token_vectors) return say_token_vectors(options, model, items);
-  if (!options.similarity.empty()) return say_similarity(options, model, items);
+  if (options.token_vectors || !options.similarity.empty()) {
+    options.token_vectors ? say_token_vectors(options, model, items) : say_similarity(options, model, items);
+    return options.write_json(nlohmann::ordered_json{{"model", options.model},
+                                                     {"texts", items.size()},
+                                                     {"pooling", options.pooling},
+                                                     {"precision", name_of(model.precision())}});
+  }
 
   Embedder embedder(options, model, items, !options.out.empty());
   int64_t count = 0;
@@ -361,10 +377,7 @@ void run_embed(EmbedCommand options) {
     rows.remove();
     say("{} vector{} of {} numbers: {}\n", core::format_integer(count), count == 1 ? "" : "s", width, options.out);
   }
-  if (embedder.cut() > 0) {
-    report_warning(fmt::format("{} texts were cut to {} tokens (--max-tokens)", core::format_integer(embedder.cut()),
-                               options.max_tokens));
-  }
+  warn_of_cut(options, embedder.cut());
   nlohmann::ordered_json cosines;
   if (options.check > 0 && !items.empty()) cosines = cosines_to_float32(options, model, items);
   options.write_json({{"model", options.model},

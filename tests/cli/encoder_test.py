@@ -121,7 +121,9 @@ class Encoder(CliTest):
         alone = json.loads(self.succeeds("embed", self.encoder, stdin="one line"))
         self.assertNotEqual(chunks[0]["embedding"], alone["embedding"])  # it has seen the other line
 
-        tokens = json.loads(self.succeeds("embed", self.encoder, "--token-vectors", stdin="ab"))
+        tokens = json.loads(self.succeeds("embed", self.encoder, "--token-vectors", "--json", self.folder / "t.json", stdin="ab"))
+        self.assertEqual(self.json_of("t.json")["texts"], 1)
+        self.assertIn("1 texts were cut", run("embed", self.encoder, "--token-vectors", "--max-tokens", "2", stdin="ab").stderr)
         self.assertEqual((tokens["ids"], len(tokens["embeddings"])), ([256, 97, 98], 3))
         mean = json.loads(self.succeeds("embed", self.encoder, stdin="ab"))["embedding"]
         for value, a, b in zip(mean, *tokens["embeddings"][1:]):
@@ -184,8 +186,8 @@ class OfAnotherProgram(CliTest):
                                               stdin="The quick fox"))["embedding"]
             for a, b in zip(vector, expected):
                 self.assertAlmostEqual(a, b, places=5)
-        cut = json.loads(self.succeeds("embed", self.folder / "jina", "--max-tokens", "4", "--token-vectors",
-                                       stdin="The quick fox jumps"))
+        cut = json.loads(run("embed", self.folder / "jina", "--max-tokens", "4", "--token-vectors",
+                             stdin="The quick fox jumps").stdout)
         self.assertEqual(cut["tokens"], ["[CLS]", "the", "quick", "[SEP]"])
         chunked = json.loads(self.succeeds("embed", self.folder / "jina", "--late-chunking", stdin="the quick\n"))
         self.assertEqual(chunked["tokens"], [1, 3])
