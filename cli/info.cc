@@ -34,7 +34,9 @@ nlohmann::ordered_json describe_cpu() {
           {"threads", threads()},
           {"isa", name_of(isa())},
           {"isas", offered},
-          {"ALIBI_ISA", forced == nullptr ? "not set" : forced}};
+          {"ALIBI_ISA", forced == nullptr ? "not set" : forced},
+          {"precision", name_of(best_precision())},
+          {"precision_reason", why_best_precision()}};
 }
 
 nlohmann::ordered_json describe(const model::ModelFiles& files) {
