@@ -71,6 +71,10 @@ STAGES = [
           reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
                  "scripts/test-cuda", "scripts/check-registers"]),
 
+    # With a build for this machine the two exchange models, checkpoints and tokens.
+    Stage("arm", "Cross-compiled for ARM64: unit tests and a short training under an emulator", "scripts/test-arm build",
+          needs=["build"]),
+
     Stage("shared", "Shared libraries",
           'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
 

@@ -8,8 +8,6 @@ namespace {
 
 using namespace test;
 
-#if defined(__x86_64__)
-
 kernels::amx::Source source_of(const Tensor& rows) {
   return {static_cast<const uint16_t*>(rows.raw()), rows.stride(0), rows.size(0), rows.size(1)};
 }
@@ -52,7 +50,6 @@ TEST(AmxPack, TheLargestIsFoundInEveryPlace) {
   }
 }
 
-#endif
 
 }  // namespace
 }  // namespace alibi::kernels
