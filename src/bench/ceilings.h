@@ -10,7 +10,8 @@
 
 namespace alibi::bench {
 
-/// The best rate of the matrix products of the build's library (nn/products.h). Every thread computes its own square product of the fastest size.
+/// The best rate of the matrix products of the build's library (nn/products.h). Every thread computes its own square
+/// product of the fastest size.
 class MatmulCeiling {
  public:
   enum class Layout : uint8_t {
@@ -33,8 +34,8 @@ class MatmulCeiling {
   double best_ = 0;
 };
 
-/// Both layouts for one data type. If the library has no products of that type on this CPU, operands are widened, so the
-/// products are float32.
+/// Both layouts for one data type. If the library has no products of that type on this CPU, operands are widened, so
+/// the products are float32.
 struct MatmulCeilings {
   explicit MatmulCeilings(DType asked_for);
 

@@ -1,8 +1,7 @@
-#include "core/processor.h"
-
 #include <sys/syscall.h>
 #include <unistd.h>
 
+#include "core/processor.h"
 #include "hwy/targets.h"
 
 namespace alibi::core {

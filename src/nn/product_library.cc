@@ -24,8 +24,9 @@ struct OpenMp {
   int (*max_threads)();
 };
 
-/// All OpenMP libraries that the process has loaded. The library of products is bound to one of them, but the dynamic linker does not
-/// tell which one: a name looked up from here may belong to another library. Empty if it was built without OpenMP.
+/// All OpenMP libraries that the process has loaded. The library of products is bound to one of them, but the dynamic
+/// linker does not tell which one: a name looked up from here may belong to another library. Empty if it was built
+/// without OpenMP.
 std::vector<OpenMp> find_openmp() {
   std::vector<OpenMp> found;
   for (const std::string& name : core::system::loaded_libraries()) {

@@ -50,6 +50,5 @@ TEST(AmxPack, TheLargestIsFoundInEveryPlace) {
   }
 }
 
-
 }  // namespace
 }  // namespace alibi::kernels
