@@ -64,6 +64,10 @@ STAGES = [
 
     Stage("docs", "The commands of README and docs, as written", "scripts/test-docs build", needs=["build"], reads=ALL),
 
+    # With a build for this machine the two exchange models, checkpoints and tokens.
+    Stage("arm", "Cross-compiled for ARM64: unit tests and a short training under an emulator", "scripts/test-arm build",
+          needs=["build"]),
+
     Stage("shared", "Shared libraries",
           'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
 
