@@ -27,7 +27,7 @@ class AttentionAmx : public testing::TestWithParam<Isa> {
   void TearDown() override { core::set_bf16_speedup({}); }
 
  private:
-  const RuntimeGuard guard_;
+  RuntimeGuard guard_;
 };
 
 /// Instantiates the tests of a file.
