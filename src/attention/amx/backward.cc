@@ -11,7 +11,6 @@
 //
 // A few key blocks and a few query blocks are computed together, so that each sum is loaded and stored once for several
 // products.
-#if defined(__x86_64__)
 #include "attention/amx/backward.h"
 
 #include <cmath>
@@ -366,4 +365,3 @@ bool backward_task(const Problem& problem, const BackwardTask& task, const Atten
 
 }  // namespace alibi::kernels::amx
 ALIBI_AMX_END
-#endif

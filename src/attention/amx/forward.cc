@@ -5,7 +5,6 @@
 //
 // If scale * |q| * max |k| is small, as it is in trained models, the softmax needs no running maximum: its reference is
 // 0 and nothing can overflow. Otherwise it is the online softmax (Milakov & Gimelshein 2018), item by item.
-#if defined(__x86_64__)
 #include <cmath>
 #include <numbers>
 
@@ -328,4 +327,3 @@ AttentionStats forward_task(const Problem& problem, const ForwardTask& task, con
 
 }  // namespace alibi::kernels::amx
 ALIBI_AMX_END
-#endif

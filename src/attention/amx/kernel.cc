@@ -16,7 +16,6 @@
 
 namespace alibi::kernels {
 
-#if defined(__x86_64__)
 namespace {
 
 using namespace amx;
@@ -115,13 +114,6 @@ bool amx_backward(const Problem& problem, const AttentionState& state, const Bia
 constexpr Kernel kernel = {.supports = amx_supports, .forward = amx_forward, .backward = amx_backward};
 
 }  // namespace
-#else
-namespace {
-
-constexpr Kernel kernel = {.supports = [](const Problem&) { return false; }, .forward = nullptr, .backward = nullptr};
-
-}  // namespace
-#endif
 
 const Kernel& amx_kernel() { return kernel; }
 

@@ -8,8 +8,6 @@ namespace {
 
 using namespace test;
 
-#if defined(__x86_64__)
-
 kernels::amx::Source source_of(const Tensor& rows) {
   return {static_cast<const uint16_t*>(rows.raw()), rows.stride(0), rows.size(0), rows.size(1)};
 }
@@ -53,8 +51,6 @@ TEST_P(AmxPack, TheLargestIsFoundInEveryPlace) {
 }
 
 ALIBI_TEST_ON_BF16_ISAS(AmxPack);
-
-#endif
 
 }  // namespace
 }  // namespace alibi::kernels
