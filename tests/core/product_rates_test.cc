@@ -14,7 +14,7 @@ class ProductRates : public testing::Test {
   void TearDown() override { core::set_bf16_speedup({}); }
 
  private:
-  const test::RuntimeGuard guard_;
+  test::RuntimeGuard guard_;
 };
 
 TEST_F(ProductRates, AMeasurementHoldsForTheProcess) {
