@@ -113,7 +113,7 @@ class LongPass {
     });
   }
 
-  /// The stream goes on to the next layer.
+  /// The stream is the input of the next layer.
   void store(int64_t first, ResidualStream& stream) {
     stream.end(pass_.memory.last, pass_.memory.stream);
     next_.write(first, pass_.memory.stream);
