@@ -120,12 +120,12 @@ void add_precision(Command& command, std::string& precision) {
   }
 }
 
-void add_interpolation(Command& command, Interpolation& interpolation, const std::string& action) {
+void add_interpolation(Command& command, std::optional<Interpolation>& interpolation, const std::string& action) {
   command.value("--interpolate", "X", action + "; dynamic selects X = length / training length, at least 1",
                 [&interpolation](const std::string& word) {
-                  interpolation.dynamic = word == "dynamic";
-                  return interpolation.dynamic ? ""
-                                               : read_number(word, {.above = 0, .most = 1e6}, interpolation.factor);
+                  Interpolation& given = interpolation.emplace();
+                  given.dynamic = word == "dynamic";
+                  return given.dynamic ? "" : read_number(word, {.above = 0, .most = 1e6}, given.factor);
                 });
 }
 
@@ -158,8 +158,7 @@ void ModelUse::check() const {
 }
 
 void ModelUse::apply(LanguageModel& model) const {
-  // Otherwise the model keeps the interpolation that its file asks for.
-  if (interpolation.dynamic || interpolation.factor != 1) model.set_interpolation(interpolation);
+  if (interpolation) model.set_interpolation(*interpolation);
   model.set_precision(precision_from(precision));
   if (const std::optional<DType> type = weight_type()) model.convert_weights(*type);
 }

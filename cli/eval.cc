@@ -207,7 +207,7 @@ void run_eval(EvalCommand& options) {
   nlohmann::ordered_json json = {{"model", options.model},
                                  {"position", name_of(model.config().transformer.position)},
                                  {"train_length", model.config().train_length},
-                                 {"interpolate", interpolation_json(options.use.interpolation)},
+                                 {"interpolate", interpolation_json(model.interpolation())},
                                  {"precision", name_of(model.precision())},
                                  {"threads", threads()},
                                  {"bytes", bytes},

@@ -9,6 +9,7 @@
 #include "model/pass.h"
 #include "nn/activation.h"
 #include "nn/elementwise.h"
+#include "nn/linear.h"
 #include "nn/scale.h"
 
 namespace alibi::model {
@@ -128,17 +129,45 @@ void BlockScratch::cut(const TransformerConfig& config, const PassMode& mode, in
 }
 
 void Block::forward(ResidualStream& stream, Pass& pass) const {
+  normalize(stream, pass);
+  attend(pass.memory.scratch.normed, pass);
+  finish(stream, pass.memory.products_of(layer_).attended, pass);
+}
+
+void Block::normalize(ResidualStream& stream, Pass& pass) const {
+  stream.normalize(norm1_, pass.memory.of(layer_).attention, pass.memory.scratch.normed);
+}
+
+void Block::finish(ResidualStream& stream, const Tensor& attended, Pass& pass) const {
   BlockMemory& memory = pass.memory.of(layer_);
   Tensor& normed = pass.memory.scratch.normed;
-  stream.normalize(norm1_, memory.attention, normed);
-  attend(normed, pass);
-  out_.forward(pass.memory.products_of(layer_).attended, stream.branch);
+  out_.forward(attended, stream.branch);
   if (config_.block.normed_attention) stream.normalize_branch(attention_norm_, memory.attention.statistics);
   stream.add(pass.dropout(config_.block.dropout, layer_, Draw::attention_output));
 
   stream.normalize(norm2_, memory.feed_forward, normed);
   feed_forward(normed, stream.branch, pass);
   stream.add(pass.dropout(config_.block.dropout, layer_, Draw::feed_forward));
+}
+
+void Block::project(Pass& pass, Tensor& qkv) const {
+  BlockProducts& products = pass.memory.products_of(layer_);
+  qkv_.forward(pass.memory.scratch.normed, products.qkv);
+  limit_and_normalize(products);
+  qkv.copy_from(products.qkv);
+  if (!config_.attention.qk_norm) return;
+  nn::set_columns(products.q.y, 0, qkv);
+  nn::set_columns(products.k.y, config_.d_model, qkv);
+}
+
+void Block::project_keys(Pass& pass, Tensor& keys) const {
+  const int64_t first = config_.d_model, last = first + keys.size(1);
+  const Tensor bias = qkv_.bias == nullptr ? Tensor() : qkv_.bias->value.slice(0, first, last);
+  nn::linear(pass.memory.scratch.normed, qkv_.weight->operand().slice(0, first, last), bias.defined() ? &bias : nullptr,
+             keys);
+  if (config_.attention.clip_qkv > 0) nn::clamp(keys, static_cast<float>(config_.attention.clip_qkv));
+  if (!config_.attention.qk_norm) return;
+  nn::norm(keys, k_norm_.parameters(), keys, pass.memory.products_of(layer_).k.statistics);
 }
 
 void Block::backward(ResidualGradient& stream, Pass& pass) const {

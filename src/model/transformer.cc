@@ -22,9 +22,10 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType typ
   return x.contiguous() ? x : x.clone();
 }
 
-/// The options of attention for reading this number of further tokens of a text.
-std::vector<AttentionOptions> biases_of(const model::PositionMethod& position, const TransformerConfig& config,
-                                        const model::Pass& text, int64_t tokens) {
+}  // namespace
+
+std::vector<AttentionOptions> model::biases_of(const PositionMethod& position, const TransformerConfig& config,
+                                               const Pass& text, int64_t tokens) {
   int64_t distances = std::max<int64_t>(1, text.position + tokens);
   if (config.attention.sliding_window > 0) distances = std::min(distances, config.attention.sliding_window);
   std::vector<AttentionOptions> biases = position.biases(distances);
@@ -38,8 +39,6 @@ std::vector<AttentionOptions> biases_of(const model::PositionMethod& position, c
   }
   return biases;
 }
-
-}  // namespace
 
 model::TransformerLayers::TransformerLayers(const TransformerConfig& config_in)
     : config(config_in), position(model::make_position(config)) {
@@ -80,7 +79,7 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
     for (size_t i = 0; i + 1 < text.cu_seqlens.size(); ++i) {
       longest = std::max<int64_t>(longest, text.cu_seqlens[i + 1] - text.cu_seqlens[i]);
     }
-    text.biases = biases_of(*position, config, text, longest);
+    text.biases = model::biases_of(*position, config, text, longest);
   };
   if (pass.sequences.empty()) begin(pass);
   for (model::Pass* text : pass.sequences) begin(*text);
