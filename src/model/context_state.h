@@ -46,5 +46,7 @@ namespace alibi::model {
 using UseStates = std::function<void(int64_t first, const Tensor& states)>;
 
 void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use);
+/// float32 [R, V]: the logits of states [R, C].
+Tensor logits(const LanguageModel& model, const Tensor& states);
 
 }  // namespace alibi::model
