@@ -8,6 +8,7 @@
 #include "alibi/context.h"
 #include "alibi/embed.h"
 #include "alibi/encoder_model.h"
+#include "alibi/engine.h"
 #include "alibi/enum_names.h"
 #include "alibi/error.h"
 #include "alibi/evaluate.h"
