@@ -305,6 +305,63 @@ class LanguageModel:
             closed.set()
             thread.join()
 
+    def generate_batch(
+        self,
+        prompts: Sequence[str | Array],
+        *,
+        max_tokens: int = 256,
+        temperature: float = 1.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repetition_penalty: float = 1.0,
+        seed: int = 0,
+        stop: str | Sequence[str] = (),
+        stop_at_end_of_text: bool = False,
+        slots: int = 16,
+    ) -> list[Generation]:
+        """Generates a text after each prompt, several at a time: the weights are read once for one token of each text.
+
+        for made in model.generate_batch(["Call me", "It was"], max_tokens=50):
+            print(made)
+
+        prompts  texts, or token ids, which are taken as they are
+        slots    maximum number of texts at a time
+
+        The other options are those of generate(). Prompts that begin with the same tokens are read once up to there. A
+        text does not depend on the other prompts.
+        """
+        stop = [stop] if isinstance(stop, str) else list(stop)
+        read = [_core.encode_prompt(self._core, text) if isinstance(text, str) else _flat(text, "generate_batch")
+                for text in prompts]  # fmt: skip
+        if not read:
+            return []
+        made = _core.generate_batch(self._core, np.concatenate(read), [len(ids) for ids in read], max_tokens, temperature,
+                                    top_k, top_p, min_p, repetition_penalty, seed, stop_at_end_of_text, stop,
+                                    slots)  # fmt: skip
+        texts = [text if isinstance(text, str) else self.decode(text) for text in prompts]
+        return [Generation(prompt=text, **fields) for text, fields in zip(texts, made, strict=True)]
+
+    def loglikelihoods(
+        self, texts: Sequence[Array], targets: Sequence[int], *, batch_tokens: int = 16384
+    ) -> tuple[Array, Array]:
+        """Log-probabilities of the ends of texts: (sums in nats float64 (texts,), greedy bool (texts,)).
+
+        texts         token ids
+        targets       number of ids at the end of each text that are scored, each given all ids before it
+        batch_tokens  texts of any lengths are computed together without padding, up to this number of tokens
+
+        greedy is True where each target has the largest logit of its place.
+        """
+        read = [_flat(ids, "loglikelihoods") for ids in texts]
+        if len(read) != len(targets):
+            raise UsageError(f"[loglikelihoods] {len(targets)} targets were given for {len(read)} texts, expected one for each")
+        if not read:
+            return np.empty(0), np.empty(0, bool)
+        sums, greedy = _core.loglikelihoods(self._core, np.concatenate(read), [len(ids) for ids in read],
+                                            [int(count) for count in targets], batch_tokens)  # fmt: skip
+        return sums, greedy.astype(bool)
+
     def score(self, text: str | Array, *, context_length: int = 0, **former: Any) -> Scores:
         """The loss of each token of a text, or of token ids (tokens,), given the tokens before it.
 
@@ -364,6 +421,13 @@ def _ids(ids: Any, name: str = "ids") -> Array:
     if found.size and not (-(2**31) <= found.min() and found.max() < 2**31):
         raise UsageError(f"[model] {name} have {found.min()} to {found.max()}, expected integers of 32 bits")
     return np.ascontiguousarray(found, np.int32)
+
+
+def _flat(ids: Any, operation: str) -> Array:
+    found = _ids(ids)
+    if found.ndim != 1 or not found.size:
+        raise UsageError(f"[{operation}] ids have shape {found.shape}, expected (length,) with at least one")
+    return found
 
 
 def _texts(texts: str | Sequence[str], operation: str) -> list[str]:

@@ -46,8 +46,6 @@ namespace alibi::model {
 using UseStates = std::function<void(int64_t first, const Tensor& states)>;
 
 void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use);
-/// float32 [R, V]: the logits of states [R, C].
-Tensor logits(const LanguageModel& model, const Tensor& states);
 
 /// Tokens that continue the text of a context.
 struct RaggedRow {

@@ -24,20 +24,6 @@ namespace {
 
 using namespace nb::literals;
 
-const char* name_of_end(GenerationEnd end) {
-  switch (end) {
-    case GenerationEnd::tokens:
-      return "tokens";
-    case GenerationEnd::end_of_text:
-      return "end_of_text";
-    case GenerationEnd::stop:
-      return "stop";
-    case GenerationEnd::callback:
-      return "callback";
-  }
-  return "";
-}
-
 nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t sample, GenerateOptions options,
                   nb::handle on_text) {
   Callbacks callbacks(on_text);
@@ -51,13 +37,7 @@ nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t
     made = Prompt(model, prompt).generate(options, sample);
   }
   callbacks.rethrow();
-  nb::dict result;
-  result["text"] = text_of(made.text);
-  result["tokens"] = made.tokens;
-  result["end"] = name_of_end(made.end);
-  result["seconds"] = made.seconds;
-  result["tokens_per_second"] = made.tokens_per_second();
-  return result;
+  return described(made);
 }
 
 nb::object score(const LanguageModel& model, nb::handle ids, int64_t context_length) {
