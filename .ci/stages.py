@@ -93,6 +93,9 @@ STAGES = [
     Stage("torch", "The Python package with PyTorch and transformers", "scripts/test-python --torch",
           needs=["python", "transformers"], cores=1, reads=ALL),
 
+    Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
+          needs=["build", "python"], cores=1, reads=ALL),
+
     Stage("sanitize", "clang, warnings are errors: the unit tests under the address and undefined-behaviour sanitizers",
           """
 cmake --preset sanitize >/dev/null

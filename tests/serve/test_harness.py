@@ -77,7 +77,7 @@ def test_the_class_gives_what_the_definitions_give(ours, found):
     expected = []
     for document in CHOICES:
         for choice in document["choices"]:
-            # The harness moves the space at the end of a context, which there is none of, and adds one before a choice.
+            # The harness moves the space at the end of a context into the continuation; here there is none. It adds one before a choice.
             expected.append(loglikelihood(core, document["question"].encode(), f" {choice}".encode()))
     got = numbers(responses["alibi_choice"])
     assert np.abs(got[:, 0] - [total for total, _ in expected]).max() <= 1e-4
