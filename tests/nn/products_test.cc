@@ -49,7 +49,7 @@ TEST(WidenedProduct, MemoryIsBounded) {
 }
 
 TEST(IndependentRows, HaveTheBitsThatTheyHaveAlone) {
-  test::for_every_isa([] {
+  test::for_each_isa([] {
     uint64_t seed = 100;
     for (const DType of_rows : {DType::float32, DType::bfloat16}) {
       for (const DType of_weights : test::kWeightTypes) {
