@@ -130,7 +130,7 @@ class ALIBI_API Engine {
 
   /// May be called from any thread. Throws UsageError for an invalid request, and EngineBusy.
   Handle submit(EngineRequest request);
-  /// Refuses further requests. Those that were submitted go on.
+  /// Refuses further requests. Those that were submitted are finished.
   void close();
 
   EngineStats stats() const;

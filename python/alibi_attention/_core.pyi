@@ -90,25 +90,46 @@ class LanguageModel:
         on_text: Any,
     ) -> dict[str, Any]: ...
 
-def encode_prompt(model: LanguageModel, text: str) -> Any: ...
 def loglikelihoods(
     model: LanguageModel, ids: Any, counts: list[int], targets: list[int], batch_tokens: int
 ) -> tuple[Any, Any]: ...
-def generate_batch(
-    model: LanguageModel,
-    ids: Any,
-    counts: list[int],
-    max_tokens: int,
-    temperature: float,
-    top_k: int,
-    top_p: float,
-    min_p: float,
-    repetition_penalty: float,
-    seed: int,
-    stop_at_end_of_text: bool,
-    stop: list[str],
-    slots: int,
-) -> list[dict[str, Any]]: ...
+
+class SubmittedRequest:
+    def next(self) -> tuple[int, str] | None: ...
+    def result(self) -> dict[str, Any]: ...
+    def cancel(self) -> None: ...
+
+class Engine:
+    def __init__(
+        self,
+        model: LanguageModel,
+        slots: int,
+        step_tokens: int,
+        chunk_tokens: int,
+        queue: int,
+        max_tokens: int,
+        prefix_bytes: int,
+        memory: int | None,
+        eviction_tolerance: float | None,
+    ) -> None: ...
+    def submit(
+        self,
+        ids: Any,
+        samples: int,
+        logprobs: int | None,
+        prompt_logprobs: int | None,
+        max_tokens: int,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        repetition_penalty: float,
+        seed: int,
+        stop_at_end_of_text: bool,
+        stop: list[str],
+    ) -> SubmittedRequest: ...
+    def close(self) -> None: ...
+    def stats(self) -> dict[str, Any]: ...
 
 class EncoderModel:
     def __init__(self, model: LanguageModel) -> None: ...

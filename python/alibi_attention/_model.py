@@ -305,43 +305,6 @@ class LanguageModel:
             closed.set()
             thread.join()
 
-    def generate_batch(
-        self,
-        prompts: Sequence[str | Array],
-        *,
-        max_tokens: int = 256,
-        temperature: float = 1.0,
-        top_k: int = 0,
-        top_p: float = 1.0,
-        min_p: float = 0.0,
-        repetition_penalty: float = 1.0,
-        seed: int = 0,
-        stop: str | Sequence[str] = (),
-        stop_at_end_of_text: bool = False,
-        slots: int = 16,
-    ) -> list[Generation]:
-        """Generates a text after each prompt, several at a time: the weights are read once for one token of each text.
-
-        for made in model.generate_batch(["Call me", "It was"], max_tokens=50):
-            print(made)
-
-        prompts  texts, or token ids, which are taken as they are
-        slots    maximum number of texts at a time
-
-        The other options are those of generate(). Prompts that begin with the same tokens are read once up to there. A
-        text does not depend on the other prompts.
-        """
-        stop = [stop] if isinstance(stop, str) else list(stop)
-        read = [_core.encode_prompt(self._core, text) if isinstance(text, str) else _flat(text, "generate_batch")
-                for text in prompts]  # fmt: skip
-        if not read:
-            return []
-        made = _core.generate_batch(self._core, np.concatenate(read), [len(ids) for ids in read], max_tokens, temperature,
-                                    top_k, top_p, min_p, repetition_penalty, seed, stop_at_end_of_text, stop,
-                                    slots)  # fmt: skip
-        texts = [text if isinstance(text, str) else self.decode(text) for text in prompts]
-        return [Generation(prompt=text, **fields) for text, fields in zip(texts, made, strict=True)]
-
     def loglikelihoods(
         self, texts: Sequence[Array], targets: Sequence[int], *, batch_tokens: int = 16384
     ) -> tuple[Array, Array]:

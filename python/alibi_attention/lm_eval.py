@@ -19,6 +19,7 @@ from typing import Any
 import numpy as np
 
 from ._core import UsageError
+from ._engine import Engine
 from ._model import Array, LanguageModel
 from ._tokenizer import Tokenizer
 
@@ -197,15 +198,17 @@ class AlibiLM(_TemplateLM):  # type: ignore[misc, valid-type, unused-ignore]
                 sampling = {name: settings.pop(name) for name in _SAMPLING if settings.get(name) is not None}
                 if settings:
                     _log.warning("[lm_eval] settings without effect: %s", ", ".join(sorted(settings)))
-                prompts = [self.tok_encode(requests[i].args[0])[-room:] or [self.prefix_token_id] for i in places]
-                made = self.model.generate_batch(
-                    [np.array(ids, np.int32) for ids in prompts], max_tokens=count, seed=self.seed, stop=stop,
-                    stop_at_end_of_text=True, slots=self.slots, **sampling,
-                )  # fmt: skip
-                for i, generation in zip(places, made, strict=True):
-                    texts[i] = generation.text
-                    self.cache_hook.add_partial("generate_until", requests[i].args, generation.text)
-                progress.update(len(places))
+                step = max(512, 256 + self.slots)  # room for a chunk of a prompt beside the texts
+                engine = Engine(self.model, slots=self.slots, queue=len(places), step_tokens=step)
+                submitted = []
+                for i in places:
+                    prompt = self.tok_encode(requests[i].args[0])[-room:] or [self.prefix_token_id]
+                    submitted.append(engine.submit(np.array(prompt, np.int32), max_tokens=count, seed=self.seed, stop=stop,
+                                                   stop_at_end_of_text=True, **sampling))  # fmt: skip
+                for i, request in zip(places, submitted, strict=True):
+                    texts[i] = request.result().text
+                    self.cache_hook.add_partial("generate_until", requests[i].args, texts[i])
+                    progress.update(1)
         return texts
 
 

@@ -449,7 +449,8 @@ Engine::Handle Engine::submit(EngineRequest request) {
   {
     const std::lock_guard lock(state_->mutex);
     if (state_->closed) throw EngineBusy("[engine] it is stopping and takes no further requests");
-    const int64_t waiting = std::ssize(state_->waiting);
+    const int64_t waiting = std::count_if(state_->waiting.begin(), state_->waiting.end(),
+                                          [](const auto& one) { return !one->cancelled.load(); });
     // A request that finds free slots does not wait longer than a step.
     if (waiting >= state_->options.queue + (state_->stats.running < state_->options.slots ? 1 : 0)) {
       throw EngineBusy(fmt::format("[engine] {} requests are waiting, which is the limit; try again later", waiting));

@@ -128,7 +128,7 @@ EvictionCertificate Context::certificate() const {
 
 namespace {
 
-/// Collects the passes of the contexts, each of which reads so many tokens.
+/// Collects the passes of the contexts, and the position that each had before.
 class Passes {
  public:
   explicit Passes(const LanguageModel& model) : model_(model) { check_device(model); }

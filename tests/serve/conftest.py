@@ -19,9 +19,9 @@ LENGTH = 64  # that windows of rolling perplexity have here
 KEY = "a-key"
 
 CHOICES = [
-    {"question": SENTENCE.format("")[: 20 + 3 * i].rstrip(), "choices": [" dog", " lazy", " number 12", " éé", "x" * (1 + i)],
-     "answer": i % 3} for i in range(8)
-]  # fmt: skip
+    {"question": SENTENCE[:end], "choices": [SENTENCE[end : end + 5], " lazy", "é", "x" * (1 + i)], "answer": i % 3}
+    for i, end in enumerate((9, 15, 20, 25, 30, 40))
+]
 # Texts of every relation to LENGTH, with white space of several kinds and characters of several bytes.
 TEXTS = ["a", "two  words", "".join(SENTENCE.format(i) for i in range(9)), "é\u3000ü\n\n x\u2028y ", "z" * LENGTH,
          "y" * (LENGTH + 1), "x" * (2 * LENGTH), "the quick brown fox " * 17]  # fmt: skip
@@ -32,6 +32,7 @@ TASKS = {
 output_type: multiple_choice
 doc_to_text: "{{question}}"
 doc_to_choice: choices
+target_delimiter: ""
 doc_to_target: answer
 metric_list: [{metric: acc}, {metric: acc_norm}]
 """),

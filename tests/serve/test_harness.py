@@ -77,8 +77,7 @@ def test_the_class_gives_what_the_definitions_give(ours, found):
     expected = []
     for document in CHOICES:
         for choice in document["choices"]:
-            # The harness moves the space at the end of a context into the continuation; here there is none. It adds one before a choice.
-            expected.append(loglikelihood(core, document["question"].encode(), f" {choice}".encode()))
+            expected.append(loglikelihood(core, document["question"].encode(), choice.encode()))
     got = numbers(responses["alibi_choice"])
     assert np.abs(got[:, 0] - [total for total, _ in expected]).max() <= 1e-4
     assert got[:, 1].astype(bool).tolist() == [greedy for _, greedy in expected] and 0 < got[:, 1].sum() < len(got)
@@ -90,9 +89,11 @@ def test_the_class_gives_what_the_definitions_give(ours, found):
     assert of_task["word_perplexity,none"] == pytest.approx(np.exp(-totals.sum() / words), rel=1e-5)
     assert of_task["bits_per_byte,none"] == pytest.approx(-totals.sum() / size / np.log(2), rel=1e-5)
     for document, (response,) in zip(PROMPTS, responses["alibi_generate"], strict=True):
-        text = core.generate_batch([np.frombuffer(document["question"].encode(), np.uint8).astype(np.int32)], max_tokens=24,
-                                   temperature=0, stop_at_end_of_text=True)[0].text  # fmt: skip
-        assert response[0] == re.split("\n| the lazy", text)[0] and response[0]
+        ids = list(document["question"].encode())
+        made = core.generate_ids(ids, max_tokens=24, temperature=0).tolist()
+        text = bytes(made[: made.index(END)] if END in made else made).decode(errors="replace")
+        assert response[0] == re.split("\n| the lazy", text)[0]
+    assert any(response[0] for (response,) in responses["alibi_generate"])
 
 
 def test_rolling_perplexity_is_that_of_the_command(found, tasks, model, folder):

@@ -23,7 +23,7 @@ def test_models_are_listed(client, name):
 def test_a_text_is_completed(client, name, model):
     made = client.completions.create(model=name, prompt=SENTENCE[:15], max_tokens=20, temperature=0)
     core = alibi.LanguageModel.load(model)
-    expected = core.generate_batch([SENTENCE[:15]], max_tokens=20, temperature=0, stop_at_end_of_text=True)[0]
+    expected = core.generate(SENTENCE[:15], max_tokens=20, temperature=0, stop_at_end_of_text=True)
     assert made.choices[0].text == expected.text and made.choices[0].finish_reason == "length"
     assert made.usage.completion_tokens == 20 and made.usage.total_tokens == made.usage.prompt_tokens + 20
     stopped = client.completions.create(model=name, prompt=SENTENCE[:15], max_tokens=20, temperature=0, stop=[" jumps"])

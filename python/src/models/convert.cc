@@ -64,34 +64,6 @@ std::span<const int32_t> tokens_of(const Tensor& ids) {
   return {ids.data<int32_t>(), static_cast<size_t>(ids.elements())};
 }
 
-namespace {
-
-const char* name_of_end(GenerationEnd end) {
-  switch (end) {
-    case GenerationEnd::tokens:
-      return "tokens";
-    case GenerationEnd::end_of_text:
-      return "end_of_text";
-    case GenerationEnd::stop:
-      return "stop";
-    case GenerationEnd::callback:
-      return "callback";
-  }
-  return "";
-}
-
-}  // namespace
-
-nb::dict described(const Generation& made) {
-  nb::dict result;
-  result["text"] = text_of(made.text);
-  result["tokens"] = made.tokens;
-  result["end"] = name_of_end(made.end);
-  result["seconds"] = made.seconds;
-  result["tokens_per_second"] = made.tokens_per_second();
-  return result;
-}
-
 ModelOptions take_options(TrainOptions& options, const nb::dict& given, const char* operation) {
   std::vector<std::string> names;
   for (const auto& [name, value] : given) names.push_back(nb::cast<std::string>(name));

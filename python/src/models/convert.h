@@ -12,7 +12,6 @@
 #include <vector>
 
 #include "alibi/error.h"
-#include "alibi/generate.h"
 #include "alibi/model_options.h"
 #include "alibi/tensor.h"
 #include "alibi/tokenizer.h"
@@ -39,9 +38,6 @@ nb::object text_of(std::string_view bytes);
 /// int32, one axis or two.
 Tensor ids_of(nb::handle array, const char* operation);
 std::span<const int32_t> tokens_of(const Tensor& ids);
-
-/// The fields of Generation in Python without the prompt.
-nb::dict described(const Generation& made);
 
 /// Sets the options of training that `given` has. Returns those of the model.
 ModelOptions take_options(TrainOptions& options, const nb::dict& given, const char* operation);

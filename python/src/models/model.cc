@@ -18,6 +18,7 @@
 #include "bindings.h"
 #include "models/callbacks.h"
 #include "models/convert.h"
+#include "models/ends.h"
 
 namespace alibi::python {
 namespace {
@@ -37,7 +38,13 @@ nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t
     made = Prompt(model, prompt).generate(options, sample);
   }
   callbacks.rethrow();
-  return described(made);
+  nb::dict result;
+  result["text"] = text_of(made.text);
+  result["tokens"] = made.tokens;
+  result["end"] = name_of_end(made.end);
+  result["seconds"] = made.seconds;
+  result["tokens_per_second"] = made.tokens_per_second();
+  return result;
 }
 
 nb::object score(const LanguageModel& model, nb::handle ids, int64_t context_length) {
