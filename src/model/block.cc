@@ -6,6 +6,7 @@
 
 #include "attention/decode/eviction.h"
 #include "core/check.h"
+#include "core/parallel.h"
 #include "model/pass.h"
 #include "nn/activation.h"
 #include "nn/elementwise.h"
@@ -251,12 +252,17 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   const Heads heads = split(products, pass);
   Tensor attended = products.attended.reshape(heads.q.shape());
   if (pass.sequences.empty()) return attend_text(heads, attended, pass, pass);
-  for (size_t row = 0; row < pass.sequences.size(); ++row) {
-    const auto of_row = [row](const Tensor& tensor) {
-      return tensor.slice(0, static_cast<int64_t>(row), static_cast<int64_t>(row) + 1);
-    };
-    attend_text({of_row(heads.q), of_row(heads.k), of_row(heads.v)}, of_row(attended), pass, *pass.sequences[row]);
+  const auto attend_one = [&](size_t i) {
+    const Heads part{part_of(pass, heads.q, i), part_of(pass, heads.k, i), part_of(pass, heads.v, i)};
+    attend_text(part, part_of(pass, attended, i), pass, *pass.sequences[i]);
+  };
+  // Attention of many tokens is divided among the threads. Sequences with few tokens are divided among them instead.
+  std::vector<size_t> short_ones;
+  for (size_t i = 0; i < pass.sequences.size(); ++i) {
+    const bool is_short = part_of(pass, heads.q, i).size(1) <= most_decoded;
+    is_short && !pass.on_attention ? short_ones.push_back(i) : attend_one(i);
   }
+  core::parallel_for(std::ssize(short_ones), [&](int64_t task) { attend_one(short_ones[static_cast<size_t>(task)]); });
 }
 
 void Block::attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& text) const {
@@ -271,7 +277,7 @@ void Block::attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& t
         text.eviction != nullptr) {  // otherwise the cache contains only the keys that were just appended
       AttentionState state;
       AttentionState* wanted = text.eviction != nullptr ? &state : nullptr;
-      const bool few = pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype();
+      const bool few = heads.q.size(1) <= most_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
         attention_decode(heads.q, cache, options, attended, wanted);
       } else {

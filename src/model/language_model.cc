@@ -169,6 +169,8 @@ Tensor model::classify(const LanguageModel& model, const Tensor& states) {
   return core::state_of(model).vocabulary->classify(states);
 }
 
+Tensor model::logits(const LanguageModel& model, const Tensor& states) { return core::state_of(model).logits(states); }
+
 float model::slope_factor(const LanguageModel& model, int64_t length) {
   const auto [factor, dynamic, from] = model.interpolation();
   const double longer =
