@@ -64,6 +64,10 @@ STAGES = [
 
     Stage("docs", "The commands of README and docs, as written", "scripts/test-docs build", needs=["build"], reads=ALL),
 
+    # With a build for this machine the two exchange models, checkpoints and tokens.
+    Stage("arm", "Cross-compiled for ARM64: unit tests and a short training under an emulator", "scripts/test-arm build",
+          needs=["build"]),
+
     Stage("shared", "Shared libraries",
           'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
 
@@ -91,6 +95,9 @@ STAGES = [
     Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
           cores=1, reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
                           "scripts/test-cuda", "scripts/check-registers"]),
+
+    Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
+          needs=["build", "python"], cores=1, reads=ALL),
 
     # Searches, benchmarks and tests that train until a model has learned run in `tests` only: shorter tests run the same
     # code here (CMakePresets.json). Memory and local variables begin with odd values.

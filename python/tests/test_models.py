@@ -274,3 +274,33 @@ def test_former_names_of_options_mean_the_same(trained):
     assert np.array_equal(scores.nll, trained.model.score("line 7 of", context_length=32).nll)
     with pytest.raises(TypeError, match="no argument 'width'"):
         trained.model.score("line 7 of", width=3)
+
+
+def test_the_engine_generates_many_texts_at_once(trained):
+    model = trained.model
+    prompts = [model.encode("line 4 of a text"), model.encode("a"), model.encode("line " * 40)]
+    options = {"max_tokens": 12, "seed": 5, "logprobs": 2, "prompt_logprobs": 1, "samples": 2}
+    alone = []
+    for prompt in prompts:
+        engine = alibi.Engine(model, chunk_tokens=32, step_tokens=64)
+        alone.append(engine.submit(prompt, **options).result())
+    engine = alibi.Engine(model, chunk_tokens=32, step_tokens=64)
+    requests = [engine.submit(prompt, **options) for prompt in prompts]
+    for request, expected in zip(requests, alone):
+        texts = ["", ""]
+        for sample, text in request:
+            texts[sample] += text
+        found = request.result()
+        assert [s.tokens for s in found.samples] == [s.tokens for s in expected.samples] and found.prompt == expected.prompt
+        assert texts == [sample.text for sample in found.samples] and not found.cancelled
+        assert found.prompt[0].logprob is None and all(token.logprob <= 0 for token in found.prompt[1:])
+    assert engine.stats()["requests"] == 3
+    endless = engine.submit(prompts[0], max_tokens=10**9)
+    next(iter(endless))
+    endless.cancel()
+    assert endless.result().cancelled
+    with pytest.raises(alibi.UsageError, match="expected 0 to"):
+        engine.submit([999])
+    engine.close()
+    with pytest.raises(alibi.Error, match="stopping"):
+        engine.submit([1])
