@@ -105,8 +105,8 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
     Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
           needs=["build", "python"], cores=1, reads=ALL),
 
-    # Searches, benchmarks and tests that train until a model has learned run in `tests` only: shorter tests run the same
-    # code here (CMakePresets.json). Memory and local variables begin with odd values.
+    # Searches, benchmarks, the longest tests of emulated GPUs and tests that train until a model has learned run in `tests`
+    # only: shorter tests run the same code here (CMakePresets.json). Memory and local variables begin with odd values.
     Stage("sanitize", "clang, warnings are errors: the unit tests under the address and undefined-behaviour sanitizers",
           """
 cmake --preset sanitize >/dev/null
