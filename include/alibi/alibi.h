@@ -17,6 +17,7 @@
 #include "alibi/generate.h"
 #include "alibi/kv_cache.h"
 #include "alibi/language_model.h"
+#include "alibi/loglikelihood.h"
 #include "alibi/model_options.h"
 #include "alibi/model_recipe.h"
 #include "alibi/option_value.h"

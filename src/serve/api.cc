@@ -18,6 +18,7 @@ struct Api::Route {
 
 const std::vector<Api::Route>& Api::routes() {
   static const std::vector<Route> all = {
+      {"GET", "/", &Api::show_page, true},
       {"GET", "/health", &Api::health, true},
       {"GET", "/v1/models", &Api::models},
       {"GET", "/metrics", &Api::write_metrics},

@@ -46,6 +46,7 @@ class Api {
   /// The inputs of a request. Throws ApiError if there are too many.
   std::vector<TextInput> inputs_of(const Fields& fields, const char* key) const;
 
+  void show_page(const HttpRequest& request, const Responding& responder);
   void health(const HttpRequest& request, const Responding& responder);
   void models(const HttpRequest& request, const Responding& responder);
   void write_metrics(const HttpRequest& request, const Responding& responder);

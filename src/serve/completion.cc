@@ -249,9 +249,11 @@ OrderedJson Completion::choice(size_t prompt, size_t sample) const {
     before = prompts_[prompt].ids.back();
     const size_t first = json.bytes();
     for (const EngineToken& token : one.tokens) {
-      // Tokens of a stop string and the end of the text are no part of the answer.
+      // Tokens of a stop string and the end of the text are no part of the answer. But with `echo` all are written:
+      // lm-evaluation-harness drops the last entry, which must not be one of the prompt.
       const bool is_cut = end == GenerationEnd::stop && json.bytes() - first >= one.generation.text.size();
-      if (is_cut || (end == GenerationEnd::end_of_text && &token == &one.tokens.back())) break;
+      const bool is_end = end == GenerationEnd::end_of_text && &token == &one.tokens.back();
+      if ((is_cut || is_end) && !parameters_.echo) break;
       json.add(before, token);
       before = token.id;
     }

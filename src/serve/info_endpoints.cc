@@ -1,10 +1,14 @@
 // Endpoints about the server and its models, and those of the tokenizer.
 #include <fmt/format.h>
 
+#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
 #include "alibi/version.h"
 #include "serve/api.h"
+#include "serve/page.h"
 #include "text/chat_template.h"
 
 namespace alibi::serve {
@@ -35,6 +39,15 @@ OrderedJson model_json(const ServedModel& model) {
 }
 
 }  // namespace
+
+void Api::show_page(const HttpRequest&, const Responding& responder) {
+  responder->reply({200,
+                    std::string(page()),
+                    "text/html; charset=utf-8",
+                    {{"Content-Security-Policy",
+                      "default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'; connect-src 'self'; "
+                      "img-src data:; base-uri 'none'; form-action 'none'; frame-ancestors 'none'"}}});
+}
 
 void Api::health(const HttpRequest&, const Responding& responder) {
   if (closed_) throw ApiError{503, "the server is stopping", "", "stopping"};
@@ -130,13 +143,16 @@ void Api::tokenizer_info(const HttpRequest&, const Responding& responder) {
   const ServedModel& model = *models_.front();
   const Tokenizer& tokenizer = model.tokenizer();
   const OrderedJson end = or_null(model.end_of_text_name());
+  OrderedJson begin = end;
+  if (const std::optional<int32_t> id = tokenizer.begin_of_text())
+    begin = tokenizer.decode(std::span(&*id, 1), DecodeOptions{.skip_special_tokens = false});
   responder->reply(json_reply({{"model", model.name()},
                                {"tokenizer_class", std::string(tokenizer.kind())},
                                {"vocab_size", tokenizer.vocab_size()},
                                {"model_max_length", or_null(model.max_tokens())},
                                {"eos_token", end},
                                {"eos_token_id", or_null(model.end_of_text())},
-                               {"bos_token", end},
+                               {"bos_token", std::move(begin)},
                                {"pad_token", end},
                                {"chat_template", nullptr}}));
 }
@@ -150,8 +166,10 @@ void Api::tokenize(const HttpRequest& request, const Responding& responder) {
   if (!text) fields.fail(key, "expected a text");
   const bool adds = fields.flag("add_special_tokens", fields.flag("add_special", false));
   const Tokenizer& tokenizer = model.tokenizer();
-  const std::vector<int32_t> ids =
-      adds ? tokenizer.encode_prompt(*text) : tokenizer.encode(*text, {.add_special_tokens = false});
+  // Clients look up the id of the end of text by its name, which is no text for tokenizers that alibi made.
+  const std::vector<int32_t> ids = *text == model.end_of_text_name() ? std::vector<int32_t>{*model.end_of_text()}
+                                   : adds                            ? tokenizer.encode_prompt(*text)
+                                          : tokenizer.encode(*text, {.add_special_tokens = false});
   auto tokens = OrderedJson::array();
   auto pieces = OrderedJson::array();
   const bool with_pieces = fields.flag("with_pieces", false);

@@ -1,4 +1,4 @@
-// Chat templates: the text with which a model of a family is asked for the next reply of a conversation.
+// Chat templates: the text that a model of a family continues with the next reply of a conversation.
 #pragma once
 
 #include <span>

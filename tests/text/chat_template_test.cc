@@ -58,9 +58,9 @@ TEST(ChatTemplate, TheDefaultSystemMessageIsUsedOnlyWithoutOne) {
 }
 
 TEST(ChatTemplate, AReplyOfTheAssistantIsContinued) {
-  const std::vector<ChatMessage> messages = {{"user", "Hi"}, {"assistant", "Hel"}};
+  const std::vector<ChatMessage> messages = {{"user", "Hi"}, {"assistant", "Yes"}};
   EXPECT_EQ(chat_prompt(chat_template("chatml"), messages),
-            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHel");
+            "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nYes");
 }
 
 TEST(ChatTemplate, ASystemMessageIsNeverLost) {
