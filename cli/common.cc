@@ -73,7 +73,7 @@ TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOp
 }
 
 void say_precision(Precision precision, const GivenOptions<TrainOptions>& given, std::optional<Precision> resumed) {
-  const std::string why = resumed == precision               ? "as before"
+  const std::string why = resumed == precision              ? "as before"
                           : given.is_automatic("precision") ? "auto: " + why_best_precision()
                                                             : "as given";
   say("Precision {} ({})\n", name_of(precision), why);

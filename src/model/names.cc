@@ -1,9 +1,9 @@
 // The user-visible names of the choices in a configuration.
 #include "core/names.h"
-#include "core/product_rates.h"
 
 #include "alibi/runtime.h"
 #include "alibi/transformer.h"
+#include "core/product_rates.h"
 
 namespace alibi {
 

@@ -28,7 +28,8 @@ inline constexpr int64_t block_floats = 1024;  ///< values in a 32 x 32 block of
 inline constexpr int64_t block_halves = 1024;  ///< values in a 32 x 32 block of bfloat16
 inline constexpr int64_t vector_floats = 16;   ///< float32 values in a vector register
 
-/// Where the sums of a block product start: value (r, c) of the block is at[r / 16 * lower + r % 16 * row + c / 16 * right
+/// Where the sums of a block product start: value (r, c) of the block is at[r / 16 * lower + r % 16 * row + c / 16 *
+/// right
 /// + c % 16], or zero if `at` is null.
 struct Start {
   const float* at = nullptr;
@@ -45,7 +46,8 @@ struct Start {
   }
 };
 
-/// The pairs of blocks whose products are added up. A has `rows` or `transposed` tiles and B `columns` or `pairs` tiles.
+/// The pairs of blocks whose products are added up. A has `rows` or `transposed` tiles and B `columns` or `pairs`
+/// tiles.
 struct Operands {
   static constexpr int64_t most = 8;
   const uint16_t* a[most];

@@ -31,8 +31,8 @@ class AttentionAmx : public testing::TestWithParam<Isa> {
 };
 
 /// Instantiates the tests of a file.
-#define ALIBI_TEST_ON_BF16_ISAS(Suite)                                                                        \
-  INSTANTIATE_TEST_SUITE_P(Isas, Suite, testing::Values(Isa::avx512_bf16, Isa::amx),                          \
+#define ALIBI_TEST_ON_BF16_ISAS(Suite)                                               \
+  INSTANTIATE_TEST_SUITE_P(Isas, Suite, testing::Values(Isa::avx512_bf16, Isa::amx), \
                            [](const testing::TestParamInfo<Isa>& isa) { return std::string(name_of(isa.param)); })
 
 inline bool supported(const AttentionCase& c, const AttentionTensors& t) {
