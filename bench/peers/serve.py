@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Speed of `alibi serve` and of llama.cpp's server on the same model, in turns.
+"""Speed of `alibi serve` and of llama.cpp's server on the same model, alternately.
 
     bench/peers/serve.py --alibi build/alibi MODEL [--llama-server PATH] [--types f16,q8_0] [--json FILE]
 
@@ -8,7 +8,7 @@ file, one server at a time. llama.cpp is the program llama-server if its path is
 llama-cpp-python[server] of this Python, which answers one request at a time. Traffic goes to 127.0.0.1 only.
 
 Generated tokens/s: 1 and 8 clients, 128 tokens each after a short prompt. Prompt tokens/s: prompts of about 512 and
-8192 tokens, each of which is new. The best of --rounds rounds counts, in which the servers take turns.
+8192 tokens, each of which is new. The best of --rounds rounds counts, which alternate between the servers.
 """
 
 import argparse
