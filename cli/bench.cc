@@ -19,6 +19,7 @@
 #include "common.h"
 #include "core/check.h"
 #include "core/format.h"
+#include "nn/products.h"
 #include "report/progress.h"
 #include "text/documents.h"
 #include "text/stream.h"
@@ -167,7 +168,7 @@ void run_lengths(const AttentionCommand& command, const bench::AttentionBenchSet
     }
   }
   progress.clear();
-  say("best oneDNN product: {}\nwith row-major operands: {} GFLOP/s\n", ceilings.describe(),
+  say("best {} product: {}\nwith row-major operands: {} GFLOP/s\n", nn::product_provider().name, ceilings.describe(),
       core::format_integer(std::llround(ceilings.plain.best() / 1e9)));
   json["ceilings"][name_of(dtype)] = bench::to_json(ceilings);
   if (settings.layers.empty()) return;

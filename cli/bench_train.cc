@@ -15,6 +15,7 @@
 #include "common.h"
 #include "core/check.h"
 #include "core/format.h"
+#include "nn/products.h"
 #include "report/progress.h"
 
 namespace alibi::cli {
@@ -93,7 +94,8 @@ void run_bench_train(TrainBenchCommand& command) {
     run_preset(command, name, lengths, train_bench, ceilings, progress, json);
   }
   progress.clear();
-  say("\nbest oneDNN product: {} ({})\n", ceilings.describe(), name_of(command.settings.precision));
+  say("\nbest {} product: {} ({})\n", nn::product_provider().name, ceilings.describe(),
+      name_of(command.settings.precision));
   json["ceilings"] = bench::to_json(ceilings);
   command.write_json(json);
 }

@@ -58,9 +58,10 @@ void CommonOptions::write_json(const std::string& results) const {
 }
 
 TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOptions>& given, uint64_t seed,
-                           std::optional<int64_t> tokens) {
+                           std::optional<int64_t> tokens, std::optional<Precision> resumed) {
   TrainOptions options = training_defaults(preset);
   given.apply_to(options);
+  if (resumed && given.is_automatic("precision")) options.precision = *resumed;
   options.seed = seed;
   if (tokens) options.train_tokens = *tokens;
   if (!given.has("batch_tokens") && options.batch_tokens > options.train_tokens) {
@@ -69,6 +70,13 @@ TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOp
     options.batch_tokens = options.train_tokens;
   }
   return options;
+}
+
+void say_precision(Precision precision, const GivenOptions<TrainOptions>& given, std::optional<Precision> resumed) {
+  const std::string why = resumed == precision              ? "as before"
+                          : given.is_automatic("precision") ? "auto: " + why_best_precision()
+                                                            : "as given";
+  say("Precision {} ({})\n", name_of(precision), why);
 }
 
 report::ProgressOptions lines_without_terminal() {

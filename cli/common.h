@@ -47,8 +47,12 @@ struct CommonOptions {
 
 /// What the preset says, and what was given in its place. An update of the preset's that has more tokens than there are
 /// to train on is cut to these, which is said.
+/// `resumed` is the precision of the run that continues; `auto` keeps it.
 TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOptions>& given, uint64_t seed,
-                           std::optional<int64_t> tokens = {});
+                           std::optional<int64_t> tokens = {}, std::optional<Precision> resumed = {});
+
+/// Says which precision a run uses and why.
+void say_precision(Precision precision, const GivenOptions<TrainOptions>& given, std::optional<Precision> resumed);
 
 /// Names of all position methods.
 std::vector<std::string> position_names();

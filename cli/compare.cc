@@ -103,7 +103,9 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   compare.one_pass = options.one_pass;
   if (options.interpolation.dynamic || options.interpolation.factor != 1) compare.interpolation = options.interpolation;
   compare.overwrite = options.overwrite;
-  compare.train = train_options(options.preset, options.train, options.seed);
+  const auto continued = options.overwrite ? std::nullopt : compared_precision(options.out);
+  compare.train = train_options(options.preset, options.train, options.seed, {}, continued);
+  say_precision(compare.train.precision, options.train, continued);
   for (const auto& [name, value] : options.model.values()) compare.model.set(name, value);
   if (tunes) compare.tune_rates = rates_to_try(options.tune, compare.train.learning_rate);
   if (options.dropout) compare.dropout = static_cast<float>(*options.dropout);

@@ -16,6 +16,7 @@
 #include "model/config_fields.h"
 #include "model/families/model_files.h"
 #include "model/parameters.h"
+#include "nn/products.h"
 
 namespace alibi::cli {
 namespace {
@@ -34,7 +35,10 @@ nlohmann::ordered_json describe_cpu() {
           {"threads", threads()},
           {"isa", name_of(isa())},
           {"isas", offered},
-          {"ALIBI_ISA", forced == nullptr ? "not set" : forced}};
+          {"products", nn::product_provider().description()},
+          {"ALIBI_ISA", forced == nullptr ? "not set" : forced},
+          {"precision", name_of(best_precision())},
+          {"precision_reason", why_best_precision()}};
 }
 
 nlohmann::ordered_json describe(const model::ModelFiles& files) {

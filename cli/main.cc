@@ -124,7 +124,7 @@ int run(int argc, char** argv) {
   app.get_formatter()->column_width(28);  // set before the subcommands are added, because they inherit it
   app.footer(
       "Run 'alibi COMMAND --help' for the options of a command and for examples.\n"
-      "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx limits alibi to that instruction set and simpler ones.");
+      "ALIBI_ISA=scalar|avx2|avx512|avx512_bf16|amx limits alibi on x86-64 to that instruction set and simpler ones.");
   add_compare(app);
   add_report(app);
   add_tokenize(app);

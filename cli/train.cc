@@ -77,8 +77,7 @@ void check_replaces_nothing(const TrainSettings& settings, bool resumes) {
   if (!settings.overwrite && !(resumes && newest_checkpoint(settings.model))) check_folder_is_free(settings.model);
 }
 
-void say_where_it_goes_on(const TrainSettings& settings) {
-  const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
+void say_where_it_goes_on(const TrainSettings& settings, const std::optional<CheckpointInfo>& found) {
   if (!found) {
     say("{} contains no checkpoint; training starts from the beginning\n", settings.model);
   } else if (found->finished) {
@@ -168,7 +167,11 @@ void run_train(TrainSettings& settings, const Command& command) {
   settings.apply();
   const bool resumes = command.given("--resume");
   check_replaces_nothing(settings, resumes);
-  if (resumes) say_where_it_goes_on(settings);
+  if (resumes) {
+    const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
+    if (found) settings.resumed = found->precision;
+    say_where_it_goes_on(settings, found);
+  }
   const std::string from = settings.from;
   if (const auto newest = resumes && !from.empty() ? newest_checkpoint(settings.model) : std::nullopt) {
     settings.from =
@@ -194,6 +197,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   const double epochs = static_cast<double>(options.steps() * options.batch_tokens) / static_cast<double>(text_tokens);
   say("{} updates of up to {} tokens, {:.3g} epochs\n", core::format_integer(options.steps()),
       core::format_integer(options.batch_tokens), epochs);
+  say_precision(options.precision, settings.train, settings.resumed);
   flush_output();
   if (const std::string warning = held_out_warning(data); !warning.empty()) report_warning(warning);
 

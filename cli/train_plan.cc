@@ -24,7 +24,7 @@ double timed(const LanguageModelConfig& config, const TrainOptions& options) {
   return estimate_seconds(config, options, [&](double fraction) { progress.update(fraction); });
 }
 
-/// Memory of the program after its first matrix product, because oneDNN loads its code then.
+/// Memory of the program after its first matrix product, because oneDNN generates its code then.
 int64_t program_bytes() {
   TrainOptions least = training_defaults("tiny");
   least.batch_tokens = least.micro_batch_tokens = least.train_length;

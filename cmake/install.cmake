@@ -38,7 +38,7 @@ if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(compatibility SameMinorVersion)
 endif()
 write_basic_package_version_file(${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake COMPATIBILITY ${compatibility})
-install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindOniguruma.cmake ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake
+install(FILES ${CMAKE_CURRENT_LIST_DIR}/FindOniguruma.cmake ${CMAKE_CURRENT_LIST_DIR}/FindOpenBLAS.cmake ${CMAKE_CURRENT_LIST_DIR}/FindSentencePiece.cmake
               ${CMAKE_CURRENT_LIST_DIR}/FindUtf8proc.cmake ${CMAKE_CURRENT_LIST_DIR}/FindZstandard.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/alibi-config.cmake
               ${CMAKE_CURRENT_BINARY_DIR}/alibi-config-version.cmake
@@ -52,7 +52,7 @@ install_pkgconfig_file(alibi-attention alibi_attention "Attention with linear bi
                        libhwy:hwy fmt:fmt ${cuda_library} -pthread)
 if(ALIBI_BUILD_MODELS)
   install_pkgconfig_file(alibi alibi "${PROJECT_DESCRIPTION}"
-                         libhwy:hwy fmt:fmt dnnl:dnnl sentencepiece_train:sentencepiece_train
+                         libhwy:hwy fmt:fmt ${MATMUL_PKGCONFIG} sentencepiece_train:sentencepiece_train
                          sentencepiece:sentencepiece oniguruma:onig libutf8proc:utf8proc zlib:z libzstd:zstd
                          ${cuda_library} -pthread -lc)  # -lc: see FindOniguruma.cmake
 endif()

@@ -10,28 +10,48 @@ set(operator_dependencies Threads::Threads hwy::hwy fmt::fmt)
 if(ALIBI_CUDA)
   list(APPEND operator_dependencies CUDA::cudart_static)
 endif()
-set(library_dependencies ${operator_dependencies} DNNL::dnnl SentencePiece::sentencepiece Oniguruma::onig
+set(library_dependencies ${operator_dependencies} ${MATMUL_TARGET} SentencePiece::sentencepiece Oniguruma::onig
                          Utf8proc::utf8proc ZLIB::ZLIB Zstandard::zstd ${CMAKE_DL_LIBS})
 
 file(GLOB_RECURSE OPERATOR_SOURCES CONFIGURE_DEPENDS src/attention/*.cc src/capi/*.cc)
 list(APPEND OPERATOR_SOURCES src/core/device.cc src/core/format.cc src/core/isa.cc src/core/memory.cc src/core/parallel.cc
-     src/core/stream.cc src/core/tensor.cc)
+     src/core/processor_${PROCESSOR}.cc src/core/stream.cc src/core/system_${ALIBI_SYSTEM}.cc src/core/tensor.cc)
 # Sources that need CUDA, and stubs for a build without it.
 file(GLOB CUDA_SOURCES CONFIGURE_DEPENDS src/core/cuda/*.cc src/attention/cuda/kernel.cc)
 list(FILTER CUDA_SOURCES EXCLUDE REGEX "/none\\.cc$")
 file(GLOB_RECURSE CUDA_KERNELS CONFIGURE_DEPENDS src/*.cu)
 set(CUDA_STUBS ${PROJECT_SOURCE_DIR}/src/core/cuda/none.cc ${PROJECT_SOURCE_DIR}/src/attention/cuda/none.cc)
+# Sources of one processor, and stubs for the others.
+foreach(folder IN LISTS X86_FOLDERS)
+  file(GLOB folder_sources CONFIGURE_DEPENDS ${folder}/*.cc)
+  list(APPEND X86_SOURCES ${folder_sources})
+endforeach()
+set(X86_STUBS ${X86_SOURCES})
+list(FILTER X86_STUBS INCLUDE REGEX "/none\\.cc$")
+list(REMOVE_ITEM X86_SOURCES ${X86_STUBS})
+# The library of matrix products is used by one source.
+list(TRANSFORM MATMUL_PROVIDERS REPLACE "(.+)" "${PROJECT_SOURCE_DIR}/src/nn/\\1.cc" OUTPUT_VARIABLE other_providers)
+set(matmul_source ${PROJECT_SOURCE_DIR}/src/nn/${ALIBI_MATMUL}.cc)
+list(REMOVE_ITEM other_providers ${matmul_source})
+# An object of its own, so that a test can link another provider (tests/CMakeLists.txt).
+set_source_files_properties(${matmul_source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
 file(GLOB TOOLS_SOURCES CONFIGURE_DEPENDS src/bench/*.cc src/serve/*.cc src/serve/network/*.cc)
 list(TRANSFORM OPERATOR_SOURCES REPLACE "^src/" "${PROJECT_SOURCE_DIR}/src/")
 list(APPEND OPERATOR_SOURCES ${CUDA_SOURCES} ${CUDA_STUBS})
 list(REMOVE_DUPLICATES OPERATOR_SOURCES)
 file(GLOB_RECURSE LIBRARY_SOURCES CONFIGURE_DEPENDS src/*.cc)
-list(REMOVE_ITEM LIBRARY_SOURCES ${OPERATOR_SOURCES} ${TOOLS_SOURCES})
+list(REMOVE_ITEM LIBRARY_SOURCES ${OPERATOR_SOURCES} ${TOOLS_SOURCES} ${other_providers})
 # Sources that need Boost.Beast, and a stub for a build without the server.
 if(ALIBI_SERVER)
   list(FILTER TOOLS_SOURCES EXCLUDE REGEX "/serve/network/none\\.cc$")
 else()
   list(FILTER TOOLS_SOURCES EXCLUDE REGEX "/serve/network/(connection|server)\\.cc$")
+endif()
+list(FILTER LIBRARY_SOURCES EXCLUDE REGEX "/src/core/(system|processor)_[a-z0-9]+\\.cc$")
+if(ALIBI_X86)
+  list(REMOVE_ITEM OPERATOR_SOURCES ${X86_STUBS})
+else()
+  list(REMOVE_ITEM OPERATOR_SOURCES ${X86_SOURCES})
 endif()
 # The page of the server as a string (src/serve/page.h).
 set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS src/serve/page.html)
@@ -47,8 +67,8 @@ endif()
 function(add_alibi_objects name)
   add_library(${name} OBJECT ${ARGN})
   target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/include ${PROJECT_SOURCE_DIR}/src)
-  # Highway targets compiled: EMU128 (the scalar path), AVX2, AVX3. See src/core/isa.h.
-  target_compile_definitions(${name} PRIVATE "HWY_DISABLED_TARGETS=(HWY_SSSE3|HWY_SSE4)")
+  # Highway targets compiled: EMU128 (the scalar path), AVX2, AVX3; NEON on ARM64. See src/core/isa.h.
+  target_compile_definitions(${name} PRIVATE "${HIGHWAY_DEFINITIONS}")
   target_link_libraries(${name} PRIVATE alibi_options)
   if(ALIBI_EMULATE_AMX)
     target_include_directories(${name} PRIVATE ${PROJECT_SOURCE_DIR}/tests)  # attention/amx/emulated.h

@@ -21,8 +21,9 @@ ALIBI_API int threads();
 /// throws Error.
 ALIBI_API void set_threads(int count);
 
-/// Instruction sets that kernels are written for, in rising order. Each includes the ones before it.
-enum class Isa : uint8_t { scalar, avx2, avx512, avx512_bf16, amx };
+/// Instruction sets that kernels are written for. Those of a processor are in rising order, and each includes the ones
+/// before it. ARM64 has `neon`. x86-64 has the others.
+enum class Isa : uint8_t { scalar, neon, avx2, avx512, avx512_bf16, amx };
 
 ALIBI_API const char* name_of(Isa isa);
 /// The best instruction set of this CPU and operating system, or the one that the environment variable ALIBI_ISA names,
@@ -32,7 +33,7 @@ ALIBI_API Isa best_isa();
 ALIBI_API Isa isa();
 /// Selects an instruction set, for tests and benchmarks. Throws Error if it is better than best_isa().
 ALIBI_API void set_isa(Isa isa);
-/// All instruction sets up to best_isa().
+/// All instruction sets of this processor up to best_isa().
 ALIBI_API std::vector<Isa> available_isas();
 /// The name that the CPU reports, e.g. for reports.
 ALIBI_API std::string cpu_name();

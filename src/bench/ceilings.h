@@ -1,4 +1,4 @@
-// The best rates of the machine: matrix products by oneDNN, and reads from memory.
+// The best rates of the machine: matrix products, and reads from memory.
 #pragma once
 
 #include <algorithm>
@@ -10,12 +10,13 @@
 
 namespace alibi::bench {
 
-/// The best rate of oneDNN's matrix products. Every thread computes its own square product of the fastest size.
+/// The best rate of the matrix products of the build's library (nn/products.h). Every thread computes its own square
+/// product of the fastest size.
 class MatmulCeiling {
  public:
   enum class Layout : uint8_t {
     plain,   ///< row-major operands, as in the library's layers
-    packed,  ///< operands in the layout that oneDNN prefers
+    packed,  ///< operands in the layout that the library prefers, if it has one
   };
   MatmulCeiling(DType dtype, Layout layout);
   ~MatmulCeiling();
@@ -33,8 +34,8 @@ class MatmulCeiling {
   double best_ = 0;
 };
 
-/// Both layouts for one data type. If oneDNN has no products of that type on this CPU, operands are widened, so the
-/// products are float32.
+/// Both layouts for one data type. If the library has no products of that type on this CPU, operands are widened, so
+/// the products are float32.
 struct MatmulCeilings {
   explicit MatmulCeilings(DType asked_for);
 

@@ -1,11 +1,10 @@
-#include <unistd.h>
-
 #include <algorithm>
 #include <atomic>
 
 #include "bench/ceilings.h"
 #include "bench/timing.h"
 #include "core/parallel.h"
+#include "core/system.h"
 
 namespace alibi::bench {
 namespace {
@@ -29,7 +28,7 @@ uint64_t sum_of(const uint64_t* words, int64_t count) {
 
 MemoryReader::MemoryReader(int64_t bytes) {
   constexpr int64_t unit = 1 << 20;
-  const int64_t machine = sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
+  const int64_t machine = core::system::physical_memory();
   const int64_t size = std::max(unit, std::min(bytes, machine / 8) / unit * unit);
   buffer_ = Tensor::empty({size / 4});
   buffer_.fill(1);

@@ -1,7 +1,5 @@
 #include "bench/train_bench.h"
 
-#include <unistd.h>
-
 #include <algorithm>
 #include <vector>
 
@@ -9,12 +7,13 @@
 #include "bench/step_products.h"
 #include "bench/timing.h"
 #include "bench/train_step.h"
+#include "core/system.h"
 
 namespace alibi::bench {
 namespace {
 
-/// Memory for models. The rest is left to the system, the program and oneDNN.
-int64_t most_of_memory() { return sysconf(_SC_PHYS_PAGES) / 10 * 9 * sysconf(_SC_PAGESIZE); }
+/// Memory for models. The rest is left to the system, the program and the library of products.
+int64_t most_of_memory() { return core::system::physical_memory() / 10 * 9; }
 
 }  // namespace
 

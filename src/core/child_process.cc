@@ -1,6 +1,5 @@
 #include "core/child_process.h"
 
-#include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/wait.h>
 
@@ -12,6 +11,7 @@
 #include <new>
 
 #include "core/check.h"
+#include "core/system.h"
 
 namespace alibi::core {
 namespace {
@@ -33,7 +33,7 @@ int exit_code() {
 }
 
 [[noreturn]] void run_child(const std::function<void(const Channel&)>& body, const Channel& channel, pid_t parent) {
-  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  system::end_with_parent();
   if (::getppid() != parent) ::_exit(kFailed);
   for (const int signal : {SIGINT, SIGQUIT, SIGHUP, SIGTERM}) std::signal(signal, SIG_IGN);
   // Handles an exception in another thread of the body without abort(), which would write to standard error.
@@ -48,7 +48,7 @@ int exit_code() {
 
 bool send_all(int socket, const char* data, size_t size) {
   while (size > 0) {
-    const ssize_t sent = ::send(socket, data, size, MSG_NOSIGNAL);
+    const ssize_t sent = system::send(socket, data, size);
     if (sent < 0 && errno == EINTR) continue;
     if (sent <= 0) return false;
     data += sent;
@@ -92,7 +92,7 @@ ChildProcess::ChildProcess(const char* operation, const std::function<void(const
       fail("[{}] the system refused to create a process ({})", operation, std::generic_category().message(errno));
     }
   };
-  check_system(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) == 0);
+  check_system(system::open_socket_pair(ends));
   channel_.emplace(Descriptor(ends[0]));
   const Channel of_child{Descriptor(ends[1])};
   const pid_t parent = ::getpid();

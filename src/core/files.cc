@@ -1,9 +1,7 @@
 #include "core/files.h"
 
-#include <linux/magic.h>
 #include <sys/file.h>
 #include <sys/socket.h>
-#include <sys/statfs.h>
 #include <sys/un.h>
 
 #include <algorithm>
@@ -14,6 +12,7 @@
 #include <cstring>
 
 #include "core/descriptor.h"
+#include "core/system.h"
 
 namespace alibi::core {
 namespace {
@@ -44,13 +43,6 @@ void write_all(int descriptor, std::string_view content, const fs::path& path) {
   }
 }
 
-/// The entries of these folders look like links, but reading a link returns a description of the open file instead of
-/// its path.
-bool is_in_proc(const fs::path& path) {
-  struct statfs info {};
-  return ::statfs(folder_of(path).c_str(), &info) == 0 && info.f_type == PROC_SUPER_MAGIC;
-}
-
 /// The descriptor number at the end of a path such as /dev/fd/1.
 std::optional<int> named_descriptor(const fs::path& path) {
   const std::string name = path.lexically_normal().string();
@@ -74,7 +66,7 @@ struct Target {
   std::optional<int> descriptor;    ///< set if the path names an open file
   std::optional<struct stat> info;  ///< nothing if the file does not exist yet
   /// Whether the file is replaced by renaming a temporary file.
-  bool is_replaced() const { return !descriptor && (!info || (S_ISREG(info->st_mode) && !is_in_proc(path))); }
+  bool is_replaced() const { return !descriptor && (!info || (S_ISREG(info->st_mode) && !system::is_in_proc(path))); }
 };
 
 /// Follows the links at the end of the path one by one. The last one may point to a file that does not exist.
@@ -84,7 +76,7 @@ Target target_of(const fs::path& path, const char* operation) {
   for (int links = 0;; ++links) {
     if (const std::optional<int> descriptor = named_descriptor(at)) return {at, descriptor, std::nullopt};
     std::error_code error;
-    const fs::path next = is_in_proc(at) ? fs::path() : fs::read_symlink(at, error);
+    const fs::path next = system::is_in_proc(at) ? fs::path() : fs::read_symlink(at, error);
     if (error || next.empty()) return {at, std::nullopt, status_of(at, operation)};
     check(links < most, "[{}] {}: the path goes through more than 40 links, probably in a circle", operation,
           path.string());
@@ -104,7 +96,7 @@ Descriptor connect_to(const fs::path& path) {
   address.sun_family = AF_UNIX;
   check(path.native().size() < sizeof address.sun_path, "[write] {}: the path is too long for a socket", path.string());
   std::memcpy(address.sun_path, path.c_str(), path.native().size());
-  Descriptor socket(::socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0));
+  Descriptor socket(system::open_unix_socket());
   check_call(socket.get() >= 0, "write", path);
   check_call(::connect(socket.get(), reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0, "write", path);
   return socket;

@@ -1,86 +1,38 @@
 #include "core/isa.h"
 
-#include <sys/syscall.h>
-#include <unistd.h>
-
+#include <algorithm>
 #include <atomic>
 #include <cstdlib>
-#include <fstream>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "core/check.h"
+#include "core/processor.h"
+#include "core/system.h"
 #include "hwy/targets.h"
 
 namespace alibi {
 namespace {
 
-#if defined(ALIBI_EMULATE_AMX)
-constexpr bool amx_emulated = true;  // see attention/amx_emulated.h
-#else
-constexpr bool amx_emulated = false;
-#endif
-constexpr Isa all_isas[] = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
-
-#if defined(__x86_64__)
-/// Linux gives the AMX tile registers only to processes that request them.
-bool amx_allowed() {
-  constexpr long arch_req_xcomp_perm = 0x1023;
-  constexpr long xfeature_xtiledata = 18;
-  return syscall(SYS_arch_prctl, arch_req_xcomp_perm, xfeature_xtiledata) == 0;
-}
-
-/// CPUID leaf 7, for bits that __builtin_cpu_supports of older compilers does not know.
-bool cpuid_7(uint32_t subleaf, char reg, int bit) {
-  uint32_t a = 7, b = 0, c = subleaf, d = 0;
-  __asm__ volatile("cpuid" : "+a"(a), "=b"(b), "+c"(c), "=d"(d));
-  const uint32_t word = reg == 'a' ? a : reg == 'b' ? b : reg == 'c' ? c : d;
-  return (word >> bit & 1u) != 0;
-}
-
-Isa detect() {
-  __builtin_cpu_init();
-  if (!__builtin_cpu_supports("avx2") || !__builtin_cpu_supports("fma")) return Isa::scalar;
-  const bool avx512 = __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl") &&
-                      __builtin_cpu_supports("avx512cd");
-  if (!avx512) return Isa::avx2;
-  if (amx_emulated) return Isa::amx;
-  if (!cpuid_7(1, 'a', 5)) return Isa::avx512;
-  const bool amx_tile = cpuid_7(0, 'd', 24);
-  const bool amx_bf16 = cpuid_7(0, 'd', 22);
-  return amx_tile && amx_bf16 && amx_allowed() ? Isa::amx : Isa::avx512_bf16;
-}
-#else
-Isa detect() { return Isa::scalar; }
-#endif
-
 /// The instruction set of ALIBI_ISA, if it is set.
 std::optional<Isa> read_limit() {
   const char* name = std::getenv("ALIBI_ISA");
   if (name == nullptr || *name == '\0') return {};
-  for (const Isa candidate : all_isas) {
+  std::string known;
+  for (const Isa candidate : core::processor::instruction_sets()) {
+    known += std::string(known.empty() ? "" : ", ") + name_of(candidate);
     if (std::string(name_of(candidate)) != name) continue;
-    static const Isa offered = detect();
+    static const Isa offered = core::processor::detect();
     check_usage(candidate <= offered, "[isa] ALIBI_ISA is {}, expected at most {}, which is what this CPU supports",
                 name, name_of(offered));
     return candidate;
   }
-  fail_usage("[isa] ALIBI_ISA is '{}', expected scalar, avx2, avx512, avx512_bf16 or amx", name);
+  fail_usage("[isa] ALIBI_ISA is '{}', expected one of the instruction sets for this kind of processor: {}", name,
+             known);
 }
 
 std::atomic<int> chosen_isa{-1};
-
-void follow(Isa chosen) {
-  int64_t disabled = 0;
-#if defined(__x86_64__)
-  // Highway gives better targets lower bits, and newer versions of Highway have more targets.
-  if (chosen < Isa::avx512_bf16) disabled |= HWY_AVX3_DL - 1;
-  if (chosen < Isa::avx512) disabled |= HWY_AVX2 - 1;
-  if (chosen < Isa::avx2) disabled |= HWY_AVX2 | HWY_SSE4 | HWY_SSSE3;
-#endif
-  hwy::DisableTargets(disabled);
-}
 
 }  // namespace
 
@@ -88,6 +40,8 @@ const char* name_of(Isa isa) {
   switch (isa) {
     case Isa::scalar:
       return "scalar";
+    case Isa::neon:
+      return "neon";
     case Isa::avx2:
       return "avx2";
     case Isa::avx512:
@@ -106,7 +60,7 @@ std::optional<Isa> core::isa_limit() {
 }
 
 Isa best_isa() {
-  static const Isa best = core::isa_limit().value_or(detect());
+  static const Isa best = core::isa_limit().value_or(core::processor::detect());
   return best;
 }
 
@@ -121,15 +75,17 @@ Isa isa() {
 }
 
 void set_isa(Isa isa) {
-  check(isa <= best_isa(), "[isa] the requested instruction set is {}, but {} allows at most {}", name_of(isa),
+  const std::vector<Isa> available = available_isas();
+  check(std::find(available.begin(), available.end(), isa) != available.end(),
+        "[isa] the requested instruction set is {}, but {} allows at most {}", name_of(isa),
         core::isa_limit() ? "ALIBI_ISA" : "this CPU", name_of(best_isa()));
-  follow(isa);
+  hwy::DisableTargets(core::processor::disabled_targets(isa));
   chosen_isa.store(static_cast<int>(isa));
 }
 
 std::vector<Isa> available_isas() {
   std::vector<Isa> result;
-  for (const Isa candidate : all_isas) {
+  for (const Isa candidate : core::processor::instruction_sets()) {
     if (candidate <= best_isa()) result.push_back(candidate);
   }
   return result;
@@ -138,14 +94,13 @@ std::vector<Isa> available_isas() {
 void core::prepare_dispatch() { isa(); }
 
 std::string cpu_name() {
-  const std::string emulated = amx_emulated ? " (AMX emulated)" : "";
-  std::ifstream info("/proc/cpuinfo");
-  for (std::string line; std::getline(info, line);) {
-    if (line.rfind("model name", 0) != 0) continue;
-    const size_t colon = line.find(':');
-    if (colon != std::string::npos) return line.substr(line.find_first_not_of(' ', colon + 1)) + emulated;
-  }
-  return "unknown CPU" + emulated;
+#if defined(ALIBI_EMULATE_AMX)
+  constexpr const char* emulated = " (AMX emulated)";
+#else
+  constexpr const char* emulated = "";
+#endif
+  const std::string name = core::system::cpu_name();
+  return (name.empty() ? "unknown CPU" : name) + emulated;
 }
 
 }  // namespace alibi

@@ -1,8 +1,8 @@
 // The link between alibi::Isa and Highway's run-time dispatch.
 //
-// Kernels built with Highway are compiled for EMU128 (the scalar path), AVX2 and AVX3 (see HWY_DISABLED_TARGETS in
-// CMakeLists.txt). Call `prepare_dispatch()` before HWY_DYNAMIC_DISPATCH: it makes Highway follow isa(), so that
-// ALIBI_ISA and set_isa() hold for every kernel. Kernels that need more than AVX3 ask isa() themselves.
+// Kernels built with Highway are compiled for EMU128 (the scalar path), AVX2 and AVX3 on x86-64, and for NEON on ARM64
+// (cmake/processor.cmake). Call `prepare_dispatch()` before HWY_DYNAMIC_DISPATCH: it makes Highway follow isa(), so
+// that ALIBI_ISA and set_isa() hold for every kernel. Kernels that need more than AVX3 ask isa() themselves.
 #pragma once
 
 #include <optional>

@@ -1,11 +1,5 @@
 #include "core/memory.h"
 
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
-#if defined(__linux__)
-#include <sys/mman.h>
-#endif
 #include <pthread.h>
 
 #include <algorithm>
@@ -13,7 +7,6 @@
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
-#include <fstream>
 #include <mutex>
 #include <new>
 #include <string>
@@ -21,26 +14,13 @@
 
 #include "alibi/runtime.h"
 #include "core/check.h"
+#include "core/system.h"
 
 namespace alibi {
 namespace {
 
 std::atomic<int64_t> alive{0};
 std::atomic<int64_t> peak{0};
-
-/// With pages of 4 KiB, page tables cost more time than the memory itself for large tensors that are read rarely (a
-/// key/value cache, weights). This hint to the system may fail.
-void ask_for_huge_pages(void* memory, size_t bytes) {
-#if defined(__linux__)
-  constexpr size_t huge = size_t{1} << 21;
-  const auto begin = (reinterpret_cast<uintptr_t>(memory) + huge - 1) / huge * huge;
-  const auto end = (reinterpret_cast<uintptr_t>(memory) + bytes) / huge * huge;
-  if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
-#else
-  static_cast<void>(memory);
-  static_cast<void>(bytes);
-#endif
-}
 
 /// `address` is the address from malloc.
 struct Block {
@@ -178,7 +158,7 @@ std::shared_ptr<void> core::allocate(size_t bytes, bool zeros) {
   void* data = block.base;
   size_t space = block.size;
   data = std::align(alignment, padded, data, space);
-  if (!used_before) ask_for_huge_pages(data, padded);
+  if (!used_before) core::system::ask_for_huge_pages(data, padded);
   if (used_before && zeros) std::memset(data, 0, padded);
   core::count_bytes(static_cast<int64_t>(padded));
   return {data, [block, padded](void*) {
@@ -192,15 +172,7 @@ core::KeepMemory::~KeepMemory() { kept().leave(); }
 
 size_t core::kept_bytes() { return kept().bytes(); }
 
-bool core::has_memory([[maybe_unused]] size_t bytes) {
-#if defined(__linux__)
-  if (bytes == 0) return true;
-  void* const room = ::mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-  if (room == MAP_FAILED) return false;
-  ::munmap(room, bytes);
-#endif
-  return true;
-}
+bool core::has_memory(size_t bytes) { return system::has_memory(bytes); }
 
 void core::require_memory(const char* operation, size_t bytes) {
   check(core::has_memory(bytes),
@@ -212,28 +184,7 @@ int64_t tensor_bytes() { return alive.load(); }
 int64_t peak_tensor_bytes() { return peak.load(); }
 void reset_peak_tensor_bytes() { peak.store(alive.load()); }
 
-int64_t peak_resident_bytes() {
-  std::ifstream status("/proc/self/status");
-  std::string key;
-  while (status >> key) {
-    if (key == "VmHWM:") {
-      int64_t kib = 0;
-      status >> kib;
-      return kib * 1024;
-    }
-    status.ignore(4096, '\n');
-  }
-  return 0;
-}
-
-bool reset_peak_resident_bytes() {
-#if defined(__GLIBC__)
-  malloc_trim(0);  // memory freed earlier must not count in this measurement
-#endif
-  std::ofstream clear("/proc/self/clear_refs");
-  clear << "5";  // proc(5): resets the peak resident set size
-  clear.flush();
-  return static_cast<bool>(clear);
-}
+int64_t peak_resident_bytes() { return core::system::peak_resident_bytes(); }
+bool reset_peak_resident_bytes() { return core::system::reset_peak_resident_bytes(); }
 
 }  // namespace alibi

@@ -1,7 +1,6 @@
 #include "core/parallel.h"
 
 #include <pthread.h>
-#include <sched.h>
 
 #include <algorithm>
 #include <atomic>
@@ -21,15 +20,11 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/memory.h"
+#include "core/processor.h"
+#include "core/system.h"
 
 namespace alibi {
 namespace {
-
-int default_threads() {
-  cpu_set_t set;
-  if (sched_getaffinity(0, sizeof set, &set) == 0) return std::max(1, CPU_COUNT(&set));
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
-}
 
 /// True in a thread that is executing tasks. A nested call then runs in the same thread.
 thread_local bool inside = false;
@@ -37,12 +32,6 @@ thread_local bool inside = false;
 /// When a thread allocates for the first time, glibc maps this much address space and keeps half of it. If that fails,
 /// glibc tries again at each allocation of the thread, which briefly takes memory that require_memory() may have
 /// counted for another thread. So every worker allocates once before it starts to work.
-#if defined(__GLIBC__)
-constexpr size_t arena_bytes = size_t{128} << 20;
-#else
-constexpr size_t arena_bytes = 0;
-#endif
-
 void set_arena_aside() {
   void* volatile first = std::malloc(1);  // volatile: otherwise the compiler removes both calls
   std::free(first);
@@ -89,7 +78,7 @@ class Pool {
       const auto refused = [&](const std::string& why) {
         fail("[threads] the system refused to create thread {} of {} ({}); use fewer threads", i + 1, count, why);
       };
-      if (!core::has_memory(arena_bytes)) refused("no memory for its allocations");
+      if (!core::has_memory(core::system::bytes_of_arena)) refused("no memory for its allocations");
       try {
         workers_.emplace_back([this, seen = loop_.load()] { work(seen); });
       } catch (const std::system_error& error) {
@@ -156,16 +145,10 @@ class Pool {
     do {
       for (int i = 0; i < pauses; ++i) {
         if (condition()) return true;
-        pause();
+        core::processor::pause();
       }
     } while (Clock::now() < end);
     return false;
-  }
-
-  static void pause() {
-#if defined(__x86_64__) || defined(__i386__)
-    __builtin_ia32_pause();
-#endif
   }
 
   void drain() {
@@ -237,7 +220,7 @@ std::atomic<int> wanted{0};
 int threads() {
   int count = wanted.load();
   if (count == 0) {
-    const int all = default_threads();
+    const int all = core::system::usable_cores();
     count = wanted.compare_exchange_strong(count, all) ? all : count;
   }
   return count;

@@ -10,6 +10,7 @@
 
 #include "core/descriptor.h"
 #include "core/files.h"
+#include "core/system.h"
 
 namespace alibi::core {
 namespace {
@@ -107,19 +108,12 @@ void write_together(const fs::path& folder, const std::set<std::string>& owned,
   put_in_place(folder, owned);
 }
 
-namespace {
-
-/// Opens only the inode, so that opening any kind of file neither blocks nor changes anything.
-int open_inode(const fs::path& path) { return ::open(path.c_str(), O_PATH | O_CLOEXEC); }
-
-}  // namespace
-
 TogetherSnapshot::TogetherSnapshot(const fs::path& folder, const std::string& marker)
     : saved_(folder / kSaved),
       marker_(folder / marker),
       // The marker is opened first: if it is new and .saved does not exist, all files are in place.
-      marker_descriptor_(open_inode(marker_)),
-      saved_descriptor_(open_inode(saved_)) {
+      marker_descriptor_(system::open_inode(marker_)),
+      saved_descriptor_(system::open_inode(saved_)) {
   place_ = saved_descriptor_ >= 0 ? saved_ : folder;
 }
 

@@ -1,4 +1,4 @@
-// Matrix products, by oneDNN.
+// Matrix products.
 #pragma once
 
 #include "alibi/tensor.h"

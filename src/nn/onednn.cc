@@ -1,26 +1,109 @@
+// Matrix products by oneDNN.
+#include <fmt/format.h>
 #include <pthread.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <csignal>
+#include <cstdint>
+#include <cstring>
 #include <functional>
 #include <initializer_list>
 #include <memory>
 #include <mutex>
 #include <oneapi/dnnl/dnnl.hpp>
+#include <optional>
 #include <set>
 #include <shared_mutex>
+#include <string>
 #include <unordered_map>
+#include <vector>
 
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/checksum.h"
+#include "core/isa.h"
 #include "core/memory.h"
-#include "nn/onednn_engine.h"
+#include "nn/product_library.h"
 #include "nn/products.h"
 
 namespace alibi::nn {
 namespace {
+
+dnnl::cpu_isa limit_of(Isa isa) {
+  switch (isa) {
+    case Isa::scalar:
+      return dnnl::cpu_isa::sse41;  // the lowest instruction set that oneDNN has
+    case Isa::neon:
+      return dnnl::cpu_isa::all;  // oneDNN for ARM64 has no limits
+    case Isa::avx2:
+      return dnnl::cpu_isa::avx2;
+    case Isa::avx512:
+      return dnnl::cpu_isa::avx512_core;
+    case Isa::avx512_bf16:
+      return dnnl::cpu_isa::avx512_core_bf16;
+    case Isa::amx:
+      return dnnl::cpu_isa::avx512_core_amx;
+  }
+  fail("[isa] unknown instruction set");
+}
+
+dnnl::engine* make_engine() {
+  if (const std::optional<Isa> limit = core::isa_limit()) {
+    check(dnnl::set_max_cpu_isa(limit_of(*limit)) == dnnl::status::success,
+          "[isa] ALIBI_ISA={}, but something else in this process has used oneDNN before, and it is limited by its "
+          "first use only; set ONEDNN_MAX_CPU_ISA as well",
+          name_of(*limit));
+  }
+  return new dnnl::engine(dnnl::engine::kind::cpu, 0);
+}
+
+/// The only engine of the process. It is never destroyed, because other threads may compute while the process ends.
+/// Throws Error if ALIBI_ISA is set and other code has used oneDNN before, because oneDNN cannot be limited after its
+/// first use.
+dnnl::engine& engine() {
+  static dnnl::engine& instance = *make_engine();
+  return instance;
+}
+
+std::string describe() {
+  engine();  // applies the limit
+  const dnnl_version_t* version = dnnl::version();
+  const dnnl::cpu_isa isa = dnnl::get_effective_cpu_isa();
+  const char* best = "another instruction set";
+  for (const Isa candidate : {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx}) {
+    if (limit_of(candidate) == isa) best = name_of(candidate);
+  }
+  return fmt::format("oneDNN {}.{}.{}, {}", version->major, version->minor, version->patch, best);
+}
+
+/// Creates a product of bfloat16 matrices, which throws if it is not supported.
+bool can_multiply_bfloat16() {
+  try {
+    using Memory = dnnl::memory;
+    const Memory::desc a({16, 16}, Memory::data_type::bf16, Memory::format_tag::ab);
+    const Memory::desc c({16, 16}, Memory::data_type::f32, Memory::format_tag::ab);
+#if DNNL_VERSION_MAJOR >= 3
+    const dnnl::matmul::primitive_desc made(engine(), a, a, c);
+#else
+    const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(a, a, c), engine());
+#endif
+    return true;
+  } catch (const dnnl::error&) {
+    return false;
+  }
+}
+
+/// Whether oneDNN multiplies matrices of this type on this CPU. bfloat16 needs at least AVX-512.
+bool has_products(DType dtype) {
+  if (dtype != DType::bfloat16) return true;
+  const UseOfLibrary onednn;
+  if (!onednn.is_there()) return true;  // the product itself then detects that the process has ended
+  // Newer versions of oneDNN have a slow product for any CPU, which computes one element after the other.
+  static const bool bfloat16 = best_isa() >= Isa::avx512 && can_multiply_bfloat16();
+  return bfloat16;
+}
 
 dnnl::memory::data_type type_of(DType dtype) {
   return dtype == DType::bfloat16 ? dnnl::memory::data_type::bf16 : dnnl::memory::data_type::f32;
@@ -224,7 +307,7 @@ void execute(const Primitive& made, const void* a, const void* b, void* c, const
 }
 
 bool run(const Product& p) {
-  const UseOfOneDnn onednn;
+  const UseOfLibrary onednn;
   if (!onednn.is_there()) return false;
   try {
     engine();  // must run before any other use of oneDNN
@@ -238,7 +321,7 @@ bool run(const Product& p) {
 }
 
 bool transpose(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to) {
-  const UseOfOneDnn onednn;
+  const UseOfLibrary onednn;
   if (!onednn.is_there()) return false;
   try {
     engine();
@@ -250,13 +333,52 @@ bool transpose(const float* from, int64_t stride, int64_t rows, int64_t columns,
   }
 }
 
+std::function<void()> product_in_own_layout(DType dtype, int64_t size) {
+  using Memory = dnnl::memory;
+  const dnnl::engine& cpu = engine();
+  const OneThread one_thread;  // primitives are created for a given number of threads
+  const Memory::desc any({size, size}, type_of(dtype), Memory::format_tag::any);
+  const Memory::desc rows({size, size}, type_of(dtype), Memory::format_tag::ab);
+  dnnl::primitive_attr attributes;
+  attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
+#if DNNL_VERSION_MAJOR >= 3
+  const dnnl::matmul::primitive_desc made(cpu, any, any, rows, attributes);
+#else
+  const dnnl::matmul::primitive_desc made(dnnl::matmul::desc(any, any, rows), attributes, cpu);
+#endif
+  std::vector<std::shared_ptr<void>> buffers;
+  const auto operand = [&](const Memory::desc& desc, uint8_t byte) {
+    const size_t bytes = std::max<size_t>(desc.get_size(), 1);
+    buffers.push_back(core::allocate(bytes, false));
+    std::memset(buffers.back().get(), byte, bytes);
+    return Memory(desc, cpu, buffers.back().get());
+  };
+  constexpr uint8_t small = 0x3c;  // numbers of about 0.01 in either data type
+  const std::unordered_map<int, Memory> arguments{{DNNL_ARG_SRC, operand(made.src_desc(), small)},
+                                                  {DNNL_ARG_WEIGHTS, operand(made.weights_desc(), small)},
+                                                  {DNNL_ARG_DST, operand(made.dst_desc(), 0)},
+                                                  {DNNL_ARG_SCRATCHPAD, operand(made.scratchpad_desc(), 0)}};
+  return [buffers, arguments, primitive = dnnl::matmul(made)] {
+    const OneThread during;
+    dnnl::stream stream(engine());
+    primitive.execute(stream, arguments);
+    stream.wait();
+  };
+}
+
 /// With AVX2, oneDNN reads other layouts in place in small products. With AVX-512, all layouts are equally fast.
 bool prefers_inner_first(DType dtype) { return dtype == DType::float32 && best_isa() == Isa::avx2; }
 
 }  // namespace
 
 const ProductProvider& product_provider() {
-  static constexpr ProductProvider onednn{has_onednn_products, prefers_inner_first, run, transpose};
+  static constexpr ProductProvider onednn{.name = "oneDNN",
+                                          .description = describe,
+                                          .has_products = has_products,
+                                          .prefers_inner_first = prefers_inner_first,
+                                          .multiply = run,
+                                          .transpose = transpose,
+                                          .product_in_own_layout = product_in_own_layout};
   return onednn;
 }
 

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
+#include <string>
 
 #include "alibi/tensor.h"
 #include "nn/weights.h"
@@ -36,9 +38,14 @@ struct Product {
   bool accumulate = false;
 };
 
-/// A library that multiplies matrices. A build has one: oneDNN (onednn.cc). Its functions run only on the calling
-/// thread, so their bits depend only on the arguments. Several threads may call them.
+/// A library that multiplies matrices. A build has one, which CMake chooses (ALIBI_MATMUL): onednn.cc or openblas.cc.
+/// Its functions run only on the calling thread, so their bits depend only on the arguments. Several threads may call
+/// them.
 struct ProductProvider {
+  /// The name of the library in messages.
+  const char* name;
+  /// Its name, its version, and the instructions or the processor that it computes for: "oneDNN 2.6.3, avx2".
+  std::string (*description)();
   /// Whether the library multiplies matrices of this type on this CPU. Products of other types are computed in float32.
   bool (*has_products)(DType dtype);
   /// Whether small products of this type are slow unless neighbours along the inner axis are neighbours in memory.
@@ -47,6 +54,9 @@ struct ProductProvider {
   bool (*multiply)(const Product& product);
   /// to [columns, rows] = the transpose of from [rows, columns], whose rows are `stride` elements apart. float32.
   bool (*transpose)(const float* from, int64_t stride, int64_t rows, int64_t columns, float* to);
+  /// For benchmarks: a function that runs a product of square matrices in the layout that the library prefers, on the
+  /// calling thread. Null if it has no layout of its own.
+  std::function<void()> (*product_in_own_layout)(DType dtype, int64_t size);
 };
 const ProductProvider& product_provider();
 

@@ -22,7 +22,6 @@
 #include "alibi/alibi.h"
 #include "core/isa.h"
 #include "core/parallel.h"
-#include "nn/onednn_engine.h"
 #include "nn/products.h"
 
 extern char** environ;
@@ -262,7 +261,9 @@ void lesser_machine() {
   }
   require(best_isa() == Isa::avx2 && available_isas().size() == 2, "more than AVX2 is offered");
   const std::vector<float> predicted = predict();
-  require(dnnl::get_effective_cpu_isa() == dnnl::cpu_isa::avx2, "oneDNN uses more than AVX2");
+  // OpenBLAS cannot be limited.
+  const std::string products = nn::product_provider().description();
+  require(products.starts_with("OpenBLAS") || products.ends_with("avx2"), "oneDNN uses more than AVX2");
   require(!nn::product_provider().has_products(DType::bfloat16), "bfloat16 products on AVX2");
   // In float32 and in bfloat16, one after the other.
   float largest = 0;

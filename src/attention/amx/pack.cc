@@ -1,4 +1,3 @@
-#if defined(__x86_64__)
 #include "attention/amx/pack.h"
 
 #include <cmath>
@@ -211,4 +210,3 @@ float largest(const Source& source) {
 
 }  // namespace alibi::kernels::amx
 ALIBI_AMX_END
-#endif

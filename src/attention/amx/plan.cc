@@ -1,4 +1,3 @@
-#if defined(__x86_64__)
 #include "attention/amx/plan.h"
 
 #include <algorithm>
@@ -90,4 +89,3 @@ KeyView PackedKeys::view(size_t sequence, int64_t kv_head) const {
 }
 
 }  // namespace alibi::kernels::amx
-#endif

@@ -1,4 +1,3 @@
-#if defined(__x86_64__)
 #include <algorithm>
 
 #include "attention/amx/backward.h"
@@ -177,4 +176,3 @@ int64_t GradientSums::blocks_of(int64_t number) const {
 }
 
 }  // namespace alibi::kernels::amx
-#endif
