@@ -33,6 +33,7 @@ struct EvalCommand : CommonOptions {
   ModelUse use;
   bool per_position = false;
   bool held_out = false;
+  bool check_float32 = false;
   std::string field = kTextField;
   ContextOptions context;
 };
@@ -142,13 +143,34 @@ void warn_of(double part, const EvalCommand& options) {
       100 * part, options.model, options.held_out ? "" : "; use --held-out to score the held-out text"));
 }
 
+/// The cost of the precision of weights, products and cache: the perplexity with the weights of the file, computed in
+/// float32. Prints it and adds it to a result.
+void add_float32(double perplexity, double float32, nlohmann::ordered_json& json) {
+  const double cost = perplexity / float32 - 1;
+  say("{:>8}  {:>{}}  perplexity {:+.4f} %\n", "float32", core::format_perplexity(float32), 10, 100 * cost);
+  json["float32_perplexity"] = float32;
+  json["perplexity_cost"] = cost;
+}
+
+/// The same model with the weights of its file and products in float32.
+std::optional<LanguageModel> float32_model(const EvalCommand& options) {
+  if (!options.check_float32) return {};
+  LanguageModel model = LanguageModel::load(options.model);
+  const ModelUse use{.interpolation = options.use.interpolation};
+  use.apply(model);
+  return model;
+}
+
 void run_eval(EvalCommand& options) {
   options.apply();
   check_context_limits("eval", options.context);
-  check_usage(options.one_pass || !options.context.evicts(),
-              "[eval] --memory and --eviction-tolerance apply to --one-pass only; add --one-pass, or leave them out");
+  check_usage(
+      options.one_pass || !(options.context.evicts() || options.context.cached),
+      "[eval] --cache-type, --memory and --eviction-tolerance apply to --one-pass only; add --one-pass, or leave "
+      "them out");
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
+  const std::optional<LanguageModel> float32 = float32_model(options);
   std::vector<int64_t> lengths = options.lengths;
   if (lengths.empty() && !options.one_pass) lengths = default_lengths(model.config());
   for (const int64_t length : lengths) {
@@ -181,15 +203,26 @@ void run_eval(EvalCommand& options) {
         core::format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
         core::format_count(evaluation.tokens_per_second()));
     evals.push_back(evaluation_json(evaluation, scored));
+    if (float32) {
+      const Evaluation exact = evaluate_with_progress(*float32, text.stream.tokens, evaluate_options);
+      add_float32(evaluation.perplexity(), exact.perplexity(), evals.back());
+    }
     positions.push_back(positions_json(evaluation));
     if (options.per_position) evaluations.push_back(evaluation);
   }
   std::optional<StreamEvaluation> stream;
+  nlohmann::ordered_json of_stream = nlohmann::ordered_json::object();
   if (options.one_pass) {
     stream = evaluate_stream_with_progress(model, text.stream.tokens, options.context);
     say("{:>8}  {}{:>10}  {:>10.4f}  {:>9}  {:>8}\n", "one-pass", stride_column(1),
         core::format_perplexity(stream->perplexity()), stream->bits_per_byte(bytes), stream->tokens,
         core::format_count(stream->tokens_per_second()));
+    if (float32) {
+      ContextOptions context = options.context;
+      context.cached = DType::float32;
+      const StreamEvaluation exact = evaluate_stream_with_progress(*float32, text.stream.tokens, context);
+      add_float32(stream->perplexity(), exact.perplexity(), of_stream);
+    }
   }
   const auto all = static_cast<int64_t>(text.stream.tokens.size());
   const auto longest = std::max_element(lengths.begin(), lengths.end());
@@ -216,6 +249,7 @@ void run_eval(EvalCommand& options) {
                                  {"eval", evals}};
   if (stream) {
     json["stream"] = stream_json(*stream, bytes);
+    json["stream"].update(of_stream);
     json["stream"]["evicted"] = evicted_json(options.context, stream->certificate);
   }
   if (options.per_position) json["per_position"] = positions;
@@ -239,6 +273,10 @@ void add_eval(CLI::App& app) {
                "Evaluate in one pass, where each token sees all preceding text; add --lengths to evaluate windows too");
   options->use.add_to(command);
   add_context_limits(command, options->context);
+  command.flag(
+      "--check-float32", options->check_float32,
+      "Also evaluate with the file's weights in float32, and show what --weights, --precision and --cache-type "
+      "cost");
   command.flag("--per-position", options->per_position,
                "Also print the loss by position in the window, and with --one-pass along the text");
   add_field(command, options->field);
@@ -250,6 +288,7 @@ void add_eval(CLI::App& app) {
       "  alibi eval model/ book.txt --one-pass\n"
       "  alibi eval model/ book.txt --interpolate dynamic      (multiplies slopes by training length / length)\n"
       "  alibi eval model/ library/ --one-pass --memory 256MiB\n"
+      "  alibi eval model/ book.txt --weights q8_0 --check-float32\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
   command.runs([options] { run_eval(*options); });
 }
