@@ -137,6 +137,10 @@ nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
 void ModelUse::add_to(Command& command) {
   add_interpolation(command, interpolation);
   add_precision(command, precision);
+  add_weights_to(command);
+}
+
+void ModelUse::add_weights_to(Command& command) {
   command.text("--weights", weights, "TYPE",
                "Type of the matrices in memory: f32, bf16 or q8_0 (8 bits and a scale per 32 numbers) [the file's]");
   command.choices("--weights", {"f32", "bf16", "q8_0"});

@@ -73,6 +73,7 @@ struct ModelUse {
   std::string weights;            ///< type of the matrices in memory; empty: that of the file
 
   void add_to(Command& command);
+  void add_weights_to(Command& command);
   /// Throws UsageError for an unknown name, before a model is read.
   void check() const;
   void apply(LanguageModel& model) const;

@@ -289,8 +289,8 @@ void add_embed(CLI::App& app) {
       "Also compute the first N texts in float32, and show the cosines between both vectors (with --out or --json)");
   command.count(
       "--check-skip", options->check_skip,
-      "Also compute the first N texts with attention to every key, instead of skipping keys that are provably "
-      "negligible, and show the cosines (with --out or --json)");
+      "Also compute the first N texts without skipping negligible keys, and show the cosines between both vectors "
+      "(with --out or --json)");
   options->use.add_to(command);
   options->add_to(command);
   command.examples(

@@ -68,8 +68,8 @@ class Embedder {
 };
 
 /// Compares the vectors of the first texts with those in float32 (--check-float32) and with those for which attention
-/// visits every key (--check-skip), as the options request. Prints the cosines if the vectors are written to a file, and
-/// returns them.
+/// visits every key (--check-skip), as the options request. Prints the cosines if the vectors are written to a file,
+/// and returns them.
 nlohmann::ordered_json checked_vectors(const EmbedCommand& options, const LanguageModel& model,
                                        const std::vector<EmbedItem>& items);
 

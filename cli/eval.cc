@@ -36,6 +36,7 @@ struct EvalCommand : CommonOptions {
   ModelUse use;
   bool per_position = false;
   std::string scoring = kScorings[0];
+  bool check_float32 = false;
   ContextOptions context;
 };
 
@@ -123,6 +124,24 @@ void run_convention(const EvalCommand& options, const LanguageModel& model, cons
   options.write_json(results_json(options, model, text.bytes, trained_on, std::move(evals)));
 }
 
+/// The cost of the precision of weights, products and cache: the perplexity with the weights of the file, computed in
+/// float32. Prints it and adds it to a result.
+void add_float32(double perplexity, double float32, nlohmann::ordered_json& json) {
+  const double cost = perplexity / float32 - 1;
+  say("{:>8}  {:>{}}  perplexity {:+.4f} %\n", "float32", core::format_perplexity(float32), 10, 100 * cost);
+  json["float32_perplexity"] = float32;
+  json["perplexity_cost"] = cost;
+}
+
+/// The same model with the weights of its file and products in float32.
+std::optional<LanguageModel> float32_model(const EvalCommand& options) {
+  if (!options.check_float32) return {};
+  LanguageModel model = LanguageModel::load(options.text.model);
+  const ModelUse use{.interpolation = options.use.interpolation};
+  use.apply(model);
+  return model;
+}
+
 void run_eval(EvalCommand& options) {
   options.apply();
   check_context_limits("eval", options.context);
@@ -131,13 +150,17 @@ void run_eval(EvalCommand& options) {
   check_usage(std::find(std::begin(kScorings), std::end(kScorings), options.scoring) != std::end(kScorings),
               "[eval] there is no scoring called '{}'; choose from {}", options.scoring, fmt::join(kScorings, ", "));
   check_usage(
-      windows || (!options.stride && !options.one_pass && !options.per_position),
-      "[eval] --stride, --one-pass and --per-position apply to --scoring windows; leave them out, or --scoring {}",
+      windows || (!options.stride && !options.one_pass && !options.per_position && !options.check_float32),
+      "[eval] --stride, --one-pass, --per-position and --check-float32 apply to --scoring windows; leave them out, or "
+      "--scoring {}",
       options.scoring);
-  check_usage(options.one_pass || !options.context.evicts(),
-              "[eval] --memory and --eviction-tolerance apply to --one-pass only; add --one-pass, or leave them out");
+  check_usage(
+      options.one_pass || !(options.context.evicts() || options.context.cached),
+      "[eval] --cache-type, --memory and --eviction-tolerance apply to --one-pass only; add --one-pass, or leave "
+      "them out");
   LanguageModel model = LanguageModel::load(options.text.model);
   options.use.apply(model);
+  const std::optional<LanguageModel> float32 = float32_model(options);
   std::vector<int64_t> lengths = options.lengths;
   if (lengths.empty() && !options.one_pass) lengths = default_lengths(model.config());
   if (!windows) return run_convention(options, model, lengths);
@@ -170,15 +193,26 @@ void run_eval(EvalCommand& options) {
         core::format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
         core::format_count(evaluation.tokens_per_second()));
     evals.push_back(evaluation_json(evaluation, scored));
+    if (float32) {
+      const Evaluation exact = evaluate_with_progress(*float32, text.stream.tokens, evaluate_options);
+      add_float32(evaluation.perplexity(), exact.perplexity(), evals.back());
+    }
     positions.push_back(positions_json(evaluation));
     if (options.per_position) evaluations.push_back(evaluation);
   }
   std::optional<StreamEvaluation> stream;
+  nlohmann::ordered_json of_stream = nlohmann::ordered_json::object();
   if (options.one_pass) {
     stream = evaluate_stream_with_progress(model, text.stream.tokens, options.context);
     say("{:>8}  {}{:>10}  {:>10.4f}  {:>9}  {:>8}\n", "one-pass", stride_column(1),
         core::format_perplexity(stream->perplexity()), stream->bits_per_byte(bytes), stream->tokens,
         core::format_count(stream->tokens_per_second()));
+    if (float32) {
+      ContextOptions context = options.context;
+      context.cached = DType::float32;
+      const StreamEvaluation exact = evaluate_stream_with_progress(*float32, text.stream.tokens, context);
+      add_float32(stream->perplexity(), exact.perplexity(), of_stream);
+    }
   }
   const auto all = static_cast<int64_t>(text.stream.tokens.size());
   const auto longest = std::max_element(lengths.begin(), lengths.end());
@@ -196,6 +230,7 @@ void run_eval(EvalCommand& options) {
   nlohmann::ordered_json json = results_json(options, model, bytes, trained_on, std::move(evals));
   if (stream) {
     json["stream"] = stream_json(*stream, bytes);
+    json["stream"].update(of_stream);
     json["stream"]["evicted"] = evicted_json(options.context, stream->certificate);
   }
   if (options.per_position) json["per_position"] = positions;
@@ -223,6 +258,10 @@ void add_eval(CLI::App& app) {
   command.choices("--scoring", {std::begin(kScorings), std::end(kScorings)});
   options->use.add_to(command);
   add_context_limits(command, options->context);
+  command.flag(
+      "--check-float32", options->check_float32,
+      "Also evaluate with the file's weights in float32, and show what --weights, --precision and --cache-type "
+      "cost");
   command.flag("--per-position", options->per_position,
                "Also print the loss by position in the window, and with --one-pass along the text");
   add_field(command, options->text.field);
@@ -234,6 +273,7 @@ void add_eval(CLI::App& app) {
       "  alibi eval model/ book.txt --one-pass\n"
       "  alibi eval model/ book.txt --interpolate dynamic      (multiplies slopes by training length / length)\n"
       "  alibi eval model/ library/ --one-pass --memory 256MiB\n"
+      "  alibi eval model/ book.txt --weights q8_0 --check-float32\n"
       "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position\n"
       "  alibi eval model/ book.txt --scoring harness --lengths 2048");
   command.runs([options] { run_eval(*options); });

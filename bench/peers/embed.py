@@ -120,6 +120,7 @@ def write_gguf(folder, file):
     writer.add_causal_attention(False)
     writer.add_pooling_type(gguf.PoolingType.MEAN)
     writer.add_vocab_size(config["vocab_size"])
+    writer.add_token_type_count(config["type_vocab_size"])
     writer.add_tokenizer_model("no_vocab")
     writer.add_file_type(gguf.LlamaFileType.ALL_F32)
     names = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",

@@ -1,5 +1,6 @@
 """Language models, training and comparing: small ones, on text that is made here."""
 
+import importlib.util
 import os
 import pathlib
 import signal
@@ -46,6 +47,30 @@ def test_a_folder_is_loaded_with_the_same_numbers(trained, tmp_path):
     assert model.decode(ids) == "line 12 of a text" and ids.dtype == np.int32
     with pytest.raises(alibi.Error, match="no such folder"):
         alibi.LanguageModel.load(tmp_path / "nothing")
+
+
+def test_loglikelihoods_are_those_of_the_logits(trained):
+    model = trained.model
+    texts = [model.encode("line 12 of a text"), model.encode("li"), np.arange(90, 130)]
+    targets = [4, 1, 39]
+    sums, greedy = model.loglikelihoods(texts, targets, batch_tokens=30)
+    for ids, count, total, largest in zip(texts, targets, sums, greedy):
+        rows = model.logits(ids[:-1]).astype(np.float64)[-count:]
+        of_targets = rows[np.arange(count), ids[-count:]]
+        assert abs(total - (of_targets - np.log(np.exp(rows).sum(-1))).sum()) <= 1e-4
+        assert largest == (of_targets == rows.max(-1)).all()
+    assert len(model.loglikelihoods([], [])[0]) == 0
+    with pytest.raises(alibi.UsageError, match="2 targets"):
+        model.loglikelihoods([[1, 2]], [1, 1])
+    with pytest.raises(alibi.Error, match="expected 1 to 1"):
+        model.loglikelihoods([[1, 2]], [2])
+
+
+def test_the_harness_is_named_if_it_is_absent():
+    if importlib.util.find_spec("lm_eval"):
+        pytest.skip("lm_eval is installed; tests/serve uses it")
+    with pytest.raises(ModuleNotFoundError, match="pip install lm_eval"):
+        importlib.import_module("alibi_attention.lm_eval")
 
 
 def test_scores_are_those_of_the_logits(trained):

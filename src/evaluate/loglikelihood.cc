@@ -68,12 +68,16 @@ std::vector<Loglikelihood> loglikelihoods(const LanguageModel& model, std::span<
   }
   std::vector<Loglikelihood> results(texts.size());
   evaluation::each_hidden(
-      model, inputs, options.batch_tokens, "loglikelihood", [&](int64_t index, const Tensor& states) {
-        const Continuation& text = texts[static_cast<size_t>(index)];
-        const int64_t inputs_read = states.size(0);
-        add(model, states.slice(0, inputs_read - text.targets, inputs_read),
-            std::span(text.ids).last(static_cast<size_t>(text.targets)), results[static_cast<size_t>(index)]);
-        done += text.targets;
+      model, inputs, {.operation = "loglikelihood", .batch_tokens = options.batch_tokens},
+      [&](const evaluation::States& part) {
+        const auto index = static_cast<size_t>(part.index);
+        const int64_t end = part.first + part.rows.size(0), first_target = part.total - texts[index].targets;
+        const int64_t begin = std::max(part.first, first_target);
+        if (begin >= end) return;
+        add(model, part.rows.slice(0, begin - part.first, end - part.first),
+            std::span(texts[index].ids).subspan(static_cast<size_t>(begin) + 1, static_cast<size_t>(end - begin)),
+            results[index]);
+        done += end - begin;
         if (options.on_progress) options.on_progress(done, all);
       });
   return results;

@@ -136,9 +136,13 @@ void Engine::State::run() {
   const core::KeepMemory keep;  // temporary memory is reused in the next step
   while (admit()) {
     const auto start = Clock::now();
-    step();
-    end_jobs();
-    count();
+    try {
+      step();
+      end_jobs();
+      count();
+    } catch (...) {  // no memory, for example
+      for (EngineJob& job : jobs) end(job, std::current_exception());
+    }
     const std::lock_guard lock(mutex);
     stats.seconds += seconds_between(start, Clock::now());
   }
@@ -216,8 +220,13 @@ std::vector<StepRow> Engine::State::plan() {
   for (auto job = jobs.begin(); job != jobs.end(); ++job) {
     if (!job->is_reading()) continue;
     if (!job->context) {
-      if (waits_for_prefix(*job)) continue;
-      begin_prompt(*job);
+      if (job->shared->has_ended || waits_for_prefix(*job)) continue;
+      try {
+        begin_prompt(*job);
+      } catch (...) {
+        end(*job, std::current_exception());
+        continue;
+      }
     }
     const std::span<const int32_t> prompt = job->request().prompt;
     // Chunks end at multiples of their size, so that they do not depend on other requests.

@@ -13,7 +13,13 @@ void Engine::Handle::State::end(EngineResult value, std::exception_ptr why) {
     failure = why;
   }
   // Once `has_ended` is set, wait() returns, and the caller may destroy what on_done uses.
-  if (request.on_done) request.on_done(failure ? nullptr : &result, failure);
+  try {
+    if (request.on_done) request.on_done(failure ? nullptr : &result, failure);
+  } catch (...) {  // this must not end the engine
+  }
+  // What the functions hold may hold a handle of this request.
+  request.on_event = nullptr;
+  request.on_done = nullptr;
   {
     const std::lock_guard lock(mutex);
     has_ended = true;

@@ -1,6 +1,7 @@
 // /v1/completions and /v1/chat/completions.
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "serve/api.h"

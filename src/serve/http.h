@@ -1,6 +1,7 @@
 // HTTP requests and replies as the endpoints see them, without the network.
 #pragma once
 
+#include <exception>
 #include <functional>
 #include <map>
 #include <memory>

@@ -166,7 +166,7 @@ void Api::tokenize(const HttpRequest& request, const Responding& responder) {
   if (!text) fields.fail(key, "expected a text");
   const bool adds = fields.flag("add_special_tokens", fields.flag("add_special", false));
   const Tokenizer& tokenizer = model.tokenizer();
-  // Clients look up the id of the end of text by its name, which is no text for tokenizers that alibi made.
+  // Clients look up the id of the end of text by its name, which is not a text for tokenizers that alibi made.
   const std::vector<int32_t> ids = *text == model.end_of_text_name() ? std::vector<int32_t>{*model.end_of_text()}
                                    : adds                            ? tokenizer.encode_prompt(*text)
                                           : tokenizer.encode(*text, {.add_special_tokens = false});

@@ -15,7 +15,7 @@
 namespace alibi::evaluation {
 namespace {
 
-LanguageModel small_model(Position position = Position::alibi) {
+LanguageModel model_of(Position position = Position::alibi) {
   LanguageModelConfig config = preset("tiny");
   config.transformer.layers = 2;
   config.transformer.d_model = 32;
@@ -44,7 +44,7 @@ Defined by_definition(const LanguageModel& model, std::span<const int32_t> ids, 
 TEST(Loglikelihoods, AreTheDefinitionOneTargetAtATime) {
   const core::Random random(5);
   for (const Position position : {Position::alibi, Position::rotary, Position::learned}) {
-    const LanguageModel model = small_model(position);
+    const LanguageModel model = model_of(position);
     std::vector<Continuation> texts;
     for (uint64_t i = 0; i < 12; ++i) {
       const auto count = static_cast<int64_t>(2 + random.below(2 * i, 60));
@@ -84,7 +84,7 @@ TEST(Loglikelihoods, AreTheDefinitionOneTargetAtATime) {
 }
 
 TEST(Loglikelihoods, RefuseWhatCannotBeScored) {
-  const LanguageModel model = small_model();
+  const LanguageModel model = model_of();
   const auto score = [&](Continuation text) { return loglikelihoods(model, std::vector{std::move(text)}); };
   EXPECT_THROW(score({{1}, 1}), Error);
   EXPECT_THROW(score({{1, 2}, 2}), Error);
@@ -128,7 +128,7 @@ double rolling_nll(const LanguageModel& model, const std::vector<int32_t>& token
 }
 
 TEST(EvaluateRolling, IsTheDefinitionForEachDocument) {
-  const LanguageModel model = small_model();
+  const LanguageModel model = model_of();
   const std::vector<std::string> documents = {"a short one", "two  words\n and a line", "\u00e9t\u00e9\u3000x", "z"};
   for (const int64_t length : {1, 3, 8, 64}) {
     const RollingEvaluation found = evaluate_rolling(model, documents, {.length = length});
@@ -152,7 +152,7 @@ TEST(EvaluateRolling, IsTheDefinitionForEachDocument) {
 }
 
 TEST(EvaluateChunks, ScoresTheSecondHalfOfEachChunk) {
-  const LanguageModel model = small_model();
+  const LanguageModel model = model_of();
   const std::string text = "The quick brown fox jumps over the lazy dog.\n";
   std::vector<int32_t> tokens = {model.tokenizer().end_of_text()};
   for (const char c : text.substr(0, text.size() - 1)) tokens.push_back(static_cast<unsigned char>(c));
@@ -181,7 +181,7 @@ TEST(EvaluateChunks, ScoresTheSecondHalfOfEachChunk) {
 }
 
 TEST(EvaluateRolling, HasTheSameBitsAtAnyNumberOfThreads) {
-  const LanguageModel model = small_model();
+  const LanguageModel model = model_of();
   const std::vector<std::string> documents = {std::string(300, 'q') + " some text", "more of it"};
   const int before = threads();
   set_threads(1);

@@ -8,6 +8,8 @@
 #include <cmath>
 #include <future>
 #include <limits>
+#include <memory>
+#include <optional>
 #include <thread>
 #include <vector>
 
@@ -315,6 +317,22 @@ TEST(Engine, ItsEndCancelsAllRequests) {
     EXPECT_TRUE(handle.wait().cancelled);
     handle.cancel();
   }
+}
+
+TEST(Engine, LeavesNothingThatTheFunctionsOfARequestHold) {
+  const LanguageModel model = small_model();
+  Engine engine(model);
+  auto held = std::make_shared<std::optional<Engine::Handle>>();
+  const std::weak_ptr<std::optional<Engine::Handle>> watched = held;
+  EngineRequest request{.prompt = tokens(5, 1)};
+  request.options.max_tokens = 3;
+  request.on_event = [held](const EngineEvent&) {};
+  request.on_done = [held](const EngineResult*, std::exception_ptr) { throw 1; };  // disregarded
+  *held = engine.submit(std::move(request));  // a cycle, until the request has ended
+  const Engine::Handle handle = **held;
+  held.reset();
+  handle.wait();
+  EXPECT_TRUE(watched.expired());
 }
 
 TEST(Engine, TheQueueIsBounded) {

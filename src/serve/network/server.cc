@@ -35,6 +35,7 @@ class Server {
   }
 
   void run() {
+    std::signal(SIGPIPE, SIG_IGN);  // standard error may be closed
     signals_.add(SIGTERM);
     signals_.add(SIGINT);
     signals_.async_wait([this](const ErrorCode& error, int) {
