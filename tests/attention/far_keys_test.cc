@@ -30,11 +30,11 @@ struct Text {
     options.causal = below(3) == 0;
     options.tolerance = below(2) == 0 ? 0x1p-24f : 0x1p-11f;
     for (int64_t head = 0; head < heads; ++head) {
-      options.alibi_slopes.push_back(std::exp2(-static_cast<float>(1 + below(5))));
+      options.alibi_slopes.push_back(std::exp2(-static_cast<float>(1 + below(7))));
     }
     if (!options.causal && below(2) == 0) {
       for (int64_t head = 0; head < heads; ++head) {
-        options.alibi_slopes_after.push_back(below(3) == 0 ? closed : std::exp2(-static_cast<float>(1 + below(5))));
+        options.alibi_slopes_after.push_back(below(3) == 0 ? closed : std::exp2(-static_cast<float>(1 + below(7))));
       }
     }
     const DType dtype = below(3) == 0 ? DType::bfloat16 : DType::float32;
@@ -106,7 +106,7 @@ TEST(FarKeys, OthersWeighLessThanHalfOfTheTolerance) {
       all_keys += text.keys;
     }
   }
-  EXPECT_LT(needed_keys, all_keys / 2);  // the bound is of use
+  EXPECT_LT(needed_keys, 3 * all_keys / 4);  // the bound is of use
 }
 
 TEST(FarKeys, WithoutAFiniteBoundAllKeysAreNeeded) {
