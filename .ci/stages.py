@@ -96,6 +96,9 @@ STAGES = [
           cores=1, reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
                           "scripts/test-cuda", "scripts/check-registers"]),
 
+    Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
+          needs=["build", "python"], cores=1, reads=ALL),
+
     # Searches, benchmarks and tests that train until a model has learned run in `tests` only: shorter tests run the same
     # code here (CMakePresets.json). Memory and local variables begin with odd values.
     Stage("sanitize", "clang, warnings are errors: the unit tests under the address and undefined-behaviour sanitizers",

@@ -120,12 +120,12 @@ void add_precision(Command& command, std::string& precision) {
   }
 }
 
-void add_interpolation(Command& command, Interpolation& interpolation, const std::string& action) {
+void add_interpolation(Command& command, std::optional<Interpolation>& interpolation, const std::string& action) {
   command.value("--interpolate", "X", action + "; dynamic selects X = length / training length, at least 1",
                 [&interpolation](const std::string& word) {
-                  interpolation.dynamic = word == "dynamic";
-                  return interpolation.dynamic ? ""
-                                               : read_number(word, {.above = 0, .most = 1e6}, interpolation.factor);
+                  Interpolation& given = interpolation.emplace();
+                  given.dynamic = word == "dynamic";
+                  return given.dynamic ? "" : read_number(word, {.above = 0, .most = 1e6}, given.factor);
                 });
 }
 
@@ -137,6 +137,10 @@ nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
 void ModelUse::add_to(Command& command) {
   add_interpolation(command, interpolation);
   add_precision(command, precision);
+  add_weights_to(command);
+}
+
+void ModelUse::add_weights_to(Command& command) {
   command.text("--weights", weights, "TYPE",
                "Type of the matrices in memory: f32, bf16 or q8_0 (8 bits and a scale per 32 numbers) [the file's]");
   command.choices("--weights", {"f32", "bf16", "q8_0"});
@@ -158,8 +162,7 @@ void ModelUse::check() const {
 }
 
 void ModelUse::apply(LanguageModel& model) const {
-  // Otherwise the model keeps the interpolation that its file asks for.
-  if (interpolation.dynamic || interpolation.factor != 1) model.set_interpolation(interpolation);
+  if (interpolation) model.set_interpolation(*interpolation);
   model.set_precision(precision_from(precision));
   if (const std::optional<DType> type = weight_type()) model.convert_weights(*type);
 }

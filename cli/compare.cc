@@ -39,7 +39,7 @@ struct CompareCommand : CommonOptions {
   int64_t seeds = 1, timing_rounds = 3;
   std::optional<int64_t> stride, eval_tokens, sample_tokens;
   bool overwrite = false, one_pass = false;
-  Interpolation interpolation;
+  std::optional<Interpolation> interpolation;
   TokenizerChoice tokenizer;
   std::optional<double> dropout;
   GivenOptions<LanguageModelConfig> model;
@@ -101,7 +101,8 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   compare.train_lengths = options.train_lengths;
   compare.stride = options.stride.value_or(compare.stride);
   compare.one_pass = options.one_pass;
-  if (options.interpolation.dynamic || options.interpolation.factor != 1) compare.interpolation = options.interpolation;
+  const bool changes = options.interpolation && (options.interpolation->dynamic || options.interpolation->factor != 1);
+  if (changes) compare.interpolation = options.interpolation;
   compare.overwrite = options.overwrite;
   const auto continued = options.overwrite ? std::nullopt : compared_precision(options.out);
   compare.train = train_options(options.preset, options.train, options.seed, {}, continued);

@@ -21,14 +21,16 @@ list(JOIN disabled_targets "|" disabled_targets)
 set(HIGHWAY_DEFINITIONS "HWY_DISABLED_TARGETS=(${disabled_targets})")
 
 # The library of matrix products. A provider is the source src/nn/NAME.cc, and here its CMake package, the target to link,
-# and the module and the library for pkg-config.
+# the module and the library for pkg-config, and Debian's package.
 set(MATMUL_PROVIDERS onednn openblas)
 set(onednn_package dnnl)
 set(onednn_target DNNL::dnnl)
 set(onednn_pkgconfig dnnl:dnnl)
+set(onednn_debian libdnnl-dev)
 set(openblas_package OpenBLAS)
 set(openblas_target OpenBLAS::openblas)
 set(openblas_pkgconfig openblas:openblas)
+set(openblas_debian libopenblas-serial-dev)
 set(ALIBI_MATMUL ${default_matmul} CACHE STRING "Library of matrix products: onednn or openblas")
 set_property(CACHE ALIBI_MATMUL PROPERTY STRINGS ${MATMUL_PROVIDERS})
 if(NOT ALIBI_MATMUL IN_LIST MATMUL_PROVIDERS)
@@ -38,6 +40,7 @@ endif()
 set(MATMUL_PACKAGE ${${ALIBI_MATMUL}_package})
 set(MATMUL_TARGET ${${ALIBI_MATMUL}_target})
 set(MATMUL_PKGCONFIG ${${ALIBI_MATMUL}_pkgconfig})
+set(MATMUL_DEBIAN_PACKAGE ${${ALIBI_MATMUL}_debian})
 
 # Functions of one operating system: the source src/core/system_NAME.cc.
 set(default_system portable)

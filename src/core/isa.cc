@@ -20,16 +20,16 @@ std::optional<Isa> read_limit() {
   const char* name = std::getenv("ALIBI_ISA");
   if (name == nullptr || *name == '\0') return {};
   std::string known;
-  for (const Isa candidate : core::processor::instruction_sets()) {
-    known += std::string(known.empty() ? "" : ", ") + name_of(candidate);
+  const auto isas = core::processor::instruction_sets();
+  for (const Isa candidate : isas) {
+    known += std::string(known.empty() ? "" : candidate == isas.back() ? " or " : ", ") + name_of(candidate);
     if (std::string(name_of(candidate)) != name) continue;
     static const Isa offered = core::processor::detect();
     check_usage(candidate <= offered, "[isa] ALIBI_ISA is {}, expected at most {}, which is what this CPU supports",
                 name, name_of(offered));
     return candidate;
   }
-  fail_usage("[isa] ALIBI_ISA is '{}', expected one of the instruction sets for this kind of processor: {}", name,
-             known);
+  fail_usage("[isa] ALIBI_ISA is '{}', expected {}", name, known);
 }
 
 std::atomic<int> chosen_isa{-1};

@@ -132,7 +132,7 @@ void start_with_bias(const Product& p) {
   }
 }
 
-bool multiply(const Product& p) {
+bool run_sgemm(const Product& p) {
   const UseOfLibrary openblas;
   if (!openblas.is_there()) return false;
   // OpenBLAS frees its buffers when it is unloaded, after all exit handlers.
@@ -158,7 +158,7 @@ const ProductProvider& product_provider() {
                                             .description = describe,
                                             .has_products = has_products,
                                             .prefers_inner_first = prefers_inner_first,
-                                            .multiply = multiply,
+                                            .multiply = run_sgemm,
                                             .transpose = transpose,
                                             .product_in_own_layout = nullptr};
   return openblas;

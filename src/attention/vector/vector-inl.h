@@ -24,8 +24,10 @@ using Words = hn::RebindToUnsigned<Floats>;
 using Float = hn::Vec<Floats>;
 
 inline constexpr int64_t lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
-/// Rows of a register tile. With three vectors per row, enough registers remain for the operands.
+/// Rows of a register tile, and vectors per row. Enough registers remain for the operands: AVX-512 and NEON have 32,
+/// the others 16. Tiles of 8 x 3 need more than NEON has, because its scalars are vectors too.
 inline constexpr int tile_rows = lanes == 16 ? 8 : 4;
+inline constexpr int tile_vectors = HWY_ARCH_ARM_A64 ? 4 : 3;
 
 /// Layout of a product's left operand: element (r, k) is a[r * stride + k] or a[k * stride + r].
 enum class Left { rows, columns };
@@ -38,23 +40,23 @@ HWY_INLINE void multiply_tile(const float* HWY_RESTRICT a, int64_t a_stride, con
   Float sum[tile_rows][N];
   HWY_UNROLL(8)
   for (int r = 0; r < tile_rows; ++r) {
-    HWY_UNROLL(3)
+    HWY_UNROLL(4)
     for (int n = 0; n < N; ++n) sum[r][n] = hn::Zero(f);
   }
   for (int64_t k = 0; k < depth; ++k) {
     Float right[N];
-    HWY_UNROLL(3)
+    HWY_UNROLL(4)
     for (int n = 0; n < N; ++n) right[n] = hn::Load(f, b + k * b_stride + n * lanes);
     HWY_UNROLL(8)
     for (int r = 0; r < tile_rows; ++r) {
       const Float scalar = hn::Set(f, left == Left::rows ? a[r * a_stride + k] : a[k * a_stride + r]);
-      HWY_UNROLL(3)
+      HWY_UNROLL(4)
       for (int n = 0; n < N; ++n) sum[r][n] = hn::MulAdd(scalar, right[n], sum[r][n]);
     }
   }
   HWY_UNROLL(8)
   for (int r = 0; r < tile_rows; ++r) {
-    HWY_UNROLL(3)
+    HWY_UNROLL(4)
     for (int n = 0; n < N; ++n) finish(r, n * lanes, sum[r][n]);
   }
 }
@@ -105,8 +107,11 @@ HWY_INLINE void for_groups(int64_t columns, bool narrow, const Visit& visit) {
   const int64_t vectors = (columns + lanes - 1) / lanes;
   for (int64_t n = 0; n < vectors;) {
     const int64_t left_over = vectors - n;
-    const int64_t width = left_over == 4 || narrow ? HWY_MIN(left_over, 2)
-                                                   : HWY_MIN(left_over, 3);  // two groups of 2 are faster than 3 and 1
+    constexpr int64_t widest = tile_vectors;
+    // Two groups of 2 are faster than 3 and 1.
+    const int64_t width = narrow                    ? HWY_MIN(left_over, 2)
+                          : left_over == widest + 1 ? widest - 1
+                                                    : HWY_MIN(left_over, widest);
     visit(n, width);
     n += width;
   }
@@ -127,7 +132,9 @@ HWY_INLINE void multiply(const float* a, int64_t a_stride, const float* b, int64
       const float* b_tile = b + depth.begin * b_stride + n * lanes;
       const auto at = finish.at(r, n * lanes);
       prefetcher.next_row();
-      if (width == 3) {
+      if (width == tile_vectors) {
+        multiply_tile<left, tile_vectors>(a_tile, a_stride, b_tile, b_stride, depth.size(), at);
+      } else if (width == 3) {
         multiply_tile<left, 3>(a_tile, a_stride, b_tile, b_stride, depth.size(), at);
       } else if (width == 2) {
         multiply_tile<left, 2>(a_tile, a_stride, b_tile, b_stride, depth.size(), at);
