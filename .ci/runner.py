@@ -53,10 +53,12 @@ def machine():
         if path and os.path.exists(path):
             real = os.path.realpath(path)
             told.append((str(path), real, os.stat(real).st_size, os.stat(real).st_mtime_ns))
-    # Larger texts beside the project, which the tests and the comparison read.
-    shared = pathlib.Path(os.environ.get("ALIBI_SHARED_DATA") or ROOT.parent / "shared" / "data")
-    files = [path for path in sorted(shared.rglob("*")) if path.is_file()]
-    told += [(str(path.relative_to(shared)), path.stat().st_size) for path in files]
+    # Larger texts, and models of other programs, beside the project: the tests and the comparison read them.
+    texts = pathlib.Path(os.environ.get("ALIBI_SHARED_DATA") or ROOT.parent / "shared" / "data")
+    for folder in (texts, texts.parent / "fixtures"):
+        for path in sorted(folder.rglob("*")):
+            if path.is_file():
+                told.append((str(path.relative_to(folder)), path.stat().st_size, path.stat().st_mtime_ns))
     return told
 
 

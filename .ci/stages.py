@@ -45,7 +45,8 @@ STAGES = [
     Stage("help", "docs/reference/help.md is what --help prints", "scripts/help-page --check", needs=["build"], reads=ALL),
 
     # Reads pages too: the table of options in docs/reference/training.md, the picture in docs/explanation/layout.md.
-    Stage("tests", "The tests, as the README says", "make test", needs=["build"], reads=ALL),
+    # glibc fills memory that is allocated with odd values.
+    Stage("tests", "The tests, as the README says", "MALLOC_PERTURB_=165 make test", needs=["build"], reads=ALL),
 
     Stage("isa", "What computes, at every lesser instruction set of this CPU", "scripts/test-every-isa build",
           needs=["build"]),
@@ -54,22 +55,14 @@ STAGES = [
 
     Stage("lint", "clang-tidy, and every file read alone", "scripts/tidy"),
 
-    # Emulated GPUs are left to `tests` and `sanitize`. Searches, benchmarks and tests that train until a model has learned
-    # run in `tests` only: shorter tests run the same code here and under the sanitizers (CMakePresets.json).
-    Stage("unoptimized", "g++ without optimization, linked as one program: classes are defined once; the unit tests",
-          'cmake --preset odr >/dev/null\ncmake --build --preset odr --parallel "$(nproc)"\n'
-          'ctest --preset odr --parallel "$(nproc)"'),
+    Stage("odr", "The command, linked as one program: every class has one definition",
+          'cmake --preset odr >/dev/null\ncmake --build --preset odr --parallel "$(nproc)"'),
 
     Stage("threads", "clang under the thread sanitizer: first use from many threads, forks, the end of a process",
           'cmake --preset threads >/dev/null\ncmake --build --preset threads --parallel "$(nproc)"\n'
           "ctest --preset threads"),
 
     Stage("docs", "The commands of README and docs, as written", "scripts/test-docs build", needs=["build"], reads=ALL),
-
-    # The operator alone is compiled, and it uses no other folders (tests/layout).
-    Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
-          reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
-                 "scripts/test-cuda", "scripts/check-registers"]),
 
     # With a build for this machine the two exchange models, checkpoints and tokens.
     Stage("arm", "Cross-compiled for ARM64: unit tests and a short training under an emulator", "scripts/test-arm build",
@@ -78,11 +71,18 @@ STAGES = [
     Stage("shared", "Shared libraries",
           'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
 
+    # Pairs of these run side by side, those that others need and long ones first.
+    Stage("transformers", "Model folders in Hugging Face's transformers", "scripts/test-transformers",
+          needs=["build"], cores=1),
+
     Stage("installed", "The shared libraries, installed, in other people's programs",
           "scripts/test-installed build build-shared shared", needs=["build", "shared"], cores=1),
 
     Stage("python", "The Python package: wheels in an environment with NumPy alone", "scripts/test-python",
           needs=["build"], cores=1, reads=ALL),
+
+    Stage("torch", "The Python package with PyTorch and transformers", "scripts/test-python --torch",
+          needs=["python", "transformers"], cores=1, reads=ALL),
 
     # What the sources alone cannot break: which files and libraries are named where.
     Stage("packaging", "Static libraries, as a subproject, in a bare Debian",
@@ -91,12 +91,16 @@ STAGES = [
           reads=["CMakeLists.txt", "CMakePresets.json", "*/CMakeLists.txt", "cmake", "include", "examples",
                  "tests/consumers", "scripts/test-installed", "scripts/test-package", "scripts/install-dependencies"]),
 
-    Stage("transformers", "Model folders in Hugging Face's transformers", "scripts/test-transformers",
-          needs=["build"], cores=1),
+    # The operator alone is compiled, and it uses no other folders (tests/layout).
+    Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
+          cores=1, reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
+                          "scripts/test-cuda", "scripts/check-registers"]),
 
-    Stage("torch", "The Python package with PyTorch and transformers", "scripts/test-python --torch",
-          needs=["python", "transformers"], cores=1, reads=ALL),
+    Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
+          needs=["build", "python"], cores=1, reads=ALL),
 
+    # Searches, benchmarks and tests that train until a model has learned run in `tests` only: shorter tests run the same
+    # code here (CMakePresets.json). Memory and local variables begin with odd values.
     Stage("sanitize", "clang, warnings are errors: the unit tests under the address and undefined-behaviour sanitizers",
           """
 cmake --preset sanitize >/dev/null

@@ -14,6 +14,7 @@
 #include "bench_commands.h"
 #include "commands.h"
 #include "common.h"
+#include "context_limits.h"
 #include "core/check.h"
 #include "core/format.h"
 #include "report/progress.h"
@@ -25,7 +26,7 @@ struct GenerateBenchCommand : CommonOptions {
   std::string preset = "base";
   std::string model;              ///< if not empty, replaces the preset
   std::vector<int64_t> contexts;  ///< if empty: 512, 4096, ..., 1048576
-  std::string precision = "auto";
+  ModelUse use{.precision = "auto"};
   std::optional<int64_t> vocab_size;  ///< if absent, that of the preset
   bench::GenerateBenchSettings settings;
 };
@@ -39,7 +40,7 @@ LanguageModel model_of(const GenerateBenchCommand& command) {
 
 void run_bench_generate(GenerateBenchCommand& command) {
   command.settings.seed = command.seed;
-  const Precision precision = precision_from(command.precision);
+  command.use.check();
   command.apply();
   std::vector<int64_t> contexts =
       command.contexts.empty() ? std::vector<int64_t>{512, 4096, 32768, 262144, 1048576} : command.contexts;
@@ -47,14 +48,14 @@ void run_bench_generate(GenerateBenchCommand& command) {
   std::optional<LanguageModel> made;
   const double load_seconds = bench::seconds_of([&] { made.emplace(model_of(command)); });
   LanguageModel& model = *made;
-  model.set_precision(precision);
+  command.use.apply(model);
 
   const std::string weights = command.model.empty() ? fmt::format("{}, random weights", command.preset) : command.model;
   bench::GenerateBench generate_bench(model, command.settings);
   say("generation, {}, {} parameters, {} of weights ({}), {}, {} threads, {}, alibi {}\n", weights,
       core::format_count(static_cast<double>(model.parameter_count())),
-      core::format_bytes(generate_bench.weight_bytes()), name_of(precision), cpu_name(), threads(), name_of(isa()),
-      version);
+      core::format_bytes(generate_bench.weight_bytes()), name_of(model.precision()), cpu_name(), threads(),
+      name_of(isa()), version);
   if (!command.model.empty()) say("loaded in {:.2g} s\n", load_seconds);
   flush_output();
   std::vector<bench::GeneratePoint> points;
@@ -66,7 +67,7 @@ void run_bench_generate(GenerateBenchCommand& command) {
   }
   say_text(bench::generate_table_head());
   nlohmann::ordered_json json = bench_record("generate", {{"weights", weights},
-                                                          {"precision", name_of(precision)},
+                                                          {"precision", name_of(model.precision())},
                                                           {"parameters", model.parameter_count()},
                                                           {"load_seconds", load_seconds},
                                                           {"weight_bytes", generate_bench.weight_bytes()},
@@ -94,7 +95,9 @@ void add_bench_generate(CLI::App& bench) {
   command.text("--model", options->model, "MODEL", "Model folder to measure, instead of a preset");
   command.exclude("--model", "--preset");
   command.counts("--contexts", options->contexts, "Context lengths in tokens [512, 4096, 32768, 262144, 1048576]");
-  add_precision(command, options->precision);
+  add_precision(command, options->use.precision);
+  options->use.add_weights_to(command);
+  add_cache_type(command, options->settings.cached);
   command.count("--held", options->settings.held, "Maximum number of keys per head; older keys count as evicted", 512);
   command.count("--vocab-size", options->vocab_size, "Vocabulary size [the preset's]", 1, INT_MAX);
   command.number("--seconds", options->settings.seconds, "Measuring time per context length in seconds");

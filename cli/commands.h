@@ -19,6 +19,7 @@ void add_generate(CLI::App& app);
 void add_score(CLI::App& app);
 void add_embed(CLI::App& app);
 void add_rerank(CLI::App& app);
+void add_serve(CLI::App& app);
 void add_info(CLI::App& app);
 void add_convert(CLI::App& app);
 void add_bench(CLI::App& app);

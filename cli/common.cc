@@ -58,9 +58,10 @@ void CommonOptions::write_json(const std::string& results) const {
 }
 
 TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOptions>& given, uint64_t seed,
-                           std::optional<int64_t> tokens) {
+                           std::optional<int64_t> tokens, std::optional<Precision> resumed) {
   TrainOptions options = training_defaults(preset);
   given.apply_to(options);
+  if (resumed && given.is_automatic("precision")) options.precision = *resumed;
   options.seed = seed;
   if (tokens) options.train_tokens = *tokens;
   if (!given.has("batch_tokens") && options.batch_tokens > options.train_tokens) {
@@ -69,6 +70,13 @@ TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOp
     options.batch_tokens = options.train_tokens;
   }
   return options;
+}
+
+void say_precision(Precision precision, const GivenOptions<TrainOptions>& given, std::optional<Precision> resumed) {
+  const std::string why = resumed == precision              ? "as before"
+                          : given.is_automatic("precision") ? "auto: " + why_best_precision()
+                                                            : "as given";
+  say("Precision {} ({})\n", name_of(precision), why);
 }
 
 report::ProgressOptions lines_without_terminal() {
@@ -112,12 +120,12 @@ void add_precision(Command& command, std::string& precision) {
   }
 }
 
-void add_interpolation(Command& command, Interpolation& interpolation, const std::string& action) {
+void add_interpolation(Command& command, std::optional<Interpolation>& interpolation, const std::string& action) {
   command.value("--interpolate", "X", action + "; dynamic selects X = length / training length, at least 1",
                 [&interpolation](const std::string& word) {
-                  interpolation.dynamic = word == "dynamic";
-                  return interpolation.dynamic ? ""
-                                               : read_number(word, {.above = 0, .most = 1e6}, interpolation.factor);
+                  Interpolation& given = interpolation.emplace();
+                  given.dynamic = word == "dynamic";
+                  return given.dynamic ? "" : read_number(word, {.above = 0, .most = 1e6}, given.factor);
                 });
 }
 
@@ -129,6 +137,10 @@ nlohmann::ordered_json interpolation_json(const Interpolation& interpolation) {
 void ModelUse::add_to(Command& command) {
   add_interpolation(command, interpolation);
   add_precision(command, precision);
+  add_weights_to(command);
+}
+
+void ModelUse::add_weights_to(Command& command) {
   command.text("--weights", weights, "TYPE",
                "Type of the matrices in memory: f32, bf16 or q8_0 (8 bits and a scale per 32 numbers) [the file's]");
   command.choices("--weights", {"f32", "bf16", "q8_0"});
@@ -150,8 +162,7 @@ void ModelUse::check() const {
 }
 
 void ModelUse::apply(LanguageModel& model) const {
-  // Otherwise the model keeps the interpolation that its file asks for.
-  if (interpolation.dynamic || interpolation.factor != 1) model.set_interpolation(interpolation);
+  if (interpolation) model.set_interpolation(*interpolation);
   model.set_precision(precision_from(precision));
   if (const std::optional<DType> type = weight_type()) model.convert_weights(*type);
 }

@@ -47,8 +47,12 @@ struct CommonOptions {
 
 /// What the preset says, and what was given in its place. An update of the preset's that has more tokens than there are
 /// to train on is cut to these, which is said.
+/// `resumed` is the precision of the run that continues; `auto` keeps it.
 TrainOptions train_options(const std::string& preset, const GivenOptions<TrainOptions>& given, uint64_t seed,
-                           std::optional<int64_t> tokens = {});
+                           std::optional<int64_t> tokens = {}, std::optional<Precision> resumed = {});
+
+/// Says which precision a run uses and why.
+void say_precision(Precision precision, const GivenOptions<TrainOptions>& given, std::optional<Precision> resumed);
 
 /// Names of all position methods.
 std::vector<std::string> position_names();
@@ -59,16 +63,17 @@ void add_tokenizer(Command& command, TokenizerChoice& choice);
 void add_precision(Command& command, std::string& precision);
 /// "4", "dynamic" or nothing: how a model reads.
 /// `action` says what is done with X.
-void add_interpolation(Command& command, Interpolation& interpolation,
+void add_interpolation(Command& command, std::optional<Interpolation>& interpolation,
                        const std::string& action = "ALiBi: divide the slopes by X");
 nlohmann::ordered_json interpolation_json(const Interpolation& interpolation);
 /// Options for using a trained model.
 struct ModelUse {
-  Interpolation interpolation;
+  std::optional<Interpolation> interpolation;  ///< absent: what the model's file asks for
   std::string precision = "f32";  ///< supported on every machine, so that results do not depend on the machine
   std::string weights;            ///< type of the matrices in memory; empty: that of the file
 
   void add_to(Command& command);
+  void add_weights_to(Command& command);
   /// Throws UsageError for an unknown name, before a model is read.
   void check() const;
   void apply(LanguageModel& model) const;

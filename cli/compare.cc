@@ -39,7 +39,7 @@ struct CompareCommand : CommonOptions {
   int64_t seeds = 1, timing_rounds = 3;
   std::optional<int64_t> stride, eval_tokens, sample_tokens;
   bool overwrite = false, one_pass = false;
-  Interpolation interpolation;
+  std::optional<Interpolation> interpolation;
   TokenizerChoice tokenizer;
   std::optional<double> dropout;
   GivenOptions<LanguageModelConfig> model;
@@ -101,9 +101,12 @@ CompareOptions to_library(const CompareCommand& options, bool tunes) {
   compare.train_lengths = options.train_lengths;
   compare.stride = options.stride.value_or(compare.stride);
   compare.one_pass = options.one_pass;
-  if (options.interpolation.dynamic || options.interpolation.factor != 1) compare.interpolation = options.interpolation;
+  const bool changes = options.interpolation && (options.interpolation->dynamic || options.interpolation->factor != 1);
+  if (changes) compare.interpolation = options.interpolation;
   compare.overwrite = options.overwrite;
-  compare.train = train_options(options.preset, options.train, options.seed);
+  const auto continued = options.overwrite ? std::nullopt : compared_precision(options.out);
+  compare.train = train_options(options.preset, options.train, options.seed, {}, continued);
+  say_precision(compare.train.precision, options.train, continued);
   for (const auto& [name, value] : options.model.values()) compare.model.set(name, value);
   if (tunes) compare.tune_rates = rates_to_try(options.tune, compare.train.learning_rate);
   if (options.dropout) compare.dropout = static_cast<float>(*options.dropout);

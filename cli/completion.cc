@@ -1,6 +1,12 @@
-#include "completion.h"
-
+// The command `alibi completion`: scripts for shells that complete commands, options, their values, and files.
+#include <string>
 #include <string_view>
+#include <vector>
+
+#include "command.h"
+#include "commands.h"
+#include "outline.h"
+#include "output.h"
 
 namespace alibi::cli {
 namespace {
@@ -153,8 +159,6 @@ std::string fish_lines(const CommandOutline& command) {
   return lines;
 }
 
-}  // namespace
-
 std::string bash_completion(const CommandOutline& program) {
   std::string cases = bash_cases(program), options, files;
   const auto words_of = [](const CommandOutline& command) {
@@ -275,6 +279,21 @@ function __alibi_command
     echo "$command"
 end
 )" + lines;
+}
+
+}  // namespace
+
+void add_completion(CLI::App& app) {
+  CLI::App& group = add_command_group(app, "completion", "Print a script that completes this command in a shell");
+  const auto add = [&](const std::string& shell, std::string (*script)(const CommandOutline&),
+                       const std::string& place) {
+    Command command(group, shell, "Print the completion script for " + shell);
+    command.examples("  alibi completion " + shell + " > " + place);
+    command.runs([&app, script] { say_text(script(outline_of(app))); });
+  };
+  add("bash", bash_completion, "~/.local/share/bash-completion/completions/alibi");
+  add("zsh", zsh_completion, "FOLDER/_alibi      (a folder of $fpath)");
+  add("fish", fish_completion, "~/.config/fish/completions/alibi.fish");
 }
 
 }  // namespace alibi::cli

@@ -2,7 +2,11 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
+#include <iterator>
 #include <nlohmann/json.hpp>
+#include <string_view>
+#include <utility>
 
 #include "core/check.h"
 #include "core/format.h"
@@ -10,7 +14,23 @@
 
 namespace alibi::cli {
 
+void add_cache_type(Command& command, std::optional<DType>& type) {
+  command.value("--cache-type", "TYPE",
+                "Type of keys and values in memory: f32, bf16 or q8_0 (8 bits and a scale per 32 numbers) [the "
+                "precision's]",
+                [&type](const std::string& word) {
+                  constexpr std::pair<std::string_view, DType> types[] = {
+                      {"f32", DType::float32}, {"bf16", DType::bfloat16}, {"q8_0", DType::q8_0}};
+                  const auto* const found = std::find_if(std::begin(types), std::end(types),
+                                                         [&](const auto& known) { return known.first == word; });
+                  if (found == std::end(types)) return fmt::format("is '{}'; choose from f32, bf16, q8_0", word);
+                  type = found->second;
+                  return std::string();
+                });
+}
+
 void add_context_limits(Command& command, ContextOptions& options) {
+  add_cache_type(command, options.cached);
   command.value("--memory", "BYTES",
                 "Maximum memory for keys and values, such as 256MiB; keys with the least weight are evicted [no limit]",
                 [&options](const std::string& word) {
@@ -40,12 +60,18 @@ void check_context_limits(const std::string& operation, const ContextOptions& op
 }
 
 std::string describe_evicted(const EvictionCertificate& certificate) {
-  if (certificate.keys == 0) return "";
-  return fmt::format(
-      "{} keys were evicted; in any row, their share of the attention weight was at most {:.2g} (token {}, layer "
-      "{}, head {})\n",
-      core::format_integer(certificate.keys), certificate.worst, core::format_integer(certificate.position),
-      certificate.layer, certificate.head);
+  std::string changed;
+  if (certificate.score_error > 0) {
+    changed =
+        fmt::format("The rounding of the cache changed attention scores by at most {:.2g}\n", certificate.score_error);
+  }
+  if (certificate.keys == 0) return changed;
+  return changed + fmt::format(
+                       "{} keys were evicted; in any row, their share of the attention weight was at most {:.2g} "
+                       "(token {}, layer "
+                       "{}, head {})\n",
+                       core::format_integer(certificate.keys), certificate.worst,
+                       core::format_integer(certificate.position), certificate.layer, certificate.head);
 }
 
 nlohmann::ordered_json evicted_json(const ContextOptions& options, const EvictionCertificate& certificate) {
@@ -55,6 +81,7 @@ nlohmann::ordered_json evicted_json(const ContextOptions& options, const Evictio
           {"exact", options.exact},
           {"keys", certificate.keys},
           {"worst_share", certificate.worst},
+          {"score_error", certificate.score_error},
           {"token", certificate.position},
           {"layer", certificate.layer},
           {"head", certificate.head}};

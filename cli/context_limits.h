@@ -2,6 +2,7 @@
 #pragma once
 
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 
 #include "alibi/context.h"
@@ -9,8 +10,10 @@
 
 namespace alibi::cli {
 
-/// --memory, --tolerance and --exact.
+/// --cache-type, --memory, --tolerance and --exact.
 void add_context_limits(Command& command, ContextOptions& options);
+/// The type of keys and values in a cache.
+void add_cache_type(Command& command, std::optional<DType>& type);
 /// Checks the options. Error messages begin with `operation`.
 void check_context_limits(const std::string& operation, const ContextOptions& options);
 

@@ -2,10 +2,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
+#include <iterator>
 #include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "alibi/evaluate.h"
 #include "alibi/runtime.h"
@@ -14,26 +17,26 @@
 #include "common.h"
 #include "context_limits.h"
 #include "core/check.h"
-#include "core/files.h"
 #include "core/format.h"
+#include "eval_scoring.h"
+#include "eval_text.h"
 #include "evaluation_output.h"
-#include "formats/json.h"
 #include "model/position.h"
-#include "train/identity.h"
 
 namespace alibi::cli {
 namespace {
 
+constexpr const char* kScorings[] = {"windows", "harness", "llama"};
+
 struct EvalCommand : CommonOptions {
-  std::string model;
-  std::vector<std::string> texts;
+  EvalText text;
   std::vector<int64_t> lengths;   ///< if empty, default_lengths are used
   std::optional<int64_t> stride;  ///< if absent, windows do not overlap
   bool one_pass = false;          ///< evaluate in one pass, in addition to the requested lengths
   ModelUse use;
   bool per_position = false;
-  bool held_out = false;
-  std::string field = kTextField;
+  std::string scoring = kScorings[0];
+  bool check_float32 = false;
   ContextOptions context;
 };
 
@@ -95,71 +98,80 @@ void print_spans(const StreamEvaluation& stream) {
   }
 }
 
-/// The texts of the command line, or the held-out text of the model's training.
-ScoredText text_of(const EvalCommand& options, const Tokenizer& tokenizer, const TextProgress& progress) {
-  check_usage(options.held_out == options.texts.empty(), "[eval] {}",
-              options.held_out ? "TEXT and --held-out are both given, expected one of them; --held-out scores the "
-                                 "text that the training held out"
-                               : "TEXT is missing; give files or folders to score, -, or --held-out");
-  if (!options.held_out) return text_to_score(tokenizer, options.texts, progress, options.field);
-  const std::filesystem::path file = std::filesystem::path(options.model) / "train.json";
-  check(core::path_exists(file),
-        "[eval] {} does not exist; `alibi train` writes this file, which names the held-out text", file.string());
-  const formats::JsonObject settings = formats::read_json_object(file);
-  const auto texts = settings.get<std::vector<std::string>>("text");
-  const auto valid = settings.get_or("valid", std::vector<std::string>());
-  for (const std::vector<std::string>& inputs : {texts, valid}) {
-    check(std::find(inputs.begin(), inputs.end(), "-") == inputs.end(),
-          "[eval] {}: the text was read from standard input and cannot be read again; give TEXT", file.string());
-  }
-  ScoredText text = held_out_text(tokenizer, texts, valid, progress, settings.get_or("field", kTextField));
-  const std::optional<training::TrainedOn> known = training::read_trained_on(options.model);
-  check(!known || known->held_out_fingerprint == training::fingerprint(text.stream.tokens),
-        "[eval] the text has changed since the training, so the held-out part of {} is different now; restore the "
-        "text, or give TEXT",
-        fmt::join(texts, ", "));
-  return text;
+nlohmann::ordered_json results_json(const EvalCommand& options, const LanguageModel& model, int64_t bytes,
+                                    const std::optional<double>& trained_on, nlohmann::ordered_json evals) {
+  return {{"model", options.text.model},
+          {"position", name_of(model.config().transformer.position)},
+          {"train_length", model.config().train_length},
+          {"interpolate", interpolation_json(model.interpolation())},
+          {"precision", name_of(model.precision())},
+          {"threads", threads()},
+          {"bytes", bytes},
+          {"part_trained_on", trained_on ? nlohmann::ordered_json(*trained_on) : nullptr},
+          {"peak_bytes", peak_resident_bytes()},
+          {"scoring", options.scoring},
+          {"eval", std::move(evals)}};
 }
 
-/// The share of the text that is in the model's training text, if known. A damaged file must not prevent the
-/// evaluation.
-std::optional<double> part_trained_on(const std::string& model, const ScoredText& text) {
-  try {
-    const std::optional<training::TrainedOn> known = training::read_trained_on(model);
-    return known ? text::part_in(known->text, text.stream.tokens) : std::nullopt;
-  } catch (const Error& error) {
-    report_warning(error.what());
-    return std::nullopt;
-  }
+/// --scoring harness and llama.
+void run_convention(const EvalCommand& options, const LanguageModel& model, const std::vector<int64_t>& lengths) {
+  const std::vector<text::Document> documents = documents_of(options.text, options.scoring);
+  const ScoredText text = encoded(options.text, model.tokenizer(), documents);
+  const std::optional<double> trained_on = part_trained_on(options.text, text);
+  reset_peak_resident_bytes();
+  nlohmann::ordered_json evals = options.scoring == "harness" ? evaluate_as_harness(model, documents, lengths)
+                                                              : evaluate_as_llama(model, documents, lengths);
+  options.write_json(results_json(options, model, text.bytes, trained_on, std::move(evals)));
 }
 
-/// Copied passages, such as licences, are in most texts.
-constexpr double kPartToWarnOf = 0.1;
+/// The cost of the precision of weights, products and cache: the perplexity with the weights of the file, computed in
+/// float32. Prints it and adds it to a result.
+void add_float32(double perplexity, double float32, nlohmann::ordered_json& json) {
+  const double cost = perplexity / float32 - 1;
+  say("{:>8}  {:>{}}  perplexity {:+.4f} %\n", "float32", core::format_perplexity(float32), 10, 100 * cost);
+  json["float32_perplexity"] = float32;
+  json["perplexity_cost"] = cost;
+}
 
-void warn_of(double part, const EvalCommand& options) {
-  report_warning(fmt::format(
-      "about {:.0f} % of this text was in the training text of {}, so the result says little about other text{}",
-      100 * part, options.model, options.held_out ? "" : "; use --held-out to score the held-out text"));
+/// The same model with the weights of its file and products in float32.
+std::optional<LanguageModel> float32_model(const EvalCommand& options) {
+  if (!options.check_float32) return {};
+  LanguageModel model = LanguageModel::load(options.text.model);
+  const ModelUse use{.interpolation = options.use.interpolation};
+  use.apply(model);
+  return model;
 }
 
 void run_eval(EvalCommand& options) {
   options.apply();
   check_context_limits("eval", options.context);
-  check_usage(options.one_pass || !options.context.evicts(),
-              "[eval] --memory and --eviction-tolerance apply to --one-pass only; add --one-pass, or leave them out");
-  LanguageModel model = LanguageModel::load(options.model);
+  check_texts(options.text);
+  const bool windows = options.scoring == kScorings[0];
+  check_usage(std::find(std::begin(kScorings), std::end(kScorings), options.scoring) != std::end(kScorings),
+              "[eval] there is no scoring called '{}'; choose from {}", options.scoring, fmt::join(kScorings, ", "));
+  check_usage(
+      windows || (!options.stride && !options.one_pass && !options.per_position && !options.check_float32),
+      "[eval] --stride, --one-pass, --per-position and --check-float32 apply to --scoring windows; leave them out, or "
+      "--scoring {}",
+      options.scoring);
+  check_usage(
+      options.one_pass || !(options.context.evicts() || options.context.cached),
+      "[eval] --cache-type, --memory and --eviction-tolerance apply to --one-pass only; add --one-pass, or leave "
+      "them out");
+  LanguageModel model = LanguageModel::load(options.text.model);
   options.use.apply(model);
+  const std::optional<LanguageModel> float32 = float32_model(options);
   std::vector<int64_t> lengths = options.lengths;
   if (lengths.empty() && !options.one_pass) lengths = default_lengths(model.config());
+  if (!windows) return run_convention(options, model, lengths);
   for (const int64_t length : lengths) {
     check_usage(options.stride.value_or(1) <= length, "[eval] the stride is {}, expected at most the length, {}",
                 options.stride.value_or(1), length);
   }
   const ScoredText text =
-      with_progress([&](const TextProgress& progress) { return text_of(options, model.tokenizer(), progress); });
+      with_progress([&](const TextProgress& progress) { return text_of(options.text, model.tokenizer(), progress); });
   const int64_t bytes = text.bytes;
-  const std::optional<double> trained_on = part_trained_on(options.model, text);
-  if (trained_on && *trained_on >= kPartToWarnOf) warn_of(*trained_on, options);
+  const std::optional<double> trained_on = part_trained_on(options.text, text);
 
   reset_peak_resident_bytes();
   auto evals = nlohmann::ordered_json::array();
@@ -181,15 +193,26 @@ void run_eval(EvalCommand& options) {
         core::format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
         core::format_count(evaluation.tokens_per_second()));
     evals.push_back(evaluation_json(evaluation, scored));
+    if (float32) {
+      const Evaluation exact = evaluate_with_progress(*float32, text.stream.tokens, evaluate_options);
+      add_float32(evaluation.perplexity(), exact.perplexity(), evals.back());
+    }
     positions.push_back(positions_json(evaluation));
     if (options.per_position) evaluations.push_back(evaluation);
   }
   std::optional<StreamEvaluation> stream;
+  nlohmann::ordered_json of_stream = nlohmann::ordered_json::object();
   if (options.one_pass) {
     stream = evaluate_stream_with_progress(model, text.stream.tokens, options.context);
     say("{:>8}  {}{:>10}  {:>10.4f}  {:>9}  {:>8}\n", "one-pass", stride_column(1),
         core::format_perplexity(stream->perplexity()), stream->bits_per_byte(bytes), stream->tokens,
         core::format_count(stream->tokens_per_second()));
+    if (float32) {
+      ContextOptions context = options.context;
+      context.cached = DType::float32;
+      const StreamEvaluation exact = evaluate_stream_with_progress(*float32, text.stream.tokens, context);
+      add_float32(stream->perplexity(), exact.perplexity(), of_stream);
+    }
   }
   const auto all = static_cast<int64_t>(text.stream.tokens.size());
   const auto longest = std::max_element(lengths.begin(), lengths.end());
@@ -204,18 +227,10 @@ void run_eval(EvalCommand& options) {
   for (const Evaluation& evaluation : evaluations) print_positions(evaluation);
   if (stream && options.per_position) print_spans(*stream);
 
-  nlohmann::ordered_json json = {{"model", options.model},
-                                 {"position", name_of(model.config().transformer.position)},
-                                 {"train_length", model.config().train_length},
-                                 {"interpolate", interpolation_json(options.use.interpolation)},
-                                 {"precision", name_of(model.precision())},
-                                 {"threads", threads()},
-                                 {"bytes", bytes},
-                                 {"part_trained_on", trained_on ? nlohmann::ordered_json(*trained_on) : nullptr},
-                                 {"peak_bytes", peak_resident_bytes()},
-                                 {"eval", evals}};
+  nlohmann::ordered_json json = results_json(options, model, bytes, trained_on, std::move(evals));
   if (stream) {
     json["stream"] = stream_json(*stream, bytes);
+    json["stream"].update(of_stream);
     json["stream"]["evicted"] = evicted_json(options.context, stream->certificate);
   }
   if (options.per_position) json["per_position"] = positions;
@@ -227,21 +242,29 @@ void run_eval(EvalCommand& options) {
 void add_eval(CLI::App& app) {
   auto options = std::make_shared<EvalCommand>();
   Command command(app, "eval", "Measure the perplexity of a model on text, at any length");
-  command.model(options->model);
-  command.texts(options->texts, false,
+  command.model(options->text.model);
+  command.texts(options->text.texts, false,
                 "Text files, folders of text files, a folder written by `alibi tokenize`, or - for standard input");
-  command.flag("--held-out", options->held_out,
+  command.flag("--held-out", options->text.held_out,
                "Evaluate on the text that `alibi train` held out for this model, instead of TEXT");
   command.counts("--lengths", options->lengths, "Window lengths in tokens [1, 2, 4 and 8 times the training length]");
   command.count("--stride", options->stride,
                 "Number of tokens by which the window advances; smaller values give more context [the window length]");
   command.flag("--one-pass,--stream", options->one_pass,
                "Evaluate in one pass, where each token sees all preceding text; add --lengths to evaluate windows too");
+  command.text("--scoring", options->scoring, "NAME",
+               "What is scored: windows, or the perplexities of other programs: harness (lm-evaluation-harness, each "
+               "document alone), llama (llama-perplexity, the second half of each chunk)");
+  command.choices("--scoring", {std::begin(kScorings), std::end(kScorings)});
   options->use.add_to(command);
   add_context_limits(command, options->context);
+  command.flag(
+      "--check-float32", options->check_float32,
+      "Also evaluate with the file's weights in float32, and show what --weights, --precision and --cache-type "
+      "cost");
   command.flag("--per-position", options->per_position,
                "Also print the loss by position in the window, and with --one-pass along the text");
-  add_field(command, options->field);
+  add_field(command, options->text.field);
   options->add_to(command);
   command.examples(
       "  alibi eval model/ novels/valid\n"
@@ -250,7 +273,9 @@ void add_eval(CLI::App& app) {
       "  alibi eval model/ book.txt --one-pass\n"
       "  alibi eval model/ book.txt --interpolate dynamic      (multiplies slopes by training length / length)\n"
       "  alibi eval model/ library/ --one-pass --memory 256MiB\n"
-      "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position");
+      "  alibi eval model/ book.txt --weights q8_0 --check-float32\n"
+      "  alibi eval model/ book.txt --lengths 512 --stride 64 --per-position\n"
+      "  alibi eval model/ book.txt --scoring harness --lengths 2048");
   command.runs([options] { run_eval(*options); });
 }
 

@@ -235,7 +235,7 @@ void run_generate(GenerateCommand options) {
                {"min_p", options.generate.min_p},
                {"repetition_penalty", options.generate.repetition_penalty},
                {"stop", options.generate.stop},
-               {"interpolate", interpolation_json(options.use.interpolation)},
+               {"interpolate", interpolation_json(model.interpolation())},
                {"precision", name_of(model.precision())},
                {"seed", options.seed},
                {"seconds", seconds.count()},

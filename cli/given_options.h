@@ -42,6 +42,11 @@ class GivenOptions {
   void apply_to(Options& options) const;
   bool empty() const { return values_.empty(); }
   bool has(std::string_view name) const { return values_.contains(name); }
+  /// Whether the option has no value other than "auto".
+  bool is_automatic(std::string_view name) const {
+    const auto given = values_.find(name);
+    return given == values_.end() || given->second == OptionValue(std::string("auto"));
+  }
   const std::map<std::string_view, OptionValue>& values() const { return values_; }
 
  private:
@@ -92,9 +97,7 @@ void GivenOptions<Options>::apply_to(Options& options) const {
     const bool is_other_way_given = option.instead_of && has(option.instead_of);
     if (is_other_way_given) option.set(options, training::default_of(option));
     const auto given = values_.find(option.name);
-    const bool is_automatic =
-        option.automatic && (given == values_.end() || given->second == OptionValue(std::string("auto")));
-    if (is_automatic) {
+    if (option.automatic && is_automatic(option.name)) {
       option.set(options, std::string(option.automatic()));
     } else if (given != values_.end()) {
       option.set(options, given->second);

@@ -36,7 +36,9 @@ nlohmann::ordered_json describe_cpu() {
           {"isa", name_of(isa())},
           {"isas", offered},
           {"products", nn::product_provider().description()},
-          {"ALIBI_ISA", forced == nullptr ? "not set" : forced}};
+          {"ALIBI_ISA", forced == nullptr ? "not set" : forced},
+          {"precision", name_of(best_precision())},
+          {"precision_reason", why_best_precision()}};
 }
 
 nlohmann::ordered_json describe(const model::ModelFiles& files) {

@@ -134,6 +134,7 @@ int run(int argc, char** argv) {
   add_score(app);
   add_embed(app);
   add_rerank(app);
+  add_serve(app);
   add_info(app);
   add_convert(app);
   add_bench(app);

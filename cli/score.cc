@@ -137,7 +137,7 @@ void run_score(ScoreCommand options) {
   }
   if (isatty(STDERR_FILENO) == 1) fmt::print(stderr, "{}", describe_evicted(scorer.certificate()));
   options.write_json({{"model", options.model},
-                      {"interpolate", interpolation_json(options.use.interpolation)},
+                      {"interpolate", interpolation_json(model.interpolation())},
                       {"precision", name_of(model.precision())},
                       {"length", scorer.length()},
                       {"lines", all.lines},

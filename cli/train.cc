@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <chrono>
 #include <cmath>
 #include <limits>
 #include <memory>
@@ -24,7 +25,6 @@
 #include "report/summary.h"
 #include "stop_signals.h"
 #include "text/data_folder.h"
-#include "train_display.h"
 #include "train_options.h"
 #include "train_plan.h"
 
@@ -77,8 +77,7 @@ void check_replaces_nothing(const TrainSettings& settings, bool resumes) {
   if (!settings.overwrite && !(resumes && newest_checkpoint(settings.model))) check_folder_is_free(settings.model);
 }
 
-void say_where_it_goes_on(const TrainSettings& settings) {
-  const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
+void say_where_it_goes_on(const TrainSettings& settings, const std::optional<CheckpointInfo>& found) {
   if (!found) {
     say("{} contains no checkpoint; training starts from the beginning\n", settings.model);
   } else if (found->finished) {
@@ -86,6 +85,55 @@ void say_where_it_goes_on(const TrainSettings& settings) {
   } else {
     say("Resuming after {} updates\n", core::format_integer(found->step));
   }
+}
+
+constexpr std::chrono::seconds kBetweenLines(10);
+
+/// Rewrites a line on the terminal. Without a terminal, prints a line to standard output every few seconds.
+class TrainDisplay {
+ public:
+  /// `flops_per_token` and the machine's best rate in FLOP/s give the utilization, which is not shown if the rate is 0.
+  TrainDisplay(double flops_per_token, double ceiling);
+
+  void update(const TrainStatus& status);
+
+ private:
+  double flops_per_token_, ceiling_;
+  report::Progress progress_;
+  std::chrono::steady_clock::time_point last_line_ = std::chrono::steady_clock::now();
+};
+
+TrainDisplay::TrainDisplay(double flops_per_token, double ceiling)
+    : flops_per_token_(flops_per_token), ceiling_(ceiling), progress_(stderr) {
+  progress_.begin("train");
+}
+
+void TrainDisplay::update(const TrainStatus& status) {
+  // The most important fields come first, because a narrow terminal truncates the line.
+  std::string fields =
+      fmt::format("loss {:.3f}  perplexity {}  {} tokens/s", status.loss,
+                  core::format_perplexity(std::exp(status.loss)), core::format_count(status.tokens_per_second));
+  if (status.step < status.steps) fields += fmt::format("  {} left", core::format_duration(status.seconds_left));
+  fields += fmt::format("  rate {:.3g}  norm {:.3g}", status.learning_rate, status.gradient_norm);
+  if (ceiling_ > 0) {
+    fields += fmt::format("  {:.0f} % of peak", 100 * status.tokens_per_second * flops_per_token_ / ceiling_);
+  }
+  fields += fmt::format("  {}", core::format_bytes(status.memory_bytes));
+
+  const auto now = std::chrono::steady_clock::now();
+  const bool is_due = !progress_.active() && now - last_line_ >= kBetweenLines;
+  if (is_due || status.valid_loss) progress_.clear();
+  if (is_due) {
+    last_line_ = now;
+    say("update {} of {}  {}\n", core::format_integer(status.step), core::format_integer(status.steps), fields);
+  }
+  if (status.valid_loss) {
+    say("update {}: held-out loss {:.4f}, perplexity {}{}\n", core::format_integer(status.step), *status.valid_loss,
+        core::format_perplexity(std::exp(*status.valid_loss)), status.best ? ", the best so far" : "");
+  }
+  if (is_due || status.valid_loss) flush_output();
+  // 0, because the remaining time is already among the fields.
+  progress_.update(static_cast<double>(status.step) / static_cast<double>(status.steps), fields, 0);
 }
 
 TrainResult train_with_display(LanguageModel& model, const TrainingData& data, const TrainSettings& settings,
@@ -168,7 +216,11 @@ void run_train(TrainSettings& settings, const Command& command) {
   settings.apply();
   const bool resumes = command.given("--resume");
   check_replaces_nothing(settings, resumes);
-  if (resumes) say_where_it_goes_on(settings);
+  if (resumes) {
+    const std::optional<CheckpointInfo> found = newest_checkpoint(settings.model);
+    if (found) settings.resumed = found->precision;
+    say_where_it_goes_on(settings, found);
+  }
   const std::string from = settings.from;
   if (const auto newest = resumes && !from.empty() ? newest_checkpoint(settings.model) : std::nullopt) {
     settings.from =
@@ -194,6 +246,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   const double epochs = static_cast<double>(options.steps() * options.batch_tokens) / static_cast<double>(text_tokens);
   say("{} updates of up to {} tokens, {:.3g} epochs\n", core::format_integer(options.steps()),
       core::format_integer(options.batch_tokens), epochs);
+  say_precision(options.precision, settings.train, settings.resumed);
   flush_output();
   if (const std::string warning = held_out_warning(data); !warning.empty()) report_warning(warning);
 

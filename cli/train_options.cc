@@ -60,7 +60,7 @@ TrainOptions train_options(const TrainSettings& s, std::optional<int64_t> text_t
     check_usage(all < 1e15, "[train] the number of epochs is {}, which is too large", *s.epochs);
     tokens = text_tokens ? static_cast<int64_t>(all) : INT64_MAX;
   }
-  const TrainOptions options = train_options(s.preset, s.train, s.seed, tokens);
+  const TrainOptions options = train_options(s.preset, s.train, s.seed, tokens, s.resumed);
   options.validate();
   return options;
 }

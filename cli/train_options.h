@@ -27,6 +27,7 @@ struct TrainSettings : CommonOptions {
   GivenOptions<LanguageModelConfig> shape;
   GivenOptions<TrainOptions> train;
   GivenOptions<TrainRun> run;
+  std::optional<Precision> resumed;  ///< the precision of the run that continues
 };
 
 void add_train_options(Command& command, TrainSettings& settings);

@@ -3,8 +3,8 @@
 namespace alibi::fuzz {
 
 const std::vector<Target>& targets() {
-  static const std::vector<Target> all = {safetensors(),    gguf(),          config(),     family(),
-                                          tokenizer_json(), sentencepiece(), token_file(), checkpoint()};
+  static const std::vector<Target> all = {safetensors(),   gguf(),       config(),     family(), tokenizer_json(),
+                                          sentencepiece(), token_file(), checkpoint(), request()};
   return all;
 }
 

@@ -32,6 +32,7 @@ Target tokenizer_json();
 Target sentencepiece();
 Target token_file();
 Target checkpoint();
+Target request();
 
 const std::vector<Target>& targets();
 

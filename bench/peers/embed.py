@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
-"""Compare EncoderModel with sentence-transformers (PyTorch) and ONNX Runtime on a model of Jina embeddings v2's shape.
+"""Compare EncoderModel with sentence-transformers (PyTorch), ONNX Runtime and llama.cpp on a model of Jina embeddings
+v2's shape with random weights.
 
     venv/bin/python bench/random_model.py /tmp/jina --family jina
-    venv/bin/python bench/peers/embed.py /tmp/jina --json embed.json
+    venv/bin/python bench/peers/embed.py /tmp/jina --json embed.json --markdown embed.md
 
-All compute the mean of the states, normalized, of the same token ids, at equal lengths and for lengths as in practice
-(log-normal, median 180). Each job has a process of its own, which gives its peak memory; jobs take turns for --rounds
-rounds. The model in PyTorch is written from the published formulas: scaled_dot_product_attention with the bias as its
-mask. Vectors are compared with alibi's before anything is timed.
+All compute the mean of the states, normalized, of the same token ids in float32, at equal lengths and for lengths as in
+practice (log-normal, median 180). Each job has a process of its own, which gives its peak memory; programs take turns for
+--rounds rounds, and the table has the best round. The model in PyTorch is written from the published formulas:
+scaled_dot_product_attention with the bias as its mask. llama.cpp reads a GGUF file that is written here. A vector of each
+job is compared with alibi's. A program that needs more memory than the machine has fails, and the table says so.
 """
 import argparse
 import json
@@ -21,8 +23,8 @@ import time
 
 import numpy as np
 
-JOBS = {"128": 64, "512": 16, "2048": 4, "8192": 1, "mix": 64, "32768": 1}  # texts of each
-WAYS = ("alibi", "sentence-transformers", "onnxruntime")
+JOBS = {"128": 32, "512": 8, "2048": 2, "8192": 1, "mix": 32, "32768": 1}  # texts of each
+WAYS = ("alibi", "sentence-transformers", "onnxruntime", "llama.cpp")
 
 
 def rows_of(job, vocab):
@@ -30,13 +32,19 @@ def rows_of(job, vocab):
     if job == "mix":
         lengths = np.clip(rng.lognormal(math.log(180), 1.0, JOBS[job]), 8, 8192).astype(int)
     else:
-        lengths = [int(job)] * JOBS[job]
+        lengths = [int(job)] * JOBS.get(job, 1)
     return [rng.integers(5, vocab, n).tolist() for n in lengths]
+
+
+def tensors_of(folder):
+    from safetensors.numpy import load_file
+
+    files = sorted(set(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"].values()))
+    return {name: value for file in files for name, value in load_file(folder / file).items()}
 
 
 def torch_model(folder):
     import torch
-    from safetensors.torch import load_file
     from torch import nn
     from torch.nn.functional import gelu, scaled_dot_product_attention
 
@@ -88,21 +96,118 @@ def torch_model(folder):
         names |= {at + f"attention.self.{n}": to + n for n in ("query", "key", "value")}
         names |= {at + "attention.output.dense": to + "dense", at + "attention.output.LayerNorm": to + "norm",
                   at + "mlp.gated_layers": to + "gated_layers", at + "mlp.wo": to + "wo", at + "mlp.layernorm": to + "layernorm"}
-    files = sorted(set(json.loads((folder / "model.safetensors.index.json").read_text())["weight_map"].values()))
-    tensors = {name: value for file in files for name, value in load_file(folder / file).items()}
-    state = {f"{names[name.rsplit('.', 1)[0]]}.{name.rsplit('.', 1)[1]}": value for name, value in tensors.items()}
+    state = {f"{names[name.rsplit('.', 1)[0]]}.{name.rsplit('.', 1)[1]}": torch.from_numpy(value)
+             for name, value in tensors_of(folder).items()}
     model = Encoder().eval()
     missing = model.load_state_dict(state, strict=False)
     assert missing.missing_keys == ["slopes"] and not missing.unexpected_keys, missing
     return model
 
 
-def embedder(way, folder):
+def write_gguf(folder, file):
+    """The model as llama.cpp names its parts, without a tokenizer."""
+    import gguf
+
+    config = json.loads((folder / "config.json").read_text())
+    hidden = config["intermediate_size"]
+    writer = gguf.GGUFWriter(str(file), "jina-bert-v2")
+    writer.add_context_length(1 << 20)
+    writer.add_embedding_length(config["hidden_size"])
+    writer.add_block_count(config["num_hidden_layers"])
+    writer.add_feed_forward_length(hidden)
+    writer.add_head_count(config["num_attention_heads"])
+    writer.add_layer_norm_eps(config["layer_norm_eps"])
+    writer.add_causal_attention(False)
+    writer.add_pooling_type(gguf.PoolingType.MEAN)
+    writer.add_vocab_size(config["vocab_size"])
+    writer.add_token_type_count(config["type_vocab_size"])
+    writer.add_tokenizer_model("no_vocab")
+    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    names = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
+             "embeddings.LayerNorm": "token_embd_norm"}
+    parts = {"attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
+             "attention.output.dense": "attn_output", "attention.output.LayerNorm": "attn_output_norm",
+             "mlp.wo": "ffn_down", "mlp.layernorm": "layer_output_norm"}
+    for name, value in tensors_of(folder).items():
+        base, kind = name.rsplit(".", 1)
+        if base.startswith("encoder.layer."):
+            layer, part = base.removeprefix("encoder.layer.").split(".", 1)
+            if part == "mlp.gated_layers":
+                writer.add_tensor(f"blk.{layer}.ffn_gate.weight", np.ascontiguousarray(value[:hidden]))
+                writer.add_tensor(f"blk.{layer}.ffn_up.weight", np.ascontiguousarray(value[hidden:]))
+                continue
+            writer.add_tensor(f"blk.{layer}.{parts[part]}.{kind}", value)
+        else:
+            writer.add_tensor(f"{names[base]}.{kind}", value)
+    writer.write_header_to_file()
+    writer.write_kv_data_to_file()
+    writer.write_tensors_to_file()
+    writer.close()
+
+
+def llama_embedder(folder, longest):
+    """llama.cpp through its C interface. All tokens of an encoder's call must be in one batch."""
+    import ctypes
+
+    import llama_cpp as llama
+
+    file = folder / "encoder.gguf"
+    if not file.exists():
+        write_gguf(folder, file)
+    quiet = llama.llama_log_callback(lambda level, text, data: None)
+    llama.llama_log_set(quiet, None)
+    llama.llama_backend_init()
+    model = llama.llama_model_load_from_file(str(file).encode(), llama.llama_model_default_params())
+    assert model, f"llama.cpp cannot read {file}"
+    most, texts = max(longest, 2048), 16
+    params = llama.llama_context_default_params()
+    params.n_ctx = params.n_batch = params.n_ubatch = most
+    params.n_seq_max = texts
+    params.kv_unified = True
+    params.n_threads = params.n_threads_batch = len(os.sched_getaffinity(0))
+    params.embeddings, params.pooling_type = True, llama.LLAMA_POOLING_TYPE_MEAN
+    context = llama.llama_init_from_model(model, params)
+    assert context, "llama.cpp cannot make a context, probably for lack of memory"
+    width = llama.llama_model_n_embd(model)
+    batch = llama.llama_batch_init(most, 0, 1)
+
+    def run(rows):  # several texts end to end in a batch, as llama.cpp's server does it
+        result, waiting = np.empty((len(rows), width), np.float32), []
+
+        def encode():
+            batch.n_tokens = 0
+            for number, i in enumerate(waiting):
+                for at, token in enumerate(rows[i]):
+                    n = batch.n_tokens
+                    batch.token[n], batch.pos[n], batch.logits[n] = token, at, 1
+                    batch.n_seq_id[n], batch.seq_id[n][0] = 1, number
+                    batch.n_tokens += 1
+            if llama.llama_encode(context, batch) != 0:
+                raise MemoryError("llama_encode failed")
+            for number, i in enumerate(waiting):
+                found = llama.llama_get_embeddings_seq(context, number)
+                vector = np.ctypeslib.as_array(ctypes.cast(found, ctypes.POINTER(ctypes.c_float)), (width,))
+                result[i] = vector / np.linalg.norm(vector)
+            waiting.clear()
+
+        for i in sorted(range(len(rows)), key=lambda i: -len(rows[i])):
+            if waiting and (len(waiting) == texts or sum(len(rows[w]) for w in waiting) + len(rows[i]) > most):
+                encode()
+            waiting.append(i)
+        encode()
+        return result
+
+    return run
+
+
+def embedder(way, folder, longest):
     """A function from rows of ids to vectors."""
     if way == "alibi":
         import alibi_attention as alibi
         model = alibi.EncoderModel.load(folder)
         return lambda rows: model.embed_ids(rows, pooling="mean", normalize=True)
+    if way == "llama.cpp":
+        return llama_embedder(folder, longest)
     import torch
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     model = torch_model(folder)
@@ -164,11 +269,13 @@ def embedder(way, folder):
 
 def job(way, folder, name):
     """Runs one job in this process and prints what it took."""
+    most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 9 // 10
+    resource.setrlimit(resource.RLIMIT_DATA, (most, most))  # an error, before the machine has no memory left
     config = json.loads((folder / "config.json").read_text())
-    embed = embedder(way, folder)
+    rows = rows_of(name, config["vocab_size"])
+    embed = embedder(way, folder, max(map(len, rows)))
     embed([[5, 6, 7]] * 2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    rows = rows_of(name, config["vocab_size"])
     begun = time.perf_counter()
     vectors = np.asarray(embed(rows))
     seconds = time.perf_counter() - begun
@@ -178,26 +285,52 @@ def job(way, folder, name):
                       "more_mib": (peak - before) / 1024, "vector": vectors[0].tolist()}))
 
 
+def table(results, failures, jobs, ways):
+    """The best round of each job as Markdown, with the ratio of alibi to the best of the others."""
+    lines = []
+    for title, key, best, form in (("tokens/s", "tokens_per_second", max, "{:.0f}"), ("peak MiB", "peak_mib", min, "{:.0f}"),
+                                   ("MiB above the loaded model", "more_mib", min, "{:.0f}")):
+        lines += [f"| {title} | {' | '.join(ways)} | alibi to the best other |", "|---" * (len(ways) + 2) + "|"]
+        for name in jobs:
+            found = {way: best(r[key] for r in results if (r["way"], r["job"]) == (way, name))
+                     for way in ways if any((r["way"], r["job"]) == (way, name) for r in results)}
+            others = [value for way, value in found.items() if way != "alibi"]
+            ratio = f"{found['alibi'] / best(others):.2f}" if "alibi" in found and others and best(others) > 0 else "-"
+            cells = [form.format(found[way]) if way in found else failures.get((way, name), "-") for way in ways]
+            lines.append(f"| {name} | {' | '.join(cells)} | {ratio} |")
+        lines.append("")
+    cosines = [1 - r["cosine_to_alibi"] for r in results]
+    lines.append(f"Largest difference of a cosine to alibi's vector from 1: {max(cosines, default=0):.1e}.")
+    return "\n".join(lines) + "\n"
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", type=pathlib.Path)
     parser.add_argument("--ways", default=",".join(WAYS))
-    parser.add_argument("--jobs", default="128,512,2048,8192,mix")
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--jobs", default=",".join(JOBS))
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--json", type=pathlib.Path)
+    parser.add_argument("--markdown", type=pathlib.Path)
     parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
     o = parser.parse_args()
     if o.job:
         return job(o.job[0], o.folder, o.job[1])
-    results = []
-    for name in o.jobs.split(","):
+    jobs, ways = o.jobs.split(","), o.ways.split(",")
+    results, failures = [], {}
+    for name in jobs:
         for turn in range(o.rounds):
-            for way in o.ways.split(","):
+            for way in ways:
+                if (way, name) in failures:
+                    continue
                 command = [sys.executable, __file__, str(o.folder), "--job", way, name]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 lines = done.stdout.splitlines()
                 if done.returncode or not lines:
-                    print(f"{name:>6}  {way:22} failed: {done.stderr.strip().splitlines()[-1:] or done.returncode}", flush=True)
+                    reason = (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+                    is_memory = any(word in reason.lower() for word in ("memory", "allocate", "bad_alloc")) or done.returncode < 0
+                    failures[way, name] = "not enough memory" if is_memory else "failed"
+                    print(f"{name:>6}  {way:22} failed: {reason[:200]}", flush=True)
                     continue
                 found = json.loads(lines[-1])
                 first = next((r for r in results if r["job"] == name and r["way"] == "alibi"), found)
@@ -208,8 +341,13 @@ def main():
                       f"cosine {cosine:.7f}", flush=True)
     for found in results:
         del found["vector"]
+    text = table(results, failures, jobs, ways)
+    print("\n" + text)
     if o.json:
-        o.json.write_text(json.dumps(results, indent=1))
+        failed = [{"way": way, "job": name, "reason": reason} for (way, name), reason in failures.items()]
+        o.json.write_text(json.dumps({"results": results, "failures": failed}, indent=1))
+    if o.markdown:
+        o.markdown.write_text(text)
 
 
 if __name__ == "__main__":

@@ -27,7 +27,8 @@ typedef enum alibi_status {
 typedef enum alibi_dtype {
   ALIBI_FLOAT32 = 0,  /* float */
   ALIBI_BFLOAT16 = 1, /* uint16_t, the upper half of a float */
-  ALIBI_FLOAT16 = 2   /* uint16_t, IEEE half precision; on GPUs only */
+  ALIBI_FLOAT16 = 2,  /* uint16_t, IEEE half precision; on GPUs only */
+  ALIBI_Q8_0 = 3      /* of a key/value cache only: 8 bits and a scale per 32 numbers */
 } alibi_dtype;
 
 typedef enum alibi_device {

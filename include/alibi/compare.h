@@ -70,6 +70,10 @@ struct CompareStatus {
 /// Default options of a preset (tokens, rate, batch), for the caller to change.
 ALIBI_API CompareOptions compare_defaults(const std::string& preset);
 
+/// The precision of the comparison in this folder, if there is one. A call that continues it must give this precision;
+/// best_precision() may have changed.
+ALIBI_API std::optional<Precision> compared_precision(const std::filesystem::path& folder);
+
 /// Trains every method on the same batches with the same seeds, evaluates each on the same targets, and writes the
 /// report after each run if `out` is set. If a call was killed, the next one continues it to the same results. Throws
 /// Error if the folder holds another comparison, and names the differences.

@@ -16,8 +16,7 @@ class LanguageModel;
 /// Data type and limits of a context. With a limit it evicts keys and values beyond the horizon of their head, those of
 /// steep heads first. EvictionCertificate bounds their contribution.
 struct ContextOptions {
-  std::optional<DType> cached = {};    ///< float32, or bfloat16 for half the memory; absent: that of the model's
-                                       ///< precision
+  std::optional<DType> cached = {};    ///< float32, bfloat16 or q8_0 (KvCache); absent: that of the model's precision
   std::optional<int64_t> memory = {};  ///< maximum bytes of keys and values
   std::optional<double> eviction_tolerance = {};  ///< evict keys whose share of a row's weight would be below this
   bool exact = false;  ///< throw Error before the share of evicted keys exceeds the tolerance, or

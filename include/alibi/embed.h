@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -43,9 +44,14 @@ ALIBI_API EncoderInput encoder_input(const LanguageModel& model, std::string_vie
 
 struct EmbedOptions {
   Pooling pooling = Pooling::mean;
-  bool normalize = false;       ///< scale vectors to Euclidean length 1
-  int64_t batch_tokens = 4096;  ///< maximum number of tokens that are computed together, unless one text has more
-  int64_t max_tokens = 0;       ///< texts are cut to this number of tokens; 0: never
+  bool normalize = false;  ///< scale vectors to Euclidean length 1
+  /// Maximum number of tokens that are computed together. A text of up to four times as many is computed as a whole. A
+  /// longer one is computed layer by layer, this many tokens at a time, in memory that does not grow with its length,
+  /// if the model has ALiBi and a tolerance; its states between two layers are in temporary files if they are large.
+  int64_t batch_tokens = 4096;
+  int64_t max_tokens = 0;  ///< texts are cut to this number of tokens; 0: never
+  /// Called with the numbers of tokens that are done and of all tokens of the call.
+  std::function<void(int64_t, int64_t)> on_progress = {};
 };
 
 /// Returns float32 [texts, d_model]. Texts of any lengths are computed together without padding, and the other texts of

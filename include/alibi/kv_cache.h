@@ -18,9 +18,10 @@ namespace alibi {
 /// from which evicted_share() computes a bound of their weight.
 class ALIBI_API KvCache {
  public:
-  /// float32, or bfloat16 for half the memory; on a GPU bfloat16 or float16, and head_dim a multiple of 8 up to 256. On
-  /// a GPU all work is queued in the thread's stream (stream.h), keys, values and queries are in its memory, and fork()
-  /// and evict() are not available (docs/how-to/gpu.md). Throws Error if an extent is not positive.
+  /// float32, bfloat16 for half the memory, or q8_0 for about a quarter: blocks of 32 numbers of a row with a common
+  /// scale (q8_block). score_error() bounds what q8_0 changes. On a GPU bfloat16 or float16, and head_dim a multiple of
+  /// 8 up to 256. On a GPU all work is queued in the thread's stream (stream.h), keys, values and queries are in its
+  /// memory, and fork() and evict() are not available (docs/how-to/gpu.md). Throws Error if an extent is not positive.
   KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype = DType::float32, Device device = Device::cpu);
   ~KvCache();
   KvCache(KvCache&&) noexcept;
@@ -66,8 +67,8 @@ class ALIBI_API KvCache {
   void own();
 
   /// Views [batch, length, kv_heads, head_dim], e.g. for attention() of a long chunk of queries. They are valid until
-  /// the cache is changed or destroyed. Throws Error if the cache shares keys or has evicted some; cached_attention()
-  /// reads such caches.
+  /// the cache is changed or destroyed. With q8_0 they are float32 copies. Throws Error if the cache shares keys or has
+  /// evicted some; cached_attention() reads such caches.
   Tensor keys() const;
   Tensor values() const;
 
@@ -103,5 +104,11 @@ ALIBI_API void cached_attention(const Tensor& q, const KvCache& cache, const Att
 /// attention of these queries over the cache with the same options.
 ALIBI_API double evicted_share(const Tensor& q, const KvCache& cache, const AttentionOptions& options,
                                const Tensor& lse);
+
+/// Upper bound of how much the rounding of a q8_0 cache changes a score of any of these queries: |scale| ||q|| times
+/// the largest distance of a stored key from the key that was appended. Each weight before normalization changes by at
+/// most a factor exp(bound), and the log-sum-exp by at most the bound. 0 for caches of other types, +infinity if a key
+/// was not finite. evicted_share() includes this error.
+ALIBI_API double score_error(const Tensor& q, const KvCache& cache, const AttentionOptions& options);
 
 }  // namespace alibi

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <filesystem>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -38,6 +39,9 @@ class ALIBI_API Tokenizer {
   /// Id of the token after each document and before the first token of a stream.
   /// Throws Error if the tokenizer was read from a file that names no such token.
   virtual int32_t end_of_text() const = 0;
+  /// Id of the token before each text (BOS), if the tokenizer's files name one. Tokenizers made by alibi have none but
+  /// end_of_text().
+  virtual std::optional<int32_t> begin_of_text() const { return std::nullopt; }
   /// Whether end_of_text() also stands for each line feed, as in WikiText-103. encode() then returns it for line feeds,
   /// and generation must be able to draw it.
   virtual bool end_of_text_ends_lines() const { return false; }

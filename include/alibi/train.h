@@ -141,7 +141,8 @@ struct CheckpointInfo {
   std::filesystem::path folder;
   int64_t step = 0;
   bool finished = false;
-  std::vector<std::string> damaged;  ///< the problem of each newer checkpoint that is not intact
+  Precision precision = Precision::f32;  ///< of the run. A run that resumes keeps it; best_precision() may have changed
+  std::vector<std::string> damaged;      ///< the problem of each newer checkpoint that is not intact
 };
 /// Reads the whole checkpoint to verify it. Throws Error if there are checkpoints but none is intact, or if a newer
 /// version of alibi wrote the newest one.

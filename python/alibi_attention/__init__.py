@@ -21,6 +21,7 @@ from ._cache import KvCache
 from ._compare import CompareResults, compare
 from ._core import Error, UsageError, set_threads, threads
 from ._encoder import EncoderModel
+from ._engine import Engine, EngineRequest, EngineResult, EngineSample, TokenLogprob
 from ._flash import flash_attn_func, flash_attn_varlen_func
 from ._kind import is_torch, torch_operator
 from ._model import Evaluation, Generation, LanguageModel, Scores
@@ -34,6 +35,10 @@ __all__ = [
     "AlibiAttention",
     "CompareResults",
     "EncoderModel",
+    "Engine",
+    "EngineRequest",
+    "EngineResult",
+    "EngineSample",
     "Error",
     "Evaluation",
     "Generation",
@@ -41,6 +46,7 @@ __all__ = [
     "LanguageModel",
     "Progress",
     "Scores",
+    "TokenLogprob",
     "Tokenizer",
     "TrainResult",
     "UsageError",

@@ -305,6 +305,26 @@ class LanguageModel:
             closed.set()
             thread.join()
 
+    def loglikelihoods(
+        self, texts: Sequence[Array], targets: Sequence[int], *, batch_tokens: int = 16384
+    ) -> tuple[Array, Array]:
+        """Log-probabilities of the ends of texts: (sums in nats float64 (texts,), greedy bool (texts,)).
+
+        texts         token ids
+        targets       number of ids at the end of each text that are scored, each given all ids before it
+        batch_tokens  texts of any lengths are computed together without padding, up to this number of tokens
+
+        greedy is True where each target has the largest logit of its place.
+        """
+        read = [_flat(ids, "loglikelihoods") for ids in texts]
+        if len(read) != len(targets):
+            raise UsageError(f"[loglikelihoods] {len(targets)} targets were given for {len(read)} texts, expected one for each")
+        if not read:
+            return np.empty(0), np.empty(0, bool)
+        sums, greedy = _core.loglikelihoods(self._core, np.concatenate(read), [len(ids) for ids in read],
+                                            [int(count) for count in targets], batch_tokens)  # fmt: skip
+        return sums, greedy.astype(bool)
+
     def score(self, text: str | Array, *, context_length: int = 0, **former: Any) -> Scores:
         """The loss of each token of a text, or of token ids (tokens,), given the tokens before it.
 
@@ -364,6 +384,13 @@ def _ids(ids: Any, name: str = "ids") -> Array:
     if found.size and not (-(2**31) <= found.min() and found.max() < 2**31):
         raise UsageError(f"[model] {name} have {found.min()} to {found.max()}, expected integers of 32 bits")
     return np.ascontiguousarray(found, np.int32)
+
+
+def _flat(ids: Any, operation: str) -> Array:
+    found = _ids(ids)
+    if found.ndim != 1 or not found.size:
+        raise UsageError(f"[{operation}] ids have shape {found.shape}, expected (length,) with at least one")
+    return found
 
 
 def _texts(texts: str | Sequence[str], operation: str) -> list[str]:

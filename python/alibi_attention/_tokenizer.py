@@ -43,6 +43,13 @@ class Tokenizer:
         return size
 
     @property
+    def begin_of_text(self) -> int | None:
+        """The id of the token before a text (BOS). None if the file names none, and for tokenizers that alibi trained,
+        which put end_of_text there."""
+        token: int | None = self._core.begin_of_text()
+        return token
+
+    @property
     def end_of_text(self) -> int:
         """The id of the token that ends a text. Raises Error if the file names none."""
         token: int = self._core.end_of_text()

@@ -9,6 +9,8 @@ void bind_attention(nanobind::module_& m);
 void bind_cache(nanobind::module_& m);
 // models/, which is left out of a build of the operator alone
 void bind_model(nanobind::module_& m);
+void bind_loglikelihood(nanobind::module_& m);
+void bind_engine(nanobind::module_& m);
 void bind_encoder(nanobind::module_& m);
 void bind_tokenizer(nanobind::module_& m);
 void bind_training(nanobind::module_& m);

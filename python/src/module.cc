@@ -35,6 +35,8 @@ NB_MODULE(_core, m) {
 #ifdef ALIBI_PYTHON_MODELS
   m.attr("has_models") = true;
   alibi::python::bind_model(m);
+  alibi::python::bind_loglikelihood(m);
+  alibi::python::bind_engine(m);
   alibi::python::bind_encoder(m);
   alibi::python::bind_tokenizer(m);
   alibi::python::bind_training(m);

@@ -1,5 +1,6 @@
 """Language models, training and comparing: small ones, on text that is made here."""
 
+import importlib.util
 import os
 import pathlib
 import signal
@@ -46,6 +47,30 @@ def test_a_folder_is_loaded_with_the_same_numbers(trained, tmp_path):
     assert model.decode(ids) == "line 12 of a text" and ids.dtype == np.int32
     with pytest.raises(alibi.Error, match="no such folder"):
         alibi.LanguageModel.load(tmp_path / "nothing")
+
+
+def test_loglikelihoods_are_those_of_the_logits(trained):
+    model = trained.model
+    texts = [model.encode("line 12 of a text"), model.encode("li"), np.arange(90, 130)]
+    targets = [4, 1, 39]
+    sums, greedy = model.loglikelihoods(texts, targets, batch_tokens=30)
+    for ids, count, total, largest in zip(texts, targets, sums, greedy):
+        rows = model.logits(ids[:-1]).astype(np.float64)[-count:]
+        of_targets = rows[np.arange(count), ids[-count:]]
+        assert abs(total - (of_targets - np.log(np.exp(rows).sum(-1))).sum()) <= 1e-4
+        assert largest == (of_targets == rows.max(-1)).all()
+    assert len(model.loglikelihoods([], [])[0]) == 0
+    with pytest.raises(alibi.UsageError, match="2 targets"):
+        model.loglikelihoods([[1, 2]], [1, 1])
+    with pytest.raises(alibi.Error, match="expected 1 to 1"):
+        model.loglikelihoods([[1, 2]], [2])
+
+
+def test_the_harness_is_named_if_it_is_absent():
+    if importlib.util.find_spec("lm_eval"):
+        pytest.skip("lm_eval is installed; tests/serve uses it")
+    with pytest.raises(ModuleNotFoundError, match="pip install lm_eval"):
+        importlib.import_module("alibi_attention.lm_eval")
 
 
 def test_scores_are_those_of_the_logits(trained):
@@ -274,3 +299,33 @@ def test_former_names_of_options_mean_the_same(trained):
     assert np.array_equal(scores.nll, trained.model.score("line 7 of", context_length=32).nll)
     with pytest.raises(TypeError, match="no argument 'width'"):
         trained.model.score("line 7 of", width=3)
+
+
+def test_the_engine_generates_many_texts_at_once(trained):
+    model = trained.model
+    prompts = [model.encode("line 4 of a text"), model.encode("a"), model.encode("line " * 40)]
+    options = {"max_tokens": 12, "seed": 5, "logprobs": 2, "prompt_logprobs": 1, "samples": 2}
+    alone = []
+    for prompt in prompts:
+        engine = alibi.Engine(model, chunk_tokens=32, step_tokens=64)
+        alone.append(engine.submit(prompt, **options).result())
+    engine = alibi.Engine(model, chunk_tokens=32, step_tokens=64)
+    requests = [engine.submit(prompt, **options) for prompt in prompts]
+    for request, expected in zip(requests, alone):
+        texts = ["", ""]
+        for sample, text in request:
+            texts[sample] += text
+        found = request.result()
+        assert [s.tokens for s in found.samples] == [s.tokens for s in expected.samples] and found.prompt == expected.prompt
+        assert texts == [sample.text for sample in found.samples] and not found.cancelled
+        assert found.prompt[0].logprob is None and all(token.logprob <= 0 for token in found.prompt[1:])
+    assert engine.stats()["requests"] == 3
+    endless = engine.submit(prompts[0], max_tokens=10**9)
+    next(iter(endless))
+    endless.cancel()
+    assert endless.result().cancelled
+    with pytest.raises(alibi.UsageError, match="expected 0 to"):
+        engine.submit([999])
+    engine.close()
+    with pytest.raises(alibi.Error, match="stopping"):
+        engine.submit([1])

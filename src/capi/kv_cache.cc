@@ -20,8 +20,8 @@ alibi_status create(const char* operation, int64_t batch, int64_t kv_heads, int6
     check_pointer(operation, "cache", cache);
     const Place place = to_place(operation, device, stream);
     const UseStream use(place.stream);
-    *cache = new alibi_kv_cache{KvCache(batch, kv_heads, head_dim, to_dtype(operation, "dtype", dtype), place.device),
-                                place.stream};
+    const DType type = dtype == ALIBI_Q8_0 ? DType::q8_0 : to_dtype(operation, "dtype", dtype);
+    *cache = new alibi_kv_cache{KvCache(batch, kv_heads, head_dim, type, place.device), place.stream};
   });
 }
 

@@ -2,6 +2,7 @@
 
 #include <system_error>
 
+#include "alibi/compare.h"
 #include "core/check.h"
 #include "report/html.h"
 #include "report/json.h"
@@ -114,3 +115,13 @@ void RunStore::save_note(const std::string& name, const formats::OrderedJson& no
 }
 
 }  // namespace alibi::comparison
+
+namespace alibi {
+
+std::optional<Precision> compared_precision(const std::filesystem::path& folder) {
+  const std::filesystem::path file = folder / comparison::kComparisonFile;
+  if (folder.empty() || !core::path_exists(file)) return {};
+  return precision_from(comparison::read_own(file).object("comparison").get<std::string>("precision"));
+}
+
+}  // namespace alibi

@@ -19,26 +19,48 @@ void check_pooling(const LanguageModel& model, Pooling pooling) {
               "last token");
 }
 
-/// Writes the vector of the rows [begin, end) of states [tokens, width] to `result` [width].
-void pool(const Tensor& states, TokenSpan rows, const EmbedOptions& options, int64_t index, float* result) {
-  if (options.pooling == Pooling::first) rows.end = rows.begin + 1;
-  if (options.pooling == Pooling::last) rows.begin = rows.end - 1;
-  const int64_t width = states.size(1);
-  std::vector<double> sums(static_cast<size_t>(width), 0.0);
-  for (int64_t t = rows.begin; t < rows.end; ++t) {
-    const float* const state = states.data<float>() + t * width;
-    for (int64_t c = 0; c < width; ++c) sums[static_cast<size_t>(c)] += static_cast<double>(state[c]);
+/// The vector of some tokens of a text, whose states come in parts.
+class Pooled {
+ public:
+  /// `result` [d_model] is written when the states of all tokens are there.
+  Pooled(TokenSpan rows, const EmbedOptions& options, int64_t index, float* result)
+      : rows_(rows), is_normalized_(options.normalize), index_(index), result_(result) {
+    if (options.pooling == Pooling::first) rows_.end = rows_.begin + 1;
+    if (options.pooling == Pooling::last) rows_.begin = rows_.end - 1;
   }
-  for (double& sum : sums) {
-    sum /= static_cast<double>(rows.end - rows.begin);
-    evaluation::check_finite("embed", static_cast<float>(sum), "vector of text", index);
+
+  void add(const evaluation::States& states) {
+    const int64_t width = states.rows.size(1), last = states.first + states.rows.size(0);
+    const int64_t begin = std::max(rows_.begin, states.first), end = std::min(rows_.end, last);
+    if (begin >= end) return;
+    sums_.resize(static_cast<size_t>(width));
+    for (int64_t t = begin; t < end; ++t) {
+      const float* const state = states.rows.data<float>() + (t - states.first) * width;
+      for (int64_t c = 0; c < width; ++c) sums_[static_cast<size_t>(c)] += static_cast<double>(state[c]);
+    }
+    if (end == rows_.end) finish();
   }
-  const double norm = std::sqrt(std::inner_product(sums.begin(), sums.end(), sums.begin(), 0.0));
-  if (options.normalize && norm > 0) {
-    for (double& x : sums) x /= norm;
+
+ private:
+  void finish() {
+    for (double& sum : sums_) {
+      sum /= static_cast<double>(rows_.end - rows_.begin);
+      evaluation::check_finite("embed", static_cast<float>(sum), "vector of text", index_);
+    }
+    const double norm = std::sqrt(std::inner_product(sums_.begin(), sums_.end(), sums_.begin(), 0.0));
+    if (is_normalized_ && norm > 0) {
+      for (double& x : sums_) x /= norm;
+    }
+    std::copy(sums_.begin(), sums_.end(), result_);
+    sums_ = {};  // an input may have many spans
   }
-  std::copy(sums.begin(), sums.end(), result);
-}
+
+  TokenSpan rows_;
+  bool is_normalized_;
+  int64_t index_;
+  float* result_;
+  std::vector<double> sums_;
+};
 
 /// Whether a text is read after an end-of-text token, as this library trains.
 bool is_own(const Tokenizer& tokenizer) {
@@ -100,12 +122,16 @@ Tensor embed(const LanguageModel& model, std::span<const std::string> texts, con
 Tensor embed_inputs(const LanguageModel& model, std::span<const EncoderInput> inputs, const EmbedOptions& options) {
   check_pooling(model, options.pooling);
   Tensor result = Tensor::empty({std::ssize(inputs), int64_t{model.config().transformer.d_model}});
-  evaluation::each_hidden(model, inputs, options.batch_tokens, "embed", [&](int64_t index, const Tensor& states) {
-    const int64_t tokens = states.size(0);
-    const int64_t from = options.pooling == Pooling::mean ? inputs[static_cast<size_t>(index)].pooled_from : 0;
-    pool(states, {std::clamp<int64_t>(from, 0, tokens - 1), tokens}, options, index,
-         result.data<float>() + index * result.size(1));
-  });
+  std::vector<Pooled> pooled;
+  for (int64_t i = 0; i < std::ssize(inputs); ++i) {
+    const EncoderInput& input = inputs[static_cast<size_t>(i)];
+    const int64_t tokens = std::ssize(input.ids), from = options.pooling == Pooling::mean ? input.pooled_from : 0;
+    pooled.emplace_back(TokenSpan{std::clamp<int64_t>(from, 0, std::max<int64_t>(0, tokens - 1)), tokens}, options, i,
+                        result.data<float>() + i * result.size(1));
+  }
+  evaluation::each_hidden(
+      model, inputs, {.batch_tokens = options.batch_tokens, .on_progress = options.on_progress},
+      [&](const evaluation::States& states) { pooled[static_cast<size_t>(states.index)].add(states); });
   return result;
 }
 
@@ -118,12 +144,15 @@ Tensor embed_spans(const LanguageModel& model, const EncoderInput& input, std::s
                 input.ids.size());
   }
   Tensor result = Tensor::empty({std::ssize(spans), int64_t{model.config().transformer.d_model}});
-  evaluation::each_hidden(model, std::span(&input, 1), 0, "embed", [&](int64_t, const Tensor& states) {
-    for (size_t i = 0; i < spans.size(); ++i) {
-      const auto index = static_cast<int64_t>(i);
-      pool(states, spans[i], options, index, result.data<float>() + index * result.size(1));
-    }
-  });
+  std::vector<Pooled> pooled;
+  for (int64_t i = 0; i < std::ssize(spans); ++i) {
+    pooled.emplace_back(spans[static_cast<size_t>(i)], options, i, result.data<float>() + i * result.size(1));
+  }
+  evaluation::each_hidden(model, std::span(&input, 1),
+                          {.batch_tokens = options.batch_tokens, .on_progress = options.on_progress},
+                          [&](const evaluation::States& states) {
+                            for (Pooled& one : pooled) one.add(states);
+                          });
   return result;
 }
 

@@ -43,7 +43,15 @@ EncoderInput EncoderModel::encode_pair(std::string_view first, std::string_view 
 void EncoderModel::hidden(std::span<const EncoderInput> inputs,
                           const std::function<void(int64_t index, const Tensor& states)>& use,
                           int64_t batch_tokens) const {
-  evaluation::each_hidden(model_, inputs, batch_tokens, "encoder", use);
+  Tensor whole;  // of an input that comes in parts
+  evaluation::each_hidden(model_, inputs, {.operation = "encoder", .batch_tokens = batch_tokens},
+                          [&](const evaluation::States& states) {
+                            const int64_t rows = states.rows.size(0), last = states.first + rows;
+                            if (rows == states.total) return use(states.index, states.rows);
+                            if (states.first == 0) whole = Tensor::empty({states.total, states.rows.size(1)});
+                            whole.slice(0, states.first, last).copy_from(states.rows);
+                            if (last == states.total) use(states.index, std::exchange(whole, Tensor()));
+                          });
 }
 
 Tensor EncoderModel::hidden(const EncoderInput& input) const {
@@ -64,10 +72,11 @@ Tensor EncoderModel::logits(std::span<const EncoderInput> inputs, int64_t batch_
   check(labels() > 0,
         "[encoder] the model has no classifier, expected a reranker such as jina-reranker-v1; embed() makes vectors");
   Tensor first = Tensor::empty({std::ssize(inputs), int64_t{model_.config().transformer.d_model}});
-  hidden(
-      inputs,
-      [&](int64_t index, const Tensor& states) { first.slice(0, index, index + 1).copy_from(states.slice(0, 0, 1)); },
-      batch_tokens);
+  evaluation::each_hidden(model_, inputs, {.operation = "encoder", .batch_tokens = batch_tokens},
+                          [&](const evaluation::States& states) {
+                            if (states.first == 0)
+                              first.slice(0, states.index, states.index + 1).copy_from(states.rows.slice(0, 0, 1));
+                          });
   return inputs.empty() ? Tensor({0, labels()}) : model::classify(model_, first);
 }
 

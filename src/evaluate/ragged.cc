@@ -6,6 +6,7 @@
 
 #include "core/check.h"
 #include "core/memory.h"
+#include "model/long_text.h"
 #include "model/pass.h"
 
 namespace alibi::evaluation {
@@ -29,18 +30,38 @@ void check_input(const LanguageModelConfig& config, const EncoderInput& input, s
 
 }  // namespace
 
-void each_hidden(const LanguageModel& model, std::span<const EncoderInput> inputs, int64_t batch_tokens,
-                 const char* operation, const std::function<void(int64_t index, const Tensor& states)>& use) {
-  for (size_t i = 0; i < inputs.size(); ++i) check_input(model.config(), inputs[i], i, operation);
+void each_hidden(const LanguageModel& model, std::span<const EncoderInput> inputs, const RaggedOptions& options,
+                 const std::function<void(const States& states)>& use) {
+  for (size_t i = 0; i < inputs.size(); ++i) check_input(model.config(), inputs[i], i, options.operation);
   std::vector<size_t> order(inputs.size());
   std::iota(order.begin(), order.end(), size_t{0});
   const auto length = [&](size_t index) { return std::ssize(inputs[index].ids); };
   std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return length(a) < length(b); });
+  int64_t done = 0, total = 0;
+  for (const EncoderInput& input : inputs) total += std::ssize(input.ids);
+  const auto progress = [&](int64_t tokens) {
+    if (options.on_progress) options.on_progress(done + tokens, total);
+  };
 
   const core::KeepMemory keep;
   model::Pass pass;
+  const bool has_long = model::has_long_texts(model);
   for (size_t at = 0; at < order.size();) {
     const size_t begin = at;
+    if (const int64_t tokens = length(order[at]); has_long && tokens > long_input * options.batch_tokens) {
+      pass = model::Pass();  // frees its memory
+      const EncoderInput& input = inputs[order[at]];
+      const auto index = static_cast<int64_t>(order[at++]);
+      model::each_state(
+          model, {.ids = input.ids, .types = input.token_types, .chunk = options.batch_tokens},
+          [&](int64_t first, const Tensor& states) {
+            use({index, first, tokens, states});
+          },
+          [&](double share) { progress(static_cast<int64_t>(share * static_cast<double>(tokens))); });
+      done += tokens;
+      progress(0);
+      continue;
+    }
     std::vector<int32_t> ids, types;
     pass.cu_seqlens = {0};
     pass.slope_factor = model::slope_factor(model, length(order[begin]));
@@ -52,7 +73,7 @@ void each_hidden(const LanguageModel& model, std::span<const EncoderInput> input
       pass.cu_seqlens.push_back(static_cast<int32_t>(ids.size()));
       ++at;
       // With dynamic interpolation the slopes depend on the length of the text.
-    } while (at < order.size() && std::ssize(ids) + length(order[at]) <= batch_tokens &&
+    } while (at < order.size() && std::ssize(ids) + length(order[at]) <= options.batch_tokens &&
              (!model.interpolation().dynamic || length(order[at]) == length(order[begin])));
     const Tensor token_types = Tensor::from(types, {std::ssize(types)}).to(model.device());
     pass.token_types = &token_types;
@@ -60,8 +81,11 @@ void each_hidden(const LanguageModel& model, std::span<const EncoderInput> input
     const int64_t width = states.size(2);
     for (size_t i = begin; i < at; ++i) {
       const int64_t first = pass.cu_seqlens[i - begin], last = pass.cu_seqlens[i - begin + 1];
-      use(static_cast<int64_t>(order[i]), states.slice(1, first, last).reshape({last - first, width}));
+      use({static_cast<int64_t>(order[i]), 0, last - first,
+           states.slice(1, first, last).reshape({last - first, width})});
     }
+    done += std::ssize(ids);
+    progress(0);
   }
 }
 

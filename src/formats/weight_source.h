@@ -74,7 +74,6 @@ class WeightSource {
 
  private:
   const TensorInfo* find(std::string_view name) const;
-  std::pair<const TensorInfo*, const std::byte*> data_of(std::string_view name) const;
 
   const char* format_;
   std::vector<std::shared_ptr<core::MappedFile>> files_;

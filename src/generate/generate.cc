@@ -7,7 +7,7 @@
 
 #include "core/check.h"
 #include "core/memory.h"
-#include "generate/growing_text.h"
+#include "generate/drawn_text.h"
 #include "generate/sampling.h"
 
 namespace alibi {
@@ -82,41 +82,22 @@ Generation Prompt::generate(const GenerateOptions& options, int64_t sample) && {
 class [[gnu::visibility("hidden")]] Prompt::Request {
  public:
   Request(Session & session, const GenerateOptions& options, int64_t sample)
-      : session_(session),
-        options_(options),
-        random_(options.seed, core::mix(0x9e4e, static_cast<uint64_t>(sample))),
-        text_(session.model.tokenizer(), session.ids.back(), options_) {
-    const Tokenizer& words = session.model.tokenizer();
-    end_of_text_ = words.end_of_text();
-    stops_ = options_.stop_at_end_of_text && !words.end_of_text_ends_lines();
-    never_ = stops_ || words.end_of_text_ends_lines() ? -1 : end_of_text_;
-    if (options_.repetition_penalty == 1) return;
-    seen_.resize(session_.logits.size());
-    const size_t begins = session_.ids.front() == end_of_text_ ? 1 : 0;
-    for (const int32_t id : std::span(session_.ids).subspan(begins)) seen_[static_cast<size_t>(id)] = true;
+      : session_(session), text_(session.model, session.ids, options, sample) {
+    session.model.tokenizer();  // throws if there is none
   }
 
-  bool goes_on() const { return !end_ && result_.tokens < options_.max_tokens; }
+  bool goes_on() const { return text_.goes_on(); }
 
   /// Draws the next token from the logits of the text so far.
   int32_t draw() {
-    std::vector<float>& logits = session_.logits;
-    generation::check_logits(logits);
-    if (!seen_.empty()) logits = generation::penalized(logits, seen_, options_.repetition_penalty);
-    const int32_t token =
-        generation::sample_token(logits, options_, random_, static_cast<uint64_t>(result_.tokens), never_);
-    ++result_.tokens;
-    if (!seen_.empty()) seen_[static_cast<size_t>(token)] = true;
-    const bool wanted = !options_.on_token || options_.on_token(token);
-    end_ = token == end_of_text_ && stops_ ? GenerationEnd::end_of_text : text_.add(token);
-    if (!end_ && !wanted) end_ = GenerationEnd::callback;
+    const int32_t token = text_.draw(session_.logits);
     result_.seconds = seconds_since(start_);
     return token;
   }
 
   Generation finish()&& {
-    result_.end = end_.value_or(GenerationEnd::tokens);
-    text_.show_rest();
+    result_.tokens = text_.tokens();
+    result_.end = text_.end();
     result_.text = text_.take();
     if (session_.context) {
       result_.cache_bytes = session_.context->bytes();
@@ -128,13 +109,7 @@ class [[gnu::visibility("hidden")]] Prompt::Request {
 
  private:
   Session& session_;
-  const GenerateOptions& options_;
-  core::Random random_;
-  generation::GrowingText text_;
-  int32_t end_of_text_ = 0, never_ = -1;
-  bool stops_ = false;
-  std::vector<bool> seen_;  // tokens that the text contains; empty without a repetition penalty
-  std::optional<GenerationEnd> end_;
+  generation::DrawnText text_;
   Generation result_;
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
 };

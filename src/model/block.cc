@@ -6,9 +6,11 @@
 
 #include "attention/decode/eviction.h"
 #include "core/check.h"
+#include "core/parallel.h"
 #include "model/pass.h"
 #include "nn/activation.h"
 #include "nn/elementwise.h"
+#include "nn/linear.h"
 #include "nn/scale.h"
 
 namespace alibi::model {
@@ -128,17 +130,45 @@ void BlockScratch::cut(const TransformerConfig& config, const PassMode& mode, in
 }
 
 void Block::forward(ResidualStream& stream, Pass& pass) const {
+  normalize(stream, pass);
+  attend(pass.memory.scratch.normed, pass);
+  finish(stream, pass.memory.products_of(layer_).attended, pass);
+}
+
+void Block::normalize(ResidualStream& stream, Pass& pass) const {
+  stream.normalize(norm1_, pass.memory.of(layer_).attention, pass.memory.scratch.normed);
+}
+
+void Block::finish(ResidualStream& stream, const Tensor& attended, Pass& pass) const {
   BlockMemory& memory = pass.memory.of(layer_);
   Tensor& normed = pass.memory.scratch.normed;
-  stream.normalize(norm1_, memory.attention, normed);
-  attend(normed, pass);
-  out_.forward(pass.memory.products_of(layer_).attended, stream.branch);
+  out_.forward(attended, stream.branch);
   if (config_.block.normed_attention) stream.normalize_branch(attention_norm_, memory.attention.statistics);
   stream.add(pass.dropout(config_.block.dropout, layer_, Draw::attention_output));
 
   stream.normalize(norm2_, memory.feed_forward, normed);
   feed_forward(normed, stream.branch, pass);
   stream.add(pass.dropout(config_.block.dropout, layer_, Draw::feed_forward));
+}
+
+void Block::project(Pass& pass, Tensor& qkv) const {
+  BlockProducts& products = pass.memory.products_of(layer_);
+  qkv_.forward(pass.memory.scratch.normed, products.qkv);
+  limit_and_normalize(products);
+  qkv.copy_from(products.qkv);
+  if (!config_.attention.qk_norm) return;
+  nn::set_columns(products.q.y, 0, qkv);
+  nn::set_columns(products.k.y, config_.d_model, qkv);
+}
+
+void Block::project_keys(Pass& pass, Tensor& keys) const {
+  const int64_t first = config_.d_model, last = first + keys.size(1);
+  const Tensor bias = qkv_.bias == nullptr ? Tensor() : qkv_.bias->value.slice(0, first, last);
+  nn::linear(pass.memory.scratch.normed, qkv_.weight->operand().slice(0, first, last), bias.defined() ? &bias : nullptr,
+             keys);
+  if (config_.attention.clip_qkv > 0) nn::clamp(keys, static_cast<float>(config_.attention.clip_qkv));
+  if (!config_.attention.qk_norm) return;
+  nn::norm(keys, k_norm_.parameters(), keys, pass.memory.products_of(layer_).k.statistics);
 }
 
 void Block::backward(ResidualGradient& stream, Pass& pass) const {
@@ -222,12 +252,17 @@ void Block::attend(const Tensor& normed, Pass& pass) const {
   const Heads heads = split(products, pass);
   Tensor attended = products.attended.reshape(heads.q.shape());
   if (pass.sequences.empty()) return attend_text(heads, attended, pass, pass);
-  for (size_t row = 0; row < pass.sequences.size(); ++row) {
-    const auto of_row = [row](const Tensor& tensor) {
-      return tensor.slice(0, static_cast<int64_t>(row), static_cast<int64_t>(row) + 1);
-    };
-    attend_text({of_row(heads.q), of_row(heads.k), of_row(heads.v)}, of_row(attended), pass, *pass.sequences[row]);
+  const auto attend_one = [&](size_t i) {
+    const Heads part{part_of(pass, heads.q, i), part_of(pass, heads.k, i), part_of(pass, heads.v, i)};
+    attend_text(part, part_of(pass, attended, i), pass, *pass.sequences[i]);
+  };
+  // Attention of many tokens is divided among the threads. Sequences with few tokens are divided among them instead.
+  std::vector<size_t> short_ones;
+  for (size_t i = 0; i < pass.sequences.size(); ++i) {
+    const bool is_short = part_of(pass, heads.q, i).size(1) <= most_decoded;
+    is_short && !pass.on_attention ? short_ones.push_back(i) : attend_one(i);
   }
+  core::parallel_for(std::ssize(short_ones), [&](int64_t task) { attend_one(short_ones[static_cast<size_t>(task)]); });
 }
 
 void Block::attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& text) const {
@@ -242,7 +277,7 @@ void Block::attend_text(const Heads& heads, Tensor attended, Pass& pass, Pass& t
         text.eviction != nullptr) {  // otherwise the cache contains only the keys that were just appended
       AttentionState state;
       AttentionState* wanted = text.eviction != nullptr ? &state : nullptr;
-      const bool few = pass.memory.length <= most_decoded || cache.dtype() != heads.q.dtype();
+      const bool few = heads.q.size(1) <= most_decoded || cache.dtype() != heads.q.dtype();
       if (few) {
         attention_decode(heads.q, cache, options, attended, wanted);
       } else {

@@ -67,6 +67,17 @@ class Block {
   void forward(ResidualStream& stream, Pass& pass) const;
   void backward(ResidualGradient& stream, Pass& pass) const;
 
+  // The parts of forward(), for a caller that computes attention itself (long_text.h), with positions that do not
+  // rotate.
+  /// scratch.normed = the norm of the stream.
+  void normalize(ResidualStream& stream, Pass& pass) const;
+  /// The inputs of attention from scratch.normed: qkv [R, (H + 2K) * D], or the keys only, [R, K * D].
+  void project(Pass& pass, Tensor& qkv) const;
+  void project_keys(Pass& pass, Tensor& keys) const;
+  AttentionOptions attention_options(const Pass& pass) const { return attention_options(pass, pass); }
+  /// What follows on attention.
+  void finish(ResidualStream& stream, const Tensor& attended, Pass& pass) const;
+
  private:
   /// Queries, keys and values of [R, (H + 2K) * D] as [B, T, heads, D] views.
   struct Heads {

@@ -6,6 +6,7 @@
 #include "core/check.h"
 #include "model/context_state.h"
 #include "model/position.h"
+#include "nn/products.h"
 
 namespace alibi {
 namespace {
@@ -125,52 +126,109 @@ EvictionCertificate Context::certificate() const {
   return state_->eviction ? state_->eviction->certificate() : EvictionCertificate();
 }
 
+namespace {
+
+/// Collects the passes of the contexts, and the position that each had before.
+class Passes {
+ public:
+  explicit Passes(const LanguageModel& model) : model_(model) { check_device(model); }
+
+  void add(Context& context, int64_t tokens) {
+    const TransformerConfig& config = model_.config().transformer;
+    const std::optional<int64_t> end = model::end_of_positions(config);
+    core::StateOf<Context>& state = core::state_of(context);
+    check(&core::state_of(model_) == state.model, "[context] it was made for another model");
+    const int64_t begin = state.pass.position;
+    check(!end || tokens <= *end - begin,
+          "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
+          end.value_or(0), begin + tokens, name_of(config.position));
+    check(std::find(all.begin(), all.end(), &state.pass) == all.end(),
+          "[context] a context is given twice; each row needs one of its own, which fork() makes");
+    all.push_back(&state.pass);
+    states_.push_back(&state);
+    begins_.push_back(begin);
+    state.pass.slope_factor = model::slope_factor(model_, begin + tokens);
+  }
+  void make_room(size_t index, int64_t tokens) { states_[index]->make_room(tokens); }
+  /// Returns all contexts to the position that they had when they were added.
+  void cut() {
+    for (size_t i = 0; i < states_.size(); ++i) states_[i]->cut(begins_[i]);
+  }
+
+  std::vector<model::Pass*> all;
+
+ private:
+  const LanguageModel& model_;
+  std::vector<core::StateOf<Context>*> states_;
+  std::vector<int64_t> begins_;
+};
+
+}  // namespace
+
+int64_t model::most_tokens(const Context& context) {
+  const core::StateOf<Context>& state = core::state_of(context);
+  return state.eviction ? std::min(tokens_at_a_time, state.eviction->most_tokens()) : tokens_at_a_time;
+}
+
 void model::read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts,
                  const model::UseStates& use) {
-  check_device(model);
+  Passes passes(model);
   const int64_t batch = ids.size(0), length = ids.size(1);
   check(batch == std::ssize(contexts), "[context] ids have shape {}, expected a row for each of {} contexts",
         to_string(ids.shape()), contexts.size());
-  const TransformerConfig& config = model.config().transformer;
-  const std::optional<int64_t> end = model::end_of_positions(config);
   int64_t most = std::max<int64_t>(1, tokens_at_a_time / batch);
-  std::vector<model::Pass*> sequences;
-  std::vector<int64_t> begins;
   for (Context* const context : contexts) {
-    core::StateOf<Context>& state = core::state_of(*context);
-    check(&core::state_of(model) == state.model, "[context] it was made for another model");
-    const int64_t begin = state.pass.position;
-    check(!end || length <= *end - begin,
-          "[context] {} positions end at {}, the text goes to {}; no {} model runs past that", name_of(config.position),
-          end.value_or(0), begin + length, name_of(config.position));
-    check(std::find(sequences.begin(), sequences.end(), &state.pass) == sequences.end(),
-          "[context] a context is given twice; each row needs one of its own, which fork() makes");
-    if (state.eviction) most = std::min(most, state.eviction->most_tokens());
-    sequences.push_back(&state.pass);
-    begins.push_back(begin);
+    passes.add(*context, length);
+    most = std::min(most, most_tokens(*context));
   }
   const core::KeepMemory keep;
   // A single sequence uses its own pass. Several sequences share the memory of the first one.
   model::Pass together;
-  together.sequences = sequences;
-  model::Pass& pass = batch == 1 ? *sequences.front() : together;
-  if (batch > 1) together.memory = std::exchange(sequences.front()->memory, {});
-  for (size_t i = 0; i < contexts.size(); ++i)
-    sequences[i]->slope_factor = model::slope_factor(model, begins[i] + length);
+  together.sequences = passes.all;
+  model::Pass& pass = batch == 1 ? *passes.all.front() : together;
+  if (batch > 1) together.memory = std::exchange(passes.all.front()->memory, {});
   try {
     for (int64_t first = 0, tokens = 0; first < length; first += tokens) {
       tokens = std::min(most, length - first);
-      for (Context* const context : contexts) core::state_of(*context).make_room(tokens);
+      for (size_t i = 0; i < contexts.size(); ++i) passes.make_room(i, tokens);
       const Tensor piece = ids.slice(1, first, first + tokens);
       const Tensor states = model::hidden(model, batch > 1 && tokens < length ? piece.clone() : piece, pass);
       use(first, states);
-      for (model::Pass* const text : sequences) text->position += tokens;
+      for (model::Pass* const text : passes.all) text->position += tokens;
     }
   } catch (...) {
-    for (size_t i = 0; i < contexts.size(); ++i) core::state_of(*contexts[i]).cut(begins[i]);
+    passes.cut();
     throw;
   }
-  if (batch > 1) sequences.front()->memory = std::move(together.memory);
+  if (batch > 1) passes.all.front()->memory = std::move(together.memory);
+}
+
+Tensor model::read_ragged(const LanguageModel& model, std::span<const RaggedRow> rows, PassMemory& memory) {
+  Passes passes(model);
+  std::vector<int32_t> ids;
+  model::Pass together;
+  together.cu_seqlens = {0};
+  for (const auto& [context, more] : rows) {
+    const int64_t tokens = std::ssize(more), most = most_tokens(*context);
+    check(tokens >= 1 && tokens <= most, "[context] a row of a pass has {} tokens, expected 1 to {}", tokens, most);
+    passes.add(*context, tokens);
+    ids.insert(ids.end(), more.begin(), more.end());
+    together.cu_seqlens.push_back(static_cast<int32_t>(ids.size()));
+  }
+  const core::KeepMemory keep;
+  const nn::IndependentRows independent;
+  together.sequences = passes.all;
+  together.memory = std::exchange(memory, {});
+  try {
+    for (size_t i = 0; i < rows.size(); ++i) passes.make_room(i, std::ssize(rows[i].ids));
+    const Tensor states = model::hidden(model, Tensor::from(ids, {1, std::ssize(ids)}), together);
+    for (size_t i = 0; i < rows.size(); ++i) passes.all[i]->position += std::ssize(rows[i].ids);
+    memory = std::move(together.memory);
+    return states.reshape({std::ssize(ids), states.size(2)});
+  } catch (...) {
+    passes.cut();
+    throw;
+  }
 }
 
 }  // namespace alibi

@@ -47,4 +47,20 @@ using UseStates = std::function<void(int64_t first, const Tensor& states)>;
 
 void read(const LanguageModel& model, const Tensor& ids, std::span<Context* const> contexts, const UseStates& use);
 
+/// Tokens that continue the text of a context.
+struct RaggedRow {
+  Context* context;
+  std::span<const int32_t> ids;
+};
+
+/// Reads any number of tokens into each of several contexts in one pass, so that the weights are read once, and returns
+/// the final hidden states [tokens of all rows, d_model] in the order of the rows. The states of a row have the same
+/// bits whichever other rows are read with it. A row may have at most most_tokens() of its context. The caller keeps
+/// `memory` from call to call. If it throws, the contexts keep their previous state.
+Tensor read_ragged(const LanguageModel& model, std::span<const RaggedRow> rows, PassMemory& memory);
+/// Maximum number of tokens that may be read into the context in one pass.
+int64_t most_tokens(const Context& context);
+/// float32 [R, V]: the logits of states [R, C].
+Tensor logits(const LanguageModel& model, const Tensor& states);
+
 }  // namespace alibi::model

@@ -152,16 +152,24 @@ Tensor model::hidden(const LanguageModel& model, const Tensor& ids_in, model::Pa
   const Tensor ids = ids_in.to(model.device());
   const int64_t batch = ids.size(0), length = ids.size(1), width = model.config().transformer.d_model;
   Tensor embedded = Tensor::empty({batch * length, width}, DType::float32, model.device());
-  core::state_of(model).vocabulary->embed(ids.reshape({batch * length}), pass.token_types, embedded);
+  embed_ids(model, ids.reshape({batch * length}), pass.token_types, embedded);
   const Tensor x = embedded.reshape({batch, length, width});
-  Tensor states = core::state_of(core::state_of(model).transformer).forward(x, model::Keep::nothing, pass);
-  core::state_of(model).check_files();
+  Tensor states = core::state_of(transformer_of(model)).forward(x, model::Keep::nothing, pass);
+  check_files(model);
   return states;
 }
+
+void model::embed_ids(const LanguageModel& model, const Tensor& ids, const Tensor* token_types, Tensor& y) {
+  core::state_of(model).vocabulary->embed(ids, token_types, y);
+}
+const Transformer& model::transformer_of(const LanguageModel& model) { return core::state_of(model).transformer; }
+void model::check_files(const LanguageModel& model) { core::state_of(model).check_files(); }
 
 Tensor model::classify(const LanguageModel& model, const Tensor& states) {
   return core::state_of(model).vocabulary->classify(states);
 }
+
+Tensor model::logits(const LanguageModel& model, const Tensor& states) { return core::state_of(model).logits(states); }
 
 float model::slope_factor(const LanguageModel& model, int64_t length) {
   const auto [factor, dynamic, from] = model.interpolation();

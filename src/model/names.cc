@@ -3,6 +3,7 @@
 
 #include "alibi/runtime.h"
 #include "alibi/transformer.h"
+#include "core/product_rates.h"
 
 namespace alibi {
 
@@ -26,6 +27,7 @@ Precision precision_from(std::string_view name) {
   return name == "auto" ? best_precision() : core::value_called<Precision>(name, "precision besides auto");
 }
 
-Precision best_precision() { return isa() >= Isa::avx512_bf16 ? Precision::bf16 : Precision::f32; }
+Precision best_precision() { return core::prefers_bf16() ? Precision::bf16 : Precision::f32; }
+std::string why_best_precision() { return core::why_prefers_bf16(); }
 
 }  // namespace alibi

@@ -1,6 +1,7 @@
 #include "model/own_config.h"
 
 #include <algorithm>
+#include <set>
 #include <variant>
 
 #include "alibi/version.h"
@@ -173,6 +174,20 @@ formats::OrderedJson integer_if_whole(double value) {
   return static_cast<double>(whole) == value ? formats::OrderedJson(whole) : formats::OrderedJson(value);
 }
 
+/// Throws for keys that this version does not know: a newer version may have meant something by them.
+void refuse_unknown(const formats::JsonObject& own) {
+  std::set<std::string_view> known = {"version",  "position",  "activation", "train_length", "attention_dropout",
+                                      "adaptive", "tokenizer", "tied",       "max_length"};
+  for (const ConfigField& field : config_fields()) {
+    if (field.more.json && stands_in(field.more.json, "alibi.")) known.insert(last_word(field.more.json));
+  }
+  for (const auto& [key, value] : own.raw().items()) {
+    check(known.count(key) > 0,
+          "[config] {}{} is unknown to alibi {}; the file is of version {}, use that or a newer one", own.where(), key,
+          version, own.get_or<std::string>("version", "unknown"));
+  }
+}
+
 }  // namespace
 
 std::vector<const ConfigField*> unusual_fields(const LanguageModelConfig& config) {
@@ -197,6 +212,7 @@ OwnConfig read_own_config(const std::filesystem::path& folder) {
   const formats::JsonObject attention = json.object_or_empty("attn_config");
   const formats::JsonObject own = json.object_or_empty("alibi");
   refuse_unsupported(json, attention);
+  refuse_unknown(own);
 
   LanguageModelConfig config;
   TransformerConfig& t = config.transformer;

@@ -25,6 +25,12 @@ void each_sequence(const Pass& pass, std::vector<Tensor> tensors, const std::fun
   }
 }
 
+Tensor part_of(const Pass& pass, const Tensor& tensor, size_t index) {
+  const auto row = static_cast<int64_t>(index);
+  if (pass.cu_seqlens.empty()) return tensor.slice(0, row, row + 1);
+  return tensor.slice(1, pass.cu_seqlens[index], pass.cu_seqlens[index + 1]);
+}
+
 const Tensor& PassMemory::first() const {
   if (mode.keep == Keep::nothing || mode.precision == Precision::bf16) return stream;
   return blocks.empty() ? last.x : blocks.front().attention.x;

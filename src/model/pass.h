@@ -76,11 +76,11 @@ struct Pass {
       {};  ///< one for each layer: keys and values of the preceding tokens, which grow; empty without a cache
   kernels::Eviction* eviction = nullptr;  ///< called after each layer's attention over a cache
   float slope_factor = 1;                 ///< factor of ALiBi's slopes (Interpolation)
-  /// If not empty, each row of the batch is a separate sequence with its own position, caches, eviction and slope
-  /// factor, which replace those above.
+  /// If not empty, each sequence of the batch has its own position, caches, eviction and slope factor, which replace
+  /// those above.
   std::span<Pass* const> sequences = {};
-  /// Inference: offsets [sequences + 1] of separate sequences that lie end to end in a batch of one row; empty: each
-  /// row is a sequence.
+  /// Inference: offsets [number of sequences + 1] of separate sequences that lie end to end in a batch of one row;
+  /// empty: each row is a sequence.
   std::vector<int32_t> cu_seqlens = {};
   const Tensor* token_types = nullptr;  ///< encoders: int32 like the ids; null: all are 0
   /// Options that the position method sets for attention: one for all layers, or one for each. Set before the first
@@ -98,11 +98,20 @@ struct Pass {
 };
 
 /// Calls `run` with the tensors [B, T, ...], or with their parts for each sequence that lies end to end with others.
+/// The sequences share the position of the pass.
 void each_sequence(const Pass& pass, std::vector<Tensor> tensors, const std::function<void(std::span<Tensor>)>& run);
+
+/// The part of a tensor [B, T, ...] that belongs to pass.sequences[index].
+Tensor part_of(const Pass& pass, const Tensor& tensor, size_t index);
 
 /// The factor for the model's interpolation and a text of this number of tokens.
 float slope_factor(const LanguageModel& model, int64_t length);
 
+/// The embeddings of ids [R], with those of their types unless null: y [R, C] float32, without positions.
+void embed_ids(const LanguageModel& model, const Tensor& ids, const Tensor* token_types, Tensor& y);
+const Transformer& transformer_of(const LanguageModel& model);
+/// Throws Error if a file that parameters lie in has become smaller, so that what was computed is wrong.
+void check_files(const LanguageModel& model);
 /// LanguageModel::hidden() with a pass.
 Tensor hidden(const LanguageModel& model, const Tensor& ids, Pass& pass);
 /// The classifier's outputs [B, labels] for the states of first tokens [B, C].

@@ -22,9 +22,10 @@ Tensor checked_input(const Tensor& x, const TransformerConfig& config, DType typ
   return x.contiguous() ? x : x.clone();
 }
 
-/// The options of attention for reading this number of further tokens of a text.
-std::vector<AttentionOptions> biases_of(const model::PositionMethod& position, const TransformerConfig& config,
-                                        const model::Pass& text, int64_t tokens) {
+}  // namespace
+
+std::vector<AttentionOptions> model::biases_of(const PositionMethod& position, const TransformerConfig& config,
+                                               const Pass& text, int64_t tokens) {
   int64_t distances = std::max<int64_t>(1, text.position + tokens);
   if (config.attention.sliding_window > 0) distances = std::min(distances, config.attention.sliding_window);
   std::vector<AttentionOptions> biases = position.biases(distances);
@@ -38,8 +39,6 @@ std::vector<AttentionOptions> biases_of(const model::PositionMethod& position, c
   }
   return biases;
 }
-
-}  // namespace
 
 model::TransformerLayers::TransformerLayers(const TransformerConfig& config_in)
     : config(config_in), position(model::make_position(config)) {
@@ -68,22 +67,23 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
   check(keep == model::Keep::nothing || !config.block.normed_attention,
         "[transformer training] the model normalizes the attention's output before it is added (normed_attention), "
         "which is supported in inference only");
-  check(pass.sequences.empty() || std::ssize(pass.sequences) == batch,
+  const int64_t sequences = pass.cu_seqlens.empty() ? batch : std::ssize(pass.cu_seqlens) - 1;
+  check(pass.sequences.empty() || std::ssize(pass.sequences) == sequences,
         "[transformer] {} sequences were given for a batch of {}, expected equal numbers", pass.sequences.size(),
-        batch);
-  const auto begin = [&](model::Pass& text) {
+        sequences);
+  const auto begin = [&](model::Pass& text, int64_t length_of_text) {
     for (const KvCache& cache : text.caches) {
       check(cache.length() == text.position, "[transformer] a cache holds {} tokens, the input begins at position {}",
             cache.length(), text.position);
     }
-    int64_t longest = text.cu_seqlens.empty() ? length : 0;
+    int64_t longest = text.cu_seqlens.empty() ? length_of_text : 0;
     for (size_t i = 0; i + 1 < text.cu_seqlens.size(); ++i) {
       longest = std::max<int64_t>(longest, text.cu_seqlens[i + 1] - text.cu_seqlens[i]);
     }
-    text.biases = biases_of(*position, config, text, longest);
+    text.biases = model::biases_of(*position, config, text, longest);
   };
-  if (pass.sequences.empty()) begin(pass);
-  for (model::Pass* text : pass.sequences) begin(*text);
+  if (pass.sequences.empty()) begin(pass, length);
+  for (size_t i = 0; i < pass.sequences.size(); ++i) begin(*pass.sequences[i], model::part_of(pass, input, i).size(1));
   const kernels::ReuseBiases reuse;
   model::PassMemory& memory = pass.memory;
   memory.prepare(config, {precision, keep, input.device()}, batch, length);
@@ -94,9 +94,9 @@ Tensor Transformer::State::forward(const Tensor& x_in, model::Keep keep, model::
     model::each_sequence(pass, {input, entered},
                          [&](std::span<Tensor> parts) { position->enter(parts[0], pass.position, parts[1]); });
   }
-  for (int64_t row = 0; row < std::ssize(pass.sequences); ++row) {
-    Tensor of_row = entered.slice(0, row, row + 1);
-    position->enter(input.slice(0, row, row + 1), pass.sequences[static_cast<size_t>(row)]->position, of_row);
+  for (size_t i = 0; i < pass.sequences.size(); ++i) {
+    Tensor part = model::part_of(pass, entered, i);
+    position->enter(model::part_of(pass, input, i), pass.sequences[i]->position, part);
   }
   if (config.embedding.norm) {
     if (memory.entry.x.defined()) nn::convert(x, memory.entry.x);

@@ -29,6 +29,10 @@ struct TransformerLayers {
   void declare(const VisitParameter& visit);
 };
 
+/// The options of attention for reading this number of further tokens of a text.
+std::vector<AttentionOptions> biases_of(const PositionMethod& position, const TransformerConfig& config,
+                                        const Pass& text, int64_t tokens);
+
 }  // namespace alibi::model
 
 namespace alibi {

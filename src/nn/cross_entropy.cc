@@ -44,6 +44,8 @@ void cross_entropy_rows(const float* logits, int64_t rows, int64_t vocab, const 
       : cross_entropy_rows_as(logits, rows, vocab, targets, static_cast<float*>(dlogits), gradient_scale, nll);
 }
 
+double log_sum_exp_row(const float* logits, int64_t vocab) { return log_sum_exp(logits, vocab, max_of(logits, vocab)); }
+
 }  // namespace HWY_NAMESPACE
 }  // namespace alibi::nn
 HWY_AFTER_NAMESPACE();
@@ -60,6 +62,7 @@ namespace alibi::nn {
 namespace {
 
 HWY_EXPORT(cross_entropy_rows);
+HWY_EXPORT(log_sum_exp_row);
 
 /// dhidden and dweight are both null or both given.
 void run_chunks(const char* operation, const Tensor& hidden, const Tensor& weight, const Tensor& targets,
@@ -116,6 +119,18 @@ int64_t cross_entropy_chunk_rows(int64_t vocab) {
   const auto rows_of = [&](int64_t elements) { return elements / std::max<int64_t>(vocab, 1) / 64 * 64; };
   // With a small vocabulary a chunk has more rows, so that many threads have work.
   return std::max(std::clamp<int64_t>(rows_of(int64_t{1} << 24), 64, 1024), std::min<int64_t>(rows_of(1 << 20), 4096));
+}
+
+void log_sum_exp(const Tensor& logits, std::span<double> result) {
+  const Rows rows = rows_of("log_sum_exp", "logits", logits);
+  check(static_cast<int64_t>(result.size()) == rows.rows && rows.features > 0 && logits.dtype() == DType::float32,
+        "[log_sum_exp] logits are {} {}, expected float32 [{}, at least 1]", name_of(logits.dtype()),
+        to_string(logits.shape()), result.size());
+  core::prepare_dispatch();
+  const auto kernel = HWY_DYNAMIC_DISPATCH(log_sum_exp_row);
+  core::parallel_for(rows.rows, [&](int64_t row) {
+    result[static_cast<size_t>(row)] = kernel(logits.data<float>() + row * rows.features, rows.features);
+  });
 }
 
 void linear_cross_entropy(const Tensor& hidden, const Tensor& weight, const Tensor& targets, std::span<float> nll) {

@@ -12,6 +12,9 @@ namespace alibi::nn {
 /// and up to 4096 if rows are short (4 MiB).
 int64_t cross_entropy_chunk_rows(int64_t vocab);
 
+/// result[row] = log(sum(exp(logits[row]))) for float32 logits [rows, vocab]. A row's bits depend only on that row.
+void log_sum_exp(const Tensor& logits, std::span<double> result);
+
 /// nll[row] = -log softmax(hidden[row] * weight')[target[row]], in nats, with hidden [rows, d], weight [vocab, d],
 /// targets int32 [rows]. A row whose target is -1 is ignored: its nll is 0. Throws Error naming a target outside
 /// the vocabulary.

@@ -135,6 +135,17 @@ void run_block(const Product& p, int64_t row, int64_t column, int64_t rows, int6
   if (!in_place) copy_block(sum, rows, columns, c);
 }
 
+/// Computes each row on its own.
+void multiply_rows(const Product& p) {
+  core::parallel_for(p.m, [&](int64_t row) {
+    Product part = p;
+    part.m = 1;
+    part.a = p.a.at(row, 0);
+    part.c = p.c.at(row, 0);
+    multiply(part);
+  });
+}
+
 }  // namespace
 
 void multiply_in_tasks(const Product& product) {
@@ -142,6 +153,7 @@ void multiply_in_tasks(const Product& product) {
   if (p.m == 0 || p.n == 0) return;
   if (p.k == 0) return fill_without_products(p);
   if (is_skinny(p)) return skinny_gemm(p);
+  if (IndependentRows::wanted()) return multiply_rows(p);
   const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(is_mixed(p) ? DType::float32 : p.a.dtype));
   const Transposed a(p.a, plan.transpose_a, p.m, p.k, false), b(p.b, plan.transpose_b, p.n, p.k, true);
   core::parallel_for(a.tasks + b.tasks, [&](int64_t task) { task < a.tasks ? a.run(task) : b.run(task - a.tasks); });

@@ -74,10 +74,24 @@ void multiply_widened(const Product& product);
 /// Memory that each thread keeps for products of this type after its first one; 0 if the provider supports the type.
 int64_t bytes_to_widen(DType dtype);
 
-/// Whether a product has few rows (8, or 32 if b has another type than a) and both operands inner axis first, as in
-/// token-by-token generation. Reading b takes most of its time.
+/// While one exists, a row of a product of this thread has the same bits whichever other rows are computed with it.
+/// Products whose operands are inner axis first are then skinny products, whatever their number of rows; others are
+/// computed row by row.
+class IndependentRows {
+ public:
+  static bool wanted();
+
+  IndependentRows();
+  ~IndependentRows();
+  IndependentRows(const IndependentRows&) = delete;
+  IndependentRows& operator=(const IndependentRows&) = delete;
+};
+
+/// Whether a product has few rows (8, or 32 if b has another type than a, or any number with IndependentRows) and both
+/// operands inner axis first, as in token-by-token generation. With few rows, reading b takes most of its time.
 bool is_skinny(const Product& product);
-/// Computes a skinny product in tasks of rows of b. The order of each sum depends only on k.
+/// Computes a skinny product in tasks of rows of b. The order of each sum depends only on k, so the bits of a row of c
+/// depend only on that row of a and on b.
 void skinny_gemm(const Product& product);
 
 }  // namespace alibi::nn

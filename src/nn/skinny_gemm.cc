@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <type_traits>
 
 #include "nn/products.h"
@@ -118,14 +119,15 @@ void part_of(const Product& p, int64_t row, int64_t column, int64_t count) {
   }
 }
 
+/// Rows [row_begin, row_end) and columns [begin, end) of c. With more than four rows of a, later groups of rows find
+/// the rows of b in the cache.
 template <class T>
-void rows_of_type(const Product& p, int64_t begin, int64_t end) {
-  // With more than four rows of a, later groups of rows find the rows of b in the cache.
+void block_of(const Product& p, int64_t row_begin, int64_t row_end, int64_t begin, int64_t end) {
   for (int64_t column = begin, count = 0; column < end; column += count) {
     count = end - column >= together ? together : 1;
-    int64_t row = 0;
-    for (; row + 4 <= p.m; row += 4) part_of<4, T>(p, row, column, count);
-    switch (p.m - row) {
+    int64_t row = row_begin;
+    for (; row + 4 <= row_end; row += 4) part_of<4, T>(p, row, column, count);
+    switch (row_end - row) {
       case 3:
         part_of<3, T>(p, row, column, count);
         break;
@@ -139,6 +141,14 @@ void rows_of_type(const Product& p, int64_t begin, int64_t end) {
         break;
     }
   }
+}
+
+template <class T>
+void rows_of_type(const Product& p, int64_t begin, int64_t end) {
+  // These rows of a stay in the second-level cache beside the task's rows of b.
+  constexpr int64_t bytes_of_rows = 1 << 18;
+  const int64_t rows = std::max<int64_t>(1, bytes_of_rows / (4 * p.k * static_cast<int64_t>(sizeof(float)))) * 4;
+  for (int64_t row = 0; row < p.m; row += rows) block_of<T>(p, row, std::min(row + rows, p.m), begin, end);
 }
 
 /// Columns [begin, end) of c; a is float32.
@@ -160,8 +170,6 @@ void multiply_columns(const Product& p, int64_t begin, int64_t end) {
 HWY_AFTER_NAMESPACE();
 
 #if HWY_ONCE
-#include <algorithm>
-
 #include "core/isa.h"
 #include "core/parallel.h"
 #include "nn/weights.h"
@@ -170,6 +178,8 @@ namespace alibi::nn {
 namespace {
 
 HWY_EXPORT(multiply_columns);
+
+thread_local int independent_rows = 0;  // number of IndependentRows of this thread
 
 /// The rows of a in float32.
 Tensor widened_rows(const Product& p) {
@@ -182,9 +192,13 @@ Tensor widened_rows(const Product& p) {
 
 }  // namespace
 
+IndependentRows::IndependentRows() { ++independent_rows; }
+IndependentRows::~IndependentRows() { --independent_rows; }
+bool IndependentRows::wanted() { return independent_rows > 0; }
+
 bool is_skinny(const Product& p) {
   // Larger products of weights of another type than a would first convert them to float32.
-  const int64_t most_rows = p.a.dtype == p.b.dtype ? 8 : 32;
+  const int64_t most_rows = IndependentRows::wanted() ? p.m : p.a.dtype == p.b.dtype ? 8 : 32;
   return p.m > 0 && p.m <= most_rows && p.n > 0 && p.k > 0 && !p.a.transposed && p.b.transposed;
 }
 

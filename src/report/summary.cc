@@ -43,13 +43,6 @@ std::string token_name(const CompareResults& results) {
   return results.tokenizer == "words" ? "words" : results.tokenizer + " tokens";
 }
 
-const MethodResults* find_method(const CompareResults& results, const char* name) {
-  for (const MethodResults& method : results.methods) {
-    if (method.name == name) return &method;
-  }
-  return nullptr;
-}
-
 std::vector<int64_t> all_lengths(const CompareResults& results) {
   std::set<int64_t> lengths;
   for (const MethodResults& method : results.methods) {

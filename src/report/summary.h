@@ -52,8 +52,6 @@ std::vector<WayToRead> ways_to_read(const CompareResults& results);
 /// "bytes", "words", "bpe tokens"; "tokens" if the kind of tokenizer is unknown.
 std::string token_name(const CompareResults& results);
 
-const MethodResults* find_method(const CompareResults& results, const char* name);
-
 /// All lengths at which any method was evaluated, rising.
 std::vector<int64_t> all_lengths(const CompareResults& results);
 

@@ -30,6 +30,7 @@ class PretrainedTokenizer final : public Tokenizer {
   std::string_view kind() const override { return kind_; }
   int32_t vocab_size() const override { return engine_->end(); }
   int32_t end_of_text() const override;
+  std::optional<int32_t> begin_of_text() const override { return begin_; }
   uint64_t fingerprint() const override { return fingerprint_; }
   bool splits_at_lines() const override { return false; }
   /// Special tokens in the text are treated as text. Invalid UTF-8 becomes U+FFFD.

@@ -135,7 +135,8 @@ training::Checkpoint read_whole(const fs::path& folder) {
     check(folder.filename() == name_of_step(result.state.step),
           "[json] {}step is {}, expected the step in the folder's name", json.where(), result.state.step);
     check_files(folder, json);
-    result.info = {folder, result.state.step, result.state.finished, {}};
+    const auto precision = precision_from(json.object("run").get<std::string>("precision"));
+    result.info = {folder, result.state.step, result.state.finished, precision, {}};
     return result;
   } catch (const fs::filesystem_error& error) {
     fail("[resume] {}: {}", error.path1().string(), error.code().message());

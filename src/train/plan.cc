@@ -4,6 +4,7 @@
 #include "alibi/runtime.h"
 #include "alibi/train.h"
 #include "core/parallel.h"
+#include "core/product_rates.h"
 #include "model/parameters.h"
 #include "model/pass.h"
 #include "nn/cross_entropy.h"
@@ -33,7 +34,7 @@ int64_t product_copies(int64_t out, int64_t in, int64_t rows, Precision precisio
 int64_t attention_workspace(const TransformerConfig& config, int64_t blocks, int64_t length, Precision precision) {
   const int64_t queries = blocks * length * config.d_model;
   const int64_t keys = blocks * length * int64_t{config.key_heads()} * config.head_dim();
-  if (precision == Precision::bf16 && isa() == Isa::amx) {
+  if (precision == Precision::bf16 && core::prefers_bf16()) {
     // Forward: copies of keys and values in the order of the tiles. Backward: float32 sums of all three gradients,
     // unless spans of up to 1024 rows give enough tasks, each of which adds up a whole span.
     const bool needs_sums = length > 1024 || blocks * config.key_heads() < 16;

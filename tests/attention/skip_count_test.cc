@@ -212,8 +212,9 @@ class AmxRule {
   double margin_ = INFINITY;
 };
 
-TEST(AttentionSkipCounts, AreThoseOfTheRuleOnAmx) {
-  SKIP_WITHOUT_AMX();
+using AttentionSkipCountsInBf16 = AttentionAmx;
+
+TEST_P(AttentionSkipCountsInBf16, AreThoseOfTheRule) {
   const double large = 16.0 * 16 * 4;  // queries and keys of 16: beyond the softmax without a maximum
   const Uniform cases[] = {
       {.length = 1000, .slope = 0.05f, .tolerance = 0x1p-11f},
@@ -236,6 +237,8 @@ TEST(AttentionSkipCounts, AreThoseOfTheRuleOnAmx) {
     EXPECT_EQ(t.state.stats.blocks_visited, expected);
   }
 }
+
+ALIBI_TEST_ON_BF16_ISAS(AttentionSkipCountsInBf16);
 
 /// Decoding spends its budget on the oldest keys first, node by node of its tree. If all keys are equal, the bound of a
 /// node is the exact sum of its weights, so as many blocks are dropped as fit the budget.

@@ -1,5 +1,6 @@
 """Encoders and fine-tuning: trained, evaluated, embedded and continued by the command."""
 
+import array
 import json
 import math
 import pathlib
@@ -93,6 +94,10 @@ class Encoder(CliTest):
         process.wait()
         if not out.exists():
             self.assertTrue(part.exists())
+            kept = part.read_bytes()
+            self.assertNotIn("continuing", self.succeeds("embed", self.encoder, lines, "-o", out, "--batch-tokens", "300"))
+            out.unlink()
+            part.write_bytes(kept)
             with part.open("ab") as file:
                 file.write(b"x" * (width % 97))
             self.assertIn("continuing after", self.succeeds("embed", self.encoder, lines, "-o", out))
@@ -118,6 +123,8 @@ class Encoder(CliTest):
                   self.succeeds("embed", self.encoder, "--late-chunking", stdin="one line\n\nand another\n").splitlines()]
         self.assertEqual([(entry["line"], entry["text"], entry["tokens"]) for entry in chunks],
                          [(1, "one line", [1, 9]), (3, "and another", [9, 20])])
+        self.succeeds("embed", self.encoder, "--late-chunking", "-o", self.folder / "l.jsonl", stdin="one line\n\nand another\n")
+        self.assertEqual([json.loads(line) for line in (self.folder / "l.jsonl").read_text().splitlines()], chunks)
         alone = json.loads(self.succeeds("embed", self.encoder, stdin="one line"))
         self.assertNotEqual(chunks[0]["embedding"], alone["embedding"])  # it has seen the other line
 
@@ -140,6 +147,29 @@ class Encoder(CliTest):
         self.assertEqual(entries[0]["embedding"], entries[1]["embedding"])
         self.fails(2, "--late-chunking", "embed", self.encoder, "--late-chunking", "--max-tokens", "3", stdin="a")
         self.fails(2, "--token-vectors", "embed", self.encoder, "--token-vectors", "-o", self.folder / "t.npy", stdin="a")
+
+    def test_a_long_text_and_what_the_skip_rule_changes(self):
+        long = self.folder / "long.txt"
+        long.write_text("the quick brown fox jumps over the lazy dog. " * 60)  # more than four batches of 512 tokens
+        out, results = self.folder / "long.npy", self.folder / "long.json"
+        whole = json.loads(self.succeeds("embed", self.encoder, "--whole-files", long))["embedding"]
+        self.succeeds("embed", self.encoder, "--whole-files", long, "--batch-tokens", "512", "-o", out, "--json", results,
+                      "--check-skip", "2")
+        values = array.array("f", out.read_bytes()[-4 * len(whole):])
+        for a, b in zip(values, whole):
+            self.assertAlmostEqual(a, b, places=5)
+        found = self.json_of("long.json")
+        self.assertEqual((found["cosine_to_float32"], found["cosine_to_every_key"]["texts"]), (None, 1))
+        self.assertLess(found["cosine_to_every_key"]["largest_difference"], 1e-9)
+        tokens = json.loads(self.succeeds("embed", self.encoder, "--whole-files", long, "--batch-tokens", "512",
+                                          "--token-vectors", "--normalize"))
+        self.assertEqual(len(tokens["embeddings"]), len(tokens["ids"]))
+        self.assertAlmostEqual(sum(x * x for x in tokens["embeddings"][2000]), 1, places=5)
+
+        plain = self.succeeds("embed", self.encoder, "--json", results, stdin="the quick brown fox")
+        self.assertEqual(self.json_of("long.json")["interpolate"], 1)
+        self.assertEqual(self.succeeds("embed", self.encoder, "--interpolate", "1", stdin="the quick brown fox"), plain)
+        self.assertNotEqual(self.succeeds("embed", self.encoder, "--interpolate", "4", stdin="the quick brown fox"), plain)
 
 
 WORDS = "[PAD] [UNK] [CLS] [SEP] [MASK] the quick brown fox jumps over lazy dog a line and another".split()

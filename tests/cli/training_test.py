@@ -250,6 +250,29 @@ class TrainingGoesOn(CliTest):
         self.assertEqual(process.wait(timeout=60), -signal.SIGINT)
         self.assertEqual(list((out / "checkpoints").iterdir()), [])
 
+    def test_a_run_keeps_its_precision(self):
+        """With AVX2, auto chooses f32. A run that was started in bf16 continues in bf16."""
+        avx2 = {"ALIBI_ISA": "avx2"}
+        if run("info", "--cpu", environment=avx2).returncode != 0:
+            self.skipTest("this CPU has no AVX2")
+        out, compared = self.folder / "kept", self.folder / "kept-comparison"
+        options = ("--valid", self.valid, *TINY_TRAINING)
+        compare = ("compare", self.text, "--valid", self.valid, "--positions", "none", "--timing-rounds", "0",
+                   "--sample-tokens", "0", "--lengths", "32", "--out", compared, *TINY_TRAINING)
+        for words, why in ((("train", self.text, "-o", self.folder / "chosen", *options), "f32 (auto: the instruction set avx2"),
+                           (("train", self.text, "-o", out, "--precision", "bf16", *options), "bf16 (as given)"),
+                           (("train", "--resume", out), "bf16 (as before)"),
+                           (("train", "--resume", out, "--precision", "auto"), "bf16 (as before)"),
+                           ((*compare, "--precision", "bf16"), "bf16 (as given)"),
+                           (compare, "bf16 (as before)"),
+                           (("compare", "--resume", compared, "--precision", "auto"), "bf16 (as before)"),
+                           ((*compare, "--overwrite"), "f32 (auto: the instruction set avx2")):
+            result = run(*words, environment=avx2)
+            self.assertEqual(result.returncode, 0, result.stderr)
+            self.assertIn(f"Precision {why}", result.stdout)
+        self.fails(1, "precision is", "train", "--resume", out, "--precision", "f32")
+        self.fails(2, "precision is", *compare, "--precision", "bf16")
+
     def test_resume_by_folder_alone_and_a_complete_run(self):
         out = self.folder / "resumed"
         options = ("--valid", self.valid, *TINY_TRAINING)

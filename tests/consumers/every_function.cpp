@@ -175,7 +175,7 @@ void names() {
   expect(bidirectional_from(name_of(Bidirectional::symmetric)) == Bidirectional::symmetric, "directions");
   expect(precision_from(name_of(Precision::f32)) == Precision::f32, "precisions");
   expect(slope_training_from(name_of(SlopeTraining::learned)) == SlopeTraining::learned, "training of slopes");
-  expect(precision_from("auto") == best_precision(), "the best precision");
+  expect(precision_from("auto") == best_precision() && !why_best_precision().empty(), "the best precision");
   expect(optimizer_from(name_of(Optimizer::nag)) == Optimizer::nag, "optimizers");
   expect(schedule_from(name_of(ScheduleKind::cosine)) == ScheduleKind::cosine, "schedules");
 }
@@ -413,6 +413,7 @@ void language_model(const std::filesystem::path& folder) {
   compared.sample_tokens = 0;
   const CompareResults results = compare(compared);
   expect(results.methods.size() == 1 && results.methods[0].evaluations.size() == 2, "a comparison");
+  expect(!compared_precision(compared.out), "a comparison that was not saved");
 }
 
 }  // namespace

@@ -147,7 +147,8 @@ class Layout(unittest.TestCase):
 
     def test_no_class_is_defined_twice(self):
         files = {}
-        for path in [*sources(), *sorted((ROOT / "include" / "alibi").glob("*.h"))]:
+        tests = [path for path in sorted((ROOT / "tests").rglob("*")) if path.suffix in (".cc", ".h")]
+        for path in [*sources(), *sorted((ROOT / "include" / "alibi").glob("*.h")), *tests]:
             for namespace, words, end in declarations(path.read_text(encoding="utf-8")):
                 if end == "{" and not namespace.endswith("::") and is_definition_of_class(words) and "<" not in words.split(" : ")[0]:
                     files.setdefault(f"{namespace}::{declared_name(words)}", set()).add(str(path.relative_to(ROOT)))

@@ -99,6 +99,13 @@ TEST(OwnConfig, WhatWouldChangeTheResultIsRefusedByName) {
   refused(R"(, "embedding_fraction": 0.5)", "embedding_fraction");
 }
 
+TEST(OwnConfig, AKeyOfANewerVersionIsRefusedByName) {
+  EXPECT_NO_THROW(config_of(R"(, "alibi": {"version": "0.9.0", "train_length": 64})"));
+  const std::string message = test::message_of([] { config_of(R"(, "alibi": {"version": "0.9.0", "bend": 2})"); });
+  EXPECT_NE(message.find("alibi.bend is unknown"), std::string::npos) << message;
+  EXPECT_NE(message.find("the file is of version 0.9.0"), std::string::npos) << message;
+}
+
 /// What is read from a config.json, the file as it is, and why other programs do not open it.
 struct Read {
   LanguageModelConfig model;

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include "nn/linear.h"
 #include "nn/product_check.h"
+#include "nn/random_weights.h"
 #include "testing.h"
 
 namespace alibi::nn {
@@ -44,6 +46,44 @@ TEST(WidenedProduct, MemoryIsBounded) {
   EXPECT_LE(peak_tensor_bytes() - before, 5'000'000);
   EXPECT_EQ(nn::bytes_to_widen(DType::float32), 0);
   EXPECT_EQ(nn::bytes_to_widen(DType::bfloat16) == 0, nn::product_provider().has_products(DType::bfloat16));
+}
+
+TEST(IndependentRows, HaveTheBitsThatTheyHaveAlone) {
+  test::for_each_isa([] {
+    uint64_t seed = 100;
+    for (const DType of_rows : {DType::float32, DType::bfloat16}) {
+      for (const DType of_weights : test::kWeightTypes) {
+        if (of_rows == DType::bfloat16 && of_weights == DType::float32) continue;
+        for (const int64_t k : {32, 96, 1056}) {
+          const int64_t m = 75, n = 37;
+          const Tensor x = random_tensor({m, k}, ++seed, 1, of_rows);
+          const Tensor weights = test::random_weights(n, k, ++seed, of_weights);
+          Tensor together({m, n}), alone({m, n});
+          const IndependentRows independent;
+          linear(x, weights, nullptr, together);
+          for (int64_t begin = 0, count = 1; begin < m; begin += count, count = std::min(m - begin, 2 * count + 1)) {
+            Tensor part = alone.slice(0, begin, begin + count);
+            linear(x.slice(0, begin, begin + count), weights, nullptr, part);
+          }
+          EXPECT_TRUE(test::same_bits(together, alone)) << name_of(of_weights) << " k " << k;
+          const auto expected =
+              test::matmul_reference(test::doubles(x), false, test::numbers_of(weights), true, m, n, k);
+          EXPECT_TRUE(test::relative_diff(test::doubles(together), expected) <= 2e-6);
+        }
+      }
+    }
+    // Operands that are not inner axis first.
+    const Tensor a = random_tensor({20, 70}, 1), b = random_tensor({70, 30}, 2);
+    Tensor together({20, 30}), alone({20, 30});
+    const IndependentRows independent;
+    matmul(a, false, b, false, together, false);
+    for (int64_t row = 0; row < 20; ++row) {
+      Tensor part = alone.slice(0, row, row + 1);
+      matmul(a.slice(0, row, row + 1), false, b, false, part, false);
+    }
+    EXPECT_TRUE(test::same_bits(together, alone));
+  });
+  EXPECT_FALSE(IndependentRows::wanted());
 }
 
 }  // namespace

@@ -136,7 +136,7 @@ nb::dict compare_methods(const std::vector<std::string>& texts, const std::vecto
   options.overwrite = overwrite;
   options.command = "alibi.compare(...)";
   const bool own_batch = given.contains("batch_tokens");
-  options.model = take_options(options.train, given, "compare");
+  options.model = take_options(options.train, given, overwrite ? std::nullopt : compared_precision(out), "compare");
   if (!own_batch) options.train.batch_tokens = std::min(options.train.batch_tokens, options.train.train_tokens);
 
   Callbacks callbacks(on_progress);

@@ -64,7 +64,8 @@ std::span<const int32_t> tokens_of(const Tensor& ids) {
   return {ids.data<int32_t>(), static_cast<size_t>(ids.elements())};
 }
 
-ModelOptions take_options(TrainOptions& options, const nb::dict& given, const char* operation) {
+ModelOptions take_options(TrainOptions& options, const nb::dict& given, std::optional<Precision> resumed,
+                          const char* operation) {
   std::vector<std::string> names;
   for (const auto& [name, value] : given) names.push_back(nb::cast<std::string>(name));
   ModelOptions model;
@@ -74,6 +75,8 @@ ModelOptions take_options(TrainOptions& options, const nb::dict& given, const ch
         return value_of(given[name.c_str()], like, operation, name.c_str());
       },
       operation);
+  const bool is_automatic = !given.contains("precision") || nb::cast<std::string>(given["precision"]) == "auto";
+  if (resumed && is_automatic) options.precision = *resumed;
   return model;
 }
 

@@ -40,7 +40,9 @@ Tensor ids_of(nb::handle array, const char* operation);
 std::span<const int32_t> tokens_of(const Tensor& ids);
 
 /// Sets the options of training that `given` has. Returns those of the model.
-ModelOptions take_options(TrainOptions& options, const nb::dict& given, const char* operation);
+/// `resumed` is the precision of the run that continues; "auto" keeps it.
+ModelOptions take_options(TrainOptions& options, const nb::dict& given, std::optional<Precision> resumed,
+                          const char* operation);
 
 TokenizerChoice tokenizer_of(const nb::dict& given);
 

@@ -18,25 +18,12 @@
 #include "bindings.h"
 #include "models/callbacks.h"
 #include "models/convert.h"
+#include "models/ends.h"
 
 namespace alibi::python {
 namespace {
 
 using namespace nb::literals;
-
-const char* name_of_end(GenerationEnd end) {
-  switch (end) {
-    case GenerationEnd::tokens:
-      return "tokens";
-    case GenerationEnd::end_of_text:
-      return "end_of_text";
-    case GenerationEnd::stop:
-      return "stop";
-    case GenerationEnd::callback:
-      return "callback";
-  }
-  return "";
-}
 
 nb::dict generate(const LanguageModel& model, const std::string& prompt, int64_t sample, GenerateOptions options,
                   nb::handle on_text) {

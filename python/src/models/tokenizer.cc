@@ -1,6 +1,7 @@
 // Tokenizers, without a model.
 #include "alibi/tokenizer.h"
 
+#include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
 
 #include <cstdint>
@@ -59,6 +60,7 @@ void bind_tokenizer(nb::module_& m) {
       .def_static("load", load_tokenizer, "path"_a)
       .def("kind", [](const LoadedTokenizer& self) { return std::string(self.tokenizer->kind()); })
       .def("vocab_size", [](const LoadedTokenizer& self) { return self.tokenizer->vocab_size(); })
+      .def("begin_of_text", [](const LoadedTokenizer& self) { return self.tokenizer->begin_of_text(); })
       .def("end_of_text", [](const LoadedTokenizer& self) { return self.tokenizer->end_of_text(); })
       .def("encode", encode_text, "text"_a, "add_special_tokens"_a)
       .def("encode_pair", encode_texts, "first"_a, "second"_a, "add_special_tokens"_a)

@@ -54,7 +54,11 @@ nb::object train_model(const std::vector<std::string>& texts, const std::vector<
                        nb::dict given, const std::string& out, bool resume, bool overwrite, nb::handle on_progress) {
   TrainOptions options = training_defaults(preset_name);
   const bool own_batch = given.contains("batch_tokens");
-  ModelOptions model_options = take_options(options, given, "train");
+  std::optional<Precision> resumed;
+  if (resume && !out.empty()) {
+    if (const std::optional<CheckpointInfo> found = newest_checkpoint(out)) resumed = found->precision;
+  }
+  ModelOptions model_options = take_options(options, given, resumed, "train");
   if (!own_batch) options.batch_tokens = std::min(options.batch_tokens, options.train_tokens);
   ModelRecipe recipe{.preset = preset_name,
                      .position = position_from(position),

@@ -35,7 +35,8 @@ class Backward {
  public:
   Backward(const Problem& problem, const BackwardTask& task, const AttentionState& state, const VisitedBlocks& visited,
            const GradientSums& sums, std::vector<BiasGradient>& bias)
-      : problem_(problem),
+      : products_(),
+        problem_(problem),
         task_(task),
         state_(state),
         visited_(visited),
@@ -241,31 +242,28 @@ class Backward {
       }
       if (begin >= end) continue;
       for (int64_t step = 0; step < steps_; ++step) {
-        float* dq = dq_ + (query + q) * block_size_ + step * block_floats;
-        load_block(dq);
+        Operands operands;
         for (int64_t k = begin; k < end; ++k) {
-          multiply_block(keys_transposed_ + (key + k) * block_size_ + step * block_halves, tiles_of(k, q).score_pairs);
+          operands.add(keys_transposed_ + (key + k) * block_size_ + step * block_halves, tiles_of(k, q).score_pairs);
         }
-        store_block(dq);
+        float* dq = dq_ + (query + q) * block_size_ + step * block_floats;
+        products_.multiply(Start::block(dq), operands, dq);
       }
     }
     for (int64_t k = 0; k < keys; ++k) {
       if (!key_seen[k]) continue;
       for (int64_t step = 0; step < steps_; ++step) {
+        Operands weights, scores;
+        for (int64_t q = 0; q < queries; ++q) {
+          if (!seen[k][q]) continue;
+          const int64_t at = (query + q) * block_size_ + step * block_halves;
+          weights.add(tiles_of(k, q).weights, dout_pairs_ + at);
+          scores.add(tiles_of(k, q).score_rows, query_pairs_ + at);
+        }
         float* dv = dv_ + (key + k) * block_size_ + step * block_floats;
-        load_block(dv);
-        for (int64_t q = 0; q < queries; ++q) {
-          if (!seen[k][q]) continue;
-          multiply_block(tiles_of(k, q).weights, dout_pairs_ + (query + q) * block_size_ + step * block_halves);
-        }
-        store_block(dv);
+        products_.multiply(Start::block(dv), weights, dv);
         float* dk = dk_ + (key + k) * block_size_ + step * block_floats;
-        load_block(dk);
-        for (int64_t q = 0; q < queries; ++q) {
-          if (!seen[k][q]) continue;
-          multiply_block(tiles_of(k, q).score_rows, query_pairs_ + (query + q) * block_size_ + step * block_halves);
-        }
-        store_block(dk);
+        products_.multiply(Start::block(dk), scores, dk);
       }
     }
   }
@@ -273,22 +271,11 @@ class Backward {
   void make_pair(const Head& head, int64_t key, int64_t query, const PairTiles& to) {
     const int64_t position = sequence_.query_offset + (task_.query_block + query) * block_rows;
     const Ramp ramp = head.ramps.at(task_.key_block + key, position);
-    ramp.load();
-    for (int64_t step = 0; step < steps_; ++step) {
-      multiply_block(keys_ + key * block_size_ + step * block_halves,
-                     queries_ + query * block_size_ + step * block_halves);
-    }
-    store_block(scores_);
+    const uint16_t *keys = keys_ + key * block_size_, *values = values_ + key * block_size_;
+    const uint16_t *queries = queries_ + query * block_size_, *douts = douts_ + query * block_size_;
     const float* delta = minus_delta_ + query * block_rows;
-    load_tile<0>(delta, 0);
-    load_tile<1>(delta + vector_floats, 0);
-    load_tile<2>(delta, 0);
-    load_tile<3>(delta + vector_floats, 0);
-    for (int64_t step = 0; step < steps_; ++step) {
-      multiply_block(values_ + key * block_size_ + step * block_halves,
-                     douts_ + query * block_size_ + step * block_halves);
-    }
-    store_block(dweights_);
+    products_.multiply(ramp.start(), {keys, block_halves, queries, block_halves, steps_}, scores_);
+    products_.multiply(Start::rows(delta), {values, block_halves, douts, block_halves, steps_}, dweights_);
     PairScalars scalars = {.factor = head.plan.factor,
                            .base = ramp.base,
                            .log_sums = log_sums_ + query * block_rows,
@@ -331,6 +318,7 @@ class Backward {
     }
   }
 
+  const BlockProducts products_;
   const Problem& problem_;
   const BackwardTask& task_;
   const AttentionState& state_;
@@ -372,7 +360,6 @@ class Backward {
 bool backward_task(const Problem& problem, const BackwardTask& task, const AttentionState& state,
                    const VisitedBlocks& visited, const GradientSums& sums, std::vector<BiasGradient>& bias) {
   const FlushDenormals flush;
-  const TileScope tiles;
   return Backward(problem, task, state, visited, sums, bias).run();
 }
 

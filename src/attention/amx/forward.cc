@@ -220,9 +220,8 @@ class Forward {
   /// Computes the scores of a key block. Returns a number that must be added to them.
   float make_scores(const QueryState& q, int64_t block, float* scores) {
     const Ramp ramp = ramps_.at(block, q.position);
-    ramp.load();
-    multiply_blocks(keys_.rows + block * steps_ * block_halves, block_halves, q.queries, steps_);
-    store_block(scores);
+    const uint16_t* keys = keys_.rows + block * steps_ * block_halves;
+    products_.multiply(ramp.start(), {keys, block_halves, q.queries, block_halves, steps_}, scores);
     return ramp.base;
   }
 
@@ -282,14 +281,9 @@ class Forward {
   void add_values(QueryState& q, const Range& item, bool first) {
     for (int64_t step = 0; step < steps_; ++step) {
       float* out = q.out + step * block_floats;
-      if (first) {
-        zero_block();
-      } else {
-        load_block(out);
-      }
-      multiply_blocks(keys_.transposed + (step * key_blocks_ + item.begin) * block_halves, block_halves, weights_,
-                      item.end - item.begin);
-      store_block(out);
+      const uint16_t* values = keys_.transposed + (step * key_blocks_ + item.begin) * block_halves;
+      products_.multiply(first ? Start::zero() : Start::block(out),
+                         {values, block_halves, weights_, block_halves, item.end - item.begin}, out);
     }
   }
 
@@ -300,6 +294,7 @@ class Forward {
     q.high = skip_.last_block(rows, q.right, q.high);
   }
 
+  const BlockProducts products_;
   const Problem& problem_;
   const Sequence& sequence_;
   HeadPlan plan_;
@@ -323,7 +318,6 @@ class Forward {
 AttentionStats forward_task(const Problem& problem, const ForwardTask& task, const PackedKeys& keys,
                             const BlockIndex& index, AttentionState* state) {
   const FlushDenormals flush;
-  const TileScope tiles;
   AttentionStats stats;
   Forward forward(problem, task, keys);
   forward.run(stats);

@@ -33,7 +33,8 @@
 #define ALIBI_AMX_BEGIN ALIBI_AMX_BEGIN_((ALIBI_AMX_TARGETS))
 #define ALIBI_AMX_END ALIBI_AMX_PRAGMA(GCC pop_options)
 #endif
-#define ALIBI_AMX_INLINE static inline __attribute__((always_inline))
+#define ALIBI_AMX_METHOD __attribute__((always_inline))
+#define ALIBI_AMX_INLINE static inline ALIBI_AMX_METHOD
 
 #if defined(ALIBI_EMULATE_AMX)
 #include "attention/amx/emulated.h"

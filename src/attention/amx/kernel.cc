@@ -1,4 +1,4 @@
-// bfloat16 attention on AMX: the supported problems, and the division of the work into tasks.
+// bfloat16 attention on AMX or AVX512-BF16: the supported problems, and the division of the work into tasks.
 #include "attention/kernel.h"
 
 #include <algorithm>
@@ -6,13 +6,13 @@
 #include <cmath>
 #include <vector>
 
-#include "alibi/runtime.h"
 #include "attention/amx/backward.h"
 #include "attention/amx/pack.h"
 #include "attention/amx/plan.h"
 #include "attention/amx/tiles.h"
 #include "attention/kernel_state.h"
 #include "core/parallel.h"
+#include "core/product_rates.h"
 
 namespace alibi::kernels {
 
@@ -47,7 +47,7 @@ bool fits(const Sequence& sequence) {
 bool amx_supports(const Problem& problem) {
   constexpr int64_t most_columns = 256;
   constexpr int64_t most_rows = 4096;  // each task of the backward pass has its own sums
-  return isa() == Isa::amx && problem.dtype == DType::bfloat16 && problem.head_dim <= most_columns &&
+  return core::prefers_bf16() && problem.dtype == DType::bfloat16 && problem.head_dim <= most_columns &&
          problem.biases->rows <= most_rows && in_range(problem) &&
          std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }

@@ -193,14 +193,21 @@ void row_products(const Source& a, const Source& b, float* sums) {
   whole(a) ? row_products_of<true>(a, b, sums) : row_products_of<false>(a, b, sums);
 }
 
-float largest(const Source& source) {
+template <bool is_whole>
+static __m512i largest_of(const Source& source) {
   // Without the sign bit, the bits of finite values are ordered like the values. Infinity and NaN are larger.
   __m512i most = _mm512_setzero_si512();
   for (int64_t row = 0; row < source.rows; ++row) {
     for (int64_t column = 0; column < source.columns; column += 32) {
-      most = _mm512_max_epu16(most, _mm512_and_si512(load_32<false>(source, row, column), _mm512_set1_epi16(0x7fff)));
+      const __m512i values = load_32<is_whole>(source, row, column);
+      most = _mm512_max_epu16(most, _mm512_and_si512(values, _mm512_set1_epi16(0x7fff)));
     }
   }
+  return most;
+}
+
+float largest(const Source& source) {
+  const __m512i most = whole(source) ? largest_of<true>(source) : largest_of<false>(source);
   const __m512i wide =
       _mm512_max_epu32(_mm512_slli_epi32(most, 16), _mm512_and_si512(most, _mm512_set1_epi32(~0xffff)));
   const uint32_t bits = _mm512_reduce_max_epu32(wide);

@@ -25,16 +25,11 @@ struct Ramp {
   const float* values = nullptr;
   float base = 0;  ///< added to the scores
 
-  /// Loads the bias into tiles 0 to 3.
-  void load() const {
-    if (form == Form::tiles) return load_block(values);
-    if (form == Form::constant) return zero_block();
-    const float* first = values + block_rows - 1;
-    constexpr int64_t back = -static_cast<int64_t>(sizeof(float));
-    load_tile<0>(first, back);
-    load_tile<1>(first + vector_floats, back);
-    load_tile<2>(first - vector_floats, back);
-    load_tile<3>(first, back);
+  /// The bias, to which a product is added.
+  Start start() const {
+    return form == Form::constant ? Start::zero()
+           : form == Form::tiles  ? Start::block(values)
+                                  : Start::diagonals(values);
   }
 };
 

@@ -12,6 +12,10 @@
 // with step = 32 columns and column tile = 16 columns. Float32 blocks are [step][row half][column half][16][16].
 #pragma once
 
+#include <cstring>
+#include <optional>
+
+#include "alibi/runtime.h"
 #include "attention/amx/instructions.h"
 
 ALIBI_AMX_BEGIN
@@ -24,41 +28,120 @@ inline constexpr int64_t block_floats = 1024;  ///< values in a 32 x 32 block of
 inline constexpr int64_t block_halves = 1024;  ///< values in a 32 x 32 block of bfloat16
 inline constexpr int64_t vector_floats = 16;   ///< float32 values in a vector register
 
-/// Loads a float32 block into tiles 0 to 3.
-ALIBI_AMX_INLINE void load_block(const float* block) {
-  load_tile<0>(block);
-  load_tile<1>(block + tile_floats);
-  load_tile<2>(block + 2 * tile_floats);
-  load_tile<3>(block + 3 * tile_floats);
-}
-ALIBI_AMX_INLINE void store_block(float* block) {
-  store_tile<0>(block);
-  store_tile<1>(block + tile_floats);
-  store_tile<2>(block + 2 * tile_floats);
-  store_tile<3>(block + 3 * tile_floats);
-}
-ALIBI_AMX_INLINE void zero_block() {
-  zero_tile<0>();
-  zero_tile<1>();
-  zero_tile<2>();
-  zero_tile<3>();
-}
-/// Tiles 0 to 3 += the product of two A tiles and two B tiles, each pair contiguous.
-ALIBI_AMX_INLINE void multiply_block(const uint16_t* a, const uint16_t* b) {
-  load_tile<4>(a);
-  load_tile<6>(b);
-  load_tile<7>(b + tile_halves);
-  load_tile<5>(a + tile_halves);
-  multiply_tiles<0, 4, 6>();
-  multiply_tiles<1, 4, 7>();
-  multiply_tiles<2, 5, 6>();
-  multiply_tiles<3, 5, 7>();
-}
+/// Where the sums of a block product start: value (r, c) of the block is at[r / 16 * lower + r % 16 * row + c / 16 *
+/// right
+/// + c % 16], or zero if `at` is null.
+struct Start {
+  const float* at = nullptr;
+  int64_t row = 0, lower = 0, right = 0;
 
-/// multiply_block() for `count` pairs of blocks. The left blocks are `stride` apart, the right blocks are contiguous.
-ALIBI_AMX_INLINE void multiply_blocks(const uint16_t* a, int64_t stride, const uint16_t* b, int64_t count) {
-  for (int64_t i = 0; i < count; ++i) multiply_block(a + i * stride, b + i * block_halves);
-}
+  static Start zero() { return {}; }
+  /// A float32 block.
+  static Start block(const float* block) { return {block, vector_floats, 2 * tile_floats, tile_floats}; }
+  /// Every row is the same 32 values.
+  static Start rows(const float* row) { return {row, 0, 0, vector_floats}; }
+  /// Value (r, c) is diagonals[31 + c - r].
+  static Start diagonals(const float* diagonals) {
+    return {diagonals + block_rows - 1, -1, -vector_floats, vector_floats};
+  }
+};
+
+/// The pairs of blocks whose products are added up. A has `rows` or `transposed` tiles and B `columns` or `pairs`
+/// tiles.
+struct Operands {
+  static constexpr int64_t most = 8;
+  const uint16_t* a[most];
+  const uint16_t* b[most];
+  int64_t count = 0;
+
+  Operands() = default;
+  /// Blocks at equal distances.
+  Operands(const uint16_t* first_a, int64_t stride_a, const uint16_t* first_b, int64_t stride_b, int64_t number) {
+    for (int64_t i = 0; i < number; ++i) add(first_a + i * stride_a, first_b + i * stride_b);
+  }
+  void add(const uint16_t* left, const uint16_t* right) {
+    a[count] = left;
+    b[count++] = right;
+  }
+};
+
+/// Products of blocks with the instructions of AMX, or with those of AVX512-BF16. An object must exist while its thread
+/// uses them.
+class BlockProducts {
+ public:
+  BlockProducts() : on_tiles_(isa() == Isa::amx) {
+    if (on_tiles_) tiles_.emplace();
+  }
+
+  /// sums = start + the sum of a b over the operands; a float32 block.
+  ALIBI_AMX_METHOD void multiply(const Start& start, const Operands& operands, float* sums) const {
+    if (on_tiles_) return multiply_on_tiles(start, operands, sums);
+    for (int64_t row = 0; row < block_rows; row += vector_rows) multiply_in_vectors(start, operands, row, sums);
+  }
+
+ private:
+  static constexpr int vector_rows = 8;  ///< rows whose sums are in registers, two vectors each
+
+  ALIBI_AMX_METHOD void multiply_on_tiles(const Start& start, const Operands& operands, float* sums) const {
+    if (start.at == nullptr) {
+      zero_tile<0>();
+      zero_tile<1>();
+      zero_tile<2>();
+      zero_tile<3>();
+    } else {
+      const int64_t stride = start.row * static_cast<int64_t>(sizeof(float));
+      load_tile<0>(start.at, stride);
+      load_tile<1>(start.at + start.right, stride);
+      load_tile<2>(start.at + start.lower, stride);
+      load_tile<3>(start.at + start.lower + start.right, stride);
+    }
+    for (int64_t i = 0; i < operands.count; ++i) {
+      load_tile<4>(operands.a[i]);
+      load_tile<6>(operands.b[i]);
+      load_tile<7>(operands.b[i] + tile_halves);
+      load_tile<5>(operands.a[i] + tile_halves);
+      multiply_tiles<0, 4, 6>();
+      multiply_tiles<1, 4, 7>();
+      multiply_tiles<2, 5, 6>();
+      multiply_tiles<3, 5, 7>();
+    }
+    store_tile<0>(sums);
+    store_tile<1>(sums + tile_floats);
+    store_tile<2>(sums + 2 * tile_floats);
+    store_tile<3>(sums + 3 * tile_floats);
+  }
+
+  /// The rows [row, row + vector_rows) of a product.
+  ALIBI_AMX_METHOD static void multiply_in_vectors(const Start& start, const Operands& operands, int64_t row,
+                                                   float* sums) {
+    __m512 sum[vector_rows][2];
+    const float* first = start.at + row / 16 * start.lower + row % 16 * start.row;
+    for (int r = 0; r < vector_rows; ++r) {
+      sum[r][0] = start.at == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(first + r * start.row);
+      sum[r][1] = start.at == nullptr ? _mm512_setzero_ps() : _mm512_loadu_ps(first + r * start.row + start.right);
+    }
+    for (int64_t i = 0; i < operands.count; ++i) {
+      const uint16_t *a = operands.a[i] + row * 32, *b = operands.b[i];
+      for (int64_t k = 0; k < 32; k += 2) {
+        const __m512i left = _mm512_load_si512(b + k * 16), right = _mm512_load_si512(b + k * 16 + tile_halves);
+        for (int r = 0; r < vector_rows; ++r) {
+          int pair;
+          std::memcpy(&pair, a + r * 32 + k, sizeof pair);
+          sum[r][0] = add_pair_products(sum[r][0], _mm512_set1_epi32(pair), left);
+          sum[r][1] = add_pair_products(sum[r][1], _mm512_set1_epi32(pair), right);
+        }
+      }
+    }
+    float* to = sums + row / 16 * 2 * tile_floats + row % 16 * vector_floats;
+    for (int r = 0; r < vector_rows; ++r) {
+      _mm512_store_ps(to + r * vector_floats, sum[r][0]);
+      _mm512_store_ps(to + r * vector_floats + tile_floats, sum[r][1]);
+    }
+  }
+
+  bool on_tiles_;
+  std::optional<TileScope> tiles_;
+};
 
 /// Transposes 16 x 16 values of 32 bits.
 ALIBI_AMX_INLINE void transpose(__m512i* r) {

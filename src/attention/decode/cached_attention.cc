@@ -54,6 +54,7 @@ void cached_attention(const Tensor& q, const KvCache& cache, const AttentionOpti
   constexpr const char* operation = "cached_attention";
   kernels::check_cached_options(operation, options);
   const core::StateOf<KvCache>& held = core::state_of(cache);
+  if (numbers_in(held.dtype) > 1) return attention_decode(q, cache, options, out, state);  // reads the blocks
   if (!held.has_evicted()) return attention(q, cache.keys(), cache.values(), options, out, state);
 
   const std::vector<Run> runs = runs_of(held);

@@ -35,8 +35,7 @@ constexpr int64_t task_bytes = 1 << 17;
 
 /// Number of pieces of `keys` keys in a task.
 int64_t grain(const core::StateOf<KvCache>& cache, int64_t keys) {
-  const int64_t bytes = 2 * keys * cache.stride * static_cast<int64_t>(size_of(cache.dtype));
-  return std::max<int64_t>(1, task_bytes / std::max<int64_t>(1, bytes));
+  return std::max<int64_t>(1, task_bytes / std::max<int64_t>(1, 2 * keys * cache.row_bytes()));
 }
 
 /// Rows that read the same keys: queries [query_begin, query_begin + queries) of the heads from head_begin on.
@@ -344,7 +343,8 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
   const bool is_view =
-      !held.has_evicted() && held.shared.end == 0;  // otherwise the rows of the heads have no common stride
+      !held.has_evicted() && held.shared.end == 0 &&
+      numbers_in(held.dtype) == 1;  // otherwise the rows of the heads have no common stride, or are no numbers
   check_apart(operation, "out", out, "the cache's keys", is_view ? cache.keys() : held.k);
   check_apart(operation, "out", out, "the cache's values", is_view ? cache.values() : held.v);
   if (held.shared.end > 0) {

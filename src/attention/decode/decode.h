@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <limits>
 #include <span>
+#include <type_traits>
 
 #include "attention/bias.h"
 #include "attention/decode/kv_cache_norms.h"
@@ -28,20 +29,24 @@ struct CachedHead {
   /// The rows from `key` on; `key` is a multiple of cache_block. At least one block of rows is contiguous.
   template <class T>
   const T* keys(int64_t key) const {
-    return key < begin ? static_cast<const T*>(shared_k) + key * stride
-                       : static_cast<const T*>(k) + (key - begin) * stride;
+    return key < begin ? row<T>(shared_k, key) : row<T>(k, key - begin);
   }
   template <class T>
   const T* values(int64_t key) const {
-    return key < begin ? static_cast<const T*>(shared_v) + key * stride
-                       : static_cast<const T*>(v) + (key - begin) * stride;
+    return key < begin ? row<T>(shared_v, key) : row<T>(v, key - begin);
   }
 
   DType dtype;
-  int64_t stride;  ///< elements from one row to the next, a multiple of 16; elements beyond head_dim are zeros
+  int64_t stride;  ///< numbers from one row to the next, a multiple of 16; numbers beyond head_dim are zeros
   int64_t begin;   ///< index of the first key in k and v, a multiple of cache_block
   const void *k, *v;
   const void *shared_k = nullptr, *shared_v = nullptr;  ///< the keys before `begin`; null if there are none
+
+ private:
+  template <class T>
+  const T* row(const void* rows, int64_t index) const {
+    return static_cast<const T*>(rows) + index * stride / (std::is_same_v<T, q8_block> ? q8_block::size : 1);
+  }
 };
 
 /// One query of one head.

@@ -109,7 +109,9 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
       if (nearest > 0) {
         const double magnitude = score_per_norm * static_cast<double>(evicted.longest()) +
                                  static_cast<double>(bias.slope_before) * static_cast<double>(nearest) + std::abs(sum);
-        weight = evicted.log_weight(score_per_norm, bias.slope_before, position) - sum +
+        // The exact keys could have a log-sum-exp that is smaller by the error of a score.
+        const double error = score_per_norm * static_cast<double>(held.errors.longest(b * held.kv_heads + kv_head));
+        weight = evicted.log_weight(score_per_norm, bias.slope_before, position) - sum + error +
                  slack(problem.dtype, problem.head_dim, magnitude);
         if (std::isnan(weight)) weight = infinity;
       }
@@ -154,10 +156,12 @@ void leave_gap(KvCache& cache_in, int64_t length) {
   set_capacity(cache, length);
   cache.norms.resize(length);
   cache.radii.resize(length);
+  cache.errors.resize(length);
   for (size_t head = 0; head < longest.size(); ++head) {
     cache.evicted[head].add({0, length, longest[head]});
     cache.norms.evict(static_cast<int64_t>(head), length / cache_block);
     cache.radii.evict(static_cast<int64_t>(head), length / cache_block);
+    cache.errors.evict(static_cast<int64_t>(head), length / cache_block);
   }
 }
 
@@ -165,6 +169,31 @@ void leave_gap(KvCache& cache_in, int64_t length) {
 
 double evicted_share(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse) {
   return kernels::evicted_shares(q, cache, options, lse, 0).worst;
+}
+
+double score_error(const Tensor& q, const KvCache& cache, const AttentionOptions& options) {
+  using namespace kernels;
+  constexpr const char* operation = "score_error";
+  const core::StateOf<KvCache>& held = core::state_of(cache);
+  held.check_on_cpu("score_error()");
+  check_cpu_type(operation, q.dtype());
+  const Tensor keys = held.as_seen(q.dtype());
+  const Problem problem = make_problem(operation, q, keys, keys, q, options);
+  double worst = 0;
+  if (held.dtype != DType::q8_0) return worst;
+  for (int64_t b = 0; b < problem.batch; ++b) {
+    for (int64_t h = 0; h < problem.heads; ++h) {
+      const auto error = static_cast<double>(held.errors.longest(b * held.kv_heads + h / problem.group()));
+      for (int64_t i = 0; i < problem.queries; ++i) {
+        const double norm = problem.dtype == DType::float32
+                                ? norm_of(problem.q.at<const float>(b, i, h), problem.head_dim)
+                                : norm_of(problem.q.at<const bfloat16>(b, i, h), problem.head_dim);
+        const double bound = std::abs(static_cast<double>(problem.scale)) * norm * error;
+        worst = std::isnan(bound) ? infinity : std::max(worst, bound);
+      }
+    }
+  }
+  return worst;
 }
 
 }  // namespace alibi

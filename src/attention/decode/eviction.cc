@@ -38,8 +38,7 @@ Eviction::Eviction(const EvictionOptions& options)
       options_(options),
       slopes_(static_cast<size_t>(layers_ * heads_), 0.0f),
       leads_(static_cast<size_t>(layers_ * heads_), -no_limit),
-      key_bytes_(2 * core::ceil_div(options.head_dim, core::StateOf<KvCache>::row_multiple) *
-                 core::StateOf<KvCache>::row_multiple * static_cast<int64_t>(size_of(options.dtype))) {
+      key_bytes_(2 * core::StateOf<KvCache>::bytes_of_row(options.head_dim, options.dtype)) {
   check_usage(!options.tolerance || (*options.tolerance > 0 && *options.tolerance < 1),
               "[context] the tolerance is {}, expected above 0 and below 1", options.tolerance.value_or(0));
   tolerance_ = options.tolerance.value_or(options.dtype == DType::bfloat16 ? 0x1p-11 : 0x1p-24);
@@ -145,6 +144,7 @@ void Eviction::attended(int layer, const Tensor& q, const KvCache& cache, const 
     double& lead = leads_[static_cast<size_t>(layer * heads_ + head)];
     lead = std::max(lead, shares.lead[static_cast<size_t>(head)]);
   }
+  certificate_.score_error = std::max(certificate_.score_error, score_error(q, cache, options));
   if (!(shares.worst > certificate_.worst)) return;
   const int64_t position = cache.length() - q.size(1) + shares.query;
   check(!options_.exact || shares.worst <= tolerance_,

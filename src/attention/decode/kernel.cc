@@ -89,19 +89,20 @@ inline void weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
 }
 
 /// Data that the first pass over a block prefetches: the block's values, and the keys that are read next.
-template <class T>
 struct ToPrefetch {
-  const T* values = nullptr;
-  const T* keys = nullptr;
+  const void *values = nullptr, *keys = nullptr;
 };
 
 /// Processes keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
 template <int R, class T>
 inline void visit_block(const CachedHead& head, float scale, const DecodeRow* const* rows,
-                        DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, ToPrefetch<T> ahead) {
-  HWY_ALIGN float scores[R][cache_block];
+                        DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, ToPrefetch ahead) {
+  HWY_ALIGN Scores scores[R];
+  const int64_t stride = head.stride;
   const T* k = head.keys<T>(first);
   const T* v = head.values<T>(first);
+  const auto* next_values = static_cast<const char*>(ahead.values);
+  const auto* next_keys = static_cast<const char*>(ahead.keys);
   const float* q[R];
   float* out[R];
   for (int r = 0; r < R; ++r) {
@@ -110,24 +111,17 @@ inline void visit_block(const CachedHead& head, float scale, const DecodeRow* co
   }
   int64_t i = from;
   for (; i + key_tile <= to; i += key_tile) {
-    dots<R, key_tile>(q, k + i * head.stride, head.stride, offset_by(ahead.values, i * head.stride),
-                      reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
+    dots<R, key_tile>(q, row_after(k, i, stride), stride, offset_by(next_values, bytes_of<T>(i * stride)), scores, i);
   }
   for (; i < to; ++i) {
-    dots<R, 1>(q, k + i * head.stride, head.stride, offset_by(ahead.values, i * head.stride),
-               reinterpret_cast<float(*)[cache_block]>(&scores[0][i]));
+    dots<R, 1>(q, row_after(k, i, stride), stride, offset_by(next_values, bytes_of<T>(i * stride)), scores, i);
   }
-  for (int r = 0; r < R; ++r) {
-    weigh(*rows[r], scale, first, from, to, head.stride, scores[r], *partials[r]);
-  }
+  for (int r = 0; r < R; ++r) weigh(*rows[r], scale, first, from, to, stride, scores[r], *partials[r]);
   constexpr int most = lanes == 16 || R > 1 ? 4 : 8;  // number of vectors of sums that the registers hold for each row
   int64_t d = 0;
   const auto add = [&](auto vectors) HWY_ATTR {
     constexpr int n = decltype(vectors)::value;
-    for (; d + n * lanes <= head.stride; d += n * lanes) {
-      add_values<R, n>(v + d, head.stride, offset_by(ahead.keys, d), from, to, scores, out);
-      for (int r = 0; r < R; ++r) out[r] += n * lanes;
-    }
+    for (; d + n * lanes <= stride; d += n * lanes) add_values<R, n>(v, stride, d, next_keys, scores, from, to, out);
   };
   add(std::integral_constant<int, most>());
   if constexpr (most > 4) add(std::integral_constant<int, 4>());
@@ -141,7 +135,7 @@ void visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
   for (int64_t first = begin / cache_block * cache_block; first < end; first += cache_block) {
     const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
     const int64_t after = first + cache_block;
-    ToPrefetch<T> ahead{head.values<T>(first), after < end ? head.keys<T>(after) : static_cast<const T*>(next)};
+    ToPrefetch ahead{head.values<T>(first), after < end ? head.keys<T>(after) : next};
     const DecodeRow* whole[decode_rows_together];
     DecodePartial* into[decode_rows_together];
     int64_t count = 0;
@@ -173,11 +167,14 @@ void visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
 void visit_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                  const void* next, DecodePartial* partials) {
   const FlushDenormals flush;
-  if (head.dtype == DType::float32) {
-    visit<float>(head, scale, rows, begin, end, next, partials);
-  } else {
-    visit<bfloat16>(head, scale, rows, begin, end, next, partials);
-    for (size_t r = 0; r < rows.size(); ++r) arrange_pairs(partials[r].out, head.stride, true);
+  switch (head.dtype) {
+    case DType::float32:
+      return visit<float>(head, scale, rows, begin, end, next, partials);
+    case DType::q8_0:
+      return visit<q8_block>(head, scale, rows, begin, end, next, partials);
+    default:
+      visit<bfloat16>(head, scale, rows, begin, end, next, partials);
+      for (size_t r = 0; r < rows.size(); ++r) arrange_pairs(partials[r].out, head.stride, true);
   }
 }
 

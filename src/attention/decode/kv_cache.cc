@@ -1,14 +1,14 @@
 #include "alibi/kv_cache.h"
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
-#include <limits>
 #include <utility>
+#include <vector>
 
 #include "attention/decode/device_cache.h"
+#include "attention/decode/kv_cache_rows.h"
 #include "attention/decode/kv_cache_state.h"
+#include "attention/decode/q8_rows.h"
 #include "attention/skip.h"
 #include "attention/workspace.h"
 #include "core/check.h"
@@ -22,39 +22,6 @@ using kernels::move_rows;
 using kernels::set_capacity;
 
 constexpr int64_t most_keys = (int64_t{1} << 31) - 1;  // the limit of attention()
-
-float widen(float x) { return x; }
-float widen(bfloat16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
-
-template <class To, class From>
-void copy_row(const From* from, int64_t size, To* to, int64_t stride) {
-  if constexpr (std::is_same_v<From, To>) {
-    std::memcpy(to, from, static_cast<size_t>(size) * sizeof(To));
-  } else {
-    for (int64_t i = 0; i < size; ++i) to[i] = To(widen(from[i]));
-  }
-  for (int64_t i = size; i < stride; ++i) to[i] = To(0.0f);
-}
-
-/// An upper bound of the row's distance from a centre (without `centred`: of its norm) that exceeds it by at most one
-/// rounding. +infinity if an element is not finite.
-template <bool centred, class T>
-float norm_above(const T* row, int64_t stride, const float* centre) {
-  constexpr int64_t lanes = 8;  // number of independent sums; stride is a multiple of it
-  double sums[lanes] = {};
-  for (int64_t i = 0; i < stride; i += lanes) {
-    for (int64_t lane = 0; lane < lanes; ++lane) {
-      auto x = static_cast<double>(widen(row[i + lane]));
-      if constexpr (centred) x -= static_cast<double>(centre[i + lane]);
-      sums[lane] += x * x;
-    }
-  }
-  double sum = 0;
-  for (const double lane : sums) sum += lane;
-  constexpr double above = 1 + 0x1p-23;  // the product, rounded to float, is not below the square root
-  const auto norm = static_cast<float>(std::sqrt(sum) * above);
-  return std::isnan(norm) ? std::numeric_limits<float>::infinity() : norm;
-}
 
 void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCache>& cache) {
   check(tensor.defined() && tensor.axes() == 4,
@@ -70,76 +37,6 @@ void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCa
         name, name_of(tensor.device()), name_of(cache.device));
 }
 
-/// The element [b, row, head, 0].
-template <class T>
-const T* row_of(const Tensor& tensor, int64_t b, int64_t row, int64_t head) {
-  return static_cast<const T*>(tensor.raw()) + b * tensor.stride(0) + row * tensor.stride(1) + head * tensor.stride(2);
-}
-
-/// Copies rows [begin, end) of a head into the cache; `first` is the cache row of from's row 0.
-template <class To>
-void write_rows(core::StateOf<KvCache>& cache, const Tensor& from, const Tensor& to, int64_t head, int64_t first,
-                int64_t begin, int64_t end) {
-  const int64_t b = head / cache.kv_heads, h = head % cache.kv_heads;
-  To* row = to.data<To>() + cache.row(b, h, begin) * cache.stride;
-  for (int64_t i = begin; i < end; ++i, row += cache.stride) {
-    if (from.dtype() == DType::float32) {
-      copy_row(row_of<float>(from, b, i - first, h), cache.head_dim, row, cache.stride);
-    } else {
-      copy_row(row_of<bfloat16>(from, b, i - first, h), cache.head_dim, row, cache.stride);
-    }
-  }
-}
-
-/// Updates the leaves of the blocks that contain keys [begin, end).
-template <class T>
-void raise_norms(core::StateOf<KvCache>& cache, int64_t head, int64_t begin, int64_t end) {
-  float& longest = cache.norms.leaf(head, begin / cache_block);
-  float& farthest = cache.radii.leaf(head, begin / cache_block);
-  const float* centre = cache.centre(head);
-  const auto* row = static_cast<const T*>(cache.key_rows(head / cache.kv_heads, head % cache.kv_heads, begin));
-  for (int64_t i = begin; i < end; ++i, row += cache.stride) {
-    longest = std::max(longest, norm_above<false>(row, cache.stride, centre));
-    farthest = std::max(farthest, norm_above<true>(row, cache.stride, centre));
-  }
-}
-
-void raise_norms(core::StateOf<KvCache>& cache, int64_t head, int64_t begin, int64_t end) {
-  cache.dtype == DType::float32 ? raise_norms<float>(cache, head, begin, end)
-                                : raise_norms<bfloat16>(cache, head, begin, end);
-}
-
-/// Recomputes the leaf of a block from its keys before `end`.
-void set_norms(core::StateOf<KvCache>& cache, int64_t head, int64_t block, int64_t end) {
-  cache.norms.leaf(head, block) = 0;
-  cache.radii.leaf(head, block) = 0;
-  raise_norms(cache, head, block * cache_block, end);
-}
-
-void rebuild(core::StateOf<KvCache>& cache, int64_t head, int64_t block) {
-  cache.norms.rebuild(head, block);
-  cache.radii.rebuild(head, block);
-}
-
-/// Computes the centre of the first keys as soon as there are enough of them. None of them has been evicted by then.
-void set_centre(core::StateOf<KvCache>& cache, int64_t head) {
-  std::vector<float> rows(static_cast<size_t>(kernels::centre_rows * cache.stride));
-  const void* keys = cache.key_rows(head / cache.kv_heads, head % cache.kv_heads, 0);
-  for (int64_t i = 0; i < kernels::centre_rows * cache.stride; ++i) {
-    rows[static_cast<size_t>(i)] = cache.dtype == DType::float32 ? static_cast<const float*>(keys)[i]
-                                                                 : widen(static_cast<const bfloat16*>(keys)[i]);
-  }
-  kernels::make_centre(rows.data(), kernels::centre_rows, cache.stride,
-                       &cache.centres[static_cast<size_t>(head * cache.stride)]);
-}
-
-template <class T>
-void write_block(core::StateOf<KvCache>& cache, const Tensor& k, const Tensor& v, int64_t head, int64_t first,
-                 int64_t begin, int64_t end) {
-  write_rows<T>(cache, k, cache.k, head, first, begin, end);
-  write_rows<T>(cache, v, cache.v, head, first, begin, end);
-}
-
 }  // namespace
 
 void kernels::move_rows(core::StateOf<KvCache>& cache, std::vector<int64_t> begins, int64_t capacity, int64_t shared) {
@@ -147,10 +44,10 @@ void kernels::move_rows(core::StateOf<KvCache>& cache, std::vector<int64_t> begi
   to.capacity = capacity;
   to.begins = std::move(begins);
   to.shared.end = shared;
-  const Shape shape = {to.batch, to.rows_of_batch(), to.stride};
+  const Shape shape = {to.batch, to.rows_of_batch(), to.row_elements()};
   to.k = Tensor::empty(shape, to.dtype);
   to.v = Tensor::empty(shape, to.dtype);
-  const size_t row_bytes = static_cast<size_t>(to.stride) * size_of(to.dtype);
+  const auto row_bytes = static_cast<size_t>(to.row_bytes());
   if (cache.length > 0) {
     core::parallel_for(to.batch * to.kv_heads, [&](int64_t head) {
       const int64_t b = head / to.kv_heads, h = head % to.kv_heads, begin = to.own_begin(h);
@@ -186,8 +83,8 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype,
     check(extent > 0 && extent <= most, "[kv_cache] {} is {}, expected 1 to {}", name, extent, most);
   }
   if (device != Device::cpu) kernels::check_device_cache(head_dim, dtype, device);
-  check(device != Device::cpu || dtype == DType::float32 || dtype == DType::bfloat16,
-        "[kv_cache] dtype is {}, expected float32 or bfloat16", name_of(dtype));
+  check(device != Device::cpu || dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::q8_0,
+        "[kv_cache] dtype is {}, expected float32, bfloat16 or q8_0", name_of(dtype));
   check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} exceeds {}", batch, kv_heads, most);
   state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype, device);
   set_capacity(*state_, 0);
@@ -240,7 +137,7 @@ int64_t KvCache::begin(int64_t kv_head) const {
 int64_t KvCache::bytes() const {
   const size_t centres = state_->centres.size() * sizeof(float);
   int64_t sum = static_cast<int64_t>(state_->k.bytes() + state_->v.bytes() + centres) + state_->norms.bytes() +
-                state_->radii.bytes() + shared_bytes();
+                state_->radii.bytes() + state_->errors.bytes() + shared_bytes();
   for (const kernels::EvictedKeys& evicted : state_->evicted) sum += evicted.bytes();
   for (const Tensor& level : state_->bounds.levels) sum += static_cast<int64_t>(level.bytes());
   if (device() != Device::cpu) sum += static_cast<int64_t>(state_->bounds.centres.bytes());
@@ -271,8 +168,7 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
     set_capacity(cache, cache.capacity);  // forks share the rows that would be overwritten
   }
   if (cache.device != Device::cpu) return kernels::append_on_device(cache, k, v);
-  cache.norms.resize(length);
-  cache.radii.resize(length);
+  cache.resize_trees(length);
   // A task has whole blocks of one head, so that no two tasks update the same leaf.
   constexpr int64_t blocks_together = 16;
   const int64_t first_block = first / cache_block;
@@ -292,26 +188,25 @@ void KvCache::append(const Tensor& k, const Tensor& v) {
     });
   };
   const auto write = [&](int64_t head, int64_t begin, int64_t end) {
-    cache.dtype == DType::float32 ? write_block<float>(cache, k, v, head, first, begin, end)
-                                  : write_block<bfloat16>(cache, k, v, head, first, begin, end);
+    kernels::write_rows(cache, k, v, head, first, begin, end);
   };
   if (first < kernels::centre_rows && length >= kernels::centre_rows) {  // from this call on the centre exists
     for_each_block(write);
     core::parallel_for(heads, [&](int64_t head) {
       const kernels::FlushDenormals flush;
-      set_centre(cache, head);
-      set_norms(cache, head, 0, std::min(length, cache_block));
+      kernels::set_centre(cache, head);
+      kernels::set_norms(cache, head, 0, std::min(length, cache_block));
     });
     for_each_block([&](int64_t head, int64_t begin, int64_t end) {
-      if (begin >= cache_block) raise_norms(cache, head, begin, end);
+      if (begin >= cache_block) kernels::raise_norms(cache, head, begin, end);
     });
   } else {
     for_each_block([&](int64_t head, int64_t begin, int64_t end) {
       write(head, begin, end);
-      raise_norms(cache, head, begin, end);
+      kernels::raise_norms(cache, head, begin, end);
     });
   }
-  for (int64_t head = 0; head < heads; ++head) rebuild(cache, head, first_block);
+  for (int64_t head = 0; head < heads; ++head) kernels::rebuild(cache, head, first_block);
   cache.length = length;
 }
 
@@ -333,8 +228,7 @@ void KvCache::truncate(int64_t length) {
   if (whole < cache.shared.end) {
     move_rows(cache, cache.begins, core::ceil_div(length + 1, cache_block) * cache_block, whole);
   }
-  cache.norms.resize(length);
-  cache.radii.resize(length);
+  cache.resize_trees(length);
   if (length < kernels::centre_rows) std::fill(cache.centres.begin(), cache.centres.end(), 0.0f);
   if (length == 0) return;
   const kernels::FlushDenormals flush;  // computes norms with the kernels' rounding
@@ -342,8 +236,8 @@ void KvCache::truncate(int64_t length) {
   const int64_t block = (length - 1) / cache_block;
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
     if (cache.begin(head % cache.kv_heads) == length) continue;  // the head holds no keys
-    set_norms(cache, head, block, length);
-    rebuild(cache, head, block);
+    kernels::set_norms(cache, head, block, length);
+    kernels::rebuild(cache, head, block);
   }
 }
 
@@ -368,11 +262,15 @@ void KvCache::evict(std::span<const int64_t> begins, int64_t room) {
   for (int64_t head = 0; head < cache.batch * cache.kv_heads; ++head) {
     const auto h = static_cast<size_t>(head % cache.kv_heads);
     for (int64_t block = before[h] / cache_block; block < kept[h] / cache_block; ++block) {
+      // The keys that were given are at most this long, and so are the stored ones.
+      const float error = cache.errors.at(head, 0, block);
+      const float norm = cache.norms.at(head, 0, block) + error;
       cache.evicted[static_cast<size_t>(head)].add(
-          {block * cache_block, (block + 1) * cache_block, cache.norms.at(head, 0, block)});
+          {block * cache_block, (block + 1) * cache_block, error > 0 ? norm * (1 + 0x1p-22f) : norm});
     }
     cache.norms.evict(head, kept[h] / cache_block);
     cache.radii.evict(head, kept[h] / cache_block);
+    cache.errors.evict(head, kept[h] / cache_block);
   }
 }
 
@@ -383,6 +281,7 @@ Tensor view_of(const core::StateOf<KvCache>& cache, const Tensor& tensor) {
   check(!cache.has_evicted(), "[kv_cache] the heads have evicted different keys, so they have no common shape");
   check(cache.shared.end == 0, "[kv_cache] {} keys are shared with another cache; copy them with own() first",
         cache.shared.end);
+  if (cache.dtype == DType::q8_0) return kernels::widened_rows(cache, tensor);
   const int64_t of_head = cache.capacity * cache.stride;
   return Tensor::view(tensor.raw(), {cache.batch, cache.length, cache.kv_heads, cache.head_dim}, cache.dtype,
                       {cache.kv_heads * of_head, cache.stride, of_head, 1}, cache.device);

@@ -23,29 +23,37 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
         head_dim(dim),
         dtype(type),
         device(place),
-        stride(place == Device::cpu ? core::ceil_div(dim, row_multiple) * row_multiple : dim),
+        stride(place == Device::cpu ? round_up_row(dim, type) : dim),
         begins(static_cast<size_t>(head_count), 0),
         norms(batch_size * head_count),
         radii(batch_size * head_count),
+        errors(batch_size * head_count),
         evicted(static_cast<size_t>(batch_size * head_count)),
         centres(place == Device::cpu ? static_cast<size_t>(batch_size * head_count * stride) : 0),
         queue(alibi::stream()) {}
 
-  static constexpr int64_t row_multiple = 16;  ///< number of float32 values in the widest vector
+  /// The numbers of a row in memory: a multiple of the float32 values of the widest vector, or of a block of q8_0.
+  static int64_t round_up_row(int64_t dim, DType type) {
+    const int64_t multiple = std::max<int64_t>(16, numbers_in(type));
+    return core::ceil_div(dim, multiple) * multiple;
+  }
+  static int64_t bytes_of_row(int64_t dim, DType type) {
+    return round_up_row(dim, type) / numbers_in(type) * static_cast<int64_t>(size_of(type));
+  }
 
   int64_t batch, kv_heads, head_dim;
   DType dtype;
-  Device device;  ///< device of k and v; norms, radii and centres are used only on the CPU
-  int64_t
-      stride;  ///< elements from one key to the next: on the CPU head_dim rounded up to row_multiple, padded with zeros
+  Device device;   ///< device of k and v; norms, radii and centres are used only on the CPU
+  int64_t stride;  ///< numbers from one key to the next: on the CPU head_dim rounded up by round_up_row(), padded with
+                   ///< zeros
   int64_t length = 0;
   int64_t capacity = 0;         ///< number of keys that fit the allocated memory
   std::vector<int64_t> begins;  ///< [kv_heads]: the first key that each head holds, a multiple of kernels::cache_block
-  Tensor k, v;  ///< [batch, rows_of_batch(), stride]: the keys [own_begin, capacity) of each head, contiguous
+  Tensor k, v;  ///< [batch, rows_of_batch(), row_elements()]: the keys [own_begin, capacity) of each head, contiguous
   /// Used in a fork: the keys [0, end) of each head. They are in the memory of the cache that was forked, where they do
   /// not change. A fork that shares keys has evicted none.
   struct Shared {
-    Tensor k, v;           ///< [batch, kv_heads * capacity, stride]
+    Tensor k, v;           ///< [batch, kv_heads * capacity, row_elements()]
     int64_t capacity = 0;  ///< capacity of that cache
     int64_t end = 0;       ///< a multiple of kernels::cache_block; 0 if nothing is shared
   } shared;
@@ -61,6 +69,7 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   } forked;
   kernels::NormTree norms;                    ///< ||k||; the index of a head is b * kv_heads + h
   kernels::NormTree radii;                    ///< ||k - centre||
+  kernels::NormTree errors;                   ///< with q8_0: ||k - the given key||; otherwise 0
   std::vector<kernels::EvictedKeys> evicted;  ///< the index of a head is b * kv_heads + h
   /// [batch * kv_heads, stride]: the centre of the first centre_rows keys, or zero while there are fewer.
   std::vector<float> centres;
@@ -70,6 +79,11 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
 
   const float* centre(int64_t head) const { return &centres[static_cast<size_t>(head * stride)]; }
 
+  void resize_trees(int64_t keys) {
+    for (kernels::NormTree* tree : {&norms, &radii, &errors}) tree->resize(keys);
+  }
+  int64_t row_elements() const { return stride / numbers_in(dtype); }
+  int64_t row_bytes() const { return row_elements() * static_cast<int64_t>(size_of(dtype)); }
   int64_t begin(int64_t head) const { return begins[static_cast<size_t>(head)]; }
   /// Throws Error unless the cache is in the CPU's memory, because no device supports this operation.
   void check_on_cpu(const char* operation) const {
@@ -106,7 +120,7 @@ struct [[gnu::visibility("hidden")]] KvCache::State {
   const void* rows(const Tensor& own, const Tensor& other, int64_t b, int64_t head, int64_t key) const {
     const bool is_own = key >= own_begin(head);
     const int64_t at = is_own ? row(b, head, key) : (b * kv_heads + head) * shared.capacity + key;
-    return static_cast<const char*>((is_own ? own : other).raw()) + static_cast<size_t>(at * stride) * size_of(dtype);
+    return static_cast<const char*>((is_own ? own : other).raw()) + at * row_bytes();
   }
 };
 

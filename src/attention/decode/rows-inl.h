@@ -7,6 +7,7 @@
 #endif
 
 #include <algorithm>
+#include <type_traits>
 
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/vector/vector-inl.h"
@@ -16,46 +17,73 @@ namespace alibi::kernels::HWY_NAMESPACE {
 
 /// Number of keys whose products with a query are accumulated together.
 inline constexpr int key_tile = 4;
+/// Scores or weights of a query with the keys of a block.
+using Scores = float[cache_block];
 
-/// Prefetches `count` values, unless `at` is null. Keys and values are two streams that are read alternately, which the
-/// hardware prefetcher does not recognize. So the pass over a block of keys prefetches their values, and the pass over
-/// the values prefetches the next keys. They are loaded into the second-level cache, because a block of each may fill
-/// the first-level cache. Lines are prefetched in ascending order; any other order costs a quarter of the bandwidth.
-template <int64_t count, class T>
-HWY_INLINE void prefetch(const T* at) {
-  if (at == nullptr) return;
-  constexpr int64_t line = 64, bytes = count * static_cast<int64_t>(sizeof(T));
-  HWY_UNROLL(16)
-  for (int64_t i = 0; i < bytes; i += line) __builtin_prefetch(reinterpret_cast<const char*>(at) + i, 0, 2);
-}
+/// Bytes of `numbers` numbers of a row. For q8_0 the block that contains the last of them may be cut off.
 template <class T>
-HWY_INLINE const T* offset_by(const T* at, int64_t count) {
-  return at == nullptr ? nullptr : at + count;
+constexpr int64_t bytes_of(int64_t numbers) {
+  if constexpr (std::is_same_v<T, q8_block>) return numbers / q8_block::size * static_cast<int64_t>(sizeof(T));
+  return numbers * static_cast<int64_t>(sizeof(T));
+}
+/// The row that lies `rows` rows after this one.
+template <class T>
+HWY_INLINE const T* row_after(const T* row, int64_t rows, int64_t stride) {
+  return reinterpret_cast<const T*>(reinterpret_cast<const char*>(row) + rows * bytes_of<T>(stride));
 }
 
-/// Loads N vectors of a row. bfloat16 is loaded as pairs of vectors, the even elements in the first and the odd ones in
-/// the second. That takes half the instructions of keeping their order. arrange_pairs() reorders queries and sums
-/// accordingly.
+/// Prefetches `bytes` bytes, unless `at` is null. Keys and values are two streams that are read alternately, which the
+/// hardware prefetcher does not recognize. So the pass over keys prefetches their values, and the pass over the values
+/// prefetches the next keys. They are loaded into the second-level cache, because they may fill the first-level cache.
+/// Lines are prefetched in ascending order; any other order costs a quarter of the bandwidth.
+template <int64_t bytes>
+HWY_INLINE void prefetch(const char* at) {
+  if (at == nullptr) return;
+  constexpr int64_t line = 64;
+  HWY_UNROLL(16)
+  for (int64_t i = 0; i < bytes; i += line) __builtin_prefetch(at + i, 0, 2);
+}
+HWY_INLINE const char* offset_by(const char* at, int64_t bytes) { return at == nullptr ? nullptr : at + bytes; }
+
+/// Loads N vectors of a row, from number d on. bfloat16 is loaded as pairs of vectors, the even elements in the first
+/// and the odd ones in the second. That takes half the instructions of keeping their order. arrange_pairs() reorders
+/// queries and sums accordingly.
 template <int N>
-HWY_INLINE void widen(const float* from, Float* to) {
+HWY_INLINE void widen(const float* row, int64_t d, Float* to) {
   HWY_UNROLL(4)
-  for (int n = 0; n < N; ++n) to[n] = hn::Load(Floats(), from + n * lanes);
+  for (int n = 0; n < N; ++n) to[n] = hn::LoadU(Floats(), row + d + n * lanes);
 }
 template <int N>
-HWY_INLINE void widen(const bfloat16* from, Float* to) {
+HWY_INLINE void widen(const bfloat16* row, int64_t d, Float* to) {
   const Words w;
   if constexpr (N == 1) {
     const hn::Rebind<uint16_t, Words> half;
-    const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(from));
+    const auto bits = hn::LoadU(half, reinterpret_cast<const uint16_t*>(row + d));
     to[0] = hn::BitCast(Floats(), hn::ShiftLeft<16>(hn::PromoteTo(w, bits)));
   } else {
     static_assert(N % 2 == 0);
     HWY_UNROLL(2)
     for (int n = 0; n < N; n += 2) {
-      const auto pairs = hn::LoadU(w, reinterpret_cast<const uint32_t*>(from + n * lanes));
+      const auto pairs = hn::LoadU(w, reinterpret_cast<const uint32_t*>(row + d + n * lanes));
       to[n] = hn::BitCast(Floats(), hn::ShiftLeft<16>(pairs));
       to[n + 1] = hn::BitCast(Floats(), hn::And(pairs, hn::Set(w, 0xffff0000u)));
     }
+  }
+}
+/// All N vectors belong to one block. The products of scale and values are exact in float32.
+template <int N>
+HWY_INLINE void widen(const q8_block* row, int64_t d, Float* to) {
+  static_assert(N * lanes <= q8_block::size);
+  const Floats f;
+  const q8_block& block = row[d / q8_block::size];
+  const hn::Rebind<uint16_t, Floats> bits;
+  const auto half = hn::BitCast(hn::Rebind<hwy::float16_t, Floats>(), hn::Set(bits, block.scale.bits));
+  const Float scale = hn::PromoteTo(f, half);
+  const int8_t* const values = block.values + d % q8_block::size;
+  HWY_UNROLL(2)
+  for (int n = 0; n < N; ++n) {
+    const auto bytes = hn::LoadU(hn::Rebind<int8_t, Floats>(), values + n * lanes);
+    to[n] = hn::Mul(scale, hn::ConvertTo(f, hn::PromoteTo(hn::Rebind<int32_t, Floats>(), bytes)));
   }
 }
 
@@ -103,12 +131,12 @@ HWY_INLINE void store_sums(const Float* v, float* to) {
 }
 #endif
 
-/// sum[r][i] += q[r] k_i' over N vectors of K keys.
+/// sum[r][i] += q[r] k_i' over N vectors of K keys, from number d on.
 template <int R, int K, int N, class T>
 HWY_INLINE void add_dots(const float* const* q, const T* k, int64_t stride, int64_t d, Float (*sum)[K]) {
   Float key[K][N];
   HWY_UNROLL(4)
-  for (int i = 0; i < K; ++i) widen<N>(k + i * stride + d, key[i]);
+  for (int i = 0; i < K; ++i) widen<N>(row_after(k, i, stride), d, key[i]);
   HWY_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     HWY_UNROLL(2)
@@ -120,9 +148,9 @@ HWY_INLINE void add_dots(const float* const* q, const T* k, int64_t stride, int6
   }
 }
 
-/// scores[r][i] = q[r] k_i' for K keys. Prefetches as many values from `ahead` as it reads.
+/// scores[r][at + i] = q[r] k_i' for K keys. Prefetches as many bytes from `ahead` as it reads.
 template <int R, int K, class T>
-HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const T* ahead, float (*scores)[cache_block]) {
+HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const char* ahead, Scores* scores, int64_t at) {
   const Floats f;
   Float sum[R][K];
   HWY_UNROLL(4)
@@ -132,21 +160,21 @@ HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const T*
   }
   int64_t d = 0;
   for (; d + 4 * lanes <= stride; d += 4 * lanes) {
-    prefetch<K * 4 * lanes>(offset_by(ahead, K * d));
+    prefetch<bytes_of<T>(K * 4 * lanes)>(offset_by(ahead, bytes_of<T>(K * d)));
     add_dots<R, K, 2>(q, k, stride, d, sum);
     add_dots<R, K, 2>(q, k, stride, d + 2 * lanes, sum);
   }
   for (; d + 2 * lanes <= stride; d += 2 * lanes) {
-    prefetch<K * 2 * lanes>(offset_by(ahead, K * d));
+    prefetch<bytes_of<T>(K * 2 * lanes)>(offset_by(ahead, bytes_of<T>(K * d)));
     add_dots<R, K, 2>(q, k, stride, d, sum);
   }
   if (d < stride) add_dots<R, K, 1>(q, k, stride, d, sum);
   HWY_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     if constexpr (K == key_tile) {
-      store_sums(sum[r], scores[r]);
+      store_sums(sum[r], &scores[r][at]);
     } else {
-      scores[r][0] = hn::GetLane(hn::SumOfLanes(f, sum[r][0]));
+      scores[r][at] = hn::GetLane(hn::SumOfLanes(f, sum[r][0]));
     }
   }
 }
@@ -155,27 +183,28 @@ HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const T*
 template <int N>
 inline constexpr int widened = N == 1 ? 1 : 2;
 
-/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors of the row. Prefetches as many values from
-/// `ahead` as it reads.
+/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors from number d on. Prefetches as many bytes
+/// from `ahead` as it reads.
 template <int R, int N, class T>
-HWY_INLINE void add_values(const T* v, int64_t stride, const T* ahead, int64_t from, int64_t to,
-                           const float (*weights)[cache_block], float* const* out) {
+HWY_INLINE void add_values(const T* v, int64_t stride, int64_t d, const char* ahead, const Scores* weights,
+                           int64_t from, int64_t to, float* const* out) {
   const Floats f;
   Float sum[R][N];
   HWY_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     HWY_UNROLL(8)
-    for (int n = 0; n < N; ++n) sum[r][n] = hn::Load(f, out[r] + n * lanes);
+    for (int n = 0; n < N; ++n) sum[r][n] = hn::Load(f, out[r] + d + n * lanes);
   }
   for (int64_t i = from; i < to; ++i) {
-    prefetch<N * lanes>(offset_by(ahead, i * stride));
+    prefetch<bytes_of<T>(N * lanes)>(offset_by(ahead, bytes_of<T>(i * stride + d)));
+    const T* const row = row_after(v, i, stride);
     Float weight[R];
     HWY_UNROLL(4)
     for (int r = 0; r < R; ++r) weight[r] = hn::Set(f, weights[r][i]);
     HWY_UNROLL(4)
     for (int n = 0; n < N; n += widened<N>) {
       Float value[widened<N>];
-      widen<widened<N>>(v + i * stride + n * lanes, value);
+      widen<widened<N>>(row, d + n * lanes, value);
       HWY_UNROLL(4)
       for (int r = 0; r < R; ++r) {
         HWY_UNROLL(2)
@@ -186,7 +215,7 @@ HWY_INLINE void add_values(const T* v, int64_t stride, const T* ahead, int64_t f
   HWY_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     HWY_UNROLL(8)
-    for (int n = 0; n < N; ++n) hn::Store(sum[r][n], f, out[r] + n * lanes);
+    for (int n = 0; n < N; ++n) hn::Store(sum[r][n], f, out[r] + d + n * lanes);
   }
 }
 

@@ -1,23 +1,39 @@
-// What the tests of the AMX kernels share: cases that they take, and how right they must be.
+// What the tests of the kernels in amx/ share: cases that they take, and how right they must be.
 #pragma once
 
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <string>
 #include <vector>
 
 #include "attention/cases.h"
 #include "attention/kernel.h"
 #include "attention/problem.h"
-
-#define SKIP_WITHOUT_AMX()                                                             \
-  if (best_isa() != Isa::amx) {                                                        \
-    GTEST_SKIP() << "this CPU has no AMX, only " << name_of(best_isa()) << " at most"; \
-  }                                                                                    \
-  const RuntimeGuard guard;                                                            \
-  set_isa(Isa::amx)
+#include "core/product_rates.h"
 
 namespace alibi::test {
+
+/// The tests run with each instruction set that the kernels have products for.
+class AttentionAmx : public testing::TestWithParam<Isa> {
+ protected:
+  void SetUp() override {
+    if (best_isa() < GetParam()) {
+      GTEST_SKIP() << "this CPU has no " << name_of(GetParam()) << ", only " << name_of(best_isa()) << " at most";
+    }
+    set_isa(GetParam());
+    core::set_bf16_speedup(2);  // the kernels are to be tested on every CPU that can run them
+  }
+  void TearDown() override { core::set_bf16_speedup({}); }
+
+ private:
+  RuntimeGuard guard_;
+};
+
+/// Instantiates the tests of a file.
+#define ALIBI_TEST_ON_BF16_ISAS(Suite)                                               \
+  INSTANTIATE_TEST_SUITE_P(Isas, Suite, testing::Values(Isa::avx512_bf16, Isa::amx), \
+                           [](const testing::TestParamInfo<Isa>& isa) { return std::string(name_of(isa.param)); })
 
 inline bool supported(const AttentionCase& c, const AttentionTensors& t) {
   return kernels::amx_kernel().supports(kernels::make_problem("test", t.q, t.k, t.v, t.out, c.options));

@@ -7,20 +7,17 @@ namespace {
 
 using namespace test;
 
-TEST(AttentionAmx, EveryLength) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, EveryLength) {
   for (int64_t length = 1; length <= 300; length += length < 67 ? 1 : 19) expect_right(amx_case(length, length));
 }
 
-TEST(AttentionAmx, EveryHeadDim) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, EveryHeadDim) {
   for (const int64_t head_dim : {1, 8, 15, 16, 17, 32, 33, 48, 64, 80, 96, 127, 128, 160, 192, 200, 224, 256}) {
     expect_right(amx_case(70, 70, 2, head_dim));
   }
 }
 
-TEST(AttentionAmx, QueriesFromEveryOffset) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, QueriesFromEveryOffset) {
   for (int64_t offset = 0; offset <= 66; offset += 6) {
     AttentionCase c = amx_case(50, 50 + offset, 2);
     expect_right(c);
@@ -32,8 +29,7 @@ TEST(AttentionAmx, QueriesFromEveryOffset) {
   }
 }
 
-TEST(AttentionAmx, Windows) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, Windows) {
   for (const int64_t window : {1, 2, 31, 32, 33, 63, 64, 65, 100, 1000}) {
     for (const bool causal : {true, false}) {
       AttentionCase c = amx_case(150, 161, 2);
@@ -44,8 +40,7 @@ TEST(AttentionAmx, Windows) {
   }
 }
 
-TEST(AttentionAmx, SlopesOfEveryForm) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, SlopesOfEveryForm) {
   AttentionCase c = amx_case(140, 150, 4);
   c.batch = 2;
   c.kv_heads = 2;
@@ -65,8 +60,7 @@ TEST(AttentionAmx, SlopesOfEveryForm) {
   expect_right(c);
 }
 
-TEST(AttentionAmx, Buckets) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, Buckets) {
   for (const auto& [buckets, distance] : std::vector<std::pair<int64_t, int>>{
            {32, 128}, {4, 3}, {8, 20}, {12, 31}, {40, 32}, {40, 33}, {64, 200}, {32, 1000}, {4, 100000}}) {
     for (const bool causal : {true, false}) {
@@ -98,16 +92,14 @@ TEST(AttentionAmx, Buckets) {
   }
 }
 
-TEST(AttentionAmx, TablesByDistance) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, TablesByDistance) {
   for (AttentionCase c : cases_by_distance()) {
     c.dtype = DType::bfloat16;
     expect_right(c);
   }
 }
 
-TEST(AttentionAmx, BucketsAreNeverSkipped) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, BucketsAreNeverSkipped) {
   AttentionCase c = t5_case(400, 400);
   AttentionTensors t(c);
   t.k.fill(0);  // the norm bound alone would let every key go
@@ -116,8 +108,7 @@ TEST(AttentionAmx, BucketsAreNeverSkipped) {
   EXPECT_EQ(t.state.stats.blocks_visited, t.state.stats.blocks_total);
 }
 
-TEST(AttentionAmx, Dropout) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, Dropout) {
   for (const float dropout : {0.1f, 0.5f, 0.9f}) {
     for (int64_t length = 3; length <= 300; length += 37) {
       AttentionCase c = length % 2 == 0 ? t5_case(length, length + 21) : amx_case(length, length + 21, 2, 48);
@@ -138,9 +129,8 @@ TEST(AttentionAmx, Dropout) {
   expect_right(online, Passes::forward);
 }
 
-TEST(AttentionAmx, DropsWhatTheOtherKernelsDrop) {
+TEST_P(AttentionAmx, DropsWhatTheOtherKernelsDrop) {
   // With equal scores and values that say which key they belong to, the output is the mask.
-  SKIP_WITHOUT_AMX();
   AttentionCase c{.batch = 2, .queries = 64, .keys = 64, .heads = 3, .kv_heads = 3, .head_dim = 64};
   c.dtype = DType::bfloat16;
   c.options = {.causal = false, .dropout_p = 0.3f, .dropout_seed = 11};
@@ -164,9 +154,8 @@ TEST(AttentionAmx, DropsWhatTheOtherKernelsDrop) {
   }
 }
 
-TEST(AttentionAmx, StridedViewsWithBucketsAndDropout) {
+TEST_P(AttentionAmx, StridedViewsWithBucketsAndDropout) {
   // Queries, keys and values side by side in one tensor, as a fused projection leaves them.
-  SKIP_WITHOUT_AMX();
   AttentionCase c = t5_case(75, 75, 4);
   c.options.dropout_p = 0.2f;
   AttentionTensors plain(c), views(c);
@@ -193,8 +182,7 @@ TEST(AttentionAmx, StridedViewsWithBucketsAndDropout) {
   EXPECT_TRUE(same_bits(plain.dv, views.dv.clone()));
 }
 
-TEST(AttentionAmx, RandomCases) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, RandomCases) {
   int supported_cases = 0;
   for (AttentionCase c : random_cases(80, 5)) {
     c.dtype = DType::bfloat16;
@@ -206,8 +194,7 @@ TEST(AttentionAmx, RandomCases) {
   EXPECT_GT(supported_cases, 15);
 }
 
-TEST(AttentionAmx, PackedSequences) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, PackedSequences) {
   AttentionCase c = amx_case(301, 321, 4);
   c.kv_heads = 2;
   c.options.query_offset = 0;
@@ -237,8 +224,7 @@ TEST(AttentionAmx, PackedSequences) {
   }
 }
 
-TEST(AttentionAmx, LongRowsAndManyWaves) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, LongRowsAndManyWaves) {
   AttentionCase grouped = amx_case(600, 630, 2);
   grouped.kv_heads = 1;
   expect_right(grouped);
@@ -254,8 +240,7 @@ TEST(AttentionAmx, LongRowsAndManyWaves) {
   expect_right(many_heads);
 }
 
-TEST(AttentionAmx, SameBitsAtAnyThreadCount) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, SameBitsAtAnyThreadCount) {
   for (const int kind : {0, 1, 2}) {
     AttentionCase c = amx_case(1300, 1300, 4, 64);
     c.kv_heads = 2;
@@ -276,8 +261,7 @@ TEST(AttentionAmx, SameBitsAtAnyThreadCount) {
   }
 }
 
-TEST(AttentionAmx, LeavesTheRestToTheOtherKernels) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmx, LeavesTheRestToTheOtherKernels) {
   const auto refused = [](const AttentionCase& c) { return !supported(c, AttentionTensors(c)); };
   AttentionCase c = amx_case(64, 64);
   EXPECT_FALSE(refused(c));
@@ -293,9 +277,15 @@ TEST(AttentionAmx, LeavesTheRestToTheOtherKernels) {
   c = amx_case(64, 64, 1, 257);
   EXPECT_TRUE(refused(c));
   c = amx_case(64, 64);
-  set_isa(Isa::avx512_bf16);
+  core::set_bf16_speedup(1.19);  // on AVX512-BF16, the float32 kernel is then faster
+  EXPECT_EQ(refused(c), GetParam() == Isa::avx512_bf16);
+  core::set_bf16_speedup(1.2);
+  EXPECT_FALSE(refused(c));
+  set_isa(Isa::avx512);
   EXPECT_TRUE(refused(c));
 }
+
+ALIBI_TEST_ON_BF16_ISAS(AttentionAmx);
 
 }  // namespace
 }  // namespace alibi::kernels

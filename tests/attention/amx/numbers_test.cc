@@ -7,6 +7,8 @@ namespace {
 
 using namespace test;
 
+using AttentionAmxNumbers = AttentionAmx;
+
 /// The forward pass against the reference, which visits every key whatever the tolerance.
 void expect_output(AttentionTensors& t, const AttentionOptions& options) {
   std::vector<double> out;
@@ -15,9 +17,8 @@ void expect_output(AttentionTensors& t, const AttentionOptions& options) {
   EXPECT_LE(relative_diff(doubles(t.out), out), 0x1p-7);
 }
 
-TEST(AttentionAmx, ScoresOfEverySize) {
+TEST_P(AttentionAmxNumbers, ScoresOfEverySize) {
   // From scores of +-2, where the softmax needs no maximum, to +-1e4 and more.
-  SKIP_WITHOUT_AMX();
   for (const float scale : {0.01f, 1.0f, 3.0f, 4.0f, 10.0f, 100.0f}) {
     for (const bool causal : {true, false}) {
       AttentionCase c = amx_case(200, 200, 2, 64);
@@ -28,8 +29,7 @@ TEST(AttentionAmx, ScoresOfEverySize) {
   }
 }
 
-TEST(AttentionAmx, OneHugeKeyAndHugeValues) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmxNumbers, OneHugeKeyAndHugeValues) {
   for (const int64_t row : {0, 40, 299}) {
     const AttentionCase c = amx_case(300, 300, 1, 64);
     SCOPED_TRACE(row);
@@ -43,8 +43,7 @@ TEST(AttentionAmx, OneHugeKeyAndHugeValues) {
   expect_output(t, c.options);
 }
 
-TEST(AttentionAmx, SkippingKeepsItsBoundAndLeavesOutWork) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmxNumbers, SkippingKeepsItsBoundAndLeavesOutWork) {
   for (const bool causal : {true, false}) {
     for (const float scale : {1.0f, 5.0f}) {  // with and without a running maximum
       AttentionCase c = amx_case(1500, 1500, 4);
@@ -78,8 +77,7 @@ TEST(AttentionAmx, SkippingKeepsItsBoundAndLeavesOutWork) {
   }
 }
 
-TEST(AttentionAmx, SkippingFindsFarKeysThatMatter) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmxNumbers, SkippingFindsFarKeysThatMatter) {
   AttentionCase c = amx_case(600, 600, 2, 64);
   c.options.alibi_slopes = {0.25f, 0.0f};
   for (const bool causal : {true, false}) {
@@ -91,9 +89,8 @@ TEST(AttentionAmx, SkippingFindsFarKeysThatMatter) {
   }
 }
 
-TEST(AttentionAmx, SkippingFindsFarKeysWhereNearOnesScoreLow) {
+TEST_P(AttentionAmxNumbers, SkippingFindsFarKeysWhereNearOnesScoreLow) {
   // Every query's own key scores -98, and those 250 to 350 away 98 less half of their distance.
-  SKIP_WITHOUT_AMX();
   for (const bool causal : {true, false}) {
     AttentionCase c = amx_case(600, 600, 1, 64);
     c.options.alibi_slopes = {0.5f};
@@ -108,9 +105,8 @@ TEST(AttentionAmx, SkippingFindsFarKeysWhereNearOnesScoreLow) {
   }
 }
 
-TEST(AttentionAmx, WeightsAddUpToOne) {
+TEST_P(AttentionAmxNumbers, WeightsAddUpToOne) {
   // Weights are rounded to bfloat16 before they meet the values, so they must be divided by the sum of what they are.
-  SKIP_WITHOUT_AMX();
   for (const float scale : {0.3f, 4.0f}) {  // with and without a running maximum
     AttentionCase c = amx_case(300, 300, 2, 64);
     c.input_scale = scale;
@@ -121,9 +117,8 @@ TEST(AttentionAmx, WeightsAddUpToOne) {
   }
 }
 
-TEST(AttentionAmx, SumsOfHugeValuesDoNotOverflow) {
+TEST_P(AttentionAmxNumbers, SumsOfHugeValuesDoNotOverflow) {
   // Scores that alone would need no maximum: exp(40) times 1e36 is beyond float32.
-  SKIP_WITHOUT_AMX();
   const AttentionCase c = amx_case(300, 300, 1, 64);
   AttentionTensors t(c);
   t.q.fill(2.234375f);
@@ -132,8 +127,7 @@ TEST(AttentionAmx, SumsOfHugeValuesDoNotOverflow) {
   expect_output(t, c.options);
 }
 
-TEST(AttentionAmx, MaskedRowsMayHoldAnything) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AttentionAmxNumbers, MaskedRowsMayHoldAnything) {
   const AttentionCase c = amx_case(100, 100, 2, 64);
   AttentionTensors clean(c);
   clean.forward(c.options);
@@ -157,6 +151,8 @@ TEST(AttentionAmx, MaskedRowsMayHoldAnything) {
     }
   }
 }
+
+ALIBI_TEST_ON_BF16_ISAS(AttentionAmxNumbers);
 
 }  // namespace
 }  // namespace alibi::kernels

@@ -12,8 +12,9 @@ kernels::amx::Source source_of(const Tensor& rows) {
   return {static_cast<const uint16_t*>(rows.raw()), rows.stride(0), rows.size(0), rows.size(1)};
 }
 
-TEST(AmxPack, NormsAreBoundedFromAboveClosely) {
-  SKIP_WITHOUT_AMX();
+using AmxPack = AttentionAmx;
+
+TEST_P(AmxPack, NormsAreBoundedFromAboveClosely) {
   for (const int64_t columns : {1, 17, 32, 64, 255}) {
     for (const int64_t rows : {1, 31, 32}) {
       const Tensor all = random_tensor({rows, columns}, static_cast<uint64_t>(columns), 3, DType::bfloat16);
@@ -33,8 +34,7 @@ TEST(AmxPack, NormsAreBoundedFromAboveClosely) {
   }
 }
 
-TEST(AmxPack, TheLargestIsFoundInEveryPlace) {
-  SKIP_WITHOUT_AMX();
+TEST_P(AmxPack, TheLargestIsFoundInEveryPlace) {
   constexpr float infinity = std::numeric_limits<float>::infinity();
   for (const int64_t columns : {1, 31, 64}) {
     for (const int64_t rows : {1, 32}) {
@@ -49,6 +49,8 @@ TEST(AmxPack, TheLargestIsFoundInEveryPlace) {
     }
   }
 }
+
+ALIBI_TEST_ON_BF16_ISAS(AmxPack);
 
 }  // namespace
 }  // namespace alibi::kernels

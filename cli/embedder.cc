@@ -1,0 +1,124 @@
+#include "embedder.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <numeric>
+#include <utility>
+
+#include "core/check.h"
+#include "core/format.h"
+#include "stop_signals.h"
+
+namespace alibi::cli {
+namespace {
+
+constexpr size_t kMostItems = 1024;
+constexpr int64_t kMostBytes = 1 << 20;
+
+int64_t bytes_of(const EmbedItem& item) {
+  return std::accumulate(item.chunks.begin(), item.chunks.end(), std::ssize(item.text) + 1,
+                         [](int64_t sum, const std::string& chunk) { return sum + std::ssize(chunk); });
+}
+
+}  // namespace
+
+Work work_of(const EmbedCommand& options, const LanguageModel& model, const EmbedItem& item) {
+  Work work{.item = &item, .input = {}, .spans = {}};
+  if (options.late_chunking) {
+    ChunkedInput chunked = chunked_input(model, item.chunks);
+    work.input = std::move(chunked.input);
+    work.spans = std::move(chunked.spans);
+    return work;
+  }
+  work.input = encoder_input(model, item.text);
+  if (options.max_tokens > 0 && std::ssize(work.input.ids) > options.max_tokens) {
+    work.input = encoder_input(model, item.text, options.max_tokens);
+    work.was_cut = true;
+  }
+  return work;
+}
+
+void warn_of_cut(const EmbedCommand& options, int64_t count) {
+  if (count == 0) return;
+  report_warning(
+      fmt::format("{} texts were cut to {} tokens (--max-tokens)", core::format_integer(count), options.max_tokens));
+}
+
+Embedder::Embedder(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items,
+                   bool is_shown)
+    : options_(options),
+      model_(model),
+      items_(items),
+      progress_(stderr, is_shown ? lines_without_terminal() : report::ProgressOptions()) {
+  for (const EmbedItem& item : items) bytes_ += bytes_of(item);
+  progress_.begin("embed");
+}
+
+void Embedder::stop_if_asked() {
+  if (const int signal = StopSignals::received()) {
+    progress_.clear();
+    throw Interrupted{signal};
+  }
+}
+
+void Embedder::run(size_t first, const std::function<void(std::span<const Work> works, const Tensor& rows)>& use) {
+  int64_t before = 0;
+  for (size_t i = 0; i < first; ++i) before += bytes_of(items_[i]);
+  int64_t done = before;  // bytes
+  const auto begun = std::chrono::steady_clock::now();
+  while (first < items_.size()) {
+    std::vector<Work> works;
+    int64_t bytes = 0, tokens = 0;
+    do {
+      bytes += bytes_of(items_[first]);
+      works.push_back(work_of(options_, model_, items_[first++]));
+      tokens += std::ssize(works.back().input.ids);
+    } while (first < items_.size() && works.size() < kMostItems && bytes < kMostBytes);
+    const size_t texts = first - works.size();
+    const auto show = [&](int64_t some_tokens) {
+      const double share = static_cast<double>(some_tokens) / static_cast<double>(std::max<int64_t>(1, tokens));
+      const double now = static_cast<double>(done) + share * static_cast<double>(bytes);
+      seconds_ = std::chrono::duration<double>(std::chrono::steady_clock::now() - begun).count();
+      const double left =
+          seconds_ / std::max(1.0, now - static_cast<double>(before)) * (static_cast<double>(bytes_) - now);
+      const double rate = seconds_ > 0 ? static_cast<double>(tokens_ + some_tokens) / seconds_ : 0;
+      progress_.update(now / static_cast<double>(std::max<int64_t>(1, bytes_)),
+                       fmt::format("{} of {} texts  {} tokens/s", some_tokens < tokens ? texts : first, items_.size(),
+                                   core::format_count(rate)),
+                       left);
+      if (works.size() == 1) stop_if_asked();
+    };
+    use(works, rows_of(works, show));
+    show(tokens);
+    done += bytes;
+    tokens_ += tokens;
+    for (const Work& work : works) cut_ += work.was_cut ? 1 : 0;
+    stop_if_asked();
+  }
+  progress_.clear();
+}
+
+Tensor Embedder::rows_of(std::span<const Work> works, const std::function<void(int64_t tokens)>& on_progress) const {
+  EmbedOptions options = options_.embed;
+  int64_t done = 0;
+  options.on_progress = [&](int64_t tokens, int64_t) { on_progress(done + tokens); };
+  if (!options_.late_chunking) {
+    std::vector<EncoderInput> inputs;
+    for (const Work& work : works) inputs.push_back(work.input);
+    return embed_inputs(model_, inputs, options);
+  }
+  int64_t count = 0;
+  for (const Work& work : works) count += work.rows();
+  Tensor rows = Tensor::empty({count, int64_t{model_.config().transformer.d_model}});
+  int64_t at = 0;
+  for (const Work& work : works) {
+    rows.slice(0, at, at + work.rows()).copy_from(embed_spans(model_, work.input, work.spans, options));
+    at += work.rows();
+    done += std::ssize(work.input.ids);
+  }
+  return rows;
+}
+
+}  // namespace alibi::cli

@@ -1,0 +1,171 @@
+// alibi serve: models behind an HTTP port.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <memory>
+#include <utility>
+
+#include "alibi/runtime.h"
+#include "commands.h"
+#include "common.h"
+#include "context_limits.h"
+#include "core/check.h"
+#include "core/files.h"
+#include "formats/gguf.h"
+#include "formats/json.h"
+#include "numbers.h"
+#include "serve/network/server.h"
+#include "text/chat_template.h"
+
+namespace alibi::cli {
+namespace {
+
+struct ServeCommand {
+  std::vector<std::string> models, names;
+  std::optional<int64_t> threads;
+  std::string api_key_file, pooling = "mean", chat_template;
+  bool quiet = false;
+  ModelUse use;
+  serve::network::ServerOptions server;
+  serve::ServedModelOptions model;
+};
+
+/// The name of a folder or a file without its extension.
+std::string name_of_model(const std::string& path) {
+  std::filesystem::path last = std::filesystem::absolute(path).lexically_normal();
+  if (last.filename().empty()) last = last.parent_path();
+  return core::is_folder(last) ? last.filename().string() : last.stem().string();
+}
+
+/// The template that the files of a model stand for.
+std::string template_of(const std::string& path) {
+  const std::filesystem::path file = std::filesystem::path(path) / "tokenizer_config.json";
+  if (!std::filesystem::exists(file)) return "plain";
+  const formats::JsonObject config = formats::read_json_object(file);
+  if (!config.has("chat_template") || !config.raw()["chat_template"].is_string()) return "plain";
+  return std::string(text::chat_template_like(config.get<std::string>("chat_template")));
+}
+
+/// The key of the file or of the environment.
+std::string api_key_of(const ServeCommand& options) {
+  std::string key;
+  if (!options.api_key_file.empty()) {
+    key = core::read_file(options.api_key_file, 4096);
+    while (!key.empty() && (key.back() == '\n' || key.back() == '\r')) key.pop_back();
+    check_usage(!key.empty(), "[serve] --api-key-file {} is empty, expected a key", options.api_key_file);
+  } else if (const char* const set = std::getenv("ALIBI_API_KEY")) {
+    key = set;
+  }
+  return key;
+}
+
+void run_serve(ServeCommand options) {
+  isa();  // throws an Error if ALIBI_ISA is invalid
+  if (options.threads) set_threads(static_cast<int>(*options.threads));
+  options.use.check();
+  check_context_limits("serve", options.model.engine.context);
+  check_usage(options.names.size() <= options.models.size(), "[serve] {} names were given for {} models",
+              options.names.size(), options.models.size());
+  if (!options.chat_template.empty()) text::chat_template(options.chat_template);
+  options.model.pooling = pooling_from(options.pooling);
+  options.server.api.api_key = api_key_of(options);
+  options.server.logs_requests = !options.quiet;
+  serve::Api::Models models;
+  for (size_t i = 0; i < options.models.size(); ++i) {
+    const std::string& path = options.models[i];
+    LanguageModel model = LanguageModel::load(path);
+    options.use.apply(model);
+    serve::ServedModelOptions of_model = options.model;
+    of_model.chat_template = options.chat_template.empty() ? template_of(path) : options.chat_template;
+    models.push_back(std::make_unique<serve::ServedModel>(
+        i < options.names.size() ? options.names[i] : name_of_model(path), std::move(model), of_model));
+  }
+  const bool is_open = options.server.api.api_key.empty();
+  serve::network::run_server(std::move(models), options.server, [&](const std::string& url) {
+    if (is_open && options.server.host != "127.0.0.1" && options.server.host != "::1" &&
+        options.server.host != "localhost") {
+      fmt::print(stderr, "alibi: warning: {} may be reached from other machines, and no API key is set\n", url);
+    }
+    say("listening on {}\n", url);
+    flush_output();
+  });
+}
+
+/// An option for a number of bytes.
+void add_bytes(Command& command, const std::string& name, const std::string& help, int64_t& bytes) {
+  command.value(name, "BYTES", help, [&bytes](const std::string& word) { return read_bytes(word, bytes); });
+}
+
+/// An option for a number of seconds.
+void add_seconds(Command& command, const std::string& name, const std::string& help, double& seconds) {
+  command.number(name, seconds, help);
+}
+
+}  // namespace
+
+void add_serve(CLI::App& app) {
+  auto options = std::make_shared<ServeCommand>();
+  serve::network::ServerOptions& server = options->server;
+  EngineOptions& engine = options->model.engine;
+  Command command(app, "serve", "Serve models over HTTP, with the API of OpenAI: texts, chats, vectors and scores");
+  command.texts(options->models, true, "Model folders or GGUF files; requests choose one by its name", "MODEL");
+  command.repeated("--name", options->names, "NAME",
+                   "Name of a model, in the order of the models; may be repeated [the folder's name]");
+  command.text("--host", server.host, "ADDRESS", "Address to listen on; 0.0.0.0 is every address of this machine");
+  command.count("--port", server.port, "Port to listen on (0 chooses a free one)", 0, 65535);
+  command.text("--api-key-file", options->api_key_file, "FILE",
+               "File with the key that clients must send [ALIBI_API_KEY in the environment, else no key]");
+  command.text("--chat-template", options->chat_template, "NAME",
+               "Format of the prompts of chats [found in the model's tokenizer_config.json, else plain]");
+  {
+    std::vector<std::string> names;
+    for (const text::ChatTemplate& chat : text::chat_templates()) names.emplace_back(chat.name);
+    command.choices("--chat-template", std::move(names));
+  }
+  command.text("--pooling", options->pooling, "NAME",
+               "Pooling of the final token states in vectors: mean, first (encoders only) or last");
+  command.choices("--pooling", {"mean", "first", "last"});
+  options->use.add_to(command);
+  command.count("--threads", options->threads, "Number of threads; results do not depend on it [all cores]", 1, 1024);
+
+  command.group("Engine");
+  command.count("--slots", engine.slots, "Maximum number of texts that are read or generated at the same time");
+  command.count("--queue", engine.queue, "Maximum number of requests that wait for a slot; further ones get status 429",
+                0);
+  command.count("--max-length", engine.max_tokens,
+                "Maximum number of tokens of a text, prompt included (0: as many as the model's positions allow)", 0);
+  command.count("--step-tokens", engine.step_tokens, "Maximum number of tokens that a step reads");
+  command.count("--chunk-tokens", engine.chunk_tokens, "Number of tokens of a prompt that are read at a time", 1, 2048);
+  add_bytes(command, "--prefix-memory",
+            "Memory for the keys and values of prompts, for later prompts that begin alike (0 keeps none) [256MiB]",
+            engine.prefix_bytes);
+  add_context_limits(command, engine.context);
+
+  command.group("Limits");
+  command.count("--max-connections", server.max_connections,
+                "Maximum number of connections; further ones get status 503");
+  add_bytes(command, "--max-body", "Maximum size of the body of a request [4MiB]", server.max_body_bytes);
+  add_bytes(command, "--max-header", "Maximum size of the header of a request [16KiB]", server.max_header_bytes);
+  command.count("--max-inputs", server.api.most_inputs, "Maximum number of texts in a request");
+  command.count("--default-max-tokens", server.api.default_max_tokens,
+                "Maximum number of tokens of a reply in a chat that names none");
+  add_seconds(command, "--header-timeout", "Seconds for a client to send the header of a request",
+              server.header_seconds);
+  add_seconds(command, "--body-timeout", "Seconds for a client to send the body of a request", server.body_seconds);
+  add_seconds(command, "--idle-timeout", "Seconds after which a connection without a request is closed",
+              server.idle_seconds);
+  add_seconds(command, "--write-timeout", "Seconds for a client to take a part of the answer", server.write_seconds);
+  add_seconds(command, "--request-timeout", "Seconds after which a request is cancelled", server.request_seconds);
+  add_seconds(command, "--grace", "Seconds that running requests have after SIGTERM", server.grace_seconds);
+  command.flag("--quiet", options->quiet, "Do not log requests");
+  command.examples(
+      "  alibi serve model/ --port 8080\n"
+      "  alibi serve chat/ embedder/ reranker/ --host 0.0.0.0 --api-key-file key.txt\n"
+      "  alibi serve model/ --slots 64 --memory 32MiB --eviction-tolerance 1e-7\n"
+      "  curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Call me\", \"max_tokens\": 20}'");
+  command.runs([options] { run_serve(*options); });
+}
+
+}  // namespace alibi::cli

@@ -1,0 +1,58 @@
+#include "core/temporary_file.h"
+
+#include <cstdlib>
+#include <utility>
+
+#include "core/descriptor.h"
+#include "core/format.h"
+
+namespace alibi::core {
+namespace {
+
+/// Calls transfer(offset) until all bytes are transferred.
+template <class Transfer>
+void transfer_all(size_t bytes, const char* operation, const std::filesystem::path& folder, const Transfer& transfer) {
+  for (size_t done = 0; done < bytes;) {
+    const ssize_t now = transfer(done);
+    if (now < 0 && errno == EINTR) continue;
+    check_call(now >= 0, operation, folder);
+    check(now > 0, "[{}] {}: the file ended early", operation, folder.string());
+    done += static_cast<size_t>(now);
+  }
+}
+
+}  // namespace
+
+TemporaryFile::TemporaryFile(int64_t bytes) {
+  std::error_code error;
+  folder_ = std::filesystem::temp_directory_path(error);
+  check(!error, "[temporary file] there is no folder for temporary files: {}; set TMPDIR", error.message());
+  std::string name = (folder_ / "alibi-XXXXXX").string();
+  descriptor_ = ::mkostemp(name.data(), O_CLOEXEC);
+  check_call(descriptor_ >= 0, "temporary file", folder_);
+  ::unlink(name.c_str());
+  const int problem = ::posix_fallocate(descriptor_, 0, static_cast<off_t>(bytes));
+  if (problem != 0) {
+    ::close(std::exchange(descriptor_, -1));
+    fail("[temporary file] {} are needed in {}: {}; set TMPDIR to another folder", format_bytes(bytes),
+         folder_.string(), std::generic_category().message(problem));
+  }
+}
+
+TemporaryFile::~TemporaryFile() {
+  if (descriptor_ >= 0) ::close(descriptor_);
+}
+
+void TemporaryFile::write(const void* data, size_t bytes, int64_t at) {
+  transfer_all(bytes, "temporary file", folder_, [&](size_t done) {
+    return ::pwrite(descriptor_, static_cast<const char*>(data) + done, bytes - done, at + static_cast<off_t>(done));
+  });
+}
+
+void TemporaryFile::read(void* data, size_t bytes, int64_t at) const {
+  transfer_all(bytes, "temporary file", folder_, [&](size_t done) {
+    return ::pread(descriptor_, static_cast<char*>(data) + done, bytes - done, at + static_cast<off_t>(done));
+  });
+}
+
+}  // namespace alibi::core

@@ -1,0 +1,147 @@
+// The perplexities of lm-evaluation-harness and of llama-perplexity.
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <numbers>
+
+#include "alibi/loglikelihood.h"
+#include "core/check.h"
+#include "core/memory.h"
+
+namespace alibi {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+/// White space of Unicode, as \s of Python's regular expressions.
+bool is_space(char32_t c) {
+  constexpr char32_t others[] = {0x85, 0xa0, 0x1680, 0x2028, 0x2029, 0x202f, 0x205f, 0x3000};
+  return c == ' ' || (c >= 0x09 && c <= 0x0d) || (c >= 0x1c && c <= 0x1f) || (c >= 0x2000 && c <= 0x200a) ||
+         std::find(std::begin(others), std::end(others), c) != std::end(others);
+}
+
+/// The character at text[at] and the number of its bytes. A byte that begins none is a character of its own.
+std::pair<char32_t, size_t> character(std::string_view text, size_t at) {
+  const auto byte = [&](size_t i) { return static_cast<unsigned char>(text[at + i]); };
+  const size_t left = text.size() - at;
+  const auto continues = [&](size_t count) {
+    if (left <= count) return false;
+    for (size_t i = 1; i <= count; ++i) {
+      if ((byte(i) & 0xc0) != 0x80) return false;
+    }
+    return true;
+  };
+  const char32_t first = byte(0);
+  if (first >= 0xc2 && first < 0xe0 && continues(1)) return {(first & 0x1f) << 6 | (byte(1) & 0x3fU), 2};
+  if (first >= 0xe0 && first < 0xf0 && continues(2))
+    return {(first & 0x0f) << 12 | (byte(1) & 0x3fU) << 6 | (byte(2) & 0x3fU), 3};
+  return {first < 0x80 ? first : 0xfffd, 1};  // no white space has four bytes
+}
+
+/// len(re.split(r"\s+", text))
+int64_t words_of(std::string_view text) {
+  int64_t words = 1;
+  bool in_space = false;
+  for (size_t at = 0; at < text.size();) {
+    const auto [c, bytes] = character(text, at);
+    if (is_space(c) && !in_space) ++words;
+    in_space = is_space(c);
+    at += bytes;
+  }
+  return words;
+}
+
+constexpr EncodeOptions kNoneAdded{.add_special_tokens = false};
+
+}  // namespace
+
+double RollingEvaluation::nll() const { return nll_sum / static_cast<double>(tokens); }
+double RollingEvaluation::perplexity() const { return std::exp(nll()); }
+double RollingEvaluation::word_perplexity() const { return std::exp(nll_sum / static_cast<double>(words)); }
+double RollingEvaluation::byte_perplexity() const { return std::exp(nll_sum / static_cast<double>(bytes)); }
+double RollingEvaluation::bits_per_byte() const { return nll_sum / std::numbers::ln2 / static_cast<double>(bytes); }
+double RollingEvaluation::tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+
+double ChunkEvaluation::nll() const { return nll_sum / static_cast<double>(tokens); }
+double ChunkEvaluation::perplexity() const { return std::exp(nll()); }
+double ChunkEvaluation::perplexity_error() const {
+  const double variance = squares / static_cast<double>(tokens) - nll() * nll();
+  return variance > 0 && tokens > 1 ? std::sqrt(variance / static_cast<double>(tokens - 1)) * perplexity() : 0;
+}
+double ChunkEvaluation::tokens_per_second() const { return static_cast<double>(tokens) / seconds; }
+
+std::vector<Continuation> rolling_windows(std::span<const int32_t> tokens, int32_t prefix, int64_t length) {
+  check_usage(length >= 1, "[evaluate] the length is {}, expected at least 1", length);
+  std::vector<Continuation> windows;
+  const auto count = std::ssize(tokens);
+  for (int64_t begin = 0; begin < count; begin += length) {
+    const int64_t end = std::min(count, begin + length);
+    const auto inputs = tokens.first(static_cast<size_t>(end)).last(static_cast<size_t>(std::min(end, length + 1)));
+    Continuation window{{inputs.begin(), inputs.end()}, end - begin};
+    if (begin == 0) window.ids.insert(window.ids.begin(), prefix);
+    windows.push_back(std::move(window));
+  }
+  return windows;
+}
+
+RollingEvaluation evaluate_rolling(const LanguageModel& model, std::span<const std::string> documents,
+                                   const RollingOptions& options) {
+  const Tokenizer& tokenizer = model.tokenizer();
+  const int32_t prefix = options.prefix              ? *options.prefix
+                         : tokenizer.begin_of_text() ? *tokenizer.begin_of_text()
+                                                     : tokenizer.end_of_text();
+  RollingEvaluation result;
+  result.length = options.length;
+  result.documents = std::ssize(documents);
+  std::vector<Continuation> windows;
+  for (const std::string& document : documents) {
+    const std::vector<int32_t> tokens = tokenizer.encode(document, kNoneAdded);
+    result.tokens += std::ssize(tokens);
+    result.words += words_of(document);
+    result.bytes += std::ssize(document);
+    for (Continuation& window : rolling_windows(tokens, prefix, options.length)) windows.push_back(std::move(window));
+  }
+  check(result.tokens > 0, "[evaluate] the {} documents have no tokens to score, expected at least one",
+        documents.size());
+  const core::KeepMemory keep;
+  const Clock::time_point start = Clock::now();
+  for (const Loglikelihood& window : loglikelihoods(model, windows, options.computation)) result.nll_sum -= window.sum;
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+ChunkEvaluation evaluate_chunks(const LanguageModel& model, const std::string& text, const ChunkOptions& options) {
+  const int64_t length = options.length;
+  check_usage(length >= 3, "[evaluate] the length is {}, expected at least 3: half of a chunk is scored", length);
+  const Tokenizer& tokenizer = model.tokenizer();
+  // A prompt begins with this token if there is one more than the text itself has.
+  const std::vector<int32_t> prompt = tokenizer.encode_prompt("a"), sample = tokenizer.encode("a", kNoneAdded);
+  const bool begins = prompt.size() > sample.size() && std::equal(sample.begin(), sample.end(), prompt.begin() + 1);
+  const std::string_view without_end = std::string_view(text).substr(0, text.size() - (text.ends_with('\n') ? 1 : 0));
+  std::vector<int32_t> tokens = tokenizer.encode(without_end, kNoneAdded);
+  if (begins) tokens.insert(tokens.begin(), prompt.front());
+  check(std::ssize(tokens) >= length, "[evaluate] the text has {} tokens, expected at least the length, {}",
+        tokens.size(), length);
+
+  ChunkEvaluation result;
+  result.length = length;
+  std::vector<Continuation> chunks;
+  for (int64_t end = length; end <= std::ssize(tokens); end += length) {
+    chunks.push_back({{tokens.begin() + end - length, tokens.begin() + end}, length - length / 2 - 1});
+    if (begins) chunks.back().ids.front() = prompt.front();
+    result.tokens += chunks.back().targets;
+  }
+  result.chunks = std::ssize(chunks);
+  const core::KeepMemory keep;
+  const Clock::time_point start = Clock::now();
+  for (const Loglikelihood& chunk : loglikelihoods(model, chunks, options.computation)) {
+    result.nll_sum -= chunk.sum;
+    result.squares += chunk.squares;
+  }
+  result.seconds = seconds_since(start);
+  return result;
+}
+
+}  // namespace alibi

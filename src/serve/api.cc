@@ -1,0 +1,136 @@
+#include "serve/api.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "core/check.h"
+
+namespace alibi::serve {
+
+struct Api::Route {
+  const char *method, *path;
+  void (Api::*run)(const HttpRequest&, const Responding&);
+  bool is_open = false;  // needs no key
+};
+
+const std::vector<Api::Route>& Api::routes() {
+  static const std::vector<Route> all = {
+      {"GET", "/", &Api::show_page, true},
+      {"GET", "/health", &Api::health, true},
+      {"GET", "/v1/models", &Api::models},
+      {"GET", "/metrics", &Api::write_metrics},
+      {"GET", "/props", &Api::props},
+      {"GET", "/tokenizer_info", &Api::tokenizer_info},
+      {"POST", "/tokenize", &Api::tokenize},
+      {"POST", "/detokenize", &Api::detokenize},
+      {"POST", "/v1/completions", &Api::completions},
+      {"POST", "/v1/chat/completions", &Api::chat},
+      {"POST", "/v1/embeddings", &Api::embeddings},
+      {"POST", "/v1/rerank", &Api::rerank},
+      {"POST", "/rerank", &Api::rerank},
+      {"POST", "/pooling", &Api::pooling},
+  };
+  return all;
+}
+
+Api::Api(Models models, const ApiOptions& options)
+    : models_(std::move(models)), options_(options), worker_(static_cast<size_t>(options.most_waiting)) {
+  check_usage(!models_.empty(), "[serve] there is no model, expected at least one");
+  std::set<std::string> names;
+  for (const auto& model : models_) {
+    check_usage(names.insert(model->name()).second, "[serve] two models are named {}, expected names that differ",
+                model->name());
+  }
+}
+
+void Api::close() {
+  closed_ = true;
+  for (const auto& model : models_) {
+    if (model->generates()) model->engine().close();
+  }
+}
+
+bool Api::is_endpoint(std::string_view path) {
+  return std::any_of(routes().begin(), routes().end(), [&](const Route& route) { return path == route.path; });
+}
+
+namespace {
+
+/// Compares in a time that does not depend on where the texts differ.
+bool is_same(std::string_view a, std::string_view b) {
+  unsigned char difference = a.size() == b.size() ? 0 : 1;
+  for (size_t i = 0; i < a.size(); ++i) {
+    difference |= static_cast<unsigned char>(a[i]) ^ static_cast<unsigned char>(b.empty() ? 0 : b[i % b.size()]);
+  }
+  return difference == 0;
+}
+
+}  // namespace
+
+bool Api::is_authorized(const HttpRequest& request) const {
+  constexpr std::string_view scheme = "Bearer ";
+  const std::string_view given = request.authorization;
+  return options_.api_key.empty() ||
+         (given.starts_with(scheme) && is_same(given.substr(scheme.size()), options_.api_key));
+}
+
+void Api::handle(HttpRequest request, Responding responder) {
+  answer(*responder, [&] {
+    const Route* route = nullptr;
+    std::string allowed;
+    for (const Route& one : routes()) {
+      if (request.path != one.path) continue;
+      allowed += (allowed.empty() ? "" : ", ") + std::string(one.method);
+      if (request.method == one.method) route = &one;
+    }
+    if (allowed.empty()) throw ApiError{404, fmt::format("there is no endpoint {}", request.path), "", "not_found"};
+    if (route == nullptr) {
+      Reply reply = ApiError{405, fmt::format("{} takes {}", request.path, allowed), "", "method_not_allowed"}.reply();
+      reply.headers["Allow"] = allowed;
+      return responder->reply(std::move(reply));
+    }
+    if (!route->is_open && !is_authorized(request)) {
+      throw ApiError{401, "the API key is missing or wrong; send it as \"Authorization: Bearer KEY\"", "",
+                     "invalid_api_key"};
+    }
+    if (std::string_view(route->method) == "GET") return (this->*route->run)(request, responder);
+    if (closed_) throw ApiError{503, "the server is stopping", "", "stopping"};
+    // Reading a body and encoding texts takes time, in which other connections must be served.
+    const auto shared = std::make_shared<HttpRequest>(std::move(request));
+    const bool is_posted = worker_.post([this, route, shared, responder] {
+      answer(*responder, [&] {
+        try {
+          (this->*route->run)(*shared, responder);
+        } catch (const EngineBusy&) {
+          if (closed_) throw ApiError{503, "the server is stopping", "", "stopping"};
+          throw;
+        }
+      });
+    });
+    if (!is_posted) throw ApiError{429, "too many requests are waiting; try again later", "", "queue_full"};
+  });
+}
+
+const ServedModel& Api::model_of(const Fields& fields) const {
+  const std::optional<std::string> name = fields.text("model");
+  if (!name) return *models_.front();
+  for (const auto& model : models_) {
+    if (model->name() == *name) return *model;
+  }
+  throw ApiError{404, fmt::format("there is no model {}; GET /v1/models lists them", *name), "model",
+                 "model_not_found"};
+}
+
+std::vector<TextInput> Api::inputs_of(const Fields& fields, const char* key) const {
+  std::vector<TextInput> inputs = fields.inputs(key);
+  if (std::ssize(inputs) > options_.most_inputs) {
+    throw ApiError{400, fmt::format("{} has {} texts, expected at most {}", key, inputs.size(), options_.most_inputs),
+                   key};
+  }
+  return inputs;
+}
+
+}  // namespace alibi::serve

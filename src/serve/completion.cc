@@ -1,0 +1,301 @@
+#include "serve/completion.h"
+
+#include <fmt/format.h>
+
+#include <ctime>
+#include <random>
+#include <utility>
+
+namespace alibi::serve {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
+
+uint64_t random_bits() {
+  thread_local std::random_device device;
+  return (uint64_t{device()} << 32) | device();
+}
+
+const char* finish_reason(GenerationEnd end) {
+  switch (end) {
+    case GenerationEnd::tokens:
+      return "length";
+    case GenerationEnd::end_of_text:
+    case GenerationEnd::stop:
+      return "stop";
+    case GenerationEnd::callback:
+      return "cancelled";
+  }
+  return "";
+}
+
+}  // namespace
+
+CompletionParameters parameters_of(const Fields& fields) {
+  CompletionParameters all;
+  GenerateOptions& generate = all.generate;
+  generate.temperature = fields.number("temperature", 0, 1000).value_or(1);
+  generate.top_p = fields.number("top_p", 1e-9, 1).value_or(1);
+  generate.top_k = static_cast<int>(fields.integer("top_k", -1, INT32_MAX).value_or(0));
+  if (generate.top_k == -1) generate.top_k = 0;  // as other servers say that there is no limit
+  generate.min_p = fields.number("min_p", 0, 1).value_or(0);
+  generate.repetition_penalty = fields.number("repetition_penalty", 1e-6, 1e6).value_or(1);
+  const std::optional<int64_t> seed = fields.integer("seed", std::numeric_limits<int64_t>::min());
+  generate.seed = seed ? static_cast<uint64_t>(*seed) : random_bits();
+  generate.stop = fields.texts("stop");
+  if (generate.stop.size() > 64) fields.fail("stop", "expected at most 64 texts");
+  for (const std::string& stop : generate.stop) {
+    if (stop.empty()) fields.fail("stop", "expected texts of at least one byte");
+  }
+  generate.stop_at_end_of_text = !fields.flag("ignore_eos", false);
+  all.n = fields.integer("n", 1, 128).value_or(1);
+  all.stream = fields.flag("stream", false);
+  if (const Json* options = fields.find("stream_options")) {
+    all.usage_in_stream = Fields(*options, "stream_options").flag("include_usage", false);
+  }
+  fields.expect("presence_penalty", 0);
+  fields.expect("frequency_penalty", 0);
+  fields.expect("logit_bias", Json::object());
+  return all;
+}
+
+Completion::Completion(const ServedModel& model, std::shared_ptr<Responder> responder, Metrics& metrics,
+                       std::vector<CompletionPrompt> prompts, CompletionParameters parameters)
+    : model_(model),
+      responder_(std::move(responder)),
+      metrics_(metrics),
+      prompts_(std::move(prompts)),
+      parameters_(std::move(parameters)),
+      id_(fmt::format("{}-{:016x}", parameters_.is_chat ? "chatcmpl" : "cmpl", random_bits())),
+      created_(static_cast<int64_t>(std::time(nullptr))),
+      choices_(prompts_.size() * static_cast<size_t>(parameters_.n)),
+      results_(prompts_.size()) {}
+
+EngineRequest Completion::request_for(size_t prompt) {
+  EngineRequest request{.prompt = prompts_[prompt].ids};
+  request.options = parameters_.generate;
+  request.samples = parameters_.n;
+  request.logprobs = parameters_.logprobs;
+  if (parameters_.echo) request.prompt_logprobs = parameters_.logprobs;
+  // The requests keep this object until their end.
+  request.on_event = [self = shared_from_this(), prompt](const EngineEvent& event) { self->on_event(prompt, event); };
+  request.on_done = [self = shared_from_this(), prompt](const EngineResult* result, std::exception_ptr why) {
+    self->on_done(prompt, result, why);
+  };
+  return request;
+}
+
+void Completion::start() {
+  const std::lock_guard lock(mutex_);
+  Engine& engine = model_.engine();
+  try {
+    for (size_t prompt = 0; prompt < prompts_.size(); ++prompt) handles_.push_back(engine.submit(request_for(prompt)));
+  } catch (...) {
+    answered_ = true;
+    cancel_all();
+    throw;
+  }
+  responder_->on_cancel([handles = handles_] {
+    for (const Engine::Handle& handle : handles) handle.cancel();
+  });
+  if (!parameters_.stream) return;
+  responder_->begin_events();
+  for (size_t i = 0; i < choices_.size(); ++i) {
+    const size_t prompt = i / static_cast<size_t>(parameters_.n);
+    if (parameters_.is_chat) {
+      send(i, {{"delta", {{"role", "assistant"}, {"content", ""}}}, {"finish_reason", nullptr}});
+    } else if (parameters_.echo) {
+      send(i, {{"text", prompts_[prompt].text}, {"logprobs", nullptr}, {"finish_reason", nullptr}});
+    }
+    choices_[i].last = prompts_[prompt].ids.back();
+  }
+}
+
+void Completion::cancel_all() {
+  for (const Engine::Handle& handle : handles_) handle.cancel();
+}
+
+void Completion::on_event(size_t prompt, const EngineEvent& event) {
+  const std::lock_guard lock(mutex_);
+  if (answered_) return;
+  const size_t index = prompt * static_cast<size_t>(parameters_.n) + static_cast<size_t>(event.sample);
+  Choice& choice = choices_[index];
+  if (event.token) {
+    const auto now = Clock::now();
+    if (!has_first_) metrics_.add_first_token(model_.name(), std::chrono::duration<double>(now - start_).count());
+    if (!has_first_) responder_->note("first_token_seconds", seconds_since(start_));
+    has_first_ = true;
+    if (choice.last_time) {
+      metrics_.add_between_tokens(model_.name(), std::chrono::duration<double>(now - *choice.last_time).count());
+    }
+    choice.last_time = now;
+    ++generated_;
+  }
+  if (!parameters_.stream) return;
+  OrderedJson logprobs;
+  if (event.token && parameters_.logprobs && event.end != GenerationEnd::end_of_text) {
+    LogprobsJson json(model_, parameters_.is_chat);
+    json.start_at(choice.characters);
+    json.add(choice.last, *event.token);
+    choice.characters = json.characters();
+    logprobs = json.take();
+  }
+  if (event.token) choice.last = event.token->id;
+  if (event.text.empty() && logprobs.is_null() && !event.end) return;
+  OrderedJson one;
+  if (parameters_.is_chat) {
+    one["delta"] = event.text.empty() && event.end ? OrderedJson::object() : OrderedJson{{"content", event.text}};
+  } else {
+    one["text"] = event.text;
+  }
+  one["logprobs"] = std::move(logprobs);
+  one["finish_reason"] = event.end ? OrderedJson(finish_reason(*event.end)) : OrderedJson();
+  send(index, one);
+}
+
+OrderedJson Completion::envelope(bool is_chunk) const {
+  const char* const object = !parameters_.is_chat ? "text_completion"
+                             : is_chunk           ? "chat.completion.chunk"
+                                                  : "chat.completion";
+  return {{"id", id_}, {"object", object}, {"created", created_}, {"model", model_.name()}};
+}
+
+void Completion::send(size_t index, const OrderedJson& choice) {
+  OrderedJson chunk = envelope(true);
+  OrderedJson one{{"index", index}};
+  one.update(choice);
+  chunk["choices"] = OrderedJson::array({std::move(one)});
+  responder_->event(to_text(chunk));
+}
+
+void Completion::on_done(size_t prompt, const EngineResult* result, std::exception_ptr why) {
+  const std::lock_guard lock(mutex_);
+  if (answered_) return;
+  if (result == nullptr) return fail(why);
+  results_[prompt] = *result;
+  if (result->cancelled) {
+    fail(std::make_exception_ptr(ApiError{503, "the request was cancelled", "", "cancelled"}));
+  } else if (++ended_ == prompts_.size()) {
+    finish();
+  }
+}
+
+void Completion::fail(std::exception_ptr why) {
+  answered_ = true;
+  cancel_all();
+  if (!parameters_.stream) return responder_->reply(reply_for(why));
+  responder_->event(reply_for(why).body);
+  responder_->end_events();
+}
+
+OrderedJson Completion::usage() const {
+  int64_t prompt = 0, cached = 0;
+  for (const EngineResult& result : results_) {
+    prompt += result.prompt_tokens;
+    cached += result.reused_tokens;
+  }
+  return {{"prompt_tokens", prompt},
+          {"completion_tokens", generated_},
+          {"total_tokens", prompt + generated_},
+          {"prompt_tokens_details", {{"cached_tokens", cached}}}};
+}
+
+namespace {
+
+/// What only this server says about a request: times, and the certificate of evicted keys.
+OrderedJson details_of(const std::vector<EngineResult>& results) {
+  auto all = OrderedJson::array();
+  for (const EngineResult& result : results) {
+    auto samples = OrderedJson::array();
+    for (const EngineSample& sample : result.samples) {
+      const EvictionCertificate& certificate = sample.generation.certificate;
+      samples.push_back({{"tokens", sample.generation.tokens},
+                         {"seconds", sample.generation.seconds},
+                         {"cache_bytes", sample.generation.cache_bytes},
+                         {"evicted",
+                          {{"keys", certificate.keys},
+                           {"worst_share", certificate.worst},
+                           {"token", certificate.position},
+                           {"layer", certificate.layer},
+                           {"head", certificate.head}}}});
+    }
+    all.push_back({{"prompt_tokens", result.prompt_tokens},
+                   {"reused_tokens", result.reused_tokens},
+                   {"queue_seconds", result.queue_seconds},
+                   {"prompt_seconds", result.prompt_seconds},
+                   {"samples", std::move(samples)}});
+  }
+  return all;
+}
+
+}  // namespace
+
+OrderedJson Completion::choice(size_t prompt, size_t sample) const {
+  const EngineSample& one = results_[prompt].samples[sample];
+  const GenerationEnd end = one.generation.end;
+  const std::string text = (parameters_.echo ? prompts_[prompt].text : "") + one.generation.text;
+  OrderedJson logprobs;
+  if (parameters_.logprobs) {
+    LogprobsJson json(model_, parameters_.is_chat);
+    int32_t before = -1;
+    if (parameters_.echo) {
+      for (const EngineToken& token : results_[prompt].prompt) {
+        json.add(before, token);
+        before = token.id;
+      }
+    }
+    before = prompts_[prompt].ids.back();
+    const size_t first = json.bytes();
+    for (const EngineToken& token : one.tokens) {
+      // Tokens of a stop string and the end of the text are no part of the answer. But with `echo` all are written:
+      // lm-evaluation-harness drops the last entry, which must not be one of the prompt.
+      const bool is_cut = end == GenerationEnd::stop && json.bytes() - first >= one.generation.text.size();
+      const bool is_end = end == GenerationEnd::end_of_text && &token == &one.tokens.back();
+      if ((is_cut || is_end) && !parameters_.echo) break;
+      json.add(before, token);
+      before = token.id;
+    }
+    logprobs = json.take();
+  }
+  OrderedJson result{{"index", prompt * static_cast<size_t>(parameters_.n) + sample}};
+  if (parameters_.is_chat) {
+    result["message"] = {{"role", "assistant"}, {"content", text}, {"refusal", nullptr}};
+  } else {
+    result["text"] = text;
+  }
+  result["logprobs"] = std::move(logprobs);
+  result["finish_reason"] = finish_reason(end);
+  return result;
+}
+
+void Completion::finish() {
+  answered_ = true;
+  responder_->note("model", model_.name());
+  const OrderedJson used = usage();
+  responder_->note("prompt_tokens", used["prompt_tokens"]);
+  responder_->note("completion_tokens", generated_);
+  if (parameters_.stream) {
+    if (parameters_.usage_in_stream) {
+      OrderedJson last = envelope(true);
+      last["choices"] = OrderedJson::array();
+      last["usage"] = used;
+      last["alibi"] = details_of(results_);
+      responder_->event(to_text(last));
+    }
+    responder_->event("[DONE]");
+    return responder_->end_events();
+  }
+  OrderedJson all = envelope(false);
+  all["choices"] = OrderedJson::array();
+  for (size_t prompt = 0; prompt < prompts_.size(); ++prompt) {
+    for (size_t sample = 0; sample < results_[prompt].samples.size(); ++sample)
+      all["choices"].push_back(choice(prompt, sample));
+  }
+  all["usage"] = used;
+  all["alibi"] = details_of(results_);
+  responder_->reply(json_reply(all));
+}
+
+}  // namespace alibi::serve

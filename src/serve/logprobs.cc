@@ -1,0 +1,69 @@
+// Log-probabilities of tokens in the formats of completions and of chats.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "serve/completion.h"
+#include "text/text_encoding.h"
+
+namespace alibi::serve {
+namespace {
+
+/// Bytes that are no text on their own are written as OpenAI does: bytes:\xe2\x80.
+std::string shown(const std::string& piece) {
+  if (text::malformed_bytes(piece).empty()) return piece;
+  std::string name = "bytes:";
+  for (const char byte : piece) name += fmt::format("\\x{:02x}", static_cast<unsigned char>(byte));
+  return name;
+}
+
+OrderedJson bytes_of(const std::string& piece) {
+  auto bytes = OrderedJson::array();
+  for (const char byte : piece) bytes.push_back(static_cast<unsigned char>(byte));
+  return bytes;
+}
+
+int64_t characters_of(const std::string& piece) {
+  return std::count_if(piece.begin(), piece.end(), [](char byte) { return (byte & 0xC0) != 0x80; });
+}
+
+}  // namespace
+
+void LogprobsJson::add(int32_t before, const EngineToken& token) {
+  const std::string piece = model_.piece(before, token.id);
+  const OrderedJson logprob = token.logprob ? OrderedJson(*token.logprob) : OrderedJson();
+  if (is_chat_) {
+    auto top = OrderedJson::array();
+    for (const TokenProbability& other : token.top) {
+      const std::string text = model_.piece(before, other.id);
+      top.push_back({{"token", shown(text)}, {"logprob", other.logprob}, {"bytes", bytes_of(text)}});
+    }
+    content_.push_back(
+        {{"token", shown(piece)}, {"logprob", logprob}, {"bytes", bytes_of(piece)}, {"top_logprobs", std::move(top)}});
+  } else {
+    OrderedJson top;
+    if (token.logprob) {
+      // Of tokens with the same text, the most likely one counts. The token itself is always present.
+      top = OrderedJson::object();
+      for (const TokenProbability& other : token.top) top.emplace(shown(model_.piece(before, other.id)), other.logprob);
+      top.emplace(shown(piece), *token.logprob);
+    }
+    tokens_.push_back(shown(piece));
+    logprobs_.push_back(logprob);
+    top_.push_back(std::move(top));
+    offsets_.push_back(characters_);
+  }
+  characters_ += characters_of(piece);
+  bytes_ += piece.size();
+}
+
+OrderedJson LogprobsJson::take() {
+  if (is_chat_) return {{"content", std::exchange(content_, OrderedJson::array())}, {"refusal", nullptr}};
+  return {{"tokens", std::exchange(tokens_, OrderedJson::array())},
+          {"token_logprobs", std::exchange(logprobs_, OrderedJson::array())},
+          {"top_logprobs", std::exchange(top_, OrderedJson::array())},
+          {"text_offset", std::exchange(offsets_, OrderedJson::array())}};
+}
+
+}  // namespace alibi::serve

@@ -1,0 +1,94 @@
+#include "serve/model.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <ctime>
+#include <utility>
+
+#include "generate/drawn_text.h"
+#include "model/position.h"
+
+namespace alibi::serve {
+
+ServedModel::ServedModel(std::string name, LanguageModel model, const ServedModelOptions& options)
+    : name_(std::move(name)),
+      model_(std::move(model)),
+      options_(options),
+      created_(static_cast<int64_t>(std::time(nullptr))),
+      worker_(static_cast<size_t>(options.waiting_embeddings)) {
+  const TransformerConfig& config = model_.config().transformer;
+  if (config.attention.causal) {
+    engine_ = std::make_unique<Engine>(model_, options.engine);
+  } else if (config.head.labels == 1) {
+    reranker_.emplace(model_.sharing_weights([](LanguageModelConfig&) {}));
+  }
+}
+
+Engine& ServedModel::engine() const {
+  if (!engine_) {
+    throw ApiError{400, fmt::format("the model {} is an encoder, which generates no text; use /v1/embeddings", name_),
+                   "model"};
+  }
+  return *engine_;
+}
+
+const EncoderModel& ServedModel::reranker() const {
+  if (!reranker_) throw ApiError{400, fmt::format("the model {} is no reranker", name_), "model"};
+  return *reranker_;
+}
+
+const Tokenizer& ServedModel::tokenizer() const {
+  if (!model_.has_tokenizer()) {
+    throw ApiError{400, fmt::format("the model {} has no tokenizer; send tokens in place of texts", name_)};
+  }
+  return model_.tokenizer();
+}
+
+std::optional<int64_t> ServedModel::max_tokens() const {
+  return engine_ ? engine_->max_tokens() : model::end_of_positions(model_.config().transformer);
+}
+
+void ServedModel::compute(std::function<void()> work) const {
+  if (!worker_.post(std::move(work))) {
+    throw ApiError{429, "too many requests for vectors or scores are waiting; try again later", "", "queue_full"};
+  }
+}
+
+std::vector<int32_t> ServedModel::prompt(const TextInput& input, const std::string& field) const {
+  if (input.text) return tokenizer().encode_prompt(*input.text);
+  const int vocab = model_.config().vocab_size;
+  if (input.ids.empty()) throw ApiError{400, field + " has no tokens, expected at least one", field};
+  for (const int32_t id : input.ids) {
+    if (id < 0 || id >= vocab)
+      throw ApiError{400, fmt::format("{} has the token {}, expected 0 to {}", field, id, vocab - 1), field};
+  }
+  return input.ids;
+}
+
+std::string ServedModel::text_of(const std::vector<int32_t>& ids) const {
+  return model_.has_tokenizer() ? model_.tokenizer().decode(ids) : "";
+}
+
+std::string ServedModel::piece(int32_t before, int32_t id) const {
+  if (!model_.has_tokenizer()) return fmt::format("<{}>", id);
+  if (id == end_of_text()) return end_of_text_name().value_or("");
+  const Tokenizer& tokenizer = model_.tokenizer();
+  if (before < 0) return tokenizer.decode(std::span(&id, 1));
+  // The text of a token may depend on the token before it, for example a space between words.
+  const int32_t both[] = {before, id};
+  const size_t without = tokenizer.decode(std::span(both).first(1)).size();
+  const std::string with = tokenizer.decode(both);
+  return with.substr(std::min(without, with.size()));
+}
+
+std::optional<int32_t> ServedModel::end_of_text() const { return generation::end_of_text(model_); }
+
+std::optional<std::string> ServedModel::end_of_text_name() const {
+  const std::optional<int32_t> id = end_of_text();
+  if (!id) return std::nullopt;
+  std::string name = model_.tokenizer().decode(std::span(&*id, 1), DecodeOptions{.skip_special_tokens = false});
+  return name.empty() ? "<|endoftext|>" : name;  // the name in the files of tokenizers that this library makes
+}
+
+}  // namespace alibi::serve

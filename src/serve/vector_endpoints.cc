@@ -1,0 +1,161 @@
+// /v1/embeddings, /pooling and /v1/rerank.
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <bit>
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include "serve/api.h"
+
+namespace alibi::serve {
+namespace {
+
+/// Texts that are computed together. Between two groups a request can be cancelled.
+constexpr size_t group = 32;
+
+std::string base64(std::string_view bytes) {
+  constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+  std::string text;
+  for (size_t i = 0; i < bytes.size(); i += 3) {
+    uint32_t word = 0;
+    const size_t count = std::min<size_t>(3, bytes.size() - i);
+    for (size_t j = 0; j < 3; ++j) word = word << 8 | (j < count ? static_cast<unsigned char>(bytes[i + j]) : 0u);
+    for (size_t j = 0; j < 4; ++j) text += j <= count ? letters[word >> (18 - 6 * j) & 63] : '=';
+  }
+  return text;
+}
+
+/// The float32 numbers, least significant byte first, in base64; or a list.
+OrderedJson vector_json(const float* values, int64_t width, bool as_base64) {
+  if (!as_base64) return std::vector<float>(values, values + width);
+  static_assert(std::endian::native == std::endian::little);
+  return base64({reinterpret_cast<const char*>(values), static_cast<size_t>(width) * sizeof(float)});
+}
+
+void check_length(const ServedModel& model, int64_t tokens, const char* field) {
+  const std::optional<int64_t> most = model.max_tokens();
+  if (!most || tokens <= *most) return;
+  throw ApiError{400, fmt::format("a text of {} has {} tokens, expected at most {}", field, tokens, *most), field,
+                 "context_length_exceeded"};
+}
+
+/// Calls use(first, count) for each group of `all` items, unless the request is cancelled.
+void each_group(Responder& responder, size_t all, const std::function<void(size_t first, size_t count)>& use) {
+  const auto cancelled = std::make_shared<std::atomic<bool>>(false);
+  responder.on_cancel([cancelled] { *cancelled = true; });
+  for (size_t first = 0; first < all; first += group) {
+    if (*cancelled) throw ApiError{503, "the request was cancelled", "", "cancelled"};
+    use(first, std::min(group, all - first));
+  }
+}
+
+}  // namespace
+
+void Api::embeddings(const HttpRequest& request, const Responding& responder) { embed(request, responder, true); }
+void Api::pooling(const HttpRequest& request, const Responding& responder) { embed(request, responder, false); }
+
+/// OpenAI's embeddings have length 1; /pooling returns vectors as the model gives them.
+void Api::embed(const HttpRequest& request, const Responding& responder, bool as_embeddings) {
+  const Fields fields(request.body);
+  const ServedModel& model = model_of(fields);
+  const int64_t width = model.model().config().transformer.d_model;
+  const std::string format = fields.text("encoding_format").value_or("float");
+  if (format != "float" && format != "base64") fields.fail("encoding_format", "expected \"float\" or \"base64\"");
+  const std::string name = fields.text("pooling").value_or(name_of(model.pooling()));
+  EmbedOptions options{.pooling = pooling_from(name), .normalize = fields.flag("normalize", as_embeddings)};
+  fields.expect("dimensions", width);
+
+  std::vector<EncoderInput> inputs;
+  int64_t tokens = 0;
+  for (const TextInput& input : inputs_of(fields, "input")) {
+    if (input.text) {
+      model.tokenizer();  // throws if there is none
+      const int64_t most = fields.integer("truncate_prompt_tokens", -1).value_or(0);
+      inputs.push_back(encoder_input(model.model(), *input.text, most == -1 ? model.max_tokens().value_or(0) : most));
+    } else {
+      inputs.push_back({.ids = model.prompt(input, "input")});
+    }
+    check_length(model, std::ssize(inputs.back().ids), "input");
+    tokens += std::ssize(inputs.back().ids);
+  }
+  const bool as_base64 = format == "base64";
+  responder->note("model", model.name());
+  responder->note("prompt_tokens", tokens);
+  model.compute([&model, responder, inputs = std::move(inputs), options, tokens, width, as_base64, as_embeddings] {
+    answer(*responder, [&] {
+      auto data = OrderedJson::array();
+      each_group(*responder, inputs.size(), [&](size_t first, size_t count) {
+        const Tensor vectors = embed_inputs(model.model(), std::span(inputs).subspan(first, count), options);
+        for (int64_t row = 0; row < vectors.size(0); ++row) {
+          data.push_back({{"object", as_embeddings ? "embedding" : "pooling"},
+                          {"index", data.size()},
+                          {as_embeddings ? "embedding" : "data",
+                           vector_json(vectors.data<float>() + row * width, width, as_base64)}});
+        }
+      });
+      responder->reply(json_reply({{"object", "list"},
+                                   {"data", std::move(data)},
+                                   {"model", model.name()},
+                                   {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
+    });
+  });
+}
+
+void Api::rerank(const HttpRequest& request, const Responding& responder) {
+  const Fields fields(request.body);
+  const ServedModel& model = model_of(fields);
+  const EncoderModel& reranker = model.reranker();
+  const std::optional<std::string> query = fields.text("query");
+  if (!query) fields.fail("query", "expected a text");
+  std::vector<std::string> documents;
+  const Json& given = fields.at("documents");
+  if (!given.is_array() || given.empty()) fields.fail("documents", "expected a list of at least one document");
+  if (std::ssize(given) > options_.most_inputs)
+    throw ApiError{400, fmt::format("{} documents, expected at most {}", given.size(), options_.most_inputs),
+                   "documents"};
+  for (const Json& document : given) {
+    const Json* const text = document.is_object() && document.contains("text") ? &document["text"] : &document;
+    if (!text->is_string()) fields.fail("documents", "expected texts, or objects with a \"text\"");
+    documents.push_back(text->get<std::string>());
+  }
+  const auto top = static_cast<size_t>(fields.integer("top_n", 0).value_or(0));
+  const bool with_documents = fields.flag("return_documents", true);
+  const int64_t most = fields.integer("truncate_prompt_tokens", 1).value_or(model.max_tokens().value_or(0));
+  std::vector<EncoderInput> inputs;
+  int64_t tokens = 0;
+  for (const std::string& document : documents) {
+    inputs.push_back(reranker.encode_pair(*query, document, most));
+    check_length(model, std::ssize(inputs.back().ids), "documents");
+    tokens += std::ssize(inputs.back().ids);
+  }
+  responder->note("model", model.name());
+  responder->note("prompt_tokens", tokens);
+  model.compute([&model, &reranker, responder, documents = std::move(documents), inputs = std::move(inputs), top,
+                 with_documents, tokens] {
+    answer(*responder, [&] {
+      std::vector<double> scores;
+      each_group(*responder, inputs.size(), [&](size_t first, size_t count) {
+        for (const float logit : reranker.logits(std::span(inputs).subspan(first, count)).to_floats())
+          scores.push_back(1 / (1 + std::exp(-static_cast<double>(logit))));
+      });
+      std::vector<size_t> order(scores.size());
+      std::iota(order.begin(), order.end(), size_t{0});
+      std::stable_sort(order.begin(), order.end(), [&](size_t a, size_t b) { return scores[a] > scores[b]; });
+      if (top > 0) order.resize(std::min(order.size(), top));
+      auto results = OrderedJson::array();
+      for (const size_t i : order) {
+        OrderedJson one{{"index", i}, {"relevance_score", scores[i]}};
+        if (with_documents) one["document"] = {{"text", documents[i]}};
+        results.push_back(std::move(one));
+      }
+      responder->reply(json_reply({{"object", "list"},
+                                   {"model", model.name()},
+                                   {"results", std::move(results)},
+                                   {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
+    });
+  });
+}
+
+}  // namespace alibi::serve
