@@ -1,7 +1,5 @@
-#include <sys/syscall.h>
-#include <unistd.h>
-
 #include "core/processor.h"
+#include "core/system.h"
 #include "hwy/targets.h"
 
 namespace alibi::core {
@@ -13,13 +11,6 @@ constexpr bool amx_emulated = true;  // see tests/attention/amx/emulated.h
 constexpr bool amx_emulated = false;
 #endif
 constexpr Isa all[] = {Isa::scalar, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx};
-
-/// Linux gives the AMX tile registers only to processes that request them.
-bool amx_allowed() {
-  constexpr long arch_req_xcomp_perm = 0x1023;
-  constexpr long xfeature_xtiledata = 18;
-  return syscall(SYS_arch_prctl, arch_req_xcomp_perm, xfeature_xtiledata) == 0;
-}
 
 /// CPUID leaf 7, for bits that __builtin_cpu_supports of older compilers does not know.
 bool cpuid_7(uint32_t subleaf, char reg, int bit) {
@@ -42,7 +33,7 @@ Isa processor::detect() {
   if (!cpuid_7(1, 'a', 5)) return Isa::avx512;
   const bool amx_tile = cpuid_7(0, 'd', 24);
   const bool amx_bf16 = cpuid_7(0, 'd', 22);
-  return amx_tile && amx_bf16 && amx_allowed() ? Isa::amx : Isa::avx512_bf16;
+  return amx_tile && amx_bf16 && system::request_amx() ? Isa::amx : Isa::avx512_bf16;
 }
 
 std::span<const Isa> processor::instruction_sets() { return all; }

@@ -17,6 +17,9 @@ int usable_cores();
 /// "AMD EPYC 9R14"; empty if it is unknown.
 std::string cpu_name();
 
+/// Requests AMX's tile registers, which Linux gives only to processes that do so. False if they are not given.
+bool request_amx();
+
 /// Bytes of the machine's memory.
 int64_t physical_memory();
 /// Whether the process can get this much more memory. True if the system does not tell.

@@ -1,14 +1,13 @@
-#if defined(__GLIBC__)
-#include <malloc.h>
-#endif
 #include <fcntl.h>
 #include <link.h>
 #include <linux/magic.h>
+#include <malloc.h>
 #include <sched.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/statfs.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -39,6 +38,16 @@ std::string system::cpu_name() {
     if (line.starts_with("CPU part")) return arm + ", part " + line.substr(value);
   }
   return arm;
+}
+
+bool system::request_amx() {
+#if defined(SYS_arch_prctl)  // x86-64
+  constexpr long arch_req_xcomp_perm = 0x1023;
+  constexpr long xfeature_xtiledata = 18;
+  return syscall(SYS_arch_prctl, arch_req_xcomp_perm, xfeature_xtiledata) == 0;
+#else
+  return false;
+#endif
 }
 
 int64_t system::physical_memory() { return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE); }

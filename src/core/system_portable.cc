@@ -28,6 +28,8 @@ int system::usable_cores() { return std::max(1, static_cast<int>(std::thread::ha
 
 std::string system::cpu_name() { return ""; }
 
+bool system::request_amx() { return false; }
+
 int64_t system::physical_memory() {
 #if defined(_SC_PHYS_PAGES)
   return sysconf(_SC_PHYS_PAGES) * sysconf(_SC_PAGESIZE);
