@@ -26,7 +26,7 @@ struct GenerateBenchCommand : CommonOptions {
   std::string preset = "base";
   std::string model;              ///< if not empty, replaces the preset
   std::vector<int64_t> contexts;  ///< if empty: 512, 4096, ..., 1048576
-  ModelUse use{.precision = "auto"};
+  ModelUse use;
   std::optional<int64_t> vocab_size;  ///< if absent, that of the preset
   bench::GenerateBenchSettings settings;
 };
@@ -95,6 +95,7 @@ void add_bench_generate(CLI::App& bench) {
   command.text("--model", options->model, "MODEL", "Model folder to measure, instead of a preset");
   command.exclude("--model", "--preset");
   command.counts("--contexts", options->contexts, "Context lengths in tokens [512, 4096, 32768, 262144, 1048576]");
+  options->use.precision = "auto";
   add_precision(command, options->use.precision);
   options->use.add_weights_to(command);
   add_cache_type(command, options->settings.cached);

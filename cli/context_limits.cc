@@ -23,7 +23,7 @@ void add_cache_type(Command& command, std::optional<DType>& type) {
                       {"f32", DType::float32}, {"bf16", DType::bfloat16}, {"q8_0", DType::q8_0}};
                   const auto* const found = std::find_if(std::begin(types), std::end(types),
                                                          [&](const auto& known) { return known.first == word; });
-                  if (found == std::end(types)) return fmt::format("is '{}'; choose from f32, bf16, q8_0", word);
+                  if (found == std::end(types)) return fmt::format("found '{}', expected f32, bf16 or q8_0", word);
                   type = found->second;
                   return std::string();
                 });

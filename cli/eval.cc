@@ -137,7 +137,8 @@ void add_float32(double perplexity, double float32, nlohmann::ordered_json& json
 std::optional<LanguageModel> float32_model(const EvalCommand& options) {
   if (!options.check_float32) return {};
   LanguageModel model = LanguageModel::load(options.text.model);
-  const ModelUse use{.interpolation = options.use.interpolation};
+  ModelUse use;
+  use.interpolation = options.use.interpolation;
   use.apply(model);
   return model;
 }

@@ -165,6 +165,23 @@ class Streaming(CliTest):
         self.assertEqual(stream["spans"][-1]["end"], length)
         self.assertEqual([line.split()[0] for line in shown.splitlines()[1:4]], ["32", str(length), "one-pass"])
 
+    def test_a_rounded_cache_and_rounded_weights_cost_little_and_what_they_cost_is_told(self):
+        out = self.folder / "rounded.json"
+        shown = self.succeeds("eval", self.model, self.valid, "--one-pass", "--lengths", "32", "--weights", "q8_0",
+                              "--cache-type", "q8_0", "--check-float32", "--json", out)
+        results = json.loads(out.read_text())
+        self.assertEqual(shown.count("float32 "), 2)
+        exact = self.folder / "exact.json"
+        self.succeeds("eval", self.model, self.valid, "--one-pass", "--lengths", "32", "--json", exact)
+        unrounded = json.loads(exact.read_text())
+        for rounded, plain in ((results["eval"][0], unrounded["eval"][0]), (results["stream"], unrounded["stream"])):
+            self.assertAlmostEqual(rounded["float32_perplexity"], plain["perplexity"], delta=1e-6 * plain["perplexity"])
+            self.assertAlmostEqual(rounded["perplexity_cost"], rounded["perplexity"] / plain["perplexity"] - 1, delta=1e-6)
+            self.assertTrue(0 < abs(rounded["perplexity_cost"]) < 0.02)
+        self.assertLess(results["stream"]["cache_bytes"], unrounded["stream"]["cache_bytes"] / 2)
+        self.fails(2, "apply to --one-pass only", "eval", self.model, self.valid, "--cache-type", "q8_0")
+        self.fails(2, "expected f32, bf16 or q8_0", "generate", self.model, "--cache-type", "q4")
+
     def test_alone_and_from_a_pipe(self):
         out = self.folder / "piped.json"
         shown = self.succeeds("eval", self.model, "-", "--one-pass", "--per-position", "--json", out,

@@ -126,6 +126,7 @@ void attend() {
   const std::vector<int64_t> begins = {0, 5};
   cache.evict(begins, 3);
   expect(cache.begin(1) == 0 && evicted_share(q, cache, options, of_cache.lse) == 0, "a block that is needed stays");
+  expect(score_error(q, cache, options) == 0, "a cache in float32 is not rounded");
 }
 
 void from_c() {

@@ -43,16 +43,16 @@ TEST(Q8Cache, StoresTheNearestNumbers) {
 
 TEST(Q8Cache, DecodingIsAttentionOverWhatItStores) {
   for_each_isa([] {
-    for (const int64_t dim : {1, 20, 32, 64, 96, 136}) {
+    for (const int64_t dim : {1, 20, 64, 136}) {
       for (const int64_t queries : {1, 3}) {
-        for (const int64_t keys : {1, 63, 65, 700}) {
+        for (const int64_t keys : {1, 65, 300}) {
           for (const Bias bias : {Bias::linear, Bias::none, Bias::by_distance}) {
             const DecodeCase c{.batch = 2,
                                .keys = keys,
                                .queries = std::min(queries, keys),
                                .heads = 6,
                                .kv_heads = 2,
-                               .head_dim = head_dim,
+                               .head_dim = dim,
                                .bias = bias};
             SCOPED_TRACE(c.name());
             const DecodeInputs in(c);
