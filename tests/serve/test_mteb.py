@@ -37,10 +37,9 @@ def encoder(folder):
         yield server, alibi.EncoderModel.load(path)
 
 
-@pytest.mark.parametrize("as_messages", [False, True])
-def test_texts_are_encoded(encoder, as_messages):
+def test_texts_are_encoded(encoder):
     server, model = encoder
-    wrapper = OpenAIAPIEncodeWrapper(server.url, "encoder", use_chat_template=as_messages)
+    wrapper = OpenAIAPIEncodeWrapper(server.url, "encoder", use_chat_template=False)
     vectors = wrapper.encode(inputs(TEXTS), batch_size=2, **WHERE)
     expected = model.embed(TEXTS)
     cosines = (vectors * expected).sum(-1) / np.linalg.norm(vectors, axis=1) / np.linalg.norm(expected, axis=1)
@@ -49,13 +48,12 @@ def test_texts_are_encoded(encoder, as_messages):
 
 def test_token_vectors_are_given(encoder):
     server, model = encoder
-    for as_messages in (False, True):
-        wrapper = OpenAIAPITokenEmbedWrapper(server.url, "encoder", use_chat_template=as_messages)
-        found = wrapper._encode(inputs(TEXTS[:2]), batch_size=2, **WHERE)
-        for vectors, text in zip(found, TEXTS, strict=False):
-            ids, _ = model._core.encode(text, 0)
-            assert vectors.shape == (len(ids), model.config["d_model"])
-            assert np.abs(vectors - model.hidden(ids)).max() <= 1e-4
+    wrapper = OpenAIAPITokenEmbedWrapper(server.url, "encoder", use_chat_template=False)
+    found = wrapper._encode(inputs(TEXTS[:2]), batch_size=2, **WHERE)
+    for vectors, text in zip(found, TEXTS, strict=False):
+        ids, _ = model._core.encode(text, 0)
+        assert vectors.shape == (len(ids), model.config["d_model"])
+        assert np.abs(vectors - model.hidden(ids)).max() <= 1e-4
 
 
 def test_texts_are_reranked(folder):
