@@ -400,6 +400,7 @@ void Engine::State::end_jobs() {
       if (job->shared->cancelled || !job->goes_on()) ended.splice(ended.end(), jobs, job);
       job = next;
     }
+    stats.running = slots_in_use();
   }
   for (EngineJob& job : ended) {
     if (job.shared->has_ended) continue;  // it failed

@@ -47,7 +47,7 @@ TEST(Fields, GiveValuesOfTheirTypes) {
 }
 
 TEST(Fields, ErrorsNameTheField) {
-  const Fields fields(R"({"a": 3, "b": "text", "c": 18446744073709551615, "d": [], "e": [1, -1], "f": 1e999, "g": [[]],
+  const Fields fields(R"({"a": 3, "b": "text", "c": 18446744073709551615, "d": [], "e": [1, -1], "g": [[]],
                           "h": {"i": 1}})");
   const auto expect = [](const ApiError& error, const std::string& field, std::string_view part) {
     EXPECT_EQ(error.status, 400);
