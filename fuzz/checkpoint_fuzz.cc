@@ -25,7 +25,7 @@ struct Run {
   test::TemporaryFolder folder;
   LanguageModel model = small_model(small_configs().front());
   training::OptimizerState optimizer{TrainOptions(), (model.zero_gradients(), model.parameters())};
-  formats::OrderedJson identity = {{"seed", 1}, {"length", 16}};
+  formats::OrderedJson identity = {{"seed", 1}, {"length", 16}, {"precision", "f32"}};
   std::filesystem::path newest = folder / "checkpoints/step-000002";
   Files good;
 

@@ -91,7 +91,7 @@ std::vector<Seed> seeds() {
       of(0, "stream",
          R"({"prompt": ["a"], "stream": true, "stop": ["b", "c"], "stream_options": {"include_usage": true}})"),
       of(1, "chat",
-         R"({"messages": [{"role": "user", "content": "a"}], "logprobs": true, "top_logprobs": 1, "max_tokens": 4})"),
+         R"({"messages": [{"role": "user", "content": "a"}], "chat_template": "plain", "logprobs": true, "top_logprobs": 1, "max_tokens": 4})"),
       of(1, "parts", R"({"messages": [{"role": "system", "content": "b"}, {"role": "user", "content":
                          [{"type": "text", "text": "a"}]}], "stream": true, "chat_template": "chatml"})"),
       of(2, "embedding", R"({"input": ["a b", "c"], "encoding_format": "base64", "model": "a"})"),

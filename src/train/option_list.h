@@ -33,8 +33,7 @@ inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats:
     {ALIBI_OPTION(TrainOptions, mask_rate), .range = {.above = 0, .most = 1},
      .help = "Encoders: fraction of tokens to predict; 80 % are masked, 10 % replaced at random, 10 % left unchanged"},
     {ALIBI_OPTION(TrainOptions, precision),
-     .help = "Data type of weights, activations and matrix products (auto selects the one with faster products on this "
-             "CPU)",
+     .help = "Data type of weights, activations and matrix products (auto selects the faster one on this CPU)",
      .automatic = [] { return name_of(best_precision()); }},
     {ALIBI_OPTION(TrainOptions, recompute),
      .help = "Recompute activations in the backward pass, which saves memory and takes about a fifth more time",

@@ -18,7 +18,7 @@ class WhatTheyHold(CliTest):
         for command in COMMANDS:
             path = "/" + command.replace(" ", "/")
             options = re.findall(r"^ +(?:-\w,)?--([\w-]+)", self.succeeds(*command.split(), "--help"), re.MULTILINE)
-            self.assertIn("json", options)
+            self.assertIn("help" if command == "serve" else "json", options)
             bash_words = re.search(rf"'{path}'\) words='([^']*)'", bash).group(1).split()
             zsh_case = re.search(rf"'{path}'\)(.*?);;", zsh, re.DOTALL).group(1)
             for option in options:
@@ -34,7 +34,7 @@ class WhatTheyHold(CliTest):
             arguments = [*path[1:].split("/"), option, "nonsense"]
             if path in ("/train", "/tokenize"):
                 arguments += [self.text, "-o", self.folder / "unused"]
-            if path in ("/embed", "/eval", "/generate", "/score"):
+            if path in ("/embed", "/eval", "/generate", "/score", "/serve"):
                 arguments.append(self.model)
             if path == "/rerank":
                 arguments += [self.model, "--query", "a"]

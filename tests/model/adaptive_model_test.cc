@@ -225,7 +225,7 @@ TEST(AdaptiveModel, DamagedFoldersAreRefusedWithTheFileAndTheReason) {
   expect_says(with("\"factor\": 4", "\"factor\": 0"), "factor");
   expect_says(with("\"factor\": 4", "\"factor\": 1000"), "no width");
   expect_says(with("\"factor\": 4,", ""), "factor");
-  expect_says(with("\"adaptive\"", "\"adaptiv\""), "wte.weight");
+  expect_says(with("\"adaptive\"", "\"adaptiv\""), "alibi.adaptiv is unknown");
   expect_says(with("\"final_norm\": false", "\"final_norm\": true"), "norm_f");
   expect_says(with("\"vocab_size\": 257", "\"vocab_size\": 258"), "wte.bands.2.weight");
 }
