@@ -42,7 +42,6 @@ Tensor targets_of(std::span<const int32_t> piece, int64_t begin, const std::vect
 StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int32_t> tokens,
                                  const EvaluateStreamOptions& options) {
   constexpr int64_t first_span = 256, tokens_together = 2048;
-  using Clock = std::chrono::steady_clock;
   const TransformerConfig& config = model.config().transformer;
   const auto all = static_cast<int64_t>(tokens.size());
   check(config.attention.causal,
@@ -62,7 +61,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
   Context context(model, options.context);
   Tensor ids = Tensor::empty({1, tokens_together}, DType::int32);
   const core::KeepMemory keep;
-  auto last = Clock::now();
+  auto last = std::chrono::steady_clock::now();
   while (result.read < count) {
     const int64_t begin = result.read;
     if (result.spans.empty() || begin == result.spans.back().end) {
@@ -88,7 +87,7 @@ StreamEvaluation evaluate_stream(const LanguageModel& model, std::span<const int
     }
     result.cache_bytes = std::max(result.cache_bytes, context.bytes());
     result.read += length;
-    const auto now = Clock::now();
+    const auto now = std::chrono::steady_clock::now();
     span.seconds += std::chrono::duration<double>(now - last).count();
     last = now;
     if (options.on_progress) options.on_progress(result.read, count);

@@ -90,7 +90,7 @@ struct [[gnu::visibility("hidden")]] Engine::State {
   void use_prompt(EngineJob & job, std::span<const int32_t> ids);
   void end_prompt(EngineJob & job, const Logits& logits);
   void end_jobs();
-  void end(EngineJob & job, std::exception_ptr why);
+  void end(EngineJob & job, const std::exception_ptr& why);
   void count();
 };
 
@@ -378,7 +378,7 @@ void Engine::State::drop_cancelled() {
 }
 
 /// Ends a job because of an error. Its slots are free after end_jobs().
-void Engine::State::end(EngineJob& job, std::exception_ptr why) {
+void Engine::State::end(EngineJob& job, const std::exception_ptr& why) {
   if (job.shared->has_ended) return;
   job.shared->cancelled = true;
   job.result.cancelled = true;

@@ -6,7 +6,7 @@
 
 namespace alibi {
 
-void Engine::Handle::State::end(EngineResult value, std::exception_ptr why) {
+void Engine::Handle::State::end(EngineResult value, const std::exception_ptr& why) {
   {
     const std::lock_guard lock(mutex);
     result = std::move(value);

@@ -81,7 +81,7 @@ EngineRequest Completion::request_for(size_t prompt) {
   if (parameters_.echo) request.prompt_logprobs = parameters_.logprobs;
   // The requests keep this object until their end.
   request.on_event = [self = shared_from_this(), prompt](const EngineEvent& event) { self->on_event(prompt, event); };
-  request.on_done = [self = shared_from_this(), prompt](const EngineResult* result, std::exception_ptr why) {
+  request.on_done = [self = shared_from_this(), prompt](const EngineResult* result, const std::exception_ptr& why) {
     self->on_done(prompt, result, why);
   };
   return request;
@@ -170,7 +170,7 @@ void Completion::send(size_t index, const OrderedJson& choice) {
   responder_->event(to_text(chunk));
 }
 
-void Completion::on_done(size_t prompt, const EngineResult* result, std::exception_ptr why) {
+void Completion::on_done(size_t prompt, const EngineResult* result, const std::exception_ptr& why) {
   const std::lock_guard lock(mutex_);
   if (answered_) return;
   if (result == nullptr) return fail(why);
@@ -182,7 +182,7 @@ void Completion::on_done(size_t prompt, const EngineResult* result, std::excepti
   }
 }
 
-void Completion::fail(std::exception_ptr why) {
+void Completion::fail(const std::exception_ptr& why) {
   answered_ = true;
   cancel_all();
   if (!parameters_.stream) return responder_->reply(reply_for(why));

@@ -28,7 +28,7 @@ Reply ApiError::reply() const {
   return reply;
 }
 
-Reply reply_for(std::exception_ptr why) {
+Reply reply_for(const std::exception_ptr& why) {
   try {
     std::rethrow_exception(why);
   } catch (const ApiError& error) {

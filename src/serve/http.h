@@ -63,6 +63,6 @@ class Responder {
 /// Runs `work`. What it throws becomes an error reply.
 void answer(Responder& responder, const std::function<void()>& work);
 /// The reply for an exception.
-Reply reply_for(std::exception_ptr why);
+Reply reply_for(const std::exception_ptr& why);
 
 }  // namespace alibi::serve
