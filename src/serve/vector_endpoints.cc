@@ -14,6 +14,8 @@ namespace {
 
 /// Texts that are computed together. Between two groups a request can be cancelled.
 constexpr size_t group = 32;
+/// Maximum number of tokens of a request whose vectors are all given: about 200 MB of text at width 768.
+constexpr int64_t most_token_vectors = 16384;
 
 std::string base64(std::string_view bytes) {
   constexpr std::string_view letters = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -41,6 +43,13 @@ void check_length(const ServedModel& model, int64_t tokens, const char* field) {
                  "context_length_exceeded"};
 }
 
+/// The states [tokens, d_model] of one input.
+Tensor token_vectors(const LanguageModel& model, const EncoderInput& input, const EmbedOptions& options) {
+  std::vector<TokenSpan> spans;
+  for (int64_t i = 0; i < std::ssize(input.ids); ++i) spans.push_back({i, i + 1});
+  return embed_spans(model, input, spans, {.pooling = Pooling::mean, .normalize = options.normalize});
+}
+
 /// Calls use(first, count) for each group of `all` items, unless the request is cancelled.
 void each_group(Responder& responder, size_t all, const std::function<void(size_t first, size_t count)>& use) {
   const auto cancelled = std::make_shared<std::atomic<bool>>(false);
@@ -56,7 +65,8 @@ void each_group(Responder& responder, size_t all, const std::function<void(size_
 void Api::embeddings(const HttpRequest& request, const Responding& responder) { embed(request, responder, true); }
 void Api::pooling(const HttpRequest& request, const Responding& responder) { embed(request, responder, false); }
 
-/// OpenAI's embeddings have length 1; /pooling returns vectors as the model gives them.
+/// OpenAI's embeddings have length 1; /pooling returns vectors as the model gives them, of each token unless a kind of
+/// pooling is given.
 void Api::embed(const HttpRequest& request, const Responding& responder, bool as_embeddings) {
   const Fields fields(request.body);
   const ServedModel& model = model_of(fields);
@@ -66,6 +76,7 @@ void Api::embed(const HttpRequest& request, const Responding& responder, bool as
   const std::string name = fields.text("pooling").value_or(name_of(model.pooling()));
   EmbedOptions options{.pooling = pooling_from(name), .normalize = fields.flag("normalize", as_embeddings)};
   fields.expect("dimensions", width);
+  const bool per_token = !as_embeddings && fields.find("pooling") == nullptr;
 
   std::vector<EncoderInput> inputs;
   int64_t tokens = 0;
@@ -80,27 +91,44 @@ void Api::embed(const HttpRequest& request, const Responding& responder, bool as
     check_length(model, std::ssize(inputs.back().ids), "input");
     tokens += std::ssize(inputs.back().ids);
   }
+  if (per_token && tokens > most_token_vectors) {
+    throw ApiError{
+        400,
+        fmt::format("{} tokens, expected at most {} for a vector of each token; set \"pooling\" for a vector "
+                    "of each text",
+                    tokens, most_token_vectors),
+        "input"};
+  }
   const bool as_base64 = format == "base64";
   responder->note("model", model.name());
   responder->note("prompt_tokens", tokens);
-  model.compute([&model, responder, inputs = std::move(inputs), options, tokens, width, as_base64, as_embeddings] {
-    answer(*responder, [&] {
-      auto data = OrderedJson::array();
-      each_group(*responder, inputs.size(), [&](size_t first, size_t count) {
-        const Tensor vectors = embed_inputs(model.model(), std::span(inputs).subspan(first, count), options);
-        for (int64_t row = 0; row < vectors.size(0); ++row) {
-          data.push_back({{"object", as_embeddings ? "embedding" : "pooling"},
-                          {"index", data.size()},
-                          {as_embeddings ? "embedding" : "data",
-                           vector_json(vectors.data<float>() + row * width, width, as_base64)}});
-        }
+  model.compute(
+      [&model, responder, inputs = std::move(inputs), options, tokens, width, as_base64, as_embeddings, per_token] {
+        answer(*responder, [&] {
+          auto data = OrderedJson::array();
+          for (size_t i = 0; per_token && i < inputs.size(); ++i) {
+            auto vectors = OrderedJson::array();
+            const Tensor states = token_vectors(model.model(), inputs[i], options);
+            for (int64_t row = 0; row < states.size(0); ++row) {
+              vectors.push_back(vector_json(states.data<float>() + row * width, width, as_base64));
+            }
+            data.push_back({{"object", "pooling"}, {"index", i}, {"data", std::move(vectors)}});
+          }
+          each_group(*responder, per_token ? 0 : inputs.size(), [&](size_t first, size_t count) {
+            const Tensor vectors = embed_inputs(model.model(), std::span(inputs).subspan(first, count), options);
+            for (int64_t row = 0; row < vectors.size(0); ++row) {
+              data.push_back({{"object", as_embeddings ? "embedding" : "pooling"},
+                              {"index", data.size()},
+                              {as_embeddings ? "embedding" : "data",
+                               vector_json(vectors.data<float>() + row * width, width, as_base64)}});
+            }
+          });
+          responder->reply(json_reply({{"object", "list"},
+                                       {"data", std::move(data)},
+                                       {"model", model.name()},
+                                       {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
+        });
       });
-      responder->reply(json_reply({{"object", "list"},
-                                   {"data", std::move(data)},
-                                   {"model", model.name()},
-                                   {"usage", {{"prompt_tokens", tokens}, {"total_tokens", tokens}}}}));
-    });
-  });
 }
 
 void Api::rerank(const HttpRequest& request, const Responding& responder) {

@@ -244,9 +244,13 @@ class Serve(CliTest):
                 self.assertEqual(list(struct.unpack(f"<{len(found)}f", base64.b64decode(entry["embedding"]))), found)
             ids = self.server.post("/tokenize", {"model": model, "prompt": lines[0], "add_special_tokens": True})["tokens"]
             self.server.post("/v1/embeddings", {"model": model, "input": [ids, ids]})
-            pooled = self.server.post("/pooling", {"model": model, "input": lines[0]})["data"][0]["data"]
+            pooled = self.server.post("/pooling", {"model": model, "input": lines[0], "pooling": "mean"})["data"][0]["data"]
             norm = math.sqrt(sum(x * x for x in pooled))
             self.assertLess(max(abs(a / norm - b) for a, b in zip(pooled, vectors[0])), 1e-5)
+            last = self.server.post("/pooling", {"model": model, "input": [ids], "pooling": "last"})["data"][0]["data"]
+            states = self.server.post("/pooling", {"model": model, "input": [ids]})["data"][0]["data"]
+            self.assertEqual(len(states), len(ids))
+            self.assertLess(max(abs(a - b) for a, b in zip(states[-1], last)), 1e-5)
         self.is_error(self.server.post("/v1/embeddings", {"input": "a", "encoding_format": "x"}, 400), "base64",
                       "encoding_format")
         self.is_error(self.server.post("/v1/embeddings", {"input": ["a"] * 21}, 400), "at most 20", "input")
@@ -431,7 +435,7 @@ class Limits(CliTest):
         server = self.serve()
         answers = []
         thread = threading.Thread(
-            target=lambda: answers.append(server.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 200, "ignore_eos": True})))
+            target=lambda: answers.append(server.request("POST", "/v1/completions", {"prompt": "a", "max_tokens": 4000, "ignore_eos": True})))
         idle = http.client.HTTPConnection("127.0.0.1", server.port)
         idle.request("GET", "/health")
         self.assertEqual(idle.getresponse().read(), b'{"status":"ok"}')
@@ -440,11 +444,11 @@ class Limits(CliTest):
         self.assertEqual(server.stop(), 0)
         thread.join()
         self.assertEqual(answers[0][0], 200)
-        self.assertEqual(json.loads(answers[0][2])["usage"]["completion_tokens"], 200)
+        self.assertEqual(json.loads(answers[0][2])["usage"]["completion_tokens"], 4000)
         lines = [json.loads(line) for line in server.errors]
         self.assertTrue(all({"time"} <= set(line) for line in lines))
         (of_request,) = [line for line in lines if line.get("path") == "/v1/completions"]
-        self.assertEqual((of_request["status"], of_request["completion_tokens"]), (200, 200))
+        self.assertEqual((of_request["status"], of_request["completion_tokens"]), (200, 4000))
         self.assertTrue([line for line in lines if line.get("event") == "stopping"])
 
     def test_requests_that_do_not_end_in_time_are_cancelled_at_the_stop(self):
