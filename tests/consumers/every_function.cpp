@@ -252,6 +252,34 @@ void encoders(LanguageModelConfig config, const std::filesystem::path& folder) {
   }
 }
 
+void likelihoods(const LanguageModel& model) {
+  const std::vector<Continuation> texts = {{.ids = {1, 2, 3}, .targets = 2}, {.ids = {4, 5}}};
+  expect(loglikelihoods(model, texts).at(1).sum < 0, "log-likelihoods");
+  const std::vector<int32_t> ids = {1, 2, 3, 4, 5};
+  expect(rolling_windows(ids, 0, 4).size() == 2, "rolling windows");
+  const std::vector<std::string> documents = {"a text that is scored"};
+  const RollingEvaluation rolling = evaluate_rolling(model, documents, {.length = 16});
+  expect(rolling.nll() > 0 && rolling.perplexity() > 1 && rolling.word_perplexity() > 1 &&
+             rolling.byte_perplexity() > 1 && rolling.bits_per_byte() > 0 && rolling.tokens_per_second() > 0,
+         "the harness's perplexity");
+  const ChunkEvaluation chunks = evaluate_chunks(model, std::string(200, 'a') + " b c d", {.length = 8});
+  expect(
+      chunks.nll() > 0 && chunks.perplexity() > 1 && chunks.perplexity_error() >= 0 && chunks.tokens_per_second() > 0,
+      "llama-perplexity's perplexity");
+}
+
+void engine(const LanguageModel& model) {
+  Engine made(model, {.slots = 2, .step_tokens = 32, .chunk_tokens = 8});
+  EngineRequest request{.prompt = {1, 2}};
+  request.options.max_tokens = 3;
+  const Engine::Handle handle = made.submit(request);
+  expect(handle.wait().samples.size() == 1 && handle.wait_for(1), "a request");
+  handle.cancel();
+  expect(made.stats().requests == 1 && &made.model() == &model && made.options().slots == 2, "an engine");
+  expect(!made.max_tokens().has_value(), "texts without a limit");
+  made.close();
+}
+
 void language_model(const std::filesystem::path& folder) {
   expect(!preset_names().empty(), "presets");
   LanguageModelConfig config = with_vocab_size(with_dropout(with_position(preset("tiny"), Position::alibi, 8), 0), 257);
@@ -271,6 +299,8 @@ void language_model(const std::filesystem::path& folder) {
   expect(model.hidden(ids).size(2) == 16 && model.logits(ids).size(2) == 257, "inference");
   expect(model.logits(ids, ids).size(2) == 257 && model.has_tokenizer(), "a batch with padding");
   expect(model.next_logits(ids).size(1) == 257 && model.nll(ids, ids).size() == 4, "scores");
+  likelihoods(model);
+  engine(model);
   model.set_precision(Precision::f32);
   model.set_recompute(model.precision() == Precision::bf16);
   Context fresh(model, {DType::float32});
