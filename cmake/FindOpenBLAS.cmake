@@ -1,6 +1,6 @@
 # Debian has three builds of OpenBLAS in folders of their own: serial, with threads of its own, with OpenMP. They have the
-# same interface. The serial one comes first, because alibi calls it from its own threads.
-set(folders openblas-serial openblas-pthread openblas openblas-openmp)
+# same interface. The serial one does not lock its buffers, so alibi makes one call of it at a time.
+set(folders openblas-pthread openblas-serial openblas openblas-openmp)
 find_path(OpenBLAS_INCLUDE_DIR cblas.h PATH_SUFFIXES ${folders})
 find_library(OpenBLAS_LIBRARY openblas PATH_SUFFIXES ${folders})
 include(FindPackageHandleStandardArgs)

@@ -22,9 +22,11 @@
 namespace alibi::nn {
 namespace {
 
-/// OpenBLAS has buffers for this many calls at a time, and twice as many as its threads if it has threads. It prints a
-/// warning when it must allocate more.
+/// Maximum number of calls at a time. A library without threads does not lock its buffers, so two calls would use the
+/// same one. Others have buffers for 50 calls and twice as many as their threads, and print a warning when they need
+/// more.
 int most_calls() {
+  if (openblas_get_parallel() == OPENBLAS_SEQUENTIAL) return 1;
   constexpr int least = 50;
   const std::string config = openblas_get_config(), key = "MAX_THREADS=";
   const size_t at = config.find(key);
