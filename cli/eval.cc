@@ -253,10 +253,12 @@ void add_eval(CLI::App& app) {
                 "Number of tokens by which the window advances; smaller values give more context [the window length]");
   command.flag("--one-pass,--stream", options->one_pass,
                "Evaluate in one pass, where each token sees all preceding text; add --lengths to evaluate windows too");
-  command.text(
-      "--scoring", options->scoring, "NAME",
-      "What is scored: windows; harness (each document alone, as lm-evaluation-harness); llama (second halves of "
-      "chunks, as llama-perplexity)");
+  command.text("--scoring", options->scoring, "NAME",
+               "What is scored: windows; harness (each document, as lm-evaluation-harness); llama (half chunks, as "
+               "llama-perplexity)");
+  llama(second halves of
+        "
+        "chunks, as llama-perplexity)");
   command.choices("--scoring", {std::begin(kScorings), std::end(kScorings)});
   options->use.add_to(command);
   add_context_limits(command, options->context);
