@@ -256,9 +256,6 @@ void add_eval(CLI::App& app) {
   command.text("--scoring", options->scoring, "NAME",
                "What is scored: windows; harness (each document, as lm-evaluation-harness); llama (half chunks, as "
                "llama-perplexity)");
-  llama(second halves of
-        "
-        "chunks, as llama-perplexity)");
   command.choices("--scoring", {std::begin(kScorings), std::end(kScorings)});
   options->use.add_to(command);
   add_context_limits(command, options->context);
