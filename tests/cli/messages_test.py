@@ -15,7 +15,8 @@ class Help(CliTest):
         for command in COMMANDS:
             text = self.succeeds(*command.split(), "--help")
             for expected in ("Examples:", f"alibi {command}", "--json", "--threads", "--seed"):
-                self.assertIn(expected, text)
+                if command != "serve" or expected not in ("--json", "--seed"):  # requests have these
+                    self.assertIn(expected, text)
             self.assertLessEqual(max(map(len, text.splitlines())), 160)
 
     def test_the_command_lists_its_subcommands(self):
