@@ -125,9 +125,8 @@ void write_rows(const LanguageModel& model, const std::vector<EmbedItem>& items,
     for (const EmbedItem& item : items) {
       std::vector<TokenSpan> spans;
       if (!item.chunks.empty()) spans = chunked_input(model, item.chunks).spans;
-      const int64_t count = item.chunks.empty() ? 1 : std::ssize(item.chunks);
-      append(json_lines(item, spans, rows.slice(0, at, at + count)));
-      at += count;
+      append(json_lines(item, spans, rows.slice(0, at, at + item.rows())));
+      at += item.rows();
     }
   });
 }
@@ -221,15 +220,11 @@ void run_embed(EmbedCommand options) {
   } else {
     const StopSignals signals("\nalibi: stopping; the same command continues from here\n");
     EmbedRows rows(file, identity_of(options, model, items), width);
-    size_t first = 0;
-    int64_t before = 0;  // rows of whole items
-    while (first < items.size()) {
-      const int64_t of_item = items[first].chunks.empty() ? 1 : std::ssize(items[first].chunks);
-      if (before + of_item > rows.rows()) break;
-      before += of_item;
-      ++first;
-    }
-    rows.truncate(before);
+    std::vector<int64_t> ends{0};  // rows of the first items
+    for (const EmbedItem& item : items) ends.push_back(ends.back() + item.rows());
+    const auto whole_items = std::upper_bound(ends.begin(), ends.end(), rows.rows()) - ends.begin() - 1;
+    const size_t first = whole_groups(items, static_cast<size_t>(whole_items));
+    rows.truncate(ends[first]);
     if (first > 0)
       say("continuing after {} of {} texts\n", core::format_integer(static_cast<int64_t>(first)), items.size());
     embedder.run(first, [&](std::span<const Work>, const Tensor& some) { rows.append(some); });

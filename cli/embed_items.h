@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <string>
 #include <vector>
@@ -13,6 +14,9 @@ struct EmbedItem {
   std::string text = {};                 ///< empty with chunks
   std::vector<std::string> chunks = {};  ///< late chunking: the lines of a file that are not blank
   std::vector<int64_t> lines = {};       ///< their numbers, from 1
+
+  /// The number of vectors: one, or one for each chunk.
+  int64_t rows() const { return chunks.empty() ? 1 : std::ssize(chunks); }
 };
 
 enum class ItemKind { lines, files, chunks };

@@ -22,7 +22,26 @@ int64_t bytes_of(const EmbedItem& item) {
                          [](int64_t sum, const std::string& chunk) { return sum + std::ssize(chunk); });
 }
 
+/// The end of the group of items that begins at `first`. Groups are computed and written as a whole.
+size_t group_end(const std::vector<EmbedItem>& items, size_t first) {
+  int64_t bytes = 0;
+  size_t end = first;
+  do bytes += bytes_of(items[end++]);
+  while (end < items.size() && end - first < kMostItems && bytes < kMostBytes);
+  return end;
+}
+
 }  // namespace
+
+size_t whole_groups(const std::vector<EmbedItem>& items, size_t count) {
+  size_t first = 0;
+  while (first < items.size()) {
+    const size_t end = group_end(items, first);
+    if (end > count) break;
+    first = end;
+  }
+  return first;
+}
 
 Work work_of(const EmbedCommand& options, const LanguageModel& model, const EmbedItem& item) {
   Work work{.item = &item, .input = {}, .spans = {}};
@@ -71,12 +90,12 @@ void Embedder::run(size_t first, const std::function<void(std::span<const Work> 
   while (first < items_.size()) {
     std::vector<Work> works;
     int64_t bytes = 0, tokens = 0;
-    do {
+    const size_t texts = first;
+    for (const size_t end = group_end(items_, first); first < end; ++first) {
       bytes += bytes_of(items_[first]);
-      works.push_back(work_of(options_, model_, items_[first++]));
+      works.push_back(work_of(options_, model_, items_[first]));
       tokens += std::ssize(works.back().input.ids);
-    } while (first < items_.size() && works.size() < kMostItems && bytes < kMostBytes);
-    const size_t texts = first - works.size();
+    }
     const auto show = [&](int64_t some_tokens) {
       const double share = static_cast<double>(some_tokens) / static_cast<double>(std::max<int64_t>(1, tokens));
       const double now = static_cast<double>(done) + share * static_cast<double>(bytes);

@@ -42,6 +42,10 @@ Work work_of(const EmbedCommand& options, const LanguageModel& model, const Embe
 
 void warn_of_cut(const EmbedCommand& options, int64_t count);
 
+/// The number of items in the whole groups that the first `count` items contain. A run that continues begins at a
+/// group, so that it forms the same batches, and gives the same bits, as a run that was not interrupted.
+size_t whole_groups(const std::vector<EmbedItem>& items, size_t count);
+
 /// Computes rows and shows the progress.
 class Embedder {
  public:
