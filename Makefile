@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test build bench format lint install package wheel wheel-operator gpu-check clean dependencies configure
+.PHONY: help demo test build bench format lint install package wheel wheel-operator docs gpu-check clean dependencies configure
 
 help:           ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -54,6 +54,11 @@ wheel:          ## make a wheel of the Python package that needs no library of t
 wheel-operator: ## the same without language models, in $(BUILD)-python/dist-operator
 	@scripts/install-dependencies python
 	@scripts/build-wheel --operator $(BUILD)-python
+
+docs: configure ## make the documentation site, build-docs/html/index.html
+	@scripts/install-dependencies docs python
+	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_cli alibi alibi_attention
+	@scripts/docs-site $(BUILD)
 
 gpu-check:      ## on a machine with an NVIDIA GPU: build attention for it, test, sanitize, measure beside peers
 	@scripts/gpu-check $(ARGS)

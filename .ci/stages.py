@@ -99,6 +99,11 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           cores=1, reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
                           "scripts/test-cuda", "scripts/check-registers"]),
 
+    # The pictures of the pages are in build-docs/pictures.
+    Stage("site", "The documentation site: no warnings, its links, search and narrow screens in a browser",
+          "scripts/install-dependencies docs python\nscripts/docs-site build\nscripts/test-site",
+          needs=["build", "python"], cores=1, reads=ALL),
+
     Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
           needs=["build", "python"], cores=1, reads=ALL),
 
