@@ -68,8 +68,6 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           'cmake --preset threads >/dev/null\ncmake --build --preset threads --parallel "$(nproc)"\n'
           "ctest --preset threads"),
 
-    Stage("docs", "The commands of README and docs, as written", "scripts/test-docs build", needs=["build"], reads=ALL),
-
     # scripts/test-arm is run by hand: under the emulator it takes more than 20 minutes.
     Stage("shared", "Shared libraries",
           'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
@@ -86,6 +84,8 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
 
     Stage("torch", "The Python package with PyTorch and transformers", "scripts/test-python --torch",
           needs=["python", "transformers"], cores=1, reads=ALL),
+
+    Stage("docs", "The commands of README and docs, as written", "scripts/test-docs build", needs=["build", "python"], reads=ALL),
 
     # What the sources alone cannot break: which files and libraries are named where.
     Stage("packaging", "Static libraries, as a subproject, in a bare Debian",
