@@ -50,7 +50,7 @@ alibi::Tensor random(int64_t length, unsigned seed) {
   return x;
 }
 
-/// Mean squared difference of the attention with this method and with the target; and its gradient if `gradient` is given.
+/// Mean squared difference of the attention with this method and with the target; and its gradient, if asked.
 double loss(const Kerple& method, const Kerple& target, int64_t length, Kerple* gradient = nullptr) {
   const alibi::Tensor q = random(length, 1), k = random(length, 2), v = random(length, 3);
   alibi::AttentionOptions options;  // causal by default
