@@ -40,12 +40,13 @@ lint:           ## check the format and the list of words, then run clang-tidy o
 install: build  ## install the library, its headers and the command under PREFIX
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
-package:        ## make a .deb and a .tar.gz: the command, shared libraries, headers; in $(BUILD)-shared
+package:        ## make Debian packages, in build-debian, and a .tar.gz of all, in $(BUILD)-shared
 	@scripts/install-dependencies build package
 	@$(MAKE) --no-print-directory configure BUILD=$(BUILD)-shared \
 	  CMAKE_ARGS="-DBUILD_SHARED_LIBS=ON -DALIBI_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr $(CMAKE_ARGS)"
 	@cmake --build $(BUILD)-shared --parallel $(JOBS)
 	@cd $(BUILD)-shared && cpack
+	@scripts/debian-packages $(BUILD)-shared
 
 wheel:          ## make a wheel of the Python package that needs no library of this machine, in $(BUILD)-python/dist
 	@scripts/install-dependencies python

@@ -92,7 +92,7 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           "scripts/test-installed build build-shared static subproject package",
           needs=["build", "shared", "installed"], cores=1,
           reads=["CMakeLists.txt", "CMakePresets.json", "*/CMakeLists.txt", "cmake", "include", "examples",
-                 "tests/consumers", "scripts/test-installed", "scripts/test-package", "scripts/install-dependencies"]),
+                 "packaging", "tests/consumers", "scripts/test-installed", "scripts/debian-packages", "scripts/install-dependencies"]),
 
     # The operator alone is compiled, and it uses no other folders (tests/layout).
     Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
