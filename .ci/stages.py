@@ -94,6 +94,10 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           reads=["CMakeLists.txt", "CMakePresets.json", "*/CMakeLists.txt", "cmake", "include", "examples",
                  "packaging", "tests/consumers", "scripts/test-installed", "scripts/debian-packages", "scripts/install-dependencies"]),
 
+    Stage("static", "The command as one static file, in an empty folder",
+          "scripts/build-static\nmkdir -p build-static/files\ncp build-static/alibi build-static/files/alibi-x86_64-static\n"
+          "scripts/first-result build-static/files static", needs=["build"]),
+
     # The operator alone is compiled, and it uses no other folders (tests/layout).
     Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
           cores=1, reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
