@@ -134,16 +134,14 @@ if(ALIBI_BUILD_MODELS)
   list(APPEND alibi_libraries alibi)
 endif()
 
-# Before 1.0 a minor version may change the interface; the package's version file agrees.
-set(compatible_version ${PROJECT_VERSION_MAJOR})
-if(PROJECT_VERSION_MAJOR EQUAL 0)
-  set(compatible_version ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-endif()
+# The number in the SONAME. scripts/check-abi compares the library with the last release and says when it must be raised;
+# the Debian package is then called after the new number (packaging/debian).
+set(ALIBI_SOVERSION 0)
 foreach(library IN LISTS alibi_libraries)
   string(REPLACE alibi_ "" exported ${library})
   add_library(alibi::${exported} ALIAS ${library})
   # alibi contains all of alibi_attention. A program with both would have two thread pools, so CMake refuses it.
-  set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${compatible_version}
+  set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${ALIBI_SOVERSION}
                                               EXPORT_NAME ${exported} INTERFACE_ALIBI_LIBRARY ${library}
                                               COMPATIBLE_INTERFACE_STRING ALIBI_LIBRARY)
   get_target_property(type ${library} TYPE)
