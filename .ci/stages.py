@@ -99,6 +99,8 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           cores=1, reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
                           "scripts/test-cuda", "scripts/check-registers"]),
 
+    Stage("mpi", "alibi over the ranks of Open MPI and MPICH", "scripts/test-mpi", needs=["build"]),
+
     Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
           needs=["build", "python"], cores=1, reads=ALL),
 

@@ -22,6 +22,16 @@ void check_peer(const Group& group, int rank) {
 
 }  // namespace
 
+void Group::set_advice(const std::string& advice) {
+  const std::lock_guard lock(mutex_);
+  advice_ = advice;
+}
+
+std::string Group::advice() const {
+  const std::lock_guard lock(mutex_);
+  return advice_;
+}
+
 std::unique_ptr<Transfer> Group::send(int to, Tag tag, std::span<const std::byte> data, int part) {
   check_peer(*this, to);
   bytes_sent_ += static_cast<int64_t>(data.size());

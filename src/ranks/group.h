@@ -6,6 +6,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
@@ -33,8 +34,10 @@ class Group {
   virtual int size() const = 0;
   /// The rank and its host, for messages: "rank 3 on node7".
   virtual std::string name_of(int rank) const = 0;
-  /// The end of the message with which this rank ends the job, e.g. which checkpoint can be resumed.
-  virtual void set_advice(const std::string& /*advice*/) {}
+  /// The end of the message with which this rank ends the job, e.g. which checkpoint can be resumed. Any thread may
+  /// call these.
+  void set_advice(const std::string& advice);
+  std::string advice() const;
 
   /// These start a message, whose memory must stay until it is done. Any thread may call them. A message has the size
   /// that the other rank expects. `part` distinguishes messages of one exchange.
@@ -49,6 +52,8 @@ class Group {
   virtual std::unique_ptr<Transfer> start_receive(int from, int tag, std::span<std::byte> data) = 0;
 
  private:
+  mutable std::mutex mutex_;
+  std::string advice_;
   std::atomic<int64_t> bytes_sent_{0};
 };
 

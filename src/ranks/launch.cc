@@ -2,6 +2,7 @@
 #include <charconv>
 #include <cstdlib>
 #include <string_view>
+#include <system_error>
 
 #include "core/check.h"
 #include "ranks/world.h"

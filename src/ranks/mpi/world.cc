@@ -3,12 +3,12 @@
 #include <mpi.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <chrono>
-#include <climits>
 #include <cstdio>
 #include <cstdlib>
-#include <mutex>
 #include <optional>
+#include <string_view>
 #include <thread>
 
 #include "core/check.h"
@@ -88,10 +88,6 @@ class MpiWorld final : public World {
   std::string name_of(int rank) const override {
     return fmt::format("rank {} on {}", rank, hosts_.data() + static_cast<size_t>(rank) * MPI_MAX_PROCESSOR_NAME);
   }
-  void set_advice(const std::string& advice) override {
-    const std::lock_guard lock(mutex_);
-    advice_ = advice;
-  }
 
   void finish() override {
     barrier(*this);
@@ -123,20 +119,15 @@ class MpiWorld final : public World {
  private:
   /// Called by the watchdog.
   void end_for(int rank, double seconds) {
-    {
-      const std::lock_guard lock(mutex_);
-      const std::string text = fmt::format(
-          "alibi: error: [ranks] {} heard nothing from {} for {:.0f} s, so its host or the link is down{}\n",
-          name_of(rank_), name_of(rank), seconds, advice_);
-      std::fwrite(text.data(), 1, text.size(), stderr);
-    }
+    const std::string text =
+        fmt::format("alibi: error: [ranks] {} heard nothing from {} for {:.0f} s, so its host or the link is down{}\n",
+                    name_of(rank_), name_of(rank), seconds, advice());
+    std::fwrite(text.data(), 1, text.size(), stderr);
     abort(1);
   }
 
   int rank_ = 0, size_ = 1, ranks_on_host_ = 1;
   std::vector<char> hosts_;
-  std::mutex mutex_;
-  std::string advice_;
   std::optional<mpi::Watchdog> watchdog_;
 };
 
