@@ -188,13 +188,6 @@ void check_options(EmbedCommand& options) {
   if (!options.similarity.empty()) options.embed.normalize = true;
 }
 
-/// The first item to compute, which rank 0 knows.
-int64_t first_of_ranks(int64_t first) {
-  std::vector<int64_t> shared{first};
-  if (world() != nullptr) ranks::broadcast(*world(), ranks::Tag::control, ranks::bytes_of(shared));
-  return shared.front();
-}
-
 void run_embed(EmbedCommand options) {
   join_ranks();
   options.apply();
@@ -217,13 +210,13 @@ void run_embed(EmbedCommand options) {
   Embedder embedder(options, model, items, !options.out.empty());
   if (!is_first_rank()) {
     const StopSignals signals;
-    embedder.run(static_cast<size_t>(first_of_ranks(0)), {});
+    embedder.run(static_cast<size_t>(of_first_rank(0)), {});
     return;
   }
   int64_t count = 0;
   const auto width = int64_t{model.config().transformer.d_model};
   if (options.out.empty()) {
-    embedder.run(static_cast<size_t>(first_of_ranks(0)), [&](std::span<const Work> works, const Tensor& rows) {
+    embedder.run(static_cast<size_t>(of_first_rank(0)), [&](std::span<const Work> works, const Tensor& rows) {
       int64_t at = 0;
       for (const Work& work : works) {
         say_text(json_lines(*work.item, work.spans, rows.slice(0, at, at + work.rows())));
@@ -243,7 +236,7 @@ void run_embed(EmbedCommand options) {
     rows.truncate(ends[first]);
     if (first > 0)
       say("continuing after {} of {} texts\n", core::format_integer(static_cast<int64_t>(first)), items.size());
-    embedder.run(static_cast<size_t>(first_of_ranks(static_cast<int64_t>(first))),
+    embedder.run(static_cast<size_t>(of_first_rank(static_cast<int64_t>(first))),
                  [&](std::span<const Work>, const Tensor& some) { rows.append(some); });
     write_rows(model, items, file, rows.all());
     count = rows.rows();

@@ -177,6 +177,7 @@ void run_eval(EvalCommand& options) {
   const int64_t bytes = text.bytes;
   const std::optional<double> trained_on = part_trained_on(options.text, text);
 
+  check_same_machines();
   reset_peak_resident_bytes();
   auto evals = nlohmann::ordered_json::array();
   auto positions = nlohmann::ordered_json::array();

@@ -4,7 +4,9 @@
 #include <chrono>
 #include <memory>
 #include <thread>
+#include <vector>
 
+#include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/system.h"
 #include "output.h"
@@ -28,6 +30,25 @@ bool is_first_rank() { return the_world == nullptr || the_world->rank() == 0; }
 
 void wait_for_ranks() {
   if (the_world != nullptr) ranks::barrier(*the_world);
+}
+
+void check_same_machines() {
+  if (the_world == nullptr) return;
+  const std::vector<double> all = ranks::all_gather(*the_world, static_cast<double>(isa()));
+  for (int rank = 0; rank < the_world->size(); ++rank) {
+    const auto theirs = static_cast<Isa>(all[static_cast<size_t>(rank)]), first = static_cast<Isa>(all.front());
+    check(theirs == first,
+          "[ranks] {} computes with {} and {} with {}, expected the same instruction set, because the bits differ; set "
+          "ALIBI_ISA={} for all ranks",
+          the_world->name_of(0), name_of(first), the_world->name_of(rank), name_of(theirs),
+          name_of(std::min(first, theirs)));
+  }
+}
+
+int64_t of_first_rank(int64_t value) {
+  std::vector<int64_t> shared{value};
+  if (the_world != nullptr) ranks::broadcast(*the_world, ranks::Tag::control, ranks::bytes_of(shared));
+  return shared.front();
 }
 
 int leave_ranks(int code) {

@@ -35,7 +35,7 @@ namespace alibi::cli {
 namespace {
 
 /// Options that control the command and are not settings of the run.
-const std::vector<std::string> not_settings = {"config", "resume", "overwrite", "plan", "help"};
+const std::vector<std::string> not_settings = {"config", "resume", "overwrite", "plan", "ranks", "link", "help"};
 
 /// Runs with fewer FLOPs than this start without first measuring the machine's best rate.
 constexpr double kFlopsWorthMeasuring = 1e13;
@@ -149,7 +149,8 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   reset_peak_resident_bytes();
 
   TrainDisplay display(flops, ceiling);
-  const StopSignals signals("finishing the update and saving; a second signal ends the process immediately", true);
+  const StopSignals signals(
+      is_first_rank() ? "finishing the update and saving; a second signal ends the process immediately" : "", true);
   TrainRun run;
   settings.run.apply_to(run);
   run.folder = settings.model;
@@ -218,7 +219,8 @@ void plan(TrainSettings& settings, const Command& command) {
   check_usage(!settings.epochs,
               "[train] --plan does not read the text, so it cannot use --epochs; give --train-tokens");
   settings.apply();
-  const TrainOptions options = train_options(settings);
+  TrainOptions options = train_options(settings);
+  if (!settings.train.has("shards")) options.shards = settings.ranks;
   std::optional<int> tokens;
   if (settings.tokenizer.vocab_size > 0) {
     tokens = static_cast<int>(std::min<int64_t>(settings.tokenizer.vocab_size, INT32_MAX));
@@ -228,6 +230,8 @@ void plan(TrainSettings& settings, const Command& command) {
 
 void run_train(TrainSettings& settings, const Command& command) {
   if (settings.plan) return plan(settings, command);
+  check_usage(!command.given("--ranks") && !command.given("--link"),
+              "[train] --ranks and --link belong to --plan; mpirun sets the number of ranks");
   join_ranks();
   complete(settings, command);
   complete_from(settings, command);
@@ -255,6 +259,8 @@ void run_train(TrainSettings& settings, const Command& command) {
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs) options = train_options(settings, text_tokens);
+  check_same_machines();
+  options.precision = static_cast<Precision>(of_first_rank(static_cast<int64_t>(options.precision)));
   options.check_text(text_tokens);  // checked before a model for this length is created
   LanguageModel model = recipe.model(options.train_length, data.tokenizer, settings.seed);
   settings.from = from;
@@ -340,6 +346,8 @@ void add_train(CLI::App& app) {
       "  alibi train novels/ -o encoder/ --no-causal\n"
       "  alibi train letters/ -o tuned/ --from model/ --learning-rate 0.0005 --train-tokens 200k\n"
       "  alibi train --preset wikitext103 --plan\n"
+      "  alibi train --preset large --plan --ranks 8 --link 10Gbit\n"
+      "  mpirun -np 4 alibi train tokens/ -o model/ --shards 8 --resume\n"
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"
       "  zcat *.gz | alibi train - -o model/ --train-tokens 5M");

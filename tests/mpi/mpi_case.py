@@ -20,7 +20,7 @@ LONG = ("--shards", str(SHARDS), "--layers", "2", "--d-model", "64", "--heads", 
 
 
 def environment_of_mpi():
-    """Open MPI refuses to run as root unless it is told twice."""
+    """Open MPI refuses to run as root unless two variables allow it."""
     return {**os.environ, "OMPI_ALLOW_RUN_AS_ROOT": "1", "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1"}
 
 

@@ -3,13 +3,25 @@
 scripts/test-mpi runs it with each MPI.
 """
 
+import json
 import os
+import resource
 import signal
 import subprocess
 import time
 import unittest
 
 from mpi_case import LONG, RUN, MpiCase, ranks_of
+
+
+def losses_in(value):
+    """All perplexities and losses, in the order of the file."""
+    if isinstance(value, list):
+        return [loss for one in value for loss in losses_in(one)]
+    if not isinstance(value, dict):
+        return []
+    own = [value[name] for name in ("nll", "perplexity", "bigram_nll") if isinstance(value.get(name), float)]
+    return own + [loss for one in value.values() for loss in losses_in(one)]
 
 
 class Ranks(MpiCase):
@@ -62,18 +74,29 @@ class Ranks(MpiCase):
             self.assertIn("To continue, run: alibi train --resume", output)
             self.assertGreater(self.steps(model)[-1], before[0])
 
-    def test_a_failing_rank_names_itself_and_the_checkpoint(self):
-        model = self.folder / "failed"
-        # Rank 1 may not write a file of more than 4 KiB, and rank 2 has no memory.
-        for rank, limit, message in ((0, "ulimit -f 200", "File too large"), (2, "ulimit -v 700000", "memory")):
-            shell = ("bash", "-c", f'[ "${{OMPI_COMM_WORLD_RANK:-$PMI_RANK}}" != {rank} ] || {limit}; exec "$0" "$@"')
-            started = time.monotonic()
-            process = self.start(3, "train", self.text, "-o", model / str(rank), *LONG, before=shell)
-            output = process.communicate(timeout=60)[0]
-            self.assertLess(time.monotonic() - started, 30, output)
-            self.assertEqual(process.returncode, 1, output)
-            self.assertRegex(output, rf"alibi: error: rank {rank} on {os.uname().nodename}: .*{message}")
-            self.assertEqual(ranks_of(self.command), {}, "ranks are left")
+    def assert_failed(self, process, rank, message):
+        started = time.monotonic()
+        output = process.communicate(timeout=60)[0]
+        self.assertLess(time.monotonic() - started, 10, output)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertRegex(output, rf"alibi: error: rank {rank} on {os.uname().nodename}: .*{message}")
+        self.assertEqual(ranks_of(self.command), {}, "ranks are left")
+        return output
+
+    def test_a_full_disk_names_the_rank_and_the_checkpoint(self):
+        model = self.folder / "full"
+        process = self.start(3, "train", self.text, "-o", model, *LONG)
+        self.wait_for_checkpoint(process, model)
+        resource.prlimit(ranks_of(self.command)[0], resource.RLIMIT_FSIZE, (100 << 10, 100 << 10))
+        output = self.assert_failed(process, 0, "File too large")
+        self.assertRegex(output, r"The checkpoint of update \d+ is intact and can be resumed")
+
+    def test_a_rank_without_memory_names_itself(self):
+        if not self.is_open_mpi:
+            self.skipTest("MPICH needs more memory than the model")
+        shell = ("bash", "-c", '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || ulimit -v 300000; exec "$0" "$@"')
+        process = self.start(3, "train", self.text, "-o", self.folder / "small", *LONG, before=shell)
+        self.assert_failed(process, 2, "out of memory")
 
     def test_what_cannot_work_is_explained(self):
         out = self.folder / "refused"
@@ -88,6 +111,43 @@ class Ranks(MpiCase):
         self.assertEqual(srun.returncode, 2)
         self.assertIn("srun started 4 tasks without PMI", srun.stderr)
         self.assertFalse(out.exists() and any((out / "checkpoints").glob("step-*")))
+
+    def test_evaluation_has_the_results_of_one_process(self):
+        results = {}
+        for ranks in (1, 3):
+            file = self.folder / f"eval-{ranks}.json"
+            arguments = ("eval", self.reference, self.text, "--lengths", "32,100", "--stride", "20", "--per-position",
+                         "--json", file)
+            self.alone(*arguments) if ranks == 1 else self.run_ranks(ranks, *arguments)
+            results[ranks] = json.loads(file.read_text(encoding="utf-8"))
+            for one in results[ranks]["eval"]:
+                del one["seconds"], one["tokens_per_second"]
+        self.assertEqual(results[1]["eval"], results[3]["eval"])
+        self.assertEqual(results[1]["per_position"], results[3]["per_position"])
+
+    def test_embedding_has_the_vectors_of_one_process(self):
+        many = self.folder / "many.txt"
+        many.write_text("".join(f"line {i} of a longer text\n" for i in range(3000)), encoding="utf-8")
+        one, three = self.folder / "one.npy", self.folder / "three.npy"
+        self.alone("embed", self.reference, many, "-o", one)
+        self.run_ranks(3, "embed", self.reference, many, "-o", three)
+        self.assertEqual(one.read_bytes(), three.read_bytes())
+
+    def test_comparison_has_the_results_of_one_process(self):
+        results, models = {}, {}
+        for ranks in (1, 2):
+            out = self.folder / f"compare-{ranks}"
+            arguments = ("compare", self.text, "--valid", self.text, "-o", out, "--positions", "alibi,none,rotary",
+                         "--seeds", "1", "--train-length", "32", "--lengths", "32,64", "--train-tokens", "4096",
+                         "--batch-tokens", "512", "--timing-rounds", "0", "--eval-tokens", "1000", "--sample-tokens", "0",
+                         "--precision", "f32", "--tune", "0.001,0.003")
+            self.alone(*arguments) if ranks == 1 else self.run_ranks(ranks, *arguments)
+            results[ranks] = losses_in(json.loads((out / "results.json").read_text(encoding="utf-8")))
+            models[ranks] = {file.parent.name: file.read_bytes() for file in (out / "models").glob("*/model.safetensors")}
+        self.assertEqual(len(models[1]), 3)
+        self.assertEqual(models[1], models[2])
+        self.assertGreater(len(results[1]), 6)
+        self.assertEqual(results[1], results[2])
 
     def test_threads_follow_the_scheduler(self):
         model = self.folder / "threads"
