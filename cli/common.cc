@@ -31,8 +31,7 @@ void CommonOptions::add_to(Command& command) {
   command.group("Common");
   command.text("--json", json, "FILE",
                "File for the results as JSON, in addition to the printed output (- is standard output)");
-  command.count("--threads", threads,
-                "Number of threads; results do not depend on it [all cores, or this rank's share of them]", 1, 1024);
+  command.count("--threads", threads, "Number of threads; results do not depend on it [all cores]", 1, 1024);
   command.seed(seed);
 }
 

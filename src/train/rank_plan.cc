@@ -13,7 +13,7 @@
 namespace alibi::training {
 namespace {
 
-constexpr auto float_bytes = static_cast<int64_t>(sizeof(float));
+constexpr auto kFloatBytes = static_cast<int64_t>(sizeof(float));
 
 /// Of an update's time in one process: a backward pass takes twice the time of a forward pass.
 constexpr double kBackward = 2.0 / 3;
@@ -47,12 +47,12 @@ RankPlan plan_ranks(const LanguageModelConfig& config, const TrainOptions& optio
   const int64_t slots = options.optimizer == Optimizer::adamw ? 2 : 1;
   const int64_t copies = std::bit_width(static_cast<unsigned>(most_shards));
   RankPlan plan;
-  plan.gradients = copies * parameters * float_bytes;
-  plan.optimizer = slots * parameters / ranks * float_bytes;
-  plan.messages = ranks == 1 ? 0 : 2 * static_cast<int64_t>(most_nodes) * largest_group * float_bytes;
+  plan.gradients = copies * parameters * kFloatBytes;
+  plan.optimizer = slots * parameters / ranks * kFloatBytes;
+  plan.messages = ranks == 1 ? 0 : 2 * static_cast<int64_t>(most_nodes) * largest_group * kFloatBytes;
   plan.compute = seconds_alone * most_shards / shards;
   if (ranks == 1) return plan;
-  const double to_others = static_cast<double>(parameters * float_bytes) * (ranks - 1) / ranks;
+  const double to_others = static_cast<double>(parameters * kFloatBytes) * (ranks - 1) / ranks;
   const double gradient_bytes = static_cast<double>(most_nodes) * to_others;
   plan.sent = std::llround(gradient_bytes + to_others);
   // Gradients of a layer are sent while the backward pass of a rank's last micro-batch computes the layers before it,
