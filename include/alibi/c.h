@@ -53,7 +53,7 @@ typedef struct alibi_tensor {
 typedef struct alibi_attention_options {
   size_t size;                     /* sizeof(alibi_attention_options) */
   const float* alibi_slopes;       /* ALiBi; null: none */
-  size_t alibi_slopes_count;       /* heads, or batch * heads */
+  size_t alibi_slopes_count;       /* heads, or batch * heads; of packed sequences sequences * heads */
   const float* alibi_slopes_after; /* bidirectional: slopes of keys after the query; null: `alibi_slopes` */
   size_t alibi_slopes_after_count;
   const float* buckets; /* T5 bias [num_buckets, heads], contiguous; null: none */
@@ -74,6 +74,9 @@ typedef struct alibi_attention_options {
                           * slopes and offsets above too, is memory of the CPU */
   void* stream;          /* cudaStream_t in which the work is queued; null: the default stream. The call may return
                           * before the work is done. A state must be destroyed before the stream of its last call */
+  int64_t
+      sliding_window_after; /* bidirectional: the window for keys after the query; 0: sliding_window, -1: no limit */
+  float softcap; /* > 0: a score is softcap * tanh(softmax_scale * q k' / softcap) plus its bias; 0: no cap */
 } alibi_attention_options;
 
 static inline alibi_attention_options alibi_attention_options_default(void) {

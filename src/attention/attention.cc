@@ -28,11 +28,22 @@ bool run_on_cpu(const Problem& problem, const Run& run) {
   return false;
 }
 
+/// Throws Error that names an option that no device but the CPU supports.
+void check_device_options(const char* operation, const Problem& problem) {
+  const char* const device = name_of(problem.device);
+  check(problem.softcap == 0, "[{}] options.softcap is {}, expected 0 on '{}'", operation, problem.softcap, device);
+  check(problem.window_after == problem.window_before,
+        "[{}] options.sliding_window_after differs from sliding_window, expected 0 on '{}'", operation, device);
+  check(!problem.biases->slopes_per_sequence || std::ssize(problem.sequences) == problem.batch,
+        "[{}] options.alibi_slopes has slopes of each packed sequence, expected those of {} heads on '{}'", operation,
+        problem.heads, device);
+}
+
 /// Calls run(kernel) with the kernel of the problem's device.
 template <class Run>
 void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   const bool on_cpu = problem.device == Device::cpu;
-  if (on_cpu) kernels::check_cpu_type(operation, problem.dtype);
+  if (!on_cpu) check_device_options(operation, problem);
   const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
   check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
         "[{}] '{}' does not support this call (q is {}, head_dim is {}); docs/how-to/gpu.md lists what it "

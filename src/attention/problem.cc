@@ -66,7 +66,8 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
   if (q_offsets.empty() && k_offsets.empty()) {
     for (int64_t b = 0; b < problem.batch; ++b) {
       const int64_t last_rows = problem.keys - problem.queries;
-      problem.sequences.push_back({b, 0, problem.queries, 0, problem.keys, options.query_offset.value_or(last_rows)});
+      problem.sequences.push_back(
+          {b, b, 0, problem.queries, 0, problem.keys, options.query_offset.value_or(last_rows)});
     }
     return;
   }
@@ -78,8 +79,9 @@ void set_sequences(const char* operation, const AttentionOptions& options, Probl
         q_offsets.size(), k_offsets.size());
   for (size_t i = 1; i < q_offsets.size(); ++i) {
     const int64_t queries = q_offsets[i] - q_offsets[i - 1], keys = k_offsets[i] - k_offsets[i - 1];
+    const auto number = static_cast<int64_t>(i) - 1;
     problem.sequences.push_back(
-        {0, q_offsets[i - 1], queries, k_offsets[i - 1], keys, options.query_offset.value_or(keys - queries)});
+        {number, 0, q_offsets[i - 1], queries, k_offsets[i - 1], keys, options.query_offset.value_or(keys - queries)});
   }
 }
 
@@ -88,6 +90,11 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
         options.softmax_scale);
   problem.scale =
       options.softmax_scale != 0 ? options.softmax_scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  constexpr float least_cap = 0x1p-20f, most_cap = 0x1p20f;
+  check(options.softcap == 0 || (options.softcap >= least_cap && options.softcap <= most_cap &&
+                                 std::isfinite(problem.scale / options.softcap)),
+        "[{}] options.softcap is {}, expected 0 (no cap) or 2^-20 to 2^20", operation, options.softcap);
+  problem.softcap = options.softcap;
   constexpr int64_t most_offset = int64_t{1} << 40;
   const int64_t offset = options.query_offset.value_or(0);
   check(-most_offset <= offset && offset <= most_offset, "[{}] options.query_offset is {}, expected at most 2^40",
@@ -95,7 +102,15 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
   problem.causal = options.causal;
   check(options.sliding_window >= 0, "[{}] options.sliding_window is {}, expected >= 0", operation,
         options.sliding_window);
-  problem.window = std::min(options.sliding_window, unbounded);
+  check(options.sliding_window_after >= -1, "[{}] options.sliding_window_after is {}, expected >= -1", operation,
+        options.sliding_window_after);
+  check(!options.causal || options.sliding_window_after == 0,
+        "[{}] options.sliding_window_after is {}, but causal attention sees no keys after the query; expected 0",
+        operation, options.sliding_window_after);
+  const auto limit = [](int64_t window) { return window > 0 ? std::min(window, unbounded) : unbounded; };
+  problem.window_before = limit(options.sliding_window);
+  problem.window_after =
+      options.sliding_window_after == 0 ? problem.window_before : limit(options.sliding_window_after);
   check(options.dropout_p >= 0 && options.dropout_p < 1, "[{}] options.dropout_p is {}, expected 0 <= p < 1", operation,
         options.dropout_p);
   problem.dropout = options.dropout_p;
@@ -115,11 +130,6 @@ void check_apart(const char* operation, const char* output_name, const Tensor& o
                       static_cast<const char*>(tensor.raw()) < end_of(output);
   check(output.raw() != tensor.raw() && !across, "[{}] {} shares memory with {}, expected separate memory", operation,
         output_name, name);
-}
-
-void check_cpu_type(const char* operation, DType dtype) {
-  check(dtype != DType::float16, "[{}] q is float16, which only GPUs support; on 'cpu' expected float32 or bfloat16",
-        operation);
 }
 
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
@@ -158,8 +168,8 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   problem.v = view_of(v);
   problem.out = view_of(out);
   set_options(operation, options, problem);
-  problem.biases = biases_of(operation, options, problem.batch, problem.heads);
   set_sequences(operation, options, problem);
+  problem.biases = biases_of(operation, options, std::ssize(problem.sequences), problem.heads);
   return problem;
 }
 
@@ -213,7 +223,7 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   }
   if (bias_gradients.dslopes != nullptr) {
     const Tensor& dslopes = *bias_gradients.dslopes;
-    const int64_t count = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
+    const int64_t count = problem.dslopes_size();
     check(!problem.has_table(),
           "[attention_backward] dslopes is given, but options.alibi_slopes is not; set both or "
           "neither");

@@ -93,7 +93,7 @@ void WeightBounds::accumulate() {
     for (int64_t i = begin; i < end; ++i) {
       const auto s = static_cast<size_t>(i / problem_.heads);
       const int64_t head = i % problem_.heads, count = blocks().blocks(s);
-      const HeadBias bias = problem_.bias(problem_.sequences[s].batch, head);
+      const HeadBias bias = problem_.bias(problem_.sequences[s], head);
       const auto add = [&](Values& values, std::array<double, levels>& sums, float slope) {
         const double farther = slope_in_log2(slope) * static_cast<double>(block_rows_);
         for (size_t e = 0; e < levels; ++e) {

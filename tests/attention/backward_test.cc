@@ -23,8 +23,8 @@ void expect_backward(const AttentionCase& c) {
   const PlainResult plain = plain_attention(c, t, true);
   // If one key has all the weight, dP and delta cancel. So the rounding error is compared with their size, not with
   // that of the result.
-  const bool narrow = c.dtype == DType::bfloat16;
-  const double floor = narrow ? 0x1p-7 : 0x1p-18;
+  const bool narrow = c.dtype != DType::float32;
+  const double floor = c.dtype == DType::bfloat16 ? 0x1p-7 : narrow ? 0x1p-10 : 0x1p-18;
   const double dp = narrow ? max_abs(t.dout.to_floats()) * max_abs(t.v.to_floats()) : 0;
   for_each_isa([&] {
     t.forward(c.options);
@@ -62,6 +62,13 @@ TEST(AttentionBackward, RandomCases) {
 TEST(AttentionBackward, RandomCasesInBfloat16) {
   for (AttentionCase c : random_cases(30, 4)) {
     c.dtype = DType::bfloat16;
+    expect_backward(c);
+  }
+}
+
+TEST(AttentionBackward, RandomCasesInFloat16) {
+  for (AttentionCase c : random_cases(30, 5)) {
+    c.dtype = DType::float16;
     expect_backward(c);
   }
 }

@@ -23,7 +23,7 @@ float log2_slope(float slope) {
 HeadPlan::HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_index)
     : sequence(sequence_index), head(head_index) {
   const Sequence& s = problem.sequences[sequence];
-  bias = problem.bias(s.batch, head);
+  bias = problem.bias(s, head);
   factor = problem.scale * std::numbers::log2e_v<float>;
   before = log2_slope(bias.slope_before);
   after = log2_slope(bias.slope_after);

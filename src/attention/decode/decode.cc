@@ -138,16 +138,11 @@ void Decode::make_groups() {
 void Decode::add_row(Group& group, int64_t query, int64_t head) {
   float* q = queries_.data<float>() + static_cast<int64_t>(rows_.size()) * cache_.stride;
   for (int64_t d = 0; d < cache_.stride; ++d) {
-    if (d >= problem_.head_dim) {
-      q[d] = 0;
-    } else if (problem_.dtype == DType::float32) {
-      q[d] = problem_.q.at<const float>(group.batch, query, head)[d];
-    } else {
-      q[d] = static_cast<float>(problem_.q.at<const bfloat16>(group.batch, query, head)[d]);
-    }
+    const int64_t at = problem_.q.offset(group.batch, query, head) + d;
+    q[d] = d < problem_.head_dim ? load_value(problem_.dtype, problem_.q.data, at) : 0.0f;
   }
   decode_arrange(q, cache_.stride, cache_.dtype);
-  const HeadBias bias = problem_.bias(group.batch, head);
+  const HeadBias bias = problem_.bias(problem_.sequences[static_cast<size_t>(group.batch)], head);
   const int64_t position = query_offset(problem_, group) + query;
   Range seen = Problem::keys_seen(bias, position, position, cache_.length);
   seen.begin = std::max(seen.begin, cache_.begin(group.kv_head));
@@ -163,7 +158,7 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
 /// probably visit next, because tasks are started in order.
 void Decode::visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const {
   std::fill_n(partials->out, static_cast<int64_t>(group.rows) * cache_.stride, 0.0f);
-  decode_range(CachedHead(cache_, group.batch, group.kv_head), problem_.scale, rows_of(group), begin, end, next,
+  decode_range(CachedHead(cache_, group.batch, group.kv_head), problem_.score_scale(), rows_of(group), begin, end, next,
                partials);
 }
 
@@ -214,7 +209,7 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
     DecodeRow& row = rows_[group.first_row + r];
     const double budget = tolerance * partials[r].sum;
     const auto rule = [&] {
-      return DecodeSkip(cache_, head, centre.data(), problem_.scale, row, partials[r].max, budget);
+      return DecodeSkip(cache_, head, centre.data(), problem_.score_scale(), row, partials[r].max, budget);
     };
     if (row.begin < std::min(group.near_begin, row.position) && row.bias.slope_before > 0) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));
@@ -308,11 +303,7 @@ void Decode::merge_row(const Group& group, size_t row, AttentionState* state) co
   const int64_t query = group.query_begin + static_cast<int64_t>(row) % group.queries;
   for (int64_t d = 0; d < problem_.head_dim; ++d) {
     const auto value = static_cast<float>(out[static_cast<size_t>(d)] * share);
-    if (problem_.dtype == DType::float32) {
-      problem_.out.at<float>(group.batch, query, head)[d] = value;
-    } else {
-      problem_.out.at<bfloat16>(group.batch, query, head)[d] = bfloat16(value);
-    }
+    store_value(problem_.dtype, problem_.out.data, problem_.out.offset(group.batch, query, head) + d, value);
   }
   if (state == nullptr) return;
   const int64_t at = (group.batch * problem_.heads + head) * problem_.queries + query;
@@ -339,7 +330,6 @@ Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOp
   check_cached_options(operation, options);
   // The kernel finds the rows in the cache and converts them, so only the shape of `keys` is used.
   const core::StateOf<KvCache>& held = core::state_of(cache);
-  check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   Problem problem = make_problem(operation, q, keys, keys, out, options);
   const bool is_view =

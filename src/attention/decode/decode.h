@@ -70,7 +70,7 @@ void decode_arrange(float* row, int64_t stride, DType dtype);
 /// Computes the partial result of each row over the keys of [begin, end) that it visits. The partial results must be
 /// empty and `out` zero. Accepts at most `decode_rows_together` rows. `next` points to the keys that this thread will
 /// probably read next, or is null.
-void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+void decode_range(const CachedHead& head, ScoreScale scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   const void* next, DecodePartial* partials);
 
 inline constexpr int64_t decode_rows_together = 64;
@@ -83,12 +83,13 @@ inline constexpr int64_t decode_rows_together = 64;
 ///
 /// The tree of norms gives N, so one value decides about a whole range of far keys. Another tree gives R, the largest
 /// distance from the keys' centre k0. If scale log2(e) q k0' + c ||q|| R is less than c ||q|| N, it is used instead.
+/// With a softcap, this bound of the scores is capped like the scores.
 class DecodeSkip {
  public:
   /// `centre` is the centre of the head's keys, reordered by decode_arrange(). `budget` is the tolerance times the
   /// row's sum so far, relative to max.
-  DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, float scale, const DecodeRow& row,
-             double max, double budget);
+  DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, ScoreScale scale,
+             const DecodeRow& row, double max, double budget);
 
   /// Among the keys [begin, end), which all lie before the row, the first that must be visited, or `end`.
   int64_t first_needed(int64_t begin, int64_t end);
@@ -107,6 +108,7 @@ class DecodeSkip {
   const DecodeRow& row_;
   double max_;
   double budget_;
+  ScoreScale scale_;
   double score_per_norm_ = 0;  // largest score of a key of norm 1, in log2 units
   double centre_ = 0;          // score of the keys' centre
   double rounding_ = 0;        // rounding error of a score, relative to its largest magnitude

@@ -70,6 +70,13 @@ HWY_INLINE void widen(const bfloat16* row, int64_t d, Float* to) {
     }
   }
 }
+template <int N>
+HWY_INLINE void widen(const float16* row, int64_t d, Float* to) {
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  const auto* const bits = reinterpret_cast<const hwy::float16_t*>(row + d);
+  HWY_UNROLL(4)
+  for (int n = 0; n < N; ++n) to[n] = hn::PromoteTo(Floats(), hn::LoadU(half, bits + n * lanes));
+}
 /// All N vectors belong to one block. The products of scale and values are exact in float32.
 template <int N>
 HWY_INLINE void widen(const q8_block* row, int64_t d, Float* to) {

@@ -70,7 +70,7 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   }
   bounds.set_norms(s, kv_head, block, largest, centre != nullptr ? longest : largest);
   for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
-    const HeadBias bias = problem.bias(sequence.batch, head);
+    const HeadBias bias = problem.bias(sequence, head);
     const WeightBounds::Values x = bounds.head(s, head).x;
     const auto fill = [&](WeightBounds::Values& values, float slope, int64_t first, int step) {
       const auto m = static_cast<float>(slope_in_log2(slope));

@@ -228,6 +228,15 @@ HWY_INLINE void load_row(const bfloat16* from, int64_t size, float* to, int64_t 
   for (; i < size; ++i) to[i] = static_cast<float>(from[i]);
   for (; i < padded; ++i) to[i] = 0;
 }
+HWY_INLINE void load_row(const float16* from, int64_t size, float* to, int64_t padded) {
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  const auto* bits = reinterpret_cast<const hwy::float16_t*>(from);
+  int64_t i = 0;
+  for (; i + lanes <= size; i += lanes)
+    hn::StoreU(hn::PromoteTo(Floats(), hn::LoadU(half, bits + i)), Floats(), to + i);
+  for (; i < size; ++i) to[i] = static_cast<float>(from[i]);
+  for (; i < padded; ++i) to[i] = 0;
+}
 
 /// Loads rows [row, row + count) of a head as a float32 block with `stride` floats per row.
 inline void load_block(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t count,
@@ -235,6 +244,8 @@ inline void load_block(const Problem& problem, const TensorView& from, int64_t b
   for (int64_t i = 0; i < count; ++i) {
     if (problem.dtype == DType::float32) {
       load_row(from.at<const float>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
+    } else if (problem.dtype == DType::float16) {
+      load_row(from.at<const float16>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
     } else {
       load_row(from.at<const bfloat16>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
     }
@@ -247,6 +258,9 @@ inline void store_row(const Problem& problem, const float* from, float scale, co
   if (problem.dtype == DType::float32) {
     float* values = to.at<float>(batch, row, head);
     for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = scale * from[i];
+  } else if (problem.dtype == DType::float16) {
+    float16* values = to.at<float16>(batch, row, head);
+    for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = float16(scale * from[i]);
   } else {
     bfloat16* values = to.at<bfloat16>(batch, row, head);
     for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = bfloat16(scale * from[i]);

@@ -168,7 +168,7 @@ bool drops_block(float query, float key, float scale, float slope, double spare)
   double weight = 0;  // in units of the nearest one
   for (int64_t i = 0; i < keys; ++i) weight += std::exp(-m * static_cast<double>(i));
   const double max = std::numbers::log2e * (score - m * static_cast<double>(position - keys + 1));
-  kernels::DecodeSkip rule(core::state_of(cache), 0, centre.data(), scale, row, max, weight * std::exp2(spare));
+  kernels::DecodeSkip rule(core::state_of(cache), 0, centre.data(), {scale, 0}, row, max, weight * std::exp2(spare));
   return rule.first_needed(0, keys) == keys;
 }
 
