@@ -55,6 +55,12 @@ struct AttentionOptions {
   uint64_t dropout_seed = 0;  ///< the mask is a function of (seed, batch, head, query row, key row)
   float tolerance = 0;        ///< skip rule (docs/reference/attention.md): far keys whose summed weight is provably
                               ///< <= tolerance * the row's sum are not visited; 0: visit every key
+  /// Keys and values in pages: k and v are [pages, page rows, kv_heads, head_dim], and row i of a sequence is row i %
+  /// page rows of page block_table[sequence][i / page rows]. Contiguous int32 [sequences, pages of a sequence]. The
+  /// number of keys comes from seqused_k, or with packed queries from the differences of cu_seqlens_k. No gradients.
+  std::optional<Tensor> block_table = {};
+  std::vector<int32_t> seqused_k = {};     ///< number of rows of k that each batch entry uses; empty: all rows
+  std::vector<int32_t> leftpad_k = {};     ///< of these rows, the number before the first key; empty: 0
   std::vector<int32_t> cu_seqlens_q = {};  ///< packed sequences: row offsets [sequences + 1], batch must be 1; each
   std::vector<int32_t> cu_seqlens_k = {};  ///< sequence's keys start at position 0, and nothing attends across them
 };
@@ -129,6 +135,12 @@ struct AttentionBiasGradients {
 ALIBI_API void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                   const Tensor& out, const AttentionState& state, const AttentionOptions& options,
                                   Tensor& dq, Tensor& dk, Tensor& dv, AttentionBiasGradients bias_gradients = {});
+
+/// Writes new keys and values [batch, new, kv_heads, head_dim] into the rows from cache_seqlens[b] on of each batch
+/// entry of k_cache and v_cache, [batch, rows, kv_heads, head_dim], or with a block table [pages, page rows, kv_heads,
+/// head_dim] (AttentionOptions). Throws Error that names the argument if an entry has no room, and then writes nothing.
+ALIBI_API void append_keys(const Tensor& k, const Tensor& v, const std::vector<int32_t>& cache_seqlens,
+                           const std::optional<Tensor>& block_table, Tensor& k_cache, Tensor& v_cache);
 
 /// Attention over the union of two disjoint sets of keys, from the attention of the same queries over each set (out_a,
 /// out_b [batch, queries, heads, head_dim]; lse_a, lse_b [batch, heads, queries], contiguous). Positions refer to the

@@ -22,7 +22,7 @@ template <class Run>
 bool run_on_cpu(const Problem& problem, const Run& run) {
   core::prepare_dispatch();
   const kernels::FlushDenormals flush;  // as in the worker threads, whatever the caller's setting
-  for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
+  for (const Kernel* kernel : {&kernels::paged_decode_kernel(), &kernels::amx_kernel(), &kernels::vector_kernel()}) {
     if (kernel->supports(problem) && run(*kernel)) return true;
   }
   return false;
@@ -31,6 +31,7 @@ bool run_on_cpu(const Problem& problem, const Run& run) {
 /// Throws Error that names an option that no device but the CPU supports.
 void check_device_options(const char* operation, const Problem& problem) {
   const char* const device = name_of(problem.device);
+  check(problem.page_rows == 0, "[{}] options.block_table is set, expected contiguous keys on '{}'", operation, device);
   check(problem.softcap == 0, "[{}] options.softcap is {}, expected 0 on '{}'", operation, problem.softcap, device);
   check(problem.window_after == problem.window_before,
         "[{}] options.sliding_window_after differs from sliding_window, expected 0 on '{}'", operation, device);
@@ -128,6 +129,10 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
       dv.fill(0);
     }
     return;
+  }
+  if (!options.seqused_k.empty() || !options.leftpad_k.empty()) {  // rows that no sequence uses
+    dk.fill(0);
+    dv.fill(0);
   }
   run_kernel("attention_backward", problem,
              [&](const Kernel& kernel) { return kernel.backward(problem, state, sums); });

@@ -57,13 +57,20 @@ struct TensorView {
 };
 
 /// The queries and keys of a batch entry or of a packed sequence. Query row query_begin + i has position
-/// query_offset + i. Key row key_begin + j has position j.
+/// query_offset + i. Key row key_begin + j has position j. With pages, key rows are counted over the pages of the
+/// sequence.
 struct Sequence {
   int64_t number = 0;  ///< index in Problem::sequences, and of the slopes
   int64_t batch = 0;
   int64_t query_begin = 0, queries = 0;
   int64_t key_begin = 0, keys = 0;
   int64_t query_offset = 0;
+  const int32_t* pages = nullptr;  ///< the page of each Problem::page_rows key rows; null without a block table
+};
+
+/// Where a key row lies in k and v.
+struct KeyRow {
+  int64_t batch = 0, row = 0;
 };
 
 /// A score without its bias: scale q k', or with a softcap above 0, softcap tanh(scale q k' / softcap).
@@ -85,6 +92,8 @@ struct Problem {
   TensorView q, k, v, out;
   TensorView dout, dq, dk, dv;  ///< used only in the backward pass
   std::vector<Sequence> sequences;
+  Tensor block_table;                  ///< undefined without pages
+  int64_t page_rows = 0, k_pages = 0;  ///< rows of a page, and number of pages in k
 
   float scale = 0, softcap = 0;
   bool causal = true;
@@ -101,6 +110,24 @@ struct Problem {
   /// Number of slopes that have a gradient of their own.
   int64_t dslopes_size() const {
     return biases->slopes_per_sequence ? static_cast<int64_t>(sequences.size()) * heads : heads;
+  }
+
+  /// The row of a key of a sequence.
+  KeyRow key_row(const Sequence& sequence, int64_t key) const {
+    const int64_t row = sequence.key_begin + key;
+    if (sequence.pages == nullptr) return {sequence.batch, row};
+    return {sequence.pages[row / page_rows], row % page_rows};
+  }
+  /// How many of `count` keys from `key` on are neighbouring rows of one page.
+  int64_t keys_together(const Sequence& sequence, int64_t key, int64_t count) const {
+    if (sequence.pages == nullptr) return count;
+    return std::min(count, page_rows - (sequence.key_begin + key) % page_rows);
+  }
+  /// Whether each block of `rows` keys lies in one page.
+  bool pages_hold_blocks_of(int64_t rows) const {
+    return page_rows == 0 || std::all_of(sequences.begin(), sequences.end(), [&](const Sequence& s) {
+             return (page_rows % rows == 0 && s.key_begin % rows == 0) || s.key_begin + s.keys <= page_rows;
+           });
   }
 
   HeadBias bias(const Sequence& sequence, int64_t head) const {
@@ -140,6 +167,12 @@ struct BiasSums {
   float* dtable = nullptr;   ///< [rows of the table, heads], contiguous
   float* dslopes = nullptr;  ///< [heads], or [sequences * heads] if slopes_per_sequence
 };
+
+/// Returns the table. Throws Error unless it is int32 [sequences, pages], contiguous, in the CPU's memory.
+Tensor checked_block_table(const char* operation, const Tensor& table);
+/// Throws Error unless the pages of a sequence have `rows` rows and are pages of the cache.
+void check_pages(const char* operation, const int32_t* pages, int64_t count, int64_t rows, int64_t page_rows,
+                 int64_t all_pages, int64_t sequence);
 
 /// Checks tensors and options. Throws Error that names the argument. Messages begin with `operation`.
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,

@@ -62,7 +62,8 @@ WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBi
   std::vector<double> k;
   double max = -std::numeric_limits<double>::infinity();
   for (int64_t j = begin; j < end; ++j) {
-    keys.load(sequence.batch, sequence.key_begin + j, head / problem.group(), k);
+    const kernels::KeyRow at = problem.key_row(sequence, j);
+    keys.load(at.batch, at.row, head / problem.group(), k);
     const double x = static_cast<double>(problem.scale) * dot(q, k), capped = problem.score_scale().capped(x);
     const double s = capped + bias.precise_at(position - j);
     const auto n = static_cast<size_t>(j - begin);
@@ -110,7 +111,8 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
       double* to = &out[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key = row.begin + static_cast<int64_t>(n);
-        values.load(b, sequence.key_begin + key, head / problem.group(), value);
+        const kernels::KeyRow at_key = problem.key_row(sequence, key);
+        values.load(at_key.batch, at_key.row, head / problem.group(), value);
         add_scaled(to, row.p[n] * keep_factor(problem, mask, query_row, sequence.key_begin, key), value);
       }
       if (lse != nullptr)

@@ -128,6 +128,13 @@ Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* te
   return Tensor::view(tensor->data, shape, dtype, std::move(strides), device);
 }
 
+std::optional<Tensor> to_block_table(const char* operation, const int32_t* pages, int64_t sequences, int64_t count) {
+  if (pages == nullptr) return std::nullopt;
+  constexpr int64_t most = int64_t{1} << 31;
+  check(count >= 0 && count <= most, "[{}] block_table_pages is {}, expected 0 to {}", operation, count, most);
+  return Tensor::view(const_cast<int32_t*>(pages), {sequences, count}, DType::int32);
+}
+
 AttentionOptions to_options(const char* operation, const alibi_attention_options* given, const Tensor& q) {
   AttentionOptions result;
   if (given == nullptr) return result;
@@ -161,6 +168,10 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
   result.dropout_p = options.dropout_p;
   result.dropout_seed = options.dropout_seed;
   result.tolerance = options.tolerance;
+  result.seqused_k = to_vector(operation, "seqused_k", options.seqused_k, options.seqused_k_count);
+  result.leftpad_k = to_vector(operation, "leftpad_k", options.leftpad_k, options.leftpad_k_count);
+  result.block_table =
+      to_block_table(operation, options.block_table, static_cast<int64_t>(sequences), options.block_table_pages);
   return result;
 }
 

@@ -81,6 +81,9 @@ TEST(AttentionErrors, Options) {
   bad([](AttentionOptions& o) { o.sliding_window = -1; }, "sliding_window");
   bad([](AttentionOptions& o) { o.causal = false, o.sliding_window_after = -2; }, "sliding_window_after is -2");
   bad([](AttentionOptions& o) { o.sliding_window_after = 3; }, "sliding_window_after is 3, but causal");
+  bad([](AttentionOptions& o) { o.softcap = -1; }, "softcap is -1");
+  bad([](AttentionOptions& o) { o.softcap = std::nanf(""); }, "softcap");
+  bad([](AttentionOptions& o) { o.softcap = 1e-9f; }, "softcap");
   bad([](AttentionOptions& o) { o.dropout_p = 1; }, "dropout_p");
   bad([](AttentionOptions& o) { o.dropout_p = std::nanf(""); }, "dropout_p");
   bad([](AttentionOptions& o) { o.tolerance = -0.5f; }, "tolerance");

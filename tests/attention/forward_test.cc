@@ -147,6 +147,35 @@ TEST(AttentionForward, ScalesOfEitherSign) {
   for (const AttentionCase& c : cases_of_either_sign()) expect_forward(c);
 }
 
+TEST(AttentionForward, Softcap) {
+  for (const float softcap : {0x1p-20f, 0.1f, 5.0f, 50.0f, 0x1p20f}) {
+    for (const float input_scale : {0.01f, 1.0f, 8.0f}) {
+      AttentionCase c{
+          .queries = 100, .keys = 130, .heads = 2, .kv_heads = 1, .head_dim = 24, .input_scale = input_scale};
+      c.options.alibi_slopes = slopes(2);
+      c.options.softcap = softcap;
+      expect_forward(c);
+      c.dtype = DType::bfloat16;
+      expect_forward(c);
+      c.options.query_offset = 200;  // queries outside the keys' positions
+      expect_forward(c);
+    }
+  }
+}
+
+TEST(AttentionForward, NanShowsWithASoftcap) {
+  const AttentionCase c{.queries = 100, .keys = 100, .heads = 1, .kv_heads = 1, .head_dim = 32};
+  for_each_isa([&] {
+    for (Tensor AttentionTensors::*input : {&AttentionTensors::q, &AttentionTensors::k, &AttentionTensors::v}) {
+      AttentionTensors t(c);
+      (t.*input).slice(1, 10, 11).slice(3, 5, 6).fill(std::numeric_limits<float>::quiet_NaN());
+      t.forward({.alibi_slopes = {0.5f}, .softcap = 2, .tolerance = 0.01f});
+      EXPECT_TRUE(std::isnan(max_abs(t.out.slice(1, 10, 11).to_floats())));
+      EXPECT_FALSE(std::isnan(max_abs(t.out.slice(1, 0, 10).to_floats()))) << "masked keys do not reach the result";
+    }
+  });
+}
+
 TEST(AttentionForward, LargeScoresStayFinite) {
   AttentionCase c{.queries = 100, .keys = 100, .heads = 2, .kv_heads = 2, .head_dim = 64, .input_scale = 30};
   c.options.alibi_slopes = {0.5f, 0.01f};

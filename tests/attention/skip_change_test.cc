@@ -92,7 +92,7 @@ void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kerne
           }
           const int64_t distance = position - j;
           row.distance = std::max(row.distance, static_cast<double>(std::abs(distance)));
-          score = static_cast<double>(problem.scale) * score -
+          score = problem.score_scale().capped(static_cast<double>(problem.scale) * score) -
                   static_cast<double>(bias.slope(distance)) * static_cast<double>(std::abs(distance));
           scores.push_back(score);
           max = std::max(max, score);

@@ -321,6 +321,45 @@ TEST_F(CInterface, EveryOptionReachesTheKernel) {
   }
 }
 
+TEST_F(CInterface, KeysInPages) {
+  constexpr int64_t page_rows = 8, heads = 2, dim = 4;
+  std::vector<float> data[5];  // q, k_cache, v_cache, new k, new v
+  const int64_t rows[5] = {2 * 3, 5 * page_rows, 5 * page_rows, 2 * 2, 2 * 2};
+  for (size_t i = 0; i < 5; ++i) data[i] = random_tensor({rows[i] * heads * dim}, i).to_floats();
+  const auto tensor = [&](size_t i, int64_t first) {
+    return alibi_tensor{data[i].data(), ALIBI_FLOAT32, {first, rows[i] / first, heads, dim}, {}};
+  };
+  const alibi_tensor c_q = tensor(0, 2), c_k = tensor(1, 5), c_v = tensor(2, 5), new_k = tensor(3, 2),
+                     new_v = tensor(4, 2);
+  std::vector<float> found(data[0].size());
+  const alibi_tensor c_out = {found.data(), ALIBI_FLOAT32, {2, 3, heads, dim}, {}};
+  const int32_t table[] = {4, 1, 0, 3}, lengths[] = {9, 3}, used[] = {11, 5}, padding[] = {2, 0};
+  const std::vector<float> before = data[1];
+  ASSERT_EQ(alibi_append_keys(&new_k, &new_v, lengths, 2, table, 2, &c_k, &c_v), ALIBI_OK) << alibi_last_error();
+  EXPECT_TRUE(std::equal(data[3].begin(), data[3].begin() + 2 * heads * dim, data[1].begin() + (8 + 1) * heads * dim))
+      << "page 1 has the rows 8 to 15 of the first entry";
+  EXPECT_NE(before, data[1]);
+  options = alibi_attention_options_default();
+  options.block_table = table;
+  options.block_table_pages = 2;
+  options.seqused_k = used;
+  options.leftpad_k = padding;
+  options.seqused_k_count = options.leftpad_k_count = 2;
+  ASSERT_EQ(alibi_attention(&c_q, &c_k, &c_v, &options, &c_out, nullptr), ALIBI_OK) << alibi_last_error();
+  AttentionOptions o;
+  o.block_table = Tensor::from(std::span<const int32_t>(table), {2, 2});
+  o.seqused_k = {11, 5};
+  o.leftpad_k = {2, 0};
+  const auto view = [&](size_t i, int64_t first) {
+    return Tensor::view(data[i].data(), {first, rows[i] / first, heads, dim});
+  };
+  EXPECT_EQ(found, attention(view(0, 2), view(1, 5), view(2, 5), o).to_floats());
+  options.block_table_pages = -1;
+  expect_refused(alibi_attention(&c_q, &c_k, &c_v, &options, &c_out, nullptr), "block_table_pages is -1");
+  expect_refused(alibi_append_keys(&new_k, &new_v, used, 2, table, 1, &c_k, &c_v), "block_table");
+  expect_refused(alibi_append_keys(&new_k, &new_v, nullptr, 2, table, 1, &c_k, &c_v), "cache_seqlens is null");
+}
+
 TEST_F(CInterface, BackwardNeedsItsState) {
   std::vector<float> dq_data(24), dk_data(40), dv_data(40), extra(64);
   const alibi_tensor dq = view(dq_data, 3), dk = view(dk_data, 5), dv = view(dv_data, 5);

@@ -66,11 +66,12 @@ bool supports(const Problem& problem) {
   const float scale = std::abs(problem.scale);
   const int64_t tasks = problem.batch * problem.heads * (problem.queries + problem.keys + 1);
   const bool slopes_by_batch = !problem.biases->slopes_per_sequence || std::ssize(problem.sequences) == problem.batch;
-  return problem.softcap == 0 && problem.window_before == problem.window_after && slopes_by_batch &&
-         (problem.dtype == DType::bfloat16 || problem.dtype == DType::float16) && problem.head_dim % 8 == 0 &&
-         problem.head_dim <= most_columns && problem.dropout == 0 && !problem.has_table() && scale >= least_scale &&
-         scale <= most_scale && tasks <= most_blocks && fits(problem.q) && fits(problem.k) && fits(problem.v) &&
-         fits(problem.out) && fits(problem.dout) && fits(problem.dq) && fits(problem.dk) && fits(problem.dv);
+  return problem.softcap == 0 && problem.page_rows == 0 && problem.window_before == problem.window_after &&
+         slopes_by_batch && (problem.dtype == DType::bfloat16 || problem.dtype == DType::float16) &&
+         problem.head_dim % 8 == 0 && problem.head_dim <= most_columns && problem.dropout == 0 &&
+         !problem.has_table() && scale >= least_scale && scale <= most_scale && tasks <= most_blocks &&
+         fits(problem.q) && fits(problem.k) && fits(problem.v) && fits(problem.out) && fits(problem.dout) &&
+         fits(problem.dq) && fits(problem.dk) && fits(problem.dv);
 }
 
 void check_device(const Machine& machine, const Problem& problem) {

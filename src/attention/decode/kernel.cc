@@ -107,8 +107,8 @@ inline void visit_block(const CachedHead& head, ScoreScale scale, const DecodeRo
   const int64_t stride = head.stride;
   const T* k = head.keys<T>(first);
   const T* v = head.values<T>(first);
-  const auto* next_values = static_cast<const char*>(ahead.values);
-  const auto* next_keys = static_cast<const char*>(ahead.keys);
+  const Ahead next_values{static_cast<const char*>(ahead.values), head.v_step};
+  const Ahead next_keys{static_cast<const char*>(ahead.keys), head.k_step};
   const float* q[R];
   float* out[R];
   for (int r = 0; r < R; ++r) {
@@ -117,17 +117,18 @@ inline void visit_block(const CachedHead& head, ScoreScale scale, const DecodeRo
   }
   int64_t i = from;
   for (; i + key_tile <= to; i += key_tile) {
-    dots<R, key_tile>(q, row_after(k, i, stride), stride, offset_by(next_values, bytes_of<T>(i * stride)), scores, i);
+    dots<R, key_tile>(q, row_after(k, i, head.k_step), head.k_step, stride, next_values.after<T>(i), scores, i);
   }
   for (; i < to; ++i) {
-    dots<R, 1>(q, row_after(k, i, stride), stride, offset_by(next_values, bytes_of<T>(i * stride)), scores, i);
+    dots<R, 1>(q, row_after(k, i, head.k_step), head.k_step, stride, next_values.after<T>(i), scores, i);
   }
   for (int r = 0; r < R; ++r) weigh(*rows[r], scale, first, from, to, stride, scores[r], *partials[r]);
   constexpr int most = lanes == 16 || R > 1 ? 4 : 8;  // number of vectors of sums that the registers hold for each row
   int64_t d = 0;
   const auto add = [&](auto vectors) HWY_ATTR {
     constexpr int n = decltype(vectors)::value;
-    for (; d + n * lanes <= stride; d += n * lanes) add_values<R, n>(v, stride, d, next_keys, scores, from, to, out);
+    for (; d + n * lanes <= stride; d += n * lanes)
+      add_values<R, n>(v, head.v_step, d, next_keys, scores, from, to, out);
   };
   add(std::integral_constant<int, most>());
   if constexpr (most > 4) add(std::integral_constant<int, 4>());

@@ -67,15 +67,15 @@ class Prefetcher {
  public:
   void start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
     const auto size = static_cast<int64_t>(size_of(problem.dtype));
+    const KeyRow from = problem.key_row(sequence, key);
     const auto begin = [&](Stream& stream, const TensorView& rows) {
-      const int64_t first = sequence.batch * rows.batch_stride + (sequence.key_begin + key) * rows.row_stride +
-                            kv_head * rows.head_stride;
+      const int64_t first = rows.offset(from.batch, from.row, kv_head);
       stream = {static_cast<const char*>(rows.data) + first * size, rows.row_stride * size};
     };
     begin(keys_, problem.k);
     begin(values_, problem.v);
     bytes_ = problem.head_dim * size;
-    rows_ = count;
+    rows_ = problem.keys_together(sequence, key, count);
   }
 
   HWY_INLINE void next_row() {
@@ -303,10 +303,15 @@ inline void load_queries(const Problem& problem, const TensorView& from, const S
   transpose(rows, stride, transposed, query_rows, padded, round_up(problem.head_dim, 4));
 }
 
-/// Loads `count` keys or values, followed by zeros up to a whole register tile.
+/// Loads `count` keys or values, followed by zeros up to a whole register tile, for which `to` has room.
 inline void load_keys(const Problem& problem, const TensorView& from, const Sequence& sequence, int64_t key,
                       int64_t count, int64_t kv_head, float* to, int64_t stride) {
-  load_block(problem, from, sequence.batch, sequence.key_begin + key, count, kv_head, to, stride);
+  for (int64_t i = 0; i < count;) {
+    const KeyRow at = problem.key_row(sequence, key + i);
+    const int64_t together = problem.keys_together(sequence, key + i, count - i);
+    load_block(problem, from, at.batch, at.row, together, kv_head, to + i * stride, stride);
+    i += together;
+  }
   const int64_t padded = round_up(count, tile_rows);
   std::memset(to + count * stride, 0, static_cast<size_t>((padded - count) * stride) * sizeof(float));
 }

@@ -69,6 +69,24 @@ TEST(Decode, WindowsOffsetsAndBothDirections) {
   }
 }
 
+TEST(Decode, Softcap) {
+  for_each_isa([] {
+    for (const float softcap : {0.5f, 3.0f, 30.0f}) {
+      for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+        for (const float tolerance : {0.0f, 0x1p-24f}) {
+          expect_decodes({.keys = 300,
+                          .queries = 3,
+                          .heads = 4,
+                          .head_dim = 40,
+                          .dtype = dtype,
+                          .tolerance = tolerance,
+                          .softcap = softcap});
+        }
+      }
+    }
+  });
+}
+
 TEST(Decode, MoreQueriesThanKeys) { expect_decodes({.keys = 3, .queries = 5}); }
 
 TEST(Decode, AnEmptyCacheGivesZeros) {
