@@ -39,11 +39,13 @@ struct AttentionPositionsOptions {
   std::vector<int32_t> seqused_k = {};  ///< tokens, the others are padding; empty: all rows are tokens
 };
 
-/// What the backward pass needs from the forward pass, besides its inputs and output. Both tensors can be saved and
+/// What the backward pass needs from the forward pass, besides its inputs and output. The tensors can be saved and
 /// restored as they are.
 struct AttentionPositionsState {
-  Tensor lse;    ///< [batch, heads, queries] float32: log of the sum of exp(score); -infinity for rows without keys
-  Tensor stops;  ///< [words()] int32: where the skip rule stopped in each block of queries
+  Tensor lse;      ///< [batch, heads, queries] float32: log of the sum of exp(score); -infinity for rows without keys
+  Tensor lse_low;  ///< like lse: what is missing in lse because of rounding, in units of log2. It matters for queries
+                   ///< far from every key
+  Tensor stops;    ///< [words()] int32: where the skip rule stopped in each block of queries
   AttentionStats stats;
 
   /// Size of `stops`, which depends on shapes and options only.

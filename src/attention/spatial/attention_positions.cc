@@ -236,6 +236,7 @@ void attention_positions(const Tensor& q, const Tensor& k, const Tensor& v, cons
   if (state != nullptr) {
     *state = {
         .lse = Tensor::empty({base.batch, base.heads, base.queries}),
+        .lse_low = Tensor::empty({base.batch, base.heads, base.queries}),
         .stops = Tensor({AttentionPositionsState::words(base.batch, base.queries, base.heads, options)}, DType::int32),
         .stats = {}};
   }
@@ -243,8 +244,9 @@ void attention_positions(const Tensor& q, const Tensor& k, const Tensor& v, cons
     for_padding(base, &Sequence::query_begin, &Sequence::queries, base.queries, [&](int64_t batch, const Range& rows) {
       zero_rows(base, base.out, batch, rows, base.heads);
       for (int64_t head = 0; state != nullptr && head < base.heads; ++head) {
-        std::fill_n(state->lse.data<float>() + (batch * base.heads + head) * base.queries + rows.begin, rows.size(),
-                    -std::numeric_limits<float>::infinity());
+        const int64_t at = (batch * base.heads + head) * base.queries + rows.begin;
+        std::fill_n(state->lse.data<float>() + at, rows.size(), -std::numeric_limits<float>::infinity());
+        std::fill_n(state->lse_low.data<float>() + at, rows.size(), 0.0f);
       }
     });
   }
@@ -270,6 +272,10 @@ void attention_positions_backward(const Tensor& dout, const Tensor& q, const Ten
   core::state_of(counted.kernel).lse = state.lse;
   const kernels::BiasSums sums = kernels::add_gradients(operation, base, dout, q, k, v, out, counted, dq, dk, dv,
                                                         {.dtable = nullptr, .dslopes = dslopes});
+  check(state.lse_low.defined() && state.lse_low.shape() == state.lse.shape() &&
+            state.lse_low.dtype() == DType::float32 && state.lse_low.contiguous(),
+        "[{}] state.lse_low has shape {}, expected {} like state.lse", operation, state.lse_low.shape(),
+        state.lse.shape());
   const int64_t words = AttentionPositionsState::words(base.batch, base.queries, base.heads, options);
   check(state.stops.defined() && state.stops.dtype() == DType::int32 && state.stops.contiguous() &&
             state.stops.elements() == words,

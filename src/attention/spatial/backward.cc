@@ -27,6 +27,7 @@ struct SpatialBlockGradients {
   float *dout, *dout_lanes;  ///< same layouts as for q
   float* dq_lanes;           ///< [head_dim][query_rows]
   float* lse;                ///< for each lane, in log2 units; +infinity makes all weights of a lane zero
+  float* lse_low;            ///< the rounding error of lse
   float* delta;
   std::vector<PenaltyStep> steps;  ///< [key blocks]
   int stop = penalty_steps;        ///< key blocks from this step on were not visited
@@ -44,7 +45,7 @@ class SpatialBackward {
         keys_(*problem.sequences[chunk.sequence].keys),
         stride_(round_up(problem.base.head_dim, 16)) {
     const int64_t count = heads.size() * blocks.size();
-    const int64_t floats = count * (5 * stride_ + 2 + most_dims) * query_rows +
+    const int64_t floats = count * (5 * stride_ + 3 + most_dims) * query_rows +
                            (2 * stride_ + 3 * query_rows) * key_rows + stride_ * query_rows;
     Workspace workspace = Workspace::take(static_cast<size_t>(floats));
     key_rows_ = workspace.part(key_rows * stride_);
@@ -82,6 +83,7 @@ class SpatialBackward {
       *part = workspace.part(stride_ * query_rows);
     }
     b.lse = workspace.part(query_rows);
+    b.lse_low = workspace.part(query_rows);
     b.delta = workspace.part(query_rows);
     b.block.start(problem_, chunk_.sequence, head, index);
     const int64_t count = b.block.count();
@@ -91,11 +93,14 @@ class SpatialBackward {
     gather(base_.q, b.q, b.q_lanes);
     gather(base_.dout, b.dout, b.dout_lanes);
     std::fill_n(b.lse, query_rows, std::numeric_limits<float>::infinity());
-    const float* const lse =
-        state.lse.data<float>() + (sequence_.batch * base_.heads + head) * base_.queries + sequence_.query_begin;
+    std::fill_n(b.lse_low, query_rows, 0.0f);
+    const int64_t first = (sequence_.batch * base_.heads + head) * base_.queries + sequence_.query_begin;
+    const float *const lse = state.lse.data<float>() + first, *const lse_low = state.lse_low.data<float>() + first;
     for (int64_t x = 0; x < count; ++x) {
       const float of_row = lse[b.block.rows[x]];
-      if (of_row != -std::numeric_limits<float>::infinity()) b.lse[x] = of_row * std::numbers::log2e_v<float>;
+      if (of_row == -std::numeric_limits<float>::infinity()) continue;
+      b.lse[x] = in_log2(of_row);
+      b.lse_low[x] = lse_low[b.block.rows[x]];
     }
     // delta = rowsum(dout out), summed in the same order as dout v'.
     float* const out_lanes = b.dq_lanes;
@@ -138,7 +143,8 @@ class SpatialBackward {
       for (int64_t c = 0; c < seen.rows; c += lanes) {
         float* const weight_at = weights_ + y * query_rows + c;
         float* const dscore_at = dscores_ + y * query_rows + c;
-        const Float weight = exp2_of(hn::Sub(hn::Load(f, weight_at), hn::Load(f, b.lse + c)));
+        const Float near = hn::Sub(hn::Load(f, weight_at), hn::Load(f, b.lse + c));
+        const Float weight = exp2_of(hn::Sub(near, hn::Load(f, b.lse_low + c)));
         hn::Store(weight, f, weight_at);
         hn::Store(hn::Mul(weight, hn::Sub(hn::Load(f, dscore_at), hn::Load(f, b.delta + c))), f, dscore_at);
       }

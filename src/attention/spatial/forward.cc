@@ -206,8 +206,11 @@ class SpatialForward {
       store_row(base_, rows_ + x * stride_, inverse, base_.out, sequence_.batch, query_row, r.block.head);
       if (state == nullptr) continue;
       const int64_t at = (sequence_.batch * base_.heads + r.block.head) * base_.queries + query_row;
-      state->lse.data<float>()[at] =
-          static_cast<float>((static_cast<double>(r.max[x]) + std::log2(sum)) * std::numbers::ln2);
+      const double log_sum = static_cast<double>(r.max[x]) + std::log2(sum);
+      const auto lse = static_cast<float>(log_sum * std::numbers::ln2);
+      state->lse.data<float>()[at] = lse;
+      state->lse_low.data<float>()[at] =
+          sum > 0 ? static_cast<float>(log_sum - static_cast<double>(in_log2(lse))) : 0.0f;
     }
     if (state == nullptr) return;
     state->stops.data<int32_t>()[problem_.stop_index(task_.sequence, r.block.head, r.block.index)] = r.stop;

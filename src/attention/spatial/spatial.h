@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
+#include <numbers>
 #include <vector>
 
 #include "attention/problem.h"
@@ -33,6 +34,9 @@ struct SpatialProblem {
   /// Slope of a query block in units of log2; leading tokens have none.
   double slope(size_t sequence, int64_t head, int64_t query_block) const;
 };
+
+/// A log-sum-exp in units of log2. Both passes must round it in the same way.
+inline float in_log2(float lse) { return lse * std::numbers::log2e_v<float>; }
 
 /// Query blocks that one thread computes together, so that they share each key block that it loads.
 struct SpatialTask {

@@ -113,7 +113,10 @@ TEST(AttentionPositionsBackward, Errors) {
   SpatialTensors t(c);
   expect_error([&] { t.backward(c.options); }, "[attention_positions_backward] state.lse has shape []");
   t.forward(c.options);
-  const Tensor stops = t.state.stops;
+  const Tensor low = t.state.lse_low, stops = t.state.stops;
+  t.state.lse_low = Tensor({1, 1, 4});
+  expect_error([&] { t.backward(c.options); }, "state.lse_low has shape [1, 1, 4], expected [1, 1, 5]");
+  t.state.lse_low = low;
   t.state.stops = Tensor({1}, DType::int32);
   expect_error([&] { t.backward(c.options); }, "state.stops has shape [1], expected int32 [2]");
   t.state.stops = stops;

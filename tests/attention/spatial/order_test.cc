@@ -120,7 +120,9 @@ TEST(SpatialOrder, DistanceBoundsHoldForEveryPair) {
               if (least > 0) tightest = std::max(tightest, bound / static_cast<double>(least));
             }
           }
-          if (size == 1.0f && pattern == Pattern::grid_with_holes) EXPECT_GT(tightest, 0.9);
+          if (size == 1.0f && pattern == Pattern::grid_with_holes) {
+            EXPECT_GT(tightest, 0.9);
+          }
         }
       }
     }
