@@ -53,7 +53,7 @@ def attention_positions(
     stops: Any,
     options: tuple[Any, ...],
     bits: bool,
-) -> None: ...
+) -> tuple[int, int]: ...
 def attention_positions_backward(
     dout: Any,
     q: Any,

@@ -1,7 +1,9 @@
 // attention_positions and its backward pass.
+#include <nanobind/stl/pair.h>
 #include <nanobind/stl/string.h>
 
 #include <optional>
+#include <utility>
 
 #include "alibi/attention_positions.h"
 #include "alibi/error.h"
@@ -53,10 +55,12 @@ struct Points {
   AttentionPositions tensors() const { return {.q = q.tensor, .k = k ? k->tensor : Tensor()}; }
 };
 
-/// Writes out; lse and what the backward pass needs only where there is an array for it.
-void forward_positions(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle positions_q,
-                       nb::handle positions_k, nb::handle out_in, nb::handle lse_in, nb::handle lse_low_in,
-                       nb::handle stops_in, const nb::tuple& options_in, bool bits) {
+/// Writes out; lse and what the backward pass needs only where there is an array for it. Returns the numbers of visited
+/// blocks and of all blocks, or zeros without lse.
+std::pair<int64_t, int64_t> forward_positions(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle positions_q,
+                                              nb::handle positions_k, nb::handle out_in, nb::handle lse_in,
+                                              nb::handle lse_low_in, nb::handle stops_in, const nb::tuple& options_in,
+                                              bool bits) {
   const Array q(q_in, operation, "q", bits), k(k_in, operation, "k", bits), v(v_in, operation, "v", bits);
   const Points points(positions_q, positions_k);
   Array out = Array::made_like(q.tensor, out_in, operation, "out");
@@ -64,12 +68,16 @@ void forward_positions(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::ha
                        stops = optional_of(stops_in, "stops");
   const AttentionPositionsOptions options = options_of_positions(options_in);
   const nb::gil_scoped_release others_run;
-  if (!lse) return attention_positions(q.tensor, k.tensor, v.tensor, points.tensors(), options, out.tensor);
   AttentionPositionsState state;
+  if (!lse) {
+    attention_positions(q.tensor, k.tensor, v.tensor, points.tensors(), options, out.tensor);
+    return {0, 0};
+  }
   attention_positions(q.tensor, k.tensor, v.tensor, points.tensors(), options, out.tensor, &state);
   lse->tensor.copy_from(state.lse);
   if (lse_low) lse_low->tensor.copy_from(state.lse_low);
   if (stops) stops->tensor.copy_from(state.stops);
+  return {state.stats.blocks_visited, state.stats.blocks_total};
 }
 
 void backward_positions(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle positions_q,

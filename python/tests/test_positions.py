@@ -1,6 +1,10 @@
 """attention_positions: NumPy against a plain composition with the matrix of distances, PyTorch with gradients, and an
 encoder block as TITAN's (12 heads of 64, a CLS token without bias)."""
 
+import pathlib
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -172,3 +176,10 @@ def test_torch_gradients_and_tools():
         assert positions(q, k, v, slopes).dtype == torch.bfloat16
     with pytest.raises(alibi.UsageError, match="positions require a gradient"):
         alibi.attention_positions(q, k, v, points.clone().requires_grad_(), alibi_slopes=slopes)
+
+
+def test_the_example_of_a_slide_runs():
+    example = pathlib.Path(__file__).resolve().parents[1] / "examples" / "slide.py"
+    done = subprocess.run([sys.executable, str(example), "--tiles", "700"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert "700 tiles" in done.stdout and "largest difference to float64" in done.stdout
