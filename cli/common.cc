@@ -148,12 +148,7 @@ void ModelUse::add_weights_to(Command& command) {
 
 std::optional<DType> ModelUse::weight_type() const {
   if (weights.empty()) return {};
-  constexpr std::pair<std::string_view, DType> types[] = {
-      {"f32", DType::float32}, {"bf16", DType::bfloat16}, {"q8_0", DType::q8_0}};
-  const auto* const found =
-      std::find_if(std::begin(types), std::end(types), [&](const auto& type) { return type.first == weights; });
-  check_usage(found != std::end(types), "[model] --weights is '{}'; choose from f32, bf16, q8_0", weights);
-  return found->second;
+  return weight_type_from(weights);
 }
 
 void ModelUse::check() const {

@@ -68,8 +68,6 @@ nlohmann::ordered_json checked_vectors(const EmbedCommand& options, const Langua
   if (options.check_skip > 0) {
     LanguageModel exact =
         model.sharing_weights([](LanguageModelConfig& config) { config.transformer.attention.tolerance = 0; });
-    exact.set_interpolation(model.interpolation());
-    exact.set_precision(model.precision());
     found["cosine_to_every_key"] = compared(options, model, exact, first(options.check_skip), "every key");
   }
   return found;

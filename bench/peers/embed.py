@@ -5,9 +5,10 @@ v2's shape with random weights.
     venv/bin/python bench/random_model.py /tmp/jina --family jina
     venv/bin/python bench/peers/embed.py /tmp/jina --json embed.json --markdown embed.md
 
-All compute the mean of the states, normalized, of the same token ids in float32, at equal lengths and for lengths as in
+All compute the mean of the states, normalized, of the same token ids, at equal lengths and for lengths as in
 practice (log-normal, median 180). Each job has a process of its own, which gives its peak memory; programs take turns for
---rounds rounds, and the table has the best round. The model in PyTorch is written from the published formulas:
+--rounds rounds, and the table has the best round. --precision bf16 computes in bfloat16, except in ONNX Runtime, which
+stays at float32. The model in PyTorch is written from the published formulas:
 scaled_dot_product_attention with the bias as its mask. llama.cpp reads a GGUF file that is written here. A vector of each
 job is compared with alibi's. A program that needs more memory than the machine has fails, and the table says so.
 """
@@ -82,8 +83,9 @@ def torch_model(folder):
 
         def forward(self, input_ids, attention_mask):
             at = torch.arange(input_ids.shape[1])
-            bias = -self.slopes * (at[:, None] - at[None, :]).abs()
+            bias = -self.slopes.float() * (at[:, None] - at[None, :]).abs()
             bias = bias + (1 - attention_mask[:, None, None, :].float()) * -1e30
+            bias = bias.to(self.norm.weight.dtype)
             x = self.norm(self.word_embeddings(input_ids) + self.token_type_embeddings.weight[0])
             for layer in self.layer:
                 x = layer(x, bias)
@@ -104,7 +106,7 @@ def torch_model(folder):
     return model
 
 
-def write_gguf(folder, file):
+def write_gguf(folder, file, precision):
     """The model as llama.cpp names its parts, without a tokenizer."""
     import gguf
 
@@ -122,7 +124,15 @@ def write_gguf(folder, file):
     writer.add_vocab_size(config["vocab_size"])
     writer.add_token_type_count(config["type_vocab_size"])
     writer.add_tokenizer_model("no_vocab")
-    writer.add_file_type(gguf.LlamaFileType.ALL_F32)
+    is_bf16 = precision == "bf16"
+    writer.add_file_type(gguf.LlamaFileType.MOSTLY_BF16 if is_bf16 else gguf.LlamaFileType.ALL_F32)
+
+    def add(name, value):
+        if is_bf16 and value.ndim == 2 and name.startswith("blk."):
+            kind = gguf.GGMLQuantizationType.BF16
+            return writer.add_tensor(name, gguf.quants.quantize(value, kind), raw_dtype=kind)
+        writer.add_tensor(name, value)
+
     names = {"embeddings.word_embeddings": "token_embd", "embeddings.token_type_embeddings": "token_types",
              "embeddings.LayerNorm": "token_embd_norm"}
     parts = {"attention.self.query": "attn_q", "attention.self.key": "attn_k", "attention.self.value": "attn_v",
@@ -133,27 +143,27 @@ def write_gguf(folder, file):
         if base.startswith("encoder.layer."):
             layer, part = base.removeprefix("encoder.layer.").split(".", 1)
             if part == "mlp.gated_layers":
-                writer.add_tensor(f"blk.{layer}.ffn_gate.weight", np.ascontiguousarray(value[:hidden]))
-                writer.add_tensor(f"blk.{layer}.ffn_up.weight", np.ascontiguousarray(value[hidden:]))
+                add(f"blk.{layer}.ffn_gate.weight", np.ascontiguousarray(value[:hidden]))
+                add(f"blk.{layer}.ffn_up.weight", np.ascontiguousarray(value[hidden:]))
                 continue
-            writer.add_tensor(f"blk.{layer}.{parts[part]}.{kind}", value)
+            add(f"blk.{layer}.{parts[part]}.{kind}", value)
         else:
-            writer.add_tensor(f"{names[base]}.{kind}", value)
+            add(f"{names[base]}.{kind}", value)
     writer.write_header_to_file()
     writer.write_kv_data_to_file()
     writer.write_tensors_to_file()
     writer.close()
 
 
-def llama_embedder(folder, longest):
+def llama_embedder(folder, longest, precision):
     """llama.cpp through its C interface. All tokens of an encoder's call must be in one batch."""
     import ctypes
 
     import llama_cpp as llama
 
-    file = folder / "encoder.gguf"
+    file = folder / f"encoder-{precision}.gguf"
     if not file.exists():
-        write_gguf(folder, file)
+        write_gguf(folder, file, precision)
     quiet = llama.llama_log_callback(lambda level, text, data: None)
     llama.llama_log_set(quiet, None)
     llama.llama_backend_init()
@@ -200,17 +210,19 @@ def llama_embedder(folder, longest):
     return run
 
 
-def embedder(way, folder, longest):
+def embedder(way, folder, longest, precision):
     """A function from rows of ids to vectors."""
     if way == "alibi":
         import alibi_attention as alibi
-        model = alibi.EncoderModel.load(folder)
+        model = alibi.EncoderModel.load(folder, precision=precision)
         return lambda rows: model.embed_ids(rows, pooling="mean", normalize=True)
     if way == "llama.cpp":
-        return llama_embedder(folder, longest)
+        return llama_embedder(folder, longest, precision)
     import torch
     torch.set_num_threads(len(os.sched_getaffinity(0)))
     model = torch_model(folder)
+    if precision == "bf16" and way == "sentence-transformers":
+        model.to(torch.bfloat16)
     if way == "sentence-transformers":
         from sentence_transformers import SentenceTransformer
         from sentence_transformers.models import Normalize, Pooling
@@ -228,7 +240,8 @@ def embedder(way, folder, longest):
                 return {"input_ids": ids, "attention_mask": mask}
             preprocess = tokenize
             def forward(self, features, **_):
-                features["token_embeddings"] = self.model(features["input_ids"], features["attention_mask"])
+                states = self.model(features["input_ids"], features["attention_mask"])
+                features["token_embeddings"] = states.float()
                 return features
 
         width = json.loads((folder / "config.json").read_text())["hidden_size"]
@@ -267,13 +280,13 @@ def embedder(way, folder, longest):
     return run
 
 
-def job(way, folder, name):
+def job(way, folder, name, precision):
     """Runs one job in this process and prints what it took."""
     most = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") * 9 // 10
     resource.setrlimit(resource.RLIMIT_DATA, (most, most))  # an error, before the machine has no memory left
     config = json.loads((folder / "config.json").read_text())
     rows = rows_of(name, config["vocab_size"])
-    embed = embedder(way, folder, max(map(len, rows)))
+    embed = embedder(way, folder, max(map(len, rows)), precision)
     embed([[5, 6, 7]] * 2)
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     begun = time.perf_counter()
@@ -310,12 +323,13 @@ def main():
     parser.add_argument("--ways", default=",".join(WAYS))
     parser.add_argument("--jobs", default=",".join(JOBS))
     parser.add_argument("--rounds", type=int, default=2)
+    parser.add_argument("--precision", default="f32", choices=("f32", "bf16"))
     parser.add_argument("--json", type=pathlib.Path)
     parser.add_argument("--markdown", type=pathlib.Path)
     parser.add_argument("--job", nargs=2, help=argparse.SUPPRESS)
     o = parser.parse_args()
     if o.job:
-        return job(o.job[0], o.folder, o.job[1])
+        return job(o.job[0], o.folder, o.job[1], o.precision)
     jobs, ways = o.jobs.split(","), o.ways.split(",")
     results, failures = [], {}
     for name in jobs:
@@ -323,7 +337,7 @@ def main():
             for way in ways:
                 if (way, name) in failures:
                     continue
-                command = [sys.executable, __file__, str(o.folder), "--job", way, name]
+                command = [sys.executable, __file__, str(o.folder), "--precision", o.precision, "--job", way, name]
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 lines = done.stdout.splitlines()
                 if done.returncode or not lines:

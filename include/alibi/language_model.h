@@ -201,7 +201,8 @@ class ALIBI_API LanguageModel {
   static LanguageModel without_values(const LanguageModelConfig& config, std::shared_ptr<const Tokenizer> tokenizer,
                                       std::shared_ptr<const model::Origin> origin = nullptr);
   const model::Origin* origin() const;  ///< private to the library
-  /// A model with the same weights, in shared memory; `adjust` is as in load().
+  /// A model with the same weights, in shared memory, and the same precision and interpolation; `adjust` is as in
+  /// load().
   LanguageModel sharing_weights(const std::function<void(LanguageModelConfig&)>& adjust) const;
 
  private:

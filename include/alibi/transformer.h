@@ -127,6 +127,9 @@ ALIBI_API Bidirectional bidirectional_from(std::string_view name);
 ALIBI_API SlopeTraining slope_training_from(std::string_view name);
 /// "auto" gives best_precision().
 ALIBI_API Precision precision_from(std::string_view name);
+/// The data type of converted weights (LanguageModel::convert_weights) by its name: f32, bf16 or q8_0. Throws
+/// UsageError for other names.
+ALIBI_API DType weight_type_from(std::string_view name);
 
 /// The attention of every block.
 struct AttentionConfig {

@@ -43,9 +43,15 @@ class EncoderModel:
         self._core = _core.EncoderModel(model._core)
 
     @classmethod
-    def load(cls, path: str | os.PathLike[str]) -> EncoderModel:
-        """Reads a model folder or a GGUF file. Raises UsageError for a decoder."""
-        return cls(LanguageModel.load(path))
+    def load(
+        cls, path: str | os.PathLike[str], *, precision: str = "f32", weights: str | None = None
+    ) -> EncoderModel:
+        """Reads a model folder or a GGUF file. Raises UsageError for a decoder.
+
+        precision, weights  as in LanguageModel.load(). On processors with fast bfloat16 products "auto" takes about
+                            half the time, and the cosine to the vectors of "f32" is above 0.9999 for usual models
+        """
+        return cls(LanguageModel.load(path, precision=precision, weights=weights))
 
     @property
     def config(self) -> dict[str, Any]:

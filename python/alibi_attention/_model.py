@@ -145,10 +145,16 @@ class LanguageModel:
         self._config: dict[str, Any] = model.describe()
 
     @classmethod
-    def load(cls, folder: str | os.PathLike[str]) -> LanguageModel:
-        """Reads a model: a folder of `alibi train`, a folder of a supported family, or a GGUF file."""
+    def load(
+        cls, folder: str | os.PathLike[str], *, precision: str = "f32", weights: str | None = None
+    ) -> LanguageModel:
+        """Reads a model: a folder of `alibi train`, a folder of a supported family, or a GGUF file.
+
+        precision  of large matrix products: "f32", "bf16", or "auto", the faster one on this CPU
+        weights    converts the matrices to "f32", "bf16" or "q8_0" (None: as they are in the file)
+        """
         need_models()
-        return cls(_core.LanguageModel.load(os.fspath(folder)))
+        return cls(_core.LanguageModel.load(os.fspath(folder), precision, weights))
 
     def save(self, folder: str | os.PathLike[str]) -> None:
         """Writes a model folder, which transformers can read too."""

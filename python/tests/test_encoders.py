@@ -358,3 +358,19 @@ def test_mteb_takes_them_as_its_models(encoder, reranker, tmp_path):
     scores = found.task_results[0].scores["test"][0]
     assert scores["cosine_spearman"] == pytest.approx(1) and scores["cosine_pearson"] == pytest.approx(1, abs=1e-5)
     assert scores["spearman"] == pytest.approx(1)
+
+
+def test_precision_and_types_of_weights_change_the_vectors_a_little(tmp_path: pathlib.Path) -> None:
+    folder = write_encoder(tmp_path / "jina")
+    rows = [list(range(5, 45)), list(range(9, 20))]
+    exact = alibi.EncoderModel.load(folder).embed_ids(rows)
+    for options in ({"precision": "bf16"}, {"weights": "bf16"}, {"weights": "q8_0"}):
+        model = alibi.EncoderModel.load(folder, **options)
+        found = model.embed_ids(rows)
+        assert not np.array_equal(found, exact), options
+        assert (found * exact).sum(axis=1).min() > 0.999, options
+    assert np.array_equal(alibi.EncoderModel.load(folder, precision="f32", weights="f32").embed_ids(rows), exact)
+    with pytest.raises(alibi.UsageError, match="q8_0"):
+        alibi.EncoderModel.load(folder, weights="q4")
+    with pytest.raises(alibi.UsageError, match="bf16"):
+        alibi.EncoderModel.load(folder, precision="half")

@@ -28,6 +28,9 @@ bool has_memory(size_t bytes);
 extern const size_t bytes_of_arena;
 /// A hint for memory that is large and rarely read, where page tables would cost more time than the memory itself.
 void ask_for_huge_pages(void* memory, size_t bytes);
+/// A hint that these bytes of a read-only map of a file are not read again soon: their whole pages leave the process's
+/// resident memory, and reading them again reads the file again.
+void drop_mapped_pages(const void* begin, size_t bytes);
 /// Peak resident memory of the process since the last reset; 0 if it cannot be read.
 int64_t peak_resident_bytes();
 /// False if the system cannot reset it.

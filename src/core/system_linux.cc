@@ -73,6 +73,13 @@ void system::ask_for_huge_pages(void* memory, size_t bytes) {
   if (begin < end) madvise(reinterpret_cast<void*>(begin), end - begin, MADV_HUGEPAGE);
 }
 
+void system::drop_mapped_pages(const void* begin, size_t bytes) {
+  const auto page = static_cast<uintptr_t>(sysconf(_SC_PAGESIZE));
+  const auto first = (reinterpret_cast<uintptr_t>(begin) + page - 1) / page * page;
+  const auto end = (reinterpret_cast<uintptr_t>(begin) + bytes) / page * page;
+  if (first < end) madvise(reinterpret_cast<void*>(first), end - first, MADV_DONTNEED);
+}
+
 int64_t system::peak_resident_bytes() {
   std::ifstream status("/proc/self/status");
   std::string key;

@@ -44,6 +44,8 @@ const size_t system::bytes_of_arena = 0;
 
 void system::ask_for_huge_pages(void*, size_t) {}
 
+void system::drop_mapped_pages(const void*, size_t) {}
+
 int64_t system::peak_resident_bytes() {
   struct rusage usage {};
   if (::getrusage(RUSAGE_SELF, &usage) != 0) return 0;

@@ -8,6 +8,7 @@
 #include "core/check.h"
 #include "core/float16.h"
 #include "core/parallel.h"
+#include "core/system.h"
 #include "formats/weight_types.h"
 
 namespace alibi::formats {
@@ -194,8 +195,12 @@ void WeightSource::load_rows_into(std::string_view name, int64_t first, Tensor& 
   check(out.contiguous(), "[{}] \"{}\" cannot be loaded into a tensor that is not contiguous", format_, name);
   check(out.device() == Device::cpu, "[{}] \"{}\" is read into the CPU's memory alone", format_, name);
   if (out.elements() == 0) return;
-  const std::span<const std::byte> all = bytes(name);
-  const std::byte* data = wanted.empty() ? all.data() : all.data() + all.size() / found.shape[0] * first;
+  std::span<const std::byte> part = bytes(name);
+  if (!wanted.empty()) {
+    const size_t row_bytes = part.size() / static_cast<size_t>(found.shape[0]);
+    part = part.subspan(row_bytes * static_cast<size_t>(first), row_bytes * static_cast<size_t>(out.size(0)));
+  }
+  const std::byte* const data = part.data();
   const DType to = out.dtype();
   const bool is_block = to == DType::q8_0;
   if (found.dtype == "I32" || (kept_type(*weight_type(found.dtype)) == to && (!is_block || found.dtype == "Q8_0"))) {
@@ -211,7 +216,8 @@ void WeightSource::load_rows_into(std::string_view name, int64_t first, Tensor& 
   } else {
     convert_blocks(*weight_type(found.dtype), data, out);
   }
-  core::check_mapped(all.data());
+  core::check_mapped(data);
+  core::system::drop_mapped_pages(part.data(), part.size());
 }
 
 void WeightSource::load_transposed_into(std::string_view name, Tensor& out) const {

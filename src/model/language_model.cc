@@ -116,7 +116,9 @@ LanguageModel LanguageModel::sharing_weights(const std::function<void(LanguageMo
   check(from.size() == to.size(), "[language model] weights of {} tensors cannot be shared by a model of {} tensors",
         from.size(), to.size());
   for (size_t i = 0; i < from.size(); ++i) to[i]->value = from[i]->value;
-  same.weights_changed();
+  same.set_precision(precision());
+  for (size_t i = 0; i < from.size(); ++i) to[i]->rounded = from[i]->rounded;
+  same.set_interpolation(interpolation());
   return same;
 }
 

@@ -1,8 +1,13 @@
 // The user-visible names of the choices in a configuration.
 #include "core/names.h"
 
+#include <algorithm>
+#include <iterator>
+#include <utility>
+
 #include "alibi/runtime.h"
 #include "alibi/transformer.h"
+#include "core/check.h"
 #include "core/product_rates.h"
 
 namespace alibi {
@@ -25,6 +30,15 @@ SlopeTraining slope_training_from(std::string_view name) {
 }
 Precision precision_from(std::string_view name) {
   return name == "auto" ? best_precision() : core::value_called<Precision>(name, "precision besides auto");
+}
+
+DType weight_type_from(std::string_view name) {
+  constexpr std::pair<std::string_view, DType> types[] = {
+      {"f32", DType::float32}, {"bf16", DType::bfloat16}, {"q8_0", DType::q8_0}};
+  const auto* const found =
+      std::find_if(std::begin(types), std::end(types), [&](const auto& type) { return type.first == name; });
+  check_usage(found != std::end(types), "[model] weights are '{}'; choose from f32, bf16, q8_0", name);
+  return found->second;
 }
 
 Precision best_precision() { return core::prefers_bf16() ? Precision::bf16 : Precision::f32; }

@@ -194,6 +194,7 @@ void names() {
   expect(bidirectional_from(name_of(Bidirectional::symmetric)) == Bidirectional::symmetric, "directions");
   expect(precision_from(name_of(Precision::f32)) == Precision::f32, "precisions");
   expect(slope_training_from(name_of(SlopeTraining::learned)) == SlopeTraining::learned, "training of slopes");
+  expect(weight_type_from("q8_0") == DType::q8_0, "types of weights");
   expect(precision_from("auto") == best_precision() && !why_best_precision().empty(), "the best precision");
   expect(optimizer_from(name_of(Optimizer::nag)) == Optimizer::nag, "optimizers");
   expect(schedule_from(name_of(ScheduleKind::cosine)) == ScheduleKind::cosine, "schedules");

@@ -134,8 +134,16 @@ nb::object computed(nb::handle ids, const char* operation, const Compute& comput
 void bind_model(nb::module_& m) {
   nb::class_<LanguageModel>(m, "LanguageModel")
       .def_static(
-          "load", [](const std::string& folder) { return LanguageModel::load(folder); }, "folder"_a,
-          nb::call_guard<nb::gil_scoped_release>())
+          "load",
+          [](const std::string& folder, const std::string& precision, const std::optional<std::string>& weights) {
+            const Precision chosen = precision_from(precision);
+            const std::optional<DType> type = weights ? std::optional(weight_type_from(*weights)) : std::nullopt;
+            LanguageModel model = LanguageModel::load(folder);
+            model.set_precision(chosen);
+            if (type) model.convert_weights(*type);
+            return model;
+          },
+          "folder"_a, "precision"_a, "weights"_a.none(), nb::call_guard<nb::gil_scoped_release>())
       .def(
           "save", [](const LanguageModel& model, const std::string& folder) { model.save(folder); }, "folder"_a,
           nb::call_guard<nb::gil_scoped_release>())
