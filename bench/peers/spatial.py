@@ -132,7 +132,7 @@ def table(results):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("--tiles", default="5000,20000,100000")
-    parser.add_argument("--line", type=int, default=16384, help="tokens in one dimension; 0: not timed")
+    parser.add_argument("--line", type=int, default=16384, help="tokens in one dimension; 0 disables it")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--backward", action="store_true")
     parser.add_argument("--most-seconds", type=float, default=600, help="one round only for ways that take longer")

@@ -1,5 +1,6 @@
 // Gradients of attention_positions() against the float64 reference, and the reference against numerical gradients.
 #include <cmath>
+#include <tuple>
 
 #include "attention/spatial/cases.h"
 
