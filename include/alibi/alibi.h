@@ -4,6 +4,7 @@
 #include "alibi/activation.h"
 #include "alibi/attention.h"
 #include "alibi/attention_map.h"
+#include "alibi/attention_positions.h"
 #include "alibi/compare.h"
 #include "alibi/context.h"
 #include "alibi/embed.h"

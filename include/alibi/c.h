@@ -157,6 +157,53 @@ ALIBI_API alibi_status alibi_append_keys(const alibi_tensor* k, const alibi_tens
 ALIBI_API alibi_status alibi_attention_merge(const alibi_tensor* out_a, const float* lse_a, const alibi_tensor* out_b,
                                              const float* lse_b, const alibi_tensor* out, float* lse);
 
+typedef enum alibi_distance {
+  ALIBI_EUCLIDEAN = 0,
+  ALIBI_MANHATTAN = 1 /* the sum of the magnitudes of the differences */
+} alibi_distance;
+
+/* Positions of tokens, for attention whose distances are given. attention_positions.h describes the fields. Start from
+ * alibi_positions_default(); `size` is as in alibi_attention_options. */
+typedef struct alibi_positions {
+  size_t size;              /* sizeof(alibi_positions) */
+  const void* q;            /* [q_batch, queries, dims] contiguous; q_batch is the batch, or 1 for all entries */
+  const void* k;            /* [k_batch, keys, dims]; null: those of the queries */
+  int64_t q_batch, k_batch; /* k_batch is not used if k is null */
+  int64_t dims;             /* 1 to 3 */
+  int64_t leading;          /* the first tokens of each sequence, such as CLS, have no bias */
+  const int32_t* seqused_q; /* numbers of tokens of each batch entry or packed sequence; null: all rows are tokens */
+  size_t seqused_q_count;
+  const int32_t* seqused_k;
+  size_t seqused_k_count;
+  int32_t integers; /* 0: float; 1: int32_t */
+  int32_t distance; /* an alibi_distance */
+} alibi_positions;
+
+static inline alibi_positions alibi_positions_default(void) {
+  alibi_positions positions;
+  memset(&positions, 0, sizeof positions);
+  positions.size = sizeof positions;
+  positions.q_batch = positions.k_batch = 1;
+  positions.dims = 2;
+  return positions;
+}
+
+/* Attention with a bias of -slope * distance of positions. Every query sees every key of its sequence. Of the options
+ * alibi_slopes, softmax_scale, tolerance and cu_seqlens are used; the others must have their defaults. options and
+ * state may be null. Such a state can be read, but not saved as arrays. */
+ALIBI_API alibi_status alibi_attention_positions(const alibi_tensor* q, const alibi_tensor* k, const alibi_tensor* v,
+                                                 const alibi_positions* positions,
+                                                 const alibi_attention_options* options, const alibi_tensor* out,
+                                                 alibi_attention_state* state);
+/* As alibi_attention_backward. */
+ALIBI_API alibi_status alibi_attention_positions_backward(const alibi_tensor* dout, const alibi_tensor* q,
+                                                          const alibi_tensor* k, const alibi_tensor* v,
+                                                          const alibi_tensor* out, const alibi_positions* positions,
+                                                          const alibi_attention_state* state,
+                                                          const alibi_attention_options* options,
+                                                          const alibi_tensor* dq, const alibi_tensor* dk,
+                                                          const alibi_tensor* dv, float* dslopes);
+
 /* The keys and values of past tokens of one layer; grows as needed. */
 typedef struct alibi_kv_cache alibi_kv_cache;
 ALIBI_API alibi_status alibi_kv_cache_create(int64_t batch, int64_t kv_heads, int64_t head_dim, int32_t dtype,

@@ -26,6 +26,7 @@ from ._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvc
 from ._kind import is_torch, torch_operator
 from ._model import Evaluation, Generation, LanguageModel, Scores
 from ._options import EVERYWHERE, Window
+from ._positions import attention_positions
 from ._progress import Progress, show_progress
 from ._tokenizer import Tokenizer
 from ._training import TrainResult, train
@@ -52,6 +53,7 @@ __all__ = [
     "UsageError",
     "attention",
     "attention_decode",
+    "attention_positions",
     "compare",
     "flash_attn_func",
     "flash_attn_varlen_func",

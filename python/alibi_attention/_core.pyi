@@ -57,6 +57,36 @@ def attention_paged(
 def append_keys(
     k: Any, v: Any, cache_seqlens: Any, block_table: Any, k_cache: Any, v_cache: Any, bits: bool
 ) -> None: ...
+def attention_positions(
+    q: Any,
+    k: Any,
+    v: Any,
+    positions_q: Any,
+    positions_k: Any,
+    out: Any,
+    lse: Any,
+    lse_low: Any,
+    stops: Any,
+    options: tuple[Any, ...],
+    bits: bool,
+) -> tuple[int, int]: ...
+def attention_positions_backward(
+    dout: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    positions_q: Any,
+    positions_k: Any,
+    out: Any,
+    lse: Any,
+    lse_low: Any,
+    stops: Any,
+    dq: Any,
+    dk: Any,
+    dv: Any,
+    dslopes: Any,
+    options: tuple[Any, ...],
+) -> None: ...
 def attention_decode(q: Any, cache: KvCache, out: Any, lse: Any, options: tuple[Any, ...], bits: bool) -> None: ...
 def merge_attention(out_a: Any, lse_a: Any, out_b: Any, lse_b: Any, out: Any, lse: Any, bits: bool) -> None: ...
 

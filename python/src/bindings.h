@@ -6,6 +6,7 @@
 namespace alibi::python {
 
 void bind_attention(nanobind::module_& m);
+void bind_positions(nanobind::module_& m);
 void bind_cache(nanobind::module_& m);
 // models/, which is left out of a build of the operator alone
 void bind_model(nanobind::module_& m);

@@ -31,6 +31,7 @@ NB_MODULE(_core, m) {
   m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "float16"_a, "int32"_a, "uint16"_a, "probe"_a);
   m.def("set_torch", &alibi::python::set_torch, "tensor"_a, "to_dlpack"_a);
   alibi::python::bind_attention(m);
+  alibi::python::bind_positions(m);
   alibi::python::bind_cache(m);
 #ifdef ALIBI_PYTHON_MODELS
   m.attr("has_models") = true;

@@ -121,7 +121,8 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
                         const AttentionState& state, const AttentionOptions& options, Tensor& dq, Tensor& dk,
                         Tensor& dv, AttentionBiasGradients bias_gradients) {
   Problem problem = kernels::make_problem("attention_backward", q, k, v, out, options);
-  const kernels::BiasSums sums = kernels::add_gradients(problem, dout, q, k, v, out, state, dq, dk, dv, bias_gradients);
+  const kernels::BiasSums sums =
+      kernels::add_gradients("attention_backward", problem, dout, q, k, v, out, state, dq, dk, dv, bias_gradients);
   if (dq.elements() == 0 || dk.elements() == 0) {
     if (dq.elements() > 0) dq.fill(0);
     if (dk.elements() > 0) {

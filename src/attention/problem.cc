@@ -243,10 +243,9 @@ void check_pages(const char* operation, const int32_t* pages, int64_t count, int
   }
 }
 
-BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
-                       const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk, Tensor& dv,
-                       const AttentionBiasGradients& bias_gradients) {
-  constexpr const char* operation = "attention_backward";
+BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k,
+                       const Tensor& v, const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk,
+                       Tensor& dv, const AttentionBiasGradients& bias_gradients) {
   check(problem.page_rows == 0, "[{}] options.block_table is set, but keys in pages have no gradient", operation);
   const Tensor* const likes[] = {&q, &q, &k, &v};
   const char* const like_names[] = {"q", "q", "k", "v"};
@@ -275,33 +274,33 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   const Shape lse_shape = {problem.batch, problem.heads, problem.queries};
   const Tensor& near = core::state_of(state.kernel).lse;
   for (const Tensor& lse : {state.lse, near}) {
-    check(lse.defined() && lse.shape() == lse_shape && lse.dtype() == DType::float32 && lse.contiguous() &&
-              lse.device() == problem.device,
-          "[attention_backward] state.lse has shape {}, expected {}; the state must come from the forward call with "
-          "the same inputs and options",
-          lse.shape(), lse_shape);
+    check(
+        lse.defined() && lse.shape() == lse_shape && lse.dtype() == DType::float32 && lse.contiguous() &&
+            lse.device() == problem.device,
+        "[{}] state.lse has shape {}, expected {}; the state must come from the forward call with the same inputs and "
+        "options",
+        operation, lse.shape(), lse_shape);
   }
   BiasSums sums;
   if (bias_gradients.dtable != nullptr) {
     const Tensor& dtable = *bias_gradients.dtable;
     const Shape shape = {problem.biases->rows, problem.heads};
-    check(problem.has_table(), "[attention_backward] dtable is given, but options has no table; set both or neither");
+    check(problem.has_table(), "[{}] dtable is given, but options has no table; set both or neither", operation);
     check(dtable.defined() && dtable.shape() == shape && dtable.dtype() == DType::float32 && dtable.contiguous() &&
               dtable.device() == problem.device,
-          "[attention_backward] dtable has shape {}, expected a contiguous float32 {} on '{}'", dtable.shape(), shape,
+          "[{}] dtable has shape {}, expected a contiguous float32 {} on '{}'", operation, dtable.shape(), shape,
           name_of(problem.device));
     sums.dtable = static_cast<float*>(dtable.raw());
   }
   if (bias_gradients.dslopes != nullptr) {
     const Tensor& dslopes = *bias_gradients.dslopes;
     const int64_t count = problem.dslopes_size();
-    check(!problem.has_table(),
-          "[attention_backward] dslopes is given, but options.alibi_slopes is not; set both or "
-          "neither");
+    check(!problem.has_table(), "[{}] dslopes is given, but options.alibi_slopes is not; set both or neither",
+          operation);
     check(dslopes.defined() && dslopes.elements() == count && dslopes.dtype() == DType::float32 &&
               dslopes.contiguous() && dslopes.device() == problem.device,
-          "[attention_backward] dslopes has shape {}, expected a contiguous float32 [{}] on '{}'", dslopes.shape(),
-          count, name_of(problem.device));
+          "[{}] dslopes has shape {}, expected a contiguous float32 [{}] on '{}'", operation, dslopes.shape(), count,
+          name_of(problem.device));
     sums.dslopes = static_cast<float*>(dslopes.raw());
   }
   return sums;

@@ -183,9 +183,9 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
 void check_apart(const char* operation, const char* output_name, const Tensor& output, const char* name,
                  const Tensor& tensor);
 
-/// Checks the other arguments of attention_backward() and adds them to the problem.
-BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
-                       const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk, Tensor& dv,
-                       const AttentionBiasGradients& bias_gradients);
+/// Checks the other arguments of a backward pass and adds them to the problem.
+BiasSums add_gradients(const char* operation, Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k,
+                       const Tensor& v, const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk,
+                       Tensor& dv, const AttentionBiasGradients& bias_gradients);
 
 }  // namespace alibi::kernels

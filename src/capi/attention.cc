@@ -62,6 +62,8 @@ alibi_status alibi_attention_state_save(const alibi_attention_state* state, floa
   return guarded([&] {
     constexpr const char* operation = "alibi_attention_state_save";
     check_pointer(operation, "state", state);
+    check(!state->positions.lse.defined(), "[{}] state is of alibi_attention_positions, which cannot be saved",
+          operation);
     const Tensor& from = state->state.lse;
     check(from.defined(), "[{}] state is empty; run alibi_attention_forward with it first", operation);
     const UseStream use(state->stream);
@@ -100,6 +102,7 @@ alibi_status alibi_attention_state_restore(alibi_attention_state* state, const a
     restored.lse = copy("lse", lse);
     restored.kernel = KernelState::restore(copy("kernel_lse", kernel_lse), saved);
     state->state = restored;
+    state->positions = {};
     state->stream = nullptr;
   });
 }
@@ -116,7 +119,9 @@ alibi_status alibi_attention(const alibi_tensor* q, const alibi_tensor* k, const
     Tensor out_view = to_tensor(operation, "out", out, device);
     attention(q_view, k_view, v_view, to_options(operation, options, q_view), out_view,
               state != nullptr ? &state->state : nullptr);
-    if (state != nullptr) state->stream = stream;
+    if (state == nullptr) return;
+    state->positions = {};
+    state->stream = stream;
   });
 }
 

@@ -7,12 +7,14 @@
 #include <optional>
 
 #include "alibi/attention.h"
+#include "alibi/attention_positions.h"
 #include "alibi/c.h"
 #include "core/check.h"
 
 struct alibi_attention_state {
   alibi::AttentionState state;
-  void* stream = nullptr;  ///< stream of the last forward call
+  alibi::AttentionPositionsState positions;  ///< of alibi_attention_positions(); `state` then has its lse and counts
+  void* stream = nullptr;                    ///< stream of the last forward call
 };
 
 namespace alibi::capi {

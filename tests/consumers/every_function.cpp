@@ -104,6 +104,18 @@ void attend() {
   merge_attention(out, state.lse, out, state.lse, out, lse);
   expect(relative_position_bucket(3, true, 32, 128) == 3, "buckets");
 
+  AttentionPositionsOptions spatial;
+  spatial.alibi_slopes = slopes(2);
+  const AttentionPositions points = {.q = Tensor({1, 4, 2}), .k = Tensor({1, 6, 2})};
+  AttentionPositionsState spatial_state;
+  attention_positions(q, k, v, points, spatial, out, &spatial_state);
+  expect(attention_positions(q, k, v, points, spatial).to_floats() == out.to_floats(), "attention with positions");
+  expect(AttentionPositionsState::words(1, 4, 2, spatial) == spatial_state.stops.elements(), "what it stores");
+  attention_positions_backward(out, q, k, v, out, points, spatial_state, spatial, dq, dk, dv);
+  attention_positions_reference(q, k, v, points, spatial, expected);
+  expect(std::abs(expected[0] - 0.25) < 1e-6, "the reference with positions");
+  attention_positions_backward_reference(out, q, k, v, points, spatial, gradients);
+
   KvCache cache(1, 2, 8);
   cache.reserve(10);
   cache.append(k, v);
@@ -156,6 +168,12 @@ void from_c() {
   ok(alibi_attention_state_restore(state, &q, lse.data(), kernel_lse.data(), blocks.data(), words));
   ok(alibi_attention_backward(&out, &q, &q, &q, &out, state, &options, &gradient, &dk, &dv, nullptr, nullptr));
   ok(alibi_attention_merge(&out, lse.data(), &out, lse.data(), &out, lse.data()));
+  const std::vector<float> points(8);
+  alibi_positions positions = alibi_positions_default();
+  positions.q = points.data();
+  ok(alibi_attention_positions(&q, &q, &q, &positions, &options, &out, state));
+  ok(alibi_attention_positions_backward(&out, &q, &q, &q, &out, &positions, state, &options, &gradient, &dk, &dv,
+                                        nullptr));
   alibi_attention_state_destroy(state);
   alibi_kv_cache* cache = nullptr;
   ok(alibi_kv_cache_create(1, 1, 4, ALIBI_FLOAT32, &cache));

@@ -39,7 +39,7 @@ struct CachedHead {
         v(nullptr),
         problem(&of),
         sequence(&sequence_of_keys),
-        head(kv_head) {}
+        paged_head(kv_head) {}
 
   /// The rows from `key` on; `key` is a multiple of cache_block. At least one block of rows is contiguous.
   template <class T>
@@ -62,13 +62,13 @@ struct CachedHead {
 
   const Problem* problem = nullptr;  ///< null for a cache
   const Sequence* sequence = nullptr;
-  int64_t head = 0;
+  int64_t paged_head = 0;
 
  private:
   template <class T>
   const T* row_of(const TensorView& rows, int64_t key) const {
     const KeyRow at = problem->key_row(*sequence, key);
-    return rows.at<const T>(at.batch, at.row, head);
+    return rows.at<const T>(at.batch, at.row, paged_head);
   }
   template <class T>
   const T* row(const void* rows, int64_t index) const {

@@ -119,6 +119,9 @@ struct Seen {
         keys(count),
         rows(block.rows),
         narrow(biases.masked) {}
+  /// All of them.
+  Seen(int64_t lanes_seen, int64_t count)
+      : low(-unbounded), high(unbounded), keys(count), rows(lanes_seen), narrow(false) {}
 
   /// Keys that at least one of the lanes sees.
   Range keys_of(int64_t lane, int64_t width) const {

@@ -121,9 +121,9 @@ HWY_INLINE void for_groups(int64_t columns, bool narrow, const Visit& visit) {
 /// `part` gives the rows that a group of columns needs (rounded up to whole tiles, for which all operands have room),
 /// and the part of the inner dimension that its tiles need. Each tile also prefetches one row of the next keys and
 /// values.
-template <Left left, class Part, class Finish>
+template <Left left, class Part, class Prefetch, class Finish>
 HWY_INLINE void multiply(const float* a, int64_t a_stride, const float* b, int64_t b_stride, int64_t columns,
-                         const Part& part, Prefetcher& prefetcher, const Finish& finish) {
+                         const Part& part, Prefetch& prefetcher, const Finish& finish) {
   for_groups(columns, part.narrow(), [&](int64_t n, int64_t width) HWY_ATTR {
     const Range rows = part.rows_of(n * lanes, width * lanes);
     for (int64_t r = rows.begin; r < rows.end; r += tile_rows) {

@@ -1,0 +1,112 @@
+// attention_positions and its backward pass.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include <optional>
+#include <utility>
+
+#include "alibi/attention_positions.h"
+#include "alibi/error.h"
+#include "arrays.h"
+#include "bindings.h"
+
+namespace alibi::python {
+namespace {
+
+using namespace nb::literals;
+
+constexpr const char* operation = "attention_positions";
+
+/// (slopes, distance, leading, softmax_scale, tolerance, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k), as the
+/// package makes it.
+AttentionPositionsOptions options_of_positions(const nb::tuple& given) {
+  if (given.size() != 9) throw nb::type_error("options of positions are a tuple of 9");
+  AttentionPositionsOptions options;
+  if (!given[0].is_none()) {
+    const Array slopes = Array::of_floats(given[0], operation, "alibi_slopes");
+    options.alibi_slopes = floats_of(slopes.tensor, operation, "alibi_slopes");
+  }
+  const auto distance = nb::cast<std::string>(given[1]);
+  if (distance != "euclidean" && distance != "manhattan") {
+    throw UsageError("[attention_positions] distance is '" + distance + "', expected 'euclidean' or 'manhattan'");
+  }
+  options.distance = distance == "manhattan" ? Distance::manhattan : Distance::euclidean;
+  options.leading = nb::cast<int64_t>(given[2]);
+  options.softmax_scale = nb::cast<float>(given[3]);
+  options.tolerance = nb::cast<float>(given[4]);
+  options.cu_seqlens_q = ints_of(given[5], operation, "cu_seqlens_q");
+  options.cu_seqlens_k = ints_of(given[6], operation, "cu_seqlens_k");
+  options.seqused_q = ints_of(given[7], operation, "seqused_q");
+  options.seqused_k = ints_of(given[8], operation, "seqused_k");
+  return options;
+}
+
+std::optional<Array> optional_of(nb::handle object, const char* name) {
+  if (object.is_none()) return std::nullopt;
+  return std::optional<Array>(std::in_place, object, operation, name);
+}
+
+/// Positions of queries and keys; the second may be None.
+struct Points {
+  Array q;
+  std::optional<Array> k;
+
+  Points(nb::handle q_in, nb::handle k_in) : q(q_in, operation, "positions_q"), k(optional_of(k_in, "positions_k")) {}
+  AttentionPositions tensors() const { return {.q = q.tensor, .k = k ? k->tensor : Tensor()}; }
+};
+
+/// Writes out; lse and what the backward pass needs only where there is an array for it. Returns the numbers of visited
+/// blocks and of all blocks, or zeros without lse.
+std::pair<int64_t, int64_t> forward_positions(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle positions_q,
+                                              nb::handle positions_k, nb::handle out_in, nb::handle lse_in,
+                                              nb::handle lse_low_in, nb::handle stops_in, const nb::tuple& options_in,
+                                              bool bits) {
+  const Array q(q_in, operation, "q", bits), k(k_in, operation, "k", bits), v(v_in, operation, "v", bits);
+  const Points points(positions_q, positions_k);
+  Array out = Array::made_like(q.tensor, out_in, operation, "out");
+  std::optional<Array> lse = optional_of(lse_in, "lse"), lse_low = optional_of(lse_low_in, "lse_low"),
+                       stops = optional_of(stops_in, "stops");
+  const AttentionPositionsOptions options = options_of_positions(options_in);
+  const nb::gil_scoped_release others_run;
+  AttentionPositionsState state;
+  if (!lse) {
+    attention_positions(q.tensor, k.tensor, v.tensor, points.tensors(), options, out.tensor);
+    return {0, 0};
+  }
+  attention_positions(q.tensor, k.tensor, v.tensor, points.tensors(), options, out.tensor, &state);
+  lse->tensor.copy_from(state.lse);
+  if (lse_low) lse_low->tensor.copy_from(state.lse_low);
+  if (stops) stops->tensor.copy_from(state.stops);
+  return {state.stats.blocks_visited, state.stats.blocks_total};
+}
+
+void backward_positions(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle positions_q,
+                        nb::handle positions_k, nb::handle out_in, nb::handle lse_in, nb::handle lse_low_in,
+                        nb::handle stops_in, nb::handle dq_in, nb::handle dk_in, nb::handle dv_in,
+                        nb::handle dslopes_in, const nb::tuple& options_in) {
+  const Array dout(dout_in, operation, "dout"), q(q_in, operation, "q"), k(k_in, operation, "k"),
+      v(v_in, operation, "v"), out(out_in, operation, "out"), lse(lse_in, operation, "lse"),
+      lse_low(lse_low_in, operation, "lse_low"), stops(stops_in, operation, "stops");
+  const Points points(positions_q, positions_k);
+  Array dq(dq_in, operation, "dq"), dk(dk_in, operation, "dk"), dv(dv_in, operation, "dv");
+  std::optional<Array> dslopes = optional_of(dslopes_in, "dslopes");
+  const AttentionPositionsOptions options = options_of_positions(options_in);
+  const nb::gil_scoped_release others_run;
+  const AttentionPositionsState state{.lse = lse.tensor, .lse_low = lse_low.tensor, .stops = stops.tensor, .stats = {}};
+  Tensor sums;
+  if (dslopes) sums = dslopes->tensor.reshape({-1});
+  attention_positions_backward(dout.tensor, q.tensor, k.tensor, v.tensor, out.tensor, points.tensors(), state, options,
+                               dq.tensor, dk.tensor, dv.tensor, dslopes ? &sums : nullptr);
+}
+
+}  // namespace
+
+void bind_positions(nb::module_& m) {
+  m.def("attention_positions", forward_positions, "q"_a, "k"_a, "v"_a, "positions_q"_a, "positions_k"_a.none(), "out"_a,
+        "lse"_a.none(), "lse_low"_a.none(), "stops"_a.none(), "options"_a, "bits"_a);
+  m.def("attention_positions_backward", backward_positions, "dout"_a, "q"_a, "k"_a, "v"_a, "positions_q"_a,
+        "positions_k"_a.none(), "out"_a, "lse"_a, "lse_low"_a, "stops"_a, "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(),
+        "options"_a);
+}
+
+}  // namespace alibi::python

@@ -1,0 +1,296 @@
+// Checks of the arguments of attention_positions().
+#include "alibi/attention_positions.h"
+
+#include <cmath>
+#include <cstring>
+#include <utility>
+
+#include "attention/kernel_state.h"
+#include "attention/spatial/spatial.h"
+#include "attention/workspace.h"
+#include "core/access.h"
+#include "core/check.h"
+#include "core/isa.h"
+#include "core/parallel.h"
+
+namespace alibi {
+namespace {
+
+using kernels::Problem;
+using kernels::Range;
+using kernels::Sequence;
+using kernels::SpatialProblem;
+using kernels::SpatialSequence;
+
+void check_positions(const char* operation, const char* name, const Tensor& positions, int64_t batch, int64_t length,
+                     const char* of) {
+  const bool shaped = positions.defined() && positions.axes() == 3 &&
+                      (positions.size(0) == batch || positions.size(0) == 1) && positions.size(1) == length &&
+                      positions.size(2) >= 1 && positions.size(2) <= kernels::most_dims;
+  check(shaped, "[{}] {} has shape {}, expected [{} or 1, {}, 1 to {}]: a point for each row of {}", operation, name,
+        positions.shape(), batch, length, kernels::most_dims, of);
+  check(positions.dtype() == DType::float32 || positions.dtype() == DType::int32,
+        "[{}] {} is {}, expected float32 or int32", operation, name, name_of(positions.dtype()));
+  check(positions.contiguous() && positions.device() == Device::cpu, "[{}] {} is not contiguous memory of the CPU",
+        operation, name);
+}
+
+/// The rows [begin, begin + count) of a batch entry of positions.
+struct PointsOf {
+  const Tensor* positions = nullptr;
+  int64_t batch = 0, begin = 0, count = 0, leading = 0;
+
+  size_t dims() const { return static_cast<size_t>(positions->size(2)); }
+  template <class T>
+  const T* at(int64_t row) const {
+    return positions->data<T>() + (batch * positions->size(1) + begin + row) * positions->size(2);
+  }
+  bool operator==(const PointsOf&) const = default;
+
+  /// Throws Error if a coordinate cannot be used.
+  std::vector<float> read(const char* operation, const char* name) const {
+    constexpr float most = 0x1p60f;
+    std::vector<float> points(static_cast<size_t>(count) * dims(), 0.0f);
+    for (int64_t row = leading; row < count; ++row) {
+      for (size_t axis = 0; axis < dims(); ++axis) {
+        const float x = at<float>(row)[axis];
+        check(std::abs(x) <= most, "[{}] {}[{}, {}, {}] is {}, expected a finite number of at most 2^60", operation,
+              name, batch, begin + row, axis, x);
+        points[static_cast<size_t>(row) * dims() + axis] = x;
+      }
+    }
+    return points;
+  }
+  std::vector<float> read_from(const std::vector<int64_t>& origin) const {
+    std::vector<float> points(static_cast<size_t>(count) * dims(), 0.0f);
+    for (int64_t row = leading; row < count; ++row) {
+      for (size_t axis = 0; axis < dims(); ++axis) {
+        points[static_cast<size_t>(row) * dims() + axis] =
+            static_cast<float>(static_cast<int64_t>(at<int32_t>(row)[axis]) - origin[axis]);
+      }
+    }
+    return points;
+  }
+  void lower(std::vector<int64_t>& origin) const {
+    for (int64_t row = leading; row < count; ++row) {
+      for (size_t axis = 0; axis < dims(); ++axis) {
+        origin[axis] = std::min(origin[axis], static_cast<int64_t>(at<int32_t>(row)[axis]));
+      }
+    }
+  }
+};
+
+/// Sequences with equal points share their orders.
+struct Layout {
+  PointsOf queries, keys;
+  std::shared_ptr<const kernels::TokenOrder> query_order = {}, key_order = {};
+
+  void order(const char* operation) {
+    std::vector<float> of_queries, of_keys;
+    if (queries.positions->dtype() == DType::float32) {
+      of_queries = queries.read(operation, "positions.q");
+      of_keys = keys.read(operation, keys.positions == queries.positions ? "positions.q" : "positions.k");
+    } else {
+      std::vector<int64_t> origin(queries.dims(), std::numeric_limits<int32_t>::max());
+      queries.lower(origin);
+      keys.lower(origin);
+      of_queries = queries.read_from(origin);
+      of_keys = keys.read_from(origin);
+    }
+    const auto make = [&](const std::vector<float>& points, int64_t leading, int64_t rows) {
+      return std::make_shared<const kernels::TokenOrder>(
+          kernels::make_order(points, static_cast<int>(queries.dims()), leading, rows));
+    };
+    query_order = make(of_queries, queries.leading, kernels::query_rows);
+    key_order = make(of_keys, keys.leading, kernels::key_rows);
+  }
+};
+
+/// Leaves out the rows behind the used ones.
+void use_first_rows(const char* operation, const char* name, const std::vector<int32_t>& used, int64_t Sequence::*count,
+                    SpatialProblem& problem) {
+  std::vector<Sequence>& sequences = problem.base.sequences;
+  if (used.empty()) return;
+  check(used.size() == sequences.size(), "[{}] options.{} has {} values, expected {}, one for each sequence", operation,
+        name, used.size(), sequences.size());
+  for (size_t s = 0; s < used.size(); ++s) {
+    const int64_t length = sequences[s].*count;
+    check(used[s] >= 0 && used[s] <= length, "[{}] options.{}[{}] is {}, expected 0 to {}, the length of the sequence",
+          operation, name, s, used[s], length);
+    problem.padded = problem.padded || used[s] < length;
+    sequences[s].*count = used[s];
+  }
+}
+
+/// Fills the rows [begin, end) with zeros.
+void zero_rows(const Problem& problem, const kernels::TensorView& view, int64_t batch, const Range& rows,
+               int64_t heads) {
+  const auto size = static_cast<int64_t>(size_of(problem.dtype));
+  for (int64_t row = rows.begin; row < rows.end; ++row) {
+    for (int64_t head = 0; head < heads; ++head) {
+      const int64_t at = batch * view.batch_stride + row * view.row_stride + head * view.head_stride;
+      std::memset(static_cast<char*>(view.data) + at * size, 0, static_cast<size_t>(problem.head_dim * size));
+    }
+  }
+}
+
+/// Calls visit(batch, rows) for the rows behind the used ones, up to the next sequence.
+template <class Visit>
+void for_padding(const Problem& problem, int64_t Sequence::*first, int64_t Sequence::*count, int64_t length,
+                 const Visit& visit) {
+  for (size_t s = 0; s < problem.sequences.size(); ++s) {
+    const Sequence& sequence = problem.sequences[s];
+    const bool last = s + 1 == problem.sequences.size() || problem.sequences[s + 1].batch != sequence.batch;
+    const int64_t end = last ? length : problem.sequences[s + 1].*first;
+    visit(sequence.batch, Range{sequence.*first + sequence.*count, end});
+  }
+}
+
+/// Calls run() as the kernels for counted distances are called.
+template <class Run>
+void on_cpu(const Run& run) {
+  core::prepare_dispatch();
+  const kernels::FlushDenormals flush;
+  run();
+}
+
+}  // namespace
+
+namespace kernels {
+
+SpatialProblem make_spatial_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v,
+                                    const AttentionPositions& positions, const AttentionPositionsOptions& options,
+                                    const Tensor& out) {
+  SpatialProblem problem;
+  AttentionOptions counted;
+  counted.alibi_slopes = options.alibi_slopes;
+  counted.softmax_scale = options.softmax_scale;
+  counted.tolerance = options.tolerance;
+  counted.cu_seqlens_q = options.cu_seqlens_q;
+  counted.cu_seqlens_k = options.cu_seqlens_k;
+  problem.base = make_problem(operation, q, k, v, out, counted);
+  Problem& base = problem.base;
+  check(base.device == Device::cpu, "[{}] q is on '{}', expected '{}', the only device of this operation", operation,
+        name_of(base.device), name_of(Device::cpu));
+  check(base.dtype != DType::float16, "[{}] q is {}, expected float32 or bfloat16", operation, name_of(base.dtype));
+  for (size_t i = 0; i < options.alibi_slopes.size(); ++i) {
+    check(std::isfinite(options.alibi_slopes[i]), "[{}] options.alibi_slopes[{}] is {}, expected a finite number",
+          operation, i, options.alibi_slopes[i]);
+  }
+  check(options.leading >= 0, "[{}] options.leading is {}, expected >= 0", operation, options.leading);
+  check(options.distance == Distance::euclidean || options.distance == Distance::manhattan,
+        "[{}] options.distance is {}, expected Distance::euclidean or Distance::manhattan", operation,
+        static_cast<int>(options.distance));
+  problem.distance = options.distance;
+  const Tensor& of_keys = positions.k.defined() ? positions.k : positions.q;
+  check_positions(operation, "positions.q", positions.q, base.batch, base.queries, "q");
+  check_positions(operation, positions.k.defined() ? "positions.k" : "positions.q", of_keys, base.batch, base.keys,
+                  "k");
+  check(of_keys.dtype() == positions.q.dtype() && of_keys.size(2) == positions.q.size(2),
+        "[{}] positions.k has {} dimensions of {}, expected {} of {} like positions.q", operation, of_keys.size(2),
+        name_of(of_keys.dtype()), positions.q.size(2), name_of(positions.q.dtype()));
+  use_first_rows(operation, "seqused_q", options.seqused_q, &Sequence::queries, problem);
+  use_first_rows(operation, "seqused_k", options.seqused_k, &Sequence::keys, problem);
+  std::vector<Layout> layouts;
+  std::vector<size_t> layout_of;
+  for (const Sequence& sequence : base.sequences) {
+    const auto points = [&](const Tensor& tensor, int64_t begin, int64_t count) {
+      const int64_t batch = tensor.size(0) == 1 ? 0 : sequence.batch;
+      return PointsOf{&tensor, batch, begin, count, std::min(options.leading, count)};
+    };
+    Layout layout{.queries = points(positions.q, sequence.query_begin, sequence.queries),
+                  .keys = points(of_keys, sequence.key_begin, sequence.keys)};
+    size_t at = 0;
+    while (at < layouts.size() && !(layouts[at].queries == layout.queries && layouts[at].keys == layout.keys)) ++at;
+    if (at == layouts.size()) layouts.push_back(std::move(layout));
+    layout_of.push_back(at);
+  }
+  core::parallel_for(static_cast<int64_t>(layouts.size()),
+                     [&](int64_t i) { layouts[static_cast<size_t>(i)].order(operation); });
+  int64_t stops = 0;
+  for (const size_t at : layout_of) {
+    problem.sequences.push_back({layouts[at].query_order, layouts[at].key_order, stops});
+    stops += base.heads * layouts[at].query_order->size();
+  }
+  return problem;
+}
+
+}  // namespace kernels
+
+int64_t AttentionPositionsState::words(int64_t batch, int64_t queries, int64_t heads,
+                                       const AttentionPositionsOptions& options) {
+  // Each sequence has at most one incomplete block of leading tokens and one of others.
+  const int64_t sequences =
+      options.cu_seqlens_q.empty() ? batch : static_cast<int64_t>(options.cu_seqlens_q.size()) - 1;
+  return heads * (batch * queries / kernels::query_rows + 2 * sequences);
+}
+
+void attention_positions(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionPositions& positions,
+                         const AttentionPositionsOptions& options, Tensor& out, AttentionPositionsState* state) {
+  constexpr const char* operation = "attention_positions";
+  const SpatialProblem problem = kernels::make_spatial_problem(operation, q, k, v, positions, options, out);
+  const Problem& base = problem.base;
+  for (const auto& [name, input] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
+    kernels::check_apart(operation, "out", out, name, *input);
+  }
+  if (state != nullptr) {
+    *state = {
+        .lse = Tensor::empty({base.batch, base.heads, base.queries}),
+        .lse_low = Tensor::empty({base.batch, base.heads, base.queries}),
+        .stops = Tensor({AttentionPositionsState::words(base.batch, base.queries, base.heads, options)}, DType::int32),
+        .stats = {}};
+  }
+  if (problem.padded) {
+    for_padding(base, &Sequence::query_begin, &Sequence::queries, base.queries, [&](int64_t batch, const Range& rows) {
+      zero_rows(base, base.out, batch, rows, base.heads);
+      for (int64_t head = 0; state != nullptr && head < base.heads; ++head) {
+        const int64_t at = (batch * base.heads + head) * base.queries + rows.begin;
+        std::fill_n(state->lse.data<float>() + at, rows.size(), -std::numeric_limits<float>::infinity());
+        std::fill_n(state->lse_low.data<float>() + at, rows.size(), 0.0f);
+      }
+    });
+  }
+  if (out.elements() > 0) on_cpu([&] { kernels::spatial_forward(problem, state); });
+}
+
+Tensor attention_positions(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionPositions& positions,
+                           const AttentionPositionsOptions& options, AttentionPositionsState* state) {
+  Tensor out = Tensor::empty(q.shape(), q.dtype(), q.device());
+  attention_positions(q, k, v, positions, options, out, state);
+  return out;
+}
+
+void attention_positions_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
+                                  const Tensor& out, const AttentionPositions& positions,
+                                  const AttentionPositionsState& state, const AttentionPositionsOptions& options,
+                                  Tensor& dq, Tensor& dk, Tensor& dv, Tensor* dslopes) {
+  constexpr const char* operation = "attention_positions_backward";
+  SpatialProblem problem = kernels::make_spatial_problem(operation, q, k, v, positions, options, out);
+  Problem& base = problem.base;
+  AttentionState counted;
+  counted.lse = state.lse;
+  core::state_of(counted.kernel).lse = state.lse;
+  const kernels::BiasSums sums = kernels::add_gradients(operation, base, dout, q, k, v, out, counted, dq, dk, dv,
+                                                        {.dtable = nullptr, .dslopes = dslopes});
+  check(state.lse_low.defined() && state.lse_low.shape() == state.lse.shape() &&
+            state.lse_low.dtype() == DType::float32 && state.lse_low.contiguous(),
+        "[{}] state.lse_low has shape {}, expected {} like state.lse", operation, state.lse_low.shape(),
+        state.lse.shape());
+  const int64_t words = AttentionPositionsState::words(base.batch, base.queries, base.heads, options);
+  check(state.stops.defined() && state.stops.dtype() == DType::int32 && state.stops.contiguous() &&
+            state.stops.elements() == words,
+        "[{}] state.stops has shape {}, expected int32 [{}]; the state must come from the forward call with the same "
+        "inputs and options",
+        operation, state.stops.shape(), words);
+  if (problem.padded) {
+    for_padding(base, &Sequence::query_begin, &Sequence::queries, base.queries,
+                [&](int64_t batch, const Range& rows) { zero_rows(base, base.dq, batch, rows, base.heads); });
+    for_padding(base, &Sequence::key_begin, &Sequence::keys, base.keys, [&](int64_t batch, const Range& rows) {
+      zero_rows(base, base.dk, batch, rows, base.kv_heads);
+      zero_rows(base, base.dv, batch, rows, base.kv_heads);
+    });
+  }
+  if (dq.elements() + dk.elements() > 0) on_cpu([&] { kernels::spatial_backward(problem, state, sums.dslopes); });
+}
+
+}  // namespace alibi

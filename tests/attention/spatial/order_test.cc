@@ -1,0 +1,146 @@
+// The space-filling curve, the blocks and their distances.
+#include "attention/spatial/order.h"
+
+#include <set>
+
+#include "attention/spatial/cases.h"
+#include "attention/spatial/spatial.h"
+
+namespace alibi::kernels {
+namespace {
+
+using namespace test;
+
+/// The curve visits each cell once, and goes from each cell to a neighbour.
+TEST(SpatialOrder, TheCurveVisitsNeighbours) {
+  for (const int dims : {1, 2, 3}) {
+    constexpr int bits = 3;
+    const uint64_t side = 1 << bits, cells = dims == 1 ? side : dims == 2 ? side * side : side * side * side;
+    std::vector<std::array<uint64_t, most_dims>> cell_of(cells, {99, 99, 99});
+    for (uint64_t i = 0; i < cells; ++i) {
+      const std::array<uint64_t, most_dims> cell = {i % side, i / side % side, i / side / side};
+      const uint64_t index = hilbert_index(cell, dims, bits);
+      ASSERT_LT(index, cells);
+      ASSERT_EQ(cell_of[index][0], 99u) << "two cells have index " << index;
+      cell_of[index] = cell;
+    }
+    for (uint64_t i = 1; i < cells; ++i) {
+      int64_t steps = 0;
+      for (size_t axis = 0; axis < most_dims; ++axis) {
+        steps += std::abs(static_cast<int64_t>(cell_of[i][axis]) - static_cast<int64_t>(cell_of[i - 1][axis]));
+      }
+      EXPECT_EQ(steps, 1) << "dims " << dims << " index " << i;
+    }
+  }
+}
+
+TEST(SpatialOrder, BlocksHoldEveryTokenOnceInTheirBox) {
+  for (const Pattern pattern : all_patterns) {
+    for (const int64_t tokens : {0, 1, 63, 64, 65, 500}) {
+      for (const int64_t leading : {0, 1, 70}) {
+        for (const int dims : {1, 2, 3}) {
+          const std::vector<float> at = points(pattern, 1, tokens, dims, 3).to_floats();
+          const TokenOrder order = make_order(at, dims, leading, 64);
+          EXPECT_EQ(order.size(), count_blocks_of(tokens, leading, 64));
+          std::set<int32_t> seen;
+          int64_t next = 0;
+          for (int64_t b = 0; b < order.size(); ++b) {
+            const TokenBlock& block = order.blocks[static_cast<size_t>(b)];
+            EXPECT_EQ(block.begin, next);
+            EXPECT_TRUE(block.count >= 1 && block.count <= 64);
+            next += block.count;
+            for (int64_t i = block.begin; i < next; ++i) {
+              const int32_t row = order.rows[static_cast<size_t>(i)];
+              seen.insert(row);
+              EXPECT_EQ(row < leading, order.is_leading(b));
+              for (int axis = 0; axis < dims && row >= leading; ++axis) {
+                const float x = at[static_cast<size_t>(row * dims + axis)];
+                EXPECT_EQ(order.coordinates[static_cast<size_t>(axis * order.stride + i)], x);
+                EXPECT_TRUE(block.box.low[static_cast<size_t>(axis)] <= x &&
+                            x <= block.box.high[static_cast<size_t>(axis)]);
+              }
+            }
+          }
+          EXPECT_EQ(next, tokens);
+          EXPECT_EQ(static_cast<int64_t>(seen.size()), tokens);
+        }
+      }
+    }
+  }
+}
+
+/// Blocks of the curve are compact: on a full grid of 64 x 64, a block of 64 tokens is a square of 8 x 8.
+TEST(SpatialOrder, BlocksOfAGridAreSquares) {
+  std::vector<float> at;
+  for (int i = 0; i < 64 * 64; ++i) {
+    at.push_back(static_cast<float>(i % 64));
+    at.push_back(static_cast<float>(i / 64));
+  }
+  for (const TokenBlock& block : make_order(at, 2, 0, 64).blocks) {
+    EXPECT_EQ(block.box.high[0] - block.box.low[0], 7);
+    EXPECT_EQ(block.box.high[1] - block.box.low[1], 7);
+  }
+}
+
+/// In one dimension, sorted tokens keep their order.
+TEST(SpatialOrder, OneDimensionIsSorted) {
+  const std::vector<float> at = points(Pattern::random, 1, 300, 1, 4, 1e6).to_floats();
+  const TokenOrder order = make_order(at, 1, 0, 64);
+  for (size_t i = 1; i < 300; ++i) EXPECT_LE(order.coordinates[i - 1], order.coordinates[i]);
+}
+
+/// The lower bound never exceeds the distance that the kernels compute, which is float32 with flushed denormals.
+TEST(SpatialOrder, DistanceBoundsHoldForEveryPair) {
+  for (const float size : {0x1p-70f, 0x1p-62f, 1.0f, 0x1p50f}) {
+    for (const Pattern pattern : all_patterns) {
+      for (const int dims : {1, 2, 3}) {
+        std::vector<float> at = points(pattern, 1, 400, dims, 5).to_floats();
+        for (size_t i = 0; i < at.size(); ++i) at[i] = at[i] * size * (1 + 0.01f * static_cast<float>(i % 7));
+        const TokenOrder order = make_order(at, dims, 0, 32);
+        for (const Distance distance : {Distance::euclidean, Distance::manhattan}) {
+          double tightest = 0;
+          for (const TokenBlock& a : order.blocks) {
+            for (const TokenBlock& b : order.blocks) {
+              const double bound = least_distance(a.box, b.box, dims, distance);
+              float least = HUGE_VALF;
+              for (int64_t i = a.begin; i < a.begin + a.count; ++i) {
+                for (int64_t j = b.begin; j < b.begin + b.count; ++j) {
+                  float sum = 0;
+                  for (int axis = 0; axis < dims; ++axis) {
+                    const float part = order.coordinates[static_cast<size_t>(axis * order.stride + i)] -
+                                       order.coordinates[static_cast<size_t>(axis * order.stride + j)];
+                    float term = distance == Distance::manhattan ? std::abs(part) : part * part;
+                    if (term < 0x1p-126f) term = 0;
+                    sum += term;
+                  }
+                  least = std::min(least, distance == Distance::manhattan ? sum : std::sqrt(sum));
+                }
+              }
+              EXPECT_TRUE(bound <= static_cast<double>(least)) << bound << " " << least << " size " << size;
+              if (least > 0) tightest = std::max(tightest, bound / static_cast<double>(least));
+            }
+          }
+          if (size == 1.0f && pattern == Pattern::grid_with_holes) {
+            EXPECT_GT(tightest, 0.9);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(SpatialOrder, PenaltyStepsRise) {
+  PenaltyStep last = 0;
+  for (double penalty = 0; penalty < 1e40; penalty = penalty * 1.01 + 0.01) {
+    const PenaltyStep step = penalty_step(penalty);
+    EXPECT_GE(step, last);
+    EXPECT_LT(step, penalty_steps);
+    last = step;
+  }
+  EXPECT_EQ(last, penalty_steps - 1);
+  EXPECT_EQ(penalty_step(0), 0);
+  EXPECT_EQ(penalty_step(HUGE_VAL), penalty_steps - 1);
+}
+
+}  // namespace
+}  // namespace alibi::kernels
