@@ -208,7 +208,12 @@ TEST(AttentionPages, RowsOfEachEntryWithoutPages) {
       const auto entry = [&](const Tensor& x) { return x.slice(0, b, b + 1); };
       const auto keys = [&](const Tensor& x) { return entry(x).slice(1, first, last); };
       const AttentionOptions plain{.alibi_slopes = slopes(2), .causal = causal};
-      EXPECT_TRUE(same_bits(attention(entry(t.q), keys(t.k), keys(t.v), plain), entry(t.out))) << b;
+      const Tensor alone = attention(entry(t.q), keys(t.k), keys(t.v), plain);
+      if (dtype == DType::bfloat16) {  // an entry without keys leaves the whole call to the float32 kernel
+        EXPECT_TRUE(max_abs_diff(alone, entry(t.out)) <= 2 * unit_of(dtype)) << b;
+      } else {
+        EXPECT_TRUE(same_bits(alone, entry(t.out))) << b;
+      }
       EXPECT_EQ(max_abs(entry(t.dk).slice(1, 0, first).to_floats()), 0);
       EXPECT_EQ(max_abs(entry(t.dk).slice(1, last, 100).to_floats()), 0);
     }
