@@ -8,7 +8,7 @@ CMAKE_ARGS ?=
 ARGS ?=
 
 .DEFAULT_GOAL := build
-.PHONY: help demo test build bench format lint install package wheel wheel-operator gpu-check clean dependencies configure
+.PHONY: help demo test build bench format lint install package wheel wheel-operator docs gpu-check clean dependencies configure
 
 help:           ## list these commands
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-15s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
@@ -40,12 +40,13 @@ lint:           ## check the format and the list of words, then run clang-tidy o
 install: build  ## install the library, its headers and the command under PREFIX
 	cmake --install $(BUILD) --prefix $(PREFIX)
 
-package:        ## make a .deb and a .tar.gz: the command, shared libraries, headers; in $(BUILD)-shared
+package:        ## make Debian packages, in build-debian, and a .tar.gz of all, in $(BUILD)-shared
 	@scripts/install-dependencies build package
 	@$(MAKE) --no-print-directory configure BUILD=$(BUILD)-shared \
 	  CMAKE_ARGS="-DBUILD_SHARED_LIBS=ON -DALIBI_BUILD_TESTS=OFF -DCMAKE_INSTALL_PREFIX=/usr $(CMAKE_ARGS)"
 	@cmake --build $(BUILD)-shared --parallel $(JOBS)
 	@cd $(BUILD)-shared && cpack
+	@scripts/debian-packages $(BUILD)-shared
 
 wheel:          ## make a wheel of the Python package that needs no library of this machine, in $(BUILD)-python/dist
 	@scripts/install-dependencies python
@@ -54,6 +55,11 @@ wheel:          ## make a wheel of the Python package that needs no library of t
 wheel-operator: ## the same without language models, in $(BUILD)-python/dist-operator
 	@scripts/install-dependencies python
 	@scripts/build-wheel --operator $(BUILD)-python
+
+docs: configure ## make the documentation site, build-docs/html/index.html
+	@scripts/install-dependencies docs python
+	@cmake --build $(BUILD) --parallel $(JOBS) --target alibi_cli alibi alibi_attention
+	@scripts/docs-site $(BUILD)
 
 gpu-check:      ## on a machine with an NVIDIA GPU: build attention for it, test, sanitize, measure beside peers
 	@scripts/gpu-check $(ARGS)

@@ -68,8 +68,6 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           'cmake --preset threads >/dev/null\ncmake --build --preset threads --parallel "$(nproc)"\n'
           "ctest --preset threads"),
 
-    Stage("docs", "The commands of README and docs, as written", "scripts/test-docs build", needs=["build"], reads=ALL),
-
     # scripts/test-arm is run by hand: under the emulator it takes more than 20 minutes.
     Stage("shared", "Shared libraries",
           'cmake --preset shared >/dev/null\ncmake --build --preset shared --parallel "$(nproc)"'),
@@ -87,17 +85,30 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
     Stage("torch", "The Python package with PyTorch and transformers", "scripts/test-python --torch",
           needs=["python", "transformers"], cores=1, reads=ALL),
 
+    Stage("docs", "The commands of README and docs, as written", "scripts/test-docs build", needs=["build", "python"], reads=ALL),
+
     # What the sources alone cannot break: which files and libraries are named where.
     Stage("packaging", "Static libraries, as a subproject, in a bare Debian",
           "scripts/test-installed build build-shared static subproject package",
           needs=["build", "shared", "installed"], cores=1,
           reads=["CMakeLists.txt", "CMakePresets.json", "*/CMakeLists.txt", "cmake", "include", "examples",
-                 "tests/consumers", "scripts/test-installed", "scripts/test-package", "scripts/install-dependencies"]),
+                 "packaging", "tests/consumers", "scripts/test-installed", "scripts/debian-packages", "scripts/install-dependencies"]),
+
+    Stage("static", "The command as one static file, in an empty folder",
+          "scripts/build-static\nmkdir -p build-static/files\ncp build-static/alibi build-static/files/alibi-x86_64-static\n"
+          "scripts/first-result build-static/files static", needs=["build"]),
 
     # The operator alone is compiled, and it uses no other folders (tests/layout).
     Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
           cores=1, reads=["CMakeLists.txt", "cmake", "include", "src/core", "src/attention", "src/capi", "tests", "bench",
                           "scripts/test-cuda", "scripts/check-registers"]),
+
+    # The pictures of the pages are in build-docs/pictures.
+    Stage("site", "The documentation site: no warnings, its links, search and narrow screens in a browser",
+          "scripts/install-dependencies docs python\nscripts/docs-site build\nscripts/test-site",
+          needs=["build", "python"], cores=1, reads=ALL),
+
+    Stage("mpi", "alibi over the ranks of Open MPI and MPICH", "scripts/test-mpi", needs=["build"]),
 
     Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
           needs=["build", "python"], cores=1, reads=ALL),

@@ -32,7 +32,7 @@ list(FILTER cxx_library INCLUDE REGEX "^(std)?c\\+\\+$")
 
 configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/alibi-config.cmake.in alibi-config.cmake
                               INSTALL_DESTINATION ${package_dir} NO_SET_AND_CHECK_MACRO)
-# Must agree with SOVERSION.
+# Before 1.0 a minor version may change the interface.
 set(compatibility SameMajorVersion)
 if(PROJECT_VERSION_MAJOR EQUAL 0)
   set(compatibility SameMinorVersion)

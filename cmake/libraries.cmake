@@ -36,7 +36,8 @@ set(matmul_source ${PROJECT_SOURCE_DIR}/src/nn/${ALIBI_MATMUL}.cc)
 list(REMOVE_ITEM other_providers ${matmul_source})
 # An object of its own, so that a test can link another provider (tests/CMakeLists.txt).
 set_source_files_properties(${matmul_source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-file(GLOB TOOLS_SOURCES CONFIGURE_DEPENDS src/bench/*.cc src/serve/*.cc src/serve/network/*.cc)
+file(GLOB TOOLS_SOURCES CONFIGURE_DEPENDS src/bench/*.cc src/serve/*.cc src/serve/network/*.cc
+     src/ranks/mpi/*.cc)
 list(TRANSFORM OPERATOR_SOURCES REPLACE "^src/" "${PROJECT_SOURCE_DIR}/src/")
 list(APPEND OPERATOR_SOURCES ${CUDA_SOURCES} ${CUDA_STUBS})
 list(REMOVE_DUPLICATES OPERATOR_SOURCES)
@@ -47,6 +48,12 @@ if(ALIBI_X86)
   list(REMOVE_ITEM OPERATOR_SOURCES ${X86_STUBS})
 else()
   list(REMOVE_ITEM OPERATOR_SOURCES ${X86_SOURCES})
+endif()
+# Sources that need MPI, and a stub for a build without it.
+if(ALIBI_MPI)
+  list(FILTER TOOLS_SOURCES EXCLUDE REGEX "/ranks/mpi/none\\.cc$")
+else()
+  list(FILTER TOOLS_SOURCES EXCLUDE REGEX "/ranks/mpi/(watchdog|world)\\.cc$")
 endif()
 # Sources that need Boost.Beast, and a stub for a build without the server.
 if(ALIBI_SERVER)
@@ -123,10 +130,13 @@ if(ALIBI_BUILD_MODELS)
   endforeach()
 
   set_target_properties(alibi_tools_objects PROPERTIES EXCLUDE_FROM_ALL ON)
+  if(ALIBI_MPI)
+    target_link_libraries(alibi_tools_objects PRIVATE MPI::MPI_CXX)
+  endif()
 
   add_library(alibi_internal STATIC EXCLUDE_FROM_ALL ${operator_objects}
                                     $<TARGET_OBJECTS:alibi_library_objects> $<TARGET_OBJECTS:alibi_tools_objects>)
-  finish_alibi_library(alibi_internal ${library_dependencies})
+  finish_alibi_library(alibi_internal ${library_dependencies} $<$<BOOL:${ALIBI_MPI}>:MPI::MPI_CXX>)
   target_include_directories(alibi_internal PUBLIC ${PROJECT_SOURCE_DIR}/src)
 
   add_library(alibi ${operator_objects} $<TARGET_OBJECTS:alibi_library_objects>)
@@ -134,16 +144,14 @@ if(ALIBI_BUILD_MODELS)
   list(APPEND alibi_libraries alibi)
 endif()
 
-# Before 1.0 a minor version may change the interface; the package's version file agrees.
-set(compatible_version ${PROJECT_VERSION_MAJOR})
-if(PROJECT_VERSION_MAJOR EQUAL 0)
-  set(compatible_version ${PROJECT_VERSION_MAJOR}.${PROJECT_VERSION_MINOR})
-endif()
+# The number in the SONAME. scripts/check-abi compares the library with the last release and says when it must be raised;
+# the Debian package is then called after the new number (packaging/debian).
+set(ALIBI_SOVERSION 0)
 foreach(library IN LISTS alibi_libraries)
   string(REPLACE alibi_ "" exported ${library})
   add_library(alibi::${exported} ALIAS ${library})
   # alibi contains all of alibi_attention. A program with both would have two thread pools, so CMake refuses it.
-  set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${compatible_version}
+  set_target_properties(${library} PROPERTIES VERSION ${PROJECT_VERSION} SOVERSION ${ALIBI_SOVERSION}
                                               EXPORT_NAME ${exported} INTERFACE_ALIBI_LIBRARY ${library}
                                               COMPATIBLE_INTERFACE_STRING ALIBI_LIBRARY)
   get_target_property(type ${library} TYPE)

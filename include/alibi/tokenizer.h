@@ -14,7 +14,7 @@
 
 namespace alibi {
 
-/// Treatment of special tokens: tokens such as <s> and <|endoftext|>, which mark places and stand for no text.
+/// Treatment of special tokens: tokens such as `<s>` and `<|endoftext|>`, which mark places and stand for no text.
 struct EncodeOptions {
   bool add_special_tokens = true;  ///< add the special tokens that the tokenizer's file prescribes around a text
   bool parse_special = true;       ///< special tokens spelled out in the text become their ids; false: they are text

@@ -172,7 +172,6 @@ SpatialProblem make_spatial_problem(const char* operation, const Tensor& q, cons
   Problem& base = problem.base;
   check(base.device == Device::cpu, "[{}] q is on '{}', expected '{}', the only device of this operation", operation,
         name_of(base.device), name_of(Device::cpu));
-  check_cpu_type(operation, base.dtype);
   for (size_t i = 0; i < options.alibi_slopes.size(); ++i) {
     check(std::isfinite(options.alibi_slopes[i]), "[{}] options.alibi_slopes[{}] is {}, expected a finite number",
           operation, i, options.alibi_slopes[i]);

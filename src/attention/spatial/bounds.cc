@@ -31,7 +31,7 @@ struct SampleOf {
 
 double SpatialProblem::slope(size_t sequence, int64_t head, int64_t query_block) const {
   if (sequences[sequence].queries->is_leading(query_block)) return 0;
-  return slope_in_log2(base.bias(base.sequences[sequence].batch, head).slope_before);
+  return slope_in_log2(base.bias(base.sequences[sequence], head).slope_before);
 }
 
 PenaltyStep penalty_step(double penalty) {
@@ -133,14 +133,14 @@ void SpatialBounds::measure_samples(size_t s, int64_t kv_head) {
   Workspace workspace = Workspace::take(static_cast<size_t>(centre_rows * size_));
   float* const rows = workspace.part(centre_rows * size_);
   const SampleOf keys(sequence.keys), queries(sequence.queries);
-  load_rows(base, base.k, sequence.batch, sequence.key_begin, keys.step, keys.count, kv_head, rows, size_);
+  load_rows(base, sequence, BlockIndex::Of::keys, keys.step, keys.count, kv_head, rows, size_);
   float* const centre = &centres_[kv_index(s, kv_head) * static_cast<size_t>(size_)];
   make_centre(rows, keys.count, size_, centre);
   double squares = 0;
   for (int64_t d = 0; d < size_; ++d) squares += static_cast<double>(centre[d]) * static_cast<double>(centre[d]);
   centre_norms_[kv_index(s, kv_head)] = float_above(std::sqrt(squares));
   for (int64_t head = kv_head * base.group(); head < (kv_head + 1) * base.group(); ++head) {
-    load_rows(base, base.q, sequence.batch, sequence.query_begin, queries.step, queries.count, head, rows, size_);
+    load_rows(base, sequence, BlockIndex::Of::queries, queries.step, queries.count, head, rows, size_);
     const float typical = std::abs(base.scale) * std::numbers::log2e_v<float> * median_norm(rows, queries.count, size_);
     lengths_[head_index(s, head)] = typical < 1e30f ? typical : 0;  // larger values overflow when multiplied by a norm
   }

@@ -71,7 +71,7 @@ struct SpatialReference {
 
   /// The weights of one row; returns its log-sum-exp.
   double weights(const Sequence& s, int64_t i, int64_t head, std::vector<double>& p) const {
-    const double slope = static_cast<double>(problem.bias(s.batch, head).slope_before);
+    const double slope = static_cast<double>(problem.bias(s, head).slope_before);
     p.resize(static_cast<size_t>(s.keys));
     double max = -std::numeric_limits<double>::infinity(), sum = 0;
     for (int64_t j = 0; j < s.keys; ++j) {
@@ -156,7 +156,7 @@ void attention_positions_backward_reference(const Tensor& dout, const Tensor& q,
             gradients.dv[key_at + d] += p[n] * cotangent[d];
           }
           if (gradients.dslopes.empty()) continue;
-          const int64_t slope = problem.biases->slopes_per_batch ? s.batch * problem.heads + head : head;
+          const int64_t slope = problem.biases->slopes_per_sequence ? s.number * problem.heads + head : head;
           gradients.dslopes[static_cast<size_t>(slope)] -= ds * reference.distance(s, i, j);
         }
       }
