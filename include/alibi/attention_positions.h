@@ -26,7 +26,7 @@ struct AttentionPositions {
 };
 
 struct AttentionPositionsOptions {
-  std::vector<float> alibi_slopes = {};  ///< [heads] or [batch * heads], finite and >= 0; empty: no bias
+  std::vector<float> alibi_slopes = {};  ///< [heads] or [sequences * heads], finite and >= 0; empty: no bias
   Distance distance = Distance::euclidean;
   int64_t leading = 0;      ///< the first `leading` tokens of each sequence, such as CLS, have no bias: neither as
                             ///< queries nor as keys. Their positions are not used

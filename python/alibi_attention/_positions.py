@@ -53,7 +53,7 @@ def attention_positions(
     k, v                (batch, keys, kv_heads, head_dim), same type as q; heads is a multiple of kv_heads
     positions_q, _k     (batch or 1, length, 1 to 3) or (length, 1 to 3): a point for each row, integers or floats, which
                         become int32 and float32; positions_k None: those of the queries
-    alibi_slopes        (heads,) or (batch, heads), float32, >= 0; None: no bias. A PyTorch tensor gets a gradient.
+    alibi_slopes        (heads,) or (sequences, heads), float32, >= 0; None: no bias. A PyTorch tensor gets a gradient.
     distance            "euclidean", or "manhattan": the sum of the magnitudes of the differences
     leading             the first `leading` tokens of each sequence, such as CLS, have no bias, neither as queries nor as
                         keys. Their positions are not used.

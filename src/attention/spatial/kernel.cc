@@ -112,14 +112,14 @@ void spatial_backward(const SpatialProblem& problem, const AttentionPositionsSta
     release(group);
   }
   if (dslopes == nullptr) return;
-  const size_t slopes = static_cast<size_t>(base.dslopes_size());
+  const auto slopes = static_cast<size_t>(base.dslopes_size());
   std::vector<double> sums(slopes, 0.0);
   for (const SpatialChunkGroup& group : groups) {
     for (const SpatialChunk& chunk : group.chunks) {
       for (size_t g = 0; g < chunk.dslopes.size(); ++g) {
         const int64_t head = chunk.kv_head * base.group() + static_cast<int64_t>(g);
-        const int64_t set = base.biases->slopes_per_sequence ? base.sequences[chunk.sequence].number : 0;
-        sums[static_cast<size_t>(set * base.heads + head)] += chunk.dslopes[g];
+        const int64_t sequence = base.biases->slopes_per_sequence ? base.sequences[chunk.sequence].number : 0;
+        sums[static_cast<size_t>(sequence * base.heads + head)] += chunk.dslopes[g];
       }
     }
   }
