@@ -108,6 +108,8 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
           "scripts/install-dependencies docs python\nscripts/docs-site build\nscripts/test-site",
           needs=["build", "python"], cores=1, reads=ALL),
 
+    Stage("mpi", "alibi over the ranks of Open MPI and MPICH", "scripts/test-mpi", needs=["build"]),
+
     Stage("serve", "alibi serve with the clients of OpenAI, lm-evaluation-harness and a browser", "scripts/test-serve",
           needs=["build", "python"], cores=1, reads=ALL),
 

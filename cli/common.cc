@@ -11,6 +11,7 @@
 #include "core/files.h"
 #include "core/isa.h"
 #include "numbers.h"
+#include "ranks.h"
 
 namespace alibi::cli {
 
@@ -36,13 +37,14 @@ void CommonOptions::add_to(Command& command) {
 
 void CommonOptions::apply() {
   isa();  // throws an Error if ALIBI_ISA is invalid
-  if (threads) set_threads(static_cast<int>(*threads));
-  if (!json.empty()) json_file_ = output_file(json, "--json");
+  const int cores = cores_of_process();
+  if (threads || cores > 0) set_threads(threads ? static_cast<int>(*threads) : cores);
+  if (!json.empty() && is_first_rank()) json_file_ = output_file(json, "--json");
 }
 
 void CommonOptions::write_json(const nlohmann::ordered_json& results,
                                const std::function<void(const AppendText& append)>& more) const {
-  if (json_file_.empty()) return;
+  if (json_file_.empty()) return;  // also on a rank other than 0
   // Text that a model generated may be invalid UTF-8.
   std::string text = results.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
   text.resize(text.size() - 2);  // removes the line feed and the closing brace
@@ -51,6 +53,11 @@ void CommonOptions::write_json(const nlohmann::ordered_json& results,
     if (more) more(append);
     append("\n}\n");
   });
+}
+
+void check_texts_of_ranks(const std::vector<std::string>& texts) {
+  check_usage(world() == nullptr || std::find(texts.begin(), texts.end(), "-") == texts.end(),
+              "[ranks] standard input reaches rank 0 alone; give files, or a folder of tokens of `alibi tokenize`");
 }
 
 void CommonOptions::write_json(const std::string& results) const {

@@ -24,6 +24,9 @@ namespace alibi::cli {
 std::string absolute_path(const std::string& path);
 std::vector<std::string> absolute_paths(const std::vector<std::string>& paths);
 
+/// Throws UsageError if several ranks would read standard input.
+void check_texts_of_ranks(const std::vector<std::string>& texts);
+
 using AppendText = std::function<void(std::string_view)>;
 
 struct CommonOptions {

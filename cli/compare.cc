@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -11,10 +12,12 @@
 #include "alibi/results.h"
 #include "commands.h"
 #include "common.h"
+#include "compare/compare_over.h"
 #include "core/check.h"
 #include "core/files.h"
 #include "formats/json.h"
 #include "numbers.h"
+#include "ranks.h"
 #include "report/json.h"
 #include "report/progress.h"
 #include "report/tables.h"
@@ -152,8 +155,10 @@ void check_none_diverged(const CompareResults& results) {
 }
 
 void run_compare(CompareCommand& options, const Command& command) {
+  join_ranks();
   complete(options, command);
   check_output_folder(options.out, "--out");
+  check_texts_of_ranks(options.texts);
   options.apply();
   CompareOptions asked = to_library(options, command.given("--tune"));
   asked.settings = settings_of(command);
@@ -167,14 +172,25 @@ void run_compare(CompareCommand& options, const Command& command) {
       report_warning(message);
     };
     std::string label;
-    results = compare(asked, [&](const CompareStatus& status) { show(status, progress, label); });
-    if (const int signal = StopSignals::received(); signal != 0 && results.runs_done() < results.runs_planned) {
+    results =
+        comparison::compare_over(world(), asked, [&](const CompareStatus& status) { show(status, progress, label); });
+    // On a rank other than 0, `results` has the runs of that rank. A signal of any rank stops all.
+    int signal = StopSignals::received();
+    if (world() != nullptr) {
+      const std::vector<double> all = ranks::all_gather(*world(), signal);
+      signal = static_cast<int>(*std::max_element(all.begin(), all.end()));
+      std::vector<char> is_done{results.runs_done() == results.runs_planned};
+      ranks::broadcast(*world(), ranks::Tag::control, ranks::bytes_of(is_done));
+      if (is_done.front() != 0) signal = 0;
+    }
+    if (signal != 0 && results.runs_done() < results.runs_planned) {
       progress.clear();
       say("Stopped after {} of {} runs. To continue, repeat the command or run: alibi compare --resume {}\n",
           results.runs_done(), results.runs_planned, options.out);
       throw Interrupted{signal};
     }
   }
+  if (!is_first_rank()) return;
   say("{}\n", report::comparison_text(results));
   say("Report: {}\n", (std::filesystem::path(options.out) / "report.html").string());
   if (!options.json.empty()) options.write_json(report::to_json(results));

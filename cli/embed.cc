@@ -24,6 +24,7 @@
 #include "evaluate/ragged.h"
 #include "formats/npy.h"
 #include "formats/safetensors.h"
+#include "ranks.h"
 #include "stop_signals.h"
 #include "text/text_encoding.h"
 
@@ -188,14 +189,17 @@ void check_options(EmbedCommand& options) {
 }
 
 void run_embed(EmbedCommand options) {
+  join_ranks();
   options.apply();
   check_options(options);
-  const std::filesystem::path file = options.out.empty() ? "" : output_file(options.out, "--out");
+  const std::filesystem::path file = options.out.empty() || !is_first_rank() ? "" : output_file(options.out, "--out");
   if (options.texts.empty()) options.texts = {"-"};
+  check_texts_of_ranks(options.texts);
   LanguageModel model = LanguageModel::load(options.model);
   options.use.apply(model);
   const std::vector<EmbedItem> items = read_items(options.texts, options.kind(), options.field);
   if (options.token_vectors || !options.similarity.empty()) {
+    if (!is_first_rank()) return;  // of one process
     options.token_vectors ? say_token_vectors(options, model, items) : say_similarity(options, model, items);
     return options.write_json(nlohmann::ordered_json{{"model", options.model},
                                                      {"texts", items.size()},
@@ -204,10 +208,15 @@ void run_embed(EmbedCommand options) {
   }
 
   Embedder embedder(options, model, items, !options.out.empty());
+  if (!is_first_rank()) {
+    const StopSignals signals;
+    embedder.run(static_cast<size_t>(of_first_rank(0)), {});
+    return;
+  }
   int64_t count = 0;
   const auto width = int64_t{model.config().transformer.d_model};
   if (options.out.empty()) {
-    embedder.run(0, [&](std::span<const Work> works, const Tensor& rows) {
+    embedder.run(static_cast<size_t>(of_first_rank(0)), [&](std::span<const Work> works, const Tensor& rows) {
       int64_t at = 0;
       for (const Work& work : works) {
         say_text(json_lines(*work.item, work.spans, rows.slice(0, at, at + work.rows())));
@@ -227,7 +236,8 @@ void run_embed(EmbedCommand options) {
     rows.truncate(ends[first]);
     if (first > 0)
       say("continuing after {} of {} texts\n", core::format_integer(static_cast<int64_t>(first)), items.size());
-    embedder.run(first, [&](std::span<const Work>, const Tensor& some) { rows.append(some); });
+    embedder.run(static_cast<size_t>(of_first_rank(static_cast<int64_t>(first))),
+                 [&](std::span<const Work>, const Tensor& some) { rows.append(some); });
     write_rows(model, items, file, rows.all());
     count = rows.rows();
     rows.remove();

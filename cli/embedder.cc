@@ -9,6 +9,7 @@
 
 #include "core/check.h"
 #include "core/format.h"
+#include "ranks.h"
 #include "stop_signals.h"
 
 namespace alibi::cli {
@@ -75,11 +76,31 @@ Embedder::Embedder(const EmbedCommand& options, const LanguageModel& model, cons
   progress_.begin("embed");
 }
 
+/// A signal of any rank stops all.
 void Embedder::stop_if_asked() {
-  if (const int signal = StopSignals::received()) {
-    progress_.clear();
-    throw Interrupted{signal};
+  int signal = StopSignals::received();
+  if (world() != nullptr) {
+    const std::vector<double> all = ranks::all_gather(*world(), signal);
+    signal = static_cast<int>(*std::max_element(all.begin(), all.end()));
   }
+  if (signal == 0) return;
+  progress_.clear();
+  throw Interrupted{signal};
+}
+
+Tensor Embedder::on_first_rank(Tensor rows, std::span<const Work> works, int rank) const {
+  if (rank == 0 || (!is_first_rank() && world()->rank() != rank)) return rows;
+  ranks::Transfers transfers;
+  if (is_first_rank()) {
+    const int64_t count = std::accumulate(works.begin(), works.end(), int64_t{0},
+                                          [](int64_t sum, const Work& work) { return sum + work.rows(); });
+    rows = Tensor::empty({count, int64_t{model_.config().transformer.d_model}});
+  }
+  const std::span<std::byte> bytes(static_cast<std::byte*>(rows.raw()), rows.bytes());
+  transfers.push_back(is_first_rank() ? world()->receive(rank, ranks::Tag::results, bytes)
+                                      : world()->send(0, ranks::Tag::results, bytes));
+  ranks::wait(transfers);
+  return rows;
 }
 
 void Embedder::run(size_t first, const std::function<void(std::span<const Work> works, const Tensor& rows)>& use) {
@@ -87,15 +108,22 @@ void Embedder::run(size_t first, const std::function<void(std::span<const Work> 
   for (size_t i = 0; i < first; ++i) before += bytes_of(items_[i]);
   int64_t done = before;  // bytes
   const auto begun = std::chrono::steady_clock::now();
+  const size_t ranks = world() == nullptr ? 1 : static_cast<size_t>(world()->size());
+  const size_t here = world() == nullptr ? 0 : static_cast<size_t>(world()->rank());
   while (first < items_.size()) {
-    std::vector<Work> works;
+    // One group of items for each rank.
+    std::vector<std::vector<Work>> groups;
     int64_t bytes = 0, tokens = 0;
     const size_t texts = first;
-    for (const size_t end = group_end(items_, first); first < end; ++first) {
-      bytes += bytes_of(items_[first]);
-      works.push_back(work_of(options_, model_, items_[first]));
-      tokens += std::ssize(works.back().input.ids);
+    while (groups.size() < ranks && first < items_.size()) {
+      std::vector<Work>& works = groups.emplace_back();
+      for (const size_t end = group_end(items_, first); first < end; ++first) {
+        bytes += bytes_of(items_[first]);
+        works.push_back(work_of(options_, model_, items_[first]));
+        tokens += std::ssize(works.back().input.ids);
+      }
     }
+    const bool is_one_text = ranks == 1 && groups.front().size() == 1;
     const auto show = [&](int64_t some_tokens) {
       const double share = static_cast<double>(some_tokens) / static_cast<double>(std::max<int64_t>(1, tokens));
       const double now = static_cast<double>(done) + share * static_cast<double>(bytes);
@@ -107,13 +135,22 @@ void Embedder::run(size_t first, const std::function<void(std::span<const Work> 
                        fmt::format("{} of {} texts  {} tokens/s", some_tokens < tokens ? texts : first, items_.size(),
                                    core::format_count(rate)),
                        left);
-      if (works.size() == 1) stop_if_asked();
+      if (is_one_text) stop_if_asked();
     };
-    use(works, rows_of(works, show));
+    // This rank sees its own tokens; all ranks have about as many.
+    const auto show_own = [&](int64_t own) { show(std::min(tokens, own * static_cast<int64_t>(groups.size()))); };
+    Tensor own;
+    if (here < groups.size()) own = rows_of(groups[here], show_own);
+    for (size_t rank = 0; rank < groups.size(); ++rank) {
+      const Tensor rows = on_first_rank(own, groups[rank], static_cast<int>(rank));
+      if (here == 0) use(groups[rank], rows);
+    }
     show(tokens);
     done += bytes;
     tokens_ += tokens;
-    for (const Work& work : works) cut_ += work.was_cut ? 1 : 0;
+    for (const std::vector<Work>& works : groups) {
+      for (const Work& work : works) cut_ += work.was_cut ? 1 : 0;
+    }
     stop_if_asked();
   }
   progress_.clear();

@@ -52,7 +52,7 @@ class Embedder {
   Embedder(const EmbedCommand& options, const LanguageModel& model, const std::vector<EmbedItem>& items, bool is_shown);
 
   /// Calls use(works, rows [sum of their rows, width]) for some items at a time, from the item `first` on. A signal
-  /// stops it after these items, or at once in a single long text.
+  /// stops it after these items, or at once in a single long text. Ranks share the items, and rank 0 alone calls `use`.
   void run(size_t first, const std::function<void(std::span<const Work> works, const Tensor& rows)>& use);
 
   int64_t tokens() const { return tokens_; }
@@ -62,6 +62,8 @@ class Embedder {
  private:
   Tensor rows_of(std::span<const Work> works, const std::function<void(int64_t tokens)>& on_progress) const;
   void stop_if_asked();
+  /// Gives rank 0 the rows that another rank has computed.
+  Tensor on_first_rank(Tensor rows, std::span<const Work> works, int rank) const;
 
   const EmbedCommand& options_;
   const LanguageModel& model_;

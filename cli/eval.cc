@@ -22,6 +22,7 @@
 #include "eval_text.h"
 #include "evaluation_output.h"
 #include "model/position.h"
+#include "ranks.h"
 
 namespace alibi::cli {
 namespace {
@@ -144,7 +145,9 @@ std::optional<LanguageModel> float32_model(const EvalCommand& options) {
 }
 
 void run_eval(EvalCommand& options) {
+  join_ranks();
   options.apply();
+  check_texts_of_ranks(options.text.texts);
   check_context_limits("eval", options.context);
   check_texts(options.text);
   const bool windows = options.scoring == kScorings[0];
@@ -164,7 +167,7 @@ void run_eval(EvalCommand& options) {
   const std::optional<LanguageModel> float32 = float32_model(options);
   std::vector<int64_t> lengths = options.lengths;
   if (lengths.empty() && !options.one_pass) lengths = default_lengths(model.config());
-  if (!windows) return run_convention(options, model, lengths);
+  if (!windows) return is_first_rank() ? run_convention(options, model, lengths) : void();
   for (const int64_t length : lengths) {
     check_usage(options.stride.value_or(1) <= length, "[eval] the stride is {}, expected at most the length, {}",
                 options.stride.value_or(1), length);
@@ -174,6 +177,7 @@ void run_eval(EvalCommand& options) {
   const int64_t bytes = text.bytes;
   const std::optional<double> trained_on = part_trained_on(options.text, text);
 
+  check_same_machines();
   reset_peak_resident_bytes();
   auto evals = nlohmann::ordered_json::array();
   auto positions = nlohmann::ordered_json::array();
@@ -188,19 +192,20 @@ void run_eval(EvalCommand& options) {
     EvaluateOptions evaluate_options;
     evaluate_options.length = length;
     evaluate_options.stride = options.stride.value_or(length);
-    const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options);
+    const Evaluation evaluation = evaluate_with_progress(model, text.stream.tokens, evaluate_options, world());
     const int64_t scored = scored_bytes(evaluation, bytes, text.stream.tokens.size());
     say("{:>8}  {}{:>10}  {:>10.4f}  {:>9}  {:>8}\n", length, stride_column(evaluation.stride),
         core::format_perplexity(evaluation.perplexity()), evaluation.bits_per_byte(scored), evaluation.tokens,
         core::format_count(evaluation.tokens_per_second()));
     evals.push_back(evaluation_json(evaluation, scored));
     if (float32) {
-      const Evaluation exact = evaluate_with_progress(*float32, text.stream.tokens, evaluate_options);
+      const Evaluation exact = evaluate_with_progress(*float32, text.stream.tokens, evaluate_options, world());
       add_float32(evaluation.perplexity(), exact.perplexity(), evals.back());
     }
     positions.push_back(positions_json(evaluation));
     if (options.per_position) evaluations.push_back(evaluation);
   }
+  if (!is_first_rank()) return;  // one pass is of one process
   std::optional<StreamEvaluation> stream;
   nlohmann::ordered_json of_stream = nlohmann::ordered_json::object();
   if (options.one_pass) {

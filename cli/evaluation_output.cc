@@ -7,19 +7,20 @@
 #include <cstdio>
 
 #include "common.h"
+#include "evaluate/evaluate_over.h"
 #include "report/json.h"
 #include "report/progress.h"
 
 namespace alibi::cli {
 
-Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens,
-                                  EvaluateOptions options) {
+Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens, EvaluateOptions options,
+                                  ranks::Group* group) {
   report::Progress progress(stderr, lines_without_terminal());
   progress.begin(fmt::format("evaluate at {}", options.length));
   options.on_progress = [&](int64_t scored, int64_t all) {
     progress.update(static_cast<double>(scored) / static_cast<double>(all));
   };
-  return evaluate(model, tokens, options);
+  return evaluation::evaluate_over(group, model, tokens, options);
 }
 
 int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, size_t tokens) {

@@ -7,10 +7,13 @@
 
 #include "alibi/evaluate.h"
 #include "alibi/evaluate_stream.h"
+#include "ranks/group.h"
 
 namespace alibi::cli {
 
-Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens, EvaluateOptions options);
+/// With a group, all of its ranks call it and share the work.
+Evaluation evaluate_with_progress(const LanguageModel& model, std::span<const int32_t> tokens, EvaluateOptions options,
+                                  ranks::Group* group = nullptr);
 
 /// The share of a text's bytes that belongs to the scored tokens: all of them, or the masked ones of an encoder.
 int64_t scored_bytes(const Evaluation& evaluation, int64_t bytes, size_t tokens);

@@ -1,5 +1,6 @@
 // The `alibi` command: parses the command line, runs a subcommand, and converts exceptions to messages and exit codes.
-// Exit codes: 0 success, 1 failure, 2 usage error, 128 + number ended by a signal.
+// Exit codes: 0 success, 1 failure, 2 usage error, 75 stopped by a job scheduler (the same command line continues),
+// 128 + number ended by a signal.
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
@@ -21,6 +22,7 @@
 #include "edit_distance.h"
 #include "outline.h"
 #include "output.h"
+#include "ranks.h"
 #include "stop_signals.h"
 
 namespace alibi::cli {
@@ -161,13 +163,13 @@ const std::string& command_line() { return typed; }
 
 }  // namespace alibi::cli
 
-int main(int argc, char** argv) {
-  alibi::cli::reserve_standard_files();
-  std::signal(SIGXFSZ, SIG_IGN);  // makes writing to a file at its size limit fail like writing to a full disk
+namespace {
+
+int exit_code_of(int argc, char** argv) {
   try {
     return alibi::cli::run(argc, argv);
   } catch (const alibi::cli::Interrupted& stopped) {
-    return 128 + stopped.signal;
+    return stopped.code;
   } catch (const alibi::UsageError& e) {
     return alibi::cli::report(e.what(), 2);
   } catch (const std::bad_alloc&) {
@@ -179,4 +181,12 @@ int main(int argc, char** argv) {
   } catch (const std::exception& e) {  // from the system or from another library
     return alibi::cli::report(std::string("[alibi] ") + e.what(), 1);
   }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  alibi::cli::reserve_standard_files();
+  std::signal(SIGXFSZ, SIG_IGN);  // makes writing to a file at its size limit fail like writing to a full disk
+  return alibi::cli::leave_ranks(exit_code_of(argc, argv));
 }

@@ -3,6 +3,8 @@
 #include <fmt/format.h>
 
 #include <charconv>
+#include <cmath>
+#include <initializer_list>
 #include <system_error>
 #include <utility>
 
@@ -57,6 +59,32 @@ std::string read_bytes(std::string_view word, int64_t& value) {
     return fmt::format("found '{}', expected a number of bytes such as 1048576, 512KiB, 256MiB or 2GiB", word);
   }
   value = found * unit;
+  return {};
+}
+
+std::string read_link(std::string_view word, double& bytes_per_second, double& delay) {
+  using Units = std::initializer_list<std::pair<std::string_view, double>>;
+  // The first unit that the text ends with counts.
+  const auto read = [](std::string_view text, const Units& units, double& value) {
+    for (const auto& [name, unit] : units) {
+      double number = 0;
+      if (!text.ends_with(name)) continue;
+      if (!parse(text.substr(0, text.size() - name.size()), number) || !std::isfinite(number)) return false;
+      value = number * unit;
+      return value >= 0;
+    }
+    return false;
+  };
+  const size_t comma = word.find(',');
+  double rate = 0, later = 0;
+  const bool is_rate = read(word.substr(0, comma), {{"Gbit", 1e9 / 8}, {"Mbit", 1e6 / 8}}, rate) && rate > 0;
+  const bool is_delay =
+      comma == std::string_view::npos || read(word.substr(comma + 1), {{"ms", 1e-3}, {"us", 1e-6}, {"s", 1}}, later);
+  if (!is_rate || !is_delay) {
+    return fmt::format("found '{}', expected a rate, and perhaps a delay, such as 10Gbit or 1Gbit,1ms", word);
+  }
+  bytes_per_second = rate;
+  delay = later;
   return {};
 }
 

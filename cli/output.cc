@@ -4,8 +4,10 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <chrono>
 #include <cstdio>
 #include <system_error>
+#include <thread>
 
 #include "core/check.h"
 #include "core/files.h"
@@ -16,6 +18,9 @@ namespace {
 
 int failure = 0;                 // errno of the first failed write
 std::string standard_output_is;  // the option whose file is standard output
+const ranks::Group* speaker = nullptr;
+
+bool is_silent() { return speaker != nullptr && speaker->rank() != 0; }
 
 void note(bool written) {
   if (!written && failure == 0) failure = errno == 0 ? EIO : errno;
@@ -39,7 +44,10 @@ void reserve_standard_files() {
   }
 }
 
+void speak_as_rank(const ranks::Group& group) { speaker = &group; }
+
 void say_text(std::string_view text) {
+  if (is_silent()) return;
   errno = 0;
   if (standard_output_is.empty()) {
     note(std::fwrite(text.data(), 1, text.size(), stdout) == text.size());
@@ -82,7 +90,15 @@ void check_output_folder(const std::string& name, const char* option) {
   check_usage(name != "-", "[{}] found '-', which is standard output, expected the name of a folder", option);
 }
 
-void report_error(std::string_view message) { report("error", message); }
-void report_warning(std::string_view message) { report("warning", message); }
+void report_error(std::string_view message) {
+  if (speaker == nullptr) return report("error", message);
+  constexpr std::chrono::seconds moment(2);
+  if (is_silent()) std::this_thread::sleep_for(moment);
+  report("error", fmt::format("{}: {}{}", speaker->name_of(speaker->rank()), message, speaker->advice()));
+}
+
+void report_warning(std::string_view message) {
+  if (!is_silent()) report("warning", message);
+}
 
 }  // namespace alibi::cli

@@ -8,11 +8,18 @@
 #include <string_view>
 #include <utility>
 
+#include "ranks/group.h"
+
 namespace alibi::cli {
 
 /// Replaces standard input, output and error, if they are closed, by files that can be neither read nor written.
 /// Otherwise a file opened later would take their number. Call it before anything else.
 void reserve_standard_files();
+
+/// From now on only rank 0 prints text for people and warnings. Errors name the rank, and end with the group's advice.
+/// A rank other than 0 waits a moment before it reports an error, because rank 0 may be about to report the same one.
+/// Keeps the reference.
+void speak_as_rank(const ranks::Group& group);
 
 /// Prints text for people to standard output, or to standard error if standard output is used for a file. A failed
 /// write does not stop the work, which may write more important files. finish_output() reports it.

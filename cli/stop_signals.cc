@@ -11,6 +11,7 @@ namespace alibi::cli {
 namespace {
 
 volatile std::sig_atomic_t noted = 0;
+volatile std::sig_atomic_t handles_schedulers = 0;
 std::string told_then;  // constant while the handler is installed
 
 void set_handlers(void (*handler)(int)) {
@@ -19,6 +20,9 @@ void set_handlers(void (*handler)(int)) {
   action.sa_flags = SA_RESTART;
   sigemptyset(&action.sa_mask);
   for (const int signal : {SIGINT, SIGTERM}) sigaction(signal, &action, nullptr);
+  for (const int signal : {SIGUSR1, SIGUSR2}) {
+    if (handles_schedulers != 0) sigaction(signal, &action, nullptr);
+  }
 }
 
 void note(int signal) {
@@ -29,8 +33,9 @@ void note(int signal) {
 
 }  // namespace
 
-StopSignals::StopSignals(std::string_view message) {
+StopSignals::StopSignals(std::string_view message, bool of_schedulers) {
   noted = 0;
+  handles_schedulers = of_schedulers ? 1 : 0;
   told_then = message.empty() ? std::string() : fmt::format("\nalibi: {}\n", message);
   set_handlers(note);
 }

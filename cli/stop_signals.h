@@ -1,4 +1,4 @@
-// Lets work finish in an orderly way after SIGINT or SIGTERM.
+// Lets work finish in an orderly way after SIGINT or SIGTERM, or the signals that job schedulers send.
 #pragma once
 
 #include <string_view>
@@ -8,8 +8,9 @@ namespace alibi::cli {
 /// During its lifetime, the first of these signals is only recorded. The second one has its default effect.
 class StopSignals {
  public:
-  /// `message` is printed to standard error when a signal arrives, unless it is empty.
-  explicit StopSignals(std::string_view message = {});
+  /// `message` is printed to standard error when a signal arrives, unless it is empty. `of_schedulers`: SIGUSR1 and
+  /// SIGUSR2 too.
+  explicit StopSignals(std::string_view message = {}, bool of_schedulers = false);
   ~StopSignals();
   StopSignals(const StopSignals&) = delete;
   StopSignals& operator=(const StopSignals&) = delete;
@@ -18,9 +19,15 @@ class StopSignals {
   static int received();
 };
 
-/// Thrown when a signal ended the work in an orderly way. The exit code is 128 + signal, as in shells.
+/// The exit code of a training that a job scheduler has stopped: the same command line continues (EX_TEMPFAIL of
+/// sysexits.h).
+inline constexpr int kGoOn = 75;
+
+/// Thrown when a signal ended the work in an orderly way. The exit code is 128 + signal, as in shells, unless
+/// another one is given.
 struct Interrupted {
   int signal;
+  int code = 128 + signal;
 };
 
 }  // namespace alibi::cli

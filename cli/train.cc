@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <cmath>
+#include <csignal>
 #include <limits>
 #include <memory>
 #include <nlohmann/json.hpp>
@@ -21,10 +22,12 @@
 #include "core/files.h"
 #include "evaluation_output.h"
 #include "formats/json.h"
+#include "ranks.h"
 #include "report/progress.h"
 #include "report/summary.h"
 #include "stop_signals.h"
 #include "text/data_folder.h"
+#include "train/train_over.h"
 #include "train_options.h"
 #include "train_plan.h"
 
@@ -32,7 +35,7 @@ namespace alibi::cli {
 namespace {
 
 /// Options that control the command and are not settings of the run.
-const std::vector<std::string> not_settings = {"config", "resume", "overwrite", "plan", "help"};
+const std::vector<std::string> not_settings = {"config", "resume", "overwrite", "plan", "ranks", "link", "help"};
 
 /// Runs with fewer FLOPs than this start without first measuring the machine's best rate.
 constexpr double kFlopsWorthMeasuring = 1e13;
@@ -50,6 +53,7 @@ void complete(TrainSettings& settings, const Command& command) {
   if (!named.empty()) settings.model = named;  // train.json contains the folder's name at the time of the training
   check_usage(!settings.model.empty(), "[train] --out is missing; name the model folder to write");
   check_output_folder(settings.model, "--out");
+  check_texts_of_ranks(settings.texts);
   check_usage(!settings.texts.empty(),
               "[train] TEXT is missing; give files or folders to train on, or - for standard input");
   std::error_code ignored;
@@ -141,11 +145,12 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   const double flops = training_flops_per_token(model.config(), options.train_length, data.train.tokens);
   const bool is_long = flops * static_cast<double>(options.train_tokens) > kFlopsWorthMeasuring;
   const DType type = options.precision == Precision::bf16 ? DType::bfloat16 : DType::float32;
-  const double ceiling = is_long ? bench::MatmulCeilings(type).best() : 0;
+  const double ceiling = is_long && is_first_rank() ? bench::MatmulCeilings(type).best() : 0;
   reset_peak_resident_bytes();
 
   TrainDisplay display(flops, ceiling);
-  const StopSignals signals("finishing the update and saving; a second signal ends the process immediately");
+  const StopSignals signals(
+      is_first_rank() ? "finishing the update and saving; a second signal ends the process immediately" : "", true);
   TrainRun run;
   settings.run.apply_to(run);
   run.folder = settings.model;
@@ -154,9 +159,22 @@ TrainResult train_with_display(LanguageModel& model, const TrainingData& data, c
   run.settings = formats::to_text(settings_json(settings, options, run, model.config()));
   run.valid = data.valid.tokens;
   run.on_step = [&](const TrainStatus& status) { display.update(status); };
+  run.on_checkpoint = [&](int64_t step) {
+    if (world() == nullptr) return;
+    say("Checkpoint of update {}\n", core::format_integer(step));  // a killed job does not name it
+    flush_output();
+  };
   run.on_warning = report_warning;
   run.should_stop = [] { return StopSignals::received() != 0; };
-  return train(model, data.train.tokens, options, run);
+  wait_for_ranks();  // all have read the folder, which rank 0 now changes
+  return training::train_over(world(), model, data.train.tokens, options, run);
+}
+
+/// After Ctrl-C, the exit code is that of shells. A job scheduler's signal means that the job should be queued again.
+/// Another rank may have received the signal.
+Interrupted stopped() {
+  const int signal = StopSignals::received();
+  return {signal, signal == SIGINT ? 128 + signal : kGoOn};
 }
 
 void report_training(const TrainResult& trained, int64_t peak_bytes) {
@@ -201,7 +219,8 @@ void plan(TrainSettings& settings, const Command& command) {
   check_usage(!settings.epochs,
               "[train] --plan does not read the text, so it cannot use --epochs; give --train-tokens");
   settings.apply();
-  const TrainOptions options = train_options(settings);
+  TrainOptions options = train_options(settings);
+  if (!settings.train.has("shards")) options.shards = settings.ranks;
   std::optional<int> tokens;
   if (settings.tokenizer.vocab_size > 0) {
     tokens = static_cast<int>(std::min<int64_t>(settings.tokenizer.vocab_size, INT32_MAX));
@@ -211,6 +230,9 @@ void plan(TrainSettings& settings, const Command& command) {
 
 void run_train(TrainSettings& settings, const Command& command) {
   if (settings.plan) return plan(settings, command);
+  check_usage(!command.given("--ranks") && !command.given("--link"),
+              "[train] --ranks and --link belong to --plan; mpirun sets the number of ranks");
+  join_ranks();
   complete(settings, command);
   complete_from(settings, command);
   settings.apply();
@@ -237,6 +259,8 @@ void run_train(TrainSettings& settings, const Command& command) {
   });
   const auto text_tokens = static_cast<int64_t>(data.train.tokens.size());
   if (settings.epochs) options = train_options(settings, text_tokens);
+  check_same_machines();
+  options.precision = static_cast<Precision>(of_first_rank(static_cast<int64_t>(options.precision)));
   options.check_text(text_tokens);  // checked before a model for this length is created
   LanguageModel model = recipe.model(options.train_length, data.tokenizer, settings.seed);
   settings.from = from;
@@ -247,7 +271,18 @@ void run_train(TrainSettings& settings, const Command& command) {
   say("{} updates of up to {} tokens, {:.3g} epochs\n", core::format_integer(options.steps()),
       core::format_integer(options.batch_tokens), epochs);
   say_precision(options.precision, settings.train, settings.resumed);
+  if (world() != nullptr) {
+    say("{} ranks, each with {} of {} shards, {} threads\n", world()->size(),
+        options.shards % world()->size() == 0 ? fmt::format("{}", options.shards / world()->size())
+                                              : fmt::format("up to {}", options.shards / world()->size() + 1),
+        options.shards, threads());
+  }
   flush_output();
+  if (!is_first_rank()) {
+    // It has the weights that rank 0 evaluates and saves.
+    if (train_with_display(model, data, settings, options, resumes).end == TrainEnd::asked) throw stopped();
+    return;
+  }
   if (const std::string warning = held_out_warning(data); !warning.empty()) report_warning(warning);
 
   const TrainResult trained = train_with_display(model, data, settings, options, resumes);
@@ -255,7 +290,7 @@ void run_train(TrainSettings& settings, const Command& command) {
   if (trained.end == TrainEnd::asked) {
     say("Stopped after {} of {} updates. To continue, run: alibi train --resume {}\n",
         core::format_integer(trained.steps), core::format_integer(options.steps()), settings.model);
-    throw Interrupted{StopSignals::received()};
+    throw stopped();
   }
   model.release_training_memory();
   report_training(trained, peak_bytes);
@@ -311,6 +346,8 @@ void add_train(CLI::App& app) {
       "  alibi train novels/ -o encoder/ --no-causal\n"
       "  alibi train letters/ -o tuned/ --from model/ --learning-rate 0.0005 --train-tokens 200k\n"
       "  alibi train --preset wikitext103 --plan\n"
+      "  alibi train --preset large --plan --ranks 8 --link 10Gbit\n"
+      "  mpirun -np 4 alibi train tokens/ -o model/ --shards 8 --resume\n"
       "  alibi train --resume model/\n"
       "  alibi train --config model/train.json -o other/ --learning-rate 0.001\n"
       "  zcat *.gz | alibi train - -o model/ --train-tokens 5M");

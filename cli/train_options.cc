@@ -5,6 +5,7 @@
 
 #include "core/check.h"
 #include "model/config_fields.h"
+#include "numbers.h"
 
 namespace alibi::cli {
 namespace {
@@ -31,6 +32,9 @@ void add_train_options(Command& command, TrainSettings& s) {
   command.text("--config", s.config, "FILE",
                "JSON file with options, such as MODEL/train.json; the command line overrides it");
   command.flag("--plan", s.plan, "Print parameters, memory, FLOPs per token and estimated time, without training");
+  command.count("--ranks", s.ranks, "With --plan: number of ranks, each on a host like this one", 1, 4096);
+  command.value("--link", "RATE[,DELAY]", "With --plan: network between the ranks, such as 1Gbit,1ms [10Gbit]",
+                [&s](const std::string& word) { return read_link(word, s.link.bytes_per_second, s.link.delay); });
   command.group(training::OptionGroup::text);
   add_valid(command, s.valid);
   add_field(command, s.field);

@@ -11,6 +11,7 @@
 #include "alibi/train.h"
 #include "common.h"
 #include "text/documents.h"
+#include "train/rank_plan.h"
 
 namespace alibi::cli {
 
@@ -24,6 +25,8 @@ struct TrainSettings : CommonOptions {
   TokenizerChoice tokenizer;
   std::optional<double> epochs, dropout;
   bool plan = false, overwrite = false;
+  int64_t ranks = 1;                                ///< of --plan
+  training::Link link{.bytes_per_second = 1.25e9};  ///< of --plan
   GivenOptions<LanguageModelConfig> shape;
   GivenOptions<TrainOptions> train;
   GivenOptions<TrainRun> run;

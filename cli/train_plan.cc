@@ -9,6 +9,7 @@
 #include "core/format.h"
 #include "output.h"
 #include "report/progress.h"
+#include "train/rank_plan.h"
 
 namespace alibi::cli {
 namespace {
@@ -31,6 +32,39 @@ int64_t program_bytes() {
   estimate_seconds(preset("tiny"), least);
   reset_peak_resident_bytes();
   return peak_resident_bytes();
+}
+
+/// The costs of a rank, and the time of all.
+nlohmann::ordered_json show_ranks(const TrainSettings& settings, const LanguageModelConfig& config,
+                                  const TrainOptions& options, const TrainPlan& alone, double seconds) {
+  const auto updates = static_cast<double>(alone.updates);
+  const training::RankPlan plan =
+      training::plan_ranks(config, options, static_cast<int>(settings.ranks), settings.link, seconds / updates);
+  const int64_t bytes =
+      alone.weights + alone.activations + alone.workspace + plan.gradients + plan.optimizer + plan.messages;
+  const double ideal = seconds / updates / static_cast<double>(settings.ranks);
+  say("\n{} ranks on hosts like this one, {} shards:\n", settings.ranks, options.shards);
+  show_bytes("gradients", plan.gradients, "of the shards of a rank");
+  show_bytes("optimizer", plan.optimizer, "a rank's part");
+  show_bytes("messages", plan.messages, "of the largest layer");
+  show_bytes("in all", bytes, "for each rank, with weights, activations and workspace");
+  show_bytes("traffic", plan.sent, "sent by each rank in each update");
+  say("An update takes {:.3g} s: {:.3g} s of computing, {:.3g} s for gradients, {:.3g} s for weights; {:.0f} % of "
+      "ideal\n",
+      plan.seconds(), plan.compute, plan.gradients_alone, plan.weights_exchange, 100 * ideal / plan.seconds());
+  say("Estimated time of the run: {}\n", core::format_duration(plan.seconds() * updates));
+  return {{"ranks", settings.ranks},
+          {"shards", options.shards},
+          {"bytes",
+           {{"gradients", plan.gradients}, {"optimizer", plan.optimizer}, {"messages", plan.messages}, {"all", bytes}}},
+          {"sent_per_update", plan.sent},
+          {"seconds_per_update",
+           {{"compute", plan.compute},
+            {"gradients", plan.gradients_alone},
+            {"weights", plan.weights_exchange},
+            {"all", plan.seconds()}}},
+          {"share_of_ideal", ideal / plan.seconds()},
+          {"seconds", plan.seconds() * updates}};
 }
 
 }  // namespace
@@ -63,23 +97,25 @@ void show_plan(const TrainSettings& settings, const LanguageModelConfig& config,
   say("Estimated time on this machine: {}, {} tokens/s (from the measured time of one layer, without evaluation "
       "and checkpoints)\n",
       time, core::format_count(static_cast<double>(plan.tokens) / seconds));
-  settings.write_json({{"preset", settings.preset},
-                       {"position", name_of(t.position)},
-                       {"parameters", plan.parameters},
-                       {"precision", name_of(options.precision)},
-                       {"threads", threads()},
-                       {"tokens", plan.tokens},
-                       {"updates", plan.updates},
-                       {"flops_per_token", plan.flops_per_token},
-                       {"bytes",
-                        {{"weights", plan.weights},
-                         {"gradients", plan.gradients},
-                         {"optimizer", plan.optimizer},
-                         {"activations", plan.activations},
-                         {"workspace", plan.workspace},
-                         {"program", program},
-                         {"all", plan.bytes() + program}}},
-                       {"seconds", seconds}});
+  nlohmann::ordered_json json = {{"preset", settings.preset},
+                                 {"position", name_of(t.position)},
+                                 {"parameters", plan.parameters},
+                                 {"precision", name_of(options.precision)},
+                                 {"threads", threads()},
+                                 {"tokens", plan.tokens},
+                                 {"updates", plan.updates},
+                                 {"flops_per_token", plan.flops_per_token},
+                                 {"bytes",
+                                  {{"weights", plan.weights},
+                                   {"gradients", plan.gradients},
+                                   {"optimizer", plan.optimizer},
+                                   {"activations", plan.activations},
+                                   {"workspace", plan.workspace},
+                                   {"program", program},
+                                   {"all", plan.bytes() + program}}},
+                                 {"seconds", seconds}};
+  if (settings.ranks > 1) json["ranks"] = show_ranks(settings, config, options, plan, seconds);
+  settings.write_json(json);
 }
 
 }  // namespace alibi::cli

@@ -36,7 +36,8 @@ set(matmul_source ${PROJECT_SOURCE_DIR}/src/nn/${ALIBI_MATMUL}.cc)
 list(REMOVE_ITEM other_providers ${matmul_source})
 # An object of its own, so that a test can link another provider (tests/CMakeLists.txt).
 set_source_files_properties(${matmul_source} PROPERTIES SKIP_UNITY_BUILD_INCLUSION ON)
-file(GLOB TOOLS_SOURCES CONFIGURE_DEPENDS src/bench/*.cc src/serve/*.cc src/serve/network/*.cc)
+file(GLOB TOOLS_SOURCES CONFIGURE_DEPENDS src/bench/*.cc src/serve/*.cc src/serve/network/*.cc
+     src/ranks/mpi/*.cc)
 list(TRANSFORM OPERATOR_SOURCES REPLACE "^src/" "${PROJECT_SOURCE_DIR}/src/")
 list(APPEND OPERATOR_SOURCES ${CUDA_SOURCES} ${CUDA_STUBS})
 list(REMOVE_DUPLICATES OPERATOR_SOURCES)
@@ -47,6 +48,12 @@ if(ALIBI_X86)
   list(REMOVE_ITEM OPERATOR_SOURCES ${X86_STUBS})
 else()
   list(REMOVE_ITEM OPERATOR_SOURCES ${X86_SOURCES})
+endif()
+# Sources that need MPI, and a stub for a build without it.
+if(ALIBI_MPI)
+  list(FILTER TOOLS_SOURCES EXCLUDE REGEX "/ranks/mpi/none\\.cc$")
+else()
+  list(FILTER TOOLS_SOURCES EXCLUDE REGEX "/ranks/mpi/(watchdog|world)\\.cc$")
 endif()
 # Sources that need Boost.Beast, and a stub for a build without the server.
 if(ALIBI_SERVER)
@@ -123,10 +130,13 @@ if(ALIBI_BUILD_MODELS)
   endforeach()
 
   set_target_properties(alibi_tools_objects PROPERTIES EXCLUDE_FROM_ALL ON)
+  if(ALIBI_MPI)
+    target_link_libraries(alibi_tools_objects PRIVATE MPI::MPI_CXX)
+  endif()
 
   add_library(alibi_internal STATIC EXCLUDE_FROM_ALL ${operator_objects}
                                     $<TARGET_OBJECTS:alibi_library_objects> $<TARGET_OBJECTS:alibi_tools_objects>)
-  finish_alibi_library(alibi_internal ${library_dependencies})
+  finish_alibi_library(alibi_internal ${library_dependencies} $<$<BOOL:${ALIBI_MPI}>:MPI::MPI_CXX>)
   target_include_directories(alibi_internal PUBLIC ${PROJECT_SOURCE_DIR}/src)
 
   add_library(alibi ${operator_objects} $<TARGET_OBJECTS:alibi_library_objects>)

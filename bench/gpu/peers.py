@@ -53,7 +53,10 @@ class COptions(ctypes.Structure):
                 ("cu_seqlens_q_count", ctypes.c_size_t), ("cu_seqlens_k", ctypes.c_void_p),
                 ("cu_seqlens_k_count", ctypes.c_size_t), ("dropout_seed", ctypes.c_uint64), ("dropout_p", ctypes.c_float),
                 ("softmax_scale", ctypes.c_float), ("tolerance", ctypes.c_float), ("bidirectional", ctypes.c_int32),
-                ("device", ctypes.c_int32), ("stream", ctypes.c_void_p)]
+                ("device", ctypes.c_int32), ("stream", ctypes.c_void_p), ("sliding_window_after", ctypes.c_int64),
+                ("softcap", ctypes.c_float), ("reserved", ctypes.c_int32), ("block_table", ctypes.c_void_p),
+                ("block_table_pages", ctypes.c_int64), ("seqused_k", ctypes.c_void_p), ("seqused_k_count", ctypes.c_size_t),
+                ("leftpad_k", ctypes.c_void_p), ("leftpad_k_count", ctypes.c_size_t)]
 
 
 class Alibi:

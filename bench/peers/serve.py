@@ -124,7 +124,8 @@ def main():
                         command = [options.alibi, "serve", file, "--port", str(port), "--slots", "8", "--quiet", *threads]
                     elif options.llama_server:
                         command = [options.llama_server, "-m", file, "--port", str(port), "-c", str(8 * 9216), "-np", "8",
-                                   *threads]
+                                   # llama-server cuts the context to the trained length that the file has
+                                   "--override-kv", "mpt.context_length=int:9216", *threads]
                     else:
                         command = [sys.executable, "-m", "llama_cpp.server", "--model", file, "--port", str(port),
                                    "--n_ctx", "9216", "--n_threads", str(options.threads)]

@@ -30,7 +30,8 @@ ALIBI_API int relative_position_bucket(int64_t distance, bool causal, int num_bu
 /// set query_offset for any other position, including 0. distance = position of query - position of key. At most one of
 /// `alibi_slopes`, `buckets` and `bias_by_distance` may be set; without any of them the scores have no bias.
 struct AttentionOptions {
-  std::vector<float> alibi_slopes = {};  ///< [heads] or [batch * heads]; empty: none. >= 0
+  /// [heads]; or [batch * heads], with packed sequences [sequences * heads]; empty: none. >= 0
+  std::vector<float> alibi_slopes = {};
   /// Not causal: slopes of keys after the query; empty: `alibi_slopes` (symmetric). +infinity closes that direction for
   /// the head, except for distance 0.
   std::vector<float> alibi_slopes_after = {};
@@ -44,11 +45,22 @@ struct AttentionOptions {
                                              ///< the last rows, keys - queries (of each packed sequence)
   float softmax_scale = 0;                   ///< factor of q k'; 0: 1 / sqrt(head_dim)
   int64_t sliding_window = 0;                ///< > 0: only keys at |distance| < sliding_window are visible
-  float dropout_p = 0;                       ///< probability that an attention weight is dropped, rounded to a multiple
-                                             ///< of 2^-16; other weights are scaled up
-  uint64_t dropout_seed = 0;                 ///< the mask is a function of (seed, batch, head, query row, key row)
-  float tolerance = 0;  ///< skip rule (docs/reference/attention.md): far keys whose summed weight is provably
-                        ///< <= tolerance * the row's sum are not visited; 0: visit every key
+  int64_t sliding_window_after = 0;          ///< not causal: the window for keys after the query, which are visible at
+                                             ///< -distance < sliding_window_after. 0: `sliding_window` (symmetric);
+                                             ///< -1: no limit on that side
+  float softcap = 0;          ///< > 0: a score is softcap * tanh(softmax_scale * q k' / softcap) plus its
+                              ///< bias, 2^-20 to 2^20; 0: no cap
+  float dropout_p = 0;        ///< probability that an attention weight is dropped, rounded to a multiple
+                              ///< of 2^-16; other weights are scaled up
+  uint64_t dropout_seed = 0;  ///< the mask is a function of (seed, batch, head, query row, key row)
+  float tolerance = 0;        ///< skip rule (docs/reference/attention.md): far keys whose summed weight is provably
+                              ///< <= tolerance * the row's sum are not visited; 0: visit every key
+  /// Keys and values in pages: k and v are [pages, page rows, kv_heads, head_dim], and row i of a sequence is row i %
+  /// page rows of page block_table[sequence][i / page rows]. Contiguous int32 [sequences, pages of a sequence]. The
+  /// number of keys comes from seqused_k, or with packed queries from the differences of cu_seqlens_k. No gradients.
+  std::optional<Tensor> block_table = {};
+  std::vector<int32_t> seqused_k = {};     ///< number of rows of k that each batch entry uses; empty: all rows
+  std::vector<int32_t> leftpad_k = {};     ///< of these rows, the number before the first key; empty: 0
   std::vector<int32_t> cu_seqlens_q = {};  ///< packed sequences: row offsets [sequences + 1], batch must be 1; each
   std::vector<int32_t> cu_seqlens_k = {};  ///< sequence's keys start at position 0, and nothing attends across them
 };
@@ -113,9 +125,9 @@ ALIBI_API Tensor attention(const Tensor& q, const Tensor& k, const Tensor& v, co
 /// Gradients of attention's inputs; dq, dk, dv are overwritten and may be strided like q, k, v. They must not share
 /// memory with each other or with an input. `state` is the state of the forward call with the same inputs and options.
 /// If dtable is given (float32, with the shape of buckets.table or bias_by_distance), the gradient of that table is
-/// ADDED to it. If dslopes is given (float32, shaped like `alibi_slopes`: [heads] or [batch * heads]), the gradient of
-/// the slopes is added to it (paper section 3: slopes can be learned); with `alibi_slopes_after` this is the gradient
-/// of `alibi_slopes` only. Both are deterministic.
+/// ADDED to it. If dslopes is given (float32, shaped like `alibi_slopes`: [heads] or [sequences * heads]), the gradient
+/// of the slopes is added to it (paper section 3: slopes can be learned); with `alibi_slopes_after` this is the
+/// gradient of `alibi_slopes` only. Both are deterministic.
 struct AttentionBiasGradients {
   Tensor* dtable = nullptr;
   Tensor* dslopes = nullptr;
@@ -123,6 +135,12 @@ struct AttentionBiasGradients {
 ALIBI_API void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                                   const Tensor& out, const AttentionState& state, const AttentionOptions& options,
                                   Tensor& dq, Tensor& dk, Tensor& dv, AttentionBiasGradients bias_gradients = {});
+
+/// Writes new keys and values [batch, new, kv_heads, head_dim] into the rows from cache_seqlens[b] on of each batch
+/// entry of k_cache and v_cache, [batch, rows, kv_heads, head_dim], or with a block table [pages, page rows, kv_heads,
+/// head_dim] (AttentionOptions). Throws Error that names the argument if an entry has no room, and then writes nothing.
+ALIBI_API void append_keys(const Tensor& k, const Tensor& v, const std::vector<int32_t>& cache_seqlens,
+                           const std::optional<Tensor>& block_table, Tensor& k_cache, Tensor& v_cache);
 
 /// Attention over the union of two disjoint sets of keys, from the attention of the same queries over each set (out_a,
 /// out_b [batch, queries, heads, head_dim]; lse_a, lse_b [batch, heads, queries], contiguous). Positions refer to the

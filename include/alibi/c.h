@@ -53,7 +53,7 @@ typedef struct alibi_tensor {
 typedef struct alibi_attention_options {
   size_t size;                     /* sizeof(alibi_attention_options) */
   const float* alibi_slopes;       /* ALiBi; null: none */
-  size_t alibi_slopes_count;       /* heads, or batch * heads */
+  size_t alibi_slopes_count;       /* heads, or batch * heads; of packed sequences sequences * heads */
   const float* alibi_slopes_after; /* bidirectional: slopes of keys after the query; null: `alibi_slopes` */
   size_t alibi_slopes_after_count;
   const float* buckets; /* T5 bias [num_buckets, heads], contiguous; null: none */
@@ -74,6 +74,19 @@ typedef struct alibi_attention_options {
                           * slopes and offsets above too, is memory of the CPU */
   void* stream;          /* cudaStream_t in which the work is queued; null: the default stream. The call may return
                           * before the work is done. A state must be destroyed before the stream of its last call */
+  int64_t
+      sliding_window_after; /* bidirectional: the window for keys after the query; 0: sliding_window, -1: no limit */
+  float softcap;    /* > 0: a score is softcap * tanh(softmax_scale * q k' / softcap) plus its bias; 0: no cap */
+  int32_t reserved; /* 0 */
+  const int32_t* block_table; /* keys in pages [sequences, block_table_pages]: k and v are [pages, page rows, kv_heads,
+                               * head_dim], and row i of a sequence is row i % page rows of page
+                               * block_table[sequence][i / page rows]; null: none. No gradients */
+  int64_t block_table_pages;
+  const int32_t* seqused_k; /* rows of k that each batch entry uses; null: all. Needed with block_table unless queries
+                             * are packed */
+  size_t seqused_k_count;
+  const int32_t* leftpad_k; /* of these rows, the number before the first key; null: 0 */
+  size_t leftpad_k_count;
 } alibi_attention_options;
 
 static inline alibi_attention_options alibi_attention_options_default(void) {
@@ -130,6 +143,14 @@ ALIBI_API alibi_status alibi_attention_backward(const alibi_tensor* dout, const 
                                                 const alibi_attention_options* options, const alibi_tensor* dq,
                                                 const alibi_tensor* dk, const alibi_tensor* dv, float* dbuckets,
                                                 float* dslopes);
+
+/* Writes new keys and values k and v [batch, new, kv_heads, head_dim] into the rows from cache_seqlens[b] on of each
+ * batch entry of k_cache and v_cache: [batch, rows, kv_heads, head_dim], or with a block_table (as in
+ * alibi_attention_options; null: none) [pages, page rows, kv_heads, head_dim]. On the CPU. */
+ALIBI_API alibi_status alibi_append_keys(const alibi_tensor* k, const alibi_tensor* v, const int32_t* cache_seqlens,
+                                         size_t cache_seqlens_count, const int32_t* block_table,
+                                         int64_t block_table_pages, const alibi_tensor* k_cache,
+                                         const alibi_tensor* v_cache);
 
 /* Attention over the union of two disjoint sets of keys. lse_a, lse_b and lse are [batch, heads, queries], contiguous;
  * out and lse may be inputs. */

@@ -27,7 +27,7 @@ struct ALIBI_API bfloat16 {
   explicit operator float() const;
 };
 
-/// IEEE half precision, for weights of models and for attention on GPUs.
+/// IEEE half precision, for weights of models and for attention.
 struct ALIBI_API float16 {
   uint16_t bits = 0;
 

@@ -94,6 +94,8 @@ struct TrainRun {
   int64_t log_steps = 1;           ///< updates between lines of metrics.jsonl
   std::span<const int32_t> valid;  ///< held-out tokens, for eval_steps
   std::function<void(const TrainStatus&)> on_step;
+  /// Called with the number of updates when a checkpoint has been written.
+  std::function<void(int64_t step)> on_checkpoint;
   /// Called with problems that do not stop the training: a damaged checkpoint, which is replaced by an older one, or a
   /// folder that was removed during the run, which is written again.
   std::function<void(std::string_view)> on_warning;

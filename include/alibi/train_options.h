@@ -62,10 +62,12 @@ struct ALIBI_API Schedule {
 /// Which preset has other defaults: training_defaults(). The default of a new option is what was done before there was
 /// one, because checkpoints without it were written with that. Lengths and sizes of batches count tokens.
 struct ALIBI_API TrainOptions {
-  int64_t train_length = 128;            ///< length of a training sequence
-  int64_t train_tokens = 1'000'000;      ///< tokens to train on, rounded down to whole updates
-  int64_t batch_tokens = 8192;           ///< tokens per update, rounded down to whole training sequences
-  int64_t micro_batch_tokens = 4096;     ///< at most this many at once; fewer save memory and change only rounding
+  int64_t train_length = 128;         ///< length of a training sequence
+  int64_t train_tokens = 1'000'000;   ///< tokens to train on, rounded down to whole updates
+  int64_t batch_tokens = 8192;        ///< tokens per update, rounded down to whole training sequences
+  int64_t micro_batch_tokens = 4096;  ///< at most this many at once; fewer save memory and change only rounding
+  int64_t shards = 1;  ///< groups of sequences whose gradients are summed apart; any number of ranks up to this one
+                       ///< gives the same bits
   Precision precision = Precision::f32;  ///< of weights, activations and matrix products
   bool recompute = false;                ///< recompute activations in the backward pass: less memory, a fifth more time
   Optimizer optimizer = Optimizer::adamw;  ///< algorithm of an update

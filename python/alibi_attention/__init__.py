@@ -4,7 +4,7 @@
     out = alibi.attention(q, k, v, alibi_slopes=alibi.slopes(heads))
     model = alibi.LanguageModel.load(folder)
 
-Arrays are [batch, length, heads, head_dim], float32 or bfloat16, of any strides whose last one is 1; nothing is copied,
+Arrays are [batch, length, heads, head_dim], float32, bfloat16 or float16, of any strides whose last one is 1; nothing is copied,
 and no bias or mask of length x length is made. PyTorch is imported only where its tensors are used.
 """
 
@@ -22,7 +22,7 @@ from ._compare import CompareResults, compare
 from ._core import Error, UsageError, set_threads, threads
 from ._encoder import EncoderModel
 from ._engine import Engine, EngineRequest, EngineResult, EngineSample, TokenLogprob
-from ._flash import flash_attn_func, flash_attn_varlen_func
+from ._flash import flash_attn_func, flash_attn_varlen_func, flash_attn_with_kvcache
 from ._kind import is_torch, torch_operator
 from ._model import Evaluation, Generation, LanguageModel, Scores
 from ._options import EVERYWHERE, Window
@@ -55,6 +55,7 @@ __all__ = [
     "compare",
     "flash_attn_func",
     "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
     "merge_attention",
     "set_threads",
     "show_progress",
@@ -92,15 +93,16 @@ def attention_decode(
     alibi_slopes_after: Any = None,
     tolerance: float = 0.0,
     return_lse: bool = False,
+    softcap: float = 0.0,
 ) -> Any:
     """attention() of a few queries over a cache; each key is read once.
 
-    q (batch, queries, heads, head_dim), float32 or bfloat16, independent of the cache's type. Arguments and result are
+    q (batch, queries, heads, head_dim), float32, bfloat16 or float16, independent of the cache's type. Arguments and result are
     those of attention(). The queries are the last rows unless query_offset is set. There is no gradient.
     """
     run = torch_operator().attention_decode if is_torch(q) else _numpy.attention_decode
     return run(q, cache._core, alibi_slopes, causal, window_size, softmax_scale, query_offset, alibi_slopes_after,
-               tolerance, return_lse)  # fmt: skip
+               tolerance, return_lse, softcap)  # fmt: skip
 
 
 def merge_attention(out_a: Any, lse_a: Any, out_b: Any, lse_b: Any) -> Any:

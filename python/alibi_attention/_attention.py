@@ -34,18 +34,21 @@ def attention(
     return_lse: bool = False,
     dropout_seed: int | None = None,
     key_padding_mask: Any = None,
+    softcap: float = 0.0,
 ) -> Any:
     """Attention with linear biases: softmax(q k' * softmax_scale - slope * |i - j|) v over the visible keys j.
 
         out = alibi.attention(q, k, v, alibi_slopes=alibi.slopes(8))
 
-    q                   (batch, queries, heads, head_dim), float32 or bfloat16
+    q                   (batch, queries, heads, head_dim), float32, bfloat16 or float16
     k, v                (batch, keys, kv_heads, head_dim), same type as q; heads is a multiple of kv_heads
-    alibi_slopes        (heads,) or (batch, heads), float32, >= 0; None: no bias. A PyTorch tensor gets a gradient.
+    alibi_slopes        (heads,) or (batch, heads), with packed sequences (sequences, heads), float32, >= 0; None: no
+                        bias. A PyTorch tensor gets a gradient.
     causal              True (the default): keys after the query are not visible. flash_attn_func has False.
     window_size         (left, right): keys from i - left to i + right are visible; -1: no limit on that side. The token
-                        itself does not count. Allowed are left == right, right == 0, and any left if causal.
+                        itself does not count. If causal, right has no meaning.
     softmax_scale       None: 1 / sqrt(head_dim)
+    softcap             above 0: a score is softcap * tanh(softmax_scale * q k' / softcap) plus its bias; 0: no cap
     dropout_p           probability that a weight is dropped; the others are scaled up
     query_offset        position of the first query; key row j has position j. None: the queries are the last rows, at
                         keys - queries, as in FlashAttention (of each packed sequence)
@@ -74,17 +77,17 @@ def attention(
             "alibi_slopes": alibi_slopes, "causal": causal, "window_size": window_size, "softmax_scale": softmax_scale,
             "dropout_p": dropout_p, "query_offset": query_offset, "cu_seqlens_q": cu_seqlens_q,
             "cu_seqlens_k": cu_seqlens_k, "alibi_slopes_after": alibi_slopes_after, "tolerance": tolerance,
-            "return_lse": return_lse, "dropout_seed": dropout_seed})  # fmt: skip
+            "return_lse": return_lse, "dropout_seed": dropout_seed, "softcap": softcap})  # fmt: skip
     plain = type(q) is _ndarray
     if not plain and is_torch(q):
         return torch_operator().attention(
             q, k, v, alibi_slopes, causal, window_size, softmax_scale, dropout_p, query_offset, cu_seqlens_q,
-            cu_seqlens_k, alibi_slopes_after, tolerance, return_lse, dropout_seed)  # fmt: skip
+            cu_seqlens_k, alibi_slopes_after, tolerance, return_lse, dropout_seed, softcap)  # fmt: skip
     if not (type(k) is _ndarray and type(v) is _ndarray) and (is_torch(k) or is_torch(v)):
         refuse_other_kinds("attention", q=q, k=k, v=v)  # a tensor's gradient would be lost
-    window = 0
+    window = after = 0
     if window_size is not EVERYWHERE:
-        causal, window = window_of(causal, window_size)
+        causal, window, after = window_of(causal, window_size)
     if softmax_scale is not None and softmax_scale == 0:
         refuse_scale()
     if dropout_seed is None:
@@ -92,7 +95,7 @@ def attention(
     if cu_seqlens_q is not None or cu_seqlens_k is not None:
         cu_seqlens_q, cu_seqlens_k = offsets_of(cu_seqlens_q), offsets_of(cu_seqlens_k)
     options = (alibi_slopes, alibi_slopes_after, causal, window, softmax_scale, dropout_p, dropout_seed, query_offset,
-               cu_seqlens_q, cu_seqlens_k, tolerance)  # fmt: skip
+               cu_seqlens_q, cu_seqlens_k, tolerance, after, softcap)  # fmt: skip
     lse = None
     try:
         if return_lse:

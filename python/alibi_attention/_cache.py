@@ -14,7 +14,8 @@ from ._numpy import bits_of, is_bfloat16
 class KvCache:
     """Keys and values of one attention layer, for attention_decode(). It grows without a limit.
 
-    batch, kv_heads, head_dim: its shape; dtype: "float32", "bfloat16" for half the memory, or "q8_0" for about a quarter.
+    batch, kv_heads, head_dim: its shape; dtype: "float32", "bfloat16" or "float16" for half the memory, or "q8_0" for about a
+    quarter.
     It may be used from several threads, one call at a time.
     """
 
@@ -24,7 +25,7 @@ class KvCache:
         self.dtype = dtype
 
     def append(self, k: Any, v: Any) -> None:
-        """k and v (batch, new, kv_heads, head_dim), float32 or bfloat16; rounded to the type of the cache."""
+        """k and v (batch, new, kv_heads, head_dim), float32, bfloat16 or float16; rounded to the type of the cache."""
         if is_torch(k):
             torch_operator().refuse_gradients("kv_cache", k, v)
         self._core.append(bits_of(k), bits_of(v), is_bfloat16(k) or is_bfloat16(v))

@@ -10,7 +10,7 @@ from . import _core
 from ._options import Window, check_axes, options
 
 _FLOAT32 = np.dtype(np.float32)
-_core.set_numpy(np.ndarray, _FLOAT32, np.dtype(np.int32), np.dtype(np.uint16), np.ones((2, 3), np.float32))
+_core.set_numpy(np.ndarray, _FLOAT32, np.dtype(np.float16), np.dtype(np.int32), np.dtype(np.uint16), np.ones((2, 3), np.float32))
 
 
 def is_bfloat16(array: Any) -> bool:
@@ -32,7 +32,7 @@ def empty_like(q: Any) -> np.ndarray[Any, Any]:
         return np.empty(q.shape, q.dtype)
     if str(q.dtype).endswith("bfloat16"):
         raise _core.UsageError("[attention] q is bfloat16 of a library other than NumPy and PyTorch; cast it")
-    return np.empty(tuple(q.shape), np.float32)
+    return np.empty(tuple(q.shape), np.float16 if str(q.dtype).endswith("float16") else np.float32)
 
 
 def attention_decode(
@@ -46,9 +46,11 @@ def attention_decode(
     alibi_slopes_after: Any,
     tolerance: float,
     return_lse: bool,
+    softcap: float = 0.0,
 ) -> Any:
     check_axes(q.shape)
-    given = options(alibi_slopes, alibi_slopes_after, causal, window_size, softmax_scale, query_offset, tolerance)
+    given = options(alibi_slopes, alibi_slopes_after, causal, window_size, softmax_scale, query_offset, tolerance,
+                    softcap)  # fmt: skip
     out = empty_like(q)
     lse = np.empty((q.shape[0], q.shape[2], q.shape[1]), np.float32) if return_lse else None
     _core.attention_decode(bits_of(q), cache, bits_of(out), lse, given, is_bfloat16(q))

@@ -11,27 +11,21 @@ Window = tuple[int, int]
 EVERYWHERE: Window = (-1, -1)
 
 
-def window_of(causal: bool, window_size: Window) -> tuple[bool, int]:
-    """(causal, visible keys have a |distance| below this; 0: all) for flash_attn's (left, right), both inclusive."""
-    if window_size == EVERYWHERE:
-        return bool(causal), 0
+def window_of(causal: bool, window_size: Window) -> tuple[bool, int, int]:
+    """(causal, sliding_window, sliding_window_after) of C++ for flash_attn's (left, right), both inclusive."""
     try:
-        left, right = window_size
+        left, right = (int(limit) for limit in window_size)
     except (TypeError, ValueError):
         raise UsageError(
             f"[attention] window_size is {window_size!r}, expected (left, right); the window N of C++ and the command is "
             "(N - 1, -1) if causal, (N - 1, N - 1) if not"
         ) from None
+    before = left + 1 if left >= 0 else 0
     if causal or right == 0:
-        return True, left + 1 if left >= 0 else 0
-    if left < 0 and right < 0:
-        return False, 0
-    if left != right:
-        raise UsageError(
-            f"[attention] window_size is ({left}, {right}), expected left == right, or right == 0; "
-            "other windows are not supported"
-        )
-    return False, left + 1
+        return True, before, 0
+    if right < 0:
+        return False, before, -1 if before else 0
+    return False, before, 0 if left == right else right + 1
 
 
 def renamed(operation: str, options: dict[str, Any], former: str, name: str, value: Any) -> Any:
@@ -54,12 +48,16 @@ def options(
     softmax_scale: float | None,
     query_offset: int | None,
     tolerance: float,
+    softcap: float,
+    cu_seqlens_q: Any = None,
+    cu_seqlens_k: Any = None,
 ) -> tuple[Any, ...]:
     """What _core takes as one tuple, of attention over a cache. (attention() itself makes its own: a call costs time.)"""
-    causal, window = window_of(causal, window_size)
+    causal, window, after = window_of(causal, window_size)
     if softmax_scale == 0:
         refuse_scale()
-    return slopes, slopes_after, causal, window, softmax_scale, 0.0, 0, query_offset, None, None, tolerance
+    return (slopes, slopes_after, causal, window, softmax_scale, 0.0, 0, query_offset, cu_seqlens_q, cu_seqlens_k,
+            tolerance, after, softcap)  # fmt: skip
 
 
 def check_axes(shape: tuple[int, ...], name: str = "q") -> None:

@@ -20,7 +20,8 @@ _core.set_torch(Tensor, to_dlpack)
 
 _OPTIONS = (
     "Tensor? slopes, Tensor? slopes_after, bool causal, SymInt window, float scale, float dropout_p, "
-    "Tensor? dropout_seed, SymInt? query_offset, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, float tolerance"
+    "Tensor? dropout_seed, SymInt? query_offset, Tensor? cu_seqlens_q, Tensor? cu_seqlens_k, float tolerance, "
+    "SymInt window_after, float softcap"
 )
 _library = torch.library.Library("alibi", "DEF")
 _library.define(f"attention(Tensor q, Tensor k, Tensor v, {_OPTIONS}) -> (Tensor, Tensor, Tensor, Tensor)")
@@ -48,10 +49,12 @@ def _core_options(
     cu_seqlens_q: Tensor | None,
     cu_seqlens_k: Tensor | None,
     tolerance: float,
+    window_after: int,
+    softcap: float,
 ) -> tuple[Any, ...]:
     seed = 0 if dropout_seed is None else int(dropout_seed.item())
     return (slopes, slopes_after, causal, window, scale, dropout_p, seed, query_offset, cu_seqlens_q, cu_seqlens_k,
-            tolerance)  # fmt: skip
+            tolerance, window_after, softcap)  # fmt: skip
 
 
 def _saved_words(q: Tensor, cu_seqlens_q: Tensor | None, tolerance: float) -> Any:
@@ -118,22 +121,23 @@ def _autocast(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> Any:
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
-    q, k, v, slopes, slopes_after, causal, window, scale, dropout_p, seed, offset, cu_q, cu_k, tolerance = inputs
+    (q, k, v, slopes, slopes_after, causal, window, scale, dropout_p, seed, offset, cu_q, cu_k, tolerance, after,
+     softcap) = inputs  # fmt: skip
     ctx.mark_non_differentiable(*output[1:])
     ctx.save_for_backward(q, k, v, *output, slopes, slopes_after, seed, cu_q, cu_k)
-    ctx.plain = (causal, window, scale, dropout_p, offset, tolerance)
+    ctx.plain = (causal, window, scale, dropout_p, offset, tolerance, after, softcap)
 
 
 def _differentiate(ctx: Any, dout: Tensor, *_: Any) -> tuple[Any, ...]:
     q, k, v, out, lse, kernel_lse, blocks, slopes, slopes_after, seed, cu_q, cu_k = ctx.saved_tensors
-    causal, window, scale, dropout_p, offset, tolerance = ctx.plain
+    causal, window, scale, dropout_p, offset, tolerance, after, softcap = ctx.plain
     if ctx.needs_input_grad[4]:
         raise _core.UsageError("[attention] alibi_slopes_after requires a gradient, which only alibi_slopes have")
     wanted = ctx.needs_input_grad[3]
     dq, dk, dv, dslopes = torch.ops.alibi.attention_backward(
         dout, q, k, v, out, lse, kernel_lse, blocks, wanted, slopes, slopes_after, causal, window, scale, dropout_p,
-        seed, offset, cu_q, cu_k, tolerance)  # fmt: skip
-    return dq, dk, dv, dslopes if wanted else None, *(None,) * 10
+        seed, offset, cu_q, cu_k, tolerance, after, softcap)  # fmt: skip
+    return dq, dk, dv, dslopes if wanted else None, *(None,) * 12
 
 
 def _refuse_twice(ctx: Any, *_: Any) -> None:
@@ -216,6 +220,7 @@ def attention(
     tolerance: float = 0.0,
     return_lse: bool = False,
     dropout_seed: int | None = None,
+    softcap: float = 0.0,
 ) -> Any:
     if not (isinstance(k, Tensor) and isinstance(v, Tensor)) or not (
         q.layout is k.layout is v.layout is _STRIDED
@@ -227,14 +232,15 @@ def attention(
     after = None if alibi_slopes_after is None else _slopes(alibi_slopes_after)
     cu_q = None if cu_seqlens_q is None else _offsets(cu_seqlens_q)
     cu_k = None if cu_seqlens_k is None else _offsets(cu_seqlens_k)
-    window = 0
+    window = after_window = 0
     if window_size is not EVERYWHERE:
-        causal, window = window_of(causal, window_size)
+        causal, window, after_window = window_of(causal, window_size)
     if softmax_scale == 0:
         refuse_scale()
     if not dropout_p and _direct(q, k, v, slopes, after):
         _follow_threads()
-        given = (slopes, after, causal, window, softmax_scale, 0.0, 0, query_offset, cu_q, cu_k, tolerance)
+        given = (slopes, after, causal, window, softmax_scale, 0.0, 0, query_offset, cu_q, cu_k, tolerance,
+                 after_window, softcap)  # fmt: skip
         out = _empty_like(q, memory_format=_CONTIGUOUS)
         lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
         _core.attention(q, k, v, out, lse, None, None, given, False)
@@ -243,7 +249,7 @@ def attention(
     if dropout_p:  # drawn here, so that a compiled or checkpointed graph draws it again
         seed = torch.randint(1 << 62, (1,)) if dropout_seed is None else torch.tensor([dropout_seed])
     out, lse, _, _ = _operator(q, k, v, slopes, after, bool(causal), window, softmax_scale or 0.0, float(dropout_p), seed,
-                               query_offset, cu_q, cu_k, float(tolerance))  # fmt: skip
+                               query_offset, cu_q, cu_k, float(tolerance), after_window, float(softcap))  # fmt: skip
     return (out, lse) if return_lse else out
 
 
@@ -263,16 +269,35 @@ def attention_decode(
     alibi_slopes_after: Any,
     tolerance: float,
     return_lse: bool,
+    softcap: float = 0.0,
 ) -> Any:
     check_axes(tuple(q.shape))
     refuse_gradients("attention_decode", q)
     _follow_threads()
     given = options(_slopes(alibi_slopes), _slopes(alibi_slopes_after), causal, window_size, softmax_scale,
-                    query_offset, tolerance)  # fmt: skip
+                    query_offset, tolerance, softcap)  # fmt: skip
     out = q.new_empty(q.shape)
     lse = q.new_empty((q.shape[0], q.shape[2], q.shape[1]), dtype=torch.float32) if return_lse else None
     _core.attention_decode(q, cache, out, lse, given, False)
     return (out, lse) if return_lse else out
+
+
+class _RefuseBackward(torch.autograd.Function):
+    """The first tensor, without a gradient: a backward pass through it is an error."""
+
+    @staticmethod
+    def forward(ctx: Any, operation: str, out: Tensor, *inputs: Tensor) -> Tensor:  # type: ignore[override]
+        ctx.operation = operation
+        return out.view_as(out)
+
+    @staticmethod
+    def backward(ctx: Any, *douts: Any) -> Any:  # type: ignore[override]
+        raise _core.UsageError(f"[{ctx.operation}] keys in pages have no gradient, expected no backward pass")
+
+
+def without_gradient(operation: str, out: Tensor, *inputs: Tensor) -> Tensor:
+    result: Tensor = _RefuseBackward.apply(operation, out, *inputs)
+    return result
 
 
 def merge_attention(out_a: Tensor, lse_a: Tensor, out_b: Tensor, lse_b: Tensor) -> tuple[Tensor, Tensor]:

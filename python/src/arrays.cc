@@ -22,7 +22,7 @@ namespace {
   refuse(operation, name,
          "is a " + std::string(nb::type_name(object.type()).c_str()) +
              " that gives no memory of the CPU; expected a NumPy array or a PyTorch tensor on the CPU, "
-             "float32 or bfloat16");
+             "float32, bfloat16 or float16");
 }
 
 /// Left to the end of the process, as the one below: what Python holds cannot be released after the interpreter.
@@ -46,7 +46,7 @@ struct ArrayFields {
 
 /// The types as its dtype objects, of which there is one each for the byte order of this machine.
 struct NumPy {
-  nb::object array, float32, int32, uint16;
+  nb::object array, float32, float16, int32, uint16;
 };
 NumPy* numpy = nullptr;
 
@@ -82,6 +82,8 @@ std::optional<Tensor> view_of_numpy(nb::handle array, bool bits, const char* ope
   DType type;
   if (found.dtype == numpy->float32.ptr()) {
     type = DType::float32;
+  } else if (found.dtype == numpy->float16.ptr()) {
+    type = DType::float16;
   } else if (found.dtype == numpy->int32.ptr()) {
     type = DType::int32;
   } else if (bits && found.dtype == numpy->uint16.ptr()) {
@@ -106,13 +108,14 @@ DType type_of(const nb::dlpack::dtype& found, bool bits, const char* operation, 
     return found.code == static_cast<uint8_t>(code) && found.bits == width && found.lanes == 1;
   };
   if (is(Code::Float, 32)) return DType::float32;
+  if (is(Code::Float, 16)) return DType::float16;
   if (is(Code::Bfloat, 16) || (bits && is(Code::UInt, 16))) return DType::bfloat16;
   if (is(Code::Int, 32)) return DType::int32;
   const char* const kind = found.code == static_cast<uint8_t>(Code::Float)  ? "float"
                            : found.code == static_cast<uint8_t>(Code::Int)  ? "int"
                            : found.code == static_cast<uint8_t>(Code::UInt) ? "uint"
                                                                             : "another type of bits ";
-  refuse(operation, name, "is " + (kind + std::to_string(found.bits)) + ", expected float32 or bfloat16");
+  refuse(operation, name, "is " + (kind + std::to_string(found.bits)) + ", expected float32, bfloat16 or float16");
 }
 
 /// And the capsule that keeps the memory.
@@ -164,13 +167,14 @@ void set_torch(nb::object tensor, nb::object to_dlpack) {
   if (torch == nullptr) torch = new Torch{std::move(tensor), std::move(to_dlpack)};
 }
 
-void set_numpy(nb::object array, nb::object float32, nb::object int32, nb::object uint16, nb::object probe) {
+void set_numpy(nb::object array, nb::object float32, nb::object float16, nb::object int32, nb::object uint16,
+               nb::object probe) {
   const auto& found = *reinterpret_cast<const ArrayFields*>(probe.ptr());
   const bool as_known = found.axes == 2 && found.shape[0] == 2 && found.shape[1] == 3 && found.strides[0] == 12 &&
                         found.strides[1] == 4 && found.dtype == float32.ptr() &&
                         std::equal(found.data, found.data + 4, "\0\0\x80\x3f");
   if (as_known && numpy == nullptr) {
-    numpy = new NumPy{std::move(array), std::move(float32), std::move(int32), std::move(uint16)};
+    numpy = new NumPy{std::move(array), std::move(float32), std::move(float16), std::move(int32), std::move(uint16)};
   }
 }
 

@@ -15,8 +15,8 @@ namespace nb = nanobind;
 /// Holds the array for as long as the tensor is used; made and destroyed with the interpreter's lock.
 class Array {
  public:
-  /// float32, bfloat16 or int32; with `bits` 16-bit integers are bfloat16, for which NumPy has no type of its own.
-  /// Throws UsageError that names the argument.
+  /// float32, bfloat16, float16 or int32; with `bits` 16-bit integers are bfloat16, for which NumPy has no type of its
+  /// own. Throws UsageError that names the argument.
   Array(nb::handle object, const char* operation, const char* name, bool bits = false);
   /// An array of float32. Values other than PyTorch's tensors and such NumPy arrays are converted.
   static Array of_floats(nb::handle object, const char* operation, const char* name);
@@ -35,7 +35,8 @@ void set_torch(nb::object tensor, nb::object to_dlpack);
 
 /// NumPy's type of arrays, its types of elements, and np.ones((2, 3), float32): if that lies in memory as is known,
 /// arrays are read there.
-void set_numpy(nb::object array, nb::object float32, nb::object int32, nb::object uint16, nb::object probe);
+void set_numpy(nb::object array, nb::object float32, nb::object float16, nb::object int32, nb::object uint16,
+               nb::object probe);
 
 /// The values of an array; UsageError that names it if they are of another type. None has none.
 std::vector<float> floats_of(const Tensor& tensor, const char* operation, const char* name);

@@ -68,6 +68,39 @@ void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v
                      dv.tensor, {.dtable = nullptr, .dslopes = dslopes ? &sums : nullptr});
 }
 
+/// The forward pass over keys in pages, whose table and counts are int32 arrays or None.
+void forward_paged(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in, nb::handle lse_in,
+                   const nb::tuple& options_in, nb::handle table_in, nb::handle used_in, nb::handle padding_in,
+                   bool bits, const char* name) {
+  const Array q(q_in, name, "q", bits), k(k_in, name, "k_cache", bits), v(v_in, name, "v_cache", bits);
+  const Array table(table_in, name, "block_table");
+  Array out = Array::made_like(q.tensor, out_in, name, "out");
+  if (q.tensor.axes() != 4) {
+    throw UsageError("[" + std::string(name) + "] q has shape " + to_string(q.tensor.shape()) +
+                     ", expected [batch, length, heads, head_dim]");
+  }
+  std::optional<Array> lse = optional_array(lse_in, "lse");
+  AttentionOptions options = options_of(options_in, name, q.tensor.size(0), q.tensor.size(2));
+  options.block_table = table.tensor;
+  options.seqused_k = ints_of(used_in, name, "cache_seqlens");
+  options.leftpad_k = ints_of(padding_in, name, "cache_leftpad");
+  const nb::gil_scoped_release others_run;
+  AttentionState state;
+  attention(q.tensor, k.tensor, v.tensor, options, out.tensor, lse ? &state : nullptr);
+  if (lse) lse->tensor.copy_from(state.lse);
+}
+
+void append(nb::handle k_in, nb::handle v_in, nb::handle seqlens_in, nb::handle table_in, nb::handle k_cache_in,
+            nb::handle v_cache_in, bool bits) {
+  constexpr const char* appending = "append_keys";
+  const Array k(k_in, appending, "k", bits), v(v_in, appending, "v", bits);
+  const Array table(table_in, appending, "block_table");
+  Array k_cache(k_cache_in, appending, "k_cache", bits), v_cache(v_cache_in, appending, "v_cache", bits);
+  const std::vector<int32_t> seqlens = ints_of(seqlens_in, appending, "cache_seqlens");
+  const nb::gil_scoped_release others_run;
+  append_keys(k.tensor, v.tensor, seqlens, table.tensor, k_cache.tensor, v_cache.tensor);
+}
+
 void merge(nb::handle out_a_in, nb::handle lse_a_in, nb::handle out_b_in, nb::handle lse_b_in, nb::handle out_in,
            nb::handle lse_in, bool bits) {
   constexpr const char* merging = "merge_attention";
@@ -85,6 +118,9 @@ void bind_attention(nb::module_& m) {
         "options"_a, "bits"_a);
   m.def("attention_backward", backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "kernel_lse"_a, "blocks"_a,
         "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(), "options"_a);
+  m.def("attention_paged", forward_paged, "q"_a, "k_cache"_a, "v_cache"_a, "out"_a, "lse"_a.none(), "options"_a,
+        "block_table"_a, "seqused_k"_a.none(), "leftpad_k"_a.none(), "bits"_a, "operation"_a);
+  m.def("append_keys", append, "k"_a, "v"_a, "cache_seqlens"_a, "block_table"_a, "k_cache"_a, "v_cache"_a, "bits"_a);
   m.def("merge_attention", merge, "out_a"_a, "lse_a"_a, "out_b"_a, "lse_b"_a, "out"_a, "lse"_a, "bits"_a);
   m.def(
       "saved_words",

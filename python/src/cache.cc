@@ -35,8 +35,9 @@ class SharedCache {
   static DType type_of(const std::string& name) {
     if (name == "float32") return DType::float32;
     if (name == "bfloat16") return DType::bfloat16;
+    if (name == "float16") return DType::float16;
     if (name == "q8_0") return DType::q8_0;
-    throw UsageError("[kv_cache] dtype is '" + name + "', expected 'float32', 'bfloat16' or 'q8_0'");
+    throw UsageError("[kv_cache] dtype is '" + name + "', expected 'float32', 'bfloat16', 'float16' or 'q8_0'");
   }
 
   std::mutex mutex_;

@@ -28,7 +28,7 @@ NB_MODULE(_core, m) {
   m.def("threads", &alibi::threads);
   m.def("set_threads", &alibi::set_threads, "count"_a, nb::call_guard<nb::gil_scoped_release>());
   m.def("isa", [] { return std::string(alibi::name_of(alibi::isa())); });
-  m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "int32"_a, "uint16"_a, "probe"_a);
+  m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "float16"_a, "int32"_a, "uint16"_a, "probe"_a);
   m.def("set_torch", &alibi::python::set_torch, "tensor"_a, "to_dlpack"_a);
   alibi::python::bind_attention(m);
   alibi::python::bind_cache(m);

@@ -1,6 +1,6 @@
 """What docs/explanation/benchmarks.md says of time and memory, measured here. Needs PyTorch, and transformers for the models.
 
-    python measure.py overhead | operator LENGTH | model NAME
+    python measure.py overhead | operator LENGTH | pages KEYS | model NAME
 """
 
 import gc
@@ -72,6 +72,35 @@ def operator(length):
             print(f"  error of 512 rows, {name}: largest {error.abs().max():.2e}, root mean square {error.square().mean().sqrt():.2e}")
 
 
+def pages(keys):
+    """Decoding over a cache in pages against one in one piece, and against alibi.KvCache; all visit every key."""
+    batch, heads, rows = 4, 8, 256
+    torch.manual_seed(0)
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        for kv_heads, head_dim, queries in ((8, 64, 1), (8, 128, 1), (2, 128, 1), (8, 64, 4), (8, 64, 64)):
+            count = batch * keys // rows
+            k, v = (torch.randn(count, rows, kv_heads, head_dim, dtype=dtype) for _ in range(2))
+            q = torch.randn(batch, queries, heads, head_dim, dtype=dtype)
+            table = torch.randperm(count, dtype=torch.int32).reshape(batch, -1)
+            whole = [x[table.long()].flatten(1, 2).contiguous() for x in (k, v)]
+            cache = alibi.KvCache(batch, kv_heads, head_dim, dtype=str(dtype).removeprefix("torch."))
+            cache.append(*whole)
+            given = {"cache_seqlens": keys, "causal": True, "alibi_slopes": torch.tensor(alibi.slopes(heads))}
+            ways = {
+                "pages": lambda: alibi.flash_attn_with_kvcache(q, k, v, block_table=table, **given),
+                "one piece": lambda: alibi.flash_attn_with_kvcache(q, *whole, **given),
+                "KvCache": lambda: alibi.attention_decode(q, cache, alibi_slopes=given["alibi_slopes"]),
+            }
+            times = {name: [] for name in ways}
+            for _ in range(9):  # alternately, so that other work on the machine affects all
+                for name, way in ways.items():
+                    times[name].append(best(way, 3, 1))
+            found = {name: min(seconds) for name, seconds in times.items()}
+            print(f"{dtype} kv_heads {kv_heads} head_dim {head_dim} queries {queries}: "
+                  + ", ".join(f"{name} {1e3 * seconds:.2f} ms" for name, seconds in found.items())
+                  + f"; pages / one piece {found['pages'] / found['one piece']:.3f}")  # fmt: skip
+
+
 def memory(name):
     with open("/proc/self/status", encoding="ascii") as status:
         return next(int(line.split()[1]) for line in status if line.startswith(name)) / 1024
@@ -119,5 +148,7 @@ if sys.argv[1] == "overhead":
     overhead()
 elif sys.argv[1] == "operator":
     operator(int(sys.argv[2]))
+elif sys.argv[1] == "pages":
+    pages(int(sys.argv[2]))
 else:
     model(sys.argv[2])

@@ -3,7 +3,8 @@
 import numpy as np
 
 
-def attention(q, k, v, slopes=None, causal=True, window_size=(-1, -1), scale=None, offset=None, slopes_after=None):
+def attention(q, k, v, slopes=None, causal=True, window_size=(-1, -1), scale=None, offset=None, slopes_after=None,
+              softcap=0.0):
     """(out, lse) of [batch, length, heads, head_dim] arrays."""
     q, k, v = (np.asarray(x, np.float64) for x in (q, k, v))
     batch, queries, heads, head_dim = q.shape
@@ -14,6 +15,8 @@ def attention(q, k, v, slopes=None, causal=True, window_size=(-1, -1), scale=Non
     offset = keys - queries if offset is None else offset
     distance = offset + np.arange(queries)[:, None] - np.arange(keys)[None]
     scores = np.einsum("bihd,bjhd->bhij", q, k) * scale
+    if softcap:
+        scores = softcap * np.tanh(scores / softcap)
     if slopes is not None:
         before = np.broadcast_to(np.asarray(slopes, np.float64), (batch, heads))[:, :, None, None]
         after = before

@@ -32,7 +32,7 @@ def error(a, b):
 
 
 @pytest.mark.parametrize("causal", [True, False])
-@pytest.mark.parametrize("given", ["plain", "slopes", "per batch", "grouped", "window", "offset", "scale", "after"])
+@pytest.mark.parametrize("given", ["plain", "slopes", "per batch", "grouped", "window", "wider window", "offset", "scale", "after", "softcap"])
 def test_matches_the_formula(given, causal):
     q, k, v = qkv(keys=90, kv_heads=2 if given == "grouped" else H)
     slopes = None if given == "plain" else alibi.slopes(H)
@@ -41,6 +41,10 @@ def test_matches_the_formula(given, causal):
         slopes = np.stack([alibi.slopes(H), alibi.slopes(H) / 3])
     if given == "window":
         ours["window_size"] = theirs["window_size"] = (9, 0 if causal else 9)
+    if given == "wider window":
+        ours["window_size"] = theirs["window_size"] = (5, -1 if causal else 20)
+    if given == "softcap":
+        ours["softcap"] = theirs["softcap"] = 0.75
     if given == "offset":
         ours["query_offset"] = theirs["offset"] = 5
     if given == "scale":
@@ -187,22 +191,20 @@ def test_errors_name_what_is_wrong():
     assert issubclass(alibi.UsageError, alibi.Error) and issubclass(alibi.UsageError, ValueError)
     assert issubclass(alibi.Error, RuntimeError) and alibi.Error.__module__ == "alibi_attention"
     for call, message in [
-        (lambda: alibi.attention(q.astype(np.float64), k, v), "q is float64, expected float32 or bfloat16"),
+        (lambda: alibi.attention(q.astype(np.float64), k, v), "q is float64, expected float32, bfloat16 or float16"),
         (lambda: alibi.attention(q, k[:, :, :4], v[:, :, :4]), "heads"),
         (lambda: alibi.attention(q, k, v[:, 1:]), "v has shape"),
         (lambda: alibi.attention(q[0], k, v), r"expected \[batch, length, heads, head_dim\]"),
         (lambda: alibi.attention(q, k, v, alibi_slopes=np.ones((H, 2))), "alibi_slopes has shape"),
         (lambda: alibi.attention(q, k, v, alibi_slopes=-alibi.slopes(H)), "slopes"),
-        (lambda: alibi.attention(q, k, v, causal=False, window_size=(3, 5)), "window_size"),
+        (lambda: alibi.attention(q, k, v, softcap=-1.0), "softcap is -1"),
         (lambda: alibi.attention(q, k, v, window_size=7), "window_size is 7, expected"),
         (lambda: alibi.attention(q, k, v, window_size=(1, 2, 3)), "window_size is"),
         (lambda: alibi.attention(q, k, v, softmax_scale=0), "softmax_scale"),
         (lambda: alibi.attention(q, "k", v), "k is a str"),
         (lambda: alibi.slopes(0), "heads"),
-        (lambda: alibi.flash_attn_func(q, k, v, softcap=3.0), "softcap"),
-        (lambda: alibi.flash_attn_func(q, k, v, return_attn_probs=True), "return_attn_probs"),
-        (lambda: alibi.flash_attn_func(q, k, v, window_size=(-1, 4)), "window_size"),
-        (lambda: alibi.flash_attn_varlen_func(q[0], k[0], v[0], [0], [0], 1, 1, block_table=1), "block_table"),
+        (lambda: alibi.flash_attn_func(q, k, v, 0.5, return_attn_probs=True), "return_attn_probs"),
+        (lambda: alibi.flash_attn_varlen_func(q[0], k, v, [0], [0], 1, 1, block_table=1), "block_table"),
     ]:
         with pytest.raises(alibi.Error, match=message):
             call()
@@ -215,7 +217,12 @@ def test_signatures_of_flash_attention():
     expected = ("q, k, v, dropout_p=0.0, softmax_scale=None, causal=False, window_size=(-1, -1), softcap=0.0, "
                 "alibi_slopes=None, deterministic=False, return_attn_probs=False")  # fmt: skip
     varlen = expected.replace("v, d", "v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k, d") + ", block_table=None"
-    for function, wanted in ((alibi.flash_attn_func, expected), (alibi.flash_attn_varlen_func, varlen)):
+    cache = ("q, k_cache, v_cache, k=None, v=None, rotary_cos=None, rotary_sin=None, cache_seqlens=None, "
+             "cache_batch_idx=None, cache_leftpad=None, block_table=None, softmax_scale=None, causal=False, "
+             "window_size=(-1, -1), softcap=0.0, rotary_interleaved=True, alibi_slopes=None, num_splits=0, "
+             "return_softmax_lse=False")  # fmt: skip
+    for function, wanted in ((alibi.flash_attn_func, expected), (alibi.flash_attn_varlen_func, varlen),
+                             (alibi.flash_attn_with_kvcache, cache)):  # fmt: skip
         parameters = inspect.signature(function).parameters.values()
         found = ", ".join(p.name if p.default is p.empty else f"{p.name}={p.default}" for p in parameters)
         assert found == wanted

@@ -96,11 +96,11 @@ def test_gradients_of_packed_sequences():
             assert_close(a, b, 1e-4)
 
 
-def arguments(q, k, v, s, tolerance=0.0, seed=None, offsets=None):
-    return (q, k, v, s, None, True, 0, 0.0, 0.25 if seed is not None else 0.0, seed, None, offsets, offsets, tolerance)
+def arguments(q, k, v, s, tolerance=0.0, seed=None, offsets=None, softcap=0.0):
+    return (q, k, v, s, None, True, 0, 0.0, 0.25 if seed is not None else 0.0, seed, None, offsets, offsets, tolerance, 0, softcap)
 
 
-@pytest.mark.parametrize("given", ["plain", "tolerance", "dropout", "packed", "no slopes"])
+@pytest.mark.parametrize("given", ["plain", "tolerance", "dropout", "packed", "no slopes", "softcap"])
 def test_opcheck(given):
     q, k, v = qkv(grad=True)
     s = None if given == "no slopes" else slopes().requires_grad_()
@@ -109,7 +109,8 @@ def test_opcheck(given):
         q, k, v = (x[:1].detach().requires_grad_() for x in (q, k, v))
         offsets = torch.tensor([0, 33, L], dtype=torch.int32)
     args = arguments(q, k, v, s, tolerance=1e-6 if given in ("tolerance", "packed") else 0.0,
-                     seed=torch.tensor([7]) if given == "dropout" else None, offsets=offsets)  # fmt: skip
+                     seed=torch.tensor([7]) if given == "dropout" else None, offsets=offsets,
+                     softcap=0.75 if given == "softcap" else 0.0)  # fmt: skip
     torch.library.opcheck(torch.ops.alibi.attention.default, args)
 
 
@@ -118,11 +119,11 @@ def test_saved_words_are_as_many_as_the_library_says():
 
     for tolerance in (0.0, 1e-6):
         for queries in (1, 32, 33, 100):
-            given = (None, None, True, 0, None, 0.0, 0, None, None, None, tolerance)
+            given = (None, None, True, 0, None, 0.0, 0, None, None, None, tolerance, 0, 0.0)
             q = torch.empty(3, queries, 5, 8)
             assert _torch._saved_words(q, None, tolerance) == _core.saved_words(3, queries, 5, given)
     offsets = np.array([0, 1, 33, 100], np.int32)
-    given = (None, None, True, 0, None, 0.0, 0, None, offsets, offsets, 1e-6)
+    given = (None, None, True, 0, None, 0.0, 0, None, offsets, offsets, 1e-6, 0, 0.0)
     assert _torch._saved_words(torch.empty(1, 100, 5, 8), torch.tensor(offsets), 1e-6) >= _core.saved_words(1, 100, 5, given)
 
 
@@ -288,6 +289,76 @@ def test_both_import_orders_give_the_same_bits_at_any_number_of_openmp_threads()
     assert len({run.stdout for run in runs}) == 1
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("window", [(-1, -1), (5, 20), (-1, 3), (30, -1)])
+@pytest.mark.parametrize("tolerance", [0.0, 2**-24])
+def test_gradients_with_softcap_and_windows_of_two_sides(dtype, window, tolerance):
+    q, k, v = qkv(dtype, grad=True, keys=90, kv_heads=2)
+    s = torch.stack([slopes(), slopes() / 3]).requires_grad_()
+    w = torch.randn(2, L, H, D)
+    out = alibi.attention(q, k, v, alibi_slopes=s, causal=False, window_size=window, softcap=0.75, tolerance=tolerance)
+    assert out.dtype == dtype
+    wide, keys, values = (x.double().transpose(1, 2) for x in (q, k, v))
+    keys, values = (x.repeat_interleave(2, 1) for x in (keys, values))
+    scores = 0.75 * torch.tanh(wide @ keys.transpose(2, 3) / D**0.5 / 0.75)
+    distance = torch.arange(L)[:, None] + 90 - L - torch.arange(90)[None]
+    scores = scores - s.double()[..., None, None] * distance.abs()
+    if window[0] >= 0:
+        scores = scores.masked_fill(distance > window[0], float("-inf"))
+    if window[1] >= 0:
+        scores = scores.masked_fill(-distance > window[1], float("-inf"))
+    expected = (scores.softmax(-1) @ values).transpose(1, 2)
+    unit = {torch.float32: 1e-5, torch.float16: 4e-3, torch.bfloat16: 3e-2}[dtype]
+    assert_close(out, expected, unit)
+    ours = torch.autograd.grad((out * w).sum(), (q, k, v, s))
+    theirs = torch.autograd.grad((expected * w).sum(), (q, k, v, s))
+    for a, b in zip(ours, theirs):
+        assert_close(a, b, unit * max(1, b.abs().max()))
+
+
+def test_gradients_of_slopes_of_each_packed_sequence():
+    q, k, v = (x[:1].detach() for x in qkv())
+    offsets = torch.tensor([0, 20, 21, L], dtype=torch.int32)
+    s = (torch.rand(3, H) + 0.1).requires_grad_()
+    out = alibi.attention(q, k, v, alibi_slopes=s, cu_seqlens_q=offsets, cu_seqlens_k=offsets)
+    parts = [sdpa(q[:, a:b], k[:, a:b], v[:, a:b], s[i]) for i, (a, b) in enumerate(zip(offsets, offsets[1:]))]
+    ours, theirs = (torch.autograd.grad(x.square().sum(), s)[0] for x in (out, torch.cat(parts, 1)))
+    assert_close(ours, theirs, 1e-4)
+    assert torch.equal(alibi.flash_attn_varlen_func(q[0], k[0], v[0], offsets, offsets, L, L, causal=True, alibi_slopes=s), out[0])
+    with pytest.raises(alibi.UsageError, match="alibi_slopes has shape"):
+        alibi.attention(q, k, v, alibi_slopes=s[:2], cu_seqlens_q=offsets, cu_seqlens_k=offsets)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float16, torch.bfloat16])
+def test_a_cache_in_pages(dtype):
+    torch.manual_seed(3)
+    pages, table = 9, torch.tensor([[7, 0, 3], [8, 5, 1]], dtype=torch.int32)
+    k_cache, v_cache = (torch.randn(pages, 64, 2, D, dtype=dtype) for _ in range(2))
+    k, v = (torch.randn(2, 3, 2, D, dtype=dtype) for _ in range(2))
+    q = torch.randn(2, 3, H, D, dtype=dtype)
+    lengths = torch.tensor([100, 5], dtype=torch.int32)
+    out, lse = alibi.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=lengths, block_table=table, causal=True,
+                                             alibi_slopes=slopes(), return_softmax_lse=True)  # fmt: skip
+    for b in range(2):
+        end = int(lengths[b]) + 3
+        keys, values = (x[table[b].long()].flatten(0, 1)[None, :end] for x in (k_cache, v_cache))
+        assert torch.equal(keys[0, end - 3 :], k[b]) and torch.equal(values[0, end - 3 :], v[b])
+        expected = sdpa(q[b : b + 1], keys, values, slopes())[0]
+        assert_close(out[b], expected, 1e-5 if dtype == torch.float32 else 2e-2)
+    assert lse.shape == (2, H, 3)
+    whole = alibi.flash_attn_with_kvcache(q, *(x[table.long()].flatten(1, 2) for x in (k_cache, v_cache)),
+                                          cache_seqlens=lengths + 3, causal=True, alibi_slopes=slopes())  # fmt: skip
+    assert torch.equal(whole, out)
+    queries = torch.tensor([0, 3, 6], dtype=torch.int32)
+    keys = torch.tensor([0, 103, 111], dtype=torch.int32)
+    packed = q.flatten(0, 1).requires_grad_()
+    found = alibi.flash_attn_varlen_func(packed, k_cache, v_cache, queries, keys, 3, 103, causal=True, alibi_slopes=slopes(),
+                                         block_table=table)  # fmt: skip
+    assert torch.equal(found, out.flatten(0, 1))
+    with pytest.raises(alibi.UsageError, match="have no gradient"):
+        found.sum().backward()
+
+
 def test_flash_attention_and_the_cache():
     q, k, v = qkv()
     assert torch.equal(alibi.flash_attn_func(q, k, v, causal=True, alibi_slopes=slopes()),
@@ -311,7 +382,7 @@ def test_errors():
     q, k, v = qkv()
     for call, message in [
         (lambda: alibi.attention(q.double(), k, v), "q is float64"),
-        (lambda: alibi.attention(q.half(), k, v), "q is float16"),
+        (lambda: alibi.attention(q.half(), k, v), "k is float32, expected float16"),
         (lambda: alibi.attention(q, k.bfloat16(), v), "k is bfloat16"),
         (lambda: alibi.attention(q, k, v.to("meta")), "v is a"),
         (lambda: alibi.attention(q, k, v, alibi_slopes=torch.ones(3)), "alibi_slopes has shape"),

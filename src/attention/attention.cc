@@ -22,17 +22,29 @@ template <class Run>
 bool run_on_cpu(const Problem& problem, const Run& run) {
   core::prepare_dispatch();
   const kernels::FlushDenormals flush;  // as in the worker threads, whatever the caller's setting
-  for (const Kernel* kernel : {&kernels::amx_kernel(), &kernels::vector_kernel()}) {
+  for (const Kernel* kernel : {&kernels::paged_decode_kernel(), &kernels::amx_kernel(), &kernels::vector_kernel()}) {
     if (kernel->supports(problem) && run(*kernel)) return true;
   }
   return false;
+}
+
+/// Throws Error that names an option that no device but the CPU supports.
+void check_device_options(const char* operation, const Problem& problem) {
+  const char* const device = name_of(problem.device);
+  check(problem.page_rows == 0, "[{}] options.block_table is set, expected contiguous keys on '{}'", operation, device);
+  check(problem.softcap == 0, "[{}] options.softcap is {}, expected 0 on '{}'", operation, problem.softcap, device);
+  check(problem.window_after == problem.window_before,
+        "[{}] options.sliding_window_after differs from sliding_window, expected 0 on '{}'", operation, device);
+  check(!problem.biases->slopes_per_sequence || std::ssize(problem.sequences) == problem.batch,
+        "[{}] options.alibi_slopes has slopes of each packed sequence, expected those of {} heads on '{}'", operation,
+        problem.heads, device);
 }
 
 /// Calls run(kernel) with the kernel of the problem's device.
 template <class Run>
 void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   const bool on_cpu = problem.device == Device::cpu;
-  if (on_cpu) kernels::check_cpu_type(operation, problem.dtype);
+  if (!on_cpu) check_device_options(operation, problem);
   const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
   check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
         "[{}] '{}' does not support this call (q is {}, head_dim is {}); docs/how-to/gpu.md lists what it "
@@ -117,6 +129,10 @@ void attention_backward(const Tensor& dout, const Tensor& q, const Tensor& k, co
       dv.fill(0);
     }
     return;
+  }
+  if (!options.seqused_k.empty() || !options.leftpad_k.empty()) {  // rows that no sequence uses
+    dk.fill(0);
+    dv.fill(0);
   }
   run_kernel("attention_backward", problem,
              [&](const Kernel& kernel) { return kernel.backward(problem, state, sums); });

@@ -52,38 +52,39 @@ int relative_position_bucket(int64_t distance, bool causal, int num_buckets, int
 namespace kernels {
 namespace {
 
-void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, int64_t batch,
+void check_slopes(const char* operation, const char* name, const std::vector<float>& slopes, int64_t sequences,
                   int64_t heads) {
   const auto size = static_cast<int64_t>(slopes.size());
-  check(size == heads || size == batch * heads,
-        "[{}] options.{} has {} values, expected {} (heads) or {} (batch * heads)", operation, name, size, heads,
-        batch * heads);
+  check(size == heads || size == sequences * heads,
+        "[{}] options.{} has {} values, expected {} (heads) or {} (heads of each batch entry or packed sequence)",
+        operation, name, size, heads, sequences * heads);
   for (size_t i = 0; i < slopes.size(); ++i) {
     check(slopes[i] >= 0, "[{}] options.{}[{}] is {}, expected >= 0", operation, name, i, slopes[i]);
   }
 }
 
-/// One value for each head of each batch entry.
-std::vector<float> spread(const std::vector<float>& slopes, int64_t batch, int64_t heads) {
-  std::vector<float> result(static_cast<size_t>(batch * heads), 0.0f);
+/// One value for each head of each sequence.
+std::vector<float> spread(const std::vector<float>& slopes, int64_t sequences, int64_t heads) {
+  std::vector<float> result(static_cast<size_t>(sequences * heads), 0.0f);
   for (size_t i = 0; i < result.size() && !slopes.empty(); ++i) result[i] = slopes[i % slopes.size()];
   return result;
 }
 
-void set_slopes(const char* operation, const AttentionOptions& options, int64_t batch, int64_t heads, Biases& biases) {
-  if (!options.alibi_slopes.empty()) check_slopes(operation, "alibi_slopes", options.alibi_slopes, batch, heads);
+void set_slopes(const char* operation, const AttentionOptions& options, int64_t sequences, int64_t heads,
+                Biases& biases) {
+  if (!options.alibi_slopes.empty()) check_slopes(operation, "alibi_slopes", options.alibi_slopes, sequences, heads);
   if (!options.alibi_slopes_after.empty()) {
     check(!options.causal, "[{}] options.alibi_slopes_after is set, but causal attention sees no keys after the query",
           operation);
     check(!options.alibi_slopes.empty(), "[{}] options.alibi_slopes_after is set without options.alibi_slopes",
           operation);
-    check_slopes(operation, "alibi_slopes_after", options.alibi_slopes_after, batch, heads);
+    check_slopes(operation, "alibi_slopes_after", options.alibi_slopes_after, sequences, heads);
   }
-  biases.slopes_before = spread(options.alibi_slopes, batch, heads);
+  biases.slopes_before = spread(options.alibi_slopes, sequences, heads);
   biases.slopes_symmetric = options.alibi_slopes_after.empty();
   biases.slopes_after =
-      biases.slopes_symmetric ? biases.slopes_before : spread(options.alibi_slopes_after, batch, heads);
-  biases.slopes_per_batch = static_cast<int64_t>(options.alibi_slopes.size()) != heads;
+      biases.slopes_symmetric ? biases.slopes_before : spread(options.alibi_slopes_after, sequences, heads);
+  biases.slopes_per_sequence = static_cast<int64_t>(options.alibi_slopes.size()) != heads;
 }
 
 constexpr int64_t most_rows_of_table = 1 << 24;
@@ -150,13 +151,13 @@ bool same_or_absent(const std::optional<T>& a, const std::optional<T>& b, const 
 
 }  // namespace
 
-Biases make_biases(const char* operation, const AttentionOptions& options, int64_t batch, int64_t heads) {
+Biases make_biases(const char* operation, const AttentionOptions& options, int64_t sequences, int64_t heads) {
   const int kinds =
       (options.alibi_slopes.empty() ? 0 : 1) + (options.buckets ? 1 : 0) + (options.bias_by_distance ? 1 : 0);
   check(kinds <= 1, "[{}] options has {} of slopes, buckets and bias_by_distance, expected at most one", operation,
         kinds);
   Biases biases;
-  set_slopes(operation, options, batch, heads, biases);
+  set_slopes(operation, options, sequences, heads, biases);
   if (options.buckets) {
     set_rows(operation, *options.buckets, options.causal, heads, biases);
     set_values(options.buckets->table, biases);
@@ -170,24 +171,24 @@ Biases make_biases(const char* operation, const AttentionOptions& options, int64
 ReuseBiases::ReuseBiases() : outer_(reusing) { reusing = this; }
 ReuseBiases::~ReuseBiases() { reusing = outer_; }
 
-bool ReuseBiases::has(const AttentionOptions& options, int64_t batch, int64_t heads) const {
+bool ReuseBiases::has(const AttentionOptions& options, int64_t sequences, int64_t heads) const {
   const auto same_table = [](const Tensor& a, const Tensor& b) { return a.raw() == b.raw() && a.shape() == b.shape(); };
   const auto same_buckets = [&](const BucketedBias& a, const BucketedBias& b) {
     return a.max_distance == b.max_distance && same_table(a.table, b.table);
   };
-  return biases_ != nullptr && batch_ == batch && heads_ == heads && options_.causal == options.causal &&
+  return biases_ != nullptr && sequences_ == sequences && heads_ == heads && options_.causal == options.causal &&
          options_.alibi_slopes == options.alibi_slopes && options_.alibi_slopes_after == options.alibi_slopes_after &&
          same_or_absent(options_.buckets, options.buckets, same_buckets) &&
          same_or_absent(options_.bias_by_distance, options.bias_by_distance, same_table);
 }
 
-std::shared_ptr<const Biases> biases_of(const char* operation, const AttentionOptions& options, int64_t batch,
+std::shared_ptr<const Biases> biases_of(const char* operation, const AttentionOptions& options, int64_t sequences,
                                         int64_t heads) {
-  if (reusing != nullptr && reusing->has(options, batch, heads)) return reusing->biases_;
-  auto biases = std::make_shared<const Biases>(make_biases(operation, options, batch, heads));
+  if (reusing != nullptr && reusing->has(options, sequences, heads)) return reusing->biases_;
+  auto biases = std::make_shared<const Biases>(make_biases(operation, options, sequences, heads));
   if (reusing != nullptr) {
     reusing->options_ = options;
-    reusing->batch_ = batch;
+    reusing->sequences_ = sequences;
     reusing->heads_ = heads;
     reusing->biases_ = biases;
   }

@@ -43,9 +43,9 @@ struct HeadBias {
 
 /// The biases of all heads of a call, computed from its options.
 struct Biases {
-  std::vector<float> slopes_before, slopes_after;  ///< [batch * heads], 0 without a linear bias; +infinity
+  std::vector<float> slopes_before, slopes_after;  ///< [sequences * heads], 0 without a linear bias; +infinity
                                                    ///< closes the direction
-  bool slopes_per_batch = false;                   ///< whether dslopes is [batch * heads] instead of [heads]
+  bool slopes_per_sequence = false;                ///< whether dslopes is [sequences * heads] instead of [heads]
   bool slopes_symmetric = true;  ///< whether slopes_after is unset, so that dslopes sums both directions
 
   int64_t rows = 0;             ///< rows of the caller's table [rows, heads]; 0 without a table
@@ -60,8 +60,9 @@ struct Biases {
   }
 };
 
-/// Throws Error that names the option. Messages begin with `operation`.
-Biases make_biases(const char* operation, const AttentionOptions& options, int64_t batch, int64_t heads);
+/// `sequences` is the number of packed sequences, or of batch entries. Throws Error that names the option. Messages
+/// begin with `operation`.
+Biases make_biases(const char* operation, const AttentionOptions& options, int64_t sequences, int64_t heads);
 
 /// During its lifetime, calls in this thread share their biases if the biases are equal, as in the layers of a model.
 /// The values of tables must not change meanwhile.
@@ -74,17 +75,17 @@ class ReuseBiases {
 
  private:
   friend std::shared_ptr<const Biases> biases_of(const char*, const AttentionOptions&, int64_t, int64_t);
-  bool has(const AttentionOptions& options, int64_t batch, int64_t heads) const;
+  bool has(const AttentionOptions& options, int64_t sequences, int64_t heads) const;
 
   ReuseBiases* outer_;
   AttentionOptions
       options_;  // options of the shared biases; they keep the tables alive, so no other table can get the same address
-  int64_t batch_ = 0, heads_ = 0;
+  int64_t sequences_ = 0, heads_ = 0;
   std::shared_ptr<const Biases> biases_;
 };
 
 /// The result of make_biases(), shared with other calls during the lifetime of a ReuseBiases.
-std::shared_ptr<const Biases> biases_of(const char* operation, const AttentionOptions& options, int64_t batch,
+std::shared_ptr<const Biases> biases_of(const char* operation, const AttentionOptions& options, int64_t sequences,
                                         int64_t heads);
 
 }  // namespace alibi::kernels

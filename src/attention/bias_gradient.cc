@@ -13,8 +13,7 @@ void BiasGradient::add(const Problem& problem, int64_t distance, int64_t nearest
 }
 
 BiasGradients::BiasGradients(const Problem& problem, const BiasSums& sums) : problem_(problem), sums_(sums) {
-  const int64_t slopes = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
-  if (sums.dslopes != nullptr) dslopes_.assign(static_cast<size_t>(slopes), 0.0);
+  if (sums.dslopes != nullptr) dslopes_.assign(static_cast<size_t>(problem.dslopes_size()), 0.0);
   if (sums.dtable != nullptr) dtable_.assign(static_cast<size_t>(problem.biases->rows * problem.heads), 0.0);
 }
 
@@ -24,10 +23,10 @@ std::vector<BiasGradient> BiasGradients::of_task() const {
 }
 
 void BiasGradients::add(size_t sequence, int64_t kv_head, const std::vector<BiasGradient>& of_task) {
-  const int64_t batch = problem_.biases->slopes_per_batch ? problem_.sequences[sequence].batch : 0;
+  const int64_t set = problem_.biases->slopes_per_sequence ? static_cast<int64_t>(sequence) : 0;
   int64_t head = kv_head * problem_.group();
   for (const BiasGradient& gradient : of_task) {
-    if (sums_.dslopes != nullptr) dslopes_[static_cast<size_t>(batch * problem_.heads + head)] += gradient.slope_;
+    if (sums_.dslopes != nullptr) dslopes_[static_cast<size_t>(set * problem_.heads + head)] += gradient.slope_;
     for (size_t row = 0; sums_.dtable != nullptr && row < gradient.rows_.size(); ++row) {
       dtable_[row * static_cast<size_t>(problem_.heads) + static_cast<size_t>(head)] += gradient.rows_[row];
     }

@@ -43,7 +43,7 @@ class BiasGradients {
  private:
   const Problem& problem_;
   BiasSums sums_;
-  std::vector<double> dslopes_;  ///< [heads], or [batch * heads] if slopes_per_batch
+  std::vector<double> dslopes_;  ///< [heads], or [sequences * heads] if slopes_per_sequence
   std::vector<double> dtable_;   ///< [rows of the table, heads]
 };
 

@@ -14,7 +14,7 @@ BlockIndex::BlockIndex(const Problem& problem, Of rows, int64_t block_rows)
 }
 
 int64_t likely_keys(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t rows) {
-  const HeadBias bias = problem.bias(sequence.batch, head);
+  const HeadBias bias = problem.bias(sequence, head);
   const int64_t position = sequence.query_offset + row;
   const int64_t seen = Problem::keys_seen(bias, position, position + rows - 1, sequence.keys).size();
   const float slope = std::min(bias.slope_before, bias.slope_after);

@@ -41,7 +41,9 @@ bool FarKeys::are_bounded(const AttentionOptions& options) {
   const auto all_positive = [](const std::vector<float>& slopes) {
     return !slopes.empty() && std::all_of(slopes.begin(), slopes.end(), [](float slope) { return slope > 0; });
   };
-  return options.tolerance > 0 && all_positive(options.alibi_slopes) && all_positive(slopes_after(options));
+  // The bound is that of scores without a cap: a cap makes negative scores larger.
+  return options.tolerance > 0 && options.softcap == 0 && all_positive(options.alibi_slopes) &&
+         all_positive(slopes_after(options));
 }
 
 FarKeys::FarKeys(const AttentionOptions& options, int64_t heads, int64_t kv_heads, int64_t head_dim)

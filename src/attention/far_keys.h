@@ -16,8 +16,8 @@ class FarKeys {
   /// text.
   static constexpr int64_t block_rows = 512;
 
-  /// Whether the weight of far keys has a bound: there is a tolerance, and each direction of each head has a slope
-  /// above 0 or is closed.
+  /// Whether the weight of far keys has a bound: there is a tolerance and no softcap, and each direction of each head
+  /// has a slope above 0 or is closed.
   static bool are_bounded(const AttentionOptions& options);
 
   /// The options of attention over the whole text. Throws Error unless are_bounded().

@@ -22,8 +22,10 @@ struct Kernel {
 
 /// bfloat16 on machines with AMX.
 const Kernel& amx_kernel();
-/// Float32 arithmetic on any instruction set. It supports every problem whose tensors are not float16.
+/// Float32 arithmetic on any instruction set. It supports every problem.
 const Kernel& vector_kernel();
+/// A few queries over keys in pages, as in decode/. Forward only.
+const Kernel& paged_decode_kernel();
 /// bfloat16 and float16 on NVIDIA GPUs. In a build without CUDA it supports no problem.
 const Kernel& cuda_kernel();
 /// Runs the fastest CPU kernel that supports the problem.

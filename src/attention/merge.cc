@@ -18,8 +18,8 @@ void check_outputs(const Tensor& out_a, const Tensor& out_b, const Tensor& out) 
   for (const auto& [name, tensor] : {std::pair{"out_a", &out_a}, {"out_b", &out_b}, {"out", &std::as_const(out)}}) {
     check(tensor->defined() && tensor->axes() == 4,
           "[merge_attention] {} has shape {}, expected [batch, queries, heads, head_dim]", name, tensor->shape());
-    check(tensor->dtype() == DType::float32 || tensor->dtype() == DType::bfloat16,
-          "[merge_attention] {} is {}, expected float32 or bfloat16", name, name_of(tensor->dtype()));
+    check(tensor->dtype() == DType::float32 || tensor->dtype() == DType::bfloat16 || tensor->dtype() == DType::float16,
+          "[merge_attention] {} is {}, expected float32, bfloat16 or float16", name, name_of(tensor->dtype()));
     check(tensor->shape() == out_a.shape(), "[merge_attention] {} has shape {}, out_a has {}", name, tensor->shape(),
           out_a.shape());
     check(tensor->size(3) <= 1 || tensor->stride(3) == 1,
@@ -41,26 +41,18 @@ void check_same_or_apart(const char* output_name, const Tensor& output, const ch
   if (!same) kernels::check_apart("merge_attention", output_name, output, name, tensor);
 }
 
-/// Row (b, query, head) of a tensor of either type.
+/// Row (b, query, head) of a tensor of any of the three types.
 struct Row {
   Row(const Tensor& tensor, int64_t b, int64_t query, int64_t head)
       : data(tensor.raw()),
-        wide(tensor.dtype() == DType::float32),
+        dtype(tensor.dtype()),
         offset(b * tensor.stride(0) + query * tensor.stride(1) + head * tensor.stride(2)) {}
 
-  float get(int64_t i) const {
-    return wide ? static_cast<float*>(data)[offset + i] : static_cast<float>(static_cast<bfloat16*>(data)[offset + i]);
-  }
-  void set(int64_t i, float value) const {
-    if (wide) {
-      static_cast<float*>(data)[offset + i] = value;
-    } else {
-      static_cast<bfloat16*>(data)[offset + i] = bfloat16(value);
-    }
-  }
+  float get(int64_t i) const { return kernels::load_value(dtype, data, offset + i); }
+  void set(int64_t i, float value) const { kernels::store_value(dtype, data, offset + i, value); }
 
   void* data;
-  bool wide;
+  DType dtype;
   int64_t offset;
 };
 

@@ -60,26 +60,72 @@ void check_offsets(const char* operation, const char* name, const std::vector<in
   }
 }
 
+/// The entry of an option with one number for each sequence, or `absent`.
+int64_t entry_of(const std::vector<int32_t>& of_sequences, int64_t sequence, int64_t absent) {
+  return of_sequences.empty() ? absent : of_sequences[static_cast<size_t>(sequence)];
+}
+
+void check_counts(const char* operation, const char* name, const std::vector<int32_t>& counts, int64_t sequences) {
+  check(counts.empty() || std::ssize(counts) == sequences,
+        "[{}] options.{} has {} values, expected {}, one for each batch entry or packed sequence", operation, name,
+        counts.size(), sequences);
+}
+
+/// Adds a sequence that uses `used` rows of keys from key_begin on, less those before its first key.
+void add_sequence(const char* operation, const AttentionOptions& options, Sequence sequence, int64_t used,
+                  Problem& problem) {
+  const int64_t padding = entry_of(options.leftpad_k, sequence.number, 0);
+  check(padding >= 0 && padding <= used, "[{}] options.leftpad_k[{}] is {}, expected 0 to {}, the rows of the keys",
+        operation, sequence.number, padding, used);
+  sequence.key_begin += padding;
+  sequence.keys = used - padding;
+  sequence.query_offset = options.query_offset.value_or(sequence.keys - sequence.queries);
+  if (problem.block_table.defined()) {
+    const int64_t pages = problem.block_table.size(1);
+    sequence.pages = problem.block_table.data<int32_t>() + sequence.number * pages;
+    check_pages(operation, sequence.pages, pages, used, problem.page_rows, problem.k_pages, sequence.number);
+  }
+  problem.sequences.push_back(sequence);
+}
+
 void set_sequences(const char* operation, const AttentionOptions& options, Problem& problem) {
   const auto& q_offsets = options.cu_seqlens_q;
   const auto& k_offsets = options.cu_seqlens_k;
-  if (q_offsets.empty() && k_offsets.empty()) {
+  const bool packed = !q_offsets.empty() || !k_offsets.empty(), paged = problem.block_table.defined();
+  const int64_t count = packed ? std::max<int64_t>(std::ssize(q_offsets) - 1, 0) : problem.batch;
+  check_counts(operation, "seqused_k", options.seqused_k, count);
+  check_counts(operation, "leftpad_k", options.leftpad_k, count);
+  check(!paged || problem.block_table.size(0) == count,
+        "[{}] options.block_table has {} rows, expected {}, one for each batch entry or packed sequence", operation,
+        paged ? problem.block_table.size(0) : 0, count);
+  if (!packed) {
+    check(!paged || !options.seqused_k.empty() || count == 0,
+          "[{}] options.block_table is set without options.seqused_k, expected the number of keys of each batch entry",
+          operation);
     for (int64_t b = 0; b < problem.batch; ++b) {
-      const int64_t last_rows = problem.keys - problem.queries;
-      problem.sequences.push_back({b, 0, problem.queries, 0, problem.keys, options.query_offset.value_or(last_rows)});
+      const int64_t used = entry_of(options.seqused_k, b, problem.keys);
+      check(used >= 0 && (paged || used <= problem.keys), "[{}] options.seqused_k[{}] is {}, expected 0 to {}",
+            operation, b, used, problem.keys);
+      add_sequence(operation, options, {.number = b, .batch = b, .queries = problem.queries}, used, problem);
     }
     return;
   }
   check(problem.batch == 1, "[{}] batch is {}, expected 1 with packed sequences", operation, problem.batch);
   check_offsets(operation, "cu_seqlens_q", q_offsets, problem.queries);
-  check_offsets(operation, "cu_seqlens_k", k_offsets, problem.keys);
+  check_offsets(operation, "cu_seqlens_k", k_offsets, paged && !k_offsets.empty() ? k_offsets.back() : problem.keys);
   check(q_offsets.size() == k_offsets.size(),
         "[{}] options.cu_seqlens_q has {} offsets but cu_seqlens_k has {}, expected equal numbers", operation,
         q_offsets.size(), k_offsets.size());
   for (size_t i = 1; i < q_offsets.size(); ++i) {
-    const int64_t queries = q_offsets[i] - q_offsets[i - 1], keys = k_offsets[i] - k_offsets[i - 1];
-    problem.sequences.push_back(
-        {0, q_offsets[i - 1], queries, k_offsets[i - 1], keys, options.query_offset.value_or(keys - queries)});
+    const int64_t rows = int64_t{k_offsets[i]} - k_offsets[i - 1];
+    Sequence sequence{.number = static_cast<int64_t>(i) - 1,
+                      .query_begin = q_offsets[i - 1],
+                      .queries = q_offsets[i] - q_offsets[i - 1],
+                      .key_begin = paged ? 0 : k_offsets[i - 1]};
+    const int64_t used = entry_of(options.seqused_k, sequence.number, rows);
+    check(used >= 0 && used <= rows, "[{}] options.seqused_k[{}] is {}, expected 0 to {}, the rows of the sequence",
+          operation, i - 1, used, rows);
+    add_sequence(operation, options, sequence, used, problem);
   }
 }
 
@@ -88,6 +134,11 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
         options.softmax_scale);
   problem.scale =
       options.softmax_scale != 0 ? options.softmax_scale : 1.0f / std::sqrt(static_cast<float>(problem.head_dim));
+  constexpr float least_cap = 0x1p-20f, most_cap = 0x1p20f;
+  check(options.softcap == 0 || (options.softcap >= least_cap && options.softcap <= most_cap &&
+                                 std::isfinite(problem.scale / options.softcap)),
+        "[{}] options.softcap is {}, expected 0 (no cap) or 2^-20 to 2^20", operation, options.softcap);
+  problem.softcap = options.softcap;
   constexpr int64_t most_offset = int64_t{1} << 40;
   const int64_t offset = options.query_offset.value_or(0);
   check(-most_offset <= offset && offset <= most_offset, "[{}] options.query_offset is {}, expected at most 2^40",
@@ -95,7 +146,15 @@ void set_options(const char* operation, const AttentionOptions& options, Problem
   problem.causal = options.causal;
   check(options.sliding_window >= 0, "[{}] options.sliding_window is {}, expected >= 0", operation,
         options.sliding_window);
-  problem.window = std::min(options.sliding_window, unbounded);
+  check(options.sliding_window_after >= -1, "[{}] options.sliding_window_after is {}, expected >= -1", operation,
+        options.sliding_window_after);
+  check(!options.causal || options.sliding_window_after == 0,
+        "[{}] options.sliding_window_after is {}, but causal attention sees no keys after the query; expected 0",
+        operation, options.sliding_window_after);
+  const auto limit = [](int64_t window) { return window > 0 ? std::min(window, unbounded) : unbounded; };
+  problem.window_before = limit(options.sliding_window);
+  problem.window_after =
+      options.sliding_window_after == 0 ? problem.window_before : limit(options.sliding_window_after);
   check(options.dropout_p >= 0 && options.dropout_p < 1, "[{}] options.dropout_p is {}, expected 0 <= p < 1", operation,
         options.dropout_p);
   problem.dropout = options.dropout_p;
@@ -117,11 +176,6 @@ void check_apart(const char* operation, const char* output_name, const Tensor& o
         output_name, name);
 }
 
-void check_cpu_type(const char* operation, DType dtype) {
-  check(dtype != DType::float16, "[{}] q is float16, which only GPUs support; on 'cpu' expected float32 or bfloat16",
-        operation);
-}
-
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                      const AttentionOptions& options) {
   check(q.dtype() != DType::int32, "[{}] q is {}, expected float32, bfloat16 or float16", operation,
@@ -138,8 +192,15 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   problem.head_dim = q.size(3);
   problem.keys = k.size(1);
   problem.kv_heads = k.size(2);
-  check(k.size(0) == problem.batch, "[{}] k has batch {}, expected {}, the batch of q", operation, k.size(0),
-        problem.batch);
+  if (options.block_table) {
+    problem.block_table = checked_block_table(operation, *options.block_table);
+    problem.page_rows = k.size(1);
+    problem.k_pages = k.size(0);
+    check(problem.page_rows > 0, "[{}] k has shape {}, expected pages with rows", operation, k.shape());
+  } else {
+    check(k.size(0) == problem.batch, "[{}] k has batch {}, expected {}, the batch of q", operation, k.size(0),
+          problem.batch);
+  }
   check(k.size(3) == problem.head_dim, "[{}] k has head_dim {}, expected {}, the head_dim of q", operation, k.size(3),
         problem.head_dim);
   check(problem.heads > 0 && problem.head_dim > 0, "[{}] q has shape {}, expected heads and head_dim above 0",
@@ -158,15 +219,35 @@ Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, co
   problem.v = view_of(v);
   problem.out = view_of(out);
   set_options(operation, options, problem);
-  problem.biases = biases_of(operation, options, problem.batch, problem.heads);
   set_sequences(operation, options, problem);
+  problem.biases = biases_of(operation, options, std::ssize(problem.sequences), problem.heads);
   return problem;
+}
+
+Tensor checked_block_table(const char* operation, const Tensor& table) {
+  check(table.defined() && table.axes() == 2 && table.dtype() == DType::int32 && table.contiguous() &&
+            table.device() == Device::cpu,
+        "[{}] block_table has shape {}, expected contiguous int32 [sequences, pages of a sequence] in the CPU's memory",
+        operation, table.shape());
+  return table;
+}
+
+void check_pages(const char* operation, const int32_t* pages, int64_t count, int64_t rows, int64_t page_rows,
+                 int64_t all_pages, int64_t sequence) {
+  check(rows <= count * page_rows,
+        "[{}] block_table has {} pages of {} rows for sequence {}, which has {} rows; expected more pages", operation,
+        count, page_rows, sequence, rows);
+  for (int64_t i = 0; i * page_rows < rows; ++i) {
+    check(pages[i] >= 0 && pages[i] < all_pages, "[{}] block_table[{}][{}] is {}, expected 0 to {}, a page of k",
+          operation, sequence, i, pages[i], all_pages - 1);
+  }
 }
 
 BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, const Tensor& k, const Tensor& v,
                        const Tensor& out, const AttentionState& state, Tensor& dq, Tensor& dk, Tensor& dv,
                        const AttentionBiasGradients& bias_gradients) {
   constexpr const char* operation = "attention_backward";
+  check(problem.page_rows == 0, "[{}] options.block_table is set, but keys in pages have no gradient", operation);
   const Tensor* const likes[] = {&q, &q, &k, &v};
   const char* const like_names[] = {"q", "q", "k", "v"};
   size_t i = 0;
@@ -213,7 +294,7 @@ BiasSums add_gradients(Problem& problem, const Tensor& dout, const Tensor& q, co
   }
   if (bias_gradients.dslopes != nullptr) {
     const Tensor& dslopes = *bias_gradients.dslopes;
-    const int64_t count = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
+    const int64_t count = problem.dslopes_size();
     check(!problem.has_table(),
           "[attention_backward] dslopes is given, but options.alibi_slopes is not; set both or "
           "neither");

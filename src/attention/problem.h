@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <memory>
@@ -22,6 +23,22 @@ struct Range {
   bool empty() const { return begin >= end; }
 };
 
+/// values[i] of a tensor of float32, bfloat16 or float16.
+inline float load_value(DType dtype, const void* values, int64_t i) {
+  return dtype == DType::float32   ? static_cast<const float*>(values)[i]
+         : dtype == DType::float16 ? static_cast<float>(static_cast<const float16*>(values)[i])
+                                   : static_cast<float>(static_cast<const bfloat16*>(values)[i]);
+}
+inline void store_value(DType dtype, void* values, int64_t i, float value) {
+  if (dtype == DType::float32) {
+    static_cast<float*>(values)[i] = value;
+  } else if (dtype == DType::float16) {
+    static_cast<float16*>(values)[i] = float16(value);
+  } else {
+    static_cast<bfloat16*>(values)[i] = bfloat16(value);
+  }
+}
+
 /// A [batch, rows, heads, head_dim] tensor. Strides count elements; the innermost stride is 1.
 struct TensorView {
   void* data = nullptr;
@@ -32,17 +49,39 @@ struct TensorView {
   /// The head_dim values of a row.
   template <class T>
   T* at(int64_t batch, int64_t row, int64_t head) const {
-    return static_cast<T*>(data) + batch * batch_stride + row * row_stride + head * head_stride;
+    return static_cast<T*>(data) + offset(batch, row, head);
+  }
+  int64_t offset(int64_t batch, int64_t row, int64_t head) const {
+    return batch * batch_stride + row * row_stride + head * head_stride;
   }
 };
 
 /// The queries and keys of a batch entry or of a packed sequence. Query row query_begin + i has position
-/// query_offset + i. Key row key_begin + j has position j.
+/// query_offset + i. Key row key_begin + j has position j. With pages, key rows are counted over the pages of the
+/// sequence.
 struct Sequence {
+  int64_t number = 0;  ///< index in Problem::sequences, and of the slopes
   int64_t batch = 0;
   int64_t query_begin = 0, queries = 0;
   int64_t key_begin = 0, keys = 0;
   int64_t query_offset = 0;
+  const int32_t* pages = nullptr;  ///< the page of each Problem::page_rows key rows; null without a block table
+};
+
+/// Where a key row lies in k and v.
+struct KeyRow {
+  int64_t batch = 0, row = 0;
+};
+
+/// A score without its bias: scale q k', or with a softcap above 0, softcap tanh(scale q k' / softcap).
+struct ScoreScale {
+  float scale = 0, softcap = 0;
+
+  /// The score for x = scale q k'.
+  double capped(double x) const {
+    const auto cap = static_cast<double>(softcap);
+    return softcap > 0 ? cap * std::tanh(x / cap) : x;
+  }
 };
 
 struct Problem {
@@ -53,10 +92,12 @@ struct Problem {
   TensorView q, k, v, out;
   TensorView dout, dq, dk, dv;  ///< used only in the backward pass
   std::vector<Sequence> sequences;
+  Tensor block_table;                  ///< undefined without pages
+  int64_t page_rows = 0, k_pages = 0;  ///< rows of a page, and number of pages in k
 
-  float scale = 0;
+  float scale = 0, softcap = 0;
   bool causal = true;
-  int64_t window = 0;
+  int64_t window_before = 0, window_after = 0;  ///< only keys at -window_after < distance < window_before are seen
   float dropout = 0;
   uint64_t dropout_seed = 0;
   float tolerance = 0;
@@ -64,21 +105,42 @@ struct Problem {
   std::shared_ptr<const Biases> biases;
 
   int64_t group() const { return heads / kv_heads; }
+  ScoreScale score_scale() const { return {scale, softcap}; }
   bool has_table() const { return biases->rows > 0; }
+  /// Number of slopes that have a gradient of their own.
+  int64_t dslopes_size() const {
+    return biases->slopes_per_sequence ? static_cast<int64_t>(sequences.size()) * heads : heads;
+  }
 
-  HeadBias bias(int64_t b, int64_t head) const {
+  /// The row of a key of a sequence.
+  KeyRow key_row(const Sequence& sequence, int64_t key) const {
+    const int64_t row = sequence.key_begin + key;
+    if (sequence.pages == nullptr) return {sequence.batch, row};
+    return {sequence.pages[row / page_rows], row % page_rows};
+  }
+  /// How many of `count` keys from `key` on are neighbouring rows of one page.
+  int64_t keys_together(const Sequence& sequence, int64_t key, int64_t count) const {
+    if (sequence.pages == nullptr) return count;
+    return std::min(count, page_rows - (sequence.key_begin + key) % page_rows);
+  }
+  /// Whether each block of `rows` keys lies in one page.
+  bool pages_hold_blocks_of(int64_t rows) const {
+    return page_rows == 0 || std::all_of(sequences.begin(), sequences.end(), [&](const Sequence& s) {
+             return (page_rows % rows == 0 && s.key_begin % rows == 0) || s.key_begin + s.keys <= page_rows;
+           });
+  }
+
+  HeadBias bias(const Sequence& sequence, int64_t head) const {
     HeadBias result;
-    const auto at = static_cast<size_t>(b * heads + head);
+    const auto at = static_cast<size_t>(sequence.number * heads + head);
     result.slope_before = biases->slopes_before[at];
     result.slope_after = biases->slopes_after[at];
     if (has_table()) {
       result.farthest = biases->farthest;
       result.table = biases->table.data() + head * (2 * result.farthest + 1) + result.farthest;
     }
-    if (window > 0) {
-      result.least = 1 - window;
-      result.most = window - 1;
-    }
+    result.least = 1 - window_after;
+    result.most = window_before - 1;
     constexpr float closed = std::numeric_limits<float>::infinity();
     if (causal || result.slope_after == closed) result.least = 0;
     if (result.slope_before == closed) result.most = 0;
@@ -103,11 +165,14 @@ struct Problem {
 /// Tensors to which a backward pass adds the gradients of the bias; null if the caller does not want them.
 struct BiasSums {
   float* dtable = nullptr;   ///< [rows of the table, heads], contiguous
-  float* dslopes = nullptr;  ///< [heads], or [batch * heads] if slopes_per_batch
+  float* dslopes = nullptr;  ///< [heads], or [sequences * heads] if slopes_per_sequence
 };
 
-/// Throws Error if the CPU has no kernels for this data type of q.
-void check_cpu_type(const char* operation, DType dtype);
+/// Returns the table. Throws Error unless it is int32 [sequences, pages], contiguous, in the CPU's memory.
+Tensor checked_block_table(const char* operation, const Tensor& table);
+/// Throws Error unless the pages of a sequence have `rows` rows and are pages of the cache.
+void check_pages(const char* operation, const int32_t* pages, int64_t count, int64_t rows, int64_t page_rows,
+                 int64_t all_pages, int64_t sequence);
 
 /// Checks tensors and options. Throws Error that names the argument. Messages begin with `operation`.
 Problem make_problem(const char* operation, const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,

@@ -1,8 +1,9 @@
 // The formula in float64, row by row. Every kernel is tested against it.
 //
-//   s_ij = scale q_i k_j' + bias(i - j)      p_ij = exp(s_ij) / sum_j exp(s_ij)      out_i = sum_j z_ij p_ij v_j
+//   s_ij = f(scale q_i k_j') + bias(i - j)      p_ij = exp(s_ij) / sum_j exp(s_ij)      out_i = sum_j z_ij p_ij v_j
 //
-// over the keys j that row i sees; z_ij is 0 where dropout removes a weight, and 1 / (1 - dropout) elsewhere.
+// over the keys j that row i sees; f(x) is x, or softcap tanh(x / softcap); z_ij is 0 where dropout removes a weight,
+// and 1 / (1 - dropout) elsewhere.
 #include <cmath>
 #include <limits>
 
@@ -27,10 +28,8 @@ struct DoubleRows {
   void load(int64_t batch, int64_t row, int64_t head, std::vector<double>& values) const {
     values.resize(static_cast<size_t>(head_dim));
     for (int64_t i = 0; i < head_dim; ++i) {
-      values[static_cast<size_t>(i)] = static_cast<double>(
-          dtype == DType::float32   ? rows.at<const float>(batch, row, head)[i]
-          : dtype == DType::float16 ? static_cast<float>(rows.at<const float16>(batch, row, head)[i])
-                                    : static_cast<float>(rows.at<const bfloat16>(batch, row, head)[i]));
+      values[static_cast<size_t>(i)] =
+          static_cast<double>(kernels::load_value(dtype, rows.data, rows.offset(batch, row, head) + i));
     }
   }
 };
@@ -49,6 +48,7 @@ void add_scaled(double* to, double factor, const std::vector<double>& from) {
 struct WeightRow {
   int64_t begin = 0;
   std::vector<double> p;
+  std::vector<double> derivative;  ///< of each score by scale q k'
   double lse = -std::numeric_limits<double>::infinity();
 };
 
@@ -57,13 +57,18 @@ WeightRow weights(const Problem& problem, const Sequence& sequence, const HeadBi
   const int64_t position = sequence.query_offset + i;
   const auto [begin, end] = Problem::keys_seen(bias, position, position, sequence.keys);
   const DoubleRows keys{problem.k, problem.dtype, problem.head_dim};
-  WeightRow row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin))};
+  WeightRow row{.begin = begin, .p = std::vector<double>(static_cast<size_t>(end - begin)), .derivative = {}};
+  row.derivative.assign(row.p.size(), 1.0);
   std::vector<double> k;
   double max = -std::numeric_limits<double>::infinity();
   for (int64_t j = begin; j < end; ++j) {
-    keys.load(sequence.batch, sequence.key_begin + j, head / problem.group(), k);
-    const double s = static_cast<double>(problem.scale) * dot(q, k) + bias.precise_at(position - j);
-    row.p[static_cast<size_t>(j - begin)] = s;
+    const kernels::KeyRow at = problem.key_row(sequence, j);
+    keys.load(at.batch, at.row, head / problem.group(), k);
+    const double x = static_cast<double>(problem.scale) * dot(q, k), capped = problem.score_scale().capped(x);
+    const double s = capped + bias.precise_at(position - j);
+    const auto n = static_cast<size_t>(j - begin);
+    row.p[n] = s;
+    if (problem.softcap > 0) row.derivative[n] = 1 - std::pow(capped / static_cast<double>(problem.softcap), 2);
     max = std::max(max, s);
   }
   if (begin == end) return row;
@@ -102,11 +107,12 @@ void attention_reference(const Tensor& q, const Tensor& k, const Tensor& v, cons
       const DropoutMask mask(problem.dropout_seed, b, head);
       std::vector<double> query, value;
       queries.load(b, query_row, head, query);
-      const WeightRow row = weights(problem, sequence, problem.bias(b, head), head, i, query);
+      const WeightRow row = weights(problem, sequence, problem.bias(sequence, head), head, i, query);
       double* to = &out[at(problem.queries, problem.heads, problem.head_dim, b, query_row, head)];
       for (size_t n = 0; n < row.p.size(); ++n) {
         const int64_t key = row.begin + static_cast<int64_t>(n);
-        values.load(b, sequence.key_begin + key, head / problem.group(), value);
+        const kernels::KeyRow at_key = problem.key_row(sequence, key);
+        values.load(at_key.batch, at_key.row, head / problem.group(), value);
         add_scaled(to, row.p[n] * keep_factor(problem, mask, query_row, sequence.key_begin, key), value);
       }
       if (lse != nullptr)
@@ -132,7 +138,7 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
   const DoubleRows douts{problem.dout, problem.dtype, problem.head_dim};
   const auto backward_head = [&](const Sequence& sequence, int64_t head) {
     const int64_t b = sequence.batch;
-    const HeadBias bias = problem.bias(b, head);
+    const HeadBias bias = problem.bias(sequence, head);
     const DropoutMask mask(problem.dropout_seed, b, head);
     std::vector<double> query, key, value, cotangent, dp;
     for (int64_t i = 0; i < sequence.queries; ++i) {
@@ -159,13 +165,14 @@ void attention_backward_reference(const Tensor& dout, const Tensor& q, const Ten
         const int64_t distance = sequence.query_offset + i - row.begin - static_cast<int64_t>(n);
         keys.load(b, key_row, head / group, key);
         const double ds = row.p[n] * (dp[n] - delta);
-        add_scaled(dq, static_cast<double>(problem.scale) * ds, key);
+        const double dproduct = static_cast<double>(problem.scale) * row.derivative[n] * ds;
+        add_scaled(dq, dproduct, key);
         add_scaled(&gradients.dk[at(problem.keys, problem.kv_heads, problem.head_dim, b, key_row, head / group)],
-                   static_cast<double>(problem.scale) * ds, query);
+                   dproduct, query);
         if (problem.has_table()) {
           gradients.dtable[static_cast<size_t>(biases.row(distance) * problem.heads + head)] += ds;
         } else if (!gradients.dslopes.empty() && (distance > 0 || biases.slopes_symmetric)) {
-          const int64_t slope = biases.slopes_per_batch ? b * problem.heads + head : head;
+          const int64_t slope = biases.slopes_per_sequence ? sequence.number * problem.heads + head : head;
           gradients.dslopes[static_cast<size_t>(slope)] -= ds * static_cast<double>(std::abs(distance));
         }
       }

@@ -65,7 +65,7 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
       const int64_t kv_head = i % problem.kv_heads;
       const Sequence& sequence = problem.sequences[s];
       const Sample keys(sequence.keys), queries(sequence.queries);
-      load_rows(problem, problem.k, sequence.batch, sequence.key_begin, keys.step, keys.count, kv_head, rows, size_);
+      load_rows(problem, sequence, BlockIndex::Of::keys, keys.step, keys.count, kv_head, rows, size_);
       const size_t centre_at = number(s, kv_head, problem.kv_heads);
       float* const centre = &centres_[centre_at * static_cast<size_t>(size_)];
       make_centre(rows, keys.count, size_, centre);
@@ -73,8 +73,7 @@ WeightBounds::WeightBounds(const Problem& problem, int64_t block_rows)
       for (int64_t d = 0; d < size_; ++d) squares += static_cast<double>(centre[d]) * static_cast<double>(centre[d]);
       centre_norms_[centre_at] = above(std::sqrt(squares));
       for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
-        load_rows(problem, problem.q, sequence.batch, sequence.query_begin, queries.step, queries.count, head, rows,
-                  size_);
+        load_rows(problem, sequence, BlockIndex::Of::queries, queries.step, queries.count, head, rows, size_);
         const float typical =
             std::abs(problem.scale) * std::numbers::log2e_v<float> * median_norm(rows, queries.count, size_);
         lengths_[number(s, head, problem.heads)] =
@@ -93,7 +92,7 @@ void WeightBounds::accumulate() {
     for (int64_t i = begin; i < end; ++i) {
       const auto s = static_cast<size_t>(i / problem_.heads);
       const int64_t head = i % problem_.heads, count = blocks().blocks(s);
-      const HeadBias bias = problem_.bias(problem_.sequences[s].batch, head);
+      const HeadBias bias = problem_.bias(problem_.sequences[s], head);
       const auto add = [&](Values& values, std::array<double, levels>& sums, float slope) {
         const double farther = slope_in_log2(slope) * static_cast<double>(block_rows_);
         for (size_t e = 0; e < levels; ++e) {

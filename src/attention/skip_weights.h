@@ -110,8 +110,8 @@ inline double slope_in_log2(float slope) {
 
 /// Adds the keys of one block to the bounds (vector/measure.cc).
 void measure_keys(const Problem& problem, size_t sequence, int64_t kv_head, int64_t block, WeightBounds& bounds);
-/// rows[i] = row + i * step of a head for i in [0, count), as float32 with `size` values each.
-void load_rows(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t step, int64_t count,
+/// rows[i] = query or key i * step of a head of a sequence for i in [0, count), as float32 with `size` values each.
+void load_rows(const Problem& problem, const Sequence& sequence, BlockIndex::Of of, int64_t step, int64_t count,
                int64_t head, float* rows, int64_t size);
 /// products[i] = scale * log2(e) * q_i c' of the queries [row, row + count) of a sequence.
 void centre_products(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t count,

@@ -176,3 +176,18 @@ alibi_status alibi_attention_merge(const alibi_tensor* out_a, const float* lse_a
     merge_attention(a, view("lse_a", lse_a), b, view("lse_b", lse_b), merged, merged_lse);
   });
 }
+
+alibi_status alibi_append_keys(const alibi_tensor* k, const alibi_tensor* v, const int32_t* cache_seqlens,
+                               size_t cache_seqlens_count, const int32_t* block_table, int64_t block_table_pages,
+                               const alibi_tensor* k_cache, const alibi_tensor* v_cache) {
+  return guarded([&] {
+    constexpr const char* operation = "alibi_append_keys";
+    const Tensor k_view = to_tensor(operation, "k", k, Device::cpu), v_view = to_tensor(operation, "v", v, Device::cpu);
+    Tensor k_rows = to_tensor(operation, "k_cache", k_cache, Device::cpu);
+    Tensor v_rows = to_tensor(operation, "v_cache", v_cache, Device::cpu);
+    if (cache_seqlens_count > 0) check_pointer(operation, "cache_seqlens", cache_seqlens);
+    append_keys(k_view, v_view, {cache_seqlens, cache_seqlens + cache_seqlens_count},
+                to_block_table(operation, block_table, static_cast<int64_t>(cache_seqlens_count), block_table_pages),
+                k_rows, v_rows);
+  });
+}

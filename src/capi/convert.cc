@@ -34,11 +34,11 @@ std::vector<T> to_vector(const char* operation, const char* name, const T* value
   return {values, values + count};
 }
 
-std::vector<float> to_slopes(const char* operation, const char* name, const float* slopes, size_t count,
-                             const Tensor& q) {
-  const auto heads = static_cast<size_t>(q.size(2)), all = static_cast<size_t>(q.size(0)) * heads;
-  check(slopes == nullptr || count == heads || count == all,
-        "[{}] options.{} has {} values, expected {} (heads) or {} (batch * heads)", operation, name, count, heads, all);
+std::vector<float> to_slopes(const char* operation, const char* name, const float* slopes, size_t count, size_t heads,
+                             size_t sequences) {
+  check(slopes == nullptr || count == heads || count == sequences * heads,
+        "[{}] options.{} has {} values, expected {} (heads) or {} (heads of each batch entry or packed sequence)",
+        operation, name, count, heads, sequences * heads);
   return to_vector(operation, name, slopes, count);
 }
 
@@ -128,13 +128,26 @@ Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* te
   return Tensor::view(tensor->data, shape, dtype, std::move(strides), device);
 }
 
+std::optional<Tensor> to_block_table(const char* operation, const int32_t* pages, int64_t sequences, int64_t count) {
+  if (pages == nullptr) return std::nullopt;
+  constexpr int64_t most = int64_t{1} << 31;
+  check(count >= 0 && count <= most, "[{}] block_table_pages is {}, expected 0 to {}", operation, count, most);
+  return Tensor::view(const_cast<int32_t*>(pages), {sequences, count}, DType::int32);
+}
+
 AttentionOptions to_options(const char* operation, const alibi_attention_options* given, const Tensor& q) {
   AttentionOptions result;
   if (given == nullptr) return result;
   const alibi_attention_options options = known(operation, *given);
-  result.alibi_slopes = to_slopes(operation, "alibi_slopes", options.alibi_slopes, options.alibi_slopes_count, q);
-  result.alibi_slopes_after =
-      to_slopes(operation, "alibi_slopes_after", options.alibi_slopes_after, options.alibi_slopes_after_count, q);
+  result.cu_seqlens_q = to_offsets(operation, "cu_seqlens_q", options.cu_seqlens_q, options.cu_seqlens_q_count);
+  result.cu_seqlens_k = to_offsets(operation, "cu_seqlens_k", options.cu_seqlens_k, options.cu_seqlens_k_count);
+  const auto heads = static_cast<size_t>(q.size(2));
+  const size_t sequences =
+      result.cu_seqlens_q.empty() ? static_cast<size_t>(q.size(0)) : result.cu_seqlens_q.size() - 1;
+  result.alibi_slopes =
+      to_slopes(operation, "alibi_slopes", options.alibi_slopes, options.alibi_slopes_count, heads, sequences);
+  result.alibi_slopes_after = to_slopes(operation, "alibi_slopes_after", options.alibi_slopes_after,
+                                        options.alibi_slopes_after_count, heads, sequences);
   if (options.buckets != nullptr) {
     constexpr int64_t most = int64_t{1} << 24;
     check(options.num_buckets > 0 && options.num_buckets <= most, "[{}] options.num_buckets is {}, expected 1 to {}",
@@ -150,11 +163,15 @@ AttentionOptions to_options(const char* operation, const alibi_attention_options
   if (options.query_offset != ALIBI_LAST_ROWS) result.query_offset = options.query_offset;
   result.softmax_scale = options.softmax_scale;
   result.sliding_window = options.sliding_window;
+  result.sliding_window_after = options.sliding_window_after;
+  result.softcap = options.softcap;
   result.dropout_p = options.dropout_p;
   result.dropout_seed = options.dropout_seed;
   result.tolerance = options.tolerance;
-  result.cu_seqlens_q = to_offsets(operation, "cu_seqlens_q", options.cu_seqlens_q, options.cu_seqlens_q_count);
-  result.cu_seqlens_k = to_offsets(operation, "cu_seqlens_k", options.cu_seqlens_k, options.cu_seqlens_k_count);
+  result.seqused_k = to_vector(operation, "seqused_k", options.seqused_k, options.seqused_k_count);
+  result.leftpad_k = to_vector(operation, "leftpad_k", options.leftpad_k, options.leftpad_k_count);
+  result.block_table =
+      to_block_table(operation, options.block_table, static_cast<int64_t>(sequences), options.block_table_pages);
   return result;
 }
 

@@ -4,6 +4,7 @@
 
 #include <cerrno>
 #include <new>
+#include <optional>
 
 #include "alibi/attention.h"
 #include "alibi/c.h"
@@ -68,6 +69,8 @@ Place to_place(const char* operation, int32_t device, void* stream, const char* 
 Tensor to_tensor(const char* operation, const char* name, const alibi_tensor* tensor, Device device = Device::cpu);
 
 /// Converts the options. The shape of q determines how many slopes are allowed.
+/// No table if `pages` is null.
+std::optional<Tensor> to_block_table(const char* operation, const int32_t* pages, int64_t sequences, int64_t count);
 AttentionOptions to_options(const char* operation, const alibi_attention_options* options, const Tensor& q);
 
 }  // namespace alibi::capi

@@ -11,6 +11,7 @@
 #include "alibi/training_data.h"
 #include "alibi/version.h"
 #include "compare/bigram.h"
+#include "compare/compare_over.h"
 #include "compare/held_out.h"
 #include "compare/report_settings.h"
 #include "compare/run.h"
@@ -78,8 +79,10 @@ formats::OrderedJson identity_of(const CompareOptions& options, const TrainingDa
 
 class Comparison {
  public:
-  Comparison(const CompareOptions& options, const std::function<void(const CompareStatus&)>& on_status)
-      : options_(options), on_status_(on_status) {}
+  /// `group` is null if there are no other ranks.
+  Comparison(const CompareOptions& options, const std::function<void(const CompareStatus&)>& on_status,
+             ranks::Group* group)
+      : options_(options), on_status_(on_status), group_(group) {}
 
   CompareResults run();
 
@@ -87,7 +90,16 @@ class Comparison {
   void check_options();
   void read_text();
   std::vector<RunResults> planned_runs() const;
+  bool is_first_rank() const { return group_ == nullptr || group_->rank() == 0; }
+  /// Whether this rank does the piece of work with this index.
+  bool is_own(size_t index) const {
+    return group_ == nullptr || static_cast<int>(index % static_cast<size_t>(group_->size())) == group_->rank();
+  }
+  /// Waits for the other ranks. Returns whether all have done their work.
+  bool all_done(bool done) const;
   bool tune_methods(const comparison::RunSetting& setting);
+  bool do_runs(const comparison::RunSetting& setting, const std::vector<RunResults>& planned,
+               std::vector<RunResults>& done);
   TrainOptions train_options(const RunResults& run) const;
   CompareResults results_of(const std::vector<RunResults>& done, size_t planned) const;
   void write(const CompareResults& results) const;
@@ -96,6 +108,7 @@ class Comparison {
 
   CompareOptions options_;
   const std::function<void(const CompareStatus&)>& on_status_;
+  ranks::Group* group_;
   Clock::time_point start_ = Clock::now();
   std::string started_ = utc_now();
   TrainingData data_;
@@ -216,14 +229,33 @@ std::vector<RunResults> Comparison::planned_runs() const {
   return runs;
 }
 
+bool Comparison::all_done(bool done) const {
+  if (group_ == nullptr) return done;
+  const std::vector<double> all = ranks::all_gather(*group_, done ? 1 : 0);
+  return std::all_of(all.begin(), all.end(), [](double one) { return one == 1; });
+}
+
 /// Returns false if it was stopped.
 bool Comparison::tune_methods(const comparison::RunSetting& setting) {
-  for (const Position method : options_.positions) {
-    if (options_.tune_rates.empty()) break;
+  const auto is_complete = [&](const comparison::Tuning& tuning) {
+    return tuning.nll.size() == options_.tune_rates.size();
+  };
+  const auto tuned = [&](Position method) {
     at_.method = name_of(method);
-    tunings_.push_back(comparison::tune(
-        setting, method, [&](const CompareStatus& status, double fraction) { report(status, fraction); }));
-    if (tunings_.back().nll.size() < options_.tune_rates.size()) return false;
+    return comparison::tune(setting, method,
+                            [&](const CompareStatus& status, double fraction) { report(status, fraction); });
+  };
+  if (options_.tune_rates.empty()) return true;
+  if (group_ != nullptr) {
+    bool done = true;
+    for (size_t i = 0; i < options_.positions.size() && done; ++i) {
+      if (is_own(i)) done = is_complete(tuned(options_.positions[i]));
+    }
+    if (!all_done(done)) return false;
+  }
+  for (const Position method : options_.positions) {  // reads what was saved
+    tunings_.push_back(tuned(method));
+    if (!is_complete(tunings_.back())) return false;
   }
   return true;
 }
@@ -287,33 +319,56 @@ void Comparison::write(const CompareResults& results) const {
   if (!options_.out.empty()) report::write_report(results, options_.out);
 }
 
-CompareResults Comparison::run() {
-  check_options();
-  comparison::RunStore store(options_.out);
-  read_text();
-  store.open(identity_of(options_, data_), options_.overwrite);
-  if (store.keeps() && !options_.settings.empty()) core::write_file(options_.out / "settings.json", options_.settings);
-  const comparison::RunSetting setting{options_, data_, plan_, held_out_.bytes, store};
-  const std::vector<RunResults> planned = planned_runs();
-  std::vector<RunResults> done;
-  if (!tune_methods(setting)) return results_of(done, planned.size());
-  for (const RunResults& begun : planned) {
+/// Returns false if it was stopped.
+bool Comparison::do_runs(const comparison::RunSetting& setting, const std::vector<RunResults>& planned,
+                         std::vector<RunResults>& done) {
+  for (size_t i = 0; i < planned.size(); ++i) {
+    if (!is_own(i)) continue;
+    const RunResults& begun = planned[i];
     at_.method = begun.method;
     at_.train_length = begun.train_length;
     at_.seed = begun.seed;
-    at_.run = static_cast<int64_t>(&begun - planned.data());
+    at_.run = static_cast<int64_t>(i);
     at_.runs = static_cast<int64_t>(planned.size());
-    comparison::StoredRun run = store.load(begun);
+    comparison::StoredRun run = setting.store.load(begun);
     const bool was_done = run.done;
     if (!was_done) {
       run = comparison::run_to_end(setting, train_options(begun), std::move(run),
                                    [&](const CompareStatus& status, double fraction) { report(status, fraction); });
-      if (!run.done) return results_of(done, planned.size());
+      if (!run.done) return false;
       ++runs_done_here_;
     }
     done.push_back(std::move(run.results));
-    if (!was_done && done.size() < planned.size()) write(results_of(done, planned.size()));
+    if (group_ == nullptr && !was_done && done.size() < planned.size()) write(results_of(done, planned.size()));
   }
+  return true;
+}
+
+CompareResults Comparison::run() {
+  check_options();
+  check_usage(group_ == nullptr || !options_.out.empty(),
+              "[compare] ranks exchange their results through a folder, and there is none; give one");
+  comparison::RunStore store(options_.out, is_first_rank());
+  read_text();
+  if (is_first_rank()) {
+    store.open(identity_of(options_, data_), options_.overwrite);
+    if (store.keeps() && !options_.settings.empty())
+      core::write_file(options_.out / "settings.json", options_.settings);
+  }
+  all_done(true);  // from here on all ranks use the folder
+  const comparison::RunSetting setting{options_, data_, plan_, held_out_.bytes, store};
+  const std::vector<RunResults> planned = planned_runs();
+  std::vector<RunResults> done;
+  if (!tune_methods(setting)) return results_of(done, planned.size());
+  const bool all = all_done(do_runs(setting, planned, done));
+  if (group_ != nullptr && is_first_rank()) {
+    done.clear();
+    for (const RunResults& begun : planned) {
+      comparison::StoredRun run = store.load(begun);
+      if (run.done) done.push_back(std::move(run.results));
+    }
+  }
+  if (!all || !is_first_rank()) return results_of(done, planned.size());
   at_.method.clear();
   const auto speed = comparison::measure_speed(
       setting, done, [&](const CompareStatus& status, double fraction) { report(status, fraction); });
@@ -332,8 +387,13 @@ CompareOptions compare_defaults(const std::string& preset_name) {
   return options;
 }
 
+CompareResults comparison::compare_over(ranks::Group* group, const CompareOptions& options,
+                                        const std::function<void(const CompareStatus&)>& on_status) {
+  return Comparison(options, on_status, group).run();
+}
+
 CompareResults compare(const CompareOptions& options, const std::function<void(const CompareStatus&)>& on_status) {
-  return Comparison(options, on_status).run();
+  return comparison::compare_over(nullptr, options, on_status);
 }
 
 }  // namespace alibi

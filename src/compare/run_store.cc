@@ -29,8 +29,8 @@ formats::JsonObject read_own(const fs::path& path) {
 
 }  // namespace
 
-RunStore::RunStore(const fs::path& folder) : folder_(folder) {
-  if (!keeps()) return;
+RunStore::RunStore(const fs::path& folder, bool is_first) : folder_(folder) {
+  if (!keeps() || !is_first) return;
   core::make_folder(folder_);
   lock_.emplace(folder_);
 }

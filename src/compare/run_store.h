@@ -24,7 +24,8 @@ struct StoredRun {
 class RunStore {
  public:
   /// Creates the folder and locks it. If the path is empty, nothing is saved and all functions below do nothing.
-  explicit RunStore(const std::filesystem::path& folder);
+  /// `is_first`: on other ranks than 0 the folder is not locked, and open() is not called.
+  explicit RunStore(const std::filesystem::path& folder, bool is_first = true);
 
   /// Writes the settings of the comparison. If the folder contains a different comparison, throws an Error that names
   /// the differences; with `overwrite`, removes that comparison first.

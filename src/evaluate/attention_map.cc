@@ -110,7 +110,7 @@ AttentionMap attention_map(const LanguageModel& model, std::span<const int32_t> 
       core::parallel_for(q.size(2), [&](int64_t head) {
         const size_t index = layer * heads + static_cast<size_t>(head);
         slopes[index] = slope_of(options, head);
-        biases[index] = bias_of(problem.bias(0, head), length);
+        biases[index] = bias_of(problem.bias(problem.sequences.front(), head), length);
         const auto of_head = [&](const Tensor& tensor, int64_t at) {
           return tensor.slice(2, at, at + 1).clone().reshape({length, tensor.size(3)});
         };

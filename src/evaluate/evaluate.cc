@@ -10,6 +10,7 @@
 #include "core/files.h"
 #include "core/memory.h"
 #include "evaluate/checks.h"
+#include "evaluate/evaluate_over.h"
 #include "evaluate/masking.h"
 
 namespace alibi {
@@ -90,9 +91,50 @@ class Asked {
   std::optional<evaluation::Masking> masking_;  // empty for a decoder, which predicts every token
 };
 
+/// Windows that run through the model together, and the losses of their targets.
+struct WindowBatch {
+  size_t begin, end;
+  Tensor targets;  // int32 [windows, length]; -1: not scored
+  std::vector<float> nll;
+};
+
+/// The batches, which depend only on the windows.
+std::vector<WindowBatch> cut_batches(const std::vector<Window>& windows, int64_t batch_tokens) {
+  std::vector<WindowBatch> batches;
+  for (size_t at = 0; at < windows.size(); at = batches.back().end) {
+    const int64_t length = windows[at].length();
+    const size_t most = static_cast<size_t>(std::max<int64_t>(1, batch_tokens / length));
+    size_t end = at + 1;
+    while (end < windows.size() && end - at < most && windows[end].length() == length) ++end;
+    batches.push_back({at, end, {}, {}});
+  }
+  return batches;
+}
+
+/// Fills the targets, and computes their losses if this rank is to.
+void score(WindowBatch& batch, const std::vector<Window>& windows, const Asked& asked, const LanguageModel& model,
+           std::span<const int32_t> tokens, bool computes) {
+  const Shape shape{static_cast<int64_t>(batch.end - batch.begin), windows[batch.begin].length()};
+  Tensor ids = Tensor::empty(shape, DType::int32);
+  batch.targets = Tensor::empty(shape, DType::int32);
+  int32_t* id = ids.data<int32_t>();
+  int32_t* target = batch.targets.data<int32_t>();
+  for (size_t w = batch.begin; w < batch.end; ++w) {
+    for (int64_t t = windows[w].begin; t < windows[w].end; ++t) {
+      const auto [input, asked_for] = asked.at(t);
+      *id++ = input;
+      *target++ = t < windows[w].first_scored ? -1 : asked_for;
+    }
+  }
+  core::check_mapped(tokens.data());
+  batch.nll.resize(static_cast<size_t>(ids.elements()));
+  if (computes) batch.nll = model.nll(ids, batch.targets);
+}
+
 }  // namespace
 
-Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options) {
+Evaluation evaluation::evaluate_over(ranks::Group* group, const LanguageModel& model, std::span<const int32_t> tokens,
+                                     const EvaluateOptions& options) {
   const int64_t length = options.length;
   const int64_t stride = options.stride == 0 ? length : options.stride;
   check_usage(length >= 1, "[evaluate] the length is {}, expected at least 1", length);
@@ -118,48 +160,46 @@ Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens,
   result.segment_nll.assign(segments.size(), 0.0);
   const core::KeepMemory keep;
   const auto start = std::chrono::steady_clock::now();
-  for (size_t at = 0; at < windows.size();) {
-    // Windows of the same length run through the model together.
-    const int64_t window_length = windows[at].length();
-    const size_t most = static_cast<size_t>(std::max<int64_t>(1, options.batch_tokens / window_length));
-    size_t end = at + 1;
-    while (end < windows.size() && end - at < most && windows[end].length() == window_length) ++end;
-
-    const Shape shape{static_cast<int64_t>(end - at), window_length};
-    Tensor ids = Tensor::empty(shape, DType::int32), targets = Tensor::empty(shape, DType::int32);
-    int32_t* id = ids.data<int32_t>();
-    int32_t* target = targets.data<int32_t>();
-    for (size_t w = at; w < end; ++w) {
-      for (int64_t t = windows[w].begin; t < windows[w].end; ++t) {
-        const auto [input, asked_for] = asked.at(t);
-        *id++ = input;
-        *target++ = t < windows[w].first_scored ? -1 : asked_for;
-      }
+  std::vector<WindowBatch> batches = cut_batches(windows, options.batch_tokens);
+  const auto ranks = static_cast<size_t>(group == nullptr ? 1 : group->size());
+  const auto here = static_cast<size_t>(group == nullptr ? 0 : group->rank());
+  // Each rank computes one of some batches. Then all ranks add up the losses of all in the order of one process.
+  for (size_t first = 0; first < batches.size(); first += ranks) {
+    const std::span<WindowBatch> together = std::span(batches).subspan(first, std::min(ranks, batches.size() - first));
+    for (size_t i = 0; i < together.size(); ++i) score(together[i], windows, asked, model, tokens, i == here);
+    if (group != nullptr) {
+      std::vector<std::span<std::byte>> parts(ranks);
+      for (size_t i = 0; i < together.size(); ++i) parts[i] = ranks::bytes_of(together[i].nll);
+      ranks::all_gather(*group, ranks::Tag::results, parts);
     }
-    core::check_mapped(tokens.data());
-    const std::vector<float> nll = model.nll(ids, targets);
-    const float* value = nll.data();
-    target = targets.data<int32_t>();
-    for (size_t w = at; w < end; ++w) {
-      for (int64_t t = windows[w].begin; t < windows[w].end; ++t, ++value) {
-        if (*target++ < 0) continue;
-        evaluation::check_finite("evaluate", *value, "loss of token", t);
-        const size_t position = static_cast<size_t>(t - windows[w].begin);
-        result.nll_sum += static_cast<double>(*value);
-        result.segment_nll[windows[w].segment] += static_cast<double>(*value);
-        result.position_nll[position] += static_cast<double>(*value);
-        ++result.position_tokens[position];
-        ++result.tokens;
+    for (WindowBatch& batch : together) {
+      const float* value = batch.nll.data();
+      const int32_t* target = batch.targets.data<int32_t>();
+      for (size_t w = batch.begin; w < batch.end; ++w) {
+        for (int64_t t = windows[w].begin; t < windows[w].end; ++t, ++value) {
+          if (*target++ < 0) continue;
+          evaluation::check_finite("evaluate", *value, "loss of token", t);
+          const size_t position = static_cast<size_t>(t - windows[w].begin);
+          result.nll_sum += static_cast<double>(*value);
+          result.segment_nll[windows[w].segment] += static_cast<double>(*value);
+          result.position_nll[position] += static_cast<double>(*value);
+          ++result.position_tokens[position];
+          ++result.tokens;
+        }
       }
+      batch = {batch.begin, batch.end, {}, {}};
+      if (options.on_progress) options.on_progress(result.tokens, count);
     }
-    at = end;
-    if (options.on_progress) options.on_progress(result.tokens, count);
   }
   result.seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   check(result.tokens == count,
         "[evaluate] {} tokens were scored, expected {}; this is a bug in the division into windows", result.tokens,
         count);
   return result;
+}
+
+Evaluation evaluate(const LanguageModel& model, std::span<const int32_t> tokens, const EvaluateOptions& options) {
+  return evaluation::evaluate_over(nullptr, model, tokens, options);
 }
 
 }  // namespace alibi

@@ -165,6 +165,9 @@ void model::embed_ids(const LanguageModel& model, const Tensor& ids, const Tenso
   core::state_of(model).vocabulary->embed(ids, token_types, y);
 }
 const Transformer& model::transformer_of(const LanguageModel& model) { return core::state_of(model).transformer; }
+void model::on_layer_gradients(LanguageModel& model, std::function<void(int layer)> call) {
+  core::state_of(core::state_of(model).transformer).on_layer_gradients = std::move(call);
+}
 void model::check_files(const LanguageModel& model) { core::state_of(model).check_files(); }
 
 Tensor model::classify(const LanguageModel& model, const Tensor& states) {

@@ -128,7 +128,10 @@ Tensor Transformer::State::backward(const Tensor& dy, model::Pass& pass) const {
   } else {
     stream.end_backward(top, memory.last);
   }
-  for (auto block = blocks.rbegin(); block != blocks.rend(); ++block) block->backward(stream, pass);
+  for (size_t i = blocks.size(); i-- > 0;) {
+    blocks[i].backward(stream, pass);
+    if (on_layer_gradients) on_layer_gradients(static_cast<int>(i));
+  }
   const nn::BranchDropout dropout = pass.dropout(config.embedding.dropout, 0, model::Draw::embedding);
   if (dropout.probability > 0) nn::dropout_backward(dx, dropout.probability, dropout.random, dx);
   if (config.embedding.norm) {

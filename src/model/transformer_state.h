@@ -1,9 +1,11 @@
 // The content of a Transformer: its layers, its parameters, and the pass that training keeps.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <vector>
 
+#include "alibi/language_model.h"
 #include "alibi/transformer.h"
 #include "core/access.h"
 #include "model/block.h"
@@ -29,6 +31,10 @@ struct TransformerLayers {
   void declare(const VisitParameter& visit);
 };
 
+/// Sets a function that training calls as soon as the gradients of a layer's own parameters are complete in a backward
+/// pass, from the last layer to the first.
+void on_layer_gradients(LanguageModel& model, std::function<void(int layer)> call);
+
 /// The options of attention for reading this number of further tokens of a text.
 std::vector<AttentionOptions> biases_of(const PositionMethod& position, const TransformerConfig& config,
                                         const Pass& text, int64_t tokens);
@@ -42,6 +48,7 @@ struct [[gnu::visibility("hidden")]] Transformer::State : model::TransformerLaye
   Precision precision = Precision::f32;
   bool recompute = false;
   model::Pass training;
+  std::function<void(int layer)> on_layer_gradients;
 
   /// Without a seed the parameters are not initialized.
   State(const TransformerConfig& config_in, std::optional<uint64_t> seed);

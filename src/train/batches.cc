@@ -81,45 +81,67 @@ int64_t blocks_per_update(const TrainOptions& options) {
   return std::max<int64_t>(1, options.batch_tokens / options.train_length);
 }
 
-UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options) {
+Update::Update(const LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options)
+    : order_(order), options_(options), step_(step) {
   const int64_t count = blocks_per_update(options);
-  const int64_t at_once = std::max<int64_t>(1, options.micro_batch_tokens / options.train_length);
-  UpdateLoss result;
-  std::vector<int64_t> blocks;
+  const auto at_once = static_cast<size_t>(std::max<int64_t>(1, options.micro_batch_tokens / options.train_length));
   for (int64_t i = 0; i < count; ++i) {
-    blocks.push_back(order.block_at(step * count + i));
-    result.tokens += order.length_of(blocks.back());
+    blocks_.push_back(order.block_at(step * count + i));
+    tokens_ += order.length_of(blocks_.back());
   }
   // An encoder predicts only masked tokens. They depend only on the update, not on its division into micro-batches.
   const std::optional<int32_t> mask = model.config().mask_token();
-  const evaluation::Masking masking(
-      options.mask_rate, core::Random(options.seed, core::mix(0x3a5c, static_cast<uint64_t>(step))), mask.value_or(0));
-  int64_t targets = mask ? 0 : result.tokens;
-  for (size_t i = 0; mask && i < blocks.size(); ++i) {
+  if (mask) {
+    masking_.emplace(options.mask_rate, core::Random(options.seed, core::mix(0x3a5c, static_cast<uint64_t>(step))),
+                     *mask);
+  }
+  targets_ = mask ? 0 : tokens_;
+  for (size_t i = 0; mask && i < blocks_.size(); ++i) {
     const auto first = static_cast<int64_t>(i) * options.train_length;
-    for (int64_t t = 0; t < order.length_of(blocks[i]); ++t) {
-      targets += masking.asks(static_cast<uint64_t>(first + t)) ? 1 : 0;
+    for (int64_t t = 0; t < order.length_of(blocks_[i]); ++t) {
+      targets_ += masking_->asks(static_cast<uint64_t>(first + t)) ? 1 : 0;
     }
   }
-  targets = std::max<int64_t>(1, targets);  // without targets all gradients are zero
+  targets_ = std::max<int64_t>(1, targets_);  // without targets all gradients are zero
+  for (int64_t shard = 0; shard < options.shards; ++shard) {
+    const auto last = static_cast<size_t>(count * (shard + 1) / options.shards);
+    for (auto begin = static_cast<size_t>(count * shard / options.shards); begin < last;) {
+      // A micro-batch holds as many blocks as fit. The last block of the stream may be shorter, so it is a micro-batch
+      // of its own.
+      size_t end = begin + 1;
+      while (end < last && end - begin < at_once && order.length_of(blocks_[end]) == order.length_of(blocks_[begin])) {
+        ++end;
+      }
+      batches_.push_back({begin, end, batches_.size()});
+      begin = end;
+    }
+    ends_.push_back(batches_.size());
+  }
+}
+
+std::span<const MicroBatch> Update::of_shard(int shard) const {
+  const auto index = static_cast<size_t>(shard);
+  const size_t begin = shard == 0 ? 0 : ends_[index - 1];
+  return std::span(batches_).subspan(begin, ends_[index] - begin);
+}
+
+double Update::accumulate(LanguageModel& model, const MicroBatch& at) const {
+  const std::span<const int64_t> together = std::span(blocks_).subspan(at.begin, at.end - at.begin);
+  const Batch batch =
+      masking_ ? order_.masked_batch(together, *masking_, static_cast<int64_t>(at.begin) * options_.train_length)
+               : order_.batch(together);
+  return model.accumulate_gradients(batch.ids, batch.targets, 1.0f / static_cast<float>(targets_),
+                                    {options_.seed, static_cast<uint64_t>(step_), at.part});
+}
+
+UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options) {
+  TrainOptions one_shard = options;
+  one_shard.shards = 1;
+  const Update update(model, order, step, one_shard);
+  UpdateLoss result{0, update.tokens()};
   model.zero_gradients();
-  uint64_t part = 0;
-  for (size_t begin = 0; begin < blocks.size(); ++part) {
-    // A micro-batch holds as many blocks as fit. The last block of the stream may be shorter, so it is a micro-batch of
-    // its own.
-    size_t end = begin + 1;
-    while (end < blocks.size() && static_cast<int64_t>(end - begin) < at_once &&
-           order.length_of(blocks[end]) == order.length_of(blocks[begin])) {
-      ++end;
-    }
-    const std::span<const int64_t> together = std::span(blocks).subspan(begin, end - begin);
-    const Batch batch = mask ? order.masked_batch(together, masking, static_cast<int64_t>(begin) * options.train_length)
-                             : order.batch(together);
-    result.loss += model.accumulate_gradients(batch.ids, batch.targets, 1.0f / static_cast<float>(targets),
-                                              {options.seed, static_cast<uint64_t>(step), part});
-    begin = end;
-  }
-  result.loss /= static_cast<double>(targets);
+  for (const MicroBatch& batch : update.of_shard(0)) result.loss += update.accumulate(model, batch);
+  result.loss /= static_cast<double>(update.targets());
   return result;
 }
 

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <span>
 #include <vector>
 
@@ -50,12 +51,41 @@ class BlockOrder {
 /// Number of blocks in an update.
 int64_t blocks_per_update(const TrainOptions& options);
 
+/// Blocks of an update that the model processes at once.
+struct MicroBatch {
+  size_t begin, end;  ///< indices of the blocks in the update
+  uint64_t part;      ///< index of the micro-batch, for random numbers
+};
+
+/// The blocks of update `step`, counted from 0. They are divided into shards, and these into micro-batches.
+class Update {
+ public:
+  Update(const LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options);
+
+  int64_t tokens() const { return tokens_; }    ///< number of tokens that the model reads
+  int64_t targets() const { return targets_; }  ///< number of tokens that it predicts, at least 1
+  std::span<const MicroBatch> of_shard(int shard) const;
+  /// Adds the gradients of the mean loss of the update. Returns the sum of the losses of the micro-batch.
+  double accumulate(LanguageModel& model, const MicroBatch& batch) const;
+
+ private:
+  const BlockOrder& order_;
+  const TrainOptions& options_;
+  int64_t step_;
+  std::optional<evaluation::Masking> masking_;  // of an encoder
+  std::vector<int64_t> blocks_;
+  std::vector<MicroBatch> batches_;
+  std::vector<size_t> ends_;  // for each shard, the index after its last micro-batch
+  int64_t tokens_ = 0, targets_ = 0;
+};
+
 struct UpdateLoss {
   double loss = 0;     ///< mean nll of the predicted tokens in nats
   int64_t tokens = 0;  ///< number of tokens that the model has read
 };
 
-/// Sets the model's gradients to those of the mean loss over the blocks of update `step`, counted from 0.
+/// Sets the model's gradients to those of the mean loss over the blocks of update `step`, counted from 0, added up in
+/// one shard.
 UpdateLoss compute_gradients(LanguageModel& model, BlockOrder& order, int64_t step, const TrainOptions& options);
 
 }  // namespace alibi::training

@@ -144,11 +144,11 @@ training::Checkpoint read_whole(const fs::path& folder) {
 }
 
 /// The name of an unfinished or removed checkpoint. A later process recognizes it by this name.
-fs::path part_of(const fs::path& path) { return path.string() + fmt::format(".{}.part", ::getpid()); }
+fs::path unfinished(const fs::path& path) { return path.string() + fmt::format(".{}.part", ::getpid()); }
 
 void remove_folder(const fs::path& path) {
   // Renamed before removal, so that a partly removed checkpoint cannot be mistaken for a complete one.
-  const fs::path part = part_of(path);
+  const fs::path part = unfinished(path);
   std::error_code ignored;
   fs::remove_all(part, ignored);
   core::rename_synced(path, part);
@@ -204,9 +204,9 @@ training::Checkpoints::Checkpoints(const fs::path& model_folder)
   training::remove_leftovers(model_folder);
 }
 
-void training::Checkpoints::write(const LanguageModel& model, const training::OptimizerState& optimizer,
+void training::Checkpoints::write(const LanguageModel& model, std::vector<formats::StreamedTensor> tensors,
                                   const training::TrainState& state, const formats::OrderedJson& identity) const {
-  const fs::path target = folder_ / name_of_step(state.step), part = part_of(target);
+  const fs::path target = folder_ / name_of_step(state.step), part = unfinished(target);
   struct Remove {
     fs::path path;
     ~Remove() {
@@ -217,8 +217,8 @@ void training::Checkpoints::write(const LanguageModel& model, const training::Op
   core::make_folder(part);
   model::write_own_files(part, model::own_folder_json(model.config(), &model.tokenizer()), model.config(),
                          model.parameters(), &model.tokenizer());
-  std::vector<formats::NamedTensor> tensors = optimizer.tensors();
-  tensors.push_back({"loss", Tensor::from(state.loss, {static_cast<int64_t>(state.loss.size())})});
+  const Tensor losses = Tensor::from(state.loss, {static_cast<int64_t>(state.loss.size())});
+  tensors.push_back({"loss", "F32", losses.shape(), [&] { return losses; }});
   formats::write_safetensors(part / kTensorFile, tensors);
   formats::OrderedJson json = state_json(state, identity);
   for (const auto& entry : fs::directory_iterator(part)) {
@@ -243,7 +243,7 @@ training::TrainState training::Checkpoints::resume(const training::Checkpoint& c
         folder.string(), fmt::join(different, "; "));
   training::TrainState state = checkpoint.state;
   const formats::Safetensors file(folder / kTensorFile);
-  for (formats::NamedTensor& entry : optimizer.tensors()) file.load_finite_into(entry.name, entry.tensor);
+  optimizer.load(file);
   file.check_loadable("loss", {state.step}, DType::float32);
   Tensor losses = Tensor::empty({state.step});
   file.load_finite_into("loss", losses);
@@ -254,6 +254,13 @@ training::TrainState training::Checkpoints::resume(const training::Checkpoint& c
     if (step > state.step) remove_folder(folder_ / name_of_step(step));
   }
   return state;
+}
+
+void training::load_checkpoint(const fs::path& model_folder, int64_t step, LanguageModel& model,
+                               OptimizerState& optimizer) {
+  const fs::path folder = folder_of(model_folder) / name_of_step(step);
+  optimizer.load(formats::Safetensors(folder / kTensorFile));
+  read_weights(folder, model);
 }
 
 void training::Checkpoints::load_weights(int64_t step, LanguageModel& model) const {

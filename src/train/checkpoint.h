@@ -39,6 +39,10 @@ struct Checkpoint {
 /// See newest_checkpoint().
 std::optional<Checkpoint> find_newest(const std::filesystem::path& model_folder);
 
+/// Loads weights and optimizer state of an intact checkpoint, on a rank that does not write the folder.
+void load_checkpoint(const std::filesystem::path& model_folder, int64_t step, LanguageModel& model,
+                     OptimizerState& optimizer);
+
 /// Removes unfinished checkpoints and files of killed processes. The caller must hold a lock on the folder or on one of
 /// its parents.
 void remove_leftovers(const std::filesystem::path& model_folder);
@@ -51,7 +55,7 @@ class Checkpoints {
 
   /// Writes into a temporary folder, syncs every file and folder, then renames it, so a checkpoint is either complete
   /// or absent.
-  void write(const LanguageModel& model, const OptimizerState& optimizer, const TrainState& state,
+  void write(const LanguageModel& model, std::vector<formats::StreamedTensor> optimizer, const TrainState& state,
              const formats::OrderedJson& identity) const;
   /// Loads weights and optimizer state. Removes newer checkpoints, which are damaged. Throws Error if the checkpoint
   /// belongs to a run with another identity.

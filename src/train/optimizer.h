@@ -7,6 +7,7 @@
 
 #include "alibi/train.h"
 #include "formats/safetensors.h"
+#include "train/owners.h"
 
 namespace alibi::training {
 
@@ -20,12 +21,20 @@ class OptimizerState {
  public:
   /// Keeps pointers to the parameters. All state starts as zeros.
   OptimizerState(const TrainOptions& options, std::vector<Parameter*> parameters);
+  /// Updates only the parts of the parameters that rank `rank` owns, and has the state of these alone.
+  OptimizerState(const TrainOptions& options, std::vector<Parameter*> parameters, const Owners& owners, int rank);
 
   /// Applies update number `step`, counted from 0, with the gradients multiplied by gradient_factor.
   void update(int64_t step, double gradient_factor);
 
-  /// The state to save, with names such as "m.blocks.0.norm_1.weight". The tensors share the optimizer's memory.
+  /// The state, with names such as "m.blocks.0.norm_1.weight". The tensors share the optimizer's memory. A tensor may
+  /// be a part of that name's.
   std::vector<formats::NamedTensor> tensors() const;
+  /// The whole state to save. With a group, each tensor is received from all ranks when it is made, and these ranks
+  /// must call send_all().
+  std::vector<formats::StreamedTensor> to_write(ranks::Group* group) const;
+  void send_all(ranks::Group& group) const;
+  void load(const formats::WeightSource& file);
 
  private:
   void update_those(double rate_factor, int64_t step, float gradient_factor);
@@ -33,8 +42,14 @@ class OptimizerState {
   TrainOptions options_;
   Schedule schedule_;
   std::vector<Parameter*> parameters_;
+  std::string name_of(size_t slot, size_t parameter) const;
+  void allocate();
+  Tensor gathered(ranks::Group& group, size_t slot, size_t parameter) const;
+
   std::vector<std::string> slots_;           // names of the tensors that are kept for each parameter
-  std::vector<std::vector<Tensor>> memory_;  // [slot][parameter]
+  const Owners* owners_ = nullptr;           // null: this rank owns everything
+  std::vector<Part> parts_;                  // that are updated here: whole parameters if this rank owns everything
+  std::vector<std::vector<Tensor>> memory_;  // [slot][part]
 };
 
 }  // namespace alibi::training

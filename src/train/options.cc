@@ -48,6 +48,12 @@ void TrainOptions::validate() const {
   constexpr int64_t most_at_once = 1'000'000'000;  // an update stores a list of its blocks
   check_usage(batch_tokens <= most_at_once, "[train] batch_tokens is {}, expected at most {}", batch_tokens,
               most_at_once);
+  const int64_t blocks = training::blocks_per_update(*this);
+  check_usage(
+      shards <= blocks,
+      "[train] shards is {}, but an update has {} training sequences, so some shards would be empty; choose fewer "
+      "shards or larger updates",
+      shards, blocks);
   check_usage(patience == 0 || eval_steps > 0,
               "[train] patience is {}, but eval_steps is 0, so nothing would be evaluated; set eval_steps", patience);
 }

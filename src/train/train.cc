@@ -9,6 +9,7 @@
 #include "alibi/runtime.h"
 #include "core/check.h"
 #include "core/files.h"
+#include "evaluate/evaluate_over.h"
 #include "nn/foreach.h"
 #include "train/batches.h"
 #include "train/checkpoint.h"
@@ -16,6 +17,8 @@
 #include "train/identity.h"
 #include "train/metrics.h"
 #include "train/optimizer.h"
+#include "train/sharded_gradients.h"
+#include "train/train_over.h"
 
 namespace alibi {
 namespace {
@@ -24,22 +27,35 @@ using Clock = std::chrono::steady_clock;
 
 constexpr const char* kSettingsFile = "train.json";
 
+std::string resumable(int64_t step) {
+  return fmt::format(". The checkpoint of update {} is intact and can be resumed", step);
+}
+
 double seconds_since(Clock::time_point start) { return std::chrono::duration<double>(Clock::now() - start).count(); }
 
 class Trainer {
  public:
-  Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options, const TrainRun& run);
+  /// `group` is null if there are no other ranks.
+  Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options, const TrainRun& run,
+          ranks::Group* group);
 
   TrainResult run();
 
  private:
+  bool is_first_rank() const { return group_ == nullptr || group_->rank() == 0; }
   void open_folder();
+  void share_start();
   void begin_files();
   void write_again_what_is_gone();
   void check_model() const;
   TrainStatus update();
   void evaluate_held_out(TrainStatus& status);
   bool is_finished() const;
+  /// What all ranks do after an update; rank 0 decides.
+  struct Decision {
+    bool stops, writes;
+  };
+  Decision decide(const TrainStatus& status);
   bool is_checkpoint_due(const TrainStatus& status) const;
   void write_checkpoint();
   std::string unharmed() const;
@@ -52,11 +68,14 @@ class Trainer {
   LanguageModel& model_;
   const TrainOptions& options_;
   const TrainRun& run_;
+  ranks::Group* group_;
   std::span<const int32_t> tokens_, valid_;
   training::BlockOrder order_;
   Schedule schedule_;
   int64_t steps_;
   std::vector<Parameter*> parameters_;
+  training::Owners owners_;
+  training::ShardedGradients gradients_;
   training::OptimizerState optimizer_;
   training::TrainState state_;
   formats::OrderedJson identity_;
@@ -69,26 +88,46 @@ class Trainer {
 };
 
 Trainer::Trainer(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
-                 const TrainRun& run)
+                 const TrainRun& run, ranks::Group* group)
     : model_(model),
       options_(options),
       run_(run),
+      group_(group),
       tokens_(tokens),
       valid_(run.valid),
       order_(tokens, options.train_length, model.tokenizer().end_of_text(), options.seed),
       schedule_(options.schedule()),
       steps_(options.steps()),
       parameters_((model.to_float32(), model.parameters())),
-      optimizer_(options, parameters_) {
+      owners_(parameters_, group == nullptr ? 1 : group->size()),
+      gradients_(group, owners_, model, options),
+      optimizer_(group == nullptr ? training::OptimizerState(options, parameters_)
+                                  : training::OptimizerState(options, parameters_, owners_, group->rank())) {
   if (options.eval_tokens > 0) valid_ = valid_.first(std::min(valid_.size(), static_cast<size_t>(options.eval_tokens)));
   model_.set_train_length(options.train_length);
   model_.set_precision(options.precision);
   model_.set_recompute(options.recompute);
-  if (run.folder.empty()) return;
-  identity_ = training::identity_of(model, tokens, valid_, options);
-  core::check_mapped(tokens.data());
-  core::check_mapped(valid_.data());
-  open_folder();
+  if (!run.folder.empty() && is_first_rank()) {
+    identity_ = training::identity_of(model, tokens, valid_, options);
+    core::check_mapped(tokens.data());
+    core::check_mapped(valid_.data());
+    open_folder();
+  }
+  if (group_ != nullptr) share_start();
+}
+
+/// Rank 0 has opened the folder. The other ranks begin or resume as it does.
+void Trainer::share_start() {
+  std::vector<int64_t> start{state_.step, state_.tokens, state_.finished ? 1 : 0};
+  ranks::broadcast(*group_, ranks::Tag::control, ranks::bytes_of(start));
+  if (!is_first_rank()) {
+    state_.step = start[0];
+    state_.tokens = start[1];
+    state_.finished = start[2] != 0;
+    state_.loss.resize(static_cast<size_t>(state_.step));  // rank 0 has the values
+    if (state_.step > 0) training::load_checkpoint(run_.folder, state_.step, model_, optimizer_);
+  }
+  group_->set_advice(state_.step == 0 ? ". There is no checkpoint yet" : resumable(state_.step));
 }
 
 void Trainer::open_folder() {
@@ -142,9 +181,9 @@ void Trainer::write_again_what_is_gone() {
 
 TrainStatus Trainer::update() {
   const Clock::time_point start = Clock::now();
-  const auto [loss, tokens] = training::compute_gradients(model_, order_, state_.step, options_);
+  const auto [sum, norm] = gradients_.compute(order_, state_.step);
+  const auto [loss, tokens] = sum;
   core::check_mapped(tokens_.data());
-  const double norm = training::gradient_norm(parameters_);
   // A loss this small without a gradient means that the model gives the same output for every token, because it
   // overflowed.
   constexpr double least_loss = 1e-3;
@@ -153,6 +192,7 @@ TrainStatus Trainer::update() {
                               state_.step + 1, loss, norm));
   }
   optimizer_.update(state_.step, training::clip_factor(norm, options_.clip));
+  if (group_ != nullptr) training::gather_values(*group_, owners_, parameters_, gradients_.groups());
   model_.weights_changed();
 
   TrainStatus status;
@@ -176,7 +216,7 @@ void Trainer::evaluate_held_out(TrainStatus& status) {
   evaluate_options.batch_tokens = std::max(options_.train_length, options_.micro_batch_tokens);
   double loss = 0;
   try {
-    loss = evaluate(model_, valid_, evaluate_options).nll();
+    loss = evaluation::evaluate_over(group_, model_, valid_, evaluate_options).nll();
   } catch (const NotFiniteError& error) {
     fail_diverged(
         fmt::format("step {}: the held-out text cannot be scored after this update: {}", state_.step, error.what()));
@@ -196,15 +236,29 @@ bool Trainer::is_checkpoint_due(const TrainStatus& status) const {
          (run_.checkpoint_minutes > 0 && seconds_since(last_checkpoint_) >= 60 * run_.checkpoint_minutes);
 }
 
+Trainer::Decision Trainer::decide(const TrainStatus& status) {
+  bool asked = run_.should_stop && run_.should_stop();
+  if (group_ != nullptr) {
+    const std::vector<double> all = ranks::all_gather(*group_, asked ? 1 : 0);
+    asked = std::any_of(all.begin(), all.end(), [](double one) { return one != 0; });
+  }
+  std::vector<char> decided{asked, checkpoints_ && (asked || is_checkpoint_due(status)), state_.finished};
+  if (group_ != nullptr) ranks::broadcast(*group_, ranks::Tag::control, ranks::bytes_of(decided));
+  state_.finished = decided[2] != 0;
+  return {decided[0] != 0, decided[1] != 0};
+}
+
 void Trainer::write_checkpoint() {
+  if (!is_first_rank()) return optimizer_.send_all(*group_);
   state_.seconds = seconds();
   metrics_ ? write_again_what_is_gone() : begin_files();
   metrics_->sync();
-  checkpoints_->write(model_, optimizer_, state_, identity_);
+  checkpoints_->write(model_, optimizer_.to_write(group_), state_, identity_);
   core::write_file(run_.folder / "loss.svg",
                    training::loss_figure(state_, training::blocks_per_update(options_) * options_.train_length));
   checkpoints_->prune(run_.keep, state_.best());
   last_checkpoint_ = Clock::now();
+  if (run_.on_checkpoint) run_.on_checkpoint(state_.step);
 }
 
 /// Throws NotFiniteError if the last update broke the model: weights or moments are not finite, or so large that the
@@ -216,6 +270,7 @@ void Trainer::check_model() const {
   };
   for (const Parameter* parameter : parameters_) check_values(parameter->name, parameter->value);
   for (const formats::NamedTensor& moment : optimizer_.tensors()) check_values(moment.name, moment.tensor);
+  if (!is_first_rank()) return;
   EvaluateOptions evaluate_options;
   evaluate_options.length = options_.train_length;
   evaluate_options.mask_rate = 1;
@@ -229,12 +284,12 @@ void Trainer::check_model() const {
 
 /// A sentence for error messages that says which checkpoint can be resumed.
 std::string Trainer::unharmed() const {
-  if (run_.folder.empty()) return "";
+  if (run_.folder.empty() || group_ != nullptr) return "";  // a rank adds Group::advice()
   if (!metrics_) return fmt::format(". The earlier content of {} is unchanged", run_.folder.string());
   try {
     const std::optional<CheckpointInfo> newest = newest_checkpoint(run_.folder);
     if (!newest) return ". There is no checkpoint yet";
-    return fmt::format(". The checkpoint of update {} is intact and can be resumed", newest->step);
+    return resumable(newest->step);
   } catch (const Error& other) {
     return fmt::format(". {}", other.what());
   }
@@ -272,11 +327,10 @@ TrainResult Trainer::result(TrainEnd end, int64_t resumed_step) const {
 TrainResult Trainer::run() {
   const int64_t resumed_step = state_.step;
   bool asked = false;
-  while (!is_finished() && !asked) {
+  while (!(is_first_rank() ? is_finished() : state_.finished) && !asked) {
     TrainStatus status = update();
-    if (options_.eval_steps > 0 && (state_.step % options_.eval_steps == 0 || state_.step == steps_)) {
-      evaluate_held_out(status);
-    }
+    const bool evaluates = options_.eval_steps > 0 && (state_.step % options_.eval_steps == 0 || state_.step == steps_);
+    if (evaluates && is_first_rank()) evaluate_held_out(status);
     status.seconds = seconds();
     const auto here = static_cast<double>(state_.step - resumed_step);
     status.seconds_left = static_cast<double>(steps_ - state_.step) * (status.seconds - seconds_before_) / here;
@@ -285,16 +339,17 @@ TrainResult Trainer::run() {
     const bool is_logged = state_.step % run_.log_steps == 0 || state_.finished || status.valid_loss.has_value();
     if (is_logged && metrics_) write_or_explain([&] { metrics_->add(status); });
     if (is_logged && checkpoints_ && !metrics_) not_written_.push_back(status);
-    if (run_.on_step) run_.on_step(status);
-    asked = run_.should_stop && run_.should_stop();
-    const bool writes = checkpoints_ && (asked || is_checkpoint_due(status));
+    if (run_.on_step && is_first_rank()) run_.on_step(status);
+    const auto [stops, writes] = decide(status);
+    asked = stops;
     if (writes || state_.finished) check_model();
     if (writes) write_or_explain([&] { write_checkpoint(); });
+    if (writes && group_ != nullptr) group_->set_advice(resumable(state_.step));
   }
   model_.set_precision(Precision::f32);
   if (asked && !state_.finished) return result(TrainEnd::asked, resumed_step);
   TrainResult finished = result(state_.step < steps_ ? TrainEnd::no_gain : TrainEnd::all_tokens, resumed_step);
-  if (options_.patience > 0 && finished.best->step != state_.step) {
+  if (options_.patience > 0 && is_first_rank() && finished.best->step != state_.step) {
     checkpoints_->load_weights(finished.best->step, model_);
     finished.weights_step = finished.best->step;
   }
@@ -303,9 +358,16 @@ TrainResult Trainer::run() {
 
 }  // namespace
 
-TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
-                  const TrainRun& run) {
+TrainResult training::train_over(ranks::Group* group, LanguageModel& model, std::span<const int32_t> tokens,
+                                 const TrainOptions& options, const TrainRun& run) {
   options.validate();
+  if (group != nullptr && group->size() == 1) group = nullptr;
+  check_usage(group == nullptr || group->size() <= options.shards,
+              "[train] {} ranks were started, but the run has {} shards, which is the largest number of ranks; set "
+              "shards to {} or a multiple of it",
+              group == nullptr ? 1 : group->size(), options.shards, group == nullptr ? 1 : group->size());
+  check_usage(group == nullptr || model.device() == Device::cpu, "[train] ranks train on CPUs, the model is on {}",
+              name_of(model.device()));
   options.check_text(static_cast<int64_t>(tokens.size()));
   check_usage(options.eval_steps == 0 || !run.valid.empty(),
               "[train] eval_steps is {}, but there is no held-out text; give some, or set eval_steps to 0",
@@ -319,7 +381,12 @@ TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const T
               "texts, which training does not do",
               options.train_length, unchanged);
   training::check_ranges(run);
-  return Trainer(model, tokens, options, run).run();
+  return Trainer(model, tokens, options, run, group).run();
+}
+
+TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,
+                  const TrainRun& run) {
+  return training::train_over(nullptr, model, tokens, options, run);
 }
 
 TrainResult train(LanguageModel& model, std::span<const int32_t> tokens, const TrainOptions& options,

@@ -23,8 +23,8 @@ void expect_backward(const AttentionCase& c) {
   const PlainResult plain = plain_attention(c, t, true);
   // If one key has all the weight, dP and delta cancel. So the rounding error is compared with their size, not with
   // that of the result.
-  const bool narrow = c.dtype == DType::bfloat16;
-  const double floor = narrow ? 0x1p-7 : 0x1p-18;
+  const bool narrow = c.dtype != DType::float32;
+  const double floor = c.dtype == DType::bfloat16 ? 0x1p-7 : narrow ? 0x1p-10 : 0x1p-18;
   const double dp = narrow ? max_abs(t.dout.to_floats()) * max_abs(t.v.to_floats()) : 0;
   for_each_isa([&] {
     t.forward(c.options);
@@ -66,6 +66,13 @@ TEST(AttentionBackward, RandomCasesInBfloat16) {
   }
 }
 
+TEST(AttentionBackward, RandomCasesInFloat16) {
+  for (AttentionCase c : random_cases(30, 5)) {
+    c.dtype = DType::float16;
+    expect_backward(c);
+  }
+}
+
 TEST(AttentionBackward, BucketsOfEveryMaxDistance) {
   for (const AttentionCase& c : cases_of_every_max_distance()) expect_backward(c);
 }
@@ -91,11 +98,15 @@ TEST(AttentionBackward, ManyChunksOfQueries) {
 /// The reference's gradients against central differences of its own output, with a random cotangent. Inputs lie on a
 /// grid of 2^-12, so that the steps are exact in float32; two step sizes cancel the leading error.
 TEST(AttentionBackwardReference, AgreesWithNumericalGradients) {
-  for (const int kind : {0, 1, 2, 3, 4, 5}) {
+  for (const int kind : {0, 1, 2, 3, 4, 5, 6}) {
     AttentionCase c{.batch = 2, .queries = 5, .keys = 6, .heads = 2, .kv_heads = 1, .head_dim = 3};
     c.options.causal = kind != 3 && kind != 5;
     c.options.query_offset = kind == 2 ? 0 : 1;
     if (kind == 1 || kind == 3) c.options.alibi_slopes = {0.5f, 0.25f};
+    if (kind == 6) {
+      c.options.softcap = 0.75f;
+      c.options.alibi_slopes = {0.5f, 0.25f};
+    }
     if (kind == 2) c.options.buckets = random_buckets(2, 6, 4, 5);
     if (kind == 4 || kind == 5) c.options.bias_by_distance = random_bias_by_distance(2, 4, c.options.causal, 7);
     if (kind != 0) c.options.dropout_p = 0.25f;

@@ -22,14 +22,15 @@ struct AttentionCase {
 
   std::string name() const {
     return fmt::format(
-        "batch {} queries {} keys {} heads {}/{} head_dim {} {} causal {} offset {} window {} slopes {}+{} buckets {} "
+        "batch {} queries {} keys {} heads {}/{} head_dim {} {} causal {} offset {} window {}+{} slopes {}+{} buckets "
+        "{} "
         "distances {} "
-        "dropout {} tolerance {} sequences {} seed {}",
+        "softcap {} dropout {} tolerance {} sequences {} seed {}",
         batch, queries, keys, heads, kv_heads, head_dim, name_of(dtype), options.causal,
-        options.query_offset.value_or(keys - queries), options.sliding_window, options.alibi_slopes.size(),
-        options.alibi_slopes_after.size(), options.buckets.has_value(),
-        options.bias_by_distance ? options.bias_by_distance->size(0) : 0, options.dropout_p, options.tolerance,
-        options.cu_seqlens_q.size(), seed);
+        options.query_offset.value_or(keys - queries), options.sliding_window, options.sliding_window_after,
+        options.alibi_slopes.size(), options.alibi_slopes_after.size(), options.buckets.has_value(),
+        options.bias_by_distance ? options.bias_by_distance->size(0) : 0, options.softcap, options.dropout_p,
+        options.tolerance, options.cu_seqlens_q.size(), seed);
   }
 };
 

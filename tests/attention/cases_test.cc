@@ -66,7 +66,9 @@ std::vector<AttentionCase> random_cases(int count, uint64_t seed) {
     random_bias(random, at, c);
     c.options.query_offset = pick(random, at, {0, 0, 0, 1, 100, c.keys, 100000, -30});
     c.options.sliding_window = pick(random, at, {0, 0, 0, 1, 10, 100});
+    if (!c.options.causal) c.options.sliding_window_after = pick(random, at, {0, 0, -1, 1, 30, 200});
     if (random.below(at++, 4) == 0) c.options.softmax_scale = 0.3f;
+    if (random.below(at++, 4) == 0) c.options.softcap = static_cast<float>(pick(random, at, {1, 3, 30}));
     cases.push_back(c);
   }
   return cases;
@@ -84,7 +86,7 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
     for (int64_t i = 0; i < c.head_dim; ++i) sum += a[i] * b[i];
     return sum;
   };
-  std::vector<float> p(static_cast<size_t>(c.keys)), dp(p.size());
+  std::vector<float> p(static_cast<size_t>(c.keys)), dp(p.size()), derivative(p.size(), 1.0f);
   for (int64_t row = 0; row < c.batch * c.queries * c.heads; ++row) {
     const int64_t b = row / (c.queries * c.heads), i = row / c.heads % c.queries, h = row % c.heads;
     const auto slope_of = [&](const std::vector<float>& slopes) {
@@ -104,10 +106,17 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
       float& s = p[static_cast<size_t>(j)];
       s = -infinity;
       if (options.causal && distance < 0) continue;
-      if (options.sliding_window > 0 && std::abs(distance) >= options.sliding_window) continue;
+      const int64_t window =
+          distance < 0 && options.sliding_window_after != 0 ? options.sliding_window_after : options.sliding_window;
+      if (window > 0 && std::abs(distance) >= window) continue;
       const float slope = distance > 0 ? before : distance < 0 ? after : 0;
       if (slope == infinity) continue;
       s = scale * dot(&q[query_at], &k[key_at(j)]);
+      if (options.softcap > 0) {
+        const float tanh = std::tanh(s / options.softcap);
+        s = options.softcap * tanh;
+        derivative[static_cast<size_t>(j)] = 1 - tanh * tanh;
+      }
       if (options.buckets) {
         const int bucket = relative_position_bucket(
             distance, options.causal, static_cast<int>(options.buckets->table.size(0)), options.buckets->max_distance);
@@ -142,7 +151,7 @@ PlainResult plain_attention(const AttentionCase& c, const AttentionTensors& t, b
     for (int64_t j = 0; j < c.keys; ++j) {
       const auto y = static_cast<size_t>(j);
       if (p[y] == 0) continue;
-      const float ds = rounded(scale * p[y] * (dp[y] - delta), c.dtype);
+      const float ds = rounded(scale * derivative[y] * p[y] * (dp[y] - delta), c.dtype);
       float *to_q = &dq[query_at], *to_k = &dk[key_at(j)], *to_v = &dv[key_at(j)];
       const float *query = &q[query_at], *key = &k[key_at(j)], *dout_row = &dout[query_at];
       for (int64_t n = 0; n < c.head_dim; ++n) {

@@ -14,7 +14,9 @@ void expect_forward(const AttentionCase& c) {
   AttentionTensors t(c);
   std::vector<double> out, lse;
   attention_reference(t.q, t.k, t.v, c.options, out, &lse);
-  const double floor = max_abs(out) * (c.dtype == DType::float32 ? 0x1p-22 : 0x1p-8);
+  const double floor = max_abs(out) * (c.dtype == DType::float32   ? 0x1p-22
+                                       : c.dtype == DType::float16 ? 0x1p-11
+                                                                   : 0x1p-8);
   const double plain = max_abs_diff(plain_attention(c, t, false).out, out);
   for_each_isa([&] {
     t.forward(c.options);
@@ -42,6 +44,13 @@ TEST(AttentionForward, RandomCasesInBfloat16) {
   }
 }
 
+TEST(AttentionForward, RandomCasesInFloat16) {
+  for (AttentionCase c : random_cases(50, 3)) {
+    c.dtype = DType::float16;
+    expect_forward(c);
+  }
+}
+
 TEST(AttentionForward, EveryLengthAroundTheBlocks) {
   for (const int64_t length : {1, 2, 15, 16, 17, 47, 48, 49, 63, 64, 65, 95, 97, 127, 129, 192, 193, 257}) {
     for (const bool causal : {true, false}) {
@@ -60,6 +69,20 @@ TEST(AttentionForward, WindowsThatEndInTheCornerOfATile) {
       AttentionCase c{.queries = 200, .keys = 200, .head_dim = 8};
       c.options.sliding_window = window;
       c.options.causal = causal;
+      expect_forward(c);
+    }
+  }
+}
+
+TEST(AttentionForward, WindowsThatReachFurtherOnOneSide) {
+  for (const auto& [before, after] : std::vector<std::pair<int64_t, int64_t>>{
+           {0, 1}, {0, 48}, {1, -1}, {1, 70}, {31, 64}, {64, 31}, {100, 1}, {150, -1}, {0, 300}}) {
+    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      AttentionCase c{.queries = 170, .keys = 210, .heads = 2, .kv_heads = 2, .head_dim = 16, .dtype = dtype};
+      c.options.causal = false;
+      c.options.sliding_window = before;
+      c.options.sliding_window_after = after;
+      c.options.alibi_slopes = slopes(2);
       expect_forward(c);
     }
   }
@@ -122,6 +145,35 @@ TEST(AttentionForward, BucketsAreATableByDistance) {
 
 TEST(AttentionForward, ScalesOfEitherSign) {
   for (const AttentionCase& c : cases_of_either_sign()) expect_forward(c);
+}
+
+TEST(AttentionForward, Softcap) {
+  for (const float softcap : {0x1p-20f, 0.1f, 5.0f, 50.0f, 0x1p20f}) {
+    for (const float input_scale : {0.01f, 1.0f, 8.0f}) {
+      AttentionCase c{
+          .queries = 100, .keys = 130, .heads = 2, .kv_heads = 1, .head_dim = 24, .input_scale = input_scale};
+      c.options.alibi_slopes = slopes(2);
+      c.options.softcap = softcap;
+      expect_forward(c);
+      c.dtype = DType::bfloat16;
+      expect_forward(c);
+      c.options.query_offset = 200;  // queries outside the keys' positions
+      expect_forward(c);
+    }
+  }
+}
+
+TEST(AttentionForward, NanShowsWithASoftcap) {
+  const AttentionCase c{.queries = 100, .keys = 100, .heads = 1, .kv_heads = 1, .head_dim = 32};
+  for_each_isa([&] {
+    for (Tensor AttentionTensors::*input : {&AttentionTensors::q, &AttentionTensors::k, &AttentionTensors::v}) {
+      AttentionTensors t(c);
+      (t.*input).slice(1, 10, 11).slice(3, 5, 6).fill(std::numeric_limits<float>::quiet_NaN());
+      t.forward({.alibi_slopes = {0.5f}, .softcap = 2, .tolerance = 0.01f});
+      EXPECT_TRUE(std::isnan(max_abs(t.out.slice(1, 10, 11).to_floats())));
+      EXPECT_FALSE(std::isnan(max_abs(t.out.slice(1, 0, 10).to_floats()))) << "masked keys do not reach the result";
+    }
+  });
 }
 
 TEST(AttentionForward, LargeScoresStayFinite) {

@@ -106,16 +106,22 @@ TEST(Merge, PartsWithoutKeysTakeNoShare) {
   EXPECT_EQ(both.lse.to_floats(), a.lse.to_floats());
 }
 
-TEST(Merge, InPlaceAndInBfloat16) {
+TEST(Merge, InPlaceAndInNarrowerTypes) {
   const Tensor q = random_tensor({1, 40, 2, 8}, 1);
   const Tensor k = random_tensor({1, 40, 2, 8}, 2), v = random_tensor({1, 40, 2, 8}, 3);
   const AttentionOptions options{.alibi_slopes = slopes(2)};
   const Part whole = attend(q, k, v, options);
   Part a = attend_part(q, k, v, options, 0, 20);
   const Part b = attend_part(q, k, v, options, 20, 40);
-  Tensor half = Tensor::empty(q.shape(), DType::bfloat16), lse = Tensor::empty(a.lse.shape());
-  merge_attention(a.out, a.lse, b.out, b.lse, half, lse);
-  EXPECT_TRUE(max_abs_diff(half, whole.out) <= 0x1p-8 * std::max(1.0, max_abs(doubles(whole.out))));
+  Tensor lse = Tensor::empty(a.lse.shape());
+  for (const auto& [dtype, unit] : {std::pair{DType::bfloat16, 0x1p-8}, {DType::float16, 0x1p-11}}) {
+    Tensor half = Tensor::empty(q.shape(), dtype);
+    merge_attention(a.out, a.lse, b.out, b.lse, half, lse);
+    EXPECT_TRUE(max_abs_diff(half, whole.out) <= unit * std::max(1.0, max_abs(doubles(whole.out))));
+    const Tensor a_half = a.out.to(dtype), b_half = b.out.to(dtype);
+    merge_attention(a_half, a.lse, b_half, b.lse, half, lse);
+    EXPECT_TRUE(max_abs_diff(half, whole.out) <= 2 * unit * std::max(1.0, max_abs(doubles(whole.out))));
+  }
   merge_attention(a.out, a.lse, b.out, b.lse, a.out, a.lse);
   expect_equal(a, whole, 3e-6);
 }

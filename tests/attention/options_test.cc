@@ -105,6 +105,57 @@ TEST(AttentionPacked, EqualsSeparateCalls) {
   }
 }
 
+TEST(AttentionPacked, SlopesOfEachSequence) {
+  const std::vector<int32_t> q_offsets = {0, 1, 50, 50, 179, 243}, k_offsets = {0, 1, 50, 57, 257, 321};
+  AttentionCase c{.queries = 243, .keys = 321, .heads = 4, .kv_heads = 2, .head_dim = 16};
+  c.options.cu_seqlens_q = q_offsets;
+  c.options.cu_seqlens_k = k_offsets;
+  for (int i = 0; i < 5 * 4; ++i) c.options.alibi_slopes.push_back(0.07f * static_cast<float>(i));
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+    c.dtype = dtype;
+    for (const bool symmetric : {true, false}) {
+      c.options.causal = false;
+      c.options.alibi_slopes_after.clear();
+      if (!symmetric) {
+        for (int i = 0; i < 5 * 4; ++i) c.options.alibi_slopes_after.push_back(1 - 0.04f * static_cast<float>(i));
+      }
+      AttentionTensors t(c);
+      std::vector<double> out;
+      attention_reference(t.q, t.k, t.v, c.options, out);
+      AttentionReferenceGradients expected;
+      attention_backward_reference(t.dout, t.q, t.k, t.v, c.options, expected);
+      ASSERT_EQ(expected.dslopes.size(), 20u);
+      for (const float tolerance : {0.0f, 0x1p-24f}) {
+        AttentionOptions options = c.options;
+        options.tolerance = tolerance;
+        const double bound = dtype == DType::float32 ? 3e-6 : 2e-2;
+        for_each_isa([&] {
+          Tensor dslopes({20});
+          t.forward(options);
+          t.backward(options, {.dslopes = &dslopes});
+          EXPECT_LE(relative_diff(doubles(t.out), out), bound);
+          EXPECT_LE(relative_diff(doubles(t.dq), expected.dq), bound);
+          EXPECT_LE(relative_diff(doubles(t.dk), expected.dk), bound);
+          EXPECT_LE(relative_diff(doubles(dslopes), expected.dslopes), bound);
+        });
+      }
+    }
+  }
+  // What each sequence gives alone, with its own slopes.
+  c.dtype = DType::float32;
+  c.options.alibi_slopes_after.clear();
+  AttentionTensors t(c);
+  t.forward(c.options);
+  for (size_t s = 0; s < 5; ++s) {
+    AttentionOptions one{.causal = false};
+    one.alibi_slopes.assign(c.options.alibi_slopes.begin() + static_cast<int64_t>(4 * s),
+                            c.options.alibi_slopes.begin() + static_cast<int64_t>(4 * s + 4));
+    const auto keys = [&](const Tensor& x) { return x.slice(1, k_offsets[s], k_offsets[s + 1]); };
+    const Tensor part = attention(t.q.slice(1, q_offsets[s], q_offsets[s + 1]), keys(t.k), keys(t.v), one);
+    EXPECT_TRUE(same_bits(t.out.slice(1, q_offsets[s], q_offsets[s + 1]), part)) << s;
+  }
+}
+
 /// Keys and queries of the mask count from the start of the tensor, also where a sequence begins at an odd row.
 TEST(AttentionPacked, DropsWhatTheReferenceDrops) {
   for (const DType dtype : {DType::float32, DType::bfloat16}) {

@@ -70,7 +70,7 @@ void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kerne
   const std::vector<double> q = doubles(t.q), k = doubles(t.k);
   for (int64_t b = 0; b < c.batch; ++b) {
     for (int64_t head = 0; head < c.heads; ++head) {
-      const kernels::HeadBias bias = problem.bias(b, head);
+      const kernels::HeadBias bias = problem.bias(problem.sequences[static_cast<size_t>(b)], head);
       for (int64_t i = 0; i < c.queries; ++i) {
         WeighedRow row{.batch = b, .head = head, .query = i};
         row.number = static_cast<size_t>((b * c.queries + i) * c.heads + head);
@@ -92,7 +92,7 @@ void for_each_row(const AttentionCase& c, const AttentionTensors& t, const kerne
           }
           const int64_t distance = position - j;
           row.distance = std::max(row.distance, static_cast<double>(std::abs(distance)));
-          score = static_cast<double>(problem.scale) * score -
+          score = problem.score_scale().capped(static_cast<double>(problem.scale) * score) -
                   static_cast<double>(bias.slope(distance)) * static_cast<double>(std::abs(distance));
           scores.push_back(score);
           max = std::max(max, score);

@@ -20,7 +20,7 @@ class Search {
   int64_t integer(int64_t low, int64_t high) { return std::uniform_int_distribution<int64_t>(low, high)(random_); }
   bool chance(double p) { return uniform(0, 1) < p; }
 
-  AttentionCase a_case(DType dtype) {
+  AttentionCase a_case(DType dtype, bool capped) {
     AttentionCase c{.batch = integer(1, 2), .heads = 2, .kv_heads = integer(1, 2), .head_dim = 16, .dtype = dtype};
     c.keys = integer(200, 700);
     c.queries = chance(0.3) ? c.keys : integer(32, 100);
@@ -33,6 +33,7 @@ class Search {
     if (chance(0.5)) c.options.query_offset = integer(0, c.keys - c.queries);
     if (chance(0.2)) c.options.sliding_window = integer(50, 400);
     if (chance(0.2)) c.options.softmax_scale = static_cast<float>(uniform(-1, 1));
+    if (capped) c.options.softcap = static_cast<float>(std::exp(uniform(std::log(0.1), std::log(30.0))));
     return c;
   }
 
@@ -123,13 +124,13 @@ class Search {
 };
 
 /// The worst ratio of change and bound that a search finds; every one is at most 1.
-SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps) {
+SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps, bool capped = false) {
   Search search(seed);
   SkipChange worst;
   // The rounding of the data type; that of bfloat16 results hides the changes of smaller tolerances.
   const double noise = dtype == DType::float32 ? 3e-6 : 0.02;
   for (int i = 0; i < cases; ++i) {
-    const AttentionCase c = search.a_case(dtype);
+    const AttentionCase c = search.a_case(dtype, capped);
     const float tolerance = search.tolerance(dtype);
     SCOPED_TRACE(fmt::format("tolerance {} {}", tolerance, c.name()));
     AttentionTensors t(c);
@@ -156,6 +157,14 @@ SkipChange worst_found(uint64_t seed, DType dtype, int cases, int steps) {
 TEST(AttentionSkipSearch, FindsNoViolation) {
   for_each_isa([&] {
     const SkipChange worst = worst_found(1, DType::float32, 10, 4);
+    RecordProperty(std::string("worst_") + name_of(isa()), worst.name());
+    EXPECT_GT(worst.worst(), 0.3) << "a search that comes nowhere near the bounds: " << worst.name();
+  });
+}
+
+TEST(AttentionSkipSearch, FindsNoViolationWithASoftcap) {
+  for_each_isa([&] {
+    const SkipChange worst = worst_found(3, DType::float32, 14, 4, true);
     RecordProperty(std::string("worst_") + name_of(isa()), worst.name());
     EXPECT_GT(worst.worst(), 0.3) << "a search that comes nowhere near the bounds: " << worst.name();
   });

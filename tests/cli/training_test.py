@@ -225,12 +225,13 @@ class TrainingGoesOn(CliTest):
         return metrics.read_bytes().count(b"\n") if metrics.exists() else 0
 
     def test_a_signal_saves_and_says_how_to_go_on(self):
-        for name, number in (("int", signal.SIGINT), ("term", signal.SIGTERM)):
+        for name, number, code in (("int", signal.SIGINT, 130), ("term", signal.SIGTERM, 75),
+                                   ("usr1", signal.SIGUSR1, 75), ("usr2", signal.SIGUSR2, 75)):
             out = self.folder / f"stopped-{name}"
             process = self.start(out, *self.LONG)
             process.send_signal(number)
             output, errors = process.communicate(timeout=60)
-            self.assertEqual(process.returncode, 128 + number, errors)
+            self.assertEqual(process.returncode, code, errors)
             self.assertIn(f"alibi train --resume {out}", output)
             self.assertIn("a second signal", errors)
             done = self.updates(out)

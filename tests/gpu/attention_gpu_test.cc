@@ -124,6 +124,8 @@ std::vector<AttentionCase> gpu_cases(DType dtype) {
     AttentionCase& c = cases[i];
     c.dtype = dtype;
     c.head_dim = head_dims[i % std::size(head_dims)];
+    c.options.softcap = 0;
+    c.options.sliding_window_after = 0;
     if (c.options.buckets) {
       c.options.buckets.reset();
       c.options.alibi_slopes = slopes(static_cast<int>(c.heads));

@@ -47,8 +47,9 @@ bool fits(const Sequence& sequence) {
 bool amx_supports(const Problem& problem) {
   constexpr int64_t most_columns = 256;
   constexpr int64_t most_rows = 4096;  // each task of the backward pass has its own sums
-  return core::prefers_bf16() && problem.dtype == DType::bfloat16 && problem.head_dim <= most_columns &&
-         problem.biases->rows <= most_rows && in_range(problem) &&
+  return core::prefers_bf16() && problem.dtype == DType::bfloat16 && problem.softcap == 0 &&
+         problem.head_dim <= most_columns && problem.biases->rows <= most_rows &&
+         problem.pages_hold_blocks_of(block_rows) && in_range(problem) &&
          std::all_of(problem.sequences.begin(), problem.sequences.end(), fits);
 }
 

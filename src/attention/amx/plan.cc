@@ -23,7 +23,7 @@ float log2_slope(float slope) {
 HeadPlan::HeadPlan(const Problem& problem, size_t sequence_index, int64_t head_index)
     : sequence(sequence_index), head(head_index) {
   const Sequence& s = problem.sequences[sequence];
-  bias = problem.bias(s.batch, head);
+  bias = problem.bias(s, head);
   factor = problem.scale * std::numbers::log2e_v<float>;
   before = log2_slope(bias.slope_before);
   after = log2_slope(bias.slope_after);
@@ -60,8 +60,8 @@ PackedKeys::PackedKeys(const Problem& problem)
                       row = i / kv_heads_ * block_rows;  // the heads of a row are adjacent in memory
         const int64_t at = index.at(at_sequence, head, row / block_rows);
         const auto source = [&](const TensorView& tensor) {
-          return source_at(tensor, sequence.batch, sequence.key_begin + row, head, sequence.keys - row,
-                           problem.head_dim);
+          const KeyRow place = problem.key_row(sequence, row);
+          return source_at(tensor, place.batch, place.row, head, sequence.keys - row, problem.head_dim);
         };
         alignas(64) float row_norm[block_rows];
         pack_rows(source(problem.k), rows_ + at * block_size_);

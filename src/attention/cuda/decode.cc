@@ -52,7 +52,7 @@ int64_t blocks_seen(const Problem& problem, const Splits& split) {
         const int64_t query = row % split.rows / problem.group(), head = row % split.rows % problem.group();
         const int64_t position = s.query_offset + query;
         const Range seen =
-            Problem::keys_seen(problem.bias(s.batch, kv_head * problem.group() + head), position, position, s.keys);
+            Problem::keys_seen(problem.bias(s, kv_head * problem.group() + head), position, position, s.keys);
         if (!seen.empty()) all = {std::min(all.begin, seen.begin), std::max(all.end, seen.end)};
       }
       if (!all.empty()) blocks += core::ceil_div(all.end, block_keys) - all.begin / block_keys;

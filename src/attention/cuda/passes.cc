@@ -65,10 +65,13 @@ bool supports(const Problem& problem) {
   };
   const float scale = std::abs(problem.scale);
   const int64_t tasks = problem.batch * problem.heads * (problem.queries + problem.keys + 1);
-  return (problem.dtype == DType::bfloat16 || problem.dtype == DType::float16) && problem.head_dim % 8 == 0 &&
-         problem.head_dim <= most_columns && problem.dropout == 0 && !problem.has_table() && scale >= least_scale &&
-         scale <= most_scale && tasks <= most_blocks && fits(problem.q) && fits(problem.k) && fits(problem.v) &&
-         fits(problem.out) && fits(problem.dout) && fits(problem.dq) && fits(problem.dk) && fits(problem.dv);
+  const bool slopes_by_batch = !problem.biases->slopes_per_sequence || std::ssize(problem.sequences) == problem.batch;
+  return problem.softcap == 0 && problem.page_rows == 0 && problem.window_before == problem.window_after &&
+         slopes_by_batch && (problem.dtype == DType::bfloat16 || problem.dtype == DType::float16) &&
+         problem.head_dim % 8 == 0 && problem.head_dim <= most_columns && problem.dropout == 0 &&
+         !problem.has_table() && scale >= least_scale && scale <= most_scale && tasks <= most_blocks &&
+         fits(problem.q) && fits(problem.k) && fits(problem.v) && fits(problem.out) && fits(problem.dout) &&
+         fits(problem.dq) && fits(problem.dk) && fits(problem.dv);
 }
 
 void check_device(const Machine& machine, const Problem& problem) {
@@ -169,7 +172,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
                                        .counters = counters.get(),
                                        .ticket = both ? counters.get() + parts : nullptr,
                                        .rows = rows,
-                                       .slopes_per_batch = problem.biases->slopes_per_batch,
+                                       .slopes_per_batch = problem.biases->slopes_per_sequence,
                                        .slopes_symmetric = problem.biases->slopes_symmetric};
   const Launches& launches = machine.launches();
   void* const stream = machine.stream();
@@ -184,8 +187,7 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   }
   machine.check_launch("query_gradients", launches.query_gradients(arguments, call.tiles(), type, stream));
   if (sums.dslopes != nullptr) {
-    const int64_t slopes = problem.biases->slopes_per_batch ? problem.batch * problem.heads : problem.heads;
-    machine.check_launch("add_slopes", launches.add_slopes(arguments, slopes, type, stream));
+    machine.check_launch("add_slopes", launches.add_slopes(arguments, problem.dslopes_size(), type, stream));
   }
   machine.check_launch("key_gradients",
                        launches.key_gradients(arguments, units * key_parts(problem.head_dim), type, stream));

@@ -124,7 +124,7 @@ class SentCall {
             .head_order = sent.at<HeadRank>(order_at_),
             .kv_head_order = sent.at<HeadRank>(kv_order_at_),
             .queries = problem_.queries,
-            .window = problem_.window,
+            .window = problem_.window_before < unbounded ? problem_.window_before : 0,
             .heads = static_cast<int32_t>(problem_.heads),
             .kv_heads = static_cast<int32_t>(problem_.kv_heads),
             .head_dim = static_cast<int32_t>(problem_.head_dim),

@@ -15,7 +15,6 @@
 #include <vector>
 
 #include "alibi/runtime.h"
-#include "attention/decode/device_cache.h"
 #include "attention/kernel_state.h"
 #include "attention/problem.h"
 #include "attention/skip.h"
@@ -33,14 +32,11 @@ constexpr int64_t near_keys = 2 * cache_block;
 /// Bytes of keys and values in a task.
 constexpr int64_t task_bytes = 1 << 17;
 
-/// Number of pieces of `keys` keys in a task.
-int64_t grain(const core::StateOf<KvCache>& cache, int64_t keys) {
-  return std::max<int64_t>(1, task_bytes / std::max<int64_t>(1, 2 * keys * cache.row_bytes()));
-}
-
-/// Rows that read the same keys: queries [query_begin, query_begin + queries) of the heads from head_begin on.
+/// Rows that read the same keys: queries [query_begin, query_begin + queries) of a sequence, of the heads from
+/// head_begin on.
 struct Group {
-  int64_t batch = 0, kv_head = 0;
+  size_t sequence = 0;
+  int64_t kv_head = 0;
   int64_t head_begin = 0, query_begin = 0, queries = 0;
   size_t first_row = 0, rows = 0;        // index in Decode::rows_, head by head
   int64_t seen_begin = 0, seen_end = 0;  // keys that at least one of its rows sees
@@ -56,7 +52,7 @@ struct Unit {
 };
 
 int64_t query_offset(const Problem& problem, const Group& group) {
-  return problem.sequences[static_cast<size_t>(group.batch)].query_offset;
+  return problem.sequences[group.sequence].query_offset;
 }
 
 /// Partial results, and the floats that they point to.
@@ -71,13 +67,20 @@ struct Partials {
 
 class Decode {
  public:
-  Decode(const Problem& problem, const core::StateOf<KvCache>& cache)
-      : problem_(problem), cache_(cache), queries_(Tensor::empty({row_count(), cache.stride})) {
+  /// The keys are those of the cache, or if it is null those of the problem.
+  Decode(const Problem& problem, const core::StateOf<KvCache>* cache)
+      : problem_(problem),
+        cache_(cache),
+        dtype_(cache != nullptr ? cache->dtype : problem.dtype),
+        stride_(cache != nullptr ? cache->stride : problem.head_dim),
+        row_bytes_(cache != nullptr ? cache->row_bytes() : stride_ * static_cast<int64_t>(size_of(dtype_))),
+        queries_(Tensor::empty({row_count(), stride_})) {
     make_groups();
   }
 
   void run(AttentionState* state) {
-    if (skip_rule_applies(problem_)) visit_near();
+    // Without a cache there are no norms, so every key is visited, as the rule permits.
+    if (cache_ != nullptr && skip_rule_applies(problem_)) visit_near();
     make_units();
     visit_units();
     merge(state);
@@ -86,6 +89,15 @@ class Decode {
 
  private:
   int64_t row_count() const { return problem_.batch * problem_.queries * problem_.heads; }
+  const Sequence& sequence_of(const Group& group) const { return problem_.sequences[group.sequence]; }
+  CachedHead head_of(const Group& group) const {
+    return cache_ != nullptr ? CachedHead(*cache_, sequence_of(group).batch, group.kv_head)
+                             : CachedHead(problem_, sequence_of(group), group.kv_head);
+  }
+  /// Number of pieces of `keys` keys in a task.
+  int64_t grain(int64_t keys) const {
+    return std::max<int64_t>(1, task_bytes / std::max<int64_t>(1, 2 * keys * row_bytes_));
+  }
   std::span<const DecodeRow> rows_of(const Group& group) const { return {&rows_[group.first_row], group.rows}; }
 
   void make_groups();
@@ -101,7 +113,9 @@ class Decode {
   void count_blocks(AttentionStats& stats) const;
 
   const Problem& problem_;
-  const core::StateOf<KvCache>& cache_;
+  const core::StateOf<KvCache>* cache_;
+  DType dtype_;
+  int64_t stride_, row_bytes_;
   Tensor queries_;               // [rows, stride] float32, in the order of rows_
   std::vector<DecodeRow> rows_;  // group by group
   std::vector<Group> groups_;
@@ -114,15 +128,16 @@ void Decode::make_groups() {
   const int64_t heads = problem_.group();
   const int64_t heads_together = std::min(heads, decode_rows_together);
   const int64_t queries_together = std::max<int64_t>(1, decode_rows_together / heads_together);
-  for (int64_t b = 0; b < problem_.batch; ++b) {
+  for (const Sequence& sequence : problem_.sequences) {
     for (int64_t kv_head = 0; kv_head < problem_.kv_heads; ++kv_head) {
       const int64_t heads_end = (kv_head + 1) * heads;
       for (int64_t head = kv_head * heads; head < heads_end; head += heads_together) {
-        for (int64_t query = 0; query < problem_.queries; query += queries_together) {
-          Group group{.batch = b, .kv_head = kv_head, .head_begin = head, .query_begin = query};
-          group.queries = std::min(queries_together, problem_.queries - query);
+        for (int64_t query = 0; query < sequence.queries; query += queries_together) {
+          Group group{.sequence = static_cast<size_t>(sequence.number), .kv_head = kv_head, .head_begin = head};
+          group.query_begin = query;
+          group.queries = std::min(queries_together, sequence.queries - query);
           group.first_row = rows_.size();
-          group.seen_begin = cache_.length;
+          group.seen_begin = sequence.keys;
           for (int64_t h = head; h < std::min(head + heads_together, heads_end); ++h) {
             for (int64_t i = 0; i < group.queries; ++i) add_row(group, query + i, h);
           }
@@ -136,21 +151,17 @@ void Decode::make_groups() {
 }
 
 void Decode::add_row(Group& group, int64_t query, int64_t head) {
-  float* q = queries_.data<float>() + static_cast<int64_t>(rows_.size()) * cache_.stride;
-  for (int64_t d = 0; d < cache_.stride; ++d) {
-    if (d >= problem_.head_dim) {
-      q[d] = 0;
-    } else if (problem_.dtype == DType::float32) {
-      q[d] = problem_.q.at<const float>(group.batch, query, head)[d];
-    } else {
-      q[d] = static_cast<float>(problem_.q.at<const bfloat16>(group.batch, query, head)[d]);
-    }
+  const Sequence& sequence = sequence_of(group);
+  float* q = queries_.data<float>() + static_cast<int64_t>(rows_.size()) * stride_;
+  for (int64_t d = 0; d < stride_; ++d) {
+    const int64_t at = problem_.q.offset(sequence.batch, sequence.query_begin + query, head) + d;
+    q[d] = d < problem_.head_dim ? load_value(problem_.dtype, problem_.q.data, at) : 0.0f;
   }
-  decode_arrange(q, cache_.stride, cache_.dtype);
-  const HeadBias bias = problem_.bias(group.batch, head);
+  decode_arrange(q, stride_, dtype_);
+  const HeadBias bias = problem_.bias(sequence, head);
   const int64_t position = query_offset(problem_, group) + query;
-  Range seen = Problem::keys_seen(bias, position, position, cache_.length);
-  seen.begin = std::max(seen.begin, cache_.begin(group.kv_head));
+  Range seen = Problem::keys_seen(bias, position, position, sequence.keys);
+  if (cache_ != nullptr) seen.begin = std::max(seen.begin, cache_->begin(group.kv_head));
   const auto [begin, end] = Range{seen.begin, std::max(seen.begin, seen.end)};
   if (begin < end) {
     group.seen_begin = std::min(group.seen_begin, begin);
@@ -162,14 +173,16 @@ void Decode::add_row(Group& group, int64_t query, int64_t head) {
 /// Clears the partial results of the rows and visits keys [begin, end). `next` points to the keys that this thread will
 /// probably visit next, because tasks are started in order.
 void Decode::visit(const Group& group, int64_t begin, int64_t end, const void* next, DecodePartial* partials) const {
-  std::fill_n(partials->out, static_cast<int64_t>(group.rows) * cache_.stride, 0.0f);
-  decode_range(CachedHead(cache_, group.batch, group.kv_head), problem_.scale, rows_of(group), begin, end, next,
-               partials);
+  std::fill_n(partials->out, static_cast<int64_t>(group.rows) * stride_, 0.0f);
+  decode_range(head_of(group), problem_.score_scale(), rows_of(group), begin, end, next, partials);
 }
 
 /// The keys of a group, from `key` on.
 const void* Decode::keys_from(const Group& group, int64_t key) const {
-  return cache_.key_rows(group.batch, group.kv_head, key);
+  if (cache_ != nullptr) return cache_->key_rows(sequence_of(group).batch, group.kv_head, key);
+  const KeyRow at = problem_.key_row(sequence_of(group), key);
+  const int64_t offset = problem_.k.offset(at.batch, at.row, group.kv_head);
+  return static_cast<const char*>(problem_.k.data) + offset * static_cast<int64_t>(size_of(dtype_));
 }
 
 /// Sets the near keys: those within near_keys of the queries, or the nearest keys if there are none.
@@ -184,37 +197,36 @@ void set_near(const Problem& problem, Group& group) {
 }
 
 void Decode::visit_near() {
-  near_.emplace(rows_.size(), cache_.stride);
+  near_.emplace(rows_.size(), stride_);
   for (Group& group : groups_) {
     if (group.seen_begin < group.seen_end) set_near(problem_, group);
   }
   const int64_t together = threads();
-  core::parallel_ranges(
-      static_cast<int64_t>(groups_.size()), grain(cache_, 2 * near_keys), [&](int64_t begin, int64_t end) {
-        const FlushDenormals flush;  // as in the visits, so that decisions do not depend on the caller's setting
-        for (int64_t g = begin; g < end; ++g) {
-          Group& group = groups_[static_cast<size_t>(g)];
-          if (group.seen_begin == group.seen_end) continue;
-          const auto next = static_cast<size_t>(g + together);
-          const void* keys = next < groups_.size() ? keys_from(groups_[next], groups_[next].near_begin) : nullptr;
-          DecodePartial* partials = &near_->all[group.first_row];
-          visit(group, group.near_begin, group.near_end, keys, partials);
-          limit_rows(group, partials);
-        }
-      });
+  core::parallel_ranges(static_cast<int64_t>(groups_.size()), grain(2 * near_keys), [&](int64_t begin, int64_t end) {
+    const FlushDenormals flush;  // as in the visits, so that decisions do not depend on the caller's setting
+    for (int64_t g = begin; g < end; ++g) {
+      Group& group = groups_[static_cast<size_t>(g)];
+      if (group.seen_begin == group.seen_end) continue;
+      const auto next = static_cast<size_t>(g + together);
+      const void* keys = next < groups_.size() ? keys_from(groups_[next], groups_[next].near_begin) : nullptr;
+      DecodePartial* partials = &near_->all[group.first_row];
+      visit(group, group.near_begin, group.near_end, keys, partials);
+      limit_rows(group, partials);
+    }
+  });
 }
 
 /// Applies the skip rule to the keys that the rows see beyond their near keys.
 void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
   const double tolerance = static_cast<double>(skip_budget(problem_));
-  const int64_t head = group.batch * cache_.kv_heads + group.kv_head;
-  std::vector<float> centre(cache_.centre(head), cache_.centre(head) + cache_.stride);
-  decode_arrange(centre.data(), cache_.stride, cache_.dtype);
+  const int64_t head = sequence_of(group).batch * cache_->kv_heads + group.kv_head;
+  std::vector<float> centre(cache_->centre(head), cache_->centre(head) + stride_);
+  decode_arrange(centre.data(), stride_, dtype_);
   for (size_t r = 0; r < group.rows; ++r) {
     DecodeRow& row = rows_[group.first_row + r];
     const double budget = tolerance * partials[r].sum;
     const auto rule = [&] {
-      return DecodeSkip(cache_, head, centre.data(), problem_.scale, row, partials[r].max, budget);
+      return DecodeSkip(*cache_, head, centre.data(), problem_.score_scale(), row, partials[r].max, budget);
     };
     if (row.begin < std::min(group.near_begin, row.position) && row.bias.slope_before > 0) {
       row.begin = rule().first_needed(row.begin, std::min({group.near_begin, row.position, row.end}));
@@ -228,12 +240,13 @@ void Decode::limit_rows(const Group& group, const DecodePartial* partials) {
 void Decode::make_units() {
   // Enough units for the threads of a large machine, and few enough that merging them is cheap.
   constexpr int64_t least_keys = 512, most_units = 256;
-  const int64_t keys = round_up(std::max(least_keys, core::ceil_div(cache_.length, most_units)), cache_block);
   size_t partials = 0;
   for (size_t g = 0; g < groups_.size(); ++g) {
     Group& group = groups_[g];
     group.first_unit = units_.size();
     if (group.seen_begin == group.seen_end) continue;
+    const int64_t keys =
+        round_up(std::max(least_keys, core::ceil_div(sequence_of(group).keys, most_units)), cache_block);
     int64_t begin = group.seen_end, end = group.seen_begin;  // keys that the skip rule did not drop
     for (const DecodeRow& row : rows_of(group)) {
       if (row.begin == row.end) continue;
@@ -255,14 +268,14 @@ void Decode::make_units() {
     }
     group.units = units_.size() - group.first_unit;
   }
-  far_.emplace(partials, cache_.stride);
+  far_.emplace(partials, stride_);
 }
 
 void Decode::visit_units() {
   int64_t longest = 0;
   for (const Unit& unit : units_) longest = std::max(longest, unit.end - unit.begin);
   const int64_t together = threads();
-  core::parallel_ranges(static_cast<int64_t>(units_.size()), grain(cache_, longest), [&](int64_t begin, int64_t end) {
+  core::parallel_ranges(static_cast<int64_t>(units_.size()), grain(longest), [&](int64_t begin, int64_t end) {
     for (int64_t u = begin; u < end; ++u) {
       const Unit& unit = units_[static_cast<size_t>(u)];
       const auto next = static_cast<size_t>(u + together);
@@ -275,7 +288,7 @@ void Decode::visit_units() {
 void Decode::merge(AttentionState* state) const {
   size_t partials = 0;
   for (const Group& group : groups_) partials = std::max(partials, group.units + 1);
-  const int64_t row_bytes = static_cast<int64_t>(partials * sizeof(float)) * cache_.stride;
+  const int64_t row_bytes = static_cast<int64_t>(partials * sizeof(float)) * stride_;
   core::parallel_ranges(static_cast<int64_t>(groups_.size()), std::max<int64_t>(1, task_bytes / row_bytes),
                         [&](int64_t begin, int64_t end) {
                           const FlushDenormals flush;
@@ -305,17 +318,14 @@ void Decode::merge_row(const Group& group, size_t row, AttentionState* state) co
   // The output of a row that sees no key is zero. NaN remains NaN.
   const double share = sum == 0 ? 0 : 1 / sum;
   const int64_t head = group.head_begin + static_cast<int64_t>(row) / group.queries;
-  const int64_t query = group.query_begin + static_cast<int64_t>(row) % group.queries;
+  const Sequence& sequence = sequence_of(group);
+  const int64_t query = sequence.query_begin + group.query_begin + static_cast<int64_t>(row) % group.queries;
   for (int64_t d = 0; d < problem_.head_dim; ++d) {
     const auto value = static_cast<float>(out[static_cast<size_t>(d)] * share);
-    if (problem_.dtype == DType::float32) {
-      problem_.out.at<float>(group.batch, query, head)[d] = value;
-    } else {
-      problem_.out.at<bfloat16>(group.batch, query, head)[d] = bfloat16(value);
-    }
+    store_value(problem_.dtype, problem_.out.data, problem_.out.offset(sequence.batch, query, head) + d, value);
   }
   if (state == nullptr) return;
-  const int64_t at = (group.batch * problem_.heads + head) * problem_.queries + query;
+  const int64_t at = (sequence.batch * problem_.heads + head) * problem_.queries + query;
   state->lse.data<float>()[at] = static_cast<float>(std::numbers::ln2 * (max + std::log2(sum)));
 }
 
@@ -334,45 +344,10 @@ void Decode::count_blocks(AttentionStats& stats) const {
   }
 }
 
-Problem checked_problem(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& out) {
-  constexpr const char* operation = "attention_decode";
-  check_cached_options(operation, options);
-  // The kernel finds the rows in the cache and converts them, so only the shape of `keys` is used.
-  const core::StateOf<KvCache>& held = core::state_of(cache);
-  check_cpu_type(operation, q.dtype());
-  const Tensor keys = held.as_seen(q.dtype());
-  Problem problem = make_problem(operation, q, keys, keys, out, options);
-  const bool is_view =
-      !held.has_evicted() && held.shared.end == 0 &&
-      numbers_in(held.dtype) == 1;  // otherwise the rows of the heads have no common stride, or are no numbers
-  check_apart(operation, "out", out, "the cache's keys", is_view ? cache.keys() : held.k);
-  check_apart(operation, "out", out, "the cache's values", is_view ? cache.values() : held.v);
-  if (held.shared.end > 0) {
-    check_apart(operation, "out", out, "the cache's keys", held.shared.k);
-    check_apart(operation, "out", out, "the cache's values", held.shared.v);
-  }
-  return problem;
-}
-
 }  // namespace
 
-void attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, Tensor& out,
-                      AttentionState* state) {
-  if (cache.device() != Device::cpu) return decode_on_device(q, cache, options, out, state);
-  const Problem problem = checked_problem(q, cache, options, out);
-  if (state != nullptr) {
-    *state = {};
-    state->lse = Tensor::empty({problem.batch, problem.heads, problem.queries});
-    core::state_of(state->kernel).lse = state->lse;
-  }
-  if (out.elements() == 0) return;
-  Decode(problem, core::state_of(cache)).run(state);
-}
-
-Tensor attention_decode(const Tensor& q, const KvCache& cache, const AttentionOptions& options, AttentionState* state) {
-  Tensor out = Tensor::empty(q.shape(), q.dtype(), q.device());
-  attention_decode(q, cache, options, out, state);
-  return out;
+void kernels::decode(const Problem& problem, const core::StateOf<KvCache>* cache, AttentionState* state) {
+  Decode(problem, cache).run(state);
 }
 
 }  // namespace alibi

@@ -13,11 +13,14 @@
 
 namespace alibi::kernels {
 
-/// The keys and values of one head. The first ones may be shared with another cache and lie in its memory.
+/// The keys and values of one head: those of a cache, of which the first ones may be shared with another cache and lie
+/// in its memory, or those of a problem, which may lie in pages.
 struct CachedHead {
   CachedHead(const core::StateOf<KvCache>& cache, int64_t batch, int64_t head)
       : dtype(cache.dtype),
         stride(cache.stride),
+        k_step(stride),
+        v_step(stride),
         begin(cache.own_begin(head)),
         k(cache.key_rows(batch, head, begin)),
         v(cache.value_rows(batch, head, begin)) {
@@ -25,24 +28,48 @@ struct CachedHead {
     shared_k = cache.key_rows(batch, head, 0);
     shared_v = cache.value_rows(batch, head, 0);
   }
+  /// head_dim is a multiple of 16, and every block of keys lies in one page.
+  CachedHead(const Problem& of, const Sequence& sequence_of_keys, int64_t kv_head)
+      : dtype(of.dtype),
+        stride(of.head_dim),
+        k_step(of.k.row_stride),
+        v_step(of.v.row_stride),
+        begin(0),
+        k(nullptr),
+        v(nullptr),
+        problem(&of),
+        sequence(&sequence_of_keys),
+        head(kv_head) {}
 
   /// The rows from `key` on; `key` is a multiple of cache_block. At least one block of rows is contiguous.
   template <class T>
   const T* keys(int64_t key) const {
+    if (problem != nullptr) return row_of<T>(problem->k, key);
     return key < begin ? row<T>(shared_k, key) : row<T>(k, key - begin);
   }
   template <class T>
   const T* values(int64_t key) const {
+    if (problem != nullptr) return row_of<T>(problem->v, key);
     return key < begin ? row<T>(shared_v, key) : row<T>(v, key - begin);
   }
 
   DType dtype;
-  int64_t stride;  ///< numbers from one row to the next, a multiple of 16; numbers beyond head_dim are zeros
-  int64_t begin;   ///< index of the first key in k and v, a multiple of cache_block
+  int64_t stride;          ///< numbers of a row, a multiple of 16; numbers beyond head_dim are zeros
+  int64_t k_step, v_step;  ///< numbers from one row to the next
+  int64_t begin;           ///< index of the first key in k and v, a multiple of cache_block
   const void *k, *v;
   const void *shared_k = nullptr, *shared_v = nullptr;  ///< the keys before `begin`; null if there are none
 
+  const Problem* problem = nullptr;  ///< null for a cache
+  const Sequence* sequence = nullptr;
+  int64_t head = 0;
+
  private:
+  template <class T>
+  const T* row_of(const TensorView& rows, int64_t key) const {
+    const KeyRow at = problem->key_row(*sequence, key);
+    return rows.at<const T>(at.batch, at.row, head);
+  }
   template <class T>
   const T* row(const void* rows, int64_t index) const {
     return static_cast<const T*>(rows) + index * stride / (std::is_same_v<T, q8_block> ? q8_block::size : 1);
@@ -70,10 +97,14 @@ void decode_arrange(float* row, int64_t stride, DType dtype);
 /// Computes the partial result of each row over the keys of [begin, end) that it visits. The partial results must be
 /// empty and `out` zero. Accepts at most `decode_rows_together` rows. `next` points to the keys that this thread will
 /// probably read next, or is null.
-void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+void decode_range(const CachedHead& head, ScoreScale scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   const void* next, DecodePartial* partials);
 
 inline constexpr int64_t decode_rows_together = 64;
+
+/// Attention of the problem's queries over the keys of a cache, or if it is null over those of the problem
+/// (CachedHead). Writes out, and with a state its lse and counts.
+void decode(const Problem& problem, const core::StateOf<KvCache>* cache, AttentionState* state);
 
 /// The skip rule (docs/explanation/skip-rule.md) for one row that has visited its near keys. It drops far keys, from
 /// the farthest on, while the bound of the sum of their weights is within a budget. A range of n keys at distance D or
@@ -83,12 +114,13 @@ inline constexpr int64_t decode_rows_together = 64;
 ///
 /// The tree of norms gives N, so one value decides about a whole range of far keys. Another tree gives R, the largest
 /// distance from the keys' centre k0. If scale log2(e) q k0' + c ||q|| R is less than c ||q|| N, it is used instead.
+/// With a softcap, this bound of the scores is capped like the scores.
 class DecodeSkip {
  public:
   /// `centre` is the centre of the head's keys, reordered by decode_arrange(). `budget` is the tolerance times the
   /// row's sum so far, relative to max.
-  DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, float scale, const DecodeRow& row,
-             double max, double budget);
+  DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, ScoreScale scale,
+             const DecodeRow& row, double max, double budget);
 
   /// Among the keys [begin, end), which all lie before the row, the first that must be visited, or `end`.
   int64_t first_needed(int64_t begin, int64_t end);
@@ -107,6 +139,7 @@ class DecodeSkip {
   const DecodeRow& row_;
   double max_;
   double budget_;
+  ScoreScale scale_;
   double score_per_norm_ = 0;  // largest score of a key of norm 1, in log2 units
   double centre_ = 0;          // score of the keys' centre
   double rounding_ = 0;        // rounding error of a score, relative to its largest magnitude

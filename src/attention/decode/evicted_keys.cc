@@ -24,9 +24,10 @@ constexpr double infinity = std::numeric_limits<double>::infinity();
 
 /// Bound of the error of a computed exponent whose terms have this magnitude: rounding of products and of log-sum-exps
 /// in float32, and of weights that the kernels round to bfloat16 (docs/explanation/skip-rule.md).
-double slack(DType dtype, int64_t head_dim, double magnitude) {
-  const double of_float = (0x1p-20 + static_cast<double>(head_dim) * 0x1p-23) * magnitude;
-  return dtype == DType::float32 ? of_float : of_float + 0x1p-6 + 0x1p-10 * magnitude;
+double slack(const Problem& problem, double magnitude) {
+  const double of_tanh = problem.softcap > 0 ? 0x1p-20 : 0;
+  const double of_float = (0x1p-20 + of_tanh + static_cast<double>(problem.head_dim) * 0x1p-23) * magnitude;
+  return problem.dtype != DType::bfloat16 ? of_float : of_float + 0x1p-6 + 0x1p-10 * magnitude;
 }
 
 }  // namespace
@@ -62,12 +63,20 @@ double EvictedKeys::log_weight(double score_per_norm, float slope, int64_t posit
   return sum > 0 ? max + std::log(sum) : -infinity;
 }
 
+static double norm_of_query(const Problem& problem, int64_t b, int64_t query, int64_t head) {
+  double sum = 0;
+  for (int64_t d = 0; d < problem.head_dim; ++d) {
+    const auto x = static_cast<double>(load_value(problem.dtype, problem.q.data, problem.q.offset(b, query, head) + d));
+    sum += x * x;
+  }
+  return std::sqrt(sum);
+}
+
 EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const AttentionOptions& options, const Tensor& lse,
                              int64_t count_from) {
   constexpr const char* operation = "evicted_share";
   const core::StateOf<KvCache>& held = core::state_of(cache);
   held.check_on_cpu("evicted_share()");
-  check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
   const Shape expected = {problem.batch, problem.heads, problem.queries};
@@ -90,12 +99,11 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
     const EvictedKeys& evicted = held.evicted[static_cast<size_t>(b * held.kv_heads + kv_head)];
     const double longest = std::max<double>(static_cast<double>(evicted.longest()),
                                             static_cast<double>(held.norms.longest(b * held.kv_heads + kv_head)));
-    const HeadBias bias = problem.bias(b, h);
-    const int64_t offset = problem.sequences[static_cast<size_t>(b)].query_offset;
+    const Sequence& sequence = problem.sequences[static_cast<size_t>(b)];
+    const HeadBias bias = problem.bias(sequence, h);
+    const int64_t offset = sequence.query_offset;
     for (int64_t i = 0; i < problem.queries; ++i) {
-      const double norm = problem.dtype == DType::float32
-                              ? norm_of(problem.q.at<const float>(b, i, h), problem.head_dim)
-                              : norm_of(problem.q.at<const bfloat16>(b, i, h), problem.head_dim);
+      const double norm = norm_of_query(problem, b, i, h);
       const double score_per_norm = scale * norm, sum = static_cast<double>(of_rows[at * problem.queries + i]);
       const int64_t position = offset + i;
       if (position >= count_from) {
@@ -111,8 +119,8 @@ EvictedShares evicted_shares(const Tensor& q, const KvCache& cache, const Attent
                                  static_cast<double>(bias.slope_before) * static_cast<double>(nearest) + std::abs(sum);
         // The exact keys could have a log-sum-exp that is smaller by the error of a score.
         const double error = score_per_norm * static_cast<double>(held.errors.longest(b * held.kv_heads + kv_head));
-        weight = evicted.log_weight(score_per_norm, bias.slope_before, position) - sum + error +
-                 slack(problem.dtype, problem.head_dim, magnitude);
+        weight =
+            evicted.log_weight(score_per_norm, bias.slope_before, position) - sum + error + slack(problem, magnitude);
         if (std::isnan(weight)) weight = infinity;
       }
       if (weight > head.worst) {
@@ -176,7 +184,6 @@ double score_error(const Tensor& q, const KvCache& cache, const AttentionOptions
   constexpr const char* operation = "score_error";
   const core::StateOf<KvCache>& held = core::state_of(cache);
   held.check_on_cpu("score_error()");
-  check_cpu_type(operation, q.dtype());
   const Tensor keys = held.as_seen(q.dtype());
   const Problem problem = make_problem(operation, q, keys, keys, q, options);
   double worst = 0;
@@ -185,9 +192,7 @@ double score_error(const Tensor& q, const KvCache& cache, const AttentionOptions
     for (int64_t h = 0; h < problem.heads; ++h) {
       const auto error = static_cast<double>(held.errors.longest(b * held.kv_heads + h / problem.group()));
       for (int64_t i = 0; i < problem.queries; ++i) {
-        const double norm = problem.dtype == DType::float32
-                                ? norm_of(problem.q.at<const float>(b, i, h), problem.head_dim)
-                                : norm_of(problem.q.at<const bfloat16>(b, i, h), problem.head_dim);
+        const double norm = norm_of_query(problem, b, i, h);
         const double bound = std::abs(static_cast<double>(problem.scale)) * norm * error;
         worst = std::isnan(bound) ? infinity : std::max(worst, bound);
       }

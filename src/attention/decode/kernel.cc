@@ -14,6 +14,7 @@
 #include "attention/decode/rows-inl.h"
 #include "attention/vector/vector-inl.h"
 #include "attention/workspace.h"
+#include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
@@ -46,12 +47,15 @@ inline double fill_bias(const DecodeRow& row, int64_t first, float* biases) {
 }
 
 /// Converts a row's dot products with keys [from, to) of a block to weights relative to the row's new maximum.
-inline void weigh(const DecodeRow& row, float scale, int64_t first, int64_t from, int64_t to, int64_t stride,
+inline void weigh(const DecodeRow& row, ScoreScale scale, int64_t first, int64_t from, int64_t to, int64_t stride,
                   float* scores, DecodePartial& partial) {
   const Floats f;
   HWY_ALIGN float biases[cache_block];
   const double base = fill_bias(row, first, biases);
-  const Float factor = hn::Set(f, scale * std::numbers::log2e_v<float>);
+  constexpr float log2e = std::numbers::log2e_v<float>;
+  const bool capped = scale.softcap > 0;
+  const Float factor = hn::Set(f, capped ? scale.scale / scale.softcap : scale.scale * log2e);
+  const Float cap = hn::Set(f, scale.softcap * log2e);
   Float top = hn::Set(f, unseen);
   const auto hide = [&](int64_t i) {
     scores[i] = 0;
@@ -60,7 +64,9 @@ inline void weigh(const DecodeRow& row, float scale, int64_t first, int64_t from
   for (int64_t i = 0; i < from; ++i) hide(i);
   for (int64_t i = to; i < cache_block; ++i) hide(i);
   for (int64_t i = 0; i < cache_block; i += lanes) {
-    const Float score = hn::MulAdd(hn::Load(f, scores + i), factor, hn::Load(f, biases + i));
+    const Float product = hn::Load(f, scores + i), bias = hn::Load(f, biases + i);
+    const Float score =
+        capped ? hn::MulAdd(hn::Tanh(f, hn::Mul(product, factor)), cap, bias) : hn::MulAdd(product, factor, bias);
     hn::Store(score, f, scores + i);
     top = hn::Max(top, score);
   }
@@ -95,14 +101,14 @@ struct ToPrefetch {
 
 /// Processes keys [from, to) of the block that begins at key `first`, for R rows that all visit them.
 template <int R, class T>
-inline void visit_block(const CachedHead& head, float scale, const DecodeRow* const* rows,
+inline void visit_block(const CachedHead& head, ScoreScale scale, const DecodeRow* const* rows,
                         DecodePartial* const* partials, int64_t first, int64_t from, int64_t to, ToPrefetch ahead) {
   HWY_ALIGN Scores scores[R];
   const int64_t stride = head.stride;
   const T* k = head.keys<T>(first);
   const T* v = head.values<T>(first);
-  const auto* next_values = static_cast<const char*>(ahead.values);
-  const auto* next_keys = static_cast<const char*>(ahead.keys);
+  const Ahead next_values{static_cast<const char*>(ahead.values), head.v_step};
+  const Ahead next_keys{static_cast<const char*>(ahead.keys), head.k_step};
   const float* q[R];
   float* out[R];
   for (int r = 0; r < R; ++r) {
@@ -111,17 +117,18 @@ inline void visit_block(const CachedHead& head, float scale, const DecodeRow* co
   }
   int64_t i = from;
   for (; i + key_tile <= to; i += key_tile) {
-    dots<R, key_tile>(q, row_after(k, i, stride), stride, offset_by(next_values, bytes_of<T>(i * stride)), scores, i);
+    dots<R, key_tile>(q, row_after(k, i, head.k_step), head.k_step, stride, next_values.after<T>(i), scores, i);
   }
   for (; i < to; ++i) {
-    dots<R, 1>(q, row_after(k, i, stride), stride, offset_by(next_values, bytes_of<T>(i * stride)), scores, i);
+    dots<R, 1>(q, row_after(k, i, head.k_step), head.k_step, stride, next_values.after<T>(i), scores, i);
   }
   for (int r = 0; r < R; ++r) weigh(*rows[r], scale, first, from, to, stride, scores[r], *partials[r]);
   constexpr int most = lanes == 16 || R > 1 ? 4 : 8;  // number of vectors of sums that the registers hold for each row
   int64_t d = 0;
   const auto add = [&](auto vectors) HWY_ATTR {
     constexpr int n = decltype(vectors)::value;
-    for (; d + n * lanes <= stride; d += n * lanes) add_values<R, n>(v, stride, d, next_keys, scores, from, to, out);
+    for (; d + n * lanes <= stride; d += n * lanes)
+      add_values<R, n>(v, head.v_step, d, next_keys, scores, from, to, out);
   };
   add(std::integral_constant<int, most>());
   if constexpr (most > 4) add(std::integral_constant<int, 4>());
@@ -130,7 +137,7 @@ inline void visit_block(const CachedHead& head, float scale, const DecodeRow* co
 }
 
 template <class T>
-void visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+void visit(const CachedHead& head, ScoreScale scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
            const void* next, DecodePartial* partials) {
   for (int64_t first = begin / cache_block * cache_block; first < end; first += cache_block) {
     const int64_t from = std::max(begin, first), to = std::min(end, first + cache_block);
@@ -164,7 +171,7 @@ void visit(const CachedHead& head, float scale, std::span<const DecodeRow> rows,
   }
 }
 
-void visit_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+void visit_range(const CachedHead& head, ScoreScale scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                  const void* next, DecodePartial* partials) {
   const FlushDenormals flush;
   switch (head.dtype) {
@@ -172,6 +179,8 @@ void visit_range(const CachedHead& head, float scale, std::span<const DecodeRow>
       return visit<float>(head, scale, rows, begin, end, next, partials);
     case DType::q8_0:
       return visit<q8_block>(head, scale, rows, begin, end, next, partials);
+    case DType::float16:
+      return visit<float16>(head, scale, rows, begin, end, next, partials);
     default:
       visit<bfloat16>(head, scale, rows, begin, end, next, partials);
       for (size_t r = 0; r < rows.size(); ++r) arrange_pairs(partials[r].out, head.stride, true);
@@ -198,7 +207,7 @@ void decode_arrange(float* row, int64_t stride, DType dtype) {
   HWY_DYNAMIC_DISPATCH(arrange_query)(row, stride, dtype);
 }
 
-void decode_range(const CachedHead& head, float scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
+void decode_range(const CachedHead& head, ScoreScale scale, std::span<const DecodeRow> rows, int64_t begin, int64_t end,
                   const void* next, DecodePartial* partials) {
   if (begin >= end) return;
   core::prepare_dispatch();

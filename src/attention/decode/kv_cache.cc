@@ -26,9 +26,9 @@ constexpr int64_t most_keys = (int64_t{1} << 31) - 1;  // the limit of attention
 void check_rows(const char* name, const Tensor& tensor, const core::StateOf<KvCache>& cache) {
   check(tensor.defined() && tensor.axes() == 4,
         "[kv_cache] {} has shape {}, expected [batch, length, kv_heads, head_dim]", name, tensor.shape());
-  const bool half = tensor.dtype() == DType::float16 && cache.device != Device::cpu;
-  check(tensor.dtype() == DType::float32 || tensor.dtype() == DType::bfloat16 || half,
-        "[kv_cache] {} is {}, expected float32 or bfloat16", name, name_of(tensor.dtype()));
+  const DType dtype = tensor.dtype();
+  check(dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::float16,
+        "[kv_cache] {} is {}, expected float32, bfloat16 or float16", name, name_of(dtype));
   const Shape expected = {cache.batch, tensor.size(1), cache.kv_heads, cache.head_dim};
   check(tensor.shape() == expected, "[kv_cache] {} has shape {}, expected {}", name, tensor.shape(), expected);
   check(tensor.size(3) <= 1 || tensor.stride(3) == 1, "[kv_cache] {} has strides {}, expected a unit inner stride",
@@ -83,8 +83,8 @@ KvCache::KvCache(int64_t batch, int64_t kv_heads, int64_t head_dim, DType dtype,
     check(extent > 0 && extent <= most, "[kv_cache] {} is {}, expected 1 to {}", name, extent, most);
   }
   if (device != Device::cpu) kernels::check_device_cache(head_dim, dtype, device);
-  check(device != Device::cpu || dtype == DType::float32 || dtype == DType::bfloat16 || dtype == DType::q8_0,
-        "[kv_cache] dtype is {}, expected float32, bfloat16 or q8_0", name_of(dtype));
+  check(device != Device::cpu || dtype != DType::int32,
+        "[kv_cache] dtype is {}, expected float32, bfloat16, float16 or q8_0", name_of(dtype));
   check(batch <= most / kv_heads, "[kv_cache] batch {} times kv_heads {} exceeds {}", batch, kv_heads, most);
   state_ = std::make_unique<State>(batch, kv_heads, head_dim, dtype, device);
   set_capacity(*state_, 0);

@@ -15,6 +15,7 @@ namespace alibi::kernels {
 namespace {
 
 float widen(float x) { return x; }
+float widen(float16 x) { return static_cast<float>(x); }
 float widen(bfloat16 x) { return std::bit_cast<float>(uint32_t{x.bits} << 16); }
 
 template <class To, class From>
@@ -55,6 +56,8 @@ void with_rows_of(DType dtype, const Body& body) {
       return body(static_cast<float*>(nullptr));
     case DType::q8_0:
       return body(static_cast<q8_block*>(nullptr));
+    case DType::float16:
+      return body(static_cast<float16*>(nullptr));
     default:
       return body(static_cast<bfloat16*>(nullptr));
   }
@@ -66,6 +69,19 @@ const T* row_of(const Tensor& tensor, int64_t b, int64_t row, int64_t head) {
   return static_cast<const T*>(tensor.raw()) + b * tensor.stride(0) + row * tensor.stride(1) + head * tensor.stride(2);
 }
 
+/// copy_row() of the row [b, row, head] of a tensor of any type.
+template <class To>
+void copy_row_of(const Tensor& from, int64_t b, int64_t row, int64_t head, int64_t size, To* to, int64_t stride) {
+  switch (from.dtype()) {
+    case DType::float32:
+      return copy_row(row_of<float>(from, b, row, head), size, to, stride);
+    case DType::float16:
+      return copy_row(row_of<float16>(from, b, row, head), size, to, stride);
+    default:
+      return copy_row(row_of<bfloat16>(from, b, row, head), size, to, stride);
+  }
+}
+
 /// Copies rows [begin, end) of a head into the cache; `first` is the cache row of from's row 0.
 template <class To>
 void copy_rows(core::StateOf<KvCache>& cache, const Tensor& from, const Tensor& to, bool is_key, int64_t head,
@@ -75,18 +91,14 @@ void copy_rows(core::StateOf<KvCache>& cache, const Tensor& from, const Tensor& 
   std::vector<float> wide(std::is_same_v<To, q8_block> ? static_cast<size_t>(cache.stride) : 0);
   for (int64_t i = begin; i < end; ++i, row += cache.row_elements()) {
     if constexpr (std::is_same_v<To, q8_block>) {
-      from.dtype() == DType::float32
-          ? copy_row(row_of<float>(from, b, i - first, h), cache.head_dim, wide.data(), cache.stride)
-          : copy_row(row_of<bfloat16>(from, b, i - first, h), cache.head_dim, wide.data(), cache.stride);
+      copy_row_of(from, b, i - first, h, cache.head_dim, wide.data(), cache.stride);
       const float error = quantize_row(wide.data(), cache.stride, row);
       if (is_key) {
         float& largest = cache.errors.leaf(head, begin / cache_block);
         largest = std::max(largest, error);
       }
-    } else if (from.dtype() == DType::float32) {
-      copy_row(row_of<float>(from, b, i - first, h), cache.head_dim, row, cache.stride);
     } else {
-      copy_row(row_of<bfloat16>(from, b, i - first, h), cache.head_dim, row, cache.stride);
+      copy_row_of(from, b, i - first, h, cache.head_dim, row, cache.stride);
     }
   }
 }
@@ -141,8 +153,7 @@ void set_centre(core::StateOf<KvCache>& cache, int64_t head) {
   } else if (cache.dtype == DType::float32) {
     std::copy_n(static_cast<const float*>(keys), numbers, rows.begin());
   } else {
-    std::transform(static_cast<const bfloat16*>(keys), static_cast<const bfloat16*>(keys) + numbers, rows.begin(),
-                   [](bfloat16 x) { return widen(x); });
+    for (int64_t i = 0; i < numbers; ++i) rows[static_cast<size_t>(i)] = load_value(cache.dtype, keys, i);
   }
   make_centre(rows.data(), centre_rows, cache.stride, &cache.centres[static_cast<size_t>(head * cache.stride)]);
 }

@@ -132,6 +132,10 @@ inline void check_cached_options(const char* operation, const AttentionOptions& 
   check(options.cu_seqlens_q.empty() && options.cu_seqlens_k.empty(),
         "[{}] options.cu_seqlens is set, expected it to be empty, because a cache holds no packed sequences",
         operation);
+  check(
+      !options.block_table && options.seqused_k.empty() && options.leftpad_k.empty(),
+      "[{}] options.block_table, seqused_k or leftpad_k is set, expected none of them, because a cache knows its keys",
+      operation);
 }
 
 /// Moves the keys of each head from `begins` on into new memory with room for `capacity` keys. Keys before `shared` are

@@ -11,6 +11,7 @@
 
 #include "attention/decode/kv_cache_norms.h"
 #include "attention/vector/vector-inl.h"
+#include "core/float16.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
@@ -45,6 +46,24 @@ HWY_INLINE void prefetch(const char* at) {
 }
 HWY_INLINE const char* offset_by(const char* at, int64_t bytes) { return at == nullptr ? nullptr : at + bytes; }
 
+/// Rows to prefetch: the first of them, or null, and the numbers from one to the next.
+struct Ahead {
+  const char* at = nullptr;
+  int64_t step = 0;
+
+  template <class T>
+  HWY_INLINE Ahead after(int64_t rows) const {
+    return {offset_by(at, bytes_of<T>(rows * step)), step};
+  }
+};
+/// Prefetches N vectors of K rows of `size` numbers, from number d on; neighbouring rows as one stretch of memory.
+template <class T, int K, int N>
+HWY_INLINE void prefetch_rows(const Ahead& ahead, int64_t size, int64_t d) {
+  if (ahead.step == size) return prefetch<bytes_of<T>(K * N * lanes)>(offset_by(ahead.at, bytes_of<T>(K * d)));
+  for (int64_t i = 0; i < K; ++i)
+    prefetch<bytes_of<T>(N * lanes)>(offset_by(ahead.at, bytes_of<T>(i * ahead.step + d)));
+}
+
 /// Loads N vectors of a row, from number d on. bfloat16 is loaded as pairs of vectors, the even elements in the first
 /// and the odd ones in the second. That takes half the instructions of keeping their order. arrange_pairs() reorders
 /// queries and sums accordingly.
@@ -70,15 +89,26 @@ HWY_INLINE void widen(const bfloat16* row, int64_t d, Float* to) {
     }
   }
 }
+template <int N>
+HWY_INLINE void widen(const float16* row, int64_t d, Float* to) {
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  const auto* const bits = reinterpret_cast<const hwy::float16_t*>(row + d);
+  HWY_UNROLL(4)
+  for (int n = 0; n < N; ++n) to[n] = hn::PromoteTo(Floats(), hn::LoadU(half, bits + n * lanes));
+}
 /// All N vectors belong to one block. The products of scale and values are exact in float32.
 template <int N>
 HWY_INLINE void widen(const q8_block* row, int64_t d, Float* to) {
   static_assert(N * lanes <= q8_block::size);
   const Floats f;
   const q8_block& block = row[d / q8_block::size];
+#if HWY_TARGET == HWY_SCALAR || HWY_TARGET == HWY_EMU128  // where Highway 1.0 converts NaN to a finite number
+  const Float scale = hn::Set(f, core::float16_to_float(block.scale.bits));
+#else
   const hn::Rebind<uint16_t, Floats> bits;
   const auto half = hn::BitCast(hn::Rebind<hwy::float16_t, Floats>(), hn::Set(bits, block.scale.bits));
   const Float scale = hn::PromoteTo(f, half);
+#endif
   const int8_t* const values = block.values + d % q8_block::size;
   HWY_UNROLL(2)
   for (int n = 0; n < N; ++n) {
@@ -131,12 +161,12 @@ HWY_INLINE void store_sums(const Float* v, float* to) {
 }
 #endif
 
-/// sum[r][i] += q[r] k_i' over N vectors of K keys, from number d on.
+/// sum[r][i] += q[r] k_i' over N vectors of K keys, from number d on. `step` numbers lie between keys.
 template <int R, int K, int N, class T>
-HWY_INLINE void add_dots(const float* const* q, const T* k, int64_t stride, int64_t d, Float (*sum)[K]) {
+HWY_INLINE void add_dots(const float* const* q, const T* k, int64_t step, int64_t d, Float (*sum)[K]) {
   Float key[K][N];
   HWY_UNROLL(4)
-  for (int i = 0; i < K; ++i) widen<N>(row_after(k, i, stride), d, key[i]);
+  for (int i = 0; i < K; ++i) widen<N>(row_after(k, i, step), d, key[i]);
   HWY_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     HWY_UNROLL(2)
@@ -148,9 +178,10 @@ HWY_INLINE void add_dots(const float* const* q, const T* k, int64_t stride, int6
   }
 }
 
-/// scores[r][at + i] = q[r] k_i' for K keys. Prefetches as many bytes from `ahead` as it reads.
+/// scores[r][at + i] = q[r] k_i' for K keys of `size` numbers. Prefetches as many rows as it reads.
 template <int R, int K, class T>
-HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const char* ahead, Scores* scores, int64_t at) {
+HWY_INLINE void dots(const float* const* q, const T* k, int64_t step, int64_t size, const Ahead& ahead, Scores* scores,
+                     int64_t at) {
   const Floats f;
   Float sum[R][K];
   HWY_UNROLL(4)
@@ -159,16 +190,16 @@ HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const ch
     for (int i = 0; i < K; ++i) sum[r][i] = hn::Zero(f);
   }
   int64_t d = 0;
-  for (; d + 4 * lanes <= stride; d += 4 * lanes) {
-    prefetch<bytes_of<T>(K * 4 * lanes)>(offset_by(ahead, bytes_of<T>(K * d)));
-    add_dots<R, K, 2>(q, k, stride, d, sum);
-    add_dots<R, K, 2>(q, k, stride, d + 2 * lanes, sum);
+  for (; d + 4 * lanes <= size; d += 4 * lanes) {
+    prefetch_rows<T, K, 4>(ahead, size, d);
+    add_dots<R, K, 2>(q, k, step, d, sum);
+    add_dots<R, K, 2>(q, k, step, d + 2 * lanes, sum);
   }
-  for (; d + 2 * lanes <= stride; d += 2 * lanes) {
-    prefetch<bytes_of<T>(K * 2 * lanes)>(offset_by(ahead, bytes_of<T>(K * d)));
-    add_dots<R, K, 2>(q, k, stride, d, sum);
+  for (; d + 2 * lanes <= size; d += 2 * lanes) {
+    prefetch_rows<T, K, 2>(ahead, size, d);
+    add_dots<R, K, 2>(q, k, step, d, sum);
   }
-  if (d < stride) add_dots<R, K, 1>(q, k, stride, d, sum);
+  if (d < size) add_dots<R, K, 1>(q, k, step, d, sum);
   HWY_UNROLL(4)
   for (int r = 0; r < R; ++r) {
     if constexpr (K == key_tile) {
@@ -183,11 +214,11 @@ HWY_INLINE void dots(const float* const* q, const T* k, int64_t stride, const ch
 template <int N>
 inline constexpr int widened = N == 1 ? 1 : 2;
 
-/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors from number d on. Prefetches as many bytes
-/// from `ahead` as it reads.
+/// out[r] += sum over i in [from, to) of weights[r][i] v_i, for N vectors from number d on. Prefetches as many numbers
+/// as it reads.
 template <int R, int N, class T>
-HWY_INLINE void add_values(const T* v, int64_t stride, int64_t d, const char* ahead, const Scores* weights,
-                           int64_t from, int64_t to, float* const* out) {
+HWY_INLINE void add_values(const T* v, int64_t step, int64_t d, const Ahead& ahead, const Scores* weights, int64_t from,
+                           int64_t to, float* const* out) {
   const Floats f;
   Float sum[R][N];
   HWY_UNROLL(4)
@@ -196,8 +227,8 @@ HWY_INLINE void add_values(const T* v, int64_t stride, int64_t d, const char* ah
     for (int n = 0; n < N; ++n) sum[r][n] = hn::Load(f, out[r] + d + n * lanes);
   }
   for (int64_t i = from; i < to; ++i) {
-    prefetch<bytes_of<T>(N * lanes)>(offset_by(ahead, bytes_of<T>(i * stride + d)));
-    const T* const row = row_after(v, i, stride);
+    prefetch<bytes_of<T>(N * lanes)>(offset_by(ahead.at, bytes_of<T>(i * ahead.step + d)));
+    const T* const row = row_after(v, i, step);
     Float weight[R];
     HWY_UNROLL(4)
     for (int r = 0; r < R; ++r) weight[r] = hn::Set(f, weights[r][i]);

@@ -15,16 +15,16 @@ constexpr int most_nodes = 256;
 
 }  // namespace
 
-DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, float scale,
+DecodeSkip::DecodeSkip(const core::StateOf<KvCache>& cache, int64_t head, const float* centre, ScoreScale scale,
                        const DecodeRow& row, double max, double budget)
-    : norms_(cache.norms), radii_(cache.radii), head_(head), row_(row), max_(max), budget_(budget) {
+    : norms_(cache.norms), radii_(cache.radii), head_(head), row_(row), max_(max), budget_(budget), scale_(scale) {
   const int64_t stride = cache.stride;
   // The computed dot product may exceed the exact one by one rounding per element. Denormals count as zero in it.
-  rounding_ = static_cast<double>(stride + 2) * 0x1p-23 + 0x1p-20;
-  const double magnitude = std::abs(static_cast<double>(scale)) * std::numbers::log2e;
+  rounding_ = static_cast<double>(stride + 2) * 0x1p-23 + 0x1p-20 + (scale.softcap > 0 ? 0x1p-20 : 0.0);
+  const double magnitude = std::abs(static_cast<double>(scale.scale)) * std::numbers::log2e;
   score_per_norm_ = magnitude * norm_of(row.q, stride);
   for (int64_t i = 0; i < stride; ++i) centre_ += static_cast<double>(row.q[i]) * static_cast<double>(centre[i]);
-  centre_ *= static_cast<double>(scale) * std::numbers::log2e;
+  centre_ *= static_cast<double>(scale.scale) * std::numbers::log2e;
   flushed_ = magnitude * static_cast<double>(stride) * 0x1p-125;
 }
 
@@ -36,7 +36,9 @@ bool DecodeSkip::spend(float norm, float radius, float slope, int64_t distance, 
   const double score = score_per_norm_ * static_cast<double>(norm);
   const double less =
       std::min(score, centre_ + score_per_norm_ * static_cast<double>(radius));  // picks the score if the other is NaN
-  const double nearest = less + score * rounding_ + flushed_ + bias_rounding - penalty - max_;
+  // A bound that is not finite stays so: a key that is infinite or NaN is not dropped.
+  const double capped = std::isfinite(less) ? scale_.capped(less / std::numbers::log2e) * std::numbers::log2e : less;
+  const double nearest = capped + score * rounding_ + flushed_ + bias_rounding - penalty - max_;
   const double weight = std::exp2(nearest) * weight_of_keys(m, keys);
   if (!(weight <= budget_)) return false;  // a NaN is not dropped
   budget_ -= weight;

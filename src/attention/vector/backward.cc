@@ -5,6 +5,8 @@
 //   backward  dv = (Z P)' dout       dP = Z (dout v')       dS = P (dP - delta)      delta = rowsum(dout out)
 //             dq = scale dS k        dk = scale dS' q       dbias = dS
 //
+// With a softcap c, S = c T + bias with T = tanh(scale q k' / c), and dq and dk use dS (1 - T^2) in place of dS.
+//
 // Vectors run across queries, as in the forward pass. The queries of a key/value head are cut into a few chunks. Each
 // chunk sums dk and dv for the keys that it sees. The sums of the chunks are added in a fixed order, so results do not
 // depend on threads.
@@ -45,6 +47,7 @@ struct Block {
 struct TileBuffers {
   float *keys, *values;      ///< [key_rows][stride]
   float *weights, *dscores;  ///< [key_rows][query_rows]
+  float* derivatives;        ///< [key_rows][query_rows]: of the scores, with a softcap; otherwise null
   TileBiases biases;
   Prefetcher prefetcher;  ///< prefetches keys and values of the next tile
 };
@@ -119,6 +122,19 @@ void add_bias_gradient(const Problem& problem, const QueryBlock& block, int64_t 
   }
 }
 
+/// Multiplies the dscores by the derivatives of the scores.
+void multiply_derivatives(const Seen& seen, const TileBuffers& tile) {
+  const Floats f;
+  for_groups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {
+    const Range keys = seen.keys_of(n * lanes, width * lanes);
+    for (int64_t y = keys.begin; y < keys.end; ++y) {
+      for (int64_t at = y * query_rows + n * lanes; at < y * query_rows + (n + width) * lanes; at += lanes) {
+        hn::Store(hn::Mul(hn::Load(f, tile.dscores + at), hn::Load(f, tile.derivatives + at)), f, tile.dscores + at);
+      }
+    }
+  });
+}
+
 /// Adds the gradients from one key block and one query block.
 void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t stride, TileBuffers& tile,
           Block& block, float* dk, float* dv, BiasGradient* gradient) {
@@ -126,10 +142,13 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
   const int64_t count = std::min(key_rows, queries.seen.end - key);
   fill_bias(queries, key, tile.biases);
   const Seen seen(queries, key, count, tile.biases);
-  make_scores(problem, queries, block.q_lanes, tile.keys, stride, seen, tile.biases, tile.prefetcher, tile.weights);
+  make_scores(problem, queries, block.q_lanes, tile.keys, stride, seen, tile.biases, tile.prefetcher, tile.weights,
+              tile.derivatives);
   multiply<Left::rows>(tile.values, stride, block.dout_lanes, query_rows, queries.rows,
                        KeysByLanes{seen, problem.head_dim}, tile.prefetcher, Store{tile.dscores, query_rows});
   softmax_gradient(problem, sequence, key, seen, block, tile);
+  if (gradient != nullptr) add_bias_gradient(problem, queries, count, tile, *gradient);
+  if (tile.derivatives != nullptr) multiply_derivatives(seen, tile);
   multiply<Left::rows>(tile.weights, query_rows, block.dout, stride, problem.head_dim, SumsOfLanes{seen},
                        tile.prefetcher, Add{dv, stride});
   multiply<Left::rows>(tile.dscores, query_rows, block.q, stride, problem.head_dim, SumsOfLanes{seen}, tile.prefetcher,
@@ -140,7 +159,6 @@ void fold(const Problem& problem, const Sequence& sequence, int64_t key, int64_t
     multiply<Left::columns>(tile.keys, stride, tile.dscores, query_rows, queries.rows,
                             SumsOfKeys{seen, problem.head_dim}, tile.prefetcher, Add{block.dq_lanes, query_rows});
   }
-  if (gradient != nullptr) add_bias_gradient(problem, queries, count, tile, *gradient);
 }
 
 Block start(const Problem& problem, const AttentionState& state, const Sequence& sequence, const QueryBlock& queries,
@@ -203,13 +221,14 @@ void fold_blocks(const Problem& problem, const AttentionState& state, Chunk& chu
   const int64_t stride = round_up(problem.head_dim, 16);
   const int64_t count_blocks = heads.size() * core::ceil_div(block_rows.size(), query_rows);
   const int64_t floats = count_blocks * ((5 * stride + 3) * query_rows + 128) +
-                         (2 * stride + 2 * query_rows) * key_rows + stride * query_rows;
+                         (2 * stride + 3 * query_rows) * key_rows + stride * query_rows;
   Workspace workspace = Workspace::take(static_cast<size_t>(floats));
   TileBuffers tile;
   tile.keys = workspace.part(key_rows * stride);
   tile.values = workspace.part(key_rows * stride);
   tile.weights = workspace.part(key_rows * query_rows);
   tile.dscores = workspace.part(key_rows * query_rows);
+  tile.derivatives = problem.softcap > 0 ? workspace.part(key_rows * query_rows) : nullptr;
   float* rows = workspace.part(query_rows * stride);
   std::vector<Block> blocks;
   blocks.reserve(static_cast<size_t>(count_blocks));

@@ -287,6 +287,8 @@ class Task {
       const int64_t end = (key_block + 1) * key_rows;  // the keys before it remain
       if (end > block.position) return false;
       remaining = {.weights = r.keys.chord_before(r.levels, key_block + 1),
+                   .biases = r.keys.before[key_block + 1].front(),
+                   .radius = r.keys.radius_before[key_block + 1],
                    .norm = r.keys.norm_before[key_block + 1] + r.keys.centre_norm,
                    .slope = block.bias.slope_before,
                    .distance = std::min(block.position, block.keys - 1) - (end - 1),
@@ -296,6 +298,8 @@ class Task {
       const int64_t last = block.position + block.rows - 1;
       if (begin <= last) return false;
       remaining = {.weights = r.keys.chord_from(r.levels, key_block),
+                   .biases = r.keys.from[key_block].front(),
+                   .radius = r.keys.radius_from[key_block],
                    .norm = r.keys.norm_from[key_block] + r.keys.centre_norm,
                    .slope = block.bias.slope_after,
                    .distance = begin - std::max<int64_t>(block.outside ? last : block.position, 0),

@@ -53,10 +53,10 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   const Sequence& sequence = problem.sequences[s];
   const int64_t size = bounds.size(), rows = bounds.block_rows(), key = block * rows;
   const int64_t count = std::min(rows, sequence.keys - key);
-  const bool in_place = problem.dtype == DType::float32 && problem.head_dim == size;
+  const bool in_place = problem.dtype == DType::float32 && problem.head_dim == size && problem.page_rows == 0;
   Workspace workspace = Workspace::take(in_place ? 0 : static_cast<size_t>(rows * size));
   float* const keys = in_place ? nullptr : workspace.part(rows * size);
-  if (!in_place) load_block(problem, problem.k, sequence.batch, sequence.key_begin + key, count, kv_head, keys, size);
+  if (!in_place) load_keys(problem, problem.k, sequence, key, count, kv_head, keys, size);
   const WeightBounds::Head shared = bounds.head(s, kv_head * problem.group());
   HWY_ALIGN float radii[most_keys] = {};
   const float* const centre = shared.centre_norm != 0 ? shared.centre : nullptr;
@@ -70,7 +70,7 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   }
   bounds.set_norms(s, kv_head, block, largest, centre != nullptr ? longest : largest);
   for (int64_t head = kv_head * problem.group(); head < (kv_head + 1) * problem.group(); ++head) {
-    const HeadBias bias = problem.bias(sequence.batch, head);
+    const HeadBias bias = problem.bias(sequence, head);
     const WeightBounds::Values x = bounds.head(s, head).x;
     const auto fill = [&](WeightBounds::Values& values, float slope, int64_t first, int step) {
       const auto m = static_cast<float>(slope_in_log2(slope));
@@ -86,10 +86,13 @@ void measure_block(const Problem& problem, size_t s, int64_t kv_head, int64_t bl
   }
 }
 
-void load_strided(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t step,
-                  int64_t count, int64_t head, float* rows, int64_t size) {
+void load_strided(const Problem& problem, const Sequence& sequence, BlockIndex::Of of, int64_t step, int64_t count,
+                  int64_t head, float* rows, int64_t size) {
+  const bool keys = of == BlockIndex::Of::keys;
   for (int64_t i = 0; i < count; ++i) {
-    load_block(problem, from, batch, row + i * step, 1, head, rows + i * size, size);
+    const KeyRow at =
+        keys ? problem.key_row(sequence, i * step) : KeyRow{sequence.batch, sequence.query_begin + i * step};
+    load_block(problem, keys ? problem.k : problem.q, at.batch, at.row, 1, head, rows + i * size, size);
   }
 }
 
@@ -116,9 +119,9 @@ void measure_keys(const Problem& problem, size_t sequence, int64_t kv_head, int6
   HWY_DYNAMIC_DISPATCH(measure_block)(problem, sequence, kv_head, block, bounds);
 }
 
-void load_rows(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t step, int64_t count,
+void load_rows(const Problem& problem, const Sequence& sequence, BlockIndex::Of of, int64_t step, int64_t count,
                int64_t head, float* rows, int64_t size) {
-  HWY_DYNAMIC_DISPATCH(load_strided)(problem, from, batch, row, step, count, head, rows, size);
+  HWY_DYNAMIC_DISPATCH(load_strided)(problem, sequence, of, step, count, head, rows, size);
 }
 
 void centre_products(const Problem& problem, const Sequence& sequence, int64_t head, int64_t row, int64_t count,

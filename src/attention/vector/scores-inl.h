@@ -14,6 +14,7 @@
 
 #include "attention/dropout.h"
 #include "attention/vector/vector-inl.h"
+#include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
@@ -198,17 +199,44 @@ struct StoreScores {
   }
 };
 
+/// Replaces products q k' by scores with a softcap. `derivatives`, unless null, receives 1 - tanh^2, the derivative of
+/// a score by scale q k', and 0 for keys that are not seen.
+inline void cap_scores(const Problem& problem, const Seen& seen, const TileBiases& biases, float* scores,
+                       float* derivatives) {
+  const Floats f;
+  const Float factor = hn::Set(f, problem.scale / problem.softcap);
+  const Float cap = hn::Set(f, problem.softcap * std::numbers::log2e_v<float>);
+  const Float unseen = hn::Set(f, -std::numeric_limits<float>::infinity());
+  for_groups(seen.rows, seen.narrow, [&](int64_t n, int64_t width) HWY_ATTR {
+    const Range keys = seen.keys_of(n * lanes, width * lanes);
+    for (int64_t y = keys.begin; y < keys.end; ++y) {
+      for (int64_t c = n * lanes; c < (n + width) * lanes; c += lanes) {
+        const int64_t at = y * query_rows + c;
+        const Float tanh = hn::Tanh(f, hn::Mul(hn::Load(f, scores + at), factor));
+        const auto hidden = hn::Eq(biases.at(c, y), unseen);
+        const Float score = hn::MulAdd(tanh, cap, biases.outside ? biases.outside_at(c, y) : biases.at(c, y));
+        hn::Store(hn::IfThenElse(hidden, unseen, score), f, scores + at);
+        if (derivatives == nullptr) continue;
+        hn::Store(hn::IfThenZeroElse(hidden, hn::NegMulAdd(tanh, tanh, hn::Set(f, 1.0f))), f, derivatives + at);
+      }
+    }
+  });
+}
+
 /// Computes scores[key][lane] for the keys that are seen. queries is [head_dim][query_rows], keys is
-/// [key_rows][stride].
+/// [key_rows][stride]. `derivatives` is used only with a softcap (cap_scores).
 inline void make_scores(const Problem& problem, const QueryBlock& block, const float* queries, const float* keys,
                         int64_t stride, const Seen& seen, const TileBiases& biases, Prefetcher& prefetcher,
-                        float* scores) {
+                        float* scores, float* derivatives = nullptr) {
   const float scale = problem.scale * std::numbers::log2e_v<float>;
   const auto product = [&](const auto& finish) HWY_ATTR {
     const KeysByLanes part{seen, problem.head_dim};
     multiply<Left::rows>(keys, stride, queries, query_rows, block.rows, part, prefetcher, finish);
   };
-  if (biases.outside) {
+  if (problem.softcap > 0) {
+    product(Store{scores, query_rows});
+    cap_scores(problem, seen, biases, scores, derivatives);
+  } else if (biases.outside) {
     product(StoreScores<Tail::outside>{scores, &biases, scale});
   } else if (biases.masked) {
     product(StoreScores<Tail::masked>{scores, &biases, scale});

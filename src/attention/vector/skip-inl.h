@@ -15,6 +15,7 @@
 
 #include "attention/skip_weights.h"
 #include "attention/vector/vector-inl.h"
+#include "hwy/contrib/math/math-inl.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace alibi::kernels::HWY_NAMESPACE {
@@ -47,6 +48,8 @@ inline float scaled_product(const Problem& problem, const float* a, const float*
 /// The remaining keys on one side of a query block.
 struct Remaining {
   Chord weights;         ///< bound of their weight for a query, without its product with their centre
+  float biases = 0;      ///< bound of the weight that they would have with scores of 0
+  float radius = 0;      ///< bound of their distance from the centre
   float norm = 0;        ///< bound of their norms plus the norm of the centre
   float slope = 0;       ///< slope on that side
   int64_t distance = 0;  ///< distance to the block's nearest row, counted as for its linear bias
@@ -63,6 +66,18 @@ struct RunningRows {
   const float* sum_low;  ///< rounding error of sum
 };
 
+/// The bound of the weight of the remaining keys with a softcap c. With f(x) = c tanh(x / c) and a score of at most u
+/// before the cap, every capped score is at most f(u), and at most max(u, 0). So the keys weigh at most f(u) plus the
+/// weight of their biases, for the largest u, and at most the sum of their weight without the cap and that of their
+/// biases.
+HWY_INLINE Float capped_weights(const Problem& problem, const Remaining& remaining, Float weights, Float largest) {
+  const Floats f;
+  const Float cap = hn::Set(f, problem.softcap * std::numbers::log2e_v<float>), biases = hn::Set(f, remaining.biases);
+  const Float of_largest = hn::MulAdd(hn::Tanh(f, hn::Div(largest, cap)), cap, biases);
+  const Float of_sum = hn::Add(hn::Max(weights, biases), hn::Set(f, 1.0f));  // log2(2^a + 2^b) <= max(a, b) + 1
+  return hn::Min(of_largest, of_sum);
+}
+
 /// Whether the weight of the remaining keys is at most the budget times the sum, for each row of a block.
 inline bool negligible(const Problem& problem, const QueryBlock& block, const Remaining& remaining,
                        const RunningRows& rows) {
@@ -73,7 +88,10 @@ inline bool negligible(const Problem& problem, const QueryBlock& block, const Re
   const Float low_magnitude = hn::Abs(low);
   const Float score_per_norm = hn::Set(f, std::abs(problem.scale) * log2e * remaining.norm);
   const Float slope2 = hn::Set(f, remaining.slope * log2e);
-  const Float slack = hn::Set(f, 0x1p-20f + static_cast<float>(problem.head_dim) * 0x1p-23f);
+  constexpr float of_tanh = 0x1p-19f;  // relative error of tanh in a score and in its bound
+  const Float slack =
+      hn::Set(f, 0x1p-20f + static_cast<float>(problem.head_dim) * 0x1p-23f + (problem.softcap > 0 ? of_tanh : 0.0f));
+  const Float radius_per_norm = hn::Set(f, std::abs(problem.scale) * log2e * remaining.radius);
   // Error of products that were flushed to zero because they are denormal.
   const Float flushed =
       hn::Set(f, std::abs(problem.scale) * log2e * 0x1p-100f * (static_cast<float>(problem.head_dim) * 0x1p-25f));
@@ -88,7 +106,13 @@ inline bool negligible(const Problem& problem, const QueryBlock& block, const Re
     const Float score = hn::MulAdd(score_per_norm, hn::Load(f, rows.norms + c), flushed);  // largest score
     const Float penalty = hn::Mul(slope2, distance);
     const Float magnitude = hn::Add(hn::Add(score, penalty), hn::Add(hn::Abs(top), low_magnitude));
-    Float exponent = hn::Sub(hn::Add(hn::Load(f, rows.products + c), weights), hn::Add(penalty, top));
+    const Float product = hn::Load(f, rows.products + c);
+    Float weight = hn::Add(product, weights);
+    if (problem.softcap > 0) {
+      const Float centred = hn::MulAdd(radius_per_norm, hn::Load(f, rows.norms + c), product);
+      weight = capped_weights(problem, remaining, weight, hn::Min(centred, score));
+    }
+    Float exponent = hn::Sub(weight, hn::Add(penalty, top));
     exponent = hn::MulAdd(magnitude, slack, hn::Add(exponent, flushed));
     // Min returns its second operand for NaN. That is a bound that skips nothing.
     const Float bound = exp2_of(hn::Min(exponent, hn::Set(f, 100.0f)));

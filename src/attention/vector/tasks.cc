@@ -46,7 +46,7 @@ QueryBlock query_block_at(const Problem& problem, const Sequence& sequence, int6
   block.row = row;
   block.rows = std::min(query_rows, sequence.queries - row);
   block.position = sequence.query_offset + row;
-  block.bias = problem.bias(sequence.batch, head);
+  block.bias = problem.bias(sequence, head);
   const int64_t last_position = block.position + block.rows - 1;
   block.keys = sequence.keys;
   block.outside = block.bias.table == nullptr && (block.position < 0 || last_position >= sequence.keys);

@@ -67,15 +67,15 @@ class Prefetcher {
  public:
   void start(const Problem& problem, const Sequence& sequence, int64_t key, int64_t count, int64_t kv_head) {
     const auto size = static_cast<int64_t>(size_of(problem.dtype));
+    const KeyRow from = problem.key_row(sequence, key);
     const auto begin = [&](Stream& stream, const TensorView& rows) {
-      const int64_t first = sequence.batch * rows.batch_stride + (sequence.key_begin + key) * rows.row_stride +
-                            kv_head * rows.head_stride;
+      const int64_t first = rows.offset(from.batch, from.row, kv_head);
       stream = {static_cast<const char*>(rows.data) + first * size, rows.row_stride * size};
     };
     begin(keys_, problem.k);
     begin(values_, problem.v);
     bytes_ = problem.head_dim * size;
-    rows_ = count;
+    rows_ = problem.keys_together(sequence, key, count);
   }
 
   HWY_INLINE void next_row() {
@@ -228,6 +228,15 @@ HWY_INLINE void load_row(const bfloat16* from, int64_t size, float* to, int64_t 
   for (; i < size; ++i) to[i] = static_cast<float>(from[i]);
   for (; i < padded; ++i) to[i] = 0;
 }
+HWY_INLINE void load_row(const float16* from, int64_t size, float* to, int64_t padded) {
+  const hn::Rebind<hwy::float16_t, Floats> half;
+  const auto* bits = reinterpret_cast<const hwy::float16_t*>(from);
+  int64_t i = 0;
+  for (; i + lanes <= size; i += lanes)
+    hn::StoreU(hn::PromoteTo(Floats(), hn::LoadU(half, bits + i)), Floats(), to + i);
+  for (; i < size; ++i) to[i] = static_cast<float>(from[i]);
+  for (; i < padded; ++i) to[i] = 0;
+}
 
 /// Loads rows [row, row + count) of a head as a float32 block with `stride` floats per row.
 inline void load_block(const Problem& problem, const TensorView& from, int64_t batch, int64_t row, int64_t count,
@@ -235,6 +244,8 @@ inline void load_block(const Problem& problem, const TensorView& from, int64_t b
   for (int64_t i = 0; i < count; ++i) {
     if (problem.dtype == DType::float32) {
       load_row(from.at<const float>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
+    } else if (problem.dtype == DType::float16) {
+      load_row(from.at<const float16>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
     } else {
       load_row(from.at<const bfloat16>(batch, row + i, head), problem.head_dim, to + i * stride, stride);
     }
@@ -247,6 +258,9 @@ inline void store_row(const Problem& problem, const float* from, float scale, co
   if (problem.dtype == DType::float32) {
     float* values = to.at<float>(batch, row, head);
     for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = scale * from[i];
+  } else if (problem.dtype == DType::float16) {
+    float16* values = to.at<float16>(batch, row, head);
+    for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = float16(scale * from[i]);
   } else {
     bfloat16* values = to.at<bfloat16>(batch, row, head);
     for (int64_t i = 0; i < problem.head_dim; ++i) values[i] = bfloat16(scale * from[i]);
@@ -289,10 +303,15 @@ inline void load_queries(const Problem& problem, const TensorView& from, const S
   transpose(rows, stride, transposed, query_rows, padded, round_up(problem.head_dim, 4));
 }
 
-/// Loads `count` keys or values, followed by zeros up to a whole register tile.
+/// Loads `count` keys or values, followed by zeros up to a whole register tile, for which `to` has room.
 inline void load_keys(const Problem& problem, const TensorView& from, const Sequence& sequence, int64_t key,
                       int64_t count, int64_t kv_head, float* to, int64_t stride) {
-  load_block(problem, from, sequence.batch, sequence.key_begin + key, count, kv_head, to, stride);
+  for (int64_t i = 0; i < count;) {
+    const KeyRow at = problem.key_row(sequence, key + i);
+    const int64_t together = problem.keys_together(sequence, key + i, count - i);
+    load_block(problem, from, at.batch, at.row, together, kv_head, to + i * stride, stride);
+    i += together;
+  }
   const int64_t padded = round_up(count, tile_rows);
   std::memset(to + count * stride, 0, static_cast<size_t>((padded - count) * stride) * sizeof(float));
 }

@@ -81,6 +81,8 @@ std::vector<AttentionCase> cases_for_device(int count, uint64_t seed) {
     c.dtype = cases.size() % 2 == 0 ? DType::bfloat16 : DType::float16;
     c.head_dim = (c.head_dim + 7) / 8 * 8;
     c.options.buckets = {};
+    c.options.softcap = 0;
+    c.options.sliding_window_after = 0;
     cases.push_back(c);
   }
   return cases;

@@ -22,9 +22,11 @@ struct DecodeCase {
   int64_t window = 0;
   std::optional<int64_t> offset = {};  // absent: the last rows
   float tolerance = 0;
+  float softcap = 0;
 
   AttentionOptions options() const {
     AttentionOptions result;
+    result.softcap = softcap;
     result.causal = causal;
     result.sliding_window = window;
     result.query_offset = offset;
@@ -44,9 +46,9 @@ struct DecodeCase {
   std::string name() const {
     const char* const biases[] = {"none", "linear", "buckets", "by distance"};
     return fmt::format(
-        "batch {} keys {} queries {} heads {}/{} dim {} {} {} causal {} window {} offset {} tolerance {}", batch, keys,
-        queries, heads, kv_heads, head_dim, biases[static_cast<int>(bias)], name_of(dtype), causal, window,
-        offset.value_or(keys - queries), tolerance);
+        "batch {} keys {} queries {} heads {}/{} dim {} {} {} causal {} window {} offset {} tolerance {} softcap {}",
+        batch, keys, queries, heads, kv_heads, head_dim, biases[static_cast<int>(bias)], name_of(dtype), causal, window,
+        offset.value_or(keys - queries), tolerance, softcap);
   }
 };
 

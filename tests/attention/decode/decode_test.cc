@@ -27,7 +27,7 @@ TEST(Decode, MatchesTheReferenceAcrossBlocksAndUnits) {
 TEST(Decode, MatchesTheReferenceOnEveryInstructionSet) {
   for_each_isa([] {
     for (const Bias bias : {Bias::none, Bias::linear, Bias::buckets, Bias::by_distance}) {
-      for (const DType dtype : {DType::float32, DType::bfloat16}) {
+      for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
         for (const int64_t head_dim : {1, 40, 64, 256}) {
           expect_decodes(
               {.batch = 2, .keys = 70, .heads = 3, .kv_heads = 3, .head_dim = head_dim, .bias = bias, .dtype = dtype});
@@ -41,7 +41,7 @@ TEST(Decode, GroupedHeadsAndSeveralQueries) {
   for_each_isa([] {
     for (const int64_t group : {1, 3, 5, 70}) {
       for (const int64_t queries : {1, 3, 33}) {
-        for (const DType dtype : {DType::float32, DType::bfloat16}) {
+        for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
           expect_decodes({.keys = 150, .queries = queries, .heads = 2 * group, .kv_heads = 2, .dtype = dtype});
         }
       }
@@ -67,6 +67,24 @@ TEST(Decode, WindowsOffsetsAndBothDirections) {
       }
     }
   }
+}
+
+TEST(Decode, Softcap) {
+  for_each_isa([] {
+    for (const float softcap : {0.5f, 3.0f, 30.0f}) {
+      for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
+        for (const float tolerance : {0.0f, 0x1p-24f}) {
+          expect_decodes({.keys = 300,
+                          .queries = 3,
+                          .heads = 4,
+                          .head_dim = 40,
+                          .dtype = dtype,
+                          .tolerance = tolerance,
+                          .softcap = softcap});
+        }
+      }
+    }
+  });
 }
 
 TEST(Decode, MoreQueriesThanKeys) { expect_decodes({.keys = 3, .queries = 5}); }
@@ -249,7 +267,7 @@ TEST(Decode, ErrorsNameTheArgument) {
   expect_error([&] { decode(Tensor({1, 1, 3, 16}), Tensor({1, 1, 3, 16})); }, "[attention_decode] k has 2 heads");
   expect_error([&] { decode(Tensor({1, 1, 2, 8}), Tensor({1, 1, 2, 8})); }, "head_dim");
   expect_error([&] { decode(q, Tensor({1, 2, 2, 16})); }, "[attention_decode] out");
-  expect_error([&] { decode(q.to(DType::float16), out.to(DType::float16)); }, "[attention_decode] q is float16");
+  expect_error([&] { decode(q.to(DType::float16), out); }, "[attention_decode] out is float32");
   expect_error([&] { decode(q, out, {.dropout_p = 0.5f}); }, "options.dropout_p");
   expect_error([&] { decode(q, out, {.cu_seqlens_q = {0, 1}, .cu_seqlens_k = {0, 10}}); }, "options.cu_seqlens");
   expect_error([&] { decode(q, out, {.alibi_slopes = {0.5f}}); }, "options.alibi_slopes");

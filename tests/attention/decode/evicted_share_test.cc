@@ -57,7 +57,7 @@ ExpectedLeft reference_of_left(const Tensor& q, const Tensor& k, const Tensor& v
 
 TEST(KvCacheEviction, AttentionReadsWhatIsLeft) {
   const AttentionOptions options{.alibi_slopes = slopes(heads)};
-  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
     for (const std::vector<int64_t>& begins :
          {std::vector<int64_t>{0, 130, 700}, {64, 64, 512}, {1000, 999, 0}, {512, 512, 512}}) {
       EvictedCache some(1000, begins, 1, dtype);
@@ -116,7 +116,7 @@ TEST(KvCacheEviction, GivesMemoryBackAndGrowsAgain) {
 
 TEST(KvCacheEviction, TheBoundHoldsAndIsWorthSomething) {
   for (const float scale : {0.0f, 0.3f, 1.0f, 3.0f, 10.0f}) {
-    for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
       EvictedCache some(1000, {960, 800, 500}, scale, dtype);
       for (const int64_t queries : {1, 20}) {
         const Tensor q = random_tensor({batch, queries, heads, head_dim}, 3, 1, dtype);

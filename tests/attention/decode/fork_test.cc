@@ -40,7 +40,7 @@ void expect_same(const KvCache& found, const KvCache& expected) {
 }
 
 class Fork : public testing::TestWithParam<DType> {};
-INSTANTIATE_TEST_SUITE_P(Types, Fork, testing::Values(DType::float32, DType::bfloat16),
+INSTANTIATE_TEST_SUITE_P(Types, Fork, testing::Values(DType::float32, DType::bfloat16, DType::float16),
                          [](const auto& type) { return std::string(name_of(type.param)); });
 
 TEST_P(Fork, HasTheBitsOfAClone) {

@@ -27,7 +27,7 @@ TEST(KvCache, GrowsPastEveryCapacity) {
 TEST(KvCache, TakesAnyStridesAndTypes) {
   const Tensor wide = random_tensor({2, 70, 4, 24}, 3);
   const Tensor k = wide.slice(2, 1, 3).slice(3, 0, 20), v = wide.slice(2, 2, 4).slice(3, 4, 24);
-  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
     KvCache cache(2, 2, 20, dtype);
     cache.append(k, v);
     cache.append(k.to(DType::bfloat16), v);
@@ -72,7 +72,7 @@ void expect_norms(const KvCache& cache) {
 TEST(KvCache, KeysAreMeasuredFromWhatTheFirstHaveInCommon) {
   Tensor k = random_tensor({2, 500, 2, 8}, 1);
   for (int64_t i = 0; i < k.elements(); ++i) k.data<float>()[i] += 3;
-  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
     KvCache whole(2, 2, 8, dtype), pieces(2, 2, 8, dtype);
     whole.append(k, k);
     expect_norms(whole);
@@ -95,7 +95,7 @@ TEST(KvCache, KeysAreMeasuredFromWhatTheFirstHaveInCommon) {
 }
 
 TEST(KvCache, KeepsTheNormsOfItsKeys) {
-  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+  for (const DType dtype : {DType::float32, DType::bfloat16, DType::float16}) {
     KvCache cache(2, 2, 8, dtype);
     const Tensor k = random_tensor({2, 3000, 2, 8}, 1), v = random_tensor({2, 3000, 2, 8}, 2);
     int64_t begin = 0;

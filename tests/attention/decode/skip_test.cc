@@ -88,6 +88,35 @@ TEST(DecodeSkip, AHugeKeyFarAwayIsFound) {
   }
 }
 
+TEST(DecodeSkip, ASoftcapBoundsTheScores) {
+  // Negative scores grow with a cap, so the bound must not be that of the scores without it. Large ones are bounded by
+  // the cap.
+  for (const float softcap : {0.25f, 2.0f, 20.0f}) {
+    DecodeCase c = long_case(1e-3f);
+    c.softcap = softcap;
+    expect_bounded(c, long_inputs());
+    DecodeInputs against = long_inputs();  // scores of about -8
+    against.q.fill(1);
+    for (int64_t i = 0; i < against.k.elements(); ++i)
+      against.k.data<float>()[i] = -3 + 0.1f * against.k.data<float>()[i];
+    expect_bounded(c, against);
+    DecodeInputs large = long_inputs();
+    large.q = random_tensor(large.q.shape(), 9, 50);
+    EXPECT_LT(expect_bounded(c, large), 0.7) << "without a cap nearly all is visited";
+  }
+}
+
+TEST(DecodeSkip, AKeyThatIsNotFiniteIsNotDroppedWithASoftcap) {
+  DecodeCase c = long_case(1e-3f);
+  c.softcap = 2;
+  DecodeInputs in = long_inputs();
+  in.k.slice(1, 5, 6).fill(std::numeric_limits<float>::quiet_NaN());
+  const KvCache cache = filled_cache(in.k, in.v);
+  Tensor out = Tensor::empty(in.q.shape());
+  attention_decode(in.q, cache, c.options(), out);
+  EXPECT_TRUE(std::isnan(max_abs(out.to_floats())));
+}
+
 TEST(DecodeSkip, AnEarlyLongKeyCostsLittle) {
   // With a bound by prefix maxima everything would be visited; the tree knows where the long key is.
   const DecodeCase c = long_case(0x1p-24f);
@@ -168,7 +197,7 @@ bool drops_block(float query, float key, float scale, float slope, double spare)
   double weight = 0;  // in units of the nearest one
   for (int64_t i = 0; i < keys; ++i) weight += std::exp(-m * static_cast<double>(i));
   const double max = std::numbers::log2e * (score - m * static_cast<double>(position - keys + 1));
-  kernels::DecodeSkip rule(core::state_of(cache), 0, centre.data(), scale, row, max, weight * std::exp2(spare));
+  kernels::DecodeSkip rule(core::state_of(cache), 0, centre.data(), {scale, 0}, row, max, weight * std::exp2(spare));
   return rule.first_needed(0, keys) == keys;
 }
 

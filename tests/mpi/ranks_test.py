@@ -1,0 +1,159 @@
+"""alibi train over processes: the same weights at any number of ranks, after kills, signals and failures.
+
+scripts/test-mpi runs it with each MPI.
+"""
+
+import json
+import os
+import resource
+import signal
+import subprocess
+import time
+import unittest
+
+from mpi_case import LONG, RUN, MpiCase, ranks_of
+
+
+def losses_in(value):
+    """All perplexities and losses, in the order of the file."""
+    if isinstance(value, list):
+        return [loss for one in value for loss in losses_in(one)]
+    if not isinstance(value, dict):
+        return []
+    own = [value[name] for name in ("nll", "perplexity", "bigram_nll") if isinstance(value.get(name), float)]
+    return own + [loss for one in value.values() for loss in losses_in(one)]
+
+
+class Ranks(MpiCase):
+    @classmethod
+    def setUpClass(cls):
+        super().setUpClass()
+        cls.reference = cls.folder / "reference"
+        subprocess.run([cls.command, "train", cls.text, "-o", cls.reference, *RUN], check=True, stdout=subprocess.DEVNULL)
+
+    def test_any_number_of_ranks_gives_the_same_model(self):
+        for ranks in (2, 3, 4):
+            model = self.folder / f"ranks-{ranks}"
+            output = self.run_ranks(ranks, "train", self.text, "-o", model, *RUN)
+            self.assert_same_model(self.reference, model)
+            self.assertEqual(output.count("held out: perplexity"), 1, output)  # of rank 0 alone
+            self.assertIn(f"{ranks} ranks", output)
+
+    def test_a_killed_rank_ends_the_job_and_another_number_of_ranks_continues(self):
+        model = self.folder / "killed"
+        options = (*RUN, "--checkpoint-steps", "1", "--keep", "100")
+        seen = []
+        for ranks, victim in ((3, 2), (2, 0), (4, 1)):
+            process = self.start(ranks, "train", self.text, "-o", model, *options, "--resume")
+            self.wait_for_checkpoint(process, model, after=seen)
+            found = ranks_of(self.command)
+            self.assertEqual(sorted(found), list(range(ranks)))
+            os.kill(found[victim], signal.SIGKILL)
+            killed = time.monotonic()
+            output = process.communicate(timeout=60)[0]
+            self.assertLess(time.monotonic() - killed, 10, output)
+            self.assertNotEqual(process.returncode, 0, output)
+            self.assertEqual(ranks_of(self.command), {}, "ranks are left")
+            seen = self.steps(model)
+            # A rank may have been killed while rank 0 wrote the next one.
+            self.assertIn("Checkpoint of update", output)
+        self.run_ranks(3, "train", self.text, "-o", model, *options, "--resume")
+        self.assert_same_model(self.reference, model)
+
+    def test_a_signal_of_a_scheduler_saves_and_the_code_says_go_on(self):
+        for name in ("SIGUSR1", "SIGUSR2"):
+            model = self.folder / f"stopped-{name}"
+            process = self.start(3, "train", self.text, "-o", model, *LONG)
+            self.wait_for_checkpoint(process, model)
+            before = self.steps(model)
+            # Both MPIs' mpirun uses or drops some signals; a scheduler can signal the ranks themselves.
+            target = process.pid if self.is_open_mpi else ranks_of(self.command)[1]
+            os.kill(target, getattr(signal, name))
+            output = process.communicate(timeout=60)[0]
+            self.assertEqual(process.returncode, 75, output)
+            self.assertIn("To continue, run: alibi train --resume", output)
+            self.assertGreater(self.steps(model)[-1], before[0])
+
+    def assert_failed(self, process, rank, message):
+        started = time.monotonic()
+        output = process.communicate(timeout=60)[0]
+        self.assertLess(time.monotonic() - started, 10, output)
+        self.assertEqual(process.returncode, 1, output)
+        self.assertRegex(output, rf"alibi: error: rank {rank} on {os.uname().nodename}: .*{message}")
+        self.assertEqual(ranks_of(self.command), {}, "ranks are left")
+        return output
+
+    def test_a_full_disk_names_the_rank_and_the_checkpoint(self):
+        model = self.folder / "full"
+        process = self.start(3, "train", self.text, "-o", model, *LONG)
+        self.wait_for_checkpoint(process, model)
+        resource.prlimit(ranks_of(self.command)[0], resource.RLIMIT_FSIZE, (100 << 10, 100 << 10))
+        output = self.assert_failed(process, 0, "File too large")
+        self.assertRegex(output, r"The checkpoint of update \d+ is intact and can be resumed")
+
+    def test_a_rank_without_memory_names_itself(self):
+        if not self.is_open_mpi:
+            self.skipTest("MPICH needs more memory than the model")
+        shell = ("bash", "-c", '[ "$OMPI_COMM_WORLD_RANK" != 2 ] || ulimit -v 300000; exec "$0" "$@"')
+        process = self.start(3, "train", self.text, "-o", self.folder / "small", *LONG, before=shell)
+        self.assert_failed(process, 2, "out of memory")
+
+    def test_what_cannot_work_is_explained(self):
+        out = self.folder / "refused"
+        self.assertIn("5 ranks were started, but the run has 4 shards",
+                      self.run_ranks(5, "train", self.text, "-o", out, *RUN, code=2))
+        self.assertIn("standard input reaches rank 0 alone", self.run_ranks(2, "train", "-", "-o", out, *RUN, code=2))
+        other = "mpirun.mpich" if self.is_open_mpi else "mpirun.openmpi"
+        self.assertIn("alibi was built with another MPI",
+                      self.run_ranks(2, "train", self.text, "-o", out, *RUN, code=2, mpirun=other))
+        srun = subprocess.run([self.command, "train", self.text, "-o", out, *RUN], env={**os.environ, "SLURM_STEP_NUM_TASKS": "4"},
+                              stderr=subprocess.PIPE, text=True, check=False)
+        self.assertEqual(srun.returncode, 2)
+        self.assertIn("srun started 4 tasks without PMI", srun.stderr)
+        self.assertFalse(out.exists() and any((out / "checkpoints").glob("step-*")))
+
+    def test_evaluation_has_the_results_of_one_process(self):
+        results = {}
+        for ranks in (1, 3):
+            file = self.folder / f"eval-{ranks}.json"
+            arguments = ("eval", self.reference, self.text, "--lengths", "32,100", "--stride", "20", "--per-position",
+                         "--json", file)
+            self.alone(*arguments) if ranks == 1 else self.run_ranks(ranks, *arguments)
+            results[ranks] = json.loads(file.read_text(encoding="utf-8"))
+            for one in results[ranks]["eval"]:
+                del one["seconds"], one["tokens_per_second"]
+        self.assertEqual(results[1]["eval"], results[3]["eval"])
+        self.assertEqual(results[1]["per_position"], results[3]["per_position"])
+
+    def test_embedding_has_the_vectors_of_one_process(self):
+        many = self.folder / "many.txt"
+        many.write_text("".join(f"line {i} of a longer text\n" for i in range(3000)), encoding="utf-8")
+        one, three = self.folder / "one.npy", self.folder / "three.npy"
+        self.alone("embed", self.reference, many, "-o", one)
+        self.run_ranks(3, "embed", self.reference, many, "-o", three)
+        self.assertEqual(one.read_bytes(), three.read_bytes())
+
+    def test_comparison_has_the_results_of_one_process(self):
+        results, models = {}, {}
+        for ranks in (1, 2):
+            out = self.folder / f"compare-{ranks}"
+            arguments = ("compare", self.text, "--valid", self.text, "-o", out, "--positions", "alibi,none,rotary",
+                         "--seeds", "1", "--train-length", "32", "--lengths", "32,64", "--train-tokens", "4096",
+                         "--batch-tokens", "512", "--timing-rounds", "0", "--eval-tokens", "1000", "--sample-tokens", "0",
+                         "--precision", "f32", "--tune", "0.001,0.003")
+            self.alone(*arguments) if ranks == 1 else self.run_ranks(ranks, *arguments)
+            results[ranks] = losses_in(json.loads((out / "results.json").read_text(encoding="utf-8")))
+            models[ranks] = {file.parent.name: file.read_bytes() for file in (out / "models").glob("*/model.safetensors")}
+        self.assertEqual(len(models[1]), 3)
+        self.assertEqual(models[1], models[2])
+        self.assertGreater(len(results[1]), 6)
+        self.assertEqual(results[1], results[2])
+
+    def test_threads_follow_the_scheduler(self):
+        model = self.folder / "threads"
+        output = self.run_ranks(2, "train", self.text, "-o", model, *RUN, environment={"SLURM_CPUS_PER_TASK": "1"})
+        self.assertIn("1 threads", output)
+
+
+if __name__ == "__main__":
+    unittest.main()
