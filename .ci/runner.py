@@ -3,7 +3,7 @@
     .ci/run [--all] [--list] [STAGE...]
 
 Without names all stages run, but those whose inputs are what they were when they last passed on this machine, within
-a week; --all runs these too. Named stages run in any case, after those whose products they need. --list says which
+a week, and those that run by name alone; --all runs these too. Named stages run in any case, after those whose products they need. --list says which
 would run. What has passed is kept in ${XDG_CACHE_HOME:-~/.cache}/alibi-ci/. Each line of the output begins with the
 stage it comes from, and build-ci/STAGE.log has what that stage wrote.
 """
@@ -92,7 +92,7 @@ def chosen_stages(names, run_all, keys):
     """Those that run, with all whose products they need."""
     by_name = {stage.name: stage for stage in STAGES}
     chosen = {stage.name for stage in STAGES
-              if (stage.name in names if names else run_all or not has_passed(keys[stage.name]))}
+              if (stage.name in names if names else run_all or not stage.by_name and not has_passed(keys[stage.name]))}
     for stage in reversed(STAGES):  # what is needed stands before who needs it
         if stage.name in chosen:
             chosen.update(stage.needs)
@@ -187,7 +187,8 @@ def main():
     stages = chosen_stages(names, "--all" in options, keys)
     left_out = [] if names else [stage for stage in STAGES if stage not in stages]
     for stage in left_out:
-        print(f"skipped, as its inputs are those of a run that passed here: {stage.name}: {stage.title}")
+        reason = "it runs by name or with --all" if stage.by_name else "its inputs are those of a run that passed here"
+        print(f"skipped, as {reason}: {stage.name}: {stage.title}")
     if "--list" in options:
         print("\n".join(f"runs: {stage.name}: {stage.title}" for stage in stages))
         return 0
@@ -208,7 +209,7 @@ def main():
         print(f"\n{failed[0].stage.name} failed.")
         return 1
     if left_out:
-        print(f"\n{len(left_out)} stages were skipped, as nothing that they read has changed; --all runs them too.")
+        print(f"\n{len(left_out)} stages were skipped, for the reasons above; --all runs them too.")
     print("\nAll of it holds." if not names else f"\n{' '.join(names)}: all of it holds.")
     return 0
 

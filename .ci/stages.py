@@ -6,6 +6,7 @@ A stage has a name, a title and commands for bash. Further arguments:
     reads   what it reads, as patterns of git (gitglossary, "pathspec"). A stage is skipped when all of that, and the
             machine with its packages, are as they were when it last passed. In doubt leave it out: then it is every
             file but those of PROSE.
+    by_name True: it runs by its name or with --all only, because it takes long and little of the project can break it
 """
 
 from dataclasses import dataclass, field
@@ -23,6 +24,7 @@ class Stage:
     needs: list = field(default_factory=list)
     cores: int = 0  # all
     reads: list = field(default_factory=lambda: ALL_BUT_PROSE)
+    by_name: bool = False
 
 
 STAGES = [
@@ -96,7 +98,7 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
 
     Stage("static", "The command as one static file, in an empty folder",
           "scripts/build-static\nmkdir -p build-static/files\ncp build-static/alibi build-static/files/alibi-x86_64-static\n"
-          "scripts/first-result build-static/files static", needs=["build"]),
+          "scripts/first-result build-static/files static", needs=["build"], by_name=True),
 
     # The operator alone is compiled, and it uses no other folders (tests/layout).
     Stage("cuda", "The build with CUDA, without a GPU", "scripts/test-cuda",
@@ -106,7 +108,7 @@ build-odr/alibi compare README.md --out build-odr/comparison --overwrite --posit
     # The pictures of the pages are in build-docs/pictures.
     Stage("site", "The documentation site: no warnings, its links, search and narrow screens in a browser",
           "scripts/install-dependencies docs python\nscripts/docs-site build\nscripts/test-site",
-          needs=["build", "python"], cores=1, reads=ALL),
+          needs=["build", "python"], cores=1, reads=ALL, by_name=True),
 
     Stage("mpi", "alibi over the ranks of Open MPI and MPICH", "scripts/test-mpi", needs=["build"]),
 

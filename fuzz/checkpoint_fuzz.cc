@@ -37,7 +37,7 @@ struct Run {
       state.tokens += 256;
       state.loss.push_back(5.5f);
       state.evaluations.push_back({state.step, 5.25});
-      checkpoints.write(model, optimizer, state, identity);
+      checkpoints.write(model, optimizer.to_write(nullptr), state, identity);
     }
     good = files_of(newest);
   }

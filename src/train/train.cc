@@ -330,7 +330,7 @@ TrainResult Trainer::run() {
   while (!(is_first_rank() ? is_finished() : state_.finished) && !asked) {
     TrainStatus status = update();
     const bool evaluates = options_.eval_steps > 0 && (state_.step % options_.eval_steps == 0 || state_.step == steps_);
-    if (evaluates && is_first_rank()) evaluate_held_out(status);
+    if (evaluates) evaluate_held_out(status);
     status.seconds = seconds();
     const auto here = static_cast<double>(state_.step - resumed_step);
     status.seconds_left = static_cast<double>(steps_ - state_.step) * (status.seconds - seconds_before_) / here;
