@@ -31,8 +31,9 @@ inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats:
     {ALIBI_OPTION(TrainOptions, micro_batch_tokens), .range = {.least = 1},
      .help = "Maximum number of tokens per micro-batch; smaller values save memory and change only rounding"},
     {ALIBI_OPTION(TrainOptions, shards), .range = {.least = 1, .most = 4096},
-     .help = "Number of parts of an update whose gradients are summed separately; mpirun can start up to this many "
-             "ranks, and all numbers of ranks give the same bits"},
+     .help = "Parts of an update whose gradients are summed separately, and largest number of ranks of mpirun, which "
+             "change "
+             "no bit"},
     {ALIBI_OPTION(TrainOptions, mask_rate), .range = {.above = 0, .most = 1},
      .help = "Encoders: fraction of tokens to predict; 80 % are masked, 10 % replaced at random, 10 % left unchanged"},
     {ALIBI_OPTION(TrainOptions, precision),

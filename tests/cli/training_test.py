@@ -44,7 +44,7 @@ class TrainingConfig(CliTest):
         text = self.succeeds("train", "--help")
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; of two ways to say a thing the one that was taken; what the preset says.
-        left_out = {"help", "from", "resume", "overwrite", "config", "plan", "json", "threads", "epochs", "warmup-steps", "vocab-size",
+        left_out = {"help", "from", "resume", "overwrite", "config", "plan", "ranks", "link", "json", "threads", "epochs", "warmup-steps", "vocab-size",
                     "like", *WRITTEN_IF_GIVEN}
         self.assertIn('\n  "train-length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
@@ -129,7 +129,7 @@ class TrainingConfig(CliTest):
         used = json.loads((read / "train.json").read_text())
         for former, name in (("warmup", "warmup-fraction"), ("length", "train-length"), ("tokens", "train-tokens")):
             settings[name] = settings.pop(former)
-        settings["mask-rate"] = 0.15  # an option since then
+        settings |= {"mask-rate": 0.15, "shards": 1}  # options since then
         self.assertEqual({**used, "text": None, "valid": None, "out": None},
                          {**settings, "text": None, "valid": None, "out": None})
 
@@ -159,7 +159,7 @@ class TrainingDefaults(CliTest):
         taken = json.loads((self.folder / "defaults" / "train.json").read_text())
         compared = 0
         for name, of_tiny, value in shown:
-            if name in ("train-tokens", "precision", "threads", *WRITTEN_IF_GIVEN):
+            if name in ("train-tokens", "precision", "threads", "ranks", "link", *WRITTEN_IF_GIVEN):
                 continue
             with self.subTest(name):
                 self.assertEqual(str(taken[name]), str(type(taken[name])(value)))

@@ -54,13 +54,13 @@ inline double root_mean_square(const std::vector<double>& found, const std::vect
   return std::sqrt(sum / static_cast<double>(std::max<size_t>(1, found.size())));
 }
 
-/// The largest and the mean error at most twice those of the plain formula in bfloat16; the floor, in units of the
-/// largest value, is for calls so small that the latter is next to nothing, its absolute part for gradients that cancel
-/// to zero.
+/// The largest error at most three times and the mean error at most twice those of the plain formula in bfloat16, as
+/// FlashAttention's tests require of gradients; the floor, in units of the largest value, is for calls so small that
+/// the latter is next to nothing, its absolute part for gradients that cancel to zero.
 inline void expect_accurate(const char* name, const Tensor& found, const std::vector<double>& expected,
                             const std::vector<double>& plain) {
   const double largest = max_abs(expected), most = max_abs_diff(found, expected);
-  EXPECT_TRUE(most <= 2 * max_abs_diff(plain, expected) + 0x1p-8 * largest + 1e-5)
+  EXPECT_TRUE(most <= 3 * max_abs_diff(plain, expected) + 0x1p-8 * largest + 1e-5)
       << name << ": " << most << " against " << max_abs_diff(plain, expected) << ", largest " << largest;
   const double mean = root_mean_square(doubles(found), expected);
   EXPECT_TRUE(mean <= 2 * root_mean_square(plain, expected) + 0x1p-11 * largest + 1e-6)
