@@ -41,7 +41,7 @@ struct AttentionPositionsOptions {
 
 /// What the backward pass needs from the forward pass, besides its inputs and output. The tensors can be saved and
 /// restored as they are.
-struct AttentionPositionsState {
+struct ALIBI_API AttentionPositionsState {
   Tensor lse;      ///< [batch, heads, queries] float32: log of the sum of exp(score); -infinity for rows without keys
   Tensor lse_low;  ///< like lse: what is missing in lse because of rounding, in units of log2. It matters for queries
                    ///< far from every key
@@ -49,8 +49,7 @@ struct AttentionPositionsState {
   AttentionStats stats;
 
   /// Size of `stops`, which depends on shapes and options only.
-  ALIBI_API static int64_t words(int64_t batch, int64_t queries, int64_t heads,
-                                 const AttentionPositionsOptions& options);
+  static int64_t words(int64_t batch, int64_t queries, int64_t heads, const AttentionPositionsOptions& options);
 };
 
 /// q [batch, queries, heads, head_dim], k and v [batch, keys, kv_heads, head_dim], out like q, as in attention(). Every

@@ -5,6 +5,7 @@
 #include "alibi/train.h"
 #include "core/check.h"
 #include "core/names.h"
+#include "train/batches.h"
 #include "train/described.h"
 
 namespace alibi {
