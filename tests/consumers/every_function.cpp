@@ -104,6 +104,9 @@ void attend() {
   merge_attention(out, state.lse, out, state.lse, out, lse);
   expect(relative_position_bucket(3, true, 32, 128) == 3, "buckets");
 
+  append_keys(k.slice(1, 0, 1), v.slice(1, 0, 1), {5}, std::nullopt, k, v);
+  expect(k.to_floats()[0] == k.to_floats()[5 * 2 * 8], "keys are appended");
+
   AttentionPositionsOptions spatial;
   spatial.alibi_slopes = slopes(2);
   const AttentionPositions points = {.q = Tensor({1, 4, 2}), .k = Tensor({1, 6, 2})};
