@@ -171,6 +171,9 @@ void from_c() {
   ok(alibi_attention_state_restore(state, &q, lse.data(), kernel_lse.data(), blocks.data(), words));
   ok(alibi_attention_backward(&out, &q, &q, &q, &out, state, &options, &gradient, &dk, &dv, nullptr, nullptr));
   ok(alibi_attention_merge(&out, lse.data(), &out, lse.data(), &out, lse.data()));
+  const int32_t length = 0;
+  ok(alibi_append_keys(&q, &q, &length, 1, nullptr, 0, &dk, &dv));
+  expect(more.front() == 0.5f && more.back() == 0.5f, "keys are appended");
   const std::vector<float> points(8);
   alibi_positions positions = alibi_positions_default();
   positions.q = points.data();
