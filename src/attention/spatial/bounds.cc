@@ -149,7 +149,7 @@ void SpatialBounds::measure_samples(size_t s, int64_t kv_head) {
 void SpatialBounds::measure_tops(size_t s, int64_t head) {
   const auto blocks = static_cast<size_t>(problem_.sequences[s].keys->size());
   const int64_t kv_head = head / problem_.base.group();
-  const Values* const logs = &logs_[first_[s] + static_cast<size_t>(head) * blocks];
+  const Values* const logs = logs_.data() + first_[s] + static_cast<size_t>(head) * blocks;
   std::array<double, levels>& top = top_[head_index(s, head)];
   top.fill(-HUGE_VAL);
   // `!(x <= top)` keeps NaN, so that nothing is skipped.
