@@ -286,12 +286,12 @@ class _RefuseBackward(torch.autograd.Function):
     """The first tensor, without a gradient: a backward pass through it is an error."""
 
     @staticmethod
-    def forward(ctx: Any, operation: str, out: Tensor, *inputs: Tensor) -> Tensor:  # type: ignore[override]
+    def forward(ctx: Any, operation: str, out: Tensor, *inputs: Tensor) -> Tensor:  # type: ignore[override, unused-ignore]
         ctx.operation = operation
         return out.view_as(out)
 
     @staticmethod
-    def backward(ctx: Any, *douts: Any) -> Any:  # type: ignore[override]
+    def backward(ctx: Any, *douts: Any) -> Any:  # type: ignore[override, unused-ignore]
         raise _core.UsageError(f"[{ctx.operation}] keys in pages have no gradient, expected no backward pass")
 
 
