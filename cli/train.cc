@@ -272,10 +272,9 @@ void run_train(TrainSettings& settings, const Command& command) {
       core::format_integer(options.batch_tokens), epochs);
   say_precision(options.precision, settings.train, settings.resumed);
   if (world() != nullptr) {
+    const int64_t shards = options.shards * options.sequence_ranks, each = shards / world()->size();
     say("{} ranks, each with {} of {} shards, {} threads\n", world()->size(),
-        options.shards % world()->size() == 0 ? fmt::format("{}", options.shards / world()->size())
-                                              : fmt::format("up to {}", options.shards / world()->size() + 1),
-        options.shards, threads());
+        shards % world()->size() == 0 ? fmt::format("{}", each) : fmt::format("up to {}", each + 1), shards, threads());
   }
   flush_output();
   if (!is_first_rank()) {

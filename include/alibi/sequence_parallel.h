@@ -56,15 +56,15 @@ struct SequenceAttentionState {
 /// of keys. From these and its own queries each rank finds how far it has to look, and receives only those keys and
 /// values. A sliding window limits them too. Otherwise a rank receives all keys that its queries see.
 ///
-/// Throws Error if an option has no meaning here: query_offset, packed sequences, pages, padding, slopes per batch
-/// entry. Only the CPU is supported.
+/// Throws Error if an option has no meaning here: query_offset, packed sequences, pages, padding. Only the CPU is
+/// supported, and all ranks must compute with the same instruction set.
 ALIBI_API void attention_over_ranks(const SequenceRanks& ranks, int64_t length, const Tensor& q, const Tensor& k,
                                     const Tensor& v, const AttentionOptions& options, Tensor& out,
                                     SequenceAttentionState* state = nullptr);
 
 /// Gradients of this rank's rows; all tensors have the shapes of the forward pass. The rank receives the same keys and
 /// values again, and sends back its part of their gradients. Parts are added in the order of the ranks. The gradients
-/// of the bias are the sums over all ranks, which are added on every rank.
+/// of the bias are those of this rank's queries, as of any other parameter: the caller adds those of all ranks.
 ALIBI_API void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, const Tensor& dout,
                                              const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& out,
                                              const SequenceAttentionState& state, const AttentionOptions& options,

@@ -42,14 +42,11 @@ AttentionBiasGradients gradients_of(Tensor& dtable, Tensor& dslopes) {
   return {.dtable = dtable.defined() ? &dtable : nullptr, .dslopes = dslopes.defined() ? &dslopes : nullptr};
 }
 
-/// Tensors of ones for the gradients of the bias, to which a backward pass adds.
+/// Zeros for the gradients of the bias that a call has.
 void prepare_bias_gradients(const AttentionOptions& options, Tensor& dtable, Tensor& dslopes) {
   const Tensor table = test::table_of(options);
   if (table.defined()) dtable = Tensor(table.shape());
   if (!options.alibi_slopes.empty()) dslopes = Tensor({std::ssize(options.alibi_slopes)});
-  for (Tensor* const tensor : {&dtable, &dslopes}) {
-    if (tensor->defined()) tensor->fill(1);
-  }
 }
 
 Outcome over_ranks(int ranks, const AttentionCase& c, const AttentionTensors& t, bool backward = true) {
@@ -59,6 +56,7 @@ Outcome over_ranks(int ranks, const AttentionCase& c, const AttentionTensors& t,
   for (Tensor* const output : {&result.out, &result.dq}) *output = Tensor(t.q.shape(), c.dtype);
   for (Tensor* const output : {&result.dk, &result.dv}) *output = Tensor(t.k.shape(), c.dtype);
   result.lse = Tensor({c.batch, c.heads, c.queries});
+  std::mutex mutex;
   run_as_threads(ranks, [&](Group& group) {
     const SequenceRanks over = sequence_ranks(group);
     const auto here = static_cast<size_t>(group.rank());
@@ -80,9 +78,11 @@ Outcome over_ranks(int ranks, const AttentionCase& c, const AttentionTensors& t,
     attention_over_ranks_backward(over, c.queries, rows_of(t.dout, shard), q, k, v, out, state, c.options, dq, dk, dv,
                                   gradients_of(dtable, dslopes));
     result.backward_bytes[here] = group.bytes_sent() - result.forward_bytes[here];
-    if (group.rank() + 1 == group.size()) {
-      result.dtable = dtable;
-      result.dslopes = dslopes;
+    const std::lock_guard lock(mutex);
+    for (const auto& [part, sum] : {std::pair{&dtable, &result.dtable}, {&dslopes, &result.dslopes}}) {
+      if (!part->defined()) continue;
+      if (!sum->defined()) *sum = Tensor(part->shape());
+      for (int64_t i = 0; i < sum->elements(); ++i) sum->data<float>()[i] += part->data<float>()[i];
     }
   });
   return result;
@@ -177,6 +177,123 @@ TEST(SequenceParallel, HasTheBitsAndTheGradientsOfOneProcess) {
     expect_as_one_process(c, t, static_cast<int>(1 + seed % 4));
     if (HasFailure()) return;
   }
+}
+
+TEST(SequenceParallel, ShardsCoverTheSequenceInWholeBlocks) {
+  for (const int64_t length : {0, 1, 191, 192, 193, 5000, 65536}) {
+    for (int ranks = 1; ranks <= 9; ++ranks) {
+      int64_t next = 0, most = 0, least = length;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const SequenceShard shard = sequence_shard(length, rank, ranks);
+        EXPECT_EQ(shard.first, next);
+        EXPECT_EQ(shard.first == length ? 0 : shard.first % 192, 0);
+        next = shard.first + shard.rows;
+        most = std::max(most, shard.rows);
+        least = std::min(least, shard.rows);
+      }
+      EXPECT_EQ(next, length);
+      EXPECT_LT(most - least, 2 * 192);
+    }
+  }
+}
+
+/// One call at a length at which most keys are far.
+AttentionCase long_case(DType dtype) {
+  AttentionCase c{.queries = 16384, .keys = 16384, .heads = 4, .kv_heads = 4, .head_dim = 32, .dtype = dtype};
+  c.options.alibi_slopes = slopes(8);
+  for (size_t i = 0; i < 4; ++i) c.options.alibi_slopes[i] = c.options.alibi_slopes[2 * i + 1];
+  c.options.alibi_slopes.resize(4);
+  c.options.tolerance = dtype == DType::float32 ? 0x1p-24f : 0x1p-11f;
+  return c;
+}
+
+/// Bytes that a rank sends in ring attention, which passes each shard of keys and values to all other ranks.
+double ring_bytes(const AttentionCase& c, int ranks) {
+  return static_cast<double>(2 * c.batch * c.keys * c.kv_heads * c.head_dim) * static_cast<double>(size_of(c.dtype)) *
+         (ranks - 1) / ranks;
+}
+
+TEST(SequenceParallel, FarKeysAreNotSentAndRanksHaveEqualWork) {
+  constexpr int ranks = 4;
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    const AttentionCase c = long_case(dtype);
+    const AttentionTensors t(c);
+    const Outcome found = over_ranks(ranks, c, t, dtype == DType::float32);
+    double forward = 0, backward = 0;
+    for (int rank = 0; rank < ranks; ++rank) {
+      forward += static_cast<double>(found.forward_bytes[static_cast<size_t>(rank)]);
+      backward += static_cast<double>(found.backward_bytes[static_cast<size_t>(rank)]);
+    }
+    EXPECT_LT(forward, 0.2 * ranks * ring_bytes(c, ranks));
+    EXPECT_LT(backward, 0.2 * ranks * 2 * ring_bytes(c, ranks));
+    EXPECT_GT(found.balance(), 0.85);
+  }
+}
+
+TEST(SequenceParallel, WithoutABoundEveryVisibleKeyIsSent) {
+  constexpr int ranks = 4;
+  for (const bool causal : {true, false}) {
+    AttentionCase c{.queries = 768, .keys = 768, .heads = 2, .kv_heads = 2, .head_dim = 16};
+    c.options.causal = causal;
+    const AttentionTensors t(c);
+    const Outcome found = over_ranks(ranks, c, t, false);
+    const int64_t shard = 2 * 192 * c.kv_heads * c.head_dim * 4;  // keys and values of a rank, bytes
+    for (int rank = 0; rank < ranks; ++rank) {
+      // Beside them go which kernels are supported (2 numbers), the ranges of both heads and whether keys were missing.
+      const int64_t small = (ranks - 1) * (2 * 4 + 2 * 2 * 8 + 1);
+      const int64_t readers = causal ? ranks - 1 - rank : ranks - 1;
+      EXPECT_EQ(found.forward_bytes[static_cast<size_t>(rank)], readers * shard + small);
+    }
+  }
+}
+
+TEST(SequenceParallel, KeysThatAreNotFiniteAreVisitedAsInOneProcess) {
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    AttentionCase c{.queries = 1000, .keys = 1000, .heads = 2, .kv_heads = 1, .head_dim = 16, .dtype = dtype};
+    c.options.alibi_slopes = {0.5f, 0.25f};
+    c.options.tolerance = 0x1p-11f;
+    AttentionTensors t(c);
+    Tensor key = t.k.slice(1, 70, 71);
+    key.fill(std::numeric_limits<float>::quiet_NaN());
+    t.forward(c.options);
+    const Outcome found = over_ranks(3, c, t, false);
+    const std::vector<double> expected = test::doubles(t.out), out = test::doubles(found.out);
+    int64_t nans = 0;
+    for (size_t i = 0; i < out.size(); ++i) {
+      EXPECT_EQ(std::isnan(out[i]), std::isnan(expected[i]));
+      if (std::isnan(out[i])) ++nans;
+      if (!std::isnan(out[i])) {
+        EXPECT_EQ(out[i], expected[i]);
+      }
+    }
+    EXPECT_GT(nans, 0);
+  }
+}
+
+TEST(SequenceParallel, BadCallsAreExplained) {
+  const AttentionCase c{.queries = 400, .keys = 400, .heads = 2, .kv_heads = 2, .head_dim = 8};
+  const AttentionTensors t(c);
+  Tensor out(t.q.shape());
+  const SequenceRanks one;
+  const auto call = [&](const SequenceRanks& ranks, int64_t length, const AttentionOptions& options) {
+    return [=, &t, &out] { attention_over_ranks(ranks, length, t.q, t.k, t.v, options, out); };
+  };
+  test::expect_error(call(one, 401, {}), "[attention_over_ranks] q has 400 rows, expected 401");
+  AttentionOptions moved;
+  moved.query_offset = 3;
+  test::expect_error(call(one, 400, moved), "options.query_offset is set, expected whole sequences of 400 rows");
+  SequenceRanks two;
+  two.count = 2;
+  test::expect_error(call(two, 800, {}), "ranks.exchange is not set");
+  two.rank = 2;
+  test::expect_error(call(two, 800, {}), "ranks.rank is 2 of 2");
+  SequenceAttentionState state;
+  attention_over_ranks(one, 400, t.q, t.k, t.v, {}, out, &state);
+  state.keys_read.clear();
+  Tensor dq(t.q.shape()), dk(t.k.shape()), dv(t.v.shape());
+  test::expect_error(
+      [&] { attention_over_ranks_backward(one, 400, t.dout, t.q, t.k, t.v, out, state, {}, dq, dk, dv); },
+      "[attention_over_ranks_backward] state has 0 key ranges, expected 2");
 }
 
 }  // namespace

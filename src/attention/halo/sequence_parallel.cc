@@ -172,18 +172,6 @@ AttentionState state_within(const SequenceAttentionState& state, const Range& wi
   return result;
 }
 
-/// Adds the sums of all ranks to a tensor of the caller.
-void add_sums(const SequenceRanks& ranks, const Tensor& mine, Tensor* total) {
-  if (total == nullptr) return;
-  const auto count = static_cast<size_t>(mine.elements());
-  std::vector<std::vector<float>> parts(static_cast<size_t>(ranks.count), std::vector<float>(count));
-  std::copy_n(mine.data<float>(), count, parts[static_cast<size_t>(ranks.rank)].begin());
-  all_gather(ranks, parts);
-  for (const std::vector<float>& part : parts) {
-    for (size_t i = 0; i < count; ++i) total->data<float>()[i] += part[i];
-  }
-}
-
 }  // namespace
 }  // namespace kernels::halo
 
@@ -261,15 +249,12 @@ void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, c
 
   AttentionOptions within = options;
   within.query_offset = shard.first - window.range.begin;
-  Tensor dtable = bias_gradients.dtable ? Tensor(bias_gradients.dtable->shape()) : Tensor();
-  Tensor dslopes = bias_gradients.dslopes ? Tensor(bias_gradients.dslopes->shape()) : Tensor();
   if (shard.rows > 0) {
     problem = kernels::make_problem(backward_name, q, window.k, window.v, out, within);
     const Kernel* kernel = nullptr;
     const AttentionState local = state_within(state, window.range, problem, kernel);
-    const kernels::BiasSums sums = kernels::add_gradients(
-        backward_name, problem, dout, q, window.k, window.v, out, local, dq, gradients.k, gradients.v,
-        {.dtable = bias_gradients.dtable ? &dtable : nullptr, .dslopes = bias_gradients.dslopes ? &dslopes : nullptr});
+    const kernels::BiasSums sums = kernels::add_gradients(backward_name, problem, dout, q, window.k, window.v, out,
+                                                          local, dq, gradients.k, gradients.v, bias_gradients);
     for (kernels::Sequence& sequence : problem.sequences) {
       sequence.first_query_drawn = shard.first;
       sequence.first_key_drawn = window.range.begin;
@@ -282,8 +267,6 @@ void attention_over_ranks_backward(const SequenceRanks& ranks, int64_t length, c
   }
   Rows own = {layout.shard(ranks, ranks.rank), dk, dv};
   give_back(ranks, layout, needs, gradients, own);
-  add_sums(ranks, dtable, bias_gradients.dtable);
-  add_sums(ranks, dslopes, bias_gradients.dslopes);
 }
 
 }  // namespace alibi
