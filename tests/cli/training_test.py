@@ -44,7 +44,7 @@ class TrainingConfig(CliTest):
         text = self.succeeds("train", "--help")
         options = {name[2:] for name in re.findall(r"^ +(?:-o,)?(--[a-z0-9-]+)", text, re.MULTILINE)}
         # How to compute, not what; of two ways to say a thing the one that was taken; what the preset says.
-        left_out = {"help", "from", "resume", "overwrite", "config", "plan", "ranks", "link", "json", "threads", "epochs", "warmup-steps", "vocab-size",
+        left_out = {"help", "from", "resume", "overwrite", "config", "plan", "ranks", "link", "update-seconds", "json", "threads", "epochs", "warmup-steps", "vocab-size",
                     "like", *WRITTEN_IF_GIVEN}
         self.assertIn('\n  "train-length": 32,\n', (self.model / "train.json").read_text(), "a file that people can edit")
         self.assertEqual(options - left_out | {"text"}, set(written))
