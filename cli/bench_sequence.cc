@@ -1,6 +1,5 @@
 // alibi bench sequence: attention over ranks that divide a sequence, in comparison with one process.
-#include <fmt/format.h>
-
+#include <algorithm>
 #include <memory>
 #include <nlohmann/json.hpp>
 
@@ -28,6 +27,12 @@ struct SequenceCommand : CommonOptions {
   int64_t head_dim = 64;
 };
 
+/// The first layer of a file of captured inputs.
+bench::AttentionInputs captured(const SequenceCommand& command) {
+  const bench::AttentionInputs layer = bench::load_inputs(command.tensors).front();
+  return layer.first(std::min(command.length, layer.length()));
+}
+
 void run_sequence(SequenceCommand& command) {
   command.apply();
   const std::vector<DType> dtypes = dtypes_from(command.dtype);
@@ -35,9 +40,8 @@ void run_sequence(SequenceCommand& command) {
   settings.shape = {.heads = command.heads, .kv_heads = command.kv_heads.value_or(0), .head_dim = command.head_dim};
   settings.shape.validate();
   for (const std::string& text : command.tolerances) settings.tolerances.push_back(tolerance_from(text));
-  const bench::AttentionInputs inputs = command.tensors.empty()
-                                            ? bench::random_inputs(settings.shape, command.length, command.seed)
-                                            : bench::load_inputs(command.tensors).front().first(command.length);
+  const bench::AttentionInputs inputs =
+      command.tensors.empty() ? bench::random_inputs(settings.shape, command.length, command.seed) : captured(command);
   say("attention over {} ranks, {} rows, {} heads, {} key/value heads, head_dim {}, {}, {} threads, {}, alibi {}\n",
       command.ranks, inputs.length(), inputs.q.size(2), inputs.k.size(2), inputs.q.size(3), cpu_name(), threads(),
       name_of(isa()), version);
@@ -67,7 +71,7 @@ void add_bench_sequence(CLI::App& app) {
       app, "sequence",
       "Compare attention over ranks that divide a sequence with one process: traffic, load, bits, gradients");
   command.count("--length", options->length, "Number of rows of the sequence");
-  command.count("--ranks", options->ranks, "Number of ranks, which are threads of this process");
+  command.count("--ranks", options->ranks, "Number of ranks, which are threads of this process", 1, 64);
   command.text("--dtype", options->dtype, "TYPE", "Data type: f32, bf16 or both");
   command.choices("--dtype", {"f32", "bf16", "both"});
   command.list("--tolerance", options->tolerances,

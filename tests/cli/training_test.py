@@ -185,6 +185,12 @@ class TrainingPlan(CliTest):
         self.assertEqual(sum(v for k, v in plan["bytes"].items() if k != "all"), plan["bytes"]["all"])
         self.assertGreater(plan["seconds"], 0)
         self.fails(2, "--train-tokens", "train", "--plan", "--epochs", "2")
+        self.succeeds("train", "--plan", "--batch-tokens", "8192", "--train-tokens", "81920", "--ranks", "4", "--shards", "4",
+                      "--link", "1Gbit,1ms", "--update-seconds", "0.5", "--json", file)
+        planned = self.json_of(file.name)
+        self.assertEqual(planned["seconds"], 5)
+        self.assertEqual(planned["ranks"]["seconds_per_update"]["compute"], 0.125)
+        self.fails(2, "belong to --plan", "train", self.text, "--update-seconds", "1")
 
     def test_every_position_method_has_one(self):
         for position in METHODS:
