@@ -15,6 +15,7 @@
 #include "attention/workspace.h"
 #include "core/check.h"
 #include "core/isa.h"
+#include "core/parallel.h"
 
 namespace alibi {
 
