@@ -44,6 +44,7 @@ const Kernel& cuda_kernel() {
       .forward = [](const Problem& problem, AttentionState* state) { return cuda::forward(gpu(), problem, state); },
       .backward = [](const Problem& problem, const AttentionState& state,
                      const BiasSums& sums) { return cuda::backward(gpu(), problem, state, sums); },
+      .refusal = cuda::refusal,
   };
   return kernel;
 }
