@@ -49,8 +49,9 @@ def core_options(slopes: Tensor | None, slopes_after: Tensor | None, causal: boo
 
 def forward(q: Tensor, k: Tensor, v: Tensor, results: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> None:
     """`results` are out, lse, and what the backward pass needs; all but out may be None."""
+    out, lse, kernel_lse, blocks = results
     with _queue(q.device) as stream:
-        _core.attention(q, k, v, *results, options, False, stream)
+        _core.attention(q, k, v, out, lse, kernel_lse, blocks, options, False, stream)
 
 
 def _aligned(x: Tensor) -> Tensor:
@@ -64,8 +65,10 @@ def _aligned(x: Tensor) -> Tensor:
 def backward(dout: Tensor, inputs: tuple[Tensor, ...], results: tuple[Tensor, ...], dslopes: Tensor | None,
              options: tuple[Any, ...]) -> None:  # fmt: skip
     """`inputs` are q, k, v, out, lse, kernel_lse and blocks; `results` are dq, dk and dv. Slopes may be on the CPU."""
-    with _queue(inputs[0].device) as stream:
-        sums = None if dslopes is None else torch.zeros_like(dslopes, device=inputs[0].device)
-        _core.attention_backward(_aligned(dout), *inputs, *results, sums, options, stream)
+    q, k, v, out, lse, kernel_lse, blocks = inputs
+    dq, dk, dv = results
+    with _queue(q.device) as stream:
+        sums = None if dslopes is None else torch.zeros_like(dslopes, device=q.device)
+        _core.attention_backward(_aligned(dout), q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv, sums, options, stream)
         if dslopes is not None and sums is not None:
             dslopes.copy_(sums)
