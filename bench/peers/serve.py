@@ -105,6 +105,7 @@ def main():
     parser.add_argument("--alibi", default="build/alibi")
     parser.add_argument("--llama-server", help="the program of llama.cpp")
     parser.add_argument("--types", default="f16,q8_0")
+    parser.add_argument("--precision", default="f32", help="of alibi: data type of activations and products")
     parser.add_argument("--rounds", type=int, default=3)
     parser.add_argument("--threads", type=int, default=os.cpu_count())
     parser.add_argument("--json")
@@ -121,7 +122,8 @@ def main():
                     port = free_port()
                     threads = ("--threads", str(options.threads))
                     if name == "alibi":
-                        command = [options.alibi, "serve", file, "--port", str(port), "--slots", "8", "--quiet", *threads]
+                        command = [options.alibi, "serve", file, "--port", str(port), "--slots", "8", "--quiet",
+                                   "--precision", options.precision, *threads]
                     elif options.llama_server:
                         command = [options.llama_server, "-m", file, "--port", str(port), "-c", str(8 * 9216), "-np", "8",
                                    # llama-server cuts the context to the trained length that the file has

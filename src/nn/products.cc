@@ -1,6 +1,7 @@
 #include "nn/products.h"
 
 #include <algorithm>
+#include <array>
 #include <memory>
 
 #include "core/memory.h"
@@ -73,10 +74,7 @@ double element(const Matrix& matrix, int64_t row, int64_t column) {
   return element(matrix.at(row, column).data, matrix.dtype, inside % numbers_in(matrix.dtype));
 }
 
-/// Whether b has a type of weights that the other operand does not have.
-bool is_mixed(const Product& p) { return p.a.dtype != p.b.dtype; }
-
-// Large enough that converting operands to float32 costs little beside the products that use them.
+// Large enough that converting operands costs little beside the products that use them.
 constexpr int64_t block_m = 256, block_n = 512, block_k = 512;
 constexpr int64_t workspace_bytes = sizeof(float) * (block_m * block_k + block_k * block_n + block_m * block_n);
 
@@ -90,15 +88,25 @@ void copy_block(const Matrix& from, int64_t rows, int64_t columns, const Matrix&
   }
 }
 
-/// The block as float32, converted in `memory` if necessary.
-Matrix widened(const Matrix& block, int64_t rows, int64_t columns, float* memory) {
-  if (block.dtype == DType::float32) return block;
+/// The type in which the provider multiplies the operands: that of a if it has such products and b is not more exact,
+/// else float32.
+DType type_of_products(const Product& p) {
+  return p.b.dtype != DType::float32 && product_provider().has_products(p.a.dtype) ? p.a.dtype : DType::float32;
+}
+
+/// The block as float32 or bfloat16, converted in `memory` if necessary.
+Matrix converted(const Matrix& block, int64_t rows, int64_t columns, DType dtype, float* memory) {
+  if (block.dtype == dtype) return block;
   const int64_t lines = block.transposed ? columns : rows, length = block.transposed ? rows : columns;
   const int64_t step = block.stride * static_cast<int64_t>(size_of(block.dtype));
+  std::array<float, std::max(block_n, block_k)> wide;
   for (int64_t line = 0; line < lines; ++line) {
-    widen_row(static_cast<const char*>(block.data) + line * step, block.dtype, length, memory + line * length);
+    float* const to = dtype == DType::float32 ? memory + line * length : wide.data();
+    widen_row(static_cast<const char*>(block.data) + line * step, block.dtype, length, to);
+    if (dtype == DType::float32) continue;
+    convert_row(to, DType::float32, length, reinterpret_cast<bfloat16*>(memory) + line * length, dtype);
   }
-  return {memory, length, block.transposed, DType::float32};
+  return {memory, length, block.transposed, dtype};
 }
 
 /// The calling thread's blocks of a, b and c.
@@ -108,7 +116,7 @@ float* workspace() {
 }
 
 /// Computes one block of c, [rows, columns], over the whole inner axis.
-void run_block(const Product& p, int64_t row, int64_t column, int64_t rows, int64_t columns) {
+void run_block(const Product& p, DType dtype, int64_t row, int64_t column, int64_t rows, int64_t columns) {
   float* const memory_of_a = workspace();
   float* const memory_of_b = memory_of_a + block_m * block_k;
   float* const memory_of_c = memory_of_b + block_k * block_n;
@@ -118,7 +126,7 @@ void run_block(const Product& p, int64_t row, int64_t column, int64_t rows, int6
   if (p.accumulate && !in_place) copy_block(c, rows, columns, sum);
   if (p.bias != nullptr) {
     const Matrix bias{const_cast<void*>(p.bias), p.n, false, p.bias_dtype};
-    const Matrix part = widened(bias.at(0, column), 1, columns, memory_of_a);
+    const Matrix part = converted(bias.at(0, column), 1, columns, DType::float32, memory_of_a);
     for (int64_t r = 0; r < rows; ++r) {
       float* const to = static_cast<float*>(sum.at(r, 0).data);
       const auto* const from = static_cast<const float*>(part.data);
@@ -127,8 +135,8 @@ void run_block(const Product& p, int64_t row, int64_t column, int64_t rows, int6
   }
   for (int64_t inner = 0; inner < p.k; inner += block_k) {
     const int64_t depth = std::min(block_k, p.k - inner);
-    const Matrix a = widened(p.a.at(row, inner), rows, depth, memory_of_a);
-    const Matrix b = widened(p.b.at(inner, column), depth, columns, memory_of_b);
+    const Matrix a = converted(p.a.at(row, inner), rows, depth, dtype, memory_of_a);
+    const Matrix b = converted(p.b.at(inner, column), depth, columns, dtype, memory_of_b);
     const bool adds = inner > 0 || p.accumulate || p.bias != nullptr;
     multiply({.m = rows, .n = columns, .k = depth, .a = a, .b = b, .c = sum, .accumulate = adds});
   }
@@ -154,7 +162,7 @@ void multiply_in_tasks(const Product& product) {
   if (p.k == 0) return fill_without_products(p);
   if (is_skinny(p)) return skinny_gemm(p);
   if (IndependentRows::wanted()) return multiply_rows(p);
-  const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(is_mixed(p) ? DType::float32 : p.a.dtype));
+  const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(type_of_products(p)));
   const Transposed a(p.a, plan.transpose_a, p.m, p.k, false), b(p.b, plan.transpose_b, p.n, p.k, true);
   core::parallel_for(a.tasks + b.tasks, [&](int64_t task) { task < a.tasks ? a.run(task) : b.run(task - a.tasks); });
   const int64_t sums = plan.pieces_k - 1;
@@ -185,9 +193,9 @@ void multiply_in_tasks(const Product& product) {
 }
 
 void multiply(const Product& p) {
-  const ProductProvider& provider = product_provider();
-  if (is_mixed(p) || !provider.has_products(p.a.dtype)) return multiply_widened(p);
-  if (!provider.multiply(p)) multiply_plainly(p);
+  const DType dtype = type_of_products(p);
+  if (p.a.dtype != dtype || p.b.dtype != dtype) return multiply_in_blocks(p, dtype);
+  if (!product_provider().multiply(p)) multiply_plainly(p);
 }
 
 void multiply_plainly(const Product& p) {
@@ -211,10 +219,10 @@ void multiply_plainly(const Product& p) {
 
 int64_t bytes_to_widen(DType dtype) { return product_provider().has_products(dtype) ? 0 : workspace_bytes; }
 
-void multiply_widened(const Product& p) {
+void multiply_in_blocks(const Product& p, DType dtype) {
   for (int64_t row = 0; row < p.m; row += block_m) {
     for (int64_t column = 0; column < p.n; column += block_n) {
-      run_block(p, row, column, std::min(block_m, p.m - row), std::min(block_n, p.n - column));
+      run_block(p, dtype, row, column, std::min(block_m, p.m - row), std::min(block_n, p.n - column));
     }
   }
 }

@@ -29,7 +29,8 @@ struct Matrix {
 };
 
 /// c [m, n] (= or +=) a [m, k] * b [k, n] + bias, with c not transposed and bias null or [n] (see bias_dtype). a is
-/// float32 or bfloat16, and b of the same type or, transposed, of any type of weights. Both are summed in float32.
+/// float32 or bfloat16, and b of the same type or, transposed, of any type of weights. Sums are float32. Products of
+/// more than a few rows convert weights of float16 and q8_0 to the type of a.
 struct Product {
   int64_t m, n, k;
   Matrix a, b, c;
@@ -46,7 +47,8 @@ struct ProductProvider {
   const char* name;
   /// Its name, its version, and the instructions or the processor that it computes for: "oneDNN 2.6.3, avx2".
   std::string (*description)();
-  /// Whether the library multiplies matrices of this type on this CPU. Products of other types are computed in float32.
+  /// Whether the library multiplies matrices of this type on this CPU. If it has no products of a's type, they are
+  /// computed in float32.
   bool (*has_products)(DType dtype);
   /// Whether small products of this type are slow unless neighbours along the inner axis are neighbours in memory.
   bool (*prefers_inner_first)(DType dtype);
@@ -68,9 +70,9 @@ void multiply_in_tasks(const Product& product);
 void multiply(const Product& product);
 /// Computes it element by element in double precision, slowly and without a library.
 void multiply_plainly(const Product& product);
-/// A product of matrices of other types than float32, block by block in float32. The workspace has the same size for
-/// any shape.
-void multiply_widened(const Product& product);
+/// A product of matrices that the provider does not multiply as they are, block by block in another type, which is
+/// float32 or one of which the provider has products. The workspace has the same size for any shape.
+void multiply_in_blocks(const Product& product, DType dtype);
 /// Memory that each thread keeps for products of this type after its first one; 0 if the provider supports the type.
 int64_t bytes_to_widen(DType dtype);
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <type_traits>
+#include <vector>
 
 #include "nn/products.h"
 
@@ -22,6 +23,12 @@ float widened(T x) {
   return static_cast<float>(x);
 }
 
+template <class T>
+HWY_INLINE void prefetch_ahead(const T* at, int64_t stride, const T* end) {
+  const T* const ahead = at + together * stride;
+  __builtin_prefetch(ahead < end ? ahead : at, 0, 2);
+}
+
 /// c[i][j] = sum over k of a[i][k] b[j][k], for R rows of a and B rows of b.
 template <int R, int B, class T>
 HWY_INLINE void dots(const float* a, int64_t a_stride, const T* b, int64_t b_stride, int64_t k, const T* b_end,
@@ -39,8 +46,7 @@ HWY_INLINE void dots(const float* a, int64_t a_stride, const T* b, int64_t b_str
     HWY_UNROLL(4)
     for (int j = 0; j < B; ++j) {
       const T* const row = b + j * b_stride + at;
-      const T* const ahead = row + together * b_stride;
-      __builtin_prefetch(ahead < b_end ? ahead : row, 0, 2);
+      prefetch_ahead(row, b_stride, b_end);
       const V w = load(row, lanes);
       HWY_UNROLL(4)
       for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(x[i], w, sum[i][j]);
@@ -53,7 +59,8 @@ HWY_INLINE void dots(const float* a, int64_t a_stride, const T* b, int64_t b_str
   }
 }
 
-/// The same for rows of blocks; b_stride counts blocks.
+/// The same for rows of blocks; b_stride counts blocks. float32 holds the product of a number and its scale exactly, so
+/// the sums have the bits of those of the widened rows.
 template <int R, int B>
 HWY_INLINE void dots(const float* a, int64_t a_stride, const q8_block* b, int64_t b_stride, int64_t k,
                      const q8_block* b_end, float (*sums)[together]) {
@@ -68,20 +75,14 @@ HWY_INLINE void dots(const float* a, int64_t a_stride, const q8_block* b, int64_
     HWY_UNROLL(4)
     for (int j = 0; j < B; ++j) {
       const q8_block* const block = b + j * b_stride + at / q8_block::size;
-      const q8_block* const ahead = block + together * b_stride;
-      __builtin_prefetch(ahead < b_end ? ahead : block, 0, 2);
-      V part[R];
-      HWY_UNROLL(4)
-      for (int i = 0; i < R; ++i) part[i] = zero();
+      prefetch_ahead(block, b_stride, b_end);
+      const V scale = scale_of(*block);
       HWY_UNROLL(8)
       for (int64_t n = 0; n < q8_block::size; n += lanes) {
-        const V w = load_quants(block->values + n);
+        const V w = hn::Mul(scale, load_quants(block->values + n));
         HWY_UNROLL(4)
-        for (int i = 0; i < R; ++i) part[i] = hn::MulAdd(load(a + i * a_stride + n, Whole()), w, part[i]);
+        for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(load(a + i * a_stride + n, Whole()), w, sum[i][j]);
       }
-      const V scale = scale_of(*block);
-      HWY_UNROLL(4)
-      for (int i = 0; i < R; ++i) sum[i][j] = hn::MulAdd(scale, part[i], sum[i][j]);
     }
   }
   HWY_UNROLL(4)
@@ -102,15 +103,21 @@ void put(const Product& p, int64_t row, int64_t column, float value) {
   *c = T(value);
 }
 
+/// Rows of b in memory. Elements of q8_0 are blocks.
+template <class T>
+struct Rows {
+  const T* data;
+  int64_t stride;
+  const T* end;
+};
+
 /// R rows of c, and `count` columns of them: `together`, or one.
 template <int R, class T>
-void part_of(const Product& p, int64_t row, int64_t column, int64_t count) {
+void part_of(const Product& p, const Rows<T>& b, int64_t row, int64_t column, int64_t count) {
   const float* const a = static_cast<const float*>(p.a.data) + row * p.a.stride;
-  const T* const b = static_cast<const T*>(p.b.data);
-  const T* const b_end = b + (p.n - 1) * p.b.stride + p.k / (std::is_same_v<T, q8_block> ? q8_block::size : 1);
   float sums[R][together];
-  count == together ? dots<R, together>(a, p.a.stride, b + column * p.b.stride, p.b.stride, p.k, b_end, sums)
-                    : dots<R, 1>(a, p.a.stride, b + column * p.b.stride, p.b.stride, p.k, b_end, sums);
+  count == together ? dots<R, together>(a, p.a.stride, b.data, b.stride, p.k, b.end, sums)
+                    : dots<R, 1>(a, p.a.stride, b.data, b.stride, p.k, b.end, sums);
   for (int i = 0; i < R; ++i) {
     for (int64_t n = 0; n < count; ++n) {
       p.c.dtype == DType::float32 ? put<float>(p, row + i, column + n, sums[i][n])
@@ -119,36 +126,58 @@ void part_of(const Product& p, int64_t row, int64_t column, int64_t count) {
   }
 }
 
-/// Rows [row_begin, row_end) and columns [begin, end) of c. With more than four rows of a, later groups of rows find
-/// the rows of b in the cache.
 template <class T>
-void block_of(const Product& p, int64_t row_begin, int64_t row_end, int64_t begin, int64_t end) {
-  for (int64_t column = begin, count = 0; column < end; column += count) {
-    count = end - column >= together ? together : 1;
-    int64_t row = row_begin;
-    for (; row + 4 <= row_end; row += 4) part_of<4, T>(p, row, column, count);
-    switch (row_end - row) {
-      case 3:
-        part_of<3, T>(p, row, column, count);
-        break;
-      case 2:
-        part_of<2, T>(p, row, column, count);
-        break;
-      case 1:
-        part_of<1, T>(p, row, column, count);
-        break;
-      default:
-        break;
+void rows_of_c(const Product& p, const Rows<T>& b, int64_t row, int64_t row_end, int64_t column, int64_t count) {
+  for (; row + 4 <= row_end; row += 4) part_of<4, T>(p, b, row, column, count);
+  switch (row_end - row) {
+    case 3:
+      return part_of<3, T>(p, b, row, column, count);
+    case 2:
+      return part_of<2, T>(p, b, row, column, count);
+    case 1:
+      return part_of<1, T>(p, b, row, column, count);
+    default:
+      return;
+  }
+}
+
+/// to = the row of b in float32.
+void widen(const q8_block* row, const Rows<q8_block>& b, int64_t k, float* to) {
+  constexpr auto lanes = static_cast<int64_t>(hn::MaxLanes(Floats()));
+  for (int64_t at = 0; at < k; at += q8_block::size, ++row) {
+    prefetch_ahead(row, b.stride, b.end);
+    const V scale = scale_of(*row);
+    for (int64_t n = 0; n < q8_block::size; n += lanes) {
+      store(hn::Mul(scale, load_quants(row->values + n)), to + at + n, Whole());
     }
   }
 }
 
+/// Columns [begin, end) of c. Blocks of q8_0 are widened once for more than eight rows of a.
 template <class T>
 void rows_of_type(const Product& p, int64_t begin, int64_t end) {
   // These rows of a stay in the second-level cache beside the task's rows of b.
   constexpr int64_t bytes_of_rows = 1 << 18;
+  constexpr bool has_blocks = std::is_same_v<T, q8_block>;
   const int64_t rows = std::max<int64_t>(1, bytes_of_rows / (4 * p.k * static_cast<int64_t>(sizeof(float)))) * 4;
-  for (int64_t row = 0; row < p.m; row += rows) block_of<T>(p, row, std::min(row + rows, p.m), begin, end);
+  std::vector<float> wide(has_blocks && p.m > 8 ? static_cast<size_t>(together * p.k) : 0);
+  const T* const first = static_cast<const T*>(p.b.data);
+  const T* const last = first + (p.n - 1) * p.b.stride + p.k / (has_blocks ? q8_block::size : 1);
+  for (int64_t row = 0; row < p.m; row += rows) {
+    const int64_t row_end = std::min(row + rows, p.m);
+    for (int64_t column = begin, count = 0; column < end; column += count) {
+      count = end - column >= together ? together : 1;
+      const Rows<T> b{first + column * p.b.stride, p.b.stride, last};
+      if constexpr (has_blocks) {
+        if (!wide.empty()) {
+          for (int64_t n = 0; n < count; ++n) widen(b.data + n * b.stride, b, p.k, wide.data() + n * p.k);
+          rows_of_c<float>(p, {wide.data(), p.k, wide.data() + count * p.k}, row, row_end, column, count);
+          continue;
+        }
+      }
+      rows_of_c<T>(p, b, row, row_end, column, count);
+    }
+  }
 }
 
 /// Columns [begin, end) of c; a is float32.

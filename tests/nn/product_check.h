@@ -4,6 +4,8 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <functional>
+
 #include "nn/framed.h"
 #include "nn/products.h"
 #include "nn/reference.h"
@@ -18,7 +20,8 @@ inline nn::Matrix matrix_of(const Framed& framed, bool transposed) {
 /// Operands of this type, transposed or not, with and without a bias, added to c or not, into c of either type; of
 /// large products fewer of these. The operands are rounded already, so only the sums differ, and what is rounded in the
 /// end.
-inline void expect_product(void (*run)(const nn::Product&), int64_t m, int64_t n, int64_t k, DType dtype) {
+inline void expect_product(const std::function<void(const nn::Product&)>& run, int64_t m, int64_t n, int64_t k,
+                           DType dtype) {
   uint64_t seed = static_cast<uint64_t>(m * n * k);
   for (int flags = 0; flags<32; flags += m * n * k> 100'000 ? 5 : 1) {
     const bool transpose_a = flags & 1, transpose_b = flags & 2, accumulate = flags & 4;

@@ -20,24 +20,29 @@ TEST(PlainProduct, IsTheProductOfWhatTheOperandsHold) {
   }
 }
 
-TEST(WidenedProduct, IsTheProductOfWhatTheOperandsHold) {
+TEST(ProductInBlocks, IsTheProductOfWhatTheOperandsHold) {
   // Around the sizes of its blocks, 256 x 512 x 512.
   const int64_t sizes[][3] = {{1, 1, 1},    {2, 3, 5},     {255, 9, 17},   {257, 33, 7},
                               {5, 513, 40}, {3, 20, 1030}, {260, 520, 515}};
-  for (const auto& [m, n, k] : sizes) test::expect_product(nn::multiply_widened, m, n, k, DType::bfloat16);
+  for (const DType dtype : {DType::float32, DType::bfloat16}) {
+    if (!nn::product_provider().has_products(dtype)) continue;
+    const auto run = [&](const nn::Product& p) { nn::multiply_in_blocks(p, dtype); };
+    for (const auto& [m, n, k] : sizes) test::expect_product(run, m, n, k, DType::bfloat16);
+  }
 }
 
-TEST(WidenedProduct, MemoryIsBounded) {
+TEST(ProductInBlocks, MemoryIsBounded) {
   const Tensor a = random_tensor({900, 1500}, 1, 1, DType::bfloat16),
                b = random_tensor({1500, 1300}, 2, 1, DType::bfloat16);
   Tensor c({900, 1300});
   const auto run = [&] {
-    nn::multiply_widened({.m = 900,
-                          .n = 1300,
-                          .k = 1500,
-                          .a = {a.raw(), 1500, false, DType::bfloat16},
-                          .b = {b.raw(), 1300, false, DType::bfloat16},
-                          .c = {c.raw(), 1300, false, DType::float32}});
+    nn::multiply_in_blocks({.m = 900,
+                            .n = 1300,
+                            .k = 1500,
+                            .a = {a.raw(), 1500, false, DType::bfloat16},
+                            .b = {b.raw(), 1300, false, DType::bfloat16},
+                            .c = {c.raw(), 1300, false, DType::float32}},
+                           DType::float32);
   };
   reset_peak_tensor_bytes();
   const int64_t before = tensor_bytes();

@@ -87,7 +87,10 @@ TEST(Weights, LinearLayersOfRandomShapesAgreeWithFloat64) {
     test::for_each_isa([&] {
       Tensor y({c.m, c.n}, c.result);
       nn::linear(x, weight, c.bias ? &bias : nullptr, y);
-      EXPECT_TRUE(relative_diff(doubles(y), expected) <= (c.result == DType::float32 ? kSumTolerance : 0x1p-8));
+      // Many rows of bfloat16 are multiplied by weights of float16 and q8_0 that are rounded to it.
+      const bool rounds = c.activation == DType::bfloat16 && c.m > 8;
+      const double most = c.result == DType::float32 ? (rounds ? 0x1p-8 : kSumTolerance) : (rounds ? 0x1p-7 : 0x1p-8);
+      EXPECT_TRUE(relative_diff(doubles(y), expected) <= most);
     });
   }
 }
