@@ -90,6 +90,11 @@ class ALIBI_API KernelState {
   static int64_t saved_words(int64_t batch, int64_t queries, int64_t heads, const AttentionOptions& options);
   /// Throws Error if the tensors do not belong to a state.
   static KernelState restore(const Tensor& saved_lse, const Tensor& saved_blocks);
+  /// A state in memory of the caller on a GPU: forward calls with it, whose AttentionState::lse the caller also sets,
+  /// write there. They allocate nothing that outlives them, so they can be captured into a CUDA graph. The backward
+  /// call reads the memory, also through another such object. `lse` is float32 [batch, heads, queries] and `blocks`
+  /// int32 [saved_words()], both contiguous and on the device of the call. count_blocks() is not available.
+  static KernelState in_memory(const Tensor& lse, const Tensor& blocks);
 
  private:
   friend struct core::Access;

@@ -100,7 +100,7 @@ class AlibiAttention(nn.Module):
                                    self.tolerance, False)  # fmt: skip
         result: Tensor = self.out(out.reshape(batch, length, self.embed_dim))
         if key_padding_mask is not None:  # the projection may have a bias
-            result = result.masked_fill(torch.as_tensor(key_padding_mask)[..., None], 0)
+            result = result.masked_fill(torch.as_tensor(key_padding_mask, device=result.device)[..., None], 0)
         return result
 
     def extra_repr(self) -> str:

@@ -25,7 +25,7 @@ def padding_of(attention_mask: Any, operation: str) -> Bools:
 
 def tokens_of(mask: Any, shape: tuple[int, ...], operation: str, name: str = "key_padding_mask") -> Bools:
     """(batch, keys): True where a token is, that is, where the mask has no padding. Each row holds one run of them."""
-    padding = np.asarray(mask)
+    padding = np.asarray(mask.cpu() if is_torch(mask) else mask)
     if padding.dtype != np.bool_:
         raise UsageError(
             f"[{operation}] key_padding_mask is {padding.dtype}, expected bool, True where there is padding; of an "
@@ -102,7 +102,7 @@ def _run_torch(attention: Callable[..., Any], q: Any, k: Any, v: Any, query_rows
                given: dict[str, Any]) -> tuple[Any, Any]:  # fmt: skip
     """The same with gradients: index_select and index_copy have them."""
     torch = sys.modules["torch"]  # q is one of its tensors
-    of_queries, of_keys = torch.from_numpy(query_rows), torch.from_numpy(key_rows)
+    of_queries, of_keys = (torch.from_numpy(rows).to(q.device) for rows in (query_rows, key_rows))
     packed = [x.flatten(0, 1).index_select(0, rows)[None] for x, rows in ((q, of_queries), (k, of_keys), (v, of_keys))]
     found = attention(*packed, **given)
     out, lse = found if given["return_lse"] else (found, None)

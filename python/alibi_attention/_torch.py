@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.utils.dlpack import to_dlpack  # type: ignore[attr-defined]
 
-from . import _core
+from . import _core, _torch_cuda
 from ._kind import refuse_other_kinds
 from ._options import EVERYWHERE, Window, check_axes, options, refuse_scale, window_of
 
@@ -82,6 +82,19 @@ def _forward(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tens
     return result
 
 
+def _options_on_cuda(q: Tensor, given: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Of the operator's arguments after q, k and v."""
+    _torch_cuda.check(q, given[5])
+    return _torch_cuda.core_options(*given[:5], *given[7:])
+
+
+def _forward_cuda(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+    options = _options_on_cuda(q, given)
+    result = _outputs(q, given[8], given[10])
+    _torch_cuda.forward(q, k, v, result, options)
+    return result
+
+
 def _forward_fake(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     return _outputs(q, given[8], given[10])
 
@@ -108,16 +121,31 @@ def _backward(
     return result
 
 
+def _backward_cuda(
+    dout: Tensor, q: Tensor, k: Tensor, v: Tensor, out: Tensor, lse: Tensor, kernel_lse: Tensor, blocks: Tensor,
+    slopes_gradient: bool, *given: Any,
+) -> tuple[Tensor, ...]:  # fmt: skip
+    options = _options_on_cuda(q, given)
+    result = _gradients(q, k, v, given[0], slopes_gradient)
+    dslopes = result[3] if slopes_gradient else None
+    _torch_cuda.backward(dout, (q, k, v, out, lse, kernel_lse, blocks), result[:3], dslopes, options)
+    return result
+
+
 def _backward_fake(dout: Tensor, q: Tensor, k: Tensor, v: Tensor, *given: Any) -> tuple[Tensor, ...]:
     return _gradients(q, k, v, given[5], given[4])
 
 
-def _autocast(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> Any:
+def _autocast(device: str, key: Any) -> Any:
     """Casts what SDPA casts; slopes stay float32, of which bfloat16 would keep three digits."""
-    dtype = torch.get_autocast_dtype("cpu")
-    autocast = torch._C.DispatchKeySet(torch._C.DispatchKey.AutocastCPU)
-    with torch._C._ExcludeDispatchKeyGuard(autocast):
-        return _operator(q.to(dtype), k.to(dtype), v.to(dtype), *given)
+    autocast = torch._C.DispatchKeySet(key)
+
+    def cast(q: Tensor, k: Tensor, v: Tensor, *given: Any) -> Any:
+        dtype = torch.get_autocast_dtype(device)
+        with torch._C._ExcludeDispatchKeyGuard(autocast):
+            return _operator(q.to(dtype), k.to(dtype), v.to(dtype), *given)
+
+    return cast
 
 
 def _keep(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
@@ -146,7 +174,10 @@ def _refuse_twice(ctx: Any, *_: Any) -> None:
 
 _library.impl("attention", _forward, "CPU")
 _library.impl("attention_backward", _backward, "CPU")
-_library.impl("attention", _autocast, "AutocastCPU")
+_library.impl("attention", _forward_cuda, "CUDA")
+_library.impl("attention_backward", _backward_cuda, "CUDA")
+_library.impl("attention", _autocast("cpu", torch._C.DispatchKey.AutocastCPU), "AutocastCPU")
+_library.impl("attention", _autocast("cuda", torch._C.DispatchKey.AutocastCUDA), "AutocastCUDA")
 torch.library.register_fake("alibi::attention", _forward_fake, lib=_library)
 torch.library.register_fake("alibi::attention_backward", _backward_fake, lib=_library)
 torch.library.register_autograd("alibi::attention", _differentiate, setup_context=_keep, lib=_library)
@@ -185,7 +216,7 @@ def _direct(q: Tensor, k: Tensor, v: Tensor, slopes: Tensor | None, slopes_after
         type(q) in _PLAIN
         and type(k) in _PLAIN
         and type(v) in _PLAIN
-        and not _is_autocast_enabled("cpu")
+        and not _is_autocast_enabled("cuda" if q.is_cuda else "cpu")
         and _modes() == 0
         and _tracing_state() is None
         and _transform() is None
@@ -238,6 +269,13 @@ def attention(
     if softmax_scale == 0:
         refuse_scale()
     if not dropout_p and _direct(q, k, v, slopes, after):
+        if q.is_cuda:
+            _torch_cuda.check(q, 0.0)
+            on_gpu = _torch_cuda.core_options(slopes, after, causal, window, softmax_scale, query_offset, cu_q, cu_k,
+                                              tolerance, after_window, softcap)  # fmt: skip
+            results: tuple[Any, ...] = _outputs(q, cu_q, tolerance) if return_lse else (q.new_empty(q.shape),) + (None,) * 3
+            _torch_cuda.forward(q, k, v, results, on_gpu)
+            return results[:2] if return_lse else results[0]
         _follow_threads()
         given = (slopes, after, causal, window, softmax_scale, 0.0, 0, query_offset, cu_q, cu_k, tolerance,
                  after_window, softcap)  # fmt: skip

@@ -18,9 +18,13 @@ namespace {
   throw UsageError("[" + std::string(operation) + "] " + name + " " + why);
 }
 
-[[noreturn]] void refuse_type(const char* operation, const char* name, nb::handle object) {
+[[noreturn]] void refuse_type(const char* operation, const char* name, nb::handle object, Device device) {
+  const std::string found = "is a " + std::string(nb::type_name(object.type()).c_str());
+  if (device == Device::cuda) {
+    refuse(operation, name, found + " that is not on a GPU; expected a PyTorch tensor on 'cuda', as q is");
+  }
   refuse(operation, name,
-         "is a " + std::string(nb::type_name(object.type()).c_str()) +
+         found +
              " that gives no memory of the CPU; expected a NumPy array or a PyTorch tensor on the CPU, "
              "float32, bfloat16 or float16");
 }
@@ -60,7 +64,7 @@ struct Exported {
   int64_t* strides;
   uint64_t byte_offset;
 };
-constexpr int32_t on_cpu = 1;
+constexpr int32_t on_cpu = 1, on_cuda = 2;
 
 nb::object call(nb::handle function, nb::handle argument) {
   PyObject* const result = PyObject_CallFunctionObjArgs(function.ptr(), argument.ptr(), nullptr);
@@ -68,12 +72,13 @@ nb::object call(nb::handle function, nb::handle argument) {
   return nb::steal(result);
 }
 
-Tensor view(void* data, Shape shape, Shape strides, DType dtype, const char* operation, const char* name) {
+Tensor view(void* data, Shape shape, Shape strides, DType dtype, const char* operation, const char* name,
+            Device device = Device::cpu) {
   alignas(64) static char nothing[64];
   if (data == nullptr) data = nothing;  // arrays without elements have no memory
   if (reinterpret_cast<uintptr_t>(data) % size_of(dtype) != 0)
     refuse(operation, name, "is not aligned to its elements");
-  return Tensor::view(data, std::move(shape), dtype, std::move(strides));
+  return Tensor::view(data, std::move(shape), dtype, std::move(strides), device);
 }
 
 /// Nothing if it is of a type that is not read in this way.
@@ -119,20 +124,20 @@ DType type_of(const nb::dlpack::dtype& found, bool bits, const char* operation, 
 }
 
 /// And the capsule that keeps the memory.
-std::pair<Tensor, nb::object> view_of_torch(nb::handle object, const char* operation, const char* name) {
+std::pair<Tensor, nb::object> view_of_torch(nb::handle object, const char* operation, const char* name, Device device) {
   PyObject* const made = PyObject_CallFunctionObjArgs(torch->to_dlpack.ptr(), object.ptr(), nullptr);
   if (made == nullptr) {
     PyErr_Clear();
-    refuse_type(operation, name, object);
+    refuse_type(operation, name, object, device);
   }
   nb::object capsule = nb::steal(made);
   const auto* const found = static_cast<const Exported*>(PyCapsule_GetPointer(capsule.ptr(), "dltensor"));
   if (found == nullptr) throw nb::python_error();
-  if (found->device != on_cpu) refuse_type(operation, name, object);
+  if (found->device != (device == Device::cuda ? on_cuda : on_cpu)) refuse_type(operation, name, object, device);
   const DType type = type_of(found->dtype, false, operation, name);
   Shape shape(found->shape, found->shape + found->axes), strides(found->strides, found->strides + found->axes);
   char* const data = static_cast<char*>(found->data) + found->byte_offset;
-  return {view(data, std::move(shape), std::move(strides), type, operation, name), std::move(capsule)};
+  return {view(data, std::move(shape), std::move(strides), type, operation, name, device), std::move(capsule)};
 }
 
 void* address_of_torch(nb::handle object) {
@@ -190,15 +195,16 @@ Array Array::made_like(const Tensor& like, nb::handle object, const char* operat
   if (!is_torch(object)) return {object, operation, name, like.dtype() == DType::bfloat16};
   Array array;
   array.keeper_ = nb::borrow(object);
-  array.tensor = view(address_of_torch(object), like.shape(), {}, like.dtype(), operation, name);
+  array.tensor = view(address_of_torch(object), like.shape(), {}, like.dtype(), operation, name, like.device());
   return array;
 }
 
-Array::Array(nb::handle object, const char* operation, const char* name, bool bits) {
+Array::Array(nb::handle object, const char* operation, const char* name, bool bits, Device device) {
   if (is_torch(object)) {
-    std::tie(tensor, keeper_) = view_of_torch(object, operation, name);
+    std::tie(tensor, keeper_) = view_of_torch(object, operation, name, device);
     return;
   }
+  if (device != Device::cpu) refuse_type(operation, name, object, device);
   keeper_ = nb::borrow(object);
   if (numpy != nullptr && object.type().is(numpy->array)) {
     if (std::optional<Tensor> found = view_of_numpy(object, bits, operation, name)) {
@@ -210,7 +216,7 @@ Array::Array(nb::handle object, const char* operation, const char* name, bool bi
   Any array;
   if (!nb::try_cast(object, array, false)) {
     PyErr_Clear();
-    refuse_type(operation, name, object);
+    refuse_type(operation, name, object, device);
   }
   Shape shape, strides;
   for (size_t axis = 0; axis < array.ndim(); ++axis) {

@@ -17,7 +17,8 @@ class Array {
  public:
   /// float32, bfloat16, float16 or int32; with `bits` 16-bit integers are bfloat16, for which NumPy has no type of its
   /// own. Throws UsageError that names the argument.
-  Array(nb::handle object, const char* operation, const char* name, bool bits = false);
+  /// On Device::cuda: a PyTorch tensor on the current GPU.
+  Array(nb::handle object, const char* operation, const char* name, bool bits = false, Device device = Device::cpu);
   /// An array of float32. Values other than PyTorch's tensors and such NumPy arrays are converted.
   static Array of_floats(nb::handle object, const char* operation, const char* name);
   /// One that was made for a result, contiguous and of the type of `like`: of PyTorch's only the address is read.

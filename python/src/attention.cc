@@ -4,6 +4,7 @@
 #include <optional>
 
 #include "alibi/error.h"
+#include "alibi/stream.h"
 #include "arrays.h"
 #include "bindings.h"
 #include "options.h"
@@ -16,10 +17,24 @@ using namespace nb::literals;
 constexpr const char* operation = "attention";
 
 /// Of an argument that may be None.
-std::optional<Array> optional_array(nb::handle object, const char* name) {
+std::optional<Array> optional_array(nb::handle object, const char* name, Device device = Device::cpu) {
   if (object.is_none()) return std::nullopt;
-  return std::optional<Array>(std::in_place, object, operation, name);
+  return std::optional<Array>(std::in_place, object, operation, name, false, device);
 }
+
+/// The device of a call, and its stream: None for the CPU, or a cudaStream_t as a number.
+struct Queue {
+  explicit Queue(nb::handle stream) {
+    if (stream.is_none()) return;
+    void* const number = PyLong_AsVoidPtr(stream.ptr());
+    if (PyErr_Occurred() != nullptr) throw nb::python_error();
+    device = Device::cuda;
+    use.emplace(number);
+  }
+
+  Device device = Device::cpu;
+  std::optional<UseStream> use;
+};
 
 /// The words that were saved, and zeros behind them.
 void copy_padded(Tensor& to, const Tensor& words) {
@@ -28,21 +43,30 @@ void copy_padded(Tensor& to, const Tensor& words) {
   Tensor(to.slice(0, 0, count)).copy_from(words);
 }
 
-/// Writes out; lse and what the backward pass needs only where there is an array for it.
+/// Writes out; lse and what the backward pass needs only where there is an array for it. On a GPU there are arrays for
+/// all of them or for none.
 void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in, nb::handle lse_in,
-             nb::handle kernel_lse_in, nb::handle blocks_in, const nb::tuple& options_in, bool bits) {
-  const Array q(q_in, operation, "q", bits), k(k_in, operation, "k", bits), v(v_in, operation, "v", bits);
+             nb::handle kernel_lse_in, nb::handle blocks_in, const nb::tuple& options_in, bool bits,
+             nb::handle stream) {
+  const Queue queue(stream);
+  const Array q(q_in, operation, "q", bits, queue.device), k(k_in, operation, "k", bits, queue.device),
+      v(v_in, operation, "v", bits, queue.device);
   Array out = Array::made_like(q.tensor, out_in, operation, "out");
   if (q.tensor.axes() != 4) {
     throw UsageError("[attention] q has shape " + to_string(q.tensor.shape()) +
                      ", expected [batch, length, heads, head_dim]");
   }
-  std::optional<Array> lse = optional_array(lse_in, "lse"), kernel_lse = optional_array(kernel_lse_in, "kernel_lse"),
-                       blocks = optional_array(blocks_in, "blocks");
+  std::optional<Array> lse = optional_array(lse_in, "lse", queue.device),
+                       kernel_lse = optional_array(kernel_lse_in, "kernel_lse", queue.device),
+                       blocks = optional_array(blocks_in, "blocks", queue.device);
   const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
   const nb::gil_scoped_release others_run;
   if (!lse) return attention(q.tensor, k.tensor, v.tensor, options, out.tensor);
   AttentionState state;
+  if (queue.device != Device::cpu) {
+    state = {lse->tensor, {}, KernelState::in_memory(kernel_lse.value().tensor, blocks.value().tensor)};
+    return attention(q.tensor, k.tensor, v.tensor, options, out.tensor, &state);
+  }
   attention(q.tensor, k.tensor, v.tensor, options, out.tensor, &state);
   lse->tensor.copy_from(state.lse);
   if (kernel_lse) kernel_lse->tensor.copy_from(state.kernel.saved_lse());
@@ -51,17 +75,22 @@ void forward(nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_i
 
 void backward(nb::handle dout_in, nb::handle q_in, nb::handle k_in, nb::handle v_in, nb::handle out_in,
               nb::handle lse_in, nb::handle kernel_lse_in, nb::handle blocks_in, nb::handle dq_in, nb::handle dk_in,
-              nb::handle dv_in, nb::handle dslopes_in, const nb::tuple& options_in) {
-  const Array dout(dout_in, operation, "dout"), q(q_in, operation, "q"), k(k_in, operation, "k"),
-      v(v_in, operation, "v"), out(out_in, operation, "out"), lse(lse_in, operation, "lse"),
-      kernel_lse(kernel_lse_in, operation, "kernel_lse"), blocks(blocks_in, operation, "blocks");
-  Array dq(dq_in, operation, "dq"), dk(dk_in, operation, "dk"), dv(dv_in, operation, "dv");
-  std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes");
+              nb::handle dv_in, nb::handle dslopes_in, const nb::tuple& options_in, nb::handle stream) {
+  const Queue queue(stream);
+  const auto array = [&](nb::handle object, const char* name) {
+    return Array(object, operation, name, false, queue.device);
+  };
+  const Array dout = array(dout_in, "dout"), q = array(q_in, "q"), k = array(k_in, "k"), v = array(v_in, "v"),
+              out = array(out_in, "out"), lse = array(lse_in, "lse"), kernel_lse = array(kernel_lse_in, "kernel_lse"),
+              blocks = array(blocks_in, "blocks");
+  Array dq = array(dq_in, "dq"), dk = array(dk_in, "dk"), dv = array(dv_in, "dv");
+  std::optional<Array> dslopes = optional_array(dslopes_in, "dslopes", queue.device);
   const AttentionOptions options = options_of(options_in, operation, q.tensor.size(0), q.tensor.size(2));
   const nb::gil_scoped_release others_run;
   AttentionState state;
   state.lse = lse.tensor;
-  state.kernel = KernelState::restore(kernel_lse.tensor, blocks.tensor);
+  state.kernel = queue.device == Device::cpu ? KernelState::restore(kernel_lse.tensor, blocks.tensor)
+                                             : KernelState::in_memory(kernel_lse.tensor, blocks.tensor);
   Tensor sums;
   if (dslopes) sums = dslopes->tensor.reshape({-1});
   attention_backward(dout.tensor, q.tensor, k.tensor, v.tensor, out.tensor, state, options, dq.tensor, dk.tensor,
@@ -115,9 +144,9 @@ void merge(nb::handle out_a_in, nb::handle lse_a_in, nb::handle out_b_in, nb::ha
 
 void bind_attention(nb::module_& m) {
   m.def("attention", forward, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a.none(), "kernel_lse"_a.none(), "blocks"_a.none(),
-        "options"_a, "bits"_a);
+        "options"_a, "bits"_a, "stream"_a = nb::none());
   m.def("attention_backward", backward, "dout"_a, "q"_a, "k"_a, "v"_a, "out"_a, "lse"_a, "kernel_lse"_a, "blocks"_a,
-        "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(), "options"_a);
+        "dq"_a, "dk"_a, "dv"_a, "dslopes"_a.none(), "options"_a, "stream"_a = nb::none());
   m.def("attention_paged", forward_paged, "q"_a, "k_cache"_a, "v_cache"_a, "out"_a, "lse"_a.none(), "options"_a,
         "block_table"_a, "seqused_k"_a.none(), "leftpad_k"_a.none(), "bits"_a, "operation"_a);
   m.def("append_keys", append, "k"_a, "v"_a, "cache_seqlens"_a, "block_table"_a, "k_cache"_a, "v_cache"_a, "bits"_a);

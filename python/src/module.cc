@@ -30,6 +30,14 @@ NB_MODULE(_core, m) {
   m.def("isa", [] { return std::string(alibi::name_of(alibi::isa())); });
   m.def("set_numpy", &alibi::python::set_numpy, "array"_a, "float32"_a, "float16"_a, "int32"_a, "uint16"_a, "probe"_a);
   m.def("set_torch", &alibi::python::set_torch, "tensor"_a, "to_dlpack"_a);
+  m.def("has_cuda", [] {
+    try {
+      alibi::Tensor::view(nullptr, {0}, alibi::DType::float32, {}, alibi::Device::cuda);
+    } catch (const alibi::Error&) {
+      return false;
+    }
+    return true;
+  });
   alibi::python::bind_attention(m);
   alibi::python::bind_positions(m);
   alibi::python::bind_cache(m);

@@ -393,6 +393,17 @@ def test_errors():
             call()
 
 
+def test_cuda_tensors_need_a_build_with_cuda():
+    from alibi_attention import _core, _torch
+
+    for operator in ("alibi::attention", "alibi::attention_backward"):
+        assert torch._C._dispatch_has_kernel_for_dispatch_key(operator, "CUDA")
+    if not _core.has_cuda():
+        q, k, v = qkv(torch.bfloat16)
+        with pytest.raises(alibi.Error, match="has no kernels for GPUs; install it from its source"):
+            _torch._forward_cuda(q, k, v, *arguments(q, k, v, None)[3:])
+
+
 def test_module():
     torch.manual_seed(0)
     module = alibi.AlibiAttention(64, 4, kv_heads=2, learned_slopes=True).eval()

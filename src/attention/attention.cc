@@ -28,28 +28,13 @@ bool run_on_cpu(const Problem& problem, const Run& run) {
   return false;
 }
 
-/// Throws Error that names an option that no device but the CPU supports.
-void check_device_options(const char* operation, const Problem& problem) {
-  const char* const device = name_of(problem.device);
-  check(problem.page_rows == 0, "[{}] options.block_table is set, expected contiguous keys on '{}'", operation, device);
-  check(problem.softcap == 0, "[{}] options.softcap is {}, expected 0 on '{}'", operation, problem.softcap, device);
-  check(problem.window_after == problem.window_before,
-        "[{}] options.sliding_window_after differs from sliding_window, expected 0 on '{}'", operation, device);
-  check(!problem.biases->slopes_per_sequence || std::ssize(problem.sequences) == problem.batch,
-        "[{}] options.alibi_slopes has slopes of each packed sequence, expected those of {} heads on '{}'", operation,
-        problem.heads, device);
-}
-
 /// Calls run(kernel) with the kernel of the problem's device.
 template <class Run>
 void run_kernel(const char* operation, const Problem& problem, const Run& run) {
   const bool on_cpu = problem.device == Device::cpu;
-  if (!on_cpu) check_device_options(operation, problem);
+  if (!on_cpu) kernels::check_supported(operation, problem);
   const Kernel* const kernel = on_cpu ? &kernels::cpu_kernel() : kernels::device_kernels().of(problem.device);
-  check(kernel != nullptr && kernel->supports(problem) && run(*kernel),
-        "[{}] '{}' does not support this call (q is {}, head_dim is {}); docs/how-to/gpu.md lists what it "
-        "supports; copy the tensors with to(Device::cpu)",
-        operation, name_of(problem.device), name_of(problem.dtype), problem.head_dim);
+  check(run(*kernel), "[{}] no kernel of '{}' can compute this call", operation, name_of(problem.device));
 }
 
 /// Whether a query may lie outside the keys' positions while scores have a linear bias.
@@ -60,6 +45,17 @@ bool lse_needs_shift(const Problem& problem) {
     if (sequence.query_offset < 0 || last >= sequence.keys) return true;
   }
   return false;
+}
+
+/// Throws Error unless the memory of a state of KernelState::in_memory() fits the call.
+void check_lent(const Problem& problem, const AttentionState& state) {
+  const Shape shape = {problem.batch, problem.heads, problem.queries};
+  for (const auto& [name, lse] : {std::pair{"lse", &state.lse}, {"kernel", &core::state_of(state.kernel).lse}}) {
+    check(
+        lse->shape() == shape && lse->dtype() == DType::float32 && lse->contiguous() && lse->device() == problem.device,
+        "[attention] the state's {} is {} {} on '{}', expected a contiguous float32 {} on '{}'", name,
+        name_of(lse->dtype()), lse->shape(), name_of(lse->device()), shape, name_of(problem.device));
+  }
 }
 
 }  // namespace
@@ -79,6 +75,14 @@ const Kernel& kernels::cpu_kernel() {
   return kernel;
 }
 
+void kernels::check_supported(const char* operation, const Problem& problem) {
+  const Kernel* const kernel = device_kernels().of(problem.device);
+  if (kernel != nullptr && kernel->supports(problem)) return;
+  const std::string why = kernel != nullptr && kernel->refusal != nullptr ? ": " + kernel->refusal(problem) : "";
+  fail("[{}] '{}' does not support this call{}; docs/how-to/gpu.md lists what it supports", operation,
+       name_of(problem.device), why);
+}
+
 core::PerDevice<Kernel>& kernels::device_kernels() {
   static core::PerDevice<Kernel> kernels(&cuda_kernel());
   return kernels;
@@ -90,7 +94,8 @@ core::PerDevice<kernels::CacheKernel>& kernels::device_cache_kernels() {
 }
 
 AttentionStats count_blocks(const AttentionState& state) {
-  return state.stats.blocks_total >= 0 ? state.stats : kernels::count_device_blocks(core::state_of(state.kernel));
+  const core::StateOf<KernelState>& kept = core::state_of(state.kernel);
+  return state.stats.blocks_total >= 0 && !kept.lent.defined() ? state.stats : kernels::count_device_blocks(kept);
 }
 
 void attention(const Tensor& q, const Tensor& k, const Tensor& v, const AttentionOptions& options, Tensor& out,
@@ -99,7 +104,10 @@ void attention(const Tensor& q, const Tensor& k, const Tensor& v, const Attentio
   for (const auto& [name, input] : {std::pair{"q", &q}, {"k", &k}, {"v", &v}}) {
     kernels::check_apart("attention", "out", out, name, *input);
   }
-  if (state != nullptr) {
+  if (state != nullptr && core::state_of(state->kernel).lent.defined()) {
+    check_lent(problem, *state);
+    state->stats = {};
+  } else if (state != nullptr) {
     const Shape shape = {problem.batch, problem.heads, problem.queries};
     *state = {.lse = Tensor::empty(shape, DType::float32, problem.device), .stats = {}, .kernel = {}};
     core::StateOf<KernelState>& kept = core::state_of(state->kernel);

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
 #include "attention/problem.h"
@@ -27,6 +28,8 @@ struct Kernel {
   bool (*forward)(const Problem& problem, AttentionState* state);
   bool (*backward)(const Problem& problem, const AttentionState& state, const BiasSums& sums);
   const PartSupport* parts = nullptr;  ///< null if every call must have all keys
+  /// Why `supports` does not accept the problem, or empty. Null: the kernel does not say.
+  std::string (*refusal)(const Problem& problem) = nullptr;
 };
 
 /// bfloat16 on machines with AMX.
@@ -43,6 +46,8 @@ const Kernel& cpu_kernel();
 /// The kernels of devices other than the CPU in this build. The tensors of the problem, the sums and the state are in
 /// the device's memory. Everything else is in the CPU's memory.
 core::PerDevice<Kernel>& device_kernels();
+/// Throws Error, with the reason, unless the problem's device has a kernel that supports it.
+void check_supported(const char* operation, const Problem& problem);
 
 /// The bounds that a device keeps for the keys of a cache, for the skip rule. For each key/value head of each batch
 /// entry it is a tree of maxima, as on the CPU (decode/kv_cache_norms.h). Level 0 stores, for each block of 64 keys,

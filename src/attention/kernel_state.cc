@@ -34,6 +34,7 @@ int64_t KernelState::saved_words(int64_t batch, int64_t queries, int64_t heads, 
 Tensor KernelState::saved_lse() const { return state_->lse; }
 
 Tensor KernelState::saved_blocks() const {
+  check(!state_->lent.defined(), "[attention] a state in the caller's memory is saved by keeping that memory");
   std::vector<int32_t> first = state_->first_block, last = state_->last_block;
   if (state_->device_blocks.defined() && state_->kernel != State::Kernel::none) {
     first = state_->device_blocks.slice(0, 0, 1).to_ints();
@@ -74,7 +75,30 @@ KernelState KernelState::restore(const Tensor& lse, const Tensor& blocks) {
   return state;
 }
 
+KernelState KernelState::in_memory(const Tensor& lse, const Tensor& blocks) {
+  check(lse.defined() && lse.axes() == 3 && lse.dtype() == DType::float32 && lse.contiguous(),
+        "[attention] the state's lse is {} {}, expected a contiguous float32 [batch, heads, queries]",
+        name_of(lse.dtype()), lse.shape());
+  check(blocks.defined() && blocks.axes() == 1 && blocks.dtype() == DType::int32 && blocks.contiguous(),
+        "[attention] the state's blocks are {} {}, expected contiguous int32 [words]", name_of(blocks.dtype()),
+        blocks.shape());
+  check(lse.device() != Device::cpu && lse.device() == blocks.device(),
+        "[attention] the state's memory is on '{}' and '{}', expected one device, not the CPU", name_of(lse.device()),
+        name_of(blocks.device()));
+  KernelState state;
+  state.state_->lse = lse;
+  state.state_->lent = blocks;
+  return state;
+}
+
+Tensor kernels::lent_blocks(const core::StateOf<KernelState>& state, int64_t query_blocks) {
+  check(state.lent.elements() >= 2 * query_blocks, "[attention] the state's blocks have {} words, expected at least {}",
+        state.lent.elements(), 2 * query_blocks);
+  return state.lent.slice(0, 0, 2 * query_blocks).reshape({2, query_blocks});
+}
+
 AttentionStats kernels::count_device_blocks(const core::StateOf<KernelState>& state) {
+  check(!state.lent.defined(), "[attention] blocks are not counted in a state in the caller's memory");
   const std::vector<int32_t> words = state.device_blocks.to_ints();
   const size_t third = words.size() / 3;
   AttentionStats stats;

@@ -24,6 +24,9 @@ struct [[gnu::visibility("hidden")]] KernelState::State {
   /// of first_block and last_block until they are read.
   Tensor device_blocks;
   int64_t words = 0;  ///< number of words of saved_blocks(), with any kernel
+  /// The caller's memory on a device (in_memory()), or undefined. It begins with the first and the last block of each
+  /// query block.
+  Tensor lent;
 
   /// No kernel has fewer queries in a block, so this bounds the size of the saved state.
   static constexpr int64_t least_query_rows = 32;
@@ -53,6 +56,9 @@ namespace kernels {
 
 /// The counts of a forward call on a device. Waits until the call has finished.
 AttentionStats count_device_blocks(const core::StateOf<KernelState>& state);
+
+/// The caller's memory as [2, query_blocks]. Throws Error if it is too small.
+Tensor lent_blocks(const core::StateOf<KernelState>& state, int64_t query_blocks);
 
 /// Throws Error if the state has blocks of this kernel whose number differs from the problem's query blocks, because it
 /// then belongs to another forward call.

@@ -91,6 +91,13 @@ void attend() {
   expect(count_blocks(state).blocks_total == state.stats.blocks_total, "blocks of a call");
   KernelState kept = KernelState::restore(state.kernel.saved_lse(), state.kernel.saved_blocks());
   expect(KernelState::saved_words(1, 4, 2, options) == kept.saved_blocks().elements(), "states are kept");
+  bool refused = false;
+  try {
+    KernelState::in_memory(kept.saved_lse(), kept.saved_blocks());
+  } catch (const Error&) {
+    refused = true;
+  }
+  expect(refused, "memory of a GPU's state is not on the CPU");
   const KernelState copy(kept);
   state.kernel = copy;
   Tensor dq = Tensor::empty(q.shape()), dk = Tensor::empty(k.shape()), dv = Tensor::empty(v.shape());

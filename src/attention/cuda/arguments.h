@@ -98,9 +98,9 @@ struct BoundsArguments {
 struct ForwardArguments {
   Call call;
   Rows out;
-  float *lse, *near_lse;  ///< [batch][heads][queries]; null if the caller does not want them
-  int32_t *first_block, *last_block,
-      *seen;  ///< for each tile: visited key blocks and the number of seen ones; null if not wanted
+  float *lse, *near_lse;              ///< [batch][heads][queries]; null if the caller does not want them
+  int32_t *first_block, *last_block;  ///< for each tile: visited key blocks; null if not wanted
+  int32_t* seen;                      ///< for each tile: number of key blocks that are seen; null if not wanted
   Bounds bounds;
   float budget;  ///< budget of each direction (skip_budget()); 0 if the rule does not apply
 };

@@ -255,7 +255,7 @@ struct Forward {
       const int64_t number = int64_t{sequence.tiles_before} * a.call.heads + int64_t{task.head} * tiles + task.tile;
       a.first_block[number] = visited.begin;
       a.last_block[number] = visited.end;
-      a.seen[number] = known().seen.end - known().seen.begin;
+      if (a.seen != nullptr) a.seen[number] = known().seen.end - known().seen.begin;
     }
   }
 };

@@ -21,7 +21,7 @@ class Gpu : public cuda::Machine {
     if (bytes > 0) core::cuda::copy_to_host(operation, to, from, bytes);
   }
   void check_launch(const char* kernel, int error) const override {
-    core::cuda::check_cuda((std::string(operation) + ", kernel " + kernel).c_str(), error);
+    if (error != 0) core::cuda::check_cuda((std::string(operation) + ", kernel " + kernel).c_str(), error);
   }
   const cuda::Launches& launches() const override { return cuda::gpu_launches(); }
   void* stream() const override { return alibi::stream(); }
@@ -44,6 +44,7 @@ const Kernel& cuda_kernel() {
       .forward = [](const Problem& problem, AttentionState* state) { return cuda::forward(gpu(), problem, state); },
       .backward = [](const Problem& problem, const AttentionState& state,
                      const BiasSums& sums) { return cuda::backward(gpu(), problem, state, sums); },
+      .refusal = cuda::refusal,
   };
   return kernel;
 }

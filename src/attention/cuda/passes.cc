@@ -1,7 +1,11 @@
 #include "attention/cuda/passes.h"
 
+#include <fmt/format.h>
+
+#include <array>
 #include <cmath>
 #include <limits>
+#include <string_view>
 #include <utility>
 
 #include "attention/cuda/sent.h"
@@ -13,6 +17,8 @@
 
 namespace alibi::kernels::cuda {
 namespace {
+
+using namespace std::literals;
 
 /// Owns the tables of the skip rule.
 class BoundTables {
@@ -47,6 +53,18 @@ class BoundTables {
   Bounds tables_ = {};
 };
 
+/// The tensors of a call and their names. Those of the other pass have no data.
+std::array<std::pair<const char*, const TensorView*>, 8> views_of(const Problem& problem) {
+  return {{{"q", &problem.q},
+           {"k", &problem.k},
+           {"v", &problem.v},
+           {"out", &problem.out},
+           {"dout", &problem.dout},
+           {"dq", &problem.dq},
+           {"dk", &problem.dk},
+           {"dv", &problem.dv}}};
+}
+
 }  // namespace
 
 bool asks_skip_rule(const Problem& problem) {
@@ -55,35 +73,46 @@ bool asks_skip_rule(const Problem& problem) {
   return skip_rule_applies(problem) && problem.tolerance >= least_tolerance;
 }
 
-bool supports(const Problem& problem) {
+std::string refusal(const Problem& problem) {
   constexpr int64_t most_columns = 256, most_blocks = std::numeric_limits<int32_t>::max();
   constexpr float least_scale = 0x1p-60f, most_scale = 0x1p60f;
-  const auto fits = [&](const TensorView& view) {
-    constexpr int64_t values = 8;  // copies need row lengths that are a multiple of 16 bytes
-    return reinterpret_cast<uintptr_t>(view.data) % 16 == 0 && view.batch_stride % values == 0 &&
-           view.row_stride % values == 0 && view.head_stride % values == 0;
-  };
+  if (problem.softcap != 0) return fmt::format("softcap is {}, expected 0", problem.softcap);
+  if (problem.page_rows != 0) return "block_table is set, expected contiguous keys";
+  if (problem.window_before != problem.window_after) return "sliding_window_after is set, expected equal windows";
+  if (problem.biases->slopes_per_sequence && std::ssize(problem.sequences) != problem.batch) {
+    return "alibi_slopes has slopes of each packed sequence, expected those of the heads";
+  }
+  if (problem.dtype != DType::bfloat16 && problem.dtype != DType::float16) {
+    return fmt::format("q is {}, expected bfloat16 or float16", name_of(problem.dtype));
+  }
+  if (problem.head_dim % 8 != 0 || problem.head_dim > most_columns) {
+    return fmt::format("head_dim is {}, expected a multiple of 8 up to {}", problem.head_dim, most_columns);
+  }
+  if (problem.dropout != 0) return fmt::format("dropout_p is {}, expected 0", problem.dropout);
+  if (problem.has_table()) return "the bias is a table, expected slopes or none";
   const float scale = std::abs(problem.scale);
-  const int64_t tasks = problem.batch * problem.heads * (problem.queries + problem.keys + 1);
-  const bool slopes_by_batch = !problem.biases->slopes_per_sequence || std::ssize(problem.sequences) == problem.batch;
-  return problem.softcap == 0 && problem.page_rows == 0 && problem.window_before == problem.window_after &&
-         slopes_by_batch && (problem.dtype == DType::bfloat16 || problem.dtype == DType::float16) &&
-         problem.head_dim % 8 == 0 && problem.head_dim <= most_columns && problem.dropout == 0 &&
-         !problem.has_table() && scale >= least_scale && scale <= most_scale && tasks <= most_blocks &&
-         fits(problem.q) && fits(problem.k) && fits(problem.v) && fits(problem.out) && fits(problem.dout) &&
-         fits(problem.dq) && fits(problem.dk) && fits(problem.dv);
+  if (!(scale >= least_scale && scale <= most_scale)) {
+    return fmt::format("softmax_scale is {}, expected an absolute value from 2^-60 to 2^60", problem.scale);
+  }
+  if (problem.batch * problem.heads * (problem.queries + problem.keys + 1) > most_blocks) {
+    return fmt::format("batch * heads * (queries + keys + 1) is more than {}", most_blocks);
+  }
+  for (const auto& [name, view] : views_of(problem)) {
+    // Copies need rows that begin at a multiple of 16 bytes. The stride of an axis with one element is never used.
+    constexpr int64_t values = 8;
+    const bool of_keys = name[0] == 'k' || name[0] == 'v' || name == "dk"sv || name == "dv"sv;
+    const int64_t rows = of_keys ? problem.keys : problem.queries, heads = of_keys ? problem.kv_heads : problem.heads;
+    if (reinterpret_cast<uintptr_t>(view->data) % 16 != 0 || (problem.batch > 1 && view->batch_stride % values != 0) ||
+        (rows > 1 && view->row_stride % values != 0) || (heads > 1 && view->head_stride % values != 0)) {
+      return fmt::format("{} has rows that do not begin at a multiple of 16 bytes; make it contiguous", name);
+    }
+  }
+  return {};
 }
 
 void check_device(const Machine& machine, const Problem& problem) {
   const int current = machine.device();
-  for (const auto& [name, view] : {std::pair{"q", &problem.q},
-                                   {"k", &problem.k},
-                                   {"v", &problem.v},
-                                   {"out", &problem.out},
-                                   {"dout", &problem.dout},
-                                   {"dq", &problem.dq},
-                                   {"dk", &problem.dk},
-                                   {"dv", &problem.dv}}) {
+  for (const auto& [name, view] : views_of(problem)) {
     const int device = view->data != nullptr ? machine.device_of(view->data) : -1;
     check(device == -1 || device == current,
           "[attention on cuda] {} is on GPU {}, but the current GPU is {}; call cudaSetDevice({}) first", name, device,
@@ -93,9 +122,9 @@ void check_device(const Machine& machine, const Problem& problem) {
 
 bool forward(const Machine& machine, const Problem& problem, AttentionState* state) {
   check_device(machine, problem);
-  check(state == nullptr || !machine.capturing(),
+  check(state == nullptr || core::state_of(state->kernel).lent.defined() || !machine.capturing(),
         "[attention] a call with a state cannot be captured into a CUDA graph, because the graph would own the "
-        "state's memory");
+        "state's memory; use KernelState::in_memory()");
   Sent sent;
   const SentCall call(problem, sent);
   sent.send(machine);
@@ -112,11 +141,17 @@ bool forward(const Machine& machine, const Problem& problem, AttentionState* sta
   }
   if (state != nullptr) {
     core::StateOf<KernelState>& kept = core::state_of(state->kernel);
-    kept.device_blocks = Tensor::empty({3, call.tiles()}, DType::int32, problem.device);
-    kept.kernel = skips ? core::StateOf<KernelState>::Kernel::cuda : core::StateOf<KernelState>::Kernel::none;
-    arguments.first_block = static_cast<int32_t*>(kept.device_blocks.raw());
-    arguments.last_block = arguments.first_block + call.tiles();
-    arguments.seen = arguments.last_block + call.tiles();
+    const bool lent = kept.lent.defined();
+    if (!lent) {
+      kept.device_blocks = Tensor::empty({3, call.tiles()}, DType::int32, problem.device);
+      kept.kernel = skips ? core::StateOf<KernelState>::Kernel::cuda : core::StateOf<KernelState>::Kernel::none;
+    }
+    if (!lent || skips) {
+      const Tensor blocks = lent ? lent_blocks(kept, call.tiles()) : kept.device_blocks;
+      arguments.first_block = static_cast<int32_t*>(blocks.raw());
+      arguments.last_block = arguments.first_block + call.tiles();
+      arguments.seen = lent ? nullptr : arguments.last_block + call.tiles();
+    }
     arguments.lse = static_cast<float*>(state->lse.raw());
     arguments.near_lse = static_cast<float*>(kept.lse.raw());
     state->stats = {.blocks_visited = -1, .blocks_total = -1};
@@ -135,7 +170,10 @@ bool backward(const Machine& machine, const Problem& problem, const AttentionSta
   const size_t first_at = sent.add(kept.first_block), last_at = sent.add(kept.last_block);
   sent.send(machine);
   const int32_t *first_block = nullptr, *last_block = nullptr;  // null means that every block is visited
-  if (kept.kernel == core::StateOf<KernelState>::Kernel::cuda && kept.device_blocks.defined()) {
+  if (kept.lent.defined()) {
+    if (asks_skip_rule(problem)) first_block = static_cast<const int32_t*>(lent_blocks(kept, call.tiles()).raw());
+    last_block = first_block != nullptr ? first_block + call.tiles() : nullptr;
+  } else if (kept.kernel == core::StateOf<KernelState>::Kernel::cuda && kept.device_blocks.defined()) {
     first_block = static_cast<const int32_t*>(kept.device_blocks.raw());
     last_block = first_block + call.tiles();
   } else if (kept.is_of(core::StateOf<KernelState>::Kernel::cuda)) {  // the state was restored

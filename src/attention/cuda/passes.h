@@ -4,6 +4,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <string>
 
 #include "attention/cuda/arguments.h"
 #include "attention/kernel.h"
@@ -39,7 +40,8 @@ void check_device(const Machine& machine, const Problem& problem);
 bool asks_skip_rule(const Problem& problem);
 
 /// See Kernel.
-bool supports(const Problem& problem);
+std::string refusal(const Problem& problem);
+inline bool supports(const Problem& problem) { return refusal(problem).empty(); }
 bool forward(const Machine& machine, const Problem& problem, AttentionState* state);
 bool backward(const Machine& machine, const Problem& problem, const AttentionState& state, const BiasSums& sums);
 

@@ -26,6 +26,7 @@ struct QueryGradients {
   static constexpr uint32_t v_at = k_at + 2 * step_bytes;
   static constexpr uint32_t sights_at = v_at + 2 * step_bytes;
   static constexpr int shared_bytes = static_cast<int>(sights_at + rows * sizeof(Keys));
+  static_assert(columns > 128 || 2 * (shared_bytes + 1024) <= 164 << 10);  // an SM of A100; each block reserves 1 KB
 
   static ALIBI_LANE void run(const Arguments& a) {
     const Task task = query_task(a.call, block_index());

@@ -127,9 +127,8 @@ void decode_on_device(const Tensor& q, const KvCache& cache, const AttentionOpti
     core::state_of(state->kernel).lse = state->lse;
   }
   if (out.elements() == 0) return;
-  check(kernel_of(problem.device).decode(problem, core::state_of(cache).bounds, state),
-        "[{}] '{}' does not support this call; docs/how-to/gpu.md lists what it supports", operation,
-        name_of(problem.device));
+  check_supported(operation, problem);
+  kernel_of(problem.device).decode(problem, core::state_of(cache).bounds, state);
 }
 
 }  // namespace alibi::kernels

@@ -269,9 +269,9 @@ TEST(DecodeCuda, WhatItDoesNotTakeIsRefused) {
   expect_error([&] { attention_decode(there(in.q), cache, {.dropout_p = 0.5f}); }, "options.dropout_p");
   AttentionOptions buckets;
   buckets.buckets = BucketedBias{random_tensor({32, 2}, 5), 128};
-  expect_error([&] { attention_decode(there(in.q), cache, buckets); }, "'cuda' does not support this call");
+  expect_error([&] { attention_decode(there(in.q), cache, buckets); }, "the bias is a table");
   const Tensor wide = there(random_tensor({1, 1, 2, 20}, 1, 1, DType::bfloat16)).slice(3, 0, 16);
-  expect_error([&] { attention_decode(wide, cache); }, "'cuda' does not support this call");
+  expect_error([&] { attention_decode(wide, cache); }, "q has rows that do not begin at");
 }
 
 TEST(DecodeCuda, TheSameBitsInAnyOrder) {

@@ -80,6 +80,7 @@ constexpr kernels::Kernel kernel = {
                   AttentionState* state) { return cuda::forward(machine, problem, state); },
     .backward = [](const kernels::Problem& problem, const AttentionState& state,
                    const kernels::BiasSums& sums) { return cuda::backward(machine, problem, state, sums); },
+    .refusal = cuda::refusal,
 };
 
 constexpr kernels::CacheKernel cache_kernel = {

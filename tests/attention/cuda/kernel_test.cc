@@ -231,26 +231,35 @@ TEST(AttentionCuda, ViewsOfOneProduct) {
 
 TEST(AttentionCuda, WhatItDoesNotTakeIsRefused) {
   const EmulatedDevice device;
-  const auto refused = [&](AttentionCase c) {
+  const auto refused = [&](AttentionCase c, const char* why) {
     const AttentionTensors t(c);
-    expect_error([&] { run(c, t, false); }, "does not support this call");
+    expect_error([&] { run(c, t, false); }, std::string("[attention] 'cuda' does not support this call: ") + why);
   };
   AttentionCase c{.queries = 10, .keys = 10, .heads = 2, .kv_heads = 2, .head_dim = 16, .dtype = DType::bfloat16};
   AttentionCase other = c;
   other.dtype = DType::float32;
-  refused(other);
+  refused(other, "q is float32, expected bfloat16 or float16");
   other = c;
   other.head_dim = 20;
-  refused(other);
+  refused(other, "head_dim is 20, expected a multiple of 8 up to 256");
   other.head_dim = 264;
-  refused(other);
+  refused(other, "head_dim is 264");
   other = c;
   other.options.dropout_p = 0.1f;
-  refused(other);
+  refused(other, "dropout_p is 0.1");
+  other.options = {.softmax_scale = 0x1p70f};
+  refused(other, "softmax_scale is 1.1805916e+21");
+  other.options = {.softcap = 3};
+  refused(other, "softcap is 3");
+  other.options = {.causal = false, .sliding_window = 5, .sliding_window_after = 3};
+  refused(other, "sliding_window_after is set");
   // Rows that are not 16 bytes apart.
   const Tensor wide = random_tensor({1, 10, 2, 20}, 1, 1, c.dtype).to(Device::cuda);
   const Tensor narrow = wide.slice(3, 0, 16);
-  expect_error([&] { attention(narrow, narrow, narrow); }, "does not support this call");
+  expect_error([&] { attention(narrow, narrow, narrow); }, "q has rows that do not begin at a multiple of 16 bytes");
+  // The strides of axes with one element do not matter.
+  const Tensor head = Tensor::view(wide.raw(), {1, 10, 1, 16}, c.dtype, {3, 40, 5, 1}, Device::cuda);
+  EXPECT_EQ(attention(head, head, head).to_floats(), attention(head.clone(), head.clone(), head.clone()).to_floats());
 }
 
 /// Two queries in a tile: the bias of the empty rows after them could become arbitrarily large beside far keys.

@@ -113,6 +113,64 @@ TEST(AttentionCudaStreams, ACallWithAStateIsNotCaptured) {
   expect_error([&] { passes.forward(); }, "a call with a state cannot be captured into a CUDA graph");
 }
 
+/// With a state in the caller's memory, both passes can be captured, and give the bits of a state of their own.
+TEST(AttentionCudaStreams, AStateInTheCallersMemory) {
+  const EmulatedDevice device;
+  auto& events = EmulatedDevice::noted();
+  for (const float tolerance : {0.0f, 0x1p-11f}) {
+    Passes own, lent;
+    own.options.tolerance = lent.options.tolerance = tolerance;
+    own.forward();
+    own.backward();
+    const auto on_device = [](Shape shape, DType dtype) {
+      return Tensor::empty(std::move(shape), dtype, Device::cuda);
+    };
+    const Tensor lse = on_device({2, 4, 300}, DType::float32), kernel_lse = on_device({2, 4, 300}, DType::float32);
+    const Tensor blocks = on_device({KernelState::saved_words(2, 300, 4, lent.options)}, DType::int32);
+    events.capturing = true;
+    lent.state = {lse, {}, KernelState::in_memory(kernel_lse, blocks)};
+    lent.forward();
+    lent.state = {lse, {}, KernelState::in_memory(kernel_lse, blocks)};  // nothing is kept but the memory
+    lent.backward();
+    events.capturing = false;
+    EXPECT_EQ(find("to host", nullptr), events.list.size());
+    EXPECT_TRUE(same_bits(lent.out.to(Device::cpu), own.out.to(Device::cpu)));
+    EXPECT_EQ(lse.to_floats(), own.state.lse.to_floats());
+    for (const auto& [found, expected] : {std::pair{&lent.dq, &own.dq}, {&lent.dk, &own.dk}, {&lent.dv, &own.dv}}) {
+      EXPECT_TRUE(same_bits(found->to(Device::cpu), expected->to(Device::cpu)));
+    }
+    if (tolerance > 0) {  // it has the blocks that the forward pass visited
+      const int64_t tiles = 2 * 4 * 3;
+      const std::vector<int32_t> words = blocks.to_ints(), saved = own.state.kernel.saved_blocks().to_ints();
+      EXPECT_TRUE(std::equal(words.begin(), words.begin() + 2 * tiles, saved.begin() + 2));
+    }
+    expect_error([&] { count_blocks(lent.state); }, "not counted in a state in the caller's memory");
+    expect_error([&] { lent.state.kernel.saved_blocks(); }, "saved by keeping that memory");
+    events.list.clear();
+  }
+}
+
+TEST(AttentionCudaStreams, MemoryThatDoesNotFitTheCallIsRefused) {
+  const EmulatedDevice device;
+  Passes passes;
+  const auto on_device = [](Shape shape, DType dtype) { return Tensor::empty(std::move(shape), dtype, Device::cuda); };
+  const Tensor lse = on_device({2, 4, 300}, DType::float32), other = on_device({2, 4, 299}, DType::float32);
+  const Tensor blocks = on_device({200}, DType::int32), few = on_device({47}, DType::int32);
+  passes.state = {lse, {}, KernelState::in_memory(other, blocks)};
+  expect_error([&] { passes.forward(); }, "the state's kernel is float32 [2, 4, 299] on 'cuda'");
+  passes.state = {{}, {}, KernelState::in_memory(lse, blocks)};
+  expect_error([&] { passes.forward(); }, "the state's lse is");
+  passes.state = {lse, {}, KernelState::in_memory(lse, few)};
+  expect_error([&] { passes.forward(); }, "the state's blocks have 47 words, expected at least 48");
+  expect_error([&] { passes.backward(); }, "the state's blocks have 47 words, expected at least 48");
+  expect_error([&] { KernelState::in_memory(lse, blocks.to(Device::cpu)); }, "is on 'cuda' and 'cpu'");
+  expect_error([&] { KernelState::in_memory(lse, lse); }, "expected contiguous int32 [words]");
+  const Tensor q = Tensor({2, 300, 4, 32}, DType::bfloat16);
+  Tensor out = q.clone();
+  passes.state = {lse, {}, KernelState::in_memory(lse, blocks)};
+  expect_error([&] { attention(q, q, q, {}, out, &passes.state); }, "on 'cuda', expected a contiguous float32");
+}
+
 /// Every tile has one block of threads, and each class of heads begins with the tiles that probably need the most work.
 TEST(AttentionCudaStreams, BlocksOfThreadsCoverAllTilesMostWorkFirst) {
   namespace cuda = kernels::cuda;

@@ -1,0 +1,74 @@
+"""The operator on PyTorch's CUDA tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _core
+
+
+@contextmanager
+def _queue(device: torch.device) -> Iterator[int]:
+    """The current stream of the GPU, which is the current GPU meanwhile."""
+    with torch.cuda.device(device):
+        yield torch.cuda.current_stream(device).cuda_stream
+
+
+def check(q: Tensor, dropout_p: float) -> None:
+    if not _core.has_cuda():
+        raise _core.Error(
+            f"[attention] q is on '{q.device}', but this build of alibi_attention has no kernels for GPUs; install it "
+            "from its source where CUDA's compiler nvcc is found, or move the tensors to the CPU"
+        )
+    if dropout_p:
+        raise _core.UsageError(f"[attention] dropout_p is {dropout_p}, expected 0 on '{q.device}'")
+
+
+def on_host(name: str, given: Tensor | None) -> Tensor | None:
+    """Slopes and offsets, which the host reads. A copy from a GPU waits for it."""
+    if given is None or not given.is_cuda:
+        return given
+    if torch.cuda.is_current_stream_capturing():
+        raise _core.UsageError(f"[attention] {name} is on a GPU, expected a tensor on the CPU while a CUDA graph is captured")
+    return given.detach().cpu()
+
+
+def core_options(slopes: Tensor | None, slopes_after: Tensor | None, causal: bool, window: int, scale: float | None,
+                 query_offset: int | None, cu_seqlens_q: Tensor | None, cu_seqlens_k: Tensor | None, tolerance: float,
+                 window_after: int, softcap: float) -> tuple[Any, ...]:  # fmt: skip
+    slopes, slopes_after = on_host("alibi_slopes", slopes), on_host("alibi_slopes_after", slopes_after)
+    cu_q, cu_k = on_host("cu_seqlens_q", cu_seqlens_q), on_host("cu_seqlens_k", cu_seqlens_k)
+    return (slopes, slopes_after, causal, window, scale, 0.0, 0, query_offset, cu_q, cu_k, tolerance, window_after,
+            softcap)  # fmt: skip
+
+
+def forward(q: Tensor, k: Tensor, v: Tensor, results: tuple[Tensor | None, ...], options: tuple[Any, ...]) -> None:
+    """`results` are out, lse, and what the backward pass needs; all but out may be None."""
+    out, lse, kernel_lse, blocks = results
+    with _queue(q.device) as stream:
+        _core.attention(q, k, v, out, lse, kernel_lse, blocks, options, False, stream)
+
+
+def _aligned(x: Tensor) -> Tensor:
+    """A tensor whose rows begin at multiples of 16 bytes, as the kernels read them."""
+    values = 16 // x.element_size()
+    if x.stride(-1) == 1 and x.data_ptr() % 16 == 0 and not any(step % values for step in x.stride()[:-1]):
+        return x
+    return x.clone(memory_format=torch.contiguous_format)
+
+
+def backward(dout: Tensor, inputs: tuple[Tensor, ...], results: tuple[Tensor, ...], dslopes: Tensor | None,
+             options: tuple[Any, ...]) -> None:  # fmt: skip
+    """`inputs` are q, k, v, out, lse, kernel_lse and blocks; `results` are dq, dk and dv. Slopes may be on the CPU."""
+    q, k, v, out, lse, kernel_lse, blocks = inputs
+    dq, dk, dv = results
+    with _queue(q.device) as stream:
+        sums = None if dslopes is None else torch.zeros_like(dslopes, device=q.device)
+        _core.attention_backward(_aligned(dout), q, k, v, out, lse, kernel_lse, blocks, dq, dk, dv, sums, options, stream)
+        if dslopes is not None and sums is not None:
+            dslopes.copy_(sums)
