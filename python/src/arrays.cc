@@ -66,12 +66,6 @@ struct Exported {
 };
 constexpr int32_t on_cpu = 1, on_cuda = 2;
 
-nb::object call(nb::handle function, nb::handle argument) {
-  PyObject* const result = PyObject_CallFunctionObjArgs(function.ptr(), argument.ptr(), nullptr);
-  if (result == nullptr) throw nb::python_error();
-  return nb::steal(result);
-}
-
 Tensor view(void* data, Shape shape, Shape strides, DType dtype, const char* operation, const char* name,
             Device device = Device::cpu) {
   alignas(64) static char nothing[64];
