@@ -162,7 +162,8 @@ void multiply_in_tasks(const Product& product) {
   if (p.k == 0) return fill_without_products(p);
   if (is_skinny(p)) return skinny_gemm(p);
   if (IndependentRows::wanted()) return multiply_rows(p);
-  const MatmulPlan plan = plan_matmul(shape_of(p), product_kernels(type_of_products(p)));
+  const MatmulPlan plan =
+      plan_matmul(shape_of(p), product_kernels(p.a.dtype == p.b.dtype ? p.a.dtype : DType::float32));
   const Transposed a(p.a, plan.transpose_a, p.m, p.k, false), b(p.b, plan.transpose_b, p.n, p.k, true);
   core::parallel_for(a.tasks + b.tasks, [&](int64_t task) { task < a.tasks ? a.run(task) : b.run(task - a.tasks); });
   const int64_t sums = plan.pieces_k - 1;

@@ -68,7 +68,7 @@ class TrainingConfig(CliTest):
         default = json.loads((self.model / "train.json").read_text())
         names = ("alibi", "none"), ("f32", "bf16"), ("adamw", "nag"), ("cosine", "linear")
         fitting = {"train-length": 16, "train-tokens": 512, "batch-tokens": 256, "eval-steps": 1, "learning-rate": 0.125}
-        untested = {"text", "valid", "out", "preset", "tokenizer", "min-count"}
+        untested = {"text", "valid", "out", "preset", "tokenizer", "min-count", "sequence-ranks"}
 
         def other(value):
             if isinstance(value, bool):
@@ -129,7 +129,7 @@ class TrainingConfig(CliTest):
         used = json.loads((read / "train.json").read_text())
         for former, name in (("warmup", "warmup-fraction"), ("length", "train-length"), ("tokens", "train-tokens")):
             settings[name] = settings.pop(former)
-        settings |= {"mask-rate": 0.15, "shards": 1}  # options since then
+        settings |= {"mask-rate": 0.15, "shards": 1, "sequence-ranks": 1}  # options since then
         self.assertEqual({**used, "text": None, "valid": None, "out": None},
                          {**settings, "text": None, "valid": None, "out": None})
 
