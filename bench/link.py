@@ -43,7 +43,7 @@ def open_tunnel(host):
             raise OSError(ctypes.get_errno(), "setns")
         try:
             tunnel = os.open("/dev/net/tun", os.O_RDWR)
-            fcntl.ioctl(tunnel, TUNSETIFF, struct.pack("16sH22x", b"link", IFF_TUN | IFF_NO_PI))
+            fcntl.ioctl(tunnel, TUNSETIFF, struct.pack("16sH22x", b"wire", IFF_TUN | IFF_NO_PI))
         finally:
             libc.setns(own.fileno(), CLONE_NEWNET)
     return tunnel
@@ -76,13 +76,20 @@ class Hosts:
 
     def __init__(self, count, rate, delay):
         self.names, self.relay = [f"alibi-host{i + 1}" for i in range(count)], None
-        self.close()
+        self.close()  # those that an earlier run left
+        try:
+            self.open(rate, delay)
+        except (OSError, subprocess.CalledProcessError):
+            self.close()
+            raise
+
+    def open(self, rate, delay):
         tunnels = []
         for number, name in enumerate(self.names, 1):
             ip("netns", "add", name)
             tunnels.append(open_tunnel(name))
-            ip("-n", name, "addr", "add", f"10.77.34.{number}/24", "dev", "link")
-            ip("-n", name, "link", "set", "link", "mtu", str(MTU), "up")
+            ip("-n", name, "addr", "add", f"10.77.34.{number}/24", "dev", "wire")
+            ip("-n", name, "link", "set", "dev", "wire", "mtu", str(MTU), "up")
             ip("-n", name, "link", "set", "lo", "up")
         self.relay = os.fork()
         if self.relay == 0:

@@ -35,9 +35,7 @@ inline constexpr auto formats::options_of<TrainOptions> = std::to_array<formats:
              "change "
              "no bit"},
     {ALIBI_OPTION(TrainOptions, sequence_ranks), .range = {.least = 1, .most = 1024},
-     .help =
-         "Ranks of mpirun that divide every training sequence, for very long sequences; the number of ranks must be "
-         "a multiple"},
+     .help = "Ranks that divide every training sequence; mpirun starts this number of ranks or a multiple of it"},
     {ALIBI_OPTION(TrainOptions, mask_rate), .range = {.above = 0, .most = 1},
      .help = "Encoders: fraction of tokens to predict; 80 % are masked, 10 % replaced at random, 10 % left unchanged"},
     {ALIBI_OPTION(TrainOptions, precision),
